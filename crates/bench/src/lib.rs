@@ -1,0 +1,1 @@
+//! Instruments: the timing library, ping-pongs, comparisons and plots.

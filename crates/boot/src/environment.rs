@@ -1,0 +1,111 @@
+//! Which launcher started this process.
+
+use crate::job::BootError;
+
+/// How this process was started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Launcher {
+    /// By hand: a job of one.
+    None,
+    /// By a launcher that left an open connection (`PMI_FD`).
+    PmiDescriptor {
+        /// The inherited descriptor.
+        fd: i32,
+        /// Rank in the job.
+        rank: u32,
+        /// Number of processes in the job.
+        size: u32,
+    },
+    /// By a launcher that waits for a call (`PMI_PORT`).
+    PmiPort {
+        /// `host:port`.
+        address: String,
+        /// What identifies this process to the launcher.
+        id: u32,
+    },
+}
+
+/// The launcher, from the environment that `variable` looks up.
+///
+/// # Errors
+/// When a launcher is recognised that this library does not speak to, or its variables contradict
+/// each other.
+pub fn detect(variable: &dyn Fn(&str) -> Option<String>) -> Result<Launcher, BootError> {
+    if let Some(fd) = variable("PMI_FD") {
+        let fd = number(&fd, "PMI_FD")? as i32;
+        let needed = |name| variable(name).ok_or(BootError::Missing { name, beside: "PMI_FD" });
+        let rank = number(&needed("PMI_RANK")?, "PMI_RANK")?;
+        let size = number(&needed("PMI_SIZE")?, "PMI_SIZE")?;
+        if rank >= size {
+            return Err(BootError::Variable { name: "PMI_RANK", value: rank.to_string() });
+        }
+        return Ok(Launcher::PmiDescriptor { fd, rank, size });
+    }
+    if let Some(address) = variable("PMI_PORT") {
+        let id =
+            variable("PMI_ID").ok_or(BootError::Missing { name: "PMI_ID", beside: "PMI_PORT" })?;
+        return Ok(Launcher::PmiPort { address, id: number(&id, "PMI_ID")? });
+    }
+    for (name, launcher, advice) in STRANGERS {
+        if variable(name).is_some() {
+            return Err(BootError::Stranger { launcher, name, advice });
+        }
+    }
+    let tasks = variable("SLURM_STEP_NUM_TASKS").and_then(|tasks| tasks.parse::<u32>().ok());
+    if tasks.is_some_and(|tasks| tasks > 1) && variable("SLURM_PROCID").is_some() {
+        let advice = "use `mpiexec` inside the allocation";
+        return Err(BootError::Stranger { launcher: "srun", name: "SLURM_STEP_NUM_TASKS", advice });
+    }
+    Ok(Launcher::None)
+}
+
+fn number(value: &str, name: &'static str) -> Result<u32, BootError> {
+    value.parse().map_err(|_| BootError::Variable { name, value: value.into() })
+}
+
+/// Variables that launchers leave whose protocol is not spoken here.
+const STRANGERS: [(&str, &str, &str); 6] = [
+    ("PMIX_NAMESPACE", "a PMIx launcher", "start the program with Canele's `mpiexec`"),
+    ("PMIX_RANK", "a PMIx launcher", "start the program with Canele's `mpiexec`"),
+    ("PRTE_LAUNCHED", "PRRTE", "start the program with Canele's `mpiexec`"),
+    ("OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun", "start the program with Canele's `mpiexec`"),
+    ("PALS_RANKID", "PALS", "start the program with Canele's `mpiexec`"),
+    ("JSM_NAMESPACE_SIZE", "jsrun", "start the program with Canele's `mpiexec`"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(variables: &[(&str, &str)]) -> Result<Launcher, BootError> {
+        detect(&|name| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into())
+        })
+    }
+
+    #[test]
+    fn an_empty_environment_is_a_job_of_one() {
+        assert_eq!(found(&[]).unwrap(), Launcher::None);
+        assert_eq!(found(&[("SLURM_PROCID", "0"), ("SLURM_JOB_ID", "7")]).unwrap(), Launcher::None);
+    }
+
+    #[test]
+    fn pmi_is_recognised_in_both_forms() {
+        let descriptor = found(&[("PMI_FD", "5"), ("PMI_RANK", "1"), ("PMI_SIZE", "2")]).unwrap();
+        assert_eq!(descriptor, Launcher::PmiDescriptor { fd: 5, rank: 1, size: 2 });
+        let port = found(&[("PMI_PORT", "h:9"), ("PMI_ID", "3")]).unwrap();
+        assert_eq!(port, Launcher::PmiPort { address: "h:9".into(), id: 3 });
+    }
+
+    #[test]
+    fn strangers_and_contradictions_are_named() {
+        let text = |variables: &[_]| found(variables).unwrap_err().to_string();
+        assert!(text(&[("PMIX_RANK", "0")]).contains("PMIX_RANK"));
+        assert!(text(&[("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "4")]).contains("srun"));
+        assert!(text(&[("PMI_FD", "5"), ("PMI_RANK", "1")]).contains("PMI_SIZE"));
+        assert!(text(&[("PMI_FD", "x")]).contains("PMI_FD"));
+        assert!(
+            text(&[("PMI_FD", "5"), ("PMI_RANK", "2"), ("PMI_SIZE", "2")]).contains("PMI_RANK")
+        );
+    }
+}

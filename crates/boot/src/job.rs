@@ -1,0 +1,313 @@
+//! A job: its processes, what they publish for each other, its secret.
+
+use std::fmt;
+use std::net::TcpStream;
+use std::os::fd::FromRawFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, MutexGuard};
+
+use sha2::{Digest, Sha256};
+
+use crate::environment::{Launcher, detect};
+use crate::pmi::Pmi;
+
+/// Why a process could not join its job. The text says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum BootError {
+    /// A launcher whose protocol is not spoken here.
+    #[error(
+        "started by {launcher} ({name} is set), which this library does not speak to: {advice}"
+    )]
+    Stranger {
+        /// The launcher.
+        launcher: &'static str,
+        /// The variable that gave it away.
+        name: &'static str,
+        /// What to do instead.
+        advice: &'static str,
+    },
+    /// A variable that has to stand beside another one does not.
+    #[error("{beside} is set but {name} is not: the launcher's environment is incomplete")]
+    Missing {
+        /// The missing variable.
+        name: &'static str,
+        /// The one that is there.
+        beside: &'static str,
+    },
+    /// A variable of the launcher's makes no sense.
+    #[error("{name}={value} makes no sense: the launcher's environment is damaged")]
+    Variable {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// The connection to the launcher failed.
+    #[error("the launcher's PMI server does not answer: {0}")]
+    Launcher(#[source] std::io::Error),
+    /// The launcher answered what it should not.
+    #[error("the launcher's PMI server answered `{line}` where `{expected}` was due")]
+    Answer {
+        /// What was due.
+        expected: &'static str,
+        /// What came.
+        line: String,
+    },
+    /// A process has not published what it should have.
+    #[error("process {rank} has published no `{key}`")]
+    Unpublished {
+        /// The process.
+        rank: u32,
+        /// What was looked for.
+        key: String,
+    },
+    /// No randomness.
+    #[error("the system gives no random numbers: {0}")]
+    Random(String),
+}
+
+/// The job's secret: proves to a peer that a process belongs to the job.
+#[derive(Clone)]
+pub struct Secret([u8; 32]);
+
+impl Secret {
+    /// The bytes, for deriving codes. They must not be written anywhere.
+    pub fn expose(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// The job this process belongs to.
+pub struct Job {
+    rank: u32,
+    size: u32,
+    universe_size: Option<u32>,
+    application_number: Option<u32>,
+    secret: Secret,
+    id: u64,
+    launcher: Option<Mutex<Server>>,
+}
+
+/// The launcher's PMI server, over either kind of stream.
+enum Server {
+    Descriptor(Pmi<UnixStream>),
+    Port(Pmi<TcpStream>),
+}
+
+macro_rules! pmi {
+    ($server:expr, $pmi:ident => $call:expr) => {
+        match $server {
+            Server::Descriptor($pmi) => $call,
+            Server::Port($pmi) => $call,
+        }
+    };
+}
+
+impl Job {
+    /// Joins the job that the launcher of this process has begun.
+    ///
+    /// # Errors
+    /// When the launcher is unknown, its environment is damaged, or it does not answer.
+    pub fn join() -> Result<Self, BootError> {
+        match detect(&|name| std::env::var(name).ok())? {
+            Launcher::None => Self::alone(),
+            Launcher::PmiDescriptor { fd, rank, size } => {
+                // SAFETY: the launcher left this descriptor open for us alone; nothing else in the
+                // process knows of it.
+                let stream = unsafe { UnixStream::from_raw_fd(fd) };
+                let (pmi, _) = Pmi::open(stream, None)?;
+                Self::of_many(Server::Descriptor(pmi), rank, size)
+            }
+            Launcher::PmiPort { address, id } => {
+                let stream = TcpStream::connect(&address).map_err(BootError::Launcher)?;
+                let (pmi, place) = Pmi::open(stream, Some(id))?;
+                let (rank, size) = place.unwrap_or((id, 1));
+                Self::of_many(Server::Port(pmi), rank, size)
+            }
+        }
+    }
+
+    fn alone() -> Result<Self, BootError> {
+        let secret = random_secret()?;
+        let id = job_id(&secret, "");
+        let universe_size = None;
+        let application_number = None;
+        Ok(Self { rank: 0, size: 1, universe_size, application_number, secret, id, launcher: None })
+    }
+
+    fn of_many(mut server: Server, rank: u32, size: u32) -> Result<Self, BootError> {
+        let universe_size = pmi!(&mut server, pmi => pmi.universe_size())?;
+        let application_number = pmi!(&mut server, pmi => pmi.application_number())?;
+        let secret = agree_secret(&mut server, rank)?;
+        let id = job_id(&secret, pmi!(&server, pmi => pmi.kvs()));
+        let launcher = Some(Mutex::new(server));
+        Ok(Self { rank, size, universe_size, application_number, secret, id, launcher })
+    }
+
+    /// This process's rank.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Number of processes.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// `MPI_UNIVERSE_SIZE`, where the launcher tells it.
+    pub fn universe_size(&self) -> Option<u32> {
+        self.universe_size
+    }
+
+    /// `MPI_APPNUM`, where the launcher tells it.
+    pub fn application_number(&self) -> Option<u32> {
+        self.application_number
+    }
+
+    /// What proves that a process belongs to the job.
+    pub fn secret(&self) -> &Secret {
+        &self.secret
+    }
+
+    /// A number that the processes of this job share and others do not.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Publishes `bytes` of this process under `key`; others see them after [`Job::fence`].
+    ///
+    /// # Errors
+    /// When the launcher does not take them.
+    pub fn publish(&self, key: &str, bytes: &[u8]) -> Result<(), BootError> {
+        let Some(mut server) = self.server() else { return Ok(()) };
+        let text = hexadecimal(bytes);
+        let piece = pmi!(&*server, pmi => pmi.value_max()).clamp(16, 512);
+        let pieces: Vec<&[u8]> = text.as_bytes().chunks(piece).collect();
+        for (index, part) in pieces.iter().enumerate() {
+            let name = piece_name(self.rank, key, index);
+            let more = if index + 1 < pieces.len() { '+' } else { '.' };
+            let value = format!("{more}{}", String::from_utf8_lossy(part));
+            pmi!(&mut *server, pmi => pmi.put(&name, &value))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until every process has called it; what was published before is then visible.
+    ///
+    /// # Errors
+    /// When the launcher fails.
+    pub fn fence(&self) -> Result<(), BootError> {
+        match self.server() {
+            Some(mut server) => pmi!(&mut *server, pmi => pmi.barrier()),
+            None => Ok(()),
+        }
+    }
+
+    /// What process `rank` published under `key`.
+    ///
+    /// # Errors
+    /// When it has published nothing there, or the launcher fails.
+    pub fn fetch(&self, rank: u32, key: &str) -> Result<Vec<u8>, BootError> {
+        let unpublished = || BootError::Unpublished { rank, key: key.into() };
+        let mut server = self.server().ok_or_else(unpublished)?;
+        let mut text = String::new();
+        for index in 0..PIECES_MAX {
+            let name = piece_name(rank, key, index);
+            let value = pmi!(&mut *server, pmi => pmi.get(&name))?.ok_or_else(unpublished)?;
+            text.push_str(value.get(1..).unwrap_or(""));
+            if value.starts_with('.') {
+                return bytes_of(&text).ok_or_else(unpublished);
+            }
+        }
+        Err(unpublished())
+    }
+
+    /// Asks the launcher to end the whole job; false when there is none to ask.
+    pub fn abort(&self, code: i32) -> bool {
+        match self.server() {
+            Some(mut server) => pmi!(&mut *server, pmi => pmi.abort(code)).is_ok(),
+            None => false,
+        }
+    }
+
+    /// Tells the launcher that this process ends as it should.
+    ///
+    /// # Errors
+    /// When the launcher fails.
+    pub fn finalize(&self) -> Result<(), BootError> {
+        match self.server() {
+            Some(mut server) => pmi!(&mut *server, pmi => pmi.finalize()),
+            None => Ok(()),
+        }
+    }
+
+    fn server(&self) -> Option<MutexGuard<'_, Server>> {
+        let server = self.launcher.as_ref()?;
+        Some(server.lock().unwrap_or_else(|poison| poison.into_inner()))
+    }
+}
+
+/// Our own launcher serves a secret that never left its channels; under a foreign one, rank 0 makes
+/// one and the launcher's own means carry it.
+fn agree_secret(server: &mut Server, rank: u32) -> Result<Secret, BootError> {
+    if let Some(text) = pmi!(&mut *server, pmi => pmi.get(SECRET_KEY))? {
+        return secret_of(&text);
+    }
+    if rank == 0 {
+        let secret = random_secret()?;
+        pmi!(&mut *server, pmi => pmi.put(SHARED_SECRET_KEY, &hexadecimal(secret.expose())))?;
+    }
+    pmi!(&mut *server, pmi => pmi.barrier())?;
+    match pmi!(&mut *server, pmi => pmi.get(SHARED_SECRET_KEY))? {
+        Some(text) => secret_of(&text),
+        None => Err(BootError::Unpublished { rank: 0, key: SHARED_SECRET_KEY.into() }),
+    }
+}
+
+fn secret_of(text: &str) -> Result<Secret, BootError> {
+    let bytes = bytes_of(text).and_then(|bytes| bytes.try_into().ok());
+    let wrong =
+        || BootError::Answer { expected: "a secret of 32 bytes", line: "(not shown)".into() };
+    bytes.map(Secret).ok_or_else(wrong)
+}
+
+fn random_secret() -> Result<Secret, BootError> {
+    let mut secret = [0; 32];
+    getrandom::fill(&mut secret).map_err(|error| BootError::Random(error.to_string()))?;
+    Ok(Secret(secret))
+}
+
+fn job_id(secret: &Secret, name: &str) -> u64 {
+    let digest = Sha256::new().chain_update(b"job").chain_update(secret.0).chain_update(name);
+    let mut id = [0; 8];
+    id.copy_from_slice(&digest.finalize()[..8]);
+    u64::from_le_bytes(id)
+}
+
+fn piece_name(rank: u32, key: &str, index: usize) -> String {
+    format!("canele-{rank}-{key}-{index}")
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bytes_of(text: &str) -> Option<Vec<u8>> {
+    if !text.len().is_multiple_of(2) || !text.is_ascii() {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
+}
+
+/// Where our own `mpiexec` serves the secret.
+pub const SECRET_KEY: &str = "canele-secret";
+const SHARED_SECRET_KEY: &str = "canele-shared-secret";
+
+/// A published value has at most so many pieces.
+const PIECES_MAX: usize = 64;

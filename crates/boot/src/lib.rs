@@ -1,0 +1,13 @@
+//! How a rank learns of its job: PMI-1, the job secret, addresses of peers.
+//!
+//! [`Job::join`] looks at the environment the launcher left: PMI-1 (our `mpiexec`, Hydra, and
+//! whatever else speaks it), or nothing at all, which makes a job of one. Under a launcher it
+//! recognises but does not speak to, it says so and stops: a job of many must never become many jobs
+//! of one.
+
+mod environment;
+mod job;
+mod pmi;
+
+pub use environment::{Launcher, detect};
+pub use job::{BootError, Job, SECRET_KEY, Secret};

@@ -1,0 +1,2 @@
+//! The `canele` command.
+fn main() {}

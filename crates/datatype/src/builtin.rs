@@ -1,0 +1,193 @@
+//! The predefined datatypes of the ABI.
+
+/// Which operations a predefined datatype takes part in (MPI-5.0 §6.9.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// C and Fortran integers.
+    Integer,
+    /// `MPI_OFFSET` and `MPI_COUNT`: integers of several languages.
+    Multi,
+    /// Floating point.
+    Float,
+    /// Complex.
+    Complex,
+    /// Truth values.
+    Logical,
+    /// Untyped bytes.
+    Byte,
+    /// Characters: communicated, not reduced.
+    Character,
+    /// Value and index, for `MPI_MINLOC` and `MPI_MAXLOC`.
+    Pair,
+    /// Packed data.
+    Packed,
+    /// Fortran kinds that this machine's Rust has no arithmetic for: communicated, not reduced.
+    Unusual,
+}
+
+/// How an element lies in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it: kind and width in bits of each part")]
+pub(crate) enum Element {
+    I8,
+    U8,
+    I16,
+    U16,
+    I32,
+    U32,
+    I64,
+    U64,
+    I128,
+    F32,
+    F64,
+    F80,
+    C32,
+    C64,
+    C80,
+    F32I32,
+    F64I32,
+    I64I32,
+    I32I32,
+    I16I32,
+    F80I32,
+    F32F32,
+    F64F64,
+    Bytes1,
+    Bytes2,
+    Bytes4,
+    Bytes16,
+    Bytes32,
+}
+
+impl Element {
+    /// Offset and length of the parts that carry data, then extent and alignment, in bytes, as the C
+    /// compilers of this ABI lay them out.
+    pub fn shape(self) -> (&'static [(isize, usize)], isize, usize) {
+        match self {
+            Self::I8 | Self::U8 | Self::Bytes1 => (&[(0, 1)], 1, 1),
+            Self::I16 | Self::U16 | Self::Bytes2 => (&[(0, 2)], 2, 2),
+            Self::I32 | Self::U32 | Self::F32 => (&[(0, 4)], 4, 4),
+            Self::Bytes4 => (&[(0, 4)], 4, 2),
+            Self::I64 | Self::U64 | Self::F64 => (&[(0, 8)], 8, 8),
+            Self::C32 | Self::F32F32 => (&[(0, 8)], 8, 4),
+            Self::I32I32 => (&[(0, 8)], 8, 4),
+            Self::F32I32 => (&[(0, 8)], 8, 4),
+            Self::I128 | Self::F80 | Self::Bytes16 => (&[(0, 16)], 16, 16),
+            Self::C64 | Self::F64F64 => (&[(0, 16)], 16, 8),
+            Self::C80 | Self::Bytes32 => (&[(0, 32)], 32, 16),
+            Self::I16I32 => (&[(0, 2), (4, 4)], 8, 4),
+            Self::F64I32 | Self::I64I32 => (&[(0, 12)], 16, 8),
+            Self::F80I32 => (&[(0, 20)], 32, 16),
+        }
+    }
+}
+
+macro_rules! builtins {
+    ($($variant:ident $name:literal $value:literal $class:ident $element:ident,)*) => {
+        /// A predefined datatype.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u16)]
+        pub enum Builtin {
+            $(#[doc = concat!("`", $name, "`.")] $variant = $value,)*
+        }
+
+        impl Builtin {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// The constant's name.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// Which operations it takes part in.
+            pub const fn class(self) -> Class {
+                match self { $(Self::$variant => Class::$class,)* }
+            }
+
+            pub(crate) const fn element(self) -> Element {
+                match self { $(Self::$variant => Element::$element,)* }
+            }
+        }
+    };
+}
+
+impl Builtin {
+    /// The value of the ABI's constant.
+    pub const fn abi(self) -> u16 {
+        self as u16
+    }
+}
+
+builtins! {
+    Aint "MPI_AINT" 0x201 Integer I64,
+    Count "MPI_COUNT" 0x202 Multi I64,
+    Offset "MPI_OFFSET" 0x203 Multi I64,
+    Packed "MPI_PACKED" 0x207 Packed Bytes1,
+    Short "MPI_SHORT" 0x208 Integer I16,
+    Int "MPI_INT" 0x209 Integer I32,
+    Long "MPI_LONG" 0x20a Integer I64,
+    LongLong "MPI_LONG_LONG" 0x20b Integer I64,
+    UnsignedShort "MPI_UNSIGNED_SHORT" 0x20c Integer U16,
+    Unsigned "MPI_UNSIGNED" 0x20d Integer U32,
+    UnsignedLong "MPI_UNSIGNED_LONG" 0x20e Integer U64,
+    UnsignedLongLong "MPI_UNSIGNED_LONG_LONG" 0x20f Integer U64,
+    Float "MPI_FLOAT" 0x210 Float F32,
+    CFloatComplex "MPI_C_FLOAT_COMPLEX" 0x212 Complex C32,
+    CxxFloatComplex "MPI_CXX_FLOAT_COMPLEX" 0x213 Complex C32,
+    Double "MPI_DOUBLE" 0x214 Float F64,
+    CDoubleComplex "MPI_C_DOUBLE_COMPLEX" 0x216 Complex C64,
+    CxxDoubleComplex "MPI_CXX_DOUBLE_COMPLEX" 0x217 Complex C64,
+    Logical "MPI_LOGICAL" 0x218 Logical I32,
+    Integer "MPI_INTEGER" 0x219 Integer I32,
+    Real "MPI_REAL" 0x21a Float F32,
+    Complex "MPI_COMPLEX" 0x21b Complex C32,
+    DoublePrecision "MPI_DOUBLE_PRECISION" 0x21c Float F64,
+    DoubleComplex "MPI_DOUBLE_COMPLEX" 0x21d Complex C64,
+    Character "MPI_CHARACTER" 0x21e Character U8,
+    LongDouble "MPI_LONG_DOUBLE" 0x220 Float F80,
+    CLongDoubleComplex "MPI_C_LONG_DOUBLE_COMPLEX" 0x224 Complex C80,
+    CxxLongDoubleComplex "MPI_CXX_LONG_DOUBLE_COMPLEX" 0x225 Complex C80,
+    FloatInt "MPI_FLOAT_INT" 0x228 Pair F32I32,
+    DoubleInt "MPI_DOUBLE_INT" 0x229 Pair F64I32,
+    LongInt "MPI_LONG_INT" 0x22a Pair I64I32,
+    TwoInt "MPI_2INT" 0x22b Pair I32I32,
+    ShortInt "MPI_SHORT_INT" 0x22c Pair I16I32,
+    LongDoubleInt "MPI_LONG_DOUBLE_INT" 0x22d Pair F80I32,
+    TwoReal "MPI_2REAL" 0x230 Pair F32F32,
+    TwoDoublePrecision "MPI_2DOUBLE_PRECISION" 0x231 Pair F64F64,
+    TwoInteger "MPI_2INTEGER" 0x232 Pair I32I32,
+    CBool "MPI_C_BOOL" 0x238 Logical U8,
+    CxxBool "MPI_CXX_BOOL" 0x239 Logical U8,
+    Wchar "MPI_WCHAR" 0x23c Character I32,
+    Int8T "MPI_INT8_T" 0x240 Integer I8,
+    Uint8T "MPI_UINT8_T" 0x241 Integer U8,
+    Char "MPI_CHAR" 0x243 Character I8,
+    SignedChar "MPI_SIGNED_CHAR" 0x244 Integer I8,
+    UnsignedChar "MPI_UNSIGNED_CHAR" 0x245 Integer U8,
+    Byte "MPI_BYTE" 0x247 Byte U8,
+    Int16T "MPI_INT16_T" 0x248 Integer I16,
+    Uint16T "MPI_UINT16_T" 0x249 Integer U16,
+    Int32T "MPI_INT32_T" 0x250 Integer I32,
+    Uint32T "MPI_UINT32_T" 0x251 Integer U32,
+    Int64T "MPI_INT64_T" 0x258 Integer I64,
+    Uint64T "MPI_UINT64_T" 0x259 Integer U64,
+    Logical1 "MPI_LOGICAL1" 0x2c0 Logical I8,
+    Integer1 "MPI_INTEGER1" 0x2c1 Integer I8,
+    Logical2 "MPI_LOGICAL2" 0x2c8 Logical I16,
+    Integer2 "MPI_INTEGER2" 0x2c9 Integer I16,
+    Real2 "MPI_REAL2" 0x2ca Unusual Bytes2,
+    Logical4 "MPI_LOGICAL4" 0x2d0 Logical I32,
+    Integer4 "MPI_INTEGER4" 0x2d1 Integer I32,
+    Real4 "MPI_REAL4" 0x2d2 Float F32,
+    Complex4 "MPI_COMPLEX4" 0x2d3 Unusual Bytes4,
+    Logical8 "MPI_LOGICAL8" 0x2d8 Logical I64,
+    Integer8 "MPI_INTEGER8" 0x2d9 Integer I64,
+    Real8 "MPI_REAL8" 0x2da Float F64,
+    Complex8 "MPI_COMPLEX8" 0x2db Complex C32,
+    Logical16 "MPI_LOGICAL16" 0x2e0 Unusual Bytes16,
+    Integer16 "MPI_INTEGER16" 0x2e1 Integer I128,
+    Real16 "MPI_REAL16" 0x2e2 Unusual Bytes16,
+    Complex16 "MPI_COMPLEX16" 0x2e3 Complex C64,
+    Complex32 "MPI_COMPLEX32" 0x2eb Unusual Bytes32,
+}

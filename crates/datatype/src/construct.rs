@@ -1,0 +1,442 @@
+//! The constructors of derived datatypes (MPI-5.0 §5.1.2–5.1.4).
+
+use memory::Segment;
+
+use crate::datatype::{Bounds, Combiner, Contents, Datatype, TypeError};
+
+/// In which order an array's dimensions vary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrayOrder {
+    /// The last dimension varies fastest.
+    C,
+    /// The first dimension varies fastest.
+    Fortran,
+}
+
+/// How a dimension of a distributed array is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Distribution {
+    /// Not at all.
+    None,
+    /// In one block per process.
+    Block,
+    /// Round robin.
+    Cyclic,
+}
+
+/// So many elements of a type at a displacement in bytes.
+struct Block<'a> {
+    displacement: i64,
+    count: i64,
+    datatype: &'a Datatype,
+}
+
+impl Datatype {
+    /// The same type under another handle.
+    pub fn duplicate(&self) -> Self {
+        let contents = contents(Combiner::Dup, vec![], vec![], std::slice::from_ref(self));
+        let segments = self.layout().segments().to_vec();
+        let copy = Self::derived(segments, self.bounds(), self.elements().to_vec(), contents);
+        if self.is_committed() {
+            copy.commit();
+        }
+        copy
+    }
+
+    /// `count` elements one behind the other.
+    ///
+    /// # Errors
+    /// For a negative count, or a type too large to describe; so for all constructors here.
+    pub fn contiguous(count: i64, old: &Self) -> Result<Self, TypeError> {
+        let contents =
+            contents(Combiner::Contiguous, vec![count], vec![], std::slice::from_ref(old));
+        build(&[Block { displacement: 0, count, datatype: old }], false, contents)
+    }
+
+    /// `count` blocks of `block` elements, `stride` elements apart.
+    ///
+    /// # Errors
+    /// As [`Datatype::contiguous`].
+    pub fn vector(count: i64, block: i64, stride: i64, old: &Self) -> Result<Self, TypeError> {
+        let stride_bytes = stride.checked_mul(old.extent().1 as i64).ok_or_else(too_large)?;
+        let integers = vec![count, block, stride];
+        let contents = contents(Combiner::Vector, integers, vec![], std::slice::from_ref(old));
+        strided(count, block, stride_bytes, old, contents)
+    }
+
+    /// `count` blocks of `block` elements, `stride` bytes apart.
+    ///
+    /// # Errors
+    /// As [`Datatype::contiguous`].
+    pub fn hvector(count: i64, block: i64, stride: i64, old: &Self) -> Result<Self, TypeError> {
+        let integers = vec![count, block];
+        let contents =
+            contents(Combiner::Hvector, integers, vec![stride], std::slice::from_ref(old));
+        strided(count, block, stride, old, contents)
+    }
+
+    /// Blocks of `lengths[i]` elements at `displacements[i]` elements.
+    ///
+    /// # Errors
+    /// As [`Datatype::contiguous`].
+    pub fn indexed(lengths: &[i64], displacements: &[i64], old: &Self) -> Result<Self, TypeError> {
+        let extent = old.extent().1 as i64;
+        let integers = chain(lengths.len(), lengths, displacements);
+        let contents = contents(Combiner::Indexed, integers, vec![], std::slice::from_ref(old));
+        let bytes = displacements.iter().map(|one| one.checked_mul(extent).ok_or_else(too_large));
+        blocks(lengths, &bytes.collect::<Result<Vec<_>, _>>()?, old, contents)
+    }
+
+    /// Blocks of `lengths[i]` elements at `displacements[i]` bytes.
+    ///
+    /// # Errors
+    /// As [`Datatype::contiguous`].
+    pub fn hindexed(lengths: &[i64], displacements: &[i64], old: &Self) -> Result<Self, TypeError> {
+        let integers = chain(lengths.len(), lengths, &[]);
+        let addresses = displacements.to_vec();
+        let contents = contents(Combiner::Hindexed, integers, addresses, std::slice::from_ref(old));
+        blocks(lengths, displacements, old, contents)
+    }
+
+    /// Blocks of `length` elements at `displacements[i]` elements.
+    ///
+    /// # Errors
+    /// As [`Datatype::contiguous`].
+    pub fn indexed_block(
+        length: i64,
+        displacements: &[i64],
+        old: &Self,
+    ) -> Result<Self, TypeError> {
+        let extent = old.extent().1 as i64;
+        let integers = chain(displacements.len(), &[length], displacements);
+        let contents =
+            contents(Combiner::IndexedBlock, integers, vec![], std::slice::from_ref(old));
+        let bytes = displacements.iter().map(|one| one.checked_mul(extent).ok_or_else(too_large));
+        let bytes = bytes.collect::<Result<Vec<_>, _>>()?;
+        blocks(&vec![length; displacements.len()], &bytes, old, contents)
+    }
+
+    /// Blocks of `length` elements at `displacements[i]` bytes.
+    ///
+    /// # Errors
+    /// As [`Datatype::contiguous`].
+    pub fn hindexed_block(
+        length: i64,
+        displacements: &[i64],
+        old: &Self,
+    ) -> Result<Self, TypeError> {
+        let integers = chain(displacements.len(), &[length], &[]);
+        let addresses = displacements.to_vec();
+        let contents =
+            contents(Combiner::HindexedBlock, integers, addresses, std::slice::from_ref(old));
+        blocks(&vec![length; displacements.len()], displacements, old, contents)
+    }
+
+    /// Blocks of `lengths[i]` elements of `types[i]` at `displacements[i]` bytes; the extent is
+    /// rounded up to the alignment of the basic types, as a C compiler does.
+    ///
+    /// # Errors
+    /// As [`Datatype::contiguous`].
+    pub fn structure(
+        lengths: &[i64],
+        displacements: &[i64],
+        types: &[Self],
+    ) -> Result<Self, TypeError> {
+        let integers = chain(lengths.len(), lengths, &[]);
+        let contents = contents(Combiner::Struct, integers, displacements.to_vec(), types);
+        let parts = lengths.iter().zip(displacements).zip(types);
+        let parts = parts.map(|((&count, &displacement), datatype)| Block {
+            displacement,
+            count,
+            datatype,
+        });
+        build(&parts.collect::<Vec<_>>(), true, contents)
+    }
+
+    /// The same data with other bounds.
+    pub fn resized(&self, lower: i64, extent: i64) -> Self {
+        let addresses = vec![lower, extent];
+        let contents = contents(Combiner::Resized, vec![], addresses, std::slice::from_ref(self));
+        let (lower, extent) = (lower as isize, extent as isize);
+        let bounds = Bounds { lower, upper: lower + extent, ..self.bounds() };
+        let segments = self.layout().segments().to_vec();
+        Self::derived(segments, bounds, self.elements().to_vec(), contents)
+    }
+
+    /// The part `starts[i]..starts[i] + sub[i]` of an array of `sizes[i]` elements in each dimension.
+    ///
+    /// # Errors
+    /// When the part does not lie in the array, or as [`Datatype::contiguous`].
+    pub fn subarray(
+        sizes: &[i64],
+        sub: &[i64],
+        starts: &[i64],
+        order: ArrayOrder,
+        old: &Self,
+    ) -> Result<Self, TypeError> {
+        for ((&size, &part), &start) in sizes.iter().zip(sub).zip(starts) {
+            if size < 1 {
+                return Err(TypeError::new("array_of_sizes", size, "must be positive"));
+            }
+            if part < 1 || part > size {
+                return Err(TypeError::new("array_of_subsizes", part, "must be within the size"));
+            }
+            if start < 0 || start > size - part {
+                return Err(TypeError::new("array_of_starts", start, "leads out of the array"));
+            }
+        }
+        let order_value = match order {
+            ArrayOrder::C => ORDER_C,
+            ArrayOrder::Fortran => ORDER_FORTRAN,
+        };
+        let mut integers = vec![sizes.len() as i64];
+        integers.extend([sizes, sub, starts].concat());
+        integers.push(order_value);
+        let contents = contents(Combiner::Subarray, integers, vec![], std::slice::from_ref(old));
+        // Dimensions from the fastest varying on.
+        let axes: Vec<usize> = match order {
+            ArrayOrder::C => (0..sizes.len()).rev().collect(),
+            ArrayOrder::Fortran => (0..sizes.len()).collect(),
+        };
+        let extent = old.extent().1 as i64;
+        let mut part = old.clone();
+        let mut stride = extent;
+        let mut offset = 0i64;
+        for axis in axes {
+            part = Self::hvector(sub[axis], 1, stride, &part)?;
+            offset += starts[axis] * stride;
+            stride = stride.checked_mul(sizes[axis]).ok_or_else(too_large)?;
+        }
+        let segments = part.layout().segments().iter();
+        let segments =
+            segments.map(|one| Segment { offset: one.offset + offset as isize, len: one.len });
+        let lower = old.bounds().lower;
+        let bounds = Bounds { lower, upper: lower + stride as isize, ..old.bounds() };
+        Ok(Self::derived(segments.collect(), bounds, part.elements().to_vec(), contents))
+    }
+
+    /// A type of the same data that remembers another constructor's arguments (Fortran kinds).
+    #[must_use]
+    pub fn remembering(&self, combiner: Combiner, integers: Vec<i64>) -> Self {
+        let contents = contents(combiner, integers, vec![], &[]);
+        let segments = self.layout().segments().to_vec();
+        let copy = Self::derived(segments, self.bounds(), self.elements().to_vec(), contents);
+        copy.commit();
+        copy
+    }
+}
+
+fn strided(
+    count: i64,
+    block: i64,
+    stride: i64,
+    old: &Datatype,
+    contents: Contents,
+) -> Result<Datatype, TypeError> {
+    check_count("count", count)?;
+    check_count("blocklength", block)?;
+    if count > SEGMENTS_MAX as i64 && block > 0 {
+        return Err(too_large());
+    }
+    let places = (0..count).map(|index| {
+        let displacement = index.checked_mul(stride).ok_or_else(too_large)?;
+        Ok(Block { displacement, count: block, datatype: old })
+    });
+    build(&places.collect::<Result<Vec<_>, _>>()?, false, contents)
+}
+
+fn blocks(
+    lengths: &[i64],
+    displacements: &[i64],
+    old: &Datatype,
+    contents: Contents,
+) -> Result<Datatype, TypeError> {
+    let places = lengths.iter().zip(displacements);
+    let places = places.map(|(&count, &displacement)| Block { displacement, count, datatype: old });
+    build(&places.collect::<Vec<_>>(), false, contents)
+}
+
+/// The type of these blocks, one behind the other in the type map.
+fn build(blocks: &[Block<'_>], align: bool, contents: Contents) -> Result<Datatype, TypeError> {
+    let mut segments = Vec::new();
+    let mut elements: Vec<(u32, u64)> = Vec::new();
+    let mut bounds: Option<Bounds> = None;
+    for block in blocks {
+        check_count("blocklength", block.count)?;
+        if block.count == 0 {
+            continue;
+        }
+        append_segments(&mut segments, block)?;
+        append_elements(&mut elements, block)?;
+        let mine = bounds_of(block)?;
+        bounds = Some(bounds.map_or(mine, |known| Bounds {
+            lower: known.lower.min(mine.lower),
+            upper: known.upper.max(mine.upper),
+            alignment: known.alignment.max(mine.alignment),
+        }));
+    }
+    let mut bounds = bounds.unwrap_or(Bounds { lower: 0, upper: 0, alignment: 1 });
+    if align {
+        let extent = (bounds.upper - bounds.lower) as usize;
+        bounds.upper = bounds.lower + extent.next_multiple_of(bounds.alignment) as isize;
+    }
+    Ok(Datatype::derived(segments, bounds, elements, contents))
+}
+
+fn append_segments(segments: &mut Vec<Segment>, block: &Block<'_>) -> Result<(), TypeError> {
+    let layout = block.datatype.layout();
+    let displacement = block.displacement as isize;
+    if layout.is_contiguous() {
+        let len = layout.size().checked_mul(block.count as usize).ok_or_else(too_large)?;
+        push(segments, Segment { offset: displacement, len });
+        return Ok(());
+    }
+    let added = layout.segments().len().saturating_mul(block.count as usize);
+    if segments.len() + added > SEGMENTS_MAX {
+        return Err(too_large());
+    }
+    for index in 0..block.count as isize {
+        let origin = displacement + index * layout.extent();
+        for one in layout.segments() {
+            push(segments, Segment { offset: origin + one.offset, len: one.len });
+        }
+    }
+    Ok(())
+}
+
+fn push(segments: &mut Vec<Segment>, segment: Segment) {
+    match segments.last_mut() {
+        Some(last) if last.offset + last.len as isize == segment.offset => last.len += segment.len,
+        _ => segments.push(segment),
+    }
+}
+
+fn append_elements(elements: &mut Vec<(u32, u64)>, block: &Block<'_>) -> Result<(), TypeError> {
+    if let [(size, count)] = block.datatype.elements() {
+        let count = count.checked_mul(block.count as u64).ok_or_else(too_large)?;
+        push_elements(elements, *size, count);
+        return Ok(());
+    }
+    if elements.len() + block.datatype.elements().len().saturating_mul(block.count as usize)
+        > SEGMENTS_MAX
+    {
+        return Err(too_large());
+    }
+    for _ in 0..block.count {
+        for &(size, count) in block.datatype.elements() {
+            push_elements(elements, size, count);
+        }
+    }
+    Ok(())
+}
+
+fn push_elements(elements: &mut Vec<(u32, u64)>, size: u32, count: u64) {
+    match elements.last_mut() {
+        Some((last, known)) if *last == size => *known += count,
+        _ => elements.push((size, count)),
+    }
+}
+
+fn bounds_of(block: &Block<'_>) -> Result<Bounds, TypeError> {
+    let Bounds { lower, upper, alignment } = block.datatype.bounds();
+    let extent = (upper - lower) as i64;
+    let reach = (block.count - 1).checked_mul(extent).ok_or_else(too_large)?;
+    let first = block.displacement.checked_add(lower as i64).ok_or_else(too_large)?;
+    let last = first.checked_add(reach).ok_or_else(too_large)?;
+    Ok(Bounds {
+        lower: first.min(last) as isize,
+        upper: (first.max(last) + extent) as isize,
+        alignment,
+    })
+}
+
+fn contents(
+    combiner: Combiner,
+    integers: Vec<i64>,
+    addresses: Vec<i64>,
+    datatypes: &[Datatype],
+) -> Contents {
+    Contents { combiner, integers, addresses, datatypes: datatypes.to_vec() }
+}
+
+fn chain(count: usize, first: &[i64], second: &[i64]) -> Vec<i64> {
+    let mut integers = vec![count as i64];
+    integers.extend(first);
+    integers.extend(second);
+    integers
+}
+
+fn check_count(argument: &'static str, count: i64) -> Result<(), TypeError> {
+    match count {
+        0.. => Ok(()),
+        _ => Err(TypeError::new(argument, count, "must not be negative")),
+    }
+}
+
+#[cold]
+fn too_large() -> TypeError {
+    TypeError::new("datatype", "", "has too many separate pieces, or too large an extent")
+}
+
+/// A type has at most so many separate pieces (16 bytes each).
+const SEGMENTS_MAX: usize = 1 << 26;
+
+/// `MPI_ORDER_C`.
+const ORDER_C: i64 = 0xc;
+/// `MPI_ORDER_FORTRAN`.
+const ORDER_FORTRAN: i64 = 0xf;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::builtin::Builtin;
+
+    fn int() -> Datatype {
+        Datatype::builtin(Builtin::Int)
+    }
+
+    #[test]
+    fn a_struct_is_padded_as_c_pads_it() {
+        let types = [Datatype::builtin(Builtin::Double), Datatype::builtin(Builtin::Char)];
+        let made = Datatype::structure(&[1, 1], &[0, 8], &types).unwrap();
+        assert_eq!((made.size(), made.extent(), made.true_extent()), (9, (0, 16), (0, 9)));
+        assert_eq!(made.elements_in(9), Some(2));
+        assert_eq!(made.elements_in(8), Some(1));
+        assert_eq!(made.elements_in(4), None);
+        assert_eq!(made.elements_in(17), Some(3));
+    }
+
+    #[test]
+    fn vectors_keep_strides_even_negative_ones() {
+        let made = Datatype::vector(3, 2, -4, &int()).unwrap();
+        assert_eq!((made.size(), made.extent()), (24, (-32, 40)));
+        let offsets: Vec<_> = made.layout().segments().iter().map(|one| one.offset).collect();
+        assert_eq!(offsets, [0, -16, -32]);
+    }
+
+    #[test]
+    fn a_subarray_has_the_whole_arrays_extent() {
+        let made = Datatype::subarray(&[4, 5], &[2, 3], &[1, 2], ArrayOrder::C, &int()).unwrap();
+        assert_eq!((made.size(), made.extent()), (24, (0, 80)));
+        let offsets: Vec<_> = made.layout().segments().iter().map(|one| one.offset).collect();
+        assert_eq!(offsets, [28, 48]);
+        let fortran =
+            Datatype::subarray(&[5, 4], &[3, 2], &[2, 1], ArrayOrder::Fortran, &int()).unwrap();
+        assert_eq!(fortran.layout(), made.layout());
+    }
+
+    #[test]
+    fn bad_arguments_are_named() {
+        assert_eq!(Datatype::contiguous(-1, &int()).unwrap_err().argument, "blocklength");
+        let bad = Datatype::subarray(&[4], &[2], &[3], ArrayOrder::C, &int()).unwrap_err();
+        assert_eq!((bad.argument, &bad.value[..]), ("array_of_starts", "3"));
+    }
+
+    #[test]
+    fn empty_types_have_no_extent() {
+        let made = Datatype::contiguous(0, &int()).unwrap();
+        assert_eq!((made.size(), made.extent()), (0, (0, 0)));
+        assert_eq!(made.count_in(0), Some(0));
+        assert_eq!(made.count_in(4), None);
+    }
+}

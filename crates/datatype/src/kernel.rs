@@ -1,0 +1,383 @@
+//! The inner loops of reductions.
+
+use memory::Region;
+
+use crate::builtin::{Class, Element};
+use crate::op::Predefined;
+
+/// `inout[i] = input[i] op inout[i]` for `count` elements. Does nothing for a pair of operation and
+/// element that [`crate::Op::is_valid_for`] refuses.
+pub(crate) fn apply(
+    op: Predefined,
+    element: Element,
+    class: Class,
+    input: &Region,
+    inout: &Region,
+    count: usize,
+) {
+    match op {
+        Predefined::NoOp => return,
+        Predefined::Replace => return inout.copy_from(input),
+        _ => {}
+    }
+    let (Some(from), Some(to)) = (input.as_span(), inout.as_span()) else { return };
+    let (from, to) = (from.address.cast_const(), to.address);
+    match element {
+        Element::I8 => integer::<i8>(op, from, to, count),
+        Element::U8 if class == Class::Logical => logical_byte(op, from, to, count),
+        Element::U8 => integer::<u8>(op, from, to, count),
+        Element::I16 => integer::<i16>(op, from, to, count),
+        Element::U16 => integer::<u16>(op, from, to, count),
+        Element::I32 => integer::<i32>(op, from, to, count),
+        Element::U32 => integer::<u32>(op, from, to, count),
+        Element::I64 => integer::<i64>(op, from, to, count),
+        Element::U64 => integer::<u64>(op, from, to, count),
+        Element::I128 => integer::<i128>(op, from, to, count),
+        Element::F32 => float::<f32>(op, from, to, count),
+        Element::F64 => float::<f64>(op, from, to, count),
+        Element::C32 => complex::<f32>(op, from, to, count),
+        Element::C64 => complex::<f64>(op, from, to, count),
+        Element::F80 => each::<F80>(from, to, count, |a, b| extended(op, a, b)),
+        Element::C80 => each::<[F80; 2]>(from, to, count, |a, b| extended_complex(op, a, b)),
+        Element::F32I32 => pair::<f32, i32, 4, 8>(op, from, to, count),
+        Element::F64I32 => pair::<f64, i32, 8, 16>(op, from, to, count),
+        Element::I64I32 => pair::<i64, i32, 8, 16>(op, from, to, count),
+        Element::I32I32 => pair::<i32, i32, 4, 8>(op, from, to, count),
+        Element::I16I32 => pair::<i16, i32, 4, 8>(op, from, to, count),
+        Element::F32F32 => pair::<f32, f32, 4, 8>(op, from, to, count),
+        Element::F64F64 => pair::<f64, f64, 8, 16>(op, from, to, count),
+        Element::F80I32 => extended_pair(op, from, to, count),
+        Element::Bytes1
+        | Element::Bytes2
+        | Element::Bytes4
+        | Element::Bytes16
+        | Element::Bytes32 => {}
+    }
+}
+
+/// Applies `combine` to every pair of elements.
+#[inline]
+fn each<T: Copy>(from: *const u8, to: *mut u8, count: usize, combine: impl Fn(T, T) -> T) {
+    let (from, to) = (from.cast::<T>(), to.cast::<T>());
+    for index in 0..count {
+        // SAFETY: the regions hold `count` elements of this type at these addresses, which the
+        // regions' makers vouched for; alignment is not assumed.
+        unsafe {
+            let result = combine(from.add(index).read_unaligned(), to.add(index).read_unaligned());
+            to.add(index).write_unaligned(result);
+        }
+    }
+}
+
+trait Integer: Copy + Ord + Eq {
+    const ZERO: Self;
+    const ONE: Self;
+    fn sum(self, other: Self) -> Self;
+    fn product(self, other: Self) -> Self;
+    fn and(self, other: Self) -> Self;
+    fn or(self, other: Self) -> Self;
+    fn xor(self, other: Self) -> Self;
+}
+
+macro_rules! integers {
+    ($($integer:ty)*) => {$(
+        impl Integer for $integer {
+            const ZERO: Self = 0;
+            const ONE: Self = 1;
+            fn sum(self, other: Self) -> Self { self.wrapping_add(other) }
+            fn product(self, other: Self) -> Self { self.wrapping_mul(other) }
+            fn and(self, other: Self) -> Self { self & other }
+            fn or(self, other: Self) -> Self { self | other }
+            fn xor(self, other: Self) -> Self { self ^ other }
+        }
+    )*};
+}
+
+integers! { i8 u8 i16 u16 i32 u32 i64 u64 i128 }
+
+fn integer<T: Integer>(op: Predefined, from: *const u8, to: *mut u8, count: usize) {
+    let truth = |value: bool| if value { T::ONE } else { T::ZERO };
+    match op {
+        Predefined::Sum => each::<T>(from, to, count, T::sum),
+        Predefined::Prod => each::<T>(from, to, count, T::product),
+        Predefined::Min => each::<T>(from, to, count, T::min),
+        Predefined::Max => each::<T>(from, to, count, T::max),
+        Predefined::Band => each::<T>(from, to, count, T::and),
+        Predefined::Bor => each::<T>(from, to, count, T::or),
+        Predefined::Bxor => each::<T>(from, to, count, T::xor),
+        Predefined::Land => {
+            each::<T>(from, to, count, |a, b| truth(a != T::ZERO && b != T::ZERO));
+        }
+        Predefined::Lor => each::<T>(from, to, count, |a, b| truth(a != T::ZERO || b != T::ZERO)),
+        Predefined::Lxor => {
+            each::<T>(from, to, count, |a, b| truth((a != T::ZERO) != (b != T::ZERO)));
+        }
+        Predefined::Minloc | Predefined::Maxloc | Predefined::Replace | Predefined::NoOp => {}
+    }
+}
+
+fn logical_byte(op: Predefined, from: *const u8, to: *mut u8, count: usize) {
+    integer::<u8>(op, from, to, count);
+}
+
+trait Real: Copy + PartialOrd {
+    fn sum(self, other: Self) -> Self;
+    fn product(self, other: Self) -> Self;
+    fn difference(self, other: Self) -> Self;
+}
+
+macro_rules! reals {
+    ($($real:ty)*) => {$(
+        impl Real for $real {
+            fn sum(self, other: Self) -> Self { self + other }
+            fn product(self, other: Self) -> Self { self * other }
+            fn difference(self, other: Self) -> Self { self - other }
+        }
+    )*};
+}
+
+reals! { f32 f64 }
+
+fn float<T: Real>(op: Predefined, from: *const u8, to: *mut u8, count: usize) {
+    match op {
+        Predefined::Sum => each::<T>(from, to, count, T::sum),
+        Predefined::Prod => each::<T>(from, to, count, T::product),
+        Predefined::Min => each::<T>(from, to, count, |a, b| if a < b { a } else { b }),
+        Predefined::Max => each::<T>(from, to, count, |a, b| if a > b { a } else { b }),
+        Predefined::Band
+        | Predefined::Bor
+        | Predefined::Bxor
+        | Predefined::Land
+        | Predefined::Lor
+        | Predefined::Lxor
+        | Predefined::Minloc
+        | Predefined::Maxloc
+        | Predefined::Replace
+        | Predefined::NoOp => {}
+    }
+}
+
+fn complex<T: Real>(op: Predefined, from: *const u8, to: *mut u8, count: usize) {
+    match op {
+        Predefined::Sum => {
+            each::<[T; 2]>(from, to, count, |a, b| [a[0].sum(b[0]), a[1].sum(b[1])]);
+        }
+        Predefined::Prod => each::<[T; 2]>(from, to, count, |a, b| {
+            let real = a[0].product(b[0]).difference(a[1].product(b[1]));
+            [real, a[0].product(b[1]).sum(a[1].product(b[0]))]
+        }),
+        _ => {}
+    }
+}
+
+/// Value and index: the index of the lesser (or greater) value, of equal ones the lesser index.
+fn pair<V: Copy + PartialOrd, I: Copy + PartialOrd, const INDEX: usize, const EXTENT: usize>(
+    op: Predefined,
+    from: *const u8,
+    to: *mut u8,
+    count: usize,
+) {
+    for element in 0..count {
+        // SAFETY: as in `each`, with the value first and the index `INDEX` bytes on.
+        unsafe {
+            let (from, to) = (from.add(element * EXTENT), to.add(element * EXTENT));
+            let (a, i) =
+                (from.cast::<V>().read_unaligned(), from.add(INDEX).cast::<I>().read_unaligned());
+            let (b, j) =
+                (to.cast::<V>().read_unaligned(), to.add(INDEX).cast::<I>().read_unaligned());
+            let wins = match op {
+                Predefined::Minloc => a < b || (a == b && i < j),
+                Predefined::Maxloc => a > b || (a == b && i < j),
+                _ => false,
+            };
+            if wins {
+                to.cast::<V>().write_unaligned(a);
+                to.add(INDEX).cast::<I>().write_unaligned(i);
+            }
+        }
+    }
+}
+
+fn extended_pair(op: Predefined, from: *const u8, to: *mut u8, count: usize) {
+    for element in 0..count {
+        // SAFETY: as in `each`: 16 bytes of value, 4 of index, an extent of 32.
+        unsafe {
+            let (from, to) = (from.add(element * 32), to.add(element * 32));
+            let (a, i) =
+                (from.cast::<F80>().read_unaligned(), from.add(16).cast::<i32>().read_unaligned());
+            let (b, j) =
+                (to.cast::<F80>().read_unaligned(), to.add(16).cast::<i32>().read_unaligned());
+            let (less, greater) = (a.is_less(b), b.is_less(a));
+            let equal = !less && !greater;
+            let wins = match op {
+                Predefined::Minloc => less || (equal && i < j),
+                Predefined::Maxloc => greater || (equal && i < j),
+                _ => false,
+            };
+            if wins {
+                to.cast::<F80>().write_unaligned(a);
+                to.add(16).cast::<i32>().write_unaligned(i);
+            }
+        }
+    }
+}
+
+/// `long double` of x86-64: the 80-bit format of the x87 unit, in 16 bytes.
+#[derive(Clone, Copy)]
+#[repr(C, align(16))]
+struct F80([u8; 16]);
+
+fn extended(op: Predefined, a: F80, b: F80) -> F80 {
+    match op {
+        Predefined::Sum => a.sum(b),
+        Predefined::Prod => a.product(b),
+        Predefined::Min => {
+            if a.is_less(b) {
+                a
+            } else {
+                b
+            }
+        }
+        Predefined::Max => {
+            if b.is_less(a) {
+                a
+            } else {
+                b
+            }
+        }
+        _ => b,
+    }
+}
+
+fn extended_complex(op: Predefined, a: [F80; 2], b: [F80; 2]) -> [F80; 2] {
+    match op {
+        Predefined::Sum => [a[0].sum(b[0]), a[1].sum(b[1])],
+        Predefined::Prod => [
+            a[0].product(b[0]).difference(a[1].product(b[1])),
+            a[0].product(b[1]).sum(a[1].product(b[0])),
+        ],
+        _ => b,
+    }
+}
+
+macro_rules! x87 {
+    ($name:ident, $instruction:literal) => {
+        fn $name(self, other: F80) -> F80 {
+            let mut result = F80([0; 16]);
+            // SAFETY: two loads, one operation and one store on the x87 stack, which is left as it
+            // was found; the operands are live and aligned.
+            unsafe {
+                std::arch::asm!(
+                    "fld tbyte ptr [{a}]",
+                    "fld tbyte ptr [{b}]",
+                    $instruction,
+                    "fstp tbyte ptr [{r}]",
+                    a = in(reg) &raw const self,
+                    b = in(reg) &raw const other,
+                    r = in(reg) &raw mut result,
+                    out("st(0)") _, out("st(1)") _, out("st(2)") _, out("st(3)") _,
+                    out("st(4)") _, out("st(5)") _, out("st(6)") _, out("st(7)") _,
+                    options(nostack),
+                );
+            }
+            result
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+impl F80 {
+    x87!(sum, "faddp");
+    x87!(product, "fmulp");
+    x87!(difference, "fsubp");
+
+    fn is_less(self, other: F80) -> bool {
+        let difference = self.difference(other);
+        let exponent_and_sign = u16::from_le_bytes([difference.0[8], difference.0[9]]);
+        let mut mantissa = [0; 8];
+        mantissa.copy_from_slice(&difference.0[..8]);
+        exponent_and_sign & 0x8000 != 0 && u64::from_le_bytes(mantissa) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::builtin::Builtin;
+    use crate::{Datatype, Op};
+
+    fn run<T: Copy>(op: Predefined, builtin: Builtin, a: &[T], b: &mut [T]) {
+        let bytes = std::mem::size_of_val(a);
+        // SAFETY: both slices outlive the call.
+        let (input, inout) = unsafe {
+            let input = Region::new(a.as_ptr().cast_mut().cast(), bytes);
+            (input, Region::new(b.as_mut_ptr().cast(), bytes))
+        };
+        let (op, datatype) = (Op::Predefined(op), Datatype::builtin(builtin));
+        assert!(op.is_valid_for(&datatype));
+        op.apply(&input, &inout, a.len(), &datatype, 0);
+    }
+
+    #[test]
+    fn integers_and_floats_follow_scalar_arithmetic() {
+        let a: Vec<i32> = (-20..20).collect();
+        let mut b: Vec<i32> = (-20..20).rev().collect();
+        let expected: Vec<i32> = a.iter().zip(&b).map(|(a, b)| a * b).collect();
+        run(Predefined::Prod, Builtin::Int, &a, &mut b);
+        assert_eq!(b, expected);
+        let mut c = [1.5f64, -2.0];
+        run(Predefined::Max, Builtin::Double, &[0.5, 7.0], &mut c);
+        assert_eq!(c, [1.5, 7.0]);
+        let mut d = [3u8, 0];
+        run(Predefined::Land, Builtin::CBool, &[1, 1], &mut d);
+        assert_eq!(d, [1, 0]);
+    }
+
+    #[test]
+    fn complex_products_are_complex() {
+        let mut b = [[3.0f64, 4.0]];
+        run(Predefined::Prod, Builtin::CDoubleComplex, &[[1.0, 2.0]], &mut b);
+        assert_eq!(b, [[-5.0, 10.0]]);
+    }
+
+    #[test]
+    fn the_lower_index_wins_among_equals() {
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        #[repr(C)]
+        struct DoubleInt(f64, i32);
+        let mut b = [DoubleInt(1.0, 5), DoubleInt(2.0, 1)];
+        run(
+            Predefined::Minloc,
+            Builtin::DoubleInt,
+            &[DoubleInt(1.0, 3), DoubleInt(3.0, 0)],
+            &mut b,
+        );
+        assert_eq!(b, [DoubleInt(1.0, 3), DoubleInt(2.0, 1)]);
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn long_doubles_use_the_x87() {
+        // 1.0 and 2.0: mantissa 2^63, exponents 16383 and 16384.
+        let number = |exponent: u16| {
+            let mut bytes = [0; 16];
+            bytes[7] = 0x80;
+            bytes[8..10].copy_from_slice(&exponent.to_le_bytes());
+            F80(bytes)
+        };
+        let (one, two, four) = (number(16383), number(16384), number(16385));
+        assert_eq!(one.sum(one).0[..10], two.0[..10]);
+        assert_eq!(two.product(two).0[..10], four.0[..10]);
+        assert!(one.is_less(two) && !two.is_less(one) && !one.is_less(one));
+    }
+
+    #[test]
+    fn operations_are_refused_where_the_standard_has_none() {
+        let valid = |op, builtin| Op::Predefined(op).is_valid_for(&Datatype::builtin(builtin));
+        assert!(!valid(Predefined::Band, Builtin::Double));
+        assert!(!valid(Predefined::Max, Builtin::CDoubleComplex));
+        assert!(!valid(Predefined::Sum, Builtin::Char));
+        assert!(!valid(Predefined::Sum, Builtin::FloatInt));
+        assert!(valid(Predefined::Band, Builtin::Byte));
+    }
+}

@@ -1,0 +1,117 @@
+//! Reduction operations (MPI-5.0 §6.9).
+
+use std::fmt;
+use std::sync::Arc;
+
+use memory::Region;
+
+use crate::builtin::{Builtin, Class};
+use crate::datatype::Datatype;
+use crate::kernel;
+
+/// The operations of the standard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names of the standard's operations")]
+pub enum Predefined {
+    Sum,
+    Min,
+    Max,
+    Prod,
+    Band,
+    Bor,
+    Bxor,
+    Land,
+    Lor,
+    Lxor,
+    Minloc,
+    Maxloc,
+    Replace,
+    NoOp,
+}
+
+/// A function of the application: `inout[i] = input[i] op inout[i]`.
+pub trait UserFunction: Send + Sync {
+    /// Combines `count` elements that lie in memory as the datatype says.
+    fn apply(&self, input: &Region, inout: &Region, count: usize, datatype: u64);
+}
+
+/// A reduction operation.
+#[derive(Clone)]
+pub enum Op {
+    /// One of the standard's.
+    Predefined(Predefined),
+    /// One of the application's.
+    User {
+        /// The function.
+        function: Arc<dyn UserFunction>,
+        /// Whether the order of operands does not matter.
+        commutes: bool,
+    },
+}
+
+impl Op {
+    /// Whether the order of operands does not matter.
+    pub fn is_commutative(&self) -> bool {
+        match self {
+            Self::Predefined(Predefined::Replace | Predefined::NoOp) => false,
+            Self::Predefined(_) => true,
+            Self::User { commutes, .. } => *commutes,
+        }
+    }
+
+    /// Whether the operation is defined for a datatype (the table of MPI-5.0 §6.9.2).
+    pub fn is_valid_for(&self, datatype: &Datatype) -> bool {
+        let Self::Predefined(op) = self else { return true };
+        let Some(builtin) = datatype.as_builtin() else { return false };
+        op.is_valid_for(builtin)
+    }
+
+    /// Combines `count` elements: `inout[i] = input[i] op inout[i]`. Both regions begin at the first
+    /// element's address; `handle` is the datatype's, for functions of the application.
+    pub fn apply(
+        &self,
+        input: &Region,
+        inout: &Region,
+        count: usize,
+        datatype: &Datatype,
+        handle: u64,
+    ) {
+        match self {
+            Self::User { function, .. } => function.apply(input, inout, count, handle),
+            Self::Predefined(op) => {
+                if let Some(builtin) = datatype.as_builtin() {
+                    kernel::apply(*op, builtin.element(), builtin.class(), input, inout, count);
+                }
+            }
+        }
+    }
+}
+
+impl Predefined {
+    fn is_valid_for(self, builtin: Builtin) -> bool {
+        let class = builtin.class();
+        match self {
+            Self::Max | Self::Min => matches!(class, Class::Integer | Class::Multi | Class::Float),
+            Self::Sum | Self::Prod => {
+                matches!(class, Class::Integer | Class::Multi | Class::Float | Class::Complex)
+            }
+            Self::Land | Self::Lor | Self::Lxor => {
+                matches!(class, Class::Integer | Class::Multi | Class::Logical)
+            }
+            Self::Band | Self::Bor | Self::Bxor => {
+                matches!(class, Class::Integer | Class::Multi | Class::Byte)
+            }
+            Self::Minloc | Self::Maxloc => class == Class::Pair,
+            Self::Replace | Self::NoOp => true,
+        }
+    }
+}
+
+impl fmt::Debug for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Predefined(op) => op.fmt(f),
+            Self::User { commutes, .. } => write!(f, "User {{ commutes: {commutes} }}"),
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Rails: the only place where bytes leave or enter a process.
+//!
+//! A [`Rail`] connects this process with any number of peers over one kind of channel. It moves
+//! frames, whole and in order per peer, and reports what happened as [`Event`]s; it knows nothing of
+//! messages, tags or requests. No method blocks: a rail that cannot take a frame says so, and one
+//! that has nothing to report returns at once. Sleeping is the business of `progress`, which asks
+//! each rail for its descriptors.
+
+mod memory;
+mod own;
+mod rail;
+mod shm;
+mod tcp;
+
+pub use own::OwnRail;
+pub use rail::{Event, Fault, Post, Rail, RailError};
+pub use shm::{ShmConfig, ShmRail, node_identity};
+pub use tcp::{Refusal, TcpConfig, TcpRail};

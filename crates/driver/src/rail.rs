@@ -1,0 +1,142 @@
+//! The interface every rail implements, and the conformance kit exercises.
+
+use std::os::fd::BorrowedFd;
+
+use memory::Region;
+use wire::{Capabilities, Frame, FrameToken, GateId, RemoteRegion};
+
+/// One way to reach peers.
+///
+/// The order of calls for a link: the application's first message to a peer makes `progress` fetch
+/// the peer's address and call [`connect`](Rail::connect); a link opened by the peer appears by
+/// itself. Either way [`Event::Up`] is reported once, before any other event of that peer; after it
+/// frames may be posted, until [`Event::Down`], which is the last event of the link.
+pub trait Rail: Send {
+    /// A short name for messages and tables: `self`, `shm`, `tcp`, `sim`.
+    fn name(&self) -> &'static str;
+
+    /// What a peer needs to reach this process by this rail: opaque bytes, at most 512, published
+    /// once at start. Contains no secret.
+    fn address(&self) -> Vec<u8>;
+
+    /// Begins to open the link to `peer`, whose rail published `address`. Returns at once; a link
+    /// that is already up or on its way is left as it is. [`Event::Up`] or [`Event::Down`] follows.
+    ///
+    /// # Errors
+    /// When it is known at once that the peer cannot be reached by this rail (another node, a
+    /// malformed address): `progress` then tries the next rail.
+    fn connect(&mut self, peer: GateId, address: &[u8]) -> Result<(), RailError>;
+
+    /// Hands a frame to an open link. Never blocks. The head is always copied or sent before the
+    /// call returns; the body's memory may still be in use when the answer is [`Post::Held`].
+    fn post(&mut self, peer: GateId, frame: &Frame) -> Post;
+
+    /// Looks for news on all links, moves posted bytes on, and reports at most a bounded number of
+    /// events to `sink`. Returns whether anything happened.
+    fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool;
+
+    /// Copies `local.len()` bytes from the memory of `peer`, starting `offset` bytes into `remote`,
+    /// into `local`; only on links whose capabilities include `pull`.
+    ///
+    /// # Errors
+    /// When the system refuses: the engine then asks the peer to send the data instead.
+    fn pull(
+        &mut self,
+        peer: GateId,
+        remote: RemoteRegion,
+        offset: u64,
+        local: &Region,
+    ) -> Result<(), RailError>;
+
+    /// Descriptors that become readable when this rail has news (usually one epoll descriptor or a
+    /// doorbell). Stable for the life of the rail.
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
+
+    /// Announces that this process is about to sleep on the descriptors: from now on peers must ring.
+    /// Returns `false` when there is news already, and the caller must not sleep.
+    fn prepare_sleep(&mut self) -> bool;
+
+    /// Ends what `prepare_sleep` began; the doorbell is silenced.
+    fn finish_sleep(&mut self);
+
+    /// Whether everything posted has left this process (on a stream: was accepted by the kernel).
+    fn is_flushed(&self) -> bool;
+}
+
+/// What became of a posted frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Post {
+    /// Taken; its memory may be reused now.
+    Done,
+    /// Taken; [`Event::Sent`] with the frame's token tells when its memory may be reused.
+    Held,
+    /// Not taken: the rail is at its depth. [`Event::Room`] tells when to try again.
+    Full,
+}
+
+/// What a rail has to report.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// The link to a peer is open.
+    Up {
+        /// The peer, proved to be who it says.
+        peer: GateId,
+        /// What the link can do.
+        capabilities: Capabilities,
+    },
+    /// A frame has arrived, whole; frames of one peer arrive in the order they were posted.
+    Frame {
+        /// Who posted it.
+        peer: GateId,
+        /// Its bytes, valid during the call.
+        bytes: &'a [u8],
+    },
+    /// The memory of a frame that was [`Post::Held`] may be reused.
+    Sent {
+        /// Where it went.
+        peer: GateId,
+        /// The frame's token.
+        token: FrameToken,
+    },
+    /// A link that was [`Post::Full`] can take frames again.
+    Room {
+        /// The peer behind the link.
+        peer: GateId,
+    },
+    /// The link is gone, or could not be opened; nothing more comes from it.
+    Down {
+        /// The peer behind the link.
+        peer: GateId,
+        /// Why.
+        fault: Fault,
+    },
+}
+
+/// Why a link ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The peer closed it in good order.
+    Closed,
+    /// The network or the peer's process failed; the text names both ends.
+    Lost(String),
+    /// No way to the peer was found; the text says what was tried.
+    Unreachable(String),
+    /// The peer sent bytes that no honest peer sends; the text says which.
+    Misbehaved(String),
+}
+
+/// Why a rail could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum RailError {
+    /// The peer is not to be had by this rail.
+    #[error("not reachable by this rail: {0}")]
+    Unreachable(String),
+    /// The system refused; the text names the call.
+    #[error("{call}: {source}")]
+    System {
+        /// The system call, and what it was for.
+        call: &'static str,
+        /// Its error.
+        source: std::io::Error,
+    },
+}

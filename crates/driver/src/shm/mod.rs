@@ -1,0 +1,460 @@
+//! The rail between processes of one node: rings in shared memory, fetches by the kernel.
+//!
+//! Every process owns an *inbox*, a segment with a few words, and a *bell*, a pipe. For each peer it
+//! sends to it makes a ring and announces it in the peer's inbox; the peer attaches, and makes its own
+//! ring back. A process about to sleep raises `asleep` in its inbox; a sender that sees it raised
+//! lowers it and rings. The flag and the ring's state word are written by different sides and read by
+//! the other, so each side needs a full fence between its write and its read; the sleeper's
+//! `membarrier` runs one on every core, which spares the senders theirs.
+
+mod node;
+mod ring;
+mod segment;
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{Ordering, compiler_fence, fence};
+
+use memory::Region;
+use wire::{Capabilities, Frame, GateId, RemoteRegion};
+
+use crate::rail::{Event, Fault, Post, Rail, RailError};
+
+use node::Address;
+pub use node::node_identity;
+use ring::{Consumer, FRAME_MAX, HEADER_AT, HEADER_LEN, Producer, SEGMENT_LEN};
+use segment::{Segment, open_descriptor};
+
+/// What the rail needs to know.
+#[derive(Clone, Debug)]
+pub struct ShmConfig {
+    /// This process.
+    pub rank: GateId,
+    /// Tells this job from others of the same user.
+    pub job: [u8; 16],
+}
+
+/// The rail of one process to its neighbours on the node.
+#[derive(Debug)]
+pub struct ShmRail {
+    rank: GateId,
+    address: Address,
+    job: [u8; 16],
+    inbox: Segment,
+    bell: File,
+    /// The end that peers open through `/proc`.
+    _bell_write: OwnedFd,
+    fences: Fences,
+    announced: u32,
+    links: Vec<Link>,
+    /// `by_peer[rank]` = index into `links`, plus one.
+    by_peer: Vec<u32>,
+    events: VecDeque<News>,
+}
+
+/// A peer.
+#[derive(Debug)]
+struct Link {
+    peer: GateId,
+    pid: i32,
+    producer: Producer,
+    /// Missing until the peer has announced its ring.
+    consumer: Option<Consumer>,
+    inbox: Segment,
+    bell: File,
+    pull: bool,
+    refused: bool,
+    down: bool,
+}
+
+#[derive(Debug)]
+enum News {
+    Up(GateId, Capabilities),
+    Down(GateId, Fault),
+}
+
+/// How a sender orders its write before its look at `asleep`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fences {
+    /// The sleeper's membarrier does it.
+    Sleeper,
+    /// Every sender runs its own.
+    Sender,
+}
+
+impl ShmRail {
+    /// Makes this process's inbox.
+    ///
+    /// # Errors
+    /// When the kernel gives no shared memory or no pipe.
+    pub fn new(config: ShmConfig) -> Result<Self, RailError> {
+        let failed = |call| move |source| RailError::System { call, source };
+        let mut inbox =
+            Segment::create(INBOX_LEN).map_err(failed("shared memory for the inbox"))?;
+        let (bell, bell_write) = pipe().map_err(failed("pipe for the doorbell"))?;
+        let mut token = [0; 16];
+        getrandom::fill(&mut token)
+            .map_err(|error| failed("getrandom")(io::Error::other(error.to_string())))?;
+        inbox.write(TOKEN_AT, &token);
+        inbox.write(JOB_AT, &config.job);
+        inbox.word64(OWN_ADDRESS_AT).store(inbox.address(TOKEN_AT), Ordering::Release);
+        let address = Address {
+            pid: std::process::id() as i32,
+            inbox: inbox.descriptor(),
+            bell: bell_write.as_raw_fd(),
+            token,
+            identity: node_identity(),
+        };
+        let fences = if register_membarrier() { Fences::Sleeper } else { Fences::Sender };
+        Ok(Self {
+            rank: config.rank,
+            address,
+            job: config.job,
+            inbox,
+            bell,
+            _bell_write: bell_write,
+            fences,
+            announced: 0,
+            links: Vec::new(),
+            by_peer: Vec::new(),
+            events: VecDeque::new(),
+        })
+    }
+
+    fn link(&self, peer: GateId) -> Option<usize> {
+        let index = *self.by_peer.get(peer.0 as usize)?;
+        (index as usize).checked_sub(1)
+    }
+
+    /// Attaches to a peer's inbox and announces a ring there.
+    fn attach(&mut self, peer: GateId, address: &Address) -> Result<usize, RailError> {
+        if address.identity != self.address.identity {
+            return Err(RailError::Unreachable("another node".into()));
+        }
+        let refused = |what: &'static str| {
+            move |error: io::Error| RailError::Unreachable(format!("{what}: {error}"))
+        };
+        let inbox = Segment::attach(address.pid, address.inbox, INBOX_LEN)
+            .map_err(refused("the peer's inbox"))?;
+        if inbox.slice(TOKEN_AT, 16) != address.token || inbox.slice(JOB_AT, 16) != self.job {
+            return Err(RailError::Unreachable("the peer's inbox is another's".into()));
+        }
+        let bell = open_descriptor(address.pid, address.bell, false)
+            .map_err(refused("the peer's doorbell"))?;
+        let mut segment = Segment::create(SEGMENT_LEN)
+            .map_err(|source| RailError::System { call: "shared memory for a ring", source })?;
+        segment.write(HEADER_AT, &self.introduction());
+        let producer = Producer::new(segment);
+        let pull = can_pull(address, &inbox);
+        self.announce(&inbox, producer.segment())?;
+        let pid = address.pid;
+        let link = Link {
+            peer,
+            pid,
+            producer,
+            consumer: None,
+            inbox,
+            bell,
+            pull,
+            refused: false,
+            down: false,
+        };
+        self.links.push(link);
+        let index = self.links.len();
+        if self.by_peer.len() <= peer.0 as usize {
+            self.by_peer.resize(peer.0 as usize + 1, 0);
+        }
+        self.by_peer[peer.0 as usize] = index as u32;
+        self.events.push_back(News::Up(peer, Capabilities { pull, ..CAPABILITIES }));
+        self.ring_bell(index - 1);
+        Ok(index - 1)
+    }
+
+    /// Rank and address of this process, for the header of a ring.
+    fn introduction(&self) -> Vec<u8> {
+        let address = self.address.emit();
+        let mut bytes = self.rank.0.to_le_bytes().to_vec();
+        bytes.extend((address.len() as u32).to_le_bytes());
+        bytes.extend(address);
+        debug_assert!(bytes.len() <= HEADER_LEN);
+        bytes
+    }
+
+    fn announce(&self, inbox: &Segment, ring: &Segment) -> Result<(), RailError> {
+        let slot = inbox.word32(COUNT_AT).fetch_add(1, Ordering::Relaxed);
+        if slot >= PEERS_MAX {
+            let text = format!("the peer has {PEERS_MAX} neighbours already");
+            return Err(RailError::Unreachable(text));
+        }
+        let entry = u64::from(self.address.pid as u32) << 32 | ring.descriptor() as u64;
+        inbox.word64(SLOTS_AT + 8 * slot as usize).store(entry, Ordering::Release);
+        Ok(())
+    }
+
+    /// Attaches to the rings that peers have announced since the last look.
+    #[inline]
+    fn welcome(&mut self) -> bool {
+        let count = self.inbox.word32(COUNT_AT).load(Ordering::Acquire).min(PEERS_MAX);
+        let mut moved = false;
+        while self.announced < count {
+            let slot = self.inbox.word64(SLOTS_AT + 8 * self.announced as usize);
+            let entry = slot.load(Ordering::Acquire);
+            if entry == 0 {
+                break;
+            }
+            self.announced += 1;
+            moved = true;
+            // A ring that cannot be attached belongs to a peer that has ended since.
+            let _ = self.receive_ring((entry >> 32) as i32, entry as i32);
+        }
+        moved
+    }
+
+    #[cold]
+    fn receive_ring(&mut self, pid: i32, fd: i32) -> Result<(), RailError> {
+        let unreachable = |error: io::Error| RailError::Unreachable(error.to_string());
+        let segment = Segment::attach(pid, fd, SEGMENT_LEN).map_err(unreachable)?;
+        let header = segment.slice(HEADER_AT, HEADER_LEN);
+        let malformed = || RailError::Unreachable("a ring without introduction".into());
+        let (peer, address) = parse_introduction(header).ok_or_else(malformed)?;
+        let index = match self.link(peer) {
+            Some(index) => index,
+            None => self.attach(peer, &address)?,
+        };
+        self.links[index].consumer = Some(Consumer::new(segment));
+        Ok(())
+    }
+
+    /// Wakes the peer if it sleeps.
+    #[inline]
+    fn ring_bell(&self, index: usize) {
+        match self.fences {
+            Fences::Sleeper => compiler_fence(Ordering::SeqCst),
+            Fences::Sender => fence(Ordering::SeqCst),
+        }
+        let link = &self.links[index];
+        let asleep = link.inbox.word32(ASLEEP_AT);
+        if asleep.load(Ordering::Relaxed) != 0 && asleep.swap(0, Ordering::Relaxed) != 0 {
+            // A full pipe has woken the peer already; a broken one has none to wake.
+            let _ = (&link.bell).write(&[1]);
+        }
+    }
+
+    /// Looks at one ring; at most a burst of frames.
+    #[inline]
+    fn poll_link(&mut self, index: usize, sink: &mut dyn FnMut(Event<'_>)) -> bool {
+        let link = &mut self.links[index];
+        if link.down {
+            return false;
+        }
+        let peer = link.peer;
+        let mut frames = 0;
+        if let Some(consumer) = &mut link.consumer {
+            while frames < BURST && consumer.pop(&mut |bytes| sink(Event::Frame { peer, bytes })) {
+                frames += 1;
+            }
+        }
+        if link.refused {
+            link.refused = false;
+            sink(Event::Room { peer });
+        }
+        frames > 0
+    }
+
+    /// Notices peers that have left; looked at seldom.
+    fn check_peers(&mut self) {
+        for link in self.links.iter_mut().filter(|link| !link.down) {
+            let Some(consumer) = &link.consumer else { continue };
+            let fault = if consumer.is_closed() {
+                Fault::Closed
+            } else if !is_alive(link.pid) {
+                Fault::Lost(format!("process {} has ended", link.pid))
+            } else {
+                continue;
+            };
+            if !consumer.has_news() {
+                link.down = true;
+                self.events.push_back(News::Down(link.peer, fault));
+            }
+        }
+    }
+}
+
+impl Rail for ShmRail {
+    fn name(&self) -> &'static str {
+        "shm"
+    }
+
+    fn address(&self) -> Vec<u8> {
+        self.address.emit()
+    }
+
+    fn connect(&mut self, peer: GateId, address: &[u8]) -> Result<(), RailError> {
+        if self.link(peer).is_some() {
+            return Ok(());
+        }
+        let malformed = || RailError::Unreachable("a malformed address".into());
+        let address = Address::parse(address).ok_or_else(malformed)?;
+        self.attach(peer, &address).map(drop)
+    }
+
+    #[inline]
+    fn post(&mut self, peer: GateId, frame: &Frame) -> Post {
+        let Some(index) = self.link(peer) else { return Post::Full };
+        let link = &mut self.links[index];
+        if !link.producer.push(frame) {
+            link.refused = true;
+            return Post::Full;
+        }
+        self.ring_bell(index);
+        Post::Done
+    }
+
+    #[inline]
+    fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
+        let mut moved = self.welcome();
+        while let Some(news) = self.events.pop_front() {
+            moved = true;
+            match news {
+                News::Up(peer, capabilities) => sink(Event::Up { peer, capabilities }),
+                News::Down(peer, fault) => sink(Event::Down { peer, fault }),
+            }
+        }
+        for index in 0..self.links.len() {
+            moved |= self.poll_link(index, sink);
+        }
+        moved
+    }
+
+    fn pull(
+        &mut self,
+        peer: GateId,
+        remote: RemoteRegion,
+        offset: u64,
+        local: &Region,
+    ) -> Result<(), RailError> {
+        match self.link(peer) {
+            Some(index) if self.links[index].pull => {
+                let pid = self.links[index].pid;
+                crate::memory::copy_from_process(pid, remote, offset, local)
+            }
+            _ => Err(RailError::Unreachable("no link that can fetch".into())),
+        }
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.bell.as_fd()]
+    }
+
+    fn prepare_sleep(&mut self) -> bool {
+        self.check_peers();
+        self.inbox.word32(ASLEEP_AT).store(1, Ordering::Relaxed);
+        if !run_membarrier() {
+            fence(Ordering::SeqCst);
+        }
+        let count = self.inbox.word32(COUNT_AT).load(Ordering::Acquire).min(PEERS_MAX);
+        let has_news = |link: &Link| {
+            !link.down && (link.refused || link.consumer.as_ref().is_some_and(Consumer::has_news))
+        };
+        self.events.is_empty() && self.announced == count && !self.links.iter().any(has_news)
+    }
+
+    fn finish_sleep(&mut self) {
+        self.inbox.word32(ASLEEP_AT).store(0, Ordering::Relaxed);
+        let mut rings = [0; 64];
+        while matches!(self.bell.read(&mut rings), Ok(64)) {}
+    }
+
+    fn is_flushed(&self) -> bool {
+        true
+    }
+}
+
+impl Drop for ShmRail {
+    fn drop(&mut self) {
+        for index in 0..self.links.len() {
+            self.links[index].producer.close();
+            self.ring_bell(index);
+        }
+    }
+}
+
+fn parse_introduction(header: &[u8]) -> Option<(GateId, Address)> {
+    let (rank, rest) = header.split_first_chunk::<4>()?;
+    let (len, rest) = rest.split_first_chunk::<4>()?;
+    let address = Address::parse(rest.get(..u32::from_le_bytes(*len) as usize)?)?;
+    let rank = u32::from_le_bytes(*rank);
+    (rank < RANKS_MAX).then_some((GateId(rank), address))
+}
+
+/// Whether the kernel lets us read the peer's memory: tried on its inbox's token, whose address in
+/// the peer the peer has written there.
+fn can_pull(address: &Address, inbox: &Segment) -> bool {
+    let remote = inbox.word64(OWN_ADDRESS_AT).load(Ordering::Acquire);
+    if remote == 0 {
+        return false;
+    }
+    let target = Region::owned(16);
+    let remote = RemoteRegion { address: remote, len: 16 };
+    let read = crate::memory::copy_from_process(address.pid, remote, 0, &target);
+    read.is_ok() && target.to_vec() == address.token
+}
+
+fn is_alive(pid: i32) -> bool {
+    // SAFETY: signal 0 only asks.
+    let answer = unsafe { libc::kill(pid, 0) };
+    answer == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
+}
+
+fn pipe() -> io::Result<(File, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: the array has room for the two descriptors.
+    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: both descriptors are fresh and ours alone.
+    Ok(unsafe { (File::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
+}
+
+/// Makes other processes' `membarrier` reach this one.
+fn register_membarrier() -> bool {
+    membarrier(libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED)
+}
+
+/// Runs a full fence on every core that runs a registered process.
+fn run_membarrier() -> bool {
+    membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED)
+}
+
+fn membarrier(command: libc::c_int) -> bool {
+    // SAFETY: the call takes a command, flags and a core number, and touches no memory of ours.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+}
+
+/// Where things lie in an inbox. The flag has a line of its own: senders read it at every frame.
+const TOKEN_AT: usize = 0;
+const JOB_AT: usize = 16;
+const OWN_ADDRESS_AT: usize = 32;
+const COUNT_AT: usize = 64;
+const ASLEEP_AT: usize = 128;
+const SLOTS_AT: usize = 192;
+const INBOX_LEN: usize = SLOTS_AT + 8 * PEERS_MAX as usize;
+
+/// Neighbours on one node.
+const PEERS_MAX: u32 = 1024;
+
+/// Ranks of a job, so that a malformed introduction cannot ask for much memory.
+const RANKS_MAX: u32 = 1 << 22;
+
+/// Frames of one peer before the next is looked at.
+const BURST: usize = 16;
+
+const CAPABILITIES: Capabilities = Capabilities {
+    frame_max: FRAME_MAX,
+    inline_max: 4 << 10,
+    eager_max: 16 << 10,
+    credit_bytes: 1 << 20,
+    pull: true,
+};

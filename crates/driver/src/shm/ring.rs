@@ -1,0 +1,250 @@
+//! A single-producer single-consumer ring of frames in shared memory.
+//!
+//! Records begin on cache lines. The first word of a record is its *state*: 0 while it is empty,
+//! then the frame's length plus one, or [`PAD`]. The producer writes the frame and then the state
+//! (release); the consumer polls the state of the next record (acquire), so that a short frame costs
+//! one cache line's trip. Having used a record, the consumer clears the first word of every line it
+//! covers — any of them may be a state in the next lap — and then returns the room through `used`
+//! (release), which the producer reads (acquire) only when the room it knows of is exhausted.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use wire::Frame;
+
+use super::segment::Segment;
+
+/// The producer's end.
+#[derive(Debug)]
+pub(crate) struct Producer {
+    segment: Segment,
+    /// Bytes written since the ring began, a multiple of the line.
+    written: u64,
+    /// The last known `used`.
+    used: u64,
+}
+
+/// The consumer's end.
+#[derive(Debug)]
+pub(crate) struct Consumer {
+    segment: Segment,
+    consumed: u64,
+    /// The last published `used`.
+    published: u64,
+}
+
+impl Producer {
+    /// The producer of a fresh, zeroed segment of [`SEGMENT_LEN`] bytes.
+    pub fn new(segment: Segment) -> Self {
+        Self { segment, written: 0, used: 0 }
+    }
+
+    /// The segment, for what its header carries besides.
+    pub fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
+    /// Writes a frame of at most [`FRAME_MAX`] bytes; false when there is no room.
+    #[inline]
+    pub fn push(&mut self, frame: &Frame) -> bool {
+        let len = frame.len();
+        debug_assert!(len <= FRAME_MAX);
+        let span = span_of(len);
+        let at = self.written % RING_LEN as u64;
+        let to_end = RING_LEN as u64 - at;
+        let pad = if span > to_end { to_end } else { 0 };
+        if !self.has_room(pad + span) {
+            return false;
+        }
+        if pad > 0 {
+            self.state(at).store(PAD, Ordering::Release);
+            self.written += pad;
+        }
+        let at = self.written % RING_LEN as u64;
+        self.fill(at as usize, frame);
+        self.state(at).store(len as u64 + 1, Ordering::Release);
+        self.written += span;
+        true
+    }
+
+    /// Marks the ring as closed by its producer.
+    pub fn close(&self) {
+        self.segment.word32(CLOSED_AT).store(1, Ordering::Release);
+    }
+
+    #[inline]
+    fn has_room(&mut self, needed: u64) -> bool {
+        if self.written + needed - self.used <= RING_LEN as u64 {
+            return true;
+        }
+        self.used = self.segment.word64(USED_AT).load(Ordering::Acquire);
+        self.written + needed - self.used <= RING_LEN as u64
+    }
+
+    #[inline]
+    fn fill(&mut self, at: usize, frame: &Frame) {
+        let start = DATA_AT + at + STATE_LEN;
+        self.segment.write(start, &frame.head);
+        if let Some(body) = &frame.body {
+            let start = start + frame.head.len();
+            body.region.read(0, self.segment.slice_mut(start, body.region.len()));
+        }
+    }
+
+    fn state(&self, at: u64) -> &AtomicU64 {
+        self.segment.word64(DATA_AT + at as usize)
+    }
+}
+
+impl Consumer {
+    /// The consumer of a segment that a producer made.
+    pub fn new(segment: Segment) -> Self {
+        Self { segment, consumed: 0, published: 0 }
+    }
+
+    /// Shows the next frame to `sink`; false when there is none.
+    #[inline]
+    pub fn pop(&mut self, sink: &mut dyn FnMut(&[u8])) -> bool {
+        loop {
+            let at = (self.consumed % RING_LEN as u64) as usize;
+            let state = self.segment.word64(DATA_AT + at).load(Ordering::Acquire);
+            if state == 0 {
+                return false;
+            }
+            if state == PAD {
+                self.segment.word64(DATA_AT + at).store(0, Ordering::Relaxed);
+                self.release((RING_LEN - at) as u64);
+                continue;
+            }
+            // A peer that writes nonsense is bounded to nonsense within the ring.
+            let len = ((state - 1) as usize).min(FRAME_MAX).min(RING_LEN - at - STATE_LEN);
+            sink(self.segment.slice(DATA_AT + at + STATE_LEN, len));
+            let span = span_of(len);
+            for line in 0..span as usize / LINE {
+                self.segment.word64(DATA_AT + at + line * LINE).store(0, Ordering::Relaxed);
+            }
+            self.release(span);
+            return true;
+        }
+    }
+
+    /// Whether a frame is there.
+    pub fn has_news(&self) -> bool {
+        let at = (self.consumed % RING_LEN as u64) as usize;
+        self.segment.word64(DATA_AT + at).load(Ordering::Acquire) != 0
+    }
+
+    /// Whether the producer has closed the ring; what it wrote before can still be read.
+    pub fn is_closed(&self) -> bool {
+        self.segment.word32(CLOSED_AT).load(Ordering::Acquire) != 0
+    }
+
+    #[inline]
+    fn release(&mut self, span: u64) {
+        self.consumed += span;
+        if self.consumed - self.published >= PUBLISH_EVERY {
+            self.published = self.consumed;
+            self.segment.word64(USED_AT).store(self.consumed, Ordering::Release);
+        }
+    }
+}
+
+#[inline]
+fn span_of(len: usize) -> u64 {
+    (STATE_LEN + len).next_multiple_of(LINE) as u64
+}
+
+/// The frames' share of a segment.
+const RING_LEN: usize = 128 << 10;
+/// The longest frame. A frame and the padding before it fill at most half the ring, so that room
+/// for it comes as long as less than half is held back by the consumer.
+pub(crate) const FRAME_MAX: usize = RING_LEN / 4 - STATE_LEN;
+/// The consumer returns room in portions, to write the shared line seldom.
+const PUBLISH_EVERY: u64 = RING_LEN as u64 / 8;
+/// Length of a whole segment in bytes.
+pub(crate) const SEGMENT_LEN: usize = DATA_AT + RING_LEN;
+/// Where the segment's maker may put up to [`HEADER_LEN`] bytes of its own.
+pub(crate) const HEADER_AT: usize = 0;
+/// Room for the maker's bytes.
+pub(crate) const HEADER_LEN: usize = 256;
+const CLOSED_AT: usize = 320;
+const USED_AT: usize = 384;
+const DATA_AT: usize = 512;
+const STATE_LEN: usize = 8;
+const LINE: usize = 64;
+const PAD: u64 = u64::MAX;
+
+const _: () = assert!(size_of::<AtomicU32>() == 4 && FRAME_MAX < RING_LEN / 4);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (Producer, Consumer) {
+        let segment = Segment::create(SEGMENT_LEN).unwrap();
+        let other = segment.again().unwrap();
+        (Producer::new(segment), Consumer::new(other))
+    }
+
+    fn frame(len: usize, seed: u8) -> Frame {
+        let head = (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add(seed)).collect();
+        Frame { head, body: None, token: None }
+    }
+
+    #[test]
+    fn frames_of_all_lengths_come_out_as_they_went_in() {
+        let (mut producer, mut consumer) = pair();
+        let lengths = [0, 1, 55, 56, 57, 63, 64, 65, 4096, FRAME_MAX];
+        for round in 0..200u32 {
+            let len = lengths[round as usize % lengths.len()];
+            let sent = frame(len, round as u8);
+            assert!(producer.push(&sent), "no room in round {round}");
+            let mut seen = 0;
+            assert!(consumer.pop(&mut |bytes| {
+                assert_eq!(bytes, sent.head);
+                seen += 1;
+            }));
+            assert_eq!(seen, 1);
+            assert!(!consumer.pop(&mut |_| panic!("a frame nobody sent")));
+        }
+    }
+
+    #[test]
+    fn a_full_ring_refuses_and_has_room_again_once_read() {
+        let (mut producer, mut consumer) = pair();
+        for _ in 0..3 {
+            let mut sent = 0;
+            while producer.push(&frame(FRAME_MAX, sent)) {
+                sent += 1;
+            }
+            assert!(sent >= 3);
+            for seed in 0..sent {
+                assert!(consumer.pop(&mut |bytes| assert_eq!(bytes, frame(FRAME_MAX, seed).head)));
+            }
+        }
+    }
+
+    #[test]
+    fn two_threads_pass_many_frames_in_order() {
+        let (mut producer, mut consumer) = pair();
+        let sender = std::thread::spawn(move || {
+            for number in 0..50_000u32 {
+                let mut frame = frame((number % 3000) as usize, number as u8);
+                frame.head.extend(number.to_le_bytes());
+                while !producer.push(&frame) {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        for number in 0..50_000u32 {
+            let check = &mut |bytes: &[u8]| {
+                let (head, tail) = bytes.split_at(bytes.len() - 4);
+                assert_eq!(tail, number.to_le_bytes());
+                assert_eq!(head, frame((number % 3000) as usize, number as u8).head);
+            };
+            while !consumer.pop(check) {
+                std::thread::yield_now();
+            }
+        }
+        sender.join().unwrap();
+    }
+}

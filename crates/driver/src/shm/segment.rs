@@ -1,0 +1,142 @@
+//! Memory shared between the processes of a node, without a name in any file system.
+//!
+//! A segment is a `memfd`; peers open it through `/proc/<pid>/fd/<n>`, which the kernel permits to
+//! processes of the same user that see each other. Whatever ends a process, nothing is left behind.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// A mapped segment and the descriptor behind it.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    address: *mut u8,
+    len: usize,
+    file: File,
+}
+
+// SAFETY: a segment is an address range of shared memory; all access goes through atomics or through
+// ranges that the ring's protocol gives to one side at a time.
+unsafe impl Send for Segment {}
+
+impl Segment {
+    /// A fresh segment of `len` zeroed bytes, its memory reserved.
+    pub fn create(len: usize) -> io::Result<Self> {
+        // SAFETY: the name is a C string; the descriptor is checked before use.
+        let fd = unsafe { libc::memfd_create(c"canele".as_ptr(), libc::MFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is ours alone.
+        let file = unsafe { File::from_raw_fd(fd) };
+        file.set_len(len as u64)?;
+        // SAFETY: plain system call on our descriptor. It makes a lack of memory an error here rather
+        // than a signal at the first touch.
+        let error = unsafe { libc::posix_fallocate(fd, 0, len as libc::off_t) };
+        if error != 0 {
+            return Err(io::Error::from_raw_os_error(error));
+        }
+        Self::map(file, len)
+    }
+
+    /// The segment of at least `len` bytes behind descriptor `fd` of process `pid`.
+    pub fn attach(pid: i32, fd: RawFd, len: usize) -> io::Result<Self> {
+        let file = open_descriptor(pid, fd, true)?;
+        let metadata = file.metadata()?;
+        // SAFETY: no preconditions.
+        let me = unsafe { libc::geteuid() };
+        if metadata.uid() != me {
+            return Err(io::Error::other("the segment belongs to another user"));
+        }
+        if metadata.len() < len as u64 {
+            return Err(io::Error::other("the segment is too short"));
+        }
+        Self::map(file, len)
+    }
+
+    /// A second mapping of the same memory.
+    #[cfg(test)]
+    pub fn again(&self) -> io::Result<Self> {
+        Self::map(self.file.try_clone()?, self.len)
+    }
+
+    /// The descriptor's number, for peers.
+    pub fn descriptor(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    fn map(file: File, len: usize) -> io::Result<Self> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at an address the kernel chooses.
+        let address = unsafe {
+            let fd = file.as_raw_fd();
+            libc::mmap(std::ptr::null_mut(), len, protection, libc::MAP_SHARED, fd, 0)
+        };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { address: address.cast(), len, file })
+    }
+
+    /// The 64-bit word at byte `at`, a multiple of 8.
+    #[inline]
+    pub fn word64(&self, at: usize) -> &AtomicU64 {
+        assert!(at.is_multiple_of(8) && at + 8 <= self.len);
+        // SAFETY: in range and aligned (mappings begin on pages); zeroed memory is a valid atomic.
+        unsafe { AtomicU64::from_ptr(self.address.add(at).cast()) }
+    }
+
+    /// The 32-bit word at byte `at`, a multiple of 4.
+    #[inline]
+    pub fn word32(&self, at: usize) -> &AtomicU32 {
+        assert!(at.is_multiple_of(4) && at + 4 <= self.len);
+        // SAFETY: as for `word64`.
+        unsafe { AtomicU32::from_ptr(self.address.add(at).cast()) }
+    }
+
+    /// Bytes that the protocol gives to this side for reading.
+    #[inline]
+    pub fn slice(&self, at: usize, len: usize) -> &[u8] {
+        assert!(at <= self.len && len <= self.len - at);
+        // SAFETY: in range; the producer does not touch a record between its release and its reuse.
+        unsafe { std::slice::from_raw_parts(self.address.add(at), len) }
+    }
+
+    /// Bytes that the protocol gives to this side for writing.
+    #[inline]
+    pub fn slice_mut(&mut self, at: usize, len: usize) -> &mut [u8] {
+        assert!(at <= self.len && len <= self.len - at);
+        // SAFETY: in range; the consumer does not look at a record before its release.
+        unsafe { std::slice::from_raw_parts_mut(self.address.add(at), len) }
+    }
+
+    /// Copies `bytes` to byte `at`.
+    #[inline]
+    pub fn write(&mut self, at: usize, bytes: &[u8]) {
+        self.slice_mut(at, bytes.len()).copy_from_slice(bytes);
+    }
+
+    /// The address in this process of byte `at`.
+    pub fn address(&self, at: usize) -> u64 {
+        assert!(at < self.len);
+        self.address as u64 + at as u64
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and nothing refers to it any more.
+        unsafe { libc::munmap(self.address.cast(), self.len) };
+    }
+}
+
+/// Opens descriptor `fd` of process `pid`, without blocking.
+pub(crate) fn open_descriptor(pid: i32, fd: RawFd, read: bool) -> io::Result<File> {
+    OpenOptions::new()
+        .read(read)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(format!("/proc/{pid}/fd/{fd}"))
+}

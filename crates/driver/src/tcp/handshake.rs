@@ -1,0 +1,184 @@
+//! Who is at the other end: a mutual proof of the job's secret before anything else is read.
+//!
+//! The initiator says hello (job, both ranks, a nonce); the acceptor answers with a nonce and a code
+//! over both; the initiator proves itself with a code of its own; the acceptor's verdict decides
+//! whether this connection is the link. Codes are HMAC-SHA256 under the secret and bind role, ranks
+//! and both nonces, so that nothing recorded is of use again.
+
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+use wire::GateId;
+
+/// What both ends of a connection of this job know.
+#[derive(Clone)]
+pub(crate) struct Credentials {
+    pub rank: GateId,
+    pub job: u64,
+    pub secret: [u8; 32],
+}
+
+/// Why a peer was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Refusal {
+    /// Not this protocol, or another version of it.
+    #[error("it does not speak this version of the protocol")]
+    Protocol,
+    /// Another job's process.
+    #[error("it belongs to another job, or looks for another rank")]
+    Job,
+    /// It does not know the secret.
+    #[error("it does not know the job's secret")]
+    Secret,
+    /// It said nothing for too long.
+    #[error("it did not finish the handshake in time")]
+    Slow,
+    /// It went away in the middle.
+    #[error("it closed the connection in the middle of the handshake")]
+    Closed,
+    /// Too many others are in the middle of a handshake.
+    #[error("too many unproved connections are open")]
+    Crowd,
+}
+
+pub(crate) const HELLO_LEN: usize = 56;
+pub(crate) const ANSWER_LEN: usize = 64;
+pub(crate) const PROOF_LEN: usize = 32;
+pub(crate) const VERDICT_LEN: usize = 1;
+
+pub(crate) const ACCEPTED: u8 = 1;
+pub(crate) const DECLINED: u8 = 2;
+
+pub(crate) type Hello = [u8; HELLO_LEN];
+pub(crate) type Answer = [u8; ANSWER_LEN];
+pub(crate) type Nonce = [u8; 32];
+
+impl Credentials {
+    /// The initiator's first word to `peer`.
+    pub fn hello(&self, peer: GateId, nonce: Nonce) -> Hello {
+        let mut hello = [0; HELLO_LEN];
+        hello[..8].copy_from_slice(MAGIC);
+        hello[8..16].copy_from_slice(&self.job.to_le_bytes());
+        hello[16..20].copy_from_slice(&self.rank.0.to_le_bytes());
+        hello[20..24].copy_from_slice(&peer.0.to_le_bytes());
+        hello[24..].copy_from_slice(&nonce);
+        hello
+    }
+
+    /// Who says hello.
+    ///
+    /// # Errors
+    /// When it is nobody of this job who looks for us.
+    pub fn check_hello(&self, hello: &Hello) -> Result<GateId, Refusal> {
+        if &hello[..8] != MAGIC {
+            return Err(Refusal::Protocol);
+        }
+        let word = |at: usize| {
+            let mut word = [0; 4];
+            word.copy_from_slice(&hello[at..at + 4]);
+            u32::from_le_bytes(word)
+        };
+        if hello[8..16] != self.job.to_le_bytes() || word(20) != self.rank.0 {
+            return Err(Refusal::Job);
+        }
+        Ok(GateId(word(16)))
+    }
+
+    /// The acceptor's answer.
+    pub fn answer(&self, hello: &Hello, nonce: Nonce) -> Answer {
+        let mut answer = [0; ANSWER_LEN];
+        answer[..32].copy_from_slice(&nonce);
+        let code = self.code(b"answer", hello, &nonce).finalize().into_bytes();
+        answer[32..].copy_from_slice(&code);
+        answer
+    }
+
+    /// Whether an answer comes from one who knows the secret.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn check_answer(&self, hello: &Hello, answer: &Answer) -> Result<(), Refusal> {
+        let code = self.code(b"answer", hello, &answer[..32]);
+        code.verify_slice(&answer[32..]).map_err(|_| Refusal::Secret)
+    }
+
+    /// The initiator's proof.
+    pub fn proof(&self, hello: &Hello, answer: &Answer) -> [u8; PROOF_LEN] {
+        self.code(b"proof!", hello, &answer[..32]).finalize().into_bytes().into()
+    }
+
+    /// Whether a proof comes from one who knows the secret.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn check_proof(
+        &self,
+        hello: &Hello,
+        answer: &Answer,
+        proof: &[u8; PROOF_LEN],
+    ) -> Result<(), Refusal> {
+        let code = self.code(b"proof!", hello, &answer[..32]);
+        code.verify_slice(proof).map_err(|_| Refusal::Secret)
+    }
+
+    fn code(&self, role: &[u8; 6], hello: &Hello, nonce: &[u8]) -> Hmac<Sha256> {
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.secret) else {
+            unreachable!("HMAC takes keys of any length");
+        };
+        mac.update(role);
+        mac.update(hello);
+        mac.update(nonce);
+        mac
+    }
+}
+
+/// A name and a version; the zero byte keeps line-oriented strangers out at once.
+const MAGIC: &[u8; 8] = b"canele\x00\x01";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn side(rank: u32, job: u64, secret: u8) -> Credentials {
+        Credentials { rank: GateId(rank), job, secret: [secret; 32] }
+    }
+
+    #[test]
+    fn two_of_a_job_prove_each_other() {
+        let (a, b) = (side(0, 9, 1), side(1, 9, 1));
+        let hello = a.hello(GateId(1), [5; 32]);
+        assert_eq!(b.check_hello(&hello), Ok(GateId(0)));
+        let answer = b.answer(&hello, [6; 32]);
+        assert_eq!(a.check_answer(&hello, &answer), Ok(()));
+        let proof = a.proof(&hello, &answer);
+        assert_eq!(b.check_proof(&hello, &answer, &proof), Ok(()));
+    }
+
+    #[test]
+    fn strangers_are_refused_each_for_its_reason() {
+        let b = side(1, 9, 1);
+        assert_eq!(b.check_hello(&side(0, 8, 1).hello(GateId(1), [0; 32])), Err(Refusal::Job));
+        assert_eq!(b.check_hello(&side(0, 9, 1).hello(GateId(2), [0; 32])), Err(Refusal::Job));
+        assert_eq!(b.check_hello(&[b'G'; HELLO_LEN]), Err(Refusal::Protocol));
+        let thief = side(0, 9, 2);
+        let hello = thief.hello(GateId(1), [5; 32]);
+        let answer = b.answer(&hello, [6; 32]);
+        assert_eq!(thief.check_answer(&hello, &answer), Err(Refusal::Secret));
+        assert_eq!(
+            b.check_proof(&hello, &answer, &thief.proof(&hello, &answer)),
+            Err(Refusal::Secret)
+        );
+    }
+
+    #[test]
+    fn a_recorded_proof_does_not_fit_another_nonce() {
+        let (a, b) = (side(0, 9, 1), side(1, 9, 1));
+        let hello = a.hello(GateId(1), [5; 32]);
+        let proof = a.proof(&hello, &b.answer(&hello, [6; 32]));
+        let fresh = b.answer(&hello, [7; 32]);
+        assert_eq!(b.check_proof(&hello, &fresh, &proof), Err(Refusal::Secret));
+        // Nor can an answer be reflected as a proof.
+        let mut reflected = [0; PROOF_LEN];
+        reflected.copy_from_slice(&fresh[32..]);
+        assert_eq!(b.check_proof(&hello, &fresh, &reflected), Err(Refusal::Secret));
+    }
+}

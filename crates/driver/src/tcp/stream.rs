@@ -1,0 +1,353 @@
+//! Frames on a byte stream: one proved connection.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::TcpStream;
+
+use memory::Region;
+use wire::{Frame, FrameToken};
+
+use crate::rail::{Fault, Post};
+
+/// A connection that carries frames: each is preceded by its length and the length's complement.
+#[derive(Debug)]
+pub(crate) struct FrameStream {
+    pub socket: TcpStream,
+    /// Received bytes are `buffer[start..end]`.
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    queue: VecDeque<Outgoing>,
+    /// A frame was refused for want of room.
+    pub refused: bool,
+    /// The peer said goodbye.
+    closed: bool,
+}
+
+/// A frame, or what is left of it.
+#[derive(Debug)]
+struct Outgoing {
+    head: Vec<u8>,
+    head_done: usize,
+    body: Option<Region>,
+    body_done: usize,
+    token: Option<FrameToken>,
+}
+
+/// What a look at the socket brought.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Received {
+    Nothing,
+    Bytes,
+    End(Fault),
+}
+
+impl FrameStream {
+    pub fn new(socket: TcpStream) -> Self {
+        Self {
+            socket,
+            buffer: vec![0; BUFFER_FIRST],
+            start: 0,
+            end: 0,
+            queue: VecDeque::new(),
+            refused: false,
+            closed: false,
+        }
+    }
+
+    /// Sends a frame, or as much of it as the socket takes, and keeps the rest.
+    pub fn post(&mut self, frame: &Frame) -> Result<Post, io::Error> {
+        if self.queue.len() >= DEPTH {
+            self.refused = true;
+            return Ok(Post::Full);
+        }
+        let header = header_of(frame.len());
+        if !self.queue.is_empty() {
+            self.queue.push_back(Outgoing::new(&header, frame, 0));
+            return Ok(if frame.body.is_some() { Post::Held } else { Post::Done });
+        }
+        let body = frame.body.as_ref().map(|body| &body.region);
+        let sent = send(&mut self.socket, &[&header, &frame.head], body, 0)?;
+        if sent == HEADER_LEN + frame.len() {
+            return Ok(Post::Done);
+        }
+        self.queue.push_back(Outgoing::new(&header, frame, sent));
+        Ok(if frame.body.is_some() { Post::Held } else { Post::Done })
+    }
+
+    /// Sends what is left; reports tokens of frames that are gone.
+    pub fn flush(&mut self, sent: &mut dyn FnMut(FrameToken)) -> Result<bool, io::Error> {
+        let mut moved = false;
+        while let Some(first) = self.queue.front_mut() {
+            let count = first.send(&mut self.socket)?;
+            moved |= count > 0;
+            if !first.is_done() {
+                break;
+            }
+            let token = first.token.filter(|_| first.body.is_some());
+            self.queue.pop_front();
+            if let Some(token) = token {
+                sent(token);
+            }
+        }
+        Ok(moved)
+    }
+
+    pub fn is_flushed(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub fn has_room(&self) -> bool {
+        self.queue.len() < DEPTH
+    }
+
+    /// Reads once, without blocking.
+    pub fn receive(&mut self) -> Received {
+        self.make_room();
+        match self.socket.read(&mut self.buffer[self.end..]) {
+            Ok(0) if self.closed => Received::End(Fault::Closed),
+            Ok(0) => Received::End(Fault::Lost("the peer closed the connection".into())),
+            Ok(count) => {
+                self.end += count;
+                Received::Bytes
+            }
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
+            {
+                Received::Nothing
+            }
+            Err(error) => Received::End(Fault::Lost(error.to_string())),
+        }
+    }
+
+    /// Shows the whole frames that were received; at most a burst.
+    pub fn deliver(&mut self, sink: &mut dyn FnMut(&[u8])) -> Result<usize, Fault> {
+        let mut frames = 0;
+        while frames < BURST {
+            let Some(len) = self.next_len()? else { break };
+            let from = self.start + HEADER_LEN;
+            if self.end - from < len {
+                break;
+            }
+            if len == 0 {
+                self.closed = true;
+            } else {
+                sink(&self.buffer[from..from + len]);
+            }
+            self.start = from + len;
+            frames += 1;
+        }
+        if self.start == self.end {
+            self.start = 0;
+            self.end = 0;
+        }
+        Ok(frames)
+    }
+
+    /// Whether a whole frame waits in the buffer.
+    pub fn has_frame(&self) -> bool {
+        matches!(self.next_len(), Ok(Some(len)) if self.end - self.start >= HEADER_LEN + len)
+    }
+
+    /// Says goodbye as far as the socket takes it at once.
+    pub fn say_goodbye(&mut self) {
+        if self.queue.is_empty() {
+            // A peer that cannot be told finds the connection closed.
+            let _ = self.socket.write(&header_of(0));
+        }
+    }
+
+    fn next_len(&self) -> Result<Option<usize>, Fault> {
+        let Some(header) = self.buffer[self.start..self.end].first_chunk::<HEADER_LEN>() else {
+            return Ok(None);
+        };
+        match length_of(header) {
+            Some(len) => Ok(Some(len)),
+            None => Err(Fault::Misbehaved("a frame with an impossible header".into())),
+        }
+    }
+
+    /// Leaves room for the rest of the frame that has begun, and for more behind it.
+    fn make_room(&mut self) {
+        let wanted = match self.next_len() {
+            Ok(Some(len)) => HEADER_LEN + len,
+            Ok(None) | Err(_) => HEADER_LEN,
+        };
+        if self.start + wanted <= self.buffer.len() && self.buffer.len() - self.end >= READ_MIN {
+            return;
+        }
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        if wanted + READ_MIN > self.buffer.len() {
+            self.buffer.resize(2 * FRAME_MAX, 0);
+        }
+    }
+}
+
+impl Outgoing {
+    /// The rest of a frame of which `sent` bytes, header included, are gone.
+    fn new(header: &[u8; HEADER_LEN], frame: &Frame, sent: usize) -> Self {
+        let mut head = Vec::with_capacity(HEADER_LEN + frame.head.len());
+        head.extend(header);
+        head.extend(&frame.head);
+        let head_done = sent.min(head.len());
+        let body = frame.body.as_ref().map(|body| body.region.clone());
+        Self { body_done: sent - head_done, head_done, head, body, token: frame.token }
+    }
+
+    fn is_done(&self) -> bool {
+        let body = self.body.as_ref().map_or(0, Region::len);
+        self.head_done == self.head.len() && self.body_done == body
+    }
+
+    fn send(&mut self, socket: &mut TcpStream) -> Result<usize, io::Error> {
+        let head = &self.head[self.head_done..];
+        let sent = send(socket, &[head], self.body.as_ref(), self.body_done)?;
+        let of_head = sent.min(head.len());
+        self.head_done += of_head;
+        self.body_done += sent - of_head;
+        Ok(sent)
+    }
+}
+
+/// Sends `heads` and the body from `body_from` on in one call, from where they lie; 0 when the socket
+/// is full.
+fn send(
+    socket: &mut TcpStream,
+    heads: &[&[u8]],
+    body: Option<&Region>,
+    body_from: usize,
+) -> Result<usize, io::Error> {
+    let mut slices: [IoSlice<'_>; SLICES_MAX] = [IoSlice::new(&[]); SLICES_MAX];
+    let mut count = 0;
+    for head in heads {
+        slices[count] = IoSlice::new(head);
+        count += 1;
+    }
+    if let Some(body) = body {
+        body.visit(body_from, body.len() - body_from, &mut |span| {
+            // SAFETY: the region's maker vouched for the memory until the send completes, and it
+            // does not complete before this call returns.
+            let bytes = unsafe { std::slice::from_raw_parts(span.address, span.len) };
+            slices[count] = IoSlice::new(bytes);
+            count += 1;
+            count < SLICES_MAX
+        });
+    }
+    match socket.write_vectored(&slices[..count]) {
+        Ok(sent) => Ok(sent),
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+            Ok(0)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn header_of(len: usize) -> [u8; HEADER_LEN] {
+    let len = len as u32;
+    let mut header = [0; HEADER_LEN];
+    header[..4].copy_from_slice(&len.to_le_bytes());
+    header[4..].copy_from_slice(&(!len).to_le_bytes());
+    header
+}
+
+/// The length a header gives; none when the header contradicts itself or the limit.
+fn length_of(header: &[u8; HEADER_LEN]) -> Option<usize> {
+    let word = u64::from_le_bytes(*header);
+    let len = word as u32;
+    (len == !((word >> 32) as u32) && len as usize <= FRAME_MAX).then_some(len as usize)
+}
+
+/// The longest frame: a few system calls for a megabyte, and short enough to share a link fairly.
+pub(crate) const FRAME_MAX: usize = 256 << 10;
+
+/// Length of a frame's header on the stream.
+const HEADER_LEN: usize = 8;
+/// Frames that wait behind a full socket.
+const DEPTH: usize = 2;
+/// Frames shown before other connections have their turn.
+const BURST: usize = 16;
+/// A connection's first receive buffer; it grows when long frames come.
+const BUFFER_FIRST: usize = 64 << 10;
+/// A read is given at least this much room.
+const READ_MIN: usize = 16 << 10;
+/// Pieces of memory in one system call.
+const SLICES_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::net::TcpListener;
+    use wire::Body;
+
+    fn pair() -> (FrameStream, FrameStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (other, _) = listener.accept().unwrap();
+        one.set_nonblocking(true).unwrap();
+        other.set_nonblocking(true).unwrap();
+        (FrameStream::new(one), FrameStream::new(other))
+    }
+
+    fn frame(number: u64, len: usize) -> Frame {
+        let body = (0..len).map(|i| (i as u64 * 7 + number) as u8).collect();
+        let region = Region::from_box(body);
+        let token = Some(FrameToken(number));
+        Frame { head: number.to_le_bytes().into(), body: Some(Body { region }), token }
+    }
+
+    #[test]
+    fn long_and_short_frames_pass_a_full_socket_in_order() {
+        let (mut one, mut other) = pair();
+        let lengths = [0, 1, 5000, FRAME_MAX - 8, 70_000];
+        let (mut posted, mut seen, mut tokens) = (0, 0, Vec::new());
+        let mut held = Vec::new();
+        while seen < 100u64 {
+            if posted < 100 {
+                let frame = frame(posted, lengths[posted as usize % 5]);
+                match one.post(&frame).unwrap() {
+                    Post::Full => {}
+                    Post::Held => {
+                        held.push(FrameToken(posted));
+                        posted += 1;
+                    }
+                    Post::Done => posted += 1,
+                }
+            }
+            one.flush(&mut |token| tokens.push(token)).unwrap();
+            assert!(!matches!(other.receive(), Received::End(_)));
+            other
+                .deliver(&mut |bytes| {
+                    let expected = frame(seen, lengths[seen as usize % 5]);
+                    assert_eq!(bytes[..8], expected.head);
+                    assert_eq!(bytes[8..], expected.body.unwrap().region.to_vec());
+                    seen += 1;
+                })
+                .unwrap();
+        }
+        assert_eq!(tokens, held);
+        one.say_goodbye();
+        drop(one);
+        let end = loop {
+            match other.receive() {
+                Received::End(fault) => break fault,
+                Received::Bytes => {
+                    assert_eq!(other.deliver(&mut |_| panic!("a frame nobody sent")), Ok(1))
+                }
+                Received::Nothing => {}
+            }
+        };
+        assert_eq!(end, Fault::Closed);
+    }
+
+    proptest! {
+        #[test]
+        fn only_self_consistent_headers_have_a_length(header: [u8; 8]) {
+            if let Some(len) = length_of(&header) {
+                prop_assert_eq!(header_of(len), header);
+            }
+        }
+    }
+}

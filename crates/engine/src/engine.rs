@@ -1,0 +1,800 @@
+//! The engine: commands, events, outputs.
+
+use std::collections::VecDeque;
+
+use memory::Region;
+use wire::packet::{self, FrameError, Header, Packet};
+use wire::{Body, Capabilities, Frame, FrameToken, GateId, RemoteRegion};
+
+use crate::gate::{Control, EARLY_MAX, Gate, Link, charge};
+use crate::matching::{
+    Content, Matched, MatchedId, Matching, Message, Selector, Unexpected, wanted,
+};
+use crate::op::{Completion, Envelope, Op, OpId, OpState, Ops, Outcome, SendMode, SendState};
+
+/// What does not follow from the links.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Number of processes in the job: gates are `0..size`.
+    pub size: usize,
+}
+
+/// What became of a frame the engine built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Posted {
+    /// Taken, its memory is free.
+    Done,
+    /// Taken; `handle_sent` follows.
+    Held,
+    /// Not taken; `handle_room` follows.
+    Full,
+}
+
+/// Names a fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PullId(OpId);
+
+/// Memory of a peer to be copied here.
+#[derive(Clone, Debug)]
+pub struct Pull {
+    /// Names it in [`Engine::handle_pulled`].
+    pub id: PullId,
+    /// The peer.
+    pub gate: GateId,
+    /// Its memory.
+    pub remote: RemoteRegion,
+    /// Where in it to begin, in bytes.
+    pub offset: u64,
+    /// Where the bytes go; its length says how many.
+    pub local: Region,
+}
+
+/// How a peer broke the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PeerError {
+    /// The bytes are no frame.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// A packet refers to an operation that does not expect it.
+    #[error("a {what} packet names operation {op}, which does not expect one")]
+    Operation {
+        /// The packet's kind.
+        what: &'static str,
+        /// The number it gave.
+        op: u32,
+    },
+    /// A message comes twice, or too far ahead of the one before.
+    #[error("message {got} arrived where {expected} was due")]
+    Sequence {
+        /// The number due.
+        expected: u32,
+        /// The number found.
+        got: u32,
+    },
+    /// More unmatched data than was granted.
+    #[error("{charged} bytes of unmatched messages, where {granted} were granted")]
+    Credit {
+        /// What the peer has sent.
+        charged: usize,
+        /// What it may send.
+        granted: usize,
+    },
+    /// Data outside the memory that was cleared for it.
+    #[error("data at {offset}..+{len} of a message of which {wanted} bytes were asked for")]
+    Range {
+        /// Where it should go.
+        offset: u64,
+        /// How long it is.
+        len: usize,
+        /// How much was asked for.
+        wanted: u64,
+    },
+    /// A peer that is not in the job.
+    #[error("gate {0} is not in the job")]
+    Gate(u32),
+}
+
+/// What the engine has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Messages sent whole.
+    pub eager: u64,
+    /// Messages that asked first.
+    pub rendezvous: u64,
+    /// Of those that asked, for want of credit only.
+    pub out_of_credit: u64,
+    /// Frames built.
+    pub frames: u64,
+    /// Messages that waited for a receive.
+    pub unexpected: u64,
+    /// The most bytes of unmatched messages held at once.
+    pub unexpected_bytes_max: usize,
+}
+
+/// The communication engine of one process; see the crate's documentation for the order of calls.
+#[derive(Debug)]
+pub struct Engine {
+    gates: Vec<Option<Box<Gate>>>,
+    ops: Ops,
+    matching: Matching,
+    matched: Matched,
+    ready: VecDeque<GateId>,
+    wanted: VecDeque<GateId>,
+    pulls: VecDeque<OpId>,
+    unexpected_bytes: usize,
+    counters: Counters,
+}
+
+impl Engine {
+    /// An engine without links.
+    pub fn new(config: Config) -> Self {
+        let mut gates = Vec::new();
+        gates.resize_with(config.size, || None);
+        Self {
+            gates,
+            ops: Ops::default(),
+            matching: Matching::new(),
+            matched: Matched::default(),
+            ready: VecDeque::new(),
+            wanted: VecDeque::new(),
+            pulls: VecDeque::new(),
+            unexpected_bytes: 0,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Sends `data` to `gate`, one of the job's processes.
+    #[inline]
+    pub fn submit_send(
+        &mut self,
+        gate: GateId,
+        envelope: Envelope,
+        data: &Region,
+        mode: SendMode,
+    ) -> OpId {
+        let state = OpState::Send(SendState {
+            envelope,
+            to_emit: true,
+            held: 0,
+            awaiting: mode == SendMode::Synchronous,
+            receiver: 0,
+            next: 0,
+            end: 0,
+        });
+        let id = self.ops.insert(Some(gate), data.clone(), state);
+        let way = self.gate(gate);
+        if way.link == Link::Failed {
+            self.fail(id.index);
+            return id;
+        }
+        way.window.push_back(id);
+        self.list(gate);
+        id
+    }
+
+    /// Receives a message that `selector` accepts into `into`; `gate` is the only process it can come
+    /// from, if it names its source.
+    #[inline]
+    pub fn submit_receive(
+        &mut self,
+        gate: Option<GateId>,
+        selector: Selector,
+        into: &Region,
+    ) -> OpId {
+        let id = self.ops.insert(gate, into.clone(), OpState::Posted);
+        if let Some(message) = self.matching.take_waiting(&selector) {
+            self.deliver_waiting(id, message);
+        } else if gate.is_some_and(|gate| self.is_failed(gate)) {
+            self.fail(id.index);
+        } else {
+            self.matching.post(selector, id);
+        }
+        id
+    }
+
+    /// Cancels a receive that has not been matched; false if it is too late, or a send.
+    pub fn submit_cancel(&mut self, op: OpId) -> bool {
+        let is_posted = self.ops.find(op).is_some_and(|op| matches!(op.state, OpState::Posted));
+        if !is_posted || !self.matching.cancel(op) {
+            return false;
+        }
+        let outcome = Outcome::Cancelled;
+        self.ops.complete(op.index, Completion { source: 0, tag: 0, bytes: 0, outcome });
+        true
+    }
+
+    /// The oldest waiting message that `selector` accepts.
+    pub fn probe(&self, selector: Selector) -> Option<Message> {
+        self.matching.peek(&selector).map(Unexpected::message)
+    }
+
+    /// Takes the oldest waiting message that `selector` accepts out of matching.
+    pub fn submit_matched_probe(&mut self, selector: Selector) -> Option<(MatchedId, Message)> {
+        let message = self.matching.take_waiting(&selector)?;
+        let described = message.message();
+        Some((self.matched.insert(message), described))
+    }
+
+    /// Receives a message that a matched probe took; `None` if it was received before.
+    pub fn submit_matched_receive(&mut self, message: MatchedId, into: &Region) -> Option<OpId> {
+        let message = self.matched.take(message)?;
+        let id = self.ops.insert(Some(message.gate), into.clone(), OpState::Posted);
+        self.deliver_waiting(id, message);
+        Some(id)
+    }
+
+    /// The end of an operation, once; `None` while it is under way.
+    #[inline]
+    pub fn take(&mut self, op: OpId) -> Option<Completion> {
+        self.ops.take(op)
+    }
+
+    /// Whether [`Engine::take`] would answer.
+    pub fn is_complete(&self, op: OpId) -> bool {
+        self.ops.find(op).is_some_and(|op| matches!(op.state, OpState::Done(_)))
+    }
+
+    /// Forgets an operation as soon as it completes.
+    pub fn release(&mut self, op: OpId) {
+        self.ops.release(op);
+    }
+
+    /// How many operations have completed so far.
+    #[inline]
+    pub fn completions(&self) -> u64 {
+        self.ops.completed
+    }
+
+    /// Whether nothing is left to send and nobody waits for this process's data.
+    pub fn is_idle(&self) -> bool {
+        let gates_idle = self.gates.iter().flatten().all(|gate| gate.is_idle());
+        gates_idle && self.pulls.is_empty() && self.ops.sends_pending() == 0
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// A gate that has work and no link; each is named once.
+    #[inline]
+    pub fn poll_connect(&mut self) -> Option<GateId> {
+        self.wanted.pop_front()
+    }
+
+    /// A gate whose link can take a frame that is there to be built.
+    #[inline]
+    pub fn poll_gate(&mut self) -> Option<GateId> {
+        while let Some(id) = self.ready.pop_front() {
+            let gate = self.gate(id);
+            gate.listed = false;
+            if gate.link == (Link::Up { full: false }) && gate.has_work() {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// Builds the next frame for `gate` into `frame`; false when there is nothing to send.
+    #[inline]
+    pub fn poll_frame(&mut self, gate: GateId, frame: &mut Frame) -> bool {
+        frame.clear();
+        let Self { gates, ops, counters, .. } = self;
+        let Some(Some(way)) = gates.get_mut(gate.0 as usize) else { return false };
+        if way.link != (Link::Up { full: false }) || !way.has_work() {
+            return false;
+        }
+        if let Some(stalled) = way.stalled.take() {
+            *frame = stalled;
+            return true;
+        }
+        counters.frames += 1;
+        emit_control(way, frame);
+        emit_window(way, ops, frame, counters);
+        if frame.body.is_none() {
+            emit_stream(way, ops, frame);
+        }
+        !frame.is_empty()
+    }
+
+    /// What the rail did with the frame that [`Engine::poll_frame`] built.
+    #[inline]
+    pub fn handle_posted(&mut self, gate: GateId, frame: &mut Frame, posted: Posted) {
+        match posted {
+            Posted::Done => {
+                if let Some(token) = frame.token {
+                    self.handle_sent(gate, token);
+                }
+            }
+            Posted::Held => {}
+            Posted::Full => {
+                let way = self.gate(gate);
+                way.link = Link::Up { full: true };
+                way.stalled = Some(std::mem::take(frame));
+            }
+        }
+    }
+
+    /// The memory of a frame is free again.
+    pub fn handle_sent(&mut self, _gate: GateId, token: FrameToken) {
+        let id = OpId { index: token.0 as u32, generation: (token.0 >> 32) as u32 };
+        if let Some(Op { state: OpState::Send(send), .. }) = self.ops.find_mut(id) {
+            send.held = send.held.saturating_sub(1);
+            self.ops.complete_send_if_done(id.index);
+        }
+    }
+
+    /// A full link has room again.
+    pub fn handle_room(&mut self, gate: GateId) {
+        let way = self.gate(gate);
+        if let Link::Up { full } = &mut way.link {
+            *full = false;
+            self.list(gate);
+        }
+    }
+
+    /// A link is open.
+    pub fn handle_up(&mut self, gate: GateId, capabilities: Capabilities) {
+        let way = self.gate(gate);
+        way.link = Link::Up { full: false };
+        way.capabilities = capabilities;
+        way.credit = capabilities.credit_bytes;
+        self.list(gate);
+    }
+
+    /// The peer is gone: operations that need it complete with [`Outcome::PeerFailed`].
+    pub fn handle_down(&mut self, gate: GateId) {
+        let way = self.gate(gate);
+        *way = Gate { link: Link::Failed, ..Gate::new() };
+        self.matching.drop_requests(gate);
+        for index in self.ops.of_gate(gate) {
+            self.matching.cancel(self.ops.id(index));
+            self.fail(index);
+        }
+    }
+
+    /// Takes in a frame of `gate`.
+    ///
+    /// # Errors
+    /// When the peer breaks the protocol. Nothing of other peers is touched; the caller closes the
+    /// link and calls [`Engine::handle_down`].
+    pub fn handle_frame(&mut self, gate: GateId, bytes: &[u8]) -> Result<(), PeerError> {
+        if gate.0 as usize >= self.gates.len() {
+            return Err(PeerError::Gate(gate.0));
+        }
+        let mut rest = bytes;
+        while let Some(packet) = packet::parse(&mut rest)? {
+            match packet {
+                Packet::Eager { header, acknowledge, payload } => {
+                    self.handle_eager(gate, header, acknowledge, payload)?;
+                }
+                Packet::Request { header, op, bytes, address } => {
+                    let content = Content::Request { op, bytes, address };
+                    self.handle_message(Unexpected { gate, header, content })?;
+                }
+                Packet::Clear { op, receiver, wanted } => {
+                    self.handle_clear(gate, op, receiver, wanted)?;
+                }
+                Packet::Data { receiver, offset, payload } => {
+                    self.handle_data(gate, receiver, offset, payload)?;
+                }
+                Packet::Finish { op } => self.handle_finish(gate, op)?,
+                Packet::Credit { bytes } => {
+                    let way = self.gate(gate);
+                    way.credit = way.capabilities.credit_bytes.min(way.credit + bytes as usize);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Memory of a peer that is to be fetched.
+    #[inline]
+    pub fn poll_pull(&mut self) -> Option<Pull> {
+        loop {
+            let id = self.pulls.pop_front()?;
+            let Some(op) = self.ops.find(id) else { continue };
+            let (OpState::Pulling { wanted, address, .. }, Some(gate)) = (&op.state, op.gate)
+            else {
+                continue;
+            };
+            let remote = RemoteRegion { address: *address, len: *wanted };
+            let local = op.region.slice(0, *wanted as usize);
+            return Some(Pull { id: PullId(id), gate, remote, offset: 0, local });
+        }
+    }
+
+    /// A fetch is done, or was refused: then the peer is asked to send.
+    pub fn handle_pulled(&mut self, id: PullId, ok: bool) {
+        let PullId(id) = id;
+        let Some(op) = self.ops.find_mut(id) else { return };
+        let (OpState::Pulling { source, tag, bytes, wanted, op: sender, .. }, Some(gate)) =
+            (&op.state, op.gate)
+        else {
+            return;
+        };
+        let (source, tag, bytes, wanted, sender) = (*source, *tag, *bytes, *wanted, *sender);
+        if ok {
+            self.ops.complete(id.index, received(source, tag, bytes, wanted));
+            self.gate(gate).control.push_back(Control::Finish { op: sender });
+        } else {
+            op.state = OpState::Arriving { source, tag, bytes, wanted, left: wanted };
+            let way = self.gate(gate);
+            way.pull_refused = true;
+            way.control.push_back(Control::Clear { op: sender, receiver: id.index, wanted });
+        }
+        self.list(gate);
+    }
+
+    #[inline]
+    fn gate(&mut self, gate: GateId) -> &mut Gate {
+        self.gates[gate.0 as usize].get_or_insert_with(|| Box::new(Gate::new()))
+    }
+
+    fn is_failed(&self, gate: GateId) -> bool {
+        matches!(&self.gates[gate.0 as usize], Some(gate) if gate.link == Link::Failed)
+    }
+
+    /// Notes that a gate has work.
+    #[inline]
+    fn list(&mut self, id: GateId) {
+        let gate = self.gate(id);
+        match gate.link {
+            Link::Closed => {
+                gate.link = Link::Wanted;
+                self.wanted.push_back(id);
+            }
+            Link::Up { full: false } if !gate.listed => {
+                gate.listed = true;
+                self.ready.push_back(id);
+            }
+            Link::Up { .. } | Link::Wanted | Link::Failed => {}
+        }
+    }
+
+    fn fail(&mut self, index: u32) {
+        let completion = Completion { source: 0, tag: 0, bytes: 0, outcome: Outcome::PeerFailed };
+        self.ops.complete(index, completion);
+    }
+
+    /// Whether a matching-bearing packet is the next of its gate; true takes it.
+    #[inline]
+    fn in_sequence(&mut self, gate: GateId, got: u32) -> Result<bool, PeerError> {
+        let way = self.gate(gate);
+        let expected = way.sequence_in;
+        if got == expected {
+            way.sequence_in = expected.wrapping_add(1);
+            return Ok(true);
+        }
+        let ahead = got.wrapping_sub(expected) as usize;
+        if ahead > EARLY_MAX || way.early.contains_key(&got) {
+            return Err(PeerError::Sequence { expected, got });
+        }
+        Ok(false)
+    }
+
+    /// A whole message: straight into the receive that waits for it, or aside.
+    #[inline]
+    fn handle_eager(
+        &mut self,
+        gate: GateId,
+        header: Header,
+        acknowledge: Option<u32>,
+        payload: &[u8],
+    ) -> Result<(), PeerError> {
+        self.charge(gate, charge(payload.len()))?;
+        let way = self.gate(gate);
+        let overtaken = way.sequence_in != header.sequence || !way.early.is_empty();
+        if !overtaken && let Some(id) = self.matching.take_posted(&header) {
+            self.gate(gate).sequence_in = header.sequence.wrapping_add(1);
+            self.deliver(id, gate, &header, payload, acknowledge);
+            return Ok(());
+        }
+        let content = Content::Eager { data: payload.into(), acknowledge };
+        self.handle_message(Unexpected { gate, header, content })
+    }
+
+    /// A message in its turn or ahead of it: matched, or laid aside; then those it held up.
+    fn handle_message(&mut self, message: Unexpected) -> Result<(), PeerError> {
+        let gate = message.gate;
+        let sequence = message.header.sequence;
+        if !self.in_sequence(gate, sequence)? {
+            self.gate(gate).early.insert(sequence, message);
+            return Ok(());
+        }
+        self.match_or_keep(message);
+        loop {
+            let way = self.gate(gate);
+            let Some(next) = way.early.remove(&way.sequence_in) else { return Ok(()) };
+            way.sequence_in = way.sequence_in.wrapping_add(1);
+            self.match_or_keep(next);
+        }
+    }
+
+    fn match_or_keep(&mut self, message: Unexpected) {
+        match self.matching.take_posted(&message.header) {
+            Some(id) => self.accept(id, message),
+            None => {
+                self.counters.unexpected += 1;
+                if let Content::Eager { data, .. } = &message.content {
+                    self.unexpected_bytes += data.len();
+                    let most = self.counters.unexpected_bytes_max.max(self.unexpected_bytes);
+                    self.counters.unexpected_bytes_max = most;
+                }
+                self.matching.arrive(message);
+            }
+        }
+    }
+
+    /// A message that waited has found its receive.
+    fn deliver_waiting(&mut self, id: OpId, message: Unexpected) {
+        if let Content::Eager { data, .. } = &message.content {
+            self.unexpected_bytes -= data.len();
+        }
+        self.accept(id, message);
+    }
+
+    fn accept(&mut self, id: OpId, message: Unexpected) {
+        let Unexpected { gate, header, content } = message;
+        match content {
+            Content::Eager { data, acknowledge } => {
+                self.deliver(id, gate, &header, &data, acknowledge);
+            }
+            Content::Request { op, bytes, address } => {
+                self.answer(id, gate, &header, op, bytes, address);
+            }
+        }
+    }
+
+    #[inline]
+    fn deliver(
+        &mut self,
+        id: OpId,
+        gate: GateId,
+        header: &Header,
+        payload: &[u8],
+        acknowledge: Option<u32>,
+    ) {
+        let Some(op) = self.ops.at(id.index) else { return };
+        let bytes = payload.len() as u64;
+        let wanted = wanted(&op.region, bytes);
+        op.region.write(0, &payload[..wanted as usize]);
+        self.ops.complete(id.index, received(header.source, header.tag, bytes, wanted));
+        let way = self.gate(gate);
+        if way.link == Link::Failed {
+            return;
+        }
+        way.owed += charge(payload.len());
+        if let Some(op) = acknowledge {
+            way.control.push_back(Control::Finish { op });
+        } else if !way.must_return_credit() {
+            return;
+        }
+        self.list(gate);
+    }
+
+    /// Answers a request that found its receive: fetch, or clear.
+    fn answer(
+        &mut self,
+        id: OpId,
+        gate: GateId,
+        header: &Header,
+        sender: u32,
+        bytes: u64,
+        address: Option<u64>,
+    ) {
+        let Header { source, tag, .. } = *header;
+        let Some(op) = self.ops.at(id.index) else { return };
+        let wanted = wanted(&op.region, bytes);
+        op.gate = Some(gate);
+        op.state = OpState::Arriving { source, tag, bytes, wanted, left: wanted };
+        let way = self.gate(gate);
+        if way.link == Link::Failed {
+            return self.fail(id.index);
+        }
+        let address = address.filter(|_| way.capabilities.pull && !way.pull_refused && wanted > 0);
+        if let Some(address) = address {
+            if let Some(op) = self.ops.at(id.index) {
+                op.state = OpState::Pulling { source, tag, bytes, wanted, op: sender, address };
+            }
+            self.pulls.push_back(id);
+            return;
+        }
+        way.control.push_back(Control::Clear { op: sender, receiver: id.index, wanted });
+        if wanted == 0 {
+            self.ops.complete(id.index, received(source, tag, bytes, 0));
+        }
+        self.list(gate);
+    }
+
+    fn handle_clear(
+        &mut self,
+        gate: GateId,
+        op: u32,
+        receiver: u32,
+        wanted: u64,
+    ) -> Result<(), PeerError> {
+        let send = self.awaiting_send(gate, op, "clear")?;
+        send.awaiting = false;
+        send.receiver = receiver;
+        send.next = 0;
+        send.end = wanted;
+        send.to_emit = wanted > 0;
+        let id = self.ops.id(op);
+        let bytes = self.ops.find(id).map_or(0, |op| op.region.len() as u64);
+        if wanted > bytes {
+            return Err(PeerError::Range { offset: 0, len: wanted as usize, wanted: bytes });
+        }
+        if wanted == 0 {
+            self.ops.complete_send_if_done(op);
+        } else {
+            self.gate(gate).streams.push_back(id);
+            self.list(gate);
+        }
+        Ok(())
+    }
+
+    fn handle_finish(&mut self, gate: GateId, op: u32) -> Result<(), PeerError> {
+        self.awaiting_send(gate, op, "finish")?.awaiting = false;
+        self.ops.complete_send_if_done(op);
+        Ok(())
+    }
+
+    fn awaiting_send(
+        &mut self,
+        gate: GateId,
+        op: u32,
+        what: &'static str,
+    ) -> Result<&mut SendState, PeerError> {
+        match self.ops.at(op) {
+            Some(Op { state: OpState::Send(send), gate: Some(to), .. })
+                if *to == gate && send.awaiting && !send.to_emit =>
+            {
+                Ok(send)
+            }
+            _ => Err(PeerError::Operation { what, op }),
+        }
+    }
+
+    fn handle_data(
+        &mut self,
+        gate: GateId,
+        receiver: u32,
+        offset: u64,
+        payload: &[u8],
+    ) -> Result<(), PeerError> {
+        let unexpected = PeerError::Operation { what: "data", op: receiver };
+        let op = self.ops.at(receiver).filter(|op| op.gate == Some(gate)).ok_or(unexpected)?;
+        let OpState::Arriving { source, tag, bytes, wanted, left } = &mut op.state else {
+            return Err(unexpected);
+        };
+        let len = payload.len();
+        let end = offset.checked_add(len as u64);
+        if end.is_none_or(|end| end > *wanted) || len as u64 > *left {
+            return Err(PeerError::Range { offset, len, wanted: *wanted });
+        }
+        op.region.write(offset as usize, payload);
+        *left -= len as u64;
+        if *left == 0 {
+            let completion = received(*source, *tag, *bytes, *wanted);
+            self.ops.complete(receiver, completion);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn charge(&mut self, gate: GateId, bytes: usize) -> Result<(), PeerError> {
+        let way = self.gate(gate);
+        way.charged += bytes;
+        let granted = way.capabilities.credit_bytes;
+        if way.charged > granted {
+            return Err(PeerError::Credit { charged: way.charged, granted });
+        }
+        Ok(())
+    }
+}
+
+fn emit_control(way: &mut Gate, frame: &mut Frame) {
+    if way.may_return_credit() {
+        packet::emit_credit(&mut frame.head, way.owed as u32);
+        way.charged -= way.owed;
+        way.owed = 0;
+    }
+    while frame.head.len() + packet::CONTROL_MAX <= way.capabilities.frame_max {
+        match way.control.pop_front() {
+            Some(Control::Clear { op, receiver, wanted }) => {
+                packet::emit_clear(&mut frame.head, op, receiver, wanted);
+            }
+            Some(Control::Finish { op }) => packet::emit_finish(&mut frame.head, op),
+            None => break,
+        }
+    }
+}
+
+/// Moves sends from the window into the frame, until it is full or ends in a body.
+#[inline]
+fn emit_window(way: &mut Gate, ops: &mut Ops, frame: &mut Frame, counters: &mut Counters) {
+    let Capabilities { frame_max, inline_max, eager_max, .. } = way.capabilities;
+    while let Some(&id) = way.window.front() {
+        let Some(Op { region, state: OpState::Send(send), .. }) = ops.find_mut(id) else {
+            way.window.pop_front();
+            continue;
+        };
+        let len = region.len();
+        let room = frame_max.saturating_sub(frame.head.len());
+        let affordable = charge(len) <= way.credit;
+        let eager = len <= eager_max && affordable;
+        let needed = if eager { packet::EAGER_LEN + len } else { packet::REQUEST_LEN };
+        if needed > room {
+            break;
+        }
+        way.window.pop_front();
+        let Envelope { context, source, tag } = send.envelope;
+        let header = Header { context, source, tag, sequence: way.sequence_out };
+        way.sequence_out = way.sequence_out.wrapping_add(1);
+        if !eager {
+            counters.rendezvous += 1;
+            counters.out_of_credit += u64::from(len <= eager_max);
+            send.to_emit = false;
+            send.awaiting = true;
+            let span = region.as_span().filter(|_| way.capabilities.pull && !way.pull_refused);
+            let address = span.map(|span| span.address as u64);
+            packet::emit_request(&mut frame.head, &header, id.index, len as u64, address);
+            continue;
+        }
+        counters.eager += 1;
+        way.credit -= charge(len);
+        send.to_emit = false;
+        let acknowledge = send.awaiting.then_some(id.index);
+        packet::emit_eager(&mut frame.head, &header, acknowledge, len as u32);
+        if len <= inline_max {
+            let at = frame.head.len();
+            frame.head.resize(at + len, 0);
+            region.read(0, &mut frame.head[at..]);
+            ops.complete_send_if_done(id.index);
+        } else {
+            send.held += 1;
+            frame.body = Some(Body { region: region.clone() });
+            frame.token = Some(token(id));
+            break;
+        }
+    }
+}
+
+/// Ends the frame with the next piece of the message whose turn it is.
+fn emit_stream(way: &mut Gate, ops: &mut Ops, frame: &mut Frame) {
+    while let Some(id) = way.streams.pop_front() {
+        let Some(Op { region, state: OpState::Send(send), .. }) = ops.find_mut(id) else {
+            continue;
+        };
+        let room = way.capabilities.frame_max.saturating_sub(frame.head.len() + packet::DATA_LEN);
+        let len = (send.end - send.next).min(room as u64);
+        if len == 0 {
+            way.streams.push_front(id);
+            return;
+        }
+        packet::emit_data(&mut frame.head, send.receiver, send.next, len as u32);
+        frame.body = Some(Body { region: region.slice(send.next as usize, len as usize) });
+        frame.token = Some(token(id));
+        send.next += len;
+        send.held += 1;
+        if send.next == send.end {
+            send.to_emit = false;
+        } else {
+            way.streams.push_back(id);
+        }
+        return;
+    }
+}
+
+fn token(id: OpId) -> FrameToken {
+    FrameToken(u64::from(id.generation) << 32 | u64::from(id.index))
+}
+
+/// How a receive ends that took `wanted` of a message's `bytes`.
+#[inline]
+fn received(source: u32, tag: i32, bytes: u64, wanted: u64) -> Completion {
+    let outcome =
+        if wanted < bytes { Outcome::Truncated { message_bytes: bytes } } else { Outcome::Ok };
+    Completion { source, tag, bytes: wanted, outcome }
+}

@@ -1,0 +1,34 @@
+//! The communication engine of one process: windows, matching, eager and rendezvous, credits.
+//!
+//! Pure: time, frames and events come in, frames and completions go out; it has no clock, socket,
+//! thread or environment, and is called under one lock by `progress`.
+//!
+//! * Commands: [`Engine::submit_send`], [`Engine::submit_receive`], the probes; an [`OpId`] names what
+//!   was submitted until [`Engine::take`] returns its [`Completion`].
+//! * Outputs, asked for after every command and event: [`Engine::poll_connect`],
+//!   [`Engine::poll_gate`] with [`Engine::poll_frame`] and [`Engine::handle_posted`],
+//!   [`Engine::poll_pull`].
+//! * Events: `handle_up`, `handle_frame`, `handle_sent`, `handle_room`, `handle_pulled`,
+//!   `handle_down`.
+//!
+//! # A message
+//! A short one goes *eager*, as far as the gate's credits allow: its bytes travel with its envelope and
+//! wait at the receiver if no receive is posted. A long one asks first (*rendezvous*): the receiver,
+//! once matched, fetches it from the sender's memory where the rail can, or clears the sender to
+//! stream it. Everything for one peer passes the gate's window, from which an idle rail takes the
+//! next frame: control first, then short messages together, then one long piece at the end.
+//!
+//! # Order
+//! MPI orders messages by communicator and source (MPI-5.0 §3.5). Matching-bearing packets carry one
+//! sequence per gate, which is stronger, costs one comparison on an ordered rail, and lets the
+//! receiver put in order what several rails delivered.
+#![forbid(unsafe_code)]
+
+mod engine;
+mod gate;
+mod matching;
+mod op;
+
+pub use engine::{Config, Counters, Engine, PeerError, Posted, Pull, PullId};
+pub use matching::{MatchedId, Message, Selector};
+pub use op::{Completion, Envelope, OpId, Outcome, SendMode};

@@ -1,0 +1,225 @@
+//! Operations: sends and receives on their way.
+
+use memory::Region;
+use wire::GateId;
+
+/// Names an operation until its completion is taken. Stale names are recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OpId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// What a sender writes on a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// The communicator's context.
+    pub context: u64,
+    /// The sender's rank in the communicator.
+    pub source: u32,
+    /// The tag.
+    pub tag: i32,
+}
+
+/// When a send is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendMode {
+    /// When its memory may be reused.
+    Standard,
+    /// When, besides, a receive has matched it.
+    Synchronous,
+}
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// As asked.
+    Ok,
+    /// The message was longer than the receive's memory, which holds its beginning.
+    Truncated {
+        /// The message's full length in bytes.
+        message_bytes: u64,
+    },
+    /// Cancelled before it was matched.
+    Cancelled,
+    /// The peer is gone.
+    PeerFailed,
+}
+
+/// The end of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The sender's rank in the communicator.
+    pub source: u32,
+    /// The message's tag.
+    pub tag: i32,
+    /// Bytes delivered.
+    pub bytes: u64,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// One operation. `region` is the application's memory, dropped at completion.
+#[derive(Debug)]
+pub(crate) struct Op {
+    pub generation: u32,
+    pub gate: Option<GateId>,
+    pub region: Region,
+    pub state: OpState,
+    /// Nobody will take the completion.
+    pub released: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum OpState {
+    Free,
+    /// A receive in the match table.
+    Posted,
+    /// A matched receive whose data is still to come.
+    Arriving {
+        source: u32,
+        tag: i32,
+        bytes: u64,
+        wanted: u64,
+        left: u64,
+    },
+    /// A matched receive that `progress` fetches; `op` is the sender's.
+    Pulling {
+        source: u32,
+        tag: i32,
+        bytes: u64,
+        wanted: u64,
+        op: u32,
+        address: u64,
+    },
+    Send(SendState),
+    Done(Completion),
+}
+
+/// A send is complete when nothing of this is left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SendState {
+    pub envelope: Envelope,
+    /// Still in the window, or being streamed.
+    pub to_emit: bool,
+    /// Frames with its memory that a rail holds.
+    pub held: u32,
+    /// Waits for the receiver's word: clear, or finish.
+    pub awaiting: bool,
+    /// Streaming: the receiver's operation, and the bytes `next..end` still to go.
+    pub receiver: u32,
+    pub next: u64,
+    pub end: u64,
+}
+
+impl SendState {
+    pub fn is_complete(&self) -> bool {
+        !self.to_emit && self.held == 0 && !self.awaiting
+    }
+}
+
+/// All operations of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Ops {
+    slots: Vec<Op>,
+    free: Vec<u32>,
+    /// Grows with every completion.
+    pub completed: u64,
+}
+
+impl Ops {
+    #[inline]
+    pub fn insert(&mut self, gate: Option<GateId>, region: Region, state: OpState) -> OpId {
+        if let Some(index) = self.free.pop() {
+            let op = &mut self.slots[index as usize];
+            op.gate = gate;
+            op.region = region;
+            op.state = state;
+            op.released = false;
+            return OpId { index, generation: op.generation };
+        }
+        let index = self.slots.len() as u32;
+        self.slots.push(Op { generation: 0, gate, region, state, released: false });
+        OpId { index, generation: 0 }
+    }
+
+    pub fn at(&mut self, index: u32) -> Option<&mut Op> {
+        self.slots.get_mut(index as usize)
+    }
+
+    #[inline]
+    pub fn find(&self, id: OpId) -> Option<&Op> {
+        self.slots.get(id.index as usize).filter(|op| op.generation == id.generation)
+    }
+
+    #[inline]
+    pub fn find_mut(&mut self, id: OpId) -> Option<&mut Op> {
+        self.slots.get_mut(id.index as usize).filter(|op| op.generation == id.generation)
+    }
+
+    pub fn id(&self, index: u32) -> OpId {
+        OpId { index, generation: self.slots[index as usize].generation }
+    }
+
+    /// Ends an operation that was not done before.
+    #[inline]
+    pub fn complete(&mut self, index: u32, completion: Completion) {
+        let op = &mut self.slots[index as usize];
+        debug_assert!(!matches!(op.state, OpState::Done(_) | OpState::Free));
+        op.region = Region::empty();
+        self.completed += 1;
+        op.state = OpState::Done(completion);
+        if op.released {
+            self.vacate(index);
+        }
+    }
+
+    /// Ends a send that has nothing left to do.
+    #[inline]
+    pub fn complete_send_if_done(&mut self, index: u32) {
+        if let Some(Op { state: OpState::Send(send), region, .. }) = self.slots.get(index as usize)
+            && send.is_complete()
+        {
+            let Envelope { source, tag, .. } = send.envelope;
+            let bytes = region.len() as u64;
+            self.complete(index, Completion { source, tag, bytes, outcome: Outcome::Ok });
+        }
+    }
+
+    #[inline]
+    pub fn take(&mut self, id: OpId) -> Option<Completion> {
+        let OpState::Done(completion) = self.find(id)?.state else { return None };
+        self.vacate(id.index);
+        Some(completion)
+    }
+
+    pub fn release(&mut self, id: OpId) {
+        match self.find_mut(id) {
+            Some(Op { state: OpState::Done(_), .. }) => self.vacate(id.index),
+            Some(op) => op.released = true,
+            None => {}
+        }
+    }
+
+    /// Number of sends under way.
+    pub fn sends_pending(&self) -> usize {
+        self.slots.iter().filter(|op| matches!(op.state, OpState::Send(_))).count()
+    }
+
+    /// Indices of unfinished operations with `gate`.
+    pub fn of_gate(&self, gate: GateId) -> Vec<u32> {
+        let unfinished = |op: &Op| !matches!(op.state, OpState::Free | OpState::Done(_));
+        (0u32..)
+            .zip(&self.slots)
+            .filter(|(_, op)| op.gate == Some(gate) && unfinished(op))
+            .map(|(index, _)| index)
+            .collect()
+    }
+
+    fn vacate(&mut self, index: u32) {
+        let op = &mut self.slots[index as usize];
+        op.generation = op.generation.wrapping_add(1);
+        op.state = OpState::Free;
+        self.free.push(index);
+    }
+}

@@ -1,0 +1,1 @@
+//! The emulated grid: sites and nodes as namespaces, links with delay, rate and loss.

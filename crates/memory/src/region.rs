@@ -1,0 +1,355 @@
+//! A described stream of bytes in the application's memory.
+
+use std::sync::Arc;
+
+use crate::Layout;
+
+/// A run of contiguous memory belonging to a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// First byte.
+    pub address: *mut u8,
+    /// Length in bytes.
+    pub len: usize,
+}
+
+/// A stream of bytes in memory: contiguous, or scattered as a datatype says.
+///
+/// Cloning is cheap (a reference count at most) and copies no data.
+#[derive(Clone, Debug)]
+pub struct Region {
+    shape: Shape,
+    /// The region is the bytes `start..start + len` of the shape's stream.
+    start: usize,
+    len: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Shape {
+    Flat(*mut u8),
+    Strided { base: *mut u8, layout: Arc<Layout> },
+    Chain(Arc<[Link]>),
+    Owned(Arc<Buffer>),
+}
+
+/// One part of a chain, and where its stream begins in the chain's.
+#[derive(Debug)]
+struct Link {
+    start: usize,
+    region: Region,
+}
+
+/// Memory owned by the library itself (temporaries, buffered sends).
+#[derive(Debug)]
+struct Buffer {
+    address: *mut u8,
+    len: usize,
+}
+
+// SAFETY: a buffer owns its memory, which it never reads; access is the regions' affair.
+unsafe impl Send for Buffer {}
+// SAFETY: as above.
+unsafe impl Sync for Buffer {}
+// SAFETY: a region is an address and a length; whoever made it vouched (in `Region::new` and its
+// siblings) that the memory may be read and written by the library, from any of its threads, until
+// the operation it belongs to completes.
+unsafe impl Send for Region {}
+// SAFETY: as above; the methods that touch the memory are the ones the maker vouched for.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// No bytes at all.
+    pub const fn empty() -> Self {
+        Self { shape: Shape::Flat(std::ptr::null_mut()), start: 0, len: 0 }
+    }
+
+    /// `len` contiguous bytes at `address`.
+    ///
+    /// # Safety
+    /// The memory must stay valid for reads (and, if the region is received into, for writes) until
+    /// the last clone of the region is dropped or unused.
+    pub unsafe fn new(address: *mut u8, len: usize) -> Self {
+        Self { shape: Shape::Flat(address), start: 0, len }
+    }
+
+    /// `count` elements of `layout`, the first one at `address`.
+    ///
+    /// # Safety
+    /// As [`Region::new`], for every segment of every element.
+    pub unsafe fn elements(address: *mut u8, count: usize, layout: &Arc<Layout>) -> Self {
+        let len = layout.size() * count;
+        if layout.is_contiguous() {
+            return Self { shape: Shape::Flat(address), start: 0, len };
+        }
+        if let ([only], 1) = (layout.segments(), count) {
+            // SAFETY: the segment belongs to the element the caller vouched for.
+            let address = unsafe { address.offset(only.offset) };
+            return Self { shape: Shape::Flat(address), start: 0, len };
+        }
+        Self { shape: Shape::Strided { base: address, layout: Arc::clone(layout) }, start: 0, len }
+    }
+
+    /// The streams of `parts`, one behind the other.
+    pub fn chain(parts: impl IntoIterator<Item = Region>) -> Self {
+        let mut len = 0;
+        let mut links = Vec::new();
+        for region in parts.into_iter().filter(|region| !region.is_empty()) {
+            let start = len;
+            len += region.len;
+            links.push(Link { start, region });
+        }
+        Self { shape: Shape::Chain(links.into()), start: 0, len }
+    }
+
+    /// `len` zeroed bytes owned by the region itself and its clones.
+    pub fn owned(len: usize) -> Self {
+        Self::from_box(vec![0; len].into_boxed_slice())
+    }
+
+    /// The bytes of `data`, owned by the region itself and its clones.
+    pub fn from_box(data: Box<[u8]>) -> Self {
+        let len = data.len();
+        let address = Box::into_raw(data).cast::<u8>();
+        Self { shape: Shape::Owned(Arc::new(Buffer { address, len })), start: 0, len }
+    }
+
+    /// Length of the stream in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the stream has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes `offset..offset + len` of this stream as a region of their own.
+    ///
+    /// # Panics
+    /// If the range exceeds the region: an error of the library, not of its user.
+    pub fn slice(&self, offset: usize, len: usize) -> Self {
+        self.check(offset, len);
+        Self { shape: self.shape.clone(), start: self.start + offset, len }
+    }
+
+    /// The memory as one span, if it is contiguous.
+    pub fn as_span(&self) -> Option<Span> {
+        let address = match &self.shape {
+            Shape::Flat(address) => address.wrapping_add(self.start),
+            Shape::Owned(buffer) => buffer.address.wrapping_add(self.start),
+            Shape::Strided { .. } | Shape::Chain(_) if self.is_empty() => std::ptr::null_mut(),
+            Shape::Strided { .. } | Shape::Chain(_) => return self.as_single_span(),
+        };
+        Some(Span { address, len: self.len })
+    }
+
+    /// Copies bytes `offset..offset + target.len()` of the stream into `target`.
+    pub fn read(&self, offset: usize, target: &mut [u8]) {
+        self.check(offset, target.len());
+        let mut to = target.as_mut_ptr();
+        self.visit(offset, target.len(), &mut |span| {
+            // SAFETY: the region's maker vouched for the span; `target` is a distinct live slice and
+            // the spans visited add up to its length.
+            unsafe {
+                std::ptr::copy_nonoverlapping(span.address, to, span.len);
+                to = to.add(span.len);
+            }
+            true
+        });
+    }
+
+    /// Copies `source` over bytes `offset..offset + source.len()` of the stream.
+    pub fn write(&self, offset: usize, source: &[u8]) {
+        self.check(offset, source.len());
+        let mut from = source.as_ptr();
+        self.visit(offset, source.len(), &mut |span| {
+            // SAFETY: as in `read`, with the roles exchanged.
+            unsafe {
+                std::ptr::copy_nonoverlapping(from, span.address, span.len);
+                from = from.add(span.len);
+            }
+            true
+        });
+    }
+
+    /// Copies the stream of `source` over this region's, from its beginning; overlap is allowed only
+    /// where both are contiguous.
+    pub fn copy_from(&self, source: &Region) {
+        self.check(0, source.len());
+        let mut done = 0;
+        source.visit(0, source.len(), &mut |from| {
+            let mut inner = from.address;
+            self.visit(done, from.len, &mut |to| {
+                // SAFETY: both regions' makers vouched for the spans; `copy` allows overlap.
+                unsafe {
+                    std::ptr::copy(inner, to.address, to.len);
+                    inner = inner.add(to.len);
+                }
+                true
+            });
+            done += from.len;
+            true
+        });
+    }
+
+    /// The stream's bytes as a vector: for small pieces and tests.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len];
+        self.read(0, &mut bytes);
+        bytes
+    }
+
+    /// Calls `visitor` with each contiguous span of bytes `offset..offset + len`, in stream order,
+    /// until it returns `false`.
+    pub fn visit(&self, offset: usize, len: usize, visitor: &mut dyn FnMut(Span) -> bool) -> bool {
+        self.check(offset, len);
+        if len == 0 {
+            return true;
+        }
+        let offset = self.start + offset;
+        match &self.shape {
+            Shape::Flat(address) => visitor(Span { address: address.wrapping_add(offset), len }),
+            Shape::Owned(buffer) => {
+                visitor(Span { address: buffer.address.wrapping_add(offset), len })
+            }
+            Shape::Strided { base, layout } => visit_strided(*base, layout, offset, len, visitor),
+            Shape::Chain(links) => visit_chain(links, offset, len, visitor),
+        }
+    }
+
+    fn as_single_span(&self) -> Option<Span> {
+        let mut first: Option<Span> = None;
+        let single = self.visit(0, self.len, &mut |span| match &mut first {
+            None => {
+                first = Some(span);
+                true
+            }
+            Some(known) if known.address.wrapping_add(known.len) == span.address => {
+                known.len += span.len;
+                true
+            }
+            Some(_) => false,
+        });
+        first.filter(|_| single)
+    }
+
+    fn check(&self, offset: usize, len: usize) {
+        assert!(
+            offset.checked_add(len).is_some_and(|end| end <= self.len),
+            "bytes {offset}..+{len} lie outside a region of {} bytes",
+            self.len
+        );
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let slice = std::ptr::slice_from_raw_parts_mut(self.address, self.len);
+        // SAFETY: address and length came from `Box::into_raw` in `Region::from_box`, and this is
+        // the last reference.
+        drop(unsafe { Box::from_raw(slice) });
+    }
+}
+
+fn visit_strided(
+    base: *mut u8,
+    layout: &Layout,
+    offset: usize,
+    len: usize,
+    visitor: &mut dyn FnMut(Span) -> bool,
+) -> bool {
+    let mut element = offset / layout.size();
+    let (mut index, mut skip) = layout.find(offset % layout.size());
+    let mut left = len;
+    loop {
+        let origin = base.wrapping_offset(element as isize * layout.extent());
+        for segment in &layout.segments()[index..] {
+            let take = (segment.len - skip).min(left);
+            let address = origin.wrapping_offset(segment.offset + skip as isize);
+            if !visitor(Span { address, len: take }) {
+                return false;
+            }
+            left -= take;
+            if left == 0 {
+                return true;
+            }
+            skip = 0;
+        }
+        element += 1;
+        index = 0;
+    }
+}
+
+fn visit_chain(
+    links: &[Link],
+    offset: usize,
+    len: usize,
+    visitor: &mut dyn FnMut(Span) -> bool,
+) -> bool {
+    let first = links.partition_point(|link| link.start <= offset) - 1;
+    let mut at = offset;
+    let mut left = len;
+    for link in &links[first..] {
+        let inner = at - link.start;
+        let take = (link.region.len - inner).min(left);
+        if !link.region.visit(inner, take, visitor) {
+            return false;
+        }
+        at += take;
+        left -= take;
+        if left == 0 {
+            break;
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Segment;
+
+    fn pairs() -> Arc<Layout> {
+        let segments = [Segment { offset: 4, len: 2 }, Segment { offset: 0, len: 1 }];
+        Arc::new(Layout::new(segments, 8))
+    }
+
+    #[test]
+    fn a_strided_region_reads_in_type_map_order() {
+        let mut memory: Vec<u8> = (0..24).collect();
+        // SAFETY: three elements of extent 8 fit the 24 bytes, which outlive the region.
+        let region = unsafe { Region::elements(memory.as_mut_ptr(), 3, &pairs()) };
+        assert_eq!(region.to_vec(), [4, 5, 0, 12, 13, 8, 20, 21, 16]);
+        assert_eq!(region.slice(2, 4).to_vec(), [0, 12, 13, 8]);
+    }
+
+    #[test]
+    fn every_split_of_a_write_gives_the_same_memory() {
+        for cut in 0..=9 {
+            let mut memory = vec![0xff; 24];
+            // SAFETY: as above.
+            let region = unsafe { Region::elements(memory.as_mut_ptr(), 3, &pairs()) };
+            let data: Vec<u8> = (1..=9).collect();
+            region.write(0, &data[..cut]);
+            region.write(cut, &data[cut..]);
+            assert_eq!(region.to_vec(), data);
+            assert_eq!(memory[1..4], [0xff; 3]);
+        }
+    }
+
+    #[test]
+    fn a_chain_is_the_concatenation_of_its_parts() {
+        let parts = [vec![1, 2], vec![], vec![3], vec![4, 5, 6]];
+        let chain = Region::chain(parts.into_iter().map(|p| Region::from_box(p.into())));
+        assert_eq!(chain.to_vec(), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(chain.slice(1, 3).to_vec(), [2, 3, 4]);
+        chain.slice(1, 3).copy_from(&Region::from_box(Box::new([7, 8, 9])));
+        assert_eq!(chain.to_vec(), [1, 7, 8, 9, 5, 6]);
+    }
+
+    #[test]
+    #[should_panic(expected = "lie outside")]
+    fn reading_past_the_end_is_refused() {
+        Region::owned(4).read(2, &mut [0; 3]);
+    }
+}

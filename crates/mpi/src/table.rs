@@ -1,0 +1,213 @@
+//! Handles: an index and a generation, so that a stale or foreign one is recognised.
+
+use std::sync::RwLock;
+
+use crate::{Error, ErrorClass, Result};
+
+/// A handle as the ABI carries it, in the 64 bits of a pointer:
+/// `generation << 32 | 0x4000_0000 | index << 4 | kind`. Predefined objects are below `0x1000`.
+///
+/// The low 32 bits are a positive `int` of their own, for Fortran (`MPI_Comm_toint` and siblings).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Handle(pub u64);
+
+/// What a handle refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A communicator.
+    Comm = 1,
+    /// A group.
+    Group,
+    /// A derived datatype.
+    Datatype,
+    /// A user-defined operation.
+    Op,
+    /// A request.
+    Request,
+    /// A matched message.
+    Message,
+    /// An error handler.
+    Errhandler,
+    /// An info object.
+    Info,
+}
+
+impl Handle {
+    /// Where handles of our own begin; smaller values are predefined constants of the ABI.
+    pub const FIRST_DYNAMIC: u64 = 0x1000;
+
+    /// Whether the value is one of the ABI's small constants.
+    pub const fn is_predefined(self) -> bool {
+        self.0 < Self::FIRST_DYNAMIC
+    }
+
+    /// The value as a Fortran integer.
+    pub const fn to_int(self) -> i32 {
+        self.0 as u32 as i32
+    }
+
+    const fn new(kind: Kind, index: usize, generation: u32) -> Self {
+        Self((generation as u64) << 32 | MARK | (index as u64) << 4 | kind as u64)
+    }
+
+    const fn index_of(self, kind: Kind) -> Option<usize> {
+        let low = self.0 & 0xffff_ffff;
+        if low & 0xc000_000f != MARK | kind as u64 {
+            return None;
+        }
+        Some(((low & !MARK) >> 4) as usize)
+    }
+
+    const fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// The live objects of one kind. Objects are cheap to clone (reference-counted).
+#[derive(Debug)]
+pub struct Table<T> {
+    kind: Kind,
+    class: ErrorClass,
+    slots: RwLock<Slots<T>>,
+}
+
+#[derive(Debug)]
+struct Slots<T> {
+    slots: Vec<Slot<T>>,
+    free: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    generation: u32,
+    object: Option<T>,
+}
+
+impl<T: Clone> Table<T> {
+    /// An empty table; unknown handles give an error of `class`.
+    pub const fn new(kind: Kind, class: ErrorClass) -> Self {
+        Self { kind, class, slots: RwLock::new(Slots { slots: Vec::new(), free: Vec::new() }) }
+    }
+
+    /// Adds an object.
+    ///
+    /// # Errors
+    /// `MPI_ERR_NO_MEM` when [`MAX_OBJECTS`] of the kind are alive.
+    pub fn insert(&self, object: T) -> Result<Handle> {
+        let mut table = self.slots.write().unwrap_or_else(|poison| poison.into_inner());
+        let index = match table.free.pop() {
+            Some(index) => index,
+            None if table.slots.len() < MAX_OBJECTS => {
+                table.slots.push(Slot { generation: 0, object: None });
+                table.slots.len() - 1
+            }
+            None => {
+                let message = format!("{MAX_OBJECTS} objects of this kind are alive; free some");
+                return Err(Error::new(ErrorClass::NoMem, message));
+            }
+        };
+        let slot = &mut table.slots[index];
+        slot.object = Some(object);
+        Ok(Handle::new(self.kind, index, slot.generation))
+    }
+
+    /// The object behind a handle.
+    ///
+    /// # Errors
+    /// The table's class for a handle that is stale, of another kind, or was never one.
+    pub fn find(&self, handle: Handle) -> Result<T> {
+        let table = self.slots.read().unwrap_or_else(|poison| poison.into_inner());
+        handle
+            .index_of(self.kind)
+            .and_then(|index| table.slots.get(index))
+            .filter(|slot| slot.generation == handle.generation())
+            .and_then(|slot| slot.object.clone())
+            .ok_or_else(|| self.unknown(handle))
+    }
+
+    /// Removes and returns the object behind a handle, which becomes stale.
+    ///
+    /// # Errors
+    /// As [`Table::find`].
+    pub fn remove(&self, handle: Handle) -> Result<T> {
+        let mut table = self.slots.write().unwrap_or_else(|poison| poison.into_inner());
+        let index = handle.index_of(self.kind);
+        let slot = index
+            .and_then(|index| table.slots.get_mut(index))
+            .filter(|slot| slot.generation == handle.generation());
+        match (slot.map(|slot| (slot.object.take(), &mut slot.generation)), index) {
+            (Some((Some(object), generation)), Some(index)) => {
+                *generation = generation.wrapping_add(1);
+                table.free.push(index);
+                Ok(object)
+            }
+            _ => Err(self.unknown(handle)),
+        }
+    }
+
+    /// The handle whose low 32 bits are `value`, or the value itself where no object has it (it
+    /// then fails at its use).
+    pub fn from_int(&self, value: i32) -> Handle {
+        let low = Handle(u64::from(value as u32));
+        let table = self.slots.read().unwrap_or_else(|poison| poison.into_inner());
+        match low.index_of(self.kind).and_then(|index| table.slots.get(index)) {
+            Some(slot) => Handle(u64::from(slot.generation) << 32 | low.0),
+            None => low,
+        }
+    }
+
+    /// How many objects are alive.
+    pub fn len(&self) -> usize {
+        let table = self.slots.read().unwrap_or_else(|poison| poison.into_inner());
+        table.slots.len() - table.free.len()
+    }
+
+    /// Whether no object is alive.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    #[cold]
+    fn unknown(&self, handle: Handle) -> Error {
+        let message = format!(
+            "handle {:#x} is not a live {:?} (stale, freed, or of another kind)",
+            handle.0, self.kind
+        );
+        Error::new(self.class, message)
+    }
+}
+
+/// How many objects of one kind may be alive at once: 22 bits of a handle.
+pub const MAX_OBJECTS: usize = 1 << 22;
+
+const MARK: u64 = 0x4000_0000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_or_foreign_handle_is_an_error() {
+        let table = Table::new(Kind::Comm, ErrorClass::Comm);
+        let first = table.insert(1).unwrap();
+        assert_eq!(table.remove(first).unwrap(), 1);
+        let second = table.insert(2).unwrap();
+        assert_ne!(first, second);
+        assert_eq!(table.find(first).unwrap_err().class, ErrorClass::Comm);
+        assert_eq!(table.find(second).unwrap(), 2);
+        let groups = Table::<i32>::new(Kind::Group, ErrorClass::Group);
+        assert_eq!(groups.find(second).unwrap_err().class, ErrorClass::Group);
+        assert!(table.remove(Handle(0x101)).is_err());
+    }
+
+    #[test]
+    fn the_fortran_integer_leads_back_to_the_handle() {
+        let table = Table::new(Kind::Datatype, ErrorClass::Type);
+        let stale = table.insert(0).unwrap();
+        table.remove(stale).unwrap();
+        let handle = table.insert(7).unwrap();
+        assert!(handle.to_int() > 0);
+        assert_eq!(table.from_int(handle.to_int()), handle);
+    }
+}

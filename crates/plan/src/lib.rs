@@ -1,0 +1,1 @@
+//! Collective algorithms as pure functions from sizes to schedules.

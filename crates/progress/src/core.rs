@@ -1,0 +1,291 @@
+//! The engine and its rails, moved on together under one lock.
+
+use driver::{Event, Fault, Post, Rail};
+use engine::{Engine, Posted, Pull};
+use wire::{Frame, GateId, RailId};
+
+/// Where the addresses of peers come from, asked at the first message to a peer.
+pub trait Directory: Send {
+    /// What the rails of `peer` published, as pairs of rail name and address, best rail first.
+    ///
+    /// # Errors
+    /// One line that says why the peer's addresses cannot be had.
+    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String>;
+}
+
+/// The engine, the rails, and which rail leads to which peer.
+pub struct Core {
+    /// The engine; commands go to it directly, followed by [`Core::flush`].
+    pub engine: Engine,
+    rails: Vec<Station>,
+    routes: Vec<Route>,
+    directory: Box<dyn Directory>,
+    frame: Frame,
+    notices: Vec<String>,
+}
+
+/// A rail and how often it is polled.
+struct Station {
+    rail: Box<dyn Rail>,
+    /// Polls of others' news in a row without any of its own.
+    dull: u32,
+    /// Skips left before it is polled again.
+    skip: u32,
+}
+
+/// The way to one peer.
+#[derive(Clone, Debug, PartialEq)]
+enum Route {
+    /// Not asked for yet.
+    Closed,
+    /// A rail is opening the link; `later` are the rails to try if it fails.
+    Opening { rail: RailId, later: Vec<(RailId, Vec<u8>)> },
+    /// Frames go over this rail.
+    Open(RailId),
+    /// There is no way, or no longer one.
+    Failed,
+}
+
+impl Core {
+    /// An engine for a job of `size` processes over `rails`, the preferred ones first.
+    pub fn new(
+        engine: Engine,
+        size: usize,
+        rails: Vec<Box<dyn Rail>>,
+        directory: Box<dyn Directory>,
+    ) -> Self {
+        let rails = rails.into_iter().map(|rail| Station { rail, dull: 0, skip: 0 }).collect();
+        Self {
+            engine,
+            rails,
+            routes: vec![Route::Closed; size],
+            directory,
+            frame: Frame::default(),
+            notices: Vec::new(),
+        }
+    }
+
+    /// Takes in what the rails have to report, then sends what the engine wants sent. Returns
+    /// whether anything was reported.
+    pub fn advance(&mut self) -> bool {
+        let mut moved = false;
+        for index in 0..self.rails.len() {
+            moved |= self.poll_rail(index);
+        }
+        self.flush();
+        moved
+    }
+
+    /// Opens links, posts frames and copies memory until the engine wants nothing more that the
+    /// rails can take.
+    #[inline]
+    pub fn flush(&mut self) {
+        while let Some(gate) = self.engine.poll_connect() {
+            self.open(gate);
+        }
+        while let Some(gate) = self.engine.poll_gate() {
+            self.drain(gate);
+        }
+        while let Some(pull) = self.engine.poll_pull() {
+            self.pull(pull);
+        }
+    }
+
+    /// Failures of links since the last call, one line each, for whoever reports them.
+    pub fn take_notices(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// Whether nothing is left to send and no transfer is in flight.
+    pub fn is_quiet(&self) -> bool {
+        self.engine.is_idle() && self.rails.iter().all(|station| station.rail.is_flushed())
+    }
+
+    /// Which rail frames to `gate` take, once a link is open.
+    pub fn rail_name(&self, gate: GateId) -> Option<&'static str> {
+        match self.routes.get(gate.0 as usize)? {
+            Route::Open(rail) => Some(self.rails[rail.0 as usize].rail.name()),
+            Route::Closed | Route::Opening { .. } | Route::Failed => None,
+        }
+    }
+
+    pub(crate) fn descriptors(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
+        self.rails.iter().flat_map(|station| station.rail.descriptors()).collect()
+    }
+
+    /// Tells all rails that this process is about to sleep; false when one has news already.
+    pub(crate) fn prepare_sleep(&mut self) -> bool {
+        let mut asleep = true;
+        for station in &mut self.rails {
+            asleep &= station.rail.prepare_sleep();
+        }
+        asleep
+    }
+
+    pub(crate) fn finish_sleep(&mut self) {
+        for station in &mut self.rails {
+            station.rail.finish_sleep();
+            station.skip = 0;
+        }
+    }
+
+    fn poll_rail(&mut self, index: usize) -> bool {
+        let Self { engine, rails, routes, notices, .. } = self;
+        let station = &mut rails[index];
+        if station.skip > 0 {
+            station.skip -= 1;
+            return false;
+        }
+        let rail = RailId(index as u8);
+        let mut misbehaved: Option<(GateId, String)> = None;
+        let moved = station.rail.poll(&mut |event| match event {
+            Event::Frame { peer, bytes } => {
+                if let Err(error) = engine.handle_frame(peer, bytes) {
+                    misbehaved.get_or_insert((peer, error.to_string()));
+                }
+            }
+            Event::Sent { peer, token } => engine.handle_sent(peer, token),
+            Event::Room { peer } => engine.handle_room(peer),
+            Event::Up { peer, capabilities } => {
+                if let Some(route) = routes.get_mut(peer.0 as usize)
+                    && !matches!(route, Route::Open(_))
+                {
+                    *route = Route::Open(rail);
+                    engine.handle_up(peer, capabilities);
+                }
+            }
+            Event::Down { peer, fault } => handle_down(engine, routes, notices, rail, peer, fault),
+        });
+        if let Some((peer, text)) = misbehaved {
+            handle_down(engine, routes, notices, rail, peer, Fault::Misbehaved(text));
+        }
+        self.reckon(index, moved);
+        moved
+    }
+
+    /// A rail that stays dull while others have news is polled less often.
+    fn reckon(&mut self, index: usize, moved: bool) {
+        if !moved {
+            let station = &mut self.rails[index];
+            if station.dull >= DULL_AFTER {
+                station.skip = DULL_SKIP;
+            }
+            return;
+        }
+        for (other, station) in self.rails.iter_mut().enumerate() {
+            station.dull = if other == index { 0 } else { station.dull.saturating_add(1) };
+        }
+    }
+
+    fn drain(&mut self, gate: GateId) {
+        let Some(Route::Open(rail)) = self.routes.get(gate.0 as usize) else { return };
+        let rail = &mut self.rails[rail.0 as usize].rail;
+        while self.engine.poll_frame(gate, &mut self.frame) {
+            let post = rail.post(gate, &self.frame);
+            let posted = match post {
+                Post::Done => Posted::Done,
+                Post::Held => Posted::Held,
+                Post::Full => Posted::Full,
+            };
+            self.engine.handle_posted(gate, &mut self.frame, posted);
+            if post == Post::Full {
+                break;
+            }
+        }
+    }
+
+    fn pull(&mut self, pull: Pull) {
+        let Some(Route::Open(rail)) = self.routes.get(pull.gate.0 as usize) else {
+            self.engine.handle_pulled(pull.id, false);
+            return;
+        };
+        let rail = &mut self.rails[rail.0 as usize].rail;
+        let done = rail.pull(pull.gate, pull.remote, pull.offset, &pull.local).is_ok();
+        self.engine.handle_pulled(pull.id, done);
+    }
+
+    #[cold]
+    fn open(&mut self, gate: GateId) {
+        let index = gate.0 as usize;
+        match self.routes.get(index) {
+            Some(Route::Closed) => {}
+            Some(Route::Failed) | None => return self.engine.handle_down(gate),
+            Some(Route::Opening { .. } | Route::Open(_)) => return,
+        }
+        let candidates = match self.directory.addresses(gate) {
+            Ok(addresses) => addresses
+                .into_iter()
+                .filter_map(|(name, address)| Some((self.rail_named(&name)?, address)))
+                .collect(),
+            Err(text) => {
+                self.notices.push(format!("rank {}: no address: {text}", gate.0));
+                Vec::new()
+            }
+        };
+        self.connect(gate, candidates);
+    }
+
+    /// Tries `candidates` in turn until one begins to open.
+    fn connect(&mut self, gate: GateId, candidates: Vec<(RailId, Vec<u8>)>) {
+        let mut later = candidates.into_iter();
+        let mut refusals = Vec::new();
+        while let Some((rail, address)) = later.next() {
+            match self.rails[rail.0 as usize].rail.connect(gate, &address) {
+                Ok(()) => {
+                    self.routes[gate.0 as usize] = Route::Opening { rail, later: later.collect() };
+                    return;
+                }
+                Err(error) => {
+                    let name = self.rails[rail.0 as usize].rail.name();
+                    refusals.push(format!("{name}: {error}"));
+                }
+            }
+        }
+        self.routes[gate.0 as usize] = Route::Failed;
+        let tried =
+            if refusals.is_empty() { "no rail in common".into() } else { refusals.join("; ") };
+        self.notices.push(format!("rank {} cannot be reached: {tried}", gate.0));
+        self.engine.handle_down(gate);
+    }
+
+    fn rail_named(&self, name: &str) -> Option<RailId> {
+        let index = self.rails.iter().position(|station| station.rail.name() == name)?;
+        Some(RailId(index as u8))
+    }
+}
+
+fn handle_down(
+    engine: &mut Engine,
+    routes: &mut [Route],
+    notices: &mut Vec<String>,
+    rail: RailId,
+    peer: GateId,
+    fault: Fault,
+) {
+    let Some(route) = routes.get_mut(peer.0 as usize) else { return };
+    let concerned = match route {
+        Route::Open(open) => *open == rail,
+        Route::Opening { rail: opening, .. } => *opening == rail,
+        Route::Closed => true,
+        Route::Failed => false,
+    };
+    if !concerned {
+        return;
+    }
+    *route = Route::Failed;
+    match fault {
+        Fault::Closed => {}
+        Fault::Lost(text) => notices.push(format!("link to rank {} lost: {text}", peer.0)),
+        Fault::Unreachable(text) => notices.push(format!("rank {} unreachable: {text}", peer.0)),
+        Fault::Misbehaved(text) => {
+            notices.push(format!("rank {} sent what no rank sends: {text}", peer.0));
+        }
+    }
+    engine.handle_down(peer);
+}
+
+/// A rail is dull after this many reports of other rails without one of its own.
+const DULL_AFTER: u32 = 64;
+
+/// How many polls a dull rail is left out, a few microseconds of spinning.
+const DULL_SKIP: u32 = 64;

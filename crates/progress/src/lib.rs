@@ -1,0 +1,15 @@
+//! Who polls what, where, and when to block.
+//!
+//! [`Progress`] joins the pure engine with the rails of this process. Every call takes the one lock,
+//! runs the engine inline, posts what it wants posted, and returns; a call that has to wait polls
+//! for a while and then sleeps in the kernel until a rail rings ([`Policy`] says how long it spins).
+//! Of several threads that wait, one polls for all and the others sleep until something completes.
+#![forbid(unsafe_code)]
+
+mod core;
+mod policy;
+mod wait;
+
+pub use core::{Core, Directory};
+pub use policy::Policy;
+pub use wait::Progress;

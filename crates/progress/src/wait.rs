@@ -1,0 +1,247 @@
+//! Calls from the application's threads: at once, or waiting.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd};
+
+use crate::core::Core;
+use crate::policy::{Next, Patience, Policy};
+
+/// The communication of one process, shared by its threads.
+pub struct Progress {
+    core: Mutex<Core>,
+    /// Threads that sleep until the polling thread reports.
+    changed: Condvar,
+    waiting: AtomicU32,
+    /// Whether a waiting thread polls for all; guarded by `core`'s lock.
+    polling: AtomicBool,
+    /// Whether the polling thread sleeps in the kernel; guarded by `core`'s lock.
+    asleep: AtomicBool,
+    /// Becomes readable when any rail rings or another thread wants the sleeper up.
+    bells: OwnedFd,
+    /// Wakes the polling thread from another one.
+    wake: OwnedFd,
+    policy: Policy,
+}
+
+impl Progress {
+    /// Joins `core` with a waiting `policy`.
+    ///
+    /// # Errors
+    /// When the kernel gives no epoll or event descriptor.
+    pub fn new(core: Core, policy: Policy) -> std::io::Result<Self> {
+        let bells = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let readable = epoll::EventFlags::IN;
+        epoll::add(&bells, &wake, epoll::EventData::new_u64(0), readable)?;
+        for descriptor in core.descriptors() {
+            epoll::add(&bells, descriptor, epoll::EventData::new_u64(1), readable)?;
+        }
+        Ok(Self {
+            core: Mutex::new(core),
+            changed: Condvar::new(),
+            waiting: AtomicU32::new(0),
+            polling: AtomicBool::new(false),
+            asleep: AtomicBool::new(false),
+            bells,
+            wake,
+            policy,
+        })
+    }
+
+    /// Runs a command and sends at once what follows from it.
+    #[inline]
+    pub fn submit<T>(&self, command: impl FnOnce(&mut Core) -> T) -> T {
+        let mut core = self.lock();
+        let before = core.engine.completions();
+        let result = command(&mut core);
+        core.flush();
+        self.report(&core, before);
+        result
+    }
+
+    /// Polls once, then asks.
+    #[inline]
+    pub fn test<T>(&self, question: impl FnOnce(&mut Core) -> T) -> T {
+        let mut core = self.lock();
+        let before = core.engine.completions();
+        core.advance();
+        self.report(&core, before);
+        question(&mut core)
+    }
+
+    /// Looks without polling.
+    pub fn look<T>(&self, question: impl FnOnce(&mut Core) -> T) -> T {
+        question(&mut self.lock())
+    }
+
+    /// Runs `command`, then polls until `ready` answers.
+    #[inline]
+    pub fn submit_and_wait<T, U>(
+        &self,
+        command: impl FnOnce(&mut Core) -> U,
+        mut ready: impl FnMut(&mut Core, &U) -> Option<T>,
+    ) -> T {
+        let mut core = self.lock();
+        let before = core.engine.completions();
+        let submitted = command(&mut core);
+        core.flush();
+        self.report(&core, before);
+        self.wait_locked(core, None, |core| ready(core, &submitted))
+            .unwrap_or_else(|| unreachable!())
+    }
+
+    /// Polls until `ready` answers.
+    pub fn wait<T>(&self, ready: impl FnMut(&mut Core) -> Option<T>) -> T {
+        self.wait_locked(self.lock(), None, ready).unwrap_or_else(|| unreachable!())
+    }
+
+    /// Polls until `ready` answers or the time is over.
+    pub fn wait_for<T>(
+        &self,
+        limit: Duration,
+        ready: impl FnMut(&mut Core) -> Option<T>,
+    ) -> Option<T> {
+        self.wait_locked(self.lock(), Some(Instant::now() + limit), ready)
+    }
+
+    /// Gives the core away where ranks are more than cores: for loops of tests that found nothing.
+    pub fn pause(&self) {
+        if self.policy.spin.is_zero() {
+            std::thread::yield_now();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    /// Tells waiting threads that something completed.
+    #[inline]
+    fn report(&self, core: &Core, before: u64) {
+        if core.engine.completions() != before {
+            if self.waiting.load(Ordering::Relaxed) > 0 {
+                self.changed.notify_all();
+            }
+            if self.asleep.load(Ordering::Relaxed) {
+                self.wake_sleeper();
+            }
+        }
+    }
+
+    fn wait_locked<'a, T>(
+        &'a self,
+        mut core: MutexGuard<'a, Core>,
+        deadline: Option<Instant>,
+        mut ready: impl FnMut(&mut Core) -> Option<T>,
+    ) -> Option<T> {
+        let mut mine = false;
+        let mut patience = Patience::new(self.policy);
+        loop {
+            let answer = ready(&mut core);
+            if answer.is_some() || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                if mine {
+                    self.polling.store(false, Ordering::Relaxed);
+                    if self.waiting.load(Ordering::Relaxed) > 0 {
+                        self.changed.notify_all();
+                    }
+                }
+                return answer;
+            }
+            if !mine && self.polling.load(Ordering::Relaxed) {
+                core = self.wait_for_others(core, deadline);
+                continue;
+            }
+            mine = true;
+            self.polling.store(true, Ordering::Relaxed);
+            let before = core.engine.completions();
+            let moved = core.advance();
+            if core.engine.completions() != before && self.waiting.load(Ordering::Relaxed) > 0 {
+                self.changed.notify_all();
+            }
+            if moved {
+                patience.renew();
+                continue;
+            }
+            core = match patience.next() {
+                Next::Spin => self.breathe(core, std::hint::spin_loop),
+                Next::Yield => self.breathe(core, std::thread::yield_now),
+                Next::Sleep => self.sleep(core, deadline),
+            };
+        }
+    }
+
+    /// Lets other threads take the lock while this one pauses.
+    #[inline]
+    fn breathe<'a>(&'a self, core: MutexGuard<'a, Core>, pause: fn()) -> MutexGuard<'a, Core> {
+        drop(core);
+        pause();
+        self.lock()
+    }
+
+    fn wait_for_others<'a>(
+        &'a self,
+        core: MutexGuard<'a, Core>,
+        deadline: Option<Instant>,
+    ) -> MutexGuard<'a, Core> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let core = match deadline {
+            None => self.changed.wait(core).unwrap_or_else(|poison| poison.into_inner()),
+            Some(deadline) => {
+                let limit = deadline.saturating_duration_since(Instant::now());
+                let (core, _) = self
+                    .changed
+                    .wait_timeout(core, limit)
+                    .unwrap_or_else(|poison| poison.into_inner());
+                core
+            }
+        };
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        core
+    }
+
+    /// Sleeps in the kernel until a rail rings, another thread completes something, or time is over.
+    #[cold]
+    fn sleep<'a>(
+        &'a self,
+        mut core: MutexGuard<'a, Core>,
+        deadline: Option<Instant>,
+    ) -> MutexGuard<'a, Core> {
+        if core.prepare_sleep() {
+            self.asleep.store(true, Ordering::Relaxed);
+            drop(core);
+            let limit = deadline.map_or(MAX_SLEEP, |deadline| {
+                deadline.saturating_duration_since(Instant::now()).min(MAX_SLEEP)
+            });
+            self.wait_for_bell(limit);
+            core = self.lock();
+            self.asleep.store(false, Ordering::Relaxed);
+            let mut count = [0; 8];
+            // Empty when nobody woke us by hand: the descriptor does not block.
+            let _ = rustix::io::read(&self.wake, &mut count);
+        }
+        core.finish_sleep();
+        core
+    }
+
+    fn wait_for_bell(&self, limit: Duration) {
+        let timeout = rustix::time::Timespec {
+            tv_sec: limit.as_secs() as i64,
+            tv_nsec: i64::from(limit.subsec_nanos()),
+        };
+        let mut bells = [PollFd::new(&self.bells, PollFlags::IN)];
+        // An interruption by a signal only means that we look at the rails earlier.
+        let _ = rustix::event::poll(&mut bells, Some(&timeout));
+    }
+
+    fn wake_sleeper(&self) {
+        // Fails only when the counter is full, and then the sleeper is awake anyhow.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+}
+
+/// A sleeper looks at its rails at least this often, so that no lost bell can stop a job.
+const MAX_SLEEP: Duration = Duration::from_millis(500);

@@ -1,0 +1,77 @@
+//! What the engine hands to a rail, and what a rail says of itself.
+
+use memory::Region;
+
+/// A peer process: its rank in the job. The gate is everything known about the way there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GateId(pub u32);
+
+/// One of the rails of this process, by the order in which they were opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RailId(pub u8);
+
+/// Names a posted frame in the report that its memory may be reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FrameToken(pub u64);
+
+/// A frame on its way out: packet headers and short payloads in `head`, and at most one long payload,
+/// taken from where it lies, behind it.
+#[derive(Clone, Debug, Default)]
+pub struct Frame {
+    /// Bytes built by the engine; never longer than the rail's `head_max`.
+    pub head: Vec<u8>,
+    /// The payload of the last packet in `head`, if it was not copied there.
+    pub body: Option<Body>,
+    /// Given back by the rail (`Event::Sent`) once `body`'s memory is no longer needed.
+    pub token: Option<FrameToken>,
+}
+
+/// Bytes `0..region.len()` of the application's memory that end a frame.
+#[derive(Clone, Debug)]
+pub struct Body {
+    /// Where the bytes lie.
+    pub region: Region,
+}
+
+impl Frame {
+    /// Total length on the rail, in bytes.
+    pub fn len(&self) -> usize {
+        self.head.len() + self.body.as_ref().map_or(0, |body| body.region.len())
+    }
+
+    /// Whether there is nothing in the frame.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Empties the frame, keeping its allocation.
+    pub fn clear(&mut self) {
+        self.head.clear();
+        self.body = None;
+        self.token = None;
+    }
+}
+
+/// What a rail can do on one link, stated when the link comes up. All sizes in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The longest frame (head and body) it takes.
+    pub frame_max: usize,
+    /// Payloads up to this length are copied into the head; longer ones travel as body.
+    pub inline_max: usize,
+    /// Messages up to this length go without asking first (eager), as far as credits allow.
+    pub eager_max: usize,
+    /// How many unmatched eager bytes the peer accepts from us: the credits of the gate.
+    pub credit_bytes: usize,
+    /// Whether the receiver can fetch the sender's contiguous memory by itself (single copy).
+    pub pull: bool,
+}
+
+/// Contiguous memory of a peer process on this node, for a single-copy transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteRegion {
+    /// Address in the peer's own address space.
+    pub address: u64,
+    /// Length in bytes.
+    pub len: u64,
+}

@@ -1,0 +1,11 @@
+//! Every byte that crosses a rail, and the vocabulary that engine and drivers share.
+//!
+//! A *rail* carries *frames* between two ranks; a frame is a sequence of *packets* (control before
+//! data), each a fixed header and, for some, a payload. Rails see frames as opaque bytes; only the
+//! engine parses packets. Nothing here trusts a byte it reads.
+#![forbid(unsafe_code)]
+
+pub mod frame;
+pub mod packet;
+
+pub use frame::{Body, Capabilities, Frame, FrameToken, GateId, RailId, RemoteRegion};

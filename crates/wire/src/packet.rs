@@ -1,0 +1,295 @@
+//! Packets: what the engines of two ranks say to each other.
+//!
+//! All numbers are little-endian. A packet begins with its kind; a payload follows its header
+//! directly. `sequence` counts the matching-bearing packets (`Eager`, `Request`) of a gate.
+
+/// What identifies a message to the receiver's matching.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Communicator and whether the message is a collective's.
+    pub context: u64,
+    /// The sender's rank in the communicator.
+    pub source: u32,
+    /// The tag.
+    pub tag: i32,
+    /// Position among the messages of this gate, wrapping.
+    pub sequence: u32,
+}
+
+/// A packet, its payload borrowed from the frame it came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packet<'a> {
+    /// A whole message.
+    Eager {
+        /// Whose message.
+        header: Header,
+        /// The sender's operation, if it waits to hear that the message was matched.
+        acknowledge: Option<u32>,
+        /// The data.
+        payload: &'a [u8],
+    },
+    /// A long message asks to be sent (rendezvous).
+    Request {
+        /// Whose message.
+        header: Header,
+        /// The sender's operation.
+        op: u32,
+        /// Length of the message in bytes.
+        bytes: u64,
+        /// Where it lies in the sender's memory, if the receiver may fetch it.
+        address: Option<u64>,
+    },
+    /// The receiver asks for the data of a request.
+    Clear {
+        /// The sender's operation.
+        op: u32,
+        /// The receiver's operation.
+        receiver: u32,
+        /// How many bytes from the beginning of the message it wants.
+        wanted: u64,
+    },
+    /// A piece of a message that was asked for.
+    Data {
+        /// The receiver's operation.
+        receiver: u32,
+        /// Where the piece begins in the message.
+        offset: u64,
+        /// The piece.
+        payload: &'a [u8],
+    },
+    /// The message of a sender's operation was matched, or fetched whole.
+    Finish {
+        /// The sender's operation.
+        op: u32,
+    },
+    /// The receiver has room for so many more unmatched bytes.
+    Credit {
+        /// Bytes given back.
+        bytes: u32,
+    },
+}
+
+/// What is wrong with a frame. Only a peer that does not speak this protocol causes one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// The frame ends inside a packet.
+    #[error("a frame ends {missing} bytes before its last packet does")]
+    Short {
+        /// Bytes that are missing.
+        missing: usize,
+    },
+    /// A packet of a kind this version does not have.
+    #[error("a packet has the unknown kind {kind:#04x}")]
+    Kind {
+        /// The byte found.
+        kind: u8,
+    },
+}
+
+const EAGER: u8 = 0x11;
+const EAGER_ACKNOWLEDGED: u8 = 0x12;
+const REQUEST: u8 = 0x13;
+const REQUEST_FETCHABLE: u8 = 0x14;
+const CLEAR: u8 = 0x15;
+const DATA: u8 = 0x16;
+const FINISH: u8 = 0x17;
+const CREDIT: u8 = 0x18;
+
+/// Length of an eager packet's header in bytes.
+pub const EAGER_LEN: usize = 32;
+/// Length of a request in bytes.
+pub const REQUEST_LEN: usize = 44;
+/// Length of a data packet's header in bytes.
+pub const DATA_LEN: usize = 20;
+/// The longest packet without payload, in bytes.
+pub const CONTROL_MAX: usize = REQUEST_LEN;
+
+/// Appends the header of an eager packet whose payload of `len` bytes follows.
+#[inline]
+pub fn emit_eager(to: &mut Vec<u8>, header: &Header, acknowledge: Option<u32>, len: u32) {
+    let mut bytes = [0; EAGER_LEN];
+    bytes[0] = if acknowledge.is_some() { EAGER_ACKNOWLEDGED } else { EAGER };
+    bytes[4..8].copy_from_slice(&len.to_le_bytes());
+    put_header(&mut bytes[8..28], header);
+    bytes[28..32].copy_from_slice(&acknowledge.unwrap_or(0).to_le_bytes());
+    to.extend_from_slice(&bytes);
+}
+
+/// Appends a request to send `bytes` bytes.
+pub fn emit_request(to: &mut Vec<u8>, header: &Header, op: u32, bytes: u64, address: Option<u64>) {
+    let mut packet = [0; REQUEST_LEN];
+    packet[0] = if address.is_some() { REQUEST_FETCHABLE } else { REQUEST };
+    packet[4..8].copy_from_slice(&op.to_le_bytes());
+    put_header(&mut packet[8..28], header);
+    packet[28..36].copy_from_slice(&bytes.to_le_bytes());
+    packet[36..44].copy_from_slice(&address.unwrap_or(0).to_le_bytes());
+    to.extend_from_slice(&packet);
+}
+
+/// Appends the header of a data packet whose payload of `len` bytes follows.
+pub fn emit_data(to: &mut Vec<u8>, receiver: u32, offset: u64, len: u32) {
+    let mut packet = [0; DATA_LEN];
+    packet[0] = DATA;
+    packet[4..8].copy_from_slice(&receiver.to_le_bytes());
+    packet[8..16].copy_from_slice(&offset.to_le_bytes());
+    packet[16..20].copy_from_slice(&len.to_le_bytes());
+    to.extend_from_slice(&packet);
+}
+
+/// Appends a clear to send.
+pub fn emit_clear(to: &mut Vec<u8>, op: u32, receiver: u32, wanted: u64) {
+    let mut packet = [0; 20];
+    packet[0] = CLEAR;
+    packet[4..8].copy_from_slice(&op.to_le_bytes());
+    packet[8..12].copy_from_slice(&receiver.to_le_bytes());
+    packet[12..20].copy_from_slice(&wanted.to_le_bytes());
+    to.extend_from_slice(&packet);
+}
+
+/// Appends a finish.
+pub fn emit_finish(to: &mut Vec<u8>, op: u32) {
+    to.extend_from_slice(&[FINISH, 0, 0, 0]);
+    to.extend_from_slice(&op.to_le_bytes());
+}
+
+/// Appends a return of credit.
+pub fn emit_credit(to: &mut Vec<u8>, bytes: u32) {
+    to.extend_from_slice(&[CREDIT, 0, 0, 0]);
+    to.extend_from_slice(&bytes.to_le_bytes());
+}
+
+/// Takes the first packet off `frame`; `None` at its end.
+///
+/// # Errors
+/// When the bytes are no packet of this protocol.
+#[inline]
+pub fn parse<'a>(frame: &mut &'a [u8]) -> Result<Option<Packet<'a>>, FrameError> {
+    let Some(&kind) = frame.first() else { return Ok(None) };
+    let packet = match kind {
+        EAGER | EAGER_ACKNOWLEDGED => {
+            let bytes = take::<EAGER_LEN>(frame)?;
+            let payload = take_payload(frame, u32_at(bytes, 4) as usize)?;
+            let acknowledge = (kind == EAGER_ACKNOWLEDGED).then(|| u32_at(bytes, 28));
+            Packet::Eager { header: header_at(bytes, 8), acknowledge, payload }
+        }
+        REQUEST | REQUEST_FETCHABLE => {
+            let bytes = take::<REQUEST_LEN>(frame)?;
+            Packet::Request {
+                header: header_at(bytes, 8),
+                op: u32_at(bytes, 4),
+                bytes: u64_at(bytes, 28),
+                address: (kind == REQUEST_FETCHABLE).then(|| u64_at(bytes, 36)),
+            }
+        }
+        CLEAR => {
+            let bytes = take::<20>(frame)?;
+            let (op, receiver) = (u32_at(bytes, 4), u32_at(bytes, 8));
+            Packet::Clear { op, receiver, wanted: u64_at(bytes, 12) }
+        }
+        DATA => {
+            let bytes = take::<DATA_LEN>(frame)?;
+            let payload = take_payload(frame, u32_at(bytes, 16) as usize)?;
+            Packet::Data { receiver: u32_at(bytes, 4), offset: u64_at(bytes, 8), payload }
+        }
+        FINISH => Packet::Finish { op: u32_at(take::<8>(frame)?, 4) },
+        CREDIT => Packet::Credit { bytes: u32_at(take::<8>(frame)?, 4) },
+        kind => return Err(FrameError::Kind { kind }),
+    };
+    Ok(Some(packet))
+}
+
+fn put_header(to: &mut [u8], header: &Header) {
+    to[0..8].copy_from_slice(&header.context.to_le_bytes());
+    to[8..12].copy_from_slice(&header.source.to_le_bytes());
+    to[12..16].copy_from_slice(&header.tag.to_le_bytes());
+    to[16..20].copy_from_slice(&header.sequence.to_le_bytes());
+}
+
+fn header_at<const N: usize>(bytes: &[u8; N], at: usize) -> Header {
+    Header {
+        context: u64_at(bytes, at),
+        source: u32_at(bytes, at + 8),
+        tag: u32_at(bytes, at + 12) as i32,
+        sequence: u32_at(bytes, at + 16),
+    }
+}
+
+#[inline]
+fn take<'a, const N: usize>(frame: &mut &'a [u8]) -> Result<&'a [u8; N], FrameError> {
+    let missing = N.saturating_sub(frame.len());
+    let (packet, rest) = frame.split_first_chunk::<N>().ok_or(FrameError::Short { missing })?;
+    *frame = rest;
+    Ok(packet)
+}
+
+#[inline]
+fn take_payload<'a>(frame: &mut &'a [u8], len: usize) -> Result<&'a [u8], FrameError> {
+    let missing = len.saturating_sub(frame.len());
+    let (payload, rest) = frame.split_at_checked(len).ok_or(FrameError::Short { missing })?;
+    *frame = rest;
+    Ok(payload)
+}
+
+/// `at` is a constant of the caller, within its header.
+#[inline]
+fn u32_at<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(word)
+}
+
+#[inline]
+fn u64_at<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_is_emitted_is_what_is_parsed() {
+        let header = Header { context: 1 << 40, source: 7, tag: -3, sequence: u32::MAX };
+        let mut bytes = Vec::new();
+        emit_eager(&mut bytes, &header, None, 2);
+        bytes.extend([8, 9]);
+        emit_eager(&mut bytes, &header, Some(0), 0);
+        emit_request(&mut bytes, &header, 5, 1 << 33, Some(0x7fff_0000_0000));
+        emit_request(&mut bytes, &header, 5, 1, None);
+        emit_clear(&mut bytes, 5, 6, 77);
+        emit_finish(&mut bytes, 9);
+        emit_credit(&mut bytes, 4096);
+        emit_data(&mut bytes, 6, 1 << 32, 1);
+        bytes.push(1);
+        let address = Some(0x7fff_0000_0000);
+        let expected = [
+            Packet::Eager { header, acknowledge: None, payload: &[8, 9] },
+            Packet::Eager { header, acknowledge: Some(0), payload: &[] },
+            Packet::Request { header, op: 5, bytes: 1 << 33, address },
+            Packet::Request { header, op: 5, bytes: 1, address: None },
+            Packet::Clear { op: 5, receiver: 6, wanted: 77 },
+            Packet::Finish { op: 9 },
+            Packet::Credit { bytes: 4096 },
+            Packet::Data { receiver: 6, offset: 1 << 32, payload: &[1] },
+        ];
+        let mut rest = &bytes[..];
+        for packet in expected {
+            assert_eq!(parse(&mut rest).unwrap(), Some(packet));
+        }
+        assert_eq!(parse(&mut rest).unwrap(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_end_or_fail(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0x10u8..0x1a) {
+            let mut bytes = bytes;
+            bytes.insert(0, kind);
+            let mut rest = &bytes[..];
+            while let Ok(Some(_)) = parse(&mut rest) {}
+        }
+    }
+}
