@@ -1,1 +1,35 @@
-//! The MPI-5.0 standard ABI: the C symbols, handles and error codes.
+//! The MPI-5.0 standard ABI (MPI-5.0, chapter 20): the C symbols, handles and error codes.
+//!
+//! `generated.rs` holds the symbols; each calls a body in the module that the table in `api/` names.
+//! A body turns C arguments into a call of the `mpi` crate and its answer back; it checks what C
+//! could get wrong and decides nothing. Its failures go through [`convention::finish`] to the error
+//! handler of the object concerned.
+//!
+//! Bodies are `unsafe fn`: they trust the caller, a C program, to pass pointers as the standard says.
+#![allow(clippy::missing_safety_doc, reason = "the safety of all bodies is the standard's text")]
+#![allow(clippy::too_many_arguments, reason = "the standard's signatures")]
+#![allow(
+    clippy::missing_transmute_annotations,
+    reason = "the target is the type the standard gives"
+)]
+
+mod arguments;
+mod attribute;
+mod coll;
+mod comm;
+mod convention;
+mod env;
+mod errhandler;
+mod error;
+#[rustfmt::skip]
+#[allow(clippy::undocumented_unsafe_blocks, reason = "every shim passes its own arguments on")]
+mod generated;
+mod group;
+mod info;
+mod init;
+mod op;
+mod p2p;
+mod pack;
+mod request;
+mod status;
+mod types;

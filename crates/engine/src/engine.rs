@@ -234,6 +234,18 @@ impl Engine {
         self.ops.find(op).is_some_and(|op| matches!(op.state, OpState::Done(_)))
     }
 
+    /// The end of an operation, left in place; `None` while it is under way.
+    pub fn peek(&self, op: OpId) -> Option<Completion> {
+        match self.ops.find(op)?.state {
+            OpState::Done(completion) => Some(completion),
+            OpState::Free
+            | OpState::Posted
+            | OpState::Arriving { .. }
+            | OpState::Pulling { .. }
+            | OpState::Send(_) => None,
+        }
+    }
+
     /// Forgets an operation as soon as it completes.
     pub fn release(&mut self, op: OpId) {
         self.ops.release(op);

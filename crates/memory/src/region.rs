@@ -89,6 +89,27 @@ impl Region {
         Self { shape: Shape::Strided { base: address, layout: Arc::clone(layout) }, start: 0, len }
     }
 
+    /// `count` elements of `layout`, the first one `start` bytes into this contiguous region; none
+    /// when any of their bytes lies outside. The result does not keep owned memory alive: the
+    /// caller holds on to `self` as long as the elements are used.
+    pub fn typed(&self, start: usize, count: usize, layout: &Arc<Layout>) -> Option<Self> {
+        let span = self.as_span()?;
+        let inside = |index: usize| {
+            let origin = start as isize + index as isize * layout.extent();
+            layout.segments().iter().all(|segment| {
+                let first = origin + segment.offset;
+                first >= 0 && first as usize + segment.len <= span.len
+            })
+        };
+        if count > 0 && !(inside(0) && inside(count - 1)) {
+            return None;
+        }
+        // SAFETY: all elements lie inside this region (the outermost do, and the others between
+        // them), which its maker vouched for.
+        let made = unsafe { Self::elements(span.address.wrapping_add(start), count, layout) };
+        Some(made)
+    }
+
     /// The streams of `parts`, one behind the other.
     pub fn chain(parts: impl IntoIterator<Item = Region>) -> Self {
         let mut len = 0;

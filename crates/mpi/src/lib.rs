@@ -1,8 +1,19 @@
-//! MPI semantics in safe Rust: communicators, groups, requests, attributes, info, the executor of
-//! collective schedules. The `abi` crate turns C arguments into calls of this one.
+//! MPI semantics in safe Rust: the process, communicators, groups, requests, attributes, info, the
+//! executor of collective schedules. The `abi` crate turns C arguments into calls of this one.
 #![forbid(unsafe_code)]
 
+pub mod attribute;
+pub mod collective;
+pub mod comm;
+pub mod errhandler;
 pub mod error;
+mod exchange;
+pub mod group;
+pub mod info;
+pub mod objects;
+pub mod point_to_point;
+pub mod process;
+pub mod request;
 pub mod table;
 
 pub use error::{Error, ErrorClass, Result};

@@ -1,1 +1,19 @@
-//! Collective algorithms as pure functions from sizes to schedules.
+//! Collective algorithms as pure functions: from sizes to the steps of one rank.
+//!
+//! A [`Schedule`] is what one rank does: sends and receives that run together until the next wait, and
+//! local steps between. It names memory by [`Span`]s of three kinds of buffers, in *units*: bytes of
+//! the packed stream for operations that move data (block `i` of a buffer begins at the sum of the
+//! sizes of the blocks before it), elements of the datatype for reductions. Displacements, datatypes
+//! and memory are the executor's business.
+//!
+//! Every algorithm is checked against its operation's definition by running the schedules of all
+//! ranks in `tests/definition.rs`.
+#![forbid(unsafe_code)]
+
+mod data;
+mod reduction;
+mod schedule;
+
+pub use data::{allgather, alltoall, barrier, broadcast, gather, scatter};
+pub use reduction::{allreduce, exscan, reduce, reduce_scatter, scan};
+pub use schedule::{Buffer, Schedule, Span, Step};

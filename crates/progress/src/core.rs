@@ -101,6 +101,12 @@ impl Core {
         self.engine.is_idle() && self.rails.iter().all(|station| station.rail.is_flushed())
     }
 
+    /// Closes all links; nothing can be sent or received any more.
+    pub fn close(&mut self) {
+        self.rails.clear();
+        self.routes.fill(Route::Failed);
+    }
+
     /// Which rail frames to `gate` take, once a link is open.
     pub fn rail_name(&self, gate: GateId) -> Option<&'static str> {
         match self.routes.get(gate.0 as usize)? {

@@ -1,0 +1,199 @@
+//! Communicators (MPI-5.0 §7.4).
+
+use std::ffi::{c_char, c_int};
+
+use mpi::comm::{Comm, NULL};
+use mpi::objects;
+
+use crate::arguments::{comm, string};
+use crate::attribute;
+use crate::convention::*;
+use crate::error::write_string;
+
+#[inline]
+pub(crate) unsafe fn comm_size(on: RawHandle, size: *mut c_int) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe { put(size, comm(on)?.size() as c_int) }
+}
+
+#[inline]
+pub(crate) unsafe fn comm_rank(on: RawHandle, rank: *mut c_int) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe { put(rank, comm(on)?.rank() as c_int) }
+}
+
+pub(crate) unsafe fn comm_compare(
+    one: RawHandle,
+    other: RawHandle,
+    result: *mut c_int,
+) -> Result<()> {
+    let comparison = comm(one)?.compare(&*comm(other)?);
+    // SAFETY: as the body's.
+    unsafe { put(result, crate::group::code_of(comparison)) }
+}
+
+pub(crate) unsafe fn comm_group(on: RawHandle, group: *mut RawHandle) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe { crate::group::give(comm(on)?.group().clone(), group) }
+}
+
+unsafe fn give(made: Option<Comm>, place: *mut RawHandle) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe { put(place, raw(made.map_or(NULL, |comm| comm.handle()))) }
+}
+
+pub(crate) unsafe fn comm_dup(on: RawHandle, copy: *mut RawHandle) -> Result<()> {
+    let comm = comm(on)?;
+    let made = comm.duplicate()?;
+    made.set_info(comm.info().duplicate());
+    // SAFETY: as the body's.
+    unsafe {
+        attribute::copy_all(&comm, &made)?;
+        give(Some(made), copy)
+    }
+}
+
+pub(crate) unsafe fn comm_dup_with_info(
+    on: RawHandle,
+    info: RawHandle,
+    copy: *mut RawHandle,
+) -> Result<()> {
+    let comm = comm(on)?;
+    let hints = crate::info::optional(info)?;
+    let made = comm.duplicate()?;
+    made.set_info(hints);
+    // SAFETY: as the body's.
+    unsafe {
+        attribute::copy_all(&comm, &made)?;
+        give(Some(made), copy)
+    }
+}
+
+pub(crate) unsafe fn comm_create(
+    on: RawHandle,
+    group: RawHandle,
+    result: *mut RawHandle,
+) -> Result<()> {
+    let group = objects::group(handle(group))?;
+    // SAFETY: as the body's.
+    unsafe { give(comm(on)?.create(&group)?, result) }
+}
+
+pub(crate) unsafe fn comm_create_group(
+    on: RawHandle,
+    group: RawHandle,
+    tag: c_int,
+    result: *mut RawHandle,
+) -> Result<()> {
+    let group = objects::group(handle(group))?;
+    // SAFETY: as the body's.
+    unsafe { give(comm(on)?.create_group(&group, crate::arguments::tag(tag)?)?, result) }
+}
+
+pub(crate) unsafe fn comm_split(
+    on: RawHandle,
+    color: c_int,
+    key: c_int,
+    result: *mut RawHandle,
+) -> Result<()> {
+    let color = match color {
+        0.. => Some(color),
+        UNDEFINED => None,
+        _ => return Err(Error::argument(format!("color = {color} is negative"))),
+    };
+    // SAFETY: as the body's.
+    unsafe { give(comm(on)?.split(color, key)?, result) }
+}
+
+pub(crate) unsafe fn comm_split_type(
+    on: RawHandle,
+    kind: c_int,
+    key: c_int,
+    _info: RawHandle,
+    result: *mut RawHandle,
+) -> Result<()> {
+    let comm = comm(on)?;
+    let made = match kind {
+        TYPE_SHARED => comm.split_shared(key)?,
+        // No narrower domains are known: the standard lets these be null.
+        UNDEFINED | TYPE_HW_UNGUIDED | TYPE_HW_GUIDED | TYPE_RESOURCE_GUIDED => {
+            comm.split(None, key)?
+        }
+        _ => return Err(Error::argument(format!("split_type = {kind} is no type of split"))),
+    };
+    // SAFETY: as the body's.
+    unsafe { give(made, result) }
+}
+
+pub(crate) unsafe fn comm_free(on: *mut RawHandle) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        let found = comm(*on)?;
+        attribute::delete_all(&found)?;
+        found.free()?;
+        put(on, raw(NULL))
+    }
+}
+
+pub(crate) unsafe fn comm_disconnect(on: *mut RawHandle) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        mpi::collective::barrier(&*comm(*on)?)?;
+        comm_free(on)
+    }
+}
+
+pub(crate) unsafe fn comm_test_inter(on: RawHandle, flag: *mut c_int) -> Result<()> {
+    comm(on)?;
+    // SAFETY: as the body's.
+    unsafe { put(flag, 0) }
+}
+
+pub(crate) unsafe fn comm_remote_size(on: RawHandle, _size: *mut c_int) -> Result<()> {
+    comm(on).and_then(|_| Err(not_inter()))
+}
+
+pub(crate) unsafe fn comm_remote_group(on: RawHandle, _group: *mut RawHandle) -> Result<()> {
+    comm(on).and_then(|_| Err(not_inter()))
+}
+
+fn not_inter() -> Error {
+    class(ErrorClass::Comm, "the communicator is no intercommunicator".into())
+}
+
+pub(crate) unsafe fn comm_set_name(on: RawHandle, name: *const c_char) -> Result<()> {
+    // SAFETY: as the body's.
+    comm(on)?.set_name(unsafe { string(name) }?.as_bytes());
+    Ok(())
+}
+
+pub(crate) unsafe fn comm_get_name(
+    on: RawHandle,
+    name: *mut c_char,
+    len: *mut c_int,
+) -> Result<()> {
+    let known = match handle(on) {
+        NULL => "MPI_COMM_NULL".into(),
+        _ => String::from_utf8_lossy(&comm(on)?.name()).into_owned(),
+    };
+    // SAFETY: as the body's: a place for MPI_MAX_OBJECT_NAME bytes.
+    unsafe { write_string(&known, NAME_MAX, name, len) }
+}
+
+pub(crate) unsafe fn comm_set_info(on: RawHandle, info: RawHandle) -> Result<()> {
+    comm(on)?.set_info(crate::info::optional(info)?);
+    Ok(())
+}
+
+pub(crate) unsafe fn comm_get_info(on: RawHandle, info: *mut RawHandle) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe { put(info, raw(comm(on)?.info().duplicate().register()?)) }
+}
+
+const TYPE_SHARED: c_int = 221;
+const TYPE_HW_UNGUIDED: c_int = 222;
+const TYPE_HW_GUIDED: c_int = 223;
+const TYPE_RESOURCE_GUIDED: c_int = 224;
+
+/// `MPI_MAX_OBJECT_NAME`.
+pub(crate) const NAME_MAX: usize = 128;

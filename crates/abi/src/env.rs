@@ -1,0 +1,155 @@
+//! The environment: versions, names, clocks, memory (MPI-5.0 §9.1, §9.6).
+
+use std::ffi::{c_char, c_double, c_int, c_void};
+use std::sync::LazyLock;
+use std::time::Instant;
+
+use crate::convention::*;
+use crate::error::write_string;
+
+pub(crate) unsafe fn get_version(version: *mut c_int, subversion: *mut c_int) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        put(version, 5)?;
+        put(subversion, 0)
+    }
+}
+
+pub(crate) unsafe fn abi_get_version(major: *mut c_int, minor: *mut c_int) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        put(major, 1)?;
+        put(minor, 0)
+    }
+}
+
+pub(crate) unsafe fn abi_get_info(info: *mut RawHandle) -> Result<()> {
+    let made = mpi::info::Info::default();
+    for (key, value) in [("mpi_aint_size", 8), ("mpi_count_size", 8), ("mpi_offset_size", 8)] {
+        made.set(key, &value.to_string())?;
+    }
+    // SAFETY: as the body's.
+    unsafe { put(info, raw(made.register()?)) }
+}
+
+pub(crate) unsafe fn get_library_version(text: *mut c_char, len: *mut c_int) -> Result<()> {
+    let version = concat!(
+        "Canele ",
+        env!("CARGO_PKG_VERSION"),
+        ", an MPI for machines that are far apart, and for machines that are crowded (MPI 5.0, ABI 1.0)"
+    );
+    // SAFETY: as the body's: a place for MPI_MAX_LIBRARY_VERSION_STRING bytes.
+    unsafe { write_string(version, 8192, text, len) }
+}
+
+pub(crate) unsafe fn get_processor_name(name: *mut c_char, len: *mut c_int) -> Result<()> {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    // SAFETY: as the body's: a place for MPI_MAX_PROCESSOR_NAME bytes.
+    unsafe { write_string(host.trim(), 256, name, len) }
+}
+
+/// Seconds since the first call of a clock function in this process.
+pub(crate) fn wtime() -> c_double {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    START.elapsed().as_secs_f64()
+}
+
+/// The clock counts nanoseconds.
+pub(crate) fn wtick() -> c_double {
+    1e-9
+}
+
+pub(crate) fn aint_add(base: isize, displacement: isize) -> isize {
+    base.wrapping_add(displacement)
+}
+
+pub(crate) fn aint_diff(one: isize, other: isize) -> isize {
+    one.wrapping_sub(other)
+}
+
+pub(crate) unsafe fn get_address(location: *const c_void, address: *mut isize) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe { put(address, location as isize) }
+}
+
+pub(crate) unsafe fn alloc_mem(size: isize, _info: RawHandle, base: *mut c_void) -> Result<()> {
+    let bytes = crate::arguments::count(size as i64)?;
+    // SAFETY: plain allocation; `base` is the address of a pointer, as the standard says.
+    unsafe {
+        let memory = libc::malloc(bytes.max(1));
+        if memory.is_null() {
+            return Err(class(ErrorClass::NoMem, format!("no {bytes} bytes of memory")));
+        }
+        put(base.cast::<*mut c_void>(), memory)
+    }
+}
+
+pub(crate) unsafe fn free_mem(base: *mut c_void) -> Result<()> {
+    // SAFETY: the caller passes what `alloc_mem` gave.
+    unsafe { libc::free(base) };
+    Ok(())
+}
+
+pub(crate) unsafe fn pcontrol(_level: c_int) -> Result<()> {
+    Ok(())
+}
+
+macro_rules! integers {
+    ($($to:ident $from:ident $find:path;)*) => {$(
+        /// The Fortran integer of a handle.
+        pub(crate) fn $to(value: RawHandle) -> c_int {
+            handle(value).to_int()
+        }
+
+        /// The handle of a Fortran integer.
+        pub(crate) fn $from(value: c_int) -> RawHandle {
+            match value {
+                0..0x1000 => value as RawHandle,
+                _ => raw($find(value)),
+            }
+        }
+    )*};
+}
+
+fn group_from_int(value: c_int) -> mpi::table::Handle {
+    mpi::objects::GROUPS.from_int(value)
+}
+
+fn type_from_int(value: c_int) -> mpi::table::Handle {
+    mpi::objects::DATATYPES.from_int(value)
+}
+
+fn op_from_int(value: c_int) -> mpi::table::Handle {
+    mpi::objects::OPS.from_int(value)
+}
+
+integers! {
+    comm_toint comm_fromint mpi::comm::from_int;
+    group_toint group_fromint group_from_int;
+    type_toint type_fromint type_from_int;
+    op_toint op_fromint op_from_int;
+    request_toint request_fromint mpi::request::from_int;
+    message_toint message_fromint mpi::point_to_point::message_from_int;
+    errhandler_toint errhandler_fromint mpi::errhandler::Errhandler::from_int;
+    info_toint info_fromint mpi::info::Info::from_int;
+}
+
+macro_rules! predefined_only {
+    ($($to:ident $from:ident;)*) => {$(
+        /// The Fortran integer of a handle; only predefined ones exist.
+        pub(crate) fn $to(value: RawHandle) -> c_int {
+            handle(value).to_int()
+        }
+
+        /// The handle of a Fortran integer; only predefined ones exist.
+        pub(crate) fn $from(value: c_int) -> RawHandle {
+            value as u32 as RawHandle
+        }
+    )*};
+}
+
+predefined_only! {
+    win_toint win_fromint;
+    file_toint file_fromint;
+    session_toint session_fromint;
+}

@@ -1,0 +1,60 @@
+//! Error handlers (MPI-5.0 §9.3).
+
+use std::ffi::c_int;
+
+use mpi::errhandler::Errhandler;
+
+use crate::arguments::comm;
+use crate::convention::*;
+
+/// Calls an error handler function of the application.
+///
+/// # Safety
+/// `function` is the address of an `MPI_Comm_errhandler_function`.
+pub(crate) unsafe fn call(function: usize, comm: &mut RawHandle, code: &mut c_int) {
+    // SAFETY: the caller's promise. The type is variadic in C; the two arguments pass alike.
+    let function: unsafe extern "C" fn(*mut RawHandle, *mut c_int, ...) =
+        unsafe { std::mem::transmute(function) };
+    // SAFETY: as above.
+    unsafe { function(comm, code) };
+}
+
+pub(crate) unsafe fn comm_create_errhandler(
+    function: Function,
+    errhandler: *mut RawHandle,
+) -> Result<()> {
+    if function.is_null() {
+        return Err(Error::argument("comm_errhandler_fn is NULL"));
+    }
+    // SAFETY: as the body's.
+    unsafe { put(errhandler, raw(Errhandler::create(function as usize)?)) }
+}
+
+pub(crate) unsafe fn comm_set_errhandler(on: RawHandle, errhandler: RawHandle) -> Result<()> {
+    comm(on)?.set_errhandler(Errhandler::find(handle(errhandler))?);
+    Ok(())
+}
+
+pub(crate) unsafe fn comm_get_errhandler(on: RawHandle, errhandler: *mut RawHandle) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe { put(errhandler, raw(comm(on)?.errhandler().handle())) }
+}
+
+pub(crate) unsafe fn comm_call_errhandler(on: RawHandle, code: c_int) -> Result<()> {
+    let comm = comm(on)?;
+    let mut error = class(ErrorClass::Unknown, format!("the application reports error {code}"));
+    error.code = Some(code);
+    // The handler's return ends the call well (MPI-5.0 §9.3.4).
+    crate::error::raise("MPI_Comm_call_errhandler", On::Comm(raw(comm.handle())), error);
+    Ok(())
+}
+
+pub(crate) unsafe fn errhandler_free(errhandler: *mut RawHandle) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        Errhandler::free(handle(*errhandler))?;
+        put(errhandler, ERRHANDLER_NULL)
+    }
+}
+
+const ERRHANDLER_NULL: RawHandle = 0x140;

@@ -1,0 +1,230 @@
+//! Error codes, and the way of a failure to its handler (MPI-5.0 §9).
+
+use std::collections::HashMap;
+use std::ffi::{c_char, c_int};
+use std::sync::{LazyLock, Mutex, MutexGuard};
+
+use mpi::errhandler::Errhandler;
+use mpi::{comm, process};
+
+use crate::convention::*;
+
+/// The code of a class: the ABI's number.
+pub(crate) fn code_of(class: ErrorClass) -> c_int {
+    use ErrorClass as E;
+    match class {
+        E::Buffer => 1,
+        E::Count => 2,
+        E::Type => 3,
+        E::Tag => 4,
+        E::Comm => 5,
+        E::Rank => 6,
+        E::Request => 7,
+        E::Root => 8,
+        E::Group => 9,
+        E::Op => 10,
+        E::Topology => 11,
+        E::Dims => 12,
+        E::Arg => 13,
+        E::Unknown => 14,
+        E::Truncate => 15,
+        E::Other => 16,
+        E::Intern => 17,
+        E::Pending => 18,
+        E::InStatus => 19,
+        E::Access => 20,
+        E::Amode => 21,
+        E::Assert => 22,
+        E::BadFile => 23,
+        E::Base => 24,
+        E::Conversion => 25,
+        E::Disp => 26,
+        E::DupDatarep => 27,
+        E::FileExists => 28,
+        E::FileInUse => 29,
+        E::File => 30,
+        E::InfoKey => 31,
+        E::InfoNokey => 32,
+        E::InfoValue => 33,
+        E::Info => 34,
+        E::Io => 35,
+        E::Keyval => 36,
+        E::Locktype => 37,
+        E::Name => 38,
+        E::NoMem => 39,
+        E::NotSame => 40,
+        E::NoSpace => 41,
+        E::NoSuchFile => 42,
+        E::Port => 43,
+        E::Quota => 44,
+        E::ReadOnly => 45,
+        E::RmaAttach => 46,
+        E::RmaConflict => 47,
+        E::RmaRange => 48,
+        E::RmaShared => 49,
+        E::RmaSync => 50,
+        E::Service => 51,
+        E::Size => 52,
+        E::Spawn => 53,
+        E::UnsupportedDatarep => 54,
+        E::UnsupportedOperation => 55,
+        E::Win => 56,
+        E::RmaFlavor => 57,
+        E::ProcAborted => 58,
+        E::ValueTooLarge => 59,
+        E::Session => 60,
+        E::Errhandler => 61,
+        E::Abi => 62,
+    }
+}
+
+/// Takes a failure to the error handler of the object concerned; the code, where that returns.
+#[cold]
+pub(crate) fn raise(function: &'static str, on: On, error: Error) -> c_int {
+    let code = error.code.unwrap_or_else(|| code_of(error.class));
+    let object = match (error.on, on) {
+        (Some(comm), _) => comm,
+        (None, On::Comm(comm)) => handle(comm),
+        (None, On::Process) => comm::SELF,
+    };
+    // Errors on an invalid communicator, or before initialisation, go to MPI_COMM_SELF's handler,
+    // which is fatal while there is none.
+    let found = comm::find(object).or_else(|_| comm::find(comm::SELF));
+    let handler = found.as_ref().map_or(Errhandler::Fatal, |comm| comm.errhandler());
+    match handler {
+        Errhandler::Return => code,
+        Errhandler::Fatal | Errhandler::Abort => die(function, &error, code),
+        Errhandler::User { function, .. } => {
+            let mut comm = found.as_ref().map_or(0, |comm| raw(comm.handle()));
+            let mut reported = code;
+            // SAFETY: the application gave this address as an error handler function of this type.
+            unsafe { crate::errhandler::call(function, &mut comm, &mut reported) };
+            code
+        }
+    }
+}
+
+/// The failure of a function that is not built yet.
+#[cold]
+pub(crate) fn unsupported(function: &'static str, on: On) -> c_int {
+    let text = format!("{function} is not supported by this version of Canele");
+    raise(function, on, class(ErrorClass::UnsupportedOperation, text))
+}
+
+fn die(function: &str, error: &Error, code: c_int) -> ! {
+    let rank =
+        process::current().map_or(String::new(), |process| format!("rank {}: ", process.rank()));
+    eprintln!("canele: {rank}{function}: {error}");
+    process::abort(code)
+}
+
+pub(crate) unsafe fn error_class(code: c_int, result: *mut c_int) -> Result<()> {
+    let class = match codes().codes.get(&code) {
+        Some((class, _)) => *class,
+        None => code,
+    };
+    // SAFETY: as the body's.
+    unsafe { put(result, class) }
+}
+
+pub(crate) unsafe fn error_string(code: c_int, text: *mut c_char, len: *mut c_int) -> Result<()> {
+    let known = ErrorClass::ALL.iter().find(|class| code_of(**class) == code);
+    let string = match (code, known) {
+        (0, _) => "MPI_SUCCESS: no error".to_owned(),
+        (_, Some(class)) => format!("{}: {}", class.name(), class.text()),
+        (_, None) => match codes().codes.get(&code) {
+            Some((_, text)) => text.clone(),
+            None => return Err(Error::argument(format!("{code} is no error code"))),
+        },
+    };
+    // SAFETY: as the body's: a place for MPI_MAX_ERROR_STRING bytes, and one for the length.
+    unsafe { write_string(&string, STRING_MAX, text, len) }
+}
+
+pub(crate) unsafe fn add_error_class(result: *mut c_int) -> Result<()> {
+    let code = codes().add(None);
+    // SAFETY: as the body's.
+    unsafe { put(result, code) }
+}
+
+pub(crate) unsafe fn add_error_code(class: c_int, result: *mut c_int) -> Result<()> {
+    let code = codes().add(Some(class));
+    // SAFETY: as the body's.
+    unsafe { put(result, code) }
+}
+
+pub(crate) unsafe fn add_error_string(code: c_int, text: *const c_char) -> Result<()> {
+    // SAFETY: as the body's.
+    let text = unsafe { crate::arguments::string(text) }?;
+    let unknown = || Error::argument(format!("{code} is no error code of the application's"));
+    codes().codes.get_mut(&code).ok_or_else(unknown)?.1 = text;
+    Ok(())
+}
+
+pub(crate) unsafe fn remove_error_class(code: c_int) -> Result<()> {
+    remove(code)
+}
+
+pub(crate) unsafe fn remove_error_code(code: c_int) -> Result<()> {
+    remove(code)
+}
+
+pub(crate) unsafe fn remove_error_string(code: c_int) -> Result<()> {
+    let unknown = || Error::argument(format!("{code} is no error code of the application's"));
+    codes().codes.get_mut(&code).ok_or_else(unknown)?.1.clear();
+    Ok(())
+}
+
+/// The last code in use, for `MPI_LASTUSEDCODE`.
+pub(crate) fn last_used_code() -> c_int {
+    codes().last.max(LAST_CODE)
+}
+
+fn remove(code: c_int) -> Result<()> {
+    let unknown = || Error::argument(format!("{code} is no error code of the application's"));
+    codes().codes.remove(&code).map(drop).ok_or_else(unknown)
+}
+
+/// The application's own codes: the class and text of each.
+#[derive(Default)]
+struct Codes {
+    last: c_int,
+    codes: HashMap<c_int, (c_int, String)>,
+}
+
+impl Codes {
+    fn add(&mut self, class: Option<c_int>) -> c_int {
+        self.last = self.last.max(LAST_CODE) + 1;
+        self.codes.insert(self.last, (class.unwrap_or(self.last), String::new()));
+        self.last
+    }
+}
+
+fn codes() -> MutexGuard<'static, Codes> {
+    static CODES: LazyLock<Mutex<Codes>> = LazyLock::new(Mutex::default);
+    CODES.lock().unwrap_or_else(|poison| poison.into_inner())
+}
+
+/// Writes a C string of less than `max` bytes, and its length.
+pub(crate) unsafe fn write_string(
+    string: &str,
+    max: usize,
+    text: *mut c_char,
+    len: *mut c_int,
+) -> Result<()> {
+    let bytes = &string.as_bytes()[..string.len().min(max - 1)];
+    if text.is_null() {
+        return Err(Error::argument("the place for a string is NULL"));
+    }
+    // SAFETY: the caller passes a place for `max` bytes.
+    unsafe {
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), text.cast(), bytes.len());
+        text.add(bytes.len()).write(0);
+        put(len, bytes.len() as c_int)
+    }
+}
+
+/// `MPI_MAX_ERROR_STRING`.
+const STRING_MAX: usize = 512;
+/// `MPI_ERR_LASTCODE`.
+const LAST_CODE: c_int = 0x3fff;

@@ -1,0 +1,145 @@
+//! Info objects (MPI-5.0 §10).
+
+use std::ffi::{c_char, c_int};
+
+use mpi::info::Info;
+
+use crate::arguments::string;
+use crate::convention::*;
+
+/// `MPI_MAX_INFO_KEY`.
+const KEY_MAX: usize = 256;
+
+fn find(info: RawHandle) -> Result<Info> {
+    Info::find(handle(info), environment)
+}
+
+/// What the process knows of how it was started (MPI-5.0 §11.2.2).
+fn environment() -> Info {
+    let info = Info::default();
+    let mut arguments = std::env::args();
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let directory = std::env::current_dir().unwrap_or_default();
+    let pairs = [
+        ("command", arguments.next().unwrap_or_default()),
+        ("argv", arguments.collect::<Vec<_>>().join(" ")),
+        ("host", host.trim().to_owned()),
+        ("arch", std::env::consts::ARCH.to_owned()),
+        ("wdir", directory.to_string_lossy().into_owned()),
+    ];
+    for (key, value) in pairs {
+        // What does not fit an info object is left out of it.
+        let _ = info.set(key, &value);
+    }
+    info
+}
+
+pub(crate) unsafe fn info_create(info: *mut RawHandle) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe { put(info, raw(Info::default().register()?)) }
+}
+
+pub(crate) unsafe fn info_create_env(
+    _argc: c_int,
+    _argv: *mut *mut c_char,
+    info: *mut RawHandle,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe { put(info, raw(environment().register()?)) }
+}
+
+pub(crate) unsafe fn info_set(
+    info: RawHandle,
+    key: *const c_char,
+    value: *const c_char,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe { find(info)?.set(&string(key)?, &string(value)?) }
+}
+
+pub(crate) unsafe fn info_delete(info: RawHandle, key: *const c_char) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe { find(info)?.delete(&string(key)?) }
+}
+
+pub(crate) unsafe fn info_get(
+    info: RawHandle,
+    key: *const c_char,
+    len: c_int,
+    value: *mut c_char,
+    flag: *mut c_int,
+) -> Result<()> {
+    let mut room = len + 1;
+    // SAFETY: as the body's: `value` has room for `len` characters and the zero.
+    unsafe { info_get_string(info, key, &mut room, value, flag) }
+}
+
+pub(crate) unsafe fn info_get_string(
+    info: RawHandle,
+    key: *const c_char,
+    len: *mut c_int,
+    value: *mut c_char,
+    flag: *mut c_int,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        let Some(known) = find(info)?.value(&string(key)?) else { return put(flag, 0) };
+        let room = (*len).max(0) as usize;
+        if room > 0 {
+            let bytes = &known.as_bytes()[..known.len().min(room - 1)];
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast(), bytes.len());
+            value.add(bytes.len()).write(0);
+        }
+        put(len, known.len() as c_int + 1)?;
+        put(flag, 1)
+    }
+}
+
+pub(crate) unsafe fn info_get_valuelen(
+    info: RawHandle,
+    key: *const c_char,
+    len: *mut c_int,
+    flag: *mut c_int,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        let Some(known) = find(info)?.value(&string(key)?) else { return put(flag, 0) };
+        put(len, known.len() as c_int)?;
+        put(flag, 1)
+    }
+}
+
+pub(crate) unsafe fn info_get_nkeys(info: RawHandle, count: *mut c_int) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe { put(count, find(info)?.len() as c_int) }
+}
+
+pub(crate) unsafe fn info_get_nthkey(info: RawHandle, n: c_int, key: *mut c_char) -> Result<()> {
+    let info = find(info)?;
+    let missing = || Error::argument(format!("n = {n}, but there are {} keys", info.len()));
+    let found = usize::try_from(n).ok().and_then(|n| info.key(n)).ok_or_else(missing)?;
+    let mut len = 0;
+    // SAFETY: as the body's: a place for MPI_MAX_INFO_KEY bytes.
+    unsafe { crate::error::write_string(&found, KEY_MAX, key, &mut len) }
+}
+
+pub(crate) unsafe fn info_dup(info: RawHandle, copy: *mut RawHandle) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe { put(copy, raw(find(info)?.duplicate().register()?)) }
+}
+
+pub(crate) unsafe fn info_free(info: *mut RawHandle) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        Info::free(handle(*info))?;
+        put(info, raw(mpi::info::NULL))
+    }
+}
+
+/// The hints a call is given; none for `MPI_INFO_NULL`.
+pub(crate) fn optional(info: RawHandle) -> Result<Info> {
+    match handle(info) {
+        mpi::info::NULL => Ok(Info::default()),
+        _ => Ok(find(info)?.duplicate()),
+    }
+}

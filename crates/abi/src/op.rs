@@ -1,0 +1,113 @@
+//! Reduction operations of the application (MPI-5.0 §6.9.5).
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use datatype::{Op, UserFunction};
+use memory::Region;
+use mpi::objects::{self, OPS};
+
+use crate::arguments::{committed, count};
+use crate::convention::*;
+
+/// An `MPI_User_function`, or its large-count sibling.
+enum CFunction {
+    Int(unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut RawHandle)),
+    Count(unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mut RawHandle)),
+}
+
+impl UserFunction for CFunction {
+    fn apply(&self, input: &Region, inout: &Region, count: usize, datatype: u64) {
+        let (Some(input), Some(inout)) = (input.as_span(), inout.as_span()) else { return };
+        let (from, to) = (input.address.cast(), inout.address.cast());
+        let mut datatype = datatype as RawHandle;
+        match self {
+            Self::Int(function) => {
+                let mut len = count as c_int;
+                // SAFETY: the application gave this function for elements of its datatypes, which
+                // lie at both addresses.
+                unsafe { function(from, to, &mut len, &mut datatype) };
+            }
+            Self::Count(function) => {
+                let mut len = count as i64;
+                // SAFETY: as above.
+                unsafe { function(from, to, &mut len, &mut datatype) };
+            }
+        }
+    }
+}
+
+unsafe fn create(function: CFunction, commute: c_int, op: *mut RawHandle) -> Result<()> {
+    let made = Op::User { function: Arc::new(function), commutes: commute != 0 };
+    // SAFETY: as the body's.
+    unsafe { put(op, raw(OPS.insert(made)?)) }
+}
+
+pub(crate) unsafe fn op_create(
+    function: Function,
+    commute: c_int,
+    op: *mut RawHandle,
+) -> Result<()> {
+    if function.is_null() {
+        return Err(Error::argument("user_fn is NULL"));
+    }
+    // SAFETY: the standard types the argument as this function.
+    unsafe { create(CFunction::Int(std::mem::transmute(function)), commute, op) }
+}
+
+pub(crate) unsafe fn op_create_c(
+    function: Function,
+    commute: c_int,
+    op: *mut RawHandle,
+) -> Result<()> {
+    if function.is_null() {
+        return Err(Error::argument("user_fn is NULL"));
+    }
+    // SAFETY: the standard types the argument as this function.
+    unsafe { create(CFunction::Count(std::mem::transmute(function)), commute, op) }
+}
+
+pub(crate) unsafe fn op_free(op: *mut RawHandle) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        OPS.remove(handle(*op))?;
+        put(op, OP_NULL)
+    }
+}
+
+pub(crate) unsafe fn op_commutative(op: RawHandle, commute: *mut c_int) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe { put(commute, c_int::from(objects::op(handle(op))?.is_commutative())) }
+}
+
+pub(crate) unsafe fn reduce_local(
+    inbuf: *const c_void,
+    inoutbuf: *mut c_void,
+    elements: i64,
+    datatype: RawHandle,
+    op: RawHandle,
+) -> Result<()> {
+    let elements = count(elements)?;
+    let kind = committed(datatype)?;
+    let op = checked(op, &kind)?;
+    // SAFETY: as the body's.
+    unsafe {
+        let input = crate::coll::elements(inbuf, elements, &kind)?;
+        let inout = crate::coll::elements(inoutbuf, elements, &kind)?;
+        op.apply(&input, &inout, elements, &kind, datatype as u64);
+    }
+    Ok(())
+}
+
+/// The operation, if it is defined for the datatype.
+pub(crate) fn checked(op: RawHandle, datatype: &datatype::Datatype) -> Result<Op> {
+    let found = objects::op(handle(op))?;
+    if !found.is_valid_for(datatype) {
+        let name = String::from_utf8_lossy(&datatype.name()).into_owned();
+        let text = format!("operation {found:?} is not defined for datatype `{name}`");
+        return Err(class(ErrorClass::Op, text));
+    }
+    Ok(found)
+}
+
+const OP_NULL: RawHandle = 0x20;

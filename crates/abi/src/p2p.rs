@@ -1,0 +1,377 @@
+//! Point-to-point communication (MPI-5.0 §3).
+
+use std::ffi::{c_int, c_void};
+
+use memory::Region;
+use mpi::point_to_point::{self as p2p, Matched, Mode, Receive, Send};
+use mpi::request::{self, Request, Template};
+
+use crate::arguments::{buffer, comm, destination, source, tag, tag_or_any};
+use crate::convention::*;
+use crate::status::fill;
+
+const MESSAGE_NULL: RawHandle = 0x128;
+const MESSAGE_NO_PROC: RawHandle = 0x129;
+
+#[inline]
+unsafe fn send_now(
+    buf: *const c_void,
+    count: i64,
+    datatype: RawHandle,
+    dest: c_int,
+    tagged: c_int,
+    on: RawHandle,
+    mode: Mode,
+) -> Result<()> {
+    let comm = comm(on)?;
+    let to = destination(&comm, dest)?;
+    let tagged = tag(tagged)?;
+    // SAFETY: as the body's.
+    let data = unsafe { buffer(buf, count, datatype) }?;
+    p2p::send(&comm, to, tagged, &data, mode)
+}
+
+unsafe fn send_later(
+    buf: *const c_void,
+    count: i64,
+    datatype: RawHandle,
+    dest: c_int,
+    tagged: c_int,
+    on: RawHandle,
+    mode: Mode,
+) -> Result<Send> {
+    let comm = comm(on)?;
+    let to = destination(&comm, dest)?;
+    let tag = tag(tagged)?;
+    // SAFETY: as the body's.
+    let data = unsafe { buffer(buf, count, datatype) }?;
+    Ok(Send { comm: comm.clone(), to, tag, data, mode })
+}
+
+unsafe fn receive_later(
+    buf: *mut c_void,
+    count: i64,
+    datatype: RawHandle,
+    from: c_int,
+    tagged: c_int,
+    on: RawHandle,
+) -> Result<Receive> {
+    let comm = comm(on)?;
+    let from = source(&comm, from)?;
+    let tag = tag_or_any(tagged)?;
+    // SAFETY: as the body's.
+    let into = unsafe { buffer(buf, count, datatype) }?;
+    Ok(Receive { comm: comm.clone(), from, tag, into })
+}
+
+unsafe fn give(request: Request, place: *mut RawHandle) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe { put(place, raw(request.register()?)) }
+}
+
+macro_rules! sends {
+    ($($now:ident $later:ident $persistent:ident $mode:ident;)*) => {$(
+        #[inline]
+        pub(crate) unsafe fn $now(
+            buf: *const c_void,
+            count: i64,
+            datatype: RawHandle,
+            dest: c_int,
+            tag: c_int,
+            comm: RawHandle,
+        ) -> Result<()> {
+            // SAFETY: as the body's.
+            unsafe { send_now(buf, count, datatype, dest, tag, comm, Mode::$mode) }
+        }
+
+        pub(crate) unsafe fn $later(
+            buf: *const c_void,
+            count: i64,
+            datatype: RawHandle,
+            dest: c_int,
+            tag: c_int,
+            comm: RawHandle,
+            request: *mut RawHandle,
+        ) -> Result<()> {
+            // SAFETY: as the body's.
+            unsafe {
+                let send = send_later(buf, count, datatype, dest, tag, comm, Mode::$mode)?;
+                give(p2p::begin_send(&send)?, request)
+            }
+        }
+
+        pub(crate) unsafe fn $persistent(
+            buf: *const c_void,
+            count: i64,
+            datatype: RawHandle,
+            dest: c_int,
+            tag: c_int,
+            comm: RawHandle,
+            request: *mut RawHandle,
+        ) -> Result<()> {
+            // SAFETY: as the body's.
+            unsafe {
+                let send = send_later(buf, count, datatype, dest, tag, comm, Mode::$mode)?;
+                give(Request::persistent(Template::Send(send)), request)
+            }
+        }
+    )*};
+}
+
+sends! {
+    send isend send_init Standard;
+    ssend issend ssend_init Synchronous;
+    bsend ibsend bsend_init Buffered;
+    rsend irsend rsend_init Standard;
+}
+
+#[inline]
+pub(crate) unsafe fn recv(
+    buf: *mut c_void,
+    count: i64,
+    datatype: RawHandle,
+    from: c_int,
+    tagged: c_int,
+    on: RawHandle,
+    status: *mut Status,
+) -> Result<()> {
+    let comm = comm(on)?;
+    let from = source(&comm, from)?;
+    let tagged = tag_or_any(tagged)?;
+    // SAFETY: as the body's.
+    unsafe {
+        let into = buffer(buf, count, datatype)?;
+        let (told, error) = p2p::receive(&comm, from, tagged, &into);
+        fill(status, &told);
+        error.map_or(Ok(()), Err)
+    }
+}
+
+pub(crate) unsafe fn irecv(
+    buf: *mut c_void,
+    count: i64,
+    datatype: RawHandle,
+    source: c_int,
+    tag: c_int,
+    comm: RawHandle,
+    request: *mut RawHandle,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        let receive = receive_later(buf, count, datatype, source, tag, comm)?;
+        give(p2p::begin_receive(&receive)?, request)
+    }
+}
+
+pub(crate) unsafe fn recv_init(
+    buf: *mut c_void,
+    count: i64,
+    datatype: RawHandle,
+    source: c_int,
+    tag: c_int,
+    comm: RawHandle,
+    request: *mut RawHandle,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        let receive = receive_later(buf, count, datatype, source, tag, comm)?;
+        give(Request::persistent(Template::Receive(receive)), request)
+    }
+}
+
+pub(crate) unsafe fn probe(
+    from: c_int,
+    tagged: c_int,
+    on: RawHandle,
+    status: *mut Status,
+) -> Result<()> {
+    let comm = comm(on)?;
+    let told = p2p::probe(&comm, source(&comm, from)?, tag_or_any(tagged)?)?;
+    // SAFETY: as the body's.
+    unsafe { fill(status, &told) };
+    Ok(())
+}
+
+pub(crate) unsafe fn iprobe(
+    from: c_int,
+    tagged: c_int,
+    on: RawHandle,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> Result<()> {
+    let comm = comm(on)?;
+    let told = p2p::immediate_probe(&comm, source(&comm, from)?, tag_or_any(tagged)?)?;
+    // SAFETY: as the body's.
+    unsafe {
+        if let Some(told) = &told {
+            fill(status, told);
+        }
+        put(flag, c_int::from(told.is_some()))
+    }
+}
+
+pub(crate) unsafe fn mprobe(
+    from: c_int,
+    tagged: c_int,
+    on: RawHandle,
+    message: *mut RawHandle,
+    status: *mut Status,
+) -> Result<()> {
+    let mut flag = 0;
+    // SAFETY: as the body's.
+    unsafe { matched_probe(from, tagged, on, true, &mut flag, message, status) }
+}
+
+pub(crate) unsafe fn improbe(
+    from: c_int,
+    tagged: c_int,
+    on: RawHandle,
+    flag: *mut c_int,
+    message: *mut RawHandle,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe { matched_probe(from, tagged, on, false, flag, message, status) }
+}
+
+unsafe fn matched_probe(
+    from: c_int,
+    tagged: c_int,
+    on: RawHandle,
+    waits: bool,
+    flag: *mut c_int,
+    message: *mut RawHandle,
+    status: *mut Status,
+) -> Result<()> {
+    let comm = comm(on)?;
+    let found = p2p::matched_probe(&comm, source(&comm, from)?, tag_or_any(tagged)?, waits)?;
+    // SAFETY: as the body's.
+    unsafe {
+        let Some((matched, told)) = found else { return put(flag, 0) };
+        let handle = match matched {
+            Matched::Message(handle) => raw(handle),
+            Matched::NoProc => MESSAGE_NO_PROC,
+        };
+        fill(status, &told);
+        put(message, handle)?;
+        put(flag, 1)
+    }
+}
+
+pub(crate) unsafe fn mrecv(
+    buf: *mut c_void,
+    count: i64,
+    datatype: RawHandle,
+    message: *mut RawHandle,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        let into = buffer(buf, count, datatype)?;
+        if *message == MESSAGE_NO_PROC {
+            *message = MESSAGE_NULL;
+            fill(status, &request::Status::PROC_NULL);
+            return Ok(());
+        }
+        let operation = p2p::begin_matched_receive(handle(*message), &into)?;
+        *message = MESSAGE_NULL;
+        let (told, error) = p2p::finish(operation)?;
+        fill(status, &told);
+        error.map_or(Ok(()), Err)
+    }
+}
+
+pub(crate) unsafe fn imrecv(
+    buf: *mut c_void,
+    count: i64,
+    datatype: RawHandle,
+    message: *mut RawHandle,
+    request: *mut RawHandle,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        let into = buffer(buf, count, datatype)?;
+        let begun = if *message == MESSAGE_NO_PROC {
+            Request::Done(request::Status::PROC_NULL)
+        } else {
+            Request::Operation(p2p::begin_matched_receive(handle(*message), &into)?)
+        };
+        *message = MESSAGE_NULL;
+        give(begun, request)
+    }
+}
+
+pub(crate) unsafe fn sendrecv(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: RawHandle,
+    dest: c_int,
+    sendtag: c_int,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: RawHandle,
+    source: c_int,
+    recvtag: c_int,
+    comm: RawHandle,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        let mode = Mode::Standard;
+        let send = send_later(sendbuf, sendcount, sendtype, dest, sendtag, comm, mode)?;
+        let receive = receive_later(recvbuf, recvcount, recvtype, source, recvtag, comm)?;
+        exchange(&send, &receive, status)
+    }
+}
+
+pub(crate) unsafe fn sendrecv_replace(
+    buf: *mut c_void,
+    count: i64,
+    datatype: RawHandle,
+    dest: c_int,
+    sendtag: c_int,
+    source: c_int,
+    recvtag: c_int,
+    comm: RawHandle,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        let mut send = send_later(buf, count, datatype, dest, sendtag, comm, Mode::Standard)?;
+        let copy = Region::owned(send.data.len());
+        copy.copy_from(&send.data);
+        send.data = copy;
+        let receive = receive_later(buf, count, datatype, source, recvtag, comm)?;
+        exchange(&send, &receive, status)
+    }
+}
+
+unsafe fn exchange(send: &Send, receive: &Receive, status: *mut Status) -> Result<()> {
+    let sent = p2p::begin_send(send)?;
+    let (told, received) = p2p::receive(&receive.comm, receive.from, receive.tag, &receive.into);
+    let sent = match sent {
+        Request::Operation(operation) => p2p::finish(operation)?.1,
+        Request::Done(_) | Request::Persistent(_) => None,
+    };
+    // SAFETY: as the body's.
+    unsafe { fill(status, &told) };
+    received.or(sent).map_or(Ok(()), Err)
+}
+
+pub(crate) unsafe fn buffer_attach(address: *mut c_void, size: i64) -> Result<()> {
+    p2p::attach_buffer(address as usize, crate::arguments::count(size)?)
+}
+
+pub(crate) unsafe fn buffer_detach(address: *mut c_void, size: OutInt) -> Result<()> {
+    let (known, bytes) = p2p::detach_buffer()?;
+    // SAFETY: as the body's: `address` is the address of a pointer.
+    unsafe {
+        put(address.cast::<*mut c_void>(), known as *mut c_void)?;
+        size.write(bytes as i64);
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn buffer_flush() -> Result<()> {
+    p2p::flush_buffer()
+}

@@ -1,0 +1,314 @@
+//! Requests: the families of wait and test (MPI-5.0 §3.7).
+
+use std::ffi::c_int;
+
+use mpi::request::{self, Ended};
+use mpi::table::Handle;
+
+use crate::convention::*;
+use crate::error::code_of;
+use crate::status::fill;
+
+/// Reports one request that has ended: its status, its handle, its error.
+unsafe fn settle(ended: Ended, request: *mut RawHandle, status: *mut Status) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        fill(status, &ended.status);
+        if ended.freed {
+            *request = REQUEST_NULL;
+        }
+    }
+    ended.error.map_or(Ok(()), Err)
+}
+
+unsafe fn settle_empty(status: *mut Status) {
+    // SAFETY: as the body's.
+    unsafe { fill(status, &request::Status::EMPTY) };
+}
+
+pub(crate) unsafe fn wait(request: *mut RawHandle, status: *mut Status) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        if *request == REQUEST_NULL {
+            settle_empty(status);
+            return Ok(());
+        }
+        settle(request::wait(handle(*request))?, request, status)
+    }
+}
+
+pub(crate) unsafe fn test(
+    request: *mut RawHandle,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        if *request == REQUEST_NULL {
+            settle_empty(status);
+            return put(flag, 1);
+        }
+        match request::test(handle(*request))? {
+            None => put(flag, 0),
+            Some(ended) => {
+                put(flag, 1)?;
+                settle(ended, request, status)
+            }
+        }
+    }
+}
+
+/// The handles of an array, none for null requests.
+unsafe fn handles(count: c_int, requests: *const RawHandle) -> Result<Vec<Option<Handle>>> {
+    let count = crate::arguments::count(i64::from(count))?;
+    // SAFETY: as the body's.
+    let read = |index| unsafe { *requests.add(index) };
+    Ok((0..count)
+        .map(|index| Some(handle(read(index))).filter(|_| read(index) != REQUEST_NULL))
+        .collect())
+}
+
+/// Where the reports of several requests go.
+struct Reports {
+    requests: *mut RawHandle,
+    statuses: *mut Status,
+    /// The first error, for callers that cannot be given a status each.
+    failed: Option<Error>,
+}
+
+impl Reports {
+    /// Reports request `index` in status `place`.
+    unsafe fn add(&mut self, index: usize, place: usize, ended: Ended) {
+        let Self { requests, statuses, failed } = self;
+        let status = if statuses.is_null() { *statuses } else { statuses.wrapping_add(place) };
+        // SAFETY: as the body's: both arrays have the entries.
+        unsafe {
+            let code = ended.error.as_ref().map_or(0, |error| code_of(error.class));
+            if let Err(error) = settle(ended, requests.add(index), status) {
+                failed.get_or_insert(error);
+            }
+            if !status.is_null() {
+                (*status).error = code;
+            }
+        }
+    }
+
+    /// `MPI_ERR_IN_STATUS` when any failed (MPI-5.0 §3.7.5).
+    fn result(self) -> Result<()> {
+        match self.failed {
+            None => Ok(()),
+            Some(error) => {
+                let on = error.on;
+                let mut whole = class(ErrorClass::InStatus, error.to_string());
+                whole.on = on;
+                Err(whole)
+            }
+        }
+    }
+}
+
+pub(crate) unsafe fn waitall(
+    count: c_int,
+    requests: *mut RawHandle,
+    statuses: *mut Status,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        let all = handles(count, requests)?;
+        let mut reports = Reports { requests, statuses, failed: None };
+        settle_nulls(&all, statuses);
+        request::wait_all(&all, |index, ended| reports.add(index, index, ended))?;
+        reports.result()
+    }
+}
+
+pub(crate) unsafe fn testall(
+    count: c_int,
+    requests: *mut RawHandle,
+    flag: *mut c_int,
+    statuses: *mut Status,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        let all = handles(count, requests)?;
+        let mut reports = Reports { requests, statuses, failed: None };
+        let done = request::test_all(&all, |index, ended| reports.add(index, index, ended))?;
+        put(flag, c_int::from(done))?;
+        if done {
+            settle_nulls(&all, statuses);
+        }
+        reports.result()
+    }
+}
+
+unsafe fn settle_nulls(all: &[Option<Handle>], statuses: *mut Status) {
+    if statuses.is_null() {
+        return;
+    }
+    for (index, handle) in all.iter().enumerate() {
+        if handle.is_none() {
+            // SAFETY: as the body's.
+            unsafe {
+                settle_empty(statuses.add(index));
+                (*statuses.add(index)).error = 0;
+            }
+        }
+    }
+}
+
+pub(crate) unsafe fn waitany(
+    count: c_int,
+    requests: *mut RawHandle,
+    index: *mut c_int,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe { any(count, requests, index, status, true).map(drop) }
+}
+
+pub(crate) unsafe fn testany(
+    count: c_int,
+    requests: *mut RawHandle,
+    index: *mut c_int,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        put(flag, 1)?;
+        let done = any(count, requests, index, status, false)?;
+        put(flag, c_int::from(done))
+    }
+}
+
+/// One that has ended; whether the call is done (an array without active requests is).
+unsafe fn any(
+    count: c_int,
+    requests: *mut RawHandle,
+    index: *mut c_int,
+    status: *mut Status,
+    waits: bool,
+) -> Result<bool> {
+    // SAFETY: as the body's.
+    unsafe {
+        let all = handles(count, requests)?;
+        let mut found = None;
+        let report = |at, ended| found = Some((at, ended));
+        let active = match waits {
+            true => request::wait_some(&all, 1, report)?,
+            false => request::test_some(&all, 1, report)?,
+        };
+        match found {
+            Some((at, ended)) => {
+                put(index, at as c_int)?;
+                settle(ended, requests.add(at), status)?;
+                Ok(true)
+            }
+            None => {
+                put(index, UNDEFINED)?;
+                if !active {
+                    settle_empty(status);
+                }
+                Ok(!active)
+            }
+        }
+    }
+}
+
+pub(crate) unsafe fn waitsome(
+    incount: c_int,
+    requests: *mut RawHandle,
+    outcount: *mut c_int,
+    indices: *mut c_int,
+    statuses: *mut Status,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe { some(incount, requests, outcount, indices, statuses, true) }
+}
+
+pub(crate) unsafe fn testsome(
+    incount: c_int,
+    requests: *mut RawHandle,
+    outcount: *mut c_int,
+    indices: *mut c_int,
+    statuses: *mut Status,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe { some(incount, requests, outcount, indices, statuses, false) }
+}
+
+unsafe fn some(
+    count: c_int,
+    requests: *mut RawHandle,
+    outcount: *mut c_int,
+    indices: *mut c_int,
+    statuses: *mut Status,
+    waits: bool,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        let all = handles(count, requests)?;
+        let mut reports = Reports { requests, statuses, failed: None };
+        let mut place = 0;
+        let report = |index: usize, ended| {
+            *indices.add(place) = index as c_int;
+            reports.add(index, place, ended);
+            place += 1;
+        };
+        let active = match waits {
+            true => request::wait_some(&all, usize::MAX, report)?,
+            false => request::test_some(&all, usize::MAX, report)?,
+        };
+        put(outcount, if active { place as c_int } else { UNDEFINED })?;
+        reports.result()
+    }
+}
+
+pub(crate) unsafe fn start(request: *mut RawHandle) -> Result<()> {
+    // SAFETY: as the body's.
+    request::start(handle(unsafe { *request }))
+}
+
+pub(crate) unsafe fn startall(count: c_int, requests: *mut RawHandle) -> Result<()> {
+    // SAFETY: as the body's.
+    let all = unsafe { handles(count, requests) }?;
+    for request in all {
+        request::start(request.unwrap_or(handle(REQUEST_NULL)))?;
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn cancel(request: *mut RawHandle) -> Result<()> {
+    // SAFETY: as the body's.
+    request::cancel(handle(unsafe { *request }))
+}
+
+pub(crate) unsafe fn request_free(request: *mut RawHandle) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        request::free(handle(*request))?;
+        *request = REQUEST_NULL;
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn request_get_status(
+    request: RawHandle,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        if request == REQUEST_NULL {
+            settle_empty(status);
+            return put(flag, 1);
+        }
+        let told = request::peek(handle(request))?;
+        if let Some(told) = &told {
+            fill(status, told);
+        }
+        put(flag, c_int::from(told.is_some()))
+    }
+}
+
+const REQUEST_NULL: RawHandle = 0x180;

@@ -1,0 +1,232 @@
+//! Collective operations: the planner's schedules, carried out (MPI-5.0 §6).
+
+use datatype::{Datatype, Op};
+use engine::{Envelope, OpId, Outcome, Selector, SendMode};
+use memory::Region;
+use plan::{Buffer, Schedule, Span, Step};
+
+use crate::comm::Comm;
+use crate::process;
+use crate::{Error, ErrorClass, Result};
+
+/// Waits until all processes of the communicator have called.
+///
+/// # Errors
+/// When a peer fails.
+pub fn barrier(comm: &Comm) -> Result<()> {
+    run(
+        comm,
+        &plan::barrier(comm.rank(), comm.size()),
+        &Bytes::new(Region::empty(), Region::empty()),
+    )
+}
+
+/// The memory of a schedule whose units are bytes of packed streams.
+#[derive(Debug)]
+pub struct Bytes {
+    input: Region,
+    output: Region,
+}
+
+/// The memory of a schedule whose units are elements. The regions are contiguous, from the first
+/// element's address over `count` extents.
+#[derive(Debug)]
+pub struct Elements<'a> {
+    /// What the caller hands in; empty in place.
+    pub input: Region,
+    /// What the caller gets.
+    pub output: Region,
+    /// The elements' type.
+    pub datatype: &'a Datatype,
+    /// Its handle, for functions of the application.
+    pub handle: u64,
+    /// How elements combine.
+    pub op: &'a Op,
+}
+
+impl Bytes {
+    /// The streams of both buffers.
+    pub fn new(input: Region, output: Region) -> Self {
+        Self { input, output }
+    }
+}
+
+/// How a schedule's spans lie in memory.
+pub trait Memory {
+    /// The memory of a temporary of `units` units.
+    fn temporary(&self, units: u64) -> Region;
+    /// The stream of a span's bytes.
+    ///
+    /// # Errors
+    /// When the datatype's data lies outside its extent.
+    fn stream(&self, span: Span, temporaries: &[Region]) -> Result<Region>;
+    /// Combines two spans.
+    ///
+    /// # Errors
+    /// As [`Memory::stream`].
+    fn reduce(&self, input: Span, inout: Span, temporaries: &[Region]) -> Result<()>;
+}
+
+impl Memory for Bytes {
+    fn temporary(&self, units: u64) -> Region {
+        Region::owned(units as usize)
+    }
+
+    fn stream(&self, span: Span, temporaries: &[Region]) -> Result<Region> {
+        let buffer = match span.buffer {
+            Buffer::Input => &self.input,
+            Buffer::Output => &self.output,
+            Buffer::Temporary(index) => &temporaries[usize::from(index)],
+        };
+        Ok(buffer.slice(span.start as usize, span.len as usize))
+    }
+
+    fn reduce(&self, _: Span, _: Span, _: &[Region]) -> Result<()> {
+        unreachable!("schedules that move bytes reduce nothing")
+    }
+}
+
+impl Elements<'_> {
+    fn extent(&self) -> usize {
+        usize::try_from(self.datatype.extent().1).unwrap_or(0)
+    }
+
+    fn buffer<'a>(&'a self, buffer: Buffer, temporaries: &'a [Region]) -> &'a Region {
+        match buffer {
+            Buffer::Input => &self.input,
+            Buffer::Output => &self.output,
+            Buffer::Temporary(index) => &temporaries[usize::from(index)],
+        }
+    }
+
+    /// The memory of a span, gaps included: what reduction functions are given.
+    fn whole(&self, span: Span, temporaries: &[Region]) -> Region {
+        let extent = self.extent();
+        let buffer = self.buffer(span.buffer, temporaries);
+        buffer.slice(span.start as usize * extent, span.len as usize * extent)
+    }
+}
+
+impl Memory for Elements<'_> {
+    fn temporary(&self, units: u64) -> Region {
+        Region::owned(units as usize * self.extent())
+    }
+
+    fn stream(&self, span: Span, temporaries: &[Region]) -> Result<Region> {
+        let buffer = self.buffer(span.buffer, temporaries);
+        let start = span.start as usize * self.extent();
+        buffer.typed(start, span.len as usize, self.datatype.layout()).ok_or_else(|| {
+            let text = "the datatype's data lies outside its extent: not supported in reductions";
+            Error::new(ErrorClass::Type, text)
+        })
+    }
+
+    fn reduce(&self, input: Span, inout: Span, temporaries: &[Region]) -> Result<()> {
+        let (from, to) = (self.whole(input, temporaries), self.whole(inout, temporaries));
+        self.op.apply(&from, &to, input.len as usize, self.datatype, self.handle);
+        Ok(())
+    }
+}
+
+/// Carries out a schedule. All processes of the communicator call their collectives in the same order,
+/// so that the same number tells the messages of this one from those of others.
+///
+/// # Errors
+/// When a peer fails, or sends a message of another length than this process expects.
+pub fn run(comm: &Comm, schedule: &Schedule, memory: &dyn Memory) -> Result<()> {
+    let tag = comm.next_collective();
+    let temporaries: Vec<Region> =
+        schedule.temporaries.iter().map(|&units| memory.temporary(units)).collect();
+    let mut begun = Vec::new();
+    let result = steps(comm, tag, schedule, memory, &temporaries, &mut begun);
+    if result.is_err() {
+        // What was begun may refer to the temporaries until the engine is done with it.
+        abandon(&begun);
+        std::mem::forget(temporaries);
+    }
+    result
+}
+
+fn steps(
+    comm: &Comm,
+    tag: i32,
+    schedule: &Schedule,
+    memory: &dyn Memory,
+    temporaries: &[Region],
+    begun: &mut Vec<(OpId, u64)>,
+) -> Result<()> {
+    let progress = process::current()?.progress();
+    let context = comm.collective_context();
+    for step in &schedule.steps {
+        match *step {
+            Step::Send { to, span } => {
+                let data = memory.stream(span, temporaries)?;
+                let envelope = Envelope { context, source: comm.rank(), tag };
+                let gate = comm.gate(to);
+                let mode = SendMode::Standard;
+                let op =
+                    progress.submit(|core| core.engine.submit_send(gate, envelope, &data, mode));
+                begun.push((op, data.len() as u64));
+            }
+            Step::Receive { from, span } => {
+                let into = memory.stream(span, temporaries)?;
+                let selector = Selector { context, source: Some(from), tag: Some(tag) };
+                let gate = comm.gate(from);
+                let receive = |core: &mut progress::Core| {
+                    core.engine.submit_receive(Some(gate), selector, &into)
+                };
+                begun.push((progress.submit(receive), into.len() as u64));
+            }
+            Step::Wait => wait(begun)?,
+            Step::Copy { from, to } => {
+                memory.stream(to, temporaries)?.copy_from(&memory.stream(from, temporaries)?);
+            }
+            Step::Reduce { input, inout } => memory.reduce(input, inout, temporaries)?,
+        }
+    }
+    wait(begun)
+}
+
+fn wait(begun: &mut Vec<(OpId, u64)>) -> Result<()> {
+    let progress = process::current()?.progress();
+    let mut failure = None;
+    progress.wait(|core| {
+        while let Some(&(op, bytes)) = begun.last() {
+            let completion = core.engine.take(op)?;
+            begun.pop();
+            match completion.outcome {
+                Outcome::Ok if completion.bytes == bytes => {}
+                outcome => failure = Some((outcome, completion.source, completion.bytes, bytes)),
+            }
+        }
+        Some(())
+    });
+    match failure {
+        None => Ok(()),
+        Some((Outcome::PeerFailed, ..)) => {
+            let notices = progress.look(|core| core.take_notices()).join("; ");
+            let message = format!("a peer is gone in the middle of a collective ({notices})");
+            Err(Error::new(ErrorClass::ProcAborted, message))
+        }
+        Some((outcome, source, got, expected)) => {
+            let got = match outcome {
+                Outcome::Truncated { message_bytes } => message_bytes,
+                Outcome::Ok | Outcome::Cancelled | Outcome::PeerFailed => got,
+            };
+            let message = format!(
+                "rank {source} sent {got} bytes where {expected} were expected: counts or types differ between processes"
+            );
+            Err(Error::new(ErrorClass::Truncate, message))
+        }
+    }
+}
+
+fn abandon(begun: &[(OpId, u64)]) {
+    let Ok(process) = process::current() else { return };
+    process.progress().submit(|core| {
+        for &(op, _) in begun {
+            core.engine.submit_cancel(op);
+            core.engine.release(op);
+        }
+    });
+}

@@ -1,0 +1,360 @@
+//! Communicators: a group and a context of their own (MPI-5.0 §7.4).
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use wire::GateId;
+
+use crate::attribute::Attributes;
+use crate::errhandler::Errhandler;
+use crate::exchange;
+use crate::group::{Comparison, Group};
+use crate::info::Info;
+use crate::process::{self, Process};
+use crate::table::{Handle, Kind, Table};
+use crate::{Error, ErrorClass, Result};
+
+/// A communicator of this process. Clones are the same communicator.
+#[derive(Clone, Debug)]
+pub struct Comm(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// Point-to-point messages carry this number, collectives the next one up; unique in the job:
+    /// `leader's rank in the job << 34 | counter << 2`, where the leader is rank 0 of the group.
+    context: u64,
+    group: Group,
+    rank: u32,
+    collectives: AtomicI32,
+    handle: OnceLock<Handle>,
+    details: Mutex<Details>,
+}
+
+/// What is seldom asked for.
+#[derive(Debug)]
+struct Details {
+    name: Vec<u8>,
+    errhandler: Errhandler,
+    attributes: Attributes,
+    info: Info,
+}
+
+impl Comm {
+    /// `MPI_COMM_WORLD` of a job of `size` processes, seen from `rank`.
+    pub(crate) fn world(rank: u32, size: u32) -> Self {
+        let comm = Self::new(0, Group::world(size), rank, Errhandler::FATAL);
+        comm.set_name(b"MPI_COMM_WORLD");
+        // A new communicator has no handle yet.
+        let _ = comm.0.handle.set(WORLD);
+        comm
+    }
+
+    /// `MPI_COMM_SELF` of process `rank`.
+    pub(crate) fn myself(rank: u32) -> Self {
+        let context = context_of(rank, 1);
+        let comm = Self::new(context, Group::of(vec![rank]), 0, Errhandler::FATAL);
+        comm.set_name(b"MPI_COMM_SELF");
+        // As above.
+        let _ = comm.0.handle.set(SELF);
+        comm
+    }
+
+    fn new(context: u64, group: Group, rank: u32, errhandler: Errhandler) -> Self {
+        Self(Arc::new(Inner {
+            context,
+            group,
+            rank,
+            collectives: AtomicI32::new(0),
+            handle: OnceLock::new(),
+            details: Mutex::new(Details {
+                name: Vec::new(),
+                errhandler,
+                attributes: Attributes::default(),
+                info: Info::default(),
+            }),
+        }))
+    }
+
+    /// The context of point-to-point messages.
+    #[inline]
+    pub fn context(&self) -> u64 {
+        self.0.context
+    }
+
+    /// The context of collective messages.
+    pub fn collective_context(&self) -> u64 {
+        self.0.context | 1
+    }
+
+    /// This process's rank.
+    #[inline]
+    pub fn rank(&self) -> u32 {
+        self.0.rank
+    }
+
+    /// Number of processes.
+    #[inline]
+    pub fn size(&self) -> u32 {
+        self.0.group.size()
+    }
+
+    /// The members.
+    pub fn group(&self) -> &Group {
+        &self.0.group
+    }
+
+    /// The way to member `rank`, which is below `size`.
+    #[inline]
+    pub fn gate(&self, rank: u32) -> GateId {
+        GateId(self.0.group.world_rank(rank))
+    }
+
+    /// The communicator's handle.
+    pub fn handle(&self) -> Handle {
+        self.0.handle.get().copied().unwrap_or(NULL)
+    }
+
+    /// The number of the next collective on this communicator, which its messages carry as tag.
+    pub fn next_collective(&self) -> i32 {
+        self.0.collectives.fetch_add(1, Ordering::Relaxed) & i32::MAX
+    }
+
+    /// The name; empty until one is set.
+    pub fn name(&self) -> Vec<u8> {
+        self.details().name.clone()
+    }
+
+    /// Names the communicator for debuggers and messages.
+    pub fn set_name(&self, name: &[u8]) {
+        self.details().name = name.to_vec();
+    }
+
+    /// Who gets the errors raised on this communicator.
+    pub fn errhandler(&self) -> Errhandler {
+        self.details().errhandler
+    }
+
+    /// Sets who gets the errors raised on this communicator.
+    pub fn set_errhandler(&self, errhandler: Errhandler) {
+        self.details().errhandler = errhandler;
+    }
+
+    /// The hints given for this communicator; none has an effect yet, all are kept.
+    pub fn info(&self) -> Info {
+        self.details().info.clone()
+    }
+
+    /// Replaces the hints.
+    pub fn set_info(&self, info: Info) {
+        self.details().info = info;
+    }
+
+    /// Runs `access` on the attributes. Callbacks must not run inside it.
+    pub fn with_attributes<T>(&self, access: impl FnOnce(&mut Attributes) -> T) -> T {
+        access(&mut self.details().attributes)
+    }
+
+    /// How this communicator relates to `other` (MPI-5.0 §7.4.1).
+    pub fn compare(&self, other: &Self) -> Comparison {
+        if self.context() == other.context() {
+            return Comparison::Identical;
+        }
+        match self.group().compare(other.group()) {
+            Comparison::Identical => Comparison::Congruent,
+            comparison => comparison,
+        }
+    }
+
+    /// A communicator of the same group (collective). Attributes are the caller's affair.
+    ///
+    /// # Errors
+    /// When a peer fails, or no more communicators fit.
+    pub fn duplicate(&self) -> Result<Self> {
+        let context = self.agree_context(self.group())?;
+        let comm = Self::new(context, self.group().clone(), self.rank(), self.errhandler());
+        comm.register()
+    }
+
+    /// A communicator of `group`, a subset of this one's (collective over this communicator);
+    /// `None` for processes outside.
+    ///
+    /// # Errors
+    /// `MPI_ERR_GROUP` when the group has members from outside this communicator.
+    pub fn create(&self, group: &Group) -> Result<Option<Self>> {
+        if let Some(stranger) = group.iter().find(|&world| self.group().rank_of(world).is_none()) {
+            let message = format!("process {stranger} of the group is not in the communicator");
+            return Err(Error::new(ErrorClass::Group, message));
+        }
+        self.create_distinct(group)
+    }
+
+    /// Disjoint communicators, one per `color`, ordered by `key` and then by rank (collective);
+    /// `None` where `color` is.
+    ///
+    /// # Errors
+    /// When a peer fails, or no more communicators fit.
+    pub fn split(&self, color: Option<i32>, key: i32) -> Result<Option<Self>> {
+        let mut mine = [0; 12];
+        mine[..4].copy_from_slice(&i32::from(color.is_some()).to_le_bytes());
+        mine[4..8].copy_from_slice(&color.unwrap_or(0).to_le_bytes());
+        mine[8..].copy_from_slice(&key.to_le_bytes());
+        let all = exchange::allgather(self, &mine)?;
+        let mut members: Vec<(i32, u32)> = Vec::new();
+        for (rank, entry) in (0u32..).zip(&all) {
+            let word =
+                |at: usize| i32::from_le_bytes(entry[at..at + 4].try_into().unwrap_or([0; 4]));
+            if entry.len() == 12 && word(0) == 1 && Some(word(4)) == color {
+                members.push((word(8), rank));
+            }
+        }
+        members.sort_unstable();
+        let ranks = members.into_iter().map(|(_, rank)| self.group().world_rank(rank)).collect();
+        self.create_distinct(&Group::of(ranks))
+    }
+
+    /// The processes that share memory with this one (collective).
+    ///
+    /// # Errors
+    /// When a peer fails, or no more communicators fit.
+    pub fn split_shared(&self, key: i32) -> Result<Option<Self>> {
+        let identity = process::current()?.node_identity().to_vec();
+        let all = exchange::allgather(self, &identity)?;
+        let color = all.iter().position(|other| *other == identity);
+        self.split(color.map(|rank| rank as i32), key)
+    }
+
+    /// A communicator of `group`, called by its members only (MPI-5.0 §7.4.2, `create_group`).
+    ///
+    /// # Errors
+    /// As [`Comm::create`].
+    pub fn create_group(&self, group: &Group, tag: i32) -> Result<Option<Self>> {
+        let process = process::current()?;
+        let Some(rank) = group.rank_of(process.rank()) else { return Ok(None) };
+        if let Some(stranger) = group.iter().find(|&world| self.group().rank_of(world).is_none()) {
+            let message = format!("process {stranger} of the group is not in the communicator");
+            return Err(Error::new(ErrorClass::Group, message));
+        }
+        let mine = if rank == 0 { draw_context(process).to_le_bytes() } else { [0; 8] };
+        let span = exchange::Span { context: self.context() | GROUP_CONTEXT, tag, group, rank };
+        let context = exchange::broadcast(&span, &mine)?;
+        let context = u64::from_le_bytes(context.try_into().map_err(|_| strange_length())?);
+        let comm = Self::new(context, group.clone(), rank, self.errhandler());
+        comm.register().map(Some)
+    }
+
+    /// Every process of this communicator calls this with the group it will be in; groups of
+    /// different processes are equal or disjoint.
+    fn create_distinct(&self, group: &Group) -> Result<Option<Self>> {
+        let context = self.agree_context(group)?;
+        let process = process::current()?;
+        let Some(rank) = group.rank_of(process.rank()) else { return Ok(None) };
+        Self::new(context, group.clone(), rank, self.errhandler()).register().map(Some)
+    }
+
+    /// The leader of `group` draws a context number and tells the other members.
+    fn agree_context(&self, group: &Group) -> Result<u64> {
+        let process = process::current()?;
+        let tag = self.next_collective();
+        let Some(rank) = group.rank_of(process.rank()) else { return Ok(0) };
+        let mine = if rank == 0 { draw_context(process).to_le_bytes() } else { [0; 8] };
+        let span = exchange::Span { context: self.collective_context(), tag, group, rank };
+        let context = exchange::broadcast(&span, &mine)?;
+        Ok(u64::from_le_bytes(context.try_into().map_err(|_| strange_length())?))
+    }
+
+    fn register(self) -> Result<Self> {
+        let handle = COMMS.insert(self.clone())?;
+        // A new communicator has no handle yet.
+        let _ = self.0.handle.set(handle);
+        Ok(self)
+    }
+
+    /// Gives the handle back. Pending operations keep the communicator alive.
+    ///
+    /// # Errors
+    /// `MPI_ERR_COMM` for the predefined ones and for one freed before.
+    pub fn free(&self) -> Result<()> {
+        if self.handle().is_predefined() {
+            return Err(Error::new(ErrorClass::Comm, "a predefined communicator cannot be freed"));
+        }
+        COMMS.remove(self.handle()).map(drop)
+    }
+
+    fn details(&self) -> MutexGuard<'_, Details> {
+        self.0.details.lock().unwrap_or_else(|poison| poison.into_inner())
+    }
+}
+
+/// A communicator found by its handle: borrowed for the predefined ones, so that they cost no
+/// reference count.
+#[derive(Debug)]
+pub enum CommRef {
+    /// `MPI_COMM_WORLD` or `MPI_COMM_SELF`.
+    Predefined(&'static Comm),
+    /// Any other.
+    Derived(Comm),
+}
+
+impl Deref for CommRef {
+    type Target = Comm;
+
+    #[inline]
+    fn deref(&self) -> &Comm {
+        match self {
+            Self::Predefined(comm) => comm,
+            Self::Derived(comm) => comm,
+        }
+    }
+}
+
+/// The communicator behind a handle.
+///
+/// # Errors
+/// `MPI_ERR_COMM` for the null, a stale or a foreign handle; `MPI_ERR_OTHER` before initialisation.
+#[inline]
+pub fn find(handle: Handle) -> Result<CommRef> {
+    match handle {
+        WORLD => Ok(CommRef::Predefined(process::current()?.world())),
+        SELF => Ok(CommRef::Predefined(process::current()?.myself())),
+        NULL => Err(Error::new(ErrorClass::Comm, "the communicator is MPI_COMM_NULL")),
+        _ => {
+            process::current()?;
+            COMMS.find(handle).map(CommRef::Derived)
+        }
+    }
+}
+
+/// The handle whose Fortran integer is `value`.
+pub fn from_int(value: i32) -> Handle {
+    COMMS.from_int(value)
+}
+
+fn draw_context(process: &Process) -> u64 {
+    context_of(process.rank(), NEXT_CONTEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// The bit between leader and counter is for messages of `create_group`, which must not meet the
+/// application's; hence two bits below the counter.
+fn context_of(leader: u32, counter: u32) -> u64 {
+    u64::from(leader) << 34 | u64::from(counter) << 2
+}
+
+#[cold]
+fn strange_length() -> Error {
+    Error::new(ErrorClass::Intern, "a context number of another length arrived")
+}
+
+/// `MPI_COMM_NULL`.
+pub const NULL: Handle = Handle(0x100);
+/// `MPI_COMM_WORLD`.
+pub const WORLD: Handle = Handle(0x101);
+/// `MPI_COMM_SELF`.
+pub const SELF: Handle = Handle(0x102);
+
+const GROUP_CONTEXT: u64 = 2;
+
+static COMMS: Table<Comm> = Table::new(Kind::Comm, ErrorClass::Comm);
+
+/// Counters 0 and 1 are the predefined communicators'.
+static NEXT_CONTEXT: AtomicU32 = AtomicU32::new(16);

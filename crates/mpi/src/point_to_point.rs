@@ -1,0 +1,348 @@
+//! Point-to-point communication (MPI-5.0 §3).
+
+use std::sync::{Mutex, MutexGuard};
+
+use engine::{Envelope, MatchedId, Message, OpId, Selector, SendMode};
+use memory::Region;
+
+use crate::comm::Comm;
+use crate::process;
+use crate::request::{Operation, Request, Source, Status};
+use crate::table::{Handle, Kind, Table};
+use crate::{Error, ErrorClass, Result};
+
+/// A send, ready to begin.
+#[derive(Clone, Debug)]
+pub struct Send {
+    /// Where.
+    pub comm: Comm,
+    /// To whom; none is `MPI_PROC_NULL`.
+    pub to: Option<u32>,
+    /// The tag.
+    pub tag: i32,
+    /// What.
+    pub data: Region,
+    /// How.
+    pub mode: Mode,
+}
+
+/// The four modes of sending (MPI-5.0 §3.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Standard. A ready send, whose receive is posted already, is one too.
+    Standard,
+    /// Complete when matched.
+    Synchronous,
+    /// Copied into the attached buffer.
+    Buffered,
+}
+
+/// A receive, ready to begin.
+#[derive(Clone, Debug)]
+pub struct Receive {
+    /// Where.
+    pub comm: Comm,
+    /// From whom.
+    pub from: From,
+    /// The tag; none for any.
+    pub tag: Option<i32>,
+    /// Into what.
+    pub into: Region,
+}
+
+/// Whom a receive or probe accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    /// A rank.
+    Rank(u32),
+    /// `MPI_ANY_SOURCE`.
+    Any,
+    /// `MPI_PROC_NULL`.
+    Null,
+}
+
+/// Sends, and waits until the memory may be reused (or longer, as the mode says).
+///
+/// # Errors
+/// When the peer fails, or the attached buffer is full.
+#[inline]
+pub fn send(comm: &Comm, to: Option<u32>, tag: i32, data: &Region, mode: Mode) -> Result<()> {
+    let Some(to) = to else { return Ok(()) };
+    if mode == Mode::Buffered {
+        return buffered_send(comm, to, tag, data);
+    }
+    let progress = process::current()?.progress();
+    let (gate, envelope, mode) = (comm.gate(to), envelope(comm, tag), engine_mode(mode));
+    let operation = |op| Operation { op, receives: false, comm: comm.handle() };
+    let (_, error) = progress.submit_and_wait(
+        |core| core.engine.submit_send(gate, envelope, data, mode),
+        |core, &op| Some(operation(op).interpret(core.engine.take(op)?, core)),
+    );
+    error.map_or(Ok(()), Err)
+}
+
+/// Receives, and waits for the message.
+///
+/// # Errors
+/// When the message is longer than the memory (the beginning is there), or the peer fails.
+#[inline]
+pub fn receive(
+    comm: &Comm,
+    from: From,
+    tag: Option<i32>,
+    into: &Region,
+) -> (Status, Option<Error>) {
+    let Some(selector) = selector(comm, from, tag) else { return (Status::PROC_NULL, None) };
+    let progress = match process::current() {
+        Ok(process) => process.progress(),
+        Err(error) => return (Status::EMPTY, Some(error)),
+    };
+    let gate = selector.source.map(|source| comm.gate(source));
+    let operation = |op| Operation { op, receives: true, comm: comm.handle() };
+    progress.submit_and_wait(
+        |core| core.engine.submit_receive(gate, selector, into),
+        |core, &op| Some(operation(op).interpret(core.engine.take(op)?, core)),
+    )
+}
+
+/// Begins a send.
+///
+/// # Errors
+/// When the attached buffer is full.
+pub fn begin_send(send: &Send) -> Result<Request> {
+    let Send { comm, to, tag, data, mode } = send;
+    let Some(to) = *to else { return Ok(Request::Done(Status::EMPTY)) };
+    if *mode == Mode::Buffered {
+        buffered_send(comm, to, *tag, data)?;
+        return Ok(Request::Done(Status::EMPTY));
+    }
+    let (gate, envelope, mode) = (comm.gate(to), envelope(comm, *tag), engine_mode(*mode));
+    let progress = process::current()?.progress();
+    let op = progress.submit(|core| core.engine.submit_send(gate, envelope, data, mode));
+    Ok(Request::Operation(Operation { op, receives: false, comm: comm.handle() }))
+}
+
+/// Begins a receive.
+///
+/// # Errors
+/// When not initialised.
+pub fn begin_receive(receive: &Receive) -> Result<Request> {
+    let Receive { comm, from, tag, into } = receive;
+    let Some(selector) = selector(comm, *from, *tag) else {
+        return Ok(Request::Done(Status::PROC_NULL));
+    };
+    let gate = selector.source.map(|source| comm.gate(source));
+    let progress = process::current()?.progress();
+    let op = progress.submit(|core| core.engine.submit_receive(gate, selector, into));
+    Ok(Request::Operation(Operation { op, receives: true, comm: comm.handle() }))
+}
+
+/// Waits for a message to be there.
+///
+/// # Errors
+/// When not initialised.
+pub fn probe(comm: &Comm, from: From, tag: Option<i32>) -> Result<Status> {
+    let Some(selector) = selector(comm, from, tag) else { return Ok(Status::PROC_NULL) };
+    let message = process::current()?.progress().wait(|core| core.engine.probe(selector));
+    Ok(status_of(message))
+}
+
+/// Whether a message is there.
+///
+/// # Errors
+/// When not initialised.
+pub fn immediate_probe(comm: &Comm, from: From, tag: Option<i32>) -> Result<Option<Status>> {
+    let Some(selector) = selector(comm, from, tag) else { return Ok(Some(Status::PROC_NULL)) };
+    let progress = process::current()?.progress();
+    let message = progress.test(|core| core.engine.probe(selector));
+    if message.is_none() {
+        progress.pause();
+    }
+    Ok(message.map(status_of))
+}
+
+/// A message taken out of matching, or `MPI_MESSAGE_NO_PROC`.
+#[derive(Clone, Copy, Debug)]
+pub enum Matched {
+    /// A message, by its handle.
+    Message(Handle),
+    /// A probe of `MPI_PROC_NULL`.
+    NoProc,
+}
+
+/// Takes a message that is there out of matching; waits for one if told to.
+///
+/// # Errors
+/// When not initialised.
+pub fn matched_probe(
+    comm: &Comm,
+    from: From,
+    tag: Option<i32>,
+    waits: bool,
+) -> Result<Option<(Matched, Status)>> {
+    let Some(selector) = selector(comm, from, tag) else {
+        return Ok(Some((Matched::NoProc, Status::PROC_NULL)));
+    };
+    let progress = process::current()?.progress();
+    let found = if waits {
+        Some(progress.wait(|core| core.engine.submit_matched_probe(selector)))
+    } else {
+        progress.test(|core| core.engine.submit_matched_probe(selector))
+    };
+    let Some((id, message)) = found else {
+        progress.pause();
+        return Ok(None);
+    };
+    let handle = MESSAGES.insert((id, comm.handle()))?;
+    Ok(Some((Matched::Message(handle), status_of(message))))
+}
+
+/// Begins to receive a message that a matched probe took.
+///
+/// # Errors
+/// `MPI_ERR_REQUEST` for a handle that names no such message.
+pub fn begin_matched_receive(message: Handle, into: &Region) -> Result<Operation> {
+    let (id, comm) = MESSAGES.remove(message)?;
+    let progress = process::current()?.progress();
+    let op = progress.submit(|core| core.engine.submit_matched_receive(id, into));
+    let gone = || Error::new(ErrorClass::Request, "the message was received already");
+    Ok(Operation { op: op.ok_or_else(gone)?, receives: true, comm })
+}
+
+/// Waits for an operation.
+///
+/// # Errors
+/// When not initialised.
+pub fn finish(operation: Operation) -> Result<(Status, Option<Error>)> {
+    let progress = process::current()?.progress();
+    Ok(progress.wait(|core| {
+        let completion = core.engine.take(operation.op)?;
+        Some(operation.interpret(completion, core))
+    }))
+}
+
+/// The handle of a message whose Fortran integer is `value`.
+pub fn message_from_int(value: i32) -> Handle {
+    MESSAGES.from_int(value)
+}
+
+/// The buffer for buffered sends (MPI-5.0 §3.6). Its bytes are counted, not used: the library keeps
+/// its own copies.
+#[derive(Debug)]
+struct Attached {
+    address: usize,
+    bytes: usize,
+    used: usize,
+    sends: Vec<(OpId, usize)>,
+}
+
+/// Attaches a buffer.
+///
+/// # Errors
+/// `MPI_ERR_BUFFER` when one is attached already.
+pub fn attach_buffer(address: usize, bytes: usize) -> Result<()> {
+    let mut attached = attached();
+    if attached.is_some() {
+        return Err(Error::new(ErrorClass::Buffer, "a buffer is attached already"));
+    }
+    *attached = Some(Attached { address, bytes, used: 0, sends: Vec::new() });
+    Ok(())
+}
+
+/// Waits until all buffered sends have left, and gives the buffer's address and size back.
+///
+/// # Errors
+/// `MPI_ERR_BUFFER` when none is attached.
+pub fn detach_buffer() -> Result<(usize, usize)> {
+    let none = || Error::new(ErrorClass::Buffer, "no buffer is attached");
+    let buffer = attached().take().ok_or_else(none)?;
+    flush(buffer.sends)?;
+    Ok((buffer.address, buffer.bytes))
+}
+
+/// Waits until all buffered sends have left.
+///
+/// # Errors
+/// When not initialised.
+pub fn flush_buffer() -> Result<()> {
+    let sends = attached().as_mut().map(|buffer| {
+        buffer.used = 0;
+        std::mem::take(&mut buffer.sends)
+    });
+    flush(sends.unwrap_or_default())
+}
+
+fn flush(mut sends: Vec<(OpId, usize)>) -> Result<()> {
+    process::current()?.progress().wait(|core| {
+        sends.retain(|(op, _)| core.engine.take(*op).is_none());
+        sends.is_empty().then_some(())
+    });
+    Ok(())
+}
+
+fn buffered_send(comm: &Comm, to: u32, tag: i32, data: &Region) -> Result<()> {
+    let progress = process::current()?.progress();
+    let mut attached = attached();
+    let none = || Error::new(ErrorClass::Buffer, "no buffer is attached for a buffered send");
+    let buffer = attached.as_mut().ok_or_else(none)?;
+    let needed = data.len() + BSEND_OVERHEAD;
+    if buffer.used + needed > buffer.bytes {
+        progress.test(|core| {
+            buffer.sends.retain(|(op, _)| core.engine.take(*op).is_none());
+        });
+        buffer.used = buffer.sends.iter().map(|(_, bytes)| bytes).sum();
+    }
+    if buffer.used + needed > buffer.bytes {
+        let message = format!(
+            "a buffered send needs {needed} bytes, of the attached {} only {} are free",
+            buffer.bytes,
+            buffer.bytes - buffer.used
+        );
+        return Err(Error::new(ErrorClass::Buffer, message));
+    }
+    let copy = Region::owned(data.len());
+    copy.copy_from(data);
+    let (gate, envelope) = (comm.gate(to), envelope(comm, tag));
+    let op =
+        progress.submit(|core| core.engine.submit_send(gate, envelope, &copy, SendMode::Standard));
+    buffer.used += needed;
+    buffer.sends.push((op, needed));
+    Ok(())
+}
+
+fn attached() -> MutexGuard<'static, Option<Attached>> {
+    static ATTACHED: Mutex<Option<Attached>> = Mutex::new(None);
+    ATTACHED.lock().unwrap_or_else(|poison| poison.into_inner())
+}
+
+#[inline]
+fn envelope(comm: &Comm, tag: i32) -> Envelope {
+    Envelope { context: comm.context(), source: comm.rank(), tag }
+}
+
+#[inline]
+fn selector(comm: &Comm, from: From, tag: Option<i32>) -> Option<Selector> {
+    let source = match from {
+        From::Rank(rank) => Some(rank),
+        From::Any => None,
+        From::Null => return None,
+    };
+    Some(Selector { context: comm.context(), source, tag })
+}
+
+fn engine_mode(mode: Mode) -> SendMode {
+    match mode {
+        Mode::Standard | Mode::Buffered => SendMode::Standard,
+        Mode::Synchronous => SendMode::Synchronous,
+    }
+}
+
+fn status_of(message: Message) -> Status {
+    let Message { source, tag, bytes } = message;
+    Status { source: Source::Rank(source), tag: Some(tag), bytes, cancelled: false }
+}
+
+/// `MPI_BSEND_OVERHEAD`.
+const BSEND_OVERHEAD: usize = 512;
+
+static MESSAGES: Table<(MatchedId, Handle)> = Table::new(Kind::Message, ErrorClass::Request);

@@ -1,0 +1,289 @@
+//! This process in its job: from initialisation to finalisation (MPI-5.0 §11.2).
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use boot::Job;
+use driver::{OwnRail, Rail, ShmConfig, ShmRail, TcpConfig, TcpRail, node_identity};
+use engine::{Config, Engine};
+use progress::{Core, Directory, Policy, Progress};
+use wire::GateId;
+
+use crate::comm::Comm;
+use crate::{Error, ErrorClass, Result};
+
+/// How threads may call (MPI-5.0 §11.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ThreadLevel {
+    /// There is one.
+    Single,
+    /// Only the one that initialised calls.
+    Funneled,
+    /// One at a time.
+    Serialized,
+    /// Any, at any time.
+    Multiple,
+}
+
+/// Everything a process has while it is initialised.
+pub struct Process {
+    rank: u32,
+    size: u32,
+    job: Arc<Job>,
+    progress: Progress,
+    world: Comm,
+    myself: Comm,
+    node_identity: Vec<u8>,
+    level: ThreadLevel,
+    main_thread: ThreadId,
+}
+
+impl Process {
+    /// Rank in the job.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Number of processes in the job.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Its communication.
+    #[inline]
+    pub fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// `MPI_COMM_WORLD`.
+    #[inline]
+    pub fn world(&self) -> &Comm {
+        &self.world
+    }
+
+    /// `MPI_COMM_SELF`.
+    pub fn myself(&self) -> &Comm {
+        &self.myself
+    }
+
+    /// The same bytes in all processes that share memory with this one, and in no others.
+    pub fn node_identity(&self) -> &[u8] {
+        &self.node_identity
+    }
+
+    /// How threads may call.
+    pub fn level(&self) -> ThreadLevel {
+        self.level
+    }
+
+    /// Whether the calling thread is the one that initialised.
+    pub fn is_main_thread(&self) -> bool {
+        std::thread::current().id() == self.main_thread
+    }
+
+    /// What the launcher told of the job.
+    pub fn job(&self) -> &Job {
+        &self.job
+    }
+}
+
+/// The initialised process.
+///
+/// # Errors
+/// `MPI_ERR_OTHER` before initialisation and after finalisation.
+#[inline]
+pub fn current() -> Result<&'static Process> {
+    match (STATE.load(Ordering::Acquire), PROCESS.get()) {
+        (ACTIVE, Some(process)) => Ok(process),
+        (FINALIZED, _) => Err(Error::new(ErrorClass::Other, "called after MPI_Finalize")),
+        _ => Err(Error::new(ErrorClass::Other, "called before MPI_Init")),
+    }
+}
+
+/// Whether initialisation has been completed, at any time.
+pub fn is_initialized() -> bool {
+    STATE.load(Ordering::Acquire) != NEW
+}
+
+/// Whether finalisation has been completed.
+pub fn is_finalized() -> bool {
+    STATE.load(Ordering::Acquire) == FINALIZED
+}
+
+/// Joins the job, opens the rails and publishes their addresses. All levels of thread support are
+/// given as asked.
+///
+/// # Errors
+/// When called twice, under a launcher that is not understood, or without the means of the system;
+/// the text says what to do.
+pub fn initialize(level: ThreadLevel) -> Result<&'static Process> {
+    static STARTING: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = STARTING.lock().unwrap_or_else(|poison| poison.into_inner());
+    match STATE.load(Ordering::Acquire) {
+        NEW => {}
+        FINALIZED => return Err(Error::new(ErrorClass::Other, "MPI_Init after MPI_Finalize")),
+        _ => return Err(Error::new(ErrorClass::Other, "MPI_Init called twice")),
+    }
+    let process = start(level)?;
+    let process = PROCESS.get_or_init(|| process);
+    STATE.store(ACTIVE, Ordering::Release);
+    Ok(process)
+}
+
+/// Ends communication: all processes meet, what is on its way arrives, the launcher is told.
+///
+/// # Errors
+/// When not initialised, or when a peer or the launcher has failed.
+pub fn finalize() -> Result<()> {
+    let process = current()?;
+    crate::collective::barrier(&process.world)?;
+    let quiet = |core: &mut Core| core.is_quiet().then_some(());
+    process.progress.wait_for(FINALIZE_PATIENCE, quiet);
+    let failed = |error: boot::BootError| Error::new(ErrorClass::Other, error.to_string());
+    process.job.fence().map_err(failed)?;
+    STATE.store(FINALIZED, Ordering::Release);
+    process.progress.look(Core::close);
+    process.job.finalize().map_err(failed)
+}
+
+/// Ends the job with `code`, without returning.
+pub fn abort(code: i32) -> ! {
+    if let Some(process) = PROCESS.get()
+        && process.job.abort(code)
+    {
+        // The launcher ends this process with the others; if it cannot, we end ourselves.
+        std::thread::sleep(ABORT_PATIENCE);
+    }
+    std::process::exit(if code == 0 { 1 } else { code })
+}
+
+fn start(level: ThreadLevel) -> Result<Process> {
+    let job = Job::join().map_err(|error| Error::new(ErrorClass::Other, error.to_string()))?;
+    let (rank, size) = (job.rank(), job.size());
+    let failed = |text: String| Error::new(ErrorClass::Other, text);
+    let rails = open_rails(&job).map_err(failed)?;
+    let mut card = Vec::new();
+    for rail in &rails {
+        append(&mut card, rail.name().as_bytes());
+        append(&mut card, &rail.address());
+    }
+    job.publish(CARD, &card).map_err(|error| failed(error.to_string()))?;
+    job.fence().map_err(|error| failed(error.to_string()))?;
+    let own = rails.iter().map(|rail| (rail.name().to_owned(), rail.address())).collect();
+    let job = Arc::new(job);
+    let directory = Box::new(Cards { job: Arc::clone(&job), own });
+    let engine = Engine::new(Config { size: size as usize });
+    let core = Core::new(engine, size as usize, rails, directory);
+    let progress = Progress::new(core, policy(size)).map_err(|error| failed(error.to_string()))?;
+    Ok(Process {
+        rank,
+        size,
+        job,
+        progress,
+        world: Comm::world(rank, size),
+        myself: Comm::myself(rank),
+        node_identity: node_identity(),
+        level,
+        main_thread: std::thread::current().id(),
+    })
+}
+
+/// The rails of this process, the preferred first. `CANELE_RAILS` (`shm,tcp`) restricts them, and
+/// `CANELE_IFACE` the interfaces of `tcp`.
+fn open_rails(job: &Job) -> Result<Vec<Box<dyn Rail>>, String> {
+    let rank = GateId(job.rank());
+    let wanted = std::env::var("CANELE_RAILS").unwrap_or_else(|_| "shm,tcp".into());
+    let mut rails: Vec<Box<dyn Rail>> = vec![Box::new(OwnRail::new(rank))];
+    if job.size() == 1 {
+        return Ok(rails);
+    }
+    for name in wanted.split(',') {
+        match name.trim() {
+            "shm" => {
+                let rail =
+                    ShmRail::new(ShmConfig { rank, job: u128::from(job.id()).to_le_bytes() });
+                rails.push(Box::new(rail.map_err(|error| format!("rail shm: {error}"))?));
+            }
+            "tcp" => {
+                let config = TcpConfig {
+                    rank,
+                    job: job.id(),
+                    secret: *job.secret().expose(),
+                    interface: std::env::var("CANELE_IFACE").ok(),
+                    connect_timeout: CONNECT_TIMEOUT,
+                };
+                let rail = TcpRail::new(config).map_err(|error| format!("rail tcp: {error}"))?;
+                rails.push(Box::new(rail));
+            }
+            "self" | "" => {}
+            other => return Err(format!("CANELE_RAILS={wanted}: no rail `{other}` (shm, tcp)")),
+        }
+    }
+    Ok(rails)
+}
+
+/// The launcher tells how many of the job's ranks are on this node; else all may be.
+fn policy(size: u32) -> Policy {
+    let local = std::env::var("MPI_LOCALNRANKS").ok().and_then(|text| text.parse().ok());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Policy::for_node(local.unwrap_or(size as usize), cores)
+}
+
+/// The published addresses of the job's processes.
+struct Cards {
+    job: Arc<Job>,
+    own: Vec<(String, Vec<u8>)>,
+}
+
+impl Directory for Cards {
+    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+        if peer.0 == self.job.rank() {
+            return Ok(self.own.clone());
+        }
+        let card = self.job.fetch(peer.0, CARD).map_err(|error| error.to_string())?;
+        parse_card(&card).ok_or_else(|| format!("process {} published nonsense", peer.0))
+    }
+}
+
+fn append(to: &mut Vec<u8>, bytes: &[u8]) {
+    to.extend((bytes.len() as u16).to_le_bytes());
+    to.extend(bytes);
+}
+
+fn parse_card(mut card: &[u8]) -> Option<Vec<(String, Vec<u8>)>> {
+    let mut take = || {
+        let (len, rest) = card.split_first_chunk::<2>()?;
+        let (bytes, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*len)))?;
+        card = rest;
+        Some((bytes.to_vec(), rest.is_empty()))
+    };
+    let mut addresses = Vec::new();
+    loop {
+        let (name, _) = take()?;
+        let (address, last) = take()?;
+        addresses.push((String::from_utf8(name).ok()?, address));
+        if last {
+            return Some(addresses);
+        }
+    }
+}
+
+const CARD: &str = "rails";
+
+/// How long a peer's addresses are tried.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long finalisation waits for a peer to take what it was sent.
+const FINALIZE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long an aborting process waits for the launcher to end it.
+const ABORT_PATIENCE: Duration = Duration::from_secs(2);
+
+const NEW: u8 = 0;
+const ACTIVE: u8 = 1;
+const FINALIZED: u8 = 2;
+
+static STATE: AtomicU8 = AtomicU8::new(NEW);
+static PROCESS: OnceLock<Process> = OnceLock::new();

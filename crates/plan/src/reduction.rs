@@ -1,0 +1,309 @@
+//! Operations that combine data. Units are elements.
+//!
+//! Operands are combined in the order of ranks (MPI-5.0 §6.9.1) unless the operation commutes; the
+//! order depends on nothing but the arguments, so results repeat bit for bit.
+
+use crate::schedule::{Buffer, Schedule, Span, part, starts};
+
+/// `len` elements of everyone, combined, to the root's output; `element` is an element's size in
+/// bytes. In place, the root's contribution is in its output.
+pub fn reduce(
+    rank: u32,
+    size: u32,
+    root: u32,
+    len: u64,
+    element: u64,
+    commutes: bool,
+    in_place: bool,
+) -> Schedule {
+    let mut schedule = Schedule::default();
+    let own = match (rank == root, in_place) {
+        (true, true) => Buffer::Output.span(0, len),
+        _ => Buffer::Input.span(0, len),
+    };
+    if commutes && len * element >= LONG && size > 4 && len >= u64::from(size) {
+        let sum = schedule.temporary(len);
+        schedule.copy(own, sum.span(0, len));
+        ring_reduce_scatter(&mut schedule, rank, size, sum, &parts(len, size));
+        gather_parts(&mut schedule, rank, size, root, len, sum);
+        return schedule;
+    }
+    let top = if commutes { root } else { 0 };
+    let is_top = rank == top;
+    let sum = if is_top && rank == root { Buffer::Output } else { schedule.temporary(len) };
+    let sum = sum.span(0, len);
+    if own != sum {
+        schedule.copy(own, sum);
+    }
+    binomial_reduce(&mut schedule, rank, size, top, sum);
+    if top != root {
+        if is_top {
+            schedule.send(root, sum);
+        }
+        if rank == root {
+            schedule.receive(top, Buffer::Output.span(0, len));
+        }
+        schedule.wait();
+    }
+    schedule
+}
+
+/// Up a binomial tree; `sum` holds the own contribution and, at the top, the result.
+fn binomial_reduce(schedule: &mut Schedule, rank: u32, size: u32, top: u32, sum: Span) {
+    let relative = (rank + size - top) % size;
+    let absolute = |relative: u32| (relative + top) % size;
+    let received = schedule.temporary(sum.len).span(0, sum.len);
+    let mut bit = 1;
+    while bit < size {
+        if relative & bit != 0 {
+            schedule.send(absolute(relative - bit), sum);
+            schedule.wait();
+            return;
+        }
+        if relative + bit < size {
+            schedule.receive(absolute(relative + bit), received);
+            schedule.wait();
+            // The child's ranks come after ours.
+            schedule.reduce(sum, received);
+            schedule.copy(received, sum);
+        }
+        bit *= 2;
+    }
+}
+
+/// `len` elements of everyone, combined, to everyone's output.
+///
+/// Short: recursive doubling, after the ranks beyond a power of two have joined a neighbour. Long:
+/// a ring that scatters the reduction, and a ring that gathers it; 2n(p−1)/p elements per rank.
+pub fn allreduce(
+    rank: u32,
+    size: u32,
+    len: u64,
+    element: u64,
+    commutes: bool,
+    in_place: bool,
+) -> Schedule {
+    let mut schedule = Schedule::default();
+    let whole = Buffer::Output.span(0, len);
+    if !in_place {
+        schedule.copy(Buffer::Input.span(0, len), whole);
+    }
+    if size == 1 || len == 0 {
+        return schedule;
+    }
+    if commutes && len * element >= LONG && len >= u64::from(size) {
+        let blocks = parts(len, size);
+        ring_reduce_scatter(&mut schedule, rank, size, Buffer::Output, &blocks);
+        ring_allgather(&mut schedule, rank, size, &blocks);
+    } else {
+        recursive_doubling(&mut schedule, rank, size, whole);
+    }
+    schedule
+}
+
+/// Pairs exchange partial results over distances 1, 2, 4…; neighbours in the first rounds hold
+/// neighbouring ranks' operands, so the order of ranks is kept.
+fn recursive_doubling(schedule: &mut Schedule, rank: u32, size: u32, whole: Span) {
+    let received = schedule.temporary(whole.len).span(0, whole.len);
+    let power = 1 << size.ilog2();
+    let extra = size - power;
+    // The first 2·extra ranks pair up; the odd ones stand for both.
+    let position = if rank < 2 * extra {
+        if rank.is_multiple_of(2) {
+            schedule.send(rank + 1, whole);
+            schedule.wait();
+            schedule.receive(rank + 1, whole);
+            schedule.wait();
+            return;
+        }
+        schedule.receive(rank - 1, received);
+        schedule.wait();
+        schedule.reduce(received, whole);
+        rank / 2
+    } else {
+        rank - extra
+    };
+    let rank_at = |position: u32| {
+        if position < extra { 2 * position + 1 } else { position + extra }
+    };
+    let mut distance = 1;
+    while distance < power {
+        let partner = position ^ distance;
+        schedule.receive(rank_at(partner), received);
+        schedule.send(rank_at(partner), whole);
+        schedule.wait();
+        if partner < position {
+            schedule.reduce(received, whole);
+        } else {
+            schedule.reduce(whole, received);
+            schedule.copy(received, whole);
+        }
+        distance *= 2;
+    }
+    if rank < 2 * extra {
+        schedule.send(rank - 1, whole);
+        schedule.wait();
+    }
+}
+
+/// Afterwards block `rank` of `buffer` is complete: each block travels once around, every rank adding
+/// its own. Needs an operation that commutes.
+fn ring_reduce_scatter(
+    schedule: &mut Schedule,
+    rank: u32,
+    size: u32,
+    buffer: Buffer,
+    blocks: &[(u64, u64)],
+) {
+    let longest = blocks.iter().map(|&(_, len)| len).max().unwrap_or(0);
+    let received = schedule.temporary(longest);
+    let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
+    let block = |index: u32| {
+        let (start, len) = blocks[(index % size) as usize];
+        buffer.span(start, len)
+    };
+    for round in 0..size - 1 {
+        let out = block(rank + 2 * size - round - 1);
+        let into = block(rank + 2 * size - round - 2);
+        schedule.receive(previous, received.span(0, into.len));
+        schedule.send(next, out);
+        schedule.wait();
+        schedule.reduce(received.span(0, into.len), into);
+    }
+}
+
+fn ring_allgather(schedule: &mut Schedule, rank: u32, size: u32, blocks: &[(u64, u64)]) {
+    let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
+    let block = |index: u32| {
+        let (start, len) = blocks[(index % size) as usize];
+        Buffer::Output.span(start, len)
+    };
+    for round in 0..size - 1 {
+        schedule.receive(previous, block(rank + size - round - 1));
+        schedule.send(next, block(rank + size - round));
+        schedule.wait();
+    }
+}
+
+/// Part `rank` of everyone's `sum` to the root's output.
+fn gather_parts(schedule: &mut Schedule, rank: u32, size: u32, root: u32, len: u64, sum: Buffer) {
+    let (start, own) = part(len, size, rank);
+    if rank != root {
+        schedule.send(root, sum.span(start, own));
+        schedule.wait();
+        return;
+    }
+    for from in (0..size).filter(|&from| from != root) {
+        let (start, len) = part(len, size, from);
+        schedule.receive(from, Buffer::Output.span(start, len));
+    }
+    schedule.copy(sum.span(start, own), Buffer::Output.span(start, own));
+    schedule.wait();
+}
+
+/// Everyone's input, combined; block `i` of the result, `counts(i)` elements, to rank `i`'s output. In
+/// place, the caller has copied the output to the input.
+pub fn reduce_scatter(
+    rank: u32,
+    size: u32,
+    counts: &dyn Fn(u32) -> u64,
+    element: u64,
+    commutes: bool,
+) -> Schedule {
+    let mut schedule = Schedule::default();
+    let starts = starts((0..size).map(counts));
+    let len = starts[size as usize];
+    let sum = schedule.temporary(len);
+    schedule.copy(Buffer::Input.span(0, len), sum.span(0, len));
+    let own = sum.span(starts[rank as usize], counts(rank));
+    if size == 1 || len == 0 {
+        schedule.copy(own, Buffer::Output.span(0, own.len));
+        return schedule;
+    }
+    if commutes && len * element >= LONG {
+        let blocks: Vec<(u64, u64)> =
+            (0..size).map(|index| (starts[index as usize], counts(index))).collect();
+        ring_reduce_scatter(&mut schedule, rank, size, sum, &blocks);
+        schedule.copy(own, Buffer::Output.span(0, own.len));
+        return schedule;
+    }
+    binomial_reduce(&mut schedule, rank, size, 0, sum.span(0, len));
+    if rank == 0 {
+        for to in 1..size {
+            schedule.send(to, sum.span(starts[to as usize], counts(to)));
+        }
+        schedule.copy(own, Buffer::Output.span(0, own.len));
+    } else {
+        schedule.receive(0, Buffer::Output.span(0, own.len));
+    }
+    schedule.wait();
+    schedule
+}
+
+/// The combination of the inputs of ranks up to and with this one.
+pub fn scan(rank: u32, size: u32, len: u64, in_place: bool) -> Schedule {
+    let mut schedule = Schedule::default();
+    let result = Buffer::Output.span(0, len);
+    if !in_place {
+        schedule.copy(Buffer::Input.span(0, len), result);
+    }
+    let passed = schedule.temporary(len).span(0, len);
+    let received = schedule.temporary(len).span(0, len);
+    schedule.copy(result, passed);
+    prefix(&mut schedule, rank, size, passed, received, |schedule, _| {
+        schedule.reduce(received, result);
+    });
+    schedule
+}
+
+/// The combination of the inputs of ranks below this one; rank 0's output is left as it is.
+pub fn exscan(rank: u32, size: u32, len: u64, in_place: bool) -> Schedule {
+    let mut schedule = Schedule::default();
+    let result = Buffer::Output.span(0, len);
+    let passed = schedule.temporary(len).span(0, len);
+    let received = schedule.temporary(len).span(0, len);
+    let own = if in_place { result } else { Buffer::Input.span(0, len) };
+    schedule.copy(own, passed);
+    prefix(&mut schedule, rank, size, passed, received, |schedule, first| {
+        if first {
+            schedule.copy(received, result);
+        } else {
+            schedule.reduce(received, result);
+        }
+    });
+    schedule
+}
+
+/// Rounds over distances 1, 2, 4…: `passed` is the combination of the ranks from `rank − distance + 1`
+/// on; `add` takes what came from below, the first time with `true`.
+fn prefix(
+    schedule: &mut Schedule,
+    rank: u32,
+    size: u32,
+    passed: Span,
+    received: Span,
+    mut add: impl FnMut(&mut Schedule, bool),
+) {
+    let mut distance = 1;
+    while distance < size {
+        if rank >= distance {
+            schedule.receive(rank - distance, received);
+        }
+        if rank + distance < size {
+            schedule.send(rank + distance, passed);
+        }
+        schedule.wait();
+        if rank >= distance {
+            add(schedule, distance == 1);
+            schedule.reduce(received, passed);
+        }
+        distance *= 2;
+    }
+}
+
+fn parts(len: u64, size: u32) -> Vec<(u64, u64)> {
+    (0..size).map(|index| part(len, size, index)).collect()
+}
+
+/// From here on bandwidth counts more than rounds, in bytes.
+const LONG: u64 = 64 << 10;

@@ -1,0 +1,137 @@
+//! The steps of one rank.
+
+/// Memory that a step refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Buffer {
+    /// What the caller hands in. Not used by schedules that work in place.
+    Input,
+    /// What the caller gets.
+    Output,
+    /// The library's own.
+    Temporary(u8),
+}
+
+/// A range of a buffer, in units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The buffer.
+    pub buffer: Buffer,
+    /// Its first unit.
+    pub start: u64,
+    /// Number of units.
+    pub len: u64,
+}
+
+/// One step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Begin to send.
+    Send {
+        /// To this rank.
+        to: u32,
+        /// These units.
+        span: Span,
+    },
+    /// Begin to receive.
+    Receive {
+        /// From this rank.
+        from: u32,
+        /// Into these units.
+        span: Span,
+    },
+    /// Wait for everything begun.
+    Wait,
+    /// Copy.
+    Copy {
+        /// From here.
+        from: Span,
+        /// To here, as many units.
+        to: Span,
+    },
+    /// `inout = input op inout`.
+    Reduce {
+        /// The left operand.
+        input: Span,
+        /// The right operand and the result.
+        inout: Span,
+    },
+}
+
+/// What one rank does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Schedule {
+    /// The steps, in order.
+    pub steps: Vec<Step>,
+    /// Lengths of the temporaries, in units.
+    pub temporaries: Vec<u64>,
+}
+
+impl Schedule {
+    pub(crate) fn temporary(&mut self, len: u64) -> Buffer {
+        self.temporaries.push(len);
+        Buffer::Temporary(self.temporaries.len() as u8 - 1)
+    }
+
+    pub(crate) fn send(&mut self, to: u32, span: Span) {
+        if span.len > 0 {
+            self.steps.push(Step::Send { to, span });
+        }
+    }
+
+    pub(crate) fn receive(&mut self, from: u32, span: Span) {
+        if span.len > 0 {
+            self.steps.push(Step::Receive { from, span });
+        }
+    }
+
+    /// A message without data.
+    pub(crate) fn signal(&mut self, to: u32, from: u32) {
+        let span = Buffer::Output.span(0, 0);
+        self.steps.push(Step::Receive { from, span });
+        self.steps.push(Step::Send { to, span });
+        self.wait();
+    }
+
+    pub(crate) fn wait(&mut self) {
+        if !matches!(self.steps.last(), None | Some(Step::Wait)) {
+            self.steps.push(Step::Wait);
+        }
+    }
+
+    pub(crate) fn copy(&mut self, from: Span, to: Span) {
+        if from.len > 0 {
+            self.steps.push(Step::Copy { from, to });
+        }
+    }
+
+    /// Puts `left op right` where `right` is.
+    pub(crate) fn reduce(&mut self, left: Span, right: Span) {
+        if left.len > 0 {
+            self.steps.push(Step::Reduce { input: left, inout: right });
+        }
+    }
+}
+
+impl Buffer {
+    pub(crate) fn span(self, start: u64, len: u64) -> Span {
+        Span { buffer: self, start, len }
+    }
+}
+
+/// Where each block of a buffer begins; one entry more than there are blocks.
+pub(crate) fn starts(sizes: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut starts = vec![0];
+    let mut sum = 0;
+    for size in sizes {
+        sum += size;
+        starts.push(sum);
+    }
+    starts
+}
+
+/// `len` units in `parts` nearly equal parts: part `index` as start and length.
+pub(crate) fn part(len: u64, parts: u32, index: u32) -> (u64, u64) {
+    let (parts, index) = (u64::from(parts), u64::from(index));
+    let at = |index: u64| (u128::from(len) * u128::from(index) / u128::from(parts)) as u64;
+    (at(index), at(index + 1) - at(index))
+}

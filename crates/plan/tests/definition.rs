@@ -1,0 +1,312 @@
+//! Every schedule against the definition of its operation: all ranks are run, message by message.
+//!
+//! Units are strings, and the operation of reductions is concatenation, which does not commute; where
+//! an algorithm asks for an operation that does, operands are sorted before they are compared.
+
+use std::collections::{HashMap, VecDeque};
+
+use plan::{Buffer, Schedule, Span, Step};
+
+type Unit = Option<String>;
+
+struct Rank {
+    schedule: Schedule,
+    at: usize,
+    input: Vec<Unit>,
+    output: Vec<Unit>,
+    temporaries: Vec<Vec<Unit>>,
+    /// Receives begun since the last wait: sender and place.
+    awaited: Vec<(u32, Span)>,
+}
+
+impl Rank {
+    fn new(schedule: Schedule, input: Vec<Unit>, output: Vec<Unit>) -> Self {
+        let temporaries =
+            schedule.temporaries.iter().map(|&len| vec![None; len as usize]).collect();
+        Self { schedule, at: 0, input, output, temporaries, awaited: Vec::new() }
+    }
+
+    fn units(&mut self, span: Span) -> &mut [Unit] {
+        let buffer = match span.buffer {
+            Buffer::Input => &mut self.input,
+            Buffer::Output => &mut self.output,
+            Buffer::Temporary(index) => &mut self.temporaries[usize::from(index)],
+        };
+        &mut buffer[span.start as usize..(span.start + span.len) as usize]
+    }
+}
+
+/// Runs all ranks to their end and gives their outputs.
+fn run(mut ranks: Vec<Rank>) -> Vec<Vec<Unit>> {
+    let mut wires: HashMap<(u32, u32), VecDeque<Vec<Unit>>> = HashMap::new();
+    loop {
+        let mut moved = false;
+        let mut open = false;
+        for me in 0..ranks.len() as u32 {
+            let rank = &mut ranks[me as usize];
+            while rank.at < rank.schedule.steps.len() {
+                match rank.schedule.steps[rank.at] {
+                    Step::Send { to, span } => {
+                        let data = rank.units(span).to_vec();
+                        assert!(
+                            data.iter().all(Option::is_some),
+                            "rank {me} sends what it has not"
+                        );
+                        wires.entry((me, to)).or_default().push_back(data);
+                    }
+                    Step::Receive { from, span } => rank.awaited.push((from, span)),
+                    Step::Wait => {
+                        while let Some(&(from, span)) = rank.awaited.first() {
+                            let wire = wires.entry((from, me)).or_default();
+                            let Some(data) = wire.pop_front() else { break };
+                            assert_eq!(data.len() as u64, span.len, "{from} to {me}");
+                            rank.units(span).clone_from_slice(&data);
+                            rank.awaited.remove(0);
+                            moved = true;
+                        }
+                        if !rank.awaited.is_empty() {
+                            break;
+                        }
+                    }
+                    Step::Copy { from, to } => {
+                        assert_eq!(from.len, to.len);
+                        let data = rank.units(from).to_vec();
+                        rank.units(to).clone_from_slice(&data);
+                    }
+                    Step::Reduce { input, inout } => {
+                        assert_eq!(input.len, inout.len);
+                        let left = rank.units(input).to_vec();
+                        for (left, right) in left.into_iter().zip(rank.units(inout)) {
+                            *right = Some(left.unwrap() + right.as_ref().unwrap());
+                        }
+                    }
+                }
+                rank.at += 1;
+                moved = true;
+            }
+            open |= rank.at < rank.schedule.steps.len();
+        }
+        if !open {
+            assert!(wires.values().all(VecDeque::is_empty), "messages nobody received");
+            assert!(ranks.iter().all(|rank| rank.awaited.is_empty()), "receives without a wait");
+            return ranks.into_iter().map(|rank| rank.output).collect();
+        }
+        assert!(moved, "deadlock");
+    }
+}
+
+fn letter(rank: u32) -> String {
+    format!("[{rank}]")
+}
+
+fn block(rank: u32, len: u64, to: u32) -> Vec<Unit> {
+    (0..len).map(|index| Some(format!("{rank}>{to}.{index} "))).collect()
+}
+
+/// Lengths on both sides of the algorithms' thresholds.
+const LENGTHS: [u64; 4] = [0, 1, 7, 100];
+const SIZES: std::ops::RangeInclusive<u32> = 1..=33;
+
+#[test]
+fn barrier_waits_for_everyone_in_log_rounds() {
+    for size in SIZES {
+        let schedules: Vec<_> = (0..size).map(|rank| plan::barrier(rank, size)).collect();
+        let rounds = schedules[0].steps.iter().filter(|step| **step == Step::Wait).count();
+        assert_eq!(rounds as u32, u32::BITS - (size - 1).leading_zeros());
+        // Whoever leaves has heard of everyone: knowledge spreads with the messages.
+        let mut known: Vec<u64> = (0..size).map(|rank| 1 << rank).collect();
+        for round in 0..rounds {
+            let before = known.clone();
+            for (rank, schedule) in schedules.iter().enumerate() {
+                let Step::Receive { from, .. } = schedule.steps[3 * round] else { panic!() };
+                known[rank] |= before[from as usize];
+            }
+        }
+        assert!(known.iter().all(|known| *known == (1u64 << size) - 1));
+        run(schedules.into_iter().map(|one| Rank::new(one, vec![], vec![])).collect());
+    }
+}
+
+#[test]
+fn broadcast_gives_everyone_the_roots_data() {
+    for size in SIZES {
+        for root in [0, size / 2, size - 1] {
+            for len in [0, 1, 70_000] {
+                if len > 1 && size > 9 {
+                    continue;
+                }
+                let data = block(root, len, 0);
+                let rank = |rank| {
+                    let output = if rank == root { data.clone() } else { vec![None; len as usize] };
+                    Rank::new(plan::broadcast(rank, size, root, len), vec![], output)
+                };
+                assert!(run((0..size).map(rank).collect()).iter().all(|output| *output == data));
+            }
+        }
+    }
+}
+
+#[test]
+fn gather_and_scatter_move_blocks_to_and_from_the_root() {
+    for size in SIZES {
+        for root in [0, size / 3, size - 1] {
+            for (uniform, in_place) in [(true, false), (true, true), (false, false), (false, true)]
+            {
+                let sizes = move |rank: u32| if uniform { 5 } else { u64::from(rank * 7 % 4) };
+                let whole: Vec<Unit> =
+                    (0..size).flat_map(|rank| block(rank, sizes(rank), root)).collect();
+                let gathers = (0..size).map(|rank| {
+                    let schedule = plan::gather(rank, size, root, &sizes, uniform, in_place);
+                    let mut output = vec![None; if rank == root { whole.len() } else { 0 }];
+                    let own = block(rank, sizes(rank), root);
+                    if rank == root && in_place {
+                        let at = (0..root).map(sizes).sum::<u64>() as usize;
+                        output[at..at + own.len()].clone_from_slice(&own);
+                    }
+                    Rank::new(schedule, own, output)
+                });
+                assert_eq!(run(gathers.collect())[root as usize], whole);
+                let scatters = (0..size).map(|rank| {
+                    let schedule = plan::scatter(rank, size, root, &sizes, uniform, in_place);
+                    let input = if rank == root { whole.clone() } else { vec![] };
+                    Rank::new(schedule, input, vec![None; sizes(rank) as usize])
+                });
+                for (rank, output) in run(scatters.collect()).into_iter().enumerate() {
+                    if !(in_place && rank as u32 == root) {
+                        assert_eq!(output, block(rank as u32, sizes(rank as u32), root));
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn allgather_gives_everyone_everything() {
+    for size in SIZES {
+        for len in [0, 1, 3, 30_000] {
+            if len > 3 && size > 6 {
+                continue;
+            }
+            for in_place in [false, true] {
+                let sizes = move |rank: u32| if len == 3 { u64::from(rank % 3) } else { len };
+                let whole: Vec<Unit> =
+                    (0..size).flat_map(|rank| block(rank, sizes(rank), 0)).collect();
+                let rank = |rank: u32| {
+                    let schedule = plan::allgather(rank, size, &sizes, in_place);
+                    let mut output = vec![None; whole.len()];
+                    if in_place {
+                        let at = (0..rank).map(sizes).sum::<u64>() as usize;
+                        output[at..at + sizes(rank) as usize].clone_from_slice(&block(
+                            rank,
+                            sizes(rank),
+                            0,
+                        ));
+                    }
+                    Rank::new(schedule, block(rank, sizes(rank), 0), output)
+                };
+                assert!(run((0..size).map(rank).collect()).iter().all(|output| *output == whole));
+            }
+        }
+    }
+}
+
+#[test]
+fn alltoall_exchanges_every_pair() {
+    for size in SIZES {
+        for uniform in [true, false] {
+            let pair =
+                move |from: u32, to: u32| if uniform { 3 } else { u64::from((from + 2 * to) % 4) };
+            let rank = |rank: u32| {
+                let (sends, receives) = (|to| pair(rank, to), |from| pair(from, rank));
+                let schedule = plan::alltoall(rank, size, &sends, &receives, uniform);
+                let input = (0..size).flat_map(|to| block(rank, pair(rank, to), to)).collect();
+                let len: u64 = (0..size).map(|from| pair(from, rank)).sum();
+                Rank::new(schedule, input, vec![None; len as usize])
+            };
+            for (rank, output) in run((0..size).map(rank).collect()).into_iter().enumerate() {
+                let rank = rank as u32;
+                let expected: Vec<Unit> =
+                    (0..size).flat_map(|from| block(from, pair(from, rank), rank)).collect();
+                assert_eq!(output, expected);
+            }
+        }
+    }
+}
+
+/// The operands of ranks `0..ranks`, in order.
+fn combined(ranks: u32) -> Unit {
+    Some((0..ranks).map(letter).collect())
+}
+
+fn same(found: &Unit, expected: &Unit, commutes: bool) {
+    let sorted = |unit: &Unit| {
+        let text = unit.clone().unwrap();
+        let mut parts: Vec<String> = text.split_inclusive(']').map(str::to_owned).collect();
+        if commutes {
+            parts.sort();
+        }
+        parts.concat()
+    };
+    assert_eq!(sorted(found), sorted(expected));
+}
+
+#[test]
+fn reductions_combine_every_operand_once_and_in_order() {
+    for size in SIZES {
+        for len in LENGTHS {
+            // An element of 1 KiB makes a hundred of them long.
+            for (commutes, in_place) in [(false, false), (false, true), (true, false), (true, true)]
+            {
+                let mine = |rank: u32| vec![Some(letter(rank)); len as usize];
+                let place =
+                    |rank: u32| if in_place { mine(rank) } else { vec![None; len as usize] };
+                let all = (0..size).map(|rank| {
+                    let schedule = plan::allreduce(rank, size, len, 1024, commutes, in_place);
+                    Rank::new(schedule, mine(rank), place(rank))
+                });
+                for unit in run(all.collect()).iter().flatten() {
+                    same(unit, &combined(size), commutes);
+                }
+                let root = size / 2;
+                let one = (0..size).map(|rank| {
+                    let schedule = plan::reduce(rank, size, root, len, 1024, commutes, in_place);
+                    Rank::new(schedule, mine(rank), if rank == root { place(rank) } else { vec![] })
+                });
+                for unit in &run(one.collect())[root as usize] {
+                    same(unit, &combined(size), commutes);
+                }
+                let scans = (0..size).map(|rank| {
+                    Rank::new(plan::scan(rank, size, len, in_place), mine(rank), place(rank))
+                });
+                for (rank, output) in (1..).zip(run(scans.collect())) {
+                    output.iter().for_each(|unit| same(unit, &combined(rank), false));
+                }
+                let exscans = (0..size).map(|rank| {
+                    Rank::new(plan::exscan(rank, size, len, in_place), mine(rank), place(rank))
+                });
+                for (rank, output) in (0..).zip(run(exscans.collect())).skip(1) {
+                    output.iter().for_each(|unit| same(unit, &combined(rank), false));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn reduce_scatter_gives_each_its_block() {
+    for size in SIZES {
+        for (commutes, each) in [(false, 3), (true, 3), (true, 100)] {
+            let counts = move |rank: u32| if rank.is_multiple_of(3) { each } else { each / 2 };
+            let len: u64 = (0..size).map(counts).sum();
+            let ranks = (0..size).map(|rank| {
+                let schedule = plan::reduce_scatter(rank, size, &counts, 1024, commutes);
+                let input = vec![Some(letter(rank)); len as usize];
+                Rank::new(schedule, input, vec![None; counts(rank) as usize])
+            });
+            for unit in run(ranks.collect()).iter().flatten() {
+                same(unit, &combined(size), commutes);
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+/* Every blocking collective against its definition, on whatever number of ranks. Prints one line. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int rank, size, failures;
+
+#define CHECK(condition)                                                             \
+    do {                                                                             \
+        if (!(condition)) {                                                          \
+            failures++;                                                              \
+            fprintf(stderr, "rank %d: line %d: %s\n", rank, __LINE__, #condition);   \
+        }                                                                            \
+    } while (0)
+
+/* x -> a x + b: composition does not commute. */
+typedef struct {
+    unsigned a, b;
+} affine;
+
+static void compose(void *in, void *inout, int *len, MPI_Datatype *type) {
+    affine *f = in, *g = inout;
+    (void)type;
+    for (int i = 0; i < *len; i++) {
+        affine h = {f[i].a * g[i].a, f[i].a * g[i].b + f[i].b};
+        g[i] = h;
+    }
+}
+
+static affine of(int r) {
+    affine f = {2 * r + 3, 5 * r + 1};
+    return f;
+}
+
+static affine composed(int first, int last) {
+    affine all = of(first);
+    for (int r = first + 1; r <= last; r++) {
+        affine g = of(r), h = {all.a * g.a, all.a * g.b + all.b};
+        all = h;
+    }
+    return all;
+}
+
+static void data_movement(int n) {
+    int *mine = malloc(sizeof(int) * (n + 1)), *all = malloc(sizeof(int) * (n * size + 1));
+    int *out = malloc(sizeof(int) * (n * size + 1));
+    for (int root = 0; root < size; root += size > 3 ? 3 : 1) {
+        for (int i = 0; i < n; i++) mine[i] = rank == root ? 1000 + i : -1;
+        MPI_Bcast(mine, n, MPI_INT, root, MPI_COMM_WORLD);
+        for (int i = 0; i < n; i++) CHECK(mine[i] == 1000 + i);
+        for (int i = 0; i < n; i++) mine[i] = rank * n + i;
+        memset(all, -1, sizeof(int) * n * size);
+        MPI_Gather(mine, n, MPI_INT, all, n, MPI_INT, root, MPI_COMM_WORLD);
+        if (rank == root) for (int i = 0; i < n * size; i++) CHECK(all[i] == i);
+        memset(mine, -1, sizeof(int) * n);
+        for (int i = 0; i < n * size; i++) all[i] = 7 * i;
+        MPI_Scatter(all, n, MPI_INT, mine, n, MPI_INT, root, MPI_COMM_WORLD);
+        for (int i = 0; i < n; i++) CHECK(mine[i] == 7 * (rank * n + i));
+    }
+    for (int i = 0; i < n; i++) mine[i] = rank * n + i;
+    MPI_Allgather(mine, n, MPI_INT, all, n, MPI_INT, MPI_COMM_WORLD);
+    for (int i = 0; i < n * size; i++) CHECK(all[i] == i);
+    memset(all, -1, sizeof(int) * n * size);
+    memcpy(all + rank * n, mine, sizeof(int) * n);
+    MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, n, MPI_INT, MPI_COMM_WORLD);
+    for (int i = 0; i < n * size; i++) CHECK(all[i] == i);
+    for (int to = 0; to < size; to++) for (int i = 0; i < n; i++) all[to * n + i] = (rank * size + to) * n + i;
+    MPI_Alltoall(all, n, MPI_INT, out, n, MPI_INT, MPI_COMM_WORLD);
+    for (int from = 0; from < size; from++) for (int i = 0; i < n; i++) CHECK(out[from * n + i] == (from * size + rank) * n + i);
+    MPI_Alltoall(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, n, MPI_INT, MPI_COMM_WORLD);
+    CHECK(!memcmp(all, out, sizeof(int) * n * size));
+    free(mine), free(all), free(out);
+}
+
+static void ragged(void) {
+    int *counts = malloc(sizeof(int) * size), *displs = malloc(sizeof(int) * size), total = 0;
+    for (int r = 0; r < size; r++) counts[r] = r % 3, displs[r] = total + 1, total += counts[r] + 1;
+    int mine[3] = {10 * rank, 10 * rank + 1, 10 * rank + 2}, *all = malloc(sizeof(int) * (total + 1));
+    memset(all, -1, sizeof(int) * (total + 1));
+    MPI_Allgatherv(mine, counts[rank], MPI_INT, all, counts, displs, MPI_INT, MPI_COMM_WORLD);
+    for (int r = 0; r < size; r++) {
+        CHECK(all[displs[r] - 1] == -1);
+        for (int i = 0; i < counts[r]; i++) CHECK(all[displs[r] + i] == 10 * r + i);
+    }
+    memset(all, -1, sizeof(int) * (total + 1));
+    MPI_Gatherv(mine, counts[rank], MPI_INT, all, counts, displs, MPI_INT, size - 1, MPI_COMM_WORLD);
+    if (rank == size - 1) for (int r = 0; r < size; r++) for (int i = 0; i < counts[r]; i++) CHECK(all[displs[r] + i] == 10 * r + i);
+    int got[3] = {-1, -1, -1};
+    for (int i = 0; i <= total; i++) all[i] = i;
+    MPI_Scatterv(all, counts, displs, MPI_INT, got, counts[rank], MPI_INT, 0, MPI_COMM_WORLD);
+    for (int i = 0; i < counts[rank]; i++) CHECK(got[i] == displs[rank] + i);
+    free(counts), free(displs), free(all);
+}
+
+static void reductions(int n) {
+    double *in = malloc(sizeof(double) * (n * size + 1)), *out = malloc(sizeof(double) * (n * size + 1));
+    for (int i = 0; i < n * size; i++) in[i] = rank + i;
+    double ranks = size * (size - 1) / 2.0;
+    MPI_Allreduce(in, out, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    for (int i = 0; i < n; i++) CHECK(out[i] == ranks + (double)i * size);
+    memcpy(out, in, sizeof(double) * n);
+    MPI_Allreduce(MPI_IN_PLACE, out, n, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    for (int i = 0; i < n; i++) CHECK(out[i] == size - 1 + i);
+    for (int root = 0; root < size; root += size > 3 ? 3 : 1) {
+        MPI_Reduce(in, out, n, MPI_DOUBLE, MPI_SUM, root, MPI_COMM_WORLD);
+        if (rank == root) for (int i = 0; i < n; i++) CHECK(out[i] == ranks + (double)i * size);
+    }
+    MPI_Reduce_scatter_block(in, out, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    for (int i = 0; i < n; i++) CHECK(out[i] == ranks + (double)(rank * n + i) * size);
+    MPI_Scan(in, out, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    for (int i = 0; i < n; i++) CHECK(out[i] == rank * (rank + 1) / 2.0 + (double)i * (rank + 1));
+    free(in), free(out);
+}
+
+static void user_operation(void) {
+    MPI_Op op;
+    MPI_Datatype pair;
+    MPI_Op_create(compose, 0, &op);
+    MPI_Type_contiguous(2, MPI_UNSIGNED, &pair);
+    MPI_Type_commit(&pair);
+    affine in[5], out[5], all = composed(0, size - 1);
+    for (int i = 0; i < 5; i++) in[i] = of(rank);
+    MPI_Allreduce(in, out, 5, pair, op, MPI_COMM_WORLD);
+    for (int i = 0; i < 5; i++) CHECK(out[i].a == all.a && out[i].b == all.b);
+    MPI_Reduce(in, out, 5, pair, op, size / 2, MPI_COMM_WORLD);
+    if (rank == size / 2) CHECK(out[4].a == all.a && out[4].b == all.b);
+    affine upto = composed(0, rank);
+    MPI_Scan(in, out, 5, pair, op, MPI_COMM_WORLD);
+    CHECK(out[2].a == upto.a && out[2].b == upto.b);
+    MPI_Exscan(in, out, 5, pair, op, MPI_COMM_WORLD);
+    if (rank > 0) {
+        affine below = composed(0, rank - 1);
+        CHECK(out[3].a == below.a && out[3].b == below.b);
+    }
+    MPI_Op_free(&op);
+    MPI_Type_free(&pair);
+}
+
+static void derived(void) {
+    /* A column of a 4 x 4 matrix, broadcast and gathered as such. */
+    MPI_Datatype column;
+    int matrix[16], columns[64 * 4];
+    MPI_Type_vector(4, 1, 4, MPI_INT, &column);
+    MPI_Type_commit(&column);
+    for (int i = 0; i < 16; i++) matrix[i] = rank == 0 ? i : -1;
+    MPI_Bcast(matrix + 1, 1, column, 0, MPI_COMM_WORLD);
+    for (int i = 0; i < 4; i++) CHECK(matrix[4 * i + 1] == 4 * i + 1);
+    CHECK(rank == 0 || matrix[0] == -1);
+    if (size <= 64) {
+        MPI_Allgather(matrix + 1, 1, column, columns, 4, MPI_INT, MPI_COMM_WORLD);
+        for (int i = 0; i < 4 * size; i++) CHECK(columns[i] == 4 * (i % 4) + 1);
+    }
+    struct {
+        double value;
+        int index;
+    } in = {(rank * 7) % 5, rank}, out;
+    MPI_Allreduce(&in, &out, 1, MPI_DOUBLE_INT, MPI_MAXLOC, MPI_COMM_WORLD);
+    CHECK((out.index * 7) % 5 == (int)out.value);
+    for (int r = 0; r < size; r++) CHECK((r * 7) % 5 <= out.value && ((r * 7) % 5 < out.value || r >= out.index));
+    MPI_Type_free(&column);
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    int lengths[] = {0, 1, 3, 1000, 30000};
+    for (int i = 0; i < 5; i++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        data_movement(lengths[i]);
+        reductions(lengths[i]);
+    }
+    ragged();
+    user_operation();
+    derived();
+    int all;
+    MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (rank == 0) printf("collectives on %d ranks: %d failures\n", size, all);
+    MPI_Finalize();
+    return all != 0;
+}

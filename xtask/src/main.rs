@@ -1,2 +1,0 @@
-//! Repository chores.
-fn main() {}
