@@ -1,1 +1,17 @@
-//! mpiexec, the per-node agent, and the PMI-1 server they share.
+//! `mpiexec` and its agents.
+//!
+//! `mpiexec` starts one agent per node, directly or through a launcher such as ssh, and speaks with it
+//! over the agent's standard streams; no port is opened anywhere, and the job's secret travels on no
+//! command line. The agent starts the node's ranks, passes their output, input, exits and PMI-1
+//! requests on, and ends everything it started when its channel closes, whatever the reason.
+
+mod agent;
+mod channel;
+mod options;
+mod pmi;
+mod run;
+mod system;
+
+pub use agent::agent_main;
+pub use options::{HELP, Options, UsageError};
+pub use run::mpiexec_main;

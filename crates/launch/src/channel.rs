@@ -1,0 +1,152 @@
+//! What `mpiexec` and an agent say to each other: messages of a kind, a rank and bytes.
+
+use std::io::{self, Read, Write};
+
+use serde::{Deserialize, Serialize};
+
+/// A message in either direction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub kind: Kind,
+    /// The rank it concerns; 0 where none is.
+    pub rank: u32,
+    pub body: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// To the agent: the [`Start`] of its ranks.
+    Start = 1,
+    /// To the agent: bytes for a rank's standard input, empty at its end; back: they were taken.
+    Input,
+    /// To the agent: a signal's number, for all ranks.
+    Signal,
+    /// To the agent: a line for a rank's PMI connection.
+    PmiAnswer,
+    /// From the agent: a piece of a rank's standard output.
+    Output,
+    /// From the agent: a piece of a rank's standard error.
+    Error,
+    /// From the agent: a line from a rank's PMI connection.
+    PmiRequest,
+    /// From the agent: a rank's [`Exit`].
+    Exit,
+    /// From the agent: it is there, and speaks this version.
+    Hello,
+}
+
+/// What an agent starts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Start {
+    pub size: u32,
+    pub ranks: Vec<RankStart>,
+}
+
+/// One rank.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RankStart {
+    pub rank: u32,
+    pub command: Vec<String>,
+    pub directory: Option<String>,
+    pub environment: Vec<(String, String)>,
+    /// Whether the agent's own environment is passed on.
+    pub inherit: bool,
+}
+
+/// How a rank ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Exit {
+    Code(i32),
+    Signal(i32),
+    /// It could not be started: exit code and reason.
+    NotStarted(i32, String),
+}
+
+impl Message {
+    pub fn new(kind: Kind, rank: u32, body: impl Into<Vec<u8>>) -> Self {
+        Self { kind, rank, body: body.into() }
+    }
+
+    /// Writes the message whole.
+    pub fn write(&self, to: &mut impl Write) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(HEADER_LEN + self.body.len());
+        bytes.push(self.kind as u8);
+        bytes.extend(self.rank.to_le_bytes());
+        bytes.extend((self.body.len() as u32).to_le_bytes());
+        bytes.extend(&self.body);
+        to.write_all(&bytes)?;
+        to.flush()
+    }
+
+    /// Reads the next message; none when the channel was closed between messages.
+    pub fn read(from: &mut impl Read) -> io::Result<Option<Self>> {
+        let mut header = [0; HEADER_LEN];
+        match from.read(&mut header[..1])? {
+            0 => return Ok(None),
+            _ => from.read_exact(&mut header[1..])?,
+        }
+        let word = |at: usize| {
+            let mut word = [0; 4];
+            word.copy_from_slice(&header[at..at + 4]);
+            u32::from_le_bytes(word)
+        };
+        let strange = |what| io::Error::new(io::ErrorKind::InvalidData, what);
+        let kind = Kind::of(header[0]).ok_or_else(|| strange("a message of an unknown kind"))?;
+        let len = word(5) as usize;
+        if len > BODY_MAX {
+            return Err(strange("a message longer than any"));
+        }
+        let mut body = vec![0; len];
+        from.read_exact(&mut body)?;
+        Ok(Some(Self { kind, rank: word(1), body }))
+    }
+}
+
+impl Kind {
+    fn of(byte: u8) -> Option<Self> {
+        let all = [
+            Self::Start,
+            Self::Input,
+            Self::Signal,
+            Self::PmiAnswer,
+            Self::Output,
+            Self::Error,
+            Self::PmiRequest,
+            Self::Exit,
+            Self::Hello,
+        ];
+        all.into_iter().find(|kind| *kind as u8 == byte)
+    }
+}
+
+const HEADER_LEN: usize = 9;
+
+/// The longest message: the start of some thousands of ranks with their environments.
+const BODY_MAX: usize = 64 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_out_as_they_went_in() {
+        let sent = [Message::new(Kind::Output, 3, "text\n"), Message::new(Kind::Input, 0, "")];
+        let mut bytes = Vec::new();
+        for message in &sent {
+            message.write(&mut bytes).unwrap();
+        }
+        let mut rest = &bytes[..];
+        for message in sent {
+            assert_eq!(Message::read(&mut rest).unwrap(), Some(message));
+        }
+        assert_eq!(Message::read(&mut rest).unwrap(), None);
+    }
+
+    #[test]
+    fn nonsense_is_an_error() {
+        assert!(Message::read(&mut &[99u8, 0, 0, 0, 0, 0, 0, 0, 0][..]).is_err());
+        assert!(Message::read(&mut &[1u8, 0, 0][..]).is_err());
+        assert!(Message::read(&mut &[1u8, 0, 0, 0, 0, 255, 255, 255, 255][..]).is_err());
+    }
+}

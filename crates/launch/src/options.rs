@@ -1,0 +1,292 @@
+//! The command line of `mpiexec`: the conventions of Hydra.
+
+use std::path::PathBuf;
+
+/// What was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// The programs, as ranks come.
+    pub programs: Vec<Program>,
+    /// The hosts and how many ranks each takes; empty is this machine.
+    pub hosts: Vec<(String, Option<u32>)>,
+    /// Ranks per host, where the hosts do not say.
+    pub per_host: Option<u32>,
+    /// How agents are started.
+    pub launcher: Option<Launcher>,
+    /// Whether lines of output are labelled with their rank.
+    pub label: bool,
+    /// Variables for all programs.
+    pub environment: Vec<(String, String)>,
+    /// Whether the local environment goes to the ranks.
+    pub no_environment: bool,
+    /// The job is ended after so many seconds.
+    pub timeout_s: Option<u64>,
+}
+
+/// One program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Program {
+    /// Number of its ranks.
+    pub ranks: u32,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Variables for this program only.
+    pub environment: Vec<(String, String)>,
+    /// Where it runs.
+    pub directory: Option<String>,
+}
+
+/// How an agent is started on a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Launcher {
+    /// On this machine, whatever the host's name.
+    Fork,
+    /// By a command that is given the host and then the agent's command line.
+    Command(Vec<String>),
+}
+
+/// What is wrong with a command line.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{0} (see mpiexec --help)")]
+pub struct UsageError(String);
+
+/// Asked for instead of a run.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Parsed {
+    /// A run.
+    Run(Options),
+    /// The help.
+    Help,
+    /// The version.
+    Version,
+}
+
+impl Options {
+    /// Reads a command line, without the program's own name.
+    ///
+    /// # Errors
+    /// For an unknown option, a missing or malformed value, a hosts file that cannot be read, or no
+    /// program.
+    pub fn parse(arguments: &[String]) -> Result<Parsed, UsageError> {
+        let mut options = Self::default();
+        let mut program = Program { ranks: 1, ..Program::default() };
+        let mut rest = arguments.iter();
+        while let Some(argument) = rest.next() {
+            if argument == ":" {
+                options.end_program(&mut program)?;
+                continue;
+            }
+            let is_option = program.command.is_empty() && argument.starts_with('-');
+            if !is_option {
+                program.command.push(argument.clone());
+                continue;
+            }
+            let name = argument.trim_start_matches('-');
+            let mut value = || {
+                let missing = || UsageError(format!("option -{name} needs a value"));
+                rest.next().cloned().ok_or_else(missing)
+            };
+            match name {
+                "h" | "help" => return Ok(Parsed::Help),
+                "V" | "version" => return Ok(Parsed::Version),
+                "n" | "np" => program.ranks = number(name, &value()?)?,
+                "ppn" => options.per_host = Some(number(name, &value()?)?),
+                "hosts" | "host" => options.hosts.extend(hosts_of(&value()?)?),
+                "hostfile" | "f" | "machinefile" => {
+                    options.hosts.extend(hosts_in(&PathBuf::from(value()?))?);
+                }
+                "genv" => options.environment.push((value()?, value()?)),
+                "env" => program.environment.push((value()?, value()?)),
+                "genvall" => options.no_environment = false,
+                "genvnone" => options.no_environment = true,
+                "wdir" | "wd" => program.directory = Some(value()?),
+                "launcher" | "rmk" | "bootstrap" => options.launcher = Some(launcher(&value()?)?),
+                "launcher-exec" | "bootstrap-exec" => {
+                    let words = value()?.split_whitespace().map(str::to_owned).collect();
+                    options.launcher = Some(Launcher::Command(words));
+                }
+                "l" | "prepend-rank" => options.label = true,
+                "timeout" => options.timeout_s = Some(u64::from(number(name, &value()?)?)),
+                "iface" => options.environment.push(("CANELE_IFACE".into(), value()?)),
+                _ => return Err(UsageError(format!("unknown option {argument}"))),
+            }
+        }
+        options.end_program(&mut program)?;
+        Ok(Parsed::Run(options))
+    }
+
+    /// Total number of ranks.
+    pub fn size(&self) -> u32 {
+        self.programs.iter().map(|program| program.ranks).sum()
+    }
+
+    /// The host of every rank, as an index into the hosts: filled one after the other, and again from
+    /// the first when ranks are left.
+    pub fn placement(&self) -> Vec<usize> {
+        let size = self.size() as usize;
+        if self.hosts.is_empty() {
+            return vec![0; size];
+        }
+        let slots =
+            |(_, count): &(String, Option<u32>)| count.or(self.per_host).unwrap_or(1).max(1);
+        let one_round = self.hosts.iter().enumerate();
+        let one_round = one_round.flat_map(|(index, host)| vec![index; slots(host) as usize]);
+        one_round.collect::<Vec<_>>().into_iter().cycle().take(size).collect()
+    }
+
+    fn end_program(&mut self, program: &mut Program) -> Result<(), UsageError> {
+        if program.command.is_empty() {
+            return Err(UsageError("no program to run is given".into()));
+        }
+        let next = Program { ranks: 1, ..Program::default() };
+        self.programs.push(std::mem::replace(program, next));
+        Ok(())
+    }
+}
+
+fn number(name: &str, value: &str) -> Result<u32, UsageError> {
+    match value.parse() {
+        Ok(0) | Err(_) => Err(UsageError(format!("-{name} {value}: not a positive number"))),
+        Ok(number) if number > RANKS_MAX => {
+            Err(UsageError(format!("-{name} {value}: more than {RANKS_MAX}")))
+        }
+        Ok(number) => Ok(number),
+    }
+}
+
+fn launcher(name: &str) -> Result<Launcher, UsageError> {
+    match name {
+        "fork" => Ok(Launcher::Fork),
+        "ssh" => Ok(Launcher::Command(SSH.iter().map(|word| (*word).to_owned()).collect())),
+        "rsh" => Ok(Launcher::Command(vec!["rsh".into()])),
+        _ => Err(UsageError(format!("-launcher {name}: not one of ssh, rsh, fork"))),
+    }
+}
+
+fn hosts_of(list: &str) -> Result<Vec<(String, Option<u32>)>, UsageError> {
+    list.split(',').filter(|host| !host.is_empty()).map(|host| host_of(host, "-hosts")).collect()
+}
+
+/// `name` or `name:count`.
+fn host_of(text: &str, place: &str) -> Result<(String, Option<u32>), UsageError> {
+    match text.rsplit_once(':') {
+        Some((host, count)) if !host.is_empty() => {
+            let count = number("hosts", count)
+                .map_err(|_| UsageError(format!("{place}: `{text}`: the count is no number")))?;
+            Ok((host.into(), Some(count)))
+        }
+        Some(_) => Err(UsageError(format!("{place}: `{text}` names no host"))),
+        None => Ok((text.into(), None)),
+    }
+}
+
+fn hosts_in(path: &PathBuf) -> Result<Vec<(String, Option<u32>)>, UsageError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| UsageError(format!("hosts file {}: {error}", path.display())))?;
+    hosts_from(&text, &path.display().to_string())
+}
+
+fn hosts_from(text: &str, name: &str) -> Result<Vec<(String, Option<u32>)>, UsageError> {
+    let mut hosts = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let place = format!("{name}:{number}");
+        let mut words = line.split('#').next().unwrap_or("").split_whitespace();
+        let Some(first) = words.next() else { continue };
+        let mut host = host_of(first, &place)?;
+        for word in words {
+            match word.split_once('=') {
+                Some(("slots", count)) => {
+                    let wrong =
+                        |_| UsageError(format!("{place}: `{word}`: the count is no number"));
+                    host.1 = Some(self::number("slots", count).map_err(wrong)?);
+                }
+                _ => return Err(UsageError(format!("{place}: `{word}` is not understood"))),
+            }
+        }
+        hosts.push(host);
+    }
+    if hosts.is_empty() {
+        return Err(UsageError(format!("hosts file {name} names no host")));
+    }
+    Ok(hosts)
+}
+
+const SSH: [&str; 6] = ["ssh", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20"];
+
+/// Ranks in one job.
+const RANKS_MAX: u32 = 1 << 20;
+
+/// What `mpiexec --help` prints.
+pub const HELP: &str = "\
+mpiexec [options] program [arguments] [: [options] program [arguments]]...
+
+  -n, -np N             number of ranks of the program (1)
+  -hosts A:2,B:2        hosts and ranks on each
+  -f, -hostfile FILE    hosts from a file: lines `host`, `host:2` or `host slots=2`
+  -ppn N                ranks per host where the hosts do not say
+  -genv NAME VALUE      a variable for all programs;  -env: for this program
+  -genvnone             do not pass the local environment on
+  -wdir DIR             where the program runs
+  -launcher ssh|rsh|fork
+  -launcher-exec CMD    start agents by `CMD host command...`
+  -iface NAME           the network interface to use
+  -l                    label lines of output with their rank
+  -timeout SECONDS      end the job after this time
+  -V, -h                version, this help
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Parsed, UsageError> {
+        Options::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    fn run(line: &str) -> Options {
+        match parse(line).unwrap() {
+            Parsed::Run(options) => options,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn options_end_where_the_program_begins() {
+        let options = run("-n 2 -l -genv A b ./a -n 3 : -np 1 -env C d ./b");
+        assert_eq!(options.size(), 3);
+        assert_eq!(options.programs[0].command, ["./a", "-n", "3"]);
+        assert_eq!(options.programs[1].environment, [("C".into(), "d".into())]);
+        assert!(options.label);
+    }
+
+    #[test]
+    fn ranks_fill_hosts_in_turn() {
+        assert_eq!(run("-n 5 -hosts a:2,b:1 x").placement(), [0, 0, 1, 0, 0]);
+        assert_eq!(run("-n 4 -ppn 2 -hosts a,b x").placement(), [0, 0, 1, 1]);
+        assert_eq!(run("-n 2 x").placement(), [0, 0]);
+    }
+
+    #[test]
+    fn hosts_files_have_comments_and_slots() {
+        let hosts = hosts_from("# all\na\nb:2 # two\n\nc slots=3\n", "f").unwrap();
+        assert_eq!(hosts, [("a".into(), None), ("b".into(), Some(2)), ("c".into(), Some(3))]);
+        let error = hosts_from("a\nb weight=2\n", "f").unwrap_err().to_string();
+        assert!(error.contains("f:2") && error.contains("weight=2"), "{error}");
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (line, word) in [
+            ("-n x ./a", "-n x"),
+            ("-n 0 ./a", "-n 0"),
+            ("-frobnicate ./a", "-frobnicate"),
+            ("-n 2", "no program"),
+            ("-n", "-n needs"),
+            ("-launcher pony ./a", "pony"),
+        ] {
+            let error = parse(line).unwrap_err().to_string();
+            assert!(error.contains(word), "{line}: {error}");
+        }
+        assert_eq!(parse("--help"), Ok(Parsed::Help));
+    }
+}

@@ -1,0 +1,92 @@
+//! The system calls that the standard library has no words for.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// Makes the command's process the leader of a group of its own, which ends with its parent.
+pub(crate) fn own_group(command: &mut Command) {
+    command.process_group(0);
+    let parent = std::process::id() as i32;
+    // SAFETY: between fork and exec only async-signal-safe calls are made.
+    unsafe {
+        command.pre_exec(move || {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            // The parent may have ended before the call.
+            if libc::getppid() != parent {
+                libc::_exit(1);
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Leaves descriptor `fd` open in the command's process.
+pub(crate) fn inherit(command: &mut Command, fd: i32) {
+    // SAFETY: as above; the descriptor stays open in this process until the command is spawned.
+    unsafe {
+        command.pre_exec(move || {
+            if libc::fcntl(fd, libc::F_SETFD, 0) < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Sends a signal to a process group.
+pub(crate) fn signal_group(group: u32, signal: i32) {
+    // SAFETY: no memory is involved. A group that has ended is none to signal.
+    unsafe { libc::kill(-(group as i32), signal) };
+}
+
+/// Makes this process the parent of orphans among its descendants, so that they can be ended too.
+pub(crate) fn adopt_orphans() {
+    // SAFETY: no memory is involved.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+}
+
+/// Ends what is left below this process: children of ranks that went into groups of their own.
+pub(crate) fn end_descendants() {
+    for _ in 0..SWEEPS {
+        let children = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+        let children: Vec<i32> =
+            children.split_whitespace().filter_map(|id| id.parse().ok()).collect();
+        if children.is_empty() {
+            return;
+        }
+        for child in children {
+            // SAFETY: no memory is involved; the ids are children of ours, so they are not reused.
+            unsafe {
+                libc::kill(child, libc::SIGKILL);
+                libc::waitpid(child, std::ptr::null_mut(), 0);
+            }
+        }
+    }
+}
+
+/// Notes signals instead of following them; [`taken_signal`] gives them out.
+pub(crate) fn note_signals(signals: &[i32]) {
+    for &signal in signals {
+        // SAFETY: the handler only stores to an atomic.
+        unsafe { libc::signal(signal, note as *const () as libc::sighandler_t) };
+    }
+}
+
+/// The last signal noted, once.
+pub(crate) fn taken_signal() -> Option<i32> {
+    match NOTED.swap(0, Ordering::Relaxed) {
+        0 => None,
+        signal => Some(signal),
+    }
+}
+
+extern "C" fn note(signal: i32) {
+    NOTED.store(signal, Ordering::Relaxed);
+}
+
+static NOTED: AtomicI32 = AtomicI32::new(0);
+
+/// Killing a parent may leave its children to us: look again so many times.
+const SWEEPS: usize = 64;
