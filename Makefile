@@ -1,4 +1,11 @@
 # Few words; each calls a script that can be read.
-.PHONY: test
+PREFIX ?= /usr/local
+.PHONY: test peers install
 test:
 	@scripts/test.sh
+peers:
+	@scripts/peers.sh
+install:
+	@scripts/bootstrap.sh
+	@PATH="$$PATH:$$HOME/.cargo/bin" cargo build --release --locked
+	@scripts/install.sh $(PREFIX)

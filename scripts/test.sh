@@ -1,9 +1,21 @@
 #!/usr/bin/env bash
-# The test suite: formatting, lints, documentation, unit and scenario tests.
+# The test suite: formatting, lints, documentation, unit and scenario tests, then C programs on an
+# installed tree, the ABI beside the reference's, and mpiexec as its users know it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+scripts/bootstrap.sh
+export PATH="$PATH:$HOME/.cargo/bin"
 step() { printf '\n== %s\n' "$*"; }
 step formatting; cargo fmt --all --check
+step "generated files"; python3 api/generate.py --check
 step lints; cargo clippy --workspace --all-targets --locked -- -D warnings
 step documentation; RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
-step tests; cargo test --workspace --locked
+step "unit and scenario tests"; cargo test --workspace --locked
+step installation; cargo build --release --locked; scripts/install.sh build/prefix
+step "reference for the ABI"; scripts/peers.sh mpich==5.0.2
+reference=$PWD/build/peers/mpich
+step ABI; tests/abi.sh build/prefix "$reference"
+step "C programs"; tests/programs.sh "$PWD/build/prefix" "$reference/bin"
+step interoperation; tests/interoperation.sh "$PWD/build/prefix" "$reference"
+step mpiexec; tests/launch.sh "$PWD/build/prefix/bin"
+printf '\nall tests passed\n'

@@ -1,1 +1,0 @@
-//! Instruments: the timing library, ping-pongs, comparisons and plots.

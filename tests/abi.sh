@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Our header and symbols against the reference's. Usage: abi.sh PREFIX REFERENCE
+# (REFERENCE holds include/mpi_abi.h and lib/libmpi_abi.so.1)
+set -euo pipefail
+prefix=$1 reference=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+symbols() { nm -D --defined-only "$1" | awk '{print $3}' | grep -E '^P?MPI_' | sort -u; }
+symbols "$prefix/lib/libmpi_abi.so.1" >"$work/ours"
+symbols "$reference/lib/libmpi_abi.so.1" >"$work/theirs"
+# The reference library also keeps functions that left the standard long ago; its header, and the ABI,
+# do not have them.
+grep -oE '\bP?MPI_[A-Za-z_0-9]+ *\(' "$reference/include/mpi_abi.h" | tr -d ' (' | sort -u >"$work/declared"
+comm -12 "$work/theirs" "$work/declared" >"$work/expected"
+diff "$work/expected" "$work/ours" || { echo "symbols differ (< reference, > ours)"; exit 1; }
+others=$(nm -D --defined-only "$prefix/lib/libmpi_abi.so.1" | awk '{print $3}' | grep -vE '^P?MPI_' || true)
+[ -z "$others" ] || { echo "exported besides: $others"; exit 1; }
+objdump -p "$prefix/lib/libmpi_abi.so.1" | grep -q 'SONAME *libmpi_abi.so.1$' || { echo "wrong soname"; exit 1; }
+
+# Prototypes: both headers in one translation unit must agree.
+for header in "$prefix/include/mpi.h" "$reference/include/mpi_abi.h"; do
+    gcc -E -P "$header" | tr '\n' ' ' | sed 's/;/;\n/g' | tr -s ' ' | sed -E 's/^ //; s/ \* */ */g; s/\( /(/g; s/ \)/)/g; s/([a-zA-Z_0-9]+)\[\]/*\1/g' |
+        grep -E '^(int|double|MPI_[A-Za-z]+) P?MPI_[A-Za-z_0-9]+\(' | sort
+done >"$work/all"
+sort "$work/all" | uniq -u >"$work/odd"
+if [ -s "$work/odd" ]; then
+    echo "prototypes that only one header has:"
+    head -20 "$work/odd"
+    exit 1
+fi
+
+# Constants: every name of the reference, its value in both.
+names=$(grep -oE '^#define MPI_[A-Za-z0-9_]+|^ *MPI_[A-Z0-9_]+ +=' "$reference/include/mpi_abi.h" |
+    sed -E 's/#define //; s/[ =]//g' | grep -v '^MPI_ABI_[A-Z][a-z]' | grep -vE '^MPI_H_ABI$' | sort -u)
+for which in ours theirs; do
+    header=$prefix/include/mpi.h
+    [ $which = ours ] || header=$reference/include/mpi_abi.h
+    {
+        echo "#include \"$header\""
+        echo '#include <stdio.h>'
+        echo 'int main(void) {'
+        for name in $names; do echo "printf(\"$name %lld\\n\", (long long)(intptr_t)$name);"; done
+        echo 'printf("status %zu %zu %zu\n", sizeof(MPI_Status), sizeof(MPI_Aint), sizeof(MPI_Count));'
+        echo 'return 0; }'
+    } >"$work/$which.c"
+    gcc -w "$work/$which.c" -o "$work/$which.bin"
+    "$work/$which.bin" >"$work/$which.values"
+done
+diff "$work/theirs.values" "$work/ours.values"
+echo "ABI: $(wc -l <"$work/ours") symbols and $(wc -l <"$work/ours.values") constants as in the reference"

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# C programs on several ranks, over shared memory and over TCP. Usage: programs.sh PREFIX [HYDRA]
+# (HYDRA: the directory of another MPI's mpiexec.hydra, to be used as a launcher too)
+set -euo pipefail
+cd "$(dirname "$0")"
+prefix=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+for program in collectives point_to_point unsupported; do
+    "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
+done
+go() { timeout 120 "$prefix/bin/mpiexec" "$@"; }
+for ranks in 1 2 3 5 8 13; do go -n $ranks "$work/collectives"; done
+for ranks in 2 3 6; do go -n $ranks "$work/point_to_point"; done
+go -genv CANELE_RAILS tcp -n 4 "$work/collectives"
+go -genv CANELE_RAILS tcp -n 3 "$work/point_to_point"
+"$work/collectives"
+
+# The list of what is not supported does not lie, and only shrinks.
+mapfile -t names < <(tail -n +2 ../api/unsupported.txt)
+most=$(cat ../api/unsupported.most)
+[ ${#names[@]} -le "$most" ] || { echo "${#names[@]} functions are unsupported, more than $most"; exit 1; }
+go -n 1 "$work/unsupported" "${names[@]}"
+
+if [ -n "${2:-}" ]; then
+    timeout 60 "$2/mpiexec.hydra" -n 4 "$work/collectives"
+    echo "started by Hydra: ok"
+    "$prefix/bin/mpiexec" -n 2 sh -c 'exit 0'
+fi
+PMIX_RANK=0 "$work/collectives" 2>"$work/err" && { echo "an unknown launcher was not noticed"; exit 1; }
+grep -q PMIX_RANK "$work/err"
+echo "an unknown launcher is named"
