@@ -11,11 +11,11 @@ step "generated files"; python3 api/generate.py --check
 step lints; cargo clippy --workspace --all-targets --locked -- -D warnings
 step documentation; RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 step "unit and scenario tests"; cargo test --workspace --locked
-step installation; cargo build --release --locked; scripts/install.sh build/prefix
+step installation; cargo build --release --locked; prefix=$PWD/build/prefix; scripts/install.sh "$prefix"
 step "reference for the ABI"; scripts/peers.sh mpich==5.0.2
 reference=$PWD/build/peers/mpich
-step ABI; tests/abi.sh build/prefix "$reference"
-step "C programs"; tests/programs.sh "$PWD/build/prefix" "$reference/bin"
-step interoperation; tests/interoperation.sh "$PWD/build/prefix" "$reference"
-step mpiexec; tests/launch.sh "$PWD/build/prefix/bin"
+step ABI; tests/abi.sh "$prefix" "$reference"
+step "C programs"; tests/programs.sh "$prefix" "$reference/bin"
+step interoperation; tests/interoperation.sh "$prefix" "$reference"
+step mpiexec; tests/launch.sh "$prefix/bin"
 printf '\nall tests passed\n'
