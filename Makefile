@@ -1,6 +1,8 @@
 # Few words; each calls a script that can be read.
 PREFIX ?= /usr/local
-.PHONY: test peers install
+.PHONY: demo test peers install
+demo:
+	@scripts/demo.sh
 test:
 	@scripts/test.sh
 peers:

@@ -12,16 +12,18 @@ fn main() -> ExitCode {
             println!("connect timeout  {} s", variable("CANELE_CONNECT_TIMEOUT", "30"));
             ExitCode::SUCCESS
         }
+        Some("lab") => lab::run(&arguments[1..]),
         Some("-V" | "--version") => {
             println!("canele {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
         Some(other) if other != "-h" && other != "--help" => {
-            eprintln!("canele: no command `{other}`; there is: info");
+            eprintln!("canele: no command `{other}`; there are: lab, info");
             ExitCode::from(2)
         }
         _ => {
             println!("canele info       what this installation is and how it is set");
+            print!("{}", lab::HELP);
             println!("canele --version");
             ExitCode::SUCCESS
         }

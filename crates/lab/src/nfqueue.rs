@@ -1,0 +1,214 @@
+//! Packets queued by netfilter for a verdict of ours (`nfnetlink_queue`).
+//!
+//! Only the beginning of each packet comes up, with its whole length; the packet stays in the kernel,
+//! unsegmented. Numbers in attributes are big-endian, those of netlink itself the machine's.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::netlink::{NETFILTER, SocketAddrNetlink};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+/// A queue of packets.
+#[derive(Debug)]
+pub(crate) struct PacketQueue {
+    socket: OwnedFd,
+    number: u16,
+    buffer: Vec<u8>,
+}
+
+/// A packet that waits for its verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Packet {
+    pub id: u32,
+    /// Length of the IP packet, before segmentation.
+    pub bytes: u32,
+}
+
+impl PacketQueue {
+    /// Takes queue `number` of this network namespace.
+    pub fn open(number: u16, packets_max: u32) -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC;
+        let kind = SocketType::RAW;
+        let socket =
+            rustix::net::socket_with(AddressFamily::NETLINK, kind, flags, Some(NETFILTER))?;
+        rustix::net::bind(&socket, &SocketAddrNetlink::new(0, 0))?;
+        let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVE_BYTES);
+        let mut queue = Self { socket, number, buffer: vec![0; 64 << 10] };
+        queue.configure(CFG_CMD, &[CMD_BIND, 0, 0, 0])?;
+        let mut parameters = COPY_BYTES.to_be_bytes().to_vec();
+        parameters.push(COPY_PACKET);
+        queue.configure(CFG_PARAMS, &parameters)?;
+        queue.configure(CFG_QUEUE_MAXLEN, &packets_max.to_be_bytes())?;
+        queue.configure_gso()?;
+        Ok(queue)
+    }
+
+    /// Takes in what has arrived, without waiting.
+    pub fn receive(&mut self, sink: &mut dyn FnMut(Packet)) -> io::Result<bool> {
+        match rustix::net::recv(&self.socket, &mut self.buffer[..], RecvFlags::DONTWAIT) {
+            Ok((count, _)) => {
+                messages(&self.buffer[..count], &mut |kind, body| {
+                    if kind == SUBSYSTEM | MSG_PACKET
+                        && let Some(packet) = parse_packet(body)
+                    {
+                        sink(packet);
+                    }
+                });
+                Ok(true)
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(false),
+            // Packets beyond our buffer were dropped by the kernel, as by any full buffer.
+            Err(rustix::io::Errno::NOBUFS) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Lets all packets up to and with `id` pass.
+    pub fn accept_up_to(&mut self, id: u32) -> io::Result<()> {
+        self.verdict(MSG_VERDICT_BATCH, VERDICT_ACCEPT, id)
+    }
+
+    /// Drops one packet.
+    pub fn drop_packet(&mut self, id: u32) -> io::Result<()> {
+        self.verdict(MSG_VERDICT, VERDICT_DROP, id)
+    }
+
+    /// Readable when packets have arrived.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn verdict(&mut self, message: u16, verdict: u32, id: u32) -> io::Result<()> {
+        let mut value = verdict.to_be_bytes().to_vec();
+        value.extend(id.to_be_bytes());
+        self.send(message, 0, &[(VERDICT_HDR, &value)])
+    }
+
+    fn configure(&mut self, attribute: u16, value: &[u8]) -> io::Result<()> {
+        self.send(MSG_CONFIG, FLAG_ACK, &[(attribute, value)])?;
+        self.acknowledged()
+    }
+
+    fn configure_gso(&mut self) -> io::Result<()> {
+        let flag = CFG_F_GSO.to_be_bytes();
+        self.send(MSG_CONFIG, FLAG_ACK, &[(CFG_FLAGS, &flag), (CFG_MASK, &flag)])?;
+        self.acknowledged()
+    }
+
+    fn acknowledged(&mut self) -> io::Result<()> {
+        let (count, _) = rustix::net::recv(&self.socket, &mut self.buffer[..], RecvFlags::empty())?;
+        let mut code = None;
+        messages(&self.buffer[..count], &mut |kind, body| {
+            if kind == NLMSG_ERROR
+                && let Some(word) = body.first_chunk::<4>()
+            {
+                code = Some(i32::from_ne_bytes(*word));
+            }
+        });
+        match code {
+            Some(0) | None => Ok(()),
+            Some(code) => Err(io::Error::from_raw_os_error(-code)),
+        }
+    }
+
+    fn send(&mut self, message: u16, flags: u16, attributes: &[(u16, &[u8])]) -> io::Result<()> {
+        let mut bytes = vec![0; HEADER_LEN];
+        bytes.extend([0, 0]);
+        bytes.extend(self.number.to_be_bytes());
+        for (kind, value) in attributes {
+            bytes.extend((value.len() as u16 + 4).to_ne_bytes());
+            bytes.extend(kind.to_ne_bytes());
+            bytes.extend(*value);
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+        }
+        let len = bytes.len() as u32;
+        bytes[..4].copy_from_slice(&len.to_ne_bytes());
+        bytes[4..6].copy_from_slice(&(SUBSYSTEM | message).to_ne_bytes());
+        bytes[6..8].copy_from_slice(&(FLAG_REQUEST | flags).to_ne_bytes());
+        rustix::net::send(&self.socket, &bytes, SendFlags::empty())?;
+        Ok(())
+    }
+}
+
+/// Calls `sink` with kind and body of each message.
+fn messages(mut bytes: &[u8], sink: &mut dyn FnMut(u16, &[u8])) {
+    while let Some(header) = bytes.first_chunk::<HEADER_LEN>() {
+        let len = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]) as usize;
+        let kind = u16::from_ne_bytes([header[4], header[5]]);
+        let Some(body) = bytes.get(HEADER_LEN..len) else { return };
+        sink(kind, body);
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+    }
+}
+
+/// Id and length from the attributes of a packet's message.
+fn parse_packet(body: &[u8]) -> Option<Packet> {
+    let mut rest = body.get(4..)?;
+    let (mut id, mut captured, mut length) = (None, 0, None);
+    while let Some(header) = rest.first_chunk::<4>() {
+        let len = u16::from_ne_bytes([header[0], header[1]]) as usize;
+        let kind = u16::from_ne_bytes([header[2], header[3]]) & ATTRIBUTE_MASK;
+        let value = rest.get(4..len)?;
+        match kind {
+            PACKET_HDR => id = value.first_chunk::<4>().map(|word| u32::from_be_bytes(*word)),
+            CAP_LEN => length = value.first_chunk::<4>().map(|word| u32::from_be_bytes(*word)),
+            PAYLOAD => captured = value.len() as u32,
+            _ => {}
+        }
+        rest = rest.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+    }
+    Some(Packet { id: id?, bytes: length.unwrap_or(captured) })
+}
+
+const HEADER_LEN: usize = 16;
+const ATTRIBUTE_MASK: u16 = 0x3fff;
+const NLMSG_ERROR: u16 = 2;
+const FLAG_REQUEST: u16 = 1;
+const FLAG_ACK: u16 = 4;
+const SUBSYSTEM: u16 = 3 << 8;
+const MSG_PACKET: u16 = 0;
+const MSG_VERDICT: u16 = 1;
+const MSG_CONFIG: u16 = 2;
+const MSG_VERDICT_BATCH: u16 = 3;
+const PACKET_HDR: u16 = 1;
+const VERDICT_HDR: u16 = 2;
+const PAYLOAD: u16 = 10;
+const CAP_LEN: u16 = 13;
+const CFG_CMD: u16 = 1;
+const CFG_PARAMS: u16 = 2;
+const CFG_QUEUE_MAXLEN: u16 = 3;
+const CFG_MASK: u16 = 4;
+const CFG_FLAGS: u16 = 5;
+const CMD_BIND: u8 = 1;
+const COPY_PACKET: u8 = 2;
+const CFG_F_GSO: u32 = 4;
+const VERDICT_DROP: u32 = 0;
+const VERDICT_ACCEPT: u32 = 1;
+
+/// Of each packet so many bytes come up; with none at all the kernel would send everything.
+const COPY_BYTES: u32 = 20;
+/// Room for what arrives while we do something else.
+const RECEIVE_BYTES: usize = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_message_gives_id_and_whole_length() {
+        let mut body = vec![2, 0, 0, 0];
+        let mut attribute = |kind: u16, value: &[u8]| {
+            body.extend((value.len() as u16 + 4).to_ne_bytes());
+            body.extend(kind.to_ne_bytes());
+            body.extend(value);
+            body.resize(body.len().next_multiple_of(4), 0);
+        };
+        attribute(PACKET_HDR, &[0, 0, 0, 9, 8, 0, 2]);
+        attribute(PAYLOAD, &[0; 20]);
+        attribute(CAP_LEN, &[0, 0, 5, 220]);
+        assert_eq!(parse_packet(&body), Some(Packet { id: 9, bytes: 1500 }));
+        assert_eq!(parse_packet(&body[..9]), None);
+        assert_eq!(parse_packet(&[]), None);
+    }
+}
