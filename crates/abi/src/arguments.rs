@@ -96,6 +96,11 @@ pub(crate) unsafe fn buffer(
     datatype: RawHandle,
 ) -> Result<Region> {
     let elements = count(elements)?;
+    if handle(datatype).is_predefined() {
+        // Without a reference count: predefined types are always there, and always committed.
+        // SAFETY: the caller's promise.
+        return unsafe { region(address, elements, objects::predefined(handle(datatype))?) };
+    }
     let datatype = committed(datatype)?;
     // SAFETY: the caller's promise.
     unsafe { region(address, elements, &datatype) }

@@ -48,6 +48,16 @@ pub trait Rail: Send {
         local: &Region,
     ) -> Result<(), RailError>;
 
+    /// Tells peers whether this process stands by to send what it has offered. Only of use to rails
+    /// that can pull.
+    fn set_attentive(&mut self, _attentive: bool) {}
+
+    /// Whether `peer` stands by to send what it has offered: then asking for it is faster than a pull,
+    /// for two processes copy, one behind the other, in user space.
+    fn is_attentive(&self, _peer: GateId) -> bool {
+        false
+    }
+
     /// Descriptors that become readable when this rail has news (usually one epoll descriptor or a
     /// doorbell). Stable for the life of the rail.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;

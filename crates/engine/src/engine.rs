@@ -160,6 +160,7 @@ impl Engine {
             receiver: 0,
             next: 0,
             end: 0,
+            offered: false,
         });
         let id = self.ops.insert(Some(gate), data.clone(), state);
         let way = self.gate(gate);
@@ -255,6 +256,12 @@ impl Engine {
     #[inline]
     pub fn completions(&self) -> u64 {
         self.ops.completed
+    }
+
+    /// Whether messages were offered to peers that have not taken them whole.
+    #[inline]
+    pub fn has_offers(&self) -> bool {
+        self.ops.offers > 0
     }
 
     /// Whether nothing is left to send and nobody waits for this process's data.
@@ -420,21 +427,32 @@ impl Engine {
     pub fn handle_pulled(&mut self, id: PullId, ok: bool) {
         let PullId(id) = id;
         let Some(op) = self.ops.find_mut(id) else { return };
-        let (OpState::Pulling { source, tag, bytes, wanted, op: sender, .. }, Some(gate)) =
+        let (&OpState::Pulling { source, tag, bytes, wanted, op: sender, .. }, Some(gate)) =
             (&op.state, op.gate)
         else {
             return;
         };
-        let (source, tag, bytes, wanted, sender) = (*source, *tag, *bytes, *wanted, *sender);
-        if ok {
-            self.ops.complete(id.index, received(source, tag, bytes, wanted));
-            self.gate(gate).control.push_back(Control::Finish { op: sender });
-        } else {
-            op.state = OpState::Arriving { source, tag, bytes, wanted, left: wanted };
-            let way = self.gate(gate);
-            way.pull_refused = true;
-            way.control.push_back(Control::Clear { op: sender, receiver: id.index, wanted });
+        if !ok {
+            self.gate(gate).pull_refused = true;
+            return self.handle_pull_declined(PullId(id));
         }
+        self.ops.complete(id.index, received(source, tag, bytes, wanted));
+        self.gate(gate).control.push_back(Control::Finish { op: sender });
+        self.list(gate);
+    }
+
+    /// A fetch is not wanted this time: the peer is asked to send.
+    pub fn handle_pull_declined(&mut self, id: PullId) {
+        let PullId(id) = id;
+        let Some(op) = self.ops.find_mut(id) else { return };
+        let (&OpState::Pulling { source, tag, bytes, wanted, op: sender, .. }, Some(gate)) =
+            (&op.state, op.gate)
+        else {
+            return;
+        };
+        op.state = OpState::Arriving { source, tag, bytes, wanted, left: wanted };
+        let clear = Control::Clear { op: sender, receiver: id.index, wanted };
+        self.gate(gate).control.push_back(clear);
         self.list(gate);
     }
 
@@ -749,9 +767,11 @@ fn emit_window(way: &mut Gate, ops: &mut Ops, frame: &mut Frame, counters: &mut 
             counters.out_of_credit += u64::from(len <= eager_max);
             send.to_emit = false;
             send.awaiting = true;
+            send.offered = true;
             let span = region.as_span().filter(|_| way.capabilities.pull && !way.pull_refused);
             let address = span.map(|span| span.address as u64);
             packet::emit_request(&mut frame.head, &header, id.index, len as u64, address);
+            ops.offers += 1;
             continue;
         }
         counters.eager += 1;
@@ -780,7 +800,8 @@ fn emit_stream(way: &mut Gate, ops: &mut Ops, frame: &mut Frame) {
             continue;
         };
         let room = way.capabilities.frame_max.saturating_sub(frame.head.len() + packet::DATA_LEN);
-        let len = (send.end - send.next).min(room as u64);
+        let piece = piece_len(send.end as usize, room, way.capabilities.piece_min);
+        let len = (send.end - send.next).min(piece as u64);
         if len == 0 {
             way.streams.push_front(id);
             return;
@@ -798,6 +819,18 @@ fn emit_stream(way: &mut Gate, ops: &mut Ops, frame: &mut Frame) {
         return;
     }
 }
+
+/// How much of a message of `bytes` goes into a frame with `room`: a share, so that the receiver
+/// copies while the sender still does, and whole pages, so that both copies stay aligned.
+fn piece_len(bytes: usize, room: usize, piece_min: usize) -> usize {
+    let len = room.min(piece_min.max(bytes / PIECES));
+    if len < PAGE_LEN { len } else { len - len % PAGE_LEN }
+}
+
+/// A long message travels in at least so many pieces.
+const PIECES: usize = 16;
+
+const PAGE_LEN: usize = 4096;
 
 fn token(id: OpId) -> FrameToken {
     FrameToken(u64::from(id.generation) << 32 | u64::from(id.index))

@@ -62,6 +62,7 @@ impl Gate {
                 frame_max: 0,
                 inline_max: 0,
                 eager_max: 0,
+                piece_min: 0,
                 credit_bytes: 0,
                 pull: false,
             },

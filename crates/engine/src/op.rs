@@ -110,6 +110,8 @@ pub(crate) struct SendState {
     pub receiver: u32,
     pub next: u64,
     pub end: u64,
+    /// The receiver was asked first.
+    pub offered: bool,
 }
 
 impl SendState {
@@ -123,6 +125,8 @@ impl SendState {
 pub(crate) struct Ops {
     slots: Vec<Op>,
     free: Vec<u32>,
+    /// Sends under way of which the receiver was asked first.
+    pub offers: usize,
     /// Grows with every completion.
     pub completed: u64,
 }
@@ -166,6 +170,9 @@ impl Ops {
     pub fn complete(&mut self, index: u32, completion: Completion) {
         let op = &mut self.slots[index as usize];
         debug_assert!(!matches!(op.state, OpState::Done(_) | OpState::Free));
+        if let OpState::Send(SendState { offered: true, .. }) = op.state {
+            self.offers -= 1;
+        }
         op.region = Region::empty();
         self.completed += 1;
         op.state = OpState::Done(completion);

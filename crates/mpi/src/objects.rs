@@ -35,7 +35,12 @@ pub fn datatype(handle: Handle) -> Result<Datatype> {
     DATATYPES.find(handle)
 }
 
-fn predefined(handle: Handle) -> Result<&'static Datatype> {
+/// The predefined datatype behind a handle.
+///
+/// # Errors
+/// `MPI_ERR_TYPE` for the null, or a foreign handle.
+#[inline]
+pub fn predefined(handle: Handle) -> Result<&'static Datatype> {
     static BUILTINS: LazyLock<Vec<Option<Datatype>>> = LazyLock::new(|| {
         let mut all = vec![None; 0x100];
         for &builtin in Builtin::ALL {

@@ -91,6 +91,13 @@ impl Core {
         }
     }
 
+    /// Tells peers whether a thread of this process stays in the library until its sends are done.
+    pub(crate) fn set_attentive(&mut self, attentive: bool) {
+        for station in &mut self.rails {
+            station.rail.set_attentive(attentive);
+        }
+    }
+
     /// Failures of links since the last call, one line each, for whoever reports them.
     pub fn take_notices(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notices)
@@ -206,6 +213,10 @@ impl Core {
             return;
         };
         let rail = &mut self.rails[rail.0 as usize].rail;
+        if rail.is_attentive(pull.gate) {
+            self.engine.handle_pull_declined(pull.id);
+            return;
+        }
         let done = rail.pull(pull.gate, pull.remote, pull.offset, &pull.local).is_ok();
         self.engine.handle_pulled(pull.id, done);
     }

@@ -25,6 +25,12 @@ impl Policy {
             Self { spin: SPIN, yields: 0 }
         }
     }
+
+    /// Whether a waiting thread keeps its core for a while.
+    #[inline]
+    pub fn has_a_core(&self) -> bool {
+        !self.spin.is_zero()
+    }
 }
 
 /// The course of one wait.

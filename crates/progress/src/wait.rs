@@ -110,7 +110,7 @@ impl Progress {
 
     /// Gives the core away where ranks are more than cores: for loops of tests that found nothing.
     pub fn pause(&self) {
-        if self.policy.spin.is_zero() {
+        if !self.policy.has_a_core() {
             std::thread::yield_now();
         }
     }
@@ -139,10 +139,14 @@ impl Progress {
         mut ready: impl FnMut(&mut Core) -> Option<T>,
     ) -> Option<T> {
         let mut mine = false;
+        let mut attentive = false;
         let mut patience = Patience::new(self.policy);
         loop {
             let answer = ready(&mut core);
             if answer.is_some() || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                if attentive {
+                    core.set_attentive(false);
+                }
                 if mine {
                     self.polling.store(false, Ordering::Relaxed);
                     if self.waiting.load(Ordering::Relaxed) > 0 {
@@ -156,6 +160,10 @@ impl Progress {
                 continue;
             }
             mine = true;
+            if !attentive && self.policy.has_a_core() && core.engine.has_offers() {
+                attentive = true;
+                core.set_attentive(true);
+            }
             self.polling.store(true, Ordering::Relaxed);
             let before = core.engine.completions();
             let moved = core.advance();

@@ -61,6 +61,8 @@ pub struct Capabilities {
     pub inline_max: usize,
     /// Messages up to this length go without asking first (eager), as far as credits allow.
     pub eager_max: usize,
+    /// The shortest piece of a long message that is worth a frame of its own.
+    pub piece_min: usize,
     /// How many unmatched eager bytes the peer accepts from us: the credits of the gate.
     pub credit_bytes: usize,
     /// Whether the receiver can fetch the sender's contiguous memory by itself (single copy).

@@ -8,6 +8,7 @@
 //! `membarrier` runs one on every core, which spares the senders theirs.
 
 mod node;
+mod pool;
 mod ring;
 mod segment;
 
@@ -24,7 +25,8 @@ use crate::rail::{Event, Fault, Post, Rail, RailError};
 
 use node::Address;
 pub use node::node_identity;
-use ring::{Consumer, FRAME_MAX, HEADER_AT, HEADER_LEN, Producer, SEGMENT_LEN};
+use pool::{CHUNK_FRAME_MAX, LINE, Pool};
+use ring::{Consumer, FRAME_MAX, HEADER_AT, HEADER_LEN, Place, Producer, SEGMENT_LEN};
 use segment::{Segment, open_descriptor};
 
 /// What the rail needs to know.
@@ -48,6 +50,8 @@ pub struct ShmRail {
     _bell_write: OwnedFd,
     fences: Fences,
     announced: u32,
+    /// Chunks for the long frames of all links.
+    pool: Pool,
     links: Vec<Link>,
     /// `by_peer[rank]` = index into `links`, plus one.
     by_peer: Vec<u32>,
@@ -117,6 +121,7 @@ impl ShmRail {
             _bell_write: bell_write,
             fences,
             announced: 0,
+            pool: Pool::default(),
             links: Vec::new(),
             by_peer: Vec::new(),
             events: VecDeque::new(),
@@ -223,17 +228,23 @@ impl ShmRail {
             Some(index) => index,
             None => self.attach(peer, &address)?,
         };
-        self.links[index].consumer = Some(Consumer::new(segment));
+        self.links[index].consumer = Some(Consumer::new(segment, pid));
         Ok(())
+    }
+
+    /// Between a write that a sleeper may wait for and the look at whether it sleeps.
+    #[inline]
+    fn order_before_look(&self) {
+        match self.fences {
+            Fences::Sleeper => compiler_fence(Ordering::SeqCst),
+            Fences::Sender => fence(Ordering::SeqCst),
+        }
     }
 
     /// Wakes the peer if it sleeps.
     #[inline]
     fn ring_bell(&self, index: usize) {
-        match self.fences {
-            Fences::Sleeper => compiler_fence(Ordering::SeqCst),
-            Fences::Sender => fence(Ordering::SeqCst),
-        }
+        self.order_before_look();
         let link = &self.links[index];
         let asleep = link.inbox.word32(ASLEEP_AT);
         if asleep.load(Ordering::Relaxed) != 0 && asleep.swap(0, Ordering::Relaxed) != 0 {
@@ -256,18 +267,83 @@ impl ShmRail {
                 frames += 1;
             }
         }
-        if link.refused {
-            link.refused = false;
+        if link.refused && self.has_room(index) {
+            self.links[index].refused = false;
             sink(Event::Room { peer });
+        }
+        if frames > 0 {
+            self.answer_wanted(index);
         }
         frames > 0
     }
 
+    fn has_room(&mut self, index: usize) -> bool {
+        self.links[index].producer.has_room_for_any() && self.pool.has_room(index)
+    }
+
+    /// Rings a producer that sleeps for want of the room it has now.
+    #[inline]
+    fn answer_wanted(&mut self, index: usize) {
+        self.order_before_look();
+        if let Some(consumer) = &mut self.links[index].consumer
+            && consumer.take_wanted()
+        {
+            consumer.publish();
+            self.ring_bell(index);
+        }
+    }
+
+    /// Writes a long frame to a chunk, body on a line of its own, and its place to the ring.
+    #[cold]
+    fn post_long(&mut self, index: usize, frame: &Frame) -> Post {
+        let chunk = match self.pool.take(index) {
+            Ok(Some(chunk)) => chunk,
+            Ok(None) => return self.refuse(index),
+            Err(error) => {
+                let link = &mut self.links[index];
+                link.down = true;
+                let fault = Fault::Lost(format!("no shared memory for long messages: {error}"));
+                self.events.push_back(News::Down(link.peer, fault));
+                return Post::Full;
+            }
+        };
+        let place = Place { chunk, start: LINE - frame.head.len() % LINE, len: frame.len() };
+        let target = self.pool.chunk_mut(chunk, place.start, place.len);
+        let (head, tail) = target.split_at_mut(frame.head.len());
+        head.copy_from_slice(&frame.head);
+        if let Some(body) = &frame.body {
+            body.region.read(0, tail);
+        }
+        self.pool.lend(chunk);
+        let descriptor = self.pool.descriptor().unwrap_or(-1);
+        if !self.links[index].producer.push_place(place, descriptor) {
+            self.pool.unlend(chunk);
+            return self.refuse(index);
+        }
+        self.ring_bell(index);
+        Post::Done
+    }
+
+    fn refuse(&mut self, index: usize) -> Post {
+        self.links[index].refused = true;
+        Post::Full
+    }
+
+    fn any_link_has_news(&mut self) -> bool {
+        (0..self.links.len()).any(|index| {
+            let link = &self.links[index];
+            let arrived = link.consumer.as_ref().is_some_and(Consumer::has_news);
+            !link.down && (arrived || (link.refused && self.has_room(index)))
+        })
+    }
+
     /// Notices peers that have left; looked at seldom.
     fn check_peers(&mut self) {
-        for link in self.links.iter_mut().filter(|link| !link.down) {
+        for (index, link) in self.links.iter_mut().enumerate().filter(|(_, link)| !link.down) {
             let Some(consumer) = &link.consumer else { continue };
-            let fault = if consumer.is_closed() {
+            let fault = if consumer.is_broken() {
+                Fault::Lost(format!("process {} ended with a message under way", link.pid))
+            } else if consumer.is_closed() {
                 Fault::Closed
             } else if !is_alive(link.pid) {
                 Fault::Lost(format!("process {} has ended", link.pid))
@@ -276,6 +352,7 @@ impl ShmRail {
             };
             if !consumer.has_news() {
                 link.down = true;
+                self.pool.forget(index);
                 self.events.push_back(News::Down(link.peer, fault));
             }
         }
@@ -303,10 +380,11 @@ impl Rail for ShmRail {
     #[inline]
     fn post(&mut self, peer: GateId, frame: &Frame) -> Post {
         let Some(index) = self.link(peer) else { return Post::Full };
-        let link = &mut self.links[index];
-        if !link.producer.push(frame) {
-            link.refused = true;
-            return Post::Full;
+        if frame.len() > FRAME_MAX {
+            return self.post_long(index, frame);
+        }
+        if !self.links[index].producer.push(frame) {
+            return self.refuse(index);
         }
         self.ring_bell(index);
         Post::Done
@@ -344,6 +422,16 @@ impl Rail for ShmRail {
         }
     }
 
+    fn set_attentive(&mut self, attentive: bool) {
+        self.inbox.word32(ATTENTIVE_AT).store(u32::from(attentive), Ordering::Relaxed);
+    }
+
+    fn is_attentive(&self, peer: GateId) -> bool {
+        self.link(peer).is_some_and(|index| {
+            self.links[index].inbox.word32(ATTENTIVE_AT).load(Ordering::Relaxed) != 0
+        })
+    }
+
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         vec![self.bell.as_fd()]
     }
@@ -351,14 +439,15 @@ impl Rail for ShmRail {
     fn prepare_sleep(&mut self) -> bool {
         self.check_peers();
         self.inbox.word32(ASLEEP_AT).store(1, Ordering::Relaxed);
+        if self.links.iter().any(|link| link.refused && !link.down) {
+            // Room in the pool comes from any reader.
+            self.links.iter().for_each(|link| link.producer.want_room());
+        }
         if !run_membarrier() {
             fence(Ordering::SeqCst);
         }
         let count = self.inbox.word32(COUNT_AT).load(Ordering::Acquire).min(PEERS_MAX);
-        let has_news = |link: &Link| {
-            !link.down && (link.refused || link.consumer.as_ref().is_some_and(Consumer::has_news))
-        };
-        self.events.is_empty() && self.announced == count && !self.links.iter().any(has_news)
+        self.events.is_empty() && self.announced == count && !self.any_link_has_news()
     }
 
     fn finish_sleep(&mut self) {
@@ -439,7 +528,8 @@ const JOB_AT: usize = 16;
 const OWN_ADDRESS_AT: usize = 32;
 const COUNT_AT: usize = 64;
 const ASLEEP_AT: usize = 128;
-const SLOTS_AT: usize = 192;
+const ATTENTIVE_AT: usize = 192;
+const SLOTS_AT: usize = 256;
 const INBOX_LEN: usize = SLOTS_AT + 8 * PEERS_MAX as usize;
 
 /// Neighbours on one node.
@@ -452,9 +542,10 @@ const RANKS_MAX: u32 = 1 << 22;
 const BURST: usize = 16;
 
 const CAPABILITIES: Capabilities = Capabilities {
-    frame_max: FRAME_MAX,
+    frame_max: CHUNK_FRAME_MAX,
     inline_max: 4 << 10,
     eager_max: 16 << 10,
+    piece_min: 16 << 10,
     credit_bytes: 1 << 20,
     pull: true,
 };

@@ -6,11 +6,14 @@
 //! one cache line's trip. Having used a record, the consumer clears the first word of every line it
 //! covers — any of them may be a state in the next lap — and then returns the room through `used`
 //! (release), which the producer reads (acquire) only when the room it knows of is exhausted.
+//!
+//! A long frame lies in a chunk of the producer's pool; its record is a state word that names it.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use wire::Frame;
 
+use super::pool::{CHUNK_FRAME_MAX, LINE, Lent};
 use super::segment::Segment;
 
 /// The producer's end.
@@ -30,6 +33,18 @@ pub(crate) struct Consumer {
     consumed: u64,
     /// The last published `used`.
     published: u64,
+    /// The producer's process, and its pool once a long frame has come.
+    pid: i32,
+    lent: Option<Lent>,
+    broken: bool,
+}
+
+/// Where in its chunk a long frame lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub chunk: u16,
+    pub start: usize,
+    pub len: usize,
 }
 
 impl Producer {
@@ -48,22 +63,48 @@ impl Producer {
     pub fn push(&mut self, frame: &Frame) -> bool {
         let len = frame.len();
         debug_assert!(len <= FRAME_MAX);
-        let span = span_of(len);
+        let Some(at) = self.reserve(span_of(len)) else { return false };
+        self.fill(at as usize, frame);
+        self.state(at).store(len as u64 + 1, Ordering::Release);
+        true
+    }
+
+    /// Writes the record of a frame that lies in a chunk of the pool behind `descriptor`; false when
+    /// there is no room.
+    pub fn push_place(&mut self, place: Place, descriptor: i32) -> bool {
+        let Some(at) = self.reserve(LINE as u64) else { return false };
+        self.segment.word32(POOL_AT).store(descriptor as u32, Ordering::Relaxed);
+        self.state(at).store(place.emit(), Ordering::Release);
+        true
+    }
+
+    /// Whether any frame that may be pushed has room.
+    pub fn has_room_for_any(&mut self) -> bool {
+        self.has_room(2 * span_of(FRAME_MAX))
+    }
+
+    /// Asks the consumer to ring when it returns room; to be followed by a full fence on both sides
+    /// and another look.
+    pub fn want_room(&self) {
+        self.segment.word32(WANTED_AT).store(1, Ordering::Relaxed);
+    }
+
+    /// Where a record of `span` bytes begins, after padding as needed.
+    #[inline]
+    fn reserve(&mut self, span: u64) -> Option<u64> {
         let at = self.written % RING_LEN as u64;
         let to_end = RING_LEN as u64 - at;
         let pad = if span > to_end { to_end } else { 0 };
         if !self.has_room(pad + span) {
-            return false;
+            return None;
         }
         if pad > 0 {
             self.state(at).store(PAD, Ordering::Release);
             self.written += pad;
         }
         let at = self.written % RING_LEN as u64;
-        self.fill(at as usize, frame);
-        self.state(at).store(len as u64 + 1, Ordering::Release);
         self.written += span;
-        true
+        Some(at)
     }
 
     /// Marks the ring as closed by its producer.
@@ -96,9 +137,9 @@ impl Producer {
 }
 
 impl Consumer {
-    /// The consumer of a segment that a producer made.
-    pub fn new(segment: Segment) -> Self {
-        Self { segment, consumed: 0, published: 0 }
+    /// The consumer of a segment that a producer in process `pid` made.
+    pub fn new(segment: Segment, pid: i32) -> Self {
+        Self { segment, consumed: 0, published: 0, pid, lent: None, broken: false }
     }
 
     /// Shows the next frame to `sink`; false when there is none.
@@ -110,10 +151,15 @@ impl Consumer {
             if state == 0 {
                 return false;
             }
-            if state == PAD {
+            if state & (PAD_FLAG | CHUNK_FLAG) != 0 {
                 self.segment.word64(DATA_AT + at).store(0, Ordering::Relaxed);
-                self.release((RING_LEN - at) as u64);
-                continue;
+                if state == PAD {
+                    self.release((RING_LEN - at) as u64);
+                    continue;
+                }
+                self.release(LINE as u64);
+                self.show(Place::parse(state), sink);
+                return true;
             }
             // A peer that writes nonsense is bounded to nonsense within the ring.
             let len = ((state - 1) as usize).min(FRAME_MAX).min(RING_LEN - at - STATE_LEN);
@@ -125,6 +171,39 @@ impl Consumer {
             self.release(span);
             return true;
         }
+    }
+
+    /// Shows a frame that lies in the producer's pool.
+    fn show(&mut self, place: Place, sink: &mut dyn FnMut(&[u8])) {
+        if self.lent.is_none() {
+            let descriptor = self.segment.word32(POOL_AT).load(Ordering::Relaxed) as i32;
+            self.lent = Lent::attach(self.pid, descriptor).ok();
+        }
+        match &self.lent {
+            Some(lent) => {
+                sink(lent.bytes(place.chunk, place.start, place.len));
+                lent.release(place.chunk);
+            }
+            None => self.broken = true,
+        }
+    }
+
+    /// Whether a frame was lost because the producer's pool could not be opened.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Whether the producer waits for room, which it has been given since; asked once.
+    #[inline]
+    pub fn take_wanted(&self) -> bool {
+        let wanted = self.segment.word32(WANTED_AT);
+        wanted.load(Ordering::Relaxed) != 0 && wanted.swap(0, Ordering::Relaxed) != 0
+    }
+
+    /// Publishes all room there is.
+    pub fn publish(&mut self) {
+        self.published = self.consumed;
+        self.segment.word64(USED_AT).store(self.consumed, Ordering::Release);
     }
 
     /// Whether a frame is there.
@@ -142,9 +221,21 @@ impl Consumer {
     fn release(&mut self, span: u64) {
         self.consumed += span;
         if self.consumed - self.published >= PUBLISH_EVERY {
-            self.published = self.consumed;
-            self.segment.word64(USED_AT).store(self.consumed, Ordering::Release);
+            self.publish();
         }
+    }
+}
+
+impl Place {
+    /// The state word of the record: bits 0..32 the length, 32..48 the chunk, 48..62 the start.
+    fn emit(self) -> u64 {
+        debug_assert!(self.len <= CHUNK_FRAME_MAX && self.start < 1 << 14);
+        CHUNK_FLAG | (self.start as u64) << 48 | u64::from(self.chunk) << 32 | self.len as u64
+    }
+
+    fn parse(state: u64) -> Self {
+        let start = (state >> 48) as usize & ((1 << 14) - 1);
+        Self { chunk: (state >> 32) as u16, start, len: state as u32 as usize }
     }
 }
 
@@ -155,8 +246,8 @@ fn span_of(len: usize) -> u64 {
 
 /// The frames' share of a segment.
 const RING_LEN: usize = 128 << 10;
-/// The longest frame. A frame and the padding before it fill at most half the ring, so that room
-/// for it comes as long as less than half is held back by the consumer.
+/// The longest frame in the ring itself. A frame and the padding before it fill at most half the ring,
+/// so that room for it comes as long as less than half is held back by the consumer.
 pub(crate) const FRAME_MAX: usize = RING_LEN / 4 - STATE_LEN;
 /// The consumer returns room in portions, to write the shared line seldom.
 const PUBLISH_EVERY: u64 = RING_LEN as u64 / 8;
@@ -167,11 +258,15 @@ pub(crate) const HEADER_AT: usize = 0;
 /// Room for the maker's bytes.
 pub(crate) const HEADER_LEN: usize = 256;
 const CLOSED_AT: usize = 320;
+/// On the line of `CLOSED_AT`: written seldom, read often.
+const WANTED_AT: usize = 324;
+const POOL_AT: usize = 328;
 const USED_AT: usize = 384;
 const DATA_AT: usize = 512;
 const STATE_LEN: usize = 8;
-const LINE: usize = 64;
 const PAD: u64 = u64::MAX;
+const PAD_FLAG: u64 = 1 << 63;
+const CHUNK_FLAG: u64 = 1 << 62;
 
 const _: () = assert!(size_of::<AtomicU32>() == 4 && FRAME_MAX < RING_LEN / 4);
 
@@ -182,7 +277,7 @@ mod tests {
     fn pair() -> (Producer, Consumer) {
         let segment = Segment::create(SEGMENT_LEN).unwrap();
         let other = segment.again().unwrap();
-        (Producer::new(segment), Consumer::new(other))
+        (Producer::new(segment), Consumer::new(other, std::process::id() as i32))
     }
 
     fn frame(len: usize, seed: u8) -> Frame {
