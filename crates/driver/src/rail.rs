@@ -58,6 +58,12 @@ pub trait Rail: Send {
         false
     }
 
+    /// Whether a peer that is awake was last seen on the core that runs this thread: then spinning keeps
+    /// it from sending what is waited for.
+    fn shares_core(&mut self) -> bool {
+        false
+    }
+
     /// Descriptors that become readable when this rail has news (usually one epoll descriptor or a
     /// doorbell). Stable for the life of the rail.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;

@@ -173,6 +173,38 @@ impl Engine {
         id
     }
 
+    /// Builds the frame of a short message that can leave at once, with nothing before it on its gate.
+    /// True when `frame` holds it: the message is sent, its memory free, and the frame is to be posted
+    /// as one of [`Engine::poll_frame`]. False when it must be submitted as any other.
+    #[inline]
+    pub fn submit_short(
+        &mut self,
+        gate: GateId,
+        envelope: Envelope,
+        data: &Region,
+        frame: &mut Frame,
+    ) -> bool {
+        let Some(Some(way)) = self.gates.get_mut(gate.0 as usize) else { return false };
+        let len = data.len();
+        if way.link != (Link::Up { full: false })
+            || len > way.capabilities.inline_max
+            || charge(len) > way.credit
+            || way.has_work()
+        {
+            return false;
+        }
+        frame.clear();
+        way.credit -= charge(len);
+        let Envelope { context, source, tag } = envelope;
+        let header = Header { context, source, tag, sequence: way.sequence_out };
+        way.sequence_out = way.sequence_out.wrapping_add(1);
+        packet::emit_eager(&mut frame.head, &header, None, len as u32);
+        data.append_to(&mut frame.head);
+        self.counters.eager += 1;
+        self.counters.frames += 1;
+        true
+    }
+
     /// Receives a message that `selector` accepts into `into`; `gate` is the only process it can come
     /// from, if it names its source.
     #[inline]
@@ -780,9 +812,7 @@ fn emit_window(way: &mut Gate, ops: &mut Ops, frame: &mut Frame, counters: &mut 
         let acknowledge = send.awaiting.then_some(id.index);
         packet::emit_eager(&mut frame.head, &header, acknowledge, len as u32);
         if len <= inline_max {
-            let at = frame.head.len();
-            frame.head.resize(at + len, 0);
-            region.read(0, &mut frame.head[at..]);
+            region.append_to(&mut frame.head);
             ops.complete_send_if_done(id.index);
         } else {
             send.held += 1;

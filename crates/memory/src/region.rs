@@ -135,6 +135,7 @@ impl Region {
     }
 
     /// Length of the stream in bytes.
+    #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
@@ -165,8 +166,15 @@ impl Region {
     }
 
     /// Copies bytes `offset..offset + target.len()` of the stream into `target`.
+    #[inline]
     pub fn read(&self, offset: usize, target: &mut [u8]) {
         self.check(offset, target.len());
+        if let Shape::Flat(address) = self.shape {
+            let from = address.wrapping_add(self.start + offset);
+            // SAFETY: as below, for the only span there is.
+            unsafe { std::ptr::copy_nonoverlapping(from, target.as_mut_ptr(), target.len()) };
+            return;
+        }
         let mut to = target.as_mut_ptr();
         self.visit(offset, target.len(), &mut |span| {
             // SAFETY: the region's maker vouched for the span; `target` is a distinct live slice and
@@ -179,9 +187,42 @@ impl Region {
         });
     }
 
+    /// Appends the stream's bytes to `target`.
+    #[inline]
+    pub fn append_to(&self, target: &mut Vec<u8>) {
+        target.reserve(self.len);
+        let mut to = target.spare_capacity_mut().as_mut_ptr().cast::<u8>();
+        let mut copy = |span: Span| {
+            // SAFETY: the region's maker vouched for the span; the spans visited add up to the
+            // region's length, for which room was reserved, in memory of the vector's own.
+            unsafe {
+                std::ptr::copy_nonoverlapping(span.address, to, span.len);
+                to = to.add(span.len);
+            }
+            true
+        };
+        match self.shape {
+            Shape::Flat(address) => {
+                copy(Span { address: address.wrapping_add(self.start), len: self.len });
+            }
+            Shape::Strided { .. } | Shape::Chain(_) | Shape::Owned(_) => {
+                self.visit(0, self.len, &mut copy);
+            }
+        }
+        // SAFETY: the bytes up to here were written above.
+        unsafe { target.set_len(target.len() + self.len) };
+    }
+
     /// Copies `source` over bytes `offset..offset + source.len()` of the stream.
+    #[inline]
     pub fn write(&self, offset: usize, source: &[u8]) {
         self.check(offset, source.len());
+        if let Shape::Flat(address) = self.shape {
+            let to = address.wrapping_add(self.start + offset);
+            // SAFETY: as below, for the only span there is.
+            unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), to, source.len()) };
+            return;
+        }
         let mut from = source.as_ptr();
         self.visit(offset, source.len(), &mut |span| {
             // SAFETY: as in `read`, with the roles exchanged.

@@ -72,7 +72,11 @@ pub fn send(comm: &Comm, to: Option<u32>, tag: i32, data: &Region, mode: Mode) -
         return buffered_send(comm, to, tag, data);
     }
     let progress = process::current()?.progress();
-    let (gate, envelope, mode) = (comm.gate(to), envelope(comm, tag), engine_mode(mode));
+    let (gate, envelope) = (comm.gate(to), envelope(comm, tag));
+    if mode == Mode::Standard && progress.send_short(gate, envelope, data) {
+        return Ok(());
+    }
+    let mode = engine_mode(mode);
     let operation = |op| Operation { op, receives: false, comm: comm.handle() };
     let (_, error) = progress.submit_and_wait(
         |core| core.engine.submit_send(gate, envelope, data, mode),
@@ -116,8 +120,12 @@ pub fn begin_send(send: &Send) -> Result<Request> {
         buffered_send(comm, to, *tag, data)?;
         return Ok(Request::Done(Status::EMPTY));
     }
-    let (gate, envelope, mode) = (comm.gate(to), envelope(comm, *tag), engine_mode(*mode));
+    let (gate, envelope) = (comm.gate(to), envelope(comm, *tag));
     let progress = process::current()?.progress();
+    if *mode == Mode::Standard && progress.send_short(gate, envelope, data) {
+        return Ok(Request::Done(Status::EMPTY));
+    }
+    let mode = engine_mode(*mode);
     let op = progress.submit(|core| core.engine.submit_send(gate, envelope, data, mode));
     Ok(Request::Operation(Operation { op, receives: false, comm: comm.handle() }))
 }

@@ -1,7 +1,8 @@
 //! The engine and its rails, moved on together under one lock.
 
 use driver::{Event, Fault, Post, Rail};
-use engine::{Engine, Posted, Pull};
+use engine::{Engine, Envelope, Posted, Pull};
+use memory::Region;
 use wire::{Frame, GateId, RailId};
 
 /// Where the addresses of peers come from, asked at the first message to a peer.
@@ -98,6 +99,11 @@ impl Core {
         }
     }
 
+    /// Whether this thread's core is also that of a peer which may have something to send.
+    pub(crate) fn shares_core(&mut self) -> bool {
+        self.rails.iter_mut().any(|station| station.rail.shares_core())
+    }
+
     /// Failures of links since the last call, one line each, for whoever reports them.
     pub fn take_notices(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notices)
@@ -190,21 +196,33 @@ impl Core {
         }
     }
 
-    fn drain(&mut self, gate: GateId) {
-        let Some(Route::Open(rail)) = self.routes.get(gate.0 as usize) else { return };
-        let rail = &mut self.rails[rail.0 as usize].rail;
-        while self.engine.poll_frame(gate, &mut self.frame) {
-            let post = rail.post(gate, &self.frame);
-            let posted = match post {
-                Post::Done => Posted::Done,
-                Post::Held => Posted::Held,
-                Post::Full => Posted::Full,
-            };
-            self.engine.handle_posted(gate, &mut self.frame, posted);
-            if post == Post::Full {
-                break;
-            }
+    /// Sends a short message at once, if nothing stands before it; false when it must be submitted
+    /// as any other.
+    #[inline]
+    pub fn send_short(&mut self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
+        let Some(&Route::Open(rail)) = self.routes.get(gate.0 as usize) else { return false };
+        let sent = self.engine.submit_short(gate, envelope, data, &mut self.frame);
+        if sent {
+            self.post(gate, rail);
         }
+        sent
+    }
+
+    fn drain(&mut self, gate: GateId) {
+        let Some(&Route::Open(rail)) = self.routes.get(gate.0 as usize) else { return };
+        while self.engine.poll_frame(gate, &mut self.frame) && self.post(gate, rail) {}
+    }
+
+    /// Hands the frame just built to the rail; false when the rail is full.
+    #[inline]
+    fn post(&mut self, gate: GateId, rail: RailId) -> bool {
+        let posted = match self.rails[rail.0 as usize].rail.post(gate, &self.frame) {
+            Post::Done => Posted::Done,
+            Post::Held => Posted::Held,
+            Post::Full => Posted::Full,
+        };
+        self.engine.handle_posted(gate, &mut self.frame, posted);
+        posted != Posted::Full
     }
 
     fn pull(&mut self, pull: Pull) {

@@ -45,6 +45,8 @@ pub(crate) struct Patience {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Spin,
+    /// Yield the core to a peer that runs on the same one, else spin.
+    Look,
     Yield,
     Sleep,
 }
@@ -68,7 +70,7 @@ impl Patience {
             }
             let now = Instant::now();
             if now - *self.since.get_or_insert(now) < self.policy.spin {
-                return Next::Spin;
+                return Next::Look;
             }
         }
         if self.yields < self.policy.yields {

@@ -5,7 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use engine::Envelope;
+use memory::Region;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd};
+
+use wire::GateId;
 
 use crate::core::Core;
 use crate::policy::{Next, Patience, Policy};
@@ -61,6 +65,12 @@ impl Progress {
         core.flush();
         self.report(&core, before);
         result
+    }
+
+    /// Sends a short message at once, if nothing stands before it; see [`Core::send_short`].
+    #[inline]
+    pub fn send_short(&self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
+        self.lock().send_short(gate, envelope, data)
     }
 
     /// Polls once, then asks.
@@ -176,7 +186,8 @@ impl Progress {
             }
             core = match patience.next() {
                 Next::Spin => self.breathe(core, std::hint::spin_loop),
-                Next::Yield => self.breathe(core, std::thread::yield_now),
+                Next::Look if !core.shares_core() => core,
+                Next::Look | Next::Yield => self.breathe(core, std::thread::yield_now),
                 Next::Sleep => self.sleep(core, deadline),
             };
         }

@@ -50,6 +50,8 @@ pub struct ShmRail {
     _bell_write: OwnedFd,
     fences: Fences,
     announced: u32,
+    /// Where this process last said it ran.
+    core: u32,
     /// Chunks for the long frames of all links.
     pool: Pool,
     links: Vec<Link>,
@@ -103,6 +105,7 @@ impl ShmRail {
             .map_err(|error| failed("getrandom")(io::Error::other(error.to_string())))?;
         inbox.write(TOKEN_AT, &token);
         inbox.write(JOB_AT, &config.job);
+        inbox.word32(CORE_AT).store(NO_CORE, Ordering::Relaxed);
         inbox.word64(OWN_ADDRESS_AT).store(inbox.address(TOKEN_AT), Ordering::Release);
         let address = Address {
             pid: std::process::id() as i32,
@@ -121,6 +124,7 @@ impl ShmRail {
             _bell_write: bell_write,
             fences,
             announced: 0,
+            core: NO_CORE,
             pool: Pool::default(),
             links: Vec::new(),
             by_peer: Vec::new(),
@@ -432,6 +436,19 @@ impl Rail for ShmRail {
         })
     }
 
+    fn shares_core(&mut self) -> bool {
+        // SAFETY: no preconditions.
+        let core = unsafe { libc::sched_getcpu() } as u32;
+        if core != self.core {
+            self.core = core;
+            self.inbox.word32(CORE_AT).store(core, Ordering::Relaxed);
+        }
+        self.links.iter().any(|link| {
+            let word = |at| link.inbox.word32(at).load(Ordering::Relaxed);
+            !link.down && word(CORE_AT) == core && word(ASLEEP_AT) == 0
+        })
+    }
+
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         vec![self.bell.as_fd()]
     }
@@ -529,8 +546,12 @@ const OWN_ADDRESS_AT: usize = 32;
 const COUNT_AT: usize = 64;
 const ASLEEP_AT: usize = 128;
 const ATTENTIVE_AT: usize = 192;
+const CORE_AT: usize = 196;
 const SLOTS_AT: usize = 256;
 const INBOX_LEN: usize = SLOTS_AT + 8 * PEERS_MAX as usize;
+
+/// A process that has not waited yet.
+const NO_CORE: u32 = u32::MAX;
 
 /// Neighbours on one node.
 const PEERS_MAX: u32 = 1024;
