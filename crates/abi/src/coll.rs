@@ -4,8 +4,9 @@ use std::ffi::{c_int, c_void};
 
 use datatype::Datatype;
 use memory::Region;
-use mpi::collective::{Bytes, Elements, run};
+use mpi::collective::{Bytes, Elements, place, run};
 use mpi::comm::CommRef;
+use plan::Operands;
 
 use crate::arguments::{buffer, comm, committed, count, region, root};
 use crate::convention::*;
@@ -30,7 +31,7 @@ pub(crate) unsafe fn bcast(
     let from = root(&comm, from)?;
     // SAFETY: as the body's.
     let data = unsafe { buffer(buf, n, datatype) }?;
-    let schedule = plan::broadcast(comm.rank(), comm.size(), from, data.len() as u64);
+    let schedule = plan::broadcast(comm.rank(), comm.size(), from, data.len() as u64, place()?);
     run(&comm, &schedule, &Bytes::new(Region::empty(), data))
 }
 
@@ -312,6 +313,7 @@ fn alltoall_blocks(
         &|to| sends.sizes[to as usize],
         &|from| receives.sizes[from as usize],
         uniform,
+        place()?,
     );
     run(comm, &schedule, &Bytes::new(sends.stream, receives.stream))
 }
@@ -457,6 +459,10 @@ impl Reduction {
         self.datatype.size() as u64
     }
 
+    fn operands(&self, len: usize, commutes: bool, in_place: bool) -> Operands {
+        Operands { len: len as u64, element: self.element(), commutes, in_place }
+    }
+
     unsafe fn memory(&self, address: *const c_void, count: usize) -> Result<Region> {
         // SAFETY: as the body's.
         unsafe { elements(address, count, &self.datatype) }
@@ -504,7 +510,7 @@ pub(crate) unsafe fn reduce(
             false => (this.memory(sendbuf, n)?, Region::empty()),
         }
     };
-    let schedule = plan::reduce(rank, size, to, n as u64, this.element(), commutes, in_place);
+    let schedule = plan::reduce(rank, size, to, this.operands(n, commutes, in_place), place()?);
     this.run(&schedule, buffers)
 }
 
@@ -521,7 +527,7 @@ pub(crate) unsafe fn allreduce(
     let commutes = this.op.is_commutative();
     // SAFETY: as the body's.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
-    let schedule = plan::allreduce(rank, size, n as u64, this.element(), commutes, this.in_place);
+    let schedule = plan::allreduce(rank, size, this.operands(n, commutes, this.in_place), place()?);
     this.run(&schedule, buffers)
 }
 

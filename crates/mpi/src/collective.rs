@@ -3,7 +3,7 @@
 use datatype::{Datatype, Op};
 use engine::{Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
-use plan::{Buffer, Schedule, Span, Step};
+use plan::{Buffer, Place, Schedule, Span, Step};
 
 use crate::comm::Comm;
 use crate::process;
@@ -16,9 +16,17 @@ use crate::{Error, ErrorClass, Result};
 pub fn barrier(comm: &Comm) -> Result<()> {
     run(
         comm,
-        &plan::barrier(comm.rank(), comm.size()),
+        &plan::barrier(comm.rank(), comm.size(), place()?),
         &Bytes::new(Region::empty(), Region::empty()),
     )
+}
+
+/// What the planner is told of the machine.
+///
+/// # Errors
+/// When not initialised.
+pub fn place() -> Result<Place> {
+    Ok(process::current()?.place())
 }
 
 /// The memory of a schedule whose units are bytes of packed streams.
@@ -163,6 +171,9 @@ fn steps(
                 let data = memory.stream(span, temporaries)?;
                 let envelope = Envelope { context, source: comm.rank(), tag };
                 let gate = comm.gate(to);
+                if progress.send_short(gate, envelope, &data) {
+                    continue;
+                }
                 let mode = SendMode::Standard;
                 let op =
                     progress.submit(|core| core.engine.submit_send(gate, envelope, &data, mode));

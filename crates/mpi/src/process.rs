@@ -8,6 +8,7 @@ use std::time::Duration;
 use boot::Job;
 use driver::{OwnRail, Rail, ShmConfig, ShmRail, TcpConfig, TcpRail, node_identity};
 use engine::{Config, Engine};
+use plan::Place;
 use progress::{Core, Directory, Policy, Progress};
 use wire::GateId;
 
@@ -36,6 +37,7 @@ pub struct Process {
     world: Comm,
     myself: Comm,
     node_identity: Vec<u8>,
+    place: Place,
     level: ThreadLevel,
     main_thread: ThreadId,
 }
@@ -66,6 +68,12 @@ impl Process {
     /// `MPI_COMM_SELF`.
     pub fn myself(&self) -> &Comm {
         &self.myself
+    }
+
+    /// What the job's ranks run on; all processes say the same.
+    #[inline]
+    pub fn place(&self) -> Place {
+        self.place
     }
 
     /// The same bytes in all processes that share memory with this one, and in no others.
@@ -170,7 +178,12 @@ fn start(level: ThreadLevel) -> Result<Process> {
         append(&mut card, &rail.address());
     }
     job.publish(CARD, &card).map_err(|error| failed(error.to_string()))?;
+    if rank == 0 {
+        job.publish(CORES, &(cores() as u32).to_le_bytes())
+            .map_err(|error| failed(error.to_string()))?;
+    }
     job.fence().map_err(|error| failed(error.to_string()))?;
+    let place = place(&job).map_err(failed)?;
     let own = rails.iter().map(|rail| (rail.name().to_owned(), rail.address())).collect();
     let job = Arc::new(job);
     let directory = Box::new(Cards { job: Arc::clone(&job), own });
@@ -185,6 +198,7 @@ fn start(level: ThreadLevel) -> Result<Process> {
         world: Comm::world(rank, size),
         myself: Comm::myself(rank),
         node_identity: node_identity(),
+        place,
         level,
         main_thread: std::thread::current().id(),
     })
@@ -224,11 +238,30 @@ fn open_rails(job: &Job) -> Result<Vec<Box<dyn Rail>>, String> {
     Ok(rails)
 }
 
-/// The launcher tells how many of the job's ranks are on this node; else all may be.
+/// How a waiting thread behaves. A launcher that does not tell how many ranks are on this node may have
+/// put all here.
 fn policy(size: u32) -> Policy {
-    let local = std::env::var("MPI_LOCALNRANKS").ok().and_then(|text| text.parse().ok());
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    Policy::for_node(local.unwrap_or(size as usize), cores)
+    Policy::for_node(local_ranks().unwrap_or(size as usize), cores())
+}
+
+/// Whether the whole job crowds one node, by the word of rank 0: every process must choose the same
+/// algorithms, whatever cores it may use itself.
+fn place(job: &Job) -> Result<Place, String> {
+    if job.size() == 1 || local_ranks() != Some(job.size() as usize) {
+        return Ok(Place::Spread);
+    }
+    let bytes = job.fetch(0, CORES).map_err(|error| error.to_string())?;
+    let bytes = <[u8; 4]>::try_from(&bytes[..]).map_err(|_| "rank 0 published nonsense")?;
+    Ok(if job.size() > u32::from_le_bytes(bytes) { Place::Crowd } else { Place::Spread })
+}
+
+/// How many of the job's ranks are on this node, if the launcher tells.
+fn local_ranks() -> Option<usize> {
+    std::env::var("MPI_LOCALNRANKS").ok()?.parse().ok()
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The published addresses of the job's processes.
@@ -271,6 +304,7 @@ fn parse_card(mut card: &[u8]) -> Option<Vec<(String, Vec<u8>)>> {
 }
 
 const CARD: &str = "rails";
+const CORES: &str = "cores";
 
 /// How long a peer's addresses are tried.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);

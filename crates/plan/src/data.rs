@@ -3,21 +3,29 @@
 //! Units are bytes. Short operations take ⌈log2 p⌉ rounds, long ones move no byte more often than
 //! they must; thresholds are named at the end.
 
-use crate::schedule::{Buffer, Schedule, Span, part, starts};
+use crate::crowd;
+use crate::schedule::{Buffer, Place, Schedule, Span, part, starts};
 
 /// Dissemination (Hensgen, Finkel, Manber 1988): after round `k` a rank has heard of `2^(k+1)` ranks.
-pub fn barrier(rank: u32, size: u32) -> Schedule {
+/// In a crowd rank 0 hears and tells all.
+pub fn barrier(rank: u32, size: u32, place: Place) -> Schedule {
     let mut schedule = Schedule::default();
+    if place == Place::Crowd {
+        crowd::barrier(&mut schedule, rank, size);
+        return schedule;
+    }
     let mut distance = 1;
     while distance < size {
-        schedule.signal((rank + distance) % size, (rank + size - distance) % size);
+        schedule.receive_signal((rank + size - distance) % size);
+        schedule.send_signal((rank + distance) % size);
+        schedule.wait();
         distance *= 2;
     }
     schedule
 }
 
 /// `len` bytes of the root's output to everyone's.
-pub fn broadcast(rank: u32, size: u32, root: u32, len: u64) -> Schedule {
+pub fn broadcast(rank: u32, size: u32, root: u32, len: u64, place: Place) -> Schedule {
     let mut schedule = Schedule::default();
     if len >= LONG && size > 4 {
         scatter_for_broadcast(&mut schedule, rank, size, root, len);
@@ -29,6 +37,8 @@ pub fn broadcast(rank: u32, size: u32, root: u32, len: u64) -> Schedule {
             .collect();
         let relative = (rank + size - root) % size;
         ring(&mut schedule, relative, size, root, &blocks);
+    } else if place == Place::Crowd {
+        crowd::broadcast(&mut schedule, rank, size, root, Buffer::Output.span(0, len));
     } else {
         binomial_broadcast(&mut schedule, rank, size, root, Buffer::Output.span(0, len));
     }
@@ -286,9 +296,10 @@ pub fn alltoall(
     sends: &dyn Fn(u32) -> u64,
     receives: &dyn Fn(u32) -> u64,
     uniform: bool,
+    place: Place,
 ) -> Schedule {
     let mut schedule = Schedule::default();
-    if uniform && sends(0) <= BRUCK_MAX && size >= 8 {
+    if place == Place::Spread && uniform && sends(0) <= BRUCK_MAX && size >= 8 {
         bruck_alltoall(&mut schedule, rank, size, sends(0));
         return schedule;
     }

@@ -10,10 +10,11 @@
 //! ranks in `tests/definition.rs`.
 #![forbid(unsafe_code)]
 
+mod crowd;
 mod data;
 mod reduction;
 mod schedule;
 
 pub use data::{allgather, alltoall, barrier, broadcast, gather, scatter};
-pub use reduction::{allreduce, exscan, reduce, reduce_scatter, scan};
-pub use schedule::{Buffer, Schedule, Span, Step};
+pub use reduction::{Operands, allreduce, exscan, reduce, reduce_scatter, scan};
+pub use schedule::{Buffer, Place, Schedule, Span, Step};

@@ -3,29 +3,45 @@
 //! Operands are combined in the order of ranks (MPI-5.0 §6.9.1) unless the operation commutes; the
 //! order depends on nothing but the arguments, so results repeat bit for bit.
 
-use crate::schedule::{Buffer, Schedule, Span, part, starts};
+use crate::crowd;
+use crate::schedule::{Buffer, Place, Schedule, Span, part, starts};
 
-/// `len` elements of everyone, combined, to the root's output; `element` is an element's size in
-/// bytes. In place, the root's contribution is in its output.
-pub fn reduce(
-    rank: u32,
-    size: u32,
-    root: u32,
-    len: u64,
-    element: u64,
-    commutes: bool,
-    in_place: bool,
-) -> Schedule {
+/// What is combined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operands {
+    /// Elements of each rank.
+    pub len: u64,
+    /// An element's size in bytes.
+    pub element: u64,
+    /// Whether the operation commutes.
+    pub commutes: bool,
+    /// Whether contributions lie in the output, of the root or of all.
+    pub in_place: bool,
+}
+
+impl Operands {
+    fn are_long(&self) -> bool {
+        self.len * self.element >= LONG
+    }
+}
+
+/// Everyone's operands, combined, to the root's output.
+pub fn reduce(rank: u32, size: u32, root: u32, operands: Operands, place: Place) -> Schedule {
+    let Operands { len, commutes, in_place, .. } = operands;
     let mut schedule = Schedule::default();
     let own = match (rank == root, in_place) {
         (true, true) => Buffer::Output.span(0, len),
         _ => Buffer::Input.span(0, len),
     };
-    if commutes && len * element >= LONG && size > 4 && len >= u64::from(size) {
+    if commutes && operands.are_long() && size > 4 && len >= u64::from(size) {
         let sum = schedule.temporary(len);
         schedule.copy(own, sum.span(0, len));
         ring_reduce_scatter(&mut schedule, rank, size, sum, &parts(len, size));
         gather_parts(&mut schedule, rank, size, root, len, sum);
+        return schedule;
+    }
+    if place == Place::Crowd && !operands.are_long() {
+        crowd::reduce(&mut schedule, rank, size, root, own, Buffer::Output.span(0, len));
         return schedule;
     }
     let top = if commutes { root } else { 0 };
@@ -71,18 +87,13 @@ fn binomial_reduce(schedule: &mut Schedule, rank: u32, size: u32, top: u32, sum:
     }
 }
 
-/// `len` elements of everyone, combined, to everyone's output.
+/// Everyone's operands, combined, to everyone's output.
 ///
 /// Short: recursive doubling, after the ranks beyond a power of two have joined a neighbour. Long:
-/// a ring that scatters the reduction, and a ring that gathers it; 2n(p−1)/p elements per rank.
-pub fn allreduce(
-    rank: u32,
-    size: u32,
-    len: u64,
-    element: u64,
-    commutes: bool,
-    in_place: bool,
-) -> Schedule {
+/// a ring that scatters the reduction, and a ring that gathers it; 2n(p−1)/p elements per rank. In a
+/// crowd rank 0 combines what is short.
+pub fn allreduce(rank: u32, size: u32, operands: Operands, place: Place) -> Schedule {
+    let Operands { len, commutes, in_place, .. } = operands;
     let mut schedule = Schedule::default();
     let whole = Buffer::Output.span(0, len);
     if !in_place {
@@ -91,10 +102,13 @@ pub fn allreduce(
     if size == 1 || len == 0 {
         return schedule;
     }
-    if commutes && len * element >= LONG && len >= u64::from(size) {
+    if commutes && operands.are_long() && len >= u64::from(size) {
         let blocks = parts(len, size);
         ring_reduce_scatter(&mut schedule, rank, size, Buffer::Output, &blocks);
         ring_allgather(&mut schedule, rank, size, &blocks);
+    } else if place == Place::Crowd && !operands.are_long() {
+        crowd::reduce(&mut schedule, rank, size, 0, whole, whole);
+        crowd::broadcast(&mut schedule, rank, size, 0, whole);
     } else {
         recursive_doubling(&mut schedule, rank, size, whole);
     }

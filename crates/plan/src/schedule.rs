@@ -57,6 +57,15 @@ pub enum Step {
     },
 }
 
+/// What the ranks of a communicator run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A core for every rank.
+    Spread,
+    /// One node, with more ranks than cores.
+    Crowd,
+}
+
 /// What one rank does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
@@ -85,11 +94,12 @@ impl Schedule {
     }
 
     /// A message without data.
-    pub(crate) fn signal(&mut self, to: u32, from: u32) {
-        let span = Buffer::Output.span(0, 0);
-        self.steps.push(Step::Receive { from, span });
-        self.steps.push(Step::Send { to, span });
-        self.wait();
+    pub(crate) fn send_signal(&mut self, to: u32) {
+        self.steps.push(Step::Send { to, span: Buffer::Output.span(0, 0) });
+    }
+
+    pub(crate) fn receive_signal(&mut self, from: u32) {
+        self.steps.push(Step::Receive { from, span: Buffer::Output.span(0, 0) });
     }
 
     pub(crate) fn wait(&mut self) {

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use plan::{Buffer, Schedule, Span, Step};
+use plan::{Buffer, Operands, Place, Schedule, Span, Step};
 
 type Unit = Option<String>;
 
@@ -105,12 +105,14 @@ fn block(rank: u32, len: u64, to: u32) -> Vec<Unit> {
 
 /// Lengths on both sides of the algorithms' thresholds.
 const LENGTHS: [u64; 4] = [0, 1, 7, 100];
+const PLACES: [Place; 2] = [Place::Spread, Place::Crowd];
 const SIZES: std::ops::RangeInclusive<u32> = 1..=33;
 
 #[test]
 fn barrier_waits_for_everyone_in_log_rounds() {
     for size in SIZES {
-        let schedules: Vec<_> = (0..size).map(|rank| plan::barrier(rank, size)).collect();
+        let schedules: Vec<_> =
+            (0..size).map(|rank| plan::barrier(rank, size, Place::Spread)).collect();
         let rounds = schedules[0].steps.iter().filter(|step| **step == Step::Wait).count();
         assert_eq!(rounds as u32, u32::BITS - (size - 1).leading_zeros());
         // Whoever leaves has heard of everyone: knowledge spreads with the messages.
@@ -128,6 +130,24 @@ fn barrier_waits_for_everyone_in_log_rounds() {
 }
 
 #[test]
+fn barrier_of_a_crowd_asks_each_rank_to_wait_once_and_its_first_twice() {
+    for size in SIZES {
+        let schedules: Vec<_> =
+            (0..size).map(|rank| plan::barrier(rank, size, Place::Crowd)).collect();
+        for (rank, schedule) in schedules.iter().enumerate() {
+            let waits = schedule.steps.iter().filter(|step| **step == Step::Wait).count();
+            assert!(waits <= if rank == 0 { 2 } else { 1 });
+        }
+        // Rank 0 tells nobody before it has heard of all.
+        let wait = schedules[0].steps.iter().position(|step| *step == Step::Wait);
+        let before = &schedules[0].steps[..wait.unwrap_or(0)];
+        assert!(before.iter().all(|step| matches!(step, Step::Receive { .. })));
+        assert_eq!(before.len() as u32, size - 1);
+        run(schedules.into_iter().map(|one| Rank::new(one, vec![], vec![])).collect());
+    }
+}
+
+#[test]
 fn broadcast_gives_everyone_the_roots_data() {
     for size in SIZES {
         for root in [0, size / 2, size - 1] {
@@ -136,11 +156,15 @@ fn broadcast_gives_everyone_the_roots_data() {
                     continue;
                 }
                 let data = block(root, len, 0);
-                let rank = |rank| {
-                    let output = if rank == root { data.clone() } else { vec![None; len as usize] };
-                    Rank::new(plan::broadcast(rank, size, root, len), vec![], output)
-                };
-                assert!(run((0..size).map(rank).collect()).iter().all(|output| *output == data));
+                for place in PLACES {
+                    let rank = |rank| {
+                        let none = || vec![None; len as usize];
+                        let output = if rank == root { data.clone() } else { none() };
+                        Rank::new(plan::broadcast(rank, size, root, len, place), vec![], output)
+                    };
+                    let outputs = run((0..size).map(rank).collect());
+                    assert!(outputs.iter().all(|output| *output == data));
+                }
             }
         }
     }
@@ -214,12 +238,14 @@ fn allgather_gives_everyone_everything() {
 #[test]
 fn alltoall_exchanges_every_pair() {
     for size in SIZES {
-        for uniform in [true, false] {
+        for (uniform, place) in
+            [true, false].map(|uniform| PLACES.map(|place| (uniform, place))).concat()
+        {
             let pair =
                 move |from: u32, to: u32| if uniform { 3 } else { u64::from((from + 2 * to) % 4) };
             let rank = |rank: u32| {
                 let (sends, receives) = (|to| pair(rank, to), |from| pair(from, rank));
-                let schedule = plan::alltoall(rank, size, &sends, &receives, uniform);
+                let schedule = plan::alltoall(rank, size, &sends, &receives, uniform, place);
                 let input = (0..size).flat_map(|to| block(rank, pair(rank, to), to)).collect();
                 let len: u64 = (0..size).map(|from| pair(from, rank)).sum();
                 Rank::new(schedule, input, vec![None; len as usize])
@@ -261,20 +287,24 @@ fn reductions_combine_every_operand_once_and_in_order() {
                 let mine = |rank: u32| vec![Some(letter(rank)); len as usize];
                 let place =
                     |rank: u32| if in_place { mine(rank) } else { vec![None; len as usize] };
-                let all = (0..size).map(|rank| {
-                    let schedule = plan::allreduce(rank, size, len, 1024, commutes, in_place);
-                    Rank::new(schedule, mine(rank), place(rank))
-                });
-                for unit in run(all.collect()).iter().flatten() {
-                    same(unit, &combined(size), commutes);
-                }
                 let root = size / 2;
-                let one = (0..size).map(|rank| {
-                    let schedule = plan::reduce(rank, size, root, len, 1024, commutes, in_place);
-                    Rank::new(schedule, mine(rank), if rank == root { place(rank) } else { vec![] })
-                });
-                for unit in &run(one.collect())[root as usize] {
-                    same(unit, &combined(size), commutes);
+                let operands = Operands { len, element: 1024, commutes, in_place };
+                for machine in PLACES {
+                    let all = (0..size).map(|rank| {
+                        let schedule = plan::allreduce(rank, size, operands, machine);
+                        Rank::new(schedule, mine(rank), place(rank))
+                    });
+                    for unit in run(all.collect()).iter().flatten() {
+                        same(unit, &combined(size), commutes);
+                    }
+                    let one = (0..size).map(|rank| {
+                        let schedule = plan::reduce(rank, size, root, operands, machine);
+                        let output = if rank == root { place(rank) } else { vec![] };
+                        Rank::new(schedule, mine(rank), output)
+                    });
+                    for unit in &run(one.collect())[root as usize] {
+                        same(unit, &combined(size), commutes);
+                    }
                 }
                 let scans = (0..size).map(|rank| {
                     Rank::new(plan::scan(rank, size, len, in_place), mine(rank), place(rank))

@@ -1,0 +1,58 @@
+//! Short operations of ranks that share cores.
+//!
+//! With more ranks than cores a message costs little and a wait much: the rank gives up its core, and
+//! gets it back when the others have had their turn. So rank 0 (or the root) hears all and tells all,
+//! and everybody waits at most once on the way up and once on the way down, where trees and
+//! dissemination wait in each of ⌈log2 p⌉ rounds.
+
+use crate::schedule::{Schedule, Span};
+
+/// All tell rank 0, which tells all.
+pub(crate) fn barrier(schedule: &mut Schedule, rank: u32, size: u32) {
+    if rank == 0 {
+        (1..size).for_each(|from| schedule.receive_signal(from));
+        schedule.wait();
+        (1..size).for_each(|to| schedule.send_signal(to));
+    } else {
+        schedule.send_signal(0);
+        schedule.receive_signal(0);
+    }
+    schedule.wait();
+}
+
+/// The root's `span` to everyone's.
+pub(crate) fn broadcast(schedule: &mut Schedule, rank: u32, size: u32, root: u32, span: Span) {
+    if rank == root {
+        others(size, root).for_each(|to| schedule.send(to, span));
+    } else {
+        schedule.receive(root, span);
+    }
+    schedule.wait();
+}
+
+/// Everyone's `own`, combined in the order of ranks, to `result` at the root.
+pub(crate) fn reduce(
+    schedule: &mut Schedule,
+    rank: u32,
+    size: u32,
+    root: u32,
+    own: Span,
+    result: Span,
+) {
+    if rank != root {
+        schedule.send(root, own);
+        return schedule.wait();
+    }
+    let all = schedule.temporary(own.len * u64::from(size));
+    let place = |from: u32| all.span(own.len * u64::from(from), own.len);
+    others(size, root).for_each(|from| schedule.receive(from, place(from)));
+    schedule.copy(own, place(root));
+    schedule.wait();
+    // Each place becomes the combination of all ranks up to its own.
+    (1..size).for_each(|from| schedule.reduce(place(from - 1), place(from)));
+    schedule.copy(place(size - 1), result);
+}
+
+fn others(size: u32, root: u32) -> impl Iterator<Item = u32> {
+    (0..size).filter(move |&rank| rank != root)
+}
