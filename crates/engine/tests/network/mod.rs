@@ -1,0 +1,822 @@
+//! Engines over simulated links, in virtual time.
+//!
+//! A [`Network`] owns the engines of a job, moves their frames over links of a given [`Shape`] and
+//! decides by its seed whatever the real world decides by chance: how soon a process looks at its
+//! engine, whether a rail copies a frame or holds it, when it has no room, which of two links a frame
+//! takes. Time is counted, never waited for.
+//!
+//! Every completion is checked as it comes: a receive against the reference model of matching, which
+//! sees the same packets, and byte by byte against what the sender sent; a synchronous send against
+//! the model's word that it was matched. The memory of a completed send is overwritten at once, so
+//! that whoever reads it later sends garbage.
+
+#![allow(dead_code, reason = "each test binary uses its part of the harness")]
+
+mod random;
+mod reference;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use engine::{
+    Completion, Config, Counters, Engine, Envelope, MatchedId, Message, OpId, Outcome, PeerError,
+    Posted, PullId, Selector, SendMode,
+};
+use memory::Region;
+use wire::packet::{self, Packet};
+use wire::{Capabilities, Frame, FrameToken, GateId, RemoteRegion};
+
+pub use random::{Random, for_seeds};
+use reference::{Reference, Waiting};
+
+/// What a pair of processes has between them.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// One way, in nanoseconds.
+    pub latency_ns: u64,
+    /// Added to the latency of each frame, at most, in nanoseconds.
+    pub jitter_ns: u64,
+    pub bytes_per_us: u64,
+    /// Frames a link takes before it says that it is full.
+    pub depth: usize,
+    /// Links; a frame takes any of them.
+    pub links: usize,
+    pub capabilities: Capabilities,
+    /// Whether a fetch succeeds where the link allows one.
+    pub pull_works: bool,
+}
+
+/// A link with small thresholds, so that small scenarios meet all of them.
+pub const NEAR: Shape = Shape {
+    latency_ns: 1_000,
+    jitter_ns: 0,
+    bytes_per_us: 10_000,
+    depth: 4,
+    links: 1,
+    capabilities: Capabilities {
+        frame_max: 4096,
+        inline_max: 256,
+        eager_max: 1024,
+        credit_bytes: 16 << 10,
+        pull: false,
+    },
+    pull_works: false,
+};
+
+/// A submitted operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle {
+    rank: usize,
+    index: usize,
+}
+
+/// A send, said in full.
+#[derive(Clone, Copy, Debug)]
+pub struct Send {
+    pub to: usize,
+    pub context: u64,
+    pub tag: i32,
+    pub bytes: usize,
+    pub mode: SendMode,
+}
+
+/// A receive, said in full.
+#[derive(Clone, Copy, Debug)]
+pub struct Receive {
+    pub source: Option<usize>,
+    pub context: u64,
+    pub tag: Option<i32>,
+    pub capacity: usize,
+}
+
+/// Rewrites a frame on its way: what is delivered instead.
+pub type Tamper = Box<dyn FnMut(&mut Random, Vec<u8>) -> Vec<Vec<u8>>>;
+
+pub struct Network {
+    pub random: Random,
+    pub now_ns: u64,
+    /// What engines said of their peers: (who, of whom, what).
+    pub accusations: Vec<(usize, usize, PeerError)>,
+    /// How many fetches were tried.
+    pub fetches: u64,
+    /// Every frame delivered, if asked for.
+    pub record: Option<Vec<Vec<u8>>>,
+    processes: Vec<Process>,
+    shapes: BTreeMap<(usize, usize), Shape>,
+    default_shape: Shape,
+    ways: BTreeMap<(usize, usize), Way>,
+    messages: Vec<Sent>,
+    /// Messages by sender and receiver, in the order of their submission.
+    order: BTreeMap<(usize, usize), Vec<usize>>,
+    agenda: BinaryHeap<Reverse<Entry>>,
+    entries: u64,
+}
+
+struct Process {
+    engine: Engine,
+    reference: Reference,
+    ops: Vec<Tracked>,
+    open: Vec<usize>,
+    completions_seen: u64,
+    flush_due: bool,
+}
+
+struct Tracked {
+    op: OpId,
+    region: Region,
+    kind: Kind,
+    end: Option<Completion>,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Send {
+        message: usize,
+    },
+    /// `found` is the message that the reference model gave it.
+    Receive {
+        gate: Option<GateId>,
+        found: Option<usize>,
+    },
+}
+
+struct Sent {
+    from: usize,
+    send: Send,
+    region: Region,
+    matched: bool,
+    complete: bool,
+}
+
+/// The way from one process to another.
+struct Way {
+    state: State,
+    links: Vec<Lane>,
+    refused: bool,
+    tamper: Option<Tamper>,
+    tampered: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Closed,
+    Opening,
+    Open,
+    Cut,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Lane {
+    in_flight: usize,
+    free_ns: u64,
+    last_arrival_ns: u64,
+}
+
+struct Entry {
+    at_ns: u64,
+    lot: u64,
+    number: u64,
+    event: Event,
+}
+
+enum Event {
+    Flush(usize),
+    Up(usize, usize),
+    Room(usize, usize),
+    Departed { from: usize, to: usize, lane: usize, cargo: Cargo, arrival_ns: u64 },
+    Arrived { from: usize, to: usize, bytes: Vec<u8> },
+    Pulled { rank: usize, id: PullId, remote: RemoteRegion, from: usize, local: Region },
+    Down(usize, usize),
+}
+
+/// A frame that was copied when it was posted, or that is read when it leaves.
+enum Cargo {
+    Copied(Vec<u8>),
+    Held(Frame),
+}
+
+impl Network {
+    pub fn new(seed: u64, size: usize, shape: Shape) -> Self {
+        let process = |_| Process {
+            engine: Engine::new(Config { size }),
+            reference: Reference::default(),
+            ops: Vec::new(),
+            open: Vec::new(),
+            completions_seen: 0,
+            flush_due: false,
+        };
+        Self {
+            random: Random::new(seed),
+            now_ns: 0,
+            accusations: Vec::new(),
+            fetches: 0,
+            record: None,
+            processes: (0..size).map(process).collect(),
+            shapes: BTreeMap::new(),
+            default_shape: shape,
+            ways: BTreeMap::new(),
+            messages: Vec::new(),
+            order: BTreeMap::new(),
+            agenda: BinaryHeap::new(),
+            entries: 0,
+        }
+    }
+
+    /// Gives one pair of processes, both ways, a link of its own kind.
+    pub fn set_shape(&mut self, a: usize, b: usize, shape: Shape) {
+        self.shapes.insert((a.min(b), a.max(b)), shape);
+    }
+
+    /// From now on, what `from` sends to `to` passes through `tamper`.
+    pub fn tamper(&mut self, from: usize, to: usize, tamper: Tamper) {
+        let way = self.way(from, to);
+        way.tamper = Some(tamper);
+        way.tampered = true;
+    }
+
+    pub fn send(&mut self, from: usize, to: usize, tag: i32, bytes: usize) -> Handle {
+        self.submit_send(from, Send { to, context: 0, tag, bytes, mode: SendMode::Standard })
+    }
+
+    pub fn send_synchronous(&mut self, from: usize, to: usize, tag: i32, bytes: usize) -> Handle {
+        self.submit_send(from, Send { to, context: 0, tag, bytes, mode: SendMode::Synchronous })
+    }
+
+    pub fn submit_send(&mut self, from: usize, send: Send) -> Handle {
+        let message = self.messages.len();
+        let region = Region::from_box(content(message, send.bytes).into());
+        let envelope = Envelope { context: send.context, source: from as u32, tag: send.tag };
+        let process = &mut self.processes[from];
+        let op = process.engine.submit_send(gate(send.to), envelope, &region, send.mode);
+        let handle = process.track(from, op, region.clone(), Kind::Send { message });
+        self.messages.push(Sent { from, send, region, matched: false, complete: false });
+        self.order.entry((from, send.to)).or_default().push(message);
+        self.settle(from);
+        handle
+    }
+
+    pub fn receive(
+        &mut self,
+        rank: usize,
+        source: Option<usize>,
+        tag: Option<i32>,
+        capacity: usize,
+    ) -> Handle {
+        self.submit_receive(rank, Receive { source, context: 0, tag, capacity })
+    }
+
+    pub fn submit_receive(&mut self, rank: usize, receive: Receive) -> Handle {
+        let region = untouched(receive.capacity);
+        let gate = receive.source.map(gate);
+        let selector = receive.selector();
+        let process = &mut self.processes[rank];
+        let op = process.engine.submit_receive(gate, selector, &region);
+        let handle = process.track(rank, op, region, Kind::Receive { gate, found: None });
+        if let Some(message) = process.reference.post(gate, selector, handle.index) {
+            self.pair(rank, handle.index, message);
+        }
+        self.settle(rank);
+        handle
+    }
+
+    /// Cancels a receive; the engine must answer as the model does.
+    pub fn cancel(&mut self, handle: Handle) -> bool {
+        let process = &mut self.processes[handle.rank];
+        let cancelled = process.engine.submit_cancel(process.ops[handle.index].op);
+        assert_eq!(cancelled, process.reference.cancel(handle.index), "cancelled or not");
+        self.settle(handle.rank);
+        cancelled
+    }
+
+    /// Probes; the engine must answer as the model does.
+    pub fn probe(&mut self, rank: usize, selector: Selector) -> Option<Message> {
+        let process = &self.processes[rank];
+        let found = process.engine.probe(selector);
+        let expected =
+            process.reference.peek(&selector).map(|waiting| self.described(rank, waiting));
+        assert_eq!(found, expected, "what a probe finds");
+        found
+    }
+
+    /// Takes a message out of matching, as the model does.
+    pub fn matched_probe(&mut self, rank: usize, selector: Selector) -> Option<(MatchedId, usize)> {
+        let process = &mut self.processes[rank];
+        let found = process.engine.submit_matched_probe(selector);
+        let expected = process.reference.take(None, &selector);
+        let described = expected.as_ref().map(|waiting| self.described(rank, waiting));
+        assert_eq!(found.map(|(_, message)| message), described, "what a matched probe takes");
+        let message = self.message_of(rank, &expected?);
+        Some((found?.0, message))
+    }
+
+    /// Receives what a matched probe took.
+    pub fn matched_receive(
+        &mut self,
+        rank: usize,
+        (id, message): (MatchedId, usize),
+        capacity: usize,
+    ) -> Handle {
+        let region = untouched(capacity);
+        let process = &mut self.processes[rank];
+        let op = process.engine.submit_matched_receive(id, &region).expect("taken once");
+        let found = Some(message);
+        let gate = Some(gate(self.messages[message].from));
+        let handle = process.track(rank, op, region, Kind::Receive { gate, found });
+        assert_eq!(process.engine.submit_matched_receive(id, &Region::empty()), None);
+        self.messages[message].matched = true;
+        self.settle(rank);
+        handle
+    }
+
+    /// Cuts what is between two processes: frames on their way are lost, and both notice, each in
+    /// its time.
+    pub fn cut(&mut self, a: usize, b: usize) {
+        for (from, to) in [(a, b), (b, a)] {
+            self.way(from, to).state = State::Cut;
+            let delay = self.random.below(5_000) as u64;
+            self.schedule(delay, Event::Down(from, to));
+        }
+    }
+
+    /// Runs until nothing is left to happen.
+    pub fn run(&mut self) {
+        while self.step() {}
+    }
+
+    /// Runs at most `steps` events.
+    pub fn run_steps(&mut self, steps: usize) {
+        for _ in 0..steps {
+            if !self.step() {
+                return;
+            }
+        }
+    }
+
+    /// Runs until nothing is left to happen, and asserts that all is done.
+    pub fn finish(&mut self) {
+        self.run();
+        for (rank, process) in self.processes.iter().enumerate() {
+            let open: Vec<_> = process.open.iter().map(|&index| process.describe(index)).collect();
+            assert!(open.is_empty(), "rank {rank} still waits: {open:?}");
+            assert!(process.engine.is_idle(), "rank {rank} is not idle");
+        }
+        assert!(self.accusations.is_empty(), "{:?}", self.accusations);
+    }
+
+    pub fn is_complete(&self, handle: Handle) -> bool {
+        self.processes[handle.rank].ops[handle.index].end.is_some()
+    }
+
+    /// How an operation ended.
+    ///
+    /// # Panics
+    /// If it has not.
+    pub fn end(&self, handle: Handle) -> Completion {
+        self.processes[handle.rank].ops[handle.index].end.expect("the operation is complete")
+    }
+
+    pub fn counters(&self, rank: usize) -> Counters {
+        self.processes[rank].engine.counters()
+    }
+
+    fn step(&mut self) -> bool {
+        let Some(Reverse(entry)) = self.agenda.pop() else { return false };
+        assert!(self.entries < EVENTS_MAX, "the network does not come to rest");
+        self.now_ns = entry.at_ns;
+        match entry.event {
+            Event::Flush(rank) => self.flush(rank),
+            Event::Up(rank, peer) => {
+                let capabilities = self.shape(rank, peer).capabilities;
+                if self.way(rank, peer).state == State::Opening {
+                    self.way(rank, peer).state = State::Open;
+                    self.processes[rank].engine.handle_up(gate(peer), capabilities);
+                }
+                self.settle(rank);
+            }
+            Event::Room(rank, peer) => {
+                if self.way(rank, peer).state == State::Open {
+                    self.way(rank, peer).refused = false;
+                    self.processes[rank].engine.handle_room(gate(peer));
+                }
+                self.settle(rank);
+            }
+            Event::Departed { from, to, lane, cargo, arrival_ns } => {
+                self.depart(from, to, lane, cargo, arrival_ns);
+            }
+            Event::Arrived { from, to, bytes } => self.arrive(from, to, bytes),
+            Event::Pulled { rank, id, remote, from, local } => {
+                self.pulled(rank, id, remote, from, &local);
+            }
+            Event::Down(rank, peer) => self.down(rank, peer),
+        }
+        true
+    }
+
+    fn down(&mut self, rank: usize, peer: usize) {
+        self.processes[rank].reference.fail(gate(peer));
+        self.processes[rank].engine.handle_down(gate(peer));
+        self.settle(rank);
+    }
+
+    /// What `progress` does after every command and event.
+    fn flush(&mut self, rank: usize) {
+        self.processes[rank].flush_due = false;
+        while let Some(GateId(peer)) = self.processes[rank].engine.poll_connect() {
+            self.connect(rank, peer as usize);
+        }
+        let mut frame = Frame::default();
+        while let Some(to) = self.processes[rank].engine.poll_gate() {
+            while self.processes[rank].engine.poll_frame(to, &mut frame) {
+                let posted = self.post(rank, to.0 as usize, &frame);
+                self.processes[rank].engine.handle_posted(to, &mut frame, posted);
+                if posted == Posted::Full {
+                    break;
+                }
+            }
+        }
+        while let Some(pull) = self.processes[rank].engine.poll_pull() {
+            let from = pull.gate.0 as usize;
+            let shape = self.shape(rank, from);
+            assert!(shape.capabilities.pull, "a fetch over a link that has none");
+            let delay = shape.latency_ns + pull.remote.len * 1000 / shape.bytes_per_us;
+            let (id, remote, local) = (pull.id, pull.remote, pull.local);
+            self.schedule(delay, Event::Pulled { rank, id, remote, from, local });
+        }
+        self.collect(rank);
+    }
+
+    fn connect(&mut self, from: usize, to: usize) {
+        let latency_ns = self.shape(from, to).latency_ns;
+        match self.way(from, to).state {
+            State::Closed => {}
+            State::Opening | State::Open => return,
+            State::Cut => return self.schedule(latency_ns, Event::Down(from, to)),
+        }
+        self.way(from, to).state = State::Opening;
+        self.schedule(2 * latency_ns, Event::Up(from, to));
+        if from != to {
+            self.way(to, from).state = State::Opening;
+            self.schedule(latency_ns, Event::Up(to, from));
+            let first_ns = self.now_ns + 2 * latency_ns;
+            for lane in &mut self.way(to, from).links {
+                lane.last_arrival_ns = first_ns;
+            }
+        }
+    }
+
+    fn post(&mut self, from: usize, to: usize, frame: &Frame) -> Posted {
+        let shape = self.shape(from, to);
+        assert!(!frame.is_empty(), "an empty frame was posted");
+        assert!(frame.len() <= shape.capabilities.frame_max, "a frame is too long");
+        assert_eq!(frame.body.is_some(), frame.token.is_some(), "a body has a token");
+        match self.way(from, to).state {
+            State::Open => {}
+            State::Cut => return Posted::Done,
+            State::Closed | State::Opening => panic!("a frame for a link that is not open"),
+        }
+        assert!(!self.way(from, to).refused, "a frame for a link that is full");
+        let now_ns = self.now_ns;
+        let spurious = self.random.one_in(16);
+        let choice = self.random.below(shape.links);
+        let way = self.way(from, to);
+        let has_room = |lane: &usize| way.links[*lane].in_flight < shape.depth;
+        let lane = (choice..shape.links).chain(0..choice).find(has_room);
+        let Some(lane) = lane.filter(|_| !spurious) else {
+            way.refused = true;
+            if spurious {
+                self.schedule(shape.latency_ns, Event::Room(from, to));
+            }
+            return Posted::Full;
+        };
+        let held = frame.token.is_some() && self.random.one_in(2);
+        let jitter_ns = self.random.below(shape.jitter_ns as usize + 1) as u64;
+        let way = &mut self.way(from, to).links[lane];
+        way.in_flight += 1;
+        way.free_ns = way.free_ns.max(now_ns) + 1 + frame.len() as u64 * 1000 / shape.bytes_per_us;
+        way.last_arrival_ns =
+            (way.free_ns + shape.latency_ns + jitter_ns).max(way.last_arrival_ns + 1);
+        let (departure_ns, arrival_ns) = (way.free_ns, way.last_arrival_ns);
+        let cargo = if held { Cargo::Held(frame.clone()) } else { Cargo::Copied(bytes(frame)) };
+        let event = Event::Departed { from, to, lane, cargo, arrival_ns };
+        self.schedule(departure_ns - now_ns, event);
+        if held { Posted::Held } else { Posted::Done }
+    }
+
+    fn depart(&mut self, from: usize, to: usize, lane: usize, cargo: Cargo, arrival_ns: u64) {
+        let way = self.way(from, to);
+        way.links[lane].in_flight -= 1;
+        if way.state == State::Cut {
+            return;
+        }
+        let now_room = std::mem::take(&mut way.refused);
+        let bytes = match cargo {
+            Cargo::Copied(bytes) => bytes,
+            Cargo::Held(frame) => {
+                let token: FrameToken = frame.token.expect("only frames with a body are held");
+                let bytes = bytes(&frame);
+                drop(frame);
+                self.processes[from].engine.handle_sent(gate(to), token);
+                bytes
+            }
+        };
+        if now_room {
+            self.processes[from].engine.handle_room(gate(to));
+        }
+        self.settle(from);
+        self.schedule(arrival_ns - self.now_ns, Event::Arrived { from, to, bytes });
+    }
+
+    fn arrive(&mut self, from: usize, to: usize, bytes: Vec<u8>) {
+        if self.way(from, to).state == State::Cut {
+            return;
+        }
+        if let Some(record) = &mut self.record {
+            record.push(bytes.clone());
+        }
+        let Self { random, ways, .. } = self;
+        let tamper = ways.get_mut(&(from, to)).and_then(|way| way.tamper.as_mut());
+        let frames = match tamper {
+            Some(tamper) => tamper(random, bytes),
+            None => vec![bytes],
+        };
+        for frame in frames {
+            if let Err(error) = self.take_in(from, to, &frame) {
+                assert!(self.is_tampered(from, to), "rank {to} accuses {from}: {error}");
+                self.accusations.push((to, from, error));
+                self.way(from, to).state = State::Cut;
+                self.way(to, from).state = State::Cut;
+                self.down(to, from);
+                self.schedule(1_000, Event::Down(from, to));
+                break;
+            }
+        }
+        self.settle(to);
+    }
+
+    fn take_in(&mut self, from: usize, to: usize, frame: &[u8]) -> Result<(), PeerError> {
+        if !self.is_tampered(from, to) {
+            self.tell_reference(from, to, frame);
+        }
+        self.processes[to].engine.handle_frame(gate(from), frame)
+    }
+
+    fn tell_reference(&mut self, from: usize, to: usize, mut frame: &[u8]) {
+        while let Some(packet) = packet::parse(&mut frame).expect("engines send frames") {
+            let (header, is_request) = match packet {
+                Packet::Eager { header, .. } => (header, false),
+                Packet::Request { header, .. } => (header, true),
+                Packet::Clear { .. }
+                | Packet::Data { .. }
+                | Packet::Finish { .. }
+                | Packet::Credit { .. } => continue,
+            };
+            let pairs = self.processes[to].reference.arrive(gate(from), header, is_request);
+            for (receive, message) in pairs {
+                self.pair(to, receive, message);
+            }
+        }
+    }
+
+    fn pulled(
+        &mut self,
+        rank: usize,
+        id: PullId,
+        remote: RemoteRegion,
+        from: usize,
+        local: &Region,
+    ) {
+        let works = self.shape(rank, from).pull_works && self.way(from, rank).state == State::Open;
+        self.fetches += 1;
+        if works {
+            let region = self.memory_at(from, remote);
+            local.copy_from(&region);
+        }
+        self.processes[rank].engine.handle_pulled(id, works);
+        self.settle(rank);
+    }
+
+    /// The sender's memory at an address that it has given away.
+    fn memory_at(&self, rank: usize, remote: RemoteRegion) -> Region {
+        let is_there = |message: &&Sent| {
+            let address = message.region.as_span().map(|span| span.address as u64);
+            message.from == rank && !message.complete && address == Some(remote.address)
+        };
+        let message = self.messages.iter().find(is_there).expect("memory of a send under way");
+        message.region.slice(0, remote.len as usize)
+    }
+
+    fn settle(&mut self, rank: usize) {
+        self.collect(rank);
+        if !std::mem::replace(&mut self.processes[rank].flush_due, true) {
+            let delay = self.random.below(2_000) as u64;
+            self.schedule(delay, Event::Flush(rank));
+        }
+    }
+
+    /// Takes what has completed, and checks it.
+    fn collect(&mut self, rank: usize) {
+        let process = &mut self.processes[rank];
+        if process.completions_seen == process.engine.completions() {
+            return;
+        }
+        process.completions_seen = process.engine.completions();
+        let mut done = Vec::new();
+        let Process { engine, ops, open, .. } = process;
+        open.retain(|&index| match engine.take(ops[index].op) {
+            Some(completion) => {
+                ops[index].end = Some(completion);
+                done.push(index);
+                false
+            }
+            None => true,
+        });
+        for index in done {
+            self.check(rank, index);
+        }
+    }
+
+    fn check(&mut self, rank: usize, index: usize) {
+        let Tracked { region, kind, end, .. } = &self.processes[rank].ops[index];
+        let (region, end) = (region.clone(), end.expect("only completed operations are checked"));
+        match *kind {
+            Kind::Send { message } => self.check_sent(rank, &region, end, message),
+            Kind::Receive { found: Some(message), .. } => {
+                self.check_received(rank, &region, end, message);
+            }
+            Kind::Receive { gate, found: None } => self.check_unmatched(rank, gate, end),
+        }
+    }
+
+    fn check_sent(&mut self, rank: usize, region: &Region, end: Completion, message: usize) {
+        self.messages[message].complete = true;
+        region.write(0, &vec![OVERWRITTEN; region.len()]);
+        let Sent { send: Send { to, tag, bytes, mode, .. }, matched, .. } = self.messages[message];
+        if end.outcome == Outcome::PeerFailed {
+            let state = self.way_state(rank, to);
+            return assert_eq!(state, State::Cut, "a send fails only with its peer");
+        }
+        let outcome = Outcome::Ok;
+        let expected = Completion { source: rank as u32, tag, bytes: bytes as u64, outcome };
+        assert_eq!(end, expected, "the end of a send");
+        let honest = !self.is_tampered(rank, to) && !self.is_tampered(to, rank);
+        if mode == SendMode::Synchronous && honest {
+            assert!(matched, "message {message} is complete before it is matched");
+        }
+    }
+
+    fn check_received(&self, rank: usize, region: &Region, end: Completion, message: usize) {
+        let Sent { from, send, .. } = &self.messages[message];
+        if end.outcome == Outcome::PeerFailed {
+            return assert_eq!(self.way_state(rank, *from), State::Cut);
+        }
+        let bytes = send.bytes.min(region.len());
+        let message_bytes = send.bytes as u64;
+        let outcome = match bytes < send.bytes {
+            true => Outcome::Truncated { message_bytes },
+            false => Outcome::Ok,
+        };
+        let expected =
+            Completion { source: *from as u32, tag: send.tag, bytes: bytes as u64, outcome };
+        assert_eq!(end, expected, "message {message}: {send:?}");
+        let memory = region.to_vec();
+        assert!(memory[..bytes] == content(message, bytes), "message {message} came mangled");
+        assert!(memory[bytes..].iter().all(|&byte| byte == UNTOUCHED), "written past the message");
+    }
+
+    fn check_unmatched(&self, rank: usize, gate: Option<GateId>, end: Completion) {
+        match end.outcome {
+            Outcome::Cancelled => {}
+            Outcome::PeerFailed => {
+                let peer = gate.expect("only a receive that names its source fails with it").0;
+                assert_eq!(self.way_state(rank, peer as usize), State::Cut);
+            }
+            Outcome::Ok | Outcome::Truncated { .. } => {
+                let forged = gate.is_some_and(|peer| self.is_tampered(peer.0 as usize, rank));
+                assert!(forged, "the model has matched nothing with it: {end:?}");
+            }
+        }
+    }
+
+    fn pair(&mut self, rank: usize, receive: usize, waiting: Waiting) {
+        let message = self.message_of(rank, &waiting);
+        self.messages[message].matched = true;
+        if let Kind::Receive { found, .. } = &mut self.processes[rank].ops[receive].kind {
+            *found = Some(message);
+        }
+    }
+
+    fn message_of(&self, rank: usize, waiting: &Waiting) -> usize {
+        self.order[&(waiting.gate.0 as usize, rank)][waiting.number as usize]
+    }
+
+    fn described(&self, rank: usize, waiting: &Waiting) -> Message {
+        let Sent { from, send, .. } = &self.messages[self.message_of(rank, waiting)];
+        Message { source: *from as u32, tag: send.tag, bytes: send.bytes as u64 }
+    }
+
+    fn shape(&self, a: usize, b: usize) -> Shape {
+        *self.shapes.get(&(a.min(b), a.max(b))).unwrap_or(&self.default_shape)
+    }
+
+    fn way(&mut self, from: usize, to: usize) -> &mut Way {
+        let links = self.shape(from, to).links;
+        self.ways.entry((from, to)).or_insert_with(|| Way {
+            state: State::Closed,
+            links: vec![Lane::default(); links],
+            refused: false,
+            tamper: None,
+            tampered: false,
+        })
+    }
+
+    fn way_state(&self, from: usize, to: usize) -> State {
+        self.ways.get(&(from, to)).map_or(State::Closed, |way| way.state)
+    }
+
+    fn is_tampered(&self, from: usize, to: usize) -> bool {
+        self.ways.get(&(from, to)).is_some_and(|way| way.tampered)
+    }
+
+    fn schedule(&mut self, delay_ns: u64, event: Event) {
+        self.entries += 1;
+        let (at_ns, lot, number) = (self.now_ns + delay_ns, self.random.next(), self.entries);
+        self.agenda.push(Reverse(Entry { at_ns, lot, number, event }));
+    }
+}
+
+impl Receive {
+    pub fn selector(&self) -> Selector {
+        let source = self.source.map(|source| source as u32);
+        Selector { context: self.context, source, tag: self.tag }
+    }
+}
+
+impl Process {
+    fn track(&mut self, rank: usize, op: OpId, region: Region, kind: Kind) -> Handle {
+        let index = self.ops.len();
+        self.ops.push(Tracked { op, region, kind, end: None });
+        self.open.push(index);
+        Handle { rank, index }
+    }
+
+    fn describe(&self, index: usize) -> String {
+        match self.ops[index].kind {
+            Kind::Send { message } => format!("send of message {message}"),
+            Kind::Receive { gate, found: None } => format!("receive from {gate:?}"),
+            Kind::Receive { found: Some(_), .. } => "receive of a matched message".into(),
+        }
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at_ns, self.lot, self.number).cmp(&(other.at_ns, other.lot, other.number))
+    }
+}
+
+pub fn gate(rank: usize) -> GateId {
+    GateId(rank as u32)
+}
+
+/// The bytes of a message, told by its number.
+fn content(message: usize, len: usize) -> Vec<u8> {
+    let mut random = Random::new(message as u64);
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        bytes.extend(random.next().to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+fn untouched(len: usize) -> Region {
+    Region::from_box(vec![UNTOUCHED; len].into())
+}
+
+fn bytes(frame: &Frame) -> Vec<u8> {
+    let mut bytes = frame.head.clone();
+    if let Some(body) = &frame.body {
+        bytes.extend(body.region.to_vec());
+    }
+    bytes
+}
+
+const UNTOUCHED: u8 = 0xee;
+const OVERWRITTEN: u8 = 0xdd;
+
+/// More events than any scenario has.
+const EVENTS_MAX: u64 = 20_000_000;

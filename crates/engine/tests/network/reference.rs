@@ -1,0 +1,105 @@
+//! MPI's matching (MPI-5.0 §3.2.4, §3.5), written as simply as it can be.
+
+use std::collections::HashMap;
+
+use engine::Selector;
+use wire::GateId;
+use wire::packet::Header;
+
+/// The receives and messages of one process, each in one list, oldest first.
+#[derive(Debug, Default)]
+pub struct Reference {
+    posted: Vec<Posted>,
+    waiting: Vec<Waiting>,
+    arrived: HashMap<GateId, u32>,
+    early: HashMap<(GateId, u32), (Header, bool)>,
+}
+
+#[derive(Debug)]
+struct Posted {
+    gate: Option<GateId>,
+    selector: Selector,
+    receive: usize,
+}
+
+/// A message without a receive: `number` counts those of its gate.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    pub gate: GateId,
+    pub header: Header,
+    pub number: u32,
+    is_request: bool,
+}
+
+impl Reference {
+    /// A receive is posted; the message it takes, if one waits.
+    pub fn post(
+        &mut self,
+        gate: Option<GateId>,
+        selector: Selector,
+        receive: usize,
+    ) -> Option<Waiting> {
+        let found = self.take(gate, &selector);
+        if found.is_none() {
+            self.posted.push(Posted { gate, selector, receive });
+        }
+        found
+    }
+
+    /// The oldest message a receive would take is taken.
+    pub fn take(&mut self, gate: Option<GateId>, selector: &Selector) -> Option<Waiting> {
+        let is_match = |waiting: &Waiting| {
+            gate.is_none_or(|gate| gate == waiting.gate) && accepts(selector, &waiting.header)
+        };
+        let at = self.waiting.iter().position(is_match)?;
+        Some(self.waiting.remove(at))
+    }
+
+    pub fn peek(&self, selector: &Selector) -> Option<&Waiting> {
+        self.waiting.iter().find(|waiting| accepts(selector, &waiting.header))
+    }
+
+    /// A message came; the pairs of receives and messages it makes, in order.
+    pub fn arrive(
+        &mut self,
+        gate: GateId,
+        header: Header,
+        is_request: bool,
+    ) -> Vec<(usize, Waiting)> {
+        self.early.insert((gate, header.sequence), (header, is_request));
+        let mut pairs = Vec::new();
+        let due = self.arrived.entry(gate).or_default();
+        while let Some((header, is_request)) = self.early.remove(&(gate, *due)) {
+            let message = Waiting { gate, header, number: *due, is_request };
+            *due += 1;
+            let is_match = |posted: &Posted| {
+                posted.gate.is_none_or(|named| named == gate) && accepts(&posted.selector, &header)
+            };
+            match self.posted.iter().position(is_match) {
+                Some(at) => pairs.push((self.posted.remove(at).receive, message)),
+                None => self.waiting.push(message),
+            }
+        }
+        pairs
+    }
+
+    /// Whether a receive was still without a message; it is no more.
+    pub fn cancel(&mut self, receive: usize) -> bool {
+        let before = self.posted.len();
+        self.posted.retain(|posted| posted.receive != receive);
+        self.posted.len() < before
+    }
+
+    /// A peer is gone: with it the receives that name it, and what it has not yet sent whole.
+    pub fn fail(&mut self, gate: GateId) {
+        self.posted.retain(|posted| posted.gate != Some(gate));
+        self.waiting.retain(|waiting| waiting.gate != gate || !waiting.is_request);
+        self.early.retain(|(from, _), _| *from != gate);
+    }
+}
+
+fn accepts(selector: &Selector, header: &Header) -> bool {
+    selector.context == header.context
+        && selector.source.is_none_or(|source| source == header.source)
+        && selector.tag.is_none_or(|tag| tag == header.tag)
+}

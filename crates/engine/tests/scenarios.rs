@@ -1,0 +1,484 @@
+//! What engines do to one another, told as scenarios. Every completion in them is checked by the
+//! network against what was sent and against a reference model of matching; see `network`.
+
+mod network;
+
+use engine::{Outcome, Selector, SendMode};
+use network::{NEAR, Network, Random, Receive, Send, Shape, for_seeds};
+use wire::Capabilities;
+
+const FETCH: Shape = Shape {
+    capabilities: Capabilities { pull: true, ..NEAR.capabilities },
+    pull_works: true,
+    ..NEAR
+};
+const FETCH_REFUSED: Shape = Shape { pull_works: false, ..FETCH };
+/// Two links whose frames overtake one another.
+const TWO_LINKS: Shape = Shape { links: 2, jitter_ns: 20_000, ..NEAR };
+
+#[test]
+fn random_programs_match_as_the_model_does() {
+    for_seeds(2000, |seed| {
+        let mut random = Random::new(!seed);
+        let shape = random.pick(&[NEAR, FETCH, FETCH_REFUSED, TWO_LINKS]);
+        let mut program = Program::new(seed, 2 + random.below(3), shape);
+        for _ in 0..10 + random.below(60) {
+            program.act(&mut random);
+            if random.one_in(3) {
+                let steps = random.below(40);
+                program.network.run_steps(steps);
+            }
+        }
+        program.drain();
+    });
+}
+
+#[test]
+fn every_size_arrives_by_every_protocol() {
+    for_seeds(4, |seed| {
+        for shape in [NEAR, FETCH, FETCH_REFUSED, TWO_LINKS] {
+            for mode in [SendMode::Standard, SendMode::Synchronous] {
+                let mut network = Network::new(seed, 2, shape);
+                for (tag, &bytes) in (0..).zip(&sizes(shape.capabilities)) {
+                    let send = Send { to: 1, context: 3, tag, bytes, mode };
+                    let receive =
+                        Receive { source: Some(0), context: 3, tag: Some(tag), capacity: bytes };
+                    let posted_first = network.random.one_in(2);
+                    if posted_first {
+                        network.submit_receive(1, receive);
+                    }
+                    network.submit_send(0, send);
+                    if !posted_first {
+                        network.run();
+                        network.submit_receive(1, receive);
+                    }
+                }
+                network.finish();
+            }
+        }
+    });
+}
+
+#[test]
+fn short_messages_are_eager_and_long_ones_ask() {
+    let mut network = Network::new(0, 2, NEAR);
+    let eager_max = NEAR.capabilities.eager_max;
+    for (bytes, eager, rendezvous) in [(eager_max, 1, 0), (eager_max + 1, 1, 1)] {
+        network.receive(1, Some(0), None, bytes);
+        network.send(0, 1, 0, bytes);
+        network.finish();
+        let counters = network.counters(0);
+        assert_eq!((counters.eager, counters.rendezvous), (eager, rendezvous));
+    }
+    assert_eq!(network.counters(0).out_of_credit, 0);
+}
+
+#[test]
+fn a_refused_fetch_is_not_tried_again() {
+    let mut network = Network::new(0, 2, FETCH_REFUSED);
+    for tag in 0..3 {
+        network.receive(1, Some(0), Some(tag), 20_000);
+        network.send(0, 1, tag, 20_000);
+        network.finish();
+    }
+    assert_eq!(network.fetches, 1);
+}
+
+#[test]
+fn a_message_that_is_too_long_is_truncated_by_every_protocol() {
+    for_seeds(8, |seed| {
+        for shape in [NEAR, FETCH, FETCH_REFUSED, TWO_LINKS] {
+            let mut network = Network::new(seed, 2, shape);
+            for (tag, &bytes) in (0..).zip(&sizes(shape.capabilities)) {
+                for capacity in [0, 1, bytes / 2, bytes.saturating_sub(1)] {
+                    let posted_first = network.random.one_in(2);
+                    let receive =
+                        |network: &mut Network| network.receive(1, Some(0), Some(tag), capacity);
+                    let early = posted_first.then(|| receive(&mut network));
+                    let send = network.send_synchronous(0, 1, tag, bytes);
+                    network.run();
+                    let end = early.unwrap_or_else(|| receive(&mut network));
+                    network.finish();
+                    let message_bytes = bytes as u64;
+                    let outcome = match capacity < bytes {
+                        true => Outcome::Truncated { message_bytes },
+                        false => Outcome::Ok,
+                    };
+                    assert_eq!(network.end(end).outcome, outcome);
+                    assert_eq!(
+                        network.end(send).outcome,
+                        Outcome::Ok,
+                        "the sender is not to blame"
+                    );
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_synchronous_send_waits_for_its_receive_and_a_standard_one_only_if_long() {
+    for shape in [NEAR, FETCH] {
+        for bytes in [0, 8, 300, 5000] {
+            let mut network = Network::new(bytes as u64, 2, shape);
+            let synchronous = network.send_synchronous(0, 1, 1, bytes);
+            let standard = network.send(0, 1, 2, bytes);
+            network.run();
+            assert!(!network.is_complete(synchronous), "nobody has received it");
+            assert_eq!(network.is_complete(standard), bytes <= shape.capabilities.eager_max);
+            network.receive(1, Some(0), Some(1), bytes);
+            network.run();
+            assert!(network.is_complete(synchronous));
+            network.receive(1, Some(0), Some(2), bytes);
+            network.finish();
+        }
+    }
+}
+
+#[test]
+fn an_unexpected_flood_stays_within_the_credits_and_completes() {
+    for_seeds(6, |seed| {
+        let mut network = Network::new(seed, 2, NEAR);
+        let messages = 1500;
+        let bytes = |tag: i32| tag as usize * 7 % 1100;
+        for tag in 0..messages {
+            network.send(0, 1, tag, bytes(tag));
+        }
+        network.run();
+        let counters = network.counters(1);
+        let credit = NEAR.capabilities.credit_bytes;
+        assert_eq!(counters.unexpected, messages as u64, "all have come, none is received");
+        assert!(counters.unexpected_bytes_max <= credit, "{counters:?}");
+        assert!(network.counters(0).out_of_credit > 0, "the flood is larger than the credits");
+        for tag in (0..messages).rev() {
+            network.receive(1, Some(0), Some(tag), bytes(tag));
+        }
+        network.finish();
+        assert!(network.counters(1).unexpected_bytes_max <= credit);
+    });
+}
+
+#[test]
+fn credits_come_back_when_messages_are_received() {
+    for_seeds(6, |seed| {
+        let mut network = Network::new(seed, 2, NEAR);
+        for tag in 0..400 {
+            network.receive(1, Some(0), Some(tag), 1000);
+        }
+        for tag in 0..400 {
+            network.send(0, 1, tag, 1000);
+            network.run();
+        }
+        network.finish();
+        assert_eq!(network.counters(0).out_of_credit, 0, "400 kB went through 16 kB of credit");
+    });
+}
+
+#[test]
+fn the_flood_of_one_gate_leaves_the_others_alone() {
+    for_seeds(6, |seed| {
+        let mut network = Network::new(seed, 3, NEAR);
+        for tag in 0..300 {
+            network.send(1, 0, tag, 500);
+        }
+        network.run();
+        assert!(network.counters(1).out_of_credit > 0, "the flood has used up its credit");
+        for tag in 0..100 {
+            let receive = network.receive(0, Some(2), Some(tag), 1000);
+            network.send(2, 0, tag, 1000);
+            network.run();
+            assert!(network.is_complete(receive));
+        }
+        assert_eq!(network.counters(2).out_of_credit, 0);
+        for tag in 0..300 {
+            network.receive(0, None, Some(tag), 500);
+        }
+        network.finish();
+    });
+}
+
+#[test]
+fn large_messages_head_to_head_pass_each_other() {
+    for_seeds(4, |seed| {
+        for shape in [Shape { depth: 1, ..NEAR }, FETCH, FETCH_REFUSED, TWO_LINKS] {
+            let mut network = Network::new(seed, 2, shape);
+            for tag in 0..4 {
+                network.send(0, 1, tag, 100_000);
+                network.send(1, 0, tag, 100_000);
+            }
+            network.run();
+            for tag in (0..4).rev() {
+                network.receive(0, Some(1), Some(tag), 100_000);
+                network.receive(1, Some(0), Some(tag), 100_000);
+            }
+            network.finish();
+        }
+    });
+}
+
+#[test]
+fn a_long_message_does_not_hold_up_a_short_one() {
+    let slow = Shape { bytes_per_us: 100, ..NEAR };
+    let mut network = Network::new(0, 2, slow);
+    let long = network.receive(1, Some(0), Some(1), 1_000_000);
+    let short = network.receive(1, Some(0), Some(2), 8);
+    network.send(0, 1, 1, 1_000_000);
+    network.run_steps(30);
+    network.send(0, 1, 2, 8);
+    while !network.is_complete(short) {
+        network.run_steps(1);
+    }
+    assert!(!network.is_complete(long), "10 ms of data went before 8 bytes");
+    network.finish();
+}
+
+#[test]
+fn a_process_sends_to_itself() {
+    for_seeds(4, |seed| {
+        for shape in [NEAR, FETCH] {
+            let mut network = Network::new(seed, 1, shape);
+            for (tag, &bytes) in (0..).zip(&sizes(shape.capabilities)) {
+                network.send_synchronous(0, 0, tag, bytes);
+                network.receive(0, None, Some(tag), bytes);
+            }
+            network.finish();
+        }
+    });
+}
+
+#[test]
+fn a_cancelled_receive_takes_no_message() {
+    let mut network = Network::new(0, 2, NEAR);
+    let cancelled = network.receive(1, Some(0), None, 64);
+    let kept = network.receive(1, None, None, 64);
+    assert!(network.cancel(cancelled));
+    assert!(!network.cancel(cancelled), "it is over already");
+    network.send(0, 1, 5, 64);
+    network.run();
+    assert!(!network.cancel(kept), "too late");
+    network.finish();
+    assert_eq!(network.end(cancelled).outcome, Outcome::Cancelled);
+    assert_eq!(network.end(kept).outcome, Outcome::Ok);
+}
+
+#[test]
+fn a_send_and_a_receive_under_way_cannot_be_cancelled() {
+    let mut network = Network::new(0, 2, NEAR);
+    let send = network.send(0, 1, 0, 100_000);
+    let receive = network.receive(1, Some(0), None, 100_000);
+    network.run_steps(12);
+    assert!(!network.is_complete(receive));
+    assert!(!network.cancel(send));
+    network.run_steps(12);
+    network.cancel(receive);
+    network.finish();
+}
+
+#[test]
+fn probes_see_and_matched_probes_take() {
+    for bytes in [0, 8, 1024, 5000] {
+        let mut network = Network::new(0, 2, NEAR);
+        let any = Selector { context: 0, source: None, tag: None };
+        assert_eq!(network.probe(1, any), None);
+        for tag in 0..3 {
+            network.send_synchronous(0, 1, tag, bytes);
+        }
+        network.run();
+        assert_eq!(network.probe(1, any).map(|message| message.tag), Some(0));
+        let second = Selector { tag: Some(1), ..any };
+        let taken = network.matched_probe(1, second).expect("it has come");
+        assert_eq!(network.matched_probe(1, second), None, "a message is taken once");
+        network.receive(1, Some(0), None, bytes);
+        network.receive(1, Some(0), None, bytes);
+        network.run();
+        network.matched_receive(1, taken, bytes);
+        network.finish();
+    }
+}
+
+#[test]
+fn a_message_taken_by_a_probe_still_counts_against_the_credits() {
+    let mut network = Network::new(0, 2, NEAR);
+    let any = Selector { context: 0, source: None, tag: None };
+    let mut taken = Vec::new();
+    for tag in 0..200 {
+        network.send(0, 1, tag, 1000);
+        network.run();
+        taken.push(network.matched_probe(1, any).expect("it has come"));
+    }
+    assert!(network.counters(0).eager < 20, "16 kB of credit hold no 20 kB");
+    assert!(network.counters(1).unexpected_bytes_max <= NEAR.capabilities.credit_bytes);
+    for message in taken {
+        network.matched_receive(1, message, 1000);
+    }
+    network.finish();
+}
+
+#[test]
+fn a_cut_ends_what_needs_the_peer_and_nothing_else() {
+    for_seeds(300, |seed| {
+        let mut random = Random::new(!seed);
+        let shape = random.pick(&[NEAR, FETCH, FETCH_REFUSED, TWO_LINKS]);
+        let mut program = Program::new(seed, 3, shape);
+        for _ in 0..40 {
+            program.act(&mut random);
+        }
+        let steps = random.below(400);
+        program.network.run_steps(steps);
+        program.network.cut(0, 1);
+        let to_failed = program.network.send(0, 1, 0, 20_000);
+        for _ in 0..20 {
+            program.act(&mut random);
+        }
+        program.network.run();
+        assert_eq!(program.network.end(to_failed).outcome, Outcome::PeerFailed);
+        program.drain();
+    });
+}
+
+#[test]
+fn a_peer_that_goes_in_mid_rendezvous_fails_both_sides() {
+    for shape in [NEAR, FETCH, FETCH_REFUSED] {
+        for steps in 0..60 {
+            let mut network = Network::new(steps as u64, 2, shape);
+            let send = network.send_synchronous(0, 1, 0, 50_000);
+            let receive = network.receive(1, Some(0), None, 50_000);
+            network.run_steps(steps);
+            network.cut(0, 1);
+            network.finish();
+            let ends = [network.end(send).outcome, network.end(receive).outcome];
+            assert!(ends.iter().all(|end| matches!(end, Outcome::Ok | Outcome::PeerFailed)));
+        }
+    }
+}
+
+#[test]
+fn messages_that_came_whole_outlive_their_sender() {
+    let mut network = Network::new(0, 2, NEAR);
+    network.send(0, 1, 1, 100);
+    network.send(0, 1, 2, 100_000);
+    network.run();
+    network.cut(0, 1);
+    network.run();
+    let whole = network.receive(1, Some(0), Some(1), 100);
+    let asked = network.receive(1, Some(0), Some(2), 100_000);
+    network.finish();
+    assert_eq!(network.end(whole).outcome, Outcome::Ok);
+    assert_eq!(network.end(asked).outcome, Outcome::PeerFailed);
+}
+
+#[test]
+fn two_links_out_of_order_deliver_in_order() {
+    for_seeds(40, |seed| {
+        let far = Shape { latency_ns: 50_000, jitter_ns: 500_000, ..TWO_LINKS };
+        let mut network = Network::new(seed, 2, far);
+        let receives: Vec<_> = (0..200).map(|_| network.receive(1, Some(0), None, 2000)).collect();
+        for tag in 0..200 {
+            let bytes = network.random.below(2000);
+            network.send(0, 1, tag, bytes);
+            network.run_steps(1);
+        }
+        network.finish();
+        for (tag, receive) in (0..).zip(receives) {
+            assert_eq!(network.end(receive).tag, tag);
+        }
+    });
+}
+
+/// A random MPI program.
+struct Program {
+    network: Network,
+    size: usize,
+    receives: Vec<network::Handle>,
+    taken: Vec<(usize, (engine::MatchedId, usize))>,
+}
+
+impl Program {
+    fn new(seed: u64, size: usize, shape: Shape) -> Self {
+        let network = Network::new(seed, size, shape);
+        Self { network, size, receives: Vec::new(), taken: Vec::new() }
+    }
+
+    fn act(&mut self, random: &mut Random) {
+        let rank = random.below(self.size);
+        match random.below(16) {
+            0..=6 => self.send(rank, random),
+            7..=11 => {
+                let receive = self.receive(random);
+                self.receives.push(self.network.submit_receive(rank, receive));
+            }
+            12 => {
+                if !self.receives.is_empty() {
+                    let at = random.below(self.receives.len());
+                    self.network.cancel(self.receives.swap_remove(at));
+                }
+            }
+            13 => {
+                let selector = self.receive(random).selector();
+                self.network.probe(rank, selector);
+            }
+            14 => {
+                let selector = self.receive(random).selector();
+                if let Some(message) = self.network.matched_probe(rank, selector) {
+                    self.taken.push((rank, message));
+                }
+            }
+            _ => {
+                if let Some((rank, message)) = self.taken.pop() {
+                    self.network.matched_receive(rank, message, 3000);
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, rank: usize, random: &mut Random) {
+        let (to, context) = (random.below(self.size), random.next() % 2);
+        let bytes = random.pick(&[0, 1, 100, 256, 257, 1000, 1024, 1025, 5000, 9000]);
+        let mode = random.pick(&[SendMode::Standard, SendMode::Standard, SendMode::Synchronous]);
+        self.network
+            .submit_send(rank, Send { to, context, tag: random.below(3) as i32, bytes, mode });
+    }
+
+    fn receive(&self, random: &mut Random) -> Receive {
+        let source = random.below(2 * self.size);
+        let tag = random.below(5) as i32;
+        Receive {
+            source: (source < self.size).then_some(source),
+            context: random.next() % 2,
+            tag: (tag < 3).then_some(tag),
+            capacity: random.pick(&[0, 100, 1024, 10_000]),
+        }
+    }
+
+    /// Receives and cancels whatever is left.
+    fn drain(mut self) {
+        self.network.run();
+        for (rank, message) in self.taken {
+            self.network.matched_receive(rank, message, 3000);
+        }
+        for rank in 0..self.size {
+            for context in 0..2 {
+                let any = Receive { source: None, context, tag: None, capacity: 10_000 };
+                while self.network.probe(rank, any.selector()).is_some() {
+                    self.network.submit_receive(rank, any);
+                }
+            }
+        }
+        self.network.run();
+        for receive in self.receives {
+            if !self.network.is_complete(receive) {
+                assert!(self.network.cancel(receive), "only what nobody sent to is left");
+            }
+        }
+        self.network.finish();
+    }
+}
+
+/// Sizes on both sides of every threshold.
+fn sizes(capabilities: Capabilities) -> Vec<usize> {
+    let Capabilities { frame_max, inline_max, eager_max, .. } = capabilities;
+    let thresholds = [1, inline_max, eager_max, frame_max - 20, frame_max, 2 * (frame_max - 20)];
+    let mut sizes: Vec<_> = thresholds.iter().flat_map(|&at| [at - 1, at, at + 1]).collect();
+    sizes.push(100_000);
+    sizes
+}
