@@ -22,7 +22,7 @@ use engine::{
     Completion, Config, Counters, Engine, Envelope, MatchedId, Message, OpId, Outcome, PeerError,
     Posted, PullId, Selector, SendMode,
 };
-use memory::Region;
+use memory::{Region, Span};
 use wire::packet::{self, Packet};
 use wire::{Capabilities, Frame, FrameToken, GateId, RemoteRegion};
 
@@ -108,6 +108,8 @@ pub struct Network {
     messages: Vec<Sent>,
     /// Messages by sender and receiver, in the order of their submission.
     order: BTreeMap<(usize, usize), Vec<usize>>,
+    /// Memory that rails hold: whose, and where it lies.
+    held: Vec<(usize, FrameToken, Span)>,
     agenda: BinaryHeap<Reverse<Entry>>,
     entries: u64,
 }
@@ -184,6 +186,7 @@ enum Event {
     Up(usize, usize),
     Room(usize, usize),
     Departed { from: usize, to: usize, lane: usize, cargo: Cargo, arrival_ns: u64 },
+    Sent { from: usize, to: usize, token: FrameToken, span: Span },
     Arrived { from: usize, to: usize, bytes: Vec<u8> },
     Pulled { rank: usize, id: PullId, remote: RemoteRegion, from: usize, local: Region },
     Down(usize, usize),
@@ -217,6 +220,7 @@ impl Network {
             ways: BTreeMap::new(),
             messages: Vec::new(),
             order: BTreeMap::new(),
+            held: Vec::new(),
             agenda: BinaryHeap::new(),
             entries: 0,
         }
@@ -227,8 +231,10 @@ impl Network {
         self.shapes.insert((a.min(b), a.max(b)), shape);
     }
 
-    /// From now on, what `from` sends to `to` passes through `tamper`.
+    /// From now on, what `from` sends to `to` passes through `tamper`; what happens between the two
+    /// is not checked any more.
     pub fn tamper(&mut self, from: usize, to: usize, tamper: Tamper) {
+        self.way(to, from).tampered = true;
         let way = self.way(from, to);
         way.tamper = Some(tamper);
         way.tampered = true;
@@ -403,6 +409,7 @@ impl Network {
             Event::Departed { from, to, lane, cargo, arrival_ns } => {
                 self.depart(from, to, lane, cargo, arrival_ns);
             }
+            Event::Sent { from, to, token, span } => self.sent(from, to, token, span),
             Event::Arrived { from, to, bytes } => self.arrive(from, to, bytes),
             Event::Pulled { rank, id, remote, from, local } => {
                 self.pulled(rank, id, remote, from, &local);
@@ -413,6 +420,11 @@ impl Network {
     }
 
     fn down(&mut self, rank: usize, peer: usize) {
+        let messages = &self.messages;
+        self.held.retain(|(from, _, span)| {
+            let holds = |message: &Sent| message.from == rank && overlaps(&message.region, *span);
+            *from != rank || !messages.iter().any(|one| one.send.to == peer && holds(one))
+        });
         self.processes[rank].reference.fail(gate(peer));
         self.processes[rank].engine.handle_down(gate(peer));
         self.settle(rank);
@@ -488,7 +500,11 @@ impl Network {
             }
             return Posted::Full;
         };
-        let held = frame.token.is_some() && self.random.one_in(2);
+        let is_held = frame.token.is_some() && self.random.one_in(2);
+        if is_held {
+            let (token, span) = held(frame);
+            self.held.push((from, token, span));
+        }
         let jitter_ns = self.random.below(shape.jitter_ns as usize + 1) as u64;
         let way = &mut self.way(from, to).links[lane];
         way.in_flight += 1;
@@ -496,10 +512,10 @@ impl Network {
         way.last_arrival_ns =
             (way.free_ns + shape.latency_ns + jitter_ns).max(way.last_arrival_ns + 1);
         let (departure_ns, arrival_ns) = (way.free_ns, way.last_arrival_ns);
-        let cargo = if held { Cargo::Held(frame.clone()) } else { Cargo::Copied(bytes(frame)) };
+        let cargo = if is_held { Cargo::Held(frame.clone()) } else { Cargo::Copied(bytes(frame)) };
         let event = Event::Departed { from, to, lane, cargo, arrival_ns };
         self.schedule(departure_ns - now_ns, event);
-        if held { Posted::Held } else { Posted::Done }
+        if is_held { Posted::Held } else { Posted::Done }
     }
 
     fn depart(&mut self, from: usize, to: usize, lane: usize, cargo: Cargo, arrival_ns: u64) {
@@ -512,11 +528,10 @@ impl Network {
         let bytes = match cargo {
             Cargo::Copied(bytes) => bytes,
             Cargo::Held(frame) => {
-                let token: FrameToken = frame.token.expect("only frames with a body are held");
-                let bytes = bytes(&frame);
-                drop(frame);
-                self.processes[from].engine.handle_sent(gate(to), token);
-                bytes
+                let (token, span) = held(&frame);
+                let delay = self.random.below(10_000) as u64;
+                self.schedule(delay, Event::Sent { from, to, token, span });
+                bytes(&frame)
             }
         };
         if now_room {
@@ -524,6 +539,15 @@ impl Network {
         }
         self.settle(from);
         self.schedule(arrival_ns - self.now_ns, Event::Arrived { from, to, bytes });
+    }
+
+    fn sent(&mut self, from: usize, to: usize, token: FrameToken, span: Span) {
+        let is_this = |one: &(usize, FrameToken, Span)| *one == (from, token, span);
+        if let Some(at) = self.held.iter().position(is_this) {
+            self.held.swap_remove(at);
+            self.processes[from].engine.handle_sent(gate(to), token);
+            self.settle(from);
+        }
     }
 
     fn arrive(&mut self, from: usize, to: usize, bytes: Vec<u8>) {
@@ -585,7 +609,9 @@ impl Network {
         from: usize,
         local: &Region,
     ) {
-        let works = self.shape(rank, from).pull_works && self.way(from, rank).state == State::Open;
+        let works = self.shape(rank, from).pull_works
+            && self.way(from, rank).state == State::Open
+            && !self.is_tampered(from, rank);
         self.fetches += 1;
         if works {
             let region = self.memory_at(from, remote);
@@ -649,6 +675,9 @@ impl Network {
 
     fn check_sent(&mut self, rank: usize, region: &Region, end: Completion, message: usize) {
         self.messages[message].complete = true;
+        let is_held =
+            self.held.iter().any(|(from, _, span)| *from == rank && overlaps(region, *span));
+        assert!(!is_held, "a send is complete while a rail holds its memory");
         region.write(0, &vec![OVERWRITTEN; region.len()]);
         let Sent { send: Send { to, tag, bytes, mode, .. }, matched, .. } = self.messages[message];
         if end.outcome == Outcome::PeerFailed {
@@ -658,8 +687,7 @@ impl Network {
         let outcome = Outcome::Ok;
         let expected = Completion { source: rank as u32, tag, bytes: bytes as u64, outcome };
         assert_eq!(end, expected, "the end of a send");
-        let honest = !self.is_tampered(rank, to) && !self.is_tampered(to, rank);
-        if mode == SendMode::Synchronous && honest {
+        if mode == SendMode::Synchronous && !self.is_tampered(rank, to) {
             assert!(matched, "message {message} is complete before it is matched");
         }
     }
@@ -805,6 +833,20 @@ fn content(message: usize, len: usize) -> Vec<u8> {
 
 fn untouched(len: usize) -> Region {
     Region::from_box(vec![UNTOUCHED; len].into())
+}
+
+/// The token and the memory of a frame with a body.
+fn held(frame: &Frame) -> (FrameToken, Span) {
+    let body = frame.body.as_ref().expect("only frames with a body are held");
+    let span = body.region.as_span().expect("messages lie in one piece");
+    (frame.token.expect("a body has a token"), span)
+}
+
+fn overlaps(region: &Region, span: Span) -> bool {
+    region.as_span().is_some_and(|own| {
+        let start = own.address as usize;
+        (start..start + own.len).contains(&(span.address as usize))
+    })
 }
 
 fn bytes(frame: &Frame) -> Vec<u8> {
