@@ -18,5 +18,6 @@ step ABI; tests/abi.sh "$prefix" "$reference"
 step "C programs"; tests/programs.sh "$prefix" "$reference/bin"
 step interoperation; tests/interoperation.sh "$prefix" "$reference"
 step mpiexec; tests/launch.sh "$prefix/bin"
+step faults; tests/faults.sh "$prefix"
 step mpi4py; tests/mpi4py.sh "$prefix" "$PWD/build/mpi4py"
 printf '\nall tests passed\n'

@@ -114,7 +114,9 @@ pub(crate) fn unsupported(function: &'static str, on: On) -> c_int {
 fn die(function: &str, error: &Error, code: c_int) -> ! {
     let rank =
         process::current().map_or(String::new(), |process| format!("rank {}: ", process.rank()));
-    eprintln!("canele: {rank}{function}: {error}");
+    // Written in one piece: whoever ends the job may not wait for the rest of a line.
+    let line = format!("canele: {rank}{function}: {error}\n");
+    eprint!("{line}");
     process::abort(code)
 }
 

@@ -309,5 +309,9 @@ fn bytes_of(text: &str) -> Option<Vec<u8>> {
 pub const SECRET_KEY: &str = "canele-secret";
 const SHARED_SECRET_KEY: &str = "canele-shared-secret";
 
+/// The code with which a rank asks for the job's end because a peer has ended before it: the ABI's
+/// `MPI_ERR_PROC_ABORTED`. A launcher then waits for that peer's own code.
+pub const PEER_IS_GONE: i32 = 58;
+
 /// A published value has at most so many pieces.
 const PIECES_MAX: usize = 64;

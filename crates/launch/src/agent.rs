@@ -1,31 +1,37 @@
 //! The agent of a node: starts its ranks and stands between them and `mpiexec`.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
-use std::sync::mpsc::{self, Sender, SyncSender};
+use std::process::{Child, ChildStdin, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
+use std::time::Duration;
 
-use crate::channel::{Exit, Kind, Message, RankStart, Start};
+use crate::channel::{Ended, Exit, Kind, Message, RankStart, Start};
 use crate::system;
 
 /// The way to `mpiexec`, shared by the threads that have something to say.
 type Out = Arc<Mutex<std::io::Stdout>>;
+
+/// The signals that `mpiexec` has sent to the ranks, a bit for each number.
+type Sent = Arc<AtomicU64>;
 
 /// Runs an agent on its standard streams until `mpiexec` closes them.
 pub fn agent_main() -> ExitCode {
     system::adopt_orphans();
     let out: Out = Arc::new(Mutex::new(std::io::stdout()));
     tell(&out, &Message::new(Kind::Hello, 0, VERSION));
+    let sent = Sent::default();
     let mut ranks = HashMap::new();
     let mut input = std::io::stdin().lock();
     // The channel's end, in good order or not, ends the job here.
     while let Ok(Some(message)) = Message::read(&mut input) {
-        handle(message, &mut ranks, &out);
+        handle(message, &mut ranks, &sent, &out);
     }
     for rank in ranks.values() {
         system::signal_group(rank.group, libc::SIGKILL);
@@ -41,18 +47,19 @@ struct Rank {
     pmi: UnixStream,
 }
 
-fn handle(message: Message, ranks: &mut HashMap<u32, Rank>, out: &Out) {
+fn handle(message: Message, ranks: &mut HashMap<u32, Rank>, sent: &Sent, out: &Out) {
     let Message { kind, rank, body } = message;
     match kind {
         Kind::Start => match serde_json::from_slice::<Start>(&body) {
             Ok(start) => {
                 for one in &start.ranks {
-                    match start_rank(one, start.size, out) {
+                    match start_rank(one, start.size, sent, out) {
                         Ok(started) => {
                             ranks.insert(one.rank, started);
                         }
                         Err((code, reason)) => {
-                            report_exit(out, one.rank, &Exit::NotStarted(code, reason));
+                            let how = Exit::NotStarted(code, reason);
+                            report_end(out, one.rank, &Ended { how, told: false });
                         }
                     }
                 }
@@ -71,6 +78,7 @@ fn handle(message: Message, ranks: &mut HashMap<u32, Rank>, out: &Out) {
         }
         Kind::Signal => {
             let signal = body.first().copied().map_or(libc::SIGTERM, i32::from);
+            sent.fetch_or(bit(signal), Ordering::Relaxed);
             for rank in ranks.values() {
                 system::signal_group(rank.group, signal);
             }
@@ -85,7 +93,7 @@ fn handle(message: Message, ranks: &mut HashMap<u32, Rank>, out: &Out) {
     }
 }
 
-fn start_rank(start: &RankStart, size: u32, out: &Out) -> Result<Rank, (i32, String)> {
+fn start_rank(start: &RankStart, size: u32, sent: &Sent, out: &Out) -> Result<Rank, (i32, String)> {
     let (ours, theirs) = UnixStream::pair().map_err(|error| (1, format!("socketpair: {error}")))?;
     let mut command = Command::new(&start.command[0]);
     command.args(&start.command[1..]);
@@ -110,7 +118,7 @@ fn start_rank(start: &RankStart, size: u32, out: &Out) -> Result<Rank, (i32, Str
     let input = child.stdin.take().map(|stdin| feed(start.rank, stdin, out));
     let pmi = ours.try_clone().map_err(|error| (1, format!("dup: {error}")))?;
     let group = child.id();
-    watch(start.rank, child, ours, out);
+    watch(start.rank, child, ours, sent, out);
     Ok(Rank { group, input, pmi })
 }
 
@@ -131,14 +139,9 @@ fn refusal(start: &RankStart, error: &std::io::Error) -> (i32, String) {
 }
 
 /// Threads that pass on what the rank says, and its end after the last of it.
-fn watch(rank: u32, mut child: Child, pmi: UnixStream, out: &Out) {
-    let (done, all_done) = mpsc::channel();
-    if let Some(stream) = child.stdout.take() {
-        pass_on(Kind::Output, rank, stream, out, done.clone());
-    }
-    if let Some(stream) = child.stderr.take() {
-        pass_on(Kind::Error, rank, stream, out, done);
-    }
+fn watch(rank: u32, mut child: Child, pmi: UnixStream, sent: &Sent, out: &Out) {
+    let output = child.stdout.take().map(|stream| pass_on(Kind::Output, rank, stream, out));
+    let error = child.stderr.take().map(|stream| pass_on(Kind::Error, rank, stream, out));
     let requests = Arc::clone(out);
     thread::spawn(move || {
         let mut lines = BufReader::new(pmi);
@@ -147,40 +150,77 @@ fn watch(rank: u32, mut child: Child, pmi: UnixStream, out: &Out) {
             tell(&requests, &Message::new(Kind::PmiRequest, rank, std::mem::take(&mut line)));
         }
     });
-    let out = Arc::clone(out);
+    let (sent, out) = (Arc::clone(sent), Arc::clone(out));
     thread::spawn(move || {
         let status = child.wait();
-        // Grandchildren may hold the streams open; what the rank itself said is passed on first.
-        for _ in 0..2 {
-            let _ = all_done.recv_timeout(LAST_WORDS);
+        let ended = ended(status, sent.load(Ordering::Relaxed));
+        for passage in output.into_iter().chain(error) {
+            passage.finish();
         }
-        let exit = match status {
-            Ok(status) => match (status.code(), status.signal()) {
-                (Some(code), _) => Exit::Code(code),
-                (None, signal) => Exit::Signal(signal.unwrap_or(0)),
-            },
-            Err(_) => Exit::Code(1),
-        };
-        report_exit(&out, rank, &exit);
+        report_end(&out, rank, &ended);
     });
 }
 
-fn pass_on(
-    kind: Kind,
-    rank: u32,
-    mut stream: impl Read + Send + 'static,
-    out: &Out,
-    done: Sender<()>,
-) {
+/// A stream that is passed on.
+struct Passage {
+    /// Counts readings begun and pieces read: even while the stream is waited for.
+    steps: Arc<AtomicU64>,
+    ended: Receiver<()>,
+}
+
+impl Passage {
+    /// Waits for the last of an ended rank's words. Grandchildren may hold the stream open: it counts
+    /// as ended when it was empty for a while.
+    fn finish(self) {
+        let mut before = self.steps.load(Ordering::Relaxed);
+        while self.ended.recv_timeout(LAST_WORDS) == Err(RecvTimeoutError::Timeout) {
+            let steps = self.steps.load(Ordering::Relaxed);
+            if steps == before && steps.is_multiple_of(2) {
+                return;
+            }
+            before = steps;
+        }
+    }
+}
+
+/// The end of a rank by which these signals had been sent.
+fn ended(status: io::Result<ExitStatus>, sent: u64) -> Ended {
+    let ending = ENDING.iter().fold(0, |bits, signal| bits | bit(*signal)) & sent;
+    let how = match status {
+        Ok(status) => match (status.code(), status.signal()) {
+            (Some(code), _) => Exit::Code(code),
+            (None, signal) => Exit::Signal(signal.unwrap_or(0)),
+        },
+        Err(_) => Exit::Code(1),
+    };
+    let told = match how {
+        Exit::Signal(signal) => ending & bit(signal) != 0,
+        Exit::Code(_) => ending != 0,
+        Exit::NotStarted(..) => false,
+    };
+    Ended { how, told }
+}
+
+fn bit(signal: i32) -> u64 {
+    1u64.checked_shl(signal as u32).unwrap_or(0)
+}
+
+fn pass_on(kind: Kind, rank: u32, mut stream: impl Read + Send + 'static, out: &Out) -> Passage {
     let out = Arc::clone(out);
+    let steps = Arc::new(AtomicU64::new(0));
+    let (done, ended) = mpsc::channel();
+    let counted = Arc::clone(&steps);
     thread::spawn(move || {
         let mut buffer = vec![0; PIECE];
         while let Ok(count @ 1..) = stream.read(&mut buffer) {
+            counted.fetch_add(1, Ordering::Relaxed);
             tell(&out, &Message::new(kind, rank, &buffer[..count]));
+            counted.fetch_add(1, Ordering::Relaxed);
         }
         // Nobody waits for it once the rank has been reported.
         let _ = done.send(());
     });
+    Passage { steps, ended }
 }
 
 /// A thread that writes the rank's input and asks for the next piece when one is written.
@@ -197,8 +237,8 @@ fn feed(rank: u32, mut stdin: ChildStdin, out: &Out) -> SyncSender<Vec<u8>> {
     input
 }
 
-fn report_exit(out: &Out, rank: u32, exit: &Exit) {
-    let body = serde_json::to_vec(exit).unwrap_or_default();
+fn report_end(out: &Out, rank: u32, ended: &Ended) {
+    let body = serde_json::to_vec(ended).unwrap_or_default();
     tell(out, &Message::new(Kind::Exit, rank, body));
 }
 
@@ -209,13 +249,32 @@ fn tell(out: &Out, message: &Message) {
 }
 
 /// What `Hello` carries.
-pub(crate) const VERSION: &str = "canele-agent 1";
+pub(crate) const VERSION: &str = "canele-agent 2";
 
+/// The signals by which `mpiexec` ends a job.
+const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGKILL];
 /// A piece of a stream.
 const PIECE: usize = 32 << 10;
 /// `mpiexec` sends a piece of input when the last one was taken, so that the channel never fills.
 const INPUT_DEPTH: usize = 2;
 /// The longest PMI line.
 const LINE_MAX: u64 = 64 << 10;
-/// How long an ended rank's streams may stay open before its end is reported.
-const LAST_WORDS: std::time::Duration = std::time::Duration::from_millis(200);
+/// How long an ended rank's streams may stay open and empty before its end is reported.
+const LAST_WORDS: Duration = Duration::from_millis(80);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_by_a_signal_that_was_sent_explains_nothing() {
+        let by_term = || Ok(ExitStatus::from_raw(libc::SIGTERM));
+        let by_kill = || Ok(ExitStatus::from_raw(libc::SIGKILL));
+        assert!(ended(by_term(), bit(libc::SIGTERM)).told);
+        assert!(!ended(by_term(), 0).told);
+        assert!(!ended(by_kill(), bit(libc::SIGTERM)).told);
+        assert!(!ended(Ok(ExitStatus::from_raw(libc::SIGUSR1)), bit(libc::SIGUSR1)).told);
+        let by_exit = Ok(ExitStatus::from_raw(3 << 8));
+        assert_eq!(ended(by_exit, 0), Ended { how: Exit::Code(3), told: false });
+    }
+}

@@ -30,7 +30,7 @@ pub(crate) enum Kind {
     Error,
     /// From the agent: a line from a rank's PMI connection.
     PmiRequest,
-    /// From the agent: a rank's [`Exit`].
+    /// From the agent: a rank's [`Ended`].
     Exit,
     /// From the agent: it is there, and speaks this version.
     Hello,
@@ -52,6 +52,14 @@ pub(crate) struct RankStart {
     pub environment: Vec<(String, String)>,
     /// Whether the agent's own environment is passed on.
     pub inherit: bool,
+}
+
+/// A rank's end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ended {
+    pub how: Exit,
+    /// Whether it was told to end, so that its end says nothing about why the job did.
+    pub told: bool,
 }
 
 /// How a rank ended.

@@ -7,7 +7,9 @@
 
 mod agent;
 mod channel;
+mod node;
 mod options;
+mod output;
 mod pmi;
 mod run;
 mod system;

@@ -211,7 +211,8 @@ fn hosts_from(text: &str, name: &str) -> Result<Vec<(String, Option<u32>)>, Usag
     Ok(hosts)
 }
 
-const SSH: [&str; 6] = ["ssh", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20"];
+/// How agents on other hosts are started, unless told otherwise.
+pub(crate) const SSH: [&str; 6] = ["ssh", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20"];
 
 /// Ranks in one job.
 const RANKS_MAX: u32 = 1 << 20;

@@ -1,17 +1,17 @@
 //! `mpiexec` itself: one loop over what the agents report.
 
 use std::collections::HashMap;
-use std::io::{Read, Write};
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::io::Read;
+use std::process::ExitCode;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::agent::VERSION;
-use crate::channel::{Exit, Kind, Message, RankStart, Start};
-use crate::options::{HELP, Launcher, Options, Parsed};
+use crate::channel::{Ended, Exit, Kind, Message, RankStart, Start};
+use crate::node::{News, Node};
+use crate::options::{HELP, Options, Parsed};
+use crate::output::{Outputs, Stream};
 use crate::pmi::{Answer, Server};
 use crate::system;
 
@@ -38,6 +38,8 @@ pub fn mpiexec_main(arguments: &[String]) -> ExitCode {
         libc::SIGHUP,
         libc::SIGUSR1,
         libc::SIGUSR2,
+        libc::SIGTSTP,
+        libc::SIGCONT,
     ]);
     match Run::start(&options) {
         Ok(run) => ExitCode::from(run.finish()),
@@ -48,34 +50,22 @@ pub fn mpiexec_main(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// News for the loop.
-enum News {
-    From(usize, Message),
-    /// An agent's channel has closed.
-    Closed(usize),
-    /// A piece of our own standard input; empty at its end.
-    Input(Vec<u8>),
-}
-
-struct Agent {
-    host: String,
-    process: Child,
-    channel: ChildStdin,
-    greeted: bool,
-    ranks: usize,
-}
-
 struct Run {
-    agents: Vec<Agent>,
-    /// The agent of each rank.
+    nodes: Vec<Node>,
+    /// The node of each rank.
     homes: Vec<usize>,
     server: Server,
     news: Receiver<News>,
-    streams: HashMap<(u32, Stream), Vec<u8>>,
-    label: bool,
+    outputs: Outputs,
     left: usize,
     ended: Vec<bool>,
+    /// Ranks that have asked for the job's end.
+    aborting: Vec<bool>,
     code: u8,
+    /// Whether `code` is the first failure's, and not that of a rank which missed a peer.
+    explained: bool,
+    /// Since when ranks miss a peer whose own end is still to be heard of.
+    missing: Option<Instant>,
     /// Since when the job is being ended.
     ending: Option<Instant>,
     killed: bool,
@@ -85,11 +75,13 @@ struct Run {
     deadline: Option<Instant>,
 }
 
-/// Standard output or standard error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Stream {
-    Output,
-    Error,
+/// What ends a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// What failed first.
+    First,
+    /// A rank misses another one, whose own end is still to be heard of.
+    Consequence,
 }
 
 impl Run {
@@ -99,9 +91,9 @@ impl Run {
             true => vec!["localhost".to_owned()],
             false => options.hosts.iter().map(|(host, _)| host.clone()).collect(),
         };
-        let (sender, news) = mpsc::channel();
+        let (sender, news) = mpsc::sync_channel(NEWS_MAX);
         let mut homes = vec![0; placement.len()];
-        let mut agents: Vec<Agent> = Vec::new();
+        let mut nodes: Vec<Node> = Vec::new();
         let starts = starts(options, &placement);
         for (host, name) in hosts.iter().enumerate() {
             let mine: Vec<RankStart> = starts
@@ -113,10 +105,10 @@ impl Run {
                 continue;
             }
             for one in &mine {
-                homes[one.rank as usize] = agents.len();
+                homes[one.rank as usize] = nodes.len();
             }
             let start = Start { size: placement.len() as u32, ranks: mine };
-            agents.push(start_agent(name, options, &start, agents.len(), &sender)?);
+            nodes.push(Node::start(name, options, &start, nodes.len(), &sender)?);
         }
         let permits = read_input(sender);
         let mut values = HashMap::new();
@@ -127,15 +119,17 @@ impl Run {
             programs.flat_map(|(number, one)| vec![number; one.ranks as usize]).collect();
         let started = Instant::now();
         Ok(Self {
-            agents,
+            nodes,
             server: Server::new(programs, values),
             news,
-            streams: HashMap::new(),
-            label: options.label,
+            outputs: Outputs::new(options.label),
             left: homes.len(),
             ended: vec![false; homes.len()],
+            aborting: vec![false; homes.len()],
             homes,
             code: 0,
+            explained: false,
+            missing: None,
             ending: None,
             killed: false,
             permits,
@@ -146,41 +140,47 @@ impl Run {
 
     /// Until the last rank has ended; the job's exit code.
     fn finish(mut self) -> u8 {
+        let mut looked = Instant::now();
         while self.left > 0 {
             match self.news.recv_timeout(TICK) {
-                Ok(News::From(agent, message)) => self.handle(agent, message),
-                Ok(News::Closed(agent)) => self.lose(agent),
+                Ok(News::From(node, message)) => self.handle(node, message),
+                Ok(News::Closed(node)) => self.lose(node),
+                Ok(News::Strange(node, text)) => self.refuse(node, &text),
                 Ok(News::Input(piece)) => self.send(0, Kind::Input, piece),
-                Err(RecvTimeoutError::Timeout) => self.look_after(),
+                Err(RecvTimeoutError::Timeout) => self.outputs.flush_prompts(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            if let Some(signal) = system::taken_signal() {
+            while let Some(signal) = system::taken_signal() {
                 self.pass_signal(signal);
             }
+            if looked.elapsed() >= TICK {
+                looked = Instant::now();
+                self.look_after(looked);
+            }
         }
-        self.flush_all();
-        for agent in self.agents {
-            drop(agent.channel);
-            let mut process = agent.process;
-            // The agent ends by itself when its channel closes.
-            let _ = process.wait();
+        self.outputs.flush_all();
+        let closing: Vec<_> =
+            self.nodes.into_iter().map(|node| thread::spawn(|| node.close())).collect();
+        for one in closing {
+            // It only waits.
+            let _ = one.join();
         }
         self.code
     }
 
-    fn handle(&mut self, agent: usize, message: Message) {
+    fn handle(&mut self, node: usize, message: Message) {
         let Message { kind, rank, body } = message;
         if rank as usize >= self.homes.len() {
             return;
         }
         match kind {
-            Kind::Hello => self.greet(agent, &body),
-            Kind::Output => self.print(rank, Stream::Output, &body),
-            Kind::Error => self.print(rank, Stream::Error, &body),
+            Kind::Hello => self.greet(node, &body),
+            Kind::Output => self.outputs.print(rank, Stream::Output, &body),
+            Kind::Error => self.outputs.print(rank, Stream::Error, &body),
             Kind::PmiRequest => self.serve(rank, &String::from_utf8_lossy(&body)),
             Kind::Exit => {
-                if let Ok(exit) = serde_json::from_slice(&body) {
-                    self.handle_exit(rank, exit);
+                if let Ok(ended) = serde_json::from_slice(&body) {
+                    self.handle_end(rank, ended);
                 }
             }
             // The reader has gone when the input has ended.
@@ -189,15 +189,15 @@ impl Run {
         }
     }
 
-    fn greet(&mut self, agent: usize, version: &[u8]) {
-        self.agents[agent].greeted = true;
+    fn greet(&mut self, node: usize, version: &[u8]) {
+        self.nodes[node].greeted = true;
         if version != VERSION.as_bytes() {
-            let host = &self.agents[agent].host;
+            let host = &self.nodes[node].host;
             let theirs = String::from_utf8_lossy(version);
             eprintln!(
                 "mpiexec: the agent on {host} is `{theirs}`, needed is `{VERSION}`: install the same version"
             );
-            self.end(1);
+            self.end(1, Cause::First);
         }
     }
 
@@ -210,19 +210,28 @@ impl Run {
                 }
             }
             Answer::Later => {}
-            Answer::Abort(code) => self.end(exit_code(code)),
+            Answer::Abort(code) => {
+                self.aborting[rank as usize] = true;
+                let cause = match code {
+                    boot::PEER_IS_GONE => Cause::Consequence,
+                    _ => Cause::First,
+                };
+                self.end(exit_code(code), cause);
+            }
         }
     }
 
-    fn handle_exit(&mut self, rank: u32, exit: Exit) {
+    fn handle_end(&mut self, rank: u32, ended: Ended) {
         if std::mem::replace(&mut self.ended[rank as usize], true) {
             return;
         }
         self.left -= 1;
-        self.flush(rank, Stream::Output);
-        self.flush(rank, Stream::Error);
-        let host = self.agents[self.homes[rank as usize]].host.clone();
-        let (code, text) = match exit {
+        self.outputs.flush(rank, Stream::Output);
+        self.outputs.flush(rank, Stream::Error);
+        if ended.told || self.aborting[rank as usize] {
+            return;
+        }
+        let (code, text) = match ended.how {
             Exit::Code(0) if self.server.is_open(rank) => {
                 (1, "ended without MPI_Finalize".to_owned())
             }
@@ -234,32 +243,55 @@ impl Run {
             }
             Exit::NotStarted(code, reason) => (exit_code(code), reason),
         };
-        if self.ending.is_none() {
+        if !self.explained {
+            let host = &self.nodes[self.homes[rank as usize]].host;
             let more = if self.left > 0 { "; ending the job" } else { "" };
             eprintln!("mpiexec: rank {rank} on {host}: {text}{more}");
         }
-        self.end(code);
+        self.end(code, Cause::First);
     }
 
-    /// Begins to end the job; the first reason gives the exit code.
-    fn end(&mut self, code: u8) {
+    /// Ends the job; the first failure gives the exit code. Where ranks only miss a peer, it is given a
+    /// moment to become known: a rank's connections break before its parent hears of its end.
+    fn end(&mut self, code: u8, cause: Cause) {
+        match cause {
+            Cause::First => {
+                if !std::mem::replace(&mut self.explained, true) {
+                    self.code = code;
+                }
+                self.begin_to_end();
+            }
+            Cause::Consequence => {
+                if !self.explained && self.missing.is_none() {
+                    self.code = code;
+                    self.missing = Some(Instant::now());
+                }
+            }
+        }
+    }
+
+    fn begin_to_end(&mut self) {
         if self.ending.is_none() {
             self.ending = Some(Instant::now());
-            self.code = code;
             self.signal_all(libc::SIGTERM);
         }
     }
 
-    fn signal_all(&mut self, signal: i32) {
-        for agent in &mut self.agents {
-            // An agent that has gone is reported by its reader.
-            let _ = Message::new(Kind::Signal, 0, [signal as u8]).write(&mut agent.channel);
+    fn signal_all(&self, signal: i32) {
+        for node in &self.nodes {
+            node.send(Message::new(Kind::Signal, 0, [signal as u8]));
         }
     }
 
     fn pass_signal(&mut self, signal: i32) {
         match signal {
-            libc::SIGUSR1 | libc::SIGUSR2 => self.signal_all(signal),
+            libc::SIGUSR1 | libc::SIGUSR2 | libc::SIGCONT => self.signal_all(signal),
+            libc::SIGTSTP => {
+                self.signal_all(signal);
+                // The writers of the channels are stopped with us.
+                thread::sleep(TICK);
+                system::stop();
+            }
             _ if self.ending.is_some() => {
                 self.killed = true;
                 self.signal_all(libc::SIGKILL);
@@ -268,13 +300,16 @@ impl Run {
                 self.signal_all(signal);
                 self.ending = Some(Instant::now());
                 self.code = exit_code(128 + signal);
+                self.explained = true;
             }
         }
     }
 
     /// Time passes: an ending job is killed, silent agents are given up.
-    fn look_after(&mut self) {
-        let now = Instant::now();
+    fn look_after(&mut self, now: Instant) {
+        if self.missing.is_some_and(|since| now - since > REVELATION) {
+            self.begin_to_end();
+        }
         if let Some(since) = self.ending
             && now - since > GRACE
             && !self.killed
@@ -284,102 +319,73 @@ impl Run {
         }
         if self.deadline.is_some_and(|deadline| now > deadline) && self.ending.is_none() {
             eprintln!("mpiexec: the time given by -timeout is over; ending the job");
-            self.end(124);
+            self.end(124, Cause::First);
         }
         if now - self.started > connect_timeout() && self.ending.is_none() {
-            let silent =
-                self.agents.iter().find(|agent| !agent.greeted).map(|agent| agent.host.clone());
+            let silent = self.nodes.iter().find(|node| !node.greeted).map(|node| node.host.clone());
             if let Some(host) = silent {
                 let seconds = connect_timeout().as_secs();
-                eprintln!("mpiexec: no agent answered on host {host} within {seconds} s");
-                self.end(1);
-                self.left = 0;
+                eprintln!(
+                    "mpiexec: no agent answered on host {host} within {seconds} s (CANELE_CONNECT_TIMEOUT); ending the job"
+                );
+                self.end(1, Cause::First);
             }
         }
-        // A line that was begun and not ended is shown when nothing else comes.
-        self.flush_all();
+        if self.killed && self.nodes.iter().any(|node| !node.greeted) {
+            // Ranks of a silent node were never started.
+            for rank in 0..self.homes.len() {
+                if !self.nodes[self.homes[rank]].greeted && !self.ended[rank] {
+                    self.ended[rank] = true;
+                    self.left -= 1;
+                }
+            }
+        }
     }
 
     /// An agent is gone, with all ranks it had.
-    fn lose(&mut self, agent: usize) {
-        let lost: Vec<u32> = (0..self.homes.len() as u32)
-            .filter(|rank| self.homes[*rank as usize] == agent && !self.ended[*rank as usize])
-            .collect();
-        if lost.is_empty() {
+    fn lose(&mut self, node: usize) {
+        if !self.has_ranks_left(node) {
             return;
         }
-        let Agent { host, greeted, process, ranks, .. } = &mut self.agents[agent];
-        if self.ending.is_none() {
-            let status =
-                process.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-            match greeted {
-                true => eprintln!(
-                    "mpiexec: the agent on host {host} with {ranks} ranks is gone ({status})"
-                ),
-                false => eprintln!(
-                    "mpiexec: the launcher could not start an agent on host {host} ({status})"
-                ),
+        let Node { greeted, ranks, .. } = self.nodes[node];
+        let (fate, host) = (self.nodes[node].fate(), &self.nodes[node].host);
+        self.give_up(
+            node,
+            &match greeted {
+                true => format!("the agent on host {host} with {ranks} ranks is gone ({fate})"),
+                false => format!("the launcher could not start an agent on host {host} ({fate})"),
+            },
+        );
+    }
+
+    /// What answers on a host is no agent.
+    fn refuse(&mut self, node: usize, said: &str) {
+        let host = &self.nodes[node].host;
+        let text = format!(
+            "on host {host} something else than an agent answered: `{said}` (do login scripts print there?)"
+        );
+        self.nodes[node].fate();
+        self.give_up(node, &text);
+    }
+
+    fn has_ranks_left(&self, node: usize) -> bool {
+        (0..self.homes.len()).any(|rank| self.homes[rank] == node && !self.ended[rank])
+    }
+
+    fn give_up(&mut self, node: usize, text: &str) {
+        if !self.explained {
+            eprintln!("mpiexec: {text}");
+        }
+        for rank in 0..self.homes.len() {
+            if self.homes[rank] == node && !std::mem::replace(&mut self.ended[rank], true) {
+                self.left -= 1;
             }
         }
-        for rank in lost {
-            self.ended[rank as usize] = true;
-            self.left -= 1;
-        }
-        self.end(1);
+        self.end(1, Cause::First);
     }
 
-    fn send(&mut self, rank: u32, kind: Kind, body: Vec<u8>) {
-        let agent = &mut self.agents[self.homes[rank as usize]];
-        // An agent that has gone is reported by its reader.
-        let _ = Message::new(kind, rank, body).write(&mut agent.channel);
-    }
-
-    /// Shows the whole lines among what a rank has said, and keeps the rest.
-    fn print(&mut self, rank: u32, stream: Stream, bytes: &[u8]) {
-        let kept = self.streams.entry((rank, stream)).or_default();
-        kept.extend_from_slice(bytes);
-        let whole = match kept.iter().rposition(|byte| *byte == b'\n') {
-            Some(last) => last + 1,
-            None if kept.len() > LINE_MAX => kept.len(),
-            None => return,
-        };
-        let lines: Vec<u8> = kept.drain(..whole).collect();
-        self.show(rank, stream, &lines);
-    }
-
-    fn show(&self, rank: u32, stream: Stream, lines: &[u8]) {
-        let mut text = Vec::with_capacity(lines.len() + 16);
-        if self.label {
-            for line in lines.split_inclusive(|byte| *byte == b'\n') {
-                text.extend(format!("[{rank}] ").bytes());
-                text.extend(line);
-            }
-        } else {
-            text.extend(lines);
-        }
-        // Whoever read our output has gone: the job goes on without.
-        let _ = match stream {
-            Stream::Output => {
-                let mut out = std::io::stdout().lock();
-                out.write_all(&text).and_then(|()| out.flush())
-            }
-            Stream::Error => std::io::stderr().lock().write_all(&text),
-        };
-    }
-
-    fn flush(&mut self, rank: u32, stream: Stream) {
-        if let Some(rest) = self.streams.remove(&(rank, stream))
-            && !rest.is_empty()
-        {
-            self.show(rank, stream, &rest);
-        }
-    }
-
-    fn flush_all(&mut self) {
-        let streams: Vec<(u32, Stream)> = self.streams.keys().copied().collect();
-        for (rank, stream) in streams {
-            self.flush(rank, stream);
-        }
+    fn send(&self, rank: u32, kind: Kind, body: Vec<u8>) {
+        self.nodes[self.homes[rank as usize]].send(Message::new(kind, rank, body));
     }
 }
 
@@ -430,76 +436,8 @@ fn shared_environment(options: &Options) -> Vec<(String, String)> {
     environment
 }
 
-fn start_agent(
-    host: &str,
-    options: &Options,
-    start: &Start,
-    index: usize,
-    sender: &Sender<News>,
-) -> Result<Agent, String> {
-    let agent = agent_path()?;
-    let words = match launcher(host, options) {
-        Launcher::Fork => vec![agent],
-        Launcher::Command(mut words) => {
-            words.extend([host.to_owned(), agent]);
-            words
-        }
-    };
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    // Signals from the terminal reach the ranks through us, and leave the agent alone.
-    command.process_group(0);
-    let mut process = command
-        .spawn()
-        .map_err(|error| format!("launcher {} for host {host}: {error}", words[0]))?;
-    let (Some(mut channel), Some(mut reports)) = (process.stdin.take(), process.stdout.take())
-    else {
-        return Err(format!("no channel to the agent on {host}"));
-    };
-    let body = serde_json::to_vec(start).map_err(|error| error.to_string())?;
-    // An agent that does not even start is reported by its reader.
-    let _ = Message::new(Kind::Start, 0, body).write(&mut channel);
-    let sender = sender.clone();
-    thread::spawn(move || {
-        while let Ok(Some(message)) = Message::read(&mut reports) {
-            if sender.send(News::From(index, message)).is_err() {
-                return;
-            }
-        }
-        // The loop may have ended.
-        let _ = sender.send(News::Closed(index));
-    });
-    Ok(Agent { host: host.into(), process, channel, greeted: false, ranks: start.ranks.len() })
-}
-
-fn launcher(host: &str, options: &Options) -> Launcher {
-    match &options.launcher {
-        Some(launcher) => launcher.clone(),
-        None if is_here(host) => Launcher::Fork,
-        None => {
-            let words = ["ssh", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20"];
-            Launcher::Command(words.iter().map(|word| (*word).to_owned()).collect())
-        }
-    }
-}
-
-fn is_here(host: &str) -> bool {
-    let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    host == "localhost" || host.starts_with("127.") || host == "::1" || host == own.trim()
-}
-
-/// The agent lies beside `mpiexec`.
-fn agent_path() -> Result<String, String> {
-    let own = std::env::current_exe().map_err(|error| format!("own path: {error}"))?;
-    let beside: PathBuf = own.with_file_name("canele-agent");
-    match beside.is_file() {
-        true => Ok(beside.to_string_lossy().into_owned()),
-        false => Err(format!("{} is missing: install Canele again", beside.display())),
-    }
-}
-
 /// Reads our standard input, a piece at a time: the next one when the rank has taken the last.
-fn read_input(sender: Sender<News>) -> Sender<()> {
+fn read_input(sender: SyncSender<News>) -> Sender<()> {
     let (permits, taken) = mpsc::channel();
     thread::spawn(move || {
         let mut input = std::io::stdin().lock();
@@ -564,11 +502,13 @@ fn connect_timeout() -> Duration {
 }
 
 /// How long ranks may take to end themselves before they are killed.
-const GRACE: Duration = Duration::from_millis(400);
+const GRACE: Duration = Duration::from_millis(300);
+/// How long the end of a rank that others miss may take to become known.
+const REVELATION: Duration = Duration::from_millis(250);
 /// How often time is looked at.
 const TICK: Duration = Duration::from_millis(50);
-/// Longer lines are shown in pieces.
-const LINE_MAX: usize = 64 << 10;
+/// News that wait for the loop; agents wait with theirs beyond.
+const NEWS_MAX: usize = 256;
 const INPUT_PIECE: usize = 16 << 10;
 
 #[cfg(test)]

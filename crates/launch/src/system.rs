@@ -3,7 +3,7 @@
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Makes the command's process the leader of a group of its own, which ends with its parent.
 pub(crate) fn own_group(command: &mut Command) {
@@ -74,19 +74,29 @@ pub(crate) fn note_signals(signals: &[i32]) {
     }
 }
 
-/// The last signal noted, once.
+/// A signal that was noted, once; of several the one with the least number.
 pub(crate) fn taken_signal() -> Option<i32> {
-    match NOTED.swap(0, Ordering::Relaxed) {
-        0 => None,
-        signal => Some(signal),
+    let noted = NOTED.load(Ordering::Relaxed);
+    if noted == 0 {
+        return None;
     }
+    let signal = noted.trailing_zeros();
+    NOTED.fetch_and(!(1 << signal), Ordering::Relaxed);
+    Some(signal as i32)
+}
+
+/// Stops this process as the terminal wants it, until it is continued.
+pub(crate) fn stop() {
+    // SAFETY: no memory is involved.
+    unsafe { libc::raise(libc::SIGSTOP) };
 }
 
 extern "C" fn note(signal: i32) {
-    NOTED.store(signal, Ordering::Relaxed);
+    NOTED.fetch_or(1 << signal, Ordering::Relaxed);
 }
 
-static NOTED: AtomicI32 = AtomicI32::new(0);
+/// A bit for each signal.
+static NOTED: AtomicU64 = AtomicU64::new(0);
 
 /// Killing a parent may leave its children to us: look again so many times.
 const SWEEPS: usize = 64;

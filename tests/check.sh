@@ -1,0 +1,25 @@
+# What the test scripts share; sourced by them.
+failures=0
+check() { # name, expected, found
+    if [ "$2" != "$3" ]; then
+        printf 'FAILED %s\n  expected: %s\n  found:    %s\n' "$1" "$2" "$3"
+        failures=$((failures + 1))
+    else
+        printf 'ok %s\n' "$1"
+    fi
+}
+alive() { # a file of process ids: how many of them run
+    local id
+    while read -r id; do
+        [ -e "/proc/$id" ] && ! grep -q '^State:.Z' "/proc/$id/status" 2>/dev/null && echo "$id"
+    done <"$1" | wc -l
+}
+until_true() { # seconds, condition: waits until it holds, so long at most
+    local end=$((SECONDS + $1))
+    until eval "$2" || [ $SECONDS -ge $end ]; do sleep 0.05; done
+}
+finish_checks() {
+    printf '%s failures\n' "$failures"
+    [ "$failures" = 0 ]
+    exit
+}

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Jobs that fail: in time, with the code and the name of what failed first, and with nothing left.
+# Usage: faults.sh PREFIX
+set -u
+cd "$(dirname "$0")"
+. ./check.sh
+if [ "${2:-}" != apart ] && unshare -rnm true 2>/dev/null; then
+    exec unshare -rnm "$PWD/faults.sh" "$1" apart
+fi
+prefix=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"$prefix/bin/mpicc" -Wall -Werror -O1 programs/fault.c -o "$work/fault" || exit 1
+now_ms() { echo $(($(date +%s%N) / 1000000)); }
+
+# Apart from everybody else, what is left behind can be seen: sockets, segments, files.
+if [ "${2:-}" = apart ]; then
+    ip link set lo up
+    mount -t tmpfs tmpfs /dev/shm
+else
+    echo "not allowed to make namespaces: sockets and /dev/shm are not looked at"
+fi
+export TMPDIR=$work/tmp
+mkdir "$TMPDIR"
+
+# Runs a job that fails on four ranks; sets code and took_ms.
+fail() { # rails, what...
+    local rails=$1 start
+    shift
+    rm -f "$work/ids"
+    start=$(now_ms)
+    timeout 20 "$prefix/bin/mpiexec" -genv CANELE_RAILS "$rails" -n 4 "$work/fault" "$@" "$work/ids" 2>"$work/err"
+    code=$?
+    sed "s/^/    /" "$work/err"
+    took_ms=$(($(now_ms) - start))
+}
+for rails in shm,tcp tcp; do
+    for one in "signal 9:137:was ended by signal 9 (Killed)" "signal 11:139:was ended by signal 11 (Segmentation fault)" \
+        "signal 6:134:was ended by signal 6 (Aborted)" "exit 7:7:exited with code 7" "return:1:ended without MPI_Finalize"; do
+        IFS=: read -r what expected text <<<"$one"
+        # shellcheck disable=SC2086
+        fail "$rails" $what
+        check "$what over $rails: the code of what failed first" "$expected" "$code"
+        check "is named, with rank and host, once" 1 "$(grep -cF "mpiexec: rank 2 on localhost: $text" "$work/err")"
+        check "and no other rank is blamed by mpiexec" 1 "$(grep -c '^mpiexec' "$work/err")"
+        # The rank fails 0.2 s after its start; starting is given as much time as ending may take.
+        check "all is over soon ($took_ms ms)" yes "$([ "$took_ms" -lt 2200 ] && echo yes)"
+        check "all ranks and their children had begun" 8 "$(wc -l <"$work/ids")"
+        check "and nothing runs any more" 0 "$(alive "$work/ids")"
+    done
+    fail "$rails" abort 42
+    check "MPI_Abort over $rails: its code" 42 "$code"
+    check "and nothing runs any more" 0 "$(alive "$work/ids")"
+done
+
+# mpiexec killed hard while ranks are blocked in a collective.
+rm -f "$work/ids"
+"$prefix/bin/mpiexec" -n 4 "$work/fault" hang "$work/ids" 2>/dev/null &
+job=$!
+until_true 10 '[ "$(cat "$work/ids" 2>/dev/null | wc -l)" = 8 ]'
+kill -9 $job
+wait $job 2>/dev/null
+until_true 5 '[ "$(alive "$work/ids")" = 0 ]'
+check "mpiexec killed: nothing runs any more" 0 "$(alive "$work/ids")"
+
+# A signal to mpiexec ends the job with the signal's code.
+for one in INT:130 TERM:143 HUP:129; do
+    rm -f "$work/ids"
+    # A shell's background jobs ignore SIGINT, and so would mpiexec's children.
+    env --default-signal=INT "$prefix/bin/mpiexec" -n 4 "$work/fault" hang "$work/ids" 2>/dev/null &
+    job=$!
+    until_true 10 '[ "$(cat "$work/ids" 2>/dev/null | wc -l)" = 8 ]'
+    kill -"${one%:*}" $job
+    wait $job 2>/dev/null
+    check "SIG${one%:*} to mpiexec: its code" "${one#*:}" $?
+    check "and nothing runs any more" 0 "$(alive "$work/ids")"
+done
+check "no temporary file is left" "" "$(ls -A "$TMPDIR")"
+if [ "${2:-}" = apart ]; then
+    check "no segment is left" "" "$(ls -A /dev/shm)"
+    check "no socket listens any more" 0 "$(awk '$4 == "0A"' /proc/net/tcp /proc/net/tcp6 | wc -l)"
+fi
+
+finish_checks
