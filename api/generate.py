@@ -8,6 +8,7 @@
 For an implemented function `MPI_Foo` of module `m` the shim calls `m::foo(…) -> Result<(), Error>`. Where
 `MPI_Foo` and `MPI_Foo_c` differ only in the width of integers, both call the same body: it takes `i64` for
 such a scalar, `Ints` for such an array, `OutInt` for a result and `OutInts` for an array of results.
+The shim has checked that places for results are not NULL.
 """
 import re
 import sys
@@ -49,6 +50,17 @@ class Parameter:
 
     def rust_name(self):
         return {"type": "kind", "in": "input"}.get(self.name, self.name.lower())
+
+    def is_place(self, function):
+        """Whether the parameter leads to something the function reads a handle from or writes a result to.
+
+        Statuses may be ignored; `argc` and an info's `value` may be NULL.
+        """
+        if self.array or self.const or self.c.count("*") != 1 or self.name in ("argc", "value"):
+            return False
+        if self.base() == "void":
+            return self.name in ("baseptr", "buffer_addr") or self.name == "attribute_val" and "_get" in function.name
+        return self.rust() != "Function" and self.base() != "MPI_Status" and not function.name.startswith("MPI_T_")
 
     def base(self):
         return self.c.removeprefix("const ").replace("*", "").strip()
@@ -146,7 +158,7 @@ def argument(parameter, wide):
     cast = "" if kind == "Int" else ".cast()"
     if parameter.rust().startswith("*"):
         if parameter.const:
-            return f"Ints::{kind}({name}{cast})"
+            return f'Ints::{kind.lower()}("{parameter.name}", {name}{cast})'
         return f"Out{'Ints' if parameter.array else 'Int'}::{kind}({name}{cast})"
     return name if parameter.rust() == "i64" else f"{name} as i64"
 
@@ -182,8 +194,10 @@ def shims(functions):
                 first = next((p for p in function.parameters if p.c in HANDLES), None)
                 parameters = ", ".join(f"{p.rust_name() if p is first else '_' + p.rust_name()}: {p.rust()}" for p in function.parameters)
             else:
-                run = f"{function.module}::{body}({', '.join(names)})"
-                call = f'finish("{function.name}", {handler(function)}, unsafe {{ {run} }})'
+                places = [p for p in function.parameters if p.is_place(function)]
+                checks = "".join(f'leads_somewhere("{p.name}", {p.rust_name()})?; ' for p in places)
+                run = f"{checks}{function.module}::{body}({', '.join(names)})"
+                call = f'finish("{function.name}", {handler(function)}, || unsafe {{ {run} }})'
         for prefix in ("", "P"):
             out.append("#[unsafe(no_mangle)]")
             out.append(f'pub unsafe extern "C" fn {prefix}{function.name}({parameters}) -> {result} {{ {call} }}')

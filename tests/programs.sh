@@ -6,7 +6,7 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives point_to_point unsupported; do
+for program in collectives point_to_point unsupported bad_input; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
 go() { timeout 120 "$prefix/bin/mpiexec" "$@"; }
@@ -15,6 +15,15 @@ for ranks in 2 3 6; do go -n $ranks "$work/point_to_point"; done
 go -genv CANELE_RAILS tcp -n 4 "$work/collectives"
 go -genv CANELE_RAILS tcp -n 3 "$work/point_to_point"
 "$work/collectives"
+
+# Bad arguments are named, and end the job unless the program asks otherwise.
+go -n 1 "$work/bad_input" ../api/functions.txt
+go -n 1 "$work/bad_input" stated
+go -n 2 "$work/bad_input" pair
+code=0
+go -n 2 "$work/bad_input" fatal 2>"$work/err" || code=$?
+grep -q 'canele: rank [01]: MPI_Send: MPI_ERR_RANK: dest = 42 is outside a communicator of 2' "$work/err"
+[ $code = 6 ] || { echo "a fatal MPI_ERR_RANK ended mpiexec with $code"; exit 1; }
 
 # The list of what is not supported does not lie, and only shrinks.
 mapfile -t names < <(tail -n +2 ../api/unsupported.txt)

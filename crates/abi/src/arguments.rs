@@ -13,7 +13,7 @@ use crate::convention::*;
 /// The communicator.
 #[inline]
 pub(crate) fn comm(raw: RawHandle) -> Result<CommRef> {
-    comm::find(handle(raw))
+    named("comm", comm::find(handle(raw)))
 }
 
 /// The destination of a send; none is `MPI_PROC_NULL`.
@@ -22,7 +22,7 @@ pub(crate) fn destination(comm: &CommRef, rank: c_int) -> Result<Option<u32>> {
     match u32::try_from(rank) {
         Ok(rank) if rank < comm.size() => Ok(Some(rank)),
         _ if rank == PROC_NULL => Ok(None),
-        _ => Err(bad_rank("dest", rank, comm.size())),
+        _ => Err(bad_rank(ErrorClass::Rank, "dest", rank, comm)),
     }
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn source(comm: &CommRef, rank: c_int) -> Result<From> {
         _ => match rank {
             ANY_SOURCE => Ok(From::Any),
             PROC_NULL => Ok(From::Null),
-            _ => Err(bad_rank("source", rank, comm.size())),
+            _ => Err(bad_rank(ErrorClass::Rank, "source", rank, comm)),
         },
     }
 }
@@ -43,47 +43,78 @@ pub(crate) fn source(comm: &CommRef, rank: c_int) -> Result<From> {
 pub(crate) fn root(comm: &CommRef, rank: c_int) -> Result<u32> {
     match u32::try_from(rank) {
         Ok(rank) if rank < comm.size() => Ok(rank),
-        _ => {
-            let text = format!("root = {rank} is outside a communicator of {}", comm.size());
-            Err(class(ErrorClass::Root, text))
-        }
+        _ => Err(bad_rank(ErrorClass::Root, "root", rank, comm)),
     }
 }
 
-/// The tag of a send.
+/// The tag of a send. All that an `int` holds from zero up is a tag.
 #[inline]
-pub(crate) fn tag(tag: c_int) -> Result<c_int> {
+pub(crate) fn tag(name: &str, tag: c_int) -> Result<c_int> {
     match tag {
         0.. => Ok(tag),
-        _ => Err(class(ErrorClass::Tag, format!("tag = {tag} is negative"))),
+        _ => Err(class(ErrorClass::Tag, format!("{name} = {tag} is negative"))),
     }
 }
 
 /// The tag of a receive.
 #[inline]
-pub(crate) fn tag_or_any(value: c_int) -> Result<Option<c_int>> {
+pub(crate) fn tag_or_any(name: &str, value: c_int) -> Result<Option<c_int>> {
     match value {
         ANY_TAG => Ok(None),
-        _ => tag(value).map(Some),
+        _ => tag(name, value).map(Some),
     }
 }
 
 /// A count of elements.
 #[inline]
-pub(crate) fn count(count: i64) -> Result<usize> {
+pub(crate) fn count(name: &str, count: i64) -> Result<usize> {
     usize::try_from(count)
-        .map_err(|_| class(ErrorClass::Count, format!("count = {count} is negative")))
+        .map_err(|_| class(ErrorClass::Count, format!("{name} = {count} is negative")))
+}
+
+/// The length of an array, or a size in bytes.
+pub(crate) fn length(name: &str, length: impl Into<i64>) -> Result<usize> {
+    let length = length.into();
+    usize::try_from(length).map_err(|_| Error::argument(format!("{name} = {length} is negative")))
+}
+
+/// A datatype.
+#[inline]
+pub(crate) fn datatype(name: &str, raw: RawHandle) -> Result<Datatype> {
+    named(name, objects::datatype(handle(raw)))
 }
 
 /// A datatype to communicate with.
 #[inline]
-pub(crate) fn committed(raw: RawHandle) -> Result<Datatype> {
-    let datatype = objects::datatype(handle(raw))?;
+pub(crate) fn committed(name: &str, raw: RawHandle) -> Result<Datatype> {
+    let datatype = datatype(name, raw)?;
     if !datatype.is_committed() {
-        return Err(class(ErrorClass::Type, "the datatype is not committed".into()));
+        let text = format!("{name} = {raw:#x} is not committed: call MPI_Type_commit first");
+        return Err(class(ErrorClass::Type, text));
     }
     Ok(datatype)
 }
+
+/// What the standard calls the three arguments that make up a buffer.
+pub(crate) struct Names {
+    pub address: &'static str,
+    pub count: &'static str,
+    pub datatype: &'static str,
+}
+
+impl Names {
+    /// Names in the order of the arguments.
+    pub const fn new(address: &'static str, count: &'static str, datatype: &'static str) -> Self {
+        Self { address, count, datatype }
+    }
+}
+
+/// The buffer of functions that have one.
+pub(crate) const BUF: Names = Names::new("buf", "count", "datatype");
+/// What functions with two buffers send.
+pub(crate) const SEND: Names = Names::new("sendbuf", "sendcount", "sendtype");
+/// What functions with two buffers receive.
+pub(crate) const RECV: Names = Names::new("recvbuf", "recvcount", "recvtype");
 
 /// The memory of a buffer argument.
 ///
@@ -91,19 +122,21 @@ pub(crate) fn committed(raw: RawHandle) -> Result<Datatype> {
 /// The memory belongs to the operation until it completes, as the standard says of buffers.
 #[inline]
 pub(crate) unsafe fn buffer(
+    names: &Names,
     address: *const c_void,
     elements: i64,
     datatype: RawHandle,
 ) -> Result<Region> {
-    let elements = count(elements)?;
+    let elements = count(names.count, elements)?;
     if handle(datatype).is_predefined() {
         // Without a reference count: predefined types are always there, and always committed.
+        let datatype = named(names.datatype, objects::predefined(handle(datatype)))?;
         // SAFETY: the caller's promise.
-        return unsafe { region(address, elements, objects::predefined(handle(datatype))?) };
+        return unsafe { region(names, address, elements, datatype) };
     }
-    let datatype = committed(datatype)?;
+    let datatype = committed(names.datatype, datatype)?;
     // SAFETY: the caller's promise.
-    unsafe { region(address, elements, &datatype) }
+    unsafe { region(names, address, elements, &datatype) }
 }
 
 /// `elements` elements of a datatype at an address.
@@ -112,40 +145,68 @@ pub(crate) unsafe fn buffer(
 /// As [`buffer`].
 #[inline]
 pub(crate) unsafe fn region(
+    names: &Names,
     address: *const c_void,
     elements: usize,
     datatype: &Datatype,
 ) -> Result<Region> {
     if datatype.size().checked_mul(elements).is_none_or(|bytes| bytes > isize::MAX as usize) {
-        let text = format!("{elements} elements of {} bytes exceed memory", datatype.size());
+        let text =
+            format!("{} = {elements} of {} bytes each exceed memory", names.count, datatype.size());
         return Err(class(ErrorClass::Count, text));
     }
-    let is_special = (address as usize) < 16 && !address.is_null();
-    let is_null = address.is_null() && datatype.as_builtin().is_some();
-    if elements > 0 && datatype.size() > 0 && (is_null || is_special) {
-        let text = format!("the buffer is {address:?} but count is {elements}");
+    if (address as usize) < PAGE && elements > 0 && is_nowhere(address as usize, datatype) {
+        let text = match address as usize {
+            0 => format!("{} is NULL but {} = {elements}", names.address, names.count),
+            1 => format!("{} is MPI_IN_PLACE, which does not apply here", names.address),
+            _ => format!("{} = {address:?} is no address", names.address),
+        };
         return Err(class(ErrorClass::Buffer, text));
     }
     // SAFETY: the caller's promise.
     Ok(unsafe { Region::elements(address.cast_mut().cast(), elements, datatype.layout()) })
 }
 
+/// Whether an element at an address below the first page has data there: with absolute addresses in the
+/// datatype, `MPI_BOTTOM` is a buffer like any other.
+#[cold]
+fn is_nowhere(address: usize, datatype: &Datatype) -> bool {
+    let first = datatype.true_extent().0.wrapping_add_unsigned(address);
+    datatype.size() > 0 && (0..PAGE as isize).contains(&first)
+}
+
+/// Checks that what is sent does not lie where something is received, as far as both are in one piece.
+pub(crate) fn distinct(send: &str, sent: &Region, receive: &str, received: &Region) -> Result<()> {
+    let (Some(from), Some(to)) = (sent.as_span(), received.as_span()) else { return Ok(()) };
+    let range = |span: memory::Span| span.address as usize..span.address as usize + span.len;
+    let (from, to) = (range(from), range(to));
+    if from.start >= to.end || to.start >= from.end || from.is_empty() || to.is_empty() {
+        return Ok(());
+    }
+    let text = format!("{send} = {:#x} overlaps {receive} = {:#x}", from.start, to.start);
+    Err(class(ErrorClass::Buffer, text))
+}
+
 /// A C string.
 ///
 /// # Safety
 /// The pointer leads to a string that ends in a zero byte, or is null.
-pub(crate) unsafe fn string(text: *const c_char) -> Result<String> {
+pub(crate) unsafe fn string(name: &str, text: *const c_char) -> Result<String> {
     if text.is_null() {
-        return Err(Error::argument("a string is NULL"));
+        return Err(null(name));
     }
     // SAFETY: the caller's promise.
     Ok(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
-fn bad_rank(name: &str, rank: c_int, size: u32) -> Error {
-    class(ErrorClass::Rank, format!("{name} = {rank} is outside a communicator of {size}"))
+#[cold]
+fn bad_rank(kind: ErrorClass, name: &str, rank: c_int, comm: &CommRef) -> Error {
+    class(kind, format!("{name} = {rank} is outside a communicator of {}", comm.size()))
 }
 
 pub(crate) const ANY_SOURCE: c_int = -1;
 pub(crate) const ANY_TAG: c_int = -2;
 pub(crate) const PROC_NULL: c_int = -3;
+
+/// Nothing is mapped below this address.
+const PAGE: usize = 4096;

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
-use std::sync::{LazyLock, Mutex, MutexGuard};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
-use mpi::attribute::{self, Attributes, Keyval, Owner};
+use mpi::attribute::{self, Attribute, Attributes, Keyval, Owner};
 use mpi::comm::Comm;
-use mpi::{objects, process};
+use mpi::process;
 
-use crate::arguments::comm;
+use crate::arguments::{comm, datatype};
 use crate::convention::*;
 
 type Copy = unsafe extern "C" fn(
@@ -21,49 +21,244 @@ type Copy = unsafe extern "C" fn(
 ) -> c_int;
 type Delete = unsafe extern "C" fn(RawHandle, c_int, *mut c_void, *mut c_void) -> c_int;
 
-/// `MPI_COMM_NULL_COPY_FN` and its siblings.
-const NULL_COPY: usize = 0;
-/// `MPI_COMM_DUP_FN` and its siblings.
-const DUP: usize = 1;
-
-unsafe fn create(
-    owner: Owner,
-    copy: Function,
-    delete: Function,
-    keyval: *mut c_int,
-    extra_state: *mut c_void,
-) -> Result<()> {
-    let (copy, delete) = (copy as usize, delete as usize);
-    let extra_state = extra_state as usize;
-    // SAFETY: as the body's.
-    unsafe { put(keyval, attribute::create(Keyval { owner, copy, delete, extra_state })) }
+/// Something that attributes hang on.
+enum Object<'a> {
+    Comm(&'a Comm),
+    Datatype(RawHandle),
 }
 
-unsafe fn free(owner: Owner, keyval: *mut c_int) -> Result<()> {
+impl Object<'_> {
+    fn handle(&self) -> RawHandle {
+        match self {
+            Self::Comm(comm) => raw(comm.handle()),
+            Self::Datatype(datatype) => *datatype,
+        }
+    }
+
+    fn owner(&self) -> Owner {
+        match self {
+            Self::Comm(_) => Owner::Comm,
+            Self::Datatype(_) => Owner::Datatype,
+        }
+    }
+
+    /// Runs `access` on the attributes. Callbacks must not run inside it.
+    fn with<T>(&self, access: impl FnOnce(&mut Attributes) -> T) -> T {
+        match self {
+            Self::Comm(comm) => comm.with_attributes(access),
+            Self::Datatype(datatype) => {
+                let mut all = of_types();
+                let attributes = all.entry(*datatype).or_default();
+                let result = access(attributes);
+                if attributes.all().is_empty() {
+                    all.remove(datatype);
+                }
+                result
+            }
+        }
+    }
+
+    fn attribute(&self, key: c_int) -> Option<Attribute> {
+        self.with(|attributes| attributes.find(key).cloned())
+    }
+
+    unsafe fn set(&self, name: &str, key: c_int, value: *mut c_void) -> Result<()> {
+        let keyval = named(name, attribute::find(key, self.owner()))?;
+        if let Some(old) = self.attribute(key) {
+            // SAFETY: the callback is the application's.
+            unsafe { deleted(&old, self.handle()) }?;
+        }
+        let attribute = Attribute { key, keyval, value: value as usize };
+        self.with(|attributes| attributes.set(attribute));
+        Ok(())
+    }
+
+    /// An attribute, under a key that may be freed if there is one.
+    fn get(&self, name: &str, key: c_int) -> Result<Option<usize>> {
+        match self.attribute(key) {
+            Some(attribute) => Ok(Some(attribute.value)),
+            None => named(name, attribute::find(key, self.owner())).map(|_| None),
+        }
+    }
+
+    unsafe fn delete(&self, name: &str, key: c_int) -> Result<()> {
+        let Some(attribute) = self.attribute(key) else {
+            named(name, attribute::find(key, self.owner()))?;
+            let text = format!("{name} = {key}: no attribute is set under this key");
+            return Err(class(ErrorClass::Keyval, text));
+        };
+        // SAFETY: the callback is the application's.
+        unsafe { deleted(&attribute, self.handle()) }?;
+        self.with(|attributes| attributes.remove(key));
+        Ok(())
+    }
+
+    /// Copies the attributes to a duplicate, as their callbacks say.
+    unsafe fn copy_to(&self, copy: &Object<'_>) -> Result<()> {
+        for attribute in self.with(|attributes| attributes.all().to_vec()) {
+            // SAFETY: the callback is the application's.
+            if let Some(value) = unsafe { copied(&attribute, self.handle()) }? {
+                copy.with(|attributes| attributes.set(Attribute { value, ..attribute }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes the attributes, the last set first.
+    unsafe fn delete_all(&self) -> Result<()> {
+        for attribute in self.with(|attributes| attributes.all().to_vec()).iter().rev() {
+            // SAFETY: the callback is the application's.
+            unsafe { deleted(attribute, self.handle()) }?;
+            self.with(|attributes| attributes.remove(attribute.key));
+        }
+        Ok(())
+    }
+}
+
+/// Copies the attributes of a communicator to its duplicate.
+pub(crate) unsafe fn copy_comm(from: &Comm, to: &Comm) -> Result<()> {
+    // SAFETY: the callbacks are the application's.
+    unsafe { Object::Comm(from).copy_to(&Object::Comm(to)) }
+}
+
+/// Deletes the attributes of a communicator that is freed.
+pub(crate) unsafe fn delete_comm(comm: &Comm) -> Result<()> {
+    // SAFETY: the callbacks are the application's.
+    unsafe { Object::Comm(comm).delete_all() }
+}
+
+/// Copies the attributes of a datatype to its duplicate.
+pub(crate) unsafe fn copy_type(from: RawHandle, to: RawHandle) -> Result<()> {
+    // SAFETY: the callbacks are the application's.
+    unsafe { Object::Datatype(from).copy_to(&Object::Datatype(to)) }
+}
+
+/// Deletes the attributes of a datatype that is freed.
+pub(crate) unsafe fn delete_type(datatype: RawHandle) -> Result<()> {
+    // SAFETY: the callbacks are the application's.
+    unsafe { Object::Datatype(datatype).delete_all() }
+}
+
+/// What finalisation does first (MPI-5.0 §11.2.4).
+pub(crate) unsafe fn delete_all_of_self() -> Result<()> {
+    // SAFETY: the callbacks are the application's.
+    unsafe { delete_comm(process::current()?.myself()) }
+}
+
+macro_rules! keyvals {
+    ($($create:ident $free:ident $owner:ident $name:literal;)*) => {$(
+        pub(crate) unsafe fn $create(
+            copy: Function,
+            delete: Function,
+            keyval: *mut c_int,
+            extra_state: *mut c_void,
+        ) -> Result<()> {
+            let (copy, delete) = (copy as usize, delete as usize);
+            let extra_state = extra_state as usize;
+            let made = Keyval { owner: Owner::$owner, copy, delete, extra_state };
+            // SAFETY: as the body's.
+            unsafe { put(keyval, attribute::create(made)) }
+        }
+
+        pub(crate) unsafe fn $free(keyval: *mut c_int) -> Result<()> {
+            // SAFETY: as the body's.
+            unsafe {
+                named($name, attribute::free(*keyval, Owner::$owner))?;
+                put(keyval, KEYVAL_INVALID)
+            }
+        }
+    )*};
+}
+
+keyvals! {
+    comm_create_keyval comm_free_keyval Comm "comm_keyval";
+    type_create_keyval type_free_keyval Datatype "type_keyval";
+    win_create_keyval win_free_keyval Win "win_keyval";
+    keyval_create keyval_free Comm "keyval";
+}
+
+macro_rules! comm_attributes {
+    ($($set:ident $get:ident $delete:ident $name:literal;)*) => {$(
+        pub(crate) unsafe fn $set(on: RawHandle, key: c_int, value: *mut c_void) -> Result<()> {
+            // SAFETY: as the body's.
+            unsafe { Object::Comm(&*comm(on)?).set($name, key, value) }
+        }
+
+        pub(crate) unsafe fn $get(
+            on: RawHandle,
+            key: c_int,
+            value: *mut c_void,
+            flag: *mut c_int,
+        ) -> Result<()> {
+            let comm = comm(on)?;
+            let known = match predefined(key)? {
+                Some(known) => known.map(|place| place as usize),
+                None => Object::Comm(&comm).get($name, key)?,
+            };
+            // SAFETY: as the body's.
+            unsafe { answer(known, value, flag) }
+        }
+
+        pub(crate) unsafe fn $delete(on: RawHandle, key: c_int) -> Result<()> {
+            // SAFETY: as the body's.
+            unsafe { Object::Comm(&*comm(on)?).delete($name, key) }
+        }
+    )*};
+}
+
+comm_attributes! {
+    comm_set_attr comm_get_attr comm_delete_attr "comm_keyval";
+    attr_put attr_get attr_delete "keyval";
+}
+
+pub(crate) unsafe fn type_set_attr(on: RawHandle, key: c_int, value: *mut c_void) -> Result<()> {
+    datatype("datatype", on)?;
+    // SAFETY: as the body's.
+    unsafe { Object::Datatype(on).set("type_keyval", key, value) }
+}
+
+pub(crate) unsafe fn type_get_attr(
+    on: RawHandle,
+    key: c_int,
+    value: *mut c_void,
+    flag: *mut c_int,
+) -> Result<()> {
+    datatype("datatype", on)?;
+    let known = Object::Datatype(on).get("type_keyval", key)?;
+    // SAFETY: as the body's.
+    unsafe { answer(known, value, flag) }
+}
+
+pub(crate) unsafe fn type_delete_attr(on: RawHandle, key: c_int) -> Result<()> {
+    datatype("datatype", on)?;
+    // SAFETY: as the body's.
+    unsafe { Object::Datatype(on).delete("type_keyval", key) }
+}
+
+/// Reports a value, where `value` is the address of a pointer.
+unsafe fn answer(known: Option<usize>, value: *mut c_void, flag: *mut c_int) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
-        attribute::free(*keyval, owner)?;
-        put(keyval, KEYVAL_INVALID)
+        if let Some(known) = known {
+            put(value.cast::<usize>(), known)?;
+        }
+        put(flag, c_int::from(known.is_some()))
     }
 }
 
 /// What a copy callback makes of a value; none when the attribute is not copied.
-unsafe fn copied(
-    keyval: Keyval,
-    key: c_int,
-    owner: RawHandle,
-    value: usize,
-) -> Result<Option<usize>> {
+unsafe fn copied(attribute: &Attribute, owner: RawHandle) -> Result<Option<usize>> {
+    let Attribute { key, keyval, value } = attribute;
     match keyval.copy {
         NULL_COPY => Ok(None),
-        DUP => Ok(Some(value)),
+        DUP => Ok(Some(*value)),
         function => {
             let (mut made, mut flag) = (0usize, 0);
             // SAFETY: the application gave this address as a copy function.
             let code = unsafe {
                 let copy: Copy = std::mem::transmute(function);
                 let place = (&raw mut made).cast();
-                copy(owner, key, keyval.extra_state as _, value as _, place, &mut flag)
+                copy(owner, *key, keyval.extra_state as _, *value as _, place, &mut flag)
             };
             callback_result(code)?;
             Ok((flag != 0).then_some(made))
@@ -71,14 +266,15 @@ unsafe fn copied(
     }
 }
 
-unsafe fn deleted(keyval: Keyval, key: c_int, owner: RawHandle, value: usize) -> Result<()> {
-    if keyval.delete == 0 {
+unsafe fn deleted(attribute: &Attribute, owner: RawHandle) -> Result<()> {
+    let keyval = Arc::clone(&attribute.keyval);
+    if keyval.delete == NULL_DELETE {
         return Ok(());
     }
     // SAFETY: the application gave this address as a delete function.
     let code = unsafe {
         let delete: Delete = std::mem::transmute(keyval.delete);
-        delete(owner, key, value as _, keyval.extra_state as _)
+        delete(owner, attribute.key, attribute.value as _, keyval.extra_state as _)
     };
     callback_result(code)
 }
@@ -90,99 +286,6 @@ fn callback_result(code: c_int) -> Result<()> {
     let mut error = class(ErrorClass::Other, format!("an attribute callback returned {code}"));
     error.code = Some(code);
     Err(error)
-}
-
-/// Copies the attributes of a communicator to its duplicate, as their callbacks say.
-pub(crate) unsafe fn copy_all(from: &Comm, to: &Comm) -> Result<()> {
-    for (key, value) in from.with_attributes(|attributes| attributes.all()) {
-        let keyval = attribute::find(key, Owner::Comm)?;
-        // SAFETY: the callback is the application's.
-        if let Some(value) = unsafe { copied(keyval, key, raw(from.handle()), value) }? {
-            to.with_attributes(|attributes| attributes.set(key, value));
-        }
-    }
-    Ok(())
-}
-
-/// Deletes the attributes of a communicator, the last set first.
-pub(crate) fn delete_all(comm: &Comm) -> Result<()> {
-    let all = comm.with_attributes(|attributes| attributes.all());
-    for (key, value) in all.into_iter().rev() {
-        let keyval = attribute::find(key, Owner::Comm)?;
-        // SAFETY: the callback is the application's.
-        unsafe { deleted(keyval, key, raw(comm.handle()), value) }?;
-        comm.with_attributes(|attributes| attributes.remove(key));
-    }
-    Ok(())
-}
-
-/// What finalisation does first (MPI-5.0 §11.2.4).
-pub(crate) fn delete_all_of_self() -> Result<()> {
-    delete_all(process::current()?.myself())
-}
-
-pub(crate) unsafe fn comm_create_keyval(
-    copy: Function,
-    delete: Function,
-    keyval: *mut c_int,
-    extra_state: *mut c_void,
-) -> Result<()> {
-    // SAFETY: as the body's.
-    unsafe { create(Owner::Comm, copy, delete, keyval, extra_state) }
-}
-
-pub(crate) unsafe fn comm_free_keyval(keyval: *mut c_int) -> Result<()> {
-    // SAFETY: as the body's.
-    unsafe { free(Owner::Comm, keyval) }
-}
-
-pub(crate) unsafe fn comm_set_attr(on: RawHandle, key: c_int, value: *mut c_void) -> Result<()> {
-    let comm = comm(on)?;
-    let keyval = attribute::find(key, Owner::Comm)?;
-    if let Some(old) = comm.with_attributes(|attributes| attributes.value(key)) {
-        // SAFETY: the callback is the application's.
-        unsafe { deleted(keyval, key, on, old) }?;
-    }
-    comm.with_attributes(|attributes| attributes.set(key, value as usize));
-    Ok(())
-}
-
-pub(crate) unsafe fn comm_get_attr(
-    on: RawHandle,
-    key: c_int,
-    value: *mut c_void,
-    flag: *mut c_int,
-) -> Result<()> {
-    let comm = comm(on)?;
-    // SAFETY: as the body's: `value` is the address of a pointer.
-    unsafe {
-        if let Some(known) = predefined(key)? {
-            put(flag, c_int::from(known.is_some()))?;
-            return match known {
-                Some(place) => put(value.cast::<*const c_int>(), place),
-                None => Ok(()),
-            };
-        }
-        attribute::find(key, Owner::Comm)?;
-        match comm.with_attributes(|attributes| attributes.value(key)) {
-            Some(known) => {
-                put(value.cast::<usize>(), known)?;
-                put(flag, 1)
-            }
-            None => put(flag, 0),
-        }
-    }
-}
-
-pub(crate) unsafe fn comm_delete_attr(on: RawHandle, key: c_int) -> Result<()> {
-    let comm = comm(on)?;
-    let keyval = attribute::find(key, Owner::Comm)?;
-    let missing = || class(ErrorClass::Keyval, format!("no attribute is set under key {key}"));
-    let value = comm.with_attributes(|attributes| attributes.value(key)).ok_or_else(missing)?;
-    // SAFETY: the callback is the application's.
-    unsafe { deleted(keyval, key, on, value) }?;
-    comm.with_attributes(|attributes| attributes.remove(key));
-    Ok(())
 }
 
 /// The place of a predefined attribute's value; none inside when it has none, none outside when the
@@ -210,97 +313,18 @@ fn predefined(key: c_int) -> Result<Option<Option<*const c_int>>> {
     })))
 }
 
-/// The attributes of derived datatypes, by handle.
+/// The attributes of datatypes, by handle.
 fn of_types() -> MutexGuard<'static, HashMap<RawHandle, Attributes>> {
     static TYPES: LazyLock<Mutex<HashMap<RawHandle, Attributes>>> = LazyLock::new(Mutex::default);
     TYPES.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
-/// Copies the attributes of a datatype to its duplicate.
-pub(crate) unsafe fn copy_type(from: RawHandle, to: RawHandle) -> Result<()> {
-    let all = of_types().get(&from).map(Attributes::all).unwrap_or_default();
-    for (key, value) in all {
-        let keyval = attribute::find(key, Owner::Datatype)?;
-        // SAFETY: the callback is the application's.
-        if let Some(value) = unsafe { copied(keyval, key, from, value) }? {
-            of_types().entry(to).or_default().set(key, value);
-        }
-    }
-    Ok(())
-}
-
-/// Deletes the attributes of a datatype that is freed.
-pub(crate) unsafe fn delete_type(datatype: RawHandle) -> Result<()> {
-    let all = of_types().get(&datatype).map(Attributes::all).unwrap_or_default();
-    for (key, value) in all.into_iter().rev() {
-        let keyval = attribute::find(key, Owner::Datatype)?;
-        // SAFETY: the callback is the application's.
-        unsafe { deleted(keyval, key, datatype, value) }?;
-    }
-    of_types().remove(&datatype);
-    Ok(())
-}
-
-pub(crate) unsafe fn type_create_keyval(
-    copy: Function,
-    delete: Function,
-    keyval: *mut c_int,
-    extra_state: *mut c_void,
-) -> Result<()> {
-    // SAFETY: as the body's.
-    unsafe { create(Owner::Datatype, copy, delete, keyval, extra_state) }
-}
-
-pub(crate) unsafe fn type_free_keyval(keyval: *mut c_int) -> Result<()> {
-    // SAFETY: as the body's.
-    unsafe { free(Owner::Datatype, keyval) }
-}
-
-pub(crate) unsafe fn type_set_attr(
-    datatype: RawHandle,
-    key: c_int,
-    value: *mut c_void,
-) -> Result<()> {
-    objects::datatype(handle(datatype))?;
-    let keyval = attribute::find(key, Owner::Datatype)?;
-    let old = of_types().get(&datatype).and_then(|attributes| attributes.value(key));
-    if let Some(old) = old {
-        // SAFETY: the callback is the application's.
-        unsafe { deleted(keyval, key, datatype, old) }?;
-    }
-    of_types().entry(datatype).or_default().set(key, value as usize);
-    Ok(())
-}
-
-pub(crate) unsafe fn type_get_attr(
-    datatype: RawHandle,
-    key: c_int,
-    value: *mut c_void,
-    flag: *mut c_int,
-) -> Result<()> {
-    objects::datatype(handle(datatype))?;
-    attribute::find(key, Owner::Datatype)?;
-    let known = of_types().get(&datatype).and_then(|attributes| attributes.value(key));
-    // SAFETY: as the body's: `value` is the address of a pointer.
-    unsafe {
-        if let Some(known) = known {
-            put(value.cast::<usize>(), known)?;
-        }
-        put(flag, c_int::from(known.is_some()))
-    }
-}
-
-pub(crate) unsafe fn type_delete_attr(datatype: RawHandle, key: c_int) -> Result<()> {
-    objects::datatype(handle(datatype))?;
-    let keyval = attribute::find(key, Owner::Datatype)?;
-    let missing = || class(ErrorClass::Keyval, format!("no attribute is set under key {key}"));
-    let known = of_types().get(&datatype).and_then(|attributes| attributes.value(key));
-    let value = known.ok_or_else(missing)?;
-    // SAFETY: the callback is the application's.
-    unsafe { deleted(keyval, key, datatype, value) }?;
-    of_types().entry(datatype).or_default().remove(key);
-    Ok(())
-}
+/// `MPI_COMM_NULL_COPY_FN` and its siblings.
+const NULL_COPY: usize = 0;
+/// `MPI_COMM_DUP_FN` and its siblings.
+const DUP: usize = 1;
+/// `MPI_COMM_NULL_DELETE_FN` and its siblings.
+const NULL_DELETE: usize = 0;
 
 const KEYVAL_INVALID: c_int = 0;
 const TAG_UB: c_int = 501;

@@ -8,8 +8,12 @@ use mpi::collective::{Bytes, Elements, place, run};
 use mpi::comm::CommRef;
 use plan::Operands;
 
-use crate::arguments::{buffer, comm, committed, count, region, root};
+use crate::arguments::{Names, RECV, SEND, buffer, comm, committed, count, distinct, region, root};
 use crate::convention::*;
+
+const BUFFER: Names = Names::new("buffer", "count", "datatype");
+const SENDS: Names = Names::new("sendbuf", "sendcounts", "sendtypes");
+const RECEIVES: Names = Names::new("recvbuf", "recvcounts", "recvtypes");
 
 /// `MPI_IN_PLACE`.
 fn is_in_place(address: *const c_void) -> bool {
@@ -30,7 +34,7 @@ pub(crate) unsafe fn bcast(
     let comm = comm(on)?;
     let from = root(&comm, from)?;
     // SAFETY: as the body's.
-    let data = unsafe { buffer(buf, n, datatype) }?;
+    let data = unsafe { buffer(&BUFFER, buf, n, datatype) }?;
     let schedule = plan::broadcast(comm.rank(), comm.size(), from, data.len() as u64, place()?);
     run(&comm, &schedule, &Bytes::new(Region::empty(), data))
 }
@@ -49,44 +53,135 @@ enum Placement {
 }
 
 impl Placement {
-    /// Count and displacement in elements of block `index`.
-    unsafe fn at(self, index: usize) -> (i64, i64) {
+    fn check(self, names: &Names, ranks: u32) -> Result<()> {
         match self {
-            Self::Uniform(count) => (count, count.wrapping_mul(index as i64)),
+            Self::Uniform(each) => count(names.count, each).map(drop),
+            Self::Listed { counts, displacements } => {
+                counts.check(ranks as usize)?;
+                displacements.check(ranks as usize)
+            }
+        }
+    }
+
+    /// Count and displacement in elements of block `index`.
+    unsafe fn at(self, index: usize) -> Result<(usize, i64)> {
+        match self {
+            Self::Uniform(count) => Ok((count as usize, count.wrapping_mul(index as i64))),
             // SAFETY: as the body's.
             Self::Listed { counts, displacements } => unsafe {
-                (counts.at(index), displacements.at(index))
+                Ok((counts.count_at(index)?, displacements.at(index)))
             },
         }
     }
 }
 
+/// Checks that no element lies in two blocks: receives would write it twice (MPI-5.0 §6.5, §6.7).
+unsafe fn check_disjoint(placement: Placement, ranks: u32) -> Result<()> {
+    let Placement::Listed { counts, displacements } = placement else { return Ok(()) };
+    counts.check(ranks as usize)?;
+    displacements.check(ranks as usize)?;
+    // SAFETY: as the body's.
+    let at = |index| unsafe { (displacements.at(index), counts.at(index), index) };
+    let mut blocks: Vec<_> = (0..ranks as usize).map(at).filter(|block| block.1 > 0).collect();
+    if !blocks.is_sorted() {
+        blocks.sort_unstable();
+    }
+    let overlap = blocks.windows(2).find(|pair| pair[0].0.saturating_add(pair[0].1) > pair[1].0);
+    let Some(&[one, other]) = overlap.and_then(|pair| pair.first_chunk()) else {
+        return Ok(());
+    };
+    let name = displacements.name;
+    Err(Error::argument(format!(
+        "{name}[{}] = {} lies in the block of {} at {name}[{}] = {}",
+        other.2, other.0, one.1, one.2, one.0
+    )))
+}
+
 impl Blocks {
     unsafe fn new(
+        names: &Names,
         address: *const c_void,
         placement: Placement,
         datatype: RawHandle,
         ranks: u32,
     ) -> Result<Self> {
-        let datatype = committed(datatype)?;
+        let datatype = committed(names.datatype, datatype)?;
+        placement.check(names, ranks)?;
         let extent = datatype.extent().1;
-        let mut parts = Vec::with_capacity(ranks as usize);
-        let mut sizes = Vec::with_capacity(ranks as usize);
+        let mut blocks = Gathered::new(ranks);
         for index in 0..ranks as usize {
             // SAFETY: as the body's.
             let part = unsafe {
-                let (n, displacement) = placement.at(index);
-                let place = if address.is_null() {
-                    address
-                } else {
-                    address.wrapping_byte_offset(displacement as isize * extent)
-                };
-                region(place, count(n)?, &datatype)?
+                let (elements, displacement) = placement.at(index)?;
+                let offset = (displacement as isize).wrapping_mul(extent);
+                region(names, displaced(address, offset), elements, &datatype)?
             };
-            sizes.push(part.len() as u64);
-            parts.push(part);
+            blocks.push(part);
         }
-        Ok(Self { stream: Region::chain(parts), sizes })
+        Ok(blocks.end())
+    }
+
+    /// Blocks with a datatype each, at displacements in bytes.
+    unsafe fn mixed(
+        names: &Names,
+        address: *const c_void,
+        counts: Ints,
+        displacements: Ints,
+        types: *const RawHandle,
+        ranks: u32,
+    ) -> Result<Self> {
+        counts.check(ranks as usize)?;
+        displacements.check(ranks as usize)?;
+        let mut blocks = Gathered::new(ranks);
+        // SAFETY: as the body's.
+        let types = unsafe { array(names.datatype, types, ranks as usize) }?;
+        for (index, &raw) in types.iter().enumerate() {
+            // SAFETY: as the body's.
+            let part = unsafe {
+                let datatype = committed(names.datatype, raw)?;
+                let place = displaced(address, displacements.at(index) as isize);
+                region(names, place, counts.count_at(index)?, &datatype)?
+            };
+            blocks.push(part);
+        }
+        Ok(blocks.end())
+    }
+
+    /// What this process has for itself.
+    fn own(&self, rank: u32) -> Region {
+        let rank = rank as usize;
+        let start: u64 = self.sizes[..rank].iter().sum();
+        self.stream.slice(start as usize, self.sizes[rank] as usize)
+    }
+}
+
+/// Blocks on their way to one stream.
+struct Gathered {
+    parts: Vec<Region>,
+    sizes: Vec<u64>,
+}
+
+impl Gathered {
+    fn new(ranks: u32) -> Self {
+        let ranks = ranks as usize;
+        Self { parts: Vec::with_capacity(ranks), sizes: Vec::with_capacity(ranks) }
+    }
+
+    fn push(&mut self, part: Region) {
+        self.sizes.push(part.len() as u64);
+        self.parts.push(part);
+    }
+
+    fn end(self) -> Blocks {
+        Blocks { stream: Region::chain(self.parts), sizes: self.sizes }
+    }
+}
+
+/// An address so many bytes on; NULL and its like stay what they are.
+fn displaced(address: *const c_void, offset: isize) -> *const c_void {
+    match address as usize {
+        0..16 => address,
+        _ => address.wrapping_byte_offset(offset),
     }
 }
 
@@ -106,9 +201,12 @@ unsafe fn gather_blocks(
     let in_place = rank == to && is_in_place(sendbuf);
     // SAFETY: as the body's.
     unsafe {
-        let input = if in_place { Region::empty() } else { buffer(sendbuf, sendcount, sendtype)? };
+        let input =
+            if in_place { Region::empty() } else { buffer(&SEND, sendbuf, sendcount, sendtype)? };
         if rank == to {
-            let blocks = Blocks::new(recvbuf, placement, recvtype, size)?;
+            check_disjoint(placement, size)?;
+            let blocks = Blocks::new(&RECV, recvbuf, placement, recvtype, size)?;
+            distinct("sendbuf", &input, "recvbuf", &blocks.own(rank))?;
             let sizes = |rank: u32| blocks.sizes[rank as usize];
             check_own(in_place, input.len() as u64, sizes(rank))?;
             let schedule = plan::gather(rank, size, to, &sizes, uniform, in_place);
@@ -184,9 +282,11 @@ unsafe fn scatter_blocks(
     let in_place = rank == from && is_in_place(recvbuf);
     // SAFETY: as the body's.
     unsafe {
-        let output = if in_place { Region::empty() } else { buffer(recvbuf, recvcount, recvtype)? };
+        let output =
+            if in_place { Region::empty() } else { buffer(&RECV, recvbuf, recvcount, recvtype)? };
         if rank == from {
-            let blocks = Blocks::new(sendbuf, placement, sendtype, size)?;
+            let blocks = Blocks::new(&SEND, sendbuf, placement, sendtype, size)?;
+            distinct("sendbuf", &blocks.own(rank), "recvbuf", &output)?;
             let sizes = |rank: u32| blocks.sizes[rank as usize];
             check_own(in_place, sizes(rank), output.len() as u64)?;
             let schedule = plan::scatter(rank, size, from, &sizes, uniform, in_place);
@@ -251,8 +351,11 @@ unsafe fn allgather_blocks(
     let in_place = is_in_place(sendbuf);
     // SAFETY: as the body's.
     unsafe {
-        let input = if in_place { Region::empty() } else { buffer(sendbuf, sendcount, sendtype)? };
-        let blocks = Blocks::new(recvbuf, placement, recvtype, comm.size())?;
+        let input =
+            if in_place { Region::empty() } else { buffer(&SEND, sendbuf, sendcount, sendtype)? };
+        check_disjoint(placement, comm.size())?;
+        let blocks = Blocks::new(&RECV, recvbuf, placement, recvtype, comm.size())?;
+        distinct("sendbuf", &input, "recvbuf", &blocks.own(comm.rank()))?;
         let sizes = |rank: u32| blocks.sizes[rank as usize];
         check_own(in_place, input.len() as u64, sizes(comm.rank()))?;
         let schedule = plan::allgather(comm.rank(), comm.size(), &sizes, in_place);
@@ -300,6 +403,9 @@ fn alltoall_blocks(
     receives: Blocks,
     uniform: bool,
 ) -> Result<()> {
+    if let Some(sends) = &sends {
+        distinct("sendbuf", &sends.own(comm.rank()), "recvbuf", &receives.own(comm.rank()))?;
+    }
     let sends = sends.unwrap_or_else(|| {
         let copy = Region::owned(receives.stream.len());
         copy.copy_from(&receives.stream);
@@ -333,11 +439,12 @@ pub(crate) unsafe fn alltoall(
         let sends = match is_in_place(sendbuf) {
             true => None,
             false => {
-                Some(Blocks::new(sendbuf, Placement::Uniform(sendcount), sendtype, comm.size())?)
+                let placement = Placement::Uniform(sendcount);
+                Some(Blocks::new(&SEND, sendbuf, placement, sendtype, comm.size())?)
             }
         };
         let placement = Placement::Uniform(recvcount);
-        let receives = Blocks::new(recvbuf, placement, recvtype, comm.size())?;
+        let receives = Blocks::new(&RECV, recvbuf, placement, recvtype, comm.size())?;
         alltoall_blocks(&comm, sends, receives, true)
     }
 }
@@ -360,36 +467,15 @@ pub(crate) unsafe fn alltoallv(
         let sends = match is_in_place(sendbuf) {
             true => None,
             false => {
-                Some(Blocks::new(sendbuf, listed(sendcounts, senddispls), sendtype, comm.size())?)
+                let placement = listed(sendcounts, senddispls);
+                Some(Blocks::new(&SEND, sendbuf, placement, sendtype, comm.size())?)
             }
         };
         let placement = listed(recvcounts, recvdispls);
-        let receives = Blocks::new(recvbuf, placement, recvtype, comm.size())?;
+        check_disjoint(placement, comm.size())?;
+        let receives = Blocks::new(&RECV, recvbuf, placement, recvtype, comm.size())?;
         alltoall_blocks(&comm, sends, receives, false)
     }
-}
-
-/// Blocks with a datatype each, at displacements in bytes.
-unsafe fn mixed_blocks(
-    address: *const c_void,
-    counts: Ints,
-    displacements: Ints,
-    types: *const RawHandle,
-    ranks: u32,
-) -> Result<Blocks> {
-    let mut parts = Vec::new();
-    let mut sizes = Vec::new();
-    for index in 0..ranks as usize {
-        // SAFETY: as the body's.
-        let part = unsafe {
-            let datatype = committed(*types.add(index))?;
-            let place = address.wrapping_byte_offset(displacements.at(index) as isize);
-            region(place, count(counts.at(index))?, &datatype)?
-        };
-        sizes.push(part.len() as u64);
-        parts.push(part);
-    }
-    Ok(Blocks { stream: Region::chain(parts), sizes })
 }
 
 pub(crate) unsafe fn alltoallw(
@@ -408,9 +494,17 @@ pub(crate) unsafe fn alltoallw(
     unsafe {
         let sends = match is_in_place(sendbuf) {
             true => None,
-            false => Some(mixed_blocks(sendbuf, sendcounts, senddispls, sendtypes, comm.size())?),
+            false => Some(Blocks::mixed(
+                &SENDS,
+                sendbuf,
+                sendcounts,
+                senddispls,
+                sendtypes,
+                comm.size(),
+            )?),
         };
-        let receives = mixed_blocks(recvbuf, recvcounts, recvdispls, recvtypes, comm.size())?;
+        let receives =
+            Blocks::mixed(&RECEIVES, recvbuf, recvcounts, recvdispls, recvtypes, comm.size())?;
         alltoall_blocks(&comm, sends, receives, false)
     }
 }
@@ -420,13 +514,14 @@ pub(crate) unsafe fn alltoallw(
 /// # Safety
 /// As for any buffer of an MPI call.
 pub(crate) unsafe fn elements(
+    name: &'static str,
     address: *const c_void,
     count: usize,
     datatype: &Datatype,
 ) -> Result<Region> {
     // SAFETY: the caller's promise.
     unsafe {
-        region(address, count, datatype)?;
+        region(&Names::new(name, "count", "datatype"), address, count, datatype)?;
         let bytes = count * usize::try_from(datatype.extent().1).unwrap_or(0);
         Ok(Region::new(address.cast_mut().cast(), bytes))
     }
@@ -449,7 +544,7 @@ impl Reduction {
         on: RawHandle,
     ) -> Result<Self> {
         let comm = comm(on)?;
-        let kind = committed(datatype)?;
+        let kind = committed("datatype", datatype)?;
         let op = crate::op::checked(op, &kind)?;
         let in_place = is_in_place(sendbuf);
         Ok(Self { comm, datatype: kind, handle: datatype as u64, op, in_place })
@@ -463,9 +558,14 @@ impl Reduction {
         Operands { len: len as u64, element: self.element(), commutes, in_place }
     }
 
-    unsafe fn memory(&self, address: *const c_void, count: usize) -> Result<Region> {
+    unsafe fn sent(&self, sendbuf: *const c_void, count: usize) -> Result<Region> {
         // SAFETY: as the body's.
-        unsafe { elements(address, count, &self.datatype) }
+        unsafe { elements("sendbuf", sendbuf, count, &self.datatype) }
+    }
+
+    unsafe fn received(&self, recvbuf: *mut c_void, count: usize) -> Result<Region> {
+        // SAFETY: as the body's.
+        unsafe { elements("recvbuf", recvbuf, count, &self.datatype) }
     }
 
     /// Input and output, as many elements each.
@@ -477,8 +577,10 @@ impl Reduction {
     ) -> Result<(Region, Region)> {
         // SAFETY: as the body's.
         unsafe {
-            let input = if self.in_place { Region::empty() } else { self.memory(sendbuf, count)? };
-            Ok((input, self.memory(recvbuf, count)?))
+            let input = if self.in_place { Region::empty() } else { self.sent(sendbuf, count)? };
+            let output = self.received(recvbuf, count)?;
+            distinct("sendbuf", &input, "recvbuf", &output)?;
+            Ok((input, output))
         }
     }
 
@@ -500,14 +602,14 @@ pub(crate) unsafe fn reduce(
 ) -> Result<()> {
     let this = Reduction::new(sendbuf, datatype, op, on)?;
     let to = root(&this.comm, to)?;
-    let (rank, size, n) = (this.comm.rank(), this.comm.size(), count(n)?);
+    let (rank, size, n) = (this.comm.rank(), this.comm.size(), count("count", n)?);
     let commutes = this.op.is_commutative();
     let in_place = this.in_place && rank == to;
     // SAFETY: as the body's.
     let buffers = unsafe {
         match rank == to {
             true => this.buffers(sendbuf, recvbuf, n)?,
-            false => (this.memory(sendbuf, n)?, Region::empty()),
+            false => (this.sent(sendbuf, n)?, Region::empty()),
         }
     };
     let schedule = plan::reduce(rank, size, to, this.operands(n, commutes, in_place), place()?);
@@ -523,7 +625,7 @@ pub(crate) unsafe fn allreduce(
     on: RawHandle,
 ) -> Result<()> {
     let this = Reduction::new(sendbuf, datatype, op, on)?;
-    let (rank, size, n) = (this.comm.rank(), this.comm.size(), count(n)?);
+    let (rank, size, n) = (this.comm.rank(), this.comm.size(), count("count", n)?);
     let commutes = this.op.is_commutative();
     // SAFETY: as the body's.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
@@ -540,7 +642,7 @@ pub(crate) unsafe fn scan(
     on: RawHandle,
 ) -> Result<()> {
     let this = Reduction::new(sendbuf, datatype, op, on)?;
-    let n = count(n)?;
+    let n = count("count", n)?;
     // SAFETY: as the body's.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
     let schedule = plan::scan(this.comm.rank(), this.comm.size(), n as u64, this.in_place);
@@ -556,7 +658,7 @@ pub(crate) unsafe fn exscan(
     on: RawHandle,
 ) -> Result<()> {
     let this = Reduction::new(sendbuf, datatype, op, on)?;
-    let n = count(n)?;
+    let n = count("count", n)?;
     // SAFETY: as the body's.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
     let schedule = plan::exscan(this.comm.rank(), this.comm.size(), n as u64, this.in_place);
@@ -577,13 +679,15 @@ unsafe fn reduce_scatter_counts(
     // SAFETY: as the body's.
     let (input, output) = unsafe {
         if this.in_place {
-            let whole = this.memory(recvbuf, total)?;
+            let whole = this.received(recvbuf, total)?;
             let copy = Region::owned(whole.len());
             copy.copy_from(&whole);
             (copy, whole)
         } else {
-            let own = this.memory(recvbuf, counts[rank as usize])?;
-            (this.memory(sendbuf, total)?, own)
+            let own = this.received(recvbuf, counts[rank as usize])?;
+            let input = this.sent(sendbuf, total)?;
+            distinct("sendbuf", &input, "recvbuf", &own)?;
+            (input, own)
         }
     };
     let counts = |rank: u32| counts[rank as usize] as u64;
@@ -603,8 +707,8 @@ pub(crate) unsafe fn reduce_scatter(
     let ranks = comm(on)?.size() as usize;
     // SAFETY: as the body's.
     unsafe {
-        let counts: Result<Vec<usize>> = counts.read(ranks).into_iter().map(count).collect();
-        reduce_scatter_counts(sendbuf, recvbuf, &counts?, datatype, op, on)
+        let counts = counts.read_counts(ranks)?;
+        reduce_scatter_counts(sendbuf, recvbuf, &counts, datatype, op, on)
     }
 }
 
@@ -616,7 +720,7 @@ pub(crate) unsafe fn reduce_scatter_block(
     op: RawHandle,
     on: RawHandle,
 ) -> Result<()> {
-    let counts = vec![count(n)?; comm(on)?.size() as usize];
+    let counts = vec![count("recvcount", n)?; comm(on)?.size() as usize];
     // SAFETY: as the body's.
     unsafe { reduce_scatter_counts(sendbuf, recvbuf, &counts, datatype, op, on) }
 }

@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_int};
 
 use mpi::comm::{Comm, NULL};
+use mpi::info::Info;
 use mpi::objects;
 
 use crate::arguments::{comm, string};
@@ -27,7 +28,9 @@ pub(crate) unsafe fn comm_compare(
     other: RawHandle,
     result: *mut c_int,
 ) -> Result<()> {
-    let comparison = comm(one)?.compare(&*comm(other)?);
+    let one = named("comm1", mpi::comm::find(handle(one)))?;
+    let other = named("comm2", mpi::comm::find(handle(other)))?;
+    let comparison = one.compare(&other);
     // SAFETY: as the body's.
     unsafe { put(result, crate::group::code_of(comparison)) }
 }
@@ -44,13 +47,9 @@ unsafe fn give(made: Option<Comm>, place: *mut RawHandle) -> Result<()> {
 
 pub(crate) unsafe fn comm_dup(on: RawHandle, copy: *mut RawHandle) -> Result<()> {
     let comm = comm(on)?;
-    let made = comm.duplicate()?;
-    made.set_info(comm.info().duplicate());
+    let hints = comm.info().duplicate();
     // SAFETY: as the body's.
-    unsafe {
-        attribute::copy_all(&comm, &made)?;
-        give(Some(made), copy)
-    }
+    unsafe { duplicate(&comm, hints, copy) }
 }
 
 pub(crate) unsafe fn comm_dup_with_info(
@@ -60,11 +59,19 @@ pub(crate) unsafe fn comm_dup_with_info(
 ) -> Result<()> {
     let comm = comm(on)?;
     let hints = crate::info::optional(info)?;
+    // SAFETY: as the body's.
+    unsafe { duplicate(&comm, hints, copy) }
+}
+
+unsafe fn duplicate(comm: &Comm, hints: Info, copy: *mut RawHandle) -> Result<()> {
     let made = comm.duplicate()?;
     made.set_info(hints);
     // SAFETY: as the body's.
     unsafe {
-        attribute::copy_all(&comm, &made)?;
+        if let Err(error) = attribute::copy_comm(comm, &made) {
+            made.free()?;
+            return Err(error);
+        }
         give(Some(made), copy)
     }
 }
@@ -74,9 +81,10 @@ pub(crate) unsafe fn comm_create(
     group: RawHandle,
     result: *mut RawHandle,
 ) -> Result<()> {
-    let group = objects::group(handle(group))?;
+    let comm = comm(on)?;
+    let group = named("group", objects::group(handle(group)))?;
     // SAFETY: as the body's.
-    unsafe { give(comm(on)?.create(&group)?, result) }
+    unsafe { give(named("group", comm.create(&group))?, result) }
 }
 
 pub(crate) unsafe fn comm_create_group(
@@ -85,9 +93,11 @@ pub(crate) unsafe fn comm_create_group(
     tag: c_int,
     result: *mut RawHandle,
 ) -> Result<()> {
-    let group = objects::group(handle(group))?;
+    let comm = comm(on)?;
+    let group = named("group", objects::group(handle(group)))?;
+    let tag = crate::arguments::tag("tag", tag)?;
     // SAFETY: as the body's.
-    unsafe { give(comm(on)?.create_group(&group, crate::arguments::tag(tag)?)?, result) }
+    unsafe { give(named("group", comm.create_group(&group, tag))?, result) }
 }
 
 pub(crate) unsafe fn comm_split(
@@ -96,23 +106,25 @@ pub(crate) unsafe fn comm_split(
     key: c_int,
     result: *mut RawHandle,
 ) -> Result<()> {
+    let comm = comm(on)?;
     let color = match color {
         0.. => Some(color),
         UNDEFINED => None,
         _ => return Err(Error::argument(format!("color = {color} is negative"))),
     };
     // SAFETY: as the body's.
-    unsafe { give(comm(on)?.split(color, key)?, result) }
+    unsafe { give(comm.split(color, key)?, result) }
 }
 
 pub(crate) unsafe fn comm_split_type(
     on: RawHandle,
     kind: c_int,
     key: c_int,
-    _info: RawHandle,
+    info: RawHandle,
     result: *mut RawHandle,
 ) -> Result<()> {
     let comm = comm(on)?;
+    crate::info::optional(info)?;
     let made = match kind {
         TYPE_SHARED => comm.split_shared(key)?,
         // No narrower domains are known: the standard lets these be null.
@@ -129,8 +141,10 @@ pub(crate) unsafe fn comm_free(on: *mut RawHandle) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
         let found = comm(*on)?;
-        attribute::delete_all(&found)?;
-        found.free()?;
+        if !found.handle().is_predefined() {
+            attribute::delete_comm(&found)?;
+        }
+        named("comm", found.free())?;
         put(on, raw(NULL))
     }
 }
@@ -138,7 +152,10 @@ pub(crate) unsafe fn comm_free(on: *mut RawHandle) -> Result<()> {
 pub(crate) unsafe fn comm_disconnect(on: *mut RawHandle) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
-        mpi::collective::barrier(&*comm(*on)?)?;
+        let found = comm(*on)?;
+        if !found.handle().is_predefined() {
+            mpi::collective::barrier(&found)?;
+        }
         comm_free(on)
     }
 }
@@ -158,12 +175,12 @@ pub(crate) unsafe fn comm_remote_group(on: RawHandle, _group: *mut RawHandle) ->
 }
 
 fn not_inter() -> Error {
-    class(ErrorClass::Comm, "the communicator is no intercommunicator".into())
+    class(ErrorClass::Comm, "comm: the communicator is no intercommunicator".into())
 }
 
 pub(crate) unsafe fn comm_set_name(on: RawHandle, name: *const c_char) -> Result<()> {
     // SAFETY: as the body's.
-    comm(on)?.set_name(unsafe { string(name) }?.as_bytes());
+    comm(on)?.set_name(unsafe { string("comm_name", name) }?.as_bytes());
     Ok(())
 }
 
@@ -181,7 +198,8 @@ pub(crate) unsafe fn comm_get_name(
 }
 
 pub(crate) unsafe fn comm_set_info(on: RawHandle, info: RawHandle) -> Result<()> {
-    comm(on)?.set_info(crate::info::optional(info)?);
+    let comm = comm(on)?;
+    comm.set_info(crate::info::optional(info)?);
     Ok(())
 }
 

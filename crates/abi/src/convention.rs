@@ -31,37 +31,85 @@ pub(crate) enum On {
     Process,
 }
 
-/// Ends a call: success, or whatever the error handler makes of the failure.
+/// Runs a body and ends its call: success, or whatever the error handler makes of the failure.
 #[inline]
-pub(crate) fn finish(function: &'static str, on: On, result: Result<()>) -> c_int {
-    match result {
+pub(crate) fn finish(function: &'static str, on: On, body: impl FnOnce() -> Result<()>) -> c_int {
+    match body() {
         Ok(()) => 0,
         Err(error) => crate::error::raise(function, on, error),
     }
 }
 
-/// An array of integers of either width.
+/// Checks that a place for a result, or with a handle, is not NULL.
+#[inline]
+pub(crate) fn leads_somewhere<T>(name: &'static str, place: *mut T) -> Result<()> {
+    if place.is_null() { Err(null(name)) } else { Ok(()) }
+}
+
+/// An array of integers of either width, with the name the standard gives it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Ints {
+pub(crate) struct Ints {
+    pub name: &'static str,
+    values: Values,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Values {
     Int(*const c_int),
     Count(*const i64),
 }
 
 impl Ints {
-    /// The first `len` values.
-    pub unsafe fn read(self, len: usize) -> Vec<i64> {
-        // SAFETY: the caller passes an array of `len` values.
-        (0..len).map(|index| unsafe { self.at(index) }).collect()
+    /// An array of `int`.
+    pub fn int(name: &'static str, values: *const c_int) -> Self {
+        Self { name, values: Values::Int(values) }
     }
 
-    /// Value `index`.
+    /// An array of 64-bit integers.
+    pub fn count(name: &'static str, values: *const i64) -> Self {
+        Self { name, values: Values::Count(values) }
+    }
+
+    /// Checks that there is an array, if it has any values.
+    pub fn check(self, len: usize) -> Result<()> {
+        let is_null = match self.values {
+            Values::Int(values) => values.is_null(),
+            Values::Count(values) => values.is_null(),
+        };
+        if is_null && len > 0 { Err(null(self.name)) } else { Ok(()) }
+    }
+
+    /// The first `len` values.
+    pub unsafe fn read(self, len: usize) -> Result<Vec<i64>> {
+        self.check(len)?;
+        // SAFETY: the caller passes an array of `len` values.
+        Ok((0..len).map(|index| unsafe { self.at(index) }).collect())
+    }
+
+    /// The first `len` values, which are counts.
+    pub unsafe fn read_counts(self, len: usize) -> Result<Vec<usize>> {
+        self.check(len)?;
+        // SAFETY: as for `read`.
+        (0..len).map(|index| unsafe { self.count_at(index) }).collect()
+    }
+
+    /// Value `index` of an array that has been checked.
     pub unsafe fn at(self, index: usize) -> i64 {
-        match self {
+        match self.values {
             // SAFETY: as for `read`.
-            Self::Int(values) => i64::from(unsafe { *values.add(index) }),
+            Values::Int(values) => i64::from(unsafe { *values.add(index) }),
             // SAFETY: as for `read`.
-            Self::Count(values) => unsafe { *values.add(index) },
+            Values::Count(values) => unsafe { *values.add(index) },
         }
+    }
+
+    /// Value `index`, which is a count.
+    pub unsafe fn count_at(self, index: usize) -> Result<usize> {
+        // SAFETY: as for `at`.
+        let value = unsafe { self.at(index) };
+        usize::try_from(value).map_err(|_| {
+            class(ErrorClass::Count, format!("{}[{index}] = {value} is negative", self.name))
+        })
     }
 }
 
@@ -96,12 +144,35 @@ impl OutInt {
     }
 }
 
-/// Writes a result.
-pub(crate) unsafe fn put<T>(place: *mut T, value: T) -> Result<()> {
-    if place.is_null() {
-        return Err(Error::argument("a place for a result is NULL"));
+/// The first `len` entries of an array.
+pub(crate) unsafe fn array<'a, T>(
+    name: &'static str,
+    entries: *const T,
+    len: usize,
+) -> Result<&'a [T]> {
+    match len {
+        0 => Ok(&[]),
+        _ if entries.is_null() => Err(null(name)),
+        // SAFETY: the caller passes an array of `len` entries.
+        _ => Ok(unsafe { std::slice::from_raw_parts(entries, len) }),
     }
-    // SAFETY: the caller passes a place for the result, and it is not null.
+}
+
+/// An argument that leads nowhere.
+#[cold]
+pub(crate) fn null(name: &str) -> Error {
+    Error::argument(format!("{name} is NULL"))
+}
+
+/// Names the argument at fault.
+#[inline]
+pub(crate) fn named<T>(name: &str, result: Result<T>) -> Result<T> {
+    result.map_err(|error| error.about(name))
+}
+
+/// Writes a result, to a place that is not NULL.
+pub(crate) unsafe fn put<T>(place: *mut T, value: T) -> Result<()> {
+    // SAFETY: the caller passes a place for the result.
     unsafe { place.write(value) };
     Ok(())
 }

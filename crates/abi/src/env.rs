@@ -72,8 +72,9 @@ pub(crate) unsafe fn get_address(location: *const c_void, address: *mut isize) -
     unsafe { put(address, location as isize) }
 }
 
-pub(crate) unsafe fn alloc_mem(size: isize, _info: RawHandle, base: *mut c_void) -> Result<()> {
-    let bytes = crate::arguments::count(size as i64)?;
+pub(crate) unsafe fn alloc_mem(size: isize, info: RawHandle, base: *mut c_void) -> Result<()> {
+    let bytes = crate::arguments::length("size", size as i64)?;
+    crate::info::optional(info)?;
     // SAFETY: plain allocation; `base` is the address of a pointer, as the standard says.
     unsafe {
         let memory = libc::malloc(bytes.max(1));

@@ -24,14 +24,15 @@ pub(crate) unsafe fn comm_create_errhandler(
     errhandler: *mut RawHandle,
 ) -> Result<()> {
     if function.is_null() {
-        return Err(Error::argument("comm_errhandler_fn is NULL"));
+        return Err(null("comm_errhandler_fn"));
     }
     // SAFETY: as the body's.
     unsafe { put(errhandler, raw(Errhandler::create(function as usize)?)) }
 }
 
 pub(crate) unsafe fn comm_set_errhandler(on: RawHandle, errhandler: RawHandle) -> Result<()> {
-    comm(on)?.set_errhandler(Errhandler::find(handle(errhandler))?);
+    let comm = comm(on)?;
+    comm.set_errhandler(named("errhandler", Errhandler::find(handle(errhandler)))?);
     Ok(())
 }
 
@@ -52,7 +53,7 @@ pub(crate) unsafe fn comm_call_errhandler(on: RawHandle, code: c_int) -> Result<
 pub(crate) unsafe fn errhandler_free(errhandler: *mut RawHandle) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
-        Errhandler::free(handle(*errhandler))?;
+        named("errhandler", Errhandler::free(handle(*errhandler)))?;
         put(errhandler, ERRHANDLER_NULL)
     }
 }

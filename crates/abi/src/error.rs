@@ -1,6 +1,6 @@
 //! Error codes, and the way of a failure to its handler (MPI-5.0 §9).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::{c_char, c_int};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
@@ -81,7 +81,6 @@ pub(crate) fn code_of(class: ErrorClass) -> c_int {
 /// Takes a failure to the error handler of the object concerned; the code, where that returns.
 #[cold]
 pub(crate) fn raise(function: &'static str, on: On, error: Error) -> c_int {
-    let code = error.code.unwrap_or_else(|| code_of(error.class));
     let object = match (error.on, on) {
         (Some(comm), _) => comm,
         (None, On::Comm(comm)) => handle(comm),
@@ -91,9 +90,11 @@ pub(crate) fn raise(function: &'static str, on: On, error: Error) -> c_int {
     // which is fatal while there is none.
     let found = comm::find(object).or_else(|_| comm::find(comm::SELF));
     let handler = found.as_ref().map_or(Errhandler::Fatal, |comm| comm.errhandler());
+    let text = format!("{function}: {error}");
+    let code = error.code.unwrap_or_else(|| code_for(error.class, text.clone()));
     match handler {
         Errhandler::Return => code,
-        Errhandler::Fatal | Errhandler::Abort => die(function, &error, code),
+        Errhandler::Fatal | Errhandler::Abort => die(&text, code),
         Errhandler::User { function, .. } => {
             let mut comm = found.as_ref().map_or(0, |comm| raw(comm.handle()));
             let mut reported = code;
@@ -104,6 +105,25 @@ pub(crate) fn raise(function: &'static str, on: On, error: Error) -> c_int {
     }
 }
 
+/// A code for one failure, by which `MPI_Error_string` finds its text:
+/// `1 << 30 | number of the failure << 7 | class`. The class can be told when the text is forgotten.
+///
+/// Programs compare the two classes that speak of other codes with the codes themselves.
+#[cold]
+pub(crate) fn code_for(class: ErrorClass, text: String) -> c_int {
+    if matches!(class, ErrorClass::InStatus | ErrorClass::Pending) {
+        return code_of(class);
+    }
+    let mut codes = codes();
+    codes.failures = (codes.failures + 1) % (1 << 23);
+    let code = FAILURE | codes.failures << 7 | code_of(class);
+    if codes.recent.len() == RECENT_MAX {
+        codes.recent.pop_front();
+    }
+    codes.recent.push_back((code, text));
+    code
+}
+
 /// The failure of a function that is not built yet.
 #[cold]
 pub(crate) fn unsupported(function: &'static str, on: On) -> c_int {
@@ -111,33 +131,47 @@ pub(crate) fn unsupported(function: &'static str, on: On) -> c_int {
     raise(function, on, class(ErrorClass::UnsupportedOperation, text))
 }
 
-fn die(function: &str, error: &Error, code: c_int) -> ! {
+fn die(text: &str, code: c_int) -> ! {
     let rank =
         process::current().map_or(String::new(), |process| format!("rank {}: ", process.rank()));
     // Written in one piece: whoever ends the job may not wait for the rest of a line.
-    let line = format!("canele: {rank}{function}: {error}\n");
+    let line = format!("canele: {rank}{text}\n");
     eprint!("{line}");
-    process::abort(code)
+    process::abort(class_of(code).unwrap_or(code))
+}
+
+/// The class of a code; none for a number that is no code.
+fn class_of(code: c_int) -> Option<c_int> {
+    let class = if code >= FAILURE { code & CLASS_MASK } else { code };
+    match codes().known.get(&class) {
+        Some((class, _)) => Some(*class),
+        None => (class == 0 || name_of(class).is_some()).then_some(class),
+    }
+}
+
+/// Name and meaning of one of the standard's classes.
+fn name_of(code: c_int) -> Option<(&'static str, &'static str)> {
+    let class = ErrorClass::ALL.iter().find(|class| code_of(**class) == code);
+    class.map(|class| (class.name(), class.text()))
+}
+
+fn no_code(code: c_int) -> Error {
+    Error::argument(format!("errorcode = {code} is no error code"))
 }
 
 pub(crate) unsafe fn error_class(code: c_int, result: *mut c_int) -> Result<()> {
-    let class = match codes().codes.get(&code) {
-        Some((class, _)) => *class,
-        None => code,
-    };
+    let class = class_of(code).ok_or_else(|| no_code(code))?;
     // SAFETY: as the body's.
     unsafe { put(result, class) }
 }
 
 pub(crate) unsafe fn error_string(code: c_int, text: *mut c_char, len: *mut c_int) -> Result<()> {
-    let known = ErrorClass::ALL.iter().find(|class| code_of(**class) == code);
-    let string = match (code, known) {
-        (0, _) => "MPI_SUCCESS: no error".to_owned(),
-        (_, Some(class)) => format!("{}: {}", class.name(), class.text()),
-        (_, None) => match codes().codes.get(&code) {
-            Some((_, text)) => text.clone(),
-            None => return Err(Error::argument(format!("{code} is no error code"))),
-        },
+    let class = class_of(code).ok_or_else(|| no_code(code))?;
+    let told = codes().text(code);
+    let string = match (told, name_of(class)) {
+        (Some(told), _) => told,
+        (None, Some((name, meaning))) => format!("{name}: {meaning}"),
+        (None, None) => "MPI_SUCCESS: no error".to_owned(),
     };
     // SAFETY: as the body's: a place for MPI_MAX_ERROR_STRING bytes, and one for the length.
     unsafe { write_string(&string, STRING_MAX, text, len) }
@@ -150,6 +184,9 @@ pub(crate) unsafe fn add_error_class(result: *mut c_int) -> Result<()> {
 }
 
 pub(crate) unsafe fn add_error_code(class: c_int, result: *mut c_int) -> Result<()> {
+    if class_of(class) != Some(class) {
+        return Err(Error::argument(format!("errorclass = {class} is no error class")));
+    }
     let code = codes().add(Some(class));
     // SAFETY: as the body's.
     unsafe { put(result, code) }
@@ -157,23 +194,21 @@ pub(crate) unsafe fn add_error_code(class: c_int, result: *mut c_int) -> Result<
 
 pub(crate) unsafe fn add_error_string(code: c_int, text: *const c_char) -> Result<()> {
     // SAFETY: as the body's.
-    let text = unsafe { crate::arguments::string(text) }?;
-    let unknown = || Error::argument(format!("{code} is no error code of the application's"));
-    codes().codes.get_mut(&code).ok_or_else(unknown)?.1 = text;
+    let text = unsafe { crate::arguments::string("string", text) }?;
+    codes().known.get_mut(&code).ok_or_else(|| not_added("errorcode", code))?.1 = text;
     Ok(())
 }
 
-pub(crate) unsafe fn remove_error_class(code: c_int) -> Result<()> {
-    remove(code)
+pub(crate) unsafe fn remove_error_class(class: c_int) -> Result<()> {
+    remove("errorclass", class)
 }
 
 pub(crate) unsafe fn remove_error_code(code: c_int) -> Result<()> {
-    remove(code)
+    remove("errorcode", code)
 }
 
 pub(crate) unsafe fn remove_error_string(code: c_int) -> Result<()> {
-    let unknown = || Error::argument(format!("{code} is no error code of the application's"));
-    codes().codes.get_mut(&code).ok_or_else(unknown)?.1.clear();
+    codes().known.get_mut(&code).ok_or_else(|| not_added("errorcode", code))?.1.clear();
     Ok(())
 }
 
@@ -182,23 +217,36 @@ pub(crate) fn last_used_code() -> c_int {
     codes().last.max(LAST_CODE)
 }
 
-fn remove(code: c_int) -> Result<()> {
-    let unknown = || Error::argument(format!("{code} is no error code of the application's"));
-    codes().codes.remove(&code).map(drop).ok_or_else(unknown)
+fn remove(name: &str, code: c_int) -> Result<()> {
+    codes().known.remove(&code).map(drop).ok_or_else(|| not_added(name, code))
 }
 
-/// The application's own codes: the class and text of each.
+fn not_added(name: &str, code: c_int) -> Error {
+    Error::argument(format!("{name} = {code} was not added by the application"))
+}
+
 #[derive(Default)]
 struct Codes {
     last: c_int,
-    codes: HashMap<c_int, (c_int, String)>,
+    /// The application's own codes: the class and text of each.
+    known: HashMap<c_int, (c_int, String)>,
+    /// How many failures there were, as far as a code counts.
+    failures: c_int,
+    /// Codes and texts of the latest failures.
+    recent: VecDeque<(c_int, String)>,
 }
 
 impl Codes {
     fn add(&mut self, class: Option<c_int>) -> c_int {
         self.last = self.last.max(LAST_CODE) + 1;
-        self.codes.insert(self.last, (class.unwrap_or(self.last), String::new()));
+        self.known.insert(self.last, (class.unwrap_or(self.last), String::new()));
         self.last
+    }
+
+    /// What is known of a code beyond its class.
+    fn text(&self, code: c_int) -> Option<String> {
+        let recent = self.recent.iter().rev().find(|(known, _)| *known == code);
+        recent.map(|(_, text)| text.clone()).or_else(|| Some(self.known.get(&code)?.1.clone()))
     }
 }
 
@@ -215,9 +263,6 @@ pub(crate) unsafe fn write_string(
     len: *mut c_int,
 ) -> Result<()> {
     let bytes = &string.as_bytes()[..string.len().min(max - 1)];
-    if text.is_null() {
-        return Err(Error::argument("the place for a string is NULL"));
-    }
     // SAFETY: the caller passes a place for `max` bytes.
     unsafe {
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), text.cast(), bytes.len());
@@ -230,3 +275,9 @@ pub(crate) unsafe fn write_string(
 const STRING_MAX: usize = 512;
 /// `MPI_ERR_LASTCODE`.
 const LAST_CODE: c_int = 0x3fff;
+/// The bit of codes made for a failure.
+const FAILURE: c_int = 1 << 30;
+/// The class in such a code.
+const CLASS_MASK: c_int = 0x7f;
+/// How many failures keep their text.
+const RECENT_MAX: usize = 256;

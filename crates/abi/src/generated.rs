@@ -14,13 +14,13 @@ pub unsafe extern "C" fn MPI_Abi_get_fortran_info(_info: *mut RawHandle) -> c_in
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Abi_get_fortran_info(_info: *mut RawHandle) -> c_int { unsupported("MPI_Abi_get_fortran_info", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Abi_get_info(info: *mut RawHandle) -> c_int { finish("MPI_Abi_get_info", On::Process, unsafe { env::abi_get_info(info) }) }
+pub unsafe extern "C" fn MPI_Abi_get_info(info: *mut RawHandle) -> c_int { finish("MPI_Abi_get_info", On::Process, || unsafe { leads_somewhere("info", info)?; env::abi_get_info(info) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Abi_get_info(info: *mut RawHandle) -> c_int { finish("MPI_Abi_get_info", On::Process, unsafe { env::abi_get_info(info) }) }
+pub unsafe extern "C" fn PMPI_Abi_get_info(info: *mut RawHandle) -> c_int { finish("MPI_Abi_get_info", On::Process, || unsafe { leads_somewhere("info", info)?; env::abi_get_info(info) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> c_int { finish("MPI_Abi_get_version", On::Process, unsafe { env::abi_get_version(abi_major, abi_minor) }) }
+pub unsafe extern "C" fn MPI_Abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> c_int { finish("MPI_Abi_get_version", On::Process, || unsafe { leads_somewhere("abi_major", abi_major)?; leads_somewhere("abi_minor", abi_minor)?; env::abi_get_version(abi_major, abi_minor) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> c_int { finish("MPI_Abi_get_version", On::Process, unsafe { env::abi_get_version(abi_major, abi_minor) }) }
+pub unsafe extern "C" fn PMPI_Abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> c_int { finish("MPI_Abi_get_version", On::Process, || unsafe { leads_somewhere("abi_major", abi_major)?; leads_somewhere("abi_minor", abi_minor)?; env::abi_get_version(abi_major, abi_minor) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Abi_set_fortran_booleans(_logical_size: c_int, _logical_true: *mut c_void, _logical_false: *mut c_void) -> c_int { unsupported("MPI_Abi_set_fortran_booleans", On::Process) }
 #[unsafe(no_mangle)]
@@ -30,9 +30,9 @@ pub unsafe extern "C" fn MPI_Abi_set_fortran_info(_info: RawHandle) -> c_int { u
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Abi_set_fortran_info(_info: RawHandle) -> c_int { unsupported("MPI_Abi_set_fortran_info", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Abort(comm: RawHandle, errorcode: c_int) -> c_int { finish("MPI_Abort", On::Comm(comm), unsafe { init::abort(comm, errorcode) }) }
+pub unsafe extern "C" fn MPI_Abort(comm: RawHandle, errorcode: c_int) -> c_int { finish("MPI_Abort", On::Comm(comm), || unsafe { init::abort(comm, errorcode) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Abort(comm: RawHandle, errorcode: c_int) -> c_int { finish("MPI_Abort", On::Comm(comm), unsafe { init::abort(comm, errorcode) }) }
+pub unsafe extern "C" fn PMPI_Abort(comm: RawHandle, errorcode: c_int) -> c_int { finish("MPI_Abort", On::Comm(comm), || unsafe { init::abort(comm, errorcode) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Accumulate(_origin_addr: *const c_void, _origin_count: c_int, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: c_int, _target_datatype: RawHandle, _op: RawHandle, _win: RawHandle) -> c_int { unsupported("MPI_Accumulate", On::Process) }
 #[unsafe(no_mangle)]
@@ -42,17 +42,17 @@ pub unsafe extern "C" fn MPI_Accumulate_c(_origin_addr: *const c_void, _origin_c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Accumulate_c(_origin_addr: *const c_void, _origin_count: i64, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: i64, _target_datatype: RawHandle, _op: RawHandle, _win: RawHandle) -> c_int { unsupported("MPI_Accumulate_c", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Add_error_class(errorclass: *mut c_int) -> c_int { finish("MPI_Add_error_class", On::Process, unsafe { error::add_error_class(errorclass) }) }
+pub unsafe extern "C" fn MPI_Add_error_class(errorclass: *mut c_int) -> c_int { finish("MPI_Add_error_class", On::Process, || unsafe { leads_somewhere("errorclass", errorclass)?; error::add_error_class(errorclass) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Add_error_class(errorclass: *mut c_int) -> c_int { finish("MPI_Add_error_class", On::Process, unsafe { error::add_error_class(errorclass) }) }
+pub unsafe extern "C" fn PMPI_Add_error_class(errorclass: *mut c_int) -> c_int { finish("MPI_Add_error_class", On::Process, || unsafe { leads_somewhere("errorclass", errorclass)?; error::add_error_class(errorclass) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Add_error_code(errorclass: c_int, errorcode: *mut c_int) -> c_int { finish("MPI_Add_error_code", On::Process, unsafe { error::add_error_code(errorclass, errorcode) }) }
+pub unsafe extern "C" fn MPI_Add_error_code(errorclass: c_int, errorcode: *mut c_int) -> c_int { finish("MPI_Add_error_code", On::Process, || unsafe { leads_somewhere("errorcode", errorcode)?; error::add_error_code(errorclass, errorcode) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Add_error_code(errorclass: c_int, errorcode: *mut c_int) -> c_int { finish("MPI_Add_error_code", On::Process, unsafe { error::add_error_code(errorclass, errorcode) }) }
+pub unsafe extern "C" fn PMPI_Add_error_code(errorclass: c_int, errorcode: *mut c_int) -> c_int { finish("MPI_Add_error_code", On::Process, || unsafe { leads_somewhere("errorcode", errorcode)?; error::add_error_code(errorclass, errorcode) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Add_error_string(errorcode: c_int, string: *const c_char) -> c_int { finish("MPI_Add_error_string", On::Process, unsafe { error::add_error_string(errorcode, string) }) }
+pub unsafe extern "C" fn MPI_Add_error_string(errorcode: c_int, string: *const c_char) -> c_int { finish("MPI_Add_error_string", On::Process, || unsafe { error::add_error_string(errorcode, string) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Add_error_string(errorcode: c_int, string: *const c_char) -> c_int { finish("MPI_Add_error_string", On::Process, unsafe { error::add_error_string(errorcode, string) }) }
+pub unsafe extern "C" fn PMPI_Add_error_string(errorcode: c_int, string: *const c_char) -> c_int { finish("MPI_Add_error_string", On::Process, || unsafe { error::add_error_string(errorcode, string) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Aint_add(base: isize, disp: isize) -> isize { env::aint_add(base, disp) }
 #[unsafe(no_mangle)]
@@ -62,13 +62,13 @@ pub unsafe extern "C" fn MPI_Aint_diff(addr1: isize, addr2: isize) -> isize { en
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Aint_diff(addr1: isize, addr2: isize) -> isize { env::aint_diff(addr1, addr2) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Allgather(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: c_int, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Allgather", On::Comm(comm), unsafe { coll::allgather(sendbuf, sendcount as i64, sendtype, recvbuf, recvcount as i64, recvtype, comm) }) }
+pub unsafe extern "C" fn MPI_Allgather(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: c_int, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Allgather", On::Comm(comm), || unsafe { coll::allgather(sendbuf, sendcount as i64, sendtype, recvbuf, recvcount as i64, recvtype, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Allgather(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: c_int, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Allgather", On::Comm(comm), unsafe { coll::allgather(sendbuf, sendcount as i64, sendtype, recvbuf, recvcount as i64, recvtype, comm) }) }
+pub unsafe extern "C" fn PMPI_Allgather(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: c_int, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Allgather", On::Comm(comm), || unsafe { coll::allgather(sendbuf, sendcount as i64, sendtype, recvbuf, recvcount as i64, recvtype, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Allgather_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: i64, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Allgather_c", On::Comm(comm), unsafe { coll::allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm) }) }
+pub unsafe extern "C" fn MPI_Allgather_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: i64, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Allgather_c", On::Comm(comm), || unsafe { coll::allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Allgather_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: i64, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Allgather_c", On::Comm(comm), unsafe { coll::allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm) }) }
+pub unsafe extern "C" fn PMPI_Allgather_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: i64, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Allgather_c", On::Comm(comm), || unsafe { coll::allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Allgather_init(_sendbuf: *const c_void, _sendcount: c_int, _sendtype: RawHandle, _recvbuf: *mut c_void, _recvcount: c_int, _recvtype: RawHandle, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Allgather_init", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -78,13 +78,13 @@ pub unsafe extern "C" fn MPI_Allgather_init_c(_sendbuf: *const c_void, _sendcoun
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Allgather_init_c(_sendbuf: *const c_void, _sendcount: i64, _sendtype: RawHandle, _recvbuf: *mut c_void, _recvcount: i64, _recvtype: RawHandle, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Allgather_init_c", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Allgatherv(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Allgatherv", On::Comm(comm), unsafe { coll::allgatherv(sendbuf, sendcount as i64, sendtype, recvbuf, Ints::Int(recvcounts), Ints::Int(displs), recvtype, comm) }) }
+pub unsafe extern "C" fn MPI_Allgatherv(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Allgatherv", On::Comm(comm), || unsafe { coll::allgatherv(sendbuf, sendcount as i64, sendtype, recvbuf, Ints::int("recvcounts", recvcounts), Ints::int("displs", displs), recvtype, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Allgatherv(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Allgatherv", On::Comm(comm), unsafe { coll::allgatherv(sendbuf, sendcount as i64, sendtype, recvbuf, Ints::Int(recvcounts), Ints::Int(displs), recvtype, comm) }) }
+pub unsafe extern "C" fn PMPI_Allgatherv(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Allgatherv", On::Comm(comm), || unsafe { coll::allgatherv(sendbuf, sendcount as i64, sendtype, recvbuf, Ints::int("recvcounts", recvcounts), Ints::int("displs", displs), recvtype, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Allgatherv_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Allgatherv_c", On::Comm(comm), unsafe { coll::allgatherv(sendbuf, sendcount, sendtype, recvbuf, Ints::Count(recvcounts.cast()), Ints::Count(displs.cast()), recvtype, comm) }) }
+pub unsafe extern "C" fn MPI_Allgatherv_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Allgatherv_c", On::Comm(comm), || unsafe { coll::allgatherv(sendbuf, sendcount, sendtype, recvbuf, Ints::count("recvcounts", recvcounts.cast()), Ints::count("displs", displs.cast()), recvtype, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Allgatherv_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Allgatherv_c", On::Comm(comm), unsafe { coll::allgatherv(sendbuf, sendcount, sendtype, recvbuf, Ints::Count(recvcounts.cast()), Ints::Count(displs.cast()), recvtype, comm) }) }
+pub unsafe extern "C" fn PMPI_Allgatherv_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Allgatherv_c", On::Comm(comm), || unsafe { coll::allgatherv(sendbuf, sendcount, sendtype, recvbuf, Ints::count("recvcounts", recvcounts.cast()), Ints::count("displs", displs.cast()), recvtype, comm) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Allgatherv_init(_sendbuf: *const c_void, _sendcount: c_int, _sendtype: RawHandle, _recvbuf: *mut c_void, _recvcounts: *const c_int, _displs: *const c_int, _recvtype: RawHandle, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Allgatherv_init", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -94,17 +94,17 @@ pub unsafe extern "C" fn MPI_Allgatherv_init_c(_sendbuf: *const c_void, _sendcou
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Allgatherv_init_c(_sendbuf: *const c_void, _sendcount: i64, _sendtype: RawHandle, _recvbuf: *mut c_void, _recvcounts: *const i64, _displs: *const isize, _recvtype: RawHandle, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Allgatherv_init_c", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Alloc_mem(size: isize, info: RawHandle, baseptr: *mut c_void) -> c_int { finish("MPI_Alloc_mem", On::Process, unsafe { env::alloc_mem(size, info, baseptr) }) }
+pub unsafe extern "C" fn MPI_Alloc_mem(size: isize, info: RawHandle, baseptr: *mut c_void) -> c_int { finish("MPI_Alloc_mem", On::Process, || unsafe { leads_somewhere("baseptr", baseptr)?; env::alloc_mem(size, info, baseptr) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Alloc_mem(size: isize, info: RawHandle, baseptr: *mut c_void) -> c_int { finish("MPI_Alloc_mem", On::Process, unsafe { env::alloc_mem(size, info, baseptr) }) }
+pub unsafe extern "C" fn PMPI_Alloc_mem(size: isize, info: RawHandle, baseptr: *mut c_void) -> c_int { finish("MPI_Alloc_mem", On::Process, || unsafe { leads_somewhere("baseptr", baseptr)?; env::alloc_mem(size, info, baseptr) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Allreduce(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Allreduce", On::Comm(comm), unsafe { coll::allreduce(sendbuf, recvbuf, count as i64, datatype, op, comm) }) }
+pub unsafe extern "C" fn MPI_Allreduce(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Allreduce", On::Comm(comm), || unsafe { coll::allreduce(sendbuf, recvbuf, count as i64, datatype, op, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Allreduce(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Allreduce", On::Comm(comm), unsafe { coll::allreduce(sendbuf, recvbuf, count as i64, datatype, op, comm) }) }
+pub unsafe extern "C" fn PMPI_Allreduce(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Allreduce", On::Comm(comm), || unsafe { coll::allreduce(sendbuf, recvbuf, count as i64, datatype, op, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Allreduce_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Allreduce_c", On::Comm(comm), unsafe { coll::allreduce(sendbuf, recvbuf, count, datatype, op, comm) }) }
+pub unsafe extern "C" fn MPI_Allreduce_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Allreduce_c", On::Comm(comm), || unsafe { coll::allreduce(sendbuf, recvbuf, count, datatype, op, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Allreduce_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Allreduce_c", On::Comm(comm), unsafe { coll::allreduce(sendbuf, recvbuf, count, datatype, op, comm) }) }
+pub unsafe extern "C" fn PMPI_Allreduce_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Allreduce_c", On::Comm(comm), || unsafe { coll::allreduce(sendbuf, recvbuf, count, datatype, op, comm) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Allreduce_init(_sendbuf: *const c_void, _recvbuf: *mut c_void, _count: c_int, _datatype: RawHandle, _op: RawHandle, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Allreduce_init", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -114,13 +114,13 @@ pub unsafe extern "C" fn MPI_Allreduce_init_c(_sendbuf: *const c_void, _recvbuf:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Allreduce_init_c(_sendbuf: *const c_void, _recvbuf: *mut c_void, _count: i64, _datatype: RawHandle, _op: RawHandle, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Allreduce_init_c", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Alltoall(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: c_int, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Alltoall", On::Comm(comm), unsafe { coll::alltoall(sendbuf, sendcount as i64, sendtype, recvbuf, recvcount as i64, recvtype, comm) }) }
+pub unsafe extern "C" fn MPI_Alltoall(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: c_int, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Alltoall", On::Comm(comm), || unsafe { coll::alltoall(sendbuf, sendcount as i64, sendtype, recvbuf, recvcount as i64, recvtype, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Alltoall(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: c_int, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Alltoall", On::Comm(comm), unsafe { coll::alltoall(sendbuf, sendcount as i64, sendtype, recvbuf, recvcount as i64, recvtype, comm) }) }
+pub unsafe extern "C" fn PMPI_Alltoall(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: c_int, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Alltoall", On::Comm(comm), || unsafe { coll::alltoall(sendbuf, sendcount as i64, sendtype, recvbuf, recvcount as i64, recvtype, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Alltoall_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: i64, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Alltoall_c", On::Comm(comm), unsafe { coll::alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm) }) }
+pub unsafe extern "C" fn MPI_Alltoall_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: i64, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Alltoall_c", On::Comm(comm), || unsafe { coll::alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Alltoall_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: i64, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Alltoall_c", On::Comm(comm), unsafe { coll::alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm) }) }
+pub unsafe extern "C" fn PMPI_Alltoall_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: i64, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Alltoall_c", On::Comm(comm), || unsafe { coll::alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Alltoall_init(_sendbuf: *const c_void, _sendcount: c_int, _sendtype: RawHandle, _recvbuf: *mut c_void, _recvcount: c_int, _recvtype: RawHandle, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Alltoall_init", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -130,13 +130,13 @@ pub unsafe extern "C" fn MPI_Alltoall_init_c(_sendbuf: *const c_void, _sendcount
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Alltoall_init_c(_sendbuf: *const c_void, _sendcount: i64, _sendtype: RawHandle, _recvbuf: *mut c_void, _recvcount: i64, _recvtype: RawHandle, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Alltoall_init_c", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Alltoallv(sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Alltoallv", On::Comm(comm), unsafe { coll::alltoallv(sendbuf, Ints::Int(sendcounts), Ints::Int(sdispls), sendtype, recvbuf, Ints::Int(recvcounts), Ints::Int(rdispls), recvtype, comm) }) }
+pub unsafe extern "C" fn MPI_Alltoallv(sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Alltoallv", On::Comm(comm), || unsafe { coll::alltoallv(sendbuf, Ints::int("sendcounts", sendcounts), Ints::int("sdispls", sdispls), sendtype, recvbuf, Ints::int("recvcounts", recvcounts), Ints::int("rdispls", rdispls), recvtype, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Alltoallv(sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Alltoallv", On::Comm(comm), unsafe { coll::alltoallv(sendbuf, Ints::Int(sendcounts), Ints::Int(sdispls), sendtype, recvbuf, Ints::Int(recvcounts), Ints::Int(rdispls), recvtype, comm) }) }
+pub unsafe extern "C" fn PMPI_Alltoallv(sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Alltoallv", On::Comm(comm), || unsafe { coll::alltoallv(sendbuf, Ints::int("sendcounts", sendcounts), Ints::int("sdispls", sdispls), sendtype, recvbuf, Ints::int("recvcounts", recvcounts), Ints::int("rdispls", rdispls), recvtype, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Alltoallv_c(sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtype: RawHandle, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Alltoallv_c", On::Comm(comm), unsafe { coll::alltoallv(sendbuf, Ints::Count(sendcounts.cast()), Ints::Count(sdispls.cast()), sendtype, recvbuf, Ints::Count(recvcounts.cast()), Ints::Count(rdispls.cast()), recvtype, comm) }) }
+pub unsafe extern "C" fn MPI_Alltoallv_c(sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtype: RawHandle, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Alltoallv_c", On::Comm(comm), || unsafe { coll::alltoallv(sendbuf, Ints::count("sendcounts", sendcounts.cast()), Ints::count("sdispls", sdispls.cast()), sendtype, recvbuf, Ints::count("recvcounts", recvcounts.cast()), Ints::count("rdispls", rdispls.cast()), recvtype, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Alltoallv_c(sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtype: RawHandle, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Alltoallv_c", On::Comm(comm), unsafe { coll::alltoallv(sendbuf, Ints::Count(sendcounts.cast()), Ints::Count(sdispls.cast()), sendtype, recvbuf, Ints::Count(recvcounts.cast()), Ints::Count(rdispls.cast()), recvtype, comm) }) }
+pub unsafe extern "C" fn PMPI_Alltoallv_c(sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtype: RawHandle, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Alltoallv_c", On::Comm(comm), || unsafe { coll::alltoallv(sendbuf, Ints::count("sendcounts", sendcounts.cast()), Ints::count("sdispls", sdispls.cast()), sendtype, recvbuf, Ints::count("recvcounts", recvcounts.cast()), Ints::count("rdispls", rdispls.cast()), recvtype, comm) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Alltoallv_init(_sendbuf: *const c_void, _sendcounts: *const c_int, _sdispls: *const c_int, _sendtype: RawHandle, _recvbuf: *mut c_void, _recvcounts: *const c_int, _rdispls: *const c_int, _recvtype: RawHandle, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Alltoallv_init", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -146,13 +146,13 @@ pub unsafe extern "C" fn MPI_Alltoallv_init_c(_sendbuf: *const c_void, _sendcoun
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Alltoallv_init_c(_sendbuf: *const c_void, _sendcounts: *const i64, _sdispls: *const isize, _sendtype: RawHandle, _recvbuf: *mut c_void, _recvcounts: *const i64, _rdispls: *const isize, _recvtype: RawHandle, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Alltoallv_init_c", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Alltoallw(sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtypes: *const RawHandle, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtypes: *const RawHandle, comm: RawHandle) -> c_int { finish("MPI_Alltoallw", On::Comm(comm), unsafe { coll::alltoallw(sendbuf, Ints::Int(sendcounts), Ints::Int(sdispls), sendtypes, recvbuf, Ints::Int(recvcounts), Ints::Int(rdispls), recvtypes, comm) }) }
+pub unsafe extern "C" fn MPI_Alltoallw(sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtypes: *const RawHandle, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtypes: *const RawHandle, comm: RawHandle) -> c_int { finish("MPI_Alltoallw", On::Comm(comm), || unsafe { coll::alltoallw(sendbuf, Ints::int("sendcounts", sendcounts), Ints::int("sdispls", sdispls), sendtypes, recvbuf, Ints::int("recvcounts", recvcounts), Ints::int("rdispls", rdispls), recvtypes, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Alltoallw(sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtypes: *const RawHandle, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtypes: *const RawHandle, comm: RawHandle) -> c_int { finish("MPI_Alltoallw", On::Comm(comm), unsafe { coll::alltoallw(sendbuf, Ints::Int(sendcounts), Ints::Int(sdispls), sendtypes, recvbuf, Ints::Int(recvcounts), Ints::Int(rdispls), recvtypes, comm) }) }
+pub unsafe extern "C" fn PMPI_Alltoallw(sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtypes: *const RawHandle, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtypes: *const RawHandle, comm: RawHandle) -> c_int { finish("MPI_Alltoallw", On::Comm(comm), || unsafe { coll::alltoallw(sendbuf, Ints::int("sendcounts", sendcounts), Ints::int("sdispls", sdispls), sendtypes, recvbuf, Ints::int("recvcounts", recvcounts), Ints::int("rdispls", rdispls), recvtypes, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Alltoallw_c(sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtypes: *const RawHandle, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtypes: *const RawHandle, comm: RawHandle) -> c_int { finish("MPI_Alltoallw_c", On::Comm(comm), unsafe { coll::alltoallw(sendbuf, Ints::Count(sendcounts.cast()), Ints::Count(sdispls.cast()), sendtypes, recvbuf, Ints::Count(recvcounts.cast()), Ints::Count(rdispls.cast()), recvtypes, comm) }) }
+pub unsafe extern "C" fn MPI_Alltoallw_c(sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtypes: *const RawHandle, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtypes: *const RawHandle, comm: RawHandle) -> c_int { finish("MPI_Alltoallw_c", On::Comm(comm), || unsafe { coll::alltoallw(sendbuf, Ints::count("sendcounts", sendcounts.cast()), Ints::count("sdispls", sdispls.cast()), sendtypes, recvbuf, Ints::count("recvcounts", recvcounts.cast()), Ints::count("rdispls", rdispls.cast()), recvtypes, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Alltoallw_c(sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtypes: *const RawHandle, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtypes: *const RawHandle, comm: RawHandle) -> c_int { finish("MPI_Alltoallw_c", On::Comm(comm), unsafe { coll::alltoallw(sendbuf, Ints::Count(sendcounts.cast()), Ints::Count(sdispls.cast()), sendtypes, recvbuf, Ints::Count(recvcounts.cast()), Ints::Count(rdispls.cast()), recvtypes, comm) }) }
+pub unsafe extern "C" fn PMPI_Alltoallw_c(sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtypes: *const RawHandle, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtypes: *const RawHandle, comm: RawHandle) -> c_int { finish("MPI_Alltoallw_c", On::Comm(comm), || unsafe { coll::alltoallw(sendbuf, Ints::count("sendcounts", sendcounts.cast()), Ints::count("sdispls", sdispls.cast()), sendtypes, recvbuf, Ints::count("recvcounts", recvcounts.cast()), Ints::count("rdispls", rdispls.cast()), recvtypes, comm) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Alltoallw_init(_sendbuf: *const c_void, _sendcounts: *const c_int, _sdispls: *const c_int, _sendtypes: *const RawHandle, _recvbuf: *mut c_void, _recvcounts: *const c_int, _rdispls: *const c_int, _recvtypes: *const RawHandle, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Alltoallw_init", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -162,33 +162,33 @@ pub unsafe extern "C" fn MPI_Alltoallw_init_c(_sendbuf: *const c_void, _sendcoun
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Alltoallw_init_c(_sendbuf: *const c_void, _sendcounts: *const i64, _sdispls: *const isize, _sendtypes: *const RawHandle, _recvbuf: *mut c_void, _recvcounts: *const i64, _rdispls: *const isize, _recvtypes: *const RawHandle, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Alltoallw_init_c", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Attr_delete(comm: RawHandle, _keyval: c_int) -> c_int { unsupported("MPI_Attr_delete", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Attr_delete(comm: RawHandle, keyval: c_int) -> c_int { finish("MPI_Attr_delete", On::Comm(comm), || unsafe { attribute::attr_delete(comm, keyval) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Attr_delete(comm: RawHandle, _keyval: c_int) -> c_int { unsupported("MPI_Attr_delete", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Attr_delete(comm: RawHandle, keyval: c_int) -> c_int { finish("MPI_Attr_delete", On::Comm(comm), || unsafe { attribute::attr_delete(comm, keyval) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Attr_get(comm: RawHandle, _keyval: c_int, _attribute_val: *mut c_void, _flag: *mut c_int) -> c_int { unsupported("MPI_Attr_get", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Attr_get(comm: RawHandle, keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int) -> c_int { finish("MPI_Attr_get", On::Comm(comm), || unsafe { leads_somewhere("attribute_val", attribute_val)?; leads_somewhere("flag", flag)?; attribute::attr_get(comm, keyval, attribute_val, flag) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Attr_get(comm: RawHandle, _keyval: c_int, _attribute_val: *mut c_void, _flag: *mut c_int) -> c_int { unsupported("MPI_Attr_get", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Attr_get(comm: RawHandle, keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int) -> c_int { finish("MPI_Attr_get", On::Comm(comm), || unsafe { leads_somewhere("attribute_val", attribute_val)?; leads_somewhere("flag", flag)?; attribute::attr_get(comm, keyval, attribute_val, flag) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Attr_put(comm: RawHandle, _keyval: c_int, _attribute_val: *mut c_void) -> c_int { unsupported("MPI_Attr_put", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Attr_put(comm: RawHandle, keyval: c_int, attribute_val: *mut c_void) -> c_int { finish("MPI_Attr_put", On::Comm(comm), || unsafe { attribute::attr_put(comm, keyval, attribute_val) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Attr_put(comm: RawHandle, _keyval: c_int, _attribute_val: *mut c_void) -> c_int { unsupported("MPI_Attr_put", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Attr_put(comm: RawHandle, keyval: c_int, attribute_val: *mut c_void) -> c_int { finish("MPI_Attr_put", On::Comm(comm), || unsafe { attribute::attr_put(comm, keyval, attribute_val) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Barrier(comm: RawHandle) -> c_int { finish("MPI_Barrier", On::Comm(comm), unsafe { coll::barrier(comm) }) }
+pub unsafe extern "C" fn MPI_Barrier(comm: RawHandle) -> c_int { finish("MPI_Barrier", On::Comm(comm), || unsafe { coll::barrier(comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Barrier(comm: RawHandle) -> c_int { finish("MPI_Barrier", On::Comm(comm), unsafe { coll::barrier(comm) }) }
+pub unsafe extern "C" fn PMPI_Barrier(comm: RawHandle) -> c_int { finish("MPI_Barrier", On::Comm(comm), || unsafe { coll::barrier(comm) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Barrier_init(comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Barrier_init", On::Comm(comm)) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Barrier_init(comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Barrier_init", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Bcast(buffer: *mut c_void, count: c_int, datatype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Bcast", On::Comm(comm), unsafe { coll::bcast(buffer, count as i64, datatype, root, comm) }) }
+pub unsafe extern "C" fn MPI_Bcast(buffer: *mut c_void, count: c_int, datatype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Bcast", On::Comm(comm), || unsafe { coll::bcast(buffer, count as i64, datatype, root, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Bcast(buffer: *mut c_void, count: c_int, datatype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Bcast", On::Comm(comm), unsafe { coll::bcast(buffer, count as i64, datatype, root, comm) }) }
+pub unsafe extern "C" fn PMPI_Bcast(buffer: *mut c_void, count: c_int, datatype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Bcast", On::Comm(comm), || unsafe { coll::bcast(buffer, count as i64, datatype, root, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Bcast_c(buffer: *mut c_void, count: i64, datatype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Bcast_c", On::Comm(comm), unsafe { coll::bcast(buffer, count, datatype, root, comm) }) }
+pub unsafe extern "C" fn MPI_Bcast_c(buffer: *mut c_void, count: i64, datatype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Bcast_c", On::Comm(comm), || unsafe { coll::bcast(buffer, count, datatype, root, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Bcast_c(buffer: *mut c_void, count: i64, datatype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Bcast_c", On::Comm(comm), unsafe { coll::bcast(buffer, count, datatype, root, comm) }) }
+pub unsafe extern "C" fn PMPI_Bcast_c(buffer: *mut c_void, count: i64, datatype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Bcast_c", On::Comm(comm), || unsafe { coll::bcast(buffer, count, datatype, root, comm) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Bcast_init(_buffer: *mut c_void, _count: c_int, _datatype: RawHandle, _root: c_int, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Bcast_init", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -198,49 +198,49 @@ pub unsafe extern "C" fn MPI_Bcast_init_c(_buffer: *mut c_void, _count: i64, _da
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Bcast_init_c(_buffer: *mut c_void, _count: i64, _datatype: RawHandle, _root: c_int, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Bcast_init_c", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Bsend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Bsend", On::Comm(comm), unsafe { p2p::bsend(buf, count as i64, datatype, dest, tag, comm) }) }
+pub unsafe extern "C" fn MPI_Bsend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Bsend", On::Comm(comm), || unsafe { p2p::bsend(buf, count as i64, datatype, dest, tag, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Bsend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Bsend", On::Comm(comm), unsafe { p2p::bsend(buf, count as i64, datatype, dest, tag, comm) }) }
+pub unsafe extern "C" fn PMPI_Bsend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Bsend", On::Comm(comm), || unsafe { p2p::bsend(buf, count as i64, datatype, dest, tag, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Bsend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Bsend_c", On::Comm(comm), unsafe { p2p::bsend(buf, count, datatype, dest, tag, comm) }) }
+pub unsafe extern "C" fn MPI_Bsend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Bsend_c", On::Comm(comm), || unsafe { p2p::bsend(buf, count, datatype, dest, tag, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Bsend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Bsend_c", On::Comm(comm), unsafe { p2p::bsend(buf, count, datatype, dest, tag, comm) }) }
+pub unsafe extern "C" fn PMPI_Bsend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Bsend_c", On::Comm(comm), || unsafe { p2p::bsend(buf, count, datatype, dest, tag, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Bsend_init(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Bsend_init", On::Comm(comm), unsafe { p2p::bsend_init(buf, count as i64, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn MPI_Bsend_init(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Bsend_init", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::bsend_init(buf, count as i64, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Bsend_init(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Bsend_init", On::Comm(comm), unsafe { p2p::bsend_init(buf, count as i64, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn PMPI_Bsend_init(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Bsend_init", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::bsend_init(buf, count as i64, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Bsend_init_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Bsend_init_c", On::Comm(comm), unsafe { p2p::bsend_init(buf, count, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn MPI_Bsend_init_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Bsend_init_c", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::bsend_init(buf, count, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Bsend_init_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Bsend_init_c", On::Comm(comm), unsafe { p2p::bsend_init(buf, count, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn PMPI_Bsend_init_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Bsend_init_c", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::bsend_init(buf, count, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Buffer_attach(buffer: *mut c_void, size: c_int) -> c_int { finish("MPI_Buffer_attach", On::Process, unsafe { p2p::buffer_attach(buffer, size as i64) }) }
+pub unsafe extern "C" fn MPI_Buffer_attach(buffer: *mut c_void, size: c_int) -> c_int { finish("MPI_Buffer_attach", On::Process, || unsafe { p2p::buffer_attach(buffer, size as i64) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Buffer_attach(buffer: *mut c_void, size: c_int) -> c_int { finish("MPI_Buffer_attach", On::Process, unsafe { p2p::buffer_attach(buffer, size as i64) }) }
+pub unsafe extern "C" fn PMPI_Buffer_attach(buffer: *mut c_void, size: c_int) -> c_int { finish("MPI_Buffer_attach", On::Process, || unsafe { p2p::buffer_attach(buffer, size as i64) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Buffer_attach_c(buffer: *mut c_void, size: i64) -> c_int { finish("MPI_Buffer_attach_c", On::Process, unsafe { p2p::buffer_attach(buffer, size) }) }
+pub unsafe extern "C" fn MPI_Buffer_attach_c(buffer: *mut c_void, size: i64) -> c_int { finish("MPI_Buffer_attach_c", On::Process, || unsafe { p2p::buffer_attach(buffer, size) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Buffer_attach_c(buffer: *mut c_void, size: i64) -> c_int { finish("MPI_Buffer_attach_c", On::Process, unsafe { p2p::buffer_attach(buffer, size) }) }
+pub unsafe extern "C" fn PMPI_Buffer_attach_c(buffer: *mut c_void, size: i64) -> c_int { finish("MPI_Buffer_attach_c", On::Process, || unsafe { p2p::buffer_attach(buffer, size) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Buffer_detach(buffer_addr: *mut c_void, size: *mut c_int) -> c_int { finish("MPI_Buffer_detach", On::Process, unsafe { p2p::buffer_detach(buffer_addr, OutInt::Int(size)) }) }
+pub unsafe extern "C" fn MPI_Buffer_detach(buffer_addr: *mut c_void, size: *mut c_int) -> c_int { finish("MPI_Buffer_detach", On::Process, || unsafe { leads_somewhere("buffer_addr", buffer_addr)?; leads_somewhere("size", size)?; p2p::buffer_detach(buffer_addr, OutInt::Int(size)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Buffer_detach(buffer_addr: *mut c_void, size: *mut c_int) -> c_int { finish("MPI_Buffer_detach", On::Process, unsafe { p2p::buffer_detach(buffer_addr, OutInt::Int(size)) }) }
+pub unsafe extern "C" fn PMPI_Buffer_detach(buffer_addr: *mut c_void, size: *mut c_int) -> c_int { finish("MPI_Buffer_detach", On::Process, || unsafe { leads_somewhere("buffer_addr", buffer_addr)?; leads_somewhere("size", size)?; p2p::buffer_detach(buffer_addr, OutInt::Int(size)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Buffer_detach_c(buffer_addr: *mut c_void, size: *mut i64) -> c_int { finish("MPI_Buffer_detach_c", On::Process, unsafe { p2p::buffer_detach(buffer_addr, OutInt::Count(size.cast())) }) }
+pub unsafe extern "C" fn MPI_Buffer_detach_c(buffer_addr: *mut c_void, size: *mut i64) -> c_int { finish("MPI_Buffer_detach_c", On::Process, || unsafe { leads_somewhere("buffer_addr", buffer_addr)?; leads_somewhere("size", size)?; p2p::buffer_detach(buffer_addr, OutInt::Count(size.cast())) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Buffer_detach_c(buffer_addr: *mut c_void, size: *mut i64) -> c_int { finish("MPI_Buffer_detach_c", On::Process, unsafe { p2p::buffer_detach(buffer_addr, OutInt::Count(size.cast())) }) }
+pub unsafe extern "C" fn PMPI_Buffer_detach_c(buffer_addr: *mut c_void, size: *mut i64) -> c_int { finish("MPI_Buffer_detach_c", On::Process, || unsafe { leads_somewhere("buffer_addr", buffer_addr)?; leads_somewhere("size", size)?; p2p::buffer_detach(buffer_addr, OutInt::Count(size.cast())) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Buffer_flush() -> c_int { finish("MPI_Buffer_flush", On::Process, unsafe { p2p::buffer_flush() }) }
+pub unsafe extern "C" fn MPI_Buffer_flush() -> c_int { finish("MPI_Buffer_flush", On::Process, || unsafe { p2p::buffer_flush() }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Buffer_flush() -> c_int { finish("MPI_Buffer_flush", On::Process, unsafe { p2p::buffer_flush() }) }
+pub unsafe extern "C" fn PMPI_Buffer_flush() -> c_int { finish("MPI_Buffer_flush", On::Process, || unsafe { p2p::buffer_flush() }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Buffer_iflush(_request: *mut RawHandle) -> c_int { unsupported("MPI_Buffer_iflush", On::Process) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Buffer_iflush(_request: *mut RawHandle) -> c_int { unsupported("MPI_Buffer_iflush", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Cancel(request: *mut RawHandle) -> c_int { finish("MPI_Cancel", On::Process, unsafe { request::cancel(request) }) }
+pub unsafe extern "C" fn MPI_Cancel(request: *mut RawHandle) -> c_int { finish("MPI_Cancel", On::Process, || unsafe { leads_somewhere("request", request)?; request::cancel(request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Cancel(request: *mut RawHandle) -> c_int { finish("MPI_Cancel", On::Process, unsafe { request::cancel(request) }) }
+pub unsafe extern "C" fn PMPI_Cancel(request: *mut RawHandle) -> c_int { finish("MPI_Cancel", On::Process, || unsafe { leads_somewhere("request", request)?; request::cancel(request) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Cart_coords(comm: RawHandle, _rank: c_int, _maxdims: c_int, _coords: *mut c_int) -> c_int { unsupported("MPI_Cart_coords", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -290,41 +290,41 @@ pub unsafe extern "C" fn MPI_Comm_attach_buffer_c(comm: RawHandle, _buffer: *mut
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_attach_buffer_c(comm: RawHandle, _buffer: *mut c_void, _size: i64) -> c_int { unsupported("MPI_Comm_attach_buffer_c", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_call_errhandler(comm: RawHandle, errorcode: c_int) -> c_int { finish("MPI_Comm_call_errhandler", On::Comm(comm), unsafe { errhandler::comm_call_errhandler(comm, errorcode) }) }
+pub unsafe extern "C" fn MPI_Comm_call_errhandler(comm: RawHandle, errorcode: c_int) -> c_int { finish("MPI_Comm_call_errhandler", On::Comm(comm), || unsafe { errhandler::comm_call_errhandler(comm, errorcode) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_call_errhandler(comm: RawHandle, errorcode: c_int) -> c_int { finish("MPI_Comm_call_errhandler", On::Comm(comm), unsafe { errhandler::comm_call_errhandler(comm, errorcode) }) }
+pub unsafe extern "C" fn PMPI_Comm_call_errhandler(comm: RawHandle, errorcode: c_int) -> c_int { finish("MPI_Comm_call_errhandler", On::Comm(comm), || unsafe { errhandler::comm_call_errhandler(comm, errorcode) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_compare(comm1: RawHandle, comm2: RawHandle, result: *mut c_int) -> c_int { finish("MPI_Comm_compare", On::Comm(comm1), unsafe { comm::comm_compare(comm1, comm2, result) }) }
+pub unsafe extern "C" fn MPI_Comm_compare(comm1: RawHandle, comm2: RawHandle, result: *mut c_int) -> c_int { finish("MPI_Comm_compare", On::Comm(comm1), || unsafe { leads_somewhere("result", result)?; comm::comm_compare(comm1, comm2, result) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_compare(comm1: RawHandle, comm2: RawHandle, result: *mut c_int) -> c_int { finish("MPI_Comm_compare", On::Comm(comm1), unsafe { comm::comm_compare(comm1, comm2, result) }) }
+pub unsafe extern "C" fn PMPI_Comm_compare(comm1: RawHandle, comm2: RawHandle, result: *mut c_int) -> c_int { finish("MPI_Comm_compare", On::Comm(comm1), || unsafe { leads_somewhere("result", result)?; comm::comm_compare(comm1, comm2, result) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_connect(_port_name: *const c_char, _info: RawHandle, _root: c_int, comm: RawHandle, _newcomm: *mut RawHandle) -> c_int { unsupported("MPI_Comm_connect", On::Comm(comm)) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_connect(_port_name: *const c_char, _info: RawHandle, _root: c_int, comm: RawHandle, _newcomm: *mut RawHandle) -> c_int { unsupported("MPI_Comm_connect", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_create(comm: RawHandle, group: RawHandle, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_create", On::Comm(comm), unsafe { comm::comm_create(comm, group, newcomm) }) }
+pub unsafe extern "C" fn MPI_Comm_create(comm: RawHandle, group: RawHandle, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_create", On::Comm(comm), || unsafe { leads_somewhere("newcomm", newcomm)?; comm::comm_create(comm, group, newcomm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_create(comm: RawHandle, group: RawHandle, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_create", On::Comm(comm), unsafe { comm::comm_create(comm, group, newcomm) }) }
+pub unsafe extern "C" fn PMPI_Comm_create(comm: RawHandle, group: RawHandle, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_create", On::Comm(comm), || unsafe { leads_somewhere("newcomm", newcomm)?; comm::comm_create(comm, group, newcomm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_create_errhandler(comm_errhandler_fn: Function, errhandler: *mut RawHandle) -> c_int { finish("MPI_Comm_create_errhandler", On::Process, unsafe { errhandler::comm_create_errhandler(comm_errhandler_fn, errhandler) }) }
+pub unsafe extern "C" fn MPI_Comm_create_errhandler(comm_errhandler_fn: Function, errhandler: *mut RawHandle) -> c_int { finish("MPI_Comm_create_errhandler", On::Process, || unsafe { leads_somewhere("errhandler", errhandler)?; errhandler::comm_create_errhandler(comm_errhandler_fn, errhandler) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_create_errhandler(comm_errhandler_fn: Function, errhandler: *mut RawHandle) -> c_int { finish("MPI_Comm_create_errhandler", On::Process, unsafe { errhandler::comm_create_errhandler(comm_errhandler_fn, errhandler) }) }
+pub unsafe extern "C" fn PMPI_Comm_create_errhandler(comm_errhandler_fn: Function, errhandler: *mut RawHandle) -> c_int { finish("MPI_Comm_create_errhandler", On::Process, || unsafe { leads_somewhere("errhandler", errhandler)?; errhandler::comm_create_errhandler(comm_errhandler_fn, errhandler) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_create_from_group(_group: RawHandle, _stringtag: *const c_char, _info: RawHandle, _errhandler: RawHandle, _newcomm: *mut RawHandle) -> c_int { unsupported("MPI_Comm_create_from_group", On::Process) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_create_from_group(_group: RawHandle, _stringtag: *const c_char, _info: RawHandle, _errhandler: RawHandle, _newcomm: *mut RawHandle) -> c_int { unsupported("MPI_Comm_create_from_group", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_create_group(comm: RawHandle, group: RawHandle, tag: c_int, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_create_group", On::Comm(comm), unsafe { comm::comm_create_group(comm, group, tag, newcomm) }) }
+pub unsafe extern "C" fn MPI_Comm_create_group(comm: RawHandle, group: RawHandle, tag: c_int, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_create_group", On::Comm(comm), || unsafe { leads_somewhere("newcomm", newcomm)?; comm::comm_create_group(comm, group, tag, newcomm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_create_group(comm: RawHandle, group: RawHandle, tag: c_int, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_create_group", On::Comm(comm), unsafe { comm::comm_create_group(comm, group, tag, newcomm) }) }
+pub unsafe extern "C" fn PMPI_Comm_create_group(comm: RawHandle, group: RawHandle, tag: c_int, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_create_group", On::Comm(comm), || unsafe { leads_somewhere("newcomm", newcomm)?; comm::comm_create_group(comm, group, tag, newcomm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_create_keyval(comm_copy_attr_fn: Function, comm_delete_attr_fn: Function, comm_keyval: *mut c_int, extra_state: *mut c_void) -> c_int { finish("MPI_Comm_create_keyval", On::Process, unsafe { attribute::comm_create_keyval(comm_copy_attr_fn, comm_delete_attr_fn, comm_keyval, extra_state) }) }
+pub unsafe extern "C" fn MPI_Comm_create_keyval(comm_copy_attr_fn: Function, comm_delete_attr_fn: Function, comm_keyval: *mut c_int, extra_state: *mut c_void) -> c_int { finish("MPI_Comm_create_keyval", On::Process, || unsafe { leads_somewhere("comm_keyval", comm_keyval)?; attribute::comm_create_keyval(comm_copy_attr_fn, comm_delete_attr_fn, comm_keyval, extra_state) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_create_keyval(comm_copy_attr_fn: Function, comm_delete_attr_fn: Function, comm_keyval: *mut c_int, extra_state: *mut c_void) -> c_int { finish("MPI_Comm_create_keyval", On::Process, unsafe { attribute::comm_create_keyval(comm_copy_attr_fn, comm_delete_attr_fn, comm_keyval, extra_state) }) }
+pub unsafe extern "C" fn PMPI_Comm_create_keyval(comm_copy_attr_fn: Function, comm_delete_attr_fn: Function, comm_keyval: *mut c_int, extra_state: *mut c_void) -> c_int { finish("MPI_Comm_create_keyval", On::Process, || unsafe { leads_somewhere("comm_keyval", comm_keyval)?; attribute::comm_create_keyval(comm_copy_attr_fn, comm_delete_attr_fn, comm_keyval, extra_state) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_delete_attr(comm: RawHandle, comm_keyval: c_int) -> c_int { finish("MPI_Comm_delete_attr", On::Comm(comm), unsafe { attribute::comm_delete_attr(comm, comm_keyval) }) }
+pub unsafe extern "C" fn MPI_Comm_delete_attr(comm: RawHandle, comm_keyval: c_int) -> c_int { finish("MPI_Comm_delete_attr", On::Comm(comm), || unsafe { attribute::comm_delete_attr(comm, comm_keyval) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_delete_attr(comm: RawHandle, comm_keyval: c_int) -> c_int { finish("MPI_Comm_delete_attr", On::Comm(comm), unsafe { attribute::comm_delete_attr(comm, comm_keyval) }) }
+pub unsafe extern "C" fn PMPI_Comm_delete_attr(comm: RawHandle, comm_keyval: c_int) -> c_int { finish("MPI_Comm_delete_attr", On::Comm(comm), || unsafe { attribute::comm_delete_attr(comm, comm_keyval) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_detach_buffer(comm: RawHandle, _buffer_addr: *mut c_void, _size: *mut c_int) -> c_int { unsupported("MPI_Comm_detach_buffer", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -334,57 +334,57 @@ pub unsafe extern "C" fn MPI_Comm_detach_buffer_c(comm: RawHandle, _buffer_addr:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_detach_buffer_c(comm: RawHandle, _buffer_addr: *mut c_void, _size: *mut i64) -> c_int { unsupported("MPI_Comm_detach_buffer_c", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut RawHandle) -> c_int { finish("MPI_Comm_disconnect", On::Process, unsafe { comm::comm_disconnect(comm) }) }
+pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut RawHandle) -> c_int { finish("MPI_Comm_disconnect", On::Process, || unsafe { leads_somewhere("comm", comm)?; comm::comm_disconnect(comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_disconnect(comm: *mut RawHandle) -> c_int { finish("MPI_Comm_disconnect", On::Process, unsafe { comm::comm_disconnect(comm) }) }
+pub unsafe extern "C" fn PMPI_Comm_disconnect(comm: *mut RawHandle) -> c_int { finish("MPI_Comm_disconnect", On::Process, || unsafe { leads_somewhere("comm", comm)?; comm::comm_disconnect(comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_dup(comm: RawHandle, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_dup", On::Comm(comm), unsafe { comm::comm_dup(comm, newcomm) }) }
+pub unsafe extern "C" fn MPI_Comm_dup(comm: RawHandle, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_dup", On::Comm(comm), || unsafe { leads_somewhere("newcomm", newcomm)?; comm::comm_dup(comm, newcomm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_dup(comm: RawHandle, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_dup", On::Comm(comm), unsafe { comm::comm_dup(comm, newcomm) }) }
+pub unsafe extern "C" fn PMPI_Comm_dup(comm: RawHandle, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_dup", On::Comm(comm), || unsafe { leads_somewhere("newcomm", newcomm)?; comm::comm_dup(comm, newcomm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_dup_with_info(comm: RawHandle, info: RawHandle, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_dup_with_info", On::Comm(comm), unsafe { comm::comm_dup_with_info(comm, info, newcomm) }) }
+pub unsafe extern "C" fn MPI_Comm_dup_with_info(comm: RawHandle, info: RawHandle, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_dup_with_info", On::Comm(comm), || unsafe { leads_somewhere("newcomm", newcomm)?; comm::comm_dup_with_info(comm, info, newcomm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_dup_with_info(comm: RawHandle, info: RawHandle, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_dup_with_info", On::Comm(comm), unsafe { comm::comm_dup_with_info(comm, info, newcomm) }) }
+pub unsafe extern "C" fn PMPI_Comm_dup_with_info(comm: RawHandle, info: RawHandle, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_dup_with_info", On::Comm(comm), || unsafe { leads_somewhere("newcomm", newcomm)?; comm::comm_dup_with_info(comm, info, newcomm) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_flush_buffer(comm: RawHandle) -> c_int { unsupported("MPI_Comm_flush_buffer", On::Comm(comm)) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_flush_buffer(comm: RawHandle) -> c_int { unsupported("MPI_Comm_flush_buffer", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_free(comm: *mut RawHandle) -> c_int { finish("MPI_Comm_free", On::Process, unsafe { comm::comm_free(comm) }) }
+pub unsafe extern "C" fn MPI_Comm_free(comm: *mut RawHandle) -> c_int { finish("MPI_Comm_free", On::Process, || unsafe { leads_somewhere("comm", comm)?; comm::comm_free(comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_free(comm: *mut RawHandle) -> c_int { finish("MPI_Comm_free", On::Process, unsafe { comm::comm_free(comm) }) }
+pub unsafe extern "C" fn PMPI_Comm_free(comm: *mut RawHandle) -> c_int { finish("MPI_Comm_free", On::Process, || unsafe { leads_somewhere("comm", comm)?; comm::comm_free(comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_free_keyval(comm_keyval: *mut c_int) -> c_int { finish("MPI_Comm_free_keyval", On::Process, unsafe { attribute::comm_free_keyval(comm_keyval) }) }
+pub unsafe extern "C" fn MPI_Comm_free_keyval(comm_keyval: *mut c_int) -> c_int { finish("MPI_Comm_free_keyval", On::Process, || unsafe { leads_somewhere("comm_keyval", comm_keyval)?; attribute::comm_free_keyval(comm_keyval) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_free_keyval(comm_keyval: *mut c_int) -> c_int { finish("MPI_Comm_free_keyval", On::Process, unsafe { attribute::comm_free_keyval(comm_keyval) }) }
+pub unsafe extern "C" fn PMPI_Comm_free_keyval(comm_keyval: *mut c_int) -> c_int { finish("MPI_Comm_free_keyval", On::Process, || unsafe { leads_somewhere("comm_keyval", comm_keyval)?; attribute::comm_free_keyval(comm_keyval) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_fromint(comm: c_int) -> RawHandle { env::comm_fromint(comm) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_fromint(comm: c_int) -> RawHandle { env::comm_fromint(comm) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_get_attr(comm: RawHandle, comm_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int) -> c_int { finish("MPI_Comm_get_attr", On::Comm(comm), unsafe { attribute::comm_get_attr(comm, comm_keyval, attribute_val, flag) }) }
+pub unsafe extern "C" fn MPI_Comm_get_attr(comm: RawHandle, comm_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int) -> c_int { finish("MPI_Comm_get_attr", On::Comm(comm), || unsafe { leads_somewhere("attribute_val", attribute_val)?; leads_somewhere("flag", flag)?; attribute::comm_get_attr(comm, comm_keyval, attribute_val, flag) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_get_attr(comm: RawHandle, comm_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int) -> c_int { finish("MPI_Comm_get_attr", On::Comm(comm), unsafe { attribute::comm_get_attr(comm, comm_keyval, attribute_val, flag) }) }
+pub unsafe extern "C" fn PMPI_Comm_get_attr(comm: RawHandle, comm_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int) -> c_int { finish("MPI_Comm_get_attr", On::Comm(comm), || unsafe { leads_somewhere("attribute_val", attribute_val)?; leads_somewhere("flag", flag)?; attribute::comm_get_attr(comm, comm_keyval, attribute_val, flag) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_get_errhandler(comm: RawHandle, errhandler: *mut RawHandle) -> c_int { finish("MPI_Comm_get_errhandler", On::Comm(comm), unsafe { errhandler::comm_get_errhandler(comm, errhandler) }) }
+pub unsafe extern "C" fn MPI_Comm_get_errhandler(comm: RawHandle, errhandler: *mut RawHandle) -> c_int { finish("MPI_Comm_get_errhandler", On::Comm(comm), || unsafe { leads_somewhere("errhandler", errhandler)?; errhandler::comm_get_errhandler(comm, errhandler) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_get_errhandler(comm: RawHandle, errhandler: *mut RawHandle) -> c_int { finish("MPI_Comm_get_errhandler", On::Comm(comm), unsafe { errhandler::comm_get_errhandler(comm, errhandler) }) }
+pub unsafe extern "C" fn PMPI_Comm_get_errhandler(comm: RawHandle, errhandler: *mut RawHandle) -> c_int { finish("MPI_Comm_get_errhandler", On::Comm(comm), || unsafe { leads_somewhere("errhandler", errhandler)?; errhandler::comm_get_errhandler(comm, errhandler) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_get_info(comm: RawHandle, info_used: *mut RawHandle) -> c_int { finish("MPI_Comm_get_info", On::Comm(comm), unsafe { comm::comm_get_info(comm, info_used) }) }
+pub unsafe extern "C" fn MPI_Comm_get_info(comm: RawHandle, info_used: *mut RawHandle) -> c_int { finish("MPI_Comm_get_info", On::Comm(comm), || unsafe { leads_somewhere("info_used", info_used)?; comm::comm_get_info(comm, info_used) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_get_info(comm: RawHandle, info_used: *mut RawHandle) -> c_int { finish("MPI_Comm_get_info", On::Comm(comm), unsafe { comm::comm_get_info(comm, info_used) }) }
+pub unsafe extern "C" fn PMPI_Comm_get_info(comm: RawHandle, info_used: *mut RawHandle) -> c_int { finish("MPI_Comm_get_info", On::Comm(comm), || unsafe { leads_somewhere("info_used", info_used)?; comm::comm_get_info(comm, info_used) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_get_name(comm: RawHandle, comm_name: *mut c_char, resultlen: *mut c_int) -> c_int { finish("MPI_Comm_get_name", On::Comm(comm), unsafe { comm::comm_get_name(comm, comm_name, resultlen) }) }
+pub unsafe extern "C" fn MPI_Comm_get_name(comm: RawHandle, comm_name: *mut c_char, resultlen: *mut c_int) -> c_int { finish("MPI_Comm_get_name", On::Comm(comm), || unsafe { leads_somewhere("comm_name", comm_name)?; leads_somewhere("resultlen", resultlen)?; comm::comm_get_name(comm, comm_name, resultlen) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_get_name(comm: RawHandle, comm_name: *mut c_char, resultlen: *mut c_int) -> c_int { finish("MPI_Comm_get_name", On::Comm(comm), unsafe { comm::comm_get_name(comm, comm_name, resultlen) }) }
+pub unsafe extern "C" fn PMPI_Comm_get_name(comm: RawHandle, comm_name: *mut c_char, resultlen: *mut c_int) -> c_int { finish("MPI_Comm_get_name", On::Comm(comm), || unsafe { leads_somewhere("comm_name", comm_name)?; leads_somewhere("resultlen", resultlen)?; comm::comm_get_name(comm, comm_name, resultlen) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_get_parent(_parent: *mut RawHandle) -> c_int { unsupported("MPI_Comm_get_parent", On::Process) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_get_parent(_parent: *mut RawHandle) -> c_int { unsupported("MPI_Comm_get_parent", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_group(comm: RawHandle, group: *mut RawHandle) -> c_int { finish("MPI_Comm_group", On::Comm(comm), unsafe { comm::comm_group(comm, group) }) }
+pub unsafe extern "C" fn MPI_Comm_group(comm: RawHandle, group: *mut RawHandle) -> c_int { finish("MPI_Comm_group", On::Comm(comm), || unsafe { leads_somewhere("group", group)?; comm::comm_group(comm, group) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_group(comm: RawHandle, group: *mut RawHandle) -> c_int { finish("MPI_Comm_group", On::Comm(comm), unsafe { comm::comm_group(comm, group) }) }
+pub unsafe extern "C" fn PMPI_Comm_group(comm: RawHandle, group: *mut RawHandle) -> c_int { finish("MPI_Comm_group", On::Comm(comm), || unsafe { leads_somewhere("group", group)?; comm::comm_group(comm, group) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_idup(comm: RawHandle, _newcomm: *mut RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Comm_idup", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -402,37 +402,37 @@ pub unsafe extern "C" fn MPI_Comm_join(_fd: c_int, _intercomm: *mut RawHandle) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_join(_fd: c_int, _intercomm: *mut RawHandle) -> c_int { unsupported("MPI_Comm_join", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_rank(comm: RawHandle, rank: *mut c_int) -> c_int { finish("MPI_Comm_rank", On::Comm(comm), unsafe { comm::comm_rank(comm, rank) }) }
+pub unsafe extern "C" fn MPI_Comm_rank(comm: RawHandle, rank: *mut c_int) -> c_int { finish("MPI_Comm_rank", On::Comm(comm), || unsafe { leads_somewhere("rank", rank)?; comm::comm_rank(comm, rank) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_rank(comm: RawHandle, rank: *mut c_int) -> c_int { finish("MPI_Comm_rank", On::Comm(comm), unsafe { comm::comm_rank(comm, rank) }) }
+pub unsafe extern "C" fn PMPI_Comm_rank(comm: RawHandle, rank: *mut c_int) -> c_int { finish("MPI_Comm_rank", On::Comm(comm), || unsafe { leads_somewhere("rank", rank)?; comm::comm_rank(comm, rank) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_remote_group(comm: RawHandle, group: *mut RawHandle) -> c_int { finish("MPI_Comm_remote_group", On::Comm(comm), unsafe { comm::comm_remote_group(comm, group) }) }
+pub unsafe extern "C" fn MPI_Comm_remote_group(comm: RawHandle, group: *mut RawHandle) -> c_int { finish("MPI_Comm_remote_group", On::Comm(comm), || unsafe { leads_somewhere("group", group)?; comm::comm_remote_group(comm, group) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_remote_group(comm: RawHandle, group: *mut RawHandle) -> c_int { finish("MPI_Comm_remote_group", On::Comm(comm), unsafe { comm::comm_remote_group(comm, group) }) }
+pub unsafe extern "C" fn PMPI_Comm_remote_group(comm: RawHandle, group: *mut RawHandle) -> c_int { finish("MPI_Comm_remote_group", On::Comm(comm), || unsafe { leads_somewhere("group", group)?; comm::comm_remote_group(comm, group) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_remote_size(comm: RawHandle, size: *mut c_int) -> c_int { finish("MPI_Comm_remote_size", On::Comm(comm), unsafe { comm::comm_remote_size(comm, size) }) }
+pub unsafe extern "C" fn MPI_Comm_remote_size(comm: RawHandle, size: *mut c_int) -> c_int { finish("MPI_Comm_remote_size", On::Comm(comm), || unsafe { leads_somewhere("size", size)?; comm::comm_remote_size(comm, size) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_remote_size(comm: RawHandle, size: *mut c_int) -> c_int { finish("MPI_Comm_remote_size", On::Comm(comm), unsafe { comm::comm_remote_size(comm, size) }) }
+pub unsafe extern "C" fn PMPI_Comm_remote_size(comm: RawHandle, size: *mut c_int) -> c_int { finish("MPI_Comm_remote_size", On::Comm(comm), || unsafe { leads_somewhere("size", size)?; comm::comm_remote_size(comm, size) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_set_attr(comm: RawHandle, comm_keyval: c_int, attribute_val: *mut c_void) -> c_int { finish("MPI_Comm_set_attr", On::Comm(comm), unsafe { attribute::comm_set_attr(comm, comm_keyval, attribute_val) }) }
+pub unsafe extern "C" fn MPI_Comm_set_attr(comm: RawHandle, comm_keyval: c_int, attribute_val: *mut c_void) -> c_int { finish("MPI_Comm_set_attr", On::Comm(comm), || unsafe { attribute::comm_set_attr(comm, comm_keyval, attribute_val) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_set_attr(comm: RawHandle, comm_keyval: c_int, attribute_val: *mut c_void) -> c_int { finish("MPI_Comm_set_attr", On::Comm(comm), unsafe { attribute::comm_set_attr(comm, comm_keyval, attribute_val) }) }
+pub unsafe extern "C" fn PMPI_Comm_set_attr(comm: RawHandle, comm_keyval: c_int, attribute_val: *mut c_void) -> c_int { finish("MPI_Comm_set_attr", On::Comm(comm), || unsafe { attribute::comm_set_attr(comm, comm_keyval, attribute_val) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_set_errhandler(comm: RawHandle, errhandler: RawHandle) -> c_int { finish("MPI_Comm_set_errhandler", On::Comm(comm), unsafe { errhandler::comm_set_errhandler(comm, errhandler) }) }
+pub unsafe extern "C" fn MPI_Comm_set_errhandler(comm: RawHandle, errhandler: RawHandle) -> c_int { finish("MPI_Comm_set_errhandler", On::Comm(comm), || unsafe { errhandler::comm_set_errhandler(comm, errhandler) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_set_errhandler(comm: RawHandle, errhandler: RawHandle) -> c_int { finish("MPI_Comm_set_errhandler", On::Comm(comm), unsafe { errhandler::comm_set_errhandler(comm, errhandler) }) }
+pub unsafe extern "C" fn PMPI_Comm_set_errhandler(comm: RawHandle, errhandler: RawHandle) -> c_int { finish("MPI_Comm_set_errhandler", On::Comm(comm), || unsafe { errhandler::comm_set_errhandler(comm, errhandler) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_set_info(comm: RawHandle, info: RawHandle) -> c_int { finish("MPI_Comm_set_info", On::Comm(comm), unsafe { comm::comm_set_info(comm, info) }) }
+pub unsafe extern "C" fn MPI_Comm_set_info(comm: RawHandle, info: RawHandle) -> c_int { finish("MPI_Comm_set_info", On::Comm(comm), || unsafe { comm::comm_set_info(comm, info) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_set_info(comm: RawHandle, info: RawHandle) -> c_int { finish("MPI_Comm_set_info", On::Comm(comm), unsafe { comm::comm_set_info(comm, info) }) }
+pub unsafe extern "C" fn PMPI_Comm_set_info(comm: RawHandle, info: RawHandle) -> c_int { finish("MPI_Comm_set_info", On::Comm(comm), || unsafe { comm::comm_set_info(comm, info) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_set_name(comm: RawHandle, comm_name: *const c_char) -> c_int { finish("MPI_Comm_set_name", On::Comm(comm), unsafe { comm::comm_set_name(comm, comm_name) }) }
+pub unsafe extern "C" fn MPI_Comm_set_name(comm: RawHandle, comm_name: *const c_char) -> c_int { finish("MPI_Comm_set_name", On::Comm(comm), || unsafe { comm::comm_set_name(comm, comm_name) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_set_name(comm: RawHandle, comm_name: *const c_char) -> c_int { finish("MPI_Comm_set_name", On::Comm(comm), unsafe { comm::comm_set_name(comm, comm_name) }) }
+pub unsafe extern "C" fn PMPI_Comm_set_name(comm: RawHandle, comm_name: *const c_char) -> c_int { finish("MPI_Comm_set_name", On::Comm(comm), || unsafe { comm::comm_set_name(comm, comm_name) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_size(comm: RawHandle, size: *mut c_int) -> c_int { finish("MPI_Comm_size", On::Comm(comm), unsafe { comm::comm_size(comm, size) }) }
+pub unsafe extern "C" fn MPI_Comm_size(comm: RawHandle, size: *mut c_int) -> c_int { finish("MPI_Comm_size", On::Comm(comm), || unsafe { leads_somewhere("size", size)?; comm::comm_size(comm, size) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_size(comm: RawHandle, size: *mut c_int) -> c_int { finish("MPI_Comm_size", On::Comm(comm), unsafe { comm::comm_size(comm, size) }) }
+pub unsafe extern "C" fn PMPI_Comm_size(comm: RawHandle, size: *mut c_int) -> c_int { finish("MPI_Comm_size", On::Comm(comm), || unsafe { leads_somewhere("size", size)?; comm::comm_size(comm, size) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_spawn(_command: *const c_char, _argv: *mut *mut c_char, _maxprocs: c_int, _info: RawHandle, _root: c_int, comm: RawHandle, _intercomm: *mut RawHandle, _array_of_errcodes: *mut c_int) -> c_int { unsupported("MPI_Comm_spawn", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -442,17 +442,17 @@ pub unsafe extern "C" fn MPI_Comm_spawn_multiple(_count: c_int, _array_of_comman
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_spawn_multiple(_count: c_int, _array_of_commands: *mut *mut c_char, _array_of_argv: *mut *mut *mut c_char, _array_of_maxprocs: *const c_int, _array_of_info: *const RawHandle, _root: c_int, comm: RawHandle, _intercomm: *mut RawHandle, _array_of_errcodes: *mut c_int) -> c_int { unsupported("MPI_Comm_spawn_multiple", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_split(comm: RawHandle, color: c_int, key: c_int, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_split", On::Comm(comm), unsafe { comm::comm_split(comm, color, key, newcomm) }) }
+pub unsafe extern "C" fn MPI_Comm_split(comm: RawHandle, color: c_int, key: c_int, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_split", On::Comm(comm), || unsafe { leads_somewhere("newcomm", newcomm)?; comm::comm_split(comm, color, key, newcomm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_split(comm: RawHandle, color: c_int, key: c_int, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_split", On::Comm(comm), unsafe { comm::comm_split(comm, color, key, newcomm) }) }
+pub unsafe extern "C" fn PMPI_Comm_split(comm: RawHandle, color: c_int, key: c_int, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_split", On::Comm(comm), || unsafe { leads_somewhere("newcomm", newcomm)?; comm::comm_split(comm, color, key, newcomm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_split_type(comm: RawHandle, split_type: c_int, key: c_int, info: RawHandle, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_split_type", On::Comm(comm), unsafe { comm::comm_split_type(comm, split_type, key, info, newcomm) }) }
+pub unsafe extern "C" fn MPI_Comm_split_type(comm: RawHandle, split_type: c_int, key: c_int, info: RawHandle, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_split_type", On::Comm(comm), || unsafe { leads_somewhere("newcomm", newcomm)?; comm::comm_split_type(comm, split_type, key, info, newcomm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_split_type(comm: RawHandle, split_type: c_int, key: c_int, info: RawHandle, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_split_type", On::Comm(comm), unsafe { comm::comm_split_type(comm, split_type, key, info, newcomm) }) }
+pub unsafe extern "C" fn PMPI_Comm_split_type(comm: RawHandle, split_type: c_int, key: c_int, info: RawHandle, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_split_type", On::Comm(comm), || unsafe { leads_somewhere("newcomm", newcomm)?; comm::comm_split_type(comm, split_type, key, info, newcomm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_test_inter(comm: RawHandle, flag: *mut c_int) -> c_int { finish("MPI_Comm_test_inter", On::Comm(comm), unsafe { comm::comm_test_inter(comm, flag) }) }
+pub unsafe extern "C" fn MPI_Comm_test_inter(comm: RawHandle, flag: *mut c_int) -> c_int { finish("MPI_Comm_test_inter", On::Comm(comm), || unsafe { leads_somewhere("flag", flag)?; comm::comm_test_inter(comm, flag) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_test_inter(comm: RawHandle, flag: *mut c_int) -> c_int { finish("MPI_Comm_test_inter", On::Comm(comm), unsafe { comm::comm_test_inter(comm, flag) }) }
+pub unsafe extern "C" fn PMPI_Comm_test_inter(comm: RawHandle, flag: *mut c_int) -> c_int { finish("MPI_Comm_test_inter", On::Comm(comm), || unsafe { leads_somewhere("flag", flag)?; comm::comm_test_inter(comm, flag) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_toint(comm: RawHandle) -> c_int { env::comm_toint(comm) }
 #[unsafe(no_mangle)]
@@ -482,9 +482,9 @@ pub unsafe extern "C" fn MPI_Dist_graph_neighbors_count(comm: RawHandle, _indegr
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Dist_graph_neighbors_count(comm: RawHandle, _indegree: *mut c_int, _outdegree: *mut c_int, _weighted: *mut c_int) -> c_int { unsupported("MPI_Dist_graph_neighbors_count", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Errhandler_free(errhandler: *mut RawHandle) -> c_int { finish("MPI_Errhandler_free", On::Process, unsafe { errhandler::errhandler_free(errhandler) }) }
+pub unsafe extern "C" fn MPI_Errhandler_free(errhandler: *mut RawHandle) -> c_int { finish("MPI_Errhandler_free", On::Process, || unsafe { leads_somewhere("errhandler", errhandler)?; errhandler::errhandler_free(errhandler) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Errhandler_free(errhandler: *mut RawHandle) -> c_int { finish("MPI_Errhandler_free", On::Process, unsafe { errhandler::errhandler_free(errhandler) }) }
+pub unsafe extern "C" fn PMPI_Errhandler_free(errhandler: *mut RawHandle) -> c_int { finish("MPI_Errhandler_free", On::Process, || unsafe { leads_somewhere("errhandler", errhandler)?; errhandler::errhandler_free(errhandler) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Errhandler_fromint(errhandler: c_int) -> RawHandle { env::errhandler_fromint(errhandler) }
 #[unsafe(no_mangle)]
@@ -494,21 +494,21 @@ pub unsafe extern "C" fn MPI_Errhandler_toint(errhandler: RawHandle) -> c_int { 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Errhandler_toint(errhandler: RawHandle) -> c_int { env::errhandler_toint(errhandler) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Error_class(errorcode: c_int, errorclass: *mut c_int) -> c_int { finish("MPI_Error_class", On::Process, unsafe { error::error_class(errorcode, errorclass) }) }
+pub unsafe extern "C" fn MPI_Error_class(errorcode: c_int, errorclass: *mut c_int) -> c_int { finish("MPI_Error_class", On::Process, || unsafe { leads_somewhere("errorclass", errorclass)?; error::error_class(errorcode, errorclass) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Error_class(errorcode: c_int, errorclass: *mut c_int) -> c_int { finish("MPI_Error_class", On::Process, unsafe { error::error_class(errorcode, errorclass) }) }
+pub unsafe extern "C" fn PMPI_Error_class(errorcode: c_int, errorclass: *mut c_int) -> c_int { finish("MPI_Error_class", On::Process, || unsafe { leads_somewhere("errorclass", errorclass)?; error::error_class(errorcode, errorclass) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Error_string(errorcode: c_int, string: *mut c_char, resultlen: *mut c_int) -> c_int { finish("MPI_Error_string", On::Process, unsafe { error::error_string(errorcode, string, resultlen) }) }
+pub unsafe extern "C" fn MPI_Error_string(errorcode: c_int, string: *mut c_char, resultlen: *mut c_int) -> c_int { finish("MPI_Error_string", On::Process, || unsafe { leads_somewhere("string", string)?; leads_somewhere("resultlen", resultlen)?; error::error_string(errorcode, string, resultlen) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Error_string(errorcode: c_int, string: *mut c_char, resultlen: *mut c_int) -> c_int { finish("MPI_Error_string", On::Process, unsafe { error::error_string(errorcode, string, resultlen) }) }
+pub unsafe extern "C" fn PMPI_Error_string(errorcode: c_int, string: *mut c_char, resultlen: *mut c_int) -> c_int { finish("MPI_Error_string", On::Process, || unsafe { leads_somewhere("string", string)?; leads_somewhere("resultlen", resultlen)?; error::error_string(errorcode, string, resultlen) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Exscan(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Exscan", On::Comm(comm), unsafe { coll::exscan(sendbuf, recvbuf, count as i64, datatype, op, comm) }) }
+pub unsafe extern "C" fn MPI_Exscan(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Exscan", On::Comm(comm), || unsafe { coll::exscan(sendbuf, recvbuf, count as i64, datatype, op, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Exscan(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Exscan", On::Comm(comm), unsafe { coll::exscan(sendbuf, recvbuf, count as i64, datatype, op, comm) }) }
+pub unsafe extern "C" fn PMPI_Exscan(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Exscan", On::Comm(comm), || unsafe { coll::exscan(sendbuf, recvbuf, count as i64, datatype, op, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Exscan_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Exscan_c", On::Comm(comm), unsafe { coll::exscan(sendbuf, recvbuf, count, datatype, op, comm) }) }
+pub unsafe extern "C" fn MPI_Exscan_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Exscan_c", On::Comm(comm), || unsafe { coll::exscan(sendbuf, recvbuf, count, datatype, op, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Exscan_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Exscan_c", On::Comm(comm), unsafe { coll::exscan(sendbuf, recvbuf, count, datatype, op, comm) }) }
+pub unsafe extern "C" fn PMPI_Exscan_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Exscan_c", On::Comm(comm), || unsafe { coll::exscan(sendbuf, recvbuf, count, datatype, op, comm) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Exscan_init(_sendbuf: *const c_void, _recvbuf: *mut c_void, _count: c_int, _datatype: RawHandle, _op: RawHandle, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Exscan_init", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -882,25 +882,25 @@ pub unsafe extern "C" fn MPI_File_write_shared_c(_fh: RawHandle, _buf: *const c_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_write_shared_c(_fh: RawHandle, _buf: *const c_void, _count: i64, _datatype: RawHandle, _status: *mut Status) -> c_int { unsupported("MPI_File_write_shared_c", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Finalize() -> c_int { finish("MPI_Finalize", On::Process, unsafe { init::finalize() }) }
+pub unsafe extern "C" fn MPI_Finalize() -> c_int { finish("MPI_Finalize", On::Process, || unsafe { init::finalize() }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Finalize() -> c_int { finish("MPI_Finalize", On::Process, unsafe { init::finalize() }) }
+pub unsafe extern "C" fn PMPI_Finalize() -> c_int { finish("MPI_Finalize", On::Process, || unsafe { init::finalize() }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Finalized(flag: *mut c_int) -> c_int { finish("MPI_Finalized", On::Process, unsafe { init::finalized(flag) }) }
+pub unsafe extern "C" fn MPI_Finalized(flag: *mut c_int) -> c_int { finish("MPI_Finalized", On::Process, || unsafe { leads_somewhere("flag", flag)?; init::finalized(flag) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Finalized(flag: *mut c_int) -> c_int { finish("MPI_Finalized", On::Process, unsafe { init::finalized(flag) }) }
+pub unsafe extern "C" fn PMPI_Finalized(flag: *mut c_int) -> c_int { finish("MPI_Finalized", On::Process, || unsafe { leads_somewhere("flag", flag)?; init::finalized(flag) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Free_mem(base: *mut c_void) -> c_int { finish("MPI_Free_mem", On::Process, unsafe { env::free_mem(base) }) }
+pub unsafe extern "C" fn MPI_Free_mem(base: *mut c_void) -> c_int { finish("MPI_Free_mem", On::Process, || unsafe { env::free_mem(base) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Free_mem(base: *mut c_void) -> c_int { finish("MPI_Free_mem", On::Process, unsafe { env::free_mem(base) }) }
+pub unsafe extern "C" fn PMPI_Free_mem(base: *mut c_void) -> c_int { finish("MPI_Free_mem", On::Process, || unsafe { env::free_mem(base) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Gather(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: c_int, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Gather", On::Comm(comm), unsafe { coll::gather(sendbuf, sendcount as i64, sendtype, recvbuf, recvcount as i64, recvtype, root, comm) }) }
+pub unsafe extern "C" fn MPI_Gather(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: c_int, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Gather", On::Comm(comm), || unsafe { coll::gather(sendbuf, sendcount as i64, sendtype, recvbuf, recvcount as i64, recvtype, root, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Gather(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: c_int, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Gather", On::Comm(comm), unsafe { coll::gather(sendbuf, sendcount as i64, sendtype, recvbuf, recvcount as i64, recvtype, root, comm) }) }
+pub unsafe extern "C" fn PMPI_Gather(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: c_int, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Gather", On::Comm(comm), || unsafe { coll::gather(sendbuf, sendcount as i64, sendtype, recvbuf, recvcount as i64, recvtype, root, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Gather_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: i64, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Gather_c", On::Comm(comm), unsafe { coll::gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm) }) }
+pub unsafe extern "C" fn MPI_Gather_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: i64, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Gather_c", On::Comm(comm), || unsafe { coll::gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Gather_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: i64, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Gather_c", On::Comm(comm), unsafe { coll::gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm) }) }
+pub unsafe extern "C" fn PMPI_Gather_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: i64, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Gather_c", On::Comm(comm), || unsafe { coll::gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Gather_init(_sendbuf: *const c_void, _sendcount: c_int, _sendtype: RawHandle, _recvbuf: *mut c_void, _recvcount: c_int, _recvtype: RawHandle, _root: c_int, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Gather_init", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -910,13 +910,13 @@ pub unsafe extern "C" fn MPI_Gather_init_c(_sendbuf: *const c_void, _sendcount: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Gather_init_c(_sendbuf: *const c_void, _sendcount: i64, _sendtype: RawHandle, _recvbuf: *mut c_void, _recvcount: i64, _recvtype: RawHandle, _root: c_int, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Gather_init_c", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Gatherv(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Gatherv", On::Comm(comm), unsafe { coll::gatherv(sendbuf, sendcount as i64, sendtype, recvbuf, Ints::Int(recvcounts), Ints::Int(displs), recvtype, root, comm) }) }
+pub unsafe extern "C" fn MPI_Gatherv(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Gatherv", On::Comm(comm), || unsafe { coll::gatherv(sendbuf, sendcount as i64, sendtype, recvbuf, Ints::int("recvcounts", recvcounts), Ints::int("displs", displs), recvtype, root, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Gatherv(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Gatherv", On::Comm(comm), unsafe { coll::gatherv(sendbuf, sendcount as i64, sendtype, recvbuf, Ints::Int(recvcounts), Ints::Int(displs), recvtype, root, comm) }) }
+pub unsafe extern "C" fn PMPI_Gatherv(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Gatherv", On::Comm(comm), || unsafe { coll::gatherv(sendbuf, sendcount as i64, sendtype, recvbuf, Ints::int("recvcounts", recvcounts), Ints::int("displs", displs), recvtype, root, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Gatherv_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Gatherv_c", On::Comm(comm), unsafe { coll::gatherv(sendbuf, sendcount, sendtype, recvbuf, Ints::Count(recvcounts.cast()), Ints::Count(displs.cast()), recvtype, root, comm) }) }
+pub unsafe extern "C" fn MPI_Gatherv_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Gatherv_c", On::Comm(comm), || unsafe { coll::gatherv(sendbuf, sendcount, sendtype, recvbuf, Ints::count("recvcounts", recvcounts.cast()), Ints::count("displs", displs.cast()), recvtype, root, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Gatherv_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Gatherv_c", On::Comm(comm), unsafe { coll::gatherv(sendbuf, sendcount, sendtype, recvbuf, Ints::Count(recvcounts.cast()), Ints::Count(displs.cast()), recvtype, root, comm) }) }
+pub unsafe extern "C" fn PMPI_Gatherv_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Gatherv_c", On::Comm(comm), || unsafe { coll::gatherv(sendbuf, sendcount, sendtype, recvbuf, Ints::count("recvcounts", recvcounts.cast()), Ints::count("displs", displs.cast()), recvtype, root, comm) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Gatherv_init(_sendbuf: *const c_void, _sendcount: c_int, _sendtype: RawHandle, _recvbuf: *mut c_void, _recvcounts: *const c_int, _displs: *const c_int, _recvtype: RawHandle, _root: c_int, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Gatherv_init", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -938,49 +938,49 @@ pub unsafe extern "C" fn MPI_Get_accumulate_c(_origin_addr: *const c_void, _orig
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Get_accumulate_c(_origin_addr: *const c_void, _origin_count: i64, _origin_datatype: RawHandle, _result_addr: *mut c_void, _result_count: i64, _result_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: i64, _target_datatype: RawHandle, _op: RawHandle, _win: RawHandle) -> c_int { unsupported("MPI_Get_accumulate_c", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Get_address(location: *const c_void, address: *mut isize) -> c_int { finish("MPI_Get_address", On::Process, unsafe { env::get_address(location, address) }) }
+pub unsafe extern "C" fn MPI_Get_address(location: *const c_void, address: *mut isize) -> c_int { finish("MPI_Get_address", On::Process, || unsafe { leads_somewhere("address", address)?; env::get_address(location, address) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Get_address(location: *const c_void, address: *mut isize) -> c_int { finish("MPI_Get_address", On::Process, unsafe { env::get_address(location, address) }) }
+pub unsafe extern "C" fn PMPI_Get_address(location: *const c_void, address: *mut isize) -> c_int { finish("MPI_Get_address", On::Process, || unsafe { leads_somewhere("address", address)?; env::get_address(location, address) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Get_c(_origin_addr: *mut c_void, _origin_count: i64, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: i64, _target_datatype: RawHandle, _win: RawHandle) -> c_int { unsupported("MPI_Get_c", On::Process) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Get_c(_origin_addr: *mut c_void, _origin_count: i64, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: i64, _target_datatype: RawHandle, _win: RawHandle) -> c_int { unsupported("MPI_Get_c", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Get_count(status: *const Status, datatype: RawHandle, count: *mut c_int) -> c_int { finish("MPI_Get_count", On::Process, unsafe { status::get_count(status, datatype, OutInt::Int(count)) }) }
+pub unsafe extern "C" fn MPI_Get_count(status: *const Status, datatype: RawHandle, count: *mut c_int) -> c_int { finish("MPI_Get_count", On::Process, || unsafe { leads_somewhere("count", count)?; status::get_count(status, datatype, OutInt::Int(count)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Get_count(status: *const Status, datatype: RawHandle, count: *mut c_int) -> c_int { finish("MPI_Get_count", On::Process, unsafe { status::get_count(status, datatype, OutInt::Int(count)) }) }
+pub unsafe extern "C" fn PMPI_Get_count(status: *const Status, datatype: RawHandle, count: *mut c_int) -> c_int { finish("MPI_Get_count", On::Process, || unsafe { leads_somewhere("count", count)?; status::get_count(status, datatype, OutInt::Int(count)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Get_count_c(status: *const Status, datatype: RawHandle, count: *mut i64) -> c_int { finish("MPI_Get_count_c", On::Process, unsafe { status::get_count(status, datatype, OutInt::Count(count.cast())) }) }
+pub unsafe extern "C" fn MPI_Get_count_c(status: *const Status, datatype: RawHandle, count: *mut i64) -> c_int { finish("MPI_Get_count_c", On::Process, || unsafe { leads_somewhere("count", count)?; status::get_count(status, datatype, OutInt::Count(count.cast())) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Get_count_c(status: *const Status, datatype: RawHandle, count: *mut i64) -> c_int { finish("MPI_Get_count_c", On::Process, unsafe { status::get_count(status, datatype, OutInt::Count(count.cast())) }) }
+pub unsafe extern "C" fn PMPI_Get_count_c(status: *const Status, datatype: RawHandle, count: *mut i64) -> c_int { finish("MPI_Get_count_c", On::Process, || unsafe { leads_somewhere("count", count)?; status::get_count(status, datatype, OutInt::Count(count.cast())) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Get_elements(status: *const Status, datatype: RawHandle, count: *mut c_int) -> c_int { finish("MPI_Get_elements", On::Process, unsafe { status::get_elements(status, datatype, OutInt::Int(count)) }) }
+pub unsafe extern "C" fn MPI_Get_elements(status: *const Status, datatype: RawHandle, count: *mut c_int) -> c_int { finish("MPI_Get_elements", On::Process, || unsafe { leads_somewhere("count", count)?; status::get_elements(status, datatype, OutInt::Int(count)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Get_elements(status: *const Status, datatype: RawHandle, count: *mut c_int) -> c_int { finish("MPI_Get_elements", On::Process, unsafe { status::get_elements(status, datatype, OutInt::Int(count)) }) }
+pub unsafe extern "C" fn PMPI_Get_elements(status: *const Status, datatype: RawHandle, count: *mut c_int) -> c_int { finish("MPI_Get_elements", On::Process, || unsafe { leads_somewhere("count", count)?; status::get_elements(status, datatype, OutInt::Int(count)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Get_elements_c(status: *const Status, datatype: RawHandle, count: *mut i64) -> c_int { finish("MPI_Get_elements_c", On::Process, unsafe { status::get_elements(status, datatype, OutInt::Count(count.cast())) }) }
+pub unsafe extern "C" fn MPI_Get_elements_c(status: *const Status, datatype: RawHandle, count: *mut i64) -> c_int { finish("MPI_Get_elements_c", On::Process, || unsafe { leads_somewhere("count", count)?; status::get_elements(status, datatype, OutInt::Count(count.cast())) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Get_elements_c(status: *const Status, datatype: RawHandle, count: *mut i64) -> c_int { finish("MPI_Get_elements_c", On::Process, unsafe { status::get_elements(status, datatype, OutInt::Count(count.cast())) }) }
+pub unsafe extern "C" fn PMPI_Get_elements_c(status: *const Status, datatype: RawHandle, count: *mut i64) -> c_int { finish("MPI_Get_elements_c", On::Process, || unsafe { leads_somewhere("count", count)?; status::get_elements(status, datatype, OutInt::Count(count.cast())) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Get_elements_x(status: *const Status, datatype: RawHandle, count: *mut i64) -> c_int { finish("MPI_Get_elements_x", On::Process, unsafe { status::get_elements_x(status, datatype, count) }) }
+pub unsafe extern "C" fn MPI_Get_elements_x(status: *const Status, datatype: RawHandle, count: *mut i64) -> c_int { finish("MPI_Get_elements_x", On::Process, || unsafe { leads_somewhere("count", count)?; status::get_elements_x(status, datatype, count) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Get_elements_x(status: *const Status, datatype: RawHandle, count: *mut i64) -> c_int { finish("MPI_Get_elements_x", On::Process, unsafe { status::get_elements_x(status, datatype, count) }) }
+pub unsafe extern "C" fn PMPI_Get_elements_x(status: *const Status, datatype: RawHandle, count: *mut i64) -> c_int { finish("MPI_Get_elements_x", On::Process, || unsafe { leads_somewhere("count", count)?; status::get_elements_x(status, datatype, count) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Get_hw_resource_info(_hw_info: *mut RawHandle) -> c_int { unsupported("MPI_Get_hw_resource_info", On::Process) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Get_hw_resource_info(_hw_info: *mut RawHandle) -> c_int { unsupported("MPI_Get_hw_resource_info", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Get_library_version(version: *mut c_char, resultlen: *mut c_int) -> c_int { finish("MPI_Get_library_version", On::Process, unsafe { env::get_library_version(version, resultlen) }) }
+pub unsafe extern "C" fn MPI_Get_library_version(version: *mut c_char, resultlen: *mut c_int) -> c_int { finish("MPI_Get_library_version", On::Process, || unsafe { leads_somewhere("version", version)?; leads_somewhere("resultlen", resultlen)?; env::get_library_version(version, resultlen) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Get_library_version(version: *mut c_char, resultlen: *mut c_int) -> c_int { finish("MPI_Get_library_version", On::Process, unsafe { env::get_library_version(version, resultlen) }) }
+pub unsafe extern "C" fn PMPI_Get_library_version(version: *mut c_char, resultlen: *mut c_int) -> c_int { finish("MPI_Get_library_version", On::Process, || unsafe { leads_somewhere("version", version)?; leads_somewhere("resultlen", resultlen)?; env::get_library_version(version, resultlen) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Get_processor_name(name: *mut c_char, resultlen: *mut c_int) -> c_int { finish("MPI_Get_processor_name", On::Process, unsafe { env::get_processor_name(name, resultlen) }) }
+pub unsafe extern "C" fn MPI_Get_processor_name(name: *mut c_char, resultlen: *mut c_int) -> c_int { finish("MPI_Get_processor_name", On::Process, || unsafe { leads_somewhere("name", name)?; leads_somewhere("resultlen", resultlen)?; env::get_processor_name(name, resultlen) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Get_processor_name(name: *mut c_char, resultlen: *mut c_int) -> c_int { finish("MPI_Get_processor_name", On::Process, unsafe { env::get_processor_name(name, resultlen) }) }
+pub unsafe extern "C" fn PMPI_Get_processor_name(name: *mut c_char, resultlen: *mut c_int) -> c_int { finish("MPI_Get_processor_name", On::Process, || unsafe { leads_somewhere("name", name)?; leads_somewhere("resultlen", resultlen)?; env::get_processor_name(name, resultlen) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Get_version(version: *mut c_int, subversion: *mut c_int) -> c_int { finish("MPI_Get_version", On::Process, unsafe { env::get_version(version, subversion) }) }
+pub unsafe extern "C" fn MPI_Get_version(version: *mut c_int, subversion: *mut c_int) -> c_int { finish("MPI_Get_version", On::Process, || unsafe { leads_somewhere("version", version)?; leads_somewhere("subversion", subversion)?; env::get_version(version, subversion) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Get_version(version: *mut c_int, subversion: *mut c_int) -> c_int { finish("MPI_Get_version", On::Process, unsafe { env::get_version(version, subversion) }) }
+pub unsafe extern "C" fn PMPI_Get_version(version: *mut c_int, subversion: *mut c_int) -> c_int { finish("MPI_Get_version", On::Process, || unsafe { leads_somewhere("version", version)?; leads_somewhere("subversion", subversion)?; env::get_version(version, subversion) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Graph_create(comm_old: RawHandle, _nnodes: c_int, _indx: *const c_int, _edges: *const c_int, _reorder: c_int, _comm_graph: *mut RawHandle) -> c_int { unsupported("MPI_Graph_create", On::Comm(comm_old)) }
 #[unsafe(no_mangle)]
@@ -1014,21 +1014,21 @@ pub unsafe extern "C" fn MPI_Grequest_start(_query_fn: Function, _free_fn: Funct
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Grequest_start(_query_fn: Function, _free_fn: Function, _cancel_fn: Function, _extra_state: *mut c_void, _request: *mut RawHandle) -> c_int { unsupported("MPI_Grequest_start", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Group_compare(group1: RawHandle, group2: RawHandle, result: *mut c_int) -> c_int { finish("MPI_Group_compare", On::Process, unsafe { group::group_compare(group1, group2, result) }) }
+pub unsafe extern "C" fn MPI_Group_compare(group1: RawHandle, group2: RawHandle, result: *mut c_int) -> c_int { finish("MPI_Group_compare", On::Process, || unsafe { leads_somewhere("result", result)?; group::group_compare(group1, group2, result) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Group_compare(group1: RawHandle, group2: RawHandle, result: *mut c_int) -> c_int { finish("MPI_Group_compare", On::Process, unsafe { group::group_compare(group1, group2, result) }) }
+pub unsafe extern "C" fn PMPI_Group_compare(group1: RawHandle, group2: RawHandle, result: *mut c_int) -> c_int { finish("MPI_Group_compare", On::Process, || unsafe { leads_somewhere("result", result)?; group::group_compare(group1, group2, result) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Group_difference(group1: RawHandle, group2: RawHandle, newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_difference", On::Process, unsafe { group::group_difference(group1, group2, newgroup) }) }
+pub unsafe extern "C" fn MPI_Group_difference(group1: RawHandle, group2: RawHandle, newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_difference", On::Process, || unsafe { leads_somewhere("newgroup", newgroup)?; group::group_difference(group1, group2, newgroup) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Group_difference(group1: RawHandle, group2: RawHandle, newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_difference", On::Process, unsafe { group::group_difference(group1, group2, newgroup) }) }
+pub unsafe extern "C" fn PMPI_Group_difference(group1: RawHandle, group2: RawHandle, newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_difference", On::Process, || unsafe { leads_somewhere("newgroup", newgroup)?; group::group_difference(group1, group2, newgroup) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Group_excl(group: RawHandle, n: c_int, ranks: *const c_int, newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_excl", On::Process, unsafe { group::group_excl(group, n, ranks, newgroup) }) }
+pub unsafe extern "C" fn MPI_Group_excl(group: RawHandle, n: c_int, ranks: *const c_int, newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_excl", On::Process, || unsafe { leads_somewhere("newgroup", newgroup)?; group::group_excl(group, n, ranks, newgroup) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Group_excl(group: RawHandle, n: c_int, ranks: *const c_int, newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_excl", On::Process, unsafe { group::group_excl(group, n, ranks, newgroup) }) }
+pub unsafe extern "C" fn PMPI_Group_excl(group: RawHandle, n: c_int, ranks: *const c_int, newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_excl", On::Process, || unsafe { leads_somewhere("newgroup", newgroup)?; group::group_excl(group, n, ranks, newgroup) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Group_free(group: *mut RawHandle) -> c_int { finish("MPI_Group_free", On::Process, unsafe { group::group_free(group) }) }
+pub unsafe extern "C" fn MPI_Group_free(group: *mut RawHandle) -> c_int { finish("MPI_Group_free", On::Process, || unsafe { leads_somewhere("group", group)?; group::group_free(group) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Group_free(group: *mut RawHandle) -> c_int { finish("MPI_Group_free", On::Process, unsafe { group::group_free(group) }) }
+pub unsafe extern "C" fn PMPI_Group_free(group: *mut RawHandle) -> c_int { finish("MPI_Group_free", On::Process, || unsafe { leads_somewhere("group", group)?; group::group_free(group) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Group_from_session_pset(_session: RawHandle, _pset_name: *const c_char, _newgroup: *mut RawHandle) -> c_int { unsupported("MPI_Group_from_session_pset", On::Process) }
 #[unsafe(no_mangle)]
@@ -1038,41 +1038,41 @@ pub unsafe extern "C" fn MPI_Group_fromint(group: c_int) -> RawHandle { env::gro
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Group_fromint(group: c_int) -> RawHandle { env::group_fromint(group) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Group_incl(group: RawHandle, n: c_int, ranks: *const c_int, newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_incl", On::Process, unsafe { group::group_incl(group, n, ranks, newgroup) }) }
+pub unsafe extern "C" fn MPI_Group_incl(group: RawHandle, n: c_int, ranks: *const c_int, newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_incl", On::Process, || unsafe { leads_somewhere("newgroup", newgroup)?; group::group_incl(group, n, ranks, newgroup) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Group_incl(group: RawHandle, n: c_int, ranks: *const c_int, newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_incl", On::Process, unsafe { group::group_incl(group, n, ranks, newgroup) }) }
+pub unsafe extern "C" fn PMPI_Group_incl(group: RawHandle, n: c_int, ranks: *const c_int, newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_incl", On::Process, || unsafe { leads_somewhere("newgroup", newgroup)?; group::group_incl(group, n, ranks, newgroup) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Group_intersection(group1: RawHandle, group2: RawHandle, newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_intersection", On::Process, unsafe { group::group_intersection(group1, group2, newgroup) }) }
+pub unsafe extern "C" fn MPI_Group_intersection(group1: RawHandle, group2: RawHandle, newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_intersection", On::Process, || unsafe { leads_somewhere("newgroup", newgroup)?; group::group_intersection(group1, group2, newgroup) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Group_intersection(group1: RawHandle, group2: RawHandle, newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_intersection", On::Process, unsafe { group::group_intersection(group1, group2, newgroup) }) }
+pub unsafe extern "C" fn PMPI_Group_intersection(group1: RawHandle, group2: RawHandle, newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_intersection", On::Process, || unsafe { leads_somewhere("newgroup", newgroup)?; group::group_intersection(group1, group2, newgroup) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Group_range_excl(group: RawHandle, n: c_int, ranges: *mut [c_int; 3], newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_range_excl", On::Process, unsafe { group::group_range_excl(group, n, ranges, newgroup) }) }
+pub unsafe extern "C" fn MPI_Group_range_excl(group: RawHandle, n: c_int, ranges: *mut [c_int; 3], newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_range_excl", On::Process, || unsafe { leads_somewhere("newgroup", newgroup)?; group::group_range_excl(group, n, ranges, newgroup) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Group_range_excl(group: RawHandle, n: c_int, ranges: *mut [c_int; 3], newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_range_excl", On::Process, unsafe { group::group_range_excl(group, n, ranges, newgroup) }) }
+pub unsafe extern "C" fn PMPI_Group_range_excl(group: RawHandle, n: c_int, ranges: *mut [c_int; 3], newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_range_excl", On::Process, || unsafe { leads_somewhere("newgroup", newgroup)?; group::group_range_excl(group, n, ranges, newgroup) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Group_range_incl(group: RawHandle, n: c_int, ranges: *mut [c_int; 3], newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_range_incl", On::Process, unsafe { group::group_range_incl(group, n, ranges, newgroup) }) }
+pub unsafe extern "C" fn MPI_Group_range_incl(group: RawHandle, n: c_int, ranges: *mut [c_int; 3], newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_range_incl", On::Process, || unsafe { leads_somewhere("newgroup", newgroup)?; group::group_range_incl(group, n, ranges, newgroup) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Group_range_incl(group: RawHandle, n: c_int, ranges: *mut [c_int; 3], newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_range_incl", On::Process, unsafe { group::group_range_incl(group, n, ranges, newgroup) }) }
+pub unsafe extern "C" fn PMPI_Group_range_incl(group: RawHandle, n: c_int, ranges: *mut [c_int; 3], newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_range_incl", On::Process, || unsafe { leads_somewhere("newgroup", newgroup)?; group::group_range_incl(group, n, ranges, newgroup) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Group_rank(group: RawHandle, rank: *mut c_int) -> c_int { finish("MPI_Group_rank", On::Process, unsafe { group::group_rank(group, rank) }) }
+pub unsafe extern "C" fn MPI_Group_rank(group: RawHandle, rank: *mut c_int) -> c_int { finish("MPI_Group_rank", On::Process, || unsafe { leads_somewhere("rank", rank)?; group::group_rank(group, rank) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Group_rank(group: RawHandle, rank: *mut c_int) -> c_int { finish("MPI_Group_rank", On::Process, unsafe { group::group_rank(group, rank) }) }
+pub unsafe extern "C" fn PMPI_Group_rank(group: RawHandle, rank: *mut c_int) -> c_int { finish("MPI_Group_rank", On::Process, || unsafe { leads_somewhere("rank", rank)?; group::group_rank(group, rank) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Group_size(group: RawHandle, size: *mut c_int) -> c_int { finish("MPI_Group_size", On::Process, unsafe { group::group_size(group, size) }) }
+pub unsafe extern "C" fn MPI_Group_size(group: RawHandle, size: *mut c_int) -> c_int { finish("MPI_Group_size", On::Process, || unsafe { leads_somewhere("size", size)?; group::group_size(group, size) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Group_size(group: RawHandle, size: *mut c_int) -> c_int { finish("MPI_Group_size", On::Process, unsafe { group::group_size(group, size) }) }
+pub unsafe extern "C" fn PMPI_Group_size(group: RawHandle, size: *mut c_int) -> c_int { finish("MPI_Group_size", On::Process, || unsafe { leads_somewhere("size", size)?; group::group_size(group, size) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Group_toint(group: RawHandle) -> c_int { env::group_toint(group) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Group_toint(group: RawHandle) -> c_int { env::group_toint(group) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Group_translate_ranks(group1: RawHandle, n: c_int, ranks1: *const c_int, group2: RawHandle, ranks2: *mut c_int) -> c_int { finish("MPI_Group_translate_ranks", On::Process, unsafe { group::group_translate_ranks(group1, n, ranks1, group2, ranks2) }) }
+pub unsafe extern "C" fn MPI_Group_translate_ranks(group1: RawHandle, n: c_int, ranks1: *const c_int, group2: RawHandle, ranks2: *mut c_int) -> c_int { finish("MPI_Group_translate_ranks", On::Process, || unsafe { group::group_translate_ranks(group1, n, ranks1, group2, ranks2) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Group_translate_ranks(group1: RawHandle, n: c_int, ranks1: *const c_int, group2: RawHandle, ranks2: *mut c_int) -> c_int { finish("MPI_Group_translate_ranks", On::Process, unsafe { group::group_translate_ranks(group1, n, ranks1, group2, ranks2) }) }
+pub unsafe extern "C" fn PMPI_Group_translate_ranks(group1: RawHandle, n: c_int, ranks1: *const c_int, group2: RawHandle, ranks2: *mut c_int) -> c_int { finish("MPI_Group_translate_ranks", On::Process, || unsafe { group::group_translate_ranks(group1, n, ranks1, group2, ranks2) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Group_union(group1: RawHandle, group2: RawHandle, newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_union", On::Process, unsafe { group::group_union(group1, group2, newgroup) }) }
+pub unsafe extern "C" fn MPI_Group_union(group1: RawHandle, group2: RawHandle, newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_union", On::Process, || unsafe { leads_somewhere("newgroup", newgroup)?; group::group_union(group1, group2, newgroup) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Group_union(group1: RawHandle, group2: RawHandle, newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_union", On::Process, unsafe { group::group_union(group1, group2, newgroup) }) }
+pub unsafe extern "C" fn PMPI_Group_union(group1: RawHandle, group2: RawHandle, newgroup: *mut RawHandle) -> c_int { finish("MPI_Group_union", On::Process, || unsafe { leads_somewhere("newgroup", newgroup)?; group::group_union(group1, group2, newgroup) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Iallgather(_sendbuf: *const c_void, _sendcount: c_int, _sendtype: RawHandle, _recvbuf: *mut c_void, _recvcount: c_int, _recvtype: RawHandle, comm: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Iallgather", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -1134,13 +1134,13 @@ pub unsafe extern "C" fn MPI_Ibcast_c(_buffer: *mut c_void, _count: i64, _dataty
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ibcast_c(_buffer: *mut c_void, _count: i64, _datatype: RawHandle, _root: c_int, comm: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Ibcast_c", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Ibsend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Ibsend", On::Comm(comm), unsafe { p2p::ibsend(buf, count as i64, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn MPI_Ibsend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Ibsend", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::ibsend(buf, count as i64, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Ibsend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Ibsend", On::Comm(comm), unsafe { p2p::ibsend(buf, count as i64, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn PMPI_Ibsend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Ibsend", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::ibsend(buf, count as i64, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Ibsend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Ibsend_c", On::Comm(comm), unsafe { p2p::ibsend(buf, count, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn MPI_Ibsend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Ibsend_c", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::ibsend(buf, count, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Ibsend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Ibsend_c", On::Comm(comm), unsafe { p2p::ibsend(buf, count, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn PMPI_Ibsend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Ibsend_c", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::ibsend(buf, count, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Iexscan(_sendbuf: *const c_void, _recvbuf: *mut c_void, _count: c_int, _datatype: RawHandle, _op: RawHandle, comm: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Iexscan", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -1166,17 +1166,17 @@ pub unsafe extern "C" fn MPI_Igatherv_c(_sendbuf: *const c_void, _sendcount: i64
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Igatherv_c(_sendbuf: *const c_void, _sendcount: i64, _sendtype: RawHandle, _recvbuf: *mut c_void, _recvcounts: *const i64, _displs: *const isize, _recvtype: RawHandle, _root: c_int, comm: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Igatherv_c", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Improbe(source: c_int, tag: c_int, comm: RawHandle, flag: *mut c_int, message: *mut RawHandle, status: *mut Status) -> c_int { finish("MPI_Improbe", On::Comm(comm), unsafe { p2p::improbe(source, tag, comm, flag, message, status) }) }
+pub unsafe extern "C" fn MPI_Improbe(source: c_int, tag: c_int, comm: RawHandle, flag: *mut c_int, message: *mut RawHandle, status: *mut Status) -> c_int { finish("MPI_Improbe", On::Comm(comm), || unsafe { leads_somewhere("flag", flag)?; leads_somewhere("message", message)?; p2p::improbe(source, tag, comm, flag, message, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Improbe(source: c_int, tag: c_int, comm: RawHandle, flag: *mut c_int, message: *mut RawHandle, status: *mut Status) -> c_int { finish("MPI_Improbe", On::Comm(comm), unsafe { p2p::improbe(source, tag, comm, flag, message, status) }) }
+pub unsafe extern "C" fn PMPI_Improbe(source: c_int, tag: c_int, comm: RawHandle, flag: *mut c_int, message: *mut RawHandle, status: *mut Status) -> c_int { finish("MPI_Improbe", On::Comm(comm), || unsafe { leads_somewhere("flag", flag)?; leads_somewhere("message", message)?; p2p::improbe(source, tag, comm, flag, message, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Imrecv(buf: *mut c_void, count: c_int, datatype: RawHandle, message: *mut RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Imrecv", On::Process, unsafe { p2p::imrecv(buf, count as i64, datatype, message, request) }) }
+pub unsafe extern "C" fn MPI_Imrecv(buf: *mut c_void, count: c_int, datatype: RawHandle, message: *mut RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Imrecv", On::Process, || unsafe { leads_somewhere("message", message)?; leads_somewhere("request", request)?; p2p::imrecv(buf, count as i64, datatype, message, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Imrecv(buf: *mut c_void, count: c_int, datatype: RawHandle, message: *mut RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Imrecv", On::Process, unsafe { p2p::imrecv(buf, count as i64, datatype, message, request) }) }
+pub unsafe extern "C" fn PMPI_Imrecv(buf: *mut c_void, count: c_int, datatype: RawHandle, message: *mut RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Imrecv", On::Process, || unsafe { leads_somewhere("message", message)?; leads_somewhere("request", request)?; p2p::imrecv(buf, count as i64, datatype, message, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Imrecv_c(buf: *mut c_void, count: i64, datatype: RawHandle, message: *mut RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Imrecv_c", On::Process, unsafe { p2p::imrecv(buf, count, datatype, message, request) }) }
+pub unsafe extern "C" fn MPI_Imrecv_c(buf: *mut c_void, count: i64, datatype: RawHandle, message: *mut RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Imrecv_c", On::Process, || unsafe { leads_somewhere("message", message)?; leads_somewhere("request", request)?; p2p::imrecv(buf, count, datatype, message, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Imrecv_c(buf: *mut c_void, count: i64, datatype: RawHandle, message: *mut RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Imrecv_c", On::Process, unsafe { p2p::imrecv(buf, count, datatype, message, request) }) }
+pub unsafe extern "C" fn PMPI_Imrecv_c(buf: *mut c_void, count: i64, datatype: RawHandle, message: *mut RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Imrecv_c", On::Process, || unsafe { leads_somewhere("message", message)?; leads_somewhere("request", request)?; p2p::imrecv(buf, count, datatype, message, request) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ineighbor_allgather(_sendbuf: *const c_void, _sendcount: c_int, _sendtype: RawHandle, _recvbuf: *mut c_void, _recvcount: c_int, _recvtype: RawHandle, comm: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Ineighbor_allgather", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -1218,69 +1218,69 @@ pub unsafe extern "C" fn MPI_Ineighbor_alltoallw_c(_sendbuf: *const c_void, _sen
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ineighbor_alltoallw_c(_sendbuf: *const c_void, _sendcounts: *const i64, _sdispls: *const isize, _sendtypes: *const RawHandle, _recvbuf: *mut c_void, _recvcounts: *const i64, _rdispls: *const isize, _recvtypes: *const RawHandle, comm: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Ineighbor_alltoallw_c", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Info_create(info: *mut RawHandle) -> c_int { finish("MPI_Info_create", On::Process, unsafe { info::info_create(info) }) }
+pub unsafe extern "C" fn MPI_Info_create(info: *mut RawHandle) -> c_int { finish("MPI_Info_create", On::Process, || unsafe { leads_somewhere("info", info)?; info::info_create(info) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Info_create(info: *mut RawHandle) -> c_int { finish("MPI_Info_create", On::Process, unsafe { info::info_create(info) }) }
+pub unsafe extern "C" fn PMPI_Info_create(info: *mut RawHandle) -> c_int { finish("MPI_Info_create", On::Process, || unsafe { leads_somewhere("info", info)?; info::info_create(info) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Info_create_env(argc: c_int, argv: *mut *mut c_char, info: *mut RawHandle) -> c_int { finish("MPI_Info_create_env", On::Process, unsafe { info::info_create_env(argc, argv, info) }) }
+pub unsafe extern "C" fn MPI_Info_create_env(argc: c_int, argv: *mut *mut c_char, info: *mut RawHandle) -> c_int { finish("MPI_Info_create_env", On::Process, || unsafe { leads_somewhere("info", info)?; info::info_create_env(argc, argv, info) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Info_create_env(argc: c_int, argv: *mut *mut c_char, info: *mut RawHandle) -> c_int { finish("MPI_Info_create_env", On::Process, unsafe { info::info_create_env(argc, argv, info) }) }
+pub unsafe extern "C" fn PMPI_Info_create_env(argc: c_int, argv: *mut *mut c_char, info: *mut RawHandle) -> c_int { finish("MPI_Info_create_env", On::Process, || unsafe { leads_somewhere("info", info)?; info::info_create_env(argc, argv, info) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Info_delete(info: RawHandle, key: *const c_char) -> c_int { finish("MPI_Info_delete", On::Process, unsafe { info::info_delete(info, key) }) }
+pub unsafe extern "C" fn MPI_Info_delete(info: RawHandle, key: *const c_char) -> c_int { finish("MPI_Info_delete", On::Process, || unsafe { info::info_delete(info, key) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Info_delete(info: RawHandle, key: *const c_char) -> c_int { finish("MPI_Info_delete", On::Process, unsafe { info::info_delete(info, key) }) }
+pub unsafe extern "C" fn PMPI_Info_delete(info: RawHandle, key: *const c_char) -> c_int { finish("MPI_Info_delete", On::Process, || unsafe { info::info_delete(info, key) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Info_dup(info: RawHandle, newinfo: *mut RawHandle) -> c_int { finish("MPI_Info_dup", On::Process, unsafe { info::info_dup(info, newinfo) }) }
+pub unsafe extern "C" fn MPI_Info_dup(info: RawHandle, newinfo: *mut RawHandle) -> c_int { finish("MPI_Info_dup", On::Process, || unsafe { leads_somewhere("newinfo", newinfo)?; info::info_dup(info, newinfo) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Info_dup(info: RawHandle, newinfo: *mut RawHandle) -> c_int { finish("MPI_Info_dup", On::Process, unsafe { info::info_dup(info, newinfo) }) }
+pub unsafe extern "C" fn PMPI_Info_dup(info: RawHandle, newinfo: *mut RawHandle) -> c_int { finish("MPI_Info_dup", On::Process, || unsafe { leads_somewhere("newinfo", newinfo)?; info::info_dup(info, newinfo) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Info_free(info: *mut RawHandle) -> c_int { finish("MPI_Info_free", On::Process, unsafe { info::info_free(info) }) }
+pub unsafe extern "C" fn MPI_Info_free(info: *mut RawHandle) -> c_int { finish("MPI_Info_free", On::Process, || unsafe { leads_somewhere("info", info)?; info::info_free(info) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Info_free(info: *mut RawHandle) -> c_int { finish("MPI_Info_free", On::Process, unsafe { info::info_free(info) }) }
+pub unsafe extern "C" fn PMPI_Info_free(info: *mut RawHandle) -> c_int { finish("MPI_Info_free", On::Process, || unsafe { leads_somewhere("info", info)?; info::info_free(info) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Info_fromint(info: c_int) -> RawHandle { env::info_fromint(info) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Info_fromint(info: c_int) -> RawHandle { env::info_fromint(info) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Info_get(info: RawHandle, key: *const c_char, valuelen: c_int, value: *mut c_char, flag: *mut c_int) -> c_int { finish("MPI_Info_get", On::Process, unsafe { info::info_get(info, key, valuelen, value, flag) }) }
+pub unsafe extern "C" fn MPI_Info_get(info: RawHandle, key: *const c_char, valuelen: c_int, value: *mut c_char, flag: *mut c_int) -> c_int { finish("MPI_Info_get", On::Process, || unsafe { leads_somewhere("flag", flag)?; info::info_get(info, key, valuelen, value, flag) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Info_get(info: RawHandle, key: *const c_char, valuelen: c_int, value: *mut c_char, flag: *mut c_int) -> c_int { finish("MPI_Info_get", On::Process, unsafe { info::info_get(info, key, valuelen, value, flag) }) }
+pub unsafe extern "C" fn PMPI_Info_get(info: RawHandle, key: *const c_char, valuelen: c_int, value: *mut c_char, flag: *mut c_int) -> c_int { finish("MPI_Info_get", On::Process, || unsafe { leads_somewhere("flag", flag)?; info::info_get(info, key, valuelen, value, flag) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Info_get_nkeys(info: RawHandle, nkeys: *mut c_int) -> c_int { finish("MPI_Info_get_nkeys", On::Process, unsafe { info::info_get_nkeys(info, nkeys) }) }
+pub unsafe extern "C" fn MPI_Info_get_nkeys(info: RawHandle, nkeys: *mut c_int) -> c_int { finish("MPI_Info_get_nkeys", On::Process, || unsafe { leads_somewhere("nkeys", nkeys)?; info::info_get_nkeys(info, nkeys) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Info_get_nkeys(info: RawHandle, nkeys: *mut c_int) -> c_int { finish("MPI_Info_get_nkeys", On::Process, unsafe { info::info_get_nkeys(info, nkeys) }) }
+pub unsafe extern "C" fn PMPI_Info_get_nkeys(info: RawHandle, nkeys: *mut c_int) -> c_int { finish("MPI_Info_get_nkeys", On::Process, || unsafe { leads_somewhere("nkeys", nkeys)?; info::info_get_nkeys(info, nkeys) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Info_get_nthkey(info: RawHandle, n: c_int, key: *mut c_char) -> c_int { finish("MPI_Info_get_nthkey", On::Process, unsafe { info::info_get_nthkey(info, n, key) }) }
+pub unsafe extern "C" fn MPI_Info_get_nthkey(info: RawHandle, n: c_int, key: *mut c_char) -> c_int { finish("MPI_Info_get_nthkey", On::Process, || unsafe { leads_somewhere("key", key)?; info::info_get_nthkey(info, n, key) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Info_get_nthkey(info: RawHandle, n: c_int, key: *mut c_char) -> c_int { finish("MPI_Info_get_nthkey", On::Process, unsafe { info::info_get_nthkey(info, n, key) }) }
+pub unsafe extern "C" fn PMPI_Info_get_nthkey(info: RawHandle, n: c_int, key: *mut c_char) -> c_int { finish("MPI_Info_get_nthkey", On::Process, || unsafe { leads_somewhere("key", key)?; info::info_get_nthkey(info, n, key) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Info_get_string(info: RawHandle, key: *const c_char, buflen: *mut c_int, value: *mut c_char, flag: *mut c_int) -> c_int { finish("MPI_Info_get_string", On::Process, unsafe { info::info_get_string(info, key, buflen, value, flag) }) }
+pub unsafe extern "C" fn MPI_Info_get_string(info: RawHandle, key: *const c_char, buflen: *mut c_int, value: *mut c_char, flag: *mut c_int) -> c_int { finish("MPI_Info_get_string", On::Process, || unsafe { leads_somewhere("buflen", buflen)?; leads_somewhere("flag", flag)?; info::info_get_string(info, key, buflen, value, flag) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Info_get_string(info: RawHandle, key: *const c_char, buflen: *mut c_int, value: *mut c_char, flag: *mut c_int) -> c_int { finish("MPI_Info_get_string", On::Process, unsafe { info::info_get_string(info, key, buflen, value, flag) }) }
+pub unsafe extern "C" fn PMPI_Info_get_string(info: RawHandle, key: *const c_char, buflen: *mut c_int, value: *mut c_char, flag: *mut c_int) -> c_int { finish("MPI_Info_get_string", On::Process, || unsafe { leads_somewhere("buflen", buflen)?; leads_somewhere("flag", flag)?; info::info_get_string(info, key, buflen, value, flag) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Info_get_valuelen(info: RawHandle, key: *const c_char, valuelen: *mut c_int, flag: *mut c_int) -> c_int { finish("MPI_Info_get_valuelen", On::Process, unsafe { info::info_get_valuelen(info, key, valuelen, flag) }) }
+pub unsafe extern "C" fn MPI_Info_get_valuelen(info: RawHandle, key: *const c_char, valuelen: *mut c_int, flag: *mut c_int) -> c_int { finish("MPI_Info_get_valuelen", On::Process, || unsafe { leads_somewhere("valuelen", valuelen)?; leads_somewhere("flag", flag)?; info::info_get_valuelen(info, key, valuelen, flag) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Info_get_valuelen(info: RawHandle, key: *const c_char, valuelen: *mut c_int, flag: *mut c_int) -> c_int { finish("MPI_Info_get_valuelen", On::Process, unsafe { info::info_get_valuelen(info, key, valuelen, flag) }) }
+pub unsafe extern "C" fn PMPI_Info_get_valuelen(info: RawHandle, key: *const c_char, valuelen: *mut c_int, flag: *mut c_int) -> c_int { finish("MPI_Info_get_valuelen", On::Process, || unsafe { leads_somewhere("valuelen", valuelen)?; leads_somewhere("flag", flag)?; info::info_get_valuelen(info, key, valuelen, flag) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Info_set(info: RawHandle, key: *const c_char, value: *const c_char) -> c_int { finish("MPI_Info_set", On::Process, unsafe { info::info_set(info, key, value) }) }
+pub unsafe extern "C" fn MPI_Info_set(info: RawHandle, key: *const c_char, value: *const c_char) -> c_int { finish("MPI_Info_set", On::Process, || unsafe { info::info_set(info, key, value) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Info_set(info: RawHandle, key: *const c_char, value: *const c_char) -> c_int { finish("MPI_Info_set", On::Process, unsafe { info::info_set(info, key, value) }) }
+pub unsafe extern "C" fn PMPI_Info_set(info: RawHandle, key: *const c_char, value: *const c_char) -> c_int { finish("MPI_Info_set", On::Process, || unsafe { info::info_set(info, key, value) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Info_toint(info: RawHandle) -> c_int { env::info_toint(info) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Info_toint(info: RawHandle) -> c_int { env::info_toint(info) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int { finish("MPI_Init", On::Process, unsafe { init::init(argc, argv) }) }
+pub unsafe extern "C" fn MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int { finish("MPI_Init", On::Process, || unsafe { init::init(argc, argv) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int { finish("MPI_Init", On::Process, unsafe { init::init(argc, argv) }) }
+pub unsafe extern "C" fn PMPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int { finish("MPI_Init", On::Process, || unsafe { init::init(argc, argv) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Init_thread(argc: *mut c_int, argv: *mut *mut *mut c_char, required: c_int, provided: *mut c_int) -> c_int { finish("MPI_Init_thread", On::Process, unsafe { init::init_thread(argc, argv, required, provided) }) }
+pub unsafe extern "C" fn MPI_Init_thread(argc: *mut c_int, argv: *mut *mut *mut c_char, required: c_int, provided: *mut c_int) -> c_int { finish("MPI_Init_thread", On::Process, || unsafe { leads_somewhere("provided", provided)?; init::init_thread(argc, argv, required, provided) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Init_thread(argc: *mut c_int, argv: *mut *mut *mut c_char, required: c_int, provided: *mut c_int) -> c_int { finish("MPI_Init_thread", On::Process, unsafe { init::init_thread(argc, argv, required, provided) }) }
+pub unsafe extern "C" fn PMPI_Init_thread(argc: *mut c_int, argv: *mut *mut *mut c_char, required: c_int, provided: *mut c_int) -> c_int { finish("MPI_Init_thread", On::Process, || unsafe { leads_somewhere("provided", provided)?; init::init_thread(argc, argv, required, provided) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Initialized(flag: *mut c_int) -> c_int { finish("MPI_Initialized", On::Process, unsafe { init::initialized(flag) }) }
+pub unsafe extern "C" fn MPI_Initialized(flag: *mut c_int) -> c_int { finish("MPI_Initialized", On::Process, || unsafe { leads_somewhere("flag", flag)?; init::initialized(flag) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Initialized(flag: *mut c_int) -> c_int { finish("MPI_Initialized", On::Process, unsafe { init::initialized(flag) }) }
+pub unsafe extern "C" fn PMPI_Initialized(flag: *mut c_int) -> c_int { finish("MPI_Initialized", On::Process, || unsafe { leads_somewhere("flag", flag)?; init::initialized(flag) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Intercomm_create(local_comm: RawHandle, _local_leader: c_int, _peer_comm: RawHandle, _remote_leader: c_int, _tag: c_int, _newintercomm: *mut RawHandle) -> c_int { unsupported("MPI_Intercomm_create", On::Comm(local_comm)) }
 #[unsafe(no_mangle)]
@@ -1294,17 +1294,17 @@ pub unsafe extern "C" fn MPI_Intercomm_merge(intercomm: RawHandle, _high: c_int,
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Intercomm_merge(intercomm: RawHandle, _high: c_int, _newintracomm: *mut RawHandle) -> c_int { unsupported("MPI_Intercomm_merge", On::Comm(intercomm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Iprobe(source: c_int, tag: c_int, comm: RawHandle, flag: *mut c_int, status: *mut Status) -> c_int { finish("MPI_Iprobe", On::Comm(comm), unsafe { p2p::iprobe(source, tag, comm, flag, status) }) }
+pub unsafe extern "C" fn MPI_Iprobe(source: c_int, tag: c_int, comm: RawHandle, flag: *mut c_int, status: *mut Status) -> c_int { finish("MPI_Iprobe", On::Comm(comm), || unsafe { leads_somewhere("flag", flag)?; p2p::iprobe(source, tag, comm, flag, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Iprobe(source: c_int, tag: c_int, comm: RawHandle, flag: *mut c_int, status: *mut Status) -> c_int { finish("MPI_Iprobe", On::Comm(comm), unsafe { p2p::iprobe(source, tag, comm, flag, status) }) }
+pub unsafe extern "C" fn PMPI_Iprobe(source: c_int, tag: c_int, comm: RawHandle, flag: *mut c_int, status: *mut Status) -> c_int { finish("MPI_Iprobe", On::Comm(comm), || unsafe { leads_somewhere("flag", flag)?; p2p::iprobe(source, tag, comm, flag, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Irecv(buf: *mut c_void, count: c_int, datatype: RawHandle, source: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Irecv", On::Comm(comm), unsafe { p2p::irecv(buf, count as i64, datatype, source, tag, comm, request) }) }
+pub unsafe extern "C" fn MPI_Irecv(buf: *mut c_void, count: c_int, datatype: RawHandle, source: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Irecv", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::irecv(buf, count as i64, datatype, source, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Irecv(buf: *mut c_void, count: c_int, datatype: RawHandle, source: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Irecv", On::Comm(comm), unsafe { p2p::irecv(buf, count as i64, datatype, source, tag, comm, request) }) }
+pub unsafe extern "C" fn PMPI_Irecv(buf: *mut c_void, count: c_int, datatype: RawHandle, source: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Irecv", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::irecv(buf, count as i64, datatype, source, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Irecv_c(buf: *mut c_void, count: i64, datatype: RawHandle, source: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Irecv_c", On::Comm(comm), unsafe { p2p::irecv(buf, count, datatype, source, tag, comm, request) }) }
+pub unsafe extern "C" fn MPI_Irecv_c(buf: *mut c_void, count: i64, datatype: RawHandle, source: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Irecv_c", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::irecv(buf, count, datatype, source, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Irecv_c(buf: *mut c_void, count: i64, datatype: RawHandle, source: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Irecv_c", On::Comm(comm), unsafe { p2p::irecv(buf, count, datatype, source, tag, comm, request) }) }
+pub unsafe extern "C" fn PMPI_Irecv_c(buf: *mut c_void, count: i64, datatype: RawHandle, source: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Irecv_c", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::irecv(buf, count, datatype, source, tag, comm, request) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ireduce(_sendbuf: *const c_void, _recvbuf: *mut c_void, _count: c_int, _datatype: RawHandle, _op: RawHandle, _root: c_int, comm: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Ireduce", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -1330,17 +1330,17 @@ pub unsafe extern "C" fn MPI_Ireduce_scatter_c(_sendbuf: *const c_void, _recvbuf
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ireduce_scatter_c(_sendbuf: *const c_void, _recvbuf: *mut c_void, _recvcounts: *const i64, _datatype: RawHandle, _op: RawHandle, comm: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Ireduce_scatter_c", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Irsend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Irsend", On::Comm(comm), unsafe { p2p::irsend(buf, count as i64, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn MPI_Irsend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Irsend", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::irsend(buf, count as i64, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Irsend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Irsend", On::Comm(comm), unsafe { p2p::irsend(buf, count as i64, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn PMPI_Irsend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Irsend", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::irsend(buf, count as i64, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Irsend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Irsend_c", On::Comm(comm), unsafe { p2p::irsend(buf, count, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn MPI_Irsend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Irsend_c", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::irsend(buf, count, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Irsend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Irsend_c", On::Comm(comm), unsafe { p2p::irsend(buf, count, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn PMPI_Irsend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Irsend_c", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::irsend(buf, count, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Is_thread_main(flag: *mut c_int) -> c_int { finish("MPI_Is_thread_main", On::Process, unsafe { init::is_thread_main(flag) }) }
+pub unsafe extern "C" fn MPI_Is_thread_main(flag: *mut c_int) -> c_int { finish("MPI_Is_thread_main", On::Process, || unsafe { leads_somewhere("flag", flag)?; init::is_thread_main(flag) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Is_thread_main(flag: *mut c_int) -> c_int { finish("MPI_Is_thread_main", On::Process, unsafe { init::is_thread_main(flag) }) }
+pub unsafe extern "C" fn PMPI_Is_thread_main(flag: *mut c_int) -> c_int { finish("MPI_Is_thread_main", On::Process, || unsafe { leads_somewhere("flag", flag)?; init::is_thread_main(flag) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Iscan(_sendbuf: *const c_void, _recvbuf: *mut c_void, _count: c_int, _datatype: RawHandle, _op: RawHandle, comm: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Iscan", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -1366,13 +1366,13 @@ pub unsafe extern "C" fn MPI_Iscatterv_c(_sendbuf: *const c_void, _sendcounts: *
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Iscatterv_c(_sendbuf: *const c_void, _sendcounts: *const i64, _displs: *const isize, _sendtype: RawHandle, _recvbuf: *mut c_void, _recvcount: i64, _recvtype: RawHandle, _root: c_int, comm: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Iscatterv_c", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Isend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Isend", On::Comm(comm), unsafe { p2p::isend(buf, count as i64, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn MPI_Isend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Isend", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::isend(buf, count as i64, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Isend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Isend", On::Comm(comm), unsafe { p2p::isend(buf, count as i64, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn PMPI_Isend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Isend", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::isend(buf, count as i64, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Isend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Isend_c", On::Comm(comm), unsafe { p2p::isend(buf, count, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn MPI_Isend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Isend_c", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::isend(buf, count, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Isend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Isend_c", On::Comm(comm), unsafe { p2p::isend(buf, count, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn PMPI_Isend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Isend_c", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::isend(buf, count, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Isendrecv(_sendbuf: *const c_void, _sendcount: c_int, _sendtype: RawHandle, _dest: c_int, _sendtag: c_int, _recvbuf: *mut c_void, _recvcount: c_int, _recvtype: RawHandle, _source: c_int, _recvtag: c_int, comm: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Isendrecv", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -1390,21 +1390,21 @@ pub unsafe extern "C" fn MPI_Isendrecv_replace_c(_buf: *mut c_void, _count: i64,
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Isendrecv_replace_c(_buf: *mut c_void, _count: i64, _datatype: RawHandle, _dest: c_int, _sendtag: c_int, _source: c_int, _recvtag: c_int, comm: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Isendrecv_replace_c", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Issend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Issend", On::Comm(comm), unsafe { p2p::issend(buf, count as i64, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn MPI_Issend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Issend", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::issend(buf, count as i64, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Issend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Issend", On::Comm(comm), unsafe { p2p::issend(buf, count as i64, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn PMPI_Issend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Issend", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::issend(buf, count as i64, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Issend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Issend_c", On::Comm(comm), unsafe { p2p::issend(buf, count, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn MPI_Issend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Issend_c", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::issend(buf, count, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Issend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Issend_c", On::Comm(comm), unsafe { p2p::issend(buf, count, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn PMPI_Issend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Issend_c", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::issend(buf, count, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Keyval_create(_copy_fn: Function, _delete_fn: Function, _keyval: *mut c_int, _extra_state: *mut c_void) -> c_int { unsupported("MPI_Keyval_create", On::Process) }
+pub unsafe extern "C" fn MPI_Keyval_create(copy_fn: Function, delete_fn: Function, keyval: *mut c_int, extra_state: *mut c_void) -> c_int { finish("MPI_Keyval_create", On::Process, || unsafe { leads_somewhere("keyval", keyval)?; attribute::keyval_create(copy_fn, delete_fn, keyval, extra_state) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Keyval_create(_copy_fn: Function, _delete_fn: Function, _keyval: *mut c_int, _extra_state: *mut c_void) -> c_int { unsupported("MPI_Keyval_create", On::Process) }
+pub unsafe extern "C" fn PMPI_Keyval_create(copy_fn: Function, delete_fn: Function, keyval: *mut c_int, extra_state: *mut c_void) -> c_int { finish("MPI_Keyval_create", On::Process, || unsafe { leads_somewhere("keyval", keyval)?; attribute::keyval_create(copy_fn, delete_fn, keyval, extra_state) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Keyval_free(_keyval: *mut c_int) -> c_int { unsupported("MPI_Keyval_free", On::Process) }
+pub unsafe extern "C" fn MPI_Keyval_free(keyval: *mut c_int) -> c_int { finish("MPI_Keyval_free", On::Process, || unsafe { leads_somewhere("keyval", keyval)?; attribute::keyval_free(keyval) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Keyval_free(_keyval: *mut c_int) -> c_int { unsupported("MPI_Keyval_free", On::Process) }
+pub unsafe extern "C" fn PMPI_Keyval_free(keyval: *mut c_int) -> c_int { finish("MPI_Keyval_free", On::Process, || unsafe { leads_somewhere("keyval", keyval)?; attribute::keyval_free(keyval) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Lookup_name(_service_name: *const c_char, _info: RawHandle, _port_name: *mut c_char) -> c_int { unsupported("MPI_Lookup_name", On::Process) }
 #[unsafe(no_mangle)]
@@ -1418,17 +1418,17 @@ pub unsafe extern "C" fn MPI_Message_toint(message: RawHandle) -> c_int { env::m
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Message_toint(message: RawHandle) -> c_int { env::message_toint(message) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Mprobe(source: c_int, tag: c_int, comm: RawHandle, message: *mut RawHandle, status: *mut Status) -> c_int { finish("MPI_Mprobe", On::Comm(comm), unsafe { p2p::mprobe(source, tag, comm, message, status) }) }
+pub unsafe extern "C" fn MPI_Mprobe(source: c_int, tag: c_int, comm: RawHandle, message: *mut RawHandle, status: *mut Status) -> c_int { finish("MPI_Mprobe", On::Comm(comm), || unsafe { leads_somewhere("message", message)?; p2p::mprobe(source, tag, comm, message, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Mprobe(source: c_int, tag: c_int, comm: RawHandle, message: *mut RawHandle, status: *mut Status) -> c_int { finish("MPI_Mprobe", On::Comm(comm), unsafe { p2p::mprobe(source, tag, comm, message, status) }) }
+pub unsafe extern "C" fn PMPI_Mprobe(source: c_int, tag: c_int, comm: RawHandle, message: *mut RawHandle, status: *mut Status) -> c_int { finish("MPI_Mprobe", On::Comm(comm), || unsafe { leads_somewhere("message", message)?; p2p::mprobe(source, tag, comm, message, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Mrecv(buf: *mut c_void, count: c_int, datatype: RawHandle, message: *mut RawHandle, status: *mut Status) -> c_int { finish("MPI_Mrecv", On::Process, unsafe { p2p::mrecv(buf, count as i64, datatype, message, status) }) }
+pub unsafe extern "C" fn MPI_Mrecv(buf: *mut c_void, count: c_int, datatype: RawHandle, message: *mut RawHandle, status: *mut Status) -> c_int { finish("MPI_Mrecv", On::Process, || unsafe { leads_somewhere("message", message)?; p2p::mrecv(buf, count as i64, datatype, message, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Mrecv(buf: *mut c_void, count: c_int, datatype: RawHandle, message: *mut RawHandle, status: *mut Status) -> c_int { finish("MPI_Mrecv", On::Process, unsafe { p2p::mrecv(buf, count as i64, datatype, message, status) }) }
+pub unsafe extern "C" fn PMPI_Mrecv(buf: *mut c_void, count: c_int, datatype: RawHandle, message: *mut RawHandle, status: *mut Status) -> c_int { finish("MPI_Mrecv", On::Process, || unsafe { leads_somewhere("message", message)?; p2p::mrecv(buf, count as i64, datatype, message, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Mrecv_c(buf: *mut c_void, count: i64, datatype: RawHandle, message: *mut RawHandle, status: *mut Status) -> c_int { finish("MPI_Mrecv_c", On::Process, unsafe { p2p::mrecv(buf, count, datatype, message, status) }) }
+pub unsafe extern "C" fn MPI_Mrecv_c(buf: *mut c_void, count: i64, datatype: RawHandle, message: *mut RawHandle, status: *mut Status) -> c_int { finish("MPI_Mrecv_c", On::Process, || unsafe { leads_somewhere("message", message)?; p2p::mrecv(buf, count, datatype, message, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Mrecv_c(buf: *mut c_void, count: i64, datatype: RawHandle, message: *mut RawHandle, status: *mut Status) -> c_int { finish("MPI_Mrecv_c", On::Process, unsafe { p2p::mrecv(buf, count, datatype, message, status) }) }
+pub unsafe extern "C" fn PMPI_Mrecv_c(buf: *mut c_void, count: i64, datatype: RawHandle, message: *mut RawHandle, status: *mut Status) -> c_int { finish("MPI_Mrecv_c", On::Process, || unsafe { leads_somewhere("message", message)?; p2p::mrecv(buf, count, datatype, message, status) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_allgather(_sendbuf: *const c_void, _sendcount: c_int, _sendtype: RawHandle, _recvbuf: *mut c_void, _recvcount: c_int, _recvtype: RawHandle, comm: RawHandle) -> c_int { unsupported("MPI_Neighbor_allgather", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -1510,21 +1510,21 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoallw_init_c(_sendbuf: *const c_void, 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_init_c(_sendbuf: *const c_void, _sendcounts: *const i64, _sdispls: *const isize, _sendtypes: *const RawHandle, _recvbuf: *mut c_void, _recvcounts: *const i64, _rdispls: *const isize, _recvtypes: *const RawHandle, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Neighbor_alltoallw_init_c", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Op_commutative(op: RawHandle, commute: *mut c_int) -> c_int { finish("MPI_Op_commutative", On::Process, unsafe { op::op_commutative(op, commute) }) }
+pub unsafe extern "C" fn MPI_Op_commutative(op: RawHandle, commute: *mut c_int) -> c_int { finish("MPI_Op_commutative", On::Process, || unsafe { leads_somewhere("commute", commute)?; op::op_commutative(op, commute) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Op_commutative(op: RawHandle, commute: *mut c_int) -> c_int { finish("MPI_Op_commutative", On::Process, unsafe { op::op_commutative(op, commute) }) }
+pub unsafe extern "C" fn PMPI_Op_commutative(op: RawHandle, commute: *mut c_int) -> c_int { finish("MPI_Op_commutative", On::Process, || unsafe { leads_somewhere("commute", commute)?; op::op_commutative(op, commute) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Op_create(user_fn: Function, commute: c_int, op: *mut RawHandle) -> c_int { finish("MPI_Op_create", On::Process, unsafe { op::op_create(user_fn, commute, op) }) }
+pub unsafe extern "C" fn MPI_Op_create(user_fn: Function, commute: c_int, op: *mut RawHandle) -> c_int { finish("MPI_Op_create", On::Process, || unsafe { leads_somewhere("op", op)?; op::op_create(user_fn, commute, op) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Op_create(user_fn: Function, commute: c_int, op: *mut RawHandle) -> c_int { finish("MPI_Op_create", On::Process, unsafe { op::op_create(user_fn, commute, op) }) }
+pub unsafe extern "C" fn PMPI_Op_create(user_fn: Function, commute: c_int, op: *mut RawHandle) -> c_int { finish("MPI_Op_create", On::Process, || unsafe { leads_somewhere("op", op)?; op::op_create(user_fn, commute, op) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Op_create_c(user_fn: Function, commute: c_int, op: *mut RawHandle) -> c_int { finish("MPI_Op_create_c", On::Process, unsafe { op::op_create_c(user_fn, commute, op) }) }
+pub unsafe extern "C" fn MPI_Op_create_c(user_fn: Function, commute: c_int, op: *mut RawHandle) -> c_int { finish("MPI_Op_create_c", On::Process, || unsafe { leads_somewhere("op", op)?; op::op_create_c(user_fn, commute, op) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Op_create_c(user_fn: Function, commute: c_int, op: *mut RawHandle) -> c_int { finish("MPI_Op_create_c", On::Process, unsafe { op::op_create_c(user_fn, commute, op) }) }
+pub unsafe extern "C" fn PMPI_Op_create_c(user_fn: Function, commute: c_int, op: *mut RawHandle) -> c_int { finish("MPI_Op_create_c", On::Process, || unsafe { leads_somewhere("op", op)?; op::op_create_c(user_fn, commute, op) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Op_free(op: *mut RawHandle) -> c_int { finish("MPI_Op_free", On::Process, unsafe { op::op_free(op) }) }
+pub unsafe extern "C" fn MPI_Op_free(op: *mut RawHandle) -> c_int { finish("MPI_Op_free", On::Process, || unsafe { leads_somewhere("op", op)?; op::op_free(op) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Op_free(op: *mut RawHandle) -> c_int { finish("MPI_Op_free", On::Process, unsafe { op::op_free(op) }) }
+pub unsafe extern "C" fn PMPI_Op_free(op: *mut RawHandle) -> c_int { finish("MPI_Op_free", On::Process, || unsafe { leads_somewhere("op", op)?; op::op_free(op) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Op_fromint(op: c_int) -> RawHandle { env::op_fromint(op) }
 #[unsafe(no_mangle)]
@@ -1538,13 +1538,13 @@ pub unsafe extern "C" fn MPI_Open_port(_info: RawHandle, _port_name: *mut c_char
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Open_port(_info: RawHandle, _port_name: *mut c_char) -> c_int { unsupported("MPI_Open_port", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Pack(inbuf: *const c_void, incount: c_int, datatype: RawHandle, outbuf: *mut c_void, outsize: c_int, position: *mut c_int, comm: RawHandle) -> c_int { finish("MPI_Pack", On::Comm(comm), unsafe { pack::pack(inbuf, incount as i64, datatype, outbuf, outsize as i64, OutInt::Int(position), comm) }) }
+pub unsafe extern "C" fn MPI_Pack(inbuf: *const c_void, incount: c_int, datatype: RawHandle, outbuf: *mut c_void, outsize: c_int, position: *mut c_int, comm: RawHandle) -> c_int { finish("MPI_Pack", On::Comm(comm), || unsafe { leads_somewhere("position", position)?; pack::pack(inbuf, incount as i64, datatype, outbuf, outsize as i64, OutInt::Int(position), comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Pack(inbuf: *const c_void, incount: c_int, datatype: RawHandle, outbuf: *mut c_void, outsize: c_int, position: *mut c_int, comm: RawHandle) -> c_int { finish("MPI_Pack", On::Comm(comm), unsafe { pack::pack(inbuf, incount as i64, datatype, outbuf, outsize as i64, OutInt::Int(position), comm) }) }
+pub unsafe extern "C" fn PMPI_Pack(inbuf: *const c_void, incount: c_int, datatype: RawHandle, outbuf: *mut c_void, outsize: c_int, position: *mut c_int, comm: RawHandle) -> c_int { finish("MPI_Pack", On::Comm(comm), || unsafe { leads_somewhere("position", position)?; pack::pack(inbuf, incount as i64, datatype, outbuf, outsize as i64, OutInt::Int(position), comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Pack_c(inbuf: *const c_void, incount: i64, datatype: RawHandle, outbuf: *mut c_void, outsize: i64, position: *mut i64, comm: RawHandle) -> c_int { finish("MPI_Pack_c", On::Comm(comm), unsafe { pack::pack(inbuf, incount, datatype, outbuf, outsize, OutInt::Count(position.cast()), comm) }) }
+pub unsafe extern "C" fn MPI_Pack_c(inbuf: *const c_void, incount: i64, datatype: RawHandle, outbuf: *mut c_void, outsize: i64, position: *mut i64, comm: RawHandle) -> c_int { finish("MPI_Pack_c", On::Comm(comm), || unsafe { leads_somewhere("position", position)?; pack::pack(inbuf, incount, datatype, outbuf, outsize, OutInt::Count(position.cast()), comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Pack_c(inbuf: *const c_void, incount: i64, datatype: RawHandle, outbuf: *mut c_void, outsize: i64, position: *mut i64, comm: RawHandle) -> c_int { finish("MPI_Pack_c", On::Comm(comm), unsafe { pack::pack(inbuf, incount, datatype, outbuf, outsize, OutInt::Count(position.cast()), comm) }) }
+pub unsafe extern "C" fn PMPI_Pack_c(inbuf: *const c_void, incount: i64, datatype: RawHandle, outbuf: *mut c_void, outsize: i64, position: *mut i64, comm: RawHandle) -> c_int { finish("MPI_Pack_c", On::Comm(comm), || unsafe { leads_somewhere("position", position)?; pack::pack(inbuf, incount, datatype, outbuf, outsize, OutInt::Count(position.cast()), comm) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Pack_external(_datarep: *const c_char, _inbuf: *const c_void, _incount: c_int, _datatype: RawHandle, _outbuf: *mut c_void, _outsize: isize, _position: *mut isize) -> c_int { unsupported("MPI_Pack_external", On::Process) }
 #[unsafe(no_mangle)]
@@ -1562,21 +1562,21 @@ pub unsafe extern "C" fn MPI_Pack_external_size_c(_datarep: *const c_char, _inco
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Pack_external_size_c(_datarep: *const c_char, _incount: i64, _datatype: RawHandle, _size: *mut i64) -> c_int { unsupported("MPI_Pack_external_size_c", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Pack_size(incount: c_int, datatype: RawHandle, comm: RawHandle, size: *mut c_int) -> c_int { finish("MPI_Pack_size", On::Comm(comm), unsafe { pack::pack_size(incount as i64, datatype, comm, OutInt::Int(size)) }) }
+pub unsafe extern "C" fn MPI_Pack_size(incount: c_int, datatype: RawHandle, comm: RawHandle, size: *mut c_int) -> c_int { finish("MPI_Pack_size", On::Comm(comm), || unsafe { leads_somewhere("size", size)?; pack::pack_size(incount as i64, datatype, comm, OutInt::Int(size)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Pack_size(incount: c_int, datatype: RawHandle, comm: RawHandle, size: *mut c_int) -> c_int { finish("MPI_Pack_size", On::Comm(comm), unsafe { pack::pack_size(incount as i64, datatype, comm, OutInt::Int(size)) }) }
+pub unsafe extern "C" fn PMPI_Pack_size(incount: c_int, datatype: RawHandle, comm: RawHandle, size: *mut c_int) -> c_int { finish("MPI_Pack_size", On::Comm(comm), || unsafe { leads_somewhere("size", size)?; pack::pack_size(incount as i64, datatype, comm, OutInt::Int(size)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Pack_size_c(incount: i64, datatype: RawHandle, comm: RawHandle, size: *mut i64) -> c_int { finish("MPI_Pack_size_c", On::Comm(comm), unsafe { pack::pack_size(incount, datatype, comm, OutInt::Count(size.cast())) }) }
+pub unsafe extern "C" fn MPI_Pack_size_c(incount: i64, datatype: RawHandle, comm: RawHandle, size: *mut i64) -> c_int { finish("MPI_Pack_size_c", On::Comm(comm), || unsafe { leads_somewhere("size", size)?; pack::pack_size(incount, datatype, comm, OutInt::Count(size.cast())) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Pack_size_c(incount: i64, datatype: RawHandle, comm: RawHandle, size: *mut i64) -> c_int { finish("MPI_Pack_size_c", On::Comm(comm), unsafe { pack::pack_size(incount, datatype, comm, OutInt::Count(size.cast())) }) }
+pub unsafe extern "C" fn PMPI_Pack_size_c(incount: i64, datatype: RawHandle, comm: RawHandle, size: *mut i64) -> c_int { finish("MPI_Pack_size_c", On::Comm(comm), || unsafe { leads_somewhere("size", size)?; pack::pack_size(incount, datatype, comm, OutInt::Count(size.cast())) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Parrived(_request: RawHandle, _partition: c_int, _flag: *mut c_int) -> c_int { unsupported("MPI_Parrived", On::Process) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Parrived(_request: RawHandle, _partition: c_int, _flag: *mut c_int) -> c_int { unsupported("MPI_Parrived", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Pcontrol(level: c_int) -> c_int { finish("MPI_Pcontrol", On::Process, unsafe { env::pcontrol(level) }) }
+pub unsafe extern "C" fn MPI_Pcontrol(level: c_int) -> c_int { finish("MPI_Pcontrol", On::Process, || unsafe { env::pcontrol(level) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Pcontrol(level: c_int) -> c_int { finish("MPI_Pcontrol", On::Process, unsafe { env::pcontrol(level) }) }
+pub unsafe extern "C" fn PMPI_Pcontrol(level: c_int) -> c_int { finish("MPI_Pcontrol", On::Process, || unsafe { env::pcontrol(level) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Pready(_partition: c_int, _request: RawHandle) -> c_int { unsupported("MPI_Pready", On::Process) }
 #[unsafe(no_mangle)]
@@ -1594,9 +1594,9 @@ pub unsafe extern "C" fn MPI_Precv_init(_buf: *mut c_void, _partitions: c_int, _
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Precv_init(_buf: *mut c_void, _partitions: c_int, _count: i64, _datatype: RawHandle, _dest: c_int, _tag: c_int, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Precv_init", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Probe(source: c_int, tag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Probe", On::Comm(comm), unsafe { p2p::probe(source, tag, comm, status) }) }
+pub unsafe extern "C" fn MPI_Probe(source: c_int, tag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Probe", On::Comm(comm), || unsafe { p2p::probe(source, tag, comm, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Probe(source: c_int, tag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Probe", On::Comm(comm), unsafe { p2p::probe(source, tag, comm, status) }) }
+pub unsafe extern "C" fn PMPI_Probe(source: c_int, tag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Probe", On::Comm(comm), || unsafe { p2p::probe(source, tag, comm, status) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Psend_init(_buf: *const c_void, _partitions: c_int, _count: i64, _datatype: RawHandle, _dest: c_int, _tag: c_int, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Psend_init", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -1614,9 +1614,9 @@ pub unsafe extern "C" fn MPI_Put_c(_origin_addr: *const c_void, _origin_count: i
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Put_c(_origin_addr: *const c_void, _origin_count: i64, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: i64, _target_datatype: RawHandle, _win: RawHandle) -> c_int { unsupported("MPI_Put_c", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Query_thread(provided: *mut c_int) -> c_int { finish("MPI_Query_thread", On::Process, unsafe { init::query_thread(provided) }) }
+pub unsafe extern "C" fn MPI_Query_thread(provided: *mut c_int) -> c_int { finish("MPI_Query_thread", On::Process, || unsafe { leads_somewhere("provided", provided)?; init::query_thread(provided) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Query_thread(provided: *mut c_int) -> c_int { finish("MPI_Query_thread", On::Process, unsafe { init::query_thread(provided) }) }
+pub unsafe extern "C" fn PMPI_Query_thread(provided: *mut c_int) -> c_int { finish("MPI_Query_thread", On::Process, || unsafe { leads_somewhere("provided", provided)?; init::query_thread(provided) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Raccumulate(_origin_addr: *const c_void, _origin_count: c_int, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: c_int, _target_datatype: RawHandle, _op: RawHandle, _win: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Raccumulate", On::Process) }
 #[unsafe(no_mangle)]
@@ -1626,29 +1626,29 @@ pub unsafe extern "C" fn MPI_Raccumulate_c(_origin_addr: *const c_void, _origin_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Raccumulate_c(_origin_addr: *const c_void, _origin_count: i64, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: i64, _target_datatype: RawHandle, _op: RawHandle, _win: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Raccumulate_c", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Recv(buf: *mut c_void, count: c_int, datatype: RawHandle, source: c_int, tag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Recv", On::Comm(comm), unsafe { p2p::recv(buf, count as i64, datatype, source, tag, comm, status) }) }
+pub unsafe extern "C" fn MPI_Recv(buf: *mut c_void, count: c_int, datatype: RawHandle, source: c_int, tag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Recv", On::Comm(comm), || unsafe { p2p::recv(buf, count as i64, datatype, source, tag, comm, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Recv(buf: *mut c_void, count: c_int, datatype: RawHandle, source: c_int, tag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Recv", On::Comm(comm), unsafe { p2p::recv(buf, count as i64, datatype, source, tag, comm, status) }) }
+pub unsafe extern "C" fn PMPI_Recv(buf: *mut c_void, count: c_int, datatype: RawHandle, source: c_int, tag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Recv", On::Comm(comm), || unsafe { p2p::recv(buf, count as i64, datatype, source, tag, comm, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Recv_c(buf: *mut c_void, count: i64, datatype: RawHandle, source: c_int, tag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Recv_c", On::Comm(comm), unsafe { p2p::recv(buf, count, datatype, source, tag, comm, status) }) }
+pub unsafe extern "C" fn MPI_Recv_c(buf: *mut c_void, count: i64, datatype: RawHandle, source: c_int, tag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Recv_c", On::Comm(comm), || unsafe { p2p::recv(buf, count, datatype, source, tag, comm, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Recv_c(buf: *mut c_void, count: i64, datatype: RawHandle, source: c_int, tag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Recv_c", On::Comm(comm), unsafe { p2p::recv(buf, count, datatype, source, tag, comm, status) }) }
+pub unsafe extern "C" fn PMPI_Recv_c(buf: *mut c_void, count: i64, datatype: RawHandle, source: c_int, tag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Recv_c", On::Comm(comm), || unsafe { p2p::recv(buf, count, datatype, source, tag, comm, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Recv_init(buf: *mut c_void, count: c_int, datatype: RawHandle, source: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Recv_init", On::Comm(comm), unsafe { p2p::recv_init(buf, count as i64, datatype, source, tag, comm, request) }) }
+pub unsafe extern "C" fn MPI_Recv_init(buf: *mut c_void, count: c_int, datatype: RawHandle, source: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Recv_init", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::recv_init(buf, count as i64, datatype, source, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Recv_init(buf: *mut c_void, count: c_int, datatype: RawHandle, source: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Recv_init", On::Comm(comm), unsafe { p2p::recv_init(buf, count as i64, datatype, source, tag, comm, request) }) }
+pub unsafe extern "C" fn PMPI_Recv_init(buf: *mut c_void, count: c_int, datatype: RawHandle, source: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Recv_init", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::recv_init(buf, count as i64, datatype, source, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Recv_init_c(buf: *mut c_void, count: i64, datatype: RawHandle, source: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Recv_init_c", On::Comm(comm), unsafe { p2p::recv_init(buf, count, datatype, source, tag, comm, request) }) }
+pub unsafe extern "C" fn MPI_Recv_init_c(buf: *mut c_void, count: i64, datatype: RawHandle, source: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Recv_init_c", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::recv_init(buf, count, datatype, source, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Recv_init_c(buf: *mut c_void, count: i64, datatype: RawHandle, source: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Recv_init_c", On::Comm(comm), unsafe { p2p::recv_init(buf, count, datatype, source, tag, comm, request) }) }
+pub unsafe extern "C" fn PMPI_Recv_init_c(buf: *mut c_void, count: i64, datatype: RawHandle, source: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Recv_init_c", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::recv_init(buf, count, datatype, source, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Reduce(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: RawHandle, op: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Reduce", On::Comm(comm), unsafe { coll::reduce(sendbuf, recvbuf, count as i64, datatype, op, root, comm) }) }
+pub unsafe extern "C" fn MPI_Reduce(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: RawHandle, op: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Reduce", On::Comm(comm), || unsafe { coll::reduce(sendbuf, recvbuf, count as i64, datatype, op, root, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Reduce(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: RawHandle, op: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Reduce", On::Comm(comm), unsafe { coll::reduce(sendbuf, recvbuf, count as i64, datatype, op, root, comm) }) }
+pub unsafe extern "C" fn PMPI_Reduce(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: RawHandle, op: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Reduce", On::Comm(comm), || unsafe { coll::reduce(sendbuf, recvbuf, count as i64, datatype, op, root, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Reduce_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: RawHandle, op: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Reduce_c", On::Comm(comm), unsafe { coll::reduce(sendbuf, recvbuf, count, datatype, op, root, comm) }) }
+pub unsafe extern "C" fn MPI_Reduce_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: RawHandle, op: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Reduce_c", On::Comm(comm), || unsafe { coll::reduce(sendbuf, recvbuf, count, datatype, op, root, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Reduce_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: RawHandle, op: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Reduce_c", On::Comm(comm), unsafe { coll::reduce(sendbuf, recvbuf, count, datatype, op, root, comm) }) }
+pub unsafe extern "C" fn PMPI_Reduce_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: RawHandle, op: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Reduce_c", On::Comm(comm), || unsafe { coll::reduce(sendbuf, recvbuf, count, datatype, op, root, comm) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Reduce_init(_sendbuf: *const c_void, _recvbuf: *mut c_void, _count: c_int, _datatype: RawHandle, _op: RawHandle, _root: c_int, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Reduce_init", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -1658,25 +1658,25 @@ pub unsafe extern "C" fn MPI_Reduce_init_c(_sendbuf: *const c_void, _recvbuf: *m
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Reduce_init_c(_sendbuf: *const c_void, _recvbuf: *mut c_void, _count: i64, _datatype: RawHandle, _op: RawHandle, _root: c_int, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Reduce_init_c", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Reduce_local(inbuf: *const c_void, inoutbuf: *mut c_void, count: c_int, datatype: RawHandle, op: RawHandle) -> c_int { finish("MPI_Reduce_local", On::Process, unsafe { op::reduce_local(inbuf, inoutbuf, count as i64, datatype, op) }) }
+pub unsafe extern "C" fn MPI_Reduce_local(inbuf: *const c_void, inoutbuf: *mut c_void, count: c_int, datatype: RawHandle, op: RawHandle) -> c_int { finish("MPI_Reduce_local", On::Process, || unsafe { op::reduce_local(inbuf, inoutbuf, count as i64, datatype, op) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Reduce_local(inbuf: *const c_void, inoutbuf: *mut c_void, count: c_int, datatype: RawHandle, op: RawHandle) -> c_int { finish("MPI_Reduce_local", On::Process, unsafe { op::reduce_local(inbuf, inoutbuf, count as i64, datatype, op) }) }
+pub unsafe extern "C" fn PMPI_Reduce_local(inbuf: *const c_void, inoutbuf: *mut c_void, count: c_int, datatype: RawHandle, op: RawHandle) -> c_int { finish("MPI_Reduce_local", On::Process, || unsafe { op::reduce_local(inbuf, inoutbuf, count as i64, datatype, op) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Reduce_local_c(inbuf: *const c_void, inoutbuf: *mut c_void, count: i64, datatype: RawHandle, op: RawHandle) -> c_int { finish("MPI_Reduce_local_c", On::Process, unsafe { op::reduce_local(inbuf, inoutbuf, count, datatype, op) }) }
+pub unsafe extern "C" fn MPI_Reduce_local_c(inbuf: *const c_void, inoutbuf: *mut c_void, count: i64, datatype: RawHandle, op: RawHandle) -> c_int { finish("MPI_Reduce_local_c", On::Process, || unsafe { op::reduce_local(inbuf, inoutbuf, count, datatype, op) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Reduce_local_c(inbuf: *const c_void, inoutbuf: *mut c_void, count: i64, datatype: RawHandle, op: RawHandle) -> c_int { finish("MPI_Reduce_local_c", On::Process, unsafe { op::reduce_local(inbuf, inoutbuf, count, datatype, op) }) }
+pub unsafe extern "C" fn PMPI_Reduce_local_c(inbuf: *const c_void, inoutbuf: *mut c_void, count: i64, datatype: RawHandle, op: RawHandle) -> c_int { finish("MPI_Reduce_local_c", On::Process, || unsafe { op::reduce_local(inbuf, inoutbuf, count, datatype, op) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Reduce_scatter(sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const c_int, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Reduce_scatter", On::Comm(comm), unsafe { coll::reduce_scatter(sendbuf, recvbuf, Ints::Int(recvcounts), datatype, op, comm) }) }
+pub unsafe extern "C" fn MPI_Reduce_scatter(sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const c_int, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Reduce_scatter", On::Comm(comm), || unsafe { coll::reduce_scatter(sendbuf, recvbuf, Ints::int("recvcounts", recvcounts), datatype, op, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Reduce_scatter(sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const c_int, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Reduce_scatter", On::Comm(comm), unsafe { coll::reduce_scatter(sendbuf, recvbuf, Ints::Int(recvcounts), datatype, op, comm) }) }
+pub unsafe extern "C" fn PMPI_Reduce_scatter(sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const c_int, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Reduce_scatter", On::Comm(comm), || unsafe { coll::reduce_scatter(sendbuf, recvbuf, Ints::int("recvcounts", recvcounts), datatype, op, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Reduce_scatter_block(sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: c_int, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Reduce_scatter_block", On::Comm(comm), unsafe { coll::reduce_scatter_block(sendbuf, recvbuf, recvcount as i64, datatype, op, comm) }) }
+pub unsafe extern "C" fn MPI_Reduce_scatter_block(sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: c_int, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Reduce_scatter_block", On::Comm(comm), || unsafe { coll::reduce_scatter_block(sendbuf, recvbuf, recvcount as i64, datatype, op, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Reduce_scatter_block(sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: c_int, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Reduce_scatter_block", On::Comm(comm), unsafe { coll::reduce_scatter_block(sendbuf, recvbuf, recvcount as i64, datatype, op, comm) }) }
+pub unsafe extern "C" fn PMPI_Reduce_scatter_block(sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: c_int, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Reduce_scatter_block", On::Comm(comm), || unsafe { coll::reduce_scatter_block(sendbuf, recvbuf, recvcount as i64, datatype, op, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Reduce_scatter_block_c(sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: i64, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Reduce_scatter_block_c", On::Comm(comm), unsafe { coll::reduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm) }) }
+pub unsafe extern "C" fn MPI_Reduce_scatter_block_c(sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: i64, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Reduce_scatter_block_c", On::Comm(comm), || unsafe { coll::reduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Reduce_scatter_block_c(sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: i64, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Reduce_scatter_block_c", On::Comm(comm), unsafe { coll::reduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm) }) }
+pub unsafe extern "C" fn PMPI_Reduce_scatter_block_c(sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: i64, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Reduce_scatter_block_c", On::Comm(comm), || unsafe { coll::reduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Reduce_scatter_block_init(_sendbuf: *const c_void, _recvbuf: *mut c_void, _recvcount: c_int, _datatype: RawHandle, _op: RawHandle, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Reduce_scatter_block_init", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -1686,9 +1686,9 @@ pub unsafe extern "C" fn MPI_Reduce_scatter_block_init_c(_sendbuf: *const c_void
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Reduce_scatter_block_init_c(_sendbuf: *const c_void, _recvbuf: *mut c_void, _recvcount: i64, _datatype: RawHandle, _op: RawHandle, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Reduce_scatter_block_init_c", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Reduce_scatter_c(sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const i64, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Reduce_scatter_c", On::Comm(comm), unsafe { coll::reduce_scatter(sendbuf, recvbuf, Ints::Count(recvcounts.cast()), datatype, op, comm) }) }
+pub unsafe extern "C" fn MPI_Reduce_scatter_c(sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const i64, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Reduce_scatter_c", On::Comm(comm), || unsafe { coll::reduce_scatter(sendbuf, recvbuf, Ints::count("recvcounts", recvcounts.cast()), datatype, op, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Reduce_scatter_c(sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const i64, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Reduce_scatter_c", On::Comm(comm), unsafe { coll::reduce_scatter(sendbuf, recvbuf, Ints::Count(recvcounts.cast()), datatype, op, comm) }) }
+pub unsafe extern "C" fn PMPI_Reduce_scatter_c(sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const i64, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Reduce_scatter_c", On::Comm(comm), || unsafe { coll::reduce_scatter(sendbuf, recvbuf, Ints::count("recvcounts", recvcounts.cast()), datatype, op, comm) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Reduce_scatter_init(_sendbuf: *const c_void, _recvbuf: *mut c_void, _recvcounts: *const c_int, _datatype: RawHandle, _op: RawHandle, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Reduce_scatter_init", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -1706,29 +1706,29 @@ pub unsafe extern "C" fn MPI_Register_datarep_c(_datarep: *const c_char, _read_c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Register_datarep_c(_datarep: *const c_char, _read_conversion_fn: Function, _write_conversion_fn: Function, _dtype_file_extent_fn: Function, _extra_state: *mut c_void) -> c_int { unsupported("MPI_Register_datarep_c", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Remove_error_class(errorclass: c_int) -> c_int { finish("MPI_Remove_error_class", On::Process, unsafe { error::remove_error_class(errorclass) }) }
+pub unsafe extern "C" fn MPI_Remove_error_class(errorclass: c_int) -> c_int { finish("MPI_Remove_error_class", On::Process, || unsafe { error::remove_error_class(errorclass) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Remove_error_class(errorclass: c_int) -> c_int { finish("MPI_Remove_error_class", On::Process, unsafe { error::remove_error_class(errorclass) }) }
+pub unsafe extern "C" fn PMPI_Remove_error_class(errorclass: c_int) -> c_int { finish("MPI_Remove_error_class", On::Process, || unsafe { error::remove_error_class(errorclass) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Remove_error_code(errorcode: c_int) -> c_int { finish("MPI_Remove_error_code", On::Process, unsafe { error::remove_error_code(errorcode) }) }
+pub unsafe extern "C" fn MPI_Remove_error_code(errorcode: c_int) -> c_int { finish("MPI_Remove_error_code", On::Process, || unsafe { error::remove_error_code(errorcode) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Remove_error_code(errorcode: c_int) -> c_int { finish("MPI_Remove_error_code", On::Process, unsafe { error::remove_error_code(errorcode) }) }
+pub unsafe extern "C" fn PMPI_Remove_error_code(errorcode: c_int) -> c_int { finish("MPI_Remove_error_code", On::Process, || unsafe { error::remove_error_code(errorcode) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Remove_error_string(errorcode: c_int) -> c_int { finish("MPI_Remove_error_string", On::Process, unsafe { error::remove_error_string(errorcode) }) }
+pub unsafe extern "C" fn MPI_Remove_error_string(errorcode: c_int) -> c_int { finish("MPI_Remove_error_string", On::Process, || unsafe { error::remove_error_string(errorcode) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Remove_error_string(errorcode: c_int) -> c_int { finish("MPI_Remove_error_string", On::Process, unsafe { error::remove_error_string(errorcode) }) }
+pub unsafe extern "C" fn PMPI_Remove_error_string(errorcode: c_int) -> c_int { finish("MPI_Remove_error_string", On::Process, || unsafe { error::remove_error_string(errorcode) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Request_free(request: *mut RawHandle) -> c_int { finish("MPI_Request_free", On::Process, unsafe { request::request_free(request) }) }
+pub unsafe extern "C" fn MPI_Request_free(request: *mut RawHandle) -> c_int { finish("MPI_Request_free", On::Process, || unsafe { leads_somewhere("request", request)?; request::request_free(request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Request_free(request: *mut RawHandle) -> c_int { finish("MPI_Request_free", On::Process, unsafe { request::request_free(request) }) }
+pub unsafe extern "C" fn PMPI_Request_free(request: *mut RawHandle) -> c_int { finish("MPI_Request_free", On::Process, || unsafe { leads_somewhere("request", request)?; request::request_free(request) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Request_fromint(request: c_int) -> RawHandle { env::request_fromint(request) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Request_fromint(request: c_int) -> RawHandle { env::request_fromint(request) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Request_get_status(request: RawHandle, flag: *mut c_int, status: *mut Status) -> c_int { finish("MPI_Request_get_status", On::Process, unsafe { request::request_get_status(request, flag, status) }) }
+pub unsafe extern "C" fn MPI_Request_get_status(request: RawHandle, flag: *mut c_int, status: *mut Status) -> c_int { finish("MPI_Request_get_status", On::Process, || unsafe { leads_somewhere("flag", flag)?; request::request_get_status(request, flag, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Request_get_status(request: RawHandle, flag: *mut c_int, status: *mut Status) -> c_int { finish("MPI_Request_get_status", On::Process, unsafe { request::request_get_status(request, flag, status) }) }
+pub unsafe extern "C" fn PMPI_Request_get_status(request: RawHandle, flag: *mut c_int, status: *mut Status) -> c_int { finish("MPI_Request_get_status", On::Process, || unsafe { leads_somewhere("flag", flag)?; request::request_get_status(request, flag, status) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Request_get_status_all(_count: c_int, _array_of_requests: *const RawHandle, _flag: *mut c_int, _array_of_statuses: *mut Status) -> c_int { unsupported("MPI_Request_get_status_all", On::Process) }
 #[unsafe(no_mangle)]
@@ -1770,29 +1770,29 @@ pub unsafe extern "C" fn MPI_Rput_c(_origin_addr: *const c_void, _origin_count: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Rput_c(_origin_addr: *const c_void, _origin_count: i64, _origin_datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _target_count: i64, _target_datatype: RawHandle, _win: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Rput_c", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Rsend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Rsend", On::Comm(comm), unsafe { p2p::rsend(buf, count as i64, datatype, dest, tag, comm) }) }
+pub unsafe extern "C" fn MPI_Rsend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Rsend", On::Comm(comm), || unsafe { p2p::rsend(buf, count as i64, datatype, dest, tag, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Rsend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Rsend", On::Comm(comm), unsafe { p2p::rsend(buf, count as i64, datatype, dest, tag, comm) }) }
+pub unsafe extern "C" fn PMPI_Rsend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Rsend", On::Comm(comm), || unsafe { p2p::rsend(buf, count as i64, datatype, dest, tag, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Rsend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Rsend_c", On::Comm(comm), unsafe { p2p::rsend(buf, count, datatype, dest, tag, comm) }) }
+pub unsafe extern "C" fn MPI_Rsend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Rsend_c", On::Comm(comm), || unsafe { p2p::rsend(buf, count, datatype, dest, tag, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Rsend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Rsend_c", On::Comm(comm), unsafe { p2p::rsend(buf, count, datatype, dest, tag, comm) }) }
+pub unsafe extern "C" fn PMPI_Rsend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Rsend_c", On::Comm(comm), || unsafe { p2p::rsend(buf, count, datatype, dest, tag, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Rsend_init(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Rsend_init", On::Comm(comm), unsafe { p2p::rsend_init(buf, count as i64, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn MPI_Rsend_init(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Rsend_init", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::rsend_init(buf, count as i64, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Rsend_init(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Rsend_init", On::Comm(comm), unsafe { p2p::rsend_init(buf, count as i64, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn PMPI_Rsend_init(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Rsend_init", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::rsend_init(buf, count as i64, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Rsend_init_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Rsend_init_c", On::Comm(comm), unsafe { p2p::rsend_init(buf, count, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn MPI_Rsend_init_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Rsend_init_c", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::rsend_init(buf, count, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Rsend_init_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Rsend_init_c", On::Comm(comm), unsafe { p2p::rsend_init(buf, count, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn PMPI_Rsend_init_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Rsend_init_c", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::rsend_init(buf, count, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Scan(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Scan", On::Comm(comm), unsafe { coll::scan(sendbuf, recvbuf, count as i64, datatype, op, comm) }) }
+pub unsafe extern "C" fn MPI_Scan(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Scan", On::Comm(comm), || unsafe { coll::scan(sendbuf, recvbuf, count as i64, datatype, op, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Scan(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Scan", On::Comm(comm), unsafe { coll::scan(sendbuf, recvbuf, count as i64, datatype, op, comm) }) }
+pub unsafe extern "C" fn PMPI_Scan(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Scan", On::Comm(comm), || unsafe { coll::scan(sendbuf, recvbuf, count as i64, datatype, op, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Scan_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Scan_c", On::Comm(comm), unsafe { coll::scan(sendbuf, recvbuf, count, datatype, op, comm) }) }
+pub unsafe extern "C" fn MPI_Scan_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Scan_c", On::Comm(comm), || unsafe { coll::scan(sendbuf, recvbuf, count, datatype, op, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Scan_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Scan_c", On::Comm(comm), unsafe { coll::scan(sendbuf, recvbuf, count, datatype, op, comm) }) }
+pub unsafe extern "C" fn PMPI_Scan_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: RawHandle, op: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Scan_c", On::Comm(comm), || unsafe { coll::scan(sendbuf, recvbuf, count, datatype, op, comm) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Scan_init(_sendbuf: *const c_void, _recvbuf: *mut c_void, _count: c_int, _datatype: RawHandle, _op: RawHandle, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Scan_init", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -1802,13 +1802,13 @@ pub unsafe extern "C" fn MPI_Scan_init_c(_sendbuf: *const c_void, _recvbuf: *mut
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Scan_init_c(_sendbuf: *const c_void, _recvbuf: *mut c_void, _count: i64, _datatype: RawHandle, _op: RawHandle, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Scan_init_c", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Scatter(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: c_int, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Scatter", On::Comm(comm), unsafe { coll::scatter(sendbuf, sendcount as i64, sendtype, recvbuf, recvcount as i64, recvtype, root, comm) }) }
+pub unsafe extern "C" fn MPI_Scatter(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: c_int, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Scatter", On::Comm(comm), || unsafe { coll::scatter(sendbuf, sendcount as i64, sendtype, recvbuf, recvcount as i64, recvtype, root, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Scatter(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: c_int, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Scatter", On::Comm(comm), unsafe { coll::scatter(sendbuf, sendcount as i64, sendtype, recvbuf, recvcount as i64, recvtype, root, comm) }) }
+pub unsafe extern "C" fn PMPI_Scatter(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: c_int, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Scatter", On::Comm(comm), || unsafe { coll::scatter(sendbuf, sendcount as i64, sendtype, recvbuf, recvcount as i64, recvtype, root, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Scatter_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: i64, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Scatter_c", On::Comm(comm), unsafe { coll::scatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm) }) }
+pub unsafe extern "C" fn MPI_Scatter_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: i64, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Scatter_c", On::Comm(comm), || unsafe { coll::scatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Scatter_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: i64, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Scatter_c", On::Comm(comm), unsafe { coll::scatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm) }) }
+pub unsafe extern "C" fn PMPI_Scatter_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: i64, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Scatter_c", On::Comm(comm), || unsafe { coll::scatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Scatter_init(_sendbuf: *const c_void, _sendcount: c_int, _sendtype: RawHandle, _recvbuf: *mut c_void, _recvcount: c_int, _recvtype: RawHandle, _root: c_int, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Scatter_init", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -1818,13 +1818,13 @@ pub unsafe extern "C" fn MPI_Scatter_init_c(_sendbuf: *const c_void, _sendcount:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Scatter_init_c(_sendbuf: *const c_void, _sendcount: i64, _sendtype: RawHandle, _recvbuf: *mut c_void, _recvcount: i64, _recvtype: RawHandle, _root: c_int, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Scatter_init_c", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Scatterv(sendbuf: *const c_void, sendcounts: *const c_int, displs: *const c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: c_int, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Scatterv", On::Comm(comm), unsafe { coll::scatterv(sendbuf, Ints::Int(sendcounts), Ints::Int(displs), sendtype, recvbuf, recvcount as i64, recvtype, root, comm) }) }
+pub unsafe extern "C" fn MPI_Scatterv(sendbuf: *const c_void, sendcounts: *const c_int, displs: *const c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: c_int, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Scatterv", On::Comm(comm), || unsafe { coll::scatterv(sendbuf, Ints::int("sendcounts", sendcounts), Ints::int("displs", displs), sendtype, recvbuf, recvcount as i64, recvtype, root, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Scatterv(sendbuf: *const c_void, sendcounts: *const c_int, displs: *const c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: c_int, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Scatterv", On::Comm(comm), unsafe { coll::scatterv(sendbuf, Ints::Int(sendcounts), Ints::Int(displs), sendtype, recvbuf, recvcount as i64, recvtype, root, comm) }) }
+pub unsafe extern "C" fn PMPI_Scatterv(sendbuf: *const c_void, sendcounts: *const c_int, displs: *const c_int, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: c_int, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Scatterv", On::Comm(comm), || unsafe { coll::scatterv(sendbuf, Ints::int("sendcounts", sendcounts), Ints::int("displs", displs), sendtype, recvbuf, recvcount as i64, recvtype, root, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Scatterv_c(sendbuf: *const c_void, sendcounts: *const i64, displs: *const isize, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: i64, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Scatterv_c", On::Comm(comm), unsafe { coll::scatterv(sendbuf, Ints::Count(sendcounts.cast()), Ints::Count(displs.cast()), sendtype, recvbuf, recvcount, recvtype, root, comm) }) }
+pub unsafe extern "C" fn MPI_Scatterv_c(sendbuf: *const c_void, sendcounts: *const i64, displs: *const isize, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: i64, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Scatterv_c", On::Comm(comm), || unsafe { coll::scatterv(sendbuf, Ints::count("sendcounts", sendcounts.cast()), Ints::count("displs", displs.cast()), sendtype, recvbuf, recvcount, recvtype, root, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Scatterv_c(sendbuf: *const c_void, sendcounts: *const i64, displs: *const isize, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: i64, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Scatterv_c", On::Comm(comm), unsafe { coll::scatterv(sendbuf, Ints::Count(sendcounts.cast()), Ints::Count(displs.cast()), sendtype, recvbuf, recvcount, recvtype, root, comm) }) }
+pub unsafe extern "C" fn PMPI_Scatterv_c(sendbuf: *const c_void, sendcounts: *const i64, displs: *const isize, sendtype: RawHandle, recvbuf: *mut c_void, recvcount: i64, recvtype: RawHandle, root: c_int, comm: RawHandle) -> c_int { finish("MPI_Scatterv_c", On::Comm(comm), || unsafe { coll::scatterv(sendbuf, Ints::count("sendcounts", sendcounts.cast()), Ints::count("displs", displs.cast()), sendtype, recvbuf, recvcount, recvtype, root, comm) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Scatterv_init(_sendbuf: *const c_void, _sendcounts: *const c_int, _displs: *const c_int, _sendtype: RawHandle, _recvbuf: *mut c_void, _recvcount: c_int, _recvtype: RawHandle, _root: c_int, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Scatterv_init", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -1834,37 +1834,37 @@ pub unsafe extern "C" fn MPI_Scatterv_init_c(_sendbuf: *const c_void, _sendcount
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Scatterv_init_c(_sendbuf: *const c_void, _sendcounts: *const i64, _displs: *const isize, _sendtype: RawHandle, _recvbuf: *mut c_void, _recvcount: i64, _recvtype: RawHandle, _root: c_int, comm: RawHandle, _info: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Scatterv_init_c", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Send(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Send", On::Comm(comm), unsafe { p2p::send(buf, count as i64, datatype, dest, tag, comm) }) }
+pub unsafe extern "C" fn MPI_Send(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Send", On::Comm(comm), || unsafe { p2p::send(buf, count as i64, datatype, dest, tag, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Send(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Send", On::Comm(comm), unsafe { p2p::send(buf, count as i64, datatype, dest, tag, comm) }) }
+pub unsafe extern "C" fn PMPI_Send(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Send", On::Comm(comm), || unsafe { p2p::send(buf, count as i64, datatype, dest, tag, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Send_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Send_c", On::Comm(comm), unsafe { p2p::send(buf, count, datatype, dest, tag, comm) }) }
+pub unsafe extern "C" fn MPI_Send_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Send_c", On::Comm(comm), || unsafe { p2p::send(buf, count, datatype, dest, tag, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Send_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Send_c", On::Comm(comm), unsafe { p2p::send(buf, count, datatype, dest, tag, comm) }) }
+pub unsafe extern "C" fn PMPI_Send_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Send_c", On::Comm(comm), || unsafe { p2p::send(buf, count, datatype, dest, tag, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Send_init(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Send_init", On::Comm(comm), unsafe { p2p::send_init(buf, count as i64, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn MPI_Send_init(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Send_init", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::send_init(buf, count as i64, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Send_init(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Send_init", On::Comm(comm), unsafe { p2p::send_init(buf, count as i64, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn PMPI_Send_init(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Send_init", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::send_init(buf, count as i64, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Send_init_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Send_init_c", On::Comm(comm), unsafe { p2p::send_init(buf, count, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn MPI_Send_init_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Send_init_c", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::send_init(buf, count, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Send_init_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Send_init_c", On::Comm(comm), unsafe { p2p::send_init(buf, count, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn PMPI_Send_init_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Send_init_c", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::send_init(buf, count, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Sendrecv(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, dest: c_int, sendtag: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: RawHandle, source: c_int, recvtag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Sendrecv", On::Comm(comm), unsafe { p2p::sendrecv(sendbuf, sendcount as i64, sendtype, dest, sendtag, recvbuf, recvcount as i64, recvtype, source, recvtag, comm, status) }) }
+pub unsafe extern "C" fn MPI_Sendrecv(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, dest: c_int, sendtag: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: RawHandle, source: c_int, recvtag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Sendrecv", On::Comm(comm), || unsafe { p2p::sendrecv(sendbuf, sendcount as i64, sendtype, dest, sendtag, recvbuf, recvcount as i64, recvtype, source, recvtag, comm, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Sendrecv(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, dest: c_int, sendtag: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: RawHandle, source: c_int, recvtag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Sendrecv", On::Comm(comm), unsafe { p2p::sendrecv(sendbuf, sendcount as i64, sendtype, dest, sendtag, recvbuf, recvcount as i64, recvtype, source, recvtag, comm, status) }) }
+pub unsafe extern "C" fn PMPI_Sendrecv(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, dest: c_int, sendtag: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: RawHandle, source: c_int, recvtag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Sendrecv", On::Comm(comm), || unsafe { p2p::sendrecv(sendbuf, sendcount as i64, sendtype, dest, sendtag, recvbuf, recvcount as i64, recvtype, source, recvtag, comm, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Sendrecv_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, dest: c_int, sendtag: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: RawHandle, source: c_int, recvtag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Sendrecv_c", On::Comm(comm), unsafe { p2p::sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status) }) }
+pub unsafe extern "C" fn MPI_Sendrecv_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, dest: c_int, sendtag: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: RawHandle, source: c_int, recvtag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Sendrecv_c", On::Comm(comm), || unsafe { p2p::sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Sendrecv_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, dest: c_int, sendtag: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: RawHandle, source: c_int, recvtag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Sendrecv_c", On::Comm(comm), unsafe { p2p::sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status) }) }
+pub unsafe extern "C" fn PMPI_Sendrecv_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, dest: c_int, sendtag: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: RawHandle, source: c_int, recvtag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Sendrecv_c", On::Comm(comm), || unsafe { p2p::sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Sendrecv_replace(buf: *mut c_void, count: c_int, datatype: RawHandle, dest: c_int, sendtag: c_int, source: c_int, recvtag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Sendrecv_replace", On::Comm(comm), unsafe { p2p::sendrecv_replace(buf, count as i64, datatype, dest, sendtag, source, recvtag, comm, status) }) }
+pub unsafe extern "C" fn MPI_Sendrecv_replace(buf: *mut c_void, count: c_int, datatype: RawHandle, dest: c_int, sendtag: c_int, source: c_int, recvtag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Sendrecv_replace", On::Comm(comm), || unsafe { p2p::sendrecv_replace(buf, count as i64, datatype, dest, sendtag, source, recvtag, comm, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Sendrecv_replace(buf: *mut c_void, count: c_int, datatype: RawHandle, dest: c_int, sendtag: c_int, source: c_int, recvtag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Sendrecv_replace", On::Comm(comm), unsafe { p2p::sendrecv_replace(buf, count as i64, datatype, dest, sendtag, source, recvtag, comm, status) }) }
+pub unsafe extern "C" fn PMPI_Sendrecv_replace(buf: *mut c_void, count: c_int, datatype: RawHandle, dest: c_int, sendtag: c_int, source: c_int, recvtag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Sendrecv_replace", On::Comm(comm), || unsafe { p2p::sendrecv_replace(buf, count as i64, datatype, dest, sendtag, source, recvtag, comm, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Sendrecv_replace_c(buf: *mut c_void, count: i64, datatype: RawHandle, dest: c_int, sendtag: c_int, source: c_int, recvtag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Sendrecv_replace_c", On::Comm(comm), unsafe { p2p::sendrecv_replace(buf, count, datatype, dest, sendtag, source, recvtag, comm, status) }) }
+pub unsafe extern "C" fn MPI_Sendrecv_replace_c(buf: *mut c_void, count: i64, datatype: RawHandle, dest: c_int, sendtag: c_int, source: c_int, recvtag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Sendrecv_replace_c", On::Comm(comm), || unsafe { p2p::sendrecv_replace(buf, count, datatype, dest, sendtag, source, recvtag, comm, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Sendrecv_replace_c(buf: *mut c_void, count: i64, datatype: RawHandle, dest: c_int, sendtag: c_int, source: c_int, recvtag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Sendrecv_replace_c", On::Comm(comm), unsafe { p2p::sendrecv_replace(buf, count, datatype, dest, sendtag, source, recvtag, comm, status) }) }
+pub unsafe extern "C" fn PMPI_Sendrecv_replace_c(buf: *mut c_void, count: i64, datatype: RawHandle, dest: c_int, sendtag: c_int, source: c_int, recvtag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Sendrecv_replace_c", On::Comm(comm), || unsafe { p2p::sendrecv_replace(buf, count, datatype, dest, sendtag, source, recvtag, comm, status) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_attach_buffer(_session: RawHandle, _buffer: *mut c_void, _size: c_int) -> c_int { unsupported("MPI_Session_attach_buffer", On::Process) }
 #[unsafe(no_mangle)]
@@ -1938,69 +1938,69 @@ pub unsafe extern "C" fn MPI_Session_toint(session: RawHandle) -> c_int { env::s
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_toint(session: RawHandle) -> c_int { env::session_toint(session) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Ssend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Ssend", On::Comm(comm), unsafe { p2p::ssend(buf, count as i64, datatype, dest, tag, comm) }) }
+pub unsafe extern "C" fn MPI_Ssend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Ssend", On::Comm(comm), || unsafe { p2p::ssend(buf, count as i64, datatype, dest, tag, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Ssend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Ssend", On::Comm(comm), unsafe { p2p::ssend(buf, count as i64, datatype, dest, tag, comm) }) }
+pub unsafe extern "C" fn PMPI_Ssend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Ssend", On::Comm(comm), || unsafe { p2p::ssend(buf, count as i64, datatype, dest, tag, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Ssend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Ssend_c", On::Comm(comm), unsafe { p2p::ssend(buf, count, datatype, dest, tag, comm) }) }
+pub unsafe extern "C" fn MPI_Ssend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Ssend_c", On::Comm(comm), || unsafe { p2p::ssend(buf, count, datatype, dest, tag, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Ssend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Ssend_c", On::Comm(comm), unsafe { p2p::ssend(buf, count, datatype, dest, tag, comm) }) }
+pub unsafe extern "C" fn PMPI_Ssend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) -> c_int { finish("MPI_Ssend_c", On::Comm(comm), || unsafe { p2p::ssend(buf, count, datatype, dest, tag, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Ssend_init(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Ssend_init", On::Comm(comm), unsafe { p2p::ssend_init(buf, count as i64, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn MPI_Ssend_init(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Ssend_init", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::ssend_init(buf, count as i64, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Ssend_init(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Ssend_init", On::Comm(comm), unsafe { p2p::ssend_init(buf, count as i64, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn PMPI_Ssend_init(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Ssend_init", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::ssend_init(buf, count as i64, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Ssend_init_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Ssend_init_c", On::Comm(comm), unsafe { p2p::ssend_init(buf, count, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn MPI_Ssend_init_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Ssend_init_c", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::ssend_init(buf, count, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Ssend_init_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Ssend_init_c", On::Comm(comm), unsafe { p2p::ssend_init(buf, count, datatype, dest, tag, comm, request) }) }
+pub unsafe extern "C" fn PMPI_Ssend_init_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Ssend_init_c", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::ssend_init(buf, count, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Start(request: *mut RawHandle) -> c_int { finish("MPI_Start", On::Process, unsafe { request::start(request) }) }
+pub unsafe extern "C" fn MPI_Start(request: *mut RawHandle) -> c_int { finish("MPI_Start", On::Process, || unsafe { leads_somewhere("request", request)?; request::start(request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Start(request: *mut RawHandle) -> c_int { finish("MPI_Start", On::Process, unsafe { request::start(request) }) }
+pub unsafe extern "C" fn PMPI_Start(request: *mut RawHandle) -> c_int { finish("MPI_Start", On::Process, || unsafe { leads_somewhere("request", request)?; request::start(request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Startall(count: c_int, array_of_requests: *mut RawHandle) -> c_int { finish("MPI_Startall", On::Process, unsafe { request::startall(count, array_of_requests) }) }
+pub unsafe extern "C" fn MPI_Startall(count: c_int, array_of_requests: *mut RawHandle) -> c_int { finish("MPI_Startall", On::Process, || unsafe { request::startall(count, array_of_requests) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Startall(count: c_int, array_of_requests: *mut RawHandle) -> c_int { finish("MPI_Startall", On::Process, unsafe { request::startall(count, array_of_requests) }) }
+pub unsafe extern "C" fn PMPI_Startall(count: c_int, array_of_requests: *mut RawHandle) -> c_int { finish("MPI_Startall", On::Process, || unsafe { request::startall(count, array_of_requests) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Status_get_error(status: *const Status, error: *mut c_int) -> c_int { finish("MPI_Status_get_error", On::Process, unsafe { status::status_get_error(status, error) }) }
+pub unsafe extern "C" fn MPI_Status_get_error(status: *const Status, error: *mut c_int) -> c_int { finish("MPI_Status_get_error", On::Process, || unsafe { leads_somewhere("error", error)?; status::status_get_error(status, error) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Status_get_error(status: *const Status, error: *mut c_int) -> c_int { finish("MPI_Status_get_error", On::Process, unsafe { status::status_get_error(status, error) }) }
+pub unsafe extern "C" fn PMPI_Status_get_error(status: *const Status, error: *mut c_int) -> c_int { finish("MPI_Status_get_error", On::Process, || unsafe { leads_somewhere("error", error)?; status::status_get_error(status, error) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Status_get_source(status: *const Status, source: *mut c_int) -> c_int { finish("MPI_Status_get_source", On::Process, unsafe { status::status_get_source(status, source) }) }
+pub unsafe extern "C" fn MPI_Status_get_source(status: *const Status, source: *mut c_int) -> c_int { finish("MPI_Status_get_source", On::Process, || unsafe { leads_somewhere("source", source)?; status::status_get_source(status, source) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Status_get_source(status: *const Status, source: *mut c_int) -> c_int { finish("MPI_Status_get_source", On::Process, unsafe { status::status_get_source(status, source) }) }
+pub unsafe extern "C" fn PMPI_Status_get_source(status: *const Status, source: *mut c_int) -> c_int { finish("MPI_Status_get_source", On::Process, || unsafe { leads_somewhere("source", source)?; status::status_get_source(status, source) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Status_get_tag(status: *const Status, tag: *mut c_int) -> c_int { finish("MPI_Status_get_tag", On::Process, unsafe { status::status_get_tag(status, tag) }) }
+pub unsafe extern "C" fn MPI_Status_get_tag(status: *const Status, tag: *mut c_int) -> c_int { finish("MPI_Status_get_tag", On::Process, || unsafe { leads_somewhere("tag", tag)?; status::status_get_tag(status, tag) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Status_get_tag(status: *const Status, tag: *mut c_int) -> c_int { finish("MPI_Status_get_tag", On::Process, unsafe { status::status_get_tag(status, tag) }) }
+pub unsafe extern "C" fn PMPI_Status_get_tag(status: *const Status, tag: *mut c_int) -> c_int { finish("MPI_Status_get_tag", On::Process, || unsafe { leads_somewhere("tag", tag)?; status::status_get_tag(status, tag) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Status_set_cancelled(status: *mut Status, flag: c_int) -> c_int { finish("MPI_Status_set_cancelled", On::Process, unsafe { status::status_set_cancelled(status, flag) }) }
+pub unsafe extern "C" fn MPI_Status_set_cancelled(status: *mut Status, flag: c_int) -> c_int { finish("MPI_Status_set_cancelled", On::Process, || unsafe { status::status_set_cancelled(status, flag) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Status_set_cancelled(status: *mut Status, flag: c_int) -> c_int { finish("MPI_Status_set_cancelled", On::Process, unsafe { status::status_set_cancelled(status, flag) }) }
+pub unsafe extern "C" fn PMPI_Status_set_cancelled(status: *mut Status, flag: c_int) -> c_int { finish("MPI_Status_set_cancelled", On::Process, || unsafe { status::status_set_cancelled(status, flag) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Status_set_elements(status: *mut Status, datatype: RawHandle, count: c_int) -> c_int { finish("MPI_Status_set_elements", On::Process, unsafe { status::status_set_elements(status, datatype, count as i64) }) }
+pub unsafe extern "C" fn MPI_Status_set_elements(status: *mut Status, datatype: RawHandle, count: c_int) -> c_int { finish("MPI_Status_set_elements", On::Process, || unsafe { status::status_set_elements(status, datatype, count as i64) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Status_set_elements(status: *mut Status, datatype: RawHandle, count: c_int) -> c_int { finish("MPI_Status_set_elements", On::Process, unsafe { status::status_set_elements(status, datatype, count as i64) }) }
+pub unsafe extern "C" fn PMPI_Status_set_elements(status: *mut Status, datatype: RawHandle, count: c_int) -> c_int { finish("MPI_Status_set_elements", On::Process, || unsafe { status::status_set_elements(status, datatype, count as i64) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Status_set_elements_c(status: *mut Status, datatype: RawHandle, count: i64) -> c_int { finish("MPI_Status_set_elements_c", On::Process, unsafe { status::status_set_elements(status, datatype, count) }) }
+pub unsafe extern "C" fn MPI_Status_set_elements_c(status: *mut Status, datatype: RawHandle, count: i64) -> c_int { finish("MPI_Status_set_elements_c", On::Process, || unsafe { status::status_set_elements(status, datatype, count) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Status_set_elements_c(status: *mut Status, datatype: RawHandle, count: i64) -> c_int { finish("MPI_Status_set_elements_c", On::Process, unsafe { status::status_set_elements(status, datatype, count) }) }
+pub unsafe extern "C" fn PMPI_Status_set_elements_c(status: *mut Status, datatype: RawHandle, count: i64) -> c_int { finish("MPI_Status_set_elements_c", On::Process, || unsafe { status::status_set_elements(status, datatype, count) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Status_set_elements_x(status: *mut Status, datatype: RawHandle, count: i64) -> c_int { finish("MPI_Status_set_elements_x", On::Process, unsafe { status::status_set_elements_x(status, datatype, count) }) }
+pub unsafe extern "C" fn MPI_Status_set_elements_x(status: *mut Status, datatype: RawHandle, count: i64) -> c_int { finish("MPI_Status_set_elements_x", On::Process, || unsafe { status::status_set_elements_x(status, datatype, count) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Status_set_elements_x(status: *mut Status, datatype: RawHandle, count: i64) -> c_int { finish("MPI_Status_set_elements_x", On::Process, unsafe { status::status_set_elements_x(status, datatype, count) }) }
+pub unsafe extern "C" fn PMPI_Status_set_elements_x(status: *mut Status, datatype: RawHandle, count: i64) -> c_int { finish("MPI_Status_set_elements_x", On::Process, || unsafe { status::status_set_elements_x(status, datatype, count) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Status_set_error(status: *mut Status, error: c_int) -> c_int { finish("MPI_Status_set_error", On::Process, unsafe { status::status_set_error(status, error) }) }
+pub unsafe extern "C" fn MPI_Status_set_error(status: *mut Status, error: c_int) -> c_int { finish("MPI_Status_set_error", On::Process, || unsafe { status::status_set_error(status, error) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Status_set_error(status: *mut Status, error: c_int) -> c_int { finish("MPI_Status_set_error", On::Process, unsafe { status::status_set_error(status, error) }) }
+pub unsafe extern "C" fn PMPI_Status_set_error(status: *mut Status, error: c_int) -> c_int { finish("MPI_Status_set_error", On::Process, || unsafe { status::status_set_error(status, error) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Status_set_source(status: *mut Status, source: c_int) -> c_int { finish("MPI_Status_set_source", On::Process, unsafe { status::status_set_source(status, source) }) }
+pub unsafe extern "C" fn MPI_Status_set_source(status: *mut Status, source: c_int) -> c_int { finish("MPI_Status_set_source", On::Process, || unsafe { status::status_set_source(status, source) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Status_set_source(status: *mut Status, source: c_int) -> c_int { finish("MPI_Status_set_source", On::Process, unsafe { status::status_set_source(status, source) }) }
+pub unsafe extern "C" fn PMPI_Status_set_source(status: *mut Status, source: c_int) -> c_int { finish("MPI_Status_set_source", On::Process, || unsafe { status::status_set_source(status, source) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Status_set_tag(status: *mut Status, tag: c_int) -> c_int { finish("MPI_Status_set_tag", On::Process, unsafe { status::status_set_tag(status, tag) }) }
+pub unsafe extern "C" fn MPI_Status_set_tag(status: *mut Status, tag: c_int) -> c_int { finish("MPI_Status_set_tag", On::Process, || unsafe { status::status_set_tag(status, tag) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Status_set_tag(status: *mut Status, tag: c_int) -> c_int { finish("MPI_Status_set_tag", On::Process, unsafe { status::status_set_tag(status, tag) }) }
+pub unsafe extern "C" fn PMPI_Status_set_tag(status: *mut Status, tag: c_int) -> c_int { finish("MPI_Status_set_tag", On::Process, || unsafe { status::status_set_tag(status, tag) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_changed(_update_number: *mut c_int) -> c_int { unsupported("MPI_T_category_changed", On::Process) }
 #[unsafe(no_mangle)]
@@ -2206,41 +2206,41 @@ pub unsafe extern "C" fn MPI_T_source_get_timestamp(_source_index: c_int, _times
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_source_get_timestamp(_source_index: c_int, _timestamp: *mut i64) -> c_int { unsupported("MPI_T_source_get_timestamp", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Test(request: *mut RawHandle, flag: *mut c_int, status: *mut Status) -> c_int { finish("MPI_Test", On::Process, unsafe { request::test(request, flag, status) }) }
+pub unsafe extern "C" fn MPI_Test(request: *mut RawHandle, flag: *mut c_int, status: *mut Status) -> c_int { finish("MPI_Test", On::Process, || unsafe { leads_somewhere("request", request)?; leads_somewhere("flag", flag)?; request::test(request, flag, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Test(request: *mut RawHandle, flag: *mut c_int, status: *mut Status) -> c_int { finish("MPI_Test", On::Process, unsafe { request::test(request, flag, status) }) }
+pub unsafe extern "C" fn PMPI_Test(request: *mut RawHandle, flag: *mut c_int, status: *mut Status) -> c_int { finish("MPI_Test", On::Process, || unsafe { leads_somewhere("request", request)?; leads_somewhere("flag", flag)?; request::test(request, flag, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Test_cancelled(status: *const Status, flag: *mut c_int) -> c_int { finish("MPI_Test_cancelled", On::Process, unsafe { status::test_cancelled(status, flag) }) }
+pub unsafe extern "C" fn MPI_Test_cancelled(status: *const Status, flag: *mut c_int) -> c_int { finish("MPI_Test_cancelled", On::Process, || unsafe { leads_somewhere("flag", flag)?; status::test_cancelled(status, flag) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Test_cancelled(status: *const Status, flag: *mut c_int) -> c_int { finish("MPI_Test_cancelled", On::Process, unsafe { status::test_cancelled(status, flag) }) }
+pub unsafe extern "C" fn PMPI_Test_cancelled(status: *const Status, flag: *mut c_int) -> c_int { finish("MPI_Test_cancelled", On::Process, || unsafe { leads_somewhere("flag", flag)?; status::test_cancelled(status, flag) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Testall(count: c_int, array_of_requests: *mut RawHandle, flag: *mut c_int, array_of_statuses: *mut Status) -> c_int { finish("MPI_Testall", On::Process, unsafe { request::testall(count, array_of_requests, flag, array_of_statuses) }) }
+pub unsafe extern "C" fn MPI_Testall(count: c_int, array_of_requests: *mut RawHandle, flag: *mut c_int, array_of_statuses: *mut Status) -> c_int { finish("MPI_Testall", On::Process, || unsafe { leads_somewhere("flag", flag)?; request::testall(count, array_of_requests, flag, array_of_statuses) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Testall(count: c_int, array_of_requests: *mut RawHandle, flag: *mut c_int, array_of_statuses: *mut Status) -> c_int { finish("MPI_Testall", On::Process, unsafe { request::testall(count, array_of_requests, flag, array_of_statuses) }) }
+pub unsafe extern "C" fn PMPI_Testall(count: c_int, array_of_requests: *mut RawHandle, flag: *mut c_int, array_of_statuses: *mut Status) -> c_int { finish("MPI_Testall", On::Process, || unsafe { leads_somewhere("flag", flag)?; request::testall(count, array_of_requests, flag, array_of_statuses) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Testany(count: c_int, array_of_requests: *mut RawHandle, indx: *mut c_int, flag: *mut c_int, status: *mut Status) -> c_int { finish("MPI_Testany", On::Process, unsafe { request::testany(count, array_of_requests, indx, flag, status) }) }
+pub unsafe extern "C" fn MPI_Testany(count: c_int, array_of_requests: *mut RawHandle, indx: *mut c_int, flag: *mut c_int, status: *mut Status) -> c_int { finish("MPI_Testany", On::Process, || unsafe { leads_somewhere("indx", indx)?; leads_somewhere("flag", flag)?; request::testany(count, array_of_requests, indx, flag, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Testany(count: c_int, array_of_requests: *mut RawHandle, indx: *mut c_int, flag: *mut c_int, status: *mut Status) -> c_int { finish("MPI_Testany", On::Process, unsafe { request::testany(count, array_of_requests, indx, flag, status) }) }
+pub unsafe extern "C" fn PMPI_Testany(count: c_int, array_of_requests: *mut RawHandle, indx: *mut c_int, flag: *mut c_int, status: *mut Status) -> c_int { finish("MPI_Testany", On::Process, || unsafe { leads_somewhere("indx", indx)?; leads_somewhere("flag", flag)?; request::testany(count, array_of_requests, indx, flag, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Testsome(incount: c_int, array_of_requests: *mut RawHandle, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut Status) -> c_int { finish("MPI_Testsome", On::Process, unsafe { request::testsome(incount, array_of_requests, outcount, array_of_indices, array_of_statuses) }) }
+pub unsafe extern "C" fn MPI_Testsome(incount: c_int, array_of_requests: *mut RawHandle, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut Status) -> c_int { finish("MPI_Testsome", On::Process, || unsafe { leads_somewhere("outcount", outcount)?; request::testsome(incount, array_of_requests, outcount, array_of_indices, array_of_statuses) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Testsome(incount: c_int, array_of_requests: *mut RawHandle, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut Status) -> c_int { finish("MPI_Testsome", On::Process, unsafe { request::testsome(incount, array_of_requests, outcount, array_of_indices, array_of_statuses) }) }
+pub unsafe extern "C" fn PMPI_Testsome(incount: c_int, array_of_requests: *mut RawHandle, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut Status) -> c_int { finish("MPI_Testsome", On::Process, || unsafe { leads_somewhere("outcount", outcount)?; request::testsome(incount, array_of_requests, outcount, array_of_indices, array_of_statuses) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Topo_test(comm: RawHandle, _status: *mut c_int) -> c_int { unsupported("MPI_Topo_test", On::Comm(comm)) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Topo_test(comm: RawHandle, _status: *mut c_int) -> c_int { unsupported("MPI_Topo_test", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_commit(datatype: *mut RawHandle) -> c_int { finish("MPI_Type_commit", On::Process, unsafe { types::type_commit(datatype) }) }
+pub unsafe extern "C" fn MPI_Type_commit(datatype: *mut RawHandle) -> c_int { finish("MPI_Type_commit", On::Process, || unsafe { leads_somewhere("datatype", datatype)?; types::type_commit(datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_commit(datatype: *mut RawHandle) -> c_int { finish("MPI_Type_commit", On::Process, unsafe { types::type_commit(datatype) }) }
+pub unsafe extern "C" fn PMPI_Type_commit(datatype: *mut RawHandle) -> c_int { finish("MPI_Type_commit", On::Process, || unsafe { leads_somewhere("datatype", datatype)?; types::type_commit(datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_contiguous(count: c_int, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_contiguous", On::Process, unsafe { types::type_contiguous(count as i64, oldtype, newtype) }) }
+pub unsafe extern "C" fn MPI_Type_contiguous(count: c_int, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_contiguous", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_contiguous(count as i64, oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_contiguous(count: c_int, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_contiguous", On::Process, unsafe { types::type_contiguous(count as i64, oldtype, newtype) }) }
+pub unsafe extern "C" fn PMPI_Type_contiguous(count: c_int, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_contiguous", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_contiguous(count as i64, oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_contiguous_c(count: i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_contiguous_c", On::Process, unsafe { types::type_contiguous(count, oldtype, newtype) }) }
+pub unsafe extern "C" fn MPI_Type_contiguous_c(count: i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_contiguous_c", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_contiguous(count, oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_contiguous_c(count: i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_contiguous_c", On::Process, unsafe { types::type_contiguous(count, oldtype, newtype) }) }
+pub unsafe extern "C" fn PMPI_Type_contiguous_c(count: i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_contiguous_c", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_contiguous(count, oldtype, newtype) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_create_darray(_size: c_int, _rank: c_int, _ndims: c_int, _array_of_gsizes: *const c_int, _array_of_distribs: *const c_int, _array_of_dargs: *const c_int, _array_of_psizes: *const c_int, _order: c_int, _oldtype: RawHandle, _newtype: *mut RawHandle) -> c_int { unsupported("MPI_Type_create_darray", On::Process) }
 #[unsafe(no_mangle)]
@@ -2262,189 +2262,189 @@ pub unsafe extern "C" fn MPI_Type_create_f90_real(_p: c_int, _r: c_int, _newtype
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_create_f90_real(_p: c_int, _r: c_int, _newtype: *mut RawHandle) -> c_int { unsupported("MPI_Type_create_f90_real", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_create_hindexed(count: c_int, array_of_blocklengths: *const c_int, array_of_displacements: *const isize, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_hindexed", On::Process, unsafe { types::type_create_hindexed(count as i64, Ints::Int(array_of_blocklengths), Ints::Count(array_of_displacements.cast()), oldtype, newtype) }) }
+pub unsafe extern "C" fn MPI_Type_create_hindexed(count: c_int, array_of_blocklengths: *const c_int, array_of_displacements: *const isize, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_hindexed", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_hindexed(count as i64, Ints::int("array_of_blocklengths", array_of_blocklengths), Ints::count("array_of_displacements", array_of_displacements.cast()), oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_create_hindexed(count: c_int, array_of_blocklengths: *const c_int, array_of_displacements: *const isize, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_hindexed", On::Process, unsafe { types::type_create_hindexed(count as i64, Ints::Int(array_of_blocklengths), Ints::Count(array_of_displacements.cast()), oldtype, newtype) }) }
+pub unsafe extern "C" fn PMPI_Type_create_hindexed(count: c_int, array_of_blocklengths: *const c_int, array_of_displacements: *const isize, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_hindexed", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_hindexed(count as i64, Ints::int("array_of_blocklengths", array_of_blocklengths), Ints::count("array_of_displacements", array_of_displacements.cast()), oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_create_hindexed_block(count: c_int, blocklength: c_int, array_of_displacements: *const isize, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_hindexed_block", On::Process, unsafe { types::type_create_hindexed_block(count as i64, blocklength as i64, Ints::Count(array_of_displacements.cast()), oldtype, newtype) }) }
+pub unsafe extern "C" fn MPI_Type_create_hindexed_block(count: c_int, blocklength: c_int, array_of_displacements: *const isize, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_hindexed_block", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_hindexed_block(count as i64, blocklength as i64, Ints::count("array_of_displacements", array_of_displacements.cast()), oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_create_hindexed_block(count: c_int, blocklength: c_int, array_of_displacements: *const isize, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_hindexed_block", On::Process, unsafe { types::type_create_hindexed_block(count as i64, blocklength as i64, Ints::Count(array_of_displacements.cast()), oldtype, newtype) }) }
+pub unsafe extern "C" fn PMPI_Type_create_hindexed_block(count: c_int, blocklength: c_int, array_of_displacements: *const isize, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_hindexed_block", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_hindexed_block(count as i64, blocklength as i64, Ints::count("array_of_displacements", array_of_displacements.cast()), oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_create_hindexed_block_c(count: i64, blocklength: i64, array_of_displacements: *const i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_hindexed_block_c", On::Process, unsafe { types::type_create_hindexed_block(count, blocklength, Ints::Count(array_of_displacements.cast()), oldtype, newtype) }) }
+pub unsafe extern "C" fn MPI_Type_create_hindexed_block_c(count: i64, blocklength: i64, array_of_displacements: *const i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_hindexed_block_c", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_hindexed_block(count, blocklength, Ints::count("array_of_displacements", array_of_displacements.cast()), oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_create_hindexed_block_c(count: i64, blocklength: i64, array_of_displacements: *const i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_hindexed_block_c", On::Process, unsafe { types::type_create_hindexed_block(count, blocklength, Ints::Count(array_of_displacements.cast()), oldtype, newtype) }) }
+pub unsafe extern "C" fn PMPI_Type_create_hindexed_block_c(count: i64, blocklength: i64, array_of_displacements: *const i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_hindexed_block_c", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_hindexed_block(count, blocklength, Ints::count("array_of_displacements", array_of_displacements.cast()), oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_create_hindexed_c(count: i64, array_of_blocklengths: *const i64, array_of_displacements: *const i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_hindexed_c", On::Process, unsafe { types::type_create_hindexed(count, Ints::Count(array_of_blocklengths.cast()), Ints::Count(array_of_displacements.cast()), oldtype, newtype) }) }
+pub unsafe extern "C" fn MPI_Type_create_hindexed_c(count: i64, array_of_blocklengths: *const i64, array_of_displacements: *const i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_hindexed_c", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_hindexed(count, Ints::count("array_of_blocklengths", array_of_blocklengths.cast()), Ints::count("array_of_displacements", array_of_displacements.cast()), oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_create_hindexed_c(count: i64, array_of_blocklengths: *const i64, array_of_displacements: *const i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_hindexed_c", On::Process, unsafe { types::type_create_hindexed(count, Ints::Count(array_of_blocklengths.cast()), Ints::Count(array_of_displacements.cast()), oldtype, newtype) }) }
+pub unsafe extern "C" fn PMPI_Type_create_hindexed_c(count: i64, array_of_blocklengths: *const i64, array_of_displacements: *const i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_hindexed_c", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_hindexed(count, Ints::count("array_of_blocklengths", array_of_blocklengths.cast()), Ints::count("array_of_displacements", array_of_displacements.cast()), oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_create_hvector(count: c_int, blocklength: c_int, stride: isize, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_hvector", On::Process, unsafe { types::type_create_hvector(count as i64, blocklength as i64, stride as i64, oldtype, newtype) }) }
+pub unsafe extern "C" fn MPI_Type_create_hvector(count: c_int, blocklength: c_int, stride: isize, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_hvector", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_hvector(count as i64, blocklength as i64, stride as i64, oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_create_hvector(count: c_int, blocklength: c_int, stride: isize, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_hvector", On::Process, unsafe { types::type_create_hvector(count as i64, blocklength as i64, stride as i64, oldtype, newtype) }) }
+pub unsafe extern "C" fn PMPI_Type_create_hvector(count: c_int, blocklength: c_int, stride: isize, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_hvector", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_hvector(count as i64, blocklength as i64, stride as i64, oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_create_hvector_c(count: i64, blocklength: i64, stride: i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_hvector_c", On::Process, unsafe { types::type_create_hvector(count, blocklength, stride, oldtype, newtype) }) }
+pub unsafe extern "C" fn MPI_Type_create_hvector_c(count: i64, blocklength: i64, stride: i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_hvector_c", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_hvector(count, blocklength, stride, oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_create_hvector_c(count: i64, blocklength: i64, stride: i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_hvector_c", On::Process, unsafe { types::type_create_hvector(count, blocklength, stride, oldtype, newtype) }) }
+pub unsafe extern "C" fn PMPI_Type_create_hvector_c(count: i64, blocklength: i64, stride: i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_hvector_c", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_hvector(count, blocklength, stride, oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_create_indexed_block(count: c_int, blocklength: c_int, array_of_displacements: *const c_int, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_indexed_block", On::Process, unsafe { types::type_create_indexed_block(count as i64, blocklength as i64, Ints::Int(array_of_displacements), oldtype, newtype) }) }
+pub unsafe extern "C" fn MPI_Type_create_indexed_block(count: c_int, blocklength: c_int, array_of_displacements: *const c_int, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_indexed_block", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_indexed_block(count as i64, blocklength as i64, Ints::int("array_of_displacements", array_of_displacements), oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_create_indexed_block(count: c_int, blocklength: c_int, array_of_displacements: *const c_int, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_indexed_block", On::Process, unsafe { types::type_create_indexed_block(count as i64, blocklength as i64, Ints::Int(array_of_displacements), oldtype, newtype) }) }
+pub unsafe extern "C" fn PMPI_Type_create_indexed_block(count: c_int, blocklength: c_int, array_of_displacements: *const c_int, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_indexed_block", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_indexed_block(count as i64, blocklength as i64, Ints::int("array_of_displacements", array_of_displacements), oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_create_indexed_block_c(count: i64, blocklength: i64, array_of_displacements: *const i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_indexed_block_c", On::Process, unsafe { types::type_create_indexed_block(count, blocklength, Ints::Count(array_of_displacements.cast()), oldtype, newtype) }) }
+pub unsafe extern "C" fn MPI_Type_create_indexed_block_c(count: i64, blocklength: i64, array_of_displacements: *const i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_indexed_block_c", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_indexed_block(count, blocklength, Ints::count("array_of_displacements", array_of_displacements.cast()), oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_create_indexed_block_c(count: i64, blocklength: i64, array_of_displacements: *const i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_indexed_block_c", On::Process, unsafe { types::type_create_indexed_block(count, blocklength, Ints::Count(array_of_displacements.cast()), oldtype, newtype) }) }
+pub unsafe extern "C" fn PMPI_Type_create_indexed_block_c(count: i64, blocklength: i64, array_of_displacements: *const i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_indexed_block_c", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_indexed_block(count, blocklength, Ints::count("array_of_displacements", array_of_displacements.cast()), oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_create_keyval(type_copy_attr_fn: Function, type_delete_attr_fn: Function, type_keyval: *mut c_int, extra_state: *mut c_void) -> c_int { finish("MPI_Type_create_keyval", On::Process, unsafe { attribute::type_create_keyval(type_copy_attr_fn, type_delete_attr_fn, type_keyval, extra_state) }) }
+pub unsafe extern "C" fn MPI_Type_create_keyval(type_copy_attr_fn: Function, type_delete_attr_fn: Function, type_keyval: *mut c_int, extra_state: *mut c_void) -> c_int { finish("MPI_Type_create_keyval", On::Process, || unsafe { leads_somewhere("type_keyval", type_keyval)?; attribute::type_create_keyval(type_copy_attr_fn, type_delete_attr_fn, type_keyval, extra_state) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_create_keyval(type_copy_attr_fn: Function, type_delete_attr_fn: Function, type_keyval: *mut c_int, extra_state: *mut c_void) -> c_int { finish("MPI_Type_create_keyval", On::Process, unsafe { attribute::type_create_keyval(type_copy_attr_fn, type_delete_attr_fn, type_keyval, extra_state) }) }
+pub unsafe extern "C" fn PMPI_Type_create_keyval(type_copy_attr_fn: Function, type_delete_attr_fn: Function, type_keyval: *mut c_int, extra_state: *mut c_void) -> c_int { finish("MPI_Type_create_keyval", On::Process, || unsafe { leads_somewhere("type_keyval", type_keyval)?; attribute::type_create_keyval(type_copy_attr_fn, type_delete_attr_fn, type_keyval, extra_state) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_create_resized(oldtype: RawHandle, lb: isize, extent: isize, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_resized", On::Process, unsafe { types::type_create_resized(oldtype, lb as i64, extent as i64, newtype) }) }
+pub unsafe extern "C" fn MPI_Type_create_resized(oldtype: RawHandle, lb: isize, extent: isize, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_resized", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_resized(oldtype, lb as i64, extent as i64, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_create_resized(oldtype: RawHandle, lb: isize, extent: isize, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_resized", On::Process, unsafe { types::type_create_resized(oldtype, lb as i64, extent as i64, newtype) }) }
+pub unsafe extern "C" fn PMPI_Type_create_resized(oldtype: RawHandle, lb: isize, extent: isize, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_resized", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_resized(oldtype, lb as i64, extent as i64, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_create_resized_c(oldtype: RawHandle, lb: i64, extent: i64, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_resized_c", On::Process, unsafe { types::type_create_resized(oldtype, lb, extent, newtype) }) }
+pub unsafe extern "C" fn MPI_Type_create_resized_c(oldtype: RawHandle, lb: i64, extent: i64, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_resized_c", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_resized(oldtype, lb, extent, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_create_resized_c(oldtype: RawHandle, lb: i64, extent: i64, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_resized_c", On::Process, unsafe { types::type_create_resized(oldtype, lb, extent, newtype) }) }
+pub unsafe extern "C" fn PMPI_Type_create_resized_c(oldtype: RawHandle, lb: i64, extent: i64, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_resized_c", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_resized(oldtype, lb, extent, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_create_struct(count: c_int, array_of_blocklengths: *const c_int, array_of_displacements: *const isize, array_of_types: *const RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_struct", On::Process, unsafe { types::type_create_struct(count as i64, Ints::Int(array_of_blocklengths), Ints::Count(array_of_displacements.cast()), array_of_types, newtype) }) }
+pub unsafe extern "C" fn MPI_Type_create_struct(count: c_int, array_of_blocklengths: *const c_int, array_of_displacements: *const isize, array_of_types: *const RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_struct", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_struct(count as i64, Ints::int("array_of_blocklengths", array_of_blocklengths), Ints::count("array_of_displacements", array_of_displacements.cast()), array_of_types, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_create_struct(count: c_int, array_of_blocklengths: *const c_int, array_of_displacements: *const isize, array_of_types: *const RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_struct", On::Process, unsafe { types::type_create_struct(count as i64, Ints::Int(array_of_blocklengths), Ints::Count(array_of_displacements.cast()), array_of_types, newtype) }) }
+pub unsafe extern "C" fn PMPI_Type_create_struct(count: c_int, array_of_blocklengths: *const c_int, array_of_displacements: *const isize, array_of_types: *const RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_struct", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_struct(count as i64, Ints::int("array_of_blocklengths", array_of_blocklengths), Ints::count("array_of_displacements", array_of_displacements.cast()), array_of_types, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_create_struct_c(count: i64, array_of_blocklengths: *const i64, array_of_displacements: *const i64, array_of_types: *const RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_struct_c", On::Process, unsafe { types::type_create_struct(count, Ints::Count(array_of_blocklengths.cast()), Ints::Count(array_of_displacements.cast()), array_of_types, newtype) }) }
+pub unsafe extern "C" fn MPI_Type_create_struct_c(count: i64, array_of_blocklengths: *const i64, array_of_displacements: *const i64, array_of_types: *const RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_struct_c", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_struct(count, Ints::count("array_of_blocklengths", array_of_blocklengths.cast()), Ints::count("array_of_displacements", array_of_displacements.cast()), array_of_types, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_create_struct_c(count: i64, array_of_blocklengths: *const i64, array_of_displacements: *const i64, array_of_types: *const RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_struct_c", On::Process, unsafe { types::type_create_struct(count, Ints::Count(array_of_blocklengths.cast()), Ints::Count(array_of_displacements.cast()), array_of_types, newtype) }) }
+pub unsafe extern "C" fn PMPI_Type_create_struct_c(count: i64, array_of_blocklengths: *const i64, array_of_displacements: *const i64, array_of_types: *const RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_struct_c", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_struct(count, Ints::count("array_of_blocklengths", array_of_blocklengths.cast()), Ints::count("array_of_displacements", array_of_displacements.cast()), array_of_types, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_create_subarray(ndims: c_int, array_of_sizes: *const c_int, array_of_subsizes: *const c_int, array_of_starts: *const c_int, order: c_int, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_subarray", On::Process, unsafe { types::type_create_subarray(ndims, Ints::Int(array_of_sizes), Ints::Int(array_of_subsizes), Ints::Int(array_of_starts), order, oldtype, newtype) }) }
+pub unsafe extern "C" fn MPI_Type_create_subarray(ndims: c_int, array_of_sizes: *const c_int, array_of_subsizes: *const c_int, array_of_starts: *const c_int, order: c_int, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_subarray", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_subarray(ndims, Ints::int("array_of_sizes", array_of_sizes), Ints::int("array_of_subsizes", array_of_subsizes), Ints::int("array_of_starts", array_of_starts), order, oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_create_subarray(ndims: c_int, array_of_sizes: *const c_int, array_of_subsizes: *const c_int, array_of_starts: *const c_int, order: c_int, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_subarray", On::Process, unsafe { types::type_create_subarray(ndims, Ints::Int(array_of_sizes), Ints::Int(array_of_subsizes), Ints::Int(array_of_starts), order, oldtype, newtype) }) }
+pub unsafe extern "C" fn PMPI_Type_create_subarray(ndims: c_int, array_of_sizes: *const c_int, array_of_subsizes: *const c_int, array_of_starts: *const c_int, order: c_int, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_subarray", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_subarray(ndims, Ints::int("array_of_sizes", array_of_sizes), Ints::int("array_of_subsizes", array_of_subsizes), Ints::int("array_of_starts", array_of_starts), order, oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_create_subarray_c(ndims: c_int, array_of_sizes: *const i64, array_of_subsizes: *const i64, array_of_starts: *const i64, order: c_int, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_subarray_c", On::Process, unsafe { types::type_create_subarray(ndims, Ints::Count(array_of_sizes.cast()), Ints::Count(array_of_subsizes.cast()), Ints::Count(array_of_starts.cast()), order, oldtype, newtype) }) }
+pub unsafe extern "C" fn MPI_Type_create_subarray_c(ndims: c_int, array_of_sizes: *const i64, array_of_subsizes: *const i64, array_of_starts: *const i64, order: c_int, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_subarray_c", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_subarray(ndims, Ints::count("array_of_sizes", array_of_sizes.cast()), Ints::count("array_of_subsizes", array_of_subsizes.cast()), Ints::count("array_of_starts", array_of_starts.cast()), order, oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_create_subarray_c(ndims: c_int, array_of_sizes: *const i64, array_of_subsizes: *const i64, array_of_starts: *const i64, order: c_int, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_subarray_c", On::Process, unsafe { types::type_create_subarray(ndims, Ints::Count(array_of_sizes.cast()), Ints::Count(array_of_subsizes.cast()), Ints::Count(array_of_starts.cast()), order, oldtype, newtype) }) }
+pub unsafe extern "C" fn PMPI_Type_create_subarray_c(ndims: c_int, array_of_sizes: *const i64, array_of_subsizes: *const i64, array_of_starts: *const i64, order: c_int, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_create_subarray_c", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_create_subarray(ndims, Ints::count("array_of_sizes", array_of_sizes.cast()), Ints::count("array_of_subsizes", array_of_subsizes.cast()), Ints::count("array_of_starts", array_of_starts.cast()), order, oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_delete_attr(datatype: RawHandle, type_keyval: c_int) -> c_int { finish("MPI_Type_delete_attr", On::Process, unsafe { attribute::type_delete_attr(datatype, type_keyval) }) }
+pub unsafe extern "C" fn MPI_Type_delete_attr(datatype: RawHandle, type_keyval: c_int) -> c_int { finish("MPI_Type_delete_attr", On::Process, || unsafe { attribute::type_delete_attr(datatype, type_keyval) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_delete_attr(datatype: RawHandle, type_keyval: c_int) -> c_int { finish("MPI_Type_delete_attr", On::Process, unsafe { attribute::type_delete_attr(datatype, type_keyval) }) }
+pub unsafe extern "C" fn PMPI_Type_delete_attr(datatype: RawHandle, type_keyval: c_int) -> c_int { finish("MPI_Type_delete_attr", On::Process, || unsafe { attribute::type_delete_attr(datatype, type_keyval) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_dup(oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_dup", On::Process, unsafe { types::type_dup(oldtype, newtype) }) }
+pub unsafe extern "C" fn MPI_Type_dup(oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_dup", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_dup(oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_dup(oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_dup", On::Process, unsafe { types::type_dup(oldtype, newtype) }) }
+pub unsafe extern "C" fn PMPI_Type_dup(oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_dup", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_dup(oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_free(datatype: *mut RawHandle) -> c_int { finish("MPI_Type_free", On::Process, unsafe { types::type_free(datatype) }) }
+pub unsafe extern "C" fn MPI_Type_free(datatype: *mut RawHandle) -> c_int { finish("MPI_Type_free", On::Process, || unsafe { leads_somewhere("datatype", datatype)?; types::type_free(datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_free(datatype: *mut RawHandle) -> c_int { finish("MPI_Type_free", On::Process, unsafe { types::type_free(datatype) }) }
+pub unsafe extern "C" fn PMPI_Type_free(datatype: *mut RawHandle) -> c_int { finish("MPI_Type_free", On::Process, || unsafe { leads_somewhere("datatype", datatype)?; types::type_free(datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_free_keyval(type_keyval: *mut c_int) -> c_int { finish("MPI_Type_free_keyval", On::Process, unsafe { attribute::type_free_keyval(type_keyval) }) }
+pub unsafe extern "C" fn MPI_Type_free_keyval(type_keyval: *mut c_int) -> c_int { finish("MPI_Type_free_keyval", On::Process, || unsafe { leads_somewhere("type_keyval", type_keyval)?; attribute::type_free_keyval(type_keyval) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_free_keyval(type_keyval: *mut c_int) -> c_int { finish("MPI_Type_free_keyval", On::Process, unsafe { attribute::type_free_keyval(type_keyval) }) }
+pub unsafe extern "C" fn PMPI_Type_free_keyval(type_keyval: *mut c_int) -> c_int { finish("MPI_Type_free_keyval", On::Process, || unsafe { leads_somewhere("type_keyval", type_keyval)?; attribute::type_free_keyval(type_keyval) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_fromint(datatype: c_int) -> RawHandle { env::type_fromint(datatype) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_fromint(datatype: c_int) -> RawHandle { env::type_fromint(datatype) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_get_attr(datatype: RawHandle, type_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int) -> c_int { finish("MPI_Type_get_attr", On::Process, unsafe { attribute::type_get_attr(datatype, type_keyval, attribute_val, flag) }) }
+pub unsafe extern "C" fn MPI_Type_get_attr(datatype: RawHandle, type_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int) -> c_int { finish("MPI_Type_get_attr", On::Process, || unsafe { leads_somewhere("attribute_val", attribute_val)?; leads_somewhere("flag", flag)?; attribute::type_get_attr(datatype, type_keyval, attribute_val, flag) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_get_attr(datatype: RawHandle, type_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int) -> c_int { finish("MPI_Type_get_attr", On::Process, unsafe { attribute::type_get_attr(datatype, type_keyval, attribute_val, flag) }) }
+pub unsafe extern "C" fn PMPI_Type_get_attr(datatype: RawHandle, type_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int) -> c_int { finish("MPI_Type_get_attr", On::Process, || unsafe { leads_somewhere("attribute_val", attribute_val)?; leads_somewhere("flag", flag)?; attribute::type_get_attr(datatype, type_keyval, attribute_val, flag) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_get_contents(datatype: RawHandle, max_integers: c_int, max_addresses: c_int, max_datatypes: c_int, array_of_integers: *mut c_int, array_of_addresses: *mut isize, array_of_datatypes: *mut RawHandle) -> c_int { finish("MPI_Type_get_contents", On::Process, unsafe { types::type_get_contents(datatype, max_integers, max_addresses, max_datatypes, array_of_integers, array_of_addresses, array_of_datatypes) }) }
+pub unsafe extern "C" fn MPI_Type_get_contents(datatype: RawHandle, max_integers: c_int, max_addresses: c_int, max_datatypes: c_int, array_of_integers: *mut c_int, array_of_addresses: *mut isize, array_of_datatypes: *mut RawHandle) -> c_int { finish("MPI_Type_get_contents", On::Process, || unsafe { types::type_get_contents(datatype, max_integers, max_addresses, max_datatypes, array_of_integers, array_of_addresses, array_of_datatypes) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_get_contents(datatype: RawHandle, max_integers: c_int, max_addresses: c_int, max_datatypes: c_int, array_of_integers: *mut c_int, array_of_addresses: *mut isize, array_of_datatypes: *mut RawHandle) -> c_int { finish("MPI_Type_get_contents", On::Process, unsafe { types::type_get_contents(datatype, max_integers, max_addresses, max_datatypes, array_of_integers, array_of_addresses, array_of_datatypes) }) }
+pub unsafe extern "C" fn PMPI_Type_get_contents(datatype: RawHandle, max_integers: c_int, max_addresses: c_int, max_datatypes: c_int, array_of_integers: *mut c_int, array_of_addresses: *mut isize, array_of_datatypes: *mut RawHandle) -> c_int { finish("MPI_Type_get_contents", On::Process, || unsafe { types::type_get_contents(datatype, max_integers, max_addresses, max_datatypes, array_of_integers, array_of_addresses, array_of_datatypes) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_get_contents_c(_datatype: RawHandle, _max_integers: i64, _max_addresses: i64, _max_large_counts: i64, _max_datatypes: i64, _array_of_integers: *mut c_int, _array_of_addresses: *mut isize, _array_of_large_counts: *mut i64, _array_of_datatypes: *mut RawHandle) -> c_int { unsupported("MPI_Type_get_contents_c", On::Process) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_get_contents_c(_datatype: RawHandle, _max_integers: i64, _max_addresses: i64, _max_large_counts: i64, _max_datatypes: i64, _array_of_integers: *mut c_int, _array_of_addresses: *mut isize, _array_of_large_counts: *mut i64, _array_of_datatypes: *mut RawHandle) -> c_int { unsupported("MPI_Type_get_contents_c", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_get_envelope(datatype: RawHandle, num_integers: *mut c_int, num_addresses: *mut c_int, num_datatypes: *mut c_int, combiner: *mut c_int) -> c_int { finish("MPI_Type_get_envelope", On::Process, unsafe { types::type_get_envelope(datatype, num_integers, num_addresses, num_datatypes, combiner) }) }
+pub unsafe extern "C" fn MPI_Type_get_envelope(datatype: RawHandle, num_integers: *mut c_int, num_addresses: *mut c_int, num_datatypes: *mut c_int, combiner: *mut c_int) -> c_int { finish("MPI_Type_get_envelope", On::Process, || unsafe { leads_somewhere("num_integers", num_integers)?; leads_somewhere("num_addresses", num_addresses)?; leads_somewhere("num_datatypes", num_datatypes)?; leads_somewhere("combiner", combiner)?; types::type_get_envelope(datatype, num_integers, num_addresses, num_datatypes, combiner) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_get_envelope(datatype: RawHandle, num_integers: *mut c_int, num_addresses: *mut c_int, num_datatypes: *mut c_int, combiner: *mut c_int) -> c_int { finish("MPI_Type_get_envelope", On::Process, unsafe { types::type_get_envelope(datatype, num_integers, num_addresses, num_datatypes, combiner) }) }
+pub unsafe extern "C" fn PMPI_Type_get_envelope(datatype: RawHandle, num_integers: *mut c_int, num_addresses: *mut c_int, num_datatypes: *mut c_int, combiner: *mut c_int) -> c_int { finish("MPI_Type_get_envelope", On::Process, || unsafe { leads_somewhere("num_integers", num_integers)?; leads_somewhere("num_addresses", num_addresses)?; leads_somewhere("num_datatypes", num_datatypes)?; leads_somewhere("combiner", combiner)?; types::type_get_envelope(datatype, num_integers, num_addresses, num_datatypes, combiner) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_get_envelope_c(_datatype: RawHandle, _num_integers: *mut i64, _num_addresses: *mut i64, _num_large_counts: *mut i64, _num_datatypes: *mut i64, _combiner: *mut c_int) -> c_int { unsupported("MPI_Type_get_envelope_c", On::Process) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_get_envelope_c(_datatype: RawHandle, _num_integers: *mut i64, _num_addresses: *mut i64, _num_large_counts: *mut i64, _num_datatypes: *mut i64, _combiner: *mut c_int) -> c_int { unsupported("MPI_Type_get_envelope_c", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_get_extent(datatype: RawHandle, lb: *mut isize, extent: *mut isize) -> c_int { finish("MPI_Type_get_extent", On::Process, unsafe { types::type_get_extent(datatype, OutInt::Count(lb.cast()), OutInt::Count(extent.cast())) }) }
+pub unsafe extern "C" fn MPI_Type_get_extent(datatype: RawHandle, lb: *mut isize, extent: *mut isize) -> c_int { finish("MPI_Type_get_extent", On::Process, || unsafe { leads_somewhere("lb", lb)?; leads_somewhere("extent", extent)?; types::type_get_extent(datatype, OutInt::Count(lb.cast()), OutInt::Count(extent.cast())) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_get_extent(datatype: RawHandle, lb: *mut isize, extent: *mut isize) -> c_int { finish("MPI_Type_get_extent", On::Process, unsafe { types::type_get_extent(datatype, OutInt::Count(lb.cast()), OutInt::Count(extent.cast())) }) }
+pub unsafe extern "C" fn PMPI_Type_get_extent(datatype: RawHandle, lb: *mut isize, extent: *mut isize) -> c_int { finish("MPI_Type_get_extent", On::Process, || unsafe { leads_somewhere("lb", lb)?; leads_somewhere("extent", extent)?; types::type_get_extent(datatype, OutInt::Count(lb.cast()), OutInt::Count(extent.cast())) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_get_extent_c(datatype: RawHandle, lb: *mut i64, extent: *mut i64) -> c_int { finish("MPI_Type_get_extent_c", On::Process, unsafe { types::type_get_extent(datatype, OutInt::Count(lb.cast()), OutInt::Count(extent.cast())) }) }
+pub unsafe extern "C" fn MPI_Type_get_extent_c(datatype: RawHandle, lb: *mut i64, extent: *mut i64) -> c_int { finish("MPI_Type_get_extent_c", On::Process, || unsafe { leads_somewhere("lb", lb)?; leads_somewhere("extent", extent)?; types::type_get_extent(datatype, OutInt::Count(lb.cast()), OutInt::Count(extent.cast())) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_get_extent_c(datatype: RawHandle, lb: *mut i64, extent: *mut i64) -> c_int { finish("MPI_Type_get_extent_c", On::Process, unsafe { types::type_get_extent(datatype, OutInt::Count(lb.cast()), OutInt::Count(extent.cast())) }) }
+pub unsafe extern "C" fn PMPI_Type_get_extent_c(datatype: RawHandle, lb: *mut i64, extent: *mut i64) -> c_int { finish("MPI_Type_get_extent_c", On::Process, || unsafe { leads_somewhere("lb", lb)?; leads_somewhere("extent", extent)?; types::type_get_extent(datatype, OutInt::Count(lb.cast()), OutInt::Count(extent.cast())) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_get_extent_x(datatype: RawHandle, lb: *mut i64, extent: *mut i64) -> c_int { finish("MPI_Type_get_extent_x", On::Process, unsafe { types::type_get_extent_x(datatype, lb, extent) }) }
+pub unsafe extern "C" fn MPI_Type_get_extent_x(datatype: RawHandle, lb: *mut i64, extent: *mut i64) -> c_int { finish("MPI_Type_get_extent_x", On::Process, || unsafe { leads_somewhere("lb", lb)?; leads_somewhere("extent", extent)?; types::type_get_extent_x(datatype, lb, extent) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_get_extent_x(datatype: RawHandle, lb: *mut i64, extent: *mut i64) -> c_int { finish("MPI_Type_get_extent_x", On::Process, unsafe { types::type_get_extent_x(datatype, lb, extent) }) }
+pub unsafe extern "C" fn PMPI_Type_get_extent_x(datatype: RawHandle, lb: *mut i64, extent: *mut i64) -> c_int { finish("MPI_Type_get_extent_x", On::Process, || unsafe { leads_somewhere("lb", lb)?; leads_somewhere("extent", extent)?; types::type_get_extent_x(datatype, lb, extent) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_get_name(datatype: RawHandle, type_name: *mut c_char, resultlen: *mut c_int) -> c_int { finish("MPI_Type_get_name", On::Process, unsafe { types::type_get_name(datatype, type_name, resultlen) }) }
+pub unsafe extern "C" fn MPI_Type_get_name(datatype: RawHandle, type_name: *mut c_char, resultlen: *mut c_int) -> c_int { finish("MPI_Type_get_name", On::Process, || unsafe { leads_somewhere("type_name", type_name)?; leads_somewhere("resultlen", resultlen)?; types::type_get_name(datatype, type_name, resultlen) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_get_name(datatype: RawHandle, type_name: *mut c_char, resultlen: *mut c_int) -> c_int { finish("MPI_Type_get_name", On::Process, unsafe { types::type_get_name(datatype, type_name, resultlen) }) }
+pub unsafe extern "C" fn PMPI_Type_get_name(datatype: RawHandle, type_name: *mut c_char, resultlen: *mut c_int) -> c_int { finish("MPI_Type_get_name", On::Process, || unsafe { leads_somewhere("type_name", type_name)?; leads_somewhere("resultlen", resultlen)?; types::type_get_name(datatype, type_name, resultlen) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_get_true_extent(datatype: RawHandle, true_lb: *mut isize, true_extent: *mut isize) -> c_int { finish("MPI_Type_get_true_extent", On::Process, unsafe { types::type_get_true_extent(datatype, OutInt::Count(true_lb.cast()), OutInt::Count(true_extent.cast())) }) }
+pub unsafe extern "C" fn MPI_Type_get_true_extent(datatype: RawHandle, true_lb: *mut isize, true_extent: *mut isize) -> c_int { finish("MPI_Type_get_true_extent", On::Process, || unsafe { leads_somewhere("true_lb", true_lb)?; leads_somewhere("true_extent", true_extent)?; types::type_get_true_extent(datatype, OutInt::Count(true_lb.cast()), OutInt::Count(true_extent.cast())) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_get_true_extent(datatype: RawHandle, true_lb: *mut isize, true_extent: *mut isize) -> c_int { finish("MPI_Type_get_true_extent", On::Process, unsafe { types::type_get_true_extent(datatype, OutInt::Count(true_lb.cast()), OutInt::Count(true_extent.cast())) }) }
+pub unsafe extern "C" fn PMPI_Type_get_true_extent(datatype: RawHandle, true_lb: *mut isize, true_extent: *mut isize) -> c_int { finish("MPI_Type_get_true_extent", On::Process, || unsafe { leads_somewhere("true_lb", true_lb)?; leads_somewhere("true_extent", true_extent)?; types::type_get_true_extent(datatype, OutInt::Count(true_lb.cast()), OutInt::Count(true_extent.cast())) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_get_true_extent_c(datatype: RawHandle, true_lb: *mut i64, true_extent: *mut i64) -> c_int { finish("MPI_Type_get_true_extent_c", On::Process, unsafe { types::type_get_true_extent(datatype, OutInt::Count(true_lb.cast()), OutInt::Count(true_extent.cast())) }) }
+pub unsafe extern "C" fn MPI_Type_get_true_extent_c(datatype: RawHandle, true_lb: *mut i64, true_extent: *mut i64) -> c_int { finish("MPI_Type_get_true_extent_c", On::Process, || unsafe { leads_somewhere("true_lb", true_lb)?; leads_somewhere("true_extent", true_extent)?; types::type_get_true_extent(datatype, OutInt::Count(true_lb.cast()), OutInt::Count(true_extent.cast())) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_get_true_extent_c(datatype: RawHandle, true_lb: *mut i64, true_extent: *mut i64) -> c_int { finish("MPI_Type_get_true_extent_c", On::Process, unsafe { types::type_get_true_extent(datatype, OutInt::Count(true_lb.cast()), OutInt::Count(true_extent.cast())) }) }
+pub unsafe extern "C" fn PMPI_Type_get_true_extent_c(datatype: RawHandle, true_lb: *mut i64, true_extent: *mut i64) -> c_int { finish("MPI_Type_get_true_extent_c", On::Process, || unsafe { leads_somewhere("true_lb", true_lb)?; leads_somewhere("true_extent", true_extent)?; types::type_get_true_extent(datatype, OutInt::Count(true_lb.cast()), OutInt::Count(true_extent.cast())) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_get_true_extent_x(datatype: RawHandle, true_lb: *mut i64, true_extent: *mut i64) -> c_int { finish("MPI_Type_get_true_extent_x", On::Process, unsafe { types::type_get_true_extent_x(datatype, true_lb, true_extent) }) }
+pub unsafe extern "C" fn MPI_Type_get_true_extent_x(datatype: RawHandle, true_lb: *mut i64, true_extent: *mut i64) -> c_int { finish("MPI_Type_get_true_extent_x", On::Process, || unsafe { leads_somewhere("true_lb", true_lb)?; leads_somewhere("true_extent", true_extent)?; types::type_get_true_extent_x(datatype, true_lb, true_extent) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_get_true_extent_x(datatype: RawHandle, true_lb: *mut i64, true_extent: *mut i64) -> c_int { finish("MPI_Type_get_true_extent_x", On::Process, unsafe { types::type_get_true_extent_x(datatype, true_lb, true_extent) }) }
+pub unsafe extern "C" fn PMPI_Type_get_true_extent_x(datatype: RawHandle, true_lb: *mut i64, true_extent: *mut i64) -> c_int { finish("MPI_Type_get_true_extent_x", On::Process, || unsafe { leads_somewhere("true_lb", true_lb)?; leads_somewhere("true_extent", true_extent)?; types::type_get_true_extent_x(datatype, true_lb, true_extent) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_get_value_index(_value_type: RawHandle, _index_type: RawHandle, _pair_type: *mut RawHandle) -> c_int { unsupported("MPI_Type_get_value_index", On::Process) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_get_value_index(_value_type: RawHandle, _index_type: RawHandle, _pair_type: *mut RawHandle) -> c_int { unsupported("MPI_Type_get_value_index", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_indexed(count: c_int, array_of_blocklengths: *const c_int, array_of_displacements: *const c_int, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_indexed", On::Process, unsafe { types::type_indexed(count as i64, Ints::Int(array_of_blocklengths), Ints::Int(array_of_displacements), oldtype, newtype) }) }
+pub unsafe extern "C" fn MPI_Type_indexed(count: c_int, array_of_blocklengths: *const c_int, array_of_displacements: *const c_int, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_indexed", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_indexed(count as i64, Ints::int("array_of_blocklengths", array_of_blocklengths), Ints::int("array_of_displacements", array_of_displacements), oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_indexed(count: c_int, array_of_blocklengths: *const c_int, array_of_displacements: *const c_int, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_indexed", On::Process, unsafe { types::type_indexed(count as i64, Ints::Int(array_of_blocklengths), Ints::Int(array_of_displacements), oldtype, newtype) }) }
+pub unsafe extern "C" fn PMPI_Type_indexed(count: c_int, array_of_blocklengths: *const c_int, array_of_displacements: *const c_int, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_indexed", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_indexed(count as i64, Ints::int("array_of_blocklengths", array_of_blocklengths), Ints::int("array_of_displacements", array_of_displacements), oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_indexed_c(count: i64, array_of_blocklengths: *const i64, array_of_displacements: *const i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_indexed_c", On::Process, unsafe { types::type_indexed(count, Ints::Count(array_of_blocklengths.cast()), Ints::Count(array_of_displacements.cast()), oldtype, newtype) }) }
+pub unsafe extern "C" fn MPI_Type_indexed_c(count: i64, array_of_blocklengths: *const i64, array_of_displacements: *const i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_indexed_c", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_indexed(count, Ints::count("array_of_blocklengths", array_of_blocklengths.cast()), Ints::count("array_of_displacements", array_of_displacements.cast()), oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_indexed_c(count: i64, array_of_blocklengths: *const i64, array_of_displacements: *const i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_indexed_c", On::Process, unsafe { types::type_indexed(count, Ints::Count(array_of_blocklengths.cast()), Ints::Count(array_of_displacements.cast()), oldtype, newtype) }) }
+pub unsafe extern "C" fn PMPI_Type_indexed_c(count: i64, array_of_blocklengths: *const i64, array_of_displacements: *const i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_indexed_c", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_indexed(count, Ints::count("array_of_blocklengths", array_of_blocklengths.cast()), Ints::count("array_of_displacements", array_of_displacements.cast()), oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_match_size(typeclass: c_int, size: c_int, datatype: *mut RawHandle) -> c_int { finish("MPI_Type_match_size", On::Process, unsafe { types::type_match_size(typeclass, size, datatype) }) }
+pub unsafe extern "C" fn MPI_Type_match_size(typeclass: c_int, size: c_int, datatype: *mut RawHandle) -> c_int { finish("MPI_Type_match_size", On::Process, || unsafe { leads_somewhere("datatype", datatype)?; types::type_match_size(typeclass, size, datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_match_size(typeclass: c_int, size: c_int, datatype: *mut RawHandle) -> c_int { finish("MPI_Type_match_size", On::Process, unsafe { types::type_match_size(typeclass, size, datatype) }) }
+pub unsafe extern "C" fn PMPI_Type_match_size(typeclass: c_int, size: c_int, datatype: *mut RawHandle) -> c_int { finish("MPI_Type_match_size", On::Process, || unsafe { leads_somewhere("datatype", datatype)?; types::type_match_size(typeclass, size, datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_set_attr(datatype: RawHandle, type_keyval: c_int, attribute_val: *mut c_void) -> c_int { finish("MPI_Type_set_attr", On::Process, unsafe { attribute::type_set_attr(datatype, type_keyval, attribute_val) }) }
+pub unsafe extern "C" fn MPI_Type_set_attr(datatype: RawHandle, type_keyval: c_int, attribute_val: *mut c_void) -> c_int { finish("MPI_Type_set_attr", On::Process, || unsafe { attribute::type_set_attr(datatype, type_keyval, attribute_val) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_set_attr(datatype: RawHandle, type_keyval: c_int, attribute_val: *mut c_void) -> c_int { finish("MPI_Type_set_attr", On::Process, unsafe { attribute::type_set_attr(datatype, type_keyval, attribute_val) }) }
+pub unsafe extern "C" fn PMPI_Type_set_attr(datatype: RawHandle, type_keyval: c_int, attribute_val: *mut c_void) -> c_int { finish("MPI_Type_set_attr", On::Process, || unsafe { attribute::type_set_attr(datatype, type_keyval, attribute_val) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_set_name(datatype: RawHandle, type_name: *const c_char) -> c_int { finish("MPI_Type_set_name", On::Process, unsafe { types::type_set_name(datatype, type_name) }) }
+pub unsafe extern "C" fn MPI_Type_set_name(datatype: RawHandle, type_name: *const c_char) -> c_int { finish("MPI_Type_set_name", On::Process, || unsafe { types::type_set_name(datatype, type_name) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_set_name(datatype: RawHandle, type_name: *const c_char) -> c_int { finish("MPI_Type_set_name", On::Process, unsafe { types::type_set_name(datatype, type_name) }) }
+pub unsafe extern "C" fn PMPI_Type_set_name(datatype: RawHandle, type_name: *const c_char) -> c_int { finish("MPI_Type_set_name", On::Process, || unsafe { types::type_set_name(datatype, type_name) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_size(datatype: RawHandle, size: *mut c_int) -> c_int { finish("MPI_Type_size", On::Process, unsafe { types::type_size(datatype, OutInt::Int(size)) }) }
+pub unsafe extern "C" fn MPI_Type_size(datatype: RawHandle, size: *mut c_int) -> c_int { finish("MPI_Type_size", On::Process, || unsafe { leads_somewhere("size", size)?; types::type_size(datatype, OutInt::Int(size)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_size(datatype: RawHandle, size: *mut c_int) -> c_int { finish("MPI_Type_size", On::Process, unsafe { types::type_size(datatype, OutInt::Int(size)) }) }
+pub unsafe extern "C" fn PMPI_Type_size(datatype: RawHandle, size: *mut c_int) -> c_int { finish("MPI_Type_size", On::Process, || unsafe { leads_somewhere("size", size)?; types::type_size(datatype, OutInt::Int(size)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_size_c(datatype: RawHandle, size: *mut i64) -> c_int { finish("MPI_Type_size_c", On::Process, unsafe { types::type_size(datatype, OutInt::Count(size.cast())) }) }
+pub unsafe extern "C" fn MPI_Type_size_c(datatype: RawHandle, size: *mut i64) -> c_int { finish("MPI_Type_size_c", On::Process, || unsafe { leads_somewhere("size", size)?; types::type_size(datatype, OutInt::Count(size.cast())) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_size_c(datatype: RawHandle, size: *mut i64) -> c_int { finish("MPI_Type_size_c", On::Process, unsafe { types::type_size(datatype, OutInt::Count(size.cast())) }) }
+pub unsafe extern "C" fn PMPI_Type_size_c(datatype: RawHandle, size: *mut i64) -> c_int { finish("MPI_Type_size_c", On::Process, || unsafe { leads_somewhere("size", size)?; types::type_size(datatype, OutInt::Count(size.cast())) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_size_x(datatype: RawHandle, size: *mut i64) -> c_int { finish("MPI_Type_size_x", On::Process, unsafe { types::type_size_x(datatype, size) }) }
+pub unsafe extern "C" fn MPI_Type_size_x(datatype: RawHandle, size: *mut i64) -> c_int { finish("MPI_Type_size_x", On::Process, || unsafe { leads_somewhere("size", size)?; types::type_size_x(datatype, size) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_size_x(datatype: RawHandle, size: *mut i64) -> c_int { finish("MPI_Type_size_x", On::Process, unsafe { types::type_size_x(datatype, size) }) }
+pub unsafe extern "C" fn PMPI_Type_size_x(datatype: RawHandle, size: *mut i64) -> c_int { finish("MPI_Type_size_x", On::Process, || unsafe { leads_somewhere("size", size)?; types::type_size_x(datatype, size) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_toint(datatype: RawHandle) -> c_int { env::type_toint(datatype) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_toint(datatype: RawHandle) -> c_int { env::type_toint(datatype) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_vector(count: c_int, blocklength: c_int, stride: c_int, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_vector", On::Process, unsafe { types::type_vector(count as i64, blocklength as i64, stride as i64, oldtype, newtype) }) }
+pub unsafe extern "C" fn MPI_Type_vector(count: c_int, blocklength: c_int, stride: c_int, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_vector", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_vector(count as i64, blocklength as i64, stride as i64, oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_vector(count: c_int, blocklength: c_int, stride: c_int, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_vector", On::Process, unsafe { types::type_vector(count as i64, blocklength as i64, stride as i64, oldtype, newtype) }) }
+pub unsafe extern "C" fn PMPI_Type_vector(count: c_int, blocklength: c_int, stride: c_int, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_vector", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_vector(count as i64, blocklength as i64, stride as i64, oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Type_vector_c(count: i64, blocklength: i64, stride: i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_vector_c", On::Process, unsafe { types::type_vector(count, blocklength, stride, oldtype, newtype) }) }
+pub unsafe extern "C" fn MPI_Type_vector_c(count: i64, blocklength: i64, stride: i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_vector_c", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_vector(count, blocklength, stride, oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_vector_c(count: i64, blocklength: i64, stride: i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_vector_c", On::Process, unsafe { types::type_vector(count, blocklength, stride, oldtype, newtype) }) }
+pub unsafe extern "C" fn PMPI_Type_vector_c(count: i64, blocklength: i64, stride: i64, oldtype: RawHandle, newtype: *mut RawHandle) -> c_int { finish("MPI_Type_vector_c", On::Process, || unsafe { leads_somewhere("newtype", newtype)?; types::type_vector(count, blocklength, stride, oldtype, newtype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Unpack(inbuf: *const c_void, insize: c_int, position: *mut c_int, outbuf: *mut c_void, outcount: c_int, datatype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Unpack", On::Comm(comm), unsafe { pack::unpack(inbuf, insize as i64, OutInt::Int(position), outbuf, outcount as i64, datatype, comm) }) }
+pub unsafe extern "C" fn MPI_Unpack(inbuf: *const c_void, insize: c_int, position: *mut c_int, outbuf: *mut c_void, outcount: c_int, datatype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Unpack", On::Comm(comm), || unsafe { leads_somewhere("position", position)?; pack::unpack(inbuf, insize as i64, OutInt::Int(position), outbuf, outcount as i64, datatype, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Unpack(inbuf: *const c_void, insize: c_int, position: *mut c_int, outbuf: *mut c_void, outcount: c_int, datatype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Unpack", On::Comm(comm), unsafe { pack::unpack(inbuf, insize as i64, OutInt::Int(position), outbuf, outcount as i64, datatype, comm) }) }
+pub unsafe extern "C" fn PMPI_Unpack(inbuf: *const c_void, insize: c_int, position: *mut c_int, outbuf: *mut c_void, outcount: c_int, datatype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Unpack", On::Comm(comm), || unsafe { leads_somewhere("position", position)?; pack::unpack(inbuf, insize as i64, OutInt::Int(position), outbuf, outcount as i64, datatype, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Unpack_c(inbuf: *const c_void, insize: i64, position: *mut i64, outbuf: *mut c_void, outcount: i64, datatype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Unpack_c", On::Comm(comm), unsafe { pack::unpack(inbuf, insize, OutInt::Count(position.cast()), outbuf, outcount, datatype, comm) }) }
+pub unsafe extern "C" fn MPI_Unpack_c(inbuf: *const c_void, insize: i64, position: *mut i64, outbuf: *mut c_void, outcount: i64, datatype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Unpack_c", On::Comm(comm), || unsafe { leads_somewhere("position", position)?; pack::unpack(inbuf, insize, OutInt::Count(position.cast()), outbuf, outcount, datatype, comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Unpack_c(inbuf: *const c_void, insize: i64, position: *mut i64, outbuf: *mut c_void, outcount: i64, datatype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Unpack_c", On::Comm(comm), unsafe { pack::unpack(inbuf, insize, OutInt::Count(position.cast()), outbuf, outcount, datatype, comm) }) }
+pub unsafe extern "C" fn PMPI_Unpack_c(inbuf: *const c_void, insize: i64, position: *mut i64, outbuf: *mut c_void, outcount: i64, datatype: RawHandle, comm: RawHandle) -> c_int { finish("MPI_Unpack_c", On::Comm(comm), || unsafe { leads_somewhere("position", position)?; pack::unpack(inbuf, insize, OutInt::Count(position.cast()), outbuf, outcount, datatype, comm) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Unpack_external(_datarep: *const c_char, _inbuf: *const c_void, _insize: isize, _position: *mut isize, _outbuf: *mut c_void, _outcount: c_int, _datatype: RawHandle) -> c_int { unsupported("MPI_Unpack_external", On::Process) }
 #[unsafe(no_mangle)]
@@ -2458,21 +2458,21 @@ pub unsafe extern "C" fn MPI_Unpublish_name(_service_name: *const c_char, _info:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Unpublish_name(_service_name: *const c_char, _info: RawHandle, _port_name: *const c_char) -> c_int { unsupported("MPI_Unpublish_name", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Wait(request: *mut RawHandle, status: *mut Status) -> c_int { finish("MPI_Wait", On::Process, unsafe { request::wait(request, status) }) }
+pub unsafe extern "C" fn MPI_Wait(request: *mut RawHandle, status: *mut Status) -> c_int { finish("MPI_Wait", On::Process, || unsafe { leads_somewhere("request", request)?; request::wait(request, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Wait(request: *mut RawHandle, status: *mut Status) -> c_int { finish("MPI_Wait", On::Process, unsafe { request::wait(request, status) }) }
+pub unsafe extern "C" fn PMPI_Wait(request: *mut RawHandle, status: *mut Status) -> c_int { finish("MPI_Wait", On::Process, || unsafe { leads_somewhere("request", request)?; request::wait(request, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Waitall(count: c_int, array_of_requests: *mut RawHandle, array_of_statuses: *mut Status) -> c_int { finish("MPI_Waitall", On::Process, unsafe { request::waitall(count, array_of_requests, array_of_statuses) }) }
+pub unsafe extern "C" fn MPI_Waitall(count: c_int, array_of_requests: *mut RawHandle, array_of_statuses: *mut Status) -> c_int { finish("MPI_Waitall", On::Process, || unsafe { request::waitall(count, array_of_requests, array_of_statuses) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Waitall(count: c_int, array_of_requests: *mut RawHandle, array_of_statuses: *mut Status) -> c_int { finish("MPI_Waitall", On::Process, unsafe { request::waitall(count, array_of_requests, array_of_statuses) }) }
+pub unsafe extern "C" fn PMPI_Waitall(count: c_int, array_of_requests: *mut RawHandle, array_of_statuses: *mut Status) -> c_int { finish("MPI_Waitall", On::Process, || unsafe { request::waitall(count, array_of_requests, array_of_statuses) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Waitany(count: c_int, array_of_requests: *mut RawHandle, indx: *mut c_int, status: *mut Status) -> c_int { finish("MPI_Waitany", On::Process, unsafe { request::waitany(count, array_of_requests, indx, status) }) }
+pub unsafe extern "C" fn MPI_Waitany(count: c_int, array_of_requests: *mut RawHandle, indx: *mut c_int, status: *mut Status) -> c_int { finish("MPI_Waitany", On::Process, || unsafe { leads_somewhere("indx", indx)?; request::waitany(count, array_of_requests, indx, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Waitany(count: c_int, array_of_requests: *mut RawHandle, indx: *mut c_int, status: *mut Status) -> c_int { finish("MPI_Waitany", On::Process, unsafe { request::waitany(count, array_of_requests, indx, status) }) }
+pub unsafe extern "C" fn PMPI_Waitany(count: c_int, array_of_requests: *mut RawHandle, indx: *mut c_int, status: *mut Status) -> c_int { finish("MPI_Waitany", On::Process, || unsafe { leads_somewhere("indx", indx)?; request::waitany(count, array_of_requests, indx, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Waitsome(incount: c_int, array_of_requests: *mut RawHandle, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut Status) -> c_int { finish("MPI_Waitsome", On::Process, unsafe { request::waitsome(incount, array_of_requests, outcount, array_of_indices, array_of_statuses) }) }
+pub unsafe extern "C" fn MPI_Waitsome(incount: c_int, array_of_requests: *mut RawHandle, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut Status) -> c_int { finish("MPI_Waitsome", On::Process, || unsafe { leads_somewhere("outcount", outcount)?; request::waitsome(incount, array_of_requests, outcount, array_of_indices, array_of_statuses) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Waitsome(incount: c_int, array_of_requests: *mut RawHandle, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut Status) -> c_int { finish("MPI_Waitsome", On::Process, unsafe { request::waitsome(incount, array_of_requests, outcount, array_of_indices, array_of_statuses) }) }
+pub unsafe extern "C" fn PMPI_Waitsome(incount: c_int, array_of_requests: *mut RawHandle, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut Status) -> c_int { finish("MPI_Waitsome", On::Process, || unsafe { leads_somewhere("outcount", outcount)?; request::waitsome(incount, array_of_requests, outcount, array_of_indices, array_of_statuses) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_allocate(_size: isize, _disp_unit: c_int, _info: RawHandle, comm: RawHandle, _baseptr: *mut c_void, _win: *mut RawHandle) -> c_int { unsupported("MPI_Win_allocate", On::Comm(comm)) }
 #[unsafe(no_mangle)]
@@ -2518,9 +2518,9 @@ pub unsafe extern "C" fn MPI_Win_create_errhandler(_win_errhandler_fn: Function,
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_create_errhandler(_win_errhandler_fn: Function, _errhandler: *mut RawHandle) -> c_int { unsupported("MPI_Win_create_errhandler", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_create_keyval(_win_copy_attr_fn: Function, _win_delete_attr_fn: Function, _win_keyval: *mut c_int, _extra_state: *mut c_void) -> c_int { unsupported("MPI_Win_create_keyval", On::Process) }
+pub unsafe extern "C" fn MPI_Win_create_keyval(win_copy_attr_fn: Function, win_delete_attr_fn: Function, win_keyval: *mut c_int, extra_state: *mut c_void) -> c_int { finish("MPI_Win_create_keyval", On::Process, || unsafe { leads_somewhere("win_keyval", win_keyval)?; attribute::win_create_keyval(win_copy_attr_fn, win_delete_attr_fn, win_keyval, extra_state) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_create_keyval(_win_copy_attr_fn: Function, _win_delete_attr_fn: Function, _win_keyval: *mut c_int, _extra_state: *mut c_void) -> c_int { unsupported("MPI_Win_create_keyval", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_create_keyval(win_copy_attr_fn: Function, win_delete_attr_fn: Function, win_keyval: *mut c_int, extra_state: *mut c_void) -> c_int { finish("MPI_Win_create_keyval", On::Process, || unsafe { leads_somewhere("win_keyval", win_keyval)?; attribute::win_create_keyval(win_copy_attr_fn, win_delete_attr_fn, win_keyval, extra_state) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_delete_attr(_win: RawHandle, _win_keyval: c_int) -> c_int { unsupported("MPI_Win_delete_attr", On::Process) }
 #[unsafe(no_mangle)]
@@ -2554,9 +2554,9 @@ pub unsafe extern "C" fn MPI_Win_free(_win: *mut RawHandle) -> c_int { unsupport
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_free(_win: *mut RawHandle) -> c_int { unsupported("MPI_Win_free", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_free_keyval(_win_keyval: *mut c_int) -> c_int { unsupported("MPI_Win_free_keyval", On::Process) }
+pub unsafe extern "C" fn MPI_Win_free_keyval(win_keyval: *mut c_int) -> c_int { finish("MPI_Win_free_keyval", On::Process, || unsafe { leads_somewhere("win_keyval", win_keyval)?; attribute::win_free_keyval(win_keyval) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_free_keyval(_win_keyval: *mut c_int) -> c_int { unsupported("MPI_Win_free_keyval", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_free_keyval(win_keyval: *mut c_int) -> c_int { finish("MPI_Win_free_keyval", On::Process, || unsafe { leads_somewhere("win_keyval", win_keyval)?; attribute::win_free_keyval(win_keyval) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_fromint(win: c_int) -> RawHandle { env::win_fromint(win) }
 #[unsafe(no_mangle)]

@@ -6,11 +6,17 @@ use mpi::group::{Comparison, Group};
 use mpi::objects::{self, GROUPS};
 use mpi::process;
 
-use crate::arguments::{PROC_NULL, count};
+use crate::arguments::{PROC_NULL, length};
 use crate::convention::*;
 
 fn find(group: RawHandle) -> Result<Group> {
-    objects::group(handle(group))
+    named("group", objects::group(handle(group)))
+}
+
+/// The two groups of functions that take so many.
+fn find_two(one: RawHandle, other: RawHandle) -> Result<(Group, Group)> {
+    let one = named("group1", objects::group(handle(one)))?;
+    Ok((one, named("group2", objects::group(handle(other)))?))
 }
 
 /// Gives a group a handle; the empty one has its own.
@@ -45,8 +51,9 @@ pub(crate) unsafe fn group_compare(
     other: RawHandle,
     result: *mut c_int,
 ) -> Result<()> {
+    let (one, other) = find_two(one, other)?;
     // SAFETY: as the body's.
-    unsafe { put(result, code_of(find(one)?.compare(&find(other)?))) }
+    unsafe { put(result, code_of(one.compare(&other))) }
 }
 
 pub(crate) unsafe fn group_translate_ranks(
@@ -56,13 +63,16 @@ pub(crate) unsafe fn group_translate_ranks(
     other: RawHandle,
     results: *mut c_int,
 ) -> Result<()> {
-    let (one, other) = (find(one)?, find(other)?);
-    for index in 0..count(i64::from(n))? {
-        // SAFETY: as the body's.
-        unsafe {
-            let translated = match *ranks.add(index) {
+    let (one, other) = find_two(one, other)?;
+    // SAFETY: as the body's.
+    unsafe {
+        let ranks = array("ranks1", ranks, length("n", n)?)?;
+        array("ranks2", results, ranks.len())?;
+        for (index, &rank) in ranks.iter().enumerate() {
+            let translated = match rank {
                 PROC_NULL => PROC_NULL,
-                rank => one.translate(rank, &other)?.map_or(UNDEFINED, |rank| rank as c_int),
+                rank => named("ranks1", one.translate(rank, &other))?
+                    .map_or(UNDEFINED, |rank| rank as c_int),
             };
             *results.add(index) = translated;
         }
@@ -77,8 +87,9 @@ macro_rules! combinations {
             other: RawHandle,
             result: *mut RawHandle,
         ) -> Result<()> {
+            let (one, other) = find_two(one, other)?;
             // SAFETY: as the body's.
-            unsafe { give(find(one)?.$method(&find(other)?), result) }
+            unsafe { give(one.$method(&other), result) }
         }
     )*};
 }
@@ -89,19 +100,18 @@ combinations! {
     group_difference difference;
 }
 
-unsafe fn ranks_of(n: c_int, ranks: *const c_int) -> Result<Vec<c_int>> {
-    // SAFETY: as the body's.
-    Ok((0..count(i64::from(n))?).map(|index| unsafe { *ranks.add(index) }).collect())
-}
-
 pub(crate) unsafe fn group_incl(
     group: RawHandle,
     n: c_int,
     ranks: *const c_int,
     result: *mut RawHandle,
 ) -> Result<()> {
+    let group = find(group)?;
     // SAFETY: as the body's.
-    unsafe { give(find(group)?.include(&ranks_of(n, ranks)?)?, result) }
+    unsafe {
+        let ranks = array("ranks", ranks, length("n", n)?)?;
+        give(named("ranks", group.include(ranks))?, result)
+    }
 }
 
 pub(crate) unsafe fn group_excl(
@@ -110,15 +120,18 @@ pub(crate) unsafe fn group_excl(
     ranks: *const c_int,
     result: *mut RawHandle,
 ) -> Result<()> {
+    let group = find(group)?;
     // SAFETY: as the body's.
-    unsafe { give(find(group)?.exclude(&ranks_of(n, ranks)?)?, result) }
+    unsafe {
+        let ranks = array("ranks", ranks, length("n", n)?)?;
+        give(named("ranks", group.exclude(ranks))?, result)
+    }
 }
 
 unsafe fn expanded(group: &Group, n: c_int, ranges: *mut [c_int; 3]) -> Result<Vec<c_int>> {
     // SAFETY: as the body's.
-    let read = |index| unsafe { *ranges.add(index) };
-    let ranges: Vec<[c_int; 3]> = (0..count(i64::from(n))?).map(read).collect();
-    group.expand(&ranges)
+    let ranges = unsafe { array("ranges", ranges, length("n", n)?) }?;
+    named("ranges", group.expand(ranges))
 }
 
 pub(crate) unsafe fn group_range_incl(
@@ -129,7 +142,7 @@ pub(crate) unsafe fn group_range_incl(
 ) -> Result<()> {
     let group = find(group)?;
     // SAFETY: as the body's.
-    unsafe { give(group.include(&expanded(&group, n, ranges)?)?, result) }
+    unsafe { give(named("ranges", group.include(&expanded(&group, n, ranges)?))?, result) }
 }
 
 pub(crate) unsafe fn group_range_excl(
@@ -140,14 +153,14 @@ pub(crate) unsafe fn group_range_excl(
 ) -> Result<()> {
     let group = find(group)?;
     // SAFETY: as the body's.
-    unsafe { give(group.exclude(&expanded(&group, n, ranges)?)?, result) }
+    unsafe { give(named("ranges", group.exclude(&expanded(&group, n, ranges)?))?, result) }
 }
 
 pub(crate) unsafe fn group_free(group: *mut RawHandle) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
         if *group != GROUP_EMPTY {
-            GROUPS.remove(handle(*group))?;
+            named("group", GROUPS.remove(handle(*group)))?;
         }
         put(group, GROUP_NULL)
     }

@@ -11,7 +11,7 @@ use crate::convention::*;
 const KEY_MAX: usize = 256;
 
 fn find(info: RawHandle) -> Result<Info> {
-    Info::find(handle(info), environment)
+    named("info", Info::find(handle(info), environment))
 }
 
 /// What the process knows of how it was started (MPI-5.0 §11.2.2).
@@ -54,12 +54,12 @@ pub(crate) unsafe fn info_set(
     value: *const c_char,
 ) -> Result<()> {
     // SAFETY: as the body's.
-    unsafe { find(info)?.set(&string(key)?, &string(value)?) }
+    unsafe { find(info)?.set(&string("key", key)?, &string("value", value)?) }
 }
 
 pub(crate) unsafe fn info_delete(info: RawHandle, key: *const c_char) -> Result<()> {
     // SAFETY: as the body's.
-    unsafe { find(info)?.delete(&string(key)?) }
+    unsafe { find(info)?.delete(&string("key", key)?) }
 }
 
 pub(crate) unsafe fn info_get(
@@ -69,7 +69,7 @@ pub(crate) unsafe fn info_get(
     value: *mut c_char,
     flag: *mut c_int,
 ) -> Result<()> {
-    let mut room = len + 1;
+    let mut room = crate::arguments::length("valuelen", len)?.saturating_add(1) as c_int;
     // SAFETY: as the body's: `value` has room for `len` characters and the zero.
     unsafe { info_get_string(info, key, &mut room, value, flag) }
 }
@@ -83,9 +83,10 @@ pub(crate) unsafe fn info_get_string(
 ) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
-        let Some(known) = find(info)?.value(&string(key)?) else { return put(flag, 0) };
-        let room = (*len).max(0) as usize;
+        let Some(known) = find(info)?.value(&string("key", key)?)? else { return put(flag, 0) };
+        let room = crate::arguments::length("buflen", *len)?;
         if room > 0 {
+            leads_somewhere("value", value)?;
             let bytes = &known.as_bytes()[..known.len().min(room - 1)];
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast(), bytes.len());
             value.add(bytes.len()).write(0);
@@ -103,7 +104,7 @@ pub(crate) unsafe fn info_get_valuelen(
 ) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
-        let Some(known) = find(info)?.value(&string(key)?) else { return put(flag, 0) };
+        let Some(known) = find(info)?.value(&string("key", key)?)? else { return put(flag, 0) };
         put(len, known.len() as c_int)?;
         put(flag, 1)
     }
@@ -131,7 +132,7 @@ pub(crate) unsafe fn info_dup(info: RawHandle, copy: *mut RawHandle) -> Result<(
 pub(crate) unsafe fn info_free(info: *mut RawHandle) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
-        Info::free(handle(*info))?;
+        named("info", Info::free(handle(*info)))?;
         put(info, raw(mpi::info::NULL))
     }
 }

@@ -29,7 +29,8 @@ pub(crate) unsafe fn init_thread(
 }
 
 pub(crate) unsafe fn finalize() -> Result<()> {
-    crate::attribute::delete_all_of_self()?;
+    // SAFETY: as the body's.
+    unsafe { crate::attribute::delete_all_of_self() }?;
     process::finalize()
 }
 

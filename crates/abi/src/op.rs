@@ -49,7 +49,7 @@ pub(crate) unsafe fn op_create(
     op: *mut RawHandle,
 ) -> Result<()> {
     if function.is_null() {
-        return Err(Error::argument("user_fn is NULL"));
+        return Err(null("user_fn"));
     }
     // SAFETY: the standard types the argument as this function.
     unsafe { create(CFunction::Int(std::mem::transmute(function)), commute, op) }
@@ -61,7 +61,7 @@ pub(crate) unsafe fn op_create_c(
     op: *mut RawHandle,
 ) -> Result<()> {
     if function.is_null() {
-        return Err(Error::argument("user_fn is NULL"));
+        return Err(null("user_fn"));
     }
     // SAFETY: the standard types the argument as this function.
     unsafe { create(CFunction::Count(std::mem::transmute(function)), commute, op) }
@@ -70,14 +70,14 @@ pub(crate) unsafe fn op_create_c(
 pub(crate) unsafe fn op_free(op: *mut RawHandle) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
-        OPS.remove(handle(*op))?;
+        named("op", OPS.remove(handle(*op)))?;
         put(op, OP_NULL)
     }
 }
 
 pub(crate) unsafe fn op_commutative(op: RawHandle, commute: *mut c_int) -> Result<()> {
     // SAFETY: as the body's.
-    unsafe { put(commute, c_int::from(objects::op(handle(op))?.is_commutative())) }
+    unsafe { put(commute, c_int::from(named("op", objects::op(handle(op)))?.is_commutative())) }
 }
 
 pub(crate) unsafe fn reduce_local(
@@ -87,13 +87,13 @@ pub(crate) unsafe fn reduce_local(
     datatype: RawHandle,
     op: RawHandle,
 ) -> Result<()> {
-    let elements = count(elements)?;
-    let kind = committed(datatype)?;
+    let elements = count("count", elements)?;
+    let kind = committed("datatype", datatype)?;
     let op = checked(op, &kind)?;
     // SAFETY: as the body's.
     unsafe {
-        let input = crate::coll::elements(inbuf, elements, &kind)?;
-        let inout = crate::coll::elements(inoutbuf, elements, &kind)?;
+        let input = crate::coll::elements("inbuf", inbuf, elements, &kind)?;
+        let inout = crate::coll::elements("inoutbuf", inoutbuf, elements, &kind)?;
         op.apply(&input, &inout, elements, &kind, datatype as u64);
     }
     Ok(())
@@ -101,10 +101,10 @@ pub(crate) unsafe fn reduce_local(
 
 /// The operation, if it is defined for the datatype.
 pub(crate) fn checked(op: RawHandle, datatype: &datatype::Datatype) -> Result<Op> {
-    let found = objects::op(handle(op))?;
+    let found = named("op", objects::op(handle(op)))?;
     if !found.is_valid_for(datatype) {
         let name = String::from_utf8_lossy(&datatype.name()).into_owned();
-        let text = format!("operation {found:?} is not defined for datatype `{name}`");
+        let text = format!("op = {found:?} is not defined for datatype {name}");
         return Err(class(ErrorClass::Op, text));
     }
     Ok(found)

@@ -6,7 +6,9 @@ use memory::Region;
 use mpi::point_to_point::{self as p2p, Matched, Mode, Receive, Send};
 use mpi::request::{self, Request, Template};
 
-use crate::arguments::{buffer, comm, destination, source, tag, tag_or_any};
+use crate::arguments::{
+    BUF, Names, RECV, SEND, buffer, comm, destination, distinct, length, source, tag, tag_or_any,
+};
 use crate::convention::*;
 use crate::status::fill;
 
@@ -25,9 +27,9 @@ unsafe fn send_now(
 ) -> Result<()> {
     let comm = comm(on)?;
     let to = destination(&comm, dest)?;
-    let tagged = tag(tagged)?;
+    let tagged = tag("tag", tagged)?;
     // SAFETY: as the body's.
-    let data = unsafe { buffer(buf, count, datatype) }?;
+    let data = unsafe { buffer(&BUF, buf, count, datatype) }?;
     p2p::send(&comm, to, tagged, &data, mode)
 }
 
@@ -39,12 +41,13 @@ unsafe fn send_later(
     tagged: c_int,
     on: RawHandle,
     mode: Mode,
+    names: (&Names, &str),
 ) -> Result<Send> {
     let comm = comm(on)?;
     let to = destination(&comm, dest)?;
-    let tag = tag(tagged)?;
+    let tag = tag(names.1, tagged)?;
     // SAFETY: as the body's.
-    let data = unsafe { buffer(buf, count, datatype) }?;
+    let data = unsafe { buffer(names.0, buf, count, datatype) }?;
     Ok(Send { comm: comm.clone(), to, tag, data, mode })
 }
 
@@ -55,14 +58,18 @@ unsafe fn receive_later(
     from: c_int,
     tagged: c_int,
     on: RawHandle,
+    names: (&Names, &str),
 ) -> Result<Receive> {
     let comm = comm(on)?;
     let from = source(&comm, from)?;
-    let tag = tag_or_any(tagged)?;
+    let tag = tag_or_any(names.1, tagged)?;
     // SAFETY: as the body's.
-    let into = unsafe { buffer(buf, count, datatype) }?;
+    let into = unsafe { buffer(names.0, buf, count, datatype) }?;
     Ok(Receive { comm: comm.clone(), from, tag, into })
 }
+
+/// The arguments of calls that send or receive.
+const NAMES: (&Names, &str) = (&BUF, "tag");
 
 unsafe fn give(request: Request, place: *mut RawHandle) -> Result<()> {
     // SAFETY: as the body's.
@@ -95,7 +102,7 @@ macro_rules! sends {
         ) -> Result<()> {
             // SAFETY: as the body's.
             unsafe {
-                let send = send_later(buf, count, datatype, dest, tag, comm, Mode::$mode)?;
+                let send = send_later(buf, count, datatype, dest, tag, comm, Mode::$mode, NAMES)?;
                 give(p2p::begin_send(&send)?, request)
             }
         }
@@ -111,7 +118,7 @@ macro_rules! sends {
         ) -> Result<()> {
             // SAFETY: as the body's.
             unsafe {
-                let send = send_later(buf, count, datatype, dest, tag, comm, Mode::$mode)?;
+                let send = send_later(buf, count, datatype, dest, tag, comm, Mode::$mode, NAMES)?;
                 give(Request::persistent(Template::Send(send)), request)
             }
         }
@@ -137,10 +144,10 @@ pub(crate) unsafe fn recv(
 ) -> Result<()> {
     let comm = comm(on)?;
     let from = source(&comm, from)?;
-    let tagged = tag_or_any(tagged)?;
+    let tagged = tag_or_any("tag", tagged)?;
     // SAFETY: as the body's.
     unsafe {
-        let into = buffer(buf, count, datatype)?;
+        let into = buffer(&BUF, buf, count, datatype)?;
         let (told, error) = p2p::receive(&comm, from, tagged, &into);
         fill(status, &told);
         error.map_or(Ok(()), Err)
@@ -158,7 +165,7 @@ pub(crate) unsafe fn irecv(
 ) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
-        let receive = receive_later(buf, count, datatype, source, tag, comm)?;
+        let receive = receive_later(buf, count, datatype, source, tag, comm, NAMES)?;
         give(p2p::begin_receive(&receive)?, request)
     }
 }
@@ -174,7 +181,7 @@ pub(crate) unsafe fn recv_init(
 ) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
-        let receive = receive_later(buf, count, datatype, source, tag, comm)?;
+        let receive = receive_later(buf, count, datatype, source, tag, comm, NAMES)?;
         give(Request::persistent(Template::Receive(receive)), request)
     }
 }
@@ -186,7 +193,7 @@ pub(crate) unsafe fn probe(
     status: *mut Status,
 ) -> Result<()> {
     let comm = comm(on)?;
-    let told = p2p::probe(&comm, source(&comm, from)?, tag_or_any(tagged)?)?;
+    let told = p2p::probe(&comm, source(&comm, from)?, tag_or_any("tag", tagged)?)?;
     // SAFETY: as the body's.
     unsafe { fill(status, &told) };
     Ok(())
@@ -200,7 +207,7 @@ pub(crate) unsafe fn iprobe(
     status: *mut Status,
 ) -> Result<()> {
     let comm = comm(on)?;
-    let told = p2p::immediate_probe(&comm, source(&comm, from)?, tag_or_any(tagged)?)?;
+    let told = p2p::immediate_probe(&comm, source(&comm, from)?, tag_or_any("tag", tagged)?)?;
     // SAFETY: as the body's.
     unsafe {
         if let Some(told) = &told {
@@ -244,7 +251,7 @@ unsafe fn matched_probe(
     status: *mut Status,
 ) -> Result<()> {
     let comm = comm(on)?;
-    let found = p2p::matched_probe(&comm, source(&comm, from)?, tag_or_any(tagged)?, waits)?;
+    let found = p2p::matched_probe(&comm, source(&comm, from)?, tag_or_any("tag", tagged)?, waits)?;
     // SAFETY: as the body's.
     unsafe {
         let Some((matched, told)) = found else { return put(flag, 0) };
@@ -267,13 +274,13 @@ pub(crate) unsafe fn mrecv(
 ) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
-        let into = buffer(buf, count, datatype)?;
+        let into = buffer(&BUF, buf, count, datatype)?;
         if *message == MESSAGE_NO_PROC {
             *message = MESSAGE_NULL;
             fill(status, &request::Status::PROC_NULL);
             return Ok(());
         }
-        let operation = p2p::begin_matched_receive(handle(*message), &into)?;
+        let operation = named("message", p2p::begin_matched_receive(handle(*message), &into))?;
         *message = MESSAGE_NULL;
         let (told, error) = p2p::finish(operation)?;
         fill(status, &told);
@@ -290,11 +297,14 @@ pub(crate) unsafe fn imrecv(
 ) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
-        let into = buffer(buf, count, datatype)?;
+        let into = buffer(&BUF, buf, count, datatype)?;
         let begun = if *message == MESSAGE_NO_PROC {
             Request::Done(request::Status::PROC_NULL)
         } else {
-            Request::Operation(p2p::begin_matched_receive(handle(*message), &into)?)
+            Request::Operation(named(
+                "message",
+                p2p::begin_matched_receive(handle(*message), &into),
+            )?)
         };
         *message = MESSAGE_NULL;
         give(begun, request)
@@ -318,8 +328,11 @@ pub(crate) unsafe fn sendrecv(
     // SAFETY: as the body's.
     unsafe {
         let mode = Mode::Standard;
-        let send = send_later(sendbuf, sendcount, sendtype, dest, sendtag, comm, mode)?;
-        let receive = receive_later(recvbuf, recvcount, recvtype, source, recvtag, comm)?;
+        let names = (&SEND, "sendtag");
+        let send = send_later(sendbuf, sendcount, sendtype, dest, sendtag, comm, mode, names)?;
+        let names = (&RECV, "recvtag");
+        let receive = receive_later(recvbuf, recvcount, recvtype, source, recvtag, comm, names)?;
+        distinct("sendbuf", &send.data, "recvbuf", &receive.into)?;
         exchange(&send, &receive, status)
     }
 }
@@ -337,11 +350,13 @@ pub(crate) unsafe fn sendrecv_replace(
 ) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
-        let mut send = send_later(buf, count, datatype, dest, sendtag, comm, Mode::Standard)?;
+        let (mode, names) = (Mode::Standard, (&BUF, "sendtag"));
+        let mut send = send_later(buf, count, datatype, dest, sendtag, comm, mode, names)?;
         let copy = Region::owned(send.data.len());
         copy.copy_from(&send.data);
         send.data = copy;
-        let receive = receive_later(buf, count, datatype, source, recvtag, comm)?;
+        let receive =
+            receive_later(buf, count, datatype, source, recvtag, comm, (&BUF, "recvtag"))?;
         exchange(&send, &receive, status)
     }
 }
@@ -359,7 +374,11 @@ unsafe fn exchange(send: &Send, receive: &Receive, status: *mut Status) -> Resul
 }
 
 pub(crate) unsafe fn buffer_attach(address: *mut c_void, size: i64) -> Result<()> {
-    p2p::attach_buffer(address as usize, crate::arguments::count(size)?)
+    let bytes = length("size", size)?;
+    if address.is_null() && bytes > 0 {
+        return Err(class(ErrorClass::Buffer, format!("buffer is NULL for size = {bytes}")));
+    }
+    p2p::attach_buffer(address as usize, bytes)
 }
 
 pub(crate) unsafe fn buffer_detach(address: *mut c_void, size: OutInt) -> Result<()> {

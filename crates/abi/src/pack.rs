@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use memory::Region;
 
-use crate::arguments::{buffer, comm, committed, count};
+use crate::arguments::{Names, buffer, comm, committed, count, length};
 use crate::convention::*;
 
 pub(crate) unsafe fn pack(
@@ -19,8 +19,9 @@ pub(crate) unsafe fn pack(
     comm(on)?;
     // SAFETY: as the body's.
     unsafe {
-        let source = buffer(inbuf, incount, datatype)?;
+        let source = buffer(&IN, inbuf, incount, datatype)?;
         let at = place(position, source.len(), outsize, "outsize")?;
+        packed("outbuf", outbuf, outsize)?;
         Region::new(outbuf.cast::<u8>().add(at), source.len()).copy_from(&source);
         position.write((at + source.len()) as i64);
     }
@@ -39,8 +40,9 @@ pub(crate) unsafe fn unpack(
     comm(on)?;
     // SAFETY: as the body's.
     unsafe {
-        let target = buffer(outbuf, outcount, datatype)?;
+        let target = buffer(&OUT, outbuf, outcount, datatype)?;
         let at = place(position, target.len(), insize, "insize")?;
+        packed("inbuf", inbuf, insize)?;
         let source = inbuf.cast::<u8>().add(at).cast_mut();
         target.copy_from(&Region::new(source, target.len()));
         position.write((at + target.len()) as i64);
@@ -55,8 +57,9 @@ pub(crate) unsafe fn pack_size(
     size: OutInt,
 ) -> Result<()> {
     comm(on)?;
-    let bytes = committed(datatype)?.size().checked_mul(count(incount)?);
-    let too_large = || class(ErrorClass::Count, format!("{incount} elements exceed memory"));
+    let bytes = committed("datatype", datatype)?.size().checked_mul(count("incount", incount)?);
+    let too_large =
+        || class(ErrorClass::Count, format!("incount = {incount} elements exceed memory"));
     // SAFETY: as the body's.
     unsafe { size.write(bytes.ok_or_else(too_large)? as i64) };
     Ok(())
@@ -64,10 +67,22 @@ pub(crate) unsafe fn pack_size(
 
 /// The position, with room for `len` bytes before `size`.
 unsafe fn place(position: OutInt, len: usize, size: i64, name: &str) -> Result<usize> {
+    let room = length(name, size)?;
     // SAFETY: as the body's.
     let at = unsafe { position.read() };
     match usize::try_from(at) {
-        Ok(start) if (start + len) as i64 <= size => Ok(start),
-        _ => Err(Error::argument(format!("{len} bytes at position {at} exceed {name} = {size}"))),
+        Ok(start) if start.checked_add(len).is_some_and(|end| end <= room) => Ok(start),
+        _ => Err(Error::argument(format!("{len} bytes at position = {at} exceed {name} = {size}"))),
     }
 }
+
+/// Checks the address of packed data.
+fn packed(name: &str, address: *const c_void, size: i64) -> Result<()> {
+    if (address as usize) < 16 && size > 0 {
+        return Err(class(ErrorClass::Buffer, format!("{name} = {address:?} for {size} bytes")));
+    }
+    Ok(())
+}
+
+const IN: Names = Names::new("inbuf", "incount", "datatype");
+const OUT: Names = Names::new("outbuf", "outcount", "datatype");

@@ -6,7 +6,7 @@ use mpi::request::{self, Ended};
 use mpi::table::Handle;
 
 use crate::convention::*;
-use crate::error::code_of;
+use crate::error::code_for;
 use crate::status::fill;
 
 /// Reports one request that has ended: its status, its handle, its error.
@@ -33,7 +33,7 @@ pub(crate) unsafe fn wait(request: *mut RawHandle, status: *mut Status) -> Resul
             settle_empty(status);
             return Ok(());
         }
-        settle(request::wait(handle(*request))?, request, status)
+        settle(named("request", request::wait(handle(*request)))?, request, status)
     }
 }
 
@@ -48,7 +48,7 @@ pub(crate) unsafe fn test(
             settle_empty(status);
             return put(flag, 1);
         }
-        match request::test(handle(*request))? {
+        match named("request", request::test(handle(*request)))? {
             None => put(flag, 0),
             Some(ended) => {
                 put(flag, 1)?;
@@ -59,13 +59,16 @@ pub(crate) unsafe fn test(
 }
 
 /// The handles of an array, none for null requests.
-unsafe fn handles(count: c_int, requests: *const RawHandle) -> Result<Vec<Option<Handle>>> {
-    let count = crate::arguments::count(i64::from(count))?;
+unsafe fn handles(
+    name: &str,
+    count: c_int,
+    requests: *const RawHandle,
+) -> Result<Vec<Option<Handle>>> {
     // SAFETY: as the body's.
-    let read = |index| unsafe { *requests.add(index) };
-    Ok((0..count)
-        .map(|index| Some(handle(read(index))).filter(|_| read(index) != REQUEST_NULL))
-        .collect())
+    let requests = unsafe {
+        array("array_of_requests", requests, crate::arguments::count(name, i64::from(count))?)
+    }?;
+    Ok(requests.iter().map(|&raw| (raw != REQUEST_NULL).then(|| handle(raw))).collect())
 }
 
 /// Where the reports of several requests go.
@@ -83,7 +86,10 @@ impl Reports {
         let status = if statuses.is_null() { *statuses } else { statuses.wrapping_add(place) };
         // SAFETY: as the body's: both arrays have the entries.
         unsafe {
-            let code = ended.error.as_ref().map_or(0, |error| code_of(error.class));
+            let code = match &ended.error {
+                None => 0,
+                Some(error) => code_for(error.class, error.to_string()),
+            };
             if let Err(error) = settle(ended, requests.add(index), status) {
                 failed.get_or_insert(error);
             }
@@ -114,7 +120,7 @@ pub(crate) unsafe fn waitall(
 ) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
-        let all = handles(count, requests)?;
+        let all = handles("count", count, requests)?;
         let mut reports = Reports { requests, statuses, failed: None };
         settle_nulls(&all, statuses);
         request::wait_all(&all, |index, ended| reports.add(index, index, ended))?;
@@ -130,7 +136,7 @@ pub(crate) unsafe fn testall(
 ) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
-        let all = handles(count, requests)?;
+        let all = handles("count", count, requests)?;
         let mut reports = Reports { requests, statuses, failed: None };
         let done = request::test_all(&all, |index, ended| reports.add(index, index, ended))?;
         put(flag, c_int::from(done))?;
@@ -191,7 +197,7 @@ unsafe fn any(
 ) -> Result<bool> {
     // SAFETY: as the body's.
     unsafe {
-        let all = handles(count, requests)?;
+        let all = handles("count", count, requests)?;
         let mut found = None;
         let report = |at, ended| found = Some((at, ended));
         let active = match waits {
@@ -247,7 +253,8 @@ unsafe fn some(
 ) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
-        let all = handles(count, requests)?;
+        let all = handles("incount", count, requests)?;
+        array("array_of_indices", indices, all.len())?;
         let mut reports = Reports { requests, statuses, failed: None };
         let mut place = 0;
         let report = |index: usize, ended| {
@@ -266,27 +273,25 @@ unsafe fn some(
 
 pub(crate) unsafe fn start(request: *mut RawHandle) -> Result<()> {
     // SAFETY: as the body's.
-    request::start(handle(unsafe { *request }))
+    named("request", request::start(handle(unsafe { *request })))
 }
 
 pub(crate) unsafe fn startall(count: c_int, requests: *mut RawHandle) -> Result<()> {
     // SAFETY: as the body's.
-    let all = unsafe { handles(count, requests) }?;
-    for request in all {
-        request::start(request.unwrap_or(handle(REQUEST_NULL)))?;
-    }
-    Ok(())
+    let all = unsafe { handles("count", count, requests) }?;
+    let all: Vec<Handle> = all.into_iter().map(|one| one.unwrap_or(handle(REQUEST_NULL))).collect();
+    request::start_all(&all)
 }
 
 pub(crate) unsafe fn cancel(request: *mut RawHandle) -> Result<()> {
     // SAFETY: as the body's.
-    request::cancel(handle(unsafe { *request }))
+    named("request", request::cancel(handle(unsafe { *request })))
 }
 
 pub(crate) unsafe fn request_free(request: *mut RawHandle) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
-        request::free(handle(*request))?;
+        named("request", request::free(handle(*request)))?;
         *request = REQUEST_NULL;
     }
     Ok(())
@@ -303,7 +308,7 @@ pub(crate) unsafe fn request_get_status(
             settle_empty(status);
             return put(flag, 1);
         }
-        let told = request::peek(handle(request))?;
+        let told = named("request", request::peek(handle(request)))?;
         if let Some(told) = &told {
             fill(status, told);
         }

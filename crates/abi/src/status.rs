@@ -2,7 +2,6 @@
 
 use std::ffi::c_int;
 
-use mpi::objects;
 use mpi::request::{self, Source};
 
 use crate::arguments::{ANY_SOURCE, ANY_TAG, PROC_NULL};
@@ -45,11 +44,13 @@ pub(crate) unsafe fn fill(place: *mut Status, status: &request::Status) {
 }
 
 unsafe fn read(status: *const Status) -> Result<Status> {
-    if status.is_null() {
-        return Err(Error::argument("status is MPI_STATUS_IGNORE"));
-    }
-    // SAFETY: the caller passes a status, and it is not null.
-    Ok(unsafe { *status })
+    // SAFETY: the caller passes a status.
+    unsafe { place(status.cast_mut()) }.map(|status| *status)
+}
+
+unsafe fn place<'a>(status: *mut Status) -> Result<&'a mut Status> {
+    // SAFETY: the caller passes a status.
+    unsafe { status.as_mut() }.ok_or_else(|| Error::argument("status is MPI_STATUS_IGNORE"))
 }
 
 pub(crate) unsafe fn get_count(
@@ -59,7 +60,7 @@ pub(crate) unsafe fn get_count(
 ) -> Result<()> {
     // SAFETY: as the body's.
     let bytes = unsafe { read(status) }?.bytes();
-    let datatype = objects::datatype(handle(datatype))?;
+    let datatype = crate::arguments::datatype("datatype", datatype)?;
     let found = datatype.count_in(bytes).map_or(i64::from(UNDEFINED), |count| count as i64);
     // SAFETY: as the body's.
     unsafe { count.write(found) };
@@ -73,7 +74,7 @@ pub(crate) unsafe fn get_elements(
 ) -> Result<()> {
     // SAFETY: as the body's.
     let bytes = unsafe { read(status) }?.bytes();
-    let datatype = objects::datatype(handle(datatype))?;
+    let datatype = crate::arguments::datatype("datatype", datatype)?;
     let found = datatype.elements_in(bytes).map_or(i64::from(UNDEFINED), |count| count as i64);
     // SAFETY: as the body's.
     unsafe { count.write(found) };
@@ -94,10 +95,11 @@ pub(crate) unsafe fn status_set_elements(
     datatype: RawHandle,
     count: i64,
 ) -> Result<()> {
-    let datatype = objects::datatype(handle(datatype))?;
-    let elements = crate::arguments::count(count)?;
+    let datatype = crate::arguments::datatype("datatype", datatype)?;
+    let elements = crate::arguments::count("count", count)?;
+    let bytes = (datatype.size() as u64).saturating_mul(elements as u64);
     // SAFETY: as the body's.
-    unsafe { (*status).set_bytes((datatype.size() * elements) as u64) };
+    unsafe { place(status) }?.set_bytes(bytes);
     Ok(())
 }
 
@@ -112,7 +114,7 @@ pub(crate) unsafe fn status_set_elements_x(
 
 pub(crate) unsafe fn status_set_cancelled(status: *mut Status, flag: c_int) -> Result<()> {
     // SAFETY: as the body's.
-    unsafe { (*status).internal[2] = c_int::from(flag != 0) };
+    unsafe { place(status) }?.internal[2] = c_int::from(flag != 0);
     Ok(())
 }
 
@@ -130,7 +132,7 @@ macro_rules! fields {
 
         pub(crate) unsafe fn $set(status: *mut Status, value: c_int) -> Result<()> {
             // SAFETY: as the body's.
-            unsafe { (*status).$field = value };
+            unsafe { place(status) }?.$field = value;
             Ok(())
         }
     )*};

@@ -5,14 +5,18 @@ use std::ffi::{c_char, c_int};
 use datatype::{ArrayOrder, Builtin, Combiner, Contents, Datatype, TypeError};
 use mpi::objects::{self, DATATYPES};
 
-use crate::arguments::{count, string};
+use crate::arguments::{count, length, string};
 use crate::attribute;
 use crate::comm::NAME_MAX;
 use crate::convention::*;
 use crate::error::write_string;
 
 fn find(datatype: RawHandle) -> Result<Datatype> {
-    objects::datatype(handle(datatype))
+    crate::arguments::datatype("datatype", datatype)
+}
+
+fn find_old(oldtype: RawHandle) -> Result<Datatype> {
+    crate::arguments::datatype("oldtype", oldtype)
 }
 
 /// Gives a new type a handle.
@@ -33,7 +37,10 @@ pub(crate) unsafe fn type_free(datatype: *mut RawHandle) -> Result<()> {
     unsafe {
         find(*datatype)?;
         if handle(*datatype).is_predefined() {
-            return Err(class(ErrorClass::Type, "a predefined datatype cannot be freed".into()));
+            return Err(class(
+                ErrorClass::Type,
+                "datatype: a predefined datatype cannot be freed".into(),
+            ));
         }
         attribute::delete_type(*datatype)?;
         DATATYPES.remove(handle(*datatype))?;
@@ -44,15 +51,15 @@ pub(crate) unsafe fn type_free(datatype: *mut RawHandle) -> Result<()> {
 pub(crate) unsafe fn type_dup(old: RawHandle, new: *mut RawHandle) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
-        give(Ok(find(old)?.duplicate()), new)?;
+        give(Ok(find_old(old)?.duplicate()), new)?;
         attribute::copy_type(old, *new)
     }
 }
 
 pub(crate) unsafe fn type_contiguous(n: i64, old: RawHandle, new: *mut RawHandle) -> Result<()> {
-    count(n)?;
+    count("count", n)?;
     // SAFETY: as the body's.
-    unsafe { give(Datatype::contiguous(n, &find(old)?), new) }
+    unsafe { give(Datatype::contiguous(n, &find_old(old)?), new) }
 }
 
 pub(crate) unsafe fn type_vector(
@@ -62,9 +69,9 @@ pub(crate) unsafe fn type_vector(
     old: RawHandle,
     new: *mut RawHandle,
 ) -> Result<()> {
-    count(n)?;
+    count("count", n)?;
     // SAFETY: as the body's.
-    unsafe { give(Datatype::vector(n, block, stride, &find(old)?), new) }
+    unsafe { give(Datatype::vector(n, block, stride, &find_old(old)?), new) }
 }
 
 pub(crate) unsafe fn type_create_hvector(
@@ -74,9 +81,9 @@ pub(crate) unsafe fn type_create_hvector(
     old: RawHandle,
     new: *mut RawHandle,
 ) -> Result<()> {
-    count(n)?;
+    count("count", n)?;
     // SAFETY: as the body's.
-    unsafe { give(Datatype::hvector(n, block, stride, &find(old)?), new) }
+    unsafe { give(Datatype::hvector(n, block, stride, &find_old(old)?), new) }
 }
 
 pub(crate) unsafe fn type_indexed(
@@ -86,9 +93,11 @@ pub(crate) unsafe fn type_indexed(
     old: RawHandle,
     new: *mut RawHandle,
 ) -> Result<()> {
-    let n = count(n)?;
+    let n = count("count", n)?;
     // SAFETY: as the body's.
-    unsafe { give(Datatype::indexed(&lengths.read(n), &displacements.read(n), &find(old)?), new) }
+    unsafe {
+        give(Datatype::indexed(&lengths.read(n)?, &displacements.read(n)?, &find_old(old)?), new)
+    }
 }
 
 pub(crate) unsafe fn type_create_hindexed(
@@ -98,9 +107,11 @@ pub(crate) unsafe fn type_create_hindexed(
     old: RawHandle,
     new: *mut RawHandle,
 ) -> Result<()> {
-    let n = count(n)?;
+    let n = count("count", n)?;
     // SAFETY: as the body's.
-    unsafe { give(Datatype::hindexed(&lengths.read(n), &displacements.read(n), &find(old)?), new) }
+    unsafe {
+        give(Datatype::hindexed(&lengths.read(n)?, &displacements.read(n)?, &find_old(old)?), new)
+    }
 }
 
 pub(crate) unsafe fn type_create_indexed_block(
@@ -110,9 +121,9 @@ pub(crate) unsafe fn type_create_indexed_block(
     old: RawHandle,
     new: *mut RawHandle,
 ) -> Result<()> {
-    let n = count(n)?;
+    let n = count("count", n)?;
     // SAFETY: as the body's.
-    unsafe { give(Datatype::indexed_block(length, &displacements.read(n), &find(old)?), new) }
+    unsafe { give(Datatype::indexed_block(length, &displacements.read(n)?, &find_old(old)?), new) }
 }
 
 pub(crate) unsafe fn type_create_hindexed_block(
@@ -122,9 +133,9 @@ pub(crate) unsafe fn type_create_hindexed_block(
     old: RawHandle,
     new: *mut RawHandle,
 ) -> Result<()> {
-    let n = count(n)?;
+    let n = count("count", n)?;
     // SAFETY: as the body's.
-    unsafe { give(Datatype::hindexed_block(length, &displacements.read(n), &find(old)?), new) }
+    unsafe { give(Datatype::hindexed_block(length, &displacements.read(n)?, &find_old(old)?), new) }
 }
 
 pub(crate) unsafe fn type_create_struct(
@@ -134,11 +145,15 @@ pub(crate) unsafe fn type_create_struct(
     types: *const RawHandle,
     new: *mut RawHandle,
 ) -> Result<()> {
-    let n = count(n)?;
+    let n = count("count", n)?;
     // SAFETY: as the body's.
     unsafe {
-        let types: Result<Vec<_>> = (0..n).map(|index| find(*types.add(index))).collect();
-        give(Datatype::structure(&lengths.read(n), &displacements.read(n), &types?), new)
+        let types = array("array_of_types", types, n)?.iter().enumerate().map(|(index, &raw)| {
+            let found = objects::datatype(handle(raw));
+            found.map_err(|error| error.about(format!("array_of_types[{index}]")))
+        });
+        let types: Result<Vec<_>> = types.collect();
+        give(Datatype::structure(&lengths.read(n)?, &displacements.read(n)?, &types?), new)
     }
 }
 
@@ -149,7 +164,7 @@ pub(crate) unsafe fn type_create_resized(
     new: *mut RawHandle,
 ) -> Result<()> {
     // SAFETY: as the body's.
-    unsafe { give(Ok(find(old)?.resized(lower, extent)), new) }
+    unsafe { give(Ok(find_old(old)?.resized(lower, extent)), new) }
 }
 
 pub(crate) unsafe fn type_create_subarray(
@@ -161,7 +176,7 @@ pub(crate) unsafe fn type_create_subarray(
     old: RawHandle,
     new: *mut RawHandle,
 ) -> Result<()> {
-    let n = count(i64::from(dimensions))?;
+    let n = length("ndims", dimensions)?;
     let order = match order {
         0xc => ArrayOrder::C,
         0xf => ArrayOrder::Fortran,
@@ -169,8 +184,8 @@ pub(crate) unsafe fn type_create_subarray(
     };
     // SAFETY: as the body's.
     unsafe {
-        let (sizes, subsizes, starts) = (sizes.read(n), subsizes.read(n), starts.read(n));
-        give(Datatype::subarray(&sizes, &subsizes, &starts, order, &find(old)?), new)
+        let (sizes, subsizes, starts) = (sizes.read(n)?, subsizes.read(n)?, starts.read(n)?);
+        give(Datatype::subarray(&sizes, &subsizes, &starts, order, &find_old(old)?), new)
     }
 }
 
@@ -233,7 +248,7 @@ pub(crate) unsafe fn type_get_true_extent_x(
 
 pub(crate) unsafe fn type_set_name(datatype: RawHandle, name: *const c_char) -> Result<()> {
     // SAFETY: as the body's.
-    find(datatype)?.set_name(unsafe { string(name) }?.as_bytes());
+    find(datatype)?.set_name(unsafe { string("type_name", name) }?.as_bytes());
     Ok(())
 }
 
@@ -265,7 +280,7 @@ pub(crate) unsafe fn type_match_size(
         (TYPECLASS_COMPLEX, 8) => Builtin::Complex8,
         (TYPECLASS_COMPLEX, 16) => Builtin::Complex16,
         _ => {
-            let text = format!("no datatype of class {typeclass} has {size} bytes");
+            let text = format!("no datatype of typeclass = {typeclass} has size = {size}");
             return Err(Error::argument(text));
         }
     };
@@ -303,6 +318,12 @@ pub(crate) unsafe fn type_get_contents(
     let datatype = find(datatype)?;
     let contents = datatype.contents();
     check_room(contents, max_integers, max_addresses, max_datatypes)?;
+    // SAFETY: as the body's.
+    unsafe {
+        array("array_of_integers", integers, contents.integers.len())?;
+        array("array_of_addresses", addresses, contents.addresses.len())?;
+        array("array_of_datatypes", datatypes, contents.datatypes.len())?;
+    }
     // SAFETY: as the body's: the arrays have the room just checked.
     unsafe {
         for (index, value) in contents.integers.iter().enumerate() {
@@ -327,14 +348,18 @@ pub(crate) unsafe fn type_get_contents(
 
 fn check_room(contents: &Contents, integers: c_int, addresses: c_int, types: c_int) -> Result<()> {
     if contents.combiner == Combiner::Named {
-        let text = "a predefined datatype has no contents".into();
+        let text = "datatype: a predefined datatype has no contents".into();
         return Err(class(ErrorClass::Type, text));
     }
-    let needed = [contents.integers.len(), contents.addresses.len(), contents.datatypes.len()];
-    let given = [integers, addresses, types];
-    if needed.iter().zip(given).any(|(needed, given)| *needed as i64 > i64::from(given)) {
-        let text = format!("{given:?} entries are given where {needed:?} are needed");
-        return Err(Error::argument(text));
+    let needed = [
+        ("max_integers", integers, contents.integers.len()),
+        ("max_addresses", addresses, contents.addresses.len()),
+        ("max_datatypes", types, contents.datatypes.len()),
+    ];
+    for (name, given, needed) in needed {
+        if i64::from(given) < needed as i64 {
+            return Err(Error::argument(format!("{name} = {given} where {needed} are needed")));
+        }
     }
     Ok(())
 }

@@ -80,6 +80,7 @@ impl Datatype {
     /// # Errors
     /// As [`Datatype::contiguous`].
     pub fn indexed(lengths: &[i64], displacements: &[i64], old: &Self) -> Result<Self, TypeError> {
+        check_lengths(lengths)?;
         let extent = old.extent().1 as i64;
         let integers = chain(lengths.len(), lengths, displacements);
         let contents = contents(Combiner::Indexed, integers, vec![], std::slice::from_ref(old));
@@ -92,6 +93,7 @@ impl Datatype {
     /// # Errors
     /// As [`Datatype::contiguous`].
     pub fn hindexed(lengths: &[i64], displacements: &[i64], old: &Self) -> Result<Self, TypeError> {
+        check_lengths(lengths)?;
         let integers = chain(lengths.len(), lengths, &[]);
         let addresses = displacements.to_vec();
         let contents = contents(Combiner::Hindexed, integers, addresses, std::slice::from_ref(old));
@@ -142,6 +144,7 @@ impl Datatype {
         displacements: &[i64],
         types: &[Self],
     ) -> Result<Self, TypeError> {
+        check_lengths(lengths)?;
         let integers = chain(lengths.len(), lengths, &[]);
         let contents = contents(Combiner::Struct, integers, displacements.to_vec(), types);
         let parts = lengths.iter().zip(displacements).zip(types);
@@ -371,6 +374,10 @@ fn check_count(argument: &'static str, count: i64) -> Result<(), TypeError> {
         0.. => Ok(()),
         _ => Err(TypeError::new(argument, count, "must not be negative")),
     }
+}
+
+fn check_lengths(lengths: &[i64]) -> Result<(), TypeError> {
+    lengths.iter().try_for_each(|&length| check_count("array_of_blocklengths", length))
 }
 
 #[cold]

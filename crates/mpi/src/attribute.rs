@@ -4,7 +4,7 @@
 //! values, in the order they were set.
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, MutexGuard};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
 use crate::{Error, ErrorClass, Result};
 
@@ -32,71 +32,87 @@ pub struct Keyval {
     pub extra_state: usize,
 }
 
-/// The attributes of one object.
+/// The attributes of one object. Each holds on to its key, which the application may free meanwhile.
 #[derive(Clone, Debug, Default)]
-pub struct Attributes(Vec<(i32, usize)>);
+pub struct Attributes(Vec<Attribute>);
+
+/// A value under a key.
+#[derive(Clone, Debug)]
+pub struct Attribute {
+    /// The key's number.
+    pub key: i32,
+    /// The key's callbacks.
+    pub keyval: Arc<Keyval>,
+    /// What the application hung there.
+    pub value: usize,
+}
 
 impl Attributes {
-    /// The value under a key.
-    pub fn value(&self, keyval: i32) -> Option<usize> {
-        self.0.iter().find(|(key, _)| *key == keyval).map(|(_, value)| *value)
+    /// The attribute under a key.
+    pub fn find(&self, key: i32) -> Option<&Attribute> {
+        self.0.iter().find(|attribute| attribute.key == key)
     }
 
-    /// Sets a value; the one before, if any, is returned.
-    pub fn set(&mut self, keyval: i32, value: usize) -> Option<usize> {
-        match self.0.iter_mut().find(|(key, _)| *key == keyval) {
-            Some((_, known)) => Some(std::mem::replace(known, value)),
-            None => {
-                self.0.push((keyval, value));
-                None
-            }
+    /// Sets a value.
+    pub fn set(&mut self, attribute: Attribute) {
+        match self.0.iter_mut().find(|known| known.key == attribute.key) {
+            Some(known) => *known = attribute,
+            None => self.0.push(attribute),
         }
     }
 
     /// Removes a value.
-    pub fn remove(&mut self, keyval: i32) -> Option<usize> {
-        let at = self.0.iter().position(|(key, _)| *key == keyval)?;
-        Some(self.0.remove(at).1)
+    pub fn remove(&mut self, key: i32) {
+        self.0.retain(|attribute| attribute.key != key);
     }
 
-    /// All keys and values, the first set first.
-    pub fn all(&self) -> Vec<(i32, usize)> {
-        self.0.clone()
+    /// All of them, the first set first.
+    pub fn all(&self) -> &[Attribute] {
+        &self.0
     }
 }
 
 /// Makes a key.
 pub fn create(keyval: Keyval) -> i32 {
     let mut keys = keys();
-    keys.next += 1;
-    let key = FIRST_KEY + keys.next;
-    keys.known.insert(key, keyval);
+    keys.last += 1;
+    let key = FIRST_KEY + keys.last;
+    keys.known.insert(key, Arc::new(keyval));
     key
 }
 
 /// The key's callbacks.
 ///
 /// # Errors
-/// `MPI_ERR_KEYVAL` for an unknown key, or one of other objects.
-pub fn find(key: i32, owner: Owner) -> Result<Keyval> {
+/// `MPI_ERR_KEYVAL` for an unknown or freed key, or one of other objects.
+pub fn find(key: i32, owner: Owner) -> Result<Arc<Keyval>> {
     match keys().known.get(&key) {
-        Some(keyval) if keyval.owner == owner => Ok(*keyval),
-        _ => Err(Error::new(ErrorClass::Keyval, format!("key {key} is not one of this kind"))),
+        Some(keyval) if keyval.owner == owner => Ok(Arc::clone(keyval)),
+        Some(keyval) => {
+            let message = format!("key {key} is one of {:?}, not of {owner:?}", keyval.owner);
+            Err(Error::new(ErrorClass::Keyval, message))
+        }
+        None if (1..=FIRST_KEY).contains(&key) => {
+            Err(Error::new(ErrorClass::Keyval, format!("key {key} is predefined")))
+        }
+        None => Err(Error::new(ErrorClass::Keyval, format!("{key} is no key, or a freed one"))),
     }
 }
 
-/// Checks that the key may be freed. Its callbacks stay known: attributes under it may be alive still.
+/// Frees a key. Attributes under it stay, and keep their callbacks (MPI-5.0 §7.7.2).
 ///
 /// # Errors
 /// As [`find`].
 pub fn free(key: i32, owner: Owner) -> Result<()> {
-    find(key, owner).map(drop)
+    find(key, owner)?;
+    keys().known.remove(&key);
+    Ok(())
 }
 
 #[derive(Default)]
 struct Keys {
-    next: i32,
-    known: HashMap<i32, Keyval>,
+    last: i32,
+    known: HashMap<i32, Arc<Keyval>>,
 }
 
 fn keys() -> MutexGuard<'static, Keys> {
@@ -106,3 +122,27 @@ fn keys() -> MutexGuard<'static, Keys> {
 
 /// Keys of the application begin above the standard's.
 const FIRST_KEY: i32 = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_freed_key_lives_on_in_its_attributes() {
+        let owner = Owner::Comm;
+        let key = create(Keyval { owner, copy: 1, delete: 0, extra_state: 0 });
+        let mut attributes = Attributes::default();
+        let keyval = find(key, owner).unwrap();
+        attributes.set(Attribute { key, keyval, value: 7 });
+        assert_eq!(free(key, Owner::Datatype).unwrap_err().class, ErrorClass::Keyval);
+        free(key, owner).unwrap();
+        assert_eq!(find(key, owner).unwrap_err().class, ErrorClass::Keyval);
+        assert_eq!(free(key, owner).unwrap_err().class, ErrorClass::Keyval);
+        assert_eq!(
+            attributes.find(key).map(|known| (known.value, known.keyval.copy)),
+            Some((7, 1))
+        );
+        attributes.remove(key);
+        assert!(attributes.all().is_empty());
+    }
+}

@@ -38,6 +38,14 @@ impl Error {
         self
     }
 
+    /// The same failure, with the name of the argument at fault.
+    #[cold]
+    #[must_use]
+    pub fn about(mut self, argument: impl fmt::Display) -> Self {
+        self.message = format!("{argument}: {}", self.message).into();
+        self
+    }
+
     /// An `MPI_ERR_ARG`.
     #[cold]
     pub fn argument(message: impl Into<Cow<'static, str>>) -> Self {

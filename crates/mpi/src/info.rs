@@ -11,8 +11,13 @@ pub struct Info(Arc<Mutex<Vec<(String, String)>>>);
 
 impl Info {
     /// The value under a key.
-    pub fn value(&self, key: &str) -> Option<String> {
-        self.pairs().iter().find(|(known, _)| known == key).map(|(_, value)| value.clone())
+    ///
+    /// # Errors
+    /// `MPI_ERR_INFO_KEY` for an empty or overlong key.
+    pub fn value(&self, key: &str) -> Result<Option<String>> {
+        check_key(key)?;
+        let pairs = self.pairs();
+        Ok(pairs.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone()))
     }
 
     /// Sets a value.
@@ -22,7 +27,7 @@ impl Info {
     pub fn set(&self, key: &str, value: &str) -> Result<()> {
         check_key(key)?;
         if value.len() >= VALUE_MAX {
-            let message = format!("a value of {} bytes is longer than {VALUE_MAX}", value.len());
+            let message = format!("value: {} bytes are more than {}", value.len(), VALUE_MAX - 1);
             return Err(Error::new(ErrorClass::InfoValue, message));
         }
         let mut pairs = self.pairs();
@@ -40,7 +45,7 @@ impl Info {
     pub fn delete(&self, key: &str) -> Result<()> {
         check_key(key)?;
         let mut pairs = self.pairs();
-        let missing = || Error::new(ErrorClass::InfoNokey, format!("there is no key `{key}`"));
+        let missing = || Error::new(ErrorClass::InfoNokey, format!("key = {key} is not there"));
         let at = pairs.iter().position(|(known, _)| known == key).ok_or_else(missing)?;
         pairs.remove(at);
         Ok(())
@@ -107,7 +112,7 @@ impl Info {
 
 fn check_key(key: &str) -> Result<()> {
     if key.is_empty() || key.len() >= KEY_MAX {
-        let message = format!("a key of {} bytes is empty or longer than {KEY_MAX}", key.len());
+        let message = format!("key: {} bytes are none, or more than {}", key.len(), KEY_MAX - 1);
         return Err(Error::new(ErrorClass::InfoKey, message));
     }
     Ok(())

@@ -192,7 +192,7 @@ impl Persistent {
     fn start(&self) -> Result<()> {
         let mut active = self.active();
         if active.is_some() {
-            return Err(Error::new(ErrorClass::Request, "the request is active already"));
+            return Err(already_active());
         }
         let request = match &self.template {
             Template::Send(send) => p2p::begin_send(send)?,
@@ -212,12 +212,34 @@ impl Persistent {
 /// # Errors
 /// `MPI_ERR_REQUEST` for a request that is not persistent or active already.
 pub fn start(handle: Handle) -> Result<()> {
+    startable(handle)?.start()
+}
+
+/// Starts persistent requests, all or, if one cannot be started, none.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_all(handles: &[Handle]) -> Result<()> {
+    let mut all = Vec::with_capacity(handles.len());
+    check_distinct(handles.iter().copied().enumerate())?;
+    for (index, &handle) in handles.iter().enumerate() {
+        all.push(startable(handle).map_err(|error| error.about(entry(index)))?);
+    }
+    all.iter().try_for_each(|persistent| persistent.start())
+}
+
+fn startable(handle: Handle) -> Result<Arc<Persistent>> {
     match REQUESTS.find(handle)? {
-        Request::Persistent(persistent) => persistent.start(),
+        Request::Persistent(persistent) if persistent.active().is_some() => Err(already_active()),
+        Request::Persistent(persistent) => Ok(persistent),
         Request::Done(_) | Request::Operation(_) => {
             Err(Error::new(ErrorClass::Request, "the request is not persistent"))
         }
     }
+}
+
+fn already_active() -> Error {
+    Error::new(ErrorClass::Request, "the request is active already")
 }
 
 /// Waits for one request.
@@ -401,7 +423,35 @@ fn settle(handle: Handle, ended: &Ended) -> Result<()> {
 
 fn find_all(handles: &[Option<Handle>]) -> Result<Vec<(usize, Handle, Request)>> {
     let there = handles.iter().enumerate().filter_map(|(index, handle)| Some((index, (*handle)?)));
-    there.map(|(index, handle)| Ok((index, handle, REQUESTS.find(handle)?))).collect()
+    check_distinct(there.clone())?;
+    there
+        .map(|(index, handle)| match REQUESTS.find(handle) {
+            Ok(request) => Ok((index, handle, request)),
+            Err(error) => Err(error.about(entry(index))),
+        })
+        .collect()
+}
+
+/// A request can end only once: one that is listed twice would be waited for without end.
+fn check_distinct(handles: impl Iterator<Item = (usize, Handle)> + Clone) -> Result<()> {
+    let values = handles.clone().map(|(_, handle)| handle.0 as u32);
+    // Requests begun one after the other have rising or falling handles.
+    if values.clone().is_sorted_by(|a, b| a < b) || values.is_sorted_by(|a, b| a > b) {
+        return Ok(());
+    }
+    let mut sorted: Vec<(u64, usize)> = handles.map(|(index, handle)| (handle.0, index)).collect();
+    sorted.sort_unstable();
+    match sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        None => Ok(()),
+        Some(pair) => {
+            let message = format!("{} is {} again", entry(pair[1].1), entry(pair[0].1));
+            Err(Error::new(ErrorClass::Request, message))
+        }
+    }
+}
+
+fn entry(index: usize) -> String {
+    format!("array_of_requests[{index}]")
 }
 
 static REQUESTS: Table<Request> = Table::new(Kind::Request, ErrorClass::Request);
