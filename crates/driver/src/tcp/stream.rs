@@ -124,16 +124,17 @@ impl FrameStream {
     pub fn deliver(&mut self, sink: &mut dyn FnMut(&[u8])) -> Result<usize, Fault> {
         let mut frames = 0;
         while frames < BURST {
+            if self.buffer[self.start..self.end].starts_with(&GOODBYE) {
+                self.closed = true;
+                self.start += HEADER_LEN;
+                continue;
+            }
             let Some(len) = self.next_len()? else { break };
             let from = self.start + HEADER_LEN;
             if self.end - from < len {
                 break;
             }
-            if len == 0 {
-                self.closed = true;
-            } else {
-                sink(&self.buffer[from..from + len]);
-            }
+            sink(&self.buffer[from..from + len]);
             self.start = from + len;
             frames += 1;
         }
@@ -144,16 +145,20 @@ impl FrameStream {
         Ok(frames)
     }
 
-    /// Whether a whole frame waits in the buffer.
+    /// Whether [`deliver`](Self::deliver) has something to do: a whole frame, a goodbye, nonsense.
     pub fn has_frame(&self) -> bool {
-        matches!(self.next_len(), Ok(Some(len)) if self.end - self.start >= HEADER_LEN + len)
+        match self.next_len() {
+            Ok(Some(len)) => self.end - self.start >= HEADER_LEN + len,
+            Ok(None) => false,
+            Err(_) => true,
+        }
     }
 
     /// Says goodbye as far as the socket takes it at once.
     pub fn say_goodbye(&mut self) {
         if self.queue.is_empty() {
             // A peer that cannot be told finds the connection closed.
-            let _ = self.socket.write(&header_of(0));
+            let _ = self.socket.write(&GOODBYE);
         }
     }
 
@@ -264,6 +269,8 @@ pub(crate) const FRAME_MAX: usize = 256 << 10;
 
 /// Length of a frame's header on the stream.
 const HEADER_LEN: usize = 8;
+/// Stands in place of a header when nothing more will come: a length beyond all limits.
+const GOODBYE: [u8; HEADER_LEN] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 /// Frames that wait behind a full socket.
 const DEPTH: usize = 2;
 /// Frames shown before other connections have their turn.
@@ -334,7 +341,7 @@ mod tests {
             match other.receive() {
                 Received::End(fault) => break fault,
                 Received::Bytes => {
-                    assert_eq!(other.deliver(&mut |_| panic!("a frame nobody sent")), Ok(1))
+                    assert_eq!(other.deliver(&mut |_| panic!("a frame nobody sent")), Ok(0))
                 }
                 Received::Nothing => {}
             }
