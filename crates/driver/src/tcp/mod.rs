@@ -54,6 +54,8 @@ pub struct TcpRail {
     links: HashMap<GateId, Link>,
     /// Keys of open links that had traffic lately: read without asking epoll.
     hot: Vec<u64>,
+    /// Keys of other links with frames left in their buffers, of which epoll knows nothing.
+    unread: Vec<u64>,
     polls: u32,
     /// Handshakes under way, and dials waiting for their turn.
     unproved: usize,
@@ -144,6 +146,7 @@ impl TcpRail {
             next_key: 0,
             links: HashMap::new(),
             hot: Vec::new(),
+            unread: Vec::new(),
             polls: 0,
             unproved: 0,
             refusals: HashMap::new(),
@@ -396,6 +399,17 @@ impl TcpRail {
         true
     }
 
+    /// A link that is not hot and has more to show gets a turn at the next poll.
+    fn note_unread(&mut self, key: u64) {
+        if let Some(Socket::Open(open)) = self.sockets.get(&key)
+            && open.stream.has_frame()
+            && !self.hot.contains(&key)
+            && !self.unread.contains(&key)
+        {
+            self.unread.push(key);
+        }
+    }
+
     fn close(&mut self, key: u64, fault: Fault, sink: &mut dyn FnMut(Event<'_>)) {
         if let Some(Socket::Open(open)) = self.sockets.remove(&key) {
             self.links.remove(&open.peer);
@@ -450,6 +464,7 @@ impl TcpRail {
                     if !self.hot.contains(&key) && self.hot.len() < HOT_MAX {
                         self.hot.push(key);
                     }
+                    self.note_unread(key);
                 }
                 None => {}
             }
@@ -546,6 +561,10 @@ impl Rail for TcpRail {
             } else {
                 index += 1;
             }
+        }
+        for key in std::mem::take(&mut self.unread) {
+            moved |= self.read(key, sink);
+            self.note_unread(key);
         }
         self.polls = self.polls.wrapping_add(1);
         let busy = self.unproved > 0 || self.has_backlog();
