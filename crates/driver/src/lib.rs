@@ -10,9 +10,11 @@ mod memory;
 mod own;
 mod rail;
 mod shm;
+mod sim;
 mod tcp;
 
 pub use own::OwnRail;
 pub use rail::{Event, Fault, Post, Rail, RailError};
 pub use shm::{ShmConfig, ShmRail, node_identity};
+pub use sim::{SimLoss, SimNetwork, SimPath, SimRail};
 pub use tcp::{Refusal, TcpConfig, TcpRail};

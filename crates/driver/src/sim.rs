@@ -1,0 +1,615 @@
+//! A rail in virtual time: any number of processes of a job inside one, for tests and predictions.
+//!
+//! A [`SimNetwork`] holds the clock, the paths between its endpoints and all that is under way;
+//! [`SimNetwork::rail`] makes an endpoint. Nothing happens by itself: [`SimNetwork::advance`] and
+//! [`SimNetwork::step`] move the clock, and the same calls from the same seed give the same run.
+//!
+//! A frame waits in its lane's queue, occupies the line for `len / bandwidth`, and arrives `latency`
+//! later, never before the frame ahead of it. Its memory is read when its last byte leaves, as late
+//! as a real rail may: an engine that gives memory back early is caught by what arrives. At most
+//! `window_bytes` have left a sender and not been consumed, so a receiver that does not poll stops it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use memory::Region;
+use wire::{Capabilities, Frame, FrameToken, GateId, RemoteRegion};
+
+use crate::rail::{Event, Fault, Post, Rail, RailError};
+
+/// One direction between two endpoints.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SimPath {
+    /// From the last byte's departure to its arrival.
+    pub latency: Duration,
+    /// The line's rate; none for one that costs no time.
+    pub bandwidth_bytes_per_s: Option<u64>,
+    /// Frames that may wait for the line.
+    pub depth: usize,
+    /// Bytes that may be under way and not consumed; a longer frame travels alone.
+    pub window_bytes: usize,
+    /// What becomes of frames now and then.
+    pub loss: SimLoss,
+    /// Whether a link can be opened.
+    pub reachable: bool,
+    /// What links state of themselves when they come up.
+    pub capabilities: Capabilities,
+}
+
+/// How a path loses data. A rail delivers whole and in order, so a loss is a delay or the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SimLoss {
+    /// It does not.
+    Never,
+    /// So many frames in a million arrive later, and with them all that is behind.
+    Delays {
+        /// Frames in a million.
+        per_million: u32,
+        /// The retransmission's time.
+        by: Duration,
+    },
+    /// So many frames in a million end their link.
+    Cuts {
+        /// Frames in a million.
+        per_million: u32,
+    },
+}
+
+impl Default for SimPath {
+    /// A site's network: 10 µs, 10 Gb/s, nothing lost.
+    fn default() -> Self {
+        Self {
+            latency: Duration::from_micros(10),
+            bandwidth_bytes_per_s: Some(1_250_000_000),
+            depth: 4,
+            window_bytes: 4 << 20,
+            loss: SimLoss::Never,
+            reachable: true,
+            capabilities: Capabilities {
+                frame_max: 64 << 10,
+                inline_max: 4 << 10,
+                eager_max: 16 << 10,
+                credit_bytes: 1 << 20,
+                pull: false,
+            },
+        }
+    }
+}
+
+/// Endpoints, the paths between them, and their common clock. Clones are the same network.
+#[derive(Clone, Debug)]
+pub struct SimNetwork {
+    state: Arc<Mutex<State>>,
+}
+
+/// One endpoint of a [`SimNetwork`].
+#[derive(Debug)]
+pub struct SimRail {
+    rank: GateId,
+    network: SimNetwork,
+}
+
+#[derive(Debug)]
+struct State {
+    seed: u64,
+    /// Virtual time since the network was made.
+    now: Duration,
+    serial: u64,
+    usual: SimPath,
+    paths: BTreeMap<(GateId, GateId), SimPath>,
+    /// Pairs of endpoints, the lower first, that have a link or are getting one.
+    links: BTreeSet<(GateId, GateId)>,
+    lanes: BTreeMap<(GateId, GateId), Lane>,
+    endpoints: BTreeMap<GateId, VecDeque<News>>,
+    /// What will happen, by time and then by the order in which it was decided.
+    agenda: BTreeMap<(Duration, u64), Happening>,
+}
+
+/// The frames of one direction of a link.
+#[derive(Debug)]
+struct Lane {
+    /// Tells this link's lane from those of earlier links between the same endpoints.
+    number: u64,
+    /// The sender has asked for the link or was told of it: it will be told of the end.
+    known: bool,
+    /// The sender has seen the link come up.
+    open: bool,
+    queue: VecDeque<Waiting>,
+    /// The first of the queue is on the line.
+    busy: bool,
+    /// Bytes that have left and not been consumed.
+    under_way: usize,
+    last_arrival: Duration,
+    refused: bool,
+    random: u64,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    head: Vec<u8>,
+    body: Option<Region>,
+    token: Option<FrameToken>,
+}
+
+#[derive(Debug)]
+enum Happening {
+    /// The first frame of the lane has left.
+    Departure(GateId, GateId),
+    /// Consumed bytes become known to the sender.
+    Credit {
+        from: GateId,
+        to: GateId,
+        lane: u64,
+        bytes: usize,
+    },
+    Arrival {
+        at: GateId,
+        news: News,
+    },
+}
+
+/// What an endpoint will report, in the order of its arrival.
+#[derive(Debug)]
+enum News {
+    Up(GateId, Capabilities),
+    Frame { from: GateId, lane: u64, bytes: Vec<u8> },
+    Sent(GateId, FrameToken),
+    Room(GateId),
+    Down(GateId, Fault),
+}
+
+impl SimNetwork {
+    /// A network without endpoints, at time zero; `seed` decides all that is left to chance.
+    pub fn new(seed: u64) -> Self {
+        let state = State {
+            seed,
+            now: Duration::ZERO,
+            serial: 0,
+            usual: SimPath::default(),
+            paths: BTreeMap::new(),
+            links: BTreeSet::new(),
+            lanes: BTreeMap::new(),
+            endpoints: BTreeMap::new(),
+            agenda: BTreeMap::new(),
+        };
+        Self { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// The endpoint of process `rank`. There is one of each rank at a time.
+    pub fn rail(&self, rank: GateId) -> SimRail {
+        self.lock().endpoints.insert(rank, VecDeque::new());
+        SimRail { rank, network: self.clone() }
+    }
+
+    /// What all paths are like that [`set_path`](Self::set_path) does not name.
+    pub fn set_usual_path(&self, path: SimPath) {
+        self.lock().usual = path;
+    }
+
+    /// What the path `from` → `to` is like from now on.
+    pub fn set_path(&self, from: GateId, to: GateId, path: SimPath) {
+        self.lock().paths.insert((from, to), path);
+    }
+
+    /// Virtual time since the network was made.
+    pub fn now(&self) -> Duration {
+        self.lock().now
+    }
+
+    /// Lets time pass, and happen what happens meanwhile.
+    pub fn advance(&self, by: Duration) {
+        let mut state = self.lock();
+        let end = state.now + by;
+        while state.next_time().is_some_and(|time| time <= end) {
+            state.happen();
+        }
+        state.now = end;
+    }
+
+    /// Lets time pass until the next thing has happened; false when nothing will.
+    pub fn step(&self) -> bool {
+        self.lock().happen()
+    }
+
+    /// Ends the link between two endpoints: what is under way is lost, and both ends notice it one
+    /// latency later. A new link can be opened.
+    pub fn cut(&self, one: GateId, other: GateId) {
+        self.lock().cut(one, other, "the network was cut");
+    }
+
+    /// The process `rank` dies: its links end, and nothing of it is heard again.
+    pub fn kill(&self, rank: GateId) {
+        let mut state = self.lock();
+        state.end_links(rank, |_| Fault::Lost(format!("process {} has ended", rank.0)));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poison| poison.into_inner())
+    }
+}
+
+impl State {
+    fn path(&self, from: GateId, to: GateId) -> &SimPath {
+        self.paths.get(&(from, to)).unwrap_or(&self.usual)
+    }
+
+    fn next_time(&self) -> Option<Duration> {
+        self.agenda.first_key_value().map(|(&(time, _), _)| time)
+    }
+
+    fn plan(&mut self, time: Duration, happening: Happening) {
+        self.serial += 1;
+        self.agenda.insert((time, self.serial), happening);
+    }
+
+    fn happen(&mut self) -> bool {
+        let Some(((time, _), happening)) = self.agenda.pop_first() else { return false };
+        self.now = time;
+        match happening {
+            Happening::Departure(from, to) => {
+                self.depart(from, to);
+                self.kick(from, to);
+            }
+            Happening::Credit { from, to, lane: number, bytes } => {
+                let lane = self.lanes.get_mut(&(from, to));
+                if let Some(lane) = lane.filter(|lane| lane.number == number) {
+                    lane.under_way -= bytes;
+                    self.kick(from, to);
+                }
+            }
+            Happening::Arrival { at, news } => {
+                if let (News::Up(peer, _), true) = (&news, self.endpoints.contains_key(&at))
+                    && let Some(lane) = self.lanes.get_mut(&(at, *peer))
+                {
+                    lane.known = true;
+                }
+                self.tell(at, news);
+            }
+        }
+        true
+    }
+
+    fn tell(&mut self, at: GateId, news: News) {
+        if let Some(endpoint) = self.endpoints.get_mut(&at) {
+            endpoint.push_back(news);
+        }
+    }
+
+    /// Asks for a link: the asked end knows of it one latency later, the asking one after two.
+    fn open(&mut self, from: GateId, to: GateId) {
+        if self.links.contains(&pair(from, to)) {
+            if let Some(lane) = self.lanes.get_mut(&(from, to)) {
+                lane.known = true;
+            }
+            return;
+        }
+        let there = self.path(from, to).latency;
+        let back = self.path(to, from).latency;
+        let (up, known) = (self.now + there, self.now + there + back);
+        if !self.path(from, to).reachable || !self.endpoints.contains_key(&to) {
+            let fault = Fault::Unreachable(format!("no answer from rank {}", to.0));
+            let news = News::Down(to, fault);
+            return self.plan(self.now + CONNECT_PATIENCE, Happening::Arrival { at: from, news });
+        }
+        self.links.insert(pair(from, to));
+        for (one, other) in [(from, to), (to, from)] {
+            let random = mix(self.seed ^ u64::from(one.0) << 32 ^ u64::from(other.0));
+            self.serial += 1;
+            let lane = Lane { known: one == from, ..Lane::new(self.serial, random) };
+            self.lanes.insert((one, other), lane);
+        }
+        let up_there = News::Up(from, self.path(to, from).capabilities);
+        let up_here = News::Up(to, self.path(from, to).capabilities);
+        self.plan(up, Happening::Arrival { at: to, news: up_there });
+        self.plan(known, Happening::Arrival { at: from, news: up_here });
+    }
+
+    fn post(&mut self, from: GateId, to: GateId, frame: &Frame) -> Post {
+        let depth = self.path(from, to).depth;
+        let lane = self.lanes.get_mut(&(from, to)).filter(|lane| lane.open);
+        let Some(lane) = lane else { return Post::Full };
+        if lane.queue.len() >= depth {
+            lane.refused = true;
+            return Post::Full;
+        }
+        let body = frame.body.as_ref().map(|body| body.region.clone());
+        let token = frame.token.filter(|_| body.is_some());
+        let waiting = Waiting { head: frame.head.clone(), body, token };
+        lane.queue.push_back(waiting);
+        let alone = lane.queue.len() == 1 && !lane.busy;
+        if alone && self.path(from, to).bandwidth_bytes_per_s.is_none() && self.fits(from, to) {
+            // Gone before the call returns: the caller learns it from the answer.
+            if let Some(first) = self.lanes.get_mut(&(from, to)).and_then(|l| l.queue.front_mut()) {
+                first.token = None;
+            }
+            self.depart(from, to);
+            return Post::Done;
+        }
+        self.kick(from, to);
+        if frame.body.is_some() { Post::Held } else { Post::Done }
+    }
+
+    /// Whether the window has room for the first frame of the lane.
+    fn fits(&self, from: GateId, to: GateId) -> bool {
+        let window = self.path(from, to).window_bytes;
+        self.lanes.get(&(from, to)).is_some_and(|lane| {
+            let first = lane.queue.front().map(Waiting::len);
+            first.is_some_and(|len| lane.under_way == 0 || lane.under_way + len <= window)
+        })
+    }
+
+    /// Puts the first frame of the lane on the line, if both are ready.
+    fn kick(&mut self, from: GateId, to: GateId) {
+        if !self.fits(from, to) {
+            return;
+        }
+        let bandwidth = self.path(from, to).bandwidth_bytes_per_s;
+        let Some(lane) = self.lanes.get_mut(&(from, to)).filter(|lane| !lane.busy) else { return };
+        lane.busy = true;
+        let bytes = lane.queue.front().map_or(0, Waiting::len) as u64;
+        let takes = bandwidth.map_or(Duration::ZERO, |rate| {
+            Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / rate.max(1))
+        });
+        self.plan(self.now + takes, Happening::Departure(from, to));
+    }
+
+    /// The last byte of the lane's first frame leaves.
+    fn depart(&mut self, from: GateId, to: GateId) {
+        let SimPath { latency, depth, loss, .. } = *self.path(from, to);
+        let now = self.now;
+        let Some(lane) = self.lanes.get_mut(&(from, to)) else { return };
+        lane.busy = false;
+        let Some(first) = lane.queue.pop_front() else { return };
+        let bytes = first.bytes();
+        let number = lane.number;
+        lane.under_way += bytes.len();
+        let mut arrival = (now + latency).max(lane.last_arrival);
+        let mut cut = false;
+        match loss {
+            SimLoss::Never => {}
+            SimLoss::Delays { per_million, by } => {
+                if lane.chance(per_million) {
+                    arrival += by;
+                }
+            }
+            SimLoss::Cuts { per_million } => cut = lane.chance(per_million),
+        }
+        lane.last_arrival = arrival;
+        let room = lane.refused && lane.queue.len() < depth;
+        lane.refused &= !room;
+        if let Some(token) = first.token {
+            self.tell(from, News::Sent(to, token));
+        }
+        if room {
+            self.tell(from, News::Room(to));
+        }
+        if cut {
+            return self.cut(from, to, "a frame was lost for good");
+        }
+        let news = News::Frame { from, lane: number, bytes };
+        self.plan(arrival, Happening::Arrival { at: to, news });
+    }
+
+    fn cut(&mut self, one: GateId, other: GateId, why: &str) {
+        if !self.links.remove(&pair(one, other)) {
+            return;
+        }
+        let known = |key| self.lanes.get(&key).is_some_and(|lane| lane.known);
+        let ends = [(one, other), (other, one)].map(|key| (key, known(key)));
+        self.clear(one, other);
+        for ((at, peer), _) in ends.into_iter().filter(|(_, known)| *known) {
+            let time = self.now + self.path(peer, at).latency;
+            let fault = Fault::Lost(format!("ranks {} and {}: {why}", at.0, peer.0));
+            self.plan(time, Happening::Arrival { at, news: News::Down(peer, fault) });
+        }
+    }
+
+    /// Forgets everything under way between two endpoints.
+    fn clear(&mut self, one: GateId, other: GateId) {
+        self.agenda.retain(|_, happening| {
+            let between = match happening {
+                Happening::Departure(from, to) | Happening::Credit { from, to, .. } => {
+                    pair(*from, *to)
+                }
+                Happening::Arrival { at, news } => pair(*at, news.peer()),
+            };
+            between != pair(one, other)
+        });
+        self.lanes.remove(&(one, other));
+        self.lanes.remove(&(other, one));
+    }
+
+    /// Takes the endpoint `rank` away. A link on which nothing waits ends behind what was sent.
+    fn end_links(&mut self, rank: GateId, fault: impl Fn(bool) -> Fault) {
+        let ended = |(low, high): &(GateId, GateId)| *low == rank || *high == rank;
+        let pairs: Vec<_> = self.links.iter().filter(|pair| ended(pair)).copied().collect();
+        self.agenda.retain(|_, happening| match happening {
+            Happening::Departure(from, to) => *from != rank && *to != rank,
+            Happening::Arrival { at, .. } => *at != rank,
+            Happening::Credit { .. } => true,
+        });
+        for (low, high) in pairs {
+            let peer = if low == rank { high } else { low };
+            self.links.remove(&(low, high));
+            let lane = self.lanes.remove(&(rank, peer));
+            self.lanes.remove(&(peer, rank));
+            let flushed = lane.as_ref().is_none_or(|lane| lane.queue.is_empty());
+            let behind = lane.map_or(Duration::ZERO, |lane| lane.last_arrival);
+            let time = behind.max(self.now + self.path(rank, peer).latency);
+            let news = News::Down(rank, fault(flushed));
+            self.plan(time, Happening::Arrival { at: peer, news });
+        }
+        self.endpoints.remove(&rank);
+    }
+
+    /// The news of one endpoint, at most a burst; consumed bytes are credited to their senders.
+    fn take(&mut self, at: GateId) -> Vec<News> {
+        let Some(endpoint) = self.endpoints.get_mut(&at) else { return Vec::new() };
+        let count = endpoint.len().min(BURST);
+        let taken: Vec<News> = endpoint.drain(..count).collect();
+        for news in &taken {
+            match news {
+                News::Frame { from, lane, bytes } => {
+                    let time = self.now + self.path(at, *from).latency;
+                    let (from, lane, bytes) = (*from, *lane, bytes.len());
+                    self.plan(time, Happening::Credit { from, to: at, lane, bytes });
+                }
+                News::Up(peer, _) => {
+                    if let Some(lane) = self.lanes.get_mut(&(at, *peer)) {
+                        lane.open = true;
+                    }
+                }
+                News::Sent(..) | News::Room(_) | News::Down(..) => {}
+            }
+        }
+        taken
+    }
+}
+
+impl Lane {
+    fn new(number: u64, random: u64) -> Self {
+        Self {
+            number,
+            known: false,
+            open: false,
+            queue: VecDeque::new(),
+            busy: false,
+            under_way: 0,
+            last_arrival: Duration::ZERO,
+            refused: false,
+            random,
+        }
+    }
+
+    fn chance(&mut self, per_million: u32) -> bool {
+        self.random = mix(self.random);
+        self.random % 1_000_000 < u64::from(per_million)
+    }
+}
+
+impl Waiting {
+    fn len(&self) -> usize {
+        self.head.len() + self.body.as_ref().map_or(0, Region::len)
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = self.head.clone();
+        if let Some(body) = &self.body {
+            bytes.resize(self.len(), 0);
+            body.read(0, &mut bytes[self.head.len()..]);
+        }
+        bytes
+    }
+}
+
+impl News {
+    fn peer(&self) -> GateId {
+        match self {
+            Self::Up(peer, _)
+            | Self::Frame { from: peer, .. }
+            | Self::Sent(peer, _)
+            | Self::Room(peer)
+            | Self::Down(peer, _) => *peer,
+        }
+    }
+
+    fn show(&self, sink: &mut dyn FnMut(Event<'_>)) {
+        match self {
+            Self::Up(peer, capabilities) => {
+                sink(Event::Up { peer: *peer, capabilities: *capabilities });
+            }
+            Self::Frame { from, bytes, .. } => sink(Event::Frame { peer: *from, bytes }),
+            Self::Sent(peer, token) => sink(Event::Sent { peer: *peer, token: *token }),
+            Self::Room(peer) => sink(Event::Room { peer: *peer }),
+            Self::Down(peer, fault) => sink(Event::Down { peer: *peer, fault: fault.clone() }),
+        }
+    }
+}
+
+impl Rail for SimRail {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    fn address(&self) -> Vec<u8> {
+        self.rank.0.to_le_bytes().to_vec()
+    }
+
+    fn connect(&mut self, peer: GateId, address: &[u8]) -> Result<(), RailError> {
+        if address != peer.0.to_le_bytes() || peer == self.rank {
+            return Err(RailError::Unreachable("no address of this network".into()));
+        }
+        self.network.lock().open(self.rank, peer);
+        Ok(())
+    }
+
+    fn post(&mut self, peer: GateId, frame: &Frame) -> Post {
+        self.network.lock().post(self.rank, peer, frame)
+    }
+
+    fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
+        let news = self.network.lock().take(self.rank);
+        for one in &news {
+            one.show(sink);
+        }
+        !news.is_empty()
+    }
+
+    fn pull(
+        &mut self,
+        peer: GateId,
+        remote: RemoteRegion,
+        offset: u64,
+        local: &Region,
+    ) -> Result<(), RailError> {
+        let state = self.network.lock();
+        let open = state.lanes.get(&(self.rank, peer)).is_some_and(|lane| lane.open);
+        if !open || !state.path(self.rank, peer).capabilities.pull {
+            return Err(RailError::Unreachable("no link that can fetch".into()));
+        }
+        crate::memory::copy_own(remote, offset, local)
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        Vec::new()
+    }
+
+    fn prepare_sleep(&mut self) -> bool {
+        self.network.lock().endpoints.get(&self.rank).is_none_or(VecDeque::is_empty)
+    }
+
+    fn finish_sleep(&mut self) {}
+
+    fn is_flushed(&self) -> bool {
+        let state = self.network.lock();
+        state.lanes.iter().all(|((from, _), lane)| *from != self.rank || lane.queue.is_empty())
+    }
+}
+
+impl Drop for SimRail {
+    fn drop(&mut self) {
+        let text = || format!("rank {} left before all was sent", self.rank.0);
+        let fault = |flushed| if flushed { Fault::Closed } else { Fault::Lost(text()) };
+        self.network.lock().end_links(self.rank, fault);
+    }
+}
+
+fn pair(one: GateId, other: GateId) -> (GateId, GateId) {
+    (one.min(other), one.max(other))
+}
+
+/// One step of splitmix64 (Steele, Lea, Flood 2014).
+fn mix(state: u64) -> u64 {
+    let state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let state = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let state = (state ^ state >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    state ^ state >> 31
+}
+
+/// Frames and other news of one endpoint reported in one look.
+const BURST: usize = 16;
+
+/// When an endpoint that cannot be reached is given up, in virtual time.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
