@@ -215,12 +215,12 @@ impl Engine {
         into: &Region,
     ) -> OpId {
         let id = self.ops.insert(gate, into.clone(), OpState::Posted);
-        if let Some(message) = self.matching.take_waiting(&selector) {
+        if let Some(message) = self.matching.take_waiting(gate, &selector) {
             self.deliver_waiting(id, message);
         } else if gate.is_some_and(|gate| self.is_failed(gate)) {
             self.fail(id.index);
         } else {
-            self.matching.post(selector, id);
+            self.matching.post(gate, selector, id);
         }
         id
     }
@@ -243,7 +243,7 @@ impl Engine {
 
     /// Takes the oldest waiting message that `selector` accepts out of matching.
     pub fn submit_matched_probe(&mut self, selector: Selector) -> Option<(MatchedId, Message)> {
-        let message = self.matching.take_waiting(&selector)?;
+        let message = self.matching.take_waiting(None, &selector)?;
         let described = message.message();
         Some((self.matched.insert(message), described))
     }
@@ -547,7 +547,7 @@ impl Engine {
         self.charge(gate, charge(payload.len()))?;
         let way = self.gate(gate);
         let overtaken = way.sequence_in != header.sequence || !way.early.is_empty();
-        if !overtaken && let Some(id) = self.matching.take_posted(&header) {
+        if !overtaken && let Some(id) = self.matching.take_posted(gate, &header) {
             self.gate(gate).sequence_in = header.sequence.wrapping_add(1);
             self.deliver(id, gate, &header, payload, acknowledge);
             return Ok(());
@@ -574,7 +574,7 @@ impl Engine {
     }
 
     fn match_or_keep(&mut self, message: Unexpected) {
-        match self.matching.take_posted(&message.header) {
+        match self.matching.take_posted(message.gate, &message.header) {
             Some(id) => self.accept(id, message),
             None => {
                 self.counters.unexpected += 1;

@@ -3,6 +3,9 @@
 //! Receives that name source and tag, and messages that wait for one, lie in buckets by what they
 //! match on, so that the queues' length does not matter; receives with wildcards lie in one list.
 //! Stamps tell which of two candidates is older.
+//!
+//! A receive that names its source names the source's gate too: a message that merely says it is
+//! from that source, but came from another peer, does not match.
 
 use std::collections::VecDeque;
 
@@ -70,6 +73,7 @@ impl Unexpected {
 #[derive(Debug)]
 struct PostedEntry {
     stamp: u64,
+    gate: Option<GateId>,
     selector: Selector,
     op: OpId,
 }
@@ -112,9 +116,9 @@ impl Matching {
 
     /// Adds a receive that no waiting message matches.
     #[inline]
-    pub fn post(&mut self, selector: Selector, op: OpId) {
+    pub fn post(&mut self, gate: Option<GateId>, selector: Selector, op: OpId) {
         self.stamp += 1;
-        let entry = PostedEntry { stamp: self.stamp, selector, op };
+        let entry = PostedEntry { stamp: self.stamp, gate, selector, op };
         match (selector.source, selector.tag) {
             (Some(source), Some(tag)) => {
                 if self.posted.is_empty() {
@@ -127,15 +131,18 @@ impl Matching {
         }
     }
 
-    /// Takes the oldest receive that accepts a message.
+    /// Takes the oldest receive that accepts a message of `gate`.
     #[inline]
-    pub fn take_posted(&mut self, header: &Header) -> Option<OpId> {
+    pub fn take_posted(&mut self, gate: GateId, header: &Header) -> Option<OpId> {
+        let takes = |entry: &PostedEntry| {
+            accepts(&entry.selector, header) && entry.gate.is_none_or(|named| named == gate)
+        };
         let key = bucket(header.context, header.source, header.tag);
         let exact = match self.posted_exact {
             0 => None,
-            _ => self.posted[key].iter().position(|entry| accepts(&entry.selector, header)),
+            _ => self.posted[key].iter().position(takes),
         };
-        let wild = self.posted_wild.iter().position(|entry| accepts(&entry.selector, header));
+        let wild = self.posted_wild.iter().position(takes);
         let exact_is_older = match (exact, wild) {
             (None, None) => return None,
             (Some(_), None) => true,
@@ -188,17 +195,21 @@ impl Matching {
 
     /// The oldest message a selector accepts, left in place.
     pub fn peek(&self, selector: &Selector) -> Option<&Unexpected> {
-        let slot = self.search(selector)?;
+        let slot = self.search(None, selector)?;
         self.messages[slot as usize].as_ref().map(|(_, message)| message)
     }
 
-    /// Takes the oldest message a selector accepts.
+    /// Takes the oldest message a selector accepts, of `gate` if there is one.
     #[inline]
-    pub fn take_waiting(&mut self, selector: &Selector) -> Option<Unexpected> {
+    pub fn take_waiting(
+        &mut self,
+        gate: Option<GateId>,
+        selector: &Selector,
+    ) -> Option<Unexpected> {
         if self.live == 0 {
             return None;
         }
-        let slot = self.search(selector)?;
+        let slot = self.search(gate, selector)?;
         Some(self.remove(slot))
     }
 
@@ -214,13 +225,15 @@ impl Matching {
         }
     }
 
-    fn search(&self, selector: &Selector) -> Option<u32> {
+    fn search(&self, gate: Option<GateId>, selector: &Selector) -> Option<u32> {
         if self.live == 0 {
             return None;
         }
         let matches = |entry: &&WaitingEntry| {
             self.messages[entry.slot as usize].as_ref().is_some_and(|(stamp, message)| {
-                *stamp == entry.stamp && accepts(selector, &message.header)
+                *stamp == entry.stamp
+                    && accepts(selector, &message.header)
+                    && gate.is_none_or(|named| named == message.gate)
             })
         };
         let entry = match (selector.source, selector.tag) {

@@ -1,0 +1,450 @@
+//! Peers that lie. Whatever bytes a peer sends: nothing panics, nobody else is harmed, and what is
+//! no frame of this protocol, or comes when none is due, is laid at its door.
+
+mod network;
+
+use engine::{Config, Engine, Envelope, OpId, Outcome, PeerError, Posted, Selector, SendMode};
+use memory::Region;
+use network::{NEAR, Network, Random, Receive, Send, Shape, for_seeds, gate};
+use proptest::prelude::*;
+use wire::Frame;
+use wire::packet::{self, Header, Packet};
+
+const HOSTILE: usize = 1;
+const HONEST: usize = 2;
+
+#[test]
+fn bytes_that_are_no_frame_are_refused() {
+    for bytes in [&[0][..], &[0xff; 64], &[0x11; 31], &[0x11; 33], &[0x16, 0, 0], &[0x17; 7]] {
+        let error = Victim::new().engine.handle_frame(gate(HOSTILE), bytes).unwrap_err();
+        assert!(matches!(error, PeerError::Frame(_)), "{bytes:?}: {error}");
+    }
+}
+
+#[test]
+fn a_frame_cut_anywhere_harms_nobody() {
+    for frame in corpus().iter().step_by(7) {
+        for len in 0..frame.len().min(200) {
+            let mut victim = Victim::new();
+            let _ = victim.suffer(&[frame[..len].to_vec()]);
+            victim.assert_unharmed();
+        }
+    }
+}
+
+#[test]
+fn a_replayed_message_is_refused() {
+    let mut victim = Victim::new();
+    let frame = eager(HOSTILE, 77, 0, b"once");
+    assert_eq!(victim.engine.handle_frame(gate(HOSTILE), &frame), Ok(()));
+    let error = victim.engine.handle_frame(gate(HOSTILE), &frame).unwrap_err();
+    assert_eq!(error, PeerError::Sequence { expected: 1, got: 0 });
+    victim.assert_unharmed();
+}
+
+#[test]
+fn a_message_too_far_ahead_is_refused() {
+    let mut victim = Victim::new();
+    let error =
+        victim.engine.handle_frame(gate(HOSTILE), &eager(HOSTILE, 77, 5000, b"")).unwrap_err();
+    assert_eq!(error, PeerError::Sequence { expected: 0, got: 5000 });
+}
+
+#[test]
+fn more_than_the_credit_is_refused() {
+    let mut victim = Victim::new();
+    let credit = NEAR.capabilities.credit_bytes;
+    let mut sent = 0;
+    let error = (0..).find_map(|sequence| {
+        sent += 1000;
+        victim.engine.handle_frame(gate(HOSTILE), &eager(HOSTILE, 77, sequence, &[0; 1000])).err()
+    });
+    assert!(matches!(error, Some(PeerError::Credit { .. })), "{error:?}");
+    assert!((credit - 2000..=credit + 1000).contains(&sent), "{sent} bytes of {credit}");
+    victim.assert_unharmed();
+}
+
+#[test]
+fn data_outside_what_was_asked_for_is_refused() {
+    for (offset, len) in [(4991, 10), (5000, 1), (u64::MAX, 1), (u64::MAX - 3, 8)] {
+        let mut victim = Victim::new();
+        let mut request = Vec::new();
+        packet::emit_request(&mut request, &header(HOSTILE, LONG, 0), 3, 5000, None);
+        victim.engine.handle_frame(gate(HOSTILE), &request).expect("a request is in order");
+        let receiver = victim.cleared();
+        let mut data = Vec::new();
+        packet::emit_data(&mut data, receiver, offset, len);
+        data.resize(data.len() + len as usize, 1);
+        let error = victim.engine.handle_frame(gate(HOSTILE), &data).unwrap_err();
+        assert_eq!(error, PeerError::Range { offset, len: len as usize, wanted: 5000 });
+        victim.assert_unharmed();
+    }
+}
+
+#[test]
+fn a_clear_for_more_than_there_is_is_refused() {
+    let mut victim = Victim::new();
+    let long = victim.hostile_request;
+    let mut frame = Vec::new();
+    packet::emit_clear(&mut frame, long, 0, LONG_BYTES as u64 + 1);
+    let error = victim.engine.handle_frame(gate(HOSTILE), &frame).unwrap_err();
+    assert!(matches!(error, PeerError::Range { .. }), "{error}");
+    victim.assert_unharmed();
+}
+
+#[test]
+fn words_about_operations_of_others_are_refused() {
+    let (finish, clear) = (packet::emit_finish, packet::emit_clear);
+    for op in 0..20 {
+        let mut victim = Victim::new();
+        if [victim.hostile_request, victim.hostile_synchronous].contains(&op) {
+            continue;
+        }
+        for what in 0..3 {
+            let mut frame = Vec::new();
+            match what {
+                0 => finish(&mut frame, op),
+                1 => clear(&mut frame, op, 0, 1),
+                _ => packet::emit_data(&mut frame, op, 0, 0),
+            }
+            let error = victim.engine.handle_frame(gate(HOSTILE), &frame).unwrap_err();
+            assert!(matches!(error, PeerError::Operation { .. }), "{error}");
+        }
+        victim.assert_unharmed();
+    }
+}
+
+#[test]
+fn a_forged_source_takes_no_receive_that_names_another_peer() {
+    let mut victim = Victim::new();
+    let forged = eager(HONEST, SHORT, 0, b"forged!!");
+    victim.engine.handle_frame(gate(HOSTILE), &forged).expect("nothing is wrong with the frame");
+    victim.assert_unharmed();
+}
+
+#[test]
+fn a_forged_message_that_waits_is_not_received_from_another_peer() {
+    let mut victim = Victim::new();
+    let elsewhere = Header { context: 7, ..header(HONEST, 0, 0) };
+    let message = |payload: &[u8]| {
+        let mut frame = Vec::new();
+        packet::emit_eager(&mut frame, &elsewhere, None, payload.len() as u32);
+        [&frame[..], payload].concat()
+    };
+    let forged = victim.engine.handle_frame(gate(HOSTILE), &message(b"forged!!"));
+    assert_eq!(forged, Ok(()), "nothing is wrong with the frame itself");
+    for tag in [None, Some(0)] {
+        let selector = Selector { context: 7, source: Some(HONEST as u32), tag };
+        let into = Region::owned(8);
+        let op = victim.engine.submit_receive(Some(gate(HONEST)), selector, &into);
+        assert_eq!(victim.engine.take(op), None);
+        assert!(victim.engine.submit_cancel(op));
+    }
+    victim.assert_unharmed();
+}
+
+#[test]
+fn a_gate_outside_the_job_is_refused() {
+    let mut victim = Victim::new();
+    assert_eq!(victim.engine.handle_frame(gate(7), &[]), Err(PeerError::Gate(7)));
+}
+
+#[test]
+fn links_that_mangle_one_peer_leave_the_others_their_traffic() {
+    let mut accused = 0;
+    for_seeds(400, |seed| {
+        let mut random = Random::new(!seed);
+        let pull = Shape { pull_works: true, ..NEAR };
+        let mut network = Network::new(seed, 3, random.pick(&[NEAR, pull]));
+        let mut seen: Vec<Vec<u8>> = Vec::new();
+        let rate = random.pick(&[1, 3, 10]);
+        let mangle = move |random: &mut Random, frame: Vec<u8>| {
+            seen.push(frame);
+            let frame = &seen[seen.len() - 1];
+            if random.one_in(rate) { mutate(random, frame, &seen) } else { vec![frame.clone()] }
+        };
+        network.tamper(HOSTILE, 0, Box::new(mangle));
+        let mut honest = Vec::new();
+        for round in 0..60 {
+            let pairs = [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)];
+            let (from, to) = random.pick(&pairs);
+            let bytes = random.pick(&[0, 8, 257, 1000, 1025, 9000]);
+            let mode = random.pick(&[SendMode::Standard, SendMode::Synchronous]);
+            let tag = round % 4;
+            let send = Send { to, context: 0, tag, bytes, mode };
+            let receive =
+                Receive { source: Some(from), context: 0, tag: Some(tag), capacity: 9000 };
+            let both = [network.submit_send(from, send), network.submit_receive(to, receive)];
+            if (from.min(to), from.max(to)) != (0, HOSTILE) {
+                honest.extend(both);
+            }
+            network.run_steps(10);
+        }
+        network.run();
+        for operation in honest {
+            assert_eq!(network.end(operation).outcome, Outcome::Ok);
+        }
+        assert!(network.accusations.iter().all(|(_, of, _)| *of != HONEST));
+        accused += network.accusations.len();
+    });
+    if std::env::var_os("CANELE_SEED").is_none() {
+        assert!(accused > 200, "most of 400 mangled links are noticed, not {accused}");
+    }
+}
+
+#[test]
+fn mutations_of_real_frames_harm_nobody() {
+    let corpus = corpus();
+    assert!(corpus.len() > 100, "only {} frames recorded", corpus.len());
+    let mut refused = 0;
+    for_seeds(4000, |seed| {
+        let mut random = Random::new(seed);
+        let mut victim = Victim::new();
+        let mut frames = Vec::new();
+        for _ in 0..1 + random.below(6) {
+            let at = random.below(corpus.len());
+            frames.extend(mutate(&mut random, &corpus[at], &corpus));
+        }
+        refused += u32::from(victim.suffer(&frames).is_err());
+        victim.assert_unharmed();
+    });
+    if std::env::var_os("CANELE_SEED").is_none() {
+        assert!(refused > 2000, "most of 4000 mutated conversations are refused, not {refused}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..<_>::default() })]
+
+    #[test]
+    fn well_formed_lies_harm_nobody(lies in prop::collection::vec(lie(), 1..12)) {
+        let mut victim = Victim::new();
+        let _ = victim.suffer(&lies);
+        victim.assert_unharmed();
+    }
+
+    #[test]
+    fn arbitrary_bytes_harm_nobody(frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..120), 1..8)) {
+        let mut victim = Victim::new();
+        let _ = victim.suffer(&frames);
+        victim.assert_unharmed();
+    }
+}
+
+/// A process in the middle of everything with two peers, one of which lies.
+struct Victim {
+    engine: Engine,
+    /// Operations with the peer that lies.
+    exposed: Vec<OpId>,
+    receive: (OpId, Region),
+    synchronous: OpId,
+    long: OpId,
+    honest_synchronous: u32,
+    honest_request: u32,
+    hostile_synchronous: u32,
+    hostile_request: u32,
+}
+
+impl Victim {
+    fn new() -> Self {
+        let mut engine = Engine::new(Config { size: 3 });
+        let mut submitted = Vec::new();
+        for peer in [HOSTILE, HONEST] {
+            engine.handle_up(gate(peer), NEAR.capabilities);
+            let to = gate(peer);
+            let envelope = Envelope { context: 0, source: 0, tag: 0 };
+            let (short, long) = (Region::owned(8), Region::owned(LONG_BYTES));
+            let synchronous = engine.submit_send(to, envelope, &short, SendMode::Synchronous);
+            let request = engine.submit_send(to, envelope, &long, SendMode::Standard);
+            let receive = |engine: &mut Engine, tag, bytes| {
+                let selector = Selector { context: 0, source: Some(peer as u32), tag };
+                let into = Region::owned(bytes);
+                (engine.submit_receive(Some(to), selector, &into), into)
+            };
+            let short = receive(&mut engine, Some(SHORT), 8);
+            let (long, _) = receive(&mut engine, Some(LONG), LONG_BYTES);
+            let (any, _) = receive(&mut engine, None, 100);
+            submitted.push((synchronous, request, short, long, any));
+        }
+        let (synchronous, request, receive, ..) = submitted.pop().expect("two peers");
+        let exposed = submitted.pop().expect("two peers");
+        let exposed = vec![exposed.0, exposed.1, exposed.2.0, exposed.3, exposed.4];
+        let mut victim = Self {
+            engine,
+            exposed,
+            receive,
+            synchronous,
+            long: request,
+            honest_synchronous: 0,
+            honest_request: 0,
+            hostile_synchronous: 0,
+            hostile_request: 0,
+        };
+        (victim.honest_synchronous, victim.honest_request) = victim.announced(HONEST);
+        (victim.hostile_synchronous, victim.hostile_request) = victim.announced(HOSTILE);
+        victim
+    }
+
+    /// The numbers that a peer has learned: of the synchronous send, and of the request.
+    fn announced(&mut self, peer: usize) -> (u32, u32) {
+        let frames = self.drain(peer).concat();
+        let mut rest = &frames[..];
+        let Ok(Some(Packet::Eager { acknowledge: Some(synchronous), .. })) =
+            packet::parse(&mut rest)
+        else {
+            panic!("the short message goes first");
+        };
+        let Ok(Some(Packet::Request { op, .. })) = packet::parse(&mut rest) else {
+            panic!("the long message asks");
+        };
+        (synchronous, op)
+    }
+
+    /// The operation that a clear to the liar names.
+    fn cleared(&mut self) -> u32 {
+        let frames = self.drain(HOSTILE).concat();
+        match packet::parse(&mut &frames[..]) {
+            Ok(Some(Packet::Clear { receiver, .. })) => receiver,
+            other => panic!("{other:?}, where a clear should be"),
+        }
+    }
+
+    /// Hears the liar until it is found out, then does without it.
+    fn suffer(&mut self, frames: &[Vec<u8>]) -> Result<(), PeerError> {
+        for frame in frames {
+            let heard = self.engine.handle_frame(gate(HOSTILE), frame);
+            self.drain(HOSTILE);
+            while let Some(pull) = self.engine.poll_pull() {
+                self.engine.handle_pulled(pull.id, false);
+            }
+            if heard.is_err() {
+                self.engine.handle_down(gate(HOSTILE));
+                let left = self.exposed.iter().filter(|&&op| !self.engine.is_complete(op)).count();
+                assert_eq!(left, 0, "operations with a peer that is gone");
+                return heard;
+            }
+        }
+        Ok(())
+    }
+
+    /// The honest peer's part of the conversation goes as if nobody had lied.
+    fn assert_unharmed(&mut self) {
+        let peer = gate(HONEST);
+        let heard = self.engine.handle_frame(peer, &eager(HONEST, SHORT, 0, b"the real"));
+        assert_eq!(heard, Ok(()));
+        assert_eq!(self.engine.take(self.receive.0).map(|end| end.outcome), Some(Outcome::Ok));
+        assert_eq!(self.receive.1.to_vec(), b"the real");
+        let mut answers = Vec::new();
+        packet::emit_finish(&mut answers, self.honest_synchronous);
+        packet::emit_clear(&mut answers, self.honest_request, 9, LONG_BYTES as u64);
+        assert_eq!(self.engine.handle_frame(peer, &answers), Ok(()));
+        assert!(self.engine.take(self.synchronous).is_some());
+        let sent: usize =
+            self.drain(HONEST).iter().map(|frame| frame.len() - packet::DATA_LEN).sum();
+        assert_eq!(sent, LONG_BYTES);
+        assert_eq!(self.engine.take(self.long).map(|end| end.outcome), Some(Outcome::Ok));
+    }
+
+    /// What the engine has for a peer; for others it is lost.
+    fn drain(&mut self, peer: usize) -> Vec<Vec<u8>> {
+        let mut frames = Vec::new();
+        let mut frame = Frame::default();
+        while self.engine.poll_frame(gate(peer), &mut frame) {
+            let body = frame.body.as_ref().map_or(Vec::new(), |body| body.region.to_vec());
+            frames.push([&frame.head[..], &body].concat());
+            self.engine.handle_posted(gate(peer), &mut frame, Posted::Done);
+        }
+        frames
+    }
+}
+
+/// Frames of every kind, from engines at work.
+fn corpus() -> Vec<Vec<u8>> {
+    let fetch = wire::Capabilities { pull: true, ..NEAR.capabilities };
+    let mut frames = Vec::new();
+    for shape in [NEAR, Shape { capabilities: fetch, pull_works: true, ..NEAR }] {
+        let mut network = Network::new(1, 2, shape);
+        network.record = Some(Vec::new());
+        for tag in 0..40 {
+            let bytes = [0, 8, 300, 1500, 5000][tag as usize % 5];
+            let mode = [SendMode::Standard, SendMode::Synchronous][tag as usize % 2];
+            network.submit_send(0, Send { to: 1, context: 0, tag, bytes, mode });
+            network.receive(1, Some(0), Some(tag), bytes);
+            network.run();
+        }
+        network.finish();
+        frames.extend(network.record.unwrap_or_default());
+    }
+    frames
+}
+
+/// What becomes of a frame in bad hands.
+fn mutate(random: &mut Random, frame: &[u8], others: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut bytes = frame.to_vec();
+    for _ in 0..1 + random.below(3) {
+        let at = random.below(bytes.len() + 1);
+        match random.below(9) {
+            0 => bytes.truncate(at),
+            1 => bytes.extend(random.next().to_le_bytes()),
+            2 => bytes.extend(&others[random.below(others.len())]),
+            3 => return vec![bytes.clone(), bytes],
+            4 => return vec![],
+            5 => overwrite(&mut bytes, at, &[0x11 + random.below(8) as u8]),
+            6 => overwrite(&mut bytes, at, &[random.next() as u8]),
+            7 => overwrite(&mut bytes, at & !3, &random.pick(&EDGES).to_le_bytes()[..4]),
+            _ => overwrite(&mut bytes, at & !3, &random.pick(&EDGES).to_le_bytes()),
+        }
+    }
+    vec![bytes]
+}
+
+fn overwrite(bytes: &mut [u8], at: usize, with: &[u8]) {
+    for (byte, new) in bytes.iter_mut().skip(at).zip(with) {
+        *byte = *new;
+    }
+}
+
+/// A frame that parses.
+fn lie() -> impl Strategy<Value = Vec<u8>> {
+    let number = prop_oneof![4 => 0..12u32, 1 => any::<u32>()];
+    let long = prop_oneof![0..9000u64, any::<u64>(), Just(u64::MAX)];
+    let header = (0..2u64, 0..4u32, prop_oneof![Just(SHORT), Just(LONG), 0..9], 0..3u32)
+        .prop_map(|(context, source, tag, sequence)| Header { context, source, tag, sequence });
+    let payload = prop::collection::vec(any::<u8>(), 0..64);
+    (0..6, header, number.clone(), number, long.clone(), long, payload).prop_map(
+        |(kind, header, op, other, bytes, offset, payload)| {
+            let mut frame = Vec::new();
+            let acknowledge = (op % 2 == 0).then_some(op);
+            let address = (op % 2 == 0).then_some(offset);
+            match kind {
+                0 => packet::emit_eager(&mut frame, &header, acknowledge, payload.len() as u32),
+                1 => packet::emit_request(&mut frame, &header, op, bytes, address),
+                2 => packet::emit_clear(&mut frame, op, other, bytes),
+                3 => packet::emit_data(&mut frame, op, offset, payload.len() as u32),
+                4 => packet::emit_finish(&mut frame, op),
+                _ => packet::emit_credit(&mut frame, op),
+            }
+            if kind == 0 || kind == 3 {
+                frame.extend(payload);
+            }
+            frame
+        },
+    )
+}
+
+fn header(source: usize, tag: i32, sequence: u32) -> Header {
+    Header { context: 0, source: source as u32, tag, sequence }
+}
+
+fn eager(source: usize, tag: i32, sequence: u32, payload: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::new();
+    packet::emit_eager(&mut frame, &header(source, tag, sequence), None, payload.len() as u32);
+    frame.extend(payload);
+    frame
+}
+
+const SHORT: i32 = 1;
+const LONG: i32 = 2;
+const LONG_BYTES: usize = 5000;
+/// Numbers at which arithmetic goes wrong.
+const EDGES: [u64; 8] = [0, 1, 4096, 0x7fff_ffff, 0xffff_ffff, 1 << 32, i64::MAX as u64, u64::MAX];
