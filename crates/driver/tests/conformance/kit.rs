@@ -1,0 +1,330 @@
+//! Ends of rails under observation, and flows of frames between them.
+//!
+//! An [`End`] checks what every rail promises at any moment: up once and first, down once and last,
+//! no token that was not held or that was reported before. A [`Flow`] posts numbered frames whose
+//! bytes follow from their number, overwrites their memory the moment it is free, posts again after
+//! `Full` only when told of room, and checks each arrival.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use driver::{Event, Fault, Post, Rail};
+use memory::{Layout, Region, Segment};
+use wire::{Body, Capabilities, Frame, FrameToken, GateId};
+
+/// Where scenarios take place: one kind of rail.
+pub trait Ground: Send + Sync {
+    /// Fresh rails of processes `0..count`, which reach each other, and what lets time pass.
+    fn field(&self, count: u32) -> Field;
+
+    /// Whether a process reaches only itself.
+    fn is_alone(&self) -> bool {
+        false
+    }
+
+    /// Whether ends can be moved by threads of their own and wake each other.
+    fn wakes(&self) -> bool {
+        false
+    }
+}
+
+/// Rails, and the passing of time between their polls.
+pub struct Field {
+    pub rails: Vec<Box<dyn Rail>>,
+    pub pass: Box<dyn FnMut() + Send>,
+}
+
+/// A rail, and everything it has reported.
+pub struct End {
+    pub rank: GateId,
+    pub rail: Box<dyn Rail>,
+    pub peers: BTreeMap<GateId, Seen>,
+}
+
+/// What an end has seen of one peer.
+#[derive(Default)]
+pub struct Seen {
+    pub capabilities: Option<Capabilities>,
+    pub frames: VecDeque<Vec<u8>>,
+    pub down: Option<Fault>,
+    pub rooms: u32,
+    /// Memory of frames that the rail still holds, by token.
+    held: HashMap<FrameToken, Memory>,
+}
+
+impl End {
+    pub fn new(rank: u32, rail: Box<dyn Rail>) -> Self {
+        Self { rank: GateId(rank), rail, peers: BTreeMap::new() }
+    }
+
+    /// Polls once and notes what is reported.
+    pub fn poll(&mut self) -> bool {
+        let Self { rail, peers, .. } = self;
+        rail.poll(&mut |event| note(peers, event))
+    }
+
+    pub fn seen(&mut self, peer: GateId) -> &mut Seen {
+        self.peers.entry(peer).or_default()
+    }
+
+    pub fn is_up(&self, peer: GateId) -> bool {
+        self.peers.get(&peer).is_some_and(|seen| seen.capabilities.is_some())
+    }
+
+    /// The longest frame to `peer`.
+    pub fn frame_max(&self, peer: GateId) -> usize {
+        self.peers[&peer].capabilities.expect("the link is up").frame_max
+    }
+
+    /// Posts a frame; its memory is spoilt as soon as the rail says that it is free.
+    pub fn post(&mut self, peer: GateId, mut load: Load) -> Result<(), Load> {
+        match self.rail.post(peer, &load.frame) {
+            Post::Full => return Err(load),
+            Post::Done => load.memory.spoil(),
+            Post::Held => {
+                assert!(load.frame.body.is_some(), "a frame without body was held");
+                let token = load.frame.token.expect("a token");
+                let earlier = self.seen(peer).held.insert(token, load.memory);
+                assert!(earlier.is_none(), "a token was used twice");
+            }
+        }
+        Ok(())
+    }
+
+    pub fn held(&self) -> usize {
+        self.peers.values().map(|seen| seen.held.len()).sum()
+    }
+}
+
+fn note(peers: &mut BTreeMap<GateId, Seen>, event: Event<'_>) {
+    match event {
+        Event::Up { peer, capabilities } => {
+            let seen = peers.entry(peer).or_default();
+            assert!(seen.down.is_none(), "up after down");
+            let earlier = seen.capabilities.replace(capabilities);
+            assert!(earlier.is_none(), "the link to {peer:?} came up twice");
+        }
+        Event::Frame { peer, bytes } => open(peers, peer).frames.push_back(bytes.to_vec()),
+        Event::Sent { peer, token } => {
+            let held = open(peers, peer).held.remove(&token);
+            held.unwrap_or_else(|| panic!("{token:?} is not held")).spoil();
+        }
+        Event::Room { peer } => open(peers, peer).rooms += 1,
+        Event::Down { peer, fault } => {
+            let seen = peers.entry(peer).or_default();
+            assert_eq!(seen.down, None, "down twice, now by {fault:?}");
+            seen.down = Some(fault);
+        }
+    }
+}
+
+fn open(peers: &mut BTreeMap<GateId, Seen>, peer: GateId) -> &mut Seen {
+    let seen = peers.entry(peer).or_default();
+    assert!(seen.capabilities.is_some(), "news of {peer:?} before it is up");
+    assert_eq!(seen.down, None, "news of {peer:?} after it went down");
+    seen
+}
+
+/// A frame and the memory behind it.
+pub struct Load {
+    pub frame: Frame,
+    memory: Memory,
+}
+
+/// Where a frame's body lies, until the rail is done with it.
+struct Memory(Vec<u8>);
+
+impl Memory {
+    fn spoil(&mut self) {
+        self.0.fill(0xee);
+    }
+}
+
+impl Load {
+    /// Frame `number` of the stream `key`: `len` bytes in one of many shapes.
+    pub fn new(key: u64, number: u64, len: usize) -> Self {
+        let bytes = pattern(key, number, len);
+        let mut random = Random(key ^ number.wrapping_mul(0x9e37));
+        let head = match number % 6 {
+            0 if len <= HEAD_MAX => len,
+            1 => 0,
+            _ => random.below(64.min(len) + 1),
+        };
+        let body_len = len - head;
+        let shape = number % 6;
+        let mut memory = Memory(vec![0x55; 3 * body_len + 64]);
+        // SAFETY: each region lies inside the memory, which outlives the rail's use of it: it is
+        // kept until the rail reports it free.
+        let region = unsafe { describe(&mut memory.0, body_len, shape, &mut random) };
+        region.write(0, &bytes[head..]);
+        let body = (shape != 0 || head < len).then_some(Body { region });
+        let token = Some(FrameToken(number));
+        Self { frame: Frame { head: bytes[..head].to_vec(), body, token }, memory }
+    }
+}
+
+/// A region of `len` bytes in `memory`: flat, with holes, in many pieces (some empty), or a part of
+/// such a one.
+///
+/// # Safety
+/// `memory` (at least `3 * len + 64` bytes) must stay where it is while the region is in use.
+unsafe fn describe(memory: &mut [u8], len: usize, shape: u64, random: &mut Random) -> Region {
+    let base = memory.as_mut_ptr();
+    match shape {
+        // SAFETY: as the function's.
+        0 | 1 => unsafe { Region::new(base, len) },
+        // Elements of 3 bytes, of which the last comes first, 7 apart; the rest follows flat.
+        2 => {
+            let segments = [Segment { offset: 4, len: 1 }, Segment { offset: 0, len: 2 }];
+            let layout = Arc::new(Layout::new(segments, 7));
+            let count = len / 3;
+            // SAFETY: `count` elements of extent 7 are at most 7/3 len bytes; the rest is behind.
+            unsafe {
+                let holes = Region::elements(base, count, &layout);
+                let rest = Region::new(base.add(7 * count), len - 3 * count);
+                Region::chain([holes, rest])
+            }
+        }
+        // Pieces of random length, every third of them empty.
+        _ => {
+            let whole = if shape == 5 { len + 40 } else { len };
+            let mut parts = Vec::new();
+            let (mut done, mut at) = (0, 0);
+            while done < whole {
+                let piece = random.below(1 + whole / 90).clamp(1, whole - done);
+                // SAFETY: pieces and the gaps between them fit three times their length.
+                parts.push(unsafe { Region::new(base.add(at), piece) });
+                if random.below(3) == 0 {
+                    parts.push(Region::empty());
+                }
+                done += piece;
+                at += piece + random.below(2);
+            }
+            let chain = Region::chain(parts);
+            if shape == 5 { chain.slice(20, len) } else { chain }
+        }
+    }
+}
+
+/// The bytes of frame `number` of the stream `key`.
+pub fn pattern(key: u64, number: u64, len: usize) -> Vec<u8> {
+    static NOISE: OnceLock<Vec<u8>> = OnceLock::new();
+    let noise = NOISE.get_or_init(|| {
+        let mut random = Random(1);
+        (0..NOISE_LEN / 8).flat_map(|_| random.next().to_le_bytes()).collect()
+    });
+    let from = Random(key.rotate_left(32) ^ number).below(NOISE_LEN - len);
+    noise[from..from + len].to_vec()
+}
+
+/// Frames from one end to another, and their arrival.
+pub struct Flow {
+    pub from: usize,
+    pub to: usize,
+    sizes: Vec<usize>,
+    posted: usize,
+    arrived: usize,
+    /// Refused, and not to be posted again before there is room.
+    refused: Option<(Load, u32)>,
+    pub refusals: usize,
+}
+
+impl Flow {
+    pub fn new(from: usize, to: usize, sizes: Vec<usize>) -> Self {
+        Self { from, to, sizes, posted: 0, arrived: 0, refused: None, refusals: 0 }
+    }
+
+    fn key(&self) -> u64 {
+        (self.from as u64) << 20 | self.to as u64
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.arrived == self.sizes.len()
+    }
+
+    pub fn arrived(&self) -> usize {
+        self.arrived
+    }
+
+    pub fn is_posted(&self) -> bool {
+        self.posted == self.sizes.len()
+    }
+
+    /// Posts until all is posted or the rail is full.
+    pub fn post(&mut self, ends: &mut [End]) {
+        let to = ends[self.to].rank;
+        let key = self.key();
+        let end = &mut ends[self.from];
+        while self.posted < self.sizes.len() {
+            let load = match self.refused.take() {
+                Some((load, rooms)) if end.seen(to).rooms == rooms => {
+                    self.refused = Some((load, rooms));
+                    return;
+                }
+                Some((load, _)) => load,
+                None => Load::new(key, self.posted as u64, self.sizes[self.posted]),
+            };
+            let rooms = end.seen(to).rooms;
+            match end.post(to, load) {
+                Ok(()) => self.posted += 1,
+                Err(load) => {
+                    self.refusals += 1;
+                    self.refused = Some((load, rooms));
+                }
+            }
+        }
+    }
+
+    /// Checks what has arrived.
+    pub fn check(&mut self, ends: &mut [End]) {
+        let from = ends[self.from].rank;
+        while let Some(bytes) = ends[self.to].seen(from).frames.pop_front() {
+            let len = *self.sizes.get(self.arrived).expect("a frame nobody sent");
+            let number = self.arrived as u64;
+            assert_eq!(bytes.len(), len, "length of frame {number} of {from:?}");
+            assert!(bytes == pattern(self.key(), number, len), "bytes of frame {number}, {len} B");
+            self.arrived += 1;
+        }
+    }
+}
+
+/// A scenario's limit in time.
+pub struct Limit(Instant);
+
+impl Limit {
+    pub fn new() -> Self {
+        Self(Instant::now() + PATIENCE)
+    }
+
+    pub fn check(&self, what: &str) {
+        assert!(Instant::now() < self.0, "not within {PATIENCE:?}: {what}");
+    }
+}
+
+/// splitmix64.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ word >> 31
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+}
+
+/// Frames are cut out of so much noise.
+const NOISE_LEN: usize = 4 << 20;
+
+/// The longest head posted: engines keep packets and short payloads there.
+const HEAD_MAX: usize = 4096;
+
+/// What no scenario needs by far.
+pub const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,0 +1,104 @@
+//! The conformance kit: what the `Rail` trait promises, on every rail.
+
+mod kit;
+mod scenarios;
+
+use std::time::Duration;
+
+use driver::{OwnRail, Rail, ShmConfig, ShmRail, SimLoss, SimNetwork, SimPath, TcpConfig, TcpRail};
+use kit::{Field, Ground};
+use wire::GateId;
+
+/// The rail to oneself.
+struct Own;
+
+impl Ground for Own {
+    fn field(&self, _: u32) -> Field {
+        let rail: Box<dyn Rail> = Box::new(OwnRail::new(GateId(0)));
+        Field { rails: vec![rail], pass: Box::new(|| {}) }
+    }
+
+    fn is_alone(&self) -> bool {
+        true
+    }
+}
+
+/// Shared memory.
+struct Shm;
+
+impl Ground for Shm {
+    fn field(&self, count: u32) -> Field {
+        let rails = (0..count).map(|rank| -> Box<dyn Rail> {
+            let rail = ShmRail::new(ShmConfig { rank: GateId(rank), job: [7; 16] });
+            Box::new(rail.expect("shared memory"))
+        });
+        Field { rails: rails.collect(), pass: Box::new(|| {}) }
+    }
+
+    fn wakes(&self) -> bool {
+        true
+    }
+}
+
+/// TCP over the loopback.
+struct Tcp;
+
+impl Ground for Tcp {
+    fn field(&self, count: u32) -> Field {
+        let rails = (0..count).map(|rank| -> Box<dyn Rail> {
+            let config = TcpConfig {
+                rank: GateId(rank),
+                job: 11,
+                secret: [3; 32],
+                interface: Some("127.0.0.1".into()),
+                connect_timeout: Duration::from_secs(20),
+            };
+            Box::new(TcpRail::new(config).expect("sockets"))
+        });
+        Field { rails: rails.collect(), pass: Box::new(|| {}) }
+    }
+
+    fn wakes(&self) -> bool {
+        true
+    }
+}
+
+/// Virtual time, over a network that delays and loses.
+struct Sim;
+
+impl Ground for Sim {
+    fn field(&self, count: u32) -> Field {
+        let network = SimNetwork::new(u64::from(count));
+        let loss = SimLoss::Delays { per_million: 30_000, by: Duration::from_millis(4) };
+        let usual = SimPath::default();
+        let capabilities = wire::Capabilities { pull: true, ..usual.capabilities };
+        network.set_usual_path(SimPath { loss, capabilities, ..usual });
+        let rails =
+            (0..count).map(|rank| -> Box<dyn Rail> { Box::new(network.rail(GateId(rank))) });
+        let rails = rails.collect();
+        Field {
+            rails,
+            pass: Box::new(move || {
+                network.step();
+            }),
+        }
+    }
+}
+
+macro_rules! conformance {
+    ($rail:ident, $ground:expr; $($scenario:ident)*) => {
+        mod $rail {
+            use super::*;
+
+            $(#[test]
+            fn $scenario() {
+                scenarios::run($ground, scenarios::$scenario);
+            })*
+        }
+    };
+}
+
+conformance!(own, Own; order sizes many bursts pull farewell wake full room);
+conformance!(shm, Shm; order sizes many bursts pull farewell wake);
+conformance!(tcp, Tcp; order sizes many bursts pull farewell wake full room);
+conformance!(sim, Sim; order sizes many bursts pull farewell wake full room);
