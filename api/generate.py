@@ -8,7 +8,8 @@
 For an implemented function `MPI_Foo` of module `m` the shim calls `m::foo(…) -> Result<(), Error>`. Where
 `MPI_Foo` and `MPI_Foo_c` differ only in the width of integers, both call the same body: it takes `i64` for
 such a scalar, `Ints` for such an array, `OutInt` for a result and `OutInts` for an array of results.
-The shim has checked that places for results are not NULL.
+The shim has checked that places for results are not NULL. The functions MPI_T_* give a code and call no
+error handler. `MODULE/BODY` names a body that answers for several functions, whatever their arguments.
 """
 import re
 import sys
@@ -193,6 +194,11 @@ def shims(functions):
                 call = f'unsupported("{function.name}", {handler(function)})'
                 first = next((p for p in function.parameters if p.c in HANDLES), None)
                 parameters = ", ".join(f"{p.rust_name() if p is first else '_' + p.rust_name()}: {p.rust()}" for p in function.parameters)
+            elif "/" in function.module:
+                call = function.module.replace("/", "::") + "()"
+                parameters = ", ".join(f"_{p.rust_name()}: {p.rust()}" for p in function.parameters)
+            elif function.name.startswith("MPI_T_"):
+                call = f"unsafe {{ {function.module}::{body}({', '.join(names)}) }}"
             else:
                 places = [p for p in function.parameters if p.is_place(function)]
                 checks = "".join(f'leads_somewhere("{p.name}", {p.rust_name()})?; ' for p in places)

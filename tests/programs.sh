@@ -6,7 +6,7 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives point_to_point unsupported bad_input; do
+for program in collectives point_to_point unsupported bad_input tool; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
 go() { timeout 120 "$prefix/bin/mpiexec" "$@"; }
@@ -15,6 +15,8 @@ for ranks in 2 3 6; do go -n $ranks "$work/point_to_point"; done
 go -genv CANELE_RAILS tcp -n 4 "$work/collectives"
 go -genv CANELE_RAILS tcp -n 3 "$work/point_to_point"
 "$work/collectives"
+
+go -n 1 "$work/tool"
 
 # Bad arguments are named, and end the job unless the program asks otherwise.
 go -n 1 "$work/bad_input" ../api/functions.txt

@@ -149,10 +149,10 @@ fn class_of(code: c_int) -> Option<c_int> {
     }
 }
 
-/// Name and meaning of one of the standard's classes.
+/// Name and meaning of one of the standard's classes, or of a code of the tool interface.
 fn name_of(code: c_int) -> Option<(&'static str, &'static str)> {
     let class = ErrorClass::ALL.iter().find(|class| code_of(**class) == code);
-    class.map(|class| (class.name(), class.text()))
+    class.map(|class| (class.name(), class.text())).or_else(|| crate::tool::name_of(code))
 }
 
 fn no_code(code: c_int) -> Error {

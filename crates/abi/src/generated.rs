@@ -2002,209 +2002,209 @@ pub unsafe extern "C" fn MPI_Status_set_tag(status: *mut Status, tag: c_int) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Status_set_tag(status: *mut Status, tag: c_int) -> c_int { finish("MPI_Status_set_tag", On::Process, || unsafe { status::status_set_tag(status, tag) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_category_changed(_update_number: *mut c_int) -> c_int { unsupported("MPI_T_category_changed", On::Process) }
+pub unsafe extern "C" fn MPI_T_category_changed(update_number: *mut c_int) -> c_int { unsafe { tool::t_category_changed(update_number) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_category_changed(_update_number: *mut c_int) -> c_int { unsupported("MPI_T_category_changed", On::Process) }
+pub unsafe extern "C" fn PMPI_T_category_changed(update_number: *mut c_int) -> c_int { unsafe { tool::t_category_changed(update_number) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_category_get_categories(_cat_index: c_int, _len: c_int, _indices: *mut c_int) -> c_int { unsupported("MPI_T_category_get_categories", On::Process) }
+pub unsafe extern "C" fn MPI_T_category_get_categories(_cat_index: c_int, _len: c_int, _indices: *mut c_int) -> c_int { tool::no_such_index() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_category_get_categories(_cat_index: c_int, _len: c_int, _indices: *mut c_int) -> c_int { unsupported("MPI_T_category_get_categories", On::Process) }
+pub unsafe extern "C" fn PMPI_T_category_get_categories(_cat_index: c_int, _len: c_int, _indices: *mut c_int) -> c_int { tool::no_such_index() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_category_get_cvars(_cat_index: c_int, _len: c_int, _indices: *mut c_int) -> c_int { unsupported("MPI_T_category_get_cvars", On::Process) }
+pub unsafe extern "C" fn MPI_T_category_get_cvars(_cat_index: c_int, _len: c_int, _indices: *mut c_int) -> c_int { tool::no_such_index() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_category_get_cvars(_cat_index: c_int, _len: c_int, _indices: *mut c_int) -> c_int { unsupported("MPI_T_category_get_cvars", On::Process) }
+pub unsafe extern "C" fn PMPI_T_category_get_cvars(_cat_index: c_int, _len: c_int, _indices: *mut c_int) -> c_int { tool::no_such_index() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_category_get_events(_cat_index: c_int, _len: c_int, _indices: *mut c_int) -> c_int { unsupported("MPI_T_category_get_events", On::Process) }
+pub unsafe extern "C" fn MPI_T_category_get_events(_cat_index: c_int, _len: c_int, _indices: *mut c_int) -> c_int { tool::no_such_index() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_category_get_events(_cat_index: c_int, _len: c_int, _indices: *mut c_int) -> c_int { unsupported("MPI_T_category_get_events", On::Process) }
+pub unsafe extern "C" fn PMPI_T_category_get_events(_cat_index: c_int, _len: c_int, _indices: *mut c_int) -> c_int { tool::no_such_index() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_category_get_index(_name: *const c_char, _cat_index: *mut c_int) -> c_int { unsupported("MPI_T_category_get_index", On::Process) }
+pub unsafe extern "C" fn MPI_T_category_get_index(_name: *const c_char, _cat_index: *mut c_int) -> c_int { tool::no_such_name() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_category_get_index(_name: *const c_char, _cat_index: *mut c_int) -> c_int { unsupported("MPI_T_category_get_index", On::Process) }
+pub unsafe extern "C" fn PMPI_T_category_get_index(_name: *const c_char, _cat_index: *mut c_int) -> c_int { tool::no_such_name() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_category_get_info(_cat_index: c_int, _name: *mut c_char, _name_len: *mut c_int, _desc: *mut c_char, _desc_len: *mut c_int, _num_cvars: *mut c_int, _num_pvars: *mut c_int, _num_categories: *mut c_int) -> c_int { unsupported("MPI_T_category_get_info", On::Process) }
+pub unsafe extern "C" fn MPI_T_category_get_info(_cat_index: c_int, _name: *mut c_char, _name_len: *mut c_int, _desc: *mut c_char, _desc_len: *mut c_int, _num_cvars: *mut c_int, _num_pvars: *mut c_int, _num_categories: *mut c_int) -> c_int { tool::no_such_index() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_category_get_info(_cat_index: c_int, _name: *mut c_char, _name_len: *mut c_int, _desc: *mut c_char, _desc_len: *mut c_int, _num_cvars: *mut c_int, _num_pvars: *mut c_int, _num_categories: *mut c_int) -> c_int { unsupported("MPI_T_category_get_info", On::Process) }
+pub unsafe extern "C" fn PMPI_T_category_get_info(_cat_index: c_int, _name: *mut c_char, _name_len: *mut c_int, _desc: *mut c_char, _desc_len: *mut c_int, _num_cvars: *mut c_int, _num_pvars: *mut c_int, _num_categories: *mut c_int) -> c_int { tool::no_such_index() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_category_get_num(_num_cat: *mut c_int) -> c_int { unsupported("MPI_T_category_get_num", On::Process) }
+pub unsafe extern "C" fn MPI_T_category_get_num(num_cat: *mut c_int) -> c_int { unsafe { tool::t_category_get_num(num_cat) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_category_get_num(_num_cat: *mut c_int) -> c_int { unsupported("MPI_T_category_get_num", On::Process) }
+pub unsafe extern "C" fn PMPI_T_category_get_num(num_cat: *mut c_int) -> c_int { unsafe { tool::t_category_get_num(num_cat) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_category_get_num_events(_cat_index: c_int, _num_events: *mut c_int) -> c_int { unsupported("MPI_T_category_get_num_events", On::Process) }
+pub unsafe extern "C" fn MPI_T_category_get_num_events(_cat_index: c_int, _num_events: *mut c_int) -> c_int { tool::no_such_index() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_category_get_num_events(_cat_index: c_int, _num_events: *mut c_int) -> c_int { unsupported("MPI_T_category_get_num_events", On::Process) }
+pub unsafe extern "C" fn PMPI_T_category_get_num_events(_cat_index: c_int, _num_events: *mut c_int) -> c_int { tool::no_such_index() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_category_get_pvars(_cat_index: c_int, _len: c_int, _indices: *mut c_int) -> c_int { unsupported("MPI_T_category_get_pvars", On::Process) }
+pub unsafe extern "C" fn MPI_T_category_get_pvars(_cat_index: c_int, _len: c_int, _indices: *mut c_int) -> c_int { tool::no_such_index() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_category_get_pvars(_cat_index: c_int, _len: c_int, _indices: *mut c_int) -> c_int { unsupported("MPI_T_category_get_pvars", On::Process) }
+pub unsafe extern "C" fn PMPI_T_category_get_pvars(_cat_index: c_int, _len: c_int, _indices: *mut c_int) -> c_int { tool::no_such_index() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_cvar_get_index(_name: *const c_char, _cvar_index: *mut c_int) -> c_int { unsupported("MPI_T_cvar_get_index", On::Process) }
+pub unsafe extern "C" fn MPI_T_cvar_get_index(_name: *const c_char, _cvar_index: *mut c_int) -> c_int { tool::no_such_name() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_cvar_get_index(_name: *const c_char, _cvar_index: *mut c_int) -> c_int { unsupported("MPI_T_cvar_get_index", On::Process) }
+pub unsafe extern "C" fn PMPI_T_cvar_get_index(_name: *const c_char, _cvar_index: *mut c_int) -> c_int { tool::no_such_name() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_cvar_get_info(_cvar_index: c_int, _name: *mut c_char, _name_len: *mut c_int, _verbosity: *mut c_int, _datatype: *mut RawHandle, _enumtype: *mut RawHandle, _desc: *mut c_char, _desc_len: *mut c_int, _bind: *mut c_int, _scope: *mut c_int) -> c_int { unsupported("MPI_T_cvar_get_info", On::Process) }
+pub unsafe extern "C" fn MPI_T_cvar_get_info(_cvar_index: c_int, _name: *mut c_char, _name_len: *mut c_int, _verbosity: *mut c_int, _datatype: *mut RawHandle, _enumtype: *mut RawHandle, _desc: *mut c_char, _desc_len: *mut c_int, _bind: *mut c_int, _scope: *mut c_int) -> c_int { tool::no_such_index() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_cvar_get_info(_cvar_index: c_int, _name: *mut c_char, _name_len: *mut c_int, _verbosity: *mut c_int, _datatype: *mut RawHandle, _enumtype: *mut RawHandle, _desc: *mut c_char, _desc_len: *mut c_int, _bind: *mut c_int, _scope: *mut c_int) -> c_int { unsupported("MPI_T_cvar_get_info", On::Process) }
+pub unsafe extern "C" fn PMPI_T_cvar_get_info(_cvar_index: c_int, _name: *mut c_char, _name_len: *mut c_int, _verbosity: *mut c_int, _datatype: *mut RawHandle, _enumtype: *mut RawHandle, _desc: *mut c_char, _desc_len: *mut c_int, _bind: *mut c_int, _scope: *mut c_int) -> c_int { tool::no_such_index() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_cvar_get_num(_num_cvar: *mut c_int) -> c_int { unsupported("MPI_T_cvar_get_num", On::Process) }
+pub unsafe extern "C" fn MPI_T_cvar_get_num(num_cvar: *mut c_int) -> c_int { unsafe { tool::t_cvar_get_num(num_cvar) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_cvar_get_num(_num_cvar: *mut c_int) -> c_int { unsupported("MPI_T_cvar_get_num", On::Process) }
+pub unsafe extern "C" fn PMPI_T_cvar_get_num(num_cvar: *mut c_int) -> c_int { unsafe { tool::t_cvar_get_num(num_cvar) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_cvar_handle_alloc(_cvar_index: c_int, _obj_handle: *mut c_void, _handle: *mut RawHandle, _count: *mut c_int) -> c_int { unsupported("MPI_T_cvar_handle_alloc", On::Process) }
+pub unsafe extern "C" fn MPI_T_cvar_handle_alloc(_cvar_index: c_int, _obj_handle: *mut c_void, _handle: *mut RawHandle, _count: *mut c_int) -> c_int { tool::no_such_index() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_cvar_handle_alloc(_cvar_index: c_int, _obj_handle: *mut c_void, _handle: *mut RawHandle, _count: *mut c_int) -> c_int { unsupported("MPI_T_cvar_handle_alloc", On::Process) }
+pub unsafe extern "C" fn PMPI_T_cvar_handle_alloc(_cvar_index: c_int, _obj_handle: *mut c_void, _handle: *mut RawHandle, _count: *mut c_int) -> c_int { tool::no_such_index() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_cvar_handle_free(_handle: *mut RawHandle) -> c_int { unsupported("MPI_T_cvar_handle_free", On::Process) }
+pub unsafe extern "C" fn MPI_T_cvar_handle_free(_handle: *mut RawHandle) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_cvar_handle_free(_handle: *mut RawHandle) -> c_int { unsupported("MPI_T_cvar_handle_free", On::Process) }
+pub unsafe extern "C" fn PMPI_T_cvar_handle_free(_handle: *mut RawHandle) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_cvar_read(_handle: RawHandle, _buf: *mut c_void) -> c_int { unsupported("MPI_T_cvar_read", On::Process) }
+pub unsafe extern "C" fn MPI_T_cvar_read(_handle: RawHandle, _buf: *mut c_void) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_cvar_read(_handle: RawHandle, _buf: *mut c_void) -> c_int { unsupported("MPI_T_cvar_read", On::Process) }
+pub unsafe extern "C" fn PMPI_T_cvar_read(_handle: RawHandle, _buf: *mut c_void) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_cvar_write(_handle: RawHandle, _buf: *const c_void) -> c_int { unsupported("MPI_T_cvar_write", On::Process) }
+pub unsafe extern "C" fn MPI_T_cvar_write(_handle: RawHandle, _buf: *const c_void) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_cvar_write(_handle: RawHandle, _buf: *const c_void) -> c_int { unsupported("MPI_T_cvar_write", On::Process) }
+pub unsafe extern "C" fn PMPI_T_cvar_write(_handle: RawHandle, _buf: *const c_void) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_enum_get_info(_enumtype: RawHandle, _num: *mut c_int, _name: *mut c_char, _name_len: *mut c_int) -> c_int { unsupported("MPI_T_enum_get_info", On::Process) }
+pub unsafe extern "C" fn MPI_T_enum_get_info(_enumtype: RawHandle, _num: *mut c_int, _name: *mut c_char, _name_len: *mut c_int) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_enum_get_info(_enumtype: RawHandle, _num: *mut c_int, _name: *mut c_char, _name_len: *mut c_int) -> c_int { unsupported("MPI_T_enum_get_info", On::Process) }
+pub unsafe extern "C" fn PMPI_T_enum_get_info(_enumtype: RawHandle, _num: *mut c_int, _name: *mut c_char, _name_len: *mut c_int) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_enum_get_item(_enumtype: RawHandle, _indx: c_int, _value: *mut c_int, _name: *mut c_char, _name_len: *mut c_int) -> c_int { unsupported("MPI_T_enum_get_item", On::Process) }
+pub unsafe extern "C" fn MPI_T_enum_get_item(_enumtype: RawHandle, _indx: c_int, _value: *mut c_int, _name: *mut c_char, _name_len: *mut c_int) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_enum_get_item(_enumtype: RawHandle, _indx: c_int, _value: *mut c_int, _name: *mut c_char, _name_len: *mut c_int) -> c_int { unsupported("MPI_T_enum_get_item", On::Process) }
+pub unsafe extern "C" fn PMPI_T_enum_get_item(_enumtype: RawHandle, _indx: c_int, _value: *mut c_int, _name: *mut c_char, _name_len: *mut c_int) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_event_callback_get_info(_event_registration: RawHandle, _cb_safety: c_int, _info_used: *mut RawHandle) -> c_int { unsupported("MPI_T_event_callback_get_info", On::Process) }
+pub unsafe extern "C" fn MPI_T_event_callback_get_info(_event_registration: RawHandle, _cb_safety: c_int, _info_used: *mut RawHandle) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_event_callback_get_info(_event_registration: RawHandle, _cb_safety: c_int, _info_used: *mut RawHandle) -> c_int { unsupported("MPI_T_event_callback_get_info", On::Process) }
+pub unsafe extern "C" fn PMPI_T_event_callback_get_info(_event_registration: RawHandle, _cb_safety: c_int, _info_used: *mut RawHandle) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_event_callback_set_info(_event_registration: RawHandle, _cb_safety: c_int, _info: RawHandle) -> c_int { unsupported("MPI_T_event_callback_set_info", On::Process) }
+pub unsafe extern "C" fn MPI_T_event_callback_set_info(_event_registration: RawHandle, _cb_safety: c_int, _info: RawHandle) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_event_callback_set_info(_event_registration: RawHandle, _cb_safety: c_int, _info: RawHandle) -> c_int { unsupported("MPI_T_event_callback_set_info", On::Process) }
+pub unsafe extern "C" fn PMPI_T_event_callback_set_info(_event_registration: RawHandle, _cb_safety: c_int, _info: RawHandle) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_event_copy(_event_instance: RawHandle, _buffer: *mut c_void) -> c_int { unsupported("MPI_T_event_copy", On::Process) }
+pub unsafe extern "C" fn MPI_T_event_copy(_event_instance: RawHandle, _buffer: *mut c_void) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_event_copy(_event_instance: RawHandle, _buffer: *mut c_void) -> c_int { unsupported("MPI_T_event_copy", On::Process) }
+pub unsafe extern "C" fn PMPI_T_event_copy(_event_instance: RawHandle, _buffer: *mut c_void) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_event_get_index(_name: *const c_char, _event_index: *mut c_int) -> c_int { unsupported("MPI_T_event_get_index", On::Process) }
+pub unsafe extern "C" fn MPI_T_event_get_index(_name: *const c_char, _event_index: *mut c_int) -> c_int { tool::no_such_name() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_event_get_index(_name: *const c_char, _event_index: *mut c_int) -> c_int { unsupported("MPI_T_event_get_index", On::Process) }
+pub unsafe extern "C" fn PMPI_T_event_get_index(_name: *const c_char, _event_index: *mut c_int) -> c_int { tool::no_such_name() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_event_get_info(_event_index: c_int, _name: *mut c_char, _name_len: *mut c_int, _verbosity: *mut c_int, _array_of_datatypes: *mut RawHandle, _array_of_displacements: *mut isize, _num_elements: *mut c_int, _enumtype: *mut RawHandle, _info: *mut RawHandle, _desc: *mut c_char, _desc_len: *mut c_int, _bind: *mut c_int) -> c_int { unsupported("MPI_T_event_get_info", On::Process) }
+pub unsafe extern "C" fn MPI_T_event_get_info(_event_index: c_int, _name: *mut c_char, _name_len: *mut c_int, _verbosity: *mut c_int, _array_of_datatypes: *mut RawHandle, _array_of_displacements: *mut isize, _num_elements: *mut c_int, _enumtype: *mut RawHandle, _info: *mut RawHandle, _desc: *mut c_char, _desc_len: *mut c_int, _bind: *mut c_int) -> c_int { tool::no_such_index() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_event_get_info(_event_index: c_int, _name: *mut c_char, _name_len: *mut c_int, _verbosity: *mut c_int, _array_of_datatypes: *mut RawHandle, _array_of_displacements: *mut isize, _num_elements: *mut c_int, _enumtype: *mut RawHandle, _info: *mut RawHandle, _desc: *mut c_char, _desc_len: *mut c_int, _bind: *mut c_int) -> c_int { unsupported("MPI_T_event_get_info", On::Process) }
+pub unsafe extern "C" fn PMPI_T_event_get_info(_event_index: c_int, _name: *mut c_char, _name_len: *mut c_int, _verbosity: *mut c_int, _array_of_datatypes: *mut RawHandle, _array_of_displacements: *mut isize, _num_elements: *mut c_int, _enumtype: *mut RawHandle, _info: *mut RawHandle, _desc: *mut c_char, _desc_len: *mut c_int, _bind: *mut c_int) -> c_int { tool::no_such_index() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_event_get_num(_num_events: *mut c_int) -> c_int { unsupported("MPI_T_event_get_num", On::Process) }
+pub unsafe extern "C" fn MPI_T_event_get_num(num_events: *mut c_int) -> c_int { unsafe { tool::t_event_get_num(num_events) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_event_get_num(_num_events: *mut c_int) -> c_int { unsupported("MPI_T_event_get_num", On::Process) }
+pub unsafe extern "C" fn PMPI_T_event_get_num(num_events: *mut c_int) -> c_int { unsafe { tool::t_event_get_num(num_events) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_event_get_source(_event_instance: RawHandle, _source_index: *mut c_int) -> c_int { unsupported("MPI_T_event_get_source", On::Process) }
+pub unsafe extern "C" fn MPI_T_event_get_source(_event_instance: RawHandle, _source_index: *mut c_int) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_event_get_source(_event_instance: RawHandle, _source_index: *mut c_int) -> c_int { unsupported("MPI_T_event_get_source", On::Process) }
+pub unsafe extern "C" fn PMPI_T_event_get_source(_event_instance: RawHandle, _source_index: *mut c_int) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_event_get_timestamp(_event_instance: RawHandle, _event_timestamp: *mut i64) -> c_int { unsupported("MPI_T_event_get_timestamp", On::Process) }
+pub unsafe extern "C" fn MPI_T_event_get_timestamp(_event_instance: RawHandle, _event_timestamp: *mut i64) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_event_get_timestamp(_event_instance: RawHandle, _event_timestamp: *mut i64) -> c_int { unsupported("MPI_T_event_get_timestamp", On::Process) }
+pub unsafe extern "C" fn PMPI_T_event_get_timestamp(_event_instance: RawHandle, _event_timestamp: *mut i64) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_event_handle_alloc(_event_index: c_int, _obj_handle: *mut c_void, _info: RawHandle, _event_registration: *mut RawHandle) -> c_int { unsupported("MPI_T_event_handle_alloc", On::Process) }
+pub unsafe extern "C" fn MPI_T_event_handle_alloc(_event_index: c_int, _obj_handle: *mut c_void, _info: RawHandle, _event_registration: *mut RawHandle) -> c_int { tool::no_such_index() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_event_handle_alloc(_event_index: c_int, _obj_handle: *mut c_void, _info: RawHandle, _event_registration: *mut RawHandle) -> c_int { unsupported("MPI_T_event_handle_alloc", On::Process) }
+pub unsafe extern "C" fn PMPI_T_event_handle_alloc(_event_index: c_int, _obj_handle: *mut c_void, _info: RawHandle, _event_registration: *mut RawHandle) -> c_int { tool::no_such_index() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_event_handle_free(_event_registration: RawHandle, _user_data: *mut c_void, _free_cb_function: Function) -> c_int { unsupported("MPI_T_event_handle_free", On::Process) }
+pub unsafe extern "C" fn MPI_T_event_handle_free(_event_registration: RawHandle, _user_data: *mut c_void, _free_cb_function: Function) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_event_handle_free(_event_registration: RawHandle, _user_data: *mut c_void, _free_cb_function: Function) -> c_int { unsupported("MPI_T_event_handle_free", On::Process) }
+pub unsafe extern "C" fn PMPI_T_event_handle_free(_event_registration: RawHandle, _user_data: *mut c_void, _free_cb_function: Function) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_event_handle_get_info(_event_registration: RawHandle, _info_used: *mut RawHandle) -> c_int { unsupported("MPI_T_event_handle_get_info", On::Process) }
+pub unsafe extern "C" fn MPI_T_event_handle_get_info(_event_registration: RawHandle, _info_used: *mut RawHandle) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_event_handle_get_info(_event_registration: RawHandle, _info_used: *mut RawHandle) -> c_int { unsupported("MPI_T_event_handle_get_info", On::Process) }
+pub unsafe extern "C" fn PMPI_T_event_handle_get_info(_event_registration: RawHandle, _info_used: *mut RawHandle) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_event_handle_set_info(_event_registration: RawHandle, _info: RawHandle) -> c_int { unsupported("MPI_T_event_handle_set_info", On::Process) }
+pub unsafe extern "C" fn MPI_T_event_handle_set_info(_event_registration: RawHandle, _info: RawHandle) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_event_handle_set_info(_event_registration: RawHandle, _info: RawHandle) -> c_int { unsupported("MPI_T_event_handle_set_info", On::Process) }
+pub unsafe extern "C" fn PMPI_T_event_handle_set_info(_event_registration: RawHandle, _info: RawHandle) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_event_read(_event_instance: RawHandle, _element_index: c_int, _buffer: *mut c_void) -> c_int { unsupported("MPI_T_event_read", On::Process) }
+pub unsafe extern "C" fn MPI_T_event_read(_event_instance: RawHandle, _element_index: c_int, _buffer: *mut c_void) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_event_read(_event_instance: RawHandle, _element_index: c_int, _buffer: *mut c_void) -> c_int { unsupported("MPI_T_event_read", On::Process) }
+pub unsafe extern "C" fn PMPI_T_event_read(_event_instance: RawHandle, _element_index: c_int, _buffer: *mut c_void) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_event_register_callback(_event_registration: RawHandle, _cb_safety: c_int, _info: RawHandle, _user_data: *mut c_void, _event_cb_function: Function) -> c_int { unsupported("MPI_T_event_register_callback", On::Process) }
+pub unsafe extern "C" fn MPI_T_event_register_callback(_event_registration: RawHandle, _cb_safety: c_int, _info: RawHandle, _user_data: *mut c_void, _event_cb_function: Function) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_event_register_callback(_event_registration: RawHandle, _cb_safety: c_int, _info: RawHandle, _user_data: *mut c_void, _event_cb_function: Function) -> c_int { unsupported("MPI_T_event_register_callback", On::Process) }
+pub unsafe extern "C" fn PMPI_T_event_register_callback(_event_registration: RawHandle, _cb_safety: c_int, _info: RawHandle, _user_data: *mut c_void, _event_cb_function: Function) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_event_set_dropped_handler(_event_registration: RawHandle, _dropped_cb_function: Function) -> c_int { unsupported("MPI_T_event_set_dropped_handler", On::Process) }
+pub unsafe extern "C" fn MPI_T_event_set_dropped_handler(_event_registration: RawHandle, _dropped_cb_function: Function) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_event_set_dropped_handler(_event_registration: RawHandle, _dropped_cb_function: Function) -> c_int { unsupported("MPI_T_event_set_dropped_handler", On::Process) }
+pub unsafe extern "C" fn PMPI_T_event_set_dropped_handler(_event_registration: RawHandle, _dropped_cb_function: Function) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_finalize() -> c_int { unsupported("MPI_T_finalize", On::Process) }
+pub unsafe extern "C" fn MPI_T_finalize() -> c_int { unsafe { tool::t_finalize() } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_finalize() -> c_int { unsupported("MPI_T_finalize", On::Process) }
+pub unsafe extern "C" fn PMPI_T_finalize() -> c_int { unsafe { tool::t_finalize() } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_init_thread(_required: c_int, _provided: *mut c_int) -> c_int { unsupported("MPI_T_init_thread", On::Process) }
+pub unsafe extern "C" fn MPI_T_init_thread(required: c_int, provided: *mut c_int) -> c_int { unsafe { tool::t_init_thread(required, provided) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_init_thread(_required: c_int, _provided: *mut c_int) -> c_int { unsupported("MPI_T_init_thread", On::Process) }
+pub unsafe extern "C" fn PMPI_T_init_thread(required: c_int, provided: *mut c_int) -> c_int { unsafe { tool::t_init_thread(required, provided) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_pvar_get_index(_name: *const c_char, _var_class: c_int, _pvar_index: *mut c_int) -> c_int { unsupported("MPI_T_pvar_get_index", On::Process) }
+pub unsafe extern "C" fn MPI_T_pvar_get_index(_name: *const c_char, _var_class: c_int, _pvar_index: *mut c_int) -> c_int { tool::no_such_name() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_pvar_get_index(_name: *const c_char, _var_class: c_int, _pvar_index: *mut c_int) -> c_int { unsupported("MPI_T_pvar_get_index", On::Process) }
+pub unsafe extern "C" fn PMPI_T_pvar_get_index(_name: *const c_char, _var_class: c_int, _pvar_index: *mut c_int) -> c_int { tool::no_such_name() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_pvar_get_info(_pvar_index: c_int, _name: *mut c_char, _name_len: *mut c_int, _verbosity: *mut c_int, _var_class: *mut c_int, _datatype: *mut RawHandle, _enumtype: *mut RawHandle, _desc: *mut c_char, _desc_len: *mut c_int, _bind: *mut c_int, _readonly: *mut c_int, _continuous: *mut c_int, _atomic: *mut c_int) -> c_int { unsupported("MPI_T_pvar_get_info", On::Process) }
+pub unsafe extern "C" fn MPI_T_pvar_get_info(_pvar_index: c_int, _name: *mut c_char, _name_len: *mut c_int, _verbosity: *mut c_int, _var_class: *mut c_int, _datatype: *mut RawHandle, _enumtype: *mut RawHandle, _desc: *mut c_char, _desc_len: *mut c_int, _bind: *mut c_int, _readonly: *mut c_int, _continuous: *mut c_int, _atomic: *mut c_int) -> c_int { tool::no_such_index() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_pvar_get_info(_pvar_index: c_int, _name: *mut c_char, _name_len: *mut c_int, _verbosity: *mut c_int, _var_class: *mut c_int, _datatype: *mut RawHandle, _enumtype: *mut RawHandle, _desc: *mut c_char, _desc_len: *mut c_int, _bind: *mut c_int, _readonly: *mut c_int, _continuous: *mut c_int, _atomic: *mut c_int) -> c_int { unsupported("MPI_T_pvar_get_info", On::Process) }
+pub unsafe extern "C" fn PMPI_T_pvar_get_info(_pvar_index: c_int, _name: *mut c_char, _name_len: *mut c_int, _verbosity: *mut c_int, _var_class: *mut c_int, _datatype: *mut RawHandle, _enumtype: *mut RawHandle, _desc: *mut c_char, _desc_len: *mut c_int, _bind: *mut c_int, _readonly: *mut c_int, _continuous: *mut c_int, _atomic: *mut c_int) -> c_int { tool::no_such_index() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_pvar_get_num(_num_pvar: *mut c_int) -> c_int { unsupported("MPI_T_pvar_get_num", On::Process) }
+pub unsafe extern "C" fn MPI_T_pvar_get_num(num_pvar: *mut c_int) -> c_int { unsafe { tool::t_pvar_get_num(num_pvar) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_pvar_get_num(_num_pvar: *mut c_int) -> c_int { unsupported("MPI_T_pvar_get_num", On::Process) }
+pub unsafe extern "C" fn PMPI_T_pvar_get_num(num_pvar: *mut c_int) -> c_int { unsafe { tool::t_pvar_get_num(num_pvar) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_pvar_handle_alloc(_session: RawHandle, _pvar_index: c_int, _obj_handle: *mut c_void, _handle: *mut RawHandle, _count: *mut c_int) -> c_int { unsupported("MPI_T_pvar_handle_alloc", On::Process) }
+pub unsafe extern "C" fn MPI_T_pvar_handle_alloc(session: RawHandle, pvar_index: c_int, obj_handle: *mut c_void, handle: *mut RawHandle, count: *mut c_int) -> c_int { unsafe { tool::t_pvar_handle_alloc(session, pvar_index, obj_handle, handle, count) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_pvar_handle_alloc(_session: RawHandle, _pvar_index: c_int, _obj_handle: *mut c_void, _handle: *mut RawHandle, _count: *mut c_int) -> c_int { unsupported("MPI_T_pvar_handle_alloc", On::Process) }
+pub unsafe extern "C" fn PMPI_T_pvar_handle_alloc(session: RawHandle, pvar_index: c_int, obj_handle: *mut c_void, handle: *mut RawHandle, count: *mut c_int) -> c_int { unsafe { tool::t_pvar_handle_alloc(session, pvar_index, obj_handle, handle, count) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_pvar_handle_free(_session: RawHandle, _handle: *mut RawHandle) -> c_int { unsupported("MPI_T_pvar_handle_free", On::Process) }
+pub unsafe extern "C" fn MPI_T_pvar_handle_free(session: RawHandle, handle: *mut RawHandle) -> c_int { unsafe { tool::t_pvar_handle_free(session, handle) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_pvar_handle_free(_session: RawHandle, _handle: *mut RawHandle) -> c_int { unsupported("MPI_T_pvar_handle_free", On::Process) }
+pub unsafe extern "C" fn PMPI_T_pvar_handle_free(session: RawHandle, handle: *mut RawHandle) -> c_int { unsafe { tool::t_pvar_handle_free(session, handle) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_pvar_read(_session: RawHandle, _handle: RawHandle, _buf: *mut c_void) -> c_int { unsupported("MPI_T_pvar_read", On::Process) }
+pub unsafe extern "C" fn MPI_T_pvar_read(session: RawHandle, handle: RawHandle, buf: *mut c_void) -> c_int { unsafe { tool::t_pvar_read(session, handle, buf) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_pvar_read(_session: RawHandle, _handle: RawHandle, _buf: *mut c_void) -> c_int { unsupported("MPI_T_pvar_read", On::Process) }
+pub unsafe extern "C" fn PMPI_T_pvar_read(session: RawHandle, handle: RawHandle, buf: *mut c_void) -> c_int { unsafe { tool::t_pvar_read(session, handle, buf) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_pvar_readreset(_session: RawHandle, _handle: RawHandle, _buf: *mut c_void) -> c_int { unsupported("MPI_T_pvar_readreset", On::Process) }
+pub unsafe extern "C" fn MPI_T_pvar_readreset(session: RawHandle, handle: RawHandle, buf: *mut c_void) -> c_int { unsafe { tool::t_pvar_readreset(session, handle, buf) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_pvar_readreset(_session: RawHandle, _handle: RawHandle, _buf: *mut c_void) -> c_int { unsupported("MPI_T_pvar_readreset", On::Process) }
+pub unsafe extern "C" fn PMPI_T_pvar_readreset(session: RawHandle, handle: RawHandle, buf: *mut c_void) -> c_int { unsafe { tool::t_pvar_readreset(session, handle, buf) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_pvar_reset(_session: RawHandle, _handle: RawHandle) -> c_int { unsupported("MPI_T_pvar_reset", On::Process) }
+pub unsafe extern "C" fn MPI_T_pvar_reset(session: RawHandle, handle: RawHandle) -> c_int { unsafe { tool::t_pvar_reset(session, handle) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_pvar_reset(_session: RawHandle, _handle: RawHandle) -> c_int { unsupported("MPI_T_pvar_reset", On::Process) }
+pub unsafe extern "C" fn PMPI_T_pvar_reset(session: RawHandle, handle: RawHandle) -> c_int { unsafe { tool::t_pvar_reset(session, handle) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_pvar_session_create(_session: *mut RawHandle) -> c_int { unsupported("MPI_T_pvar_session_create", On::Process) }
+pub unsafe extern "C" fn MPI_T_pvar_session_create(session: *mut RawHandle) -> c_int { unsafe { tool::t_pvar_session_create(session) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_pvar_session_create(_session: *mut RawHandle) -> c_int { unsupported("MPI_T_pvar_session_create", On::Process) }
+pub unsafe extern "C" fn PMPI_T_pvar_session_create(session: *mut RawHandle) -> c_int { unsafe { tool::t_pvar_session_create(session) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_pvar_session_free(_session: *mut RawHandle) -> c_int { unsupported("MPI_T_pvar_session_free", On::Process) }
+pub unsafe extern "C" fn MPI_T_pvar_session_free(session: *mut RawHandle) -> c_int { unsafe { tool::t_pvar_session_free(session) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_pvar_session_free(_session: *mut RawHandle) -> c_int { unsupported("MPI_T_pvar_session_free", On::Process) }
+pub unsafe extern "C" fn PMPI_T_pvar_session_free(session: *mut RawHandle) -> c_int { unsafe { tool::t_pvar_session_free(session) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_pvar_start(_session: RawHandle, _handle: RawHandle) -> c_int { unsupported("MPI_T_pvar_start", On::Process) }
+pub unsafe extern "C" fn MPI_T_pvar_start(session: RawHandle, handle: RawHandle) -> c_int { unsafe { tool::t_pvar_start(session, handle) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_pvar_start(_session: RawHandle, _handle: RawHandle) -> c_int { unsupported("MPI_T_pvar_start", On::Process) }
+pub unsafe extern "C" fn PMPI_T_pvar_start(session: RawHandle, handle: RawHandle) -> c_int { unsafe { tool::t_pvar_start(session, handle) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_pvar_stop(_session: RawHandle, _handle: RawHandle) -> c_int { unsupported("MPI_T_pvar_stop", On::Process) }
+pub unsafe extern "C" fn MPI_T_pvar_stop(session: RawHandle, handle: RawHandle) -> c_int { unsafe { tool::t_pvar_stop(session, handle) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_pvar_stop(_session: RawHandle, _handle: RawHandle) -> c_int { unsupported("MPI_T_pvar_stop", On::Process) }
+pub unsafe extern "C" fn PMPI_T_pvar_stop(session: RawHandle, handle: RawHandle) -> c_int { unsafe { tool::t_pvar_stop(session, handle) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_pvar_write(_session: RawHandle, _handle: RawHandle, _buf: *const c_void) -> c_int { unsupported("MPI_T_pvar_write", On::Process) }
+pub unsafe extern "C" fn MPI_T_pvar_write(session: RawHandle, handle: RawHandle, buf: *const c_void) -> c_int { unsafe { tool::t_pvar_write(session, handle, buf) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_pvar_write(_session: RawHandle, _handle: RawHandle, _buf: *const c_void) -> c_int { unsupported("MPI_T_pvar_write", On::Process) }
+pub unsafe extern "C" fn PMPI_T_pvar_write(session: RawHandle, handle: RawHandle, buf: *const c_void) -> c_int { unsafe { tool::t_pvar_write(session, handle, buf) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_source_get_info(_source_index: c_int, _name: *mut c_char, _name_len: *mut c_int, _desc: *mut c_char, _desc_len: *mut c_int, _ordering: *mut c_int, _ticks_per_second: *mut i64, _max_ticks: *mut i64, _info: *mut RawHandle) -> c_int { unsupported("MPI_T_source_get_info", On::Process) }
+pub unsafe extern "C" fn MPI_T_source_get_info(_source_index: c_int, _name: *mut c_char, _name_len: *mut c_int, _desc: *mut c_char, _desc_len: *mut c_int, _ordering: *mut c_int, _ticks_per_second: *mut i64, _max_ticks: *mut i64, _info: *mut RawHandle) -> c_int { tool::no_such_index() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_source_get_info(_source_index: c_int, _name: *mut c_char, _name_len: *mut c_int, _desc: *mut c_char, _desc_len: *mut c_int, _ordering: *mut c_int, _ticks_per_second: *mut i64, _max_ticks: *mut i64, _info: *mut RawHandle) -> c_int { unsupported("MPI_T_source_get_info", On::Process) }
+pub unsafe extern "C" fn PMPI_T_source_get_info(_source_index: c_int, _name: *mut c_char, _name_len: *mut c_int, _desc: *mut c_char, _desc_len: *mut c_int, _ordering: *mut c_int, _ticks_per_second: *mut i64, _max_ticks: *mut i64, _info: *mut RawHandle) -> c_int { tool::no_such_index() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_source_get_num(_num_sources: *mut c_int) -> c_int { unsupported("MPI_T_source_get_num", On::Process) }
+pub unsafe extern "C" fn MPI_T_source_get_num(num_sources: *mut c_int) -> c_int { unsafe { tool::t_source_get_num(num_sources) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_source_get_num(_num_sources: *mut c_int) -> c_int { unsupported("MPI_T_source_get_num", On::Process) }
+pub unsafe extern "C" fn PMPI_T_source_get_num(num_sources: *mut c_int) -> c_int { unsafe { tool::t_source_get_num(num_sources) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_source_get_timestamp(_source_index: c_int, _timestamp: *mut i64) -> c_int { unsupported("MPI_T_source_get_timestamp", On::Process) }
+pub unsafe extern "C" fn MPI_T_source_get_timestamp(_source_index: c_int, _timestamp: *mut i64) -> c_int { tool::no_such_index() }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_source_get_timestamp(_source_index: c_int, _timestamp: *mut i64) -> c_int { unsupported("MPI_T_source_get_timestamp", On::Process) }
+pub unsafe extern "C" fn PMPI_T_source_get_timestamp(_source_index: c_int, _timestamp: *mut i64) -> c_int { tool::no_such_index() }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Test(request: *mut RawHandle, flag: *mut c_int, status: *mut Status) -> c_int { finish("MPI_Test", On::Process, || unsafe { leads_somewhere("request", request)?; leads_somewhere("flag", flag)?; request::test(request, flag, status) }) }
 #[unsafe(no_mangle)]

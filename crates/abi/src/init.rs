@@ -72,4 +72,4 @@ fn code_of(level: ThreadLevel) -> c_int {
 const SINGLE: c_int = 0;
 const FUNNELED: c_int = 1024;
 const SERIALIZED: c_int = 2048;
-const MULTIPLE: c_int = 4096;
+pub(crate) const MULTIPLE: c_int = 4096;

@@ -32,4 +32,5 @@ mod p2p;
 mod pack;
 mod request;
 mod status;
+mod tool;
 mod types;

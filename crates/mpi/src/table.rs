@@ -31,6 +31,8 @@ pub enum Kind {
     Errhandler,
     /// An info object.
     Info,
+    /// A session of the tool interface.
+    ToolSession,
 }
 
 impl Handle {
