@@ -92,6 +92,9 @@ pub enum PeerError {
     /// A peer that is not in the job.
     #[error("gate {0} is not in the job")]
     Gate(u32),
+    /// A peer without a link: it is gone, or was never there.
+    #[error("a frame over a link that is not open")]
+    NotConnected,
 }
 
 /// What the engine has done so far.
@@ -164,7 +167,7 @@ impl Engine {
         });
         let id = self.ops.insert(Some(gate), data.clone(), state);
         let way = self.gate(gate);
-        if way.link == Link::Failed {
+        if way.link.is_failed() {
             self.fail(id.index);
             return id;
         }
@@ -384,19 +387,28 @@ impl Engine {
         }
     }
 
-    /// A link is open.
+    /// A link is open. A peer that is gone stays gone: its messages and credits have no beginning
+    /// any more.
     pub fn handle_up(&mut self, gate: GateId, capabilities: Capabilities) {
         let way = self.gate(gate);
+        if way.link == Link::Gone {
+            return;
+        }
         way.link = Link::Up { full: false };
         way.capabilities = capabilities;
         way.credit = capabilities.credit_bytes;
         self.list(gate);
     }
 
-    /// The peer is gone: operations that need it complete with [`Outcome::PeerFailed`].
+    /// The peer is gone, or there is no way to it: operations that need it complete with
+    /// [`Outcome::PeerFailed`].
     pub fn handle_down(&mut self, gate: GateId) {
         let way = self.gate(gate);
-        *way = Gate { link: Link::Failed, ..Gate::new() };
+        let link = match way.link {
+            Link::Closed | Link::Wanted | Link::Unreachable => Link::Unreachable,
+            Link::Up { .. } | Link::Gone => Link::Gone,
+        };
+        *way = Gate { link, ..Gate::new() };
         self.matching.drop_requests(gate);
         for index in self.ops.of_gate(gate) {
             self.matching.cancel(self.ops.id(index));
@@ -412,6 +424,9 @@ impl Engine {
     pub fn handle_frame(&mut self, gate: GateId, bytes: &[u8]) -> Result<(), PeerError> {
         if gate.0 as usize >= self.gates.len() {
             return Err(PeerError::Gate(gate.0));
+        }
+        if !matches!(self.gate(gate).link, Link::Up { .. }) {
+            return Err(PeerError::NotConnected);
         }
         let mut rest = bytes;
         while let Some(packet) = packet::parse(&mut rest)? {
@@ -494,7 +509,7 @@ impl Engine {
     }
 
     fn is_failed(&self, gate: GateId) -> bool {
-        matches!(&self.gates[gate.0 as usize], Some(gate) if gate.link == Link::Failed)
+        self.gates[gate.0 as usize].as_ref().is_some_and(|gate| gate.link.is_failed())
     }
 
     /// Notes that a gate has work.
@@ -510,7 +525,7 @@ impl Engine {
                 gate.listed = true;
                 self.ready.push_back(id);
             }
-            Link::Up { .. } | Link::Wanted | Link::Failed => {}
+            Link::Up { .. } | Link::Wanted | Link::Unreachable | Link::Gone => {}
         }
     }
 
@@ -623,7 +638,7 @@ impl Engine {
         op.region.write(0, &payload[..wanted as usize]);
         self.ops.complete(id.index, received(header.source, header.tag, bytes, wanted));
         let way = self.gate(gate);
-        if way.link == Link::Failed {
+        if way.link.is_failed() {
             return;
         }
         way.owed += charge(payload.len());
@@ -651,7 +666,7 @@ impl Engine {
         op.gate = Some(gate);
         op.state = OpState::Arriving { source, tag, bytes, wanted, left: wanted };
         let way = self.gate(gate);
-        if way.link == Link::Failed {
+        if way.link.is_failed() {
             return self.fail(id.index);
         }
         let address = address.filter(|_| way.capabilities.pull && !way.pull_refused && wanted > 0);

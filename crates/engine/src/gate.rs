@@ -16,8 +16,17 @@ pub(crate) enum Link {
     Wanted,
     /// Frames can be posted; unless `full`, at once.
     Up { full: bool },
-    /// The peer is gone.
-    Failed,
+    /// There is no way there; the peer may find one here.
+    Unreachable,
+    /// The peer is gone for good.
+    Gone,
+}
+
+impl Link {
+    /// Whether operations with the peer fail.
+    pub fn is_failed(self) -> bool {
+        matches!(self, Self::Unreachable | Self::Gone)
+    }
 }
 
 /// A word for the peer's engine.
@@ -103,7 +112,7 @@ impl Gate {
     }
 
     pub fn is_idle(&self) -> bool {
-        self.link == Link::Failed || !self.has_work()
+        self.link.is_failed() || !self.has_work()
     }
 }
 

@@ -144,6 +144,58 @@ fn a_forged_message_that_waits_is_not_received_from_another_peer() {
 }
 
 #[test]
+fn a_peer_that_is_gone_is_not_heard() {
+    let mut victim = Victim::new();
+    let any = Selector { context: 0, source: None, tag: None };
+    let op = victim.engine.submit_receive(None, any, &Region::owned(8));
+    victim.engine.handle_down(gate(HOSTILE));
+    let mut request = Vec::new();
+    packet::emit_request(&mut request, &header(HOSTILE, 5, 0), 3, 8, None);
+    let mut credit = Vec::new();
+    packet::emit_credit(&mut credit, 8);
+    for frame in [eager(HOSTILE, 5, 0, b""), request, credit] {
+        let heard = victim.engine.handle_frame(gate(HOSTILE), &frame);
+        assert_eq!(heard, Err(PeerError::NotConnected));
+    }
+    assert_eq!(victim.engine.take(op), None, "no ghost has taken it");
+    victim.assert_unharmed();
+}
+
+#[test]
+fn a_peer_that_is_gone_does_not_come_back() {
+    let mut victim = Victim::new();
+    let message = eager(HOSTILE, 900, 0, &[1; 900]);
+    victim.engine.handle_frame(gate(HOSTILE), &message).expect("a message in order");
+    victim.engine.handle_down(gate(HOSTILE));
+    victim.engine.handle_up(gate(HOSTILE), NEAR.capabilities);
+    let selector = Selector { context: 0, source: Some(HOSTILE as u32), tag: Some(900) };
+    for _ in 0..2 {
+        let into = Region::owned(900);
+        let op = victim.engine.submit_receive(Some(gate(HOSTILE)), selector, &into);
+        victim.drain(HOSTILE);
+        assert!(victim.engine.take(op).is_some(), "what came before is received, then no more");
+    }
+    let envelope = Envelope { context: 0, source: 0, tag: 0 };
+    let data = Region::owned(8);
+    let op = victim.engine.submit_send(gate(HOSTILE), envelope, &data, SendMode::Standard);
+    assert_eq!(victim.engine.take(op).map(|end| end.outcome), Some(Outcome::PeerFailed));
+    victim.assert_unharmed();
+}
+
+#[test]
+fn a_peer_that_could_not_be_reached_may_reach_us() {
+    let mut engine = Engine::new(Config { size: 2 });
+    let envelope = Envelope { context: 0, source: 0, tag: 0 };
+    let data = Region::owned(8);
+    engine.submit_send(gate(1), envelope, &data, SendMode::Standard);
+    assert_eq!(engine.poll_connect(), Some(gate(1)));
+    engine.handle_down(gate(1));
+    engine.handle_up(gate(1), NEAR.capabilities);
+    engine.submit_send(gate(1), envelope, &data, SendMode::Standard);
+    assert_eq!(engine.poll_gate(), Some(gate(1)));
+}
+
+#[test]
 fn a_gate_outside_the_job_is_refused() {
     let mut victim = Victim::new();
     assert_eq!(victim.engine.handle_frame(gate(7), &[]), Err(PeerError::Gate(7)));
