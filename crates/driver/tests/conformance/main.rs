@@ -99,6 +99,6 @@ macro_rules! conformance {
 }
 
 conformance!(own, Own; order sizes many bursts pull farewell wake full room);
-conformance!(shm, Shm; order sizes many bursts pull farewell wake);
+conformance!(shm, Shm; order sizes many bursts pull farewell wake full room);
 conformance!(tcp, Tcp; order sizes many bursts pull farewell wake full room);
 conformance!(sim, Sim; order sizes many bursts pull farewell wake full room);
