@@ -5,7 +5,7 @@ mod network;
 
 use engine::{Config, Engine, Envelope, OpId, Outcome, PeerError, Posted, Selector, SendMode};
 use memory::Region;
-use network::{NEAR, Network, Random, Receive, Send, Shape, for_seeds, gate};
+use network::{NEAR, Network, Random, Receive, Send, Shape, corpus, for_seeds, gate, mutate};
 use proptest::prelude::*;
 use wire::Frame;
 use wire::packet::{self, Header, Packet};
@@ -410,52 +410,6 @@ impl Victim {
     }
 }
 
-/// Frames of every kind, from engines at work.
-fn corpus() -> Vec<Vec<u8>> {
-    let fetch = wire::Capabilities { pull: true, ..NEAR.capabilities };
-    let mut frames = Vec::new();
-    for shape in [NEAR, Shape { capabilities: fetch, pull_works: true, ..NEAR }] {
-        let mut network = Network::new(1, 2, shape);
-        network.record = Some(Vec::new());
-        for tag in 0..40 {
-            let bytes = [0, 8, 300, 1500, 5000][tag as usize % 5];
-            let mode = [SendMode::Standard, SendMode::Synchronous][tag as usize % 2];
-            network.submit_send(0, Send { to: 1, context: 0, tag, bytes, mode });
-            network.receive(1, Some(0), Some(tag), bytes);
-            network.run();
-        }
-        network.finish();
-        frames.extend(network.record.unwrap_or_default());
-    }
-    frames
-}
-
-/// What becomes of a frame in bad hands.
-fn mutate(random: &mut Random, frame: &[u8], others: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let mut bytes = frame.to_vec();
-    for _ in 0..1 + random.below(3) {
-        let at = random.below(bytes.len() + 1);
-        match random.below(9) {
-            0 => bytes.truncate(at),
-            1 => bytes.extend(random.next().to_le_bytes()),
-            2 => bytes.extend(&others[random.below(others.len())]),
-            3 => return vec![bytes.clone(), bytes],
-            4 => return vec![],
-            5 => overwrite(&mut bytes, at, &[0x11 + random.below(8) as u8]),
-            6 => overwrite(&mut bytes, at, &[random.next() as u8]),
-            7 => overwrite(&mut bytes, at & !3, &random.pick(&EDGES).to_le_bytes()[..4]),
-            _ => overwrite(&mut bytes, at & !3, &random.pick(&EDGES).to_le_bytes()),
-        }
-    }
-    vec![bytes]
-}
-
-fn overwrite(bytes: &mut [u8], at: usize, with: &[u8]) {
-    for (byte, new) in bytes.iter_mut().skip(at).zip(with) {
-        *byte = *new;
-    }
-}
-
 /// A frame that parses.
 fn lie() -> impl Strategy<Value = Vec<u8>> {
     let number = prop_oneof![4 => 0..12u32, 1 => any::<u32>()];
@@ -498,5 +452,3 @@ fn eager(source: usize, tag: i32, sequence: u32, payload: &[u8]) -> Vec<u8> {
 const SHORT: i32 = 1;
 const LONG: i32 = 2;
 const LONG_BYTES: usize = 5000;
-/// Numbers at which arithmetic goes wrong.
-const EDGES: [u64; 8] = [0, 1, 4096, 0x7fff_ffff, 0xffff_ffff, 1 << 32, i64::MAX as u64, u64::MAX];

@@ -10,8 +10,10 @@
 //! the model's word that it was matched. The memory of a completed send is overwritten at once, so
 //! that whoever reads it later sends garbage.
 
-#![allow(dead_code, reason = "each test binary uses its part of the harness")]
+#![allow(dead_code, unused_imports, reason = "each test binary uses its part of the harness")]
 
+mod check;
+mod mangle;
 mod random;
 mod reference;
 
@@ -19,13 +21,15 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use engine::{
-    Completion, Config, Counters, Engine, Envelope, MatchedId, Message, OpId, Outcome, PeerError,
-    Posted, PullId, Selector, SendMode,
+    Completion, Config, Counters, Engine, Envelope, MatchedId, Message, OpId, PeerError, Posted,
+    PullId, Selector, SendMode,
 };
 use memory::{Region, Span};
 use wire::packet::{self, Packet};
 use wire::{Capabilities, Frame, FrameToken, GateId, RemoteRegion};
 
+use check::{UNTOUCHED, overlaps};
+pub use mangle::{corpus, mutate};
 pub use random::{Random, for_seeds};
 use reference::{Reference, Waiting};
 
@@ -661,70 +665,6 @@ impl Network {
         }
     }
 
-    fn check(&mut self, rank: usize, index: usize) {
-        let Tracked { region, kind, end, .. } = &self.processes[rank].ops[index];
-        let (region, end) = (region.clone(), end.expect("only completed operations are checked"));
-        match *kind {
-            Kind::Send { message } => self.check_sent(rank, &region, end, message),
-            Kind::Receive { found: Some(message), .. } => {
-                self.check_received(rank, &region, end, message);
-            }
-            Kind::Receive { gate, found: None } => self.check_unmatched(rank, gate, end),
-        }
-    }
-
-    fn check_sent(&mut self, rank: usize, region: &Region, end: Completion, message: usize) {
-        self.messages[message].complete = true;
-        let is_held =
-            self.held.iter().any(|(from, _, span)| *from == rank && overlaps(region, *span));
-        assert!(!is_held, "a send is complete while a rail holds its memory");
-        region.write(0, &vec![OVERWRITTEN; region.len()]);
-        let Sent { send: Send { to, tag, bytes, mode, .. }, matched, .. } = self.messages[message];
-        if end.outcome == Outcome::PeerFailed {
-            let state = self.way_state(rank, to);
-            return assert_eq!(state, State::Cut, "a send fails only with its peer");
-        }
-        let outcome = Outcome::Ok;
-        let expected = Completion { source: rank as u32, tag, bytes: bytes as u64, outcome };
-        assert_eq!(end, expected, "the end of a send");
-        if mode == SendMode::Synchronous && !self.is_tampered(rank, to) {
-            assert!(matched, "message {message} is complete before it is matched");
-        }
-    }
-
-    fn check_received(&self, rank: usize, region: &Region, end: Completion, message: usize) {
-        let Sent { from, send, .. } = &self.messages[message];
-        if end.outcome == Outcome::PeerFailed {
-            return assert_eq!(self.way_state(rank, *from), State::Cut);
-        }
-        let bytes = send.bytes.min(region.len());
-        let message_bytes = send.bytes as u64;
-        let outcome = match bytes < send.bytes {
-            true => Outcome::Truncated { message_bytes },
-            false => Outcome::Ok,
-        };
-        let expected =
-            Completion { source: *from as u32, tag: send.tag, bytes: bytes as u64, outcome };
-        assert_eq!(end, expected, "message {message}: {send:?}");
-        let memory = region.to_vec();
-        assert!(memory[..bytes] == content(message, bytes), "message {message} came mangled");
-        assert!(memory[bytes..].iter().all(|&byte| byte == UNTOUCHED), "written past the message");
-    }
-
-    fn check_unmatched(&self, rank: usize, gate: Option<GateId>, end: Completion) {
-        match end.outcome {
-            Outcome::Cancelled => {}
-            Outcome::PeerFailed => {
-                let peer = gate.expect("only a receive that names its source fails with it").0;
-                assert_eq!(self.way_state(rank, peer as usize), State::Cut);
-            }
-            Outcome::Ok | Outcome::Truncated { .. } => {
-                let forged = gate.is_some_and(|peer| self.is_tampered(peer.0 as usize, rank));
-                assert!(forged, "the model has matched nothing with it: {end:?}");
-            }
-        }
-    }
-
     fn pair(&mut self, rank: usize, receive: usize, waiting: Waiting) {
         let message = self.message_of(rank, &waiting);
         self.messages[message].matched = true;
@@ -842,13 +782,6 @@ fn held(frame: &Frame) -> (FrameToken, Span) {
     (frame.token.expect("a body has a token"), span)
 }
 
-fn overlaps(region: &Region, span: Span) -> bool {
-    region.as_span().is_some_and(|own| {
-        let start = own.address as usize;
-        (start..start + own.len).contains(&(span.address as usize))
-    })
-}
-
 fn bytes(frame: &Frame) -> Vec<u8> {
     let mut bytes = frame.head.clone();
     if let Some(body) = &frame.body {
@@ -856,9 +789,6 @@ fn bytes(frame: &Frame) -> Vec<u8> {
     }
     bytes
 }
-
-const UNTOUCHED: u8 = 0xee;
-const OVERWRITTEN: u8 = 0xdd;
 
 /// More events than any scenario has.
 const EVENTS_MAX: u64 = 20_000_000;

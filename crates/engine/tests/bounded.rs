@@ -1,0 +1,169 @@
+//! How much memory engines take, measured at the allocator.
+
+mod network;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use engine::{Config, Engine, Envelope, Posted, Selector, SendMode};
+use memory::Region;
+use network::{NEAR, Random, corpus, for_seeds, gate, mutate};
+use peak_alloc::PeakAlloc;
+use wire::Frame;
+use wire::packet::{self, Header};
+
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+/// Nobody else allocates while a test measures.
+static ALONE: Mutex<()> = Mutex::new(());
+
+#[test]
+fn what_a_peer_makes_us_allocate_is_bounded_by_what_it_sends() {
+    let _alone = alone();
+    let corpus = corpus();
+    for_seeds(300, |seed| {
+        let mut random = Random::new(seed);
+        let frames: Vec<_> = (0..100)
+            .flat_map(|_| {
+                let at = random.below(corpus.len());
+                if random.one_in(4) {
+                    mutate(&mut random, &corpus[at], &corpus)
+                } else {
+                    vec![corpus[at].clone()]
+                }
+            })
+            .collect();
+        let before = ALLOCATOR.current_usage();
+        let mut engine = Engine::new(Config { size: 2 });
+        engine.handle_up(gate(1), NEAR.capabilities);
+        let mut fed = 0;
+        for frame in &frames {
+            fed += frame.len();
+            let _ = engine.handle_frame(gate(1), frame);
+            let taken = ALLOCATOR.current_usage() - before;
+            assert!(taken <= TABLES_BYTES + 8 * fed, "{taken} bytes for {fed} received");
+        }
+    });
+}
+
+#[test]
+fn requests_for_more_than_there_is_allocate_nothing() {
+    let _alone = alone();
+    let mut engine = Engine::new(Config { size: 2 });
+    engine.handle_up(gate(1), NEAR.capabilities);
+    let selector = Selector { context: 0, source: Some(1), tag: Some(0) };
+    let into = Region::owned(64);
+    engine.submit_receive(Some(gate(1)), selector, &into);
+    let mut request = Vec::new();
+    packet::emit_request(&mut request, &header(0), 0, u64::MAX, None);
+    let before = ALLOCATOR.current_usage();
+    engine.handle_frame(gate(1), &request).expect("any length may be announced");
+    assert!(ALLOCATOR.current_usage() - before < 4096);
+}
+
+#[test]
+fn unmatched_messages_take_a_multiple_of_their_credit_and_give_it_back() {
+    let _alone = alone();
+    for bytes in [0, 8, 100, 1000] {
+        let mut engine = Engine::new(Config { size: 2 });
+        engine.handle_up(gate(1), NEAR.capabilities);
+        let frame = vec![0; packet::EAGER_LEN + bytes];
+        let before = ALLOCATOR.current_usage();
+        let mut after_first = None;
+        let mut sequence = 0;
+        for _ in 0..10 {
+            let messages = NEAR.capabilities.credit_bytes / (bytes + 64);
+            for _ in 0..messages {
+                let mut frame = frame.clone();
+                let mut head = Vec::new();
+                packet::emit_eager(&mut head, &header(sequence), None, bytes as u32);
+                frame[..head.len()].copy_from_slice(&head);
+                engine.handle_frame(gate(1), &frame).expect("within the credits");
+                sequence += 1;
+            }
+            let full = ALLOCATOR.current_usage() - before;
+            let bound = TABLES_BYTES + 2 * NEAR.capabilities.credit_bytes;
+            assert!(full <= bound, "{full} bytes for messages of {bytes}");
+            receive_all(&mut engine, messages, bytes);
+            let empty = ALLOCATOR.current_usage() - before;
+            let first = *after_first.get_or_insert(empty);
+            assert!(empty <= first + 4096, "{empty} bytes are kept, {first} after the first flood");
+        }
+    }
+}
+
+#[test]
+fn operations_leave_nothing_behind() {
+    let _alone = alone();
+    let mut engine = Engine::new(Config { size: 1 });
+    engine.handle_up(gate(0), NEAR.capabilities);
+    let (data, into) = (Region::owned(5000), Region::owned(5000));
+    let mut after_first = None;
+    for round in 0..3000 {
+        let bytes = [0, 200, 1000, 5000][round % 4];
+        let tag = (round % 16) as i32;
+        let envelope = Envelope { context: 0, source: 0, tag };
+        let mode = [SendMode::Standard, SendMode::Synchronous][round / 4 % 2];
+        let send = engine.submit_send(gate(0), envelope, &data.slice(0, bytes), mode);
+        let selector =
+            Selector { context: 0, source: Some(0), tag: (round % 3 > 0).then_some(tag) };
+        let receive = engine.submit_receive(Some(gate(0)), selector, &into);
+        let cancelled = engine.submit_receive(Some(gate(0)), selector, &into);
+        speak_to_itself(&mut engine);
+        assert!(engine.submit_cancel(cancelled));
+        for op in [send, receive, cancelled] {
+            assert!(engine.take(op).is_some(), "round {round}");
+        }
+        let used = ALLOCATOR.current_usage();
+        if round >= 100 {
+            let first = *after_first.get_or_insert(used);
+            assert!(used <= first + 4096, "{used} bytes after {round} rounds, {first} after 100");
+        }
+    }
+}
+
+#[test]
+fn peers_that_are_never_spoken_to_cost_a_word_each() {
+    let _alone = alone();
+    let before = ALLOCATOR.current_usage();
+    let engine = Engine::new(Config { size: 10_000 });
+    let taken = ALLOCATOR.current_usage() - before;
+    assert!(taken <= 10_000 * 8 + 1024, "{taken} bytes");
+    assert!(engine.is_idle());
+}
+
+/// Receives all that waits, and lets the engine give the credit back.
+fn receive_all(engine: &mut Engine, messages: usize, bytes: usize) {
+    let into = Region::owned(bytes);
+    let any = Selector { context: 0, source: None, tag: None };
+    for _ in 0..messages {
+        let op = engine.submit_receive(None, any, &into);
+        assert!(engine.take(op).is_some(), "a message waits");
+    }
+    let mut frame = Frame::default();
+    while engine.poll_frame(gate(1), &mut frame) {
+        engine.handle_posted(gate(1), &mut frame, Posted::Done);
+    }
+}
+
+/// Hands an engine its own frames.
+fn speak_to_itself(engine: &mut Engine) {
+    let mut frame = Frame::default();
+    while engine.poll_frame(gate(0), &mut frame) {
+        let body = frame.body.as_ref().map_or(Vec::new(), |body| body.region.to_vec());
+        let bytes = [&frame.head[..], &body].concat();
+        engine.handle_posted(gate(0), &mut frame, Posted::Done);
+        engine.handle_frame(gate(0), &bytes).expect("engines speak the protocol");
+    }
+}
+
+fn header(sequence: u32) -> Header {
+    Header { context: 0, source: 1, tag: 0, sequence }
+}
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The hash tables of matching, and the first blocks of what grows.
+const TABLES_BYTES: usize = 72 << 10;
