@@ -61,6 +61,7 @@ pub const NEAR: Shape = Shape {
         frame_max: 4096,
         inline_max: 256,
         eager_max: 1024,
+        piece_min: 256,
         credit_bytes: 16 << 10,
         pull: false,
     },
