@@ -164,7 +164,7 @@ pub(crate) unsafe fn type_create_resized(
     new: *mut RawHandle,
 ) -> Result<()> {
     // SAFETY: as the body's.
-    unsafe { give(Ok(find_old(old)?.resized(lower, extent)), new) }
+    unsafe { give(find_old(old)?.resized(lower, extent), new) }
 }
 
 pub(crate) unsafe fn type_create_subarray(

@@ -60,24 +60,24 @@ pub(crate) enum Element {
 }
 
 impl Element {
-    /// Offset and length of the parts that carry data, then extent and alignment, in bytes, as the C
+    /// Offset and length of the basic elements, then extent and alignment, in bytes, as the C
     /// compilers of this ABI lay them out.
-    pub fn shape(self) -> (&'static [(isize, usize)], isize, usize) {
+    pub fn shape(self) -> (&'static [(isize, u32)], isize, usize) {
         match self {
             Self::I8 | Self::U8 | Self::Bytes1 => (&[(0, 1)], 1, 1),
             Self::I16 | Self::U16 | Self::Bytes2 => (&[(0, 2)], 2, 2),
             Self::I32 | Self::U32 | Self::F32 => (&[(0, 4)], 4, 4),
             Self::Bytes4 => (&[(0, 4)], 4, 2),
             Self::I64 | Self::U64 | Self::F64 => (&[(0, 8)], 8, 8),
-            Self::C32 | Self::F32F32 => (&[(0, 8)], 8, 4),
-            Self::I32I32 => (&[(0, 8)], 8, 4),
-            Self::F32I32 => (&[(0, 8)], 8, 4),
+            Self::C32 => (&[(0, 8)], 8, 4),
             Self::I128 | Self::F80 | Self::Bytes16 => (&[(0, 16)], 16, 16),
-            Self::C64 | Self::F64F64 => (&[(0, 16)], 16, 8),
+            Self::C64 => (&[(0, 16)], 16, 8),
             Self::C80 | Self::Bytes32 => (&[(0, 32)], 32, 16),
+            Self::I32I32 | Self::F32I32 | Self::F32F32 => (&[(0, 4), (4, 4)], 8, 4),
+            Self::F64F64 => (&[(0, 8), (8, 8)], 16, 8),
             Self::I16I32 => (&[(0, 2), (4, 4)], 8, 4),
-            Self::F64I32 | Self::I64I32 => (&[(0, 12)], 16, 8),
-            Self::F80I32 => (&[(0, 20)], 32, 16),
+            Self::F64I32 | Self::I64I32 => (&[(0, 8), (8, 4)], 16, 8),
+            Self::F80I32 => (&[(0, 16), (16, 4)], 32, 16),
         }
     }
 }

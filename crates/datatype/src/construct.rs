@@ -2,7 +2,7 @@
 
 use memory::Segment;
 
-use crate::datatype::{Bounds, Combiner, Contents, Datatype, TypeError};
+use crate::datatype::{Bounds, Combiner, Contents, Datatype, Edges, TypeError, push_elements};
 
 /// In which order an array's dimensions vary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Datatype {
     pub fn contiguous(count: i64, old: &Self) -> Result<Self, TypeError> {
         let contents =
             contents(Combiner::Contiguous, vec![count], vec![], std::slice::from_ref(old));
-        build(&[Block { displacement: 0, count, datatype: old }], false, contents)
+        build(&[Block { displacement: 0, count, datatype: old }], contents)
     }
 
     /// `count` blocks of `block` elements, `stride` elements apart.
@@ -134,8 +134,7 @@ impl Datatype {
         blocks(&vec![length; displacements.len()], displacements, old, contents)
     }
 
-    /// Blocks of `lengths[i]` elements of `types[i]` at `displacements[i]` bytes; the extent is
-    /// rounded up to the alignment of the basic types, as a C compiler does.
+    /// Blocks of `lengths[i]` elements of `types[i]` at `displacements[i]` bytes.
     ///
     /// # Errors
     /// As [`Datatype::contiguous`].
@@ -153,17 +152,22 @@ impl Datatype {
             count,
             datatype,
         });
-        build(&parts.collect::<Vec<_>>(), true, contents)
+        build(&parts.collect::<Vec<_>>(), contents)
     }
 
     /// The same data with other bounds.
-    pub fn resized(&self, lower: i64, extent: i64) -> Self {
+    ///
+    /// # Errors
+    /// When the upper bound lies beyond the address space.
+    pub fn resized(&self, lower: i64, extent: i64) -> Result<Self, TypeError> {
         let addresses = vec![lower, extent];
         let contents = contents(Combiner::Resized, vec![], addresses, std::slice::from_ref(self));
-        let (lower, extent) = (lower as isize, extent as isize);
-        let bounds = Bounds { lower, upper: lower + extent, ..self.bounds() };
+        let upper = lower.checked_add(extent).ok_or_else(too_large)?;
+        let markers = Edges { lower: lower as isize, upper: upper as isize };
+        let Bounds { data, alignment, .. } = self.bounds();
+        let bounds = Bounds::new(data, Some(markers), alignment).ok_or_else(too_large)?;
         let segments = self.layout().segments().to_vec();
-        Self::derived(segments, bounds, self.elements().to_vec(), contents)
+        Ok(Self::derived(segments, bounds, self.elements().to_vec(), contents))
     }
 
     /// The part `starts[i]..starts[i] + sub[i]` of an array of `sizes[i]` elements in each dimension.
@@ -207,15 +211,16 @@ impl Datatype {
         let mut offset = 0i64;
         for axis in axes {
             part = Self::hvector(sub[axis], 1, stride, &part)?;
+            let row = stride.checked_mul(sizes[axis]).ok_or_else(too_large)?;
             offset += starts[axis] * stride;
-            stride = stride.checked_mul(sizes[axis]).ok_or_else(too_large)?;
+            stride = row;
         }
-        let segments = part.layout().segments().iter();
-        let segments =
-            segments.map(|one| Segment { offset: one.offset + offset as isize, len: one.len });
-        let lower = old.bounds().lower;
-        let bounds = Bounds { lower, upper: lower + stride as isize, ..old.bounds() };
-        Ok(Self::derived(segments.collect(), bounds, part.elements().to_vec(), contents))
+        let part = Self::hindexed(&[1], &[offset], &part)?;
+        let markers = Edges { lower: 0, upper: stride as isize };
+        let Bounds { data, alignment, .. } = part.bounds();
+        let bounds = Bounds::new(data, Some(markers), alignment).ok_or_else(too_large)?;
+        let segments = part.layout().segments().to_vec();
+        Ok(Self::derived(segments, bounds, part.elements().to_vec(), contents))
     }
 
     /// A type of the same data that remembers another constructor's arguments (Fortran kinds).
@@ -245,7 +250,7 @@ fn strided(
         let displacement = index.checked_mul(stride).ok_or_else(too_large)?;
         Ok(Block { displacement, count: block, datatype: old })
     });
-    build(&places.collect::<Result<Vec<_>, _>>()?, false, contents)
+    build(&places.collect::<Result<Vec<_>, _>>()?, contents)
 }
 
 fn blocks(
@@ -256,41 +261,59 @@ fn blocks(
 ) -> Result<Datatype, TypeError> {
     let places = lengths.iter().zip(displacements);
     let places = places.map(|(&count, &displacement)| Block { displacement, count, datatype: old });
-    build(&places.collect::<Vec<_>>(), false, contents)
+    build(&places.collect::<Vec<_>>(), contents)
 }
 
 /// The type of these blocks, one behind the other in the type map.
-fn build(blocks: &[Block<'_>], align: bool, contents: Contents) -> Result<Datatype, TypeError> {
+fn build(blocks: &[Block<'_>], contents: Contents) -> Result<Datatype, TypeError> {
     let mut segments = Vec::new();
     let mut elements: Vec<(u32, u64)> = Vec::new();
-    let mut bounds: Option<Bounds> = None;
+    let mut size = 0isize;
+    let (mut data, mut markers, mut alignment) = (None, None, 1);
     for block in blocks {
         check_count("blocklength", block.count)?;
         if block.count == 0 {
             continue;
         }
+        let bounds = block.datatype.bounds();
+        data = union(data, block.spread(bounds.data)?);
+        markers = union(markers, block.spread(bounds.markers())?);
+        alignment = alignment.max(bounds.alignment);
+        let bytes = (block.datatype.size() as isize).checked_mul(block.count as isize);
+        size = bytes.and_then(|bytes| size.checked_add(bytes)).ok_or_else(too_large)?;
         append_segments(&mut segments, block)?;
         append_elements(&mut elements, block)?;
-        let mine = bounds_of(block)?;
-        bounds = Some(bounds.map_or(mine, |known| Bounds {
-            lower: known.lower.min(mine.lower),
-            upper: known.upper.max(mine.upper),
-            alignment: known.alignment.max(mine.alignment),
-        }));
     }
-    let mut bounds = bounds.unwrap_or(Bounds { lower: 0, upper: 0, alignment: 1 });
-    if align {
-        let extent = (bounds.upper - bounds.lower) as usize;
-        bounds.upper = bounds.lower + extent.next_multiple_of(bounds.alignment) as isize;
-    }
+    let bounds = Bounds::new(data, markers, alignment).ok_or_else(too_large)?;
     Ok(Datatype::derived(segments, bounds, elements, contents))
+}
+
+fn union(known: Option<Edges>, more: Option<Edges>) -> Option<Edges> {
+    match (known, more) {
+        (Some(known), Some(more)) => Some(known.union(more)),
+        (known, more) => known.or(more),
+    }
+}
+
+impl Block<'_> {
+    /// The outermost of the edges that each element of the block has.
+    fn spread(&self, edges: Option<Edges>) -> Result<Option<Edges>, TypeError> {
+        let extent = self.datatype.extent().1 as i64;
+        let reach = (self.count - 1).checked_mul(extent).ok_or_else(too_large)?;
+        let last = self.displacement.checked_add(reach).ok_or_else(too_large)?;
+        let Some(Edges { lower, upper }) = edges else { return Ok(None) };
+        let lower = (lower as i64).checked_add(self.displacement.min(last));
+        let upper = (upper as i64).checked_add(self.displacement.max(last));
+        let (Some(lower), Some(upper)) = (lower, upper) else { return Err(too_large()) };
+        Ok(Some(Edges { lower: lower as isize, upper: upper as isize }))
+    }
 }
 
 fn append_segments(segments: &mut Vec<Segment>, block: &Block<'_>) -> Result<(), TypeError> {
     let layout = block.datatype.layout();
     let displacement = block.displacement as isize;
     if layout.is_contiguous() {
-        let len = layout.size().checked_mul(block.count as usize).ok_or_else(too_large)?;
+        let len = layout.size() * block.count as usize;
         push(segments, Segment { offset: displacement, len });
         return Ok(());
     }
@@ -331,26 +354,6 @@ fn append_elements(elements: &mut Vec<(u32, u64)>, block: &Block<'_>) -> Result<
         }
     }
     Ok(())
-}
-
-fn push_elements(elements: &mut Vec<(u32, u64)>, size: u32, count: u64) {
-    match elements.last_mut() {
-        Some((last, known)) if *last == size => *known += count,
-        _ => elements.push((size, count)),
-    }
-}
-
-fn bounds_of(block: &Block<'_>) -> Result<Bounds, TypeError> {
-    let Bounds { lower, upper, alignment } = block.datatype.bounds();
-    let extent = (upper - lower) as i64;
-    let reach = (block.count - 1).checked_mul(extent).ok_or_else(too_large)?;
-    let first = block.displacement.checked_add(lower as i64).ok_or_else(too_large)?;
-    let last = first.checked_add(reach).ok_or_else(too_large)?;
-    Ok(Bounds {
-        lower: first.min(last) as isize,
-        upper: (first.max(last) + extent) as isize,
-        alignment,
-    })
 }
 
 fn contents(

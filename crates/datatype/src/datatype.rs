@@ -77,21 +77,67 @@ struct Inner {
     name: Mutex<Vec<u8>>,
 }
 
-/// The edges of a type map, in bytes from the element's address.
+/// The edges of a type map, in bytes from the element's address (MPI-5.0 §5.1.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
     pub lower: isize,
     pub upper: isize,
+    /// Whether the edges are explicit markers; if not, they are the data's, the upper one such that
+    /// the extent is a multiple of the alignment.
+    pub marked: bool,
+    /// The edges of the data, if there is any.
+    pub data: Option<Edges>,
     pub alignment: usize,
+}
+
+/// First byte, and the one behind the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Edges {
+    pub lower: isize,
+    pub upper: isize,
+}
+
+impl Edges {
+    pub fn union(self, other: Self) -> Self {
+        Self { lower: self.lower.min(other.lower), upper: self.upper.max(other.upper) }
+    }
+}
+
+impl Bounds {
+    /// The bounds of data and markers; `None` if they lie outside the address space.
+    pub fn new(data: Option<Edges>, markers: Option<Edges>, alignment: usize) -> Option<Self> {
+        let marked = markers.is_some();
+        let Edges { lower, upper } = match (markers, data) {
+            (Some(markers), _) => markers,
+            (None, Some(data)) => {
+                let extent = data.upper.checked_sub(data.lower)?;
+                let rounded = (extent as usize).next_multiple_of(alignment);
+                Edges { lower: data.lower, upper: data.lower.checked_add_unsigned(rounded)? }
+            }
+            (None, None) => Edges { lower: 0, upper: 0 },
+        };
+        upper.checked_sub(lower)?;
+        Some(Self { lower, upper, marked, data, alignment })
+    }
+
+    pub fn markers(self) -> Option<Edges> {
+        self.marked.then_some(Edges { lower: self.lower, upper: self.upper })
+    }
 }
 
 impl Datatype {
     /// A predefined type.
     pub fn builtin(builtin: Builtin) -> Self {
         let (parts, extent, alignment) = builtin.element().shape();
-        let segments = parts.iter().map(|&(offset, len)| Segment { offset, len });
+        let segments = parts.iter().map(|&(offset, len)| Segment { offset, len: len as usize });
         let layout = Layout::new(segments, extent);
-        let elements = [(layout.size() as u32, 1)].into();
+        let upper = parts.iter().map(|&(offset, len)| offset + len as isize).max();
+        let data = upper.map(|upper| Edges { lower: 0, upper });
+        let bounds = Bounds { lower: 0, upper: extent, marked: false, data, alignment };
+        let mut elements = Vec::new();
+        for &(_, len) in parts {
+            push_elements(&mut elements, len, 1);
+        }
         let contents = Contents {
             combiner: Combiner::Named,
             integers: Vec::new(),
@@ -100,8 +146,8 @@ impl Datatype {
         };
         let inner = Inner {
             layout: Arc::new(layout),
-            bounds: Bounds { lower: 0, upper: extent, alignment },
-            elements,
+            bounds,
+            elements: elements.into(),
             builtin: Some(builtin),
             contents,
             committed: AtomicBool::new(true),
@@ -141,9 +187,7 @@ impl Datatype {
 
     /// Lower bound and extent of the data itself, in bytes.
     pub fn true_extent(&self) -> (isize, isize) {
-        let segments = self.0.layout.segments();
-        let lower = segments.iter().map(|one| one.offset).min().unwrap_or(0);
-        let upper = segments.iter().map(|one| one.offset + one.len as isize).max().unwrap_or(0);
+        let Edges { lower, upper } = self.0.bounds.data.unwrap_or(Edges { lower: 0, upper: 0 });
         (lower, upper - lower)
     }
 
@@ -225,5 +269,13 @@ impl Datatype {
     /// Whether both are the same object.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// Adds `count` basic elements of `size` bytes to runs of them.
+pub(crate) fn push_elements(elements: &mut Vec<(u32, u64)>, size: u32, count: u64) {
+    match elements.last_mut() {
+        Some((last, known)) if *last == size => *known += count,
+        _ => elements.push((size, count)),
     }
 }

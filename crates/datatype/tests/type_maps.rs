@@ -1,0 +1,458 @@
+//! Datatypes against type maps written out entry by entry (MPI-5.0 §5.1).
+
+use std::collections::HashSet;
+
+use datatype::{ArrayOrder, Builtin, Datatype};
+use memory::Region;
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..<_>::default() })]
+
+    #[test]
+    fn bounds_are_those_of_the_type_map(recipe in recipe()) {
+        let (made, map) = (recipe.make(), recipe.map());
+        prop_assert_eq!(made.size(), map.size());
+        prop_assert_eq!(made.extent(), (map.lower() as isize, map.extent() as isize));
+        prop_assert_eq!(made.true_extent(), map.true_extent());
+    }
+
+    #[test]
+    fn bytes_are_in_the_order_of_the_type_map(recipe in recipe()) {
+        let made = recipe.make();
+        let segments = made.layout().segments().iter();
+        let bytes: Vec<i64> =
+            segments.flat_map(|one| (0..one.len).map(|at| (one.offset + at as isize) as i64)).collect();
+        prop_assert_eq!(bytes, recipe.map().bytes());
+    }
+
+    #[test]
+    fn received_bytes_are_counted_in_elements(recipe in recipe(), count in 0u64..4, rest in 0u64..200) {
+        let (made, map) = (recipe.make(), recipe.map());
+        let size = map.size() as u64;
+        let rest = if size == 0 { 0 } else { rest % size };
+        let bytes = count * size + rest;
+        let whole = (rest == 0).then_some(if size == 0 { 0 } else { count });
+        prop_assert_eq!(made.count_in(bytes), whole);
+        prop_assert_eq!(made.elements_in(bytes), map.elements_in(bytes));
+        if size == 0 {
+            prop_assert_eq!((made.count_in(1), made.elements_in(1)), (None, None));
+        }
+    }
+
+    #[test]
+    fn reading_in_pieces_is_reading_the_whole(
+        recipe in recipe(),
+        count in 0usize..4,
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+    ) {
+        let Some(field) = Field::new(&recipe, count) else { return Ok(()) };
+        let whole = field.region.to_vec();
+        prop_assert_eq!(&whole, &field.expected());
+        let mut pieces = Vec::new();
+        for piece in pieces_of(whole.len(), &cuts) {
+            let mut bytes = vec![0; piece.len()];
+            field.region.read(piece.start, &mut bytes);
+            prop_assert_eq!(&field.region.slice(piece.start, piece.len()).to_vec(), &bytes);
+            pieces.extend(bytes);
+        }
+        prop_assert_eq!(pieces, whole);
+    }
+
+    #[test]
+    fn what_is_written_in_pieces_is_read_again_and_nothing_else_changes(
+        recipe in recipe(),
+        count in 0usize..4,
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+    ) {
+        let field = Field::new(&recipe, count).filter(|field| !field.overlaps());
+        let Some(field) = field else { return Ok(()) };
+        let before = field.memory.to_vec();
+        let data: Vec<u8> = (0..field.region.len()).map(|at| !(at as u8)).collect();
+        for piece in pieces_of(data.len(), &cuts).into_iter().rev() {
+            field.region.write(piece.start, &data[piece]);
+        }
+        prop_assert_eq!(field.region.to_vec(), data.clone());
+        let mut after = before;
+        for (&at, &byte) in field.places.iter().zip(&data) {
+            after[at] = byte;
+        }
+        prop_assert_eq!(field.memory.to_vec(), after);
+    }
+
+    #[test]
+    fn copying_between_types_of_equal_size_keeps_the_stream(recipe in recipe(), count in 0usize..4) {
+        let field = Field::new(&recipe, count).filter(|field| !field.overlaps());
+        let Some(field) = field else { return Ok(()) };
+        let packed = Region::from_box((0..field.region.len()).map(|at| at as u8).collect());
+        field.region.copy_from(&packed);
+        let back = Region::owned(packed.len());
+        back.copy_from(&field.region);
+        prop_assert_eq!(back.to_vec(), packed.to_vec());
+    }
+}
+
+#[test]
+fn the_standards_example_of_markers() {
+    // MPI-5.0 §5.1.6, on lower-bound and upper-bound markers.
+    let one = Datatype::builtin(Builtin::Int).resized(-3, 9).expect("small");
+    assert_eq!(one.extent(), (-3, 9));
+    let two = Datatype::contiguous(2, &one).expect("small");
+    assert_eq!((two.extent(), two.true_extent()), ((-3, 18), (0, 13)));
+}
+
+#[test]
+fn markers_hide_the_bounds_of_unmarked_neighbours() {
+    let marked = Datatype::builtin(Builtin::Char).resized(0, 16).expect("small");
+    let plain = Datatype::builtin(Builtin::Double);
+    let made = Datatype::structure(&[1, 1], &[0, 100], &[marked, plain]).expect("small");
+    assert_eq!((made.extent(), made.true_extent()), ((0, 16), (0, 108)));
+}
+
+#[test]
+fn pairs_are_two_elements() {
+    for builtin in [Builtin::DoubleInt, Builtin::TwoInt, Builtin::ShortInt, Builtin::TwoReal] {
+        let made = Datatype::builtin(builtin);
+        assert_eq!(made.elements_in(made.size() as u64), Some(2), "{}", builtin.name());
+    }
+    assert_eq!(Datatype::builtin(Builtin::CDoubleComplex).elements_in(16), Some(1));
+}
+
+#[test]
+fn types_beyond_the_address_space_are_refused() {
+    let char = Datatype::builtin(Builtin::Char);
+    let half = Datatype::contiguous(1 << 62, &char).expect("as large as memory may be");
+    assert!(Datatype::contiguous(4, &half).is_err());
+    assert!(Datatype::hvector(3, 1, i64::MAX / 2, &char).is_ok());
+    assert!(Datatype::hvector(3, 1, i64::MAX, &char).is_err());
+    assert!(Datatype::hindexed(&[1, 1], &[i64::MIN, i64::MAX], &char).is_err());
+    assert!(Datatype::hindexed(&[1, 1, 1, 1], &[0; 4], &half).is_err(), "too much data");
+    assert!(Datatype::vector(2, 1, i64::MAX, &half).is_err());
+    assert!(char.resized(i64::MAX, i64::MAX).is_err());
+    let sizes = [1 << 40; 2];
+    assert!(
+        Datatype::subarray(&sizes, &[1, 1], &[0, (1 << 40) - 1], ArrayOrder::C, &char).is_err()
+    );
+}
+
+/// How a type is built.
+#[derive(Clone, Debug)]
+enum Recipe {
+    Basic(Builtin),
+    Dup(Box<Self>),
+    Contiguous(i64, Box<Self>),
+    Vector(i64, i64, i64, Box<Self>),
+    Hvector(i64, i64, i64, Box<Self>),
+    Indexed(Vec<(i64, i64)>, Box<Self>),
+    Hindexed(Vec<(i64, i64)>, Box<Self>),
+    IndexedBlock(i64, Vec<i64>, Box<Self>),
+    HindexedBlock(i64, Vec<i64>, Box<Self>),
+    Struct(Vec<(i64, i64, Self)>),
+    Resized(i64, i64, Box<Self>),
+    /// Size, part and start in each dimension.
+    Subarray(Vec<(i64, i64, i64)>, ArrayOrder, Box<Self>),
+}
+
+fn recipe() -> impl Strategy<Value = Recipe> {
+    prop::sample::select(BASICS).prop_map(Recipe::Basic).prop_recursive(4, 20, 3, |inner| {
+        let one = inner.clone().prop_map(Box::new);
+        let places = || prop::collection::vec((0..4i64, -8..24i64), 0..4);
+        let displacements = || prop::collection::vec(-8..40i64, 0..4);
+        let dimension = (1..4i64, 0..3i64, 0..3i64)
+            .prop_map(|(part, before, after)| (part + before + after, part, before));
+        let order = prop::sample::select(&[ArrayOrder::C, ArrayOrder::Fortran][..]);
+        prop_oneof![
+            one.clone().prop_map(Recipe::Dup),
+            (0..5i64, one.clone()).prop_map(|(n, old)| Recipe::Contiguous(n, old)),
+            (0..4i64, 0..4i64, -5..8i64, one.clone())
+                .prop_map(|(n, block, stride, old)| Recipe::Vector(n, block, stride, old)),
+            (0..4i64, 0..4i64, -50..90i64, one.clone())
+                .prop_map(|(n, block, stride, old)| Recipe::Hvector(n, block, stride, old)),
+            (places(), one.clone()).prop_map(|(places, old)| Recipe::Indexed(places, old)),
+            (places(), one.clone()).prop_map(|(places, old)| Recipe::Hindexed(places, old)),
+            (0..4i64, displacements(), one.clone())
+                .prop_map(|(block, places, old)| Recipe::IndexedBlock(block, places, old)),
+            (0..4i64, displacements(), one.clone())
+                .prop_map(|(block, places, old)| Recipe::HindexedBlock(block, places, old)),
+            prop::collection::vec((0..3i64, -20..100i64, inner), 0..4).prop_map(Recipe::Struct),
+            (-20..20i64, -20..80i64, one.clone())
+                .prop_map(|(lower, extent, old)| Recipe::Resized(lower, extent, old)),
+            (prop::collection::vec(dimension, 1..4), order, one)
+                .prop_map(|(dimensions, order, old)| Recipe::Subarray(dimensions, order, old)),
+        ]
+    })
+}
+
+impl Recipe {
+    fn make(&self) -> Datatype {
+        let made = match self {
+            Self::Basic(builtin) => Ok(Datatype::builtin(*builtin)),
+            Self::Dup(old) => Ok(old.make().duplicate()),
+            Self::Contiguous(count, old) => Datatype::contiguous(*count, &old.make()),
+            Self::Vector(count, block, stride, old) => {
+                Datatype::vector(*count, *block, *stride, &old.make())
+            }
+            Self::Hvector(count, block, stride, old) => {
+                Datatype::hvector(*count, *block, *stride, &old.make())
+            }
+            Self::Indexed(places, old) => {
+                let (lengths, displacements): (Vec<_>, Vec<_>) = places.iter().copied().unzip();
+                Datatype::indexed(&lengths, &displacements, &old.make())
+            }
+            Self::Hindexed(places, old) => {
+                let (lengths, displacements): (Vec<_>, Vec<_>) = places.iter().copied().unzip();
+                Datatype::hindexed(&lengths, &displacements, &old.make())
+            }
+            Self::IndexedBlock(block, displacements, old) => {
+                Datatype::indexed_block(*block, displacements, &old.make())
+            }
+            Self::HindexedBlock(block, displacements, old) => {
+                Datatype::hindexed_block(*block, displacements, &old.make())
+            }
+            Self::Struct(parts) => {
+                let lengths: Vec<_> = parts.iter().map(|part| part.0).collect();
+                let displacements: Vec<_> = parts.iter().map(|part| part.1).collect();
+                let types: Vec<_> = parts.iter().map(|part| part.2.make()).collect();
+                Datatype::structure(&lengths, &displacements, &types)
+            }
+            Self::Resized(lower, extent, old) => old.make().resized(*lower, *extent),
+            Self::Subarray(dimensions, order, old) => {
+                let sizes: Vec<_> = dimensions.iter().map(|one| one.0).collect();
+                let parts: Vec<_> = dimensions.iter().map(|one| one.1).collect();
+                let starts: Vec<_> = dimensions.iter().map(|one| one.2).collect();
+                Datatype::subarray(&sizes, &parts, &starts, *order, &old.make())
+            }
+        };
+        made.expect("small types can be described")
+    }
+
+    fn map(&self) -> Map {
+        match self {
+            Self::Basic(builtin) => Map::basic(*builtin),
+            Self::Dup(old) => old.map(),
+            Self::Contiguous(count, old) => old.map().block(*count, 0),
+            Self::Vector(count, block, stride, old) => {
+                let old = old.map();
+                let stride = stride * old.extent();
+                Map::concat((0..*count).map(|at| old.block(*block, at * stride)))
+            }
+            Self::Hvector(count, block, stride, old) => {
+                let old = old.map();
+                Map::concat((0..*count).map(|at| old.block(*block, at * stride)))
+            }
+            Self::Indexed(places, old) => {
+                let old = old.map();
+                Map::concat(places.iter().map(|(len, at)| old.block(*len, at * old.extent())))
+            }
+            Self::Hindexed(places, old) => {
+                let old = old.map();
+                Map::concat(places.iter().map(|(len, at)| old.block(*len, *at)))
+            }
+            Self::IndexedBlock(block, places, old) => {
+                let old = old.map();
+                Map::concat(places.iter().map(|at| old.block(*block, at * old.extent())))
+            }
+            Self::HindexedBlock(block, places, old) => {
+                let old = old.map();
+                Map::concat(places.iter().map(|at| old.block(*block, *at)))
+            }
+            Self::Struct(parts) => {
+                Map::concat(parts.iter().map(|(len, at, old)| old.map().block(*len, *at)))
+            }
+            Self::Resized(lower, extent, old) => old.map().marked(*lower, lower + extent),
+            Self::Subarray(dimensions, order, old) => {
+                let mut dimensions = dimensions.clone();
+                if *order == ArrayOrder::Fortran {
+                    dimensions.reverse();
+                }
+                subarray(&dimensions, &old.map())
+            }
+        }
+    }
+}
+
+/// A part of an array whose last dimension varies fastest.
+fn subarray(dimensions: &[(i64, i64, i64)], old: &Map) -> Map {
+    let mut places = vec![0];
+    for (size, part, start) in dimensions {
+        let within = |row: &i64| (0..*part).map(|at| row * size + start + at).collect::<Vec<_>>();
+        places = places.iter().flat_map(within).collect();
+    }
+    let elements: i64 = dimensions.iter().map(|one| one.0).product();
+    let parts = places.iter().map(|at| old.block(1, at * old.extent()));
+    Map::concat(parts).marked(0, elements * old.extent())
+}
+
+/// A type map: basic elements in order, and markers.
+#[derive(Clone, Debug, Default)]
+struct Map {
+    entries: Vec<Entry>,
+    lower_markers: Vec<i64>,
+    upper_markers: Vec<i64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    displacement: i64,
+    size: i64,
+    alignment: i64,
+}
+
+impl Map {
+    fn basic(builtin: Builtin) -> Self {
+        let parts: &[i64] = match builtin {
+            Builtin::Char => &[1],
+            Builtin::Short => &[2],
+            Builtin::Int => &[4],
+            Builtin::Double => &[8],
+            Builtin::LongDouble => &[16],
+            Builtin::ShortInt => &[2, 4],
+            Builtin::DoubleInt => &[8, 4],
+            Builtin::LongDoubleInt => &[16, 4],
+            other => panic!("{} is not among the basics", other.name()),
+        };
+        let mut map = Self::default();
+        for &size in parts {
+            let end = map.entries.last().map_or(0, |last| last.displacement + last.size);
+            let displacement = (end + size - 1) / size * size;
+            map.entries.push(Entry { displacement, size, alignment: size });
+        }
+        map
+    }
+
+    fn concat(parts: impl IntoIterator<Item = Self>) -> Self {
+        parts.into_iter().fold(Self::default(), |mut whole, part| {
+            whole.entries.extend(part.entries);
+            whole.lower_markers.extend(part.lower_markers);
+            whole.upper_markers.extend(part.upper_markers);
+            whole
+        })
+    }
+
+    /// `count` copies, one extent apart, the first at `displacement`.
+    fn block(&self, count: i64, displacement: i64) -> Self {
+        Self::concat((0..count).map(|at| self.shifted(displacement + at * self.extent())))
+    }
+
+    fn shifted(&self, by: i64) -> Self {
+        let mut shifted = self.clone();
+        shifted.entries.iter_mut().for_each(|entry| entry.displacement += by);
+        shifted.lower_markers.iter_mut().for_each(|marker| *marker += by);
+        shifted.upper_markers.iter_mut().for_each(|marker| *marker += by);
+        shifted
+    }
+
+    fn marked(&self, lower: i64, upper: i64) -> Self {
+        let entries = self.entries.clone();
+        Self { entries, lower_markers: vec![lower], upper_markers: vec![upper] }
+    }
+
+    fn lower(&self) -> i64 {
+        let first = self.entries.iter().map(|entry| entry.displacement).min();
+        self.lower_markers.iter().copied().min().or(first).unwrap_or(0)
+    }
+
+    fn upper(&self) -> i64 {
+        if let Some(marker) = self.upper_markers.iter().copied().max() {
+            return marker;
+        }
+        let last = self.entries.iter().map(|entry| entry.displacement + entry.size).max();
+        let alignment = self.entries.iter().map(|entry| entry.alignment).max();
+        let (Some(mut upper), Some(alignment)) = (last, alignment) else { return 0 };
+        while (upper - self.lower()) % alignment != 0 {
+            upper += 1;
+        }
+        upper
+    }
+
+    fn extent(&self) -> i64 {
+        self.upper() - self.lower()
+    }
+
+    fn true_extent(&self) -> (isize, isize) {
+        let first = self.entries.iter().map(|entry| entry.displacement).min().unwrap_or(0);
+        let last = self.entries.iter().map(|entry| entry.displacement + entry.size).max();
+        (first as isize, (last.unwrap_or(0) - first) as isize)
+    }
+
+    fn size(&self) -> usize {
+        self.entries.iter().map(|entry| entry.size as usize).sum()
+    }
+
+    fn bytes(&self) -> Vec<i64> {
+        let of = |entry: &Entry| entry.displacement..entry.displacement + entry.size;
+        self.entries.iter().flat_map(of).collect()
+    }
+
+    fn elements_in(&self, mut bytes: u64) -> Option<u64> {
+        let mut elements = 0;
+        for entry in self.entries.iter().cycle() {
+            if bytes < entry.size as u64 {
+                break;
+            }
+            bytes -= entry.size as u64;
+            elements += 1;
+        }
+        (bytes == 0).then_some(elements)
+    }
+}
+
+/// Elements of a type in a field of memory.
+struct Field {
+    memory: Region,
+    region: Region,
+    /// Where in memory each byte of the stream lies.
+    places: Vec<usize>,
+}
+
+impl Field {
+    /// `None` for what needs too much memory to be worth it.
+    fn new(recipe: &Recipe, count: usize) -> Option<Self> {
+        let map = recipe.map();
+        let bytes = map.bytes();
+        let all = (0..count as i64).flat_map(|at| {
+            let origin = at * map.extent();
+            bytes.iter().map(move |byte| byte + origin)
+        });
+        let all: Vec<i64> = all.collect();
+        let first = all.iter().copied().min().unwrap_or(0).min(0);
+        let last = all.iter().copied().max().unwrap_or(0).max(0);
+        if last - first > 1 << 16 {
+            return None;
+        }
+        let memory = (0..=last - first).map(|at| (at * 7) as u8 ^ (at >> 8) as u8).collect();
+        let memory = Region::from_box(memory);
+        let region = memory.typed((-first) as usize, count, recipe.make().layout())?;
+        let places = all.iter().map(|at| (at - first) as usize).collect();
+        Some(Self { memory, region, places })
+    }
+
+    fn expected(&self) -> Vec<u8> {
+        let memory = self.memory.to_vec();
+        self.places.iter().map(|&at| memory[at]).collect()
+    }
+
+    fn overlaps(&self) -> bool {
+        let distinct: HashSet<_> = self.places.iter().collect();
+        distinct.len() < self.places.len()
+    }
+}
+
+/// The parts of `0..len` between the cuts.
+fn pieces_of(len: usize, cuts: &[prop::sample::Index]) -> Vec<std::ops::Range<usize>> {
+    let mut ends: Vec<_> = cuts.iter().map(|cut| cut.index(len + 1)).collect();
+    ends.extend([0, len]);
+    ends.sort_unstable();
+    ends.windows(2).map(|pair| pair[0]..pair[1]).collect()
+}
+
+const BASICS: &[Builtin] = &[
+    Builtin::Char,
+    Builtin::Short,
+    Builtin::Int,
+    Builtin::Double,
+    Builtin::LongDouble,
+    Builtin::ShortInt,
+    Builtin::DoubleInt,
+    Builtin::LongDoubleInt,
+];
