@@ -109,6 +109,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     frame_max: 64 << 10,
     inline_max: 4 << 10,
     eager_max: 16 << 10,
+    ahead_max: 0,
     piece_min: 64 << 10,
     credit_bytes: 1 << 20,
     pull: true,

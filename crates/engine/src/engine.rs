@@ -3,14 +3,18 @@
 use std::collections::VecDeque;
 
 use memory::Region;
-use wire::packet::{self, FrameError, Header, Packet};
+use wire::packet::{self, FrameError, Header, Packet, Way};
 use wire::{Body, Capabilities, Frame, FrameToken, GateId, RemoteRegion};
 
+use crate::ahead::Settled;
 use crate::gate::{Control, EARLY_MAX, Gate, Link, charge};
 use crate::matching::{
     Content, Matched, MatchedId, Matching, Message, Selector, Unexpected, wanted,
 };
-use crate::op::{Completion, Envelope, Op, OpId, OpState, Ops, Outcome, SendMode, SendState};
+use crate::op::{
+    Completion, Envelope, Op, OpId, OpState, Ops, Outcome, SendMode, SendState, receive_piece,
+    received,
+};
 
 /// What does not follow from the links.
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +93,12 @@ pub enum PeerError {
         /// How much was asked for.
         wanted: u64,
     },
+    /// A piece sent ahead of a clear belongs to no message under way, or comes twice.
+    #[error("data ahead of message {sequence}, of which none is due")]
+    Ahead {
+        /// The message's sequence.
+        sequence: u32,
+    },
     /// A peer that is not in the job.
     #[error("gate {0} is not in the job")]
     Gate(u32),
@@ -160,6 +170,8 @@ impl Engine {
             to_emit: true,
             held: 0,
             awaiting: mode == SendMode::Synchronous,
+            sequence: 0,
+            ahead: 0,
             receiver: 0,
             next: 0,
             end: 0,
@@ -403,6 +415,7 @@ impl Engine {
     /// The peer is gone, or there is no way to it: operations that need it complete with
     /// [`Outcome::PeerFailed`].
     pub fn handle_down(&mut self, gate: GateId) {
+        self.forget_ahead(gate);
         let way = self.gate(gate);
         let link = match way.link {
             Link::Closed | Link::Wanted | Link::Unreachable => Link::Unreachable,
@@ -434,8 +447,14 @@ impl Engine {
                 Packet::Eager { header, acknowledge, payload } => {
                     self.handle_eager(gate, header, acknowledge, payload)?;
                 }
-                Packet::Request { header, op, bytes, address } => {
-                    let content = Content::Request { op, bytes, address };
+                Packet::Ahead { sequence, offset, payload } => {
+                    self.handle_ahead(gate, sequence, offset, payload)?;
+                }
+                Packet::Request { header, op, bytes, way } => {
+                    if let Way::Ahead { bytes: ahead, .. } = way {
+                        self.announce_ahead(gate, header.sequence, ahead, bytes)?;
+                    }
+                    let content = Content::Request { op, bytes, way };
                     self.handle_message(Unexpected { gate, header, content })?;
                 }
                 Packet::Clear { op, receiver, wanted } => {
@@ -617,8 +636,8 @@ impl Engine {
             Content::Eager { data, acknowledge } => {
                 self.deliver(id, gate, &header, &data, acknowledge);
             }
-            Content::Request { op, bytes, address } => {
-                self.answer(id, gate, &header, op, bytes, address);
+            Content::Request { op, bytes, way } => {
+                self.answer(id, gate, &header, op, bytes, way);
             }
         }
     }
@@ -650,7 +669,7 @@ impl Engine {
         self.list(gate);
     }
 
-    /// Answers a request that found its receive: fetch, or clear.
+    /// Answers a request that found its receive: fetch, take what came ahead, clear.
     fn answer(
         &mut self,
         id: OpId,
@@ -658,9 +677,9 @@ impl Engine {
         header: &Header,
         sender: u32,
         bytes: u64,
-        address: Option<u64>,
+        approach: Way,
     ) {
-        let Header { source, tag, .. } = *header;
+        let Header { source, tag, sequence, .. } = *header;
         let Some(op) = self.ops.at(id.index) else { return };
         let wanted = wanted(&op.region, bytes);
         op.gate = Some(gate);
@@ -669,17 +688,25 @@ impl Engine {
         if way.link.is_failed() {
             return self.fail(id.index);
         }
-        let address = address.filter(|_| way.capabilities.pull && !way.pull_refused && wanted > 0);
-        if let Some(address) = address {
-            if let Some(op) = self.ops.at(id.index) {
-                op.state = OpState::Pulling { source, tag, bytes, wanted, op: sender, address };
+        let can_pull = way.capabilities.pull && !way.pull_refused && wanted > 0;
+        match approach {
+            Way::Fetch(address) if can_pull => {
+                if let Some(op) = self.ops.at(id.index) {
+                    op.state = OpState::Pulling { source, tag, bytes, wanted, op: sender, address };
+                }
+                self.pulls.push_back(id);
+                return;
             }
-            self.pulls.push_back(id);
-            return;
+            Way::Ahead { clear: false, .. } => {}
+            Way::Ask | Way::Fetch(_) | Way::Ahead { clear: true, .. } => {
+                way.control.push_back(Control::Clear { op: sender, receiver: id.index, wanted });
+            }
         }
-        way.control.push_back(Control::Clear { op: sender, receiver: id.index, wanted });
         if wanted == 0 {
             self.ops.complete(id.index, received(source, tag, bytes, 0));
+        }
+        if let Way::Ahead { .. } = approach {
+            self.take_ahead(gate, sequence, id);
         }
         self.list(gate);
     }
@@ -691,20 +718,20 @@ impl Engine {
         receiver: u32,
         wanted: u64,
     ) -> Result<(), PeerError> {
-        let send = self.awaiting_send(gate, op, "clear")?;
-        send.awaiting = false;
-        send.receiver = receiver;
-        send.next = 0;
-        send.end = wanted;
-        send.to_emit = wanted > 0;
-        let id = self.ops.id(op);
-        let bytes = self.ops.find(id).map_or(0, |op| op.region.len() as u64);
+        let (bytes, send) = self.awaiting_send(gate, op, "clear")?;
         if wanted > bytes {
             return Err(PeerError::Range { offset: 0, len: wanted as usize, wanted: bytes });
         }
-        if wanted == 0 {
+        send.awaiting = false;
+        send.receiver = receiver;
+        // What was promised ahead goes whole, wanted or not.
+        send.end = wanted.max(send.ahead);
+        let streams_already = send.to_emit;
+        send.to_emit = send.next < send.end;
+        if !send.to_emit {
             self.ops.complete_send_if_done(op);
-        } else {
+        } else if !streams_already {
+            let id = self.ops.id(op);
             self.gate(gate).streams.push_back(id);
             self.list(gate);
         }
@@ -712,7 +739,7 @@ impl Engine {
     }
 
     fn handle_finish(&mut self, gate: GateId, op: u32) -> Result<(), PeerError> {
-        self.awaiting_send(gate, op, "finish")?.awaiting = false;
+        self.awaiting_send(gate, op, "finish")?.1.awaiting = false;
         self.ops.complete_send_if_done(op);
         Ok(())
     }
@@ -722,12 +749,12 @@ impl Engine {
         gate: GateId,
         op: u32,
         what: &'static str,
-    ) -> Result<&mut SendState, PeerError> {
+    ) -> Result<(u64, &mut SendState), PeerError> {
         match self.ops.at(op) {
-            Some(Op { state: OpState::Send(send), gate: Some(to), .. })
-                if *to == gate && send.awaiting && !send.to_emit =>
+            Some(Op { state: OpState::Send(send), gate: Some(to), region, .. })
+                if *to == gate && send.awaiting && (!send.to_emit || send.ahead > 0) =>
             {
-                Ok(send)
+                Ok((region.len() as u64, send))
             }
             _ => Err(PeerError::Operation { what, op }),
         }
@@ -742,7 +769,7 @@ impl Engine {
     ) -> Result<(), PeerError> {
         let unexpected = PeerError::Operation { what: "data", op: receiver };
         let op = self.ops.at(receiver).filter(|op| op.gate == Some(gate)).ok_or(unexpected)?;
-        let OpState::Arriving { source, tag, bytes, wanted, left } = &mut op.state else {
+        let OpState::Arriving { wanted, left, .. } = &op.state else {
             return Err(unexpected);
         };
         let len = payload.len();
@@ -750,13 +777,75 @@ impl Engine {
         if end.is_none_or(|end| end > *wanted) || len as u64 > *left {
             return Err(PeerError::Range { offset, len, wanted: *wanted });
         }
-        op.region.write(offset as usize, payload);
-        *left -= len as u64;
-        if *left == 0 {
-            let completion = received(*source, *tag, *bytes, *wanted);
-            self.ops.complete(receiver, completion);
-        }
+        let id = self.ops.id(receiver);
+        receive_piece(&mut self.ops, id, offset, payload);
         Ok(())
+    }
+
+    /// A request says how much of its message comes ahead.
+    fn announce_ahead(
+        &mut self,
+        gate: GateId,
+        sequence: u32,
+        ahead: u64,
+        bytes: u64,
+    ) -> Result<(), PeerError> {
+        let granted = self.gate(gate).capabilities.credit_bytes as u64;
+        if ahead > bytes || ahead > granted {
+            return Err(PeerError::Range { offset: 0, len: ahead as usize, wanted: bytes });
+        }
+        let way = self.gate(gate);
+        let expected = way.sequence_in;
+        if sequence.wrapping_sub(expected) as usize > EARLY_MAX {
+            return Err(PeerError::Sequence { expected, got: sequence });
+        }
+        let early = way.arrivals.announce(sequence, ahead)?;
+        self.charge(gate, charge(ahead as usize) - early)
+    }
+
+    fn handle_ahead(
+        &mut self,
+        gate: GateId,
+        sequence: u32,
+        offset: u64,
+        payload: &[u8],
+    ) -> Result<(), PeerError> {
+        let Self { gates, ops, .. } = self;
+        let Some(Some(way)) = gates.get_mut(gate.0 as usize) else { return Ok(()) };
+        let is_due = sequence.wrapping_sub(way.sequence_in) as usize <= EARLY_MAX;
+        let limit = way.capabilities.credit_bytes as u64;
+        let settled = way.arrivals.piece(ops, sequence, (offset, payload), (is_due, limit))?;
+        if settled.early > 0 {
+            self.charge(gate, settled.early)?;
+        }
+        self.settle(gate, settled);
+        Ok(())
+    }
+
+    /// Gives a receive that matched what came ahead.
+    fn take_ahead(&mut self, gate: GateId, sequence: u32, id: OpId) {
+        let Self { gates, ops, .. } = self;
+        let Some(Some(way)) = gates.get_mut(gate.0 as usize) else { return };
+        let settled = way.arrivals.matched(ops, sequence, id);
+        self.settle(gate, settled);
+    }
+
+    fn settle(&mut self, gate: GateId, settled: Settled) {
+        self.unexpected_bytes = self.unexpected_bytes + settled.kept - settled.released;
+        let most = self.counters.unexpected_bytes_max.max(self.unexpected_bytes);
+        self.counters.unexpected_bytes_max = most;
+        if let Some(bytes) = settled.retired {
+            let way = self.gate(gate);
+            way.owed += charge(bytes);
+            if way.must_return_credit() {
+                self.list(gate);
+            }
+        }
+    }
+
+    /// Drops what came ahead from a peer that is gone.
+    fn forget_ahead(&mut self, gate: GateId) {
+        self.unexpected_bytes -= self.gate(gate).arrivals.waiting_bytes();
     }
 
     #[inline]
@@ -812,12 +901,23 @@ fn emit_window(way: &mut Gate, ops: &mut Ops, frame: &mut Frame, counters: &mut 
         if !eager {
             counters.rendezvous += 1;
             counters.out_of_credit += u64::from(len <= eager_max);
-            send.to_emit = false;
-            send.awaiting = true;
+            let ahead = ahead_len(len, way);
+            let approach = if ahead > 0 {
+                way.credit -= charge(ahead);
+                send.sequence = header.sequence;
+                send.ahead = ahead as u64;
+                send.end = send.ahead;
+                send.awaiting |= ahead < len;
+                way.streams.push_back(id);
+                Way::Ahead { bytes: ahead as u64, clear: send.awaiting }
+            } else {
+                send.to_emit = false;
+                send.awaiting = true;
+                let span = region.as_span().filter(|_| way.capabilities.pull && !way.pull_refused);
+                span.map_or(Way::Ask, |span| Way::Fetch(span.address as u64))
+            };
             send.offered = true;
-            let span = region.as_span().filter(|_| way.capabilities.pull && !way.pull_refused);
-            let address = span.map(|span| span.address as u64);
-            packet::emit_request(&mut frame.head, &header, id.index, len as u64, address);
+            packet::emit_request(&mut frame.head, &header, id.index, len as u64, approach);
             ops.offers += 1;
             continue;
         }
@@ -845,13 +945,19 @@ fn emit_stream(way: &mut Gate, ops: &mut Ops, frame: &mut Frame) {
             continue;
         };
         let room = way.capabilities.frame_max.saturating_sub(frame.head.len() + packet::DATA_LEN);
-        let piece = piece_len(send.end as usize, room, way.capabilities.piece_min);
-        let len = (send.end - send.next).min(piece as u64);
+        let piece = piece_len(region.len(), room, way.capabilities.piece_min);
+        let is_ahead = send.next < send.ahead;
+        let until = if is_ahead { send.ahead } else { send.end };
+        let len = (until - send.next).min(piece as u64);
         if len == 0 {
             way.streams.push_front(id);
             return;
         }
-        packet::emit_data(&mut frame.head, send.receiver, send.next, len as u32);
+        if is_ahead {
+            packet::emit_ahead(&mut frame.head, send.sequence, send.next, len as u32);
+        } else {
+            packet::emit_data(&mut frame.head, send.receiver, send.next, len as u32);
+        }
         frame.body = Some(Body { region: region.slice(send.next as usize, len as usize) });
         frame.token = Some(token(id));
         send.next += len;
@@ -863,6 +969,13 @@ fn emit_stream(way: &mut Gate, ops: &mut Ops, frame: &mut Frame) {
         }
         return;
     }
+}
+
+/// How much of a message of `len` bytes goes with its request: all or a good part, as credits allow.
+fn ahead_len(len: usize, way: &Gate) -> usize {
+    let Capabilities { ahead_max, eager_max, .. } = way.capabilities;
+    let ahead = len.min(ahead_max).min(way.credit.saturating_sub(charge(0)));
+    if ahead == len || ahead > eager_max { ahead } else { 0 }
 }
 
 /// How much of a message of `bytes` goes into a frame with `room`: a share, so that the receiver
@@ -879,12 +992,4 @@ const PAGE_LEN: usize = 4096;
 
 fn token(id: OpId) -> FrameToken {
     FrameToken(u64::from(id.generation) << 32 | u64::from(id.index))
-}
-
-/// How a receive ends that took `wanted` of a message's `bytes`.
-#[inline]
-fn received(source: u32, tag: i32, bytes: u64, wanted: u64) -> Completion {
-    let outcome =
-        if wanted < bytes { Outcome::Truncated { message_bytes: bytes } } else { Outcome::Ok };
-    Completion { source, tag, bytes: wanted, outcome }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use wire::{Capabilities, Frame};
 
+use crate::ahead::Arrivals;
 use crate::matching::Unexpected;
 use crate::op::OpId;
 
@@ -53,6 +54,8 @@ pub(crate) struct Gate {
     pub sequence_in: u32,
     /// Messages that overtook an earlier one on another rail.
     pub early: BTreeMap<u32, Unexpected>,
+    /// Messages that come ahead of their clear.
+    pub arrivals: Arrivals,
     /// Unmatched bytes the peer still accepts.
     pub credit: usize,
     /// Bytes the peer has charged to us: waiting here, or consumed and not yet given back.
@@ -71,6 +74,7 @@ impl Gate {
                 frame_max: 0,
                 inline_max: 0,
                 eager_max: 0,
+                ahead_max: 0,
                 piece_min: 0,
                 credit_bytes: 0,
                 pull: false,
@@ -83,6 +87,7 @@ impl Gate {
             sequence_out: 0,
             sequence_in: 0,
             early: BTreeMap::new(),
+            arrivals: Arrivals::default(),
             credit: 0,
             charged: 0,
             owed: 0,

@@ -15,7 +15,8 @@
 //! A short one goes *eager*, as far as the gate's credits allow: its bytes travel with its envelope and
 //! wait at the receiver if no receive is posted. A long one asks first (*rendezvous*): the receiver,
 //! once matched, fetches it from the sender's memory where the rail can, or clears the sender to
-//! stream it. Everything for one peer passes the gate's window, from which an idle rail takes the
+//! stream it; on links where asking takes long, its beginning goes ahead of the clear, as far as credits
+//! allow. Everything for one peer passes the gate's window, from which an idle rail takes the
 //! next frame: control first, then short messages together, then one long piece at the end.
 //!
 //! # Order
@@ -24,6 +25,7 @@
 //! receiver put in order what several rails delivered.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod engine;
 mod gate;
 mod matching;

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use memory::Region;
 use wire::GateId;
-use wire::packet::Header;
+use wire::packet::{Header, Way};
 
 use crate::op::OpId;
 
@@ -54,7 +54,7 @@ pub(crate) enum Content {
     /// The whole message, and the sender's operation if it wants to hear of the match.
     Eager { data: Box<[u8]>, acknowledge: Option<u32> },
     /// A request to send.
-    Request { op: u32, bytes: u64, address: Option<u64> },
+    Request { op: u32, bytes: u64, way: Way },
 }
 
 impl Unexpected {

@@ -106,7 +106,10 @@ pub(crate) struct SendState {
     pub held: u32,
     /// Waits for the receiver's word: clear, or finish.
     pub awaiting: bool,
-    /// Streaming: the receiver's operation, and the bytes `next..end` still to go.
+    /// Streaming: the message's sequence and how much of it goes ahead; the receiver's operation once
+    /// it has cleared the message; and the bytes `next..end` still to go.
+    pub sequence: u32,
+    pub ahead: u64,
     pub receiver: u32,
     pub next: u64,
     pub end: u64,
@@ -118,6 +121,33 @@ impl SendState {
     pub fn is_complete(&self) -> bool {
         !self.to_emit && self.held == 0 && !self.awaiting
     }
+}
+
+/// Writes what a receive wants of a piece of its message, and ends the receive with the last.
+pub(crate) fn receive_piece(ops: &mut Ops, id: OpId, offset: u64, payload: &[u8]) {
+    let Some(Op { region, state: OpState::Arriving { source, tag, bytes, wanted, left }, .. }) =
+        ops.find_mut(id)
+    else {
+        return;
+    };
+    let len = (wanted.saturating_sub(offset)).min(payload.len() as u64).min(*left);
+    if len == 0 {
+        return;
+    }
+    region.write(offset as usize, &payload[..len as usize]);
+    *left -= len;
+    if *left == 0 {
+        let completion = received(*source, *tag, *bytes, *wanted);
+        ops.complete(id.index, completion);
+    }
+}
+
+/// How a receive ends that took `wanted` of a message's `bytes`.
+#[inline]
+pub(crate) fn received(source: u32, tag: i32, bytes: u64, wanted: u64) -> Completion {
+    let outcome =
+        if wanted < bytes { Outcome::Truncated { message_bytes: bytes } } else { Outcome::Ok };
+    Completion { source, tag, bytes: wanted, outcome }
 }
 
 /// All operations of a process.

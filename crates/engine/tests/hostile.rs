@@ -8,7 +8,7 @@ use memory::Region;
 use network::{NEAR, Network, Random, Receive, Send, Shape, corpus, for_seeds, gate, mutate};
 use proptest::prelude::*;
 use wire::Frame;
-use wire::packet::{self, Header, Packet};
+use wire::packet::{self, Header, Packet, Way};
 
 const HOSTILE: usize = 1;
 const HONEST: usize = 2;
@@ -69,7 +69,7 @@ fn data_outside_what_was_asked_for_is_refused() {
     for (offset, len) in [(4991, 10), (5000, 1), (u64::MAX, 1), (u64::MAX - 3, 8)] {
         let mut victim = Victim::new();
         let mut request = Vec::new();
-        packet::emit_request(&mut request, &header(HOSTILE, LONG, 0), 3, 5000, None);
+        packet::emit_request(&mut request, &header(HOSTILE, LONG, 0), 3, 5000, Way::Ask);
         victim.engine.handle_frame(gate(HOSTILE), &request).expect("a request is in order");
         let receiver = victim.cleared();
         let mut data = Vec::new();
@@ -150,7 +150,7 @@ fn a_peer_that_is_gone_is_not_heard() {
     let op = victim.engine.submit_receive(None, any, &Region::owned(8));
     victim.engine.handle_down(gate(HOSTILE));
     let mut request = Vec::new();
-    packet::emit_request(&mut request, &header(HOSTILE, 5, 0), 3, 8, None);
+    packet::emit_request(&mut request, &header(HOSTILE, 5, 0), 3, 8, Way::Ask);
     let mut credit = Vec::new();
     packet::emit_credit(&mut credit, 8);
     for frame in [eager(HOSTILE, 5, 0, b""), request, credit] {
@@ -421,10 +421,10 @@ fn lie() -> impl Strategy<Value = Vec<u8>> {
         |(kind, header, op, other, bytes, offset, payload)| {
             let mut frame = Vec::new();
             let acknowledge = (op % 2 == 0).then_some(op);
-            let address = (op % 2 == 0).then_some(offset);
+            let way = if op % 2 == 0 { Way::Fetch(offset) } else { Way::Ask };
             match kind {
                 0 => packet::emit_eager(&mut frame, &header, acknowledge, payload.len() as u32),
-                1 => packet::emit_request(&mut frame, &header, op, bytes, address),
+                1 => packet::emit_request(&mut frame, &header, op, bytes, way),
                 2 => packet::emit_clear(&mut frame, op, other, bytes),
                 3 => packet::emit_data(&mut frame, op, offset, payload.len() as u32),
                 4 => packet::emit_finish(&mut frame, op),

@@ -15,12 +15,20 @@ const FETCH: Shape = Shape {
 const FETCH_REFUSED: Shape = Shape { pull_works: false, ..FETCH };
 /// Two links whose frames overtake one another.
 const TWO_LINKS: Shape = Shape { links: 2, jitter_ns: 20_000, ..NEAR };
+/// Where asking takes long.
+const AHEAD: Shape = Shape {
+    latency_ns: 100_000,
+    capabilities: Capabilities { ahead_max: 6000, ..NEAR.capabilities },
+    ..NEAR
+};
+const AHEAD_TWO_LINKS: Shape = Shape { links: 2, jitter_ns: 300_000, ..AHEAD };
+const ALL: [Shape; 6] = [NEAR, FETCH, FETCH_REFUSED, TWO_LINKS, AHEAD, AHEAD_TWO_LINKS];
 
 #[test]
 fn random_programs_match_as_the_model_does() {
     for_seeds(2000, |seed| {
         let mut random = Random::new(!seed);
-        let shape = random.pick(&[NEAR, FETCH, FETCH_REFUSED, TWO_LINKS]);
+        let shape = random.pick(&ALL);
         let mut program = Program::new(seed, 2 + random.below(3), shape);
         for _ in 0..10 + random.below(60) {
             program.act(&mut random);
@@ -36,7 +44,7 @@ fn random_programs_match_as_the_model_does() {
 #[test]
 fn every_size_arrives_by_every_protocol() {
     for_seeds(4, |seed| {
-        for shape in [NEAR, FETCH, FETCH_REFUSED, TWO_LINKS] {
+        for shape in ALL {
             for mode in [SendMode::Standard, SendMode::Synchronous] {
                 let mut network = Network::new(seed, 2, shape);
                 for (tag, &bytes) in (0..).zip(&sizes(shape.capabilities)) {
@@ -74,6 +82,44 @@ fn short_messages_are_eager_and_long_ones_ask() {
 }
 
 #[test]
+fn a_long_message_with_credit_does_not_wait_to_be_cleared() {
+    for (bytes, one_way) in [(1025, true), (6000, true), (6001, false), (20_000, false)] {
+        let mut network = Network::new(0, 2, AHEAD);
+        network.receive(1, Some(0), None, 0);
+        network.send(0, 1, 0, 0);
+        network.run();
+        let begin_ns = network.now_ns;
+        network.receive(1, Some(0), None, bytes);
+        let send = network.send(0, 1, 0, bytes);
+        network.run();
+        assert_eq!(network.end(send).outcome, Outcome::Ok);
+        let took_ns = network.now_ns - begin_ns;
+        // The message, and the credit that comes back; or request, clear, data.
+        let trips = if one_way { 1..=2 } else { 3..=4 };
+        let took = (took_ns + AHEAD.latency_ns / 2) / AHEAD.latency_ns;
+        assert!(trips.contains(&took), "{bytes} bytes took {took_ns} ns");
+    }
+}
+
+#[test]
+fn what_goes_ahead_is_paid_for_and_paid_back() {
+    let mut network = Network::new(0, 2, AHEAD);
+    let credit = AHEAD.capabilities.credit_bytes;
+    for round in 0..20 {
+        for tag in 0..10 {
+            network.send(0, 1, tag, 6000);
+        }
+        network.run();
+        let held = network.counters(1).unexpected_bytes_max;
+        assert!((6000..=credit).contains(&held), "{held} bytes wait in round {round}");
+        for tag in (0..10).rev() {
+            network.receive(1, Some(0), Some(tag), if tag % 3 == 0 { 100 } else { 6000 });
+        }
+        network.finish();
+    }
+}
+
+#[test]
 fn a_refused_fetch_is_not_tried_again() {
     let mut network = Network::new(0, 2, FETCH_REFUSED);
     for tag in 0..3 {
@@ -87,7 +133,7 @@ fn a_refused_fetch_is_not_tried_again() {
 #[test]
 fn a_message_that_is_too_long_is_truncated_by_every_protocol() {
     for_seeds(8, |seed| {
-        for shape in [NEAR, FETCH, FETCH_REFUSED, TWO_LINKS] {
+        for shape in ALL {
             let mut network = Network::new(seed, 2, shape);
             for (tag, &bytes) in (0..).zip(&sizes(shape.capabilities)) {
                 for capacity in [0, 1, bytes / 2, bytes.saturating_sub(1)] {
@@ -200,7 +246,7 @@ fn the_flood_of_one_gate_leaves_the_others_alone() {
 #[test]
 fn large_messages_head_to_head_pass_each_other() {
     for_seeds(4, |seed| {
-        for shape in [Shape { depth: 1, ..NEAR }, FETCH, FETCH_REFUSED, TWO_LINKS] {
+        for shape in ALL.into_iter().chain([Shape { depth: 1, ..NEAR }]) {
             let mut network = Network::new(seed, 2, shape);
             for tag in 0..4 {
                 network.send(0, 1, tag, 100_000);
@@ -318,7 +364,7 @@ fn a_message_taken_by_a_probe_still_counts_against_the_credits() {
 fn a_cut_ends_what_needs_the_peer_and_nothing_else() {
     for_seeds(300, |seed| {
         let mut random = Random::new(!seed);
-        let shape = random.pick(&[NEAR, FETCH, FETCH_REFUSED, TWO_LINKS]);
+        let shape = random.pick(&ALL);
         let mut program = Program::new(seed, 3, shape);
         for _ in 0..40 {
             program.act(&mut random);
@@ -338,7 +384,7 @@ fn a_cut_ends_what_needs_the_peer_and_nothing_else() {
 
 #[test]
 fn a_peer_that_goes_in_mid_rendezvous_fails_both_sides() {
-    for shape in [NEAR, FETCH, FETCH_REFUSED] {
+    for shape in ALL {
         for steps in 0..60 {
             let mut network = Network::new(steps as u64, 2, shape);
             let send = network.send_synchronous(0, 1, 0, 50_000);

@@ -61,6 +61,9 @@ pub struct Capabilities {
     pub inline_max: usize,
     /// Messages up to this length go without asking first (eager), as far as credits allow.
     pub eager_max: usize,
+    /// How many bytes of a longer message go with its request, before the receiver has cleared it, as
+    /// far as credits allow; 0 where asking costs little.
+    pub ahead_max: usize,
     /// The shortest piece of a long message that is worth a frame of its own.
     pub piece_min: usize,
     /// How many unmatched eager bytes the peer accepts from us: the credits of the gate.

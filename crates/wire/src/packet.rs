@@ -36,8 +36,17 @@ pub enum Packet<'a> {
         op: u32,
         /// Length of the message in bytes.
         bytes: u64,
-        /// Where it lies in the sender's memory, if the receiver may fetch it.
-        address: Option<u64>,
+        /// How its data may come.
+        way: Way,
+    },
+    /// A piece of the beginning of a message, sent ahead of the receiver's clear.
+    Ahead {
+        /// The message's position among those of this gate, as in its request.
+        sequence: u32,
+        /// Where the piece begins in the message.
+        offset: u64,
+        /// The piece.
+        payload: &'a [u8],
     },
     /// The receiver asks for the data of a request.
     Clear {
@@ -69,6 +78,23 @@ pub enum Packet<'a> {
     },
 }
 
+/// How the data of a request comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// When the receiver clears it.
+    Ask,
+    /// The receiver may fetch it, from this address in the sender's memory; else as `Ask`.
+    Fetch(u64),
+    /// So many bytes follow unasked, and the rest when the receiver clears it. Unless `clear`, the
+    /// sender does not wait to be cleared: nothing is left.
+    Ahead {
+        /// Bytes from the beginning of the message.
+        bytes: u64,
+        /// Whether a clear is awaited.
+        clear: bool,
+    },
+}
+
 /// What is wrong with a frame. Only a peer that does not speak this protocol causes one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
@@ -94,12 +120,15 @@ const CLEAR: u8 = 0x15;
 const DATA: u8 = 0x16;
 const FINISH: u8 = 0x17;
 const CREDIT: u8 = 0x18;
+const REQUEST_AHEAD: u8 = 0x19;
+const REQUEST_AHEAD_WHOLE: u8 = 0x1a;
+const AHEAD: u8 = 0x1b;
 
 /// Length of an eager packet's header in bytes.
 pub const EAGER_LEN: usize = 32;
 /// Length of a request in bytes.
 pub const REQUEST_LEN: usize = 44;
-/// Length of a data packet's header in bytes.
+/// Length of the header of a data packet, and of one sent ahead, in bytes.
 pub const DATA_LEN: usize = 20;
 /// The longest packet without payload, in bytes.
 pub const CONTROL_MAX: usize = REQUEST_LEN;
@@ -116,21 +145,36 @@ pub fn emit_eager(to: &mut Vec<u8>, header: &Header, acknowledge: Option<u32>, l
 }
 
 /// Appends a request to send `bytes` bytes.
-pub fn emit_request(to: &mut Vec<u8>, header: &Header, op: u32, bytes: u64, address: Option<u64>) {
+pub fn emit_request(to: &mut Vec<u8>, header: &Header, op: u32, bytes: u64, way: Way) {
+    let (kind, detail) = match way {
+        Way::Ask => (REQUEST, 0),
+        Way::Fetch(address) => (REQUEST_FETCHABLE, address),
+        Way::Ahead { bytes, clear: true } => (REQUEST_AHEAD, bytes),
+        Way::Ahead { bytes, clear: false } => (REQUEST_AHEAD_WHOLE, bytes),
+    };
     let mut packet = [0; REQUEST_LEN];
-    packet[0] = if address.is_some() { REQUEST_FETCHABLE } else { REQUEST };
+    packet[0] = kind;
     packet[4..8].copy_from_slice(&op.to_le_bytes());
     put_header(&mut packet[8..28], header);
     packet[28..36].copy_from_slice(&bytes.to_le_bytes());
-    packet[36..44].copy_from_slice(&address.unwrap_or(0).to_le_bytes());
+    packet[36..44].copy_from_slice(&detail.to_le_bytes());
     to.extend_from_slice(&packet);
 }
 
 /// Appends the header of a data packet whose payload of `len` bytes follows.
 pub fn emit_data(to: &mut Vec<u8>, receiver: u32, offset: u64, len: u32) {
+    emit_piece(to, DATA, receiver, offset, len);
+}
+
+/// Appends the header of a piece sent ahead, whose payload of `len` bytes follows.
+pub fn emit_ahead(to: &mut Vec<u8>, sequence: u32, offset: u64, len: u32) {
+    emit_piece(to, AHEAD, sequence, offset, len);
+}
+
+fn emit_piece(to: &mut Vec<u8>, kind: u8, of: u32, offset: u64, len: u32) {
     let mut packet = [0; DATA_LEN];
-    packet[0] = DATA;
-    packet[4..8].copy_from_slice(&receiver.to_le_bytes());
+    packet[0] = kind;
+    packet[4..8].copy_from_slice(&of.to_le_bytes());
     packet[8..16].copy_from_slice(&offset.to_le_bytes());
     packet[16..20].copy_from_slice(&len.to_le_bytes());
     to.extend_from_slice(&packet);
@@ -172,24 +216,30 @@ pub fn parse<'a>(frame: &mut &'a [u8]) -> Result<Option<Packet<'a>>, FrameError>
             let acknowledge = (kind == EAGER_ACKNOWLEDGED).then(|| u32_at(bytes, 28));
             Packet::Eager { header: header_at(bytes, 8), acknowledge, payload }
         }
-        REQUEST | REQUEST_FETCHABLE => {
-            let bytes = take::<REQUEST_LEN>(frame)?;
-            Packet::Request {
-                header: header_at(bytes, 8),
-                op: u32_at(bytes, 4),
-                bytes: u64_at(bytes, 28),
-                address: (kind == REQUEST_FETCHABLE).then(|| u64_at(bytes, 36)),
-            }
+        REQUEST | REQUEST_FETCHABLE | REQUEST_AHEAD | REQUEST_AHEAD_WHOLE => {
+            let packet = take::<REQUEST_LEN>(frame)?;
+            let detail = u64_at(packet, 36);
+            let way = match kind {
+                REQUEST => Way::Ask,
+                REQUEST_FETCHABLE => Way::Fetch(detail),
+                _ => Way::Ahead { bytes: detail, clear: kind == REQUEST_AHEAD },
+            };
+            let (header, op) = (header_at(packet, 8), u32_at(packet, 4));
+            Packet::Request { header, op, bytes: u64_at(packet, 28), way }
         }
         CLEAR => {
             let bytes = take::<20>(frame)?;
             let (op, receiver) = (u32_at(bytes, 4), u32_at(bytes, 8));
             Packet::Clear { op, receiver, wanted: u64_at(bytes, 12) }
         }
-        DATA => {
+        DATA | AHEAD => {
             let bytes = take::<DATA_LEN>(frame)?;
             let payload = take_payload(frame, u32_at(bytes, 16) as usize)?;
-            Packet::Data { receiver: u32_at(bytes, 4), offset: u64_at(bytes, 8), payload }
+            let (of, offset) = (u32_at(bytes, 4), u64_at(bytes, 8));
+            match kind {
+                DATA => Packet::Data { receiver: of, offset, payload },
+                _ => Packet::Ahead { sequence: of, offset, payload },
+            }
         }
         FINISH => Packet::Finish { op: u32_at(take::<8>(frame)?, 4) },
         CREDIT => Packet::Credit { bytes: u32_at(take::<8>(frame)?, 4) },
@@ -258,23 +308,34 @@ mod tests {
         emit_eager(&mut bytes, &header, None, 2);
         bytes.extend([8, 9]);
         emit_eager(&mut bytes, &header, Some(0), 0);
-        emit_request(&mut bytes, &header, 5, 1 << 33, Some(0x7fff_0000_0000));
-        emit_request(&mut bytes, &header, 5, 1, None);
+        let ways = [
+            Way::Ask,
+            Way::Fetch(0x7fff_0000_0000),
+            Way::Ahead { bytes: 1 << 20, clear: true },
+            Way::Ahead { bytes: 1 << 33, clear: false },
+        ];
+        for way in ways {
+            emit_request(&mut bytes, &header, 5, 1 << 33, way);
+        }
         emit_clear(&mut bytes, 5, 6, 77);
         emit_finish(&mut bytes, 9);
         emit_credit(&mut bytes, 4096);
         emit_data(&mut bytes, 6, 1 << 32, 1);
         bytes.push(1);
-        let address = Some(0x7fff_0000_0000);
+        emit_ahead(&mut bytes, 7, 3, 2);
+        bytes.extend([2, 3]);
         let expected = [
             Packet::Eager { header, acknowledge: None, payload: &[8, 9] },
             Packet::Eager { header, acknowledge: Some(0), payload: &[] },
-            Packet::Request { header, op: 5, bytes: 1 << 33, address },
-            Packet::Request { header, op: 5, bytes: 1, address: None },
+            Packet::Request { header, op: 5, bytes: 1 << 33, way: ways[0] },
+            Packet::Request { header, op: 5, bytes: 1 << 33, way: ways[1] },
+            Packet::Request { header, op: 5, bytes: 1 << 33, way: ways[2] },
+            Packet::Request { header, op: 5, bytes: 1 << 33, way: ways[3] },
             Packet::Clear { op: 5, receiver: 6, wanted: 77 },
             Packet::Finish { op: 9 },
             Packet::Credit { bytes: 4096 },
             Packet::Data { receiver: 6, offset: 1 << 32, payload: &[1] },
+            Packet::Ahead { sequence: 7, offset: 3, payload: &[2, 3] },
         ];
         let mut rest = &bytes[..];
         for packet in expected {
@@ -285,7 +346,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_end_or_fail(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0x10u8..0x1a) {
+        fn any_bytes_end_or_fail(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0x10u8..0x1d) {
             let mut bytes = bytes;
             bytes.insert(0, kind);
             let mut rest = &bytes[..];

@@ -566,6 +566,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     frame_max: CHUNK_FRAME_MAX,
     inline_max: 4 << 10,
     eager_max: 16 << 10,
+    ahead_max: 0,
     piece_min: 16 << 10,
     credit_bytes: 1 << 20,
     pull: true,

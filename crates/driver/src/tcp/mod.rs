@@ -725,6 +725,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     frame_max: FRAME_MAX,
     inline_max: 8 << 10,
     eager_max: 64 << 10,
+    ahead_max: 2 << 20,
     piece_min: FRAME_MAX,
     credit_bytes: 4 << 20,
     pull: false,

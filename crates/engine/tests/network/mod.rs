@@ -61,6 +61,7 @@ pub const NEAR: Shape = Shape {
         frame_max: 4096,
         inline_max: 256,
         eager_max: 1024,
+        ahead_max: 0,
         piece_min: 256,
         credit_bytes: 16 << 10,
         pull: false,
@@ -596,6 +597,7 @@ impl Network {
                 Packet::Request { header, .. } => (header, true),
                 Packet::Clear { .. }
                 | Packet::Data { .. }
+                | Packet::Ahead { .. }
                 | Packet::Finish { .. }
                 | Packet::Credit { .. } => continue,
             };
