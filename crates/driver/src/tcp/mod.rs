@@ -726,7 +726,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     inline_max: 8 << 10,
     eager_max: 64 << 10,
     ahead_max: 2 << 20,
-    piece_min: FRAME_MAX,
+    piece_min: 64 << 10,
     credit_bytes: 4 << 20,
     pull: false,
 };
