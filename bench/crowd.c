@@ -1,37 +1,38 @@
-/* Barrier and 8-byte allreduce on all ranks: the least per rank, then the greatest over ranks, of
-   batches timed together. One line of JSON each. Usage: crowd BATCHES CALLS */
-#include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
+/* Barrier and 8-byte allreduce on all ranks, a line of JSON each. Usage: crowd SECONDS_PER_OPERATION
+
+   As Torres & Kofuji measure: 50 operations are timed together, after three such batches of warm-up; each
+   rank makes its own statistics of the batches, and what is printed is the greatest over the ranks. */
+#include "program.h"
+
+enum { CALLS = 50, WARM = 3, MOST_BATCHES = 1000 };
+
+static double batch(int reduces, int calls) {
+    double in = 1, out;
+    MPI_Barrier(MPI_COMM_WORLD);
+    uint64_t start = clock_ticks();
+    for (int call = 0; call < calls; call++) {
+        if (reduces) MPI_Allreduce(&in, &out, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+        else MPI_Barrier(MPI_COMM_WORLD);
+    }
+    return samples_us(clock_ticks() - start, calls);
+}
 
 int main(int argc, char **argv) {
-    int rank, size, provided;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    int batches = argc > 1 ? atoi(argv[1]) : 30, calls = argc > 2 ? atoi(argv[2]) : 50;
-    for (int what = 0; what < 2; what++) {
-        double least = 1e9, sum = 0, greatest, mean, in = rank, out;
-        for (int batch = -3; batch < batches; batch++) {
-            MPI_Barrier(MPI_COMM_WORLD);
-            double start = MPI_Wtime();
-            for (int call = 0; call < calls; call++) {
-                if (what == 0) MPI_Barrier(MPI_COMM_WORLD);
-                else MPI_Allreduce(&in, &out, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-            }
-            double each = (MPI_Wtime() - start) / calls * 1e6;
-            if (batch >= 0) {
-                sum += each;
-                if (each < least) least = each;
-            }
-        }
-        sum /= batches;
-        MPI_Reduce(&least, &greatest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
-        MPI_Reduce(&sum, &mean, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
-        if (rank == 0)
-            printf("{\"operation\": \"%s\", \"ranks\": %d, \"min_us\": %.2f, \"mean_us\": %.2f}\n",
-                   what == 0 ? "barrier" : "allreduce8", size, greatest, mean);
+    static struct samples samples;
+    int size, rank = program_start("crowd", &argc, &argv, &size);
+    double seconds = argc > 1 ? program_number("crowd", "the time per operation", argv[1], PROGRAM_MOST_SECONDS) : 1;
+    for (int reduces = 0; reduces < 2; reduces++) {
+        samples.first_us = batch(reduces, 1);
+        double start = clock_system_s();
+        for (int warm = 0; warm < WARM; warm++) batch(reduces, CALLS);
+        double batches = seconds / ((clock_system_s() - start) / WARM);
+        batches = batches < 10 ? 10 : batches > MOST_BATCHES ? MOST_BATCHES : batches;
+        MPI_Bcast(&batches, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+        for (samples.count = 0; samples.count < (int)batches; samples.count++)
+            samples.us[samples.count] = batch(reduces, CALLS);
+        struct summary own = samples_summary(&samples), greatest;
+        MPI_Reduce(&own, &greatest, sizeof own / sizeof(double), MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+        if (rank == 0) summary_print(reduces ? "allreduce" : "barrier", reduces ? 8 : 0, &greatest);
     }
-    MPI_Finalize();
-    return 0;
+    return program_end(0);
 }

@@ -1,73 +1,61 @@
-/* Half a round trip between ranks 0 and the last, for each size given: one line of JSON each.
-   Usage: pingpong SECONDS_PER_SIZE SIZE... */
-#include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+/* Half a round trip between two ranks, for each size: a line of JSON each.
+   Usage: pingpong SECONDS_PER_SIZE SIZE...
 
-static int compare(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+   Rank 1 sends back what it has received until the first byte tells it that this was the last, so no other
+   message disturbs the exchange, and rank 0 alone decides how many fit the time. The clock is read once per
+   round trip; the time of a reading is taken off. */
+#include "program.h"
+
+static void answer(char *data, long bytes) {
+    do {
+        MPI_Recv(data, (int)bytes, MPI_CHAR, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Send(data, (int)bytes, MPI_CHAR, 0, 0, MPI_COMM_WORLD);
+    } while (data[0] != PROGRAM_ENDS);
 }
 
-static void exchange(int rank, int peer, char *out, char *in, long bytes) {
-    if (rank < peer) {
-        MPI_Send(out, (int)bytes, MPI_CHAR, peer, 0, MPI_COMM_WORLD);
-        MPI_Recv(in, (int)bytes, MPI_CHAR, peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    } else {
-        MPI_Recv(in, (int)bytes, MPI_CHAR, peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        MPI_Send(out, (int)bytes, MPI_CHAR, peer, 0, MPI_COMM_WORLD);
+static void exchange(const char *out, char *in, long bytes) {
+    MPI_Send(out, (int)bytes, MPI_CHAR, 1, 0, MPI_COMM_WORLD);
+    MPI_Recv(in, (int)bytes, MPI_CHAR, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static void measure(char *out, char *in, long bytes, double seconds, struct samples *samples) {
+    out[0] = PROGRAM_GOES_ON;
+    uint64_t start = clock_ticks(), last;
+    exchange(out, in, bytes);
+    last = clock_ticks();
+    samples->first_us = samples_us(last - start, 2);
+    while (clock_seconds(last - start) < seconds / 4) exchange(out, in, bytes), last = clock_ticks();
+    samples->count = 0;
+    while (out[0] != PROGRAM_ENDS) {
+        int next = samples->count + 1;
+        if (next == SAMPLES_ROOM || (next >= SAMPLES_LEAST && clock_seconds(last - start) >= seconds)) out[0] = PROGRAM_ENDS;
+        exchange(out, in, bytes);
+        uint64_t now = clock_ticks();
+        samples->us[samples->count++] = samples_us(now - last, 2);
+        last = now;
     }
 }
 
 int main(int argc, char **argv) {
-    int provided, rank, size;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    double seconds = argc > 1 ? atof(argv[1]) : 0.2;
-    int last = size - 1;
-    for (int i = 2; i < argc; i++) {
-        long bytes = atol(argv[i]);
-        char *out = calloc(1, bytes + 1), *in = calloc(1, bytes + 1);
-        MPI_Barrier(MPI_COMM_WORLD);
-        if (rank == 0 || rank == last) {
-            int peer = rank == 0 ? last : 0;
-            /* How often fits the time, agreed by rank 0. Short ones are timed in bundles. */
-            double begin = MPI_Wtime();
-            int warm = 0;
-            int more = 1;
-            while (more) {
-                for (int k = 0; k < 10; k++) exchange(rank, peer, out, in, bytes);
-                warm += 10;
-                more = MPI_Wtime() - begin < seconds / 4;
-                if (rank == 0) MPI_Send(&more, 1, MPI_INT, peer, 1, MPI_COMM_WORLD);
-                else MPI_Recv(&more, 1, MPI_INT, peer, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    static struct samples samples;
+    int size, failed = 0, rank = program_start("pingpong", &argc, &argv, &size);
+    double seconds = argc > 1 ? program_number("pingpong", "the time per size", argv[1], PROGRAM_MOST_SECONDS) : 0.2;
+    for (int i = 2; i < argc && rank < 2; i++) {
+        long bytes = (long)program_number("pingpong", "size", argv[i], PROGRAM_MOST_BYTES);
+        char *out = program_memory("pingpong", (size_t)bytes), *in = program_memory("pingpong", (size_t)bytes);
+        if (rank == 1) answer(in, bytes);
+        if (rank == 0) {
+            memset(in, 0, (size_t)bytes);
+            measure(out, in, bytes, seconds, &samples);
+            struct summary summary = samples_summary(&samples);
+            summary_print("pingpong", bytes, &summary);
+            if (memcmp(in, out, (size_t)bytes)) {
+                fprintf(stderr, "pingpong: %ld bytes came back changed\n", bytes);
+                failed = 1;
             }
-            double each = (MPI_Wtime() - begin) / warm;
-            int plan[2] = {1, 0};
-            while (plan[0] * each < 50e-6 && plan[0] < 10000) plan[0] *= 2;
-            plan[1] = seconds / (each * plan[0]) + 5;
-            if (plan[1] > 5000) plan[1] = 5000;
-            if (rank == 0) MPI_Send(plan, 2, MPI_INT, peer, 2, MPI_COMM_WORLD);
-            else MPI_Recv(plan, 2, MPI_INT, peer, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            double *times = malloc(sizeof(double) * plan[1]), sum = 0;
-            for (int r = 0; r < plan[1]; r++) {
-                double start = MPI_Wtime();
-                for (int k = 0; k < plan[0]; k++) exchange(rank, peer, out, in, bytes);
-                times[r] = (MPI_Wtime() - start) / plan[0] / 2 * 1e6;
-                sum += times[r];
-            }
-            qsort(times, plan[1], sizeof(double), compare);
-            if (rank == 0)
-                printf("{\"bytes\": %ld, \"min_us\": %.3f, \"median_us\": %.3f, \"mean_us\": %.3f, \"samples\": %d}\n",
-                       bytes, times[0], times[plan[1] / 2], sum / plan[1], plan[1]);
-            fflush(stdout);
-            free(times);
         }
-        free(out), free(in);
+        free(out);
+        free(in);
     }
-    MPI_Barrier(MPI_COMM_WORLD);
-    MPI_Finalize();
-    return 0;
+    return program_end(failed);
 }

@@ -13,28 +13,12 @@ trap 'canele lab down' EXIT
 canele lab up --name demo
 work=$(mktemp -d)
 trap 'canele lab down; rm -rf "$work"' EXIT
-mpicc -O2 bench/pingpong.c -o "$work/pingpong"
 mpicc -O2 tests/programs/collectives.c -o "$work/collectives"
-cc -O2 bench/tcp_pingpong.c -o "$work/tcp_pingpong"
-grid() { mpiexec -launcher-exec "canele lab exec" "$@"; }
-
 printf '\n8 ranks on two sites: '
-grid -n 8 -hosts site0-node0:2,site0-node1:2,site1-node0:2,site1-node1:2 "$work/collectives"
+mpiexec -launcher-exec "canele lab exec" -n 8 \
+    -hosts site0-node0:2,site0-node1:2,site1-node0:2,site1-node1:2 "$work/collectives"
 
-sizes="16 1024 16384 65536 262144 1048576 4194304"
-mpi() { # place, hosts
-    grid -n 2 -hosts "$2" "$work/pingpong" 0.3 $sizes >"$work/mpi.$1"
-}
-tcp() { # place, from, to, address
-    canele lab exec "$3" "$work/tcp_pingpong" serve &
-    server=$!
-    canele lab exec "$2" "$work/tcp_pingpong" "$4" 0.3 $sizes >"$work/tcp.$1"
-    wait $server
-}
-printf '\nhalf a round trip in µs (median), and the bandwidth that makes\n'
-mpi node site0-node0:2
-mpi site site0-node0:1,site0-node1:1
-tcp site site0-node0 site0-node1 10.77.0.11
-mpi wan site0-node0:1,site1-node0:1
-tcp wan site0-node0 site1-node0 10.77.1.10
-python3 bench/table.py "$work"
+for place in shm lan wan; do
+    canele bench pingpong --place $place --lab demo --seconds 0.3 --sizes 16,1k,16k,64k,256k,1M,4M \
+        --output "$PWD/build/bench/demo"
+done

@@ -1,33 +1,71 @@
-//! The `canele` command: what this installation is, and what it would do.
+//! The `canele` command: what this installation is, its instruments, and the emulated grid.
 
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+/// Canele: an MPI for machines that are far apart, and for machines that are crowded.
+#[derive(Debug, Parser)]
+#[command(name = "canele", version)]
+struct Cli {
+    #[command(subcommand)]
+    word: Word,
+}
+
+#[derive(Debug, Subcommand)]
+enum Word {
+    /// What this installation is and how it is set
+    Info,
+    /// The emulated grid: up, exec, status, down
+    #[command(disable_help_flag = true, after_help = lab::HELP)]
+    Lab {
+        /// What to do; `canele lab` alone lists it
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
+    /// The instruments: measure Canele, its peers and raw TCP
+    Bench(bench::Arguments),
+}
+
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.first().map(String::as_str) {
-        Some("info") => {
-            println!("Canele {}: MPI 5.0, ABI 1.0", env!("CARGO_PKG_VERSION"));
-            println!("rails            self, shm, tcp (CANELE_RAILS)");
-            println!("interface        {}", variable("CANELE_IFACE", "any"));
-            println!("connect timeout  {} s", variable("CANELE_CONNECT_TIMEOUT", "30"));
-            ExitCode::SUCCESS
-        }
-        Some("lab") => lab::run(&arguments[1..]),
-        Some("-V" | "--version") => {
-            println!("canele {}", env!("CARGO_PKG_VERSION"));
-            ExitCode::SUCCESS
-        }
-        Some(other) if other != "-h" && other != "--help" => {
-            eprintln!("canele: no command `{other}`; there are: lab, info");
-            ExitCode::from(2)
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
+    match cli.word {
+        Word::Info => info(),
+        Word::Lab { words } => lab::run(&words),
+        Word::Bench(arguments) => bench::run(arguments),
+    }
+}
+
+/// Help is printed as it is; a mistake is one line.
+fn refuse(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp
+        | ErrorKind::DisplayVersion
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            // A closed output is no mistake of the user's.
+            let _ = error.print();
+            ExitCode::from(error.exit_code() as u8)
         }
         _ => {
-            println!("canele info       what this installation is and how it is set");
-            print!("{}", lab::HELP);
-            println!("canele --version");
-            ExitCode::SUCCESS
+            let text = error.to_string();
+            let said = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+            let said = said.collect::<Vec<_>>().join(" ");
+            eprintln!("canele: {} (see --help)", said.trim_start_matches("error: "));
+            ExitCode::from(2)
         }
     }
+}
+
+fn info() -> ExitCode {
+    println!("Canele {}: MPI 5.0, ABI 1.0", env!("CARGO_PKG_VERSION"));
+    println!("rails            self, shm, tcp (CANELE_RAILS)");
+    println!("interface        {}", variable("CANELE_IFACE", "any"));
+    println!("connect timeout  {} s", variable("CANELE_CONNECT_TIMEOUT", "30"));
+    ExitCode::SUCCESS
 }
 
 fn variable(name: &str, otherwise: &str) -> String {

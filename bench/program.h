@@ -1,0 +1,41 @@
+/* What the MPI programs have in common: start, description of the job, end. */
+#ifndef CANELE_BENCH_PROGRAM_H
+#define CANELE_BENCH_PROGRAM_H
+
+#include <mpi.h>
+#include <unistd.h>
+
+#include "samples.h"
+
+/* Starts MPI and prints the first line. All are initialised alike, with MPI_THREAD_MULTIPLE. Returns the rank. */
+static inline int program_start(const char *program, int *argc, char ***argv, int *size) {
+    int provided, rank, length;
+    char hosts[2][256] = {"", ""}, library[MPI_MAX_LIBRARY_VERSION_STRING];
+    MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, size);
+    if (*size < 2) {
+        fprintf(stderr, "%s: needs two ranks at least\n", program);
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    clock_calibrate();
+    gethostname(hosts[0], sizeof hosts[0] - 1);
+    int last = *size - 1;
+    if (rank == last) MPI_Send(hosts[0], sizeof hosts[0], MPI_CHAR, 0, 9, MPI_COMM_WORLD);
+    if (rank == 0) {
+        MPI_Recv(hosts[1], sizeof hosts[1], MPI_CHAR, last, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Get_library_version(library, &length);
+        clock_check(0.02);
+        program_print(program, library, *size, hosts[0], hosts[1]);
+    }
+    return rank;
+}
+
+/* Ends MPI. A job that found something wrong ends with that. */
+static inline int program_end(int failed) {
+    if (failed) MPI_Abort(MPI_COMM_WORLD, failed);
+    MPI_Finalize();
+    return 0;
+}
+
+#endif

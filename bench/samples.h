@@ -1,0 +1,114 @@
+/* Samples of one operation, what they come to, and the line of JSON that says so: the same for all
+   instruments. Every program prints first a line that describes itself (`program_print`), then a line per
+   operation and size (`summary_print`). */
+#ifndef CANELE_BENCH_SAMPLES_H
+#define CANELE_BENCH_SAMPLES_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "clock.h"
+
+enum { SAMPLES_ROOM = 50000, SAMPLES_LEAST = 3 };
+
+struct samples {
+    double first_us; /* the first of its size, before any warm-up; not among the others */
+    int count;
+    double us[SAMPLES_ROOM];
+};
+
+struct summary { /* all in microseconds, but for the count; the order is that of `summary_print` */
+    double samples, first, min, p25, median, p75, mean, p99, max;
+};
+
+static inline int samples_compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* One sample: `ticks` between two readings of the clock, of which `part` of one counts (1: all, 2: half). */
+static inline double samples_us(uint64_t ticks, int part) {
+    uint64_t own = bench_clock.overhead;
+    return clock_seconds(ticks > own ? ticks - own : 0) * 1e6 / part;
+}
+
+/* The least value that at least this share of the sorted samples does not exceed. */
+static inline double samples_quantile(const struct samples *samples, double share) {
+    int index = (int)ceil(share * samples->count) - 1;
+    return samples->us[index < 0 ? 0 : index];
+}
+
+static inline struct summary samples_summary(struct samples *samples) {
+    double sum = 0;
+    int count = samples->count;
+    qsort(samples->us, (size_t)count, sizeof(double), samples_compare);
+    for (int i = 0; i < count; i++) sum += samples->us[i];
+    return (struct summary){
+        .samples = count,
+        .first = samples->first_us,
+        .min = samples->us[0],
+        .p25 = samples_quantile(samples, 0.25),
+        .median = (samples->us[(count - 1) / 2] + samples->us[count / 2]) / 2,
+        .p75 = samples_quantile(samples, 0.75),
+        .mean = sum / count,
+        .p99 = samples_quantile(samples, 0.99),
+        .max = samples->us[count - 1],
+    };
+}
+
+static inline void summary_print(const char *operation, long bytes, const struct summary *summary) {
+    printf("{\"operation\": \"%s\", \"bytes\": %ld, \"samples\": %.0f, \"first_us\": %.3f, \"min_us\": %.3f, "
+           "\"p25_us\": %.3f, \"median_us\": %.3f, \"p75_us\": %.3f, \"mean_us\": %.3f, \"p99_us\": %.3f, "
+           "\"max_us\": %.3f}\n",
+           operation, bytes, summary->samples, summary->first, summary->min, summary->p25, summary->median,
+           summary->p75, summary->mean, summary->p99, summary->max);
+    fflush(stdout);
+}
+
+/* Text inside a JSON string: quotes, backslashes and control characters become spaces. */
+static inline void program_print_text(const char *text) {
+    putchar('"');
+    for (; *text && *text != '\n'; text++) putchar((unsigned char)*text < 32 || *text == '"' || *text == '\\' ? ' ' : *text);
+    putchar('"');
+}
+
+static inline void program_print(const char *program, const char *library, int ranks, const char *first_host,
+                                 const char *last_host) {
+    printf("{\"program\": \"%s\", \"ranks\": %d, \"library\": ", program, ranks);
+    program_print_text(library);
+    printf(", \"hosts\": [");
+    program_print_text(first_host);
+    printf(", ");
+    program_print_text(last_host);
+    printf("], \"clock\": ");
+    clock_print(stdout);
+    printf("}\n");
+    fflush(stdout);
+}
+
+/* A positive number from the command line, or the end of the program with a word about it. */
+static inline double program_number(const char *program, const char *what, const char *text, double most) {
+    char *end;
+    double number = strtod(text, &end);
+    if (end == text || *end || !(number > 0) || number > most) {
+        fprintf(stderr, "%s: %s `%s` is not a number above 0 and up to %.0f\n", program, what, text, most);
+        exit(2);
+    }
+    return number;
+}
+
+/* Memory for messages: whole pages, touched. */
+static inline char *program_memory(const char *program, size_t bytes) {
+    size_t rounded = (bytes + 4095) / 4096 * 4096;
+    char *memory = aligned_alloc(4096, rounded);
+    if (!memory) {
+        fprintf(stderr, "%s: no memory for %zu bytes\n", program, bytes);
+        exit(1);
+    }
+    for (size_t i = 0; i < rounded; i++) memory[i] = (char)(i * 7 + i / 251);
+    return memory;
+}
+
+enum { PROGRAM_MOST_BYTES = 1 << 30, PROGRAM_MOST_SECONDS = 3600, PROGRAM_GOES_ON = 1, PROGRAM_ENDS = 2 };
+
+#endif

@@ -1,0 +1,407 @@
+//! Measuring: each library once per round, in an order that rotates, so that what else the machine does
+//! falls on all of them alike.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use lab::Lab;
+
+use crate::environment::Environment;
+use crate::ground::{GroundError, Grounds, Prepared};
+use crate::launch::{Ground, Launch};
+use crate::library::{Absence, Kind, Library};
+use crate::programs::{ProgramError, Programs};
+use crate::record::{Description, Line, Measurement};
+use crate::report::{Entry, Report};
+use crate::run::{Guarded, Interruption, RunError, run};
+use crate::scenario::{Place, Workload, size_text};
+
+/// What is to be measured.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What is done.
+    pub workload: Workload,
+    /// Where.
+    pub place: Place,
+    /// By which libraries; raw TCP may be among them where the workload is a ping-pong.
+    pub kinds: Vec<Kind>,
+    /// How often each has its turn.
+    pub rounds: u32,
+    /// The time for each size in each round.
+    pub seconds: f64,
+}
+
+/// Where things are.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// Our installation.
+    pub prefix: PathBuf,
+    /// The folder of the peers.
+    pub peers: PathBuf,
+}
+
+/// Why there is no report at all.
+#[derive(Debug, thiserror::Error)]
+pub enum CampaignError {
+    /// Canele itself is not there.
+    #[error(transparent)]
+    Absent(#[from] Absence),
+    /// There is nowhere to run.
+    #[error(transparent)]
+    Ground(#[from] GroundError),
+    /// A program of ours does not compile.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    /// Somebody pressed Ctrl-C.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Measures as planned. A library that cannot be measured here is in the report with the reason.
+///
+/// # Errors
+/// When Canele or the ground is missing, or on interruption.
+pub fn measure(
+    plan: &Plan,
+    places: &Places,
+    programs: &Programs,
+    grounds: &mut Grounds,
+    interruption: &Interruption,
+) -> Result<Report, CampaignError> {
+    Library::find(Kind::Canele, &places.prefix, &places.peers)?;
+    let prepared = grounds.prepare(plan.place, programs, interruption)?;
+    let mut environment = Environment::now();
+    let mut entries: Vec<Entry> = plan.kinds.iter().map(|kind| Entry::new(*kind)).collect();
+    let mut stations = Vec::new();
+    for entry in &mut entries {
+        match Station::new(entry.library, plan, places, programs, &prepared) {
+            Ok(station) => {
+                entry.command = station.line();
+                stations.push(Some(station));
+            }
+            Err(reason) => {
+                eprintln!("{}: {reason}", entry.library.name());
+                entry.failure = Some(reason);
+                stations.push(None);
+            }
+        }
+    }
+    for round in 0..plan.rounds as usize {
+        for turn in 0..entries.len() {
+            let index = (turn + round) % entries.len();
+            let (entry, Some(station)) = (&mut entries[index], &stations[index]) else { continue };
+            if entry.failure.is_none() {
+                let told = format!("round {} of {}", round + 1, plan.rounds);
+                take_turn(entry, station, plan, &told, interruption)?;
+            }
+        }
+    }
+    environment.end();
+    Ok(Report {
+        environment,
+        workload: plan.workload.clone(),
+        place: plan.place,
+        rounds: plan.rounds,
+        seconds_per_size: plan.seconds,
+        link: prepared.link,
+        lab: prepared.check,
+        entries,
+    })
+}
+
+/// One run of one library. What fails is noted, and the library is not tried again.
+fn take_turn(
+    entry: &mut Entry,
+    station: &Station,
+    plan: &Plan,
+    told: &str,
+    interruption: &Interruption,
+) -> Result<(), CampaignError> {
+    let name = entry.library.name();
+    let mut reading = Reading::new(plan, entry.library, station.hosts());
+    let mut on_line = |line: &str| {
+        if let Some(read) = reading.take(line)? {
+            eprintln!(
+                "{} {} {name:9} {told}  {:9} {:>7}  {:>12.3} µs",
+                plan.workload.name(),
+                plan.place.name(),
+                read.operation,
+                size_text(read.bytes),
+                read.median_us,
+            );
+        }
+        Ok(())
+    };
+    let result = station.run(plan, interruption, &mut on_line);
+    let result = result.and_then(|()| reading.end().map_err(RunError::Line));
+    match result {
+        Ok((description, round)) => {
+            entry.version = description.library;
+            entry.clock = Some(description.clock);
+            entry.rounds.push(round);
+        }
+        Err(RunError::Interrupted) => return Err(CampaignError::Interrupted),
+        Err(error) => {
+            let reason = format!("{told}: {error}");
+            eprintln!("{name}: {reason}");
+            entry.failure = Some(reason);
+        }
+    }
+    Ok(())
+}
+
+/// The lines of one run, checked as they come.
+struct Reading {
+    kind: Kind,
+    expected: usize,
+    hosts: Option<[String; 2]>,
+    ranks: u32,
+    description: Option<Description>,
+    round: Vec<Measurement>,
+}
+
+impl Reading {
+    fn new(plan: &Plan, kind: Kind, hosts: Option<[String; 2]>) -> Self {
+        Self {
+            kind,
+            expected: plan.workload.measurements(),
+            hosts,
+            ranks: plan.workload.ranks(),
+            description: None,
+            round: Vec::new(),
+        }
+    }
+
+    /// Takes a line; returns the measurement it holds.
+    fn take(&mut self, line: &str) -> Result<Option<&Measurement>, String> {
+        match Line::parse(line).map_err(|error| error.to_string())? {
+            Line::Foreign => Ok(None),
+            Line::Description(description) => {
+                self.check(&description)?;
+                self.description = Some(description);
+                Ok(None)
+            }
+            Line::Measurement(read) => {
+                self.round.push(read);
+                Ok(self.round.last())
+            }
+        }
+    }
+
+    /// A run counts only on the library, the ranks and the hosts it was meant for, by a clock that is right.
+    fn check(&self, description: &Description) -> Result<(), String> {
+        if self.description.is_some() {
+            return Err("the ranks ran as jobs of their own".into());
+        }
+        if !description.library.contains(self.kind.signature()) {
+            return Err(format!("the program ran on `{}` instead", description.library));
+        }
+        if description.ranks != self.ranks {
+            return Err(format!("{} ranks ran instead of {}", description.ranks, self.ranks));
+        }
+        if let Some(hosts) = &self.hosts
+            && description.hosts != *hosts
+        {
+            return Err(format!("the ranks ran on {} instead", description.hosts.join(" and ")));
+        }
+        if description.clock.error() > CLOCK_TOLERANCE {
+            let percent = description.clock.error() * 100.0;
+            return Err(format!("the clock differs from the system's by {percent:.2} %"));
+        }
+        Ok(())
+    }
+
+    fn end(self) -> Result<(Description, Vec<Measurement>), String> {
+        let description = self.description.ok_or("the program printed nothing")?;
+        if self.round.len() != self.expected {
+            let (count, expected) = (self.round.len(), self.expected);
+            return Err(format!("{count} measurements came instead of {expected}"));
+        }
+        Ok((description, self.round))
+    }
+}
+
+/// A library that is ready to run the program at the place.
+enum Station {
+    /// By its launcher.
+    Mpi { launch: Launch, lab: Option<Lab>, hosts: Option<[String; 2]> },
+    /// A server and a client.
+    Tcp { program: PathBuf, lab: Option<Lab>, nodes: Option<[String; 2]> },
+}
+
+impl Station {
+    fn new(
+        kind: Kind,
+        plan: &Plan,
+        places: &Places,
+        programs: &Programs,
+        prepared: &Prepared,
+    ) -> Result<Self, String> {
+        let lab = prepared.lab.clone();
+        let ends = ends(&prepared.ground);
+        if kind == Kind::RawTcp {
+            let program = programs.plain("tcp_pingpong").map_err(|error| error.to_string())?;
+            return Ok(Self::Tcp { program, lab, nodes: ends });
+        }
+        let library = Library::find(kind, &places.prefix, &places.peers);
+        let library = library.map_err(|error| error.to_string())?;
+        let program = programs.mpi(plan.workload.name(), &library);
+        let program = program.map_err(|error| error.to_string())?;
+        let arguments = plan.workload.arguments(plan.seconds);
+        let ground = pair(&prepared.ground, plan);
+        let launch = Launch::new(&library, &ground, plan.workload.ranks(), &program, &arguments);
+        Ok(Self::Mpi { launch, lab, hosts: ends })
+    }
+
+    fn line(&self) -> String {
+        match self {
+            Self::Mpi { launch, .. } => launch.line(),
+            Self::Tcp { program, .. } => program.display().to_string(),
+        }
+    }
+
+    /// The hosts of the first and the last rank, where they are known beforehand and the program can
+    /// know them.
+    fn hosts(&self) -> Option<[String; 2]> {
+        match self {
+            Self::Mpi { hosts, .. } => hosts.clone(),
+            Self::Tcp { .. } => None,
+        }
+    }
+
+    fn run(
+        &self,
+        plan: &Plan,
+        interruption: &Interruption,
+        on_line: &mut dyn FnMut(&str) -> Result<(), String>,
+    ) -> Result<(), RunError> {
+        let limit = plan.workload.limit(plan.seconds);
+        match self {
+            Self::Mpi { launch, lab, .. } => {
+                let mut command = enter(lab.as_ref(), launch.node.as_deref(), &launch.words)?;
+                let variables = launch.environment.iter().map(|(name, value)| (name, value));
+                run(command.envs(variables), limit, interruption, on_line)
+            }
+            Self::Tcp { program, lab, nodes } => {
+                let [from, to] =
+                    nodes.as_ref().map_or([None, None], |[from, to]| [Some(from), Some(to)]);
+                let server = server(program, lab.as_ref(), to)?;
+                let mut words = vec![text(program), server.address.clone(), server.port.clone()];
+                words.extend(plan.workload.arguments(plan.seconds));
+                let mut command = enter(lab.as_ref(), from.map(String::as_str), &words)?;
+                run(&mut command, limit, interruption, on_line)
+            }
+        }
+    }
+}
+
+/// A server that listens.
+struct Server {
+    address: String,
+    port: String,
+    _child: Guarded,
+}
+
+fn server(program: &Path, lab: Option<&Lab>, node: Option<&String>) -> Result<Server, RunError> {
+    let words = [text(program), "serve".into()];
+    let mut command = enter(lab, node.map(String::as_str), &words)?;
+    let mut child = Guarded::start(command.stdin(Stdio::null()).stdout(Stdio::piped()))?;
+    let mut port = String::new();
+    if let Some(stdout) = child.stdout() {
+        // It prints its port or ends; both end the line.
+        let _ = BufReader::new(stdout).read_line(&mut port);
+    }
+    if port.trim().is_empty() {
+        return Err(RunError::Line("the TCP server did not start".into()));
+    }
+    let known = lab.and_then(|lab| lab.nodes.iter().find(|known| Some(&known.host) == node));
+    let address = known.map_or("127.0.0.1", |node| &node.address).to_owned();
+    Ok(Server { address, port: port.trim().into(), _child: child })
+}
+
+/// A command in a node of the lab, or on the machine.
+fn enter(lab: Option<&Lab>, node: Option<&str>, words: &[String]) -> Result<Command, RunError> {
+    match (lab, node) {
+        (Some(lab), Some(node)) => {
+            lab.command(node, words).map_err(|error| RunError::Line(error.to_string()))
+        }
+        _ => {
+            let mut command = Command::new(&words[0]);
+            command.args(&words[1..]);
+            Ok(command)
+        }
+    }
+}
+
+/// The ground with as many nodes as the workload is spread over: two for two ranks, the ends of the link.
+fn pair(ground: &Ground, plan: &Plan) -> Ground {
+    match (ground, ends(ground)) {
+        (Ground::Grid(grid), Some(ends)) if plan.workload.ranks() == 2 => {
+            Ground::Grid(crate::launch::Grid { nodes: ends.into(), ..grid.clone() })
+        }
+        _ => ground.clone(),
+    }
+}
+
+/// The hosts of the first and of the last rank.
+fn ends(ground: &Ground) -> Option<[String; 2]> {
+    match ground {
+        Ground::Machine => None,
+        Ground::Grid(grid) => Some([grid.nodes.first()?.clone(), grid.nodes.last()?.clone()]),
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// How far, in parts of one, a clock may be off.
+const CLOCK_TOLERANCE: f64 = 0.01;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(hosts: Option<[String; 2]>) -> Reading {
+        let plan = Plan {
+            workload: Workload::Pingpong { sizes: vec![8] },
+            place: Place::Shm,
+            kinds: vec![Kind::Mpich],
+            rounds: 1,
+            seconds: 0.1,
+        };
+        Reading::new(&plan, Kind::Mpich, hosts)
+    }
+
+    fn description(library: &str, ranks: u32, clock_ms: f64) -> String {
+        format!(
+            r#"{{"program": "pingpong", "ranks": {ranks}, "library": "{library}", "hosts": ["a", "b"], "clock": {{"source": "x", "ticks_per_us": 1, "overhead_ns": 1, "resolution_ns": 1, "sleep_asked_ms": 20, "sleep_system_ms": 20, "sleep_clock_ms": {clock_ms}}}}}"#
+        )
+    }
+
+    #[test]
+    fn a_run_on_another_library_or_elsewhere_does_not_count() {
+        let here = Some(["a", "b"].map(str::to_owned));
+        let there = Some(["a", "c"].map(str::to_owned));
+        assert!(reading(here).take(&description("MPICH 5", 2, 20.0)).is_ok());
+        for (hosts, line, word) in [
+            (None, description("Canele 0.1", 2, 20.0), "Canele 0.1"),
+            (None, description("MPICH 5", 1, 20.0), "1 ranks"),
+            (None, description("MPICH 5", 2, 21.0), "clock"),
+            (there, description("MPICH 5", 2, 20.0), "a and b"),
+        ] {
+            let error = reading(hosts).take(&line).unwrap_err();
+            assert!(error.contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_breaks_off_does_not_count() {
+        assert!(reading(None).end().is_err());
+        let mut reading = reading(None);
+        reading.take(&description("MPICH 5", 2, 20.0)).unwrap();
+        assert!(reading.take(&description("MPICH 5", 2, 20.0)).is_err());
+        assert!(reading.end().unwrap_err().contains("0 measurements"));
+    }
+}

@@ -1,0 +1,188 @@
+//! The ground a measurement stands on: the machine, or a lab that is borrowed or raised for it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use lab::{Lab, Spec};
+
+use crate::launch::{Grid, Ground};
+use crate::programs::{ProgramError, Programs};
+use crate::run::{Interruption, RunError, run};
+use crate::scenario::{Link, Place};
+
+/// Finds and raises grounds. What it has raised is taken down when it is dropped.
+#[derive(Debug)]
+pub struct Grounds {
+    canele: PathBuf,
+    borrowed: Option<String>,
+    raised: Option<Lab>,
+    check: Vec<String>,
+}
+
+/// Why there is no ground.
+#[derive(Debug, thiserror::Error)]
+pub enum GroundError {
+    /// The lab to be borrowed is not there.
+    #[error(transparent)]
+    Lab(#[from] lab::LabError),
+    /// A lab of our name is up already.
+    #[error(
+        "a lab `{RAISED}` is up already, of a measurement that runs or was killed: use it with --lab {RAISED}, or take it down with `CANELE_LAB={RAISED} canele lab down`"
+    )]
+    Taken,
+    /// It could not be raised.
+    #[error("the lab cannot be raised: {0}")]
+    Raise(RunError),
+    /// It is too small.
+    #[error("the lab `{lab}` has no two nodes {where_}")]
+    TooSmall {
+        /// Its name.
+        lab: String,
+        /// Of what kind.
+        where_: &'static str,
+    },
+    /// The way into its nodes could not be written.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+}
+
+/// Where a measurement runs.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// For the launchers.
+    pub ground: Ground,
+    /// The lab, where there is one.
+    pub lab: Option<Lab>,
+    /// What its links allow.
+    pub link: Option<Link>,
+    /// What its check said.
+    pub check: Vec<String>,
+}
+
+impl Grounds {
+    /// Uses the lab of this name, or raises one when it is first needed.
+    pub fn new(canele: &Path, borrowed: Option<String>) -> Self {
+        Self { canele: canele.to_path_buf(), borrowed, raised: None, check: Vec::new() }
+    }
+
+    /// The ground for a place.
+    ///
+    /// # Errors
+    /// When there is no lab of the name, none can be raised, or it lacks nodes.
+    pub fn prepare(
+        &mut self,
+        place: Place,
+        programs: &Programs,
+        interruption: &Interruption,
+    ) -> Result<Prepared, GroundError> {
+        if place == Place::Shm {
+            let ground = Ground::Machine;
+            return Ok(Prepared { ground, lab: None, link: None, check: Vec::new() });
+        }
+        let lab = self.lab(interruption)?;
+        let nodes = nodes(&lab.spec, place);
+        if nodes.len() < 2 {
+            let where_ = match place {
+                Place::Lan => "in one site",
+                Place::Shm | Place::Wan => "in two sites",
+            };
+            return Err(GroundError::TooSmall { lab: lab.spec.name, where_ });
+        }
+        let name = lab.spec.name.clone();
+        let enter = programs.enter(&self.canele, &name)?;
+        let grid = Grid { lab: name, nodes, canele: self.canele.clone(), enter };
+        let link = Link::of(place, &lab.spec);
+        Ok(Prepared { ground: Ground::Grid(grid), lab: Some(lab), link, check: self.check.clone() })
+    }
+
+    fn lab(&mut self, interruption: &Interruption) -> Result<Lab, GroundError> {
+        if let Some(name) = &self.borrowed {
+            return Ok(Lab::find(name)?);
+        }
+        if let Some(lab) = &self.raised {
+            return Ok(lab.clone());
+        }
+        if Lab::find(RAISED).is_ok_and(|lab| lab.is_whole()) {
+            return Err(GroundError::Taken);
+        }
+        let mut check = Vec::new();
+        let raising = run(
+            Command::new(&self.canele).args(["lab", "up", "--name", RAISED]),
+            RAISING,
+            interruption,
+            &mut |line| {
+                eprintln!("{line}");
+                check.push(line.to_owned());
+                Ok(())
+            },
+        );
+        // A lab that does not keep to what was asked says so and stays up: its own words go into the report.
+        let lab = match (Lab::find(RAISED), raising) {
+            (Ok(lab), Err(error @ RunError::Failed { .. })) if lab.is_whole() => {
+                eprintln!("{error}");
+                check.push(error.to_string());
+                lab
+            }
+            (Ok(lab), Err(error)) => {
+                self.raised = Some(lab);
+                return Err(GroundError::Raise(error));
+            }
+            (Err(_), Err(error)) => return Err(GroundError::Raise(error)),
+            (found, Ok(())) => found?,
+        };
+        self.check = check;
+        self.raised = Some(lab.clone());
+        Ok(lab)
+    }
+}
+
+impl Drop for Grounds {
+    fn drop(&mut self) {
+        if let Some(lab) = &self.raised
+            && let Err(error) = lab.down()
+        {
+            eprintln!("canele bench: the lab `{RAISED}` stays: {error}");
+        }
+    }
+}
+
+/// The nodes of a place: within the first site, or one site's and then the other's.
+fn nodes(spec: &Spec, place: Place) -> Vec<String> {
+    let of = |site: u32| (0..spec.nodes).map(move |node| spec.host(site, node));
+    match place {
+        Place::Shm => Vec::new(),
+        Place::Lan => of(0).collect(),
+        Place::Wan if spec.sites < 2 => Vec::new(),
+        Place::Wan => (0..spec.sites).flat_map(of).collect(),
+    }
+}
+
+/// The name of the lab that is raised.
+const RAISED: &str = "bench";
+/// How long raising and measuring it may take.
+const RAISING: Duration = Duration::from_secs(120);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_those_of_the_place() {
+        let spec = Spec::default();
+        assert_eq!(nodes(&spec, Place::Lan), ["site0-node0", "site0-node1"]);
+        assert_eq!(nodes(&spec, Place::Wan).len(), 4);
+        assert!(nodes(&Spec { sites: 1, ..spec }, Place::Wan).is_empty());
+    }
+
+    #[test]
+    fn a_lab_that_is_not_there_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let programs = Programs::new(folder.path(), Path::new("/none")).unwrap();
+        let mut grounds = Grounds::new(Path::new("/none/canele"), Some("nowhere".into()));
+        let error = grounds.prepare(Place::Wan, &programs, &Interruption::default()).unwrap_err();
+        assert!(error.to_string().contains("nowhere"), "{error}");
+        let machine = grounds.prepare(Place::Shm, &programs, &Interruption::default()).unwrap();
+        assert_eq!(machine.ground, Ground::Machine);
+    }
+}

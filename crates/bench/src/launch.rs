@@ -1,0 +1,191 @@
+//! How each library's own launcher is told to start a program at a place: a pure function to a command.
+
+use std::path::{Path, PathBuf};
+
+use crate::library::{Kind, Library};
+
+/// Where ranks go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ground {
+    /// This machine.
+    Machine,
+    /// Nodes of a lab.
+    Grid(Grid),
+}
+
+/// Nodes of a lab, and how to enter them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// The lab's name.
+    pub lab: String,
+    /// The nodes' names; ranks are dealt to them in blocks.
+    pub nodes: Vec<String>,
+    /// The `canele` command.
+    pub canele: PathBuf,
+    /// A command that enters a node as `ssh` would: options, host, then words for a shell.
+    pub enter: PathBuf,
+}
+
+/// A command to start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Launch {
+    /// In this node of the lab; none is on the machine itself.
+    pub node: Option<String>,
+    /// The command and its arguments.
+    pub words: Vec<String>,
+    /// Variables to set.
+    pub environment: Vec<(String, String)>,
+}
+
+impl Launch {
+    /// The command that starts `program` with `arguments` on `ranks` ranks of a library.
+    ///
+    /// A peer's launcher is started in the first node, because the other nodes' agents connect to it;
+    /// ours talks to its agents through their standard streams and stays outside.
+    pub fn new(
+        library: &Library,
+        ground: &Ground,
+        ranks: u32,
+        program: &Path,
+        arguments: &[String],
+    ) -> Self {
+        let mut launch = Self::default();
+        launch.launcher(library, ground);
+        if let Ground::Grid(grid) = ground {
+            launch.hosts(library.kind, grid, ranks);
+        }
+        launch.add(["-n".into(), ranks.to_string(), text(program)]);
+        launch.words.extend_from_slice(arguments);
+        launch
+    }
+
+    /// As a line for people.
+    pub fn line(&self) -> String {
+        let place = self.node.iter().map(|node| format!("{node}:"));
+        let variables = self.environment.iter().map(|(name, value)| format!("{name}={value}"));
+        let words = self.words.iter().cloned();
+        place.chain(variables).chain(words).collect::<Vec<_>>().join(" ")
+    }
+
+    fn launcher(&mut self, library: &Library, ground: &Ground) {
+        let program = match library.kind {
+            Kind::Mpich | Kind::IntelMpi => "bin/mpiexec.hydra",
+            Kind::Canele | Kind::OpenMpi | Kind::RawTcp => "bin/mpiexec",
+        };
+        self.add([text(&library.root.join(program))]);
+        self.set("LD_LIBRARY_PATH", text(&library.libraries()));
+        if library.kind == Kind::OpenMpi {
+            // More ranks than cores must be allowed, and so must root.
+            self.add(["--map-by".into(), ":OVERSUBSCRIBE".into()]);
+            self.set("OMPI_ALLOW_RUN_AS_ROOT", "1".into());
+            self.set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1".into());
+        }
+        if let (Kind::IntelMpi, Ground::Grid(_)) = (library.kind, ground) {
+            self.set("I_MPI_PIN", "0".into());
+        }
+    }
+
+    /// Nodes of a lab share the machine's cores and do not know of each other: a library that binds
+    /// ranks to cores would put all of them on the first, so binding is off there.
+    fn hosts(&mut self, kind: Kind, grid: &Grid, ranks: u32) {
+        let places = blocks(&grid.nodes, ranks);
+        let with_slots = places.iter().map(|(node, count)| format!("{node}:{count}"));
+        let list = with_slots.collect::<Vec<_>>().join(",");
+        if kind.is_peer() {
+            self.node = grid.nodes.first().cloned();
+        }
+        self.set("CANELE_LAB", grid.lab.clone());
+        let enter = text(&grid.enter);
+        match kind {
+            Kind::Canele => {
+                let exec = format!("{} lab exec", text(&grid.canele));
+                self.add(["-launcher-exec".into(), exec, "-hosts".into(), list]);
+            }
+            Kind::Mpich => {
+                self.add(["-launcher".into(), "ssh".into(), "-launcher-exec".into(), enter]);
+                self.add(["-hosts".into(), list]);
+            }
+            Kind::IntelMpi => {
+                let each = places.iter().map(|(_, count)| *count).max().unwrap_or(1);
+                let names: Vec<_> = places.into_iter().map(|(node, _)| node).collect();
+                self.add(["-launcher".into(), "ssh".into(), "-launcher-exec".into(), enter]);
+                self.add(["-hosts".into(), names.join(","), "-ppn".into(), each.to_string()]);
+            }
+            Kind::OpenMpi => {
+                self.add(["--prtemca".into(), "plm_ssh_agent".into(), enter]);
+                self.add(["--bind-to".into(), "none".into(), "--host".into(), list]);
+            }
+            Kind::RawTcp => {}
+        }
+    }
+
+    fn add<const N: usize>(&mut self, words: [String; N]) {
+        self.words.extend(words);
+    }
+
+    fn set(&mut self, name: &str, value: String) {
+        self.environment.push((name.into(), value));
+    }
+}
+
+/// Deals ranks to nodes in blocks, the first nodes having one more where it does not divide.
+fn blocks(nodes: &[String], ranks: u32) -> Vec<(String, u32)> {
+    let count = nodes.len() as u32;
+    let share = |index: u32| ranks / count + u32::from(index < ranks % count);
+    let dealt = nodes.iter().zip(0..count).map(|(node, index)| (node.clone(), share(index)));
+    dealt.filter(|(_, ranks)| *ranks > 0).collect()
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launch(kind: Kind, on_grid: bool, ranks: u32) -> Launch {
+        let library = Library { kind, root: "/mpi".into() };
+        let grid = Grid {
+            lab: "bench".into(),
+            nodes: vec!["a".into(), "b".into()],
+            canele: "/p/bin/canele".into(),
+            enter: "/w/enter".into(),
+        };
+        let ground = if on_grid { Ground::Grid(grid) } else { Ground::Machine };
+        Launch::new(&library, &ground, ranks, Path::new("/w/pingpong"), &["1".into(), "8".into()])
+    }
+
+    #[test]
+    fn on_the_machine_only_the_library_differs() {
+        let ours = launch(Kind::Canele, false, 2);
+        assert_eq!(ours.line(), "LD_LIBRARY_PATH=/mpi/lib /mpi/bin/mpiexec -n 2 /w/pingpong 1 8");
+        let peer = launch(Kind::Mpich, false, 2);
+        assert_eq!(
+            peer.line(),
+            "LD_LIBRARY_PATH=/mpi/lib /mpi/bin/mpiexec.hydra -n 2 /w/pingpong 1 8"
+        );
+        assert!(launch(Kind::OpenMpi, false, 16).line().contains(":OVERSUBSCRIBE"));
+    }
+
+    #[test]
+    fn on_a_grid_a_peer_starts_in_the_first_node_and_enters_the_others() {
+        for kind in [Kind::Mpich, Kind::OpenMpi, Kind::IntelMpi] {
+            let launch = launch(kind, true, 2);
+            assert_eq!(launch.node.as_deref(), Some("a"), "{kind:?}");
+            assert!(launch.line().contains("/w/enter"), "{}", launch.line());
+        }
+        let ours = launch(Kind::Canele, true, 2);
+        assert_eq!(ours.node, None);
+        assert!(ours.words.contains(&"/p/bin/canele lab exec".to_owned()));
+        assert!(ours.words.contains(&"a:1,b:1".to_owned()));
+    }
+
+    #[test]
+    fn ranks_are_dealt_in_blocks() {
+        let nodes = ["a", "b", "c"].map(str::to_owned);
+        let dealt: Vec<u32> = blocks(&nodes, 8).into_iter().map(|(_, count)| count).collect();
+        assert_eq!(dealt, [3, 3, 2]);
+        assert_eq!(blocks(&nodes, 2).len(), 2);
+    }
+}

@@ -1,0 +1,25 @@
+//! The instruments: ping-pongs, bursts and crowds on Canele, on its peers and on raw TCP.
+//!
+//! The programs that measure are in C (`bench/`), because one binary runs on every library of the
+//! standard ABI; they print lines of JSON (`record`). This crate compiles them (`programs`), says how
+//! each library's launcher starts them at a place (`launch`), lets the libraries take turns
+//! (`campaign`), and makes tables (`table`) and plots (`plot`) of what came out (`report`).
+//! It knows of Canele what its users know: the installed tree, and the lab.
+#![forbid(unsafe_code)]
+
+mod campaign;
+mod command;
+mod environment;
+mod ground;
+mod launch;
+mod library;
+mod plot;
+mod programs;
+mod record;
+mod report;
+mod run;
+mod scenario;
+mod statistics;
+mod table;
+
+pub use command::{Arguments, run};

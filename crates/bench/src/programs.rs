@@ -1,0 +1,196 @@
+//! The programs that measure: C sources kept in this command, compiled where they are needed.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::library::Library;
+
+/// Where the programs are compiled, and with what.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    folder: PathBuf,
+    /// Our `mpicc`: programs compiled by it run on every library of the standard ABI.
+    mpicc: PathBuf,
+}
+
+/// Why a program could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramError {
+    /// A file could not be written.
+    #[error("cannot write {path}: {source}")]
+    Write {
+        /// Which.
+        path: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The compiler could not be started.
+    #[error("cannot start the compiler {compiler}: {source}")]
+    Start {
+        /// Which.
+        compiler: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The compiler refused.
+    #[error("{compiler} cannot compile {program}: {text}")]
+    Compile {
+        /// Which.
+        compiler: String,
+        /// What was compiled.
+        program: String,
+        /// The first line of what it said.
+        text: String,
+    },
+}
+
+impl Programs {
+    /// Writes the sources into a folder.
+    ///
+    /// # Errors
+    /// When it cannot be written to.
+    pub fn new(folder: &Path, prefix: &Path) -> Result<Self, ProgramError> {
+        let programs = Self { folder: folder.to_path_buf(), mpicc: prefix.join("bin/mpicc") };
+        fs::create_dir_all(folder).map_err(|source| write_error(folder, source))?;
+        for (name, text) in SOURCES {
+            let path = folder.join(name);
+            fs::write(&path, text).map_err(|source| write_error(&path, source))?;
+        }
+        Ok(programs)
+    }
+
+    /// A program for a library: `pingpong`, `burst` or `crowd`.
+    ///
+    /// # Errors
+    /// When it does not compile.
+    pub fn mpi(&self, name: &str, library: &Library) -> Result<PathBuf, ProgramError> {
+        if library.kind.has_standard_abi() {
+            // A search path that gives way to LD_LIBRARY_PATH, so that the library can be another's.
+            return self.compile(&self.mpicc, name, name, &["-Wl,--enable-new-dtags"]);
+        }
+        let own = format!("{name}-{}", library.kind.name().to_lowercase().replace(' ', "-"));
+        self.compile(&library.root.join("bin/mpicc"), name, &own, &[])
+    }
+
+    /// A program without MPI: `clock` or `tcp_pingpong`.
+    ///
+    /// # Errors
+    /// When it does not compile.
+    pub fn plain(&self, name: &str) -> Result<PathBuf, ProgramError> {
+        self.compile(Path::new("cc"), name, name, &[])
+    }
+
+    /// A command that peers' launchers use as `ssh`: it drops options, and enters the lab's node.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn enter(&self, canele: &Path, lab: &str) -> Result<PathBuf, ProgramError> {
+        let path = self.folder.join("enter");
+        let text = format!(
+            "#!/bin/sh\nwhile [ \"${{1#-}}\" != \"$1\" ]; do shift; done\nhost=$1\nshift\nCANELE_LAB='{lab}' exec '{}' lab exec \"$host\" sh -c \"$*\"\n",
+            canele.display()
+        );
+        fs::write(&path, text).map_err(|source| write_error(&path, source))?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
+            .map_err(|source| write_error(&path, source))?;
+        Ok(path)
+    }
+
+    fn compile(
+        &self,
+        compiler: &Path,
+        source: &str,
+        output: &str,
+        options: &[&str],
+    ) -> Result<PathBuf, ProgramError> {
+        let path = self.folder.join(output);
+        let result = Command::new(compiler)
+            .args(["-O2", "-Wall", "-o"])
+            .arg(&path)
+            .arg(self.folder.join(format!("{source}.c")))
+            .args(options)
+            .arg("-lm")
+            .output();
+        let compiler = compiler.display().to_string();
+        let result =
+            result.map_err(|source| ProgramError::Start { compiler: compiler.clone(), source })?;
+        if result.status.success() {
+            return Ok(path);
+        }
+        let text = String::from_utf8_lossy(&result.stderr);
+        let text = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+        Err(ProgramError::Compile { compiler, program: source.into(), text: text.into() })
+    }
+}
+
+fn write_error(path: &Path, source: io::Error) -> ProgramError {
+    ProgramError::Write { path: path.display().to_string(), source }
+}
+
+const SOURCES: [(&str, &str); 8] = [
+    ("clock.h", include_str!("../../../bench/clock.h")),
+    ("samples.h", include_str!("../../../bench/samples.h")),
+    ("program.h", include_str!("../../../bench/program.h")),
+    ("clock.c", include_str!("../../../bench/clock.c")),
+    ("pingpong.c", include_str!("../../../bench/pingpong.c")),
+    ("burst.c", include_str!("../../../bench/burst.c")),
+    ("crowd.c", include_str!("../../../bench/crowd.c")),
+    ("tcp_pingpong.c", include_str!("../../../bench/tcp_pingpong.c")),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::library::Kind;
+    use crate::record::Clock;
+
+    #[test]
+    fn the_clock_compiles_and_agrees_with_the_system() {
+        let folder = tempfile::tempdir().unwrap();
+        let programs = Programs::new(folder.path(), Path::new("/none")).unwrap();
+        let output = Command::new(programs.plain("clock").unwrap()).arg("0.05").output().unwrap();
+        let clock: Clock = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(clock.overhead_ns > 0.0 && clock.resolution_ns > 0.0, "{clock:?}");
+        assert!(clock.sleep_system_ms >= 50.0, "{clock:?}");
+        assert!(clock.error() < 0.01, "{clock:?}");
+    }
+
+    #[test]
+    fn a_compiler_that_is_missing_is_named_in_one_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let programs = Programs::new(folder.path(), Path::new("/none")).unwrap();
+        let library = Library { kind: Kind::Canele, root: "/none".into() };
+        let text = programs.mpi("pingpong", &library).unwrap_err().to_string();
+        assert!(text.contains("/none/bin/mpicc"), "{text}");
+        assert_eq!(text.lines().count(), 1);
+    }
+
+    #[test]
+    fn an_argument_that_is_no_number_is_refused_by_the_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let programs = Programs::new(folder.path(), Path::new("/none")).unwrap();
+        let clock = programs.plain("clock").unwrap();
+        for word in ["x", "-1", "0", "1e9"] {
+            let output = Command::new(&clock).arg(word).output().unwrap();
+            assert_eq!(output.status.code(), Some(2), "{word}");
+            assert!(String::from_utf8_lossy(&output.stderr).contains(word));
+        }
+    }
+
+    #[test]
+    fn the_way_into_a_node_drops_options() {
+        let folder = tempfile::tempdir().unwrap();
+        let programs = Programs::new(folder.path(), Path::new("/none")).unwrap();
+        let echo = folder.path().join("echo");
+        fs::write(&echo, "#!/bin/sh\necho \"$CANELE_LAB\" \"$@\"\n").unwrap();
+        fs::set_permissions(&echo, fs::Permissions::from_mode(0o755)).unwrap();
+        let enter = programs.enter(&echo, "bench").unwrap();
+        let output =
+            Command::new(enter).args(["-q", "-x", "node", "proxy", "--id", "1"]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(text.trim(), "bench lab exec node sh -c proxy --id 1");
+    }
+}

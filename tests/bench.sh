@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# The instruments on an installed tree: they measure, write what they measured, and refuse mistakes in one
+# line. Usage: bench.sh PREFIX
+set -euo pipefail
+prefix=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+canele=$prefix/bin/canele
+cd "$work"
+
+timeout 60 "$canele" bench clock --sleep 0.05 --output "$work" >table
+grep -q 'known sleep' table
+timeout 120 "$canele" bench pingpong --place shm --seconds 0.005 --sizes 1,16,64k --output "$work" >table 2>progress
+grep -q 'MPI / TCP' table
+grep -q '64 KiB' table
+[ "$(grep -c '^pingpong shm Canele' progress)" = 3 ]
+python3 - "$work/pingpong-shm.json" <<'PYTHON'
+import json, sys
+report = json.load(open(sys.argv[1]))
+ours, tcp = report["entries"]
+assert "Canele" in ours["version"], ours["version"]
+for entry in (ours, tcp):
+    assert entry["failure"] is None, entry
+    assert [read["bytes"] for read in entry["rounds"][0]] == [1, 16, 65536]
+    for read in entry["rounds"][0]:
+        assert 0 < read["min_us"] <= read["median_us"] <= read["p99_us"] <= read["max_us"], read
+        assert read["samples"] >= 3
+assert report["environment"]["cores"] >= 1
+PYTHON
+timeout 120 "$canele" bench burst --seconds 0.01 --messages 100 --sizes 8 --output "$work" >table 2>/dev/null
+grep -q ' 8 B' table
+timeout 120 "$canele" bench crowd --ranks 3 --seconds 0.01 --output "$work" >table 2>/dev/null
+grep -q allreduce table
+
+# A comparison without peers says which are missing and still measures.
+timeout 120 "$canele" bench compare shm --rounds 2 --seconds 0.005 --sizes 8 --peers "$work/none" --output "$work" >table 2>/dev/null
+for peer in MPICH 'Open MPI' 'Intel MPI'; do grep -q "^$peer: not measured here: .*make peers" table; done
+head -c 8 pingpong-shm.png | grep -q PNG
+grep -q '<svg' pingpong-shm.svg
+
+refuses() { # word that must be in the one line, arguments
+    word=$1
+    shift
+    if timeout 60 "$canele" bench "$@" >out 2>err; then
+        echo "not refused: $*"
+        exit 1
+    fi
+    [ "$(wc -l <err)" = 1 ] && grep -q -- "$word" err || { echo "$*:"; cat err; exit 1; }
+}
+refuses moon pingpong --place moon
+refuses 5x pingpong --sizes 5x
+refuses /none/bin/mpiexec pingpong --prefix /none --output "$work"
+refuses nowhere pingpong --place wan --lab nowhere --output "$work"
+refuses mars compare mars
+echo "canele bench: ok"
