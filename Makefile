@@ -1,12 +1,14 @@
 # Few words; each calls a script that can be read.
 PREFIX ?= /usr/local
-.PHONY: demo test peers install
+.PHONY: demo test peers bench install
 demo:
 	@scripts/demo.sh
 test:
 	@scripts/test.sh
 peers:
 	@scripts/peers.sh
+bench:
+	@scripts/bench.sh $(BENCH)
 install:
 	@scripts/bootstrap.sh
 	@PATH="$$PATH:$$HOME/.cargo/bin" cargo build --release --locked

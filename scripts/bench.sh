@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Measures Canele beside its peers and raw TCP: brings the peers, builds, installs into build/prefix, and
+# runs `canele bench compare` with the arguments given. Tables, JSON and plots go to build/bench.
+# Usage: bench.sh [shm|lan|wan|burst|crowd...] [--rounds N] [--seconds S] [--sizes LIST]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scripts/bootstrap.sh
+export PATH="$PATH:$HOME/.cargo/bin"
+scripts/peers.sh
+cargo build --release --locked
+scripts/install.sh "$PWD/build/prefix"
+build/prefix/bin/canele bench clock
+exec build/prefix/bin/canele bench compare "$@"
