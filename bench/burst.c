@@ -28,11 +28,11 @@ static double send_one(char *data, long bytes, int messages, MPI_Request *reques
 }
 
 static void measure(char *data, long bytes, int messages, MPI_Request *requests, double seconds, struct samples *samples) {
+    samples_clear(samples);
     double start = clock_system_s();
     data[0] = PROGRAM_GOES_ON;
     samples->first_us = send_one(data, bytes, messages, requests);
     while (clock_system_s() - start < seconds / 4) send_one(data, bytes, messages, requests);
-    samples->count = 0;
     while (data[0] != PROGRAM_ENDS) {
         int next = samples->count + 1;
         if (next == SAMPLES_ROOM || (next >= SAMPLES_LEAST && clock_system_s() - start >= seconds)) data[0] = PROGRAM_ENDS;

@@ -19,13 +19,13 @@ static void exchange(const char *out, char *in, long bytes) {
 }
 
 static void measure(char *out, char *in, long bytes, double seconds, struct samples *samples) {
+    samples_clear(samples);
     out[0] = PROGRAM_GOES_ON;
     uint64_t start = clock_ticks(), last;
     exchange(out, in, bytes);
     last = clock_ticks();
     samples->first_us = samples_us(last - start, 2);
     while (clock_seconds(last - start) < seconds / 4) exchange(out, in, bytes), last = clock_ticks();
-    samples->count = 0;
     while (out[0] != PROGRAM_ENDS) {
         int next = samples->count + 1;
         if (next == SAMPLES_ROOM || (next >= SAMPLES_LEAST && clock_seconds(last - start) >= seconds)) out[0] = PROGRAM_ENDS;

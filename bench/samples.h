@@ -21,6 +21,9 @@ struct summary { /* all in microseconds, but for the count; the order is that of
     double samples, first, min, p25, median, p75, mean, p99, max;
 };
 
+/* Forgets the samples, and touches their memory: no page is first used while the clock runs. */
+static inline void samples_clear(struct samples *samples) { memset(samples, 0, sizeof *samples); }
+
 static inline int samples_compare(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);

@@ -106,13 +106,13 @@ static void exchange(int fd, const char *out, char *in, size_t bytes) {
 }
 
 static void measure(int fd, char *out, char *in, size_t bytes, double seconds, struct samples *samples) {
+    samples_clear(samples);
     out[0] = PROGRAM_GOES_ON;
     uint64_t start = clock_ticks(), last;
     exchange(fd, out, in, bytes);
     last = clock_ticks();
     samples->first_us = samples_us(last - start, 2);
     while (clock_seconds(last - start) < seconds / 4) exchange(fd, out, in, bytes), last = clock_ticks();
-    samples->count = 0;
     while (out[0] != PROGRAM_ENDS) {
         int next = samples->count + 1;
         if (next == SAMPLES_ROOM || (next >= SAMPLES_LEAST && clock_seconds(last - start) >= seconds)) out[0] = PROGRAM_ENDS;

@@ -14,7 +14,7 @@ use crate::library::{Absence, Kind, Library};
 use crate::programs::{ProgramError, Programs};
 use crate::record::{Description, Line, Measurement};
 use crate::report::{Entry, Report};
-use crate::run::{Guarded, Interruption, RunError, run};
+use crate::run::{Guarded, Interruption, RunError, run, tell};
 use crate::scenario::{Place, Workload, size_text};
 
 /// What is to be measured.
@@ -81,7 +81,7 @@ pub fn measure(
                 stations.push(Some(station));
             }
             Err(reason) => {
-                eprintln!("{}: {reason}", entry.library.name());
+                tell(&format!("{}: {reason}", entry.library.name()));
                 entry.failure = Some(reason);
                 stations.push(None);
             }
@@ -122,14 +122,14 @@ fn take_turn(
     let mut reading = Reading::new(plan, entry.library, station.hosts());
     let mut on_line = |line: &str| {
         if let Some(read) = reading.take(line)? {
-            eprintln!(
+            tell(&format!(
                 "{} {} {name:9} {told}  {:9} {:>7}  {:>12.3} µs",
                 plan.workload.name(),
                 plan.place.name(),
                 read.operation,
                 size_text(read.bytes),
                 read.median_us,
-            );
+            ));
         }
         Ok(())
     };
@@ -144,7 +144,7 @@ fn take_turn(
         Err(RunError::Interrupted) => return Err(CampaignError::Interrupted),
         Err(error) => {
             let reason = format!("{told}: {error}");
-            eprintln!("{name}: {reason}");
+            tell(&format!("{name}: {reason}"));
             entry.failure = Some(reason);
         }
     }

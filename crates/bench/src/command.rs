@@ -15,7 +15,7 @@ use crate::plot;
 use crate::programs::Programs;
 use crate::record::Clock;
 use crate::report::{Document, Report};
-use crate::run::{Interruption, run as run_command};
+use crate::run::{Interruption, run as run_command, tell};
 use crate::scenario::{Place, Workload, sizes};
 use crate::table;
 
@@ -110,7 +110,7 @@ struct CrowdOptions {
 
 #[derive(Debug, Args)]
 struct CompareOptions {
-    /// Any of shm, lan, wan (ping-pongs there), burst and crowd (on this machine)
+    /// Any of shm, lan, wan (ping-pongs there), burst and crowd (on this machine, or burst@wan, crowd@lan…)
     #[arg(default_values = ["shm", "lan", "wan", "crowd"])]
     what: Vec<Subject>,
     /// Sizes such as 1,16,64k,4M
@@ -130,18 +130,19 @@ struct CompareOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     Pingpong(Place),
-    Burst,
-    Crowd,
+    Burst(Place),
+    Crowd(Place),
 }
 
 impl std::str::FromStr for Subject {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "burst" => Ok(Self::Burst),
-            "crowd" => Ok(Self::Crowd),
-            _ => text.parse().map(Self::Pingpong).map_err(|error| format!("{error}, burst, crowd")),
+        let place = |text: &str| text.parse().map_err(|error| format!("{error}, burst, crowd"));
+        match text.split_once('@').unwrap_or((text, "shm")) {
+            ("burst", at) => place(at).map(Self::Burst),
+            ("crowd", at) => place(at).map(Self::Crowd),
+            _ => place(text).map(Self::Pingpong),
         }
     }
 }
@@ -190,7 +191,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {
-            eprintln!("canele bench: {text}");
+            tell(&format!("canele bench: {text}"));
             ExitCode::FAILURE
         }
     }
@@ -249,10 +250,10 @@ fn compare(options: &CompareOptions) -> Result<(), String> {
                 kinds.push(Kind::RawTcp);
                 (Workload::Pingpong { sizes: options.sizes.0.clone() }, *place)
             }
-            Subject::Burst => {
-                (Workload::Burst { messages: 1000, sizes: vec![8, 1024] }, Place::Shm)
+            Subject::Burst(place) => {
+                (Workload::Burst { messages: 1000, sizes: vec![8, 1024] }, *place)
             }
-            Subject::Crowd => (Workload::Crowd { ranks: options.ranks }, Place::Shm),
+            Subject::Crowd(place) => (Workload::Crowd { ranks: options.ranks }, *place),
         };
         let rounds = options.common.rounds.unwrap_or(5);
         Plan { workload, place, kinds, rounds, seconds: options.common.seconds }
@@ -346,7 +347,7 @@ mod tests {
             "burst --messages 10",
             "crowd --ranks 4",
             "compare",
-            "compare wan crowd --rounds 2",
+            "compare wan crowd burst@lan crowd@wan --rounds 2",
         ] {
             assert!(parse(line).is_ok(), "{line}");
         }
@@ -361,6 +362,7 @@ mod tests {
             ("burst --messages 0", "0"),
             ("crowd --ranks 1", "1"),
             ("compare mars", "mars"),
+            ("compare crowd@mars", "mars"),
             ("compare --rounds 0", "0"),
             ("pingpong --seconds -1", "-1"),
         ] {

@@ -8,7 +8,7 @@ use lab::{Lab, Spec};
 
 use crate::launch::{Grid, Ground};
 use crate::programs::{ProgramError, Programs};
-use crate::run::{Interruption, RunError, run};
+use crate::run::{Interruption, RunError, run, tell};
 use crate::scenario::{Link, Place};
 
 /// Finds and raises grounds. What it has raised is taken down when it is dropped.
@@ -112,7 +112,7 @@ impl Grounds {
             RAISING,
             interruption,
             &mut |line| {
-                eprintln!("{line}");
+                tell(line);
                 check.push(line.to_owned());
                 Ok(())
             },
@@ -120,7 +120,7 @@ impl Grounds {
         // A lab that does not keep to what was asked says so and stays up: its own words go into the report.
         let lab = match (Lab::find(RAISED), raising) {
             (Ok(lab), Err(error @ RunError::Failed { .. })) if lab.is_whole() => {
-                eprintln!("{error}");
+                tell(&error.to_string());
                 check.push(error.to_string());
                 lab
             }
@@ -142,7 +142,7 @@ impl Drop for Grounds {
         if let Some(lab) = &self.raised
             && let Err(error) = lab.down()
         {
-            eprintln!("canele bench: the lab `{RAISED}` stays: {error}");
+            tell(&format!("canele bench: the lab `{RAISED}` stays: {error}"));
         }
     }
 }

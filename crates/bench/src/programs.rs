@@ -145,7 +145,7 @@ const SOURCES: [(&str, &str); 8] = [
 mod tests {
     use super::*;
     use crate::library::Kind;
-    use crate::record::Clock;
+    use crate::record::{Clock, Line};
 
     #[test]
     fn the_clock_compiles_and_agrees_with_the_system() {
@@ -156,6 +156,30 @@ mod tests {
         assert!(clock.overhead_ns > 0.0 && clock.resolution_ns > 0.0, "{clock:?}");
         assert!(clock.sleep_system_ms >= 50.0, "{clock:?}");
         assert!(clock.error() < 0.01, "{clock:?}");
+    }
+
+    #[test]
+    fn the_programs_statistics_are_those_of_the_definition() {
+        let folder = tempfile::tempdir().unwrap();
+        let programs = Programs::new(folder.path(), Path::new("/none")).unwrap();
+        let source = r#"#include "samples.h"
+            int main(void) {
+                static struct samples samples;
+                samples_clear(&samples);
+                samples.first_us = 7;
+                for (int i = 0; i < 100; i++) samples.us[samples.count++] = 100 - i;
+                struct summary summary = samples_summary(&samples);
+                summary_print("known", 3, &summary);
+                return 0;
+            }"#;
+        fs::write(folder.path().join("known.c"), source).unwrap();
+        let output = Command::new(programs.plain("known").unwrap()).output().unwrap();
+        let line = String::from_utf8(output.stdout).unwrap();
+        let Line::Measurement(read) = Line::parse(&line).unwrap() else { panic!("{line}") };
+        assert_eq!((read.operation.as_str(), read.bytes, read.samples), ("known", 3, 100));
+        assert_eq!((read.first_us, read.min_us, read.max_us), (7.0, 1.0, 100.0));
+        assert_eq!((read.p25_us, read.median_us, read.p75_us), (25.0, 50.5, 75.0));
+        assert_eq!((read.mean_us, read.p99_us), (50.5, 99.0));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Running a command that may fail, hang or be interrupted: its lines as they come, and its end.
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -152,9 +152,17 @@ pub fn run(
             return Err(RunError::TooLong { seconds: limit.as_secs_f64(), text: reason(&said) });
         }
     }
+    if interruption.has_come() {
+        return Err(RunError::Interrupted);
+    }
     let program = command.get_program().to_string_lossy().into_owned();
     let status = child.0.wait().map_err(|source| RunError::Start { program, source })?;
     if status.success() { Ok(()) } else { Err(RunError::Failed { status, text: reason(&said) }) }
+}
+
+/// Tells how far things are, on the standard error; nobody may be there to read it.
+pub fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// Sends the lines of a stream, at most [`MOST_LINE`] bytes of each.
