@@ -1,19 +1,20 @@
 /* Half a round trip of raw TCP, for each size: lines of JSON as pingpong.c prints.
    Usage: tcp_pingpong serve | tcp_pingpong ADDRESS PORT SECONDS_PER_SIZE SIZE...
 
-   The server prints its port. Both sides poll for a while and then sleep in the kernel, so that a long link
-   does not cost a core which its emulation needs. */
+   The server prints its port. Both sides poll, then poll and offer their core to whoever shares it, then sleep
+   in the kernel, so that a long link does not cost a core which its emulation needs. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "samples.h"
 
-static const double POLL_S = 200e-6;
+static const double POLL_S = 30e-6, YIELD_S = 200e-6;
 
 static void die(const char *what) {
     fprintf(stderr, "tcp_pingpong: %s: %s\n", what, strerror(errno));
@@ -24,6 +25,10 @@ static void wait_for(int fd, short event, double *idle_since) {
     double now = clock_system_s();
     if (*idle_since == 0) *idle_since = now;
     if (now - *idle_since < POLL_S) return;
+    if (now - *idle_since < YIELD_S) {
+        sched_yield();
+        return;
+    }
     struct pollfd entry = {fd, event, 0};
     if (poll(&entry, 1, 60000) == 0) {
         fprintf(stderr, "tcp_pingpong: nothing moves for a minute\n");
