@@ -357,6 +357,8 @@ static void expect(int code, int expected, const char *says, int line) {
 static MPI_Comm told_of;
 static int told;
 
+static void tell_window(MPI_Win *on, int *code, ...) { (void)on, (void)code; }
+
 static void tell(MPI_Comm *on, int *code, ...) { told_of = *on, told = *code; }
 
 static void arrays(void) {
@@ -433,11 +435,18 @@ static void handlers(void) {
     MPI_Send(memory, 2, MPI_INT, 0, 3, comm);
     EXPECT(MPI_Wait(&wrong, MPI_STATUS_IGNORE), MPI_ERR_TRUNCATE, "8 bytes");
     EXPECT(told_of == comm ? MPI_SUCCESS : MPI_ERR_OTHER, MPI_SUCCESS, "");
-    /* A communicator keeps its handler when the handle is freed. */
+    /* A communicator keeps its handler when the handle is freed, and gives it away again. */
     MPI_Errhandler_free(&teller);
     told = 0;
     EXPECT(MPI_Send(&value, -3, MPI_INT, 0, 0, comm), MPI_ERR_COUNT, "count = -3");
     EXPECT(told ? MPI_SUCCESS : MPI_ERR_OTHER, MPI_SUCCESS, "");
+    MPI_Comm_get_errhandler(comm, &teller);
+    EXPECT(MPI_Comm_set_errhandler(MPI_COMM_WORLD, teller), MPI_SUCCESS, "");
+    EXPECT(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), MPI_SUCCESS, "");
+    EXPECT(MPI_Errhandler_free(&teller), MPI_SUCCESS, "");
+    MPI_Win_create_errhandler(tell_window, &teller);
+    EXPECT(MPI_Comm_set_errhandler(MPI_COMM_WORLD, teller), MPI_ERR_ERRHANDLER, "errhandler: the handler is one of Win");
+    MPI_Errhandler_free(&teller);
 }
 
 static void statuses(void) {

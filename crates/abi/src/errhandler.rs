@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use mpi::errhandler::Errhandler;
+use mpi::errhandler::{Errhandler, NULL, Owner};
 
 use crate::arguments::comm;
 use crate::convention::*;
@@ -19,26 +19,36 @@ pub(crate) unsafe fn call(function: usize, comm: &mut RawHandle, code: &mut c_in
     unsafe { function(comm, code) };
 }
 
-pub(crate) unsafe fn comm_create_errhandler(
-    function: Function,
-    errhandler: *mut RawHandle,
-) -> Result<()> {
-    if function.is_null() {
-        return Err(null("comm_errhandler_fn"));
-    }
-    // SAFETY: as the body's.
-    unsafe { put(errhandler, raw(Errhandler::create(function as usize)?)) }
+macro_rules! creations {
+    ($($name:ident $owner:ident $argument:literal;)*) => {$(
+        pub(crate) unsafe fn $name(function: Function, errhandler: *mut RawHandle) -> Result<()> {
+            if function.is_null() {
+                return Err(null($argument));
+            }
+            let made = Errhandler::create(Owner::$owner, function as usize)?;
+            // SAFETY: as the body's.
+            unsafe { put(errhandler, raw(made)) }
+        }
+    )*};
+}
+
+creations! {
+    comm_create_errhandler Comm "comm_errhandler_fn";
+    win_create_errhandler Win "win_errhandler_fn";
+    file_create_errhandler File "file_errhandler_fn";
+    session_create_errhandler Session "session_errhandler_fn";
 }
 
 pub(crate) unsafe fn comm_set_errhandler(on: RawHandle, errhandler: RawHandle) -> Result<()> {
     let comm = comm(on)?;
-    comm.set_errhandler(named("errhandler", Errhandler::find(handle(errhandler)))?);
+    let handler = named("errhandler", Errhandler::find(handle(errhandler), Owner::Comm))?;
+    comm.set_errhandler(handler);
     Ok(())
 }
 
 pub(crate) unsafe fn comm_get_errhandler(on: RawHandle, errhandler: *mut RawHandle) -> Result<()> {
     // SAFETY: as the body's.
-    unsafe { put(errhandler, raw(comm(on)?.errhandler().handle())) }
+    unsafe { put(errhandler, raw(comm(on)?.errhandler().hold()?)) }
 }
 
 pub(crate) unsafe fn comm_call_errhandler(on: RawHandle, code: c_int) -> Result<()> {
@@ -54,8 +64,6 @@ pub(crate) unsafe fn errhandler_free(errhandler: *mut RawHandle) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
         named("errhandler", Errhandler::free(handle(*errhandler)))?;
-        put(errhandler, ERRHANDLER_NULL)
+        put(errhandler, raw(NULL))
     }
 }
-
-const ERRHANDLER_NULL: RawHandle = 0x140;

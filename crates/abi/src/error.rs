@@ -95,11 +95,11 @@ pub(crate) fn raise(function: &'static str, on: On, error: Error) -> c_int {
     match handler {
         Errhandler::Return => code,
         Errhandler::Fatal | Errhandler::Abort => die(&text, code),
-        Errhandler::User { function, .. } => {
+        Errhandler::User(function) => {
             let mut comm = found.as_ref().map_or(0, |comm| raw(comm.handle()));
             let mut reported = code;
             // SAFETY: the application gave this address as an error handler function of this type.
-            unsafe { crate::errhandler::call(function, &mut comm, &mut reported) };
+            unsafe { crate::errhandler::call(function.address, &mut comm, &mut reported) };
             code
         }
     }

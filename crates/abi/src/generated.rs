@@ -530,9 +530,9 @@ pub unsafe extern "C" fn MPI_File_close(_fh: *mut RawHandle) -> c_int { unsuppor
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_close(_fh: *mut RawHandle) -> c_int { unsupported("MPI_File_close", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_File_create_errhandler(_file_errhandler_fn: Function, _errhandler: *mut RawHandle) -> c_int { unsupported("MPI_File_create_errhandler", On::Process) }
+pub unsafe extern "C" fn MPI_File_create_errhandler(file_errhandler_fn: Function, errhandler: *mut RawHandle) -> c_int { finish("MPI_File_create_errhandler", On::Process, || unsafe { leads_somewhere("errhandler", errhandler)?; errhandler::file_create_errhandler(file_errhandler_fn, errhandler) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_create_errhandler(_file_errhandler_fn: Function, _errhandler: *mut RawHandle) -> c_int { unsupported("MPI_File_create_errhandler", On::Process) }
+pub unsafe extern "C" fn PMPI_File_create_errhandler(file_errhandler_fn: Function, errhandler: *mut RawHandle) -> c_int { finish("MPI_File_create_errhandler", On::Process, || unsafe { leads_somewhere("errhandler", errhandler)?; errhandler::file_create_errhandler(file_errhandler_fn, errhandler) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_delete(_filename: *const c_char, _info: RawHandle) -> c_int { unsupported("MPI_File_delete", On::Process) }
 #[unsafe(no_mangle)]
@@ -1878,9 +1878,9 @@ pub unsafe extern "C" fn MPI_Session_call_errhandler(_session: RawHandle, _error
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_call_errhandler(_session: RawHandle, _errorcode: c_int) -> c_int { unsupported("MPI_Session_call_errhandler", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Session_create_errhandler(_session_errhandler_fn: Function, _errhandler: *mut RawHandle) -> c_int { unsupported("MPI_Session_create_errhandler", On::Process) }
+pub unsafe extern "C" fn MPI_Session_create_errhandler(session_errhandler_fn: Function, errhandler: *mut RawHandle) -> c_int { finish("MPI_Session_create_errhandler", On::Process, || unsafe { leads_somewhere("errhandler", errhandler)?; errhandler::session_create_errhandler(session_errhandler_fn, errhandler) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Session_create_errhandler(_session_errhandler_fn: Function, _errhandler: *mut RawHandle) -> c_int { unsupported("MPI_Session_create_errhandler", On::Process) }
+pub unsafe extern "C" fn PMPI_Session_create_errhandler(session_errhandler_fn: Function, errhandler: *mut RawHandle) -> c_int { finish("MPI_Session_create_errhandler", On::Process, || unsafe { leads_somewhere("errhandler", errhandler)?; errhandler::session_create_errhandler(session_errhandler_fn, errhandler) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_detach_buffer(_session: RawHandle, _buffer_addr: *mut c_void, _size: *mut c_int) -> c_int { unsupported("MPI_Session_detach_buffer", On::Process) }
 #[unsafe(no_mangle)]
@@ -2514,9 +2514,9 @@ pub unsafe extern "C" fn MPI_Win_create_dynamic(_info: RawHandle, comm: RawHandl
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_create_dynamic(_info: RawHandle, comm: RawHandle, _win: *mut RawHandle) -> c_int { unsupported("MPI_Win_create_dynamic", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_create_errhandler(_win_errhandler_fn: Function, _errhandler: *mut RawHandle) -> c_int { unsupported("MPI_Win_create_errhandler", On::Process) }
+pub unsafe extern "C" fn MPI_Win_create_errhandler(win_errhandler_fn: Function, errhandler: *mut RawHandle) -> c_int { finish("MPI_Win_create_errhandler", On::Process, || unsafe { leads_somewhere("errhandler", errhandler)?; errhandler::win_create_errhandler(win_errhandler_fn, errhandler) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Win_create_errhandler(_win_errhandler_fn: Function, _errhandler: *mut RawHandle) -> c_int { unsupported("MPI_Win_create_errhandler", On::Process) }
+pub unsafe extern "C" fn PMPI_Win_create_errhandler(win_errhandler_fn: Function, errhandler: *mut RawHandle) -> c_int { finish("MPI_Win_create_errhandler", On::Process, || unsafe { leads_somewhere("errhandler", errhandler)?; errhandler::win_create_errhandler(win_errhandler_fn, errhandler) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_create_keyval(win_copy_attr_fn: Function, win_delete_attr_fn: Function, win_keyval: *mut c_int, extra_state: *mut c_void) -> c_int { finish("MPI_Win_create_keyval", On::Process, || unsafe { leads_somewhere("win_keyval", win_keyval)?; attribute::win_create_keyval(win_copy_attr_fn, win_delete_attr_fn, win_keyval, extra_state) }) }
 #[unsafe(no_mangle)]

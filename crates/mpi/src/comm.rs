@@ -43,7 +43,7 @@ struct Details {
 impl Comm {
     /// `MPI_COMM_WORLD` of a job of `size` processes, seen from `rank`.
     pub(crate) fn world(rank: u32, size: u32) -> Self {
-        let comm = Self::new(0, Group::world(size), rank, Errhandler::FATAL);
+        let comm = Self::new(0, Group::world(size), rank, Errhandler::Fatal);
         comm.set_name(b"MPI_COMM_WORLD");
         // A new communicator has no handle yet.
         let _ = comm.0.handle.set(WORLD);
@@ -53,7 +53,7 @@ impl Comm {
     /// `MPI_COMM_SELF` of process `rank`.
     pub(crate) fn myself(rank: u32) -> Self {
         let context = context_of(rank, 1);
-        let comm = Self::new(context, Group::of(vec![rank]), 0, Errhandler::FATAL);
+        let comm = Self::new(context, Group::of(vec![rank]), 0, Errhandler::Fatal);
         comm.set_name(b"MPI_COMM_SELF");
         // As above.
         let _ = comm.0.handle.set(SELF);
@@ -132,7 +132,7 @@ impl Comm {
 
     /// Who gets the errors raised on this communicator.
     pub fn errhandler(&self) -> Errhandler {
-        self.details().errhandler
+        self.details().errhandler.clone()
     }
 
     /// Sets who gets the errors raised on this communicator.

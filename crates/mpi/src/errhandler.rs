@@ -1,10 +1,12 @@
 //! Error handlers (MPI-5.0 §9.3).
 
+use std::sync::{Arc, Mutex, MutexGuard};
+
 use crate::table::{Handle, Kind, Table};
 use crate::{Error, ErrorClass, Result};
 
 /// Who decides what an error leads to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Errhandler {
     /// `MPI_ERRORS_ARE_FATAL`: the job ends.
     Fatal,
@@ -13,59 +15,106 @@ pub enum Errhandler {
     /// `MPI_ERRORS_RETURN`: the call returns the code.
     Return,
     /// A function of the application.
-    User {
-        /// Its handle.
-        handle: Handle,
-        /// Its address, which the `abi` crate calls.
-        function: usize,
-    },
+    User(Arc<Function>),
+}
+
+/// A function of the application, which lives as long as a handle or an object refers to it.
+#[derive(Debug)]
+pub struct Function {
+    /// Whose errors it takes.
+    pub owner: Owner,
+    /// Its address, which the `abi` crate calls.
+    pub address: usize,
+    held: Mutex<Held>,
+}
+
+/// How often the application holds the handle. A handle nobody holds is gone.
+#[derive(Debug)]
+struct Held {
+    times: usize,
+    handle: Handle,
+}
+
+/// What an error handler can be set on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Communicators.
+    Comm,
+    /// Windows.
+    Win,
+    /// Files.
+    File,
+    /// Sessions.
+    Session,
 }
 
 impl Errhandler {
-    /// The handler communicators begin with.
-    pub const FATAL: Self = Self::Fatal;
-
-    /// The handler's handle.
-    pub fn handle(self) -> Handle {
-        match self {
-            Self::Fatal => Handle(0x141),
-            Self::Abort => Handle(0x142),
-            Self::Return => Handle(0x143),
-            Self::User { handle, .. } => handle,
-        }
-    }
-
-    /// A handler that calls the function at `function`.
+    /// A handler that calls the function at `address`.
     ///
     /// # Errors
     /// When no more handlers fit.
-    pub fn create(function: usize) -> Result<Handle> {
-        HANDLERS.insert(function)
+    pub fn create(owner: Owner, address: usize) -> Result<Handle> {
+        let held = Mutex::new(Held { times: 0, handle: NULL });
+        Self::User(Arc::new(Function { owner, address, held })).hold()
     }
 
-    /// The handler behind a handle.
+    /// A handle of the handler for the application, which frees it (MPI-5.0 §9.3.4).
     ///
     /// # Errors
-    /// `MPI_ERR_ERRHANDLER` for the null, a stale or a foreign handle.
-    pub fn find(handle: Handle) -> Result<Self> {
-        match handle.0 {
-            0x141 => Ok(Self::Fatal),
-            0x142 => Ok(Self::Abort),
-            0x143 => Ok(Self::Return),
-            0x140 => Err(Error::new(ErrorClass::Errhandler, "the handler is MPI_ERRHANDLER_NULL")),
-            _ => HANDLERS.find(handle).map(|function| Self::User { handle, function }),
+    /// As [`Errhandler::create`].
+    pub fn hold(&self) -> Result<Handle> {
+        match self {
+            Self::Fatal => Ok(FATAL),
+            Self::Abort => Ok(ABORT),
+            Self::Return => Ok(RETURN),
+            Self::User(function) => {
+                let mut held = function.held();
+                if held.times == 0 {
+                    held.handle = HANDLERS.insert(Arc::clone(function))?;
+                }
+                held.times += 1;
+                Ok(held.handle)
+            }
+        }
+    }
+
+    /// The handler behind a handle, to be set on an object.
+    ///
+    /// # Errors
+    /// `MPI_ERR_ERRHANDLER` for the null, a stale or a foreign handle, or a handler of other objects.
+    pub fn find(handle: Handle, owner: Owner) -> Result<Self> {
+        match handle {
+            FATAL => Ok(Self::Fatal),
+            ABORT => Ok(Self::Abort),
+            RETURN => Ok(Self::Return),
+            NULL => Err(Error::new(ErrorClass::Errhandler, "the handler is MPI_ERRHANDLER_NULL")),
+            _ => {
+                let function = HANDLERS.find(handle)?;
+                if function.owner != owner {
+                    let made = function.owner;
+                    let message = format!("the handler is one of {made:?}, not of {owner:?}");
+                    return Err(Error::new(ErrorClass::Errhandler, message));
+                }
+                Ok(Self::User(function))
+            }
         }
     }
 
     /// Gives a handle back; objects that use the handler keep it.
     ///
     /// # Errors
-    /// As [`Errhandler::find`].
+    /// `MPI_ERR_ERRHANDLER` for the null, a stale or a foreign handle.
     pub fn free(handle: Handle) -> Result<()> {
         if handle.is_predefined() {
-            return Self::find(handle).map(drop);
+            return Self::find(handle, Owner::Comm).map(drop);
         }
-        HANDLERS.remove(handle).map(drop)
+        let function = HANDLERS.find(handle)?;
+        let mut held = function.held();
+        held.times -= 1;
+        if held.times == 0 {
+            HANDLERS.remove(handle)?;
+        }
+        Ok(())
     }
 
     /// The handle whose Fortran integer is `value`.
@@ -74,4 +123,37 @@ impl Errhandler {
     }
 }
 
-static HANDLERS: Table<usize> = Table::new(Kind::Errhandler, ErrorClass::Errhandler);
+impl Function {
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(|poison| poison.into_inner())
+    }
+}
+
+/// `MPI_ERRHANDLER_NULL`.
+pub const NULL: Handle = Handle(0x140);
+const FATAL: Handle = Handle(0x141);
+const ABORT: Handle = Handle(0x142);
+const RETURN: Handle = Handle(0x143);
+
+static HANDLERS: Table<Arc<Function>> = Table::new(Kind::Errhandler, ErrorClass::Errhandler);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handler_outlives_its_handle_and_gets_another() {
+        let handle = Errhandler::create(Owner::Comm, 1).unwrap();
+        assert!(Errhandler::find(handle, Owner::Win).is_err());
+        let handler = Errhandler::find(handle, Owner::Comm).unwrap();
+        assert_eq!(handler.hold().unwrap(), handle);
+        Errhandler::free(handle).unwrap();
+        assert!(Errhandler::find(handle, Owner::Comm).is_ok());
+        Errhandler::free(handle).unwrap();
+        assert!(Errhandler::free(handle).is_err());
+        let again = handler.hold().unwrap();
+        assert_ne!(again, handle);
+        assert!(Errhandler::find(again, Owner::Comm).is_ok());
+        Errhandler::free(again).unwrap();
+    }
+}
