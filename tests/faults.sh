@@ -55,7 +55,7 @@ done
 
 # mpiexec killed hard while ranks are blocked in a collective.
 rm -f "$work/ids"
-"$prefix/bin/mpiexec" -n 4 "$work/fault" hang "$work/ids" 2>/dev/null &
+"$prefix/bin/mpiexec" -timeout 20 -n 4 "$work/fault" hang "$work/ids" 2>/dev/null &
 job=$!
 until_true 10 '[ "$(cat "$work/ids" 2>/dev/null | wc -l)" = 8 ]'
 kill -9 $job
@@ -67,7 +67,7 @@ check "mpiexec killed: nothing runs any more" 0 "$(alive "$work/ids")"
 for one in INT:130 TERM:143 HUP:129; do
     rm -f "$work/ids"
     # A shell's background jobs ignore SIGINT, and so would mpiexec's children.
-    env --default-signal=INT "$prefix/bin/mpiexec" -n 4 "$work/fault" hang "$work/ids" 2>/dev/null &
+    env --default-signal=INT "$prefix/bin/mpiexec" -timeout 20 -n 4 "$work/fault" hang "$work/ids" 2>/dev/null &
     job=$!
     until_true 10 '[ "$(cat "$work/ids" 2>/dev/null | wc -l)" = 8 ]'
     kill -"${one%:*}" $job

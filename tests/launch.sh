@@ -2,15 +2,7 @@
 # mpiexec as its users know it. Usage: launch.sh BIN (the directory of mpiexec and canele-agent)
 set -u
 mpiexec=$1/mpiexec
-failures=0
-check() { # name, expected, found
-    if [ "$2" != "$3" ]; then
-        printf 'FAILED %s\n  expected: %s\n  found:    %s\n' "$1" "$2" "$3"
-        failures=$((failures + 1))
-    else
-        printf 'ok %s\n' "$1"
-    fi
-}
+. "$(dirname "$0")/check.sh"
 run() { timeout 20 "$mpiexec" "$@"; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -44,22 +36,86 @@ check "a job that takes too long" 124 $?
 # A rank killed: the others are ended, and nothing is left behind.
 run -n 2 sh -c "echo \$\$ >>$work/ids; if [ \$PMI_RANK = 0 ]; then sleep 0.2; kill -9 \$\$; fi; sleep 60 & echo \$! >>$work/ids; wait" 2>/dev/null
 check "a rank ended by a signal" 137 $?
-alive() { for id in $(cat "$1"); do [ -e "/proc/$id" ] && ! grep -q '^State:.Z' "/proc/$id/status" 2>/dev/null && echo "$id"; done | wc -l; }
 check "leaves nothing behind" 0 "$(alive "$work/ids")"
 
 # mpiexec killed hard: the agent cleans up.
 rm -f "$work/ids"
-timeout 20 "$mpiexec" -n 2 sh -c "echo \$\$ >>$work/ids; sleep 60 & echo \$! >>$work/ids; wait" &
-for _ in $(seq 100); do [ "$(cat "$work/ids" 2>/dev/null | wc -l)" = 4 ] && break; sleep 0.05; done
-for id in $(cat /proc/$!/task/*/children 2>/dev/null); do kill -9 "$id"; done
-for _ in $(seq 100); do [ "$(alive "$work/ids")" = 0 ] && break; sleep 0.05; done
+"$mpiexec" -timeout 20 -n 2 sh -c "echo \$\$ >>$work/ids; sleep 60 & echo \$! >>$work/ids; wait" &
+job=$!
+disown
+until_true 10 '[ "$(cat "$work/ids" 2>/dev/null | wc -l)" = 4 ]'
+kill -9 $job
+until_true 5 '[ "$(alive "$work/ids")" = 0 ]'
 check "mpiexec killed leaves nothing behind" 0 "$(alive "$work/ids")"
-wait 2>/dev/null
 
 # A launcher that is given the host first, for two hosts.
 printf '#!/bin/sh\nhost=$1; shift; LAB_HOST=$host exec "$@"\n' >"$work/launcher"
 chmod +x "$work/launcher"
 check "a launcher of one's own" "one one two " "$(run -n 3 -hosts one:2,two:1 -launcher-exec "$work/launcher" sh -c 'echo $LAB_HOST' | sort | tr '\n' ' ')"
 
-printf '%s failures\n' "$failures"
-exit "$failures"
+check "64 ranks" "$(seq 0 63 | md5sum)" "$(run -n 64 sh -c 'echo $PMI_RANK' | sort -n | md5sum)"
+check "a variable for one program only" "1 none" "$(run -n 1 -env B 1 sh -c 'echo $B' : -n 1 sh -c 'sleep 0.2; echo ${B:-none}' | tr '\n' ' ' | sed 's/ $//')"
+run -n 1 -wdir "$work/nowhere" true 2>"$work/err"
+check "a directory that is missing" 127 $?
+check "is named" 1 "$(grep -c "no directory $work/nowhere" "$work/err")"
+
+# Output, byte by byte.
+long='head -c 3000000 /dev/zero | tr "\\0" x'
+check "a line of 3 MB" "$(sh -c "$long" | md5sum)" "$(run -n 1 sh -c "$long" | md5sum)"
+check "labelled once" "1 $((3000000 + 4))" "$(run -l -n 1 sh -c "$long" | { tee "$work/long" | tr -cd '[' | wc -c; } | tr -d '\n'; echo " $(wc -c <"$work/long")")"
+head -c 2000000 /dev/urandom >"$work/bytes"
+check "bytes that are no text" "$(md5sum <"$work/bytes")" "$(run -n 1 cat "$work/bytes" | md5sum)"
+check "and as input" "$(md5sum <"$work/bytes")" "$(run -n 2 sh -c '[ $PMI_RANK = 1 ] || cat' <"$work/bytes" | md5sum)"
+check "a reader that is slow" "$(seq 500000 | md5sum)" "$(run -n 1 seq 500000 | (sleep 1; md5sum))"
+check "lines of many ranks stay whole" "8000 xxxxxxxxxxxxxxxxxxxx" "$(run -n 8 sh -c 'yes xxxxxxxxxxxxxxxxxxxx | head -1000' | sort | uniq -c | sed 's/^ *//')"
+check "the two streams stay apart" "out" "$(run -n 1 sh -c 'echo out; echo err >&2' 2>"$work/err")"
+check "and both arrive" "err" "$(cat "$work/err")"
+
+# Hosts that cannot be reached, in every way.
+too_late() { # name, expected text, mpiexec's arguments...
+    local name=$1 text=$2 start=$SECONDS
+    shift 2
+    CANELE_CONNECT_TIMEOUT=1 run "$@" true 2>"$work/err"
+    check "$name: a failure" 1 $?
+    check "in one line that says why" 1 "$(grep -c "$text" "$work/err")"
+    check "and no other" 1 "$(wc -l <"$work/err")"
+    check "within the connect timeout" yes "$([ $((SECONDS - start)) -le 5 ] && echo yes)"
+}
+printf '#!/bin/sh\nexec sleep 60\n' >"$work/silent"
+printf '#!/bin/sh\n[ $1 = far ] && exec sleep 60\nshift; exec "$@"\n' >"$work/half"
+printf '#!/bin/sh\necho "Welcome to this machine"; exec sleep 60\n' >"$work/talkative"
+printf '#!/bin/sh\nexec <&- >&-; sleep 60\n' >"$work/closed"
+chmod +x "$work/silent" "$work/talkative" "$work/closed" "$work/half"
+too_late "a launcher that is missing" "launcher $work/none for host far: No such file" -n 2 -hosts far -launcher-exec "$work/none"
+too_late "a launcher that hangs" "no agent answered on host far within 1 s" -n 2 -hosts far -launcher-exec "$work/silent"
+too_late "a launcher that hangs, before many ranks" "no agent answered on host far within 1 s" -genv BALLAST "$(head -c 20000 /dev/zero | tr '\0' x)" -n 64 -hosts far -launcher-exec "$work/silent"
+too_late "a launcher that closes its channel" "could not start an agent on host far" -n 2 -hosts far -launcher-exec "$work/closed"
+too_late "a login that talks" "something else than an agent answered: .Welcome to this machine" -n 2 -hosts far -launcher-exec "$work/talkative"
+too_late "one host of two" "no agent answered on host far within 1 s" -n 2 -hosts localhost:1,far:1 -launcher-exec "$work/half"
+
+# Signals.
+signalled() { # signal: what a rank that knows it says
+    rm -f "$work/ids"
+    "$mpiexec" -timeout 20 -n 1 sh -c "trap 'echo $1; exit 0' $1; echo \$\$ >$work/ids; while :; do sleep 0.05; done" >"$work/said" 2>/dev/null &
+    local job=$!
+    until_true 10 '[ -s "$work/ids" ]'
+    kill -"$1" $job
+    wait $job
+    cat "$work/said"
+}
+check "SIGUSR1 reaches the ranks" USR1 "$(signalled USR1)"
+check "SIGUSR2 reaches the ranks" USR2 "$(signalled USR2)"
+check "SIGTERM reaches the ranks" TERM "$(signalled TERM)"
+rm -f "$work/ids"
+"$mpiexec" -timeout 20 -n 1 sh -c "echo \$\$ >$work/ids; sleep 1; exit 0" &
+job=$!
+until_true 10 '[ -s "$work/ids" ]'
+state() { awk '{ print $3 }' "/proc/$1/stat"; }
+kill -TSTP $job
+until_true 5 '[ "$(state $job)$(state "$(cat "$work/ids")")" = TT ]'
+check "SIGTSTP stops mpiexec and the ranks" TT "$(state $job)$(state "$(cat "$work/ids")")"
+kill -CONT $job
+wait $job
+check "and SIGCONT continues both" 0 $?
+
+finish_checks
