@@ -19,5 +19,7 @@ step "C programs"; tests/programs.sh "$prefix" "$reference/bin"
 step interoperation; tests/interoperation.sh "$prefix" "$reference"
 step mpiexec; tests/launch.sh "$prefix/bin"
 step faults; tests/faults.sh "$prefix"
+step "a port scan"; tests/scan.sh "$prefix"
+step "what idle ranks cost"; tests/costs.sh "$prefix"
 step mpi4py; tests/mpi4py.sh "$prefix" "$PWD/build/mpi4py"
 printf '\nall tests passed\n'
