@@ -94,15 +94,18 @@ impl Region {
     /// caller holds on to `self` as long as the elements are used.
     pub fn typed(&self, start: usize, count: usize, layout: &Arc<Layout>) -> Option<Self> {
         let span = self.as_span()?;
+        layout.size().checked_mul(count)?;
         let inside = |index: usize| {
-            let origin = start as isize + index as isize * layout.extent();
-            layout.segments().iter().all(|segment| {
-                let first = origin + segment.offset;
-                first >= 0 && first as usize + segment.len <= span.len
+            let origin = layout.extent().checked_mul(isize::try_from(index).ok()?)?;
+            let origin = origin.checked_add(isize::try_from(start).ok()?)?;
+            layout.segments().iter().try_for_each(|segment| {
+                let first = usize::try_from(origin.checked_add(segment.offset)?).ok()?;
+                (first.checked_add(segment.len)? <= span.len).then_some(())
             })
         };
-        if count > 0 && !(inside(0) && inside(count - 1)) {
-            return None;
+        if count > 0 {
+            inside(0)?;
+            inside(count - 1)?;
         }
         // SAFETY: all elements lie inside this region (the outermost do, and the others between
         // them), which its maker vouched for.
@@ -407,6 +410,119 @@ mod tests {
         assert_eq!(chain.slice(1, 3).to_vec(), [2, 3, 4]);
         chain.slice(1, 3).copy_from(&Region::from_box(Box::new([7, 8, 9])));
         assert_eq!(chain.to_vec(), [1, 7, 8, 9, 5, 6]);
+    }
+
+    #[test]
+    fn a_chain_may_hold_strided_parts_and_chains() {
+        let memory = Region::from_box((0..24).collect());
+        let pairs = memory.typed(0, 3, &pairs()).expect("it fits");
+        let inner = Region::chain([Region::from_box(Box::new([90])), pairs.slice(1, 7)]);
+        let chain = Region::chain([inner.slice(0, 4), Region::empty(), inner.slice(4, 4), pairs]);
+        let expected = [90, 5, 0, 12, 13, 8, 20, 21, 4, 5, 0, 12, 13, 8, 20, 21, 16];
+        assert_eq!(chain.to_vec(), expected);
+        for start in 0..=expected.len() {
+            for end in start..=expected.len() {
+                let piece = chain.slice(start, end - start);
+                assert_eq!(piece.to_vec(), expected[start..end]);
+                assert_eq!(piece.slice(piece.len() / 2, 0).to_vec(), []);
+            }
+        }
+    }
+
+    #[test]
+    fn writing_a_chain_in_pieces_reaches_every_part() {
+        for first in 0..=6 {
+            for second in first..=6 {
+                let parts = [1, 3, 0, 2].map(Region::owned);
+                let chain = Region::chain(parts.clone());
+                chain.write(second, &[1, 2, 3, 4, 5, 6][second..]);
+                chain.write(0, &[1, 2, 3, 4, 5, 6][..first]);
+                chain.slice(first, second - first).write(0, &[1, 2, 3, 4, 5, 6][first..second]);
+                assert_eq!(parts.map(|part| part.to_vec()).concat(), [1, 2, 3, 4, 5, 6]);
+            }
+        }
+    }
+
+    #[test]
+    fn visitors_see_each_run_once_and_may_stop() {
+        let memory = Region::owned(24);
+        let base = memory.as_span().expect("owned memory is one run").address;
+        let region = memory.typed(0, 3, &pairs()).expect("it fits");
+        let spans = |offset, len, most: usize| {
+            let mut seen = Vec::new();
+            let finished = region.visit(offset, len, &mut |span| {
+                seen.push((span.address as usize - base as usize, span.len));
+                seen.len() < most
+            });
+            (finished, seen)
+        };
+        assert_eq!(spans(1, 4, 9), (true, vec![(5, 1), (0, 1), (12, 2)]));
+        assert_eq!(spans(0, 9, 2), (false, vec![(4, 2), (0, 1)]));
+        assert_eq!(spans(9, 0, 9), (true, vec![]));
+    }
+
+    #[test]
+    fn memory_in_one_run_is_one_span() {
+        let memory = Region::owned(8);
+        let address = memory.as_span().expect("owned memory is one run").address;
+        let chain = Region::chain([memory.slice(1, 2), memory.slice(3, 4)]);
+        assert_eq!(chain.as_span(), Some(Span { address: address.wrapping_add(1), len: 6 }));
+        assert_eq!(Region::chain([memory.slice(0, 2), memory.slice(3, 1)]).as_span(), None);
+        assert_eq!(Region::chain([memory.slice(2, 2), memory.slice(0, 2)]).as_span(), None);
+        let single = Arc::new(Layout::new([Segment { offset: 2, len: 3 }], 8));
+        let one = memory.typed(0, 1, &single).expect("it fits");
+        assert_eq!(one.as_span(), Some(Span { address: address.wrapping_add(2), len: 3 }));
+        assert_eq!(Region::chain([]).as_span().map(|span| span.len), Some(0));
+    }
+
+    #[test]
+    fn elements_outside_their_memory_are_refused() {
+        let memory = Region::owned(24);
+        let fits =
+            |start, count, layout: &Arc<Layout>| memory.typed(start, count, layout).is_some();
+        assert!(fits(0, 3, &pairs()) && fits(18, 1, &pairs()));
+        assert!(fits(2, 3, &pairs()) && !fits(3, 3, &pairs()));
+        assert!(!fits(19, 1, &pairs()) && !fits(0, 4, &pairs()));
+        assert!(fits(999, 0, &pairs()), "no elements lie nowhere");
+        let down = Arc::new(Layout::new([Segment { offset: -4, len: 4 }], -8));
+        assert!(fits(20, 3, &down) && !fits(20, 4, &down) && !fits(3, 1, &down));
+        let scattered = Region::chain([memory.slice(0, 4), memory.slice(8, 4)]);
+        assert!(scattered.typed(0, 1, &pairs()).is_none(), "elements lie in one piece of memory");
+    }
+
+    #[test]
+    fn elements_that_wrap_around_the_address_space_are_refused() {
+        let memory = Region::owned(24);
+        let far = Arc::new(Layout::new([Segment { offset: 0, len: 2 }], 1 << 62));
+        assert!(memory.typed(0, 5, &far).is_none(), "the fifth is at 0 again, the second is not");
+        let heaped = Arc::new(Layout::new([Segment { offset: 0, len: 2 }], 0));
+        assert!(memory.typed(0, 1 << 63, &heaped).is_none(), "too long a stream");
+        let off = Arc::new(Layout::new([Segment { offset: isize::MAX, len: 2 }], 4));
+        assert!(memory.typed(4, 1, &off).is_none() && memory.typed(usize::MAX, 1, &off).is_none());
+    }
+
+    #[test]
+    fn contiguous_copies_may_overlap() {
+        let memory = Region::from_box((0..8).collect());
+        memory.slice(2, 6).copy_from(&memory.slice(0, 6));
+        assert_eq!(memory.to_vec(), [0, 1, 0, 1, 2, 3, 4, 5]);
+        memory.slice(0, 6).copy_from(&memory.slice(2, 6));
+        assert_eq!(memory.to_vec(), [0, 1, 2, 3, 4, 5, 4, 5]);
+    }
+
+    #[test]
+    fn owned_memory_lives_as_long_as_a_clone() {
+        let piece = Region::chain([Region::from_box(Box::new([1, 2, 3]))]).slice(1, 2).clone();
+        assert_eq!(piece.to_vec(), [2, 3]);
+    }
+
+    #[test]
+    fn slicing_past_the_end_is_refused_even_where_the_sum_overflows() {
+        for (offset, len) in [(0, 5), (5, 0), (3, 2), (usize::MAX, 2), (2, usize::MAX)] {
+            let region = Region::owned(4);
+            let sliced = std::panic::catch_unwind(|| region.slice(offset, len));
+            assert!(sliced.is_err(), "{offset}..+{len}");
+        }
     }
 
     #[test]
