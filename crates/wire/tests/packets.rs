@@ -1,0 +1,169 @@
+//! Packets as bytes: every packet comes back as it went, and every damage is told.
+
+use proptest::prelude::*;
+use wire::packet::{self, FrameError, Header, Packet};
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..<_>::default() })]
+
+    #[test]
+    fn frames_of_packets_come_back(frame in prop::collection::vec(owned(), 0..20)) {
+        let bytes = emit_all(&frame);
+        let mut rest = &bytes[..];
+        for packet in &frame {
+            prop_assert_eq!(packet::parse(&mut rest), Ok(Some(packet.borrowed())));
+        }
+        prop_assert_eq!(packet::parse(&mut rest), Ok(None));
+    }
+
+    #[test]
+    fn a_cut_packet_tells_what_is_missing(packet in owned(), cut in any::<prop::sample::Index>()) {
+        let bytes = emit_all(std::slice::from_ref(&packet));
+        let len = 1 + cut.index(bytes.len());
+        let parsed = packet::parse(&mut &bytes[..len]);
+        if len == bytes.len() {
+            prop_assert!(matches!(parsed, Ok(Some(_))));
+        } else {
+            let header = bytes.len() - packet.payload_len();
+            let whole = if len < header { header } else { bytes.len() };
+            prop_assert_eq!(parsed, Err(FrameError::Short { missing: whole - len }));
+        }
+    }
+
+    #[test]
+    fn a_damaged_frame_parses_or_fails_within_its_bytes(
+        frame in prop::collection::vec(owned(), 1..8),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+    ) {
+        let mut bytes = emit_all(&frame);
+        for (at, byte) in damage {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        let mut rest = &bytes[..];
+        let mut packets = 0;
+        while let Ok(Some(_)) = packet::parse(&mut rest) {
+            packets += 1;
+        }
+        prop_assert!(packets <= bytes.len() / 8, "the shortest packet has 8 bytes");
+    }
+
+    #[test]
+    fn unknown_kinds_are_named(kind in any::<u8>(), rest in prop::collection::vec(any::<u8>(), 0..64)) {
+        prop_assume!(!(0x11..=0x18).contains(&kind));
+        let bytes = [&[kind][..], &rest].concat();
+        prop_assert_eq!(packet::parse(&mut &bytes[..]), Err(FrameError::Kind { kind }));
+    }
+}
+
+#[test]
+fn lengths_are_those_that_the_engine_reckons_with() {
+    let header = Header { context: 1, source: 2, tag: 3, sequence: 4 };
+    let lengths = |emit: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = Vec::new();
+        emit(&mut bytes);
+        bytes.len()
+    };
+    let eager = lengths(&|to| packet::emit_eager(to, &header, Some(1), 0));
+    let data = lengths(&|to| packet::emit_data(to, 1, 2, 0));
+    assert_eq!((eager, data), (packet::EAGER_LEN, packet::DATA_LEN));
+    let controls = [
+        lengths(&|to| packet::emit_request(to, &header, 1, 2, Some(3))),
+        lengths(&|to| packet::emit_clear(to, 1, 2, 3)),
+        lengths(&|to| packet::emit_finish(to, 1)),
+        lengths(&|to| packet::emit_credit(to, 1)),
+    ];
+    assert_eq!(controls[0], packet::REQUEST_LEN);
+    assert_eq!(controls.iter().max(), Some(&packet::CONTROL_MAX));
+}
+
+#[test]
+fn a_payload_as_long_as_a_length_can_say_is_missing() {
+    let header = Header { context: 0, source: 0, tag: 0, sequence: 0 };
+    let mut bytes = Vec::new();
+    packet::emit_eager(&mut bytes, &header, None, u32::MAX);
+    let missing = u32::MAX as usize;
+    assert_eq!(packet::parse(&mut &bytes[..]), Err(FrameError::Short { missing }));
+}
+
+/// A packet with its payload.
+#[derive(Clone, Debug)]
+enum Owned {
+    Eager(Header, Option<u32>, Vec<u8>),
+    Request(Header, u32, u64, Option<u64>),
+    Clear(u32, u32, u64),
+    Data(u32, u64, Vec<u8>),
+    Finish(u32),
+    Credit(u32),
+}
+
+fn owned() -> impl Strategy<Value = Owned> {
+    let header = any::<(u64, u32, i32, u32)>()
+        .prop_map(|(context, source, tag, sequence)| Header { context, source, tag, sequence });
+    let payload = || prop::collection::vec(any::<u8>(), 0..50);
+    prop_oneof![
+        (header.clone(), any::<Option<u32>>(), payload())
+            .prop_map(|(header, acknowledge, data)| Owned::Eager(header, acknowledge, data)),
+        (header, any::<u32>(), any::<u64>(), any::<Option<u64>>())
+            .prop_map(|(header, op, bytes, address)| Owned::Request(header, op, bytes, address)),
+        any::<(u32, u32, u64)>()
+            .prop_map(|(op, receiver, wanted)| Owned::Clear(op, receiver, wanted)),
+        (any::<u32>(), any::<u64>(), payload())
+            .prop_map(|(receiver, offset, data)| Owned::Data(receiver, offset, data)),
+        any::<u32>().prop_map(Owned::Finish),
+        any::<u32>().prop_map(Owned::Credit),
+    ]
+}
+
+impl Owned {
+    fn borrowed(&self) -> Packet<'_> {
+        match self {
+            Self::Eager(header, acknowledge, payload) => {
+                Packet::Eager { header: *header, acknowledge: *acknowledge, payload }
+            }
+            Self::Request(header, op, bytes, address) => {
+                Packet::Request { header: *header, op: *op, bytes: *bytes, address: *address }
+            }
+            Self::Clear(op, receiver, wanted) => {
+                Packet::Clear { op: *op, receiver: *receiver, wanted: *wanted }
+            }
+            Self::Data(receiver, offset, payload) => {
+                Packet::Data { receiver: *receiver, offset: *offset, payload }
+            }
+            Self::Finish(op) => Packet::Finish { op: *op },
+            Self::Credit(bytes) => Packet::Credit { bytes: *bytes },
+        }
+    }
+
+    fn payload_len(&self) -> usize {
+        match self {
+            Self::Eager(_, _, payload) | Self::Data(_, _, payload) => payload.len(),
+            Self::Request(..) | Self::Clear(..) | Self::Finish(_) | Self::Credit(_) => 0,
+        }
+    }
+}
+
+fn emit_all(frame: &[Owned]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for packet in frame {
+        match packet {
+            Owned::Eager(header, acknowledge, payload) => {
+                packet::emit_eager(&mut bytes, header, *acknowledge, payload.len() as u32);
+                bytes.extend(payload);
+            }
+            Owned::Request(header, op, len, address) => {
+                packet::emit_request(&mut bytes, header, *op, *len, *address);
+            }
+            Owned::Clear(op, receiver, wanted) => {
+                packet::emit_clear(&mut bytes, *op, *receiver, *wanted);
+            }
+            Owned::Data(receiver, offset, payload) => {
+                packet::emit_data(&mut bytes, *receiver, *offset, payload.len() as u32);
+                bytes.extend(payload);
+            }
+            Owned::Finish(op) => packet::emit_finish(&mut bytes, *op),
+            Owned::Credit(credit) => packet::emit_credit(&mut bytes, *credit),
+        }
+    }
+    bytes
+}
