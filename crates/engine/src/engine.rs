@@ -203,6 +203,7 @@ impl Engine {
         let len = data.len();
         if way.link != (Link::Up { full: false })
             || len > way.capabilities.inline_max
+            || packet::EAGER_LEN + len > way.capabilities.frame_max
             || charge(len) > way.credit
             || way.has_work()
         {
@@ -354,12 +355,12 @@ impl Engine {
             *frame = stalled;
             return true;
         }
-        counters.frames += 1;
         emit_control(way, frame);
         emit_window(way, ops, frame, counters);
         if frame.body.is_none() {
             emit_stream(way, ops, frame);
         }
+        counters.frames += u64::from(!frame.is_empty());
         !frame.is_empty()
     }
 
@@ -744,6 +745,7 @@ impl Engine {
         Ok(())
     }
 
+    /// A send that waits for a word of this peer, and its message's length in bytes.
     fn awaiting_send(
         &mut self,
         gate: GateId,
@@ -889,7 +891,8 @@ fn emit_window(way: &mut Gate, ops: &mut Ops, frame: &mut Frame, counters: &mut 
         let len = region.len();
         let room = frame_max.saturating_sub(frame.head.len());
         let affordable = charge(len) <= way.credit;
-        let eager = len <= eager_max && affordable;
+        let short = len <= eager_max.min(frame_max.saturating_sub(packet::EAGER_LEN));
+        let eager = short && affordable;
         let needed = if eager { packet::EAGER_LEN + len } else { packet::REQUEST_LEN };
         if needed > room {
             break;
@@ -900,7 +903,7 @@ fn emit_window(way: &mut Gate, ops: &mut Ops, frame: &mut Frame, counters: &mut 
         way.sequence_out = way.sequence_out.wrapping_add(1);
         if !eager {
             counters.rendezvous += 1;
-            counters.out_of_credit += u64::from(len <= eager_max);
+            counters.out_of_credit += u64::from(short);
             let ahead = ahead_len(len, way);
             let approach = if ahead > 0 {
                 way.credit -= charge(ahead);

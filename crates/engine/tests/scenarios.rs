@@ -120,6 +120,20 @@ fn what_goes_ahead_is_paid_for_and_paid_back() {
 }
 
 #[test]
+fn what_fits_no_frame_asks_though_it_is_short() {
+    let narrow = Capabilities { frame_max: 512, ..NEAR.capabilities };
+    for_seeds(4, |seed| {
+        let mut network = Network::new(seed, 2, Shape { capabilities: narrow, ..NEAR });
+        for (tag, bytes) in (0..).zip([479, 480, 481, 512, 513, 1024]) {
+            network.send(0, 1, tag, bytes);
+            network.receive(1, Some(0), Some(tag), bytes);
+        }
+        network.finish();
+        assert_eq!(network.counters(0).rendezvous, 4, "32 bytes of each frame are the header's");
+    });
+}
+
+#[test]
 fn a_refused_fetch_is_not_tried_again() {
     let mut network = Network::new(0, 2, FETCH_REFUSED);
     for tag in 0..3 {
