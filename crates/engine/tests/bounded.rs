@@ -2,8 +2,6 @@
 
 mod network;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use engine::{Config, Engine, Envelope, Posted, Selector, SendMode};
 use memory::Region;
 use network::{NEAR, Random, corpus, for_seeds, gate, mutate};
@@ -14,12 +12,18 @@ use wire::packet::{self, Header, Way};
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// Nobody else allocates while a test measures.
-static ALONE: Mutex<()> = Mutex::new(());
-
+/// One test, so that nobody else allocates meanwhile.
 #[test]
+fn memory_is_bounded() {
+    what_a_peer_makes_us_allocate_is_bounded_by_what_it_sends();
+    requests_for_more_than_there_is_allocate_nothing();
+    unmatched_messages_take_a_multiple_of_their_credit_and_give_it_back();
+    operations_leave_nothing_behind();
+    a_message_that_nobody_wants_does_not_make_the_others_pile_up();
+    peers_that_are_never_spoken_to_cost_a_word_each();
+}
+
 fn what_a_peer_makes_us_allocate_is_bounded_by_what_it_sends() {
-    let _alone = alone();
     let corpus = corpus();
     for_seeds(300, |seed| {
         let mut random = Random::new(seed);
@@ -46,9 +50,7 @@ fn what_a_peer_makes_us_allocate_is_bounded_by_what_it_sends() {
     });
 }
 
-#[test]
 fn requests_for_more_than_there_is_allocate_nothing() {
-    let _alone = alone();
     let mut engine = Engine::new(Config { size: 2 });
     engine.handle_up(gate(1), NEAR.capabilities);
     let selector = Selector { context: 0, source: Some(1), tag: Some(0) };
@@ -61,9 +63,7 @@ fn requests_for_more_than_there_is_allocate_nothing() {
     assert!(ALLOCATOR.current_usage() - before < 4096);
 }
 
-#[test]
 fn unmatched_messages_take_a_multiple_of_their_credit_and_give_it_back() {
-    let _alone = alone();
     for bytes in [0, 8, 100, 1000] {
         let mut engine = Engine::new(Config { size: 2 });
         engine.handle_up(gate(1), NEAR.capabilities);
@@ -92,9 +92,7 @@ fn unmatched_messages_take_a_multiple_of_their_credit_and_give_it_back() {
     }
 }
 
-#[test]
 fn operations_leave_nothing_behind() {
-    let _alone = alone();
     let mut engine = Engine::new(Config { size: 1 });
     engine.handle_up(gate(0), NEAR.capabilities);
     let (data, into) = (Region::owned(5000), Region::owned(5000));
@@ -122,9 +120,29 @@ fn operations_leave_nothing_behind() {
     }
 }
 
-#[test]
+fn a_message_that_nobody_wants_does_not_make_the_others_pile_up() {
+    let mut engine = Engine::new(Config { size: 2 });
+    engine.handle_up(gate(1), NEAR.capabilities);
+    let into = Region::empty();
+    let before = ALLOCATOR.current_usage();
+    for sequence in 0..20_000 {
+        let tag = i32::from(sequence > 0);
+        let mut frame = Vec::new();
+        packet::emit_eager(&mut frame, &Header { tag, ..header(sequence) }, None, 0);
+        engine.handle_frame(gate(1), &frame).expect("within the credits");
+        let wanted = Selector { context: 0, source: Some(1), tag: Some(1) };
+        let op = engine.submit_receive(Some(gate(1)), wanted, &into);
+        assert_eq!(engine.take(op).is_some(), sequence > 0);
+        if sequence == 0 {
+            assert!(engine.submit_cancel(op) && engine.take(op).is_some());
+        }
+        return_credit(&mut engine);
+        let taken = ALLOCATOR.current_usage() - before;
+        assert!(taken <= 2 * TABLES_BYTES, "{taken} bytes after {sequence} messages");
+    }
+}
+
 fn peers_that_are_never_spoken_to_cost_a_word_each() {
-    let _alone = alone();
     let before = ALLOCATOR.current_usage();
     let engine = Engine::new(Config { size: 10_000 });
     let taken = ALLOCATOR.current_usage() - before;
@@ -132,7 +150,7 @@ fn peers_that_are_never_spoken_to_cost_a_word_each() {
     assert!(engine.is_idle());
 }
 
-/// Receives all that waits, and lets the engine give the credit back.
+/// Receives all that waits, and has the engine give the credit back.
 fn receive_all(engine: &mut Engine, messages: usize, bytes: usize) {
     let into = Region::owned(bytes);
     let any = Selector { context: 0, source: None, tag: None };
@@ -140,6 +158,10 @@ fn receive_all(engine: &mut Engine, messages: usize, bytes: usize) {
         let op = engine.submit_receive(None, any, &into);
         assert!(engine.take(op).is_some(), "a message waits");
     }
+    return_credit(engine);
+}
+
+fn return_credit(engine: &mut Engine) {
     let mut frame = Frame::default();
     while engine.poll_frame(gate(1), &mut frame) {
         engine.handle_posted(gate(1), &mut frame, Posted::Done);
@@ -159,10 +181,6 @@ fn speak_to_itself(engine: &mut Engine) {
 
 fn header(sequence: u32) -> Header {
     Header { context: 0, source: 1, tag: 0, sequence }
-}
-
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The hash tables of matching, and the first blocks of what grows.

@@ -71,7 +71,7 @@ fn data_outside_what_was_asked_for_is_refused() {
         let mut request = Vec::new();
         packet::emit_request(&mut request, &header(HOSTILE, LONG, 0), 3, 5000, Way::Ask);
         victim.engine.handle_frame(gate(HOSTILE), &request).expect("a request is in order");
-        let receiver = victim.cleared();
+        let receiver = victim.cleared(HOSTILE);
         let mut data = Vec::new();
         packet::emit_data(&mut data, receiver, offset, len);
         data.resize(data.len() + len as usize, 1);
@@ -112,6 +112,20 @@ fn words_about_operations_of_others_are_refused() {
         }
         victim.assert_unharmed();
     }
+}
+
+#[test]
+fn data_for_a_message_of_another_peer_is_refused() {
+    let mut victim = Victim::new();
+    let mut request = Vec::new();
+    packet::emit_request(&mut request, &header(HONEST, LONG, 0), 3, 5000, None);
+    victim.engine.handle_frame(gate(HONEST), &request).expect("a request is in order");
+    let receiver = victim.cleared(HONEST);
+    let mut data = Vec::new();
+    packet::emit_data(&mut data, receiver, 0, 8);
+    data.extend(b"forged!!");
+    let error = victim.engine.handle_frame(gate(HOSTILE), &data).unwrap_err();
+    assert_eq!(error, PeerError::Operation { what: "data", op: receiver });
 }
 
 #[test]
@@ -352,9 +366,9 @@ impl Victim {
         (synchronous, op)
     }
 
-    /// The operation that a clear to the liar names.
-    fn cleared(&mut self) -> u32 {
-        let frames = self.drain(HOSTILE).concat();
+    /// The operation that a clear to a peer names.
+    fn cleared(&mut self, peer: usize) -> u32 {
+        let frames = self.drain(peer).concat();
         match packet::parse(&mut &frames[..]) {
             Ok(Some(Packet::Clear { receiver, .. })) => receiver,
             other => panic!("{other:?}, where a clear should be"),

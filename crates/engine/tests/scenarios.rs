@@ -293,6 +293,23 @@ fn a_long_message_does_not_hold_up_a_short_one() {
 }
 
 #[test]
+fn long_messages_share_the_way() {
+    for seed in 0..10 {
+        let slow = Shape { bytes_per_us: 100, ..NEAR };
+        let mut network = Network::new(seed, 2, slow);
+        let longest = network.receive(1, Some(0), Some(1), 1_000_000);
+        let shorter = network.receive(1, Some(0), Some(2), 100_000);
+        network.send(0, 1, 1, 1_000_000);
+        network.send(0, 1, 2, 100_000);
+        while !network.is_complete(shorter) {
+            network.run_steps(1);
+        }
+        assert!(!network.is_complete(longest), "they are served in turn");
+        network.finish();
+    }
+}
+
+#[test]
 fn a_process_sends_to_itself() {
     for_seeds(4, |seed| {
         for shape in [NEAR, FETCH] {
