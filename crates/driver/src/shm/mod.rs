@@ -7,6 +7,7 @@
 //! the other, so each side needs a full fence between its write and its read; the sleeper's
 //! `membarrier` runs one on every core, which spares the senders theirs.
 
+mod life;
 mod node;
 mod pool;
 mod ring;
@@ -17,12 +18,14 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{Ordering, compiler_fence, fence};
+use std::time::{Duration, Instant};
 
 use memory::Region;
 use wire::{Capabilities, Frame, GateId, RemoteRegion};
 
 use crate::rail::{Event, Fault, Post, Rail, RailError};
 
+use life::Life;
 use node::Address;
 pub use node::node_identity;
 use pool::{CHUNK_FRAME_MAX, LINE, Pool};
@@ -58,6 +61,8 @@ pub struct ShmRail {
     /// `by_peer[rank]` = index into `links`, plus one.
     by_peer: Vec<u32>,
     events: VecDeque<News>,
+    /// When to ask next whether the neighbours live.
+    next_look: Instant,
 }
 
 /// A peer.
@@ -65,6 +70,7 @@ pub struct ShmRail {
 struct Link {
     peer: GateId,
     pid: i32,
+    life: Life,
     producer: Producer,
     /// Missing until the peer has announced its ring.
     consumer: Option<Consumer>,
@@ -129,6 +135,7 @@ impl ShmRail {
             links: Vec::new(),
             by_peer: Vec::new(),
             events: VecDeque::new(),
+            next_look: Instant::now(),
         })
     }
 
@@ -163,6 +170,7 @@ impl ShmRail {
             peer,
             pid,
             producer,
+            life: Life::of(pid),
             consumer: None,
             inbox,
             bell,
@@ -271,14 +279,15 @@ impl ShmRail {
                 frames += 1;
             }
         }
-        if link.refused && self.has_room(index) {
+        let room = link.refused && self.has_room(index);
+        if room {
             self.links[index].refused = false;
             sink(Event::Room { peer });
         }
         if frames > 0 {
             self.answer_wanted(index);
         }
-        frames > 0
+        frames > 0 || room
     }
 
     fn has_room(&mut self, index: usize) -> bool {
@@ -341,20 +350,25 @@ impl ShmRail {
         })
     }
 
-    /// Notices peers that have left; looked at seldom.
+    /// Notices peers that have left, and seldom, for it costs a call each, those that have died.
     fn check_peers(&mut self) {
+        let now = Instant::now();
+        let look = now >= self.next_look;
+        if look {
+            self.next_look = now + LOOK_EVERY;
+        }
         for (index, link) in self.links.iter_mut().enumerate().filter(|(_, link)| !link.down) {
-            let Some(consumer) = &link.consumer else { continue };
-            let fault = if consumer.is_broken() {
+            let consumer = link.consumer.as_ref();
+            let fault = if consumer.is_some_and(Consumer::is_broken) {
                 Fault::Lost(format!("process {} ended with a message under way", link.pid))
-            } else if consumer.is_closed() {
+            } else if consumer.is_some_and(Consumer::is_closed) {
                 Fault::Closed
-            } else if !is_alive(link.pid) {
+            } else if look && link.life.has_ended() {
                 Fault::Lost(format!("process {} has ended", link.pid))
             } else {
                 continue;
             };
-            if !consumer.has_news() {
+            if !consumer.is_some_and(Consumer::has_news) {
                 link.down = true;
                 self.pool.forget(index);
                 self.events.push_back(News::Down(link.peer, fault));
@@ -508,12 +522,6 @@ fn can_pull(address: &Address, inbox: &Segment) -> bool {
     read.is_ok() && target.to_vec() == address.token
 }
 
-fn is_alive(pid: i32) -> bool {
-    // SAFETY: signal 0 only asks.
-    let answer = unsafe { libc::kill(pid, 0) };
-    answer == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
-}
-
 fn pipe() -> io::Result<(File, OwnedFd)> {
     let mut ends = [0; 2];
     // SAFETY: the array has room for the two descriptors.
@@ -558,6 +566,9 @@ const PEERS_MAX: u32 = 1024;
 
 /// Ranks of a job, so that a malformed introduction cannot ask for much memory.
 const RANKS_MAX: u32 = 1 << 22;
+
+/// Neighbours are asked for signs of life this often.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Frames of one peer before the next is looked at.
 const BURST: usize = 16;

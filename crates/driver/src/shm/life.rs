@@ -1,0 +1,61 @@
+//! Whether a neighbour's process lives.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+/// A process, watched from the moment its memory was attached.
+#[derive(Debug)]
+pub(crate) struct Life {
+    pid: i32,
+    /// Tells of its end even while nobody has waited for it, and is no other's when the number is
+    /// given out again. Missing where the kernel has none.
+    descriptor: Option<OwnedFd>,
+}
+
+impl Life {
+    pub fn of(pid: i32) -> Self {
+        let number = Pid::from_raw(pid);
+        let descriptor = number.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        Self { pid, descriptor }
+    }
+
+    pub fn has_ended(&self) -> bool {
+        match &self.descriptor {
+            Some(descriptor) => {
+                let mut ends = [PollFd::new(descriptor, PollFlags::IN)];
+                let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+                poll(&mut ends, Some(&now)).is_ok_and(|count| count > 0)
+            }
+            None => {
+                // SAFETY: signal 0 only asks.
+                let answer = unsafe { libc::kill(self.pid, 0) };
+                answer != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_process_that_nobody_has_waited_for_has_ended() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let watched = Life::of(child.id() as i32);
+        let by_number = Life { pid: child.id() as i32, descriptor: None };
+        assert!(!watched.has_ended() && !by_number.has_ended());
+        child.kill().unwrap();
+        if watched.descriptor.is_some() {
+            while !watched.has_ended() {
+                std::thread::yield_now();
+            }
+        }
+        child.wait().unwrap();
+        assert!(watched.has_ended() && by_number.has_ended());
+    }
+}
