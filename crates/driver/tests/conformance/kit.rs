@@ -61,7 +61,13 @@ impl End {
     /// Polls once and notes what is reported.
     pub fn poll(&mut self) -> bool {
         let Self { rail, peers, .. } = self;
-        rail.poll(&mut |event| note(peers, event))
+        let mut reported = false;
+        let moved = rail.poll(&mut |event| {
+            reported = true;
+            note(peers, event);
+        });
+        assert!(moved || !reported, "something was reported, and nothing happened");
+        moved
     }
 
     pub fn seen(&mut self, peer: GateId) -> &mut Seen {

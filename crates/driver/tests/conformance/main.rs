@@ -1,6 +1,7 @@
 //! The conformance kit: what the `Rail` trait promises, on every rail.
 
 mod kit;
+mod processes;
 mod scenarios;
 
 use std::time::Duration;
@@ -28,11 +29,7 @@ struct Shm;
 
 impl Ground for Shm {
     fn field(&self, count: u32) -> Field {
-        let rails = (0..count).map(|rank| -> Box<dyn Rail> {
-            let rail = ShmRail::new(ShmConfig { rank: GateId(rank), job: [7; 16] });
-            Box::new(rail.expect("shared memory"))
-        });
-        Field { rails: rails.collect(), pass: Box::new(|| {}) }
+        Field { rails: (0..count).map(shm_rail).collect(), pass: Box::new(|| {}) }
     }
 
     fn wakes(&self) -> bool {
@@ -45,17 +42,7 @@ struct Tcp;
 
 impl Ground for Tcp {
     fn field(&self, count: u32) -> Field {
-        let rails = (0..count).map(|rank| -> Box<dyn Rail> {
-            let config = TcpConfig {
-                rank: GateId(rank),
-                job: 11,
-                secret: [3; 32],
-                interface: Some("127.0.0.1".into()),
-                connect_timeout: Duration::from_secs(20),
-            };
-            Box::new(TcpRail::new(config).expect("sockets"))
-        });
-        Field { rails: rails.collect(), pass: Box::new(|| {}) }
+        Field { rails: (0..count).map(tcp_rail).collect(), pass: Box::new(|| {}) }
     }
 
     fn wakes(&self) -> bool {
@@ -85,8 +72,24 @@ impl Ground for Sim {
     }
 }
 
+fn shm_rail(rank: u32) -> Box<dyn Rail> {
+    let rail = ShmRail::new(ShmConfig { rank: GateId(rank), job: [7; 16] });
+    Box::new(rail.expect("shared memory"))
+}
+
+fn tcp_rail(rank: u32) -> Box<dyn Rail> {
+    let config = TcpConfig {
+        rank: GateId(rank),
+        job: 11,
+        secret: [3; 32],
+        interface: Some("127.0.0.1".into()),
+        connect_timeout: Duration::from_secs(20),
+    };
+    Box::new(TcpRail::new(config).expect("sockets"))
+}
+
 macro_rules! conformance {
-    ($rail:ident, $ground:expr; $($scenario:ident)*) => {
+    ($rail:ident, $ground:expr; $($scenario:ident)*; $($duet:ident)*) => {
         mod $rail {
             use super::*;
 
@@ -94,11 +97,22 @@ macro_rules! conformance {
             fn $scenario() {
                 scenarios::run($ground, scenarios::$scenario);
             })*
+
+            $(#[test]
+            fn $duet() {
+                processes::$duet(stringify!($rail));
+            })*
         }
     };
 }
 
-conformance!(own, Own; order sizes many bursts pull farewell wake full room);
-conformance!(shm, Shm; order sizes many bursts pull farewell wake full room);
-conformance!(tcp, Tcp; order sizes many bursts pull farewell wake full room);
-conformance!(sim, Sim; order sizes many bursts pull farewell wake full room);
+conformance!(own, Own; order sizes many bursts pull farewell wake full room;);
+conformance!(shm, Shm; order sizes many bursts pull farewell wake full room; echo death deafness);
+conformance!(tcp, Tcp; order sizes many bursts pull farewell wake full room; echo death deafness);
+conformance!(sim, Sim; order sizes many bursts pull farewell wake full room;);
+
+#[test]
+#[ignore = "a part in the tests of two processes, which start it"]
+fn the_other_process() {
+    processes::play();
+}
