@@ -1,9 +1,12 @@
 //! The interface every rail implements, and the conformance kit exercises.
 
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
 use memory::Region;
 use wire::{Capabilities, Frame, FrameToken, GateId, RemoteRegion};
+
+use crate::tcp::Refusal;
 
 /// One way to reach peers.
 ///
@@ -118,6 +121,13 @@ pub enum Event<'a> {
     Room {
         /// The peer behind the link.
         peer: GateId,
+    },
+    /// A stranger was turned away before it could say anything; no link is concerned.
+    Refused {
+        /// Where it came from.
+        from: SocketAddr,
+        /// Why.
+        reason: Refusal,
     },
     /// The link is gone, or could not be opened; nothing more comes from it.
     Down {

@@ -164,6 +164,7 @@ impl Core {
                 }
             }
             Event::Sent { peer, token } => engine.handle_sent(peer, token),
+            Event::Refused { .. } => {}
             Event::Room { peer } => engine.handle_room(peer),
             Event::Up { peer, capabilities } => {
                 if let Some(route) = routes.get_mut(peer.0 as usize)

@@ -8,49 +8,127 @@ use std::os::unix::fs::MetadataExt;
 pub(crate) struct Interface {
     pub name: String,
     pub address: IpAddr,
+    /// Bits that the addresses of its network share.
+    pub prefix: u8,
+}
+
+/// What an interface leads to, the most useful first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// A network.
+    Outer,
+    /// Another site, perhaps, by a detour.
+    Tunnel,
+    /// The guests of this machine, whose addresses mean nothing elsewhere.
+    Inner,
+    /// This machine.
+    Loopback,
 }
 
 /// The interfaces of this network namespace.
 pub(crate) fn list() -> std::io::Result<Vec<Interface>> {
     let all = if_addrs::get_if_addrs()?;
-    Ok(all.into_iter().map(|one| Interface { address: one.ip(), name: one.name }).collect())
+    let known = all.into_iter().map(|one| {
+        let (address, prefix) = match one.addr {
+            if_addrs::IfAddr::V4(four) => (IpAddr::V4(four.ip), four.prefixlen),
+            if_addrs::IfAddr::V6(six) => (IpAddr::V6(six.ip), six.prefixlen),
+        };
+        Interface { name: one.name, address, prefix }
+    });
+    Ok(known.collect())
 }
 
 /// The addresses to listen on, best first. `only` names an interface, an address, or the beginning
-/// of one (`10.0.`); without it, real networks come before bridges and containers' networks, and the
-/// loopback last: peers elsewhere cannot reach it, peers here try it first.
+/// of one (`10.0.`). Without it, all networks are served and the loopback, which peers elsewhere
+/// cannot reach and peers here try first; bridges to guests only where there is no network at all.
 pub(crate) fn choose(interfaces: &[Interface], only: Option<&str>) -> Vec<IpAddr> {
-    let mut chosen: Vec<(u8, IpAddr)> = interfaces
+    let mut chosen: Vec<(Kind, bool, IpAddr)> = interfaces
         .iter()
         .filter(|one| match only {
             Some(only) => one.name == only || one.address.to_string().starts_with(only),
             None => true,
         })
-        .filter_map(|one| Some((preference(one)?, one.address)))
+        .filter(|one| one.is_of_use())
+        .map(|one| (one.kind(), one.address.is_ipv6(), one.address))
         .collect();
-    chosen.sort_by_key(|&(preference, _)| preference);
-    chosen.dedup_by_key(|&mut (_, address)| address);
-    chosen.into_iter().map(|(_, address)| address).take(ADDRESSES_MAX).collect()
+    chosen.sort();
+    let has_network = chosen.first().is_some_and(|&(kind, ..)| kind < Kind::Inner);
+    if only.is_none() && has_network {
+        chosen.retain(|&(kind, ..)| kind != Kind::Inner);
+    }
+    chosen.dedup_by_key(|&mut (_, _, address)| address);
+    chosen.into_iter().map(|(_, _, address)| address).take(ADDRESSES_MAX).collect()
 }
 
-/// Lower is better; none for addresses that cannot be given to others.
-fn preference(interface: &Interface) -> Option<u8> {
-    let is_local = match interface.address {
-        IpAddr::V4(address) => address.is_link_local() || address.is_unspecified(),
-        IpAddr::V6(address) => address.is_unicast_link_local() || address.is_unspecified(),
-    };
-    if is_local {
-        return None;
+/// The addresses of a peer in the order in which to try them; `here` says that it lives in this
+/// network namespace. What both nodes have under the same address (a bridge to guests, mostly) leads
+/// back to this one; a network that both are on leads straight to the other.
+pub(crate) fn order(
+    here: bool,
+    listeners: Vec<SocketAddr>,
+    interfaces: &[Interface],
+) -> Vec<SocketAddr> {
+    let is_own = |listener: &SocketAddr| interfaces.iter().any(|o| o.address == listener.ip());
+    let mut candidates = listeners;
+    candidates.retain(|one| here || !(one.ip().is_loopback() || is_own(one)));
+    candidates.sort_by_key(|one| distance(one.ip(), interfaces));
+    candidates
+}
+
+/// Lower is tried first.
+fn distance(address: IpAddr, interfaces: &[Interface]) -> u8 {
+    if address.is_loopback() {
+        return 0;
     }
-    let inner = INNER.iter().any(|prefix| interface.name.starts_with(prefix));
-    Some(match (interface.address.is_loopback(), inner, interface.address.is_ipv4()) {
-        (true, _, true) => 4,
-        (true, _, false) => return None,
-        (false, false, true) => 0,
-        (false, false, false) => 1,
-        (false, true, true) => 2,
-        (false, true, false) => 3,
-    })
+    let shared = interfaces.iter().filter(|one| one.reaches(address)).map(Interface::kind).min();
+    match shared {
+        Some(Kind::Outer) => 1,
+        None => 2,
+        Some(Kind::Tunnel) => 3,
+        Some(Kind::Inner | Kind::Loopback) => 4,
+    }
+}
+
+impl Interface {
+    fn kind(&self) -> Kind {
+        let named = |prefixes: &[&str]| prefixes.iter().any(|prefix| self.name.starts_with(prefix));
+        if self.address.is_loopback() {
+            Kind::Loopback
+        } else if named(INNER) {
+            Kind::Inner
+        } else if named(TUNNELS) {
+            Kind::Tunnel
+        } else {
+            Kind::Outer
+        }
+    }
+
+    /// Whether its address can be given to others.
+    fn is_of_use(&self) -> bool {
+        match self.address {
+            IpAddr::V4(address) => !address.is_link_local() && !address.is_unspecified(),
+            IpAddr::V6(address) => {
+                !(address.is_unicast_link_local()
+                    || address.is_unspecified()
+                    || address.is_loopback())
+            }
+        }
+    }
+
+    /// Whether `address` belongs to its network.
+    fn reaches(&self, address: IpAddr) -> bool {
+        match (self.address, address) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                let differing = own.to_bits() ^ other.to_bits();
+                differing.leading_zeros() >= u32::from(self.prefix)
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => {
+                let differing = own.to_bits() ^ other.to_bits();
+                differing.leading_zeros() >= u32::from(self.prefix)
+            }
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
+        }
+    }
 }
 
 /// What tells network namespaces apart, so that loopback addresses are tried only where they lead
@@ -86,10 +164,10 @@ pub(crate) fn emit(identity: [u8; 16], listeners: &[SocketAddr]) -> Vec<u8> {
     bytes
 }
 
-/// The addresses to try for a peer, in order; none when the bytes are no address.
-pub(crate) fn parse(identity: [u8; 16], bytes: &[u8]) -> Option<Vec<SocketAddr>> {
+/// The namespace and the listeners that a peer published; none when the bytes are no address.
+pub(crate) fn parse(bytes: &[u8]) -> Option<([u8; 16], Vec<SocketAddr>)> {
     let rest = bytes.strip_prefix(&[VERSION])?;
-    let (theirs, mut rest) = rest.split_first_chunk::<16>()?;
+    let (identity, mut rest) = rest.split_first_chunk::<16>()?;
     let mut listeners = Vec::new();
     while let Some((kind, tail)) = rest.split_first() {
         let (address, tail) = match kind {
@@ -107,15 +185,17 @@ pub(crate) fn parse(identity: [u8; 16], bytes: &[u8]) -> Option<Vec<SocketAddr>>
         listeners.push(SocketAddr::new(address, u16::from_le_bytes(*port)));
         rest = tail;
     }
-    let here = *theirs == identity;
-    listeners.retain(|listener| here || !listener.ip().is_loopback());
-    listeners.sort_by_key(|listener| !(here && listener.ip().is_loopback()));
-    Some(listeners)
+    (listeners.len() <= ADDRESSES_MAX).then_some((*identity, listeners))
 }
 
-/// Interfaces that usually lead into this machine only.
-const INNER: &[&str] =
-    &["docker", "virbr", "br-", "veth", "cni", "flannel", "lxc", "lxd", "podman", "tap", "tun"];
+/// Interfaces to the guests of a machine: bridges, and the host's ends of pairs.
+const INNER: &[&str] = &[
+    "docker", "virbr", "br-", "veth", "cni", "cali", "cilium", "flannel", "kube", "lxc", "lxd",
+    "incus", "podman", "vmnet", "vboxnet", "vnet", "tap",
+];
+
+/// Interfaces to networks laid over others.
+const TUNNELS: &[&str] = &["tun", "wg", "ppp", "tailscale", "zt"];
 
 /// Addresses offered at most: 16 of IPv6 fit a published address of 512 bytes.
 const ADDRESSES_MAX: usize = 16;
@@ -125,36 +205,84 @@ const VERSION: u8 = 1;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
-    fn interface(name: &str, address: &str) -> Interface {
-        Interface { name: name.into(), address: address.parse().unwrap() }
+    fn interface(name: &str, network: &str) -> Interface {
+        let (address, prefix) = network.split_once('/').unwrap();
+        let (address, prefix) = (address.parse().unwrap(), prefix.parse().unwrap());
+        Interface { name: name.into(), address, prefix }
+    }
+
+    fn node(own: &str) -> [Interface; 5] {
+        [
+            interface("docker0", "172.17.0.1/16"),
+            interface("lo", "127.0.0.1/8"),
+            interface("virbr0", "192.168.122.1/24"),
+            interface("eth0", "fe80::1/64"),
+            interface("eth0", own),
+        ]
+    }
+
+    fn listeners(addresses: &[&str]) -> Vec<SocketAddr> {
+        addresses.iter().map(|address| address.parse().unwrap()).collect()
     }
 
     #[test]
-    fn bridges_come_last_and_link_locals_never() {
-        let all = [
-            interface("lo", "127.0.0.1"),
-            interface("docker0", "172.17.0.1"),
-            interface("virbr0", "192.168.122.1"),
-            interface("eth0", "fe80::1"),
-            interface("eth0", "10.1.2.3"),
-        ];
+    fn networks_and_the_loopback_are_listened_on_and_bridges_only_when_asked_for() {
+        let all = node("10.1.2.3/24");
         let texts =
             |only| -> Vec<String> { choose(&all, only).iter().map(ToString::to_string).collect() };
-        assert_eq!(texts(None), ["10.1.2.3", "172.17.0.1", "192.168.122.1", "127.0.0.1"]);
+        assert_eq!(texts(None), ["10.1.2.3", "127.0.0.1"]);
         assert_eq!(texts(Some("virbr0")), ["192.168.122.1"]);
         assert_eq!(texts(Some("10.1.")), ["10.1.2.3"]);
         assert!(texts(Some("eth7")).is_empty());
+        let offline = &all[..4];
+        let chosen = choose(offline, None);
+        assert_eq!(
+            chosen[..2],
+            ["172.17.0.1", "192.168.122.1"].map(|a| a.parse::<IpAddr>().unwrap())
+        );
+        let vpn = [interface("wg0", "10.9.0.1/24"), interface("eth0", "10.1.2.3/24")];
+        assert_eq!(choose(&vpn, None).len(), 2);
+        assert_eq!(choose(&vpn, None)[0], all[4].address);
+    }
+
+    #[test]
+    fn what_both_nodes_have_is_never_tried() {
+        let offered = listeners(&["172.17.0.1:5", "192.168.122.1:5", "10.1.2.4:5", "127.0.0.1:5"]);
+        assert_eq!(order(false, offered, &node("10.1.2.3/24")), listeners(&["10.1.2.4:5"]));
+    }
+
+    #[test]
+    fn a_common_network_comes_first_and_a_common_bridge_last() {
+        let offered = listeners(&["192.168.122.9:1", "198.51.100.7:2", "10.1.2.4:3"]);
+        let expected = listeners(&["10.1.2.4:3", "198.51.100.7:2", "192.168.122.9:1"]);
+        assert_eq!(order(false, offered, &node("10.1.2.3/24")), expected);
+        let six = [interface("eth0", "2001:db8:1::1/48")];
+        let offered = listeners(&["10.0.0.1:1", "[2001:db8:1:2::3]:2"]);
+        assert_eq!(order(false, offered.clone(), &six)[0], offered[1]);
     }
 
     #[test]
     fn the_loopback_is_tried_first_here_and_never_elsewhere() {
-        let listeners: Vec<SocketAddr> =
-            ["10.0.0.1:5", "[2001:db8::1]:6", "127.0.0.1:7"].map(|a| a.parse().unwrap()).into();
-        let bytes = emit([1; 16], &listeners);
-        assert_eq!(parse([2; 16], &bytes).unwrap(), listeners[..2]);
-        assert_eq!(parse([1; 16], &bytes).unwrap()[0], listeners[2]);
-        assert_eq!(parse([1; 16], &bytes[..bytes.len() - 1]), None);
-        assert_eq!(parse([1; 16], b"x"), None);
+        let offered = listeners(&["10.0.0.1:5", "[2001:db8::1]:6", "127.0.0.1:7"]);
+        let bytes = emit([1; 16], &offered);
+        let (identity, parsed) = parse(&bytes).unwrap();
+        assert_eq!((identity, &parsed), ([1; 16], &offered));
+        assert_eq!(order(false, parsed.clone(), &[]), offered[..2]);
+        assert_eq!(order(true, parsed, &[])[0], offered[2]);
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_of_a_stranger_are_an_address_or_are_not(bytes: Vec<u8>, cut in 0usize..40) {
+            if let Some((identity, listeners)) = parse(&bytes) {
+                prop_assert_eq!(emit(identity, &listeners), bytes);
+            }
+            let good = emit([7; 16], &"10.0.0.1:5".parse().into_iter().collect::<Vec<_>>());
+            let part = &good[..cut.min(good.len())];
+            let whole = cut >= good.len() || cut == 17;
+            prop_assert_eq!(parse(part).is_some(), whole);
+        }
     }
 }

@@ -2,14 +2,17 @@
 //!
 //! One listener per address; a peer's addresses are tried in order, the next one when the last has
 //! not connected for a while, and an address counts only when the process behind it has proved to be
-//! the wanted rank of this job. Of two connections opened head to head the lower rank's survives.
+//! the wanted rank of this job. Of two connections opened head to head the lower rank's survives, if
+//! it has come so far that its end has proved itself; until then the higher rank's may be quicker.
 //! Sockets never block; the sockets with traffic are read directly, the others through epoll.
 
+mod dial;
 mod handshake;
 mod interfaces;
 mod stream;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,10 +24,12 @@ use wire::{Capabilities, Frame, GateId, RemoteRegion};
 
 use crate::rail::{Event, Fault, Post, Rail, RailError};
 
+use dial::{Clock, Dialling, Due};
 pub use handshake::Refusal;
 use handshake::{
     ACCEPTED, ANSWER_LEN, Answer, Credentials, DECLINED, HELLO_LEN, Hello, PROOF_LEN, VERDICT_LEN,
 };
+use interfaces::Interface;
 use stream::{FRAME_MAX, FrameStream, Received};
 
 /// What the rail needs to know.
@@ -38,7 +43,7 @@ pub struct TcpConfig {
     pub secret: [u8; 32],
     /// Listen on this interface or address only.
     pub interface: Option<String>,
-    /// How long a peer's addresses are tried.
+    /// How long a peer's addresses are tried, and how long a stranger may take to prove itself.
     pub connect_timeout: Duration,
 }
 
@@ -46,9 +51,11 @@ pub struct TcpConfig {
 pub struct TcpRail {
     credentials: Credentials,
     identity: [u8; 16],
+    interfaces: Vec<Interface>,
     listeners: Vec<TcpListener>,
     epoll: OwnedFd,
     connect_timeout: Duration,
+    clock: Clock,
     sockets: HashMap<u64, Socket>,
     next_key: u64,
     links: HashMap<GateId, Link>,
@@ -57,9 +64,11 @@ pub struct TcpRail {
     /// Keys of other links with frames left in their buffers, of which epoll knows nothing.
     unread: Vec<u64>,
     polls: u32,
-    /// Handshakes under way, and dials waiting for their turn.
+    /// Connections in their handshake.
     unproved: usize,
-    refusals: HashMap<Refusal, u64>,
+    /// Peers that are being dialled.
+    dialled: usize,
+    refused: Vec<(SocketAddr, Refusal)>,
     failed: Vec<(GateId, Fault)>,
 }
 
@@ -67,14 +76,6 @@ pub struct TcpRail {
 enum Link {
     Dialling(Dialling),
     Open { key: u64 },
-}
-
-struct Dialling {
-    candidates: std::vec::IntoIter<SocketAddr>,
-    tried: Vec<String>,
-    /// When the next candidate is tried though the last is still silent.
-    next: Instant,
-    deadline: Instant,
 }
 
 enum Socket {
@@ -93,9 +94,12 @@ struct Open {
 /// A connection in its handshake.
 struct Unproved {
     socket: TcpStream,
+    /// The other end.
+    address: SocketAddr,
     stage: Stage,
     got: Vec<u8>,
-    deadline: Instant,
+    /// On the rail's clock.
+    deadline: Duration,
 }
 
 /// What is awaited.
@@ -139,9 +143,11 @@ impl TcpRail {
         Ok(Self {
             credentials: Credentials { rank, job, secret },
             identity: interfaces::network_identity(),
+            interfaces,
             listeners,
             epoll,
             connect_timeout,
+            clock: Clock::new(),
             sockets: HashMap::new(),
             next_key: 0,
             links: HashMap::new(),
@@ -149,14 +155,10 @@ impl TcpRail {
             unread: Vec::new(),
             polls: 0,
             unproved: 0,
-            refusals: HashMap::new(),
+            dialled: 0,
+            refused: Vec::new(),
             failed: Vec::new(),
         })
-    }
-
-    /// How many connections were refused, by reason.
-    pub fn refusals(&self) -> impl Iterator<Item = (Refusal, u64)> + '_ {
-        self.refusals.iter().map(|(reason, count)| (*reason, *count))
     }
 
     fn add(&mut self, unproved: Unproved, interest: epoll::EventFlags) {
@@ -170,99 +172,128 @@ impl TcpRail {
     }
 
     /// Tries the next addresses of peers that are being dialled; gives up those that are out of time.
-    fn dial(&mut self, now: Instant) {
+    fn dial(&mut self, now: Duration) {
         let mut due = Vec::new();
         for (&peer, link) in &mut self.links {
             let Link::Dialling(dialling) = link else { continue };
-            if now >= dialling.deadline {
-                due.push((peer, None));
-            } else if now >= dialling.next {
-                match dialling.candidates.next() {
-                    Some(candidate) => {
-                        dialling.next = now + STAGGER;
-                        dialling.tried.push(candidate.to_string());
-                        due.push((peer, Some(candidate)));
-                    }
-                    None => dialling.next = dialling.deadline,
+            match dialling.due(now) {
+                Due::Nothing => {}
+                due_now => due.push((peer, due_now)),
+            }
+        }
+        for (peer, due_now) in due {
+            match due_now {
+                Due::Nothing => {}
+                Due::Try(address) => self.dial_one(peer, address, now),
+                Due::GiveUp(account) => {
+                    self.links.remove(&peer);
+                    self.failed.push((peer, Fault::Unreachable(account)));
+                    self.drop_dials(peer);
                 }
             }
         }
-        for (peer, candidate) in due {
-            match candidate {
-                Some(candidate) => self.dial_one(peer, candidate, now),
-                None => self.give_up(peer),
-            }
-        }
     }
 
-    fn dial_one(&mut self, peer: GateId, candidate: SocketAddr, now: Instant) {
-        match begin_connect(candidate) {
+    fn dial_one(&mut self, peer: GateId, address: SocketAddr, now: Duration) {
+        match begin_connect(address) {
             Ok(socket) => {
                 let stage = Stage::Connect { peer };
-                let deadline = now + self.connect_timeout;
-                let unproved = Unproved { socket, stage, got: Vec::new(), deadline };
+                let deadline = now + TRY_TIMEOUT.min(self.connect_timeout);
+                let unproved = Unproved { socket, address, stage, got: Vec::new(), deadline };
                 self.add(unproved, epoll::EventFlags::OUT);
             }
-            Err(error) => self.note_failure(peer, &error.to_string()),
+            Err(error) => self.note_failure(peer, address, error.to_string()),
         }
     }
 
-    /// A candidate has failed: the next one need not wait.
-    fn note_failure(&mut self, peer: GateId, text: &str) {
+    fn note_failure(&mut self, peer: GateId, address: SocketAddr, text: String) {
+        let now = self.clock.now();
         if let Some(Link::Dialling(dialling)) = self.links.get_mut(&peer) {
-            if let Some(last) = dialling.tried.last_mut() {
-                last.push_str(&format!(" ({text})"));
-            }
-            if dialling.candidates.len() > 0 {
-                dialling.next = Instant::now();
-            }
+            dialling.handle_failure(address, text, now);
         }
     }
 
-    fn give_up(&mut self, peer: GateId) {
-        if let Some(Link::Dialling(dialling)) = self.links.remove(&peer) {
-            let tried = dialling.tried.join(", ");
-            let seconds = self.connect_timeout.as_secs();
-            let text = format!("no answer within {seconds} s from {tried}");
-            self.failed.push((peer, Fault::Unreachable(text)));
-        }
-        self.drop_dials(peer);
+    fn is_dial_to(socket: &Socket, peer: GateId) -> bool {
+        matches!(socket, Socket::Unproved(one) if one.dials() == Some(peer))
     }
 
-    /// Closes this side's own attempts to reach `peer`.
+    /// Closes this side's own attempts to reach `peer`, and counts anew who is being dialled.
     fn drop_dials(&mut self, peer: GateId) {
-        let keys: Vec<u64> = self
-            .sockets
-            .iter()
-            .filter(
-                |(_, socket)| matches!(socket, Socket::Unproved(one) if one.dials() == Some(peer)),
-            )
-            .map(|(&key, _)| key)
-            .collect();
-        for key in keys {
-            self.sockets.remove(&key);
+        let dials = self.sockets.extract_if(|_, socket| Self::is_dial_to(socket, peer));
+        for (_, socket) in dials {
             self.unproved -= 1;
+            if let (Socket::Unproved(mut one), Ok(nonce)) = (socket, nonce())
+                && let Stage::Connect { .. } = one.stage
+            {
+                // Where the connection has just come about, the other end learns whose it was. Where
+                // it has not, it learns nothing, and need not.
+                let _ = one.say(&self.credentials.hello(peer, nonce));
+            }
         }
+        self.count_dialled();
     }
 
-    fn accept(&mut self, index: usize, now: Instant) {
+    fn count_dialled(&mut self) {
+        let is_dialled = |link: &&Link| matches!(link, Link::Dialling(_));
+        self.dialled = self.links.values().filter(is_dialled).count();
+    }
+
+    /// Whether an attempt of this side's to reach `peer` waits for the verdict: it may be the link.
+    fn has_proved_to(&self, peer: GateId) -> bool {
+        self.sockets.values().any(|socket| {
+            let Socket::Unproved(one) = socket else { return false };
+            matches!(one.stage, Stage::Verdict { peer: dialled } if dialled == peer)
+        })
+    }
+
+    fn accept(&mut self, index: usize, now: Duration) {
         for _ in 0..ACCEPTS {
-            let Ok((socket, _)) = self.listeners[index].accept() else { return };
-            if self.unproved >= UNPROVED_MAX {
-                self.refuse(Refusal::Crowd);
-                continue;
-            }
+            let Ok((socket, address)) = self.listeners[index].accept() else { return };
             if socket.set_nonblocking(true).is_err() {
                 continue;
             }
-            let deadline = now + HANDSHAKE_TIMEOUT;
-            let unproved = Unproved { socket, stage: Stage::Hello, got: Vec::new(), deadline };
+            self.make_way();
+            let deadline = now + self.connect_timeout;
+            let stage = Stage::Hello;
+            let unproved = Unproved { socket, address, stage, got: Vec::new(), deadline };
             self.add(unproved, epoll::EventFlags::IN);
         }
     }
 
-    fn refuse(&mut self, refusal: Refusal) {
-        *self.refusals.entry(refusal).or_default() += 1;
+    /// Keeps the number of strangers bounded: the one that has been silent longest goes. A peer that
+    /// is pushed out so comes again.
+    fn make_way(&mut self) {
+        if self.unproved < UNPROVED_MAX {
+            return;
+        }
+        let strangers = self.sockets.iter().filter_map(|(&key, socket)| match socket {
+            Socket::Unproved(one) if one.dials().is_none() => Some((one.is_known(), key)),
+            Socket::Unproved(_) | Socket::Open(_) => None,
+        });
+        let count = strangers.clone().count();
+        if let Some((_, key)) = strangers.min().filter(|_| count >= UNPROVED_MAX) {
+            self.turn_away(key, Refusal::Crowd);
+        }
+    }
+
+    /// Closes a connection in its handshake, for which the other end is to blame.
+    fn turn_away(&mut self, key: u64, refusal: Refusal) {
+        if let Some(Socket::Unproved(one)) = self.sockets.remove(&key) {
+            self.unproved -= 1;
+            self.note_refusal(&one, refusal);
+        }
+    }
+
+    /// Tells of a stranger; but whoever has said a proper hello may be a peer that computes, or one
+    /// that has found a better way since, unless it is caught in a lie.
+    fn note_refusal(&mut self, one: &Unproved, refusal: Refusal) {
+        let excusable = match refusal {
+            Refusal::Slow | Refusal::Closed | Refusal::Crowd => true,
+            Refusal::Protocol | Refusal::Job | Refusal::Secret => false,
+        };
+        if !(excusable && one.is_known()) {
+            self.refused.push((one.address, refusal));
+        }
     }
 
     /// Moves a handshake on as far as the socket's bytes allow.
@@ -270,11 +301,18 @@ impl TcpRail {
         let Some(Socket::Unproved(mut one)) = self.sockets.remove(&key) else { return false };
         self.unproved -= 1;
         loop {
+            let connecting = matches!(one.stage, Stage::Connect { .. });
             match self.step(&mut one) {
                 Ok(Step::Wait) => {
                     self.unproved += 1;
                     self.sockets.insert(key, Socket::Unproved(one));
                     return false;
+                }
+                Ok(Step::On) if connecting => {
+                    let data = epoll::EventData::new_u64(key);
+                    // Fails only for lack of kernel memory; the try then runs out of time.
+                    let _ = epoll::modify(&self.epoll, &one.socket, data, epoll::EventFlags::IN);
+                    one.deadline = self.clock.now() + self.connect_timeout;
                 }
                 Ok(Step::On) => {}
                 Ok(Step::Open(peer)) => {
@@ -284,15 +322,13 @@ impl TcpRail {
                 Ok(Step::Drop) => return false,
                 Err(failure) => {
                     match (one.dials(), failure) {
-                        (Some(peer), Failure::Refused(refusal)) => {
-                            self.refuse(refusal);
-                            self.note_failure(peer, &refusal.to_string());
+                        (Some(peer), failure) => {
+                            self.note_failure(peer, one.address, failure.to_string());
                         }
-                        (Some(peer), Failure::System(error)) => {
-                            self.note_failure(peer, &error.to_string());
+                        (None, Failure::Refused(refusal)) => self.note_refusal(&one, refusal),
+                        (None, Failure::System(_) | Failure::Declined) => {
+                            self.note_refusal(&one, Refusal::Closed)
                         }
-                        (None, Failure::Refused(refusal)) => self.refuse(refusal),
-                        (None, Failure::System(_)) => self.refuse(Refusal::Closed),
                     }
                     return false;
                 }
@@ -335,7 +371,7 @@ impl TcpRail {
                     }
                     Some([ACCEPTED]) => Ok(Step::Open(peer)),
                     // The peer's own connection, or an earlier one of ours, is the link.
-                    Some([DECLINED]) => Ok(Step::Drop),
+                    Some([DECLINED]) => Err(Failure::Declined),
                     Some(_) => Err(Refusal::Protocol.into()),
                 }
             }
@@ -354,7 +390,9 @@ impl TcpRail {
                 let accepted = match self.links.get(&peer) {
                     None => true,
                     Some(Link::Open { .. }) => false,
-                    Some(Link::Dialling(_)) => peer < self.credentials.rank,
+                    Some(Link::Dialling(_)) => {
+                        peer < self.credentials.rank || !self.has_proved_to(peer)
+                    }
                 };
                 one.say(&[if accepted { ACCEPTED } else { DECLINED }])?;
                 Ok(if accepted { Step::Open(peer) } else { Step::Drop })
@@ -366,11 +404,11 @@ impl TcpRail {
         let data = epoll::EventData::new_u64(key);
         // Fails only for lack of kernel memory; the link is then found silent by its peer's timeout.
         let _ = epoll::modify(&self.epoll, &socket, data, epoll::EventFlags::IN);
-        self.drop_dials(peer);
         let stream = FrameStream::new(socket);
         let open = Open { peer, stream, quiet: 0, wants_write: false };
         self.sockets.insert(key, Socket::Open(Box::new(open)));
         self.links.insert(peer, Link::Open { key });
+        self.drop_dials(peer);
         self.hot.push(key);
         sink(Event::Up { peer, capabilities: CAPABILITIES });
     }
@@ -439,7 +477,7 @@ impl TcpRail {
     }
 
     fn poll_epoll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
-        let now = Instant::now();
+        let now = self.clock.look(Instant::now());
         let mut moved = false;
         let mut events = [epoll::Event {
             flags: epoll::EventFlags::empty(),
@@ -469,9 +507,13 @@ impl TcpRail {
                 None => {}
             }
         }
-        if self.unproved > 0 || self.is_dialling() {
+        if self.unproved > 0 || self.dialled > 0 {
             self.dial(now);
             self.expire(now);
+        }
+        for (from, reason) in std::mem::take(&mut self.refused) {
+            sink(Event::Refused { from, reason });
+            moved = true;
         }
         for (peer, fault) in std::mem::take(&mut self.failed) {
             sink(Event::Down { peer, fault });
@@ -480,20 +522,23 @@ impl TcpRail {
         moved
     }
 
-    fn is_dialling(&self) -> bool {
-        self.links.values().any(|link| matches!(link, Link::Dialling(_)))
-    }
-
-    fn expire(&mut self, now: Instant) {
+    fn expire(&mut self, now: Duration) {
         let late = |socket: &Socket| matches!(socket, Socket::Unproved(one) if now >= one.deadline);
         let keys: Vec<u64> =
             self.sockets.iter().filter(|(_, one)| late(one)).map(|(&key, _)| key).collect();
         for key in keys {
-            if let Some(Socket::Unproved(one)) = self.sockets.remove(&key) {
-                self.unproved -= 1;
-                if one.dials().is_none() {
-                    self.refuse(Refusal::Slow);
-                }
+            let Some(Socket::Unproved(one)) = self.sockets.get(&key) else { continue };
+            let Some(peer) = one.dials() else {
+                self.turn_away(key, Refusal::Slow);
+                continue;
+            };
+            let (address, connecting) = (one.address, matches!(one.stage, Stage::Connect { .. }));
+            self.sockets.remove(&key);
+            self.unproved -= 1;
+            if connecting {
+                self.note_failure(peer, address, "no connection".into());
+            } else if let Some(Link::Dialling(dialling)) = self.links.get_mut(&peer) {
+                dialling.handle_silence(address, now);
             }
         }
     }
@@ -514,17 +559,18 @@ impl Rail for TcpRail {
         if self.links.contains_key(&peer) {
             return Ok(());
         }
-        let candidates = interfaces::parse(self.identity, address)
-            .filter(|candidates| !candidates.is_empty())
-            .ok_or_else(|| RailError::Unreachable("no address to try".into()))?;
-        let now = Instant::now();
-        let dialling = Dialling {
-            candidates: candidates.into_iter(),
-            tried: Vec::new(),
-            next: now,
-            deadline: now + self.connect_timeout,
-        };
+        let (identity, offered) = interfaces::parse(address)
+            .ok_or_else(|| RailError::Unreachable("a malformed address".into()))?;
+        let here = identity == self.identity;
+        let candidates = interfaces::order(here, offered, &self.interfaces);
+        if candidates.is_empty() {
+            let text = "each of its addresses is one of this node too, or of no use elsewhere";
+            return Err(RailError::Unreachable(text.into()));
+        }
+        let now = self.clock.look(Instant::now());
+        let dialling = Dialling::new(candidates, now, self.connect_timeout);
         self.links.insert(peer, Link::Dialling(dialling));
+        self.count_dialled();
         self.dial(now);
         Ok(())
     }
@@ -567,7 +613,7 @@ impl Rail for TcpRail {
             self.note_unread(key);
         }
         self.polls = self.polls.wrapping_add(1);
-        let busy = self.unproved > 0 || self.has_backlog();
+        let busy = self.dialled > 0 || self.has_backlog();
         if self.polls.is_multiple_of(EPOLL_EVERY) || self.hot.is_empty() || busy {
             moved |= self.poll_epoll(sink);
         }
@@ -622,6 +668,11 @@ impl Unproved {
         }
     }
 
+    /// Whether the other end has said a proper hello to this process.
+    fn is_known(&self) -> bool {
+        matches!(self.stage, Stage::Proof { .. })
+    }
+
     /// Handshake words are short: a fresh connection takes them whole.
     fn say(&mut self, word: &[u8]) -> Result<(), Failure> {
         match self.socket.write(word)? {
@@ -656,7 +707,19 @@ enum Step {
 
 enum Failure {
     Refused(Refusal),
+    /// The other end prefers another connection, which may come to nothing.
+    Declined,
     System(io::Error),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(refusal) => refusal.fmt(f),
+            Self::Declined => f.write_str("declined in favour of another connection"),
+            Self::System(error) => error.fmt(f),
+        }
+    }
 }
 
 impl From<Refusal> for Failure {
@@ -702,10 +765,8 @@ fn nonce() -> Result<[u8; 32], Failure> {
 
 /// Epoll keys from here on are listeners'.
 const LISTENER_KEYS: u64 = 1 << 63;
-/// A candidate address that is silent for so long gets company by the next.
-const STAGGER: Duration = Duration::from_millis(250);
-/// How long an unproved peer may take.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the network may take to bring about one connection: a few retransmissions.
+const TRY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Unproved connections at once; a scan can hold no more.
 const UNPROVED_MAX: usize = 64;
 /// Connections accepted in one look.
