@@ -44,6 +44,10 @@ impl Rail for OwnRail {
         Ok(())
     }
 
+    fn disconnect(&mut self, _peer: GateId) {
+        self.queue.clear();
+    }
+
     fn post(&mut self, _peer: GateId, frame: &Frame) -> Post {
         if self.queue.len() == DEPTH {
             self.refused = true;

@@ -30,6 +30,10 @@ pub trait Rail: Send {
     /// malformed address): `progress` then tries the next rail.
     fn connect(&mut self, peer: GateId, address: &[u8]) -> Result<(), RailError>;
 
+    /// Ends the link to `peer` at once: it has sent what no rank sends. Nothing more is reported of it,
+    /// not even that it is down.
+    fn disconnect(&mut self, peer: GateId);
+
     /// Hands a frame to an open link. Never blocks. The head is always copied or sent before the
     /// call returns; the body's memory may still be in use when the answer is [`Post::Held`].
     fn post(&mut self, peer: GateId, frame: &Frame) -> Post;

@@ -547,6 +547,19 @@ impl Rail for SimRail {
         Ok(())
     }
 
+    fn disconnect(&mut self, peer: GateId) {
+        let mut state = self.network.lock();
+        state.cut(self.rank, peer, "the other end closed it");
+        let own = self.rank;
+        state.agenda.retain(|_, happening| match happening {
+            Happening::Arrival { at, news } => *at != own || news.peer() != peer,
+            Happening::Departure(..) | Happening::Credit { .. } => true,
+        });
+        if let Some(endpoint) = state.endpoints.get_mut(&own) {
+            endpoint.retain(|news| news.peer() != peer);
+        }
+    }
+
     fn post(&mut self, peer: GateId, frame: &Frame) -> Post {
         self.network.lock().post(self.rank, peer, frame)
     }

@@ -188,7 +188,7 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let job = Arc::new(job);
     let directory = Box::new(Cards { job: Arc::clone(&job), own });
     let engine = Engine::new(Config { size: size as usize });
-    let core = Core::new(engine, size as usize, rails, directory);
+    let core = Core::new(engine, GateId(rank), size as usize, rails, directory);
     let progress = Progress::new(core, policy(size)).map_err(|error| failed(error.to_string()))?;
     Ok(Process {
         rank,

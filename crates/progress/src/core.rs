@@ -1,9 +1,13 @@
 //! The engine and its rails, moved on together under one lock.
 
+use std::time::Instant;
+
 use driver::{Event, Fault, Post, Rail};
 use engine::{Engine, Envelope, Posted, Pull};
 use memory::Region;
 use wire::{Frame, GateId, RailId};
+
+use crate::journal::Journal;
 
 /// Where the addresses of peers come from, asked at the first message to a peer.
 pub trait Directory: Send {
@@ -22,7 +26,7 @@ pub struct Core {
     routes: Vec<Route>,
     directory: Box<dyn Directory>,
     frame: Frame,
-    notices: Vec<String>,
+    journal: Journal,
 }
 
 /// A rail and how often it is polled.
@@ -48,9 +52,10 @@ enum Route {
 }
 
 impl Core {
-    /// An engine for a job of `size` processes over `rails`, the preferred ones first.
+    /// The engine of process `rank` in a job of `size` over `rails`, the preferred ones first.
     pub fn new(
         engine: Engine,
+        rank: GateId,
         size: usize,
         rails: Vec<Box<dyn Rail>>,
         directory: Box<dyn Directory>,
@@ -62,7 +67,7 @@ impl Core {
             routes: vec![Route::Closed; size],
             directory,
             frame: Frame::default(),
-            notices: Vec::new(),
+            journal: Journal::new(rank),
         }
     }
 
@@ -74,6 +79,10 @@ impl Core {
             moved |= self.poll_rail(index);
         }
         self.flush();
+        if self.journal.has_faults() {
+            let due = self.journal.due(Instant::now());
+            self.journal.print(&due);
+        }
         moved
     }
 
@@ -104,9 +113,10 @@ impl Core {
         self.rails.iter_mut().any(|station| station.rail.shares_core())
     }
 
-    /// Failures of links since the last call, one line each, for whoever reports them.
+    /// Failures of links since the last call, one line each, for the error that reports them; what
+    /// nobody takes for a while is printed.
     pub fn take_notices(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.notices)
+        self.journal.take_faults()
     }
 
     /// Whether nothing is left to send and no transfer is in flight.
@@ -118,6 +128,8 @@ impl Core {
     pub fn close(&mut self) {
         self.rails.clear();
         self.routes.fill(Route::Failed);
+        let rest = self.journal.close();
+        self.journal.print(&rest);
     }
 
     /// Which rail frames to `gate` take, once a link is open.
@@ -149,22 +161,28 @@ impl Core {
     }
 
     fn poll_rail(&mut self, index: usize) -> bool {
-        let Self { engine, rails, routes, notices, .. } = self;
+        let Self { engine, rails, routes, journal, .. } = self;
         let station = &mut rails[index];
         if station.skip > 0 {
             station.skip -= 1;
             return false;
         }
         let rail = RailId(index as u8);
-        let mut misbehaved: Option<(GateId, String)> = None;
+        let mut misbehaved: Vec<(GateId, String)> = Vec::new();
         let moved = station.rail.poll(&mut |event| match event {
             Event::Frame { peer, bytes } => {
+                if misbehaved.iter().any(|(known, _)| *known == peer) {
+                    return;
+                }
                 if let Err(error) = engine.handle_frame(peer, bytes) {
-                    misbehaved.get_or_insert((peer, error.to_string()));
+                    misbehaved.push((peer, error.to_string()));
                 }
             }
             Event::Sent { peer, token } => engine.handle_sent(peer, token),
-            Event::Refused { .. } => {}
+            Event::Refused { from, reason } => {
+                let lines = journal.note_refusal(Instant::now(), from, reason);
+                journal.print(&lines);
+            }
             Event::Room { peer } => engine.handle_room(peer),
             Event::Up { peer, capabilities } => {
                 if let Some(route) = routes.get_mut(peer.0 as usize)
@@ -174,10 +192,11 @@ impl Core {
                     engine.handle_up(peer, capabilities);
                 }
             }
-            Event::Down { peer, fault } => handle_down(engine, routes, notices, rail, peer, fault),
+            Event::Down { peer, fault } => handle_down(engine, routes, journal, rail, peer, fault),
         });
-        if let Some((peer, text)) = misbehaved {
-            handle_down(engine, routes, notices, rail, peer, Fault::Misbehaved(text));
+        for (peer, text) in misbehaved {
+            station.rail.disconnect(peer);
+            handle_down(engine, routes, journal, rail, peer, Fault::Misbehaved(text));
         }
         self.reckon(index, moved);
         moved
@@ -254,7 +273,8 @@ impl Core {
                 .filter_map(|(name, address)| Some((self.rail_named(&name)?, address)))
                 .collect(),
             Err(text) => {
-                self.notices.push(format!("rank {}: no address: {text}", gate.0));
+                self.journal
+                    .note_fault(Instant::now(), format!("rank {}: no address: {text}", gate.0));
                 Vec::new()
             }
         };
@@ -280,7 +300,8 @@ impl Core {
         self.routes[gate.0 as usize] = Route::Failed;
         let tried =
             if refusals.is_empty() { "no rail in common".into() } else { refusals.join("; ") };
-        self.notices.push(format!("rank {} cannot be reached: {tried}", gate.0));
+        let text = format!("rank {} cannot be reached: {tried}", gate.0);
+        self.journal.note_fault(Instant::now(), text);
         self.engine.handle_down(gate);
     }
 
@@ -293,7 +314,7 @@ impl Core {
 fn handle_down(
     engine: &mut Engine,
     routes: &mut [Route],
-    notices: &mut Vec<String>,
+    journal: &mut Journal,
     rail: RailId,
     peer: GateId,
     fault: Fault,
@@ -309,13 +330,14 @@ fn handle_down(
         return;
     }
     *route = Route::Failed;
-    match fault {
-        Fault::Closed => {}
-        Fault::Lost(text) => notices.push(format!("link to rank {} lost: {text}", peer.0)),
-        Fault::Unreachable(text) => notices.push(format!("rank {} unreachable: {text}", peer.0)),
-        Fault::Misbehaved(text) => {
-            notices.push(format!("rank {} sent what no rank sends: {text}", peer.0));
-        }
+    let text = match fault {
+        Fault::Closed => None,
+        Fault::Lost(text) => Some(format!("link to rank {} lost: {text}", peer.0)),
+        Fault::Unreachable(text) => Some(format!("rank {} unreachable: {text}", peer.0)),
+        Fault::Misbehaved(text) => Some(format!("rank {} sent what no rank sends: {text}", peer.0)),
+    };
+    if let Some(text) = text {
+        journal.note_fault(Instant::now(), text);
     }
     engine.handle_down(peer);
 }

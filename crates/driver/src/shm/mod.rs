@@ -395,6 +395,14 @@ impl Rail for ShmRail {
         self.attach(peer, &address).map(drop)
     }
 
+    fn disconnect(&mut self, peer: GateId) {
+        let Some(index) = self.link(peer).filter(|&index| !self.links[index].down) else { return };
+        self.links[index].down = true;
+        self.links[index].producer.close();
+        self.pool.forget(index);
+        self.ring_bell(index);
+    }
+
     #[inline]
     fn post(&mut self, peer: GateId, frame: &Frame) -> Post {
         let Some(index) = self.link(peer) else { return Post::Full };

@@ -575,6 +575,17 @@ impl Rail for TcpRail {
         Ok(())
     }
 
+    fn disconnect(&mut self, peer: GateId) {
+        let Some(link) = self.links.remove(&peer) else { return };
+        match link {
+            Link::Dialling(_) => self.drop_dials(peer),
+            Link::Open { key } => {
+                self.sockets.remove(&key);
+                self.hot.retain(|hot| *hot != key);
+            }
+        }
+    }
+
     fn post(&mut self, peer: GateId, frame: &Frame) -> Post {
         let Some(Link::Open { key }) = self.links.get(&peer) else { return Post::Full };
         let key = *key;

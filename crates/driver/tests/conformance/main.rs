@@ -106,10 +106,10 @@ macro_rules! conformance {
     };
 }
 
-conformance!(own, Own; order sizes many bursts pull farewell wake full room;);
-conformance!(shm, Shm; order sizes many bursts pull farewell wake full room; echo death deafness);
-conformance!(tcp, Tcp; order sizes many bursts pull farewell wake full room; echo death deafness);
-conformance!(sim, Sim; order sizes many bursts pull farewell wake full room;);
+conformance!(own, Own; order sizes many bursts pull farewell disconnection wake full room;);
+conformance!(shm, Shm; order sizes many bursts pull farewell disconnection wake full room; echo death deafness);
+conformance!(tcp, Tcp; order sizes many bursts pull farewell disconnection wake full room; echo death deafness);
+conformance!(sim, Sim; order sizes many bursts pull farewell disconnection wake full room;);
 
 #[test]
 #[ignore = "a part in the tests of two processes, which start it"]

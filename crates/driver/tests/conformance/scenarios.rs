@@ -281,6 +281,33 @@ pub fn farewell(ground: &dyn Ground) {
     }
 }
 
+/// A link that is ended because the peer misbehaves is silent from then on, and down at the other
+/// end, once.
+pub fn disconnection(ground: &dyn Ground) {
+    if ground.is_alone() {
+        return;
+    }
+    let mut stage = Stage::pair(ground);
+    let mut flow = Flow::new(1, 0, vec![500; 30]);
+    stage.until("some have arrived", |ends| {
+        flow.post(ends);
+        flow.check(ends);
+        flow.arrived() > 0
+    });
+    flow.check(&mut stage.ends);
+    stage.ends[0].rail.disconnect(GateId(1));
+    stage.until("the other end is down", |ends| {
+        ends[1].rail.prepare_sleep();
+        ends[1].rail.finish_sleep();
+        ends[1].seen(GateId(0)).down.is_some()
+    });
+    for _ in 0..1000 {
+        stage.turn();
+    }
+    let seen = stage.ends[0].seen(GateId(1));
+    assert!(seen.frames.is_empty() && seen.down.is_none());
+}
+
 /// A process that sleeps whenever nothing is there is woken by every frame.
 pub fn wake(ground: &dyn Ground) {
     if !ground.wakes() {
