@@ -8,6 +8,8 @@
 
 mod dial;
 mod handshake;
+#[cfg(test)]
+mod hostile;
 mod interfaces;
 mod stream;
 

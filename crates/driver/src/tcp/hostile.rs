@@ -1,0 +1,362 @@
+//! Whatever strangers do, and peers that have gone mad, the exchange between the others goes on.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use wire::{Frame, GateId};
+
+use super::handshake::{ANSWER_LEN, Credentials, HELLO_LEN, PROOF_LEN};
+use super::{ACCEPTED, TcpConfig, TcpRail, UNPROVED_MAX};
+use crate::rail::{Event, Fault, Post, Rail};
+use crate::tcp::Refusal;
+
+/// Two ranks that exchange frames without end, and what else rank 0 sees.
+struct Exchange {
+    rails: [TcpRail; 2],
+    up: [bool; 2],
+    /// Frames that have gone round.
+    rounds: u32,
+    refused: Vec<Refusal>,
+    /// News of rank 2, whom the tests play.
+    madman: Vec<String>,
+}
+
+impl Exchange {
+    fn new(patience: Duration) -> Self {
+        let rails = [0, 1].map(|rank| {
+            let interface = Some("127.0.0.1".into());
+            let rank = GateId(rank);
+            let connect_timeout = patience;
+            TcpRail::new(TcpConfig { rank, job: JOB, secret: SECRET, interface, connect_timeout })
+                .unwrap()
+        });
+        let (refused, madman) = (Vec::new(), Vec::new());
+        let mut exchange = Self { rails, up: [false; 2], rounds: 0, refused, madman };
+        let address = exchange.rails[1].address();
+        exchange.rails[0].connect(GateId(1), &address).unwrap();
+        exchange.until(|exchange| exchange.up == [true; 2]);
+        exchange.send(0, 0);
+        exchange.until(|exchange| exchange.rounds > 0);
+        exchange
+    }
+
+    /// Where rank 0 listens.
+    fn target(&self) -> SocketAddr {
+        self.rails[0].listeners[0].local_addr().unwrap()
+    }
+
+    fn send(&mut self, from: usize, number: u32) {
+        let head = [number.to_le_bytes().to_vec(), vec![7; number as usize % 5000]].concat();
+        let frame = Frame { head, body: None, token: None };
+        let to = GateId(1 - from as u32);
+        assert_eq!(self.rails[from].post(to, &frame), Post::Done);
+    }
+
+    fn turn(&mut self) {
+        for rank in 0..2 {
+            let mut arrived = None;
+            let Self { rails, up, refused, madman, .. } = self;
+            rails[rank].poll(&mut |event| match event {
+                Event::Frame { peer: GateId(2), bytes } => {
+                    madman.push(format!("frame of {}", bytes.len()));
+                }
+                Event::Up { peer: GateId(2), .. } => madman.push("up".into()),
+                Event::Down { peer: GateId(2), fault } => madman.push(match fault {
+                    Fault::Misbehaved(_) => "misbehaved".into(),
+                    Fault::Lost(_) => "lost".into(),
+                    other => format!("{other:?}"),
+                }),
+                Event::Up { .. } => up[rank] = true,
+                Event::Frame { bytes, .. } => {
+                    let number = u32::from_le_bytes(*bytes.first_chunk().unwrap());
+                    assert_eq!(bytes.len(), 4 + number as usize % 5000);
+                    assert!(arrived.replace(number).is_none(), "one frame is under way");
+                }
+                Event::Refused { reason, .. } => {
+                    assert_eq!(rank, 0);
+                    refused.push(reason);
+                }
+                other => panic!("{other:?}"),
+            });
+            if let Some(number) = arrived {
+                self.rounds += 1;
+                self.send(rank, number + 1);
+            }
+        }
+    }
+
+    fn until(&mut self, mut is_so: impl FnMut(&Self) -> bool) {
+        let limit = Instant::now() + Duration::from_secs(30);
+        while !is_so(self) {
+            self.turn();
+            assert!(Instant::now() < limit, "refused so far: {:?}", self.refused);
+        }
+    }
+
+    /// The exchange moves on, and no stranger is left.
+    fn is_unharmed(&mut self) {
+        let rounds = self.rounds;
+        self.until(|exchange| exchange.rounds >= rounds + 20 && exchange.rails[0].unproved == 0);
+        assert!(self.rails[0].sockets.len() <= 2);
+    }
+
+    /// Runs `attack` beside the exchange, to its end.
+    fn suffer(&mut self, attack: impl FnOnce(SocketAddr) + Send + 'static) {
+        let target = self.target();
+        let attacker = thread::spawn(move || attack(target));
+        self.until(|_| attacker.is_finished());
+        attacker.join().unwrap();
+        self.is_unharmed();
+    }
+
+    fn count(&self, reason: Refusal) -> usize {
+        self.refused.iter().filter(|one| **one == reason).count()
+    }
+}
+
+fn credentials(rank: u32) -> Credentials {
+    Credentials { rank: GateId(rank), job: JOB, secret: SECRET }
+}
+
+/// Says `bytes` and waits to be shown the door.
+fn say(target: SocketAddr, bytes: &[u8]) {
+    let mut stream = TcpStream::connect(target).unwrap();
+    // The door may be shown before all is said.
+    let _ = stream.write_all(bytes);
+    wait_for_end(&mut stream);
+}
+
+fn wait_for_end(stream: &mut TcpStream) -> usize {
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut sink = [0; 4096];
+    let mut heard = 0;
+    loop {
+        match stream.read(&mut sink) {
+            Ok(0) => return heard,
+            Ok(count) => heard += count,
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return heard,
+            Err(error) => panic!("the connection was not closed: {error}"),
+        }
+    }
+}
+
+/// A connection on which rank 2 has proved itself, and all that it said.
+fn prove(target: SocketAddr) -> (TcpStream, Vec<u8>) {
+    let own = credentials(2);
+    let mut stream = TcpStream::connect(target).unwrap();
+    let hello = own.hello(GateId(0), [9; 32]);
+    stream.write_all(&hello).unwrap();
+    let mut answer = [0; ANSWER_LEN];
+    stream.read_exact(&mut answer).unwrap();
+    own.check_answer(&hello, &answer).unwrap();
+    let proof = own.proof(&hello, &answer);
+    stream.write_all(&proof).unwrap();
+    let mut verdict = [0];
+    stream.read_exact(&mut verdict).unwrap();
+    assert_eq!(verdict, [ACCEPTED]);
+    (stream, [&hello[..], &proof].concat())
+}
+
+#[test]
+fn garbage_and_other_versions_are_refused() {
+    let mut exchange = Exchange::new(PATIENCE);
+    exchange.suffer(|target| {
+        say(target, b"GET / HTTP/1.1\r\nHost: a-host-with-a-long-name.example\r\n\r\n")
+    });
+    exchange.suffer(|target| {
+        let mut other_version = credentials(2).hello(GateId(0), [1; 32]);
+        other_version[7] += 1;
+        say(target, &other_version);
+    });
+    exchange.suffer(|target| say(target, &vec![0xff; 1 << 20]));
+    assert_eq!(exchange.refused, [Refusal::Protocol; 3]);
+}
+
+#[test]
+fn other_jobs_and_thieves_are_refused() {
+    let mut exchange = Exchange::new(PATIENCE);
+    exchange.suffer(|target| {
+        let other = Credentials { job: JOB + 1, ..credentials(2) };
+        say(target, &other.hello(GateId(0), [1; 32]));
+        say(target, &credentials(2).hello(GateId(5), [1; 32]));
+    });
+    assert_eq!(exchange.refused, [Refusal::Job; 2]);
+    exchange.suffer(|target| {
+        let thief = Credentials { secret: [0; 32], ..credentials(2) };
+        let mut stream = TcpStream::connect(target).unwrap();
+        let hello = thief.hello(GateId(0), [1; 32]);
+        stream.write_all(&hello).unwrap();
+        let mut answer = [0; ANSWER_LEN];
+        stream.read_exact(&mut answer).unwrap();
+        stream.write_all(&thief.proof(&hello, &answer)).unwrap();
+        assert_eq!(wait_for_end(&mut stream), 0);
+    });
+    assert_eq!(exchange.refused[2..], [Refusal::Secret]);
+    assert!(exchange.madman.is_empty());
+}
+
+#[test]
+fn a_handshake_cut_short_is_refused_and_a_recorded_one_too() {
+    let mut exchange = Exchange::new(PATIENCE);
+    exchange.suffer(|target| {
+        for len in [1, 8, HELLO_LEN - 1] {
+            let mut stream = TcpStream::connect(target).unwrap();
+            stream.write_all(&credentials(2).hello(GateId(0), [1; 32])[..len]).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(wait_for_end(&mut stream), 0);
+        }
+    });
+    assert_eq!(exchange.refused, [Refusal::Closed; 3]);
+    // Whoever says a proper hello and leaves may have found a better way.
+    exchange.suffer(|target| {
+        let mut stream = TcpStream::connect(target).unwrap();
+        stream.write_all(&credentials(2).hello(GateId(0), [1; 32])).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(wait_for_end(&mut stream), ANSWER_LEN);
+    });
+    assert_eq!(exchange.refused.len(), 3);
+    exchange.suffer(|target| {
+        let (stream, said) = prove(target);
+        drop(stream);
+        assert_eq!(said.len(), HELLO_LEN + PROOF_LEN);
+        say(target, &said);
+    });
+    assert_eq!(exchange.refused[3..], [Refusal::Secret]);
+    assert_eq!(exchange.madman, ["up", "lost"]);
+}
+
+#[test]
+fn a_port_scan_is_refused_hundreds_of_times() {
+    let mut exchange = Exchange::new(PATIENCE);
+    exchange.suffer(|target| {
+        for _ in 0..400 {
+            drop(TcpStream::connect(target).unwrap());
+        }
+    });
+    assert_eq!(exchange.count(Refusal::Closed), 400);
+}
+
+#[test]
+fn the_silent_are_bounded_in_number_and_time() {
+    let mut exchange = Exchange::new(Duration::from_secs(1));
+    exchange.suffer(|target| {
+        let connect = || TcpStream::connect(target).unwrap();
+        let mut silent: Vec<TcpStream> = (0..2 * UNPROVED_MAX).map(|_| connect()).collect();
+        // A peer is let in all the same.
+        let (peer, _) = prove(target);
+        for stream in &mut silent {
+            assert_eq!(wait_for_end(stream), 0);
+        }
+        drop(peer);
+    });
+    assert!(exchange.count(Refusal::Crowd) >= UNPROVED_MAX, "{:?}", exchange.refused);
+    assert!(exchange.count(Refusal::Slow) > 0, "{:?}", exchange.refused);
+    assert_eq!(exchange.madman, ["up", "lost"]);
+}
+
+#[test]
+fn a_peer_that_sends_impossible_frames_is_cut_off() {
+    let too_long = (super::stream::FRAME_MAX as u32 + 1).to_le_bytes();
+    let complement = (!(super::stream::FRAME_MAX as u32 + 1)).to_le_bytes();
+    let oversized = [too_long, complement].concat();
+    for nonsense in [oversized, b"8 random".to_vec(), vec![0; 8]] {
+        let mut exchange = Exchange::new(PATIENCE);
+        exchange.suffer(move |target| {
+            let (mut stream, _) = prove(target);
+            let frame = [&3u32.to_le_bytes()[..], &(!3u32).to_le_bytes(), b"abc"].concat();
+            stream.write_all(&frame).unwrap();
+            stream.write_all(&nonsense).unwrap();
+            wait_for_end(&mut stream);
+        });
+        assert_eq!(exchange.madman, ["up", "frame of 3", "misbehaved"]);
+        assert!(exchange.refused.is_empty());
+    }
+}
+
+#[test]
+fn a_peer_cut_off_in_the_middle_of_a_frame_is_lost_and_the_frame_with_it() {
+    let mut exchange = Exchange::new(PATIENCE);
+    exchange.suffer(|target| {
+        let (mut stream, _) = prove(target);
+        let header = [50_000u32.to_le_bytes(), (!50_000u32).to_le_bytes()].concat();
+        stream.write_all(&header).unwrap();
+        stream.write_all(&[1; 30_000]).unwrap();
+    });
+    assert_eq!(exchange.madman, ["up", "lost"]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// Random bytes after an honest beginning of any length, in the handshake or behind it.
+    #[test]
+    fn random_bytes_harm_nobody(
+        honest in 0usize..HELLO_LEN + PROOF_LEN + 8,
+        noise in proptest::collection::vec(any::<u8>(), 1..300),
+    ) {
+        let mut exchange = Exchange::new(PATIENCE);
+        exchange.suffer(move |target| {
+            let own = credentials(2);
+            let hello = own.hello(GateId(0), [9; 32]);
+            let mut stream = TcpStream::connect(target).unwrap();
+            stream.write_all(&hello[..honest.min(HELLO_LEN)]).unwrap();
+            if honest >= HELLO_LEN {
+                let mut answer = [0; ANSWER_LEN];
+                stream.read_exact(&mut answer).unwrap();
+                let proof = own.proof(&hello, &answer);
+                stream.write_all(&proof[..(honest - HELLO_LEN).min(PROOF_LEN)]).unwrap();
+            }
+            // The door may be shown before all is said.
+            let _ = stream.write_all(&noise);
+            let _ = stream.shutdown(Shutdown::Write);
+            wait_for_end(&mut stream);
+        });
+        let proved = honest >= HELLO_LEN + PROOF_LEN;
+        prop_assert_eq!(exchange.madman.first().map(String::as_str), proved.then_some("up"));
+        prop_assert!(exchange.refused.len() <= 1, "{:?}", exchange.refused);
+    }
+
+    /// The parser takes no hello but the one that was made for this process.
+    #[test]
+    fn only_a_hello_to_this_rank_of_this_job_is_one(hello: [u8; HELLO_LEN], at in 0..HELLO_LEN, flip in 1u8..) {
+        let own = credentials(0);
+        prop_assert_eq!(own.check_hello(&hello).is_ok(), hello[..8] == *b"canele\x00\x01" && hello[8..16] == JOB.to_le_bytes() && hello[20..24] == [0; 4]);
+        let mut changed = credentials(2).hello(GateId(0), [3; 32]);
+        changed[at] ^= flip;
+        let checked = own.check_hello(&changed);
+        match at {
+            0..8 => prop_assert_eq!(checked, Err(Refusal::Protocol)),
+            8..16 | 20..24 => prop_assert_eq!(checked, Err(Refusal::Job)),
+            // Another rank or another nonce: the proof will not fit.
+            _ => prop_assert!(checked.is_ok()),
+        }
+    }
+
+    /// A change of any bit anywhere in the handshake voids the proofs.
+    #[test]
+    fn no_bit_of_a_handshake_can_be_changed(at in 0..HELLO_LEN + ANSWER_LEN + PROOF_LEN, bit in 0..8u32) {
+        let (own, other) = (credentials(2), credentials(0));
+        let hello = own.hello(GateId(0), [3; 32]);
+        let answer = other.answer(&hello, [4; 32]);
+        let proof = own.proof(&hello, &answer);
+        let (mut changed_hello, mut changed_answer, mut changed_proof) = (hello, answer, proof);
+        let flip = 1u8 << bit;
+        match at {
+            0..HELLO_LEN => changed_hello[at] ^= flip,
+            _ => match at - HELLO_LEN {
+                inner @ 0..ANSWER_LEN => changed_answer[inner] ^= flip,
+                inner => changed_proof[inner - ANSWER_LEN] ^= flip,
+            },
+        }
+        let accepted = own.check_answer(&changed_hello, &changed_answer).is_ok()
+            && other.check_proof(&changed_hello, &changed_answer, &changed_proof).is_ok();
+        prop_assert!(!accepted);
+    }
+}
+
+const JOB: u64 = 77;
+const SECRET: [u8; 32] = [5; 32];
+const PATIENCE: Duration = Duration::from_secs(10);
