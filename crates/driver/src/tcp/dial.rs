@@ -63,7 +63,7 @@ impl Dialling {
             }
         }
         self.at = 0;
-        self.next = now + ROUND;
+        self.next = now + ROUND.min(self.patience / 4);
         Due::Nothing
     }
 
@@ -78,11 +78,10 @@ impl Dialling {
         }
     }
 
-    /// Something accepted a connection and has said nothing since: a peer that computes looks like
-    /// this, and is waited for as long as its node accepts connections for it.
-    pub fn handle_silence(&mut self, address: SocketAddr, now: Duration) {
-        self.handle_failure(address, "connected, but silent".into(), now);
-        self.deadline = self.deadline.max(now + self.patience);
+    /// Something has accepted a connection. It may say nothing for long: a peer that computes looks
+    /// like this, and is waited for as long as its node accepts connections for it.
+    pub fn handle_connection(&mut self, now: Duration) {
+        self.deadline = self.deadline.max(now + 2 * self.patience);
     }
 
     fn account(&self) -> String {
@@ -180,9 +179,10 @@ mod tests {
     fn whoever_accepts_connections_is_waited_for() {
         let (one, _, mut dialling) = two();
         assert_eq!(dialling.due(at(0)), Due::Try(one));
-        dialling.handle_silence(one, at(4999));
-        assert!(!matches!(dialling.due(at(9998)), Due::GiveUp(_)));
-        assert!(matches!(dialling.due(at(9999)), Due::GiveUp(_)));
+        dialling.handle_connection(at(4999));
+        dialling.handle_failure(one, "silent".into(), at(9999));
+        assert!(!matches!(dialling.due(at(14998)), Due::GiveUp(_)));
+        assert!(matches!(dialling.due(at(14999)), Due::GiveUp(_)));
     }
 
     #[test]

@@ -11,6 +11,8 @@ mod handshake;
 #[cfg(test)]
 mod hostile;
 mod interfaces;
+#[cfg(test)]
+mod patience;
 mod stream;
 
 use std::collections::HashMap;
@@ -208,6 +210,17 @@ impl TcpRail {
         }
     }
 
+    /// A try has met a listener, which has its time to answer.
+    fn note_connection(&mut self, one: &mut Unproved) {
+        let now = self.clock.now();
+        one.deadline = now + self.connect_timeout;
+        if let Some(Link::Dialling(dialling)) =
+            one.dials().and_then(|peer| self.links.get_mut(&peer))
+        {
+            dialling.handle_connection(now);
+        }
+    }
+
     fn note_failure(&mut self, peer: GateId, address: SocketAddr, text: String) {
         let now = self.clock.now();
         if let Some(Link::Dialling(dialling)) = self.links.get_mut(&peer) {
@@ -314,7 +327,7 @@ impl TcpRail {
                     let data = epoll::EventData::new_u64(key);
                     // Fails only for lack of kernel memory; the try then runs out of time.
                     let _ = epoll::modify(&self.epoll, &one.socket, data, epoll::EventFlags::IN);
-                    one.deadline = self.clock.now() + self.connect_timeout;
+                    self.note_connection(&mut one);
                 }
                 Ok(Step::On) => {}
                 Ok(Step::Open(peer)) => {
@@ -510,8 +523,8 @@ impl TcpRail {
             }
         }
         if self.unproved > 0 || self.dialled > 0 {
-            self.dial(now);
             self.expire(now);
+            self.dial(now);
         }
         for (from, reason) in std::mem::take(&mut self.refused) {
             sink(Event::Refused { from, reason });
@@ -534,14 +547,12 @@ impl TcpRail {
                 self.turn_away(key, Refusal::Slow);
                 continue;
             };
-            let (address, connecting) = (one.address, matches!(one.stage, Stage::Connect { .. }));
+            let connecting = matches!(one.stage, Stage::Connect { .. });
+            let text = if connecting { "no connection" } else { "connected, but silent" };
+            let address = one.address;
             self.sockets.remove(&key);
             self.unproved -= 1;
-            if connecting {
-                self.note_failure(peer, address, "no connection".into());
-            } else if let Some(Link::Dialling(dialling)) = self.links.get_mut(&peer) {
-                dialling.handle_silence(address, now);
-            }
+            self.note_failure(peer, address, text.into());
         }
     }
 }

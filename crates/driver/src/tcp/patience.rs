@@ -1,0 +1,177 @@
+//! Wrong addresses, peers that compute, and connections made head to head.
+
+use std::net::{SocketAddr, TcpListener};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use wire::GateId;
+
+use super::{Link, TcpConfig, TcpRail, interfaces};
+use crate::rail::{Event, Fault, Rail};
+use crate::tcp::Refusal;
+
+struct Pair {
+    rails: [TcpRail; 2],
+    up: [bool; 2],
+    down: Vec<(usize, Fault)>,
+    refused: Vec<(usize, Refusal)>,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let rails = [0, 1].map(|rank| {
+            TcpRail::new(TcpConfig {
+                rank: GateId(rank),
+                job: 3,
+                secret: [8; 32],
+                interface: Some("127.0.0.1".into()),
+                connect_timeout: PATIENCE,
+            })
+            .unwrap()
+        });
+        Self { rails, up: [false; 2], down: Vec::new(), refused: Vec::new() }
+    }
+
+    fn connect(&mut self, from: usize) {
+        let address = self.rails[1 - from].address();
+        self.rails[from].connect(GateId(1 - from as u32), &address).unwrap();
+    }
+
+    fn listener(&self, rank: usize) -> SocketAddr {
+        self.rails[rank].listeners[0].local_addr().unwrap()
+    }
+
+    fn poll(&mut self, rank: usize) {
+        let Self { rails, up, down, refused } = self;
+        rails[rank].poll(&mut |event| match event {
+            Event::Up { .. } => {
+                assert!(!up[rank], "up twice");
+                up[rank] = true;
+            }
+            Event::Down { fault, .. } => down.push((rank, fault)),
+            Event::Refused { reason, .. } => refused.push((rank, reason)),
+            other => panic!("{other:?}"),
+        });
+    }
+
+    /// Polls the given ranks for a while, as often as a sleeper would at least.
+    fn poll_for(&mut self, ranks: &[usize], duration: Duration) {
+        let end = Instant::now() + duration;
+        while Instant::now() < end {
+            ranks.iter().for_each(|&rank| self.poll(rank));
+            sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn come_up(&mut self) {
+        let limit = Instant::now() + Duration::from_secs(20);
+        while self.up != [true; 2] {
+            self.poll(0);
+            self.poll(1);
+            assert!(self.down.is_empty(), "{:?}", self.down);
+            assert!(Instant::now() < limit, "up: {:?}", self.up);
+        }
+    }
+}
+
+#[test]
+fn a_wrong_address_is_noticed_and_the_next_one_tried() {
+    let mut pair = Pair::new();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // Its own listener, as where two nodes have the same address; then nobody; then one who listens
+    // and says nothing; then the peer.
+    let own = pair.listener(0);
+    let offered = [own, closed, silent.local_addr().unwrap(), pair.listener(1)];
+    let address = interfaces::emit(pair.rails[1].identity, &offered);
+    pair.rails[0].connect(GateId(1), &address).unwrap();
+    pair.come_up();
+    assert_eq!(pair.refused, [(0, Refusal::Job)]);
+    assert_eq!(pair.rails[0].unproved, 0);
+}
+
+#[test]
+fn whoever_computes_after_dialling_finds_its_peer_all_the_same() {
+    let mut pair = Pair::new();
+    pair.connect(0);
+    // The peer gives the silent connection up meanwhile.
+    pair.poll_for(&[1], 2 * PATIENCE);
+    pair.come_up();
+    let mut pair = Pair::new();
+    pair.connect(0);
+    sleep(2 * PATIENCE);
+    pair.come_up();
+    assert!(pair.refused.is_empty());
+}
+
+#[test]
+fn a_peer_that_computes_is_waited_for() {
+    let mut pair = Pair::new();
+    pair.connect(0);
+    pair.poll_for(&[0], 4 * PATIENCE);
+    assert!(pair.down.is_empty(), "{:?}", pair.down);
+    pair.come_up();
+    assert!(pair.refused.is_empty(), "{:?}", pair.refused);
+}
+
+#[test]
+fn a_dialling_process_can_sleep() {
+    let mut pair = Pair::new();
+    pair.connect(0);
+    pair.poll_for(&[0], Duration::from_millis(50));
+    let rail = &mut pair.rails[0];
+    assert!(rail.prepare_sleep());
+    let zero = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut bells = [rustix::event::PollFd::new(&rail.epoll, rustix::event::PollFlags::IN)];
+    assert_eq!(rustix::event::poll(&mut bells, Some(&zero)), Ok(0), "a bell without news");
+}
+
+#[test]
+fn nobody_at_home_is_told_with_the_addresses_tried() {
+    let mut pair = Pair::new();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = interfaces::emit(pair.rails[1].identity, &[closed]);
+    pair.rails[0].connect(GateId(1), &address).unwrap();
+    pair.poll_for(&[0], 2 * PATIENCE);
+    let [(0, Fault::Unreachable(text))] = &pair.down[..] else { panic!("{:?}", pair.down) };
+    assert!(text.contains(&closed.to_string()) && text.contains("refused"), "{text}");
+    assert!(!pair.rails[0].links.contains_key(&GateId(1)));
+}
+
+#[test]
+fn the_higher_rank_connects_where_the_lower_cannot() {
+    let mut pair = Pair::new();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = interfaces::emit(pair.rails[1].identity, &[closed]);
+    pair.rails[0].connect(GateId(1), &address).unwrap();
+    pair.connect(1);
+    assert!(matches!(pair.rails[0].links[&GateId(1)], Link::Dialling(_)));
+    pair.come_up();
+}
+
+#[test]
+fn head_to_head_one_connection_is_left_whoever_is_quicker() {
+    for turns in 0..40u32 {
+        let mut pair = Pair::new();
+        for at in 0..12 {
+            if at == turns % 5 {
+                pair.connect(0);
+            }
+            if at == turns % 7 {
+                pair.connect(1);
+            }
+            pair.poll(((turns >> (at % 6)) & 1) as usize);
+        }
+        pair.come_up();
+        let limit = Instant::now() + Duration::from_secs(10);
+        while pair.rails.each_ref().map(|rail| rail.sockets.len()) != [1, 1] {
+            pair.poll(0);
+            pair.poll(1);
+            assert!(Instant::now() < limit, "connections are left in round {turns}");
+        }
+        assert_eq!(pair.down, []);
+        assert_eq!(pair.refused, []);
+    }
+}
+
+const PATIENCE: Duration = Duration::from_millis(700);
