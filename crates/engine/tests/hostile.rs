@@ -118,7 +118,7 @@ fn words_about_operations_of_others_are_refused() {
 fn data_for_a_message_of_another_peer_is_refused() {
     let mut victim = Victim::new();
     let mut request = Vec::new();
-    packet::emit_request(&mut request, &header(HONEST, LONG, 0), 3, 5000, None);
+    packet::emit_request(&mut request, &header(HONEST, LONG, 0), 3, 5000, Way::Ask);
     victim.engine.handle_frame(gate(HONEST), &request).expect("a request is in order");
     let receiver = victim.cleared(HONEST);
     let mut data = Vec::new();

@@ -1,7 +1,7 @@
 //! Packets as bytes: every packet comes back as it went, and every damage is told.
 
 use proptest::prelude::*;
-use wire::packet::{self, FrameError, Header, Packet};
+use wire::packet::{self, FrameError, Header, Packet, Way};
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..<_>::default() })]
@@ -50,7 +50,7 @@ proptest! {
 
     #[test]
     fn unknown_kinds_are_named(kind in any::<u8>(), rest in prop::collection::vec(any::<u8>(), 0..64)) {
-        prop_assume!(!(0x11..=0x18).contains(&kind));
+        prop_assume!(!(0x11..=0x1b).contains(&kind));
         let bytes = [&[kind][..], &rest].concat();
         prop_assert_eq!(packet::parse(&mut &bytes[..]), Err(FrameError::Kind { kind }));
     }
@@ -66,9 +66,10 @@ fn lengths_are_those_that_the_engine_reckons_with() {
     };
     let eager = lengths(&|to| packet::emit_eager(to, &header, Some(1), 0));
     let data = lengths(&|to| packet::emit_data(to, 1, 2, 0));
-    assert_eq!((eager, data), (packet::EAGER_LEN, packet::DATA_LEN));
+    let ahead = lengths(&|to| packet::emit_ahead(to, 1, 2, 0));
+    assert_eq!((eager, data, ahead), (packet::EAGER_LEN, packet::DATA_LEN, packet::DATA_LEN));
     let controls = [
-        lengths(&|to| packet::emit_request(to, &header, 1, 2, Some(3))),
+        lengths(&|to| packet::emit_request(to, &header, 1, 2, Way::Fetch(3))),
         lengths(&|to| packet::emit_clear(to, 1, 2, 3)),
         lengths(&|to| packet::emit_finish(to, 1)),
         lengths(&|to| packet::emit_credit(to, 1)),
@@ -90,9 +91,10 @@ fn a_payload_as_long_as_a_length_can_say_is_missing() {
 #[derive(Clone, Debug)]
 enum Owned {
     Eager(Header, Option<u32>, Vec<u8>),
-    Request(Header, u32, u64, Option<u64>),
+    Request(Header, u32, u64, Way),
     Clear(u32, u32, u64),
     Data(u32, u64, Vec<u8>),
+    Ahead(u32, u64, Vec<u8>),
     Finish(u32),
     Credit(u32),
 }
@@ -104,14 +106,24 @@ fn owned() -> impl Strategy<Value = Owned> {
     prop_oneof![
         (header.clone(), any::<Option<u32>>(), payload())
             .prop_map(|(header, acknowledge, data)| Owned::Eager(header, acknowledge, data)),
-        (header, any::<u32>(), any::<u64>(), any::<Option<u64>>())
-            .prop_map(|(header, op, bytes, address)| Owned::Request(header, op, bytes, address)),
+        (header, any::<u32>(), any::<u64>(), way())
+            .prop_map(|(header, op, bytes, way)| Owned::Request(header, op, bytes, way)),
         any::<(u32, u32, u64)>()
             .prop_map(|(op, receiver, wanted)| Owned::Clear(op, receiver, wanted)),
         (any::<u32>(), any::<u64>(), payload())
             .prop_map(|(receiver, offset, data)| Owned::Data(receiver, offset, data)),
+        (any::<u32>(), any::<u64>(), payload())
+            .prop_map(|(sequence, offset, data)| Owned::Ahead(sequence, offset, data)),
         any::<u32>().prop_map(Owned::Finish),
         any::<u32>().prop_map(Owned::Credit),
+    ]
+}
+
+fn way() -> impl Strategy<Value = Way> {
+    prop_oneof![
+        Just(Way::Ask),
+        any::<u64>().prop_map(Way::Fetch),
+        any::<(u64, bool)>().prop_map(|(bytes, clear)| Way::Ahead { bytes, clear }),
     ]
 }
 
@@ -121,14 +133,17 @@ impl Owned {
             Self::Eager(header, acknowledge, payload) => {
                 Packet::Eager { header: *header, acknowledge: *acknowledge, payload }
             }
-            Self::Request(header, op, bytes, address) => {
-                Packet::Request { header: *header, op: *op, bytes: *bytes, address: *address }
+            Self::Request(header, op, bytes, way) => {
+                Packet::Request { header: *header, op: *op, bytes: *bytes, way: *way }
             }
             Self::Clear(op, receiver, wanted) => {
                 Packet::Clear { op: *op, receiver: *receiver, wanted: *wanted }
             }
             Self::Data(receiver, offset, payload) => {
                 Packet::Data { receiver: *receiver, offset: *offset, payload }
+            }
+            Self::Ahead(sequence, offset, payload) => {
+                Packet::Ahead { sequence: *sequence, offset: *offset, payload }
             }
             Self::Finish(op) => Packet::Finish { op: *op },
             Self::Credit(bytes) => Packet::Credit { bytes: *bytes },
@@ -137,7 +152,9 @@ impl Owned {
 
     fn payload_len(&self) -> usize {
         match self {
-            Self::Eager(_, _, payload) | Self::Data(_, _, payload) => payload.len(),
+            Self::Eager(_, _, payload) | Self::Data(_, _, payload) | Self::Ahead(_, _, payload) => {
+                payload.len()
+            }
             Self::Request(..) | Self::Clear(..) | Self::Finish(_) | Self::Credit(_) => 0,
         }
     }
@@ -151,14 +168,18 @@ fn emit_all(frame: &[Owned]) -> Vec<u8> {
                 packet::emit_eager(&mut bytes, header, *acknowledge, payload.len() as u32);
                 bytes.extend(payload);
             }
-            Owned::Request(header, op, len, address) => {
-                packet::emit_request(&mut bytes, header, *op, *len, *address);
+            Owned::Request(header, op, len, way) => {
+                packet::emit_request(&mut bytes, header, *op, *len, *way);
             }
             Owned::Clear(op, receiver, wanted) => {
                 packet::emit_clear(&mut bytes, *op, *receiver, *wanted);
             }
             Owned::Data(receiver, offset, payload) => {
                 packet::emit_data(&mut bytes, *receiver, *offset, payload.len() as u32);
+                bytes.extend(payload);
+            }
+            Owned::Ahead(sequence, offset, payload) => {
+                packet::emit_ahead(&mut bytes, *sequence, *offset, payload.len() as u32);
                 bytes.extend(payload);
             }
             Owned::Finish(op) => packet::emit_finish(&mut bytes, *op),
