@@ -15,6 +15,7 @@ need python3 python3
 need curl curl
 need ip iproute2
 need nm binutils
+need valgrind valgrind
 [ -e /usr/sbin/iptables-legacy ] || missing+=(iptables)
 python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)
 python3 -c 'import sysconfig, os, sys; sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))' 2>/dev/null || missing+=(python3-dev)

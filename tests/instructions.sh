@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# How many instructions a short message takes, counted by callgrind; the bounds leave a tenth for
+# compilers. Usage: instructions.sh PREFIX
+set -u
+cd "$(dirname "$0")"
+. ./check.sh
+prefix=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"$prefix/bin/mpicc" -Wall -Werror -O1 programs/instructions.c -o "$work/instructions" || exit 1
+"$prefix/bin/mpiexec" -timeout 120 -n 2 sh -c "exec valgrind -q --tool=callgrind --callgrind-out-file=$work/counts.\$PMI_RANK $work/instructions" 2>"$work/err"
+check "the program runs under callgrind" 0 $?
+count() { # function, rank: instructions per call, of ten thousand
+    callgrind_annotate --inclusive=yes --threshold=100 "$work/counts.$2" 2>/dev/null |
+        awk -v name=":P?$1( |\$)" '$0 ~ name { gsub(",", "", $1); if ($1 + 0 > most) most = $1 + 0 } END { print int(most / 10000) }'
+}
+within() { # what, bound, found
+    check "$1: $3 instructions, at most $2" yes "$([ "$3" -gt 0 ] && [ "$3" -le "$2" ] && echo yes)"
+}
+within "MPI_Send of 8 bytes" 680 "$(count MPI_Send 0)"
+within "MPI_Recv of 8 bytes that wait" 1350 "$(count MPI_Recv 1)"
+[ "$failures" = 0 ] || cat "$work/err"
+finish_checks
