@@ -22,5 +22,6 @@ step faults; tests/faults.sh "$prefix"
 step "a port scan"; tests/scan.sh "$prefix"
 step instruments; tests/bench.sh "$prefix"
 step "what idle ranks cost"; tests/costs.sh "$prefix"
+step "instructions of a short message"; tests/instructions.sh "$prefix"
 step mpi4py; tests/mpi4py.sh "$prefix" "$PWD/build/mpi4py"
 printf '\nall tests passed\n'
