@@ -102,6 +102,70 @@ static void modes(void) {
     CHECK(got == rank);
 }
 
+/* Buffers of the process and of a communicator, lent and automatic. */
+static void buffers(void) {
+    enum { MANY = 300 };
+    static char lent[2][8 * (MPI_BSEND_OVERHEAD + 8)];
+    int next = (rank + 1) % size, previous = (rank + size - 1) % size, value, bytes, class;
+    void *address;
+    MPI_Comm own;
+    MPI_Request request;
+    MPI_Comm_dup(MPI_COMM_WORLD, &own);
+    MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
+    /* The communicator's own buffer is used where there is one, else the process's. */
+    MPI_Buffer_attach(lent[0], sizeof lent[0]);
+    MPI_Comm_attach_buffer(own, lent[1], MPI_BSEND_OVERHEAD + 8);
+    MPI_Error_class(MPI_Bsend(lent[0], 20, MPI_CHAR, next, 1, own), &class);
+    CHECK(class == MPI_ERR_BUFFER);
+    MPI_Bsend(&rank, 1, MPI_INT, next, 1, own);
+    MPI_Bsend(&rank, 1, MPI_INT, next, 2, MPI_COMM_WORLD);
+    MPI_Recv(&value, 1, MPI_INT, previous, 1, own, MPI_STATUS_IGNORE);
+    MPI_Recv(&value, 1, MPI_INT, previous, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Comm_flush_buffer(own);
+    MPI_Comm_detach_buffer(own, &address, &bytes);
+    CHECK(address == lent[1] && bytes == MPI_BSEND_OVERHEAD + 8);
+    MPI_Buffer_iflush(&request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    CHECK(request == MPI_REQUEST_NULL);
+    MPI_Buffer_detach(&address, &bytes);
+    CHECK(address == lent[0] && bytes == (int)sizeof lent[0]);
+    /* An automatic buffer takes all there is. */
+    MPI_Comm_attach_buffer(own, MPI_BUFFER_AUTOMATIC, 0);
+    for (int i = 0; i < MANY; i++) MPI_Bsend(&i, 1, MPI_INT, next, 3, own);
+    MPI_Comm_iflush_buffer(own, &request);
+    for (int i = 0; i < MANY; i++) {
+        MPI_Recv(&value, 1, MPI_INT, previous, 3, own, MPI_STATUS_IGNORE);
+        CHECK(value == i);
+    }
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Comm_detach_buffer(own, &address, &bytes);
+    CHECK(address == MPI_BUFFER_AUTOMATIC && bytes == 0);
+    MPI_Comm_free(&own);
+}
+
+static void exchanges(void) {
+    int next = (rank + 1) % size, previous = (rank + size - 1) % size, got = -1, both = rank, flag, index, count;
+    MPI_Request requests[3];
+    MPI_Status status, statuses[3];
+    MPI_Isendrecv(&rank, 1, MPI_INT, next, 11, &got, 1, MPI_INT, previous, 11, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isendrecv_replace(&both, 1, MPI_INT, next, 12, previous, 12, MPI_COMM_WORLD, &requests[1]);
+    requests[2] = MPI_REQUEST_NULL;
+    do MPI_Request_get_status_all(3, requests, &flag, statuses);
+    while (!flag);
+    CHECK(statuses[0].MPI_SOURCE == previous && statuses[1].MPI_TAG == 12 && statuses[2].MPI_SOURCE == MPI_ANY_SOURCE);
+    MPI_Request_get_status_any(3, requests, &index, &flag, &status);
+    CHECK(flag && index == 0 && status.MPI_TAG == 11);
+    MPI_Request_get_status_some(3, requests, &count, (int[3]){0}, statuses);
+    CHECK(count == 2 && statuses[1].MPI_TAG == 12);
+    MPI_Waitall(3, requests, statuses);
+    CHECK(got == previous && both == previous && statuses[0].MPI_TAG == 11);
+    MPI_Request_get_status_some(3, requests, &count, (int[3]){0}, statuses);
+    CHECK(count == MPI_UNDEFINED);
+    MPI_Isendrecv(&rank, 1, MPI_INT, MPI_PROC_NULL, 0, &got, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &requests[0]);
+    MPI_Wait(&requests[0], &status);
+    CHECK(status.MPI_SOURCE == MPI_PROC_NULL);
+}
+
 static void errors(void) {
     int class, value = 0, values[4];
     MPI_Status status;
@@ -206,6 +270,8 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 12; i++) ring(lengths[i]);
     order_and_wildcards();
     modes();
+    buffers();
+    exchanges();
     errors();
     communicators();
     MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

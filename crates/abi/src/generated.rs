@@ -234,9 +234,9 @@ pub unsafe extern "C" fn MPI_Buffer_flush() -> c_int { finish("MPI_Buffer_flush"
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Buffer_flush() -> c_int { finish("MPI_Buffer_flush", On::Process, || unsafe { p2p::buffer_flush() }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Buffer_iflush(_request: *mut RawHandle) -> c_int { unsupported("MPI_Buffer_iflush", On::Process) }
+pub unsafe extern "C" fn MPI_Buffer_iflush(request: *mut RawHandle) -> c_int { finish("MPI_Buffer_iflush", On::Process, || unsafe { leads_somewhere("request", request)?; p2p::buffer_iflush(request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Buffer_iflush(_request: *mut RawHandle) -> c_int { unsupported("MPI_Buffer_iflush", On::Process) }
+pub unsafe extern "C" fn PMPI_Buffer_iflush(request: *mut RawHandle) -> c_int { finish("MPI_Buffer_iflush", On::Process, || unsafe { leads_somewhere("request", request)?; p2p::buffer_iflush(request) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Cancel(request: *mut RawHandle) -> c_int { finish("MPI_Cancel", On::Process, || unsafe { leads_somewhere("request", request)?; request::cancel(request) }) }
 #[unsafe(no_mangle)]
@@ -282,13 +282,13 @@ pub unsafe extern "C" fn MPI_Comm_accept(_port_name: *const c_char, _info: RawHa
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_accept(_port_name: *const c_char, _info: RawHandle, _root: c_int, comm: RawHandle, _newcomm: *mut RawHandle) -> c_int { unsupported("MPI_Comm_accept", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_attach_buffer(comm: RawHandle, _buffer: *mut c_void, _size: c_int) -> c_int { unsupported("MPI_Comm_attach_buffer", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Comm_attach_buffer(comm: RawHandle, buffer: *mut c_void, size: c_int) -> c_int { finish("MPI_Comm_attach_buffer", On::Comm(comm), || unsafe { p2p::comm_attach_buffer(comm, buffer, size as i64) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_attach_buffer(comm: RawHandle, _buffer: *mut c_void, _size: c_int) -> c_int { unsupported("MPI_Comm_attach_buffer", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Comm_attach_buffer(comm: RawHandle, buffer: *mut c_void, size: c_int) -> c_int { finish("MPI_Comm_attach_buffer", On::Comm(comm), || unsafe { p2p::comm_attach_buffer(comm, buffer, size as i64) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_attach_buffer_c(comm: RawHandle, _buffer: *mut c_void, _size: i64) -> c_int { unsupported("MPI_Comm_attach_buffer_c", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Comm_attach_buffer_c(comm: RawHandle, buffer: *mut c_void, size: i64) -> c_int { finish("MPI_Comm_attach_buffer_c", On::Comm(comm), || unsafe { p2p::comm_attach_buffer(comm, buffer, size) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_attach_buffer_c(comm: RawHandle, _buffer: *mut c_void, _size: i64) -> c_int { unsupported("MPI_Comm_attach_buffer_c", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Comm_attach_buffer_c(comm: RawHandle, buffer: *mut c_void, size: i64) -> c_int { finish("MPI_Comm_attach_buffer_c", On::Comm(comm), || unsafe { p2p::comm_attach_buffer(comm, buffer, size) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_call_errhandler(comm: RawHandle, errorcode: c_int) -> c_int { finish("MPI_Comm_call_errhandler", On::Comm(comm), || unsafe { errhandler::comm_call_errhandler(comm, errorcode) }) }
 #[unsafe(no_mangle)]
@@ -326,13 +326,13 @@ pub unsafe extern "C" fn MPI_Comm_delete_attr(comm: RawHandle, comm_keyval: c_in
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_delete_attr(comm: RawHandle, comm_keyval: c_int) -> c_int { finish("MPI_Comm_delete_attr", On::Comm(comm), || unsafe { attribute::comm_delete_attr(comm, comm_keyval) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_detach_buffer(comm: RawHandle, _buffer_addr: *mut c_void, _size: *mut c_int) -> c_int { unsupported("MPI_Comm_detach_buffer", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Comm_detach_buffer(comm: RawHandle, buffer_addr: *mut c_void, size: *mut c_int) -> c_int { finish("MPI_Comm_detach_buffer", On::Comm(comm), || unsafe { leads_somewhere("buffer_addr", buffer_addr)?; leads_somewhere("size", size)?; p2p::comm_detach_buffer(comm, buffer_addr, OutInt::Int(size)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_detach_buffer(comm: RawHandle, _buffer_addr: *mut c_void, _size: *mut c_int) -> c_int { unsupported("MPI_Comm_detach_buffer", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Comm_detach_buffer(comm: RawHandle, buffer_addr: *mut c_void, size: *mut c_int) -> c_int { finish("MPI_Comm_detach_buffer", On::Comm(comm), || unsafe { leads_somewhere("buffer_addr", buffer_addr)?; leads_somewhere("size", size)?; p2p::comm_detach_buffer(comm, buffer_addr, OutInt::Int(size)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_detach_buffer_c(comm: RawHandle, _buffer_addr: *mut c_void, _size: *mut i64) -> c_int { unsupported("MPI_Comm_detach_buffer_c", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Comm_detach_buffer_c(comm: RawHandle, buffer_addr: *mut c_void, size: *mut i64) -> c_int { finish("MPI_Comm_detach_buffer_c", On::Comm(comm), || unsafe { leads_somewhere("buffer_addr", buffer_addr)?; leads_somewhere("size", size)?; p2p::comm_detach_buffer(comm, buffer_addr, OutInt::Count(size.cast())) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_detach_buffer_c(comm: RawHandle, _buffer_addr: *mut c_void, _size: *mut i64) -> c_int { unsupported("MPI_Comm_detach_buffer_c", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Comm_detach_buffer_c(comm: RawHandle, buffer_addr: *mut c_void, size: *mut i64) -> c_int { finish("MPI_Comm_detach_buffer_c", On::Comm(comm), || unsafe { leads_somewhere("buffer_addr", buffer_addr)?; leads_somewhere("size", size)?; p2p::comm_detach_buffer(comm, buffer_addr, OutInt::Count(size.cast())) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut RawHandle) -> c_int { finish("MPI_Comm_disconnect", On::Process, || unsafe { leads_somewhere("comm", comm)?; comm::comm_disconnect(comm) }) }
 #[unsafe(no_mangle)]
@@ -346,9 +346,9 @@ pub unsafe extern "C" fn MPI_Comm_dup_with_info(comm: RawHandle, info: RawHandle
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_dup_with_info(comm: RawHandle, info: RawHandle, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_dup_with_info", On::Comm(comm), || unsafe { leads_somewhere("newcomm", newcomm)?; comm::comm_dup_with_info(comm, info, newcomm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_flush_buffer(comm: RawHandle) -> c_int { unsupported("MPI_Comm_flush_buffer", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Comm_flush_buffer(comm: RawHandle) -> c_int { finish("MPI_Comm_flush_buffer", On::Comm(comm), || unsafe { p2p::comm_flush_buffer(comm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_flush_buffer(comm: RawHandle) -> c_int { unsupported("MPI_Comm_flush_buffer", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Comm_flush_buffer(comm: RawHandle) -> c_int { finish("MPI_Comm_flush_buffer", On::Comm(comm), || unsafe { p2p::comm_flush_buffer(comm) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_free(comm: *mut RawHandle) -> c_int { finish("MPI_Comm_free", On::Process, || unsafe { leads_somewhere("comm", comm)?; comm::comm_free(comm) }) }
 #[unsafe(no_mangle)]
@@ -394,9 +394,9 @@ pub unsafe extern "C" fn MPI_Comm_idup_with_info(comm: RawHandle, _info: RawHand
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_idup_with_info(comm: RawHandle, _info: RawHandle, _newcomm: *mut RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Comm_idup_with_info", On::Comm(comm)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_iflush_buffer(comm: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Comm_iflush_buffer", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Comm_iflush_buffer(comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Comm_iflush_buffer", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::comm_iflush_buffer(comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_iflush_buffer(comm: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Comm_iflush_buffer", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Comm_iflush_buffer(comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Comm_iflush_buffer", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::comm_iflush_buffer(comm, request) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_join(_fd: c_int, _intercomm: *mut RawHandle) -> c_int { unsupported("MPI_Comm_join", On::Process) }
 #[unsafe(no_mangle)]
@@ -1374,21 +1374,21 @@ pub unsafe extern "C" fn MPI_Isend_c(buf: *const c_void, count: i64, datatype: R
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Isend_c(buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Isend_c", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::isend(buf, count, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Isendrecv(_sendbuf: *const c_void, _sendcount: c_int, _sendtype: RawHandle, _dest: c_int, _sendtag: c_int, _recvbuf: *mut c_void, _recvcount: c_int, _recvtype: RawHandle, _source: c_int, _recvtag: c_int, comm: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Isendrecv", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Isendrecv(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, dest: c_int, sendtag: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: RawHandle, source: c_int, recvtag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Isendrecv", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::isendrecv(sendbuf, sendcount as i64, sendtype, dest, sendtag, recvbuf, recvcount as i64, recvtype, source, recvtag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Isendrecv(_sendbuf: *const c_void, _sendcount: c_int, _sendtype: RawHandle, _dest: c_int, _sendtag: c_int, _recvbuf: *mut c_void, _recvcount: c_int, _recvtype: RawHandle, _source: c_int, _recvtag: c_int, comm: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Isendrecv", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Isendrecv(sendbuf: *const c_void, sendcount: c_int, sendtype: RawHandle, dest: c_int, sendtag: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: RawHandle, source: c_int, recvtag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Isendrecv", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::isendrecv(sendbuf, sendcount as i64, sendtype, dest, sendtag, recvbuf, recvcount as i64, recvtype, source, recvtag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Isendrecv_c(_sendbuf: *const c_void, _sendcount: i64, _sendtype: RawHandle, _dest: c_int, _sendtag: c_int, _recvbuf: *mut c_void, _recvcount: i64, _recvtype: RawHandle, _source: c_int, _recvtag: c_int, comm: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Isendrecv_c", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Isendrecv_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, dest: c_int, sendtag: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: RawHandle, source: c_int, recvtag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Isendrecv_c", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::isendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Isendrecv_c(_sendbuf: *const c_void, _sendcount: i64, _sendtype: RawHandle, _dest: c_int, _sendtag: c_int, _recvbuf: *mut c_void, _recvcount: i64, _recvtype: RawHandle, _source: c_int, _recvtag: c_int, comm: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Isendrecv_c", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Isendrecv_c(sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, dest: c_int, sendtag: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: RawHandle, source: c_int, recvtag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Isendrecv_c", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::isendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Isendrecv_replace(_buf: *mut c_void, _count: c_int, _datatype: RawHandle, _dest: c_int, _sendtag: c_int, _source: c_int, _recvtag: c_int, comm: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Isendrecv_replace", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Isendrecv_replace(buf: *mut c_void, count: c_int, datatype: RawHandle, dest: c_int, sendtag: c_int, source: c_int, recvtag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Isendrecv_replace", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::isendrecv_replace(buf, count as i64, datatype, dest, sendtag, source, recvtag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Isendrecv_replace(_buf: *mut c_void, _count: c_int, _datatype: RawHandle, _dest: c_int, _sendtag: c_int, _source: c_int, _recvtag: c_int, comm: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Isendrecv_replace", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Isendrecv_replace(buf: *mut c_void, count: c_int, datatype: RawHandle, dest: c_int, sendtag: c_int, source: c_int, recvtag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Isendrecv_replace", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::isendrecv_replace(buf, count as i64, datatype, dest, sendtag, source, recvtag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Isendrecv_replace_c(_buf: *mut c_void, _count: i64, _datatype: RawHandle, _dest: c_int, _sendtag: c_int, _source: c_int, _recvtag: c_int, comm: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Isendrecv_replace_c", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Isendrecv_replace_c(buf: *mut c_void, count: i64, datatype: RawHandle, dest: c_int, sendtag: c_int, source: c_int, recvtag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Isendrecv_replace_c", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::isendrecv_replace(buf, count, datatype, dest, sendtag, source, recvtag, comm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Isendrecv_replace_c(_buf: *mut c_void, _count: i64, _datatype: RawHandle, _dest: c_int, _sendtag: c_int, _source: c_int, _recvtag: c_int, comm: RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Isendrecv_replace_c", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Isendrecv_replace_c(buf: *mut c_void, count: i64, datatype: RawHandle, dest: c_int, sendtag: c_int, source: c_int, recvtag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Isendrecv_replace_c", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::isendrecv_replace(buf, count, datatype, dest, sendtag, source, recvtag, comm, request) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Issend(buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Issend", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::issend(buf, count as i64, datatype, dest, tag, comm, request) }) }
 #[unsafe(no_mangle)]
@@ -1730,17 +1730,17 @@ pub unsafe extern "C" fn MPI_Request_get_status(request: RawHandle, flag: *mut c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Request_get_status(request: RawHandle, flag: *mut c_int, status: *mut Status) -> c_int { finish("MPI_Request_get_status", On::Process, || unsafe { leads_somewhere("flag", flag)?; request::request_get_status(request, flag, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Request_get_status_all(_count: c_int, _array_of_requests: *const RawHandle, _flag: *mut c_int, _array_of_statuses: *mut Status) -> c_int { unsupported("MPI_Request_get_status_all", On::Process) }
+pub unsafe extern "C" fn MPI_Request_get_status_all(count: c_int, array_of_requests: *const RawHandle, flag: *mut c_int, array_of_statuses: *mut Status) -> c_int { finish("MPI_Request_get_status_all", On::Process, || unsafe { leads_somewhere("flag", flag)?; request::request_get_status_all(count, array_of_requests, flag, array_of_statuses) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Request_get_status_all(_count: c_int, _array_of_requests: *const RawHandle, _flag: *mut c_int, _array_of_statuses: *mut Status) -> c_int { unsupported("MPI_Request_get_status_all", On::Process) }
+pub unsafe extern "C" fn PMPI_Request_get_status_all(count: c_int, array_of_requests: *const RawHandle, flag: *mut c_int, array_of_statuses: *mut Status) -> c_int { finish("MPI_Request_get_status_all", On::Process, || unsafe { leads_somewhere("flag", flag)?; request::request_get_status_all(count, array_of_requests, flag, array_of_statuses) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Request_get_status_any(_count: c_int, _array_of_requests: *const RawHandle, _indx: *mut c_int, _flag: *mut c_int, _status: *mut Status) -> c_int { unsupported("MPI_Request_get_status_any", On::Process) }
+pub unsafe extern "C" fn MPI_Request_get_status_any(count: c_int, array_of_requests: *const RawHandle, indx: *mut c_int, flag: *mut c_int, status: *mut Status) -> c_int { finish("MPI_Request_get_status_any", On::Process, || unsafe { leads_somewhere("indx", indx)?; leads_somewhere("flag", flag)?; request::request_get_status_any(count, array_of_requests, indx, flag, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Request_get_status_any(_count: c_int, _array_of_requests: *const RawHandle, _indx: *mut c_int, _flag: *mut c_int, _status: *mut Status) -> c_int { unsupported("MPI_Request_get_status_any", On::Process) }
+pub unsafe extern "C" fn PMPI_Request_get_status_any(count: c_int, array_of_requests: *const RawHandle, indx: *mut c_int, flag: *mut c_int, status: *mut Status) -> c_int { finish("MPI_Request_get_status_any", On::Process, || unsafe { leads_somewhere("indx", indx)?; leads_somewhere("flag", flag)?; request::request_get_status_any(count, array_of_requests, indx, flag, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Request_get_status_some(_incount: c_int, _array_of_requests: *const RawHandle, _outcount: *mut c_int, _array_of_indices: *mut c_int, _array_of_statuses: *mut Status) -> c_int { unsupported("MPI_Request_get_status_some", On::Process) }
+pub unsafe extern "C" fn MPI_Request_get_status_some(incount: c_int, array_of_requests: *const RawHandle, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut Status) -> c_int { finish("MPI_Request_get_status_some", On::Process, || unsafe { leads_somewhere("outcount", outcount)?; request::request_get_status_some(incount, array_of_requests, outcount, array_of_indices, array_of_statuses) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Request_get_status_some(_incount: c_int, _array_of_requests: *const RawHandle, _outcount: *mut c_int, _array_of_indices: *mut c_int, _array_of_statuses: *mut Status) -> c_int { unsupported("MPI_Request_get_status_some", On::Process) }
+pub unsafe extern "C" fn PMPI_Request_get_status_some(incount: c_int, array_of_requests: *const RawHandle, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut Status) -> c_int { finish("MPI_Request_get_status_some", On::Process, || unsafe { leads_somewhere("outcount", outcount)?; request::request_get_status_some(incount, array_of_requests, outcount, array_of_indices, array_of_statuses) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Request_toint(request: RawHandle) -> c_int { env::request_toint(request) }
 #[unsafe(no_mangle)]

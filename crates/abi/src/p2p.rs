@@ -3,11 +3,13 @@
 use std::ffi::{c_int, c_void};
 
 use memory::Region;
+use mpi::buffer::{self, Buffer};
 use mpi::point_to_point::{self as p2p, Matched, Mode, Receive, Send};
 use mpi::request::{self, Request, Template};
 
 use crate::arguments::{
-    BUF, Names, RECV, SEND, buffer, comm, destination, distinct, length, source, tag, tag_or_any,
+    BUF, Names, RECV, SEND, buffer as data, comm, destination, distinct, length, source, tag,
+    tag_or_any,
 };
 use crate::convention::*;
 use crate::status::fill;
@@ -29,7 +31,7 @@ unsafe fn send_now(
     let to = destination(&comm, dest)?;
     let tagged = tag("tag", tagged)?;
     // SAFETY: as the body's.
-    let data = unsafe { buffer(&BUF, buf, count, datatype) }?;
+    let data = unsafe { data(&BUF, buf, count, datatype) }?;
     p2p::send(&comm, to, tagged, &data, mode)
 }
 
@@ -47,7 +49,7 @@ unsafe fn send_later(
     let to = destination(&comm, dest)?;
     let tag = tag(names.1, tagged)?;
     // SAFETY: as the body's.
-    let data = unsafe { buffer(names.0, buf, count, datatype) }?;
+    let data = unsafe { data(names.0, buf, count, datatype) }?;
     Ok(Send { comm: comm.clone(), to, tag, data, mode })
 }
 
@@ -64,7 +66,7 @@ unsafe fn receive_later(
     let from = source(&comm, from)?;
     let tag = tag_or_any(names.1, tagged)?;
     // SAFETY: as the body's.
-    let into = unsafe { buffer(names.0, buf, count, datatype) }?;
+    let into = unsafe { data(names.0, buf, count, datatype) }?;
     Ok(Receive { comm: comm.clone(), from, tag, into })
 }
 
@@ -147,7 +149,7 @@ pub(crate) unsafe fn recv(
     let tagged = tag_or_any("tag", tagged)?;
     // SAFETY: as the body's.
     unsafe {
-        let into = buffer(&BUF, buf, count, datatype)?;
+        let into = data(&BUF, buf, count, datatype)?;
         let (told, error) = p2p::receive(&comm, from, tagged, &into);
         fill(status, &told);
         error.map_or(Ok(()), Err)
@@ -274,7 +276,7 @@ pub(crate) unsafe fn mrecv(
 ) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
-        let into = buffer(&BUF, buf, count, datatype)?;
+        let into = data(&BUF, buf, count, datatype)?;
         if *message == MESSAGE_NO_PROC {
             *message = MESSAGE_NULL;
             fill(status, &request::Status::PROC_NULL);
@@ -297,7 +299,7 @@ pub(crate) unsafe fn imrecv(
 ) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
-        let into = buffer(&BUF, buf, count, datatype)?;
+        let into = data(&BUF, buf, count, datatype)?;
         let begun = if *message == MESSAGE_NO_PROC {
             Request::Done(request::Status::PROC_NULL)
         } else {
@@ -352,9 +354,7 @@ pub(crate) unsafe fn sendrecv_replace(
     unsafe {
         let (mode, names) = (Mode::Standard, (&BUF, "sendtag"));
         let mut send = send_later(buf, count, datatype, dest, sendtag, comm, mode, names)?;
-        let copy = Region::owned(send.data.len());
-        copy.copy_from(&send.data);
-        send.data = copy;
+        send.data = copy_of(&send.data);
         let receive =
             receive_later(buf, count, datatype, source, recvtag, comm, (&BUF, "recvtag"))?;
         exchange(&send, &receive, status)
@@ -366,31 +366,137 @@ unsafe fn exchange(send: &Send, receive: &Receive, status: *mut Status) -> Resul
     let (told, received) = p2p::receive(&receive.comm, receive.from, receive.tag, &receive.into);
     let sent = match sent {
         Request::Operation(operation) => p2p::finish(operation)?.1,
-        Request::Done(_) | Request::Persistent(_) => None,
+        Request::Done(_) | Request::Exchange(_) | Request::Flush(_) | Request::Persistent(_) => {
+            None
+        }
     };
     // SAFETY: as the body's.
     unsafe { fill(status, &told) };
     received.or(sent).map_or(Ok(()), Err)
 }
 
-pub(crate) unsafe fn buffer_attach(address: *mut c_void, size: i64) -> Result<()> {
+pub(crate) unsafe fn isendrecv(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: RawHandle,
+    dest: c_int,
+    sendtag: c_int,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: RawHandle,
+    source: c_int,
+    recvtag: c_int,
+    comm: RawHandle,
+    request: *mut RawHandle,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        let names = (&SEND, "sendtag");
+        let mode = Mode::Standard;
+        let send = send_later(sendbuf, sendcount, sendtype, dest, sendtag, comm, mode, names)?;
+        let names = (&RECV, "recvtag");
+        let receive = receive_later(recvbuf, recvcount, recvtype, source, recvtag, comm, names)?;
+        distinct("sendbuf", &send.data, "recvbuf", &receive.into)?;
+        give(p2p::begin_exchange(&send, &receive)?, request)
+    }
+}
+
+pub(crate) unsafe fn isendrecv_replace(
+    buf: *mut c_void,
+    count: i64,
+    datatype: RawHandle,
+    dest: c_int,
+    sendtag: c_int,
+    source: c_int,
+    recvtag: c_int,
+    comm: RawHandle,
+    request: *mut RawHandle,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        let (mode, names) = (Mode::Standard, (&BUF, "sendtag"));
+        let mut send = send_later(buf, count, datatype, dest, sendtag, comm, mode, names)?;
+        send.data = copy_of(&send.data);
+        let names = (&BUF, "recvtag");
+        let receive = receive_later(buf, count, datatype, source, recvtag, comm, names)?;
+        give(p2p::begin_exchange(&send, &receive)?, request)
+    }
+}
+
+fn copy_of(data: &Region) -> Region {
+    let copy = Region::owned(data.len());
+    copy.copy_from(data);
+    copy
+}
+
+/// The buffer that an address and a size stand for.
+fn lent(address: *mut c_void, size: i64) -> Result<Buffer> {
+    if address as usize == BUFFER_AUTOMATIC {
+        return Ok(Buffer::Automatic);
+    }
     let bytes = length("size", size)?;
     if address.is_null() && bytes > 0 {
         return Err(class(ErrorClass::Buffer, format!("buffer is NULL for size = {bytes}")));
     }
-    p2p::attach_buffer(address as usize, bytes)
+    Ok(Buffer::Lent { address: address as usize, bytes })
+}
+
+/// Reports what was attached; `place` is the address of a pointer.
+unsafe fn give_back(buffer: Buffer, place: *mut c_void, size: OutInt) -> Result<()> {
+    let (address, bytes) = match buffer {
+        Buffer::Lent { address, bytes } => (address, bytes),
+        Buffer::Automatic => (BUFFER_AUTOMATIC, 0),
+    };
+    // SAFETY: as the body's.
+    unsafe {
+        size.write(bytes as i64);
+        put(place.cast::<usize>(), address)
+    }
+}
+
+pub(crate) unsafe fn buffer_attach(address: *mut c_void, size: i64) -> Result<()> {
+    buffer::of_process().attach(lent(address, size)?)
 }
 
 pub(crate) unsafe fn buffer_detach(address: *mut c_void, size: OutInt) -> Result<()> {
-    let (known, bytes) = p2p::detach_buffer()?;
-    // SAFETY: as the body's: `address` is the address of a pointer.
-    unsafe {
-        put(address.cast::<*mut c_void>(), known as *mut c_void)?;
-        size.write(bytes as i64);
-    }
-    Ok(())
+    // SAFETY: as the body's.
+    unsafe { give_back(buffer::of_process().detach()?, address, size) }
 }
 
 pub(crate) unsafe fn buffer_flush() -> Result<()> {
-    p2p::flush_buffer()
+    buffer::of_process().flush()
 }
+
+pub(crate) unsafe fn buffer_iflush(request: *mut RawHandle) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe { give(Request::Flush(buffer::of_process().begin_flush()), request) }
+}
+
+pub(crate) unsafe fn comm_attach_buffer(
+    on: RawHandle,
+    address: *mut c_void,
+    size: i64,
+) -> Result<()> {
+    comm(on)?.buffer().attach(lent(address, size)?)
+}
+
+pub(crate) unsafe fn comm_detach_buffer(
+    on: RawHandle,
+    address: *mut c_void,
+    size: OutInt,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe { give_back(comm(on)?.buffer().detach()?, address, size) }
+}
+
+pub(crate) unsafe fn comm_flush_buffer(on: RawHandle) -> Result<()> {
+    comm(on)?.buffer().flush()
+}
+
+pub(crate) unsafe fn comm_iflush_buffer(on: RawHandle, request: *mut RawHandle) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe { give(Request::Flush(comm(on)?.buffer().begin_flush()), request) }
+}
+
+/// `MPI_BUFFER_AUTOMATIC`.
+const BUFFER_AUTOMATIC: usize = 2;

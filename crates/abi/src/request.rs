@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use mpi::request::{self, Ended};
+use mpi::request::{self, Ended, Peeked};
 use mpi::table::Handle;
 
 use crate::convention::*;
@@ -313,6 +313,82 @@ pub(crate) unsafe fn request_get_status(
             fill(status, told);
         }
         put(flag, c_int::from(told.is_some()))
+    }
+}
+
+pub(crate) unsafe fn request_get_status_all(
+    count: c_int,
+    requests: *const RawHandle,
+    flag: *mut c_int,
+    statuses: *mut Status,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        let all = request::peek_all(&handles("count", count, requests)?)?;
+        let done = !all.contains(&Peeked::Active);
+        put(flag, c_int::from(done))?;
+        if done && !statuses.is_null() {
+            for (index, peeked) in all.iter().enumerate() {
+                fill(statuses.add(index), &status_of(peeked));
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn request_get_status_any(
+    count: c_int,
+    requests: *const RawHandle,
+    index: *mut c_int,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        let all = request::peek_all(&handles("count", count, requests)?)?;
+        let ended = all.iter().position(|peeked| matches!(peeked, Peeked::Ended(_)));
+        let none_active = all.iter().all(|peeked| *peeked == Peeked::Inactive);
+        if let Some(at) = ended {
+            fill(status, &status_of(&all[at]));
+        } else if none_active {
+            settle_empty(status);
+        }
+        put(index, ended.map_or(UNDEFINED, |at| at as c_int))?;
+        put(flag, c_int::from(ended.is_some() || none_active))
+    }
+}
+
+pub(crate) unsafe fn request_get_status_some(
+    count: c_int,
+    requests: *const RawHandle,
+    outcount: *mut c_int,
+    indices: *mut c_int,
+    statuses: *mut Status,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        let all = request::peek_all(&handles("incount", count, requests)?)?;
+        array("array_of_indices", indices, all.len())?;
+        if all.iter().all(|peeked| *peeked == Peeked::Inactive) {
+            return put(outcount, UNDEFINED);
+        }
+        let ended = all.iter().enumerate().filter(|(_, one)| matches!(one, Peeked::Ended(_)));
+        let mut place = 0;
+        for (index, peeked) in ended {
+            *indices.add(place) = index as c_int;
+            if !statuses.is_null() {
+                fill(statuses.add(place), &status_of(peeked));
+            }
+            place += 1;
+        }
+        put(outcount, place as c_int)
+    }
+}
+
+fn status_of(peeked: &Peeked) -> request::Status {
+    match peeked {
+        Peeked::Ended(status) => *status,
+        Peeked::Inactive | Peeked::Active => request::Status::EMPTY,
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use wire::GateId;
 
 use crate::attribute::Attributes;
+use crate::buffer;
 use crate::errhandler::Errhandler;
 use crate::exchange;
 use crate::group::{Comparison, Group};
@@ -28,6 +29,7 @@ struct Inner {
     rank: u32,
     collectives: AtomicI32,
     handle: OnceLock<Handle>,
+    buffer: buffer::Place,
     details: Mutex<Details>,
 }
 
@@ -67,6 +69,7 @@ impl Comm {
             rank,
             collectives: AtomicI32::new(0),
             handle: OnceLock::new(),
+            buffer: buffer::Place::default(),
             details: Mutex::new(Details {
                 name: Vec::new(),
                 errhandler,
@@ -148,6 +151,11 @@ impl Comm {
     /// Replaces the hints.
     pub fn set_info(&self, info: Info) {
         self.details().info = info;
+    }
+
+    /// Where a buffer for buffered sends on this communicator can be attached.
+    pub fn buffer(&self) -> &buffer::Place {
+        &self.0.buffer
     }
 
     /// Runs `access` on the attributes. Callbacks must not run inside it.

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod attribute;
+pub mod buffer;
 pub mod collective;
 pub mod comm;
 pub mod errhandler;

@@ -1,10 +1,9 @@
 //! Point-to-point communication (MPI-5.0 §3).
 
-use std::sync::{Mutex, MutexGuard};
-
-use engine::{Envelope, MatchedId, Message, OpId, Selector, SendMode};
+use engine::{Envelope, MatchedId, Message, Selector, SendMode};
 use memory::Region;
 
+use crate::buffer;
 use crate::comm::Comm;
 use crate::process;
 use crate::request::{Operation, Request, Source, Status};
@@ -69,7 +68,7 @@ pub enum From {
 pub fn send(comm: &Comm, to: Option<u32>, tag: i32, data: &Region, mode: Mode) -> Result<()> {
     let Some(to) = to else { return Ok(()) };
     if mode == Mode::Buffered {
-        return buffered_send(comm, to, tag, data);
+        return buffer::send(comm, to, tag, data);
     }
     let progress = process::current()?.progress();
     let (gate, envelope) = (comm.gate(to), envelope(comm, tag));
@@ -117,7 +116,7 @@ pub fn begin_send(send: &Send) -> Result<Request> {
     let Send { comm, to, tag, data, mode } = send;
     let Some(to) = *to else { return Ok(Request::Done(Status::EMPTY)) };
     if *mode == Mode::Buffered {
-        buffered_send(comm, to, *tag, data)?;
+        buffer::send(comm, to, *tag, data)?;
         return Ok(Request::Done(Status::EMPTY));
     }
     let (gate, envelope) = (comm.gate(to), envelope(comm, *tag));
@@ -143,6 +142,15 @@ pub fn begin_receive(receive: &Receive) -> Result<Request> {
     let progress = process::current()?.progress();
     let op = progress.submit(|core| core.engine.submit_receive(gate, selector, into));
     Ok(Request::Operation(Operation { op, receives: true, comm: comm.handle() }))
+}
+
+/// Begins a send and a receive that end as one.
+///
+/// # Errors
+/// When not initialised.
+pub fn begin_exchange(send: &Send, receive: &Receive) -> Result<Request> {
+    let received = begin_receive(receive)?;
+    Ok(Request::Exchange(Box::new([received, begin_send(send)?])))
 }
 
 /// Waits for a message to be there.
@@ -234,95 +242,6 @@ pub fn message_from_int(value: i32) -> Handle {
     MESSAGES.from_int(value)
 }
 
-/// The buffer for buffered sends (MPI-5.0 §3.6). Its bytes are counted, not used: the library keeps
-/// its own copies.
-#[derive(Debug)]
-struct Attached {
-    address: usize,
-    bytes: usize,
-    used: usize,
-    sends: Vec<(OpId, usize)>,
-}
-
-/// Attaches a buffer.
-///
-/// # Errors
-/// `MPI_ERR_BUFFER` when one is attached already.
-pub fn attach_buffer(address: usize, bytes: usize) -> Result<()> {
-    let mut attached = attached();
-    if attached.is_some() {
-        return Err(Error::new(ErrorClass::Buffer, "a buffer is attached already"));
-    }
-    *attached = Some(Attached { address, bytes, used: 0, sends: Vec::new() });
-    Ok(())
-}
-
-/// Waits until all buffered sends have left, and gives the buffer's address and size back.
-///
-/// # Errors
-/// `MPI_ERR_BUFFER` when none is attached.
-pub fn detach_buffer() -> Result<(usize, usize)> {
-    let none = || Error::new(ErrorClass::Buffer, "no buffer is attached");
-    let buffer = attached().take().ok_or_else(none)?;
-    flush(buffer.sends)?;
-    Ok((buffer.address, buffer.bytes))
-}
-
-/// Waits until all buffered sends have left.
-///
-/// # Errors
-/// When not initialised.
-pub fn flush_buffer() -> Result<()> {
-    let sends = attached().as_mut().map(|buffer| {
-        buffer.used = 0;
-        std::mem::take(&mut buffer.sends)
-    });
-    flush(sends.unwrap_or_default())
-}
-
-fn flush(mut sends: Vec<(OpId, usize)>) -> Result<()> {
-    process::current()?.progress().wait(|core| {
-        sends.retain(|(op, _)| core.engine.take(*op).is_none());
-        sends.is_empty().then_some(())
-    });
-    Ok(())
-}
-
-fn buffered_send(comm: &Comm, to: u32, tag: i32, data: &Region) -> Result<()> {
-    let progress = process::current()?.progress();
-    let mut attached = attached();
-    let none = || Error::new(ErrorClass::Buffer, "no buffer is attached for a buffered send");
-    let buffer = attached.as_mut().ok_or_else(none)?;
-    let needed = data.len() + BSEND_OVERHEAD;
-    if buffer.used + needed > buffer.bytes {
-        progress.test(|core| {
-            buffer.sends.retain(|(op, _)| core.engine.take(*op).is_none());
-        });
-        buffer.used = buffer.sends.iter().map(|(_, bytes)| bytes).sum();
-    }
-    if buffer.used + needed > buffer.bytes {
-        let message = format!(
-            "a buffered send needs {needed} bytes, of the attached {} only {} are free",
-            buffer.bytes,
-            buffer.bytes - buffer.used
-        );
-        return Err(Error::new(ErrorClass::Buffer, message));
-    }
-    let copy = Region::owned(data.len());
-    copy.copy_from(data);
-    let (gate, envelope) = (comm.gate(to), envelope(comm, tag));
-    let op =
-        progress.submit(|core| core.engine.submit_send(gate, envelope, &copy, SendMode::Standard));
-    buffer.used += needed;
-    buffer.sends.push((op, needed));
-    Ok(())
-}
-
-fn attached() -> MutexGuard<'static, Option<Attached>> {
-    static ATTACHED: Mutex<Option<Attached>> = Mutex::new(None);
-    ATTACHED.lock().unwrap_or_else(|poison| poison.into_inner())
-}
-
 #[inline]
 fn envelope(comm: &Comm, tag: i32) -> Envelope {
     Envelope { context: comm.context(), source: comm.rank(), tag }
@@ -349,8 +268,5 @@ fn status_of(message: Message) -> Status {
     let Message { source, tag, bytes } = message;
     Status { source: Source::Rank(source), tag: Some(tag), bytes, cancelled: false }
 }
-
-/// `MPI_BSEND_OVERHEAD`.
-const BSEND_OVERHEAD: usize = 512;
 
 static MESSAGES: Table<(MatchedId, Handle)> = Table::new(Kind::Message, ErrorClass::Request);

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use engine::{Completion, OpId, Outcome};
 use progress::Core;
 
+use crate::buffer::Flush;
 use crate::point_to_point::{self as p2p, Receive, Send};
 use crate::process;
 use crate::table::{Handle, Kind, Table};
@@ -52,6 +53,13 @@ pub struct Ended {
     pub freed: bool,
 }
 
+impl Ended {
+    /// The good end of a request that is used once.
+    fn of(status: Status) -> Self {
+        Self { status, error: None, freed: true }
+    }
+}
+
 /// An operation under way, or ready to be started.
 #[derive(Clone, Debug)]
 pub enum Request {
@@ -59,6 +67,10 @@ pub enum Request {
     Done(Status),
     /// Under way in the engine.
     Operation(Operation),
+    /// A receive and a send that end as one.
+    Exchange(Box<[Request; 2]>),
+    /// Done when the messages in a buffer have left.
+    Flush(Flush),
     /// To be started any number of times.
     Persistent(Arc<Persistent>),
 }
@@ -111,11 +123,18 @@ impl Request {
         Self::Persistent(Arc::new(Persistent { template, active: Mutex::new(None) }))
     }
 
-    /// The end of the request, if it is there.
+    /// The end of the request, once, if it is there.
     fn poll(&self, core: &mut Core) -> Option<Ended> {
         match self {
-            Self::Done(status) => Some(Ended { status: *status, error: None, freed: true }),
+            Self::Done(status) => Some(Ended::of(*status)),
             Self::Operation(operation) => operation.poll(core, true),
+            Self::Exchange(parts) => {
+                let [receive, send] = &**parts;
+                receive.peek(core).and_then(|_| send.peek(core))?;
+                let (received, sent) = (receive.poll(core)?, send.poll(core)?);
+                Some(Ended { error: received.error.or(sent.error), ..received })
+            }
+            Self::Flush(flush) => flush.is_done(core).then_some(Ended::of(Status::EMPTY)),
             Self::Persistent(persistent) => {
                 let mut active = persistent.active();
                 let ended = match *active {
@@ -129,22 +148,41 @@ impl Request {
         }
     }
 
+    /// The status of the request if it has ended, which is left as it is.
+    fn peek(&self, core: &mut Core) -> Option<Status> {
+        match self {
+            Self::Done(status) => Some(*status),
+            Self::Operation(operation) => operation.peek(core),
+            Self::Exchange(parts) => {
+                let status = parts[0].peek(core)?;
+                parts[1].peek(core).map(|_| status)
+            }
+            Self::Flush(flush) => flush.is_done(core).then_some(Status::EMPTY),
+            Self::Persistent(persistent) => match *persistent.active() {
+                None => Some(Status::EMPTY),
+                Some(Active::Done(status)) => Some(status),
+                Some(Active::Operation(operation)) => operation.peek(core),
+            },
+        }
+    }
+
     /// Whether the request counts in calls that wait for any of several.
     fn is_active(&self) -> bool {
         match self {
-            Self::Done(_) | Self::Operation(_) => true,
+            Self::Done(_) | Self::Operation(_) | Self::Exchange(_) | Self::Flush(_) => true,
             Self::Persistent(persistent) => persistent.active().is_some(),
         }
     }
 
-    /// The engine's operation behind the request.
-    fn operation(&self) -> Option<Operation> {
+    /// The engine's operations behind the request.
+    fn operations(&self) -> Vec<Operation> {
         match self {
-            Self::Done(_) => None,
-            Self::Operation(operation) => Some(*operation),
+            Self::Done(_) | Self::Flush(_) => Vec::new(),
+            Self::Operation(operation) => vec![*operation],
+            Self::Exchange(parts) => parts.iter().flat_map(Self::operations).collect(),
             Self::Persistent(persistent) => match *persistent.active() {
-                Some(Active::Operation(operation)) => Some(operation),
-                Some(Active::Done(_)) | None => None,
+                Some(Active::Operation(operation)) => vec![operation],
+                Some(Active::Done(_)) | None => Vec::new(),
             },
         }
     }
@@ -155,6 +193,11 @@ impl Operation {
         let completion = core.engine.take(self.op)?;
         let (status, error) = self.interpret(completion, core);
         Some(Ended { status, error, freed })
+    }
+
+    fn peek(&self, core: &mut Core) -> Option<Status> {
+        let completion = core.engine.peek(self.op)?;
+        Some(self.interpret(completion, core).0)
     }
 
     /// What a completion means to the caller.
@@ -201,7 +244,7 @@ impl Persistent {
         *active = match request {
             Request::Done(status) => Some(Active::Done(status)),
             Request::Operation(operation) => Some(Active::Operation(operation)),
-            Request::Persistent(_) => None,
+            Request::Exchange(_) | Request::Flush(_) | Request::Persistent(_) => None,
         };
         Ok(())
     }
@@ -232,7 +275,7 @@ fn startable(handle: Handle) -> Result<Arc<Persistent>> {
     match REQUESTS.find(handle)? {
         Request::Persistent(persistent) if persistent.active().is_some() => Err(already_active()),
         Request::Persistent(persistent) => Ok(persistent),
-        Request::Done(_) | Request::Operation(_) => {
+        Request::Done(_) | Request::Operation(_) | Request::Exchange(_) | Request::Flush(_) => {
             Err(Error::new(ErrorClass::Request, "the request is not persistent"))
         }
     }
@@ -275,16 +318,44 @@ pub fn test(handle: Handle) -> Result<Option<Ended>> {
 pub fn peek(handle: Handle) -> Result<Option<Status>> {
     let request = REQUESTS.find(handle)?;
     let progress = process::current()?.progress();
-    let Some(operation) = request.operation() else {
-        return Ok(Some(match request {
-            Request::Done(status) => status,
-            Request::Operation(_) | Request::Persistent(_) => Status::EMPTY,
-        }));
-    };
-    Ok(progress.test(|core| {
-        let completion = core.engine.peek(operation.op)?;
-        Some(operation.interpret(completion, core).0)
-    }))
+    let status = progress.test(|core| request.peek(core));
+    if status.is_none() {
+        progress.pause();
+    }
+    Ok(status)
+}
+
+/// The statuses of those requests that have ended, leaving them as they are, by their place in the
+/// list.
+///
+/// # Errors
+/// As [`wait`].
+pub fn peek_all(handles: &[Option<Handle>]) -> Result<Vec<Peeked>> {
+    let requests = find_all(handles)?;
+    let progress = process::current()?.progress();
+    let mut all = vec![Peeked::Inactive; handles.len()];
+    progress.test(|core| {
+        for (index, _, request) in &requests {
+            if request.is_active() {
+                all[*index] = request.peek(core).map_or(Peeked::Active, Peeked::Ended);
+            }
+        }
+    });
+    if !all.iter().any(|one| matches!(one, Peeked::Ended(_))) {
+        progress.pause();
+    }
+    Ok(all)
+}
+
+/// What [`peek_all`] sees of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peeked {
+    /// Null, or persistent and not started.
+    Inactive,
+    /// Under way.
+    Active,
+    /// Over.
+    Ended(Status),
 }
 
 /// Waits until all requests have ended, in whatever order, and reports each; `None` among the handles
@@ -319,11 +390,8 @@ pub fn wait_all(handles: &[Option<Handle>], mut report: impl FnMut(usize, Ended)
 pub fn test_all(handles: &[Option<Handle>], report: impl FnMut(usize, Ended)) -> Result<bool> {
     let requests = find_all(handles)?;
     let progress = process::current()?.progress();
-    let all_done = progress.test(|core| {
-        requests.iter().all(|(_, _, request)| {
-            request.operation().is_none_or(|operation| core.engine.is_complete(operation.op))
-        })
-    });
+    let all_done =
+        progress.test(|core| requests.iter().all(|(_, _, request)| request.peek(core).is_some()));
     if !all_done {
         progress.pause();
         return Ok(false);
@@ -392,7 +460,7 @@ fn some(
 /// # Errors
 /// As [`wait`].
 pub fn cancel(handle: Handle) -> Result<()> {
-    if let Some(operation) = REQUESTS.find(handle)?.operation() {
+    for operation in REQUESTS.find(handle)?.operations() {
         process::current()?.progress().submit(|core| core.engine.submit_cancel(operation.op));
     }
     Ok(())
@@ -403,7 +471,7 @@ pub fn cancel(handle: Handle) -> Result<()> {
 /// # Errors
 /// As [`wait`].
 pub fn free(handle: Handle) -> Result<()> {
-    if let Some(operation) = REQUESTS.remove(handle)?.operation() {
+    for operation in REQUESTS.remove(handle)?.operations() {
         process::current()?.progress().submit(|core| core.engine.release(operation.op));
     }
     Ok(())

@@ -1,0 +1,193 @@
+//! Buffers for buffered sends (MPI-5.0 §3.6): of the process, and of communicators.
+//!
+//! The bytes of an attached buffer are counted, not used: the library keeps its own copies. Locks are
+//! taken in one order, the core first and then the buffer.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use engine::{Envelope, OpId, SendMode};
+use memory::Region;
+use progress::Core;
+
+use crate::comm::Comm;
+use crate::process;
+use crate::{Error, ErrorClass, Result};
+
+/// A place where a buffer can be attached. Clones are the same place.
+#[derive(Clone, Debug, Default)]
+pub struct Place(Arc<Mutex<Option<Attached>>>);
+
+/// A buffer that the application lends, or that the library makes as it needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Buffer {
+    /// Memory of the application.
+    Lent {
+        /// Where.
+        address: usize,
+        /// How much.
+        bytes: usize,
+    },
+    /// `MPI_BUFFER_AUTOMATIC`.
+    Automatic,
+}
+
+#[derive(Debug)]
+struct Attached {
+    buffer: Buffer,
+    sends: Vec<Sent>,
+    /// How many sends there were.
+    serial: u64,
+    /// With so many sends in the list it is looked through.
+    look_at: usize,
+}
+
+/// A message that may be on its way still.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    op: OpId,
+    bytes: usize,
+    serial: u64,
+}
+
+/// Waits for the messages that were in a buffer when it was made.
+#[derive(Clone, Debug)]
+pub struct Flush {
+    place: Place,
+    before: u64,
+}
+
+/// The process's own.
+pub fn of_process() -> &'static Place {
+    static PROCESS: std::sync::LazyLock<Place> = std::sync::LazyLock::new(Place::default);
+    &PROCESS
+}
+
+impl Place {
+    /// Attaches a buffer.
+    ///
+    /// # Errors
+    /// `MPI_ERR_BUFFER` when one is attached already.
+    pub fn attach(&self, buffer: Buffer) -> Result<()> {
+        let mut attached = self.lock();
+        if attached.is_some() {
+            return Err(Error::new(ErrorClass::Buffer, "a buffer is attached already"));
+        }
+        *attached = Some(Attached { buffer, sends: Vec::new(), serial: 0, look_at: LOOK_AT_LEAST });
+        Ok(())
+    }
+
+    /// Waits until all messages in the buffer have left, and gives it back.
+    ///
+    /// # Errors
+    /// `MPI_ERR_BUFFER` when none is attached.
+    pub fn detach(&self) -> Result<Buffer> {
+        let none = || Error::new(ErrorClass::Buffer, "no buffer is attached");
+        let flush = self.begin_flush();
+        if self.lock().is_none() {
+            return Err(none());
+        }
+        process::current()?
+            .progress()
+            .wait(|core| {
+                // What other threads sent meanwhile goes with the buffer.
+                flush.is_done(core).then(|| self.lock().take())
+            })
+            .map(|attached| attached.buffer)
+            .ok_or_else(none)
+    }
+
+    /// Waits until all messages that are in the buffer have left.
+    ///
+    /// # Errors
+    /// When not initialised.
+    pub fn flush(&self) -> Result<()> {
+        let flush = self.begin_flush();
+        process::current()?.progress().wait(|core| flush.is_done(core).then_some(()));
+        Ok(())
+    }
+
+    /// What waits for the messages that are in the buffer now.
+    pub fn begin_flush(&self) -> Flush {
+        let before = self.lock().as_ref().map_or(0, |attached| attached.serial);
+        Flush { place: self.clone(), before }
+    }
+
+    fn is_attached(&self) -> bool {
+        self.lock().is_some()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Attached>> {
+        self.0.lock().unwrap_or_else(|poison| poison.into_inner())
+    }
+}
+
+impl Flush {
+    /// Whether the messages have left.
+    pub fn is_done(&self, core: &mut Core) -> bool {
+        let mut attached = self.place.lock();
+        let Some(attached) = attached.as_mut() else { return true };
+        attached.forget_complete(core);
+        attached.sends.iter().all(|sent| sent.serial >= self.before)
+    }
+}
+
+impl Attached {
+    fn forget_complete(&mut self, core: &mut Core) {
+        self.sends.retain(|sent| core.engine.take(sent.op).is_none());
+        self.look_at = LOOK_AT_LEAST.max(2 * self.sends.len());
+    }
+
+    fn free_bytes(&self) -> usize {
+        match self.buffer {
+            Buffer::Automatic => usize::MAX,
+            Buffer::Lent { bytes, .. } => {
+                bytes.saturating_sub(self.sends.iter().map(|sent| sent.bytes).sum())
+            }
+        }
+    }
+
+    /// Makes room for a message.
+    fn reserve(&mut self, needed: usize, core: &mut Core) -> Result<()> {
+        if self.sends.len() >= self.look_at || self.free_bytes() < needed {
+            core.advance();
+            self.forget_complete(core);
+        }
+        match (self.buffer, self.free_bytes()) {
+            (Buffer::Lent { bytes, .. }, free) if free < needed => {
+                let message = format!(
+                    "a buffered send needs {needed} bytes, of the attached {bytes} only {free} are free"
+                );
+                Err(Error::new(ErrorClass::Buffer, message))
+            }
+            (Buffer::Lent { .. } | Buffer::Automatic, _) => Ok(()),
+        }
+    }
+}
+
+/// Sends a copy of the data, which counts in the communicator's buffer or, where it has none, in the
+/// process's.
+pub(crate) fn send(comm: &Comm, to: u32, tag: i32, data: &Region) -> Result<()> {
+    let progress = process::current()?.progress();
+    let place = if comm.buffer().is_attached() { comm.buffer() } else { of_process() };
+    let copy = Region::owned(data.len());
+    copy.copy_from(data);
+    let gate = comm.gate(to);
+    let envelope = Envelope { context: comm.context(), source: comm.rank(), tag };
+    progress.submit(|core| {
+        let mut attached = place.lock();
+        let none = || Error::new(ErrorClass::Buffer, "no buffer is attached for a buffered send");
+        let attached = attached.as_mut().ok_or_else(none)?;
+        let bytes = data.len() + BSEND_OVERHEAD;
+        attached.reserve(bytes, core)?;
+        let op = core.engine.submit_send(gate, envelope, &copy, SendMode::Standard);
+        attached.sends.push(Sent { op, bytes, serial: attached.serial });
+        attached.serial += 1;
+        Ok(())
+    })
+}
+
+/// `MPI_BSEND_OVERHEAD`.
+const BSEND_OVERHEAD: usize = 512;
+
+/// How many messages may be in the list before it is looked through.
+const LOOK_AT_LEAST: usize = 64;
