@@ -628,3 +628,168 @@ const BURST: usize = 16;
 
 /// When an endpoint that cannot be reached is given up, in virtual time.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::Body;
+
+    const A: GateId = GateId(0);
+    const B: GateId = GateId(1);
+
+    /// 1 ms there and back again, 1 byte in a microsecond.
+    fn slow() -> SimPath {
+        SimPath {
+            latency: Duration::from_millis(1),
+            bandwidth_bytes_per_s: Some(1_000_000),
+            depth: 2,
+            window_bytes: 10_000,
+            ..SimPath::default()
+        }
+    }
+
+    fn pair(seed: u64, path: SimPath) -> (SimNetwork, SimRail, SimRail) {
+        let network = SimNetwork::new(seed);
+        network.set_usual_path(path);
+        let (mut a, mut b) = (network.rail(A), network.rail(B));
+        a.connect(B, &b.address()).unwrap();
+        while network.step() {}
+        assert_eq!([told(&mut a), told(&mut b)], [["up"], ["up"]]);
+        (network, a, b)
+    }
+
+    fn frame(len: usize) -> Frame {
+        Frame { head: vec![7; len], body: None, token: None }
+    }
+
+    fn held(region: &Region) -> Frame {
+        let body = Some(Body { region: region.clone() });
+        Frame { head: Vec::new(), body, token: Some(FrameToken(4)) }
+    }
+
+    /// Everything that a rail has to report, in words.
+    fn told(rail: &mut SimRail) -> Vec<String> {
+        let mut told = Vec::new();
+        while rail.poll(&mut |event| {
+            told.push(match event {
+                Event::Up { .. } => "up".into(),
+                Event::Frame { bytes, .. } => format!("{} × {}", bytes.len(), bytes[0]),
+                Event::Sent { token, .. } => format!("sent {}", token.0),
+                Event::Room { .. } => "room".into(),
+                Event::Down { fault: Fault::Lost(_), .. } => "lost".into(),
+                Event::Down { fault: Fault::Unreachable(_), .. } => "unreachable".into(),
+                Event::Down { fault, .. } => format!("{fault:?}"),
+                Event::Refused { .. } => unreachable!("there are no strangers here"),
+            });
+        }) {}
+        told
+    }
+
+    #[test]
+    fn a_frame_takes_the_line_for_its_length_and_then_the_latency() {
+        let (network, mut a, mut b) = pair(0, slow());
+        let start = network.now();
+        assert_eq!(a.post(B, &frame(500)), Post::Done);
+        assert_eq!(a.post(B, &frame(300)), Post::Done);
+        network.advance(Duration::from_micros(1499));
+        assert!(told(&mut b).is_empty());
+        network.advance(Duration::from_micros(1));
+        assert_eq!(told(&mut b), ["500 × 7"]);
+        while network.step() && told(&mut b).is_empty() {}
+        assert_eq!(network.now() - start, Duration::from_micros(1800));
+    }
+
+    #[test]
+    fn a_line_at_its_depth_is_full_until_a_frame_has_left() {
+        let (network, mut a, mut b) = pair(0, slow());
+        assert_eq!([0; 3].map(|_| a.post(B, &frame(100))), [Post::Done, Post::Done, Post::Full]);
+        network.advance(Duration::from_micros(99));
+        assert!(told(&mut a).is_empty());
+        network.advance(Duration::from_micros(1));
+        assert_eq!(told(&mut a), ["room"]);
+        while network.step() {}
+        assert_eq!(told(&mut b).len(), 2);
+    }
+
+    #[test]
+    fn memory_is_read_when_the_last_byte_leaves() {
+        let (network, mut a, mut b) = pair(0, slow());
+        let region = Region::owned(100);
+        assert_eq!(a.post(B, &held(&region)), Post::Held);
+        network.advance(Duration::from_micros(99));
+        region.write(0, &[9; 100]);
+        network.advance(Duration::from_micros(1));
+        assert_eq!(told(&mut a), ["sent 4"]);
+        region.write(0, &[1; 100]);
+        while network.step() {}
+        assert_eq!(told(&mut b), ["100 × 9"]);
+    }
+
+    #[test]
+    fn a_receiver_that_does_not_poll_stops_the_sender() {
+        let (network, mut a, mut b) = pair(0, slow());
+        let mut posted = 0;
+        for _ in 0..100 {
+            posted += usize::from(a.post(B, &frame(1000)) == Post::Done);
+            network.advance(Duration::from_millis(2));
+        }
+        // The window's worth is under way, and the depth's waits.
+        assert_eq!(posted, 12);
+        assert_eq!(told(&mut b).len(), 10);
+        while network.step() {}
+        assert_eq!(told(&mut b).len(), 2);
+    }
+
+    #[test]
+    fn a_cut_loses_what_is_under_way_and_is_noticed_once_at_both_ends() {
+        let (network, mut a, mut b) = pair(0, slow());
+        a.post(B, &frame(100));
+        network.advance(Duration::from_micros(1100));
+        a.post(B, &frame(100));
+        network.advance(Duration::from_micros(500));
+        network.cut(A, B);
+        network.cut(A, B);
+        while network.step() {}
+        assert_eq!(told(&mut b), ["100 × 7", "lost"]);
+        assert_eq!(told(&mut a), ["lost"]);
+        assert_eq!(a.post(B, &frame(1)), Post::Full);
+        b.connect(A, &a.address()).unwrap();
+        while network.step() {}
+        assert_eq!([told(&mut a), told(&mut b)], [["up"], ["up"]]);
+    }
+
+    #[test]
+    fn the_dead_and_the_unreachable_are_told_apart() {
+        let (network, mut a, b) = pair(0, slow());
+        network.kill(B);
+        while network.step() {}
+        assert_eq!(told(&mut a), ["lost"]);
+        drop(b);
+        a.connect(B, &B.0.to_le_bytes()).unwrap();
+        let before = network.now();
+        while network.step() {}
+        assert_eq!(told(&mut a), ["unreachable"]);
+        assert_eq!(network.now() - before, CONNECT_PATIENCE);
+    }
+
+    #[test]
+    fn a_seed_decides_which_frames_are_lost() {
+        let run = |seed, loss| {
+            let (network, mut a, mut b) = pair(seed, SimPath { loss, ..slow() });
+            let mut arrivals = Vec::new();
+            for _ in 0..200 {
+                a.post(B, &frame(10));
+                while network.step() {
+                    arrivals.extend(told(&mut b).into_iter().map(|what| (what, network.now())));
+                }
+            }
+            arrivals
+        };
+        let delays = SimLoss::Delays { per_million: 200_000, by: Duration::from_millis(50) };
+        assert_eq!(run(1, delays), run(1, delays));
+        assert_ne!(run(1, delays), run(2, delays));
+        assert_eq!(run(1, delays).len(), 200);
+        let cut = run(1, SimLoss::Cuts { per_million: 50_000 });
+        assert!(cut.len() < 200 && cut.last().unwrap().0 == "lost", "{}", cut.len());
+    }
+}
