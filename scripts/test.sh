@@ -24,4 +24,5 @@ step instruments; tests/bench.sh "$prefix"
 step "what idle ranks cost"; tests/costs.sh "$prefix"
 step "instructions of a short message"; tests/instructions.sh "$prefix"
 step mpi4py; tests/mpi4py.sh "$prefix" "$PWD/build/mpi4py"
+step "the lab"; tests/lab.sh "$prefix" "$PWD/build/mpi4py"
 printf '\nall tests passed\n'

@@ -13,10 +13,11 @@ use crate::spec::Spec;
 pub const HELP: &str = "\
 canele lab up [--sites 2] [--nodes 2] [--rtt 11.6ms] [--wan-rate 1Gbit] [--lan-rate 1Gbit]
               [--wan-buffer 2MB] [--wan-loss 0] [--name lab]     raise a grid and measure it
-canele lab exec NODE command...                                  run a command in a node
+canele lab run NODE command...                                   run a command on a node
 canele lab status                                                what is up
-canele lab down                                                  take it down
-    CANELE_LAB names the lab for exec, status and down (lab)
+canele lab down                                                  take it down, and all that runs there
+    CANELE_LAB names the lab for run, status and down (lab);
+    mpiexec -launcher-exec \"canele lab run\" -hosts NODE,NODE... runs ranks on its nodes
 ";
 
 /// Runs `canele lab` with these arguments.
@@ -24,7 +25,7 @@ pub fn run(arguments: &[String]) -> ExitCode {
     let result = match arguments.split_first() {
         Some((word, rest)) => match word.as_str() {
             "up" => up(rest),
-            "exec" | "run" => exec(rest),
+            "run" | "exec" => enter(rest),
             "status" => status(),
             "down" => down(),
             "link" => carry(rest),
@@ -74,12 +75,18 @@ fn check_links(lab: &Lab) -> Result<bool, String> {
         pairs.push(("wide area", spec.host(0, 0), spec.host(1, 0), spec.rtt, rate));
     }
     for (name, from, to, rtt, rate) in pairs {
-        let (found, goodput) = probe(lab, &from, &to)?;
         let possible = rate as f64 * GOODPUT;
-        let off = (found.as_secs_f64() - rtt.as_secs_f64()).abs();
-        let rtt_good = off <= (rtt.as_secs_f64() * TOLERANCE).max(200e-6);
-        let rate_good =
-            goodput >= possible * (1.0 - TOLERANCE) && goodput <= possible * (1.0 + TOLERANCE);
+        let (mut found, mut goodput) = probe(lab, &from, &to)?;
+        // A machine with other work delays packets: what counts is what the link can do.
+        for _ in 1..PROBES {
+            if is_rtt_good(found, rtt) && is_rate_good(goodput, possible) {
+                break;
+            }
+            let (again, rate) = probe(lab, &from, &to)?;
+            found = found.min(again);
+            goodput = goodput.max(rate);
+        }
+        let (rtt_good, rate_good) = (is_rtt_good(found, rtt), is_rate_good(goodput, possible));
         good &= rtt_good && rate_good;
         println!(
             "  {name:9}  {:9.3} ms / {:.3} ms {}     {:.0} Mb/s / {:.0} Mb/s {}",
@@ -92,6 +99,14 @@ fn check_links(lab: &Lab) -> Result<bool, String> {
         );
     }
     Ok(good)
+}
+
+fn is_rtt_good(found: Duration, asked: Duration) -> bool {
+    found.abs_diff(asked) <= asked.mul_f64(TOLERANCE).max(RTT_FLOOR)
+}
+
+fn is_rate_good(found: f64, possible: f64) -> bool {
+    (found - possible).abs() <= possible * TOLERANCE
 }
 
 fn probe(lab: &Lab, from: &str, to: &str) -> Result<(Duration, f64), String> {
@@ -117,14 +132,14 @@ fn probe(lab: &Lab, from: &str, to: &str) -> Result<(Duration, f64), String> {
     }
 }
 
-fn exec(arguments: &[String]) -> Result<(), String> {
-    let (host, words) = arguments.split_first().ok_or("exec needs a node and a command")?;
+fn enter(arguments: &[String]) -> Result<(), String> {
+    let (host, words) = arguments.split_first().ok_or("run needs a node and a command")?;
     let words = match words.split_first() {
         Some((first, rest)) if first == "--" => rest,
         _ => words,
     };
     if words.is_empty() {
-        return Err("exec needs a command".into());
+        return Err("run needs a command".into());
     }
     let lab = Lab::find(&name()).map_err(|error| error.to_string())?;
     let error = lab.command(host, words).map_err(|error| error.to_string())?.exec();
@@ -144,7 +159,8 @@ fn status() -> Result<(), String> {
 fn down() -> Result<(), String> {
     match Lab::find(&name()) {
         Ok(lab) => lab.down().map_err(|error| error.to_string()),
-        Err(_) => Ok(()),
+        Err(LabError::Missing(_)) => Ok(()),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -185,3 +201,7 @@ fn name() -> String {
 const GOODPUT: f64 = 0.941;
 /// How far off a link may be.
 const TOLERANCE: f64 = 0.05;
+/// What a round trip may take without any delay asked for.
+const RTT_FLOOR: Duration = Duration::from_micros(200);
+/// A link that is off is measured so many times.
+const PROBES: usize = 3;

@@ -2,13 +2,16 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::namespace::{Holder, MARK, Rights, end_all, spawn};
+use crate::netem;
 use crate::spec::Spec;
 
 /// Why a lab could not be raised or found.
@@ -37,7 +40,7 @@ pub enum LabError {
     #[error("no node `{0}`: there are {1}")]
     Node(String, String),
     /// Not allowed here.
-    #[error("the lab needs root (or `unshare -Urnm` where the kernel allows it): {0}")]
+    #[error("the lab needs root, or a kernel that gives user namespaces to users: {0}")]
     Privilege(String),
 }
 
@@ -48,6 +51,9 @@ pub struct Lab {
     pub spec: Spec,
     /// Its nodes, site by site.
     pub nodes: Vec<Node>,
+    rights: Rights,
+    /// What its processes carry in their environment.
+    mark: String,
     /// The router's holder and the links' process.
     router: Holder,
     link: Option<Holder>,
@@ -67,13 +73,6 @@ pub struct Node {
     holder: Holder,
 }
 
-/// A process of ours, told from a later one with the same id by its start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Holder {
-    pid: u32,
-    started: u64,
-}
-
 impl Lab {
     /// Raises a lab; one of the same name is taken down first.
     ///
@@ -83,10 +82,21 @@ impl Lab {
         if let Ok(old) = Self::find(&spec.name) {
             old.down()?;
         }
-        let router = hold(&["-n"], "exec sleep infinity")?;
+        let rights = Rights::get()?;
+        // Unlike any lab's before, of whatever user.
+        let mark = format!("{}-{}", spec.name, std::process::id());
+        let router = match rights.hold(&["-n"], "true", &mark) {
+            Ok(router) => router,
+            Err(error) => {
+                rights.holder().map(Holder::end);
+                return Err(error);
+            }
+        };
         let mut lab = Self {
             spec: spec.clone(),
             nodes: Vec::new(),
+            rights,
+            mark,
             router,
             link: None,
             delay_by: String::new(),
@@ -96,7 +106,6 @@ impl Lab {
             let _ = lab.down();
             return Err(error);
         }
-        lab.save()?;
         Ok(lab)
     }
 
@@ -105,7 +114,14 @@ impl Lab {
     /// # Errors
     /// When there is none.
     pub fn find(name: &str) -> Result<Self, LabError> {
-        let text = fs::read(state_path(name)).map_err(|_| LabError::Missing(name.into()))?;
+        let path = state_path(name);
+        let owner = fs::metadata(&path).map(|found| found.uid());
+        if owner.is_ok_and(|owner| owner != rustix::process::geteuid().as_raw()) {
+            let source = io::Error::from(io::ErrorKind::PermissionDenied);
+            let what = format!("{} is another user's", path.display());
+            return Err(LabError::System { what, source });
+        }
+        let text = fs::read(path).map_err(|_| LabError::Missing(name.into()))?;
         serde_json::from_slice(&text).map_err(|_| LabError::Missing(name.into()))
     }
 
@@ -119,6 +135,8 @@ impl Lab {
     /// # Errors
     /// When its state cannot be removed.
     pub fn down(&self) -> Result<(), LabError> {
+        let networks: Vec<_> = self.nodes.iter().filter_map(|node| node.holder.network()).collect();
+        end_all(&networks, &self.mark);
         for holder in self.holders() {
             holder.end();
         }
@@ -129,6 +147,9 @@ impl Lab {
             }
             _ => {
                 let _ = fs::remove_file(hosts_path(&self.spec.name));
+                let _ = fs::remove_file(lock_path(&self.spec.name));
+                // It stays while other labs are in it.
+                let _ = fs::remove_dir(state_folder());
                 Ok(())
             }
         }
@@ -143,22 +164,23 @@ impl Lab {
             let known: Vec<&str> = self.nodes.iter().map(|node| node.host.as_str()).collect();
             LabError::Node(host.into(), known.join(", "))
         })?;
-        let mut command = Command::new("nsenter");
-        command.args(["-t", &node.holder.pid.to_string(), "-n", "-u", "-i", "-m"]);
+        let mut command = self.rights.enter(&node.holder, &["-n", "-u", "-i", "-m"]);
         if let Ok(directory) = std::env::current_dir() {
             command.arg(format!("--wdns={}", directory.display()));
         }
-        command.arg("--").args(words);
+        command.arg("--").args(words).env(MARK, &self.mark);
         Ok(command)
     }
 
     fn holders(&self) -> impl Iterator<Item = &Holder> {
         let nodes = self.nodes.iter().map(|node| &node.holder);
-        self.link.iter().chain(nodes).chain([&self.router])
+        self.link.iter().chain(nodes).chain([&self.router]).chain(self.rights.holder())
     }
 
     fn build(&mut self) -> Result<(), LabError> {
         let spec = self.spec.clone();
+        // What is up is written down at once: if we are ended in the midst, `down` knows what to end.
+        self.save()?;
         self.write_hosts()?;
         self.in_router("sysctl -qw net.ipv4.ip_forward=1 && ip link set lo up")?;
         // Sites may choose the congestion control of the report's time.
@@ -171,7 +193,8 @@ impl Lab {
                 self.add_node(site, node)?;
             }
         }
-        self.make_links()
+        self.make_links()?;
+        self.save()
     }
 
     fn add_node(&mut self, site: u32, index: u32) -> Result<(), LabError> {
@@ -179,12 +202,14 @@ impl Lab {
         let host = spec.host(site, index);
         let hosts = hosts_path(&spec.name);
         let script = format!(
-            "hostname {host} && mount -t tmpfs -o size=50% tmpfs /dev/shm && mount --bind {} /etc/hosts && exec sleep infinity",
+            "hostname {host} && mount -t tmpfs -o size=50% tmpfs /dev/shm && mount --bind {} /etc/hosts",
             hosts.display()
         );
-        let holder = hold(&["-n", "-u", "-i", "-m", "--propagation", "private"], &script)?;
+        let namespaces = ["-n", "-u", "-i", "-m", "--propagation", "private"];
+        let holder = self.rights.hold(&namespaces, &script, &self.mark)?;
         let address = spec.address(site, index);
         self.nodes.push(Node { host, site, address: address.clone(), holder });
+        self.save()?;
         let inside = holder.pid;
         let port = format!("p{site}-{index}");
         // A token bucket holds what goes at line speed; a long segment must fit it.
@@ -196,41 +221,49 @@ impl Lab {
         let script = format!(
             "ip link set lo up && ip addr add {address}/24 dev eth0 && ip link set eth0 up && ip route add default via 10.77.{site}.1 && tc qdisc add dev eth0 root {limit} && sysctl -qw net.ipv4.tcp_congestion_control=cubic"
         );
-        within(inside, &script)
+        self.rights.run_in(&holder, &script)
     }
 
     fn make_links(&mut self) -> Result<(), LabError> {
-        let Spec { sites, rtt, wan_rate, wan_buffer, wan_loss, .. } = self.spec.clone();
-        if sites < 2 {
+        if self.spec.sites < 2 {
             self.delay_by = "nothing".into();
-            return Ok(());
-        }
-        self.delay_by = "user space".into();
-        let iptables = ["/usr/sbin/iptables-legacy", "/sbin/iptables-legacy"]
-            .into_iter()
-            .find(|path| std::path::Path::new(path).exists());
-        let iptables = iptables.ok_or_else(|| LabError::Command {
-            command: "iptables-legacy".into(),
-            text: "not found: install the package iptables".into(),
-        })?;
-        let mut words = vec![];
-        let mut number = 0;
-        for from in 0..sites {
-            for to in (0..sites).filter(|to| *to != from) {
-                self.in_router(&format!(
-                    "{iptables} -A FORWARD -i site{from} -o site{to} -j NFQUEUE --queue-num {number}"
-                ))?;
-                number += 1;
+        } else if self.in_router(netem::PROBE).is_ok() {
+            self.delay_by = "netem".into();
+            for site in 0..self.spec.sites {
+                for command in netem::commands(&self.spec, site) {
+                    self.in_router(&command)?;
+                }
             }
+        } else {
+            self.delay_by = "user space".into();
+            self.queue_packets()?;
+        }
+        Ok(())
+    }
+
+    /// Has the packets between sites queued to a process of ours.
+    fn queue_packets(&mut self) -> Result<(), LabError> {
+        let Spec { sites, rtt, wan_rate, wan_buffer, wan_loss, .. } = self.spec.clone();
+        let pairs = (0..sites).flat_map(|from| (0..sites).map(move |to| (from, to)));
+        let mut number = 0;
+        self.in_router(&format!(
+            "command -v {IPTABLES} >/dev/null || {{ echo {IPTABLES} is missing: install the package iptables >&2; exit 1; }}"
+        ))?;
+        // The lock file is root's; this router is ours alone.
+        let lock = lock_path(&self.spec.name);
+        for (from, to) in pairs.filter(|(from, to)| from != to) {
+            self.in_router(&format!(
+                "XTABLES_LOCKFILE={} {IPTABLES} -A FORWARD -i site{from} -o site{to} -j NFQUEUE --queue-num {number}",
+                lock.display()
+            ))?;
+            number += 1;
         }
         let own = std::env::current_exe()
             .map_err(|source| LabError::System { what: "own path".into(), source })?;
-        words.push(own.display().to_string());
-        words.extend(["lab".into(), "link".into(), number.to_string(), wan_rate.to_string()]);
-        words.push((rtt / 2).as_nanos().to_string());
-        words.extend([wan_buffer.to_string(), wan_loss.to_string()]);
-        let mut command = Command::new("nsenter");
-        command.args(["-t", &self.router.pid.to_string(), "-n", "--"]).args(&words);
+        let mut command = self.rights.enter(&self.router, &["-n", "--"]);
+        command.arg(own).args(["lab", "link", &number.to_string(), &wan_rate.to_string()]);
+        command.arg((rtt / 2).as_nanos().to_string());
+        command.args([wan_buffer.to_string(), wan_loss.to_string()]).env(MARK, &self.mark);
         self.link = Some(spawn(command, "lab link")?);
         // The queue drops what comes before somebody listens.
         thread::sleep(Duration::from_millis(50));
@@ -238,7 +271,7 @@ impl Lab {
     }
 
     fn in_router(&self, script: &str) -> Result<(), LabError> {
-        within(self.router.pid, script)
+        self.rights.run_in(&self.router, script)
     }
 
     fn write_hosts(&self) -> Result<(), LabError> {
@@ -258,96 +291,38 @@ impl Lab {
     }
 }
 
-impl Holder {
-    fn of(pid: u32) -> Self {
-        Self { pid, started: start_of(pid).unwrap_or(0) }
-    }
-
-    fn is_alive(&self) -> bool {
-        start_of(self.pid) == Some(self.started)
-    }
-
-    fn end(&self) {
-        if let Some(pid) = rustix::process::Pid::from_raw(self.pid as i32)
-            && self.is_alive()
-        {
-            // It may end between the look and the signal.
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-            let since = Instant::now();
-            while self.is_alive() && since.elapsed() < Duration::from_secs(2) {
-                let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::NOHANG);
-                thread::sleep(Duration::from_millis(2));
-            }
-        }
-    }
-}
-
-/// Clock ticks from boot to the start of a process; none when it has ended.
-fn start_of(pid: u32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = text.rsplit_once(')')?.1.split_whitespace();
-    let state = fields.next()?;
-    (state != "Z" && state != "X").then(|| fields.nth(18)?.parse().ok()).flatten()
-}
-
-/// A process in new namespaces that keeps them alive.
-fn hold(namespaces: &[&str], script: &str) -> Result<Holder, LabError> {
-    let mut command = Command::new("unshare");
-    command.args(namespaces).args(["--", "sh", "-ec", script]);
-    let holder = spawn(command, "unshare")?;
-    // The script ends as `sleep`: then its namespaces are as wanted.
-    let since = Instant::now();
-    loop {
-        let name = fs::read_to_string(format!("/proc/{}/comm", holder.pid)).unwrap_or_default();
-        if name.trim() == "sleep" {
-            return Ok(holder);
-        }
-        if !holder.is_alive() || since.elapsed() > Duration::from_secs(5) {
-            let text = "new namespaces are refused, or `hostname`, `mount` failed";
-            return Err(LabError::Privilege(text.into()));
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
-}
-
-fn spawn(mut command: Command, what: &str) -> Result<Holder, LabError> {
-    use std::os::unix::process::CommandExt;
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
-    let child = command
-        .spawn()
-        .map_err(|source| LabError::System { what: format!("start {what}"), source })?;
-    Ok(Holder::of(child.id()))
-}
-
-/// Runs a script in the network namespace of a process.
-fn within(pid: u32, script: &str) -> Result<(), LabError> {
-    let output = Command::new("nsenter")
-        .args(["-t", &pid.to_string(), "-n", "--", "sh", "-ec", script])
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|source| LabError::System { what: "start nsenter".into(), source })?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(LabError::Command { command: script.into(), text })
-}
-
 fn write(path: &PathBuf, bytes: &[u8]) -> Result<(), LabError> {
     let what = || format!("write {}", path.display());
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(|source| LabError::System { what: what(), source })?;
+        let mut builder = fs::DirBuilder::new();
+        let made = builder.recursive(true).mode(0o700).create(folder);
+        made.map_err(|source| LabError::System { what: what(), source })?;
     }
     fs::write(path, bytes).map_err(|source| LabError::System { what: what(), source })
 }
 
 fn state_path(name: &str) -> PathBuf {
-    PathBuf::from(STATE).join(format!("{name}.json"))
+    state_folder().join(format!("{name}.json"))
 }
 
 fn hosts_path(name: &str) -> PathBuf {
-    PathBuf::from(STATE).join(format!("{name}.hosts"))
+    state_folder().join(format!("{name}.hosts"))
 }
 
-/// Where labs that are up are written down.
-const STATE: &str = "/run/canele-lab";
+fn lock_path(name: &str) -> PathBuf {
+    state_folder().join(format!("{name}.lock"))
+}
+
+/// Where a user's labs that are up are written down.
+fn state_folder() -> PathBuf {
+    let user = rustix::process::geteuid();
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    match runtime.filter(|path| path.is_dir()) {
+        _ if user.is_root() => "/run/canele-lab".into(),
+        Some(path) => path.join("canele-lab"),
+        None => format!("/tmp/canele-lab-{}", user.as_raw()).into(),
+    }
+}
+
+/// The tool that knows the queues; its successor needs a kernel that has them too.
+const IPTABLES: &str = "iptables-legacy";

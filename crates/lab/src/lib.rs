@@ -11,6 +11,8 @@ mod check;
 mod command;
 mod grid;
 pub mod link;
+mod namespace;
+mod netem;
 mod nfqueue;
 mod spec;
 

@@ -1,0 +1,241 @@
+//! Namespaces and the processes that keep them alive.
+//!
+//! As root they are made directly. Without, everything is made inside a user namespace in which the
+//! caller is root, kept alive by a process of its own; whoever enters another one enters it first.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use serde::{Deserialize, Serialize};
+
+use crate::grid::LabError;
+
+/// A process of ours, told from a later one with the same id by its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Holder {
+    pub pid: u32,
+    started: u64,
+}
+
+/// With which rights namespaces are made and entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Rights {
+    /// The caller's own.
+    Own,
+    /// Those of root in a user namespace, kept alive by this process.
+    User(Holder),
+}
+
+impl Rights {
+    /// The rights that this process has or can get.
+    ///
+    /// # Errors
+    /// When the kernel refuses namespaces; the text says what is in the way.
+    pub fn get() -> Result<Self, LabError> {
+        let own = tool("unshare").args(["-n", "-u", "-i", "-m", "true"]).output();
+        let own =
+            own.map_err(|source| LabError::System { what: "start unshare".into(), source })?;
+        if own.status.success() {
+            return Ok(Self::Own);
+        }
+        let mut command = tool("unshare");
+        command.args(["-U", "-r", "--", "sleep", "infinity"]);
+        hold(command, "unshare -U").map(Self::User).map_err(|error| {
+            let settings = SETTINGS.iter().filter_map(|(path, refusing)| {
+                let value = fs::read_to_string(path).ok()?;
+                (value.trim() == *refusing).then(|| format!("{path} is {refusing}"))
+            });
+            let obstacle = settings.reduce(|one, other| format!("{one}, {other}"));
+            LabError::Privilege(obstacle.unwrap_or_else(|| error.to_string()))
+        })
+    }
+
+    /// The process to be ended with the lab, if the rights need one.
+    pub fn holder(&self) -> Option<&Holder> {
+        match self {
+            Self::Own => None,
+            Self::User(holder) => Some(holder),
+        }
+    }
+
+    /// Makes a process in new namespaces, by options of `unshare`; it keeps them alive once `script`
+    /// has prepared them.
+    pub fn hold(&self, namespaces: &[&str], script: &str, mark: &str) -> Result<Holder, LabError> {
+        let mut command = match self {
+            Self::Own => tool("unshare"),
+            Self::User(keeper) => {
+                let mut command = tool("nsenter");
+                command.args(["-t", &keeper.pid.to_string(), "-U", "--preserve-credentials"]);
+                command.args(["--", "unshare"]);
+                command
+            }
+        };
+        command.args(namespaces).args([
+            "--",
+            "sh",
+            "-ec",
+            &format!("{script}\nexec sleep infinity"),
+        ]);
+        command.env(MARK, mark);
+        hold(command, script)
+    }
+
+    /// A command that enters namespaces of a holder, by options of `nsenter`.
+    pub fn enter(&self, holder: &Holder, namespaces: &[&str]) -> Command {
+        let mut command = tool("nsenter");
+        command.args(["-t", &holder.pid.to_string()]);
+        if let Self::User(_) = self {
+            command.args(["-U", "--preserve-credentials"]);
+        }
+        command.args(namespaces);
+        command
+    }
+
+    /// Runs a script in the network namespace of a holder.
+    pub fn run_in(&self, holder: &Holder, script: &str) -> Result<(), LabError> {
+        let output = self
+            .enter(holder, &["-n", "--", "sh", "-ec", script])
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|source| LabError::System { what: "start nsenter".into(), source })?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(LabError::Command { command: script.into(), text })
+    }
+}
+
+impl Holder {
+    pub fn is_alive(&self) -> bool {
+        start_of(self.pid) == Some(self.started)
+    }
+
+    /// Ends the process and waits until it is gone.
+    pub fn end(&self) {
+        let Some(pid) = Pid::from_raw(self.pid as i32).filter(|_| self.is_alive()) else { return };
+        // It may end between the look and the signal.
+        let _ = kill_process(pid, Signal::KILL);
+        let since = Instant::now();
+        while self.is_alive() && since.elapsed() < FAREWELL {
+            let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+            thread::sleep(TICK);
+        }
+    }
+
+    /// Which network namespace it is in, while it is alive.
+    pub fn network(&self) -> Option<OsString> {
+        let network = network_of(self.pid)?;
+        self.is_alive().then_some(network)
+    }
+}
+
+/// Starts a process of the lab's in the background; what it says is lost.
+pub(crate) fn spawn(mut command: Command, what: &str) -> Result<Holder, LabError> {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    let child = command
+        .spawn()
+        .map_err(|source| LabError::System { what: format!("start {what}"), source })?;
+    Ok(holder_of(child.id()))
+}
+
+/// Ends all processes that are in one of `networks` or carry `mark` in their environment, but for this
+/// one: what was started in a lab and has not ended.
+pub(crate) fn end_all(networks: &[OsString], mark: &str) {
+    let mark = format!("{MARK}={mark}");
+    let here = network_of(std::process::id());
+    let networks: Vec<_> = networks.iter().filter(|one| Some(*one) != here.as_ref()).collect();
+    let is_marked = |id: u32| {
+        let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+    };
+    for _ in 0..SWEEPS {
+        let ids = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let found: Vec<Holder> = ids
+            .filter(|id| *id != std::process::id())
+            .filter(|id| {
+                network_of(*id).is_some_and(|own| networks.contains(&&own)) || is_marked(*id)
+            })
+            .map(holder_of)
+            .collect();
+        if found.is_empty() {
+            return;
+        }
+        for one in found {
+            one.end();
+        }
+    }
+}
+
+/// A command of the system; administrators' tools are often not in a user's path.
+pub(crate) fn tool(name: &str) -> Command {
+    let mut path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+    path.push(":/usr/sbin:/sbin");
+    let mut command = Command::new(name);
+    command.env("PATH", path);
+    command
+}
+
+/// Waits until a process has become `sleep`: then its namespaces are as wanted.
+fn hold(mut command: Command, what: &str) -> Result<Holder, LabError> {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command
+        .spawn()
+        .map_err(|source| LabError::System { what: format!("start {what}"), source })?;
+    let holder = holder_of(child.id());
+    let since = Instant::now();
+    loop {
+        let name = fs::read_to_string(format!("/proc/{}/comm", holder.pid)).unwrap_or_default();
+        if name.trim() == "sleep" {
+            return Ok(holder);
+        }
+        if !holder.is_alive() || since.elapsed() > PREPARATION {
+            holder.end();
+            let mut text = String::new();
+            if let Some(errors) = &mut child.stderr {
+                // What it has said is only to be shown.
+                let _ = errors.read_to_string(&mut text);
+            }
+            return Err(LabError::Command { command: what.into(), text: text.trim().into() });
+        }
+        thread::sleep(TICK);
+    }
+}
+
+fn holder_of(pid: u32) -> Holder {
+    Holder { pid, started: start_of(pid).unwrap_or(0) }
+}
+
+fn network_of(pid: u32) -> Option<OsString> {
+    fs::read_link(format!("/proc/{pid}/ns/net")).ok().map(Into::into)
+}
+
+/// Clock ticks from boot to the start of a process; none when it has ended.
+fn start_of(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = text.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?;
+    (state != "Z" && state != "X").then(|| fields.nth(18)?.parse().ok()).flatten()
+}
+
+/// The variable by which processes of a lab are known, wherever they went.
+pub(crate) const MARK: &str = "CANELE_LAB_MARK";
+
+/// Settings of the kernel that refuse user namespaces, and the value that does.
+const SETTINGS: [(&str, &str); 3] = [
+    ("/proc/sys/user/max_user_namespaces", "0"),
+    ("/proc/sys/kernel/unprivileged_userns_clone", "0"),
+    ("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"),
+];
+/// Ended processes may have started others meanwhile: look again so many times.
+const SWEEPS: usize = 20;
+const PREPARATION: Duration = Duration::from_secs(5);
+const FAREWELL: Duration = Duration::from_secs(2);
+const TICK: Duration = Duration::from_millis(2);

@@ -1,0 +1,68 @@
+//! Links made by the kernel's own emulator, where it has one.
+
+use crate::spec::Spec;
+
+/// The commands that give a router's port towards site `to` its delay, rate, buffer and loss: a band
+/// for each site that packets come from, with an emulator of its own, and one without for the rest.
+pub(crate) fn commands(spec: &Spec, to: u32) -> Vec<String> {
+    let Spec { sites, rtt, wan_rate, wan_buffer, wan_loss, .. } = spec;
+    let port = format!("site{to}");
+    // The emulator's limit counts packets, those on their way included.
+    let delay_s = rtt.as_secs_f64() / 2.0;
+    let held_bytes = *wan_buffer as f64 + *wan_rate as f64 / 8.0 * delay_s;
+    let packets = (held_bytes / PACKET_BYTES).ceil().max(1.0) as u64;
+    let rest = vec![sites.to_string(); 16].join(" ");
+    let bands = sites + 1;
+    let mut lines =
+        vec![format!("tc qdisc add dev {port} root handle 1: prio bands {bands} priomap {rest}")];
+    for from in (0..*sites).filter(|from| *from != to) {
+        let band = from + 1;
+        lines.push(format!(
+            "tc qdisc add dev {port} parent 1:{band} handle {}: netem delay {}us limit {packets} loss {}% rate {wan_rate}bit {OVERHEAD_BYTES}",
+            10 + from,
+            (delay_s * 1e6).round(),
+            wan_loss * 100.0,
+        ));
+        lines.push(format!(
+            "tc filter add dev {port} parent 1: protocol ip prio 1 u32 match ip src 10.77.{from}.0/24 flowid 1:{band}"
+        ));
+    }
+    lines
+}
+
+/// A script that succeeds where the kernel has the emulator.
+pub(crate) const PROBE: &str =
+    "tc qdisc add dev lo root netem delay 1ms && tc qdisc del dev lo root";
+
+const PACKET_BYTES: f64 = 1500.0;
+/// A packet's share of Ethernet besides what the kernel counts: preamble, check sequence and gap.
+const OVERHEAD_BYTES: u32 = 24;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn every_other_site_has_a_band_with_an_emulator() {
+        let spec = Spec {
+            sites: 3,
+            rtt: Duration::from_millis(10),
+            wan_rate: 1_200_000,
+            wan_buffer: 2250,
+            wan_loss: 0.25,
+            ..Spec::default()
+        };
+        let lines = commands(&spec, 1);
+        assert_eq!(
+            lines,
+            [
+                "tc qdisc add dev site1 root handle 1: prio bands 4 priomap 3 3 3 3 3 3 3 3 3 3 3 3 3 3 3 3",
+                "tc qdisc add dev site1 parent 1:1 handle 10: netem delay 5000us limit 2 loss 25% rate 1200000bit 24",
+                "tc filter add dev site1 parent 1: protocol ip prio 1 u32 match ip src 10.77.0.0/24 flowid 1:1",
+                "tc qdisc add dev site1 parent 1:3 handle 12: netem delay 5000us limit 2 loss 25% rate 1200000bit 24",
+                "tc filter add dev site1 parent 1: protocol ip prio 1 u32 match ip src 10.77.2.0/24 flowid 1:3",
+            ]
+        );
+    }
+}
