@@ -13,17 +13,6 @@ pub enum ArrayOrder {
     Fortran,
 }
 
-/// How a dimension of a distributed array is cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Distribution {
-    /// Not at all.
-    None,
-    /// In one block per process.
-    Block,
-    /// Round robin.
-    Cyclic,
-}
-
 /// So many elements of a type at a displacement in bytes.
 struct Block<'a> {
     displacement: i64,
@@ -243,6 +232,10 @@ fn strided(
 ) -> Result<Datatype, TypeError> {
     check_count("count", count)?;
     check_count("blocklength", block)?;
+    if block.checked_mul(old.extent().1 as i64) == Some(stride) {
+        let count = count.checked_mul(block).ok_or_else(too_large)?;
+        return build(&[Block { displacement: 0, count, datatype: old }], contents);
+    }
     if count > SEGMENTS_MAX as i64 && block > 0 {
         return Err(too_large());
     }

@@ -13,6 +13,6 @@ mod kernel;
 mod op;
 
 pub use builtin::{Builtin, Class};
-pub use construct::{ArrayOrder, Distribution};
+pub use construct::ArrayOrder;
 pub use datatype::{Combiner, Contents, Datatype, TypeError};
 pub use op::{Op, Predefined, UserFunction};

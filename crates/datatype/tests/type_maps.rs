@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use datatype::{ArrayOrder, Builtin, Datatype};
+use datatype::{ArrayOrder, Builtin, Combiner, Contents, Datatype};
 use memory::Region;
 use proptest::prelude::*;
 
@@ -15,6 +15,15 @@ proptest! {
         prop_assert_eq!(made.size(), map.size());
         prop_assert_eq!(made.extent(), (map.lower() as isize, map.extent() as isize));
         prop_assert_eq!(made.true_extent(), map.true_extent());
+    }
+
+    #[test]
+    fn the_recorded_arguments_build_the_same_type(recipe in recipe()) {
+        let made = recipe.make();
+        let again = rebuild(&made);
+        prop_assert_eq!(again.layout(), made.layout());
+        prop_assert_eq!((again.extent(), again.true_extent()), (made.extent(), made.true_extent()));
+        prop_assert_eq!(again.contents().combiner, made.contents().combiner);
     }
 
     #[test]
@@ -116,6 +125,15 @@ fn pairs_are_two_elements() {
         assert_eq!(made.elements_in(made.size() as u64), Some(2), "{}", builtin.name());
     }
     assert_eq!(Datatype::builtin(Builtin::CDoubleComplex).elements_in(16), Some(1));
+}
+
+#[test]
+fn vectors_without_gaps_may_be_as_long_as_memory() {
+    let int = Datatype::builtin(Builtin::Int);
+    let made = Datatype::vector(1 << 40, 3, 3, &int).expect("one run of bytes");
+    assert_eq!((made.size(), made.extent()), (12 << 40, (0, 12 << 40)));
+    assert!(made.layout().is_contiguous());
+    assert!(Datatype::vector(1 << 40, 3, 4, &int).is_err(), "too many runs of bytes");
 }
 
 #[test]
@@ -269,6 +287,43 @@ impl Recipe {
             }
         }
     }
+}
+
+/// The type that its own envelope and contents describe (MPI-5.0 §5.1.13).
+fn rebuild(made: &Datatype) -> Datatype {
+    let Contents { combiner, integers, addresses, datatypes } = made.contents();
+    let old = datatypes.first().map(rebuild);
+    let old = || old.clone().expect("derived from one type");
+    let count = integers.first().map_or(0, |&count| count as usize);
+    let part = |index: usize| &integers[1 + index * count..1 + (index + 1) * count];
+    let again = match combiner {
+        Combiner::Named => Ok(made.clone()),
+        Combiner::Dup => Ok(old().duplicate()),
+        Combiner::Contiguous => Datatype::contiguous(integers[0], &old()),
+        Combiner::Vector => Datatype::vector(integers[0], integers[1], integers[2], &old()),
+        Combiner::Hvector => Datatype::hvector(integers[0], integers[1], addresses[0], &old()),
+        Combiner::Indexed => Datatype::indexed(part(0), part(1), &old()),
+        Combiner::Hindexed => Datatype::hindexed(part(0), addresses, &old()),
+        Combiner::IndexedBlock => Datatype::indexed_block(integers[1], &integers[2..], &old()),
+        Combiner::HindexedBlock => Datatype::hindexed_block(integers[1], addresses, &old()),
+        Combiner::Struct => {
+            let types: Vec<_> = datatypes.iter().map(rebuild).collect();
+            Datatype::structure(part(0), addresses, &types)
+        }
+        Combiner::Subarray => {
+            let order = match integers.last() {
+                Some(0xc) => ArrayOrder::C,
+                Some(0xf) => ArrayOrder::Fortran,
+                other => panic!("{other:?} is no order of the ABI"),
+            };
+            Datatype::subarray(part(0), part(1), part(2), order, &old())
+        }
+        Combiner::Resized => old().resized(addresses[0], addresses[1]),
+        Combiner::Darray | Combiner::F90Real | Combiner::F90Complex | Combiner::F90Integer => {
+            panic!("{combiner:?} is not among the recipes")
+        }
+    };
+    again.expect("it was built before")
 }
 
 /// A part of an array whose last dimension varies fastest.
