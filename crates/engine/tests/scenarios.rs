@@ -352,6 +352,29 @@ fn a_send_and_a_receive_under_way_cannot_be_cancelled() {
 }
 
 #[test]
+fn a_released_operation_goes_on_and_leaves_its_place() {
+    for_seeds(20, |seed| {
+        for bytes in [8, 1000, 9000] {
+            let mut network = Network::new(seed, 2, NEAR);
+            let send = network.send_synchronous(0, 1, 0, bytes);
+            let receive = network.receive(1, Some(0), Some(0), bytes);
+            let sent = network.memory(send);
+            let steps = network.random.below(20);
+            network.run_steps(steps);
+            network.release(send);
+            network.release(receive);
+            network.finish();
+            assert_eq!(network.memory(receive), sent);
+            assert!(!network.is_known(send) && !network.is_known(receive));
+            network.send(0, 1, 0, bytes);
+            network.receive(1, Some(0), Some(0), bytes);
+            network.finish();
+            assert!(!network.is_known(send), "a name is not given twice");
+        }
+    });
+}
+
+#[test]
 fn probes_see_and_matched_probes_take() {
     for bytes in [0, 8, 1024, 5000] {
         let mut network = Network::new(0, 2, NEAR);

@@ -12,13 +12,13 @@
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses its part of the harness")]
 
+mod agenda;
 mod check;
 mod mangle;
 mod random;
 mod reference;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 
 use engine::{
     Completion, Config, Counters, Engine, Envelope, MatchedId, Message, OpId, PeerError, Posted,
@@ -28,6 +28,7 @@ use memory::{Region, Span};
 use wire::packet::{self, Packet};
 use wire::{Capabilities, Frame, FrameToken, GateId, RemoteRegion};
 
+use agenda::Agenda;
 use check::{UNTOUCHED, overlaps};
 pub use mangle::{corpus, mutate};
 pub use random::{Random, for_seeds};
@@ -116,8 +117,7 @@ pub struct Network {
     order: BTreeMap<(usize, usize), Vec<usize>>,
     /// Memory that rails hold: whose, and where it lies.
     held: Vec<(usize, FrameToken, Span)>,
-    agenda: BinaryHeap<Reverse<Entry>>,
-    entries: u64,
+    agenda: Agenda<Event>,
 }
 
 struct Process {
@@ -180,13 +180,6 @@ struct Lane {
     last_arrival_ns: u64,
 }
 
-struct Entry {
-    at_ns: u64,
-    lot: u64,
-    number: u64,
-    event: Event,
-}
-
 enum Event {
     Flush(usize),
     Up(usize, usize),
@@ -227,8 +220,7 @@ impl Network {
             messages: Vec::new(),
             order: BTreeMap::new(),
             held: Vec::new(),
-            agenda: BinaryHeap::new(),
-            entries: 0,
+            agenda: Agenda::new(),
         }
     }
 
@@ -298,6 +290,25 @@ impl Network {
         assert_eq!(cancelled, process.reference.cancel(handle.index), "cancelled or not");
         self.settle(handle.rank);
         cancelled
+    }
+
+    /// Forgets an operation: it goes on, and nobody hears of its end.
+    pub fn release(&mut self, handle: Handle) {
+        let process = &mut self.processes[handle.rank];
+        process.engine.release(process.ops[handle.index].op);
+        process.open.retain(|&index| index != handle.index);
+    }
+
+    /// The memory of an operation.
+    pub fn memory(&self, handle: Handle) -> Vec<u8> {
+        self.processes[handle.rank].ops[handle.index].region.to_vec()
+    }
+
+    /// Whether the engine still knows an operation by its name.
+    pub fn is_known(&mut self, handle: Handle) -> bool {
+        let process = &mut self.processes[handle.rank];
+        let op = process.ops[handle.index].op;
+        process.engine.peek(op).is_some() || process.engine.take(op).is_some()
     }
 
     /// Probes; the engine must answer as the model does.
@@ -392,10 +403,9 @@ impl Network {
     }
 
     fn step(&mut self) -> bool {
-        let Some(Reverse(entry)) = self.agenda.pop() else { return false };
-        assert!(self.entries < EVENTS_MAX, "the network does not come to rest");
-        self.now_ns = entry.at_ns;
-        match entry.event {
+        let Some((at_ns, event)) = self.agenda.next() else { return false };
+        self.now_ns = at_ns;
+        match event {
             Event::Flush(rank) => self.flush(rank),
             Event::Up(rank, peer) => {
                 let capabilities = self.shape(rank, peer).capabilities;
@@ -709,9 +719,7 @@ impl Network {
     }
 
     fn schedule(&mut self, delay_ns: u64, event: Event) {
-        self.entries += 1;
-        let (at_ns, lot, number) = (self.now_ns + delay_ns, self.random.next(), self.entries);
-        self.agenda.push(Reverse(Entry { at_ns, lot, number, event }));
+        self.agenda.add(self.now_ns + delay_ns, self.random.next(), event);
     }
 }
 
@@ -736,26 +744,6 @@ impl Process {
             Kind::Receive { gate, found: None } => format!("receive from {gate:?}"),
             Kind::Receive { found: Some(_), .. } => "receive of a matched message".into(),
         }
-    }
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Entry {}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at_ns, self.lot, self.number).cmp(&(other.at_ns, other.lot, other.number))
     }
 }
 
@@ -792,6 +780,3 @@ fn bytes(frame: &Frame) -> Vec<u8> {
     }
     bytes
 }
-
-/// More events than any scenario has.
-const EVENTS_MAX: u64 = 20_000_000;

@@ -1,0 +1,58 @@
+//! What is going to happen, in order of time.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+/// Events; those of one instant come in the order of their lots.
+pub struct Agenda<E> {
+    entries: BinaryHeap<Reverse<Entry<E>>>,
+    added: u64,
+}
+
+struct Entry<E> {
+    at_ns: u64,
+    lot: u64,
+    number: u64,
+    event: E,
+}
+
+impl<E> Agenda<E> {
+    pub fn new() -> Self {
+        Self { entries: BinaryHeap::new(), added: 0 }
+    }
+
+    pub fn add(&mut self, at_ns: u64, lot: u64, event: E) {
+        self.added += 1;
+        assert!(self.added < EVENTS_MAX, "the network does not come to rest");
+        self.entries.push(Reverse(Entry { at_ns, lot, number: self.added, event }));
+    }
+
+    /// The next event, and its time in nanoseconds.
+    pub fn next(&mut self) -> Option<(u64, E)> {
+        let Reverse(Entry { at_ns, event, .. }) = self.entries.pop()?;
+        Some((at_ns, event))
+    }
+}
+
+impl<E> PartialEq for Entry<E> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl<E> Eq for Entry<E> {}
+
+impl<E> PartialOrd for Entry<E> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<E> Ord for Entry<E> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.at_ns, self.lot, self.number).cmp(&(other.at_ns, other.lot, other.number))
+    }
+}
+
+/// More events than any scenario has.
+const EVENTS_MAX: u64 = 20_000_000;
