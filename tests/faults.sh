@@ -53,6 +53,32 @@ for rails in shm,tcp tcp; do
     check "and nothing runs any more" 0 "$(alive "$work/ids")"
 done
 
+# Launchers that are not understood.
+for variable in PMIX_NAMESPACE PMIX_RANK PRTE_LAUNCHED OMPI_COMM_WORLD_SIZE PALS_RANKID; do
+    timeout 10 env $variable=1 "$work/fault" hang "$work/ids" 2>"$work/err"
+    check "under an unknown launcher ($variable): a failure" 16 $?
+    check "that names it and says what to do" 1 "$(grep -c "$variable is set.*start the program with Canele's .mpiexec" "$work/err")"
+done
+
+# What runs out. Shared memory has no names, and no temporary files are made.
+"$prefix/bin/mpicc" -Wall -Werror -O1 programs/collectives.c -o "$work/collectives" || exit 1
+right="collectives on 4 ranks: 0 failures"
+if [ "${2:-}" = apart ]; then
+    full() { mkdir -p "$2" && mount -t tmpfs -o size=8k "$1" "$2" && cat /dev/zero >"$2/filler"; }
+    full shm /dev/shm 2>/dev/null
+    full tmp "$work/full" 2>/dev/null
+    check "with /dev/shm and the disk full" "$right" "$(TMPDIR=$work/full timeout 60 "$prefix/bin/mpiexec" -n 4 "$work/collectives")"
+    umount /dev/shm "$work/full"
+fi
+timeout 20 "$prefix/bin/mpiexec" -n 2 echo lost >/dev/full 2>"$work/err"
+check "output that cannot be written: a failure" 1 $?
+check "that says why, once" "mpiexec: output of the ranks cannot be written: No space left on device (os error 28)" "$(cat "$work/err")"
+check "few descriptors are enough" "$right" "$(ulimit -Sn 64; timeout 60 "$prefix/bin/mpiexec" -n 4 "$work/collectives")"
+check "64 ranks with 256 allowed, which they get too" "64 256" "$(ulimit -Sn 256; timeout 60 "$prefix/bin/mpiexec" -n 64 sh -c 'ulimit -Sn' | uniq -c | sed 's/^ *//')"
+(ulimit -n 24; timeout 20 "$prefix/bin/mpiexec" -n 16 true 2>"$work/err")
+check "too few descriptors: a failure" 126 $?
+check "in one line that says so" "1 1" "$(wc -l <"$work/err") $(grep -c 'Too many open files' "$work/err")"
+
 # mpiexec killed hard while ranks are blocked in a collective.
 rm -f "$work/ids"
 "$prefix/bin/mpiexec" -timeout 20 -n 4 "$work/fault" hang "$work/ids" 2>/dev/null &

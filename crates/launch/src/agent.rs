@@ -9,7 +9,6 @@ use std::process::{Child, ChildStdin, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread;
 use std::time::Duration;
 
 use crate::channel::{Ended, Exit, Kind, Message, RankStart, Start};
@@ -24,20 +23,29 @@ type Sent = Arc<AtomicU64>;
 /// Runs an agent on its standard streams until `mpiexec` closes them.
 pub fn agent_main() -> ExitCode {
     system::adopt_orphans();
+    // Every rank takes six.
+    let descriptors = system::raise_descriptors();
     let out: Out = Arc::new(Mutex::new(std::io::stdout()));
     tell(&out, &Message::new(Kind::Hello, 0, VERSION));
-    let sent = Sent::default();
-    let mut ranks = HashMap::new();
+    let mut agent = Agent { ranks: HashMap::new(), sent: Sent::default(), descriptors, out };
     let mut input = std::io::stdin().lock();
     // The channel's end, in good order or not, ends the job here.
     while let Ok(Some(message)) = Message::read(&mut input) {
-        handle(message, &mut ranks, &sent, &out);
+        agent.handle(message);
     }
-    for rank in ranks.values() {
+    for rank in agent.ranks.values() {
         system::signal_group(rank.group, libc::SIGKILL);
     }
     system::end_descendants();
     ExitCode::SUCCESS
+}
+
+struct Agent {
+    ranks: HashMap<u32, Rank>,
+    sent: Sent,
+    /// The limit that ranks get back.
+    descriptors: Option<libc::rlimit>,
+    out: Out,
 }
 
 /// A rank that was started.
@@ -47,79 +55,103 @@ struct Rank {
     pmi: UnixStream,
 }
 
-fn handle(message: Message, ranks: &mut HashMap<u32, Rank>, sent: &Sent, out: &Out) {
-    let Message { kind, rank, body } = message;
-    match kind {
-        Kind::Start => match serde_json::from_slice::<Start>(&body) {
-            Ok(start) => {
-                for one in &start.ranks {
-                    match start_rank(one, start.size, sent, out) {
-                        Ok(started) => {
-                            ranks.insert(one.rank, started);
-                        }
-                        Err((code, reason)) => {
-                            let how = Exit::NotStarted(code, reason);
-                            report_end(out, one.rank, &Ended { how, told: false });
-                        }
+impl Agent {
+    fn handle(&mut self, message: Message) {
+        let Message { kind, rank, body } = message;
+        match kind {
+            Kind::Start => match serde_json::from_slice::<Start>(&body) {
+                Ok(start) => self.start(&start),
+                Err(error) => eprintln!("canele-agent: a start that cannot be read: {error}"),
+            },
+            Kind::Input => {
+                if let Some(rank) = self.ranks.get_mut(&rank) {
+                    match (&rank.input, body.is_empty()) {
+                        (_, true) => rank.input = None,
+                        // The thread that feeds the rank lives as long as this end.
+                        (Some(input), false) => drop(input.send(body)),
+                        (None, false) => {}
                     }
                 }
             }
-            Err(error) => eprintln!("canele-agent: a start that cannot be read: {error}"),
-        },
-        Kind::Input => {
-            if let Some(rank) = ranks.get_mut(&rank) {
-                match (&rank.input, body.is_empty()) {
-                    (_, true) => rank.input = None,
-                    // The thread that feeds the rank lives as long as this end.
-                    (Some(input), false) => drop(input.send(body)),
-                    (None, false) => {}
+            Kind::Signal => {
+                let signal = body.first().copied().map_or(libc::SIGTERM, i32::from);
+                self.sent.fetch_or(bit(signal), Ordering::Relaxed);
+                for rank in self.ranks.values() {
+                    system::signal_group(rank.group, signal);
+                }
+            }
+            Kind::PmiAnswer => {
+                if let Some(rank) = self.ranks.get_mut(&rank) {
+                    // A rank that has gone needs no answer.
+                    let _ = rank.pmi.write_all(&body);
+                }
+            }
+            Kind::Output | Kind::Error | Kind::PmiRequest | Kind::Exit | Kind::Hello => {}
+        }
+    }
+
+    fn start(&mut self, start: &Start) {
+        for one in &start.ranks {
+            match self.start_rank(one, start.size) {
+                Ok(started) => {
+                    self.ranks.insert(one.rank, started);
+                }
+                Err((code, reason)) => {
+                    let how = Exit::NotStarted(code, reason);
+                    report_end(&self.out, one.rank, &Ended { how, told: false });
                 }
             }
         }
-        Kind::Signal => {
-            let signal = body.first().copied().map_or(libc::SIGTERM, i32::from);
-            sent.fetch_or(bit(signal), Ordering::Relaxed);
-            for rank in ranks.values() {
-                system::signal_group(rank.group, signal);
-            }
-        }
-        Kind::PmiAnswer => {
-            if let Some(rank) = ranks.get_mut(&rank) {
-                // A rank that has gone needs no answer.
-                let _ = rank.pmi.write_all(&body);
-            }
-        }
-        Kind::Output | Kind::Error | Kind::PmiRequest | Kind::Exit | Kind::Hello => {}
     }
-}
 
-fn start_rank(start: &RankStart, size: u32, sent: &Sent, out: &Out) -> Result<Rank, (i32, String)> {
-    let (ours, theirs) = UnixStream::pair().map_err(|error| (1, format!("socketpair: {error}")))?;
-    let mut command = Command::new(&start.command[0]);
-    command.args(&start.command[1..]);
-    // Standard input goes to rank 0, as everywhere.
-    command.stdin(if start.rank == 0 { Stdio::piped() } else { Stdio::null() });
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    if !start.inherit {
-        command.env_clear();
+    fn start_rank(&self, start: &RankStart, size: u32) -> Result<Rank, (i32, String)> {
+        let refused =
+            |what: &'static str| move |error: io::Error| (126, format!("{what}: {error}"));
+        let (ours, theirs) = UnixStream::pair().map_err(refused("socketpair"))?;
+        let pmi = ours.try_clone().map_err(refused("dup"))?;
+        let mut command = self.command(start, size, &theirs);
+        let mut child = command.spawn().map_err(|error| refusal(start, &error))?;
+        drop(theirs);
+        let group = child.id();
+        let threads = || {
+            let input =
+                child.stdin.take().map(|stdin| feed(start.rank, stdin, &self.out)).transpose()?;
+            watch(start.rank, child, ours, &self.sent, &self.out)?;
+            Ok(input)
+        };
+        match threads() {
+            Ok(input) => Ok(Rank { group, input, pmi }),
+            Err(error) => {
+                system::signal_group(group, libc::SIGKILL);
+                Err(refused("threads for a rank")(error))
+            }
+        }
     }
-    command.envs(start.environment.iter().map(|(name, value)| (name, value)));
-    command.env("PMI_FD", theirs.as_raw_fd().to_string());
-    command.env("PMI_RANK", start.rank.to_string());
-    command.env("PMI_SIZE", size.to_string());
-    command.env("PMI_SPAWNED", "0");
-    if let Some(directory) = &start.directory {
-        command.current_dir(directory);
+
+    fn command(&self, start: &RankStart, size: u32, pmi: &UnixStream) -> Command {
+        let mut command = Command::new(&start.command[0]);
+        command.args(&start.command[1..]);
+        // Standard input goes to rank 0, as everywhere.
+        command.stdin(if start.rank == 0 { Stdio::piped() } else { Stdio::null() });
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        if !start.inherit {
+            command.env_clear();
+        }
+        command.envs(start.environment.iter().map(|(name, value)| (name, value)));
+        command.env("PMI_FD", pmi.as_raw_fd().to_string());
+        command.env("PMI_RANK", start.rank.to_string());
+        command.env("PMI_SIZE", size.to_string());
+        command.env("PMI_SPAWNED", "0");
+        if let Some(directory) = &start.directory {
+            command.current_dir(directory);
+        }
+        system::own_group(&mut command);
+        system::inherit(&mut command, pmi.as_raw_fd());
+        if let Some(limit) = self.descriptors {
+            system::limit_descriptors(&mut command, limit);
+        }
+        command
     }
-    system::own_group(&mut command);
-    system::inherit(&mut command, theirs.as_raw_fd());
-    let mut child = command.spawn().map_err(|error| refusal(start, &error))?;
-    drop(theirs);
-    let input = child.stdin.take().map(|stdin| feed(start.rank, stdin, out));
-    let pmi = ours.try_clone().map_err(|error| (1, format!("dup: {error}")))?;
-    let group = child.id();
-    watch(start.rank, child, ours, sent, out);
-    Ok(Rank { group, input, pmi })
 }
 
 fn refusal(start: &RankStart, error: &std::io::Error) -> (i32, String) {
@@ -139,26 +171,27 @@ fn refusal(start: &RankStart, error: &std::io::Error) -> (i32, String) {
 }
 
 /// Threads that pass on what the rank says, and its end after the last of it.
-fn watch(rank: u32, mut child: Child, pmi: UnixStream, sent: &Sent, out: &Out) {
+fn watch(rank: u32, mut child: Child, pmi: UnixStream, sent: &Sent, out: &Out) -> io::Result<()> {
     let output = child.stdout.take().map(|stream| pass_on(Kind::Output, rank, stream, out));
     let error = child.stderr.take().map(|stream| pass_on(Kind::Error, rank, stream, out));
+    let (output, error) = (output.transpose()?, error.transpose()?);
     let requests = Arc::clone(out);
-    thread::spawn(move || {
+    system::start_thread(move || {
         let mut lines = BufReader::new(pmi);
         let mut line = Vec::new();
         while matches!((&mut lines).take(LINE_MAX).read_until(b'\n', &mut line), Ok(1..)) {
             tell(&requests, &Message::new(Kind::PmiRequest, rank, std::mem::take(&mut line)));
         }
-    });
+    })?;
     let (sent, out) = (Arc::clone(sent), Arc::clone(out));
-    thread::spawn(move || {
+    system::start_thread(move || {
         let status = child.wait();
         let ended = ended(status, sent.load(Ordering::Relaxed));
         for passage in output.into_iter().chain(error) {
             passage.finish();
         }
         report_end(&out, rank, &ended);
-    });
+    })
 }
 
 /// A stream that is passed on.
@@ -205,12 +238,17 @@ fn bit(signal: i32) -> u64 {
     1u64.checked_shl(signal as u32).unwrap_or(0)
 }
 
-fn pass_on(kind: Kind, rank: u32, mut stream: impl Read + Send + 'static, out: &Out) -> Passage {
+fn pass_on(
+    kind: Kind,
+    rank: u32,
+    mut stream: impl Read + Send + 'static,
+    out: &Out,
+) -> io::Result<Passage> {
     let out = Arc::clone(out);
     let steps = Arc::new(AtomicU64::new(0));
     let (done, ended) = mpsc::channel();
     let counted = Arc::clone(&steps);
-    thread::spawn(move || {
+    system::start_thread(move || {
         let mut buffer = vec![0; PIECE];
         while let Ok(count @ 1..) = stream.read(&mut buffer) {
             counted.fetch_add(1, Ordering::Relaxed);
@@ -219,22 +257,22 @@ fn pass_on(kind: Kind, rank: u32, mut stream: impl Read + Send + 'static, out: &
         }
         // Nobody waits for it once the rank has been reported.
         let _ = done.send(());
-    });
-    Passage { steps, ended }
+    })?;
+    Ok(Passage { steps, ended })
 }
 
 /// A thread that writes the rank's input and asks for the next piece when one is written.
-fn feed(rank: u32, mut stdin: ChildStdin, out: &Out) -> SyncSender<Vec<u8>> {
+fn feed(rank: u32, mut stdin: ChildStdin, out: &Out) -> io::Result<SyncSender<Vec<u8>>> {
     let out = Arc::clone(out);
     let (input, pieces) = mpsc::sync_channel::<Vec<u8>>(INPUT_DEPTH);
-    thread::spawn(move || {
+    system::start_thread(move || {
         while let Ok(piece) = pieces.recv() {
             // What a rank does not want to read is not kept for it.
             let _ = stdin.write_all(&piece);
             tell(&out, &Message::new(Kind::Input, rank, ""));
         }
-    });
-    input
+    })?;
+    Ok(input)
 }
 
 fn report_end(out: &Out, rank: u32, ended: &Ended) {

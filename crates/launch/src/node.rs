@@ -68,7 +68,7 @@ impl Node {
             return Err(format!("no channel to the agent on {host}"));
         };
         let (channel, messages) = mpsc::channel::<Message>();
-        thread::spawn(move || {
+        let writer = system::start_thread(move || {
             while let Ok(message) = messages.recv() {
                 // An agent that has gone is reported by its reader.
                 if message.write(&mut stdin).is_err() {
@@ -77,7 +77,8 @@ impl Node {
             }
         });
         let news = news.clone();
-        thread::spawn(move || read_reports(reports, index, &news));
+        let reader = system::start_thread(move || read_reports(reports, index, &news));
+        writer.and(reader).map_err(|error| format!("threads for host {host}: {error}"))?;
         let node =
             Self { host: host.into(), greeted: false, ranks: start.ranks.len(), process, channel };
         let body = serde_json::to_vec(start).map_err(|error| error.to_string())?;
@@ -102,10 +103,14 @@ impl Node {
         }
     }
 
-    /// Closes the channel, upon which the agent ends everything it has started; waits for that.
-    pub fn close(mut self) {
+    /// Closes the channel, upon which the agent ends everything it has started.
+    pub fn hang_up(&mut self) {
         // The writer closes the agent's input when this end goes.
         self.channel = mpsc::channel().0;
+    }
+
+    /// Waits for the end of an agent whose channel was closed.
+    pub fn close(&mut self) {
         let patience = if self.greeted { FAREWELL } else { Duration::ZERO };
         if wait(&mut self.process, patience).is_none() {
             self.kill();

@@ -1,7 +1,7 @@
 //! What the ranks say, shown line by line.
 
 use std::collections::HashMap;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 
 /// Standard output or standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,6 +16,8 @@ pub(crate) enum Stream {
 pub(crate) struct Outputs {
     label: bool,
     begun: HashMap<(u32, Stream), Line>,
+    /// Some of it could not be shown.
+    lost: bool,
 }
 
 /// A line that has not ended.
@@ -29,12 +31,13 @@ struct Line {
 impl Outputs {
     /// With `label`, every line begins with its rank.
     pub fn new(label: bool) -> Self {
-        Self { label, begun: HashMap::new() }
+        Self { label, begun: HashMap::new(), lost: false }
     }
 
     /// Shows the whole lines among what a rank has said, and keeps the rest.
     pub fn print(&mut self, rank: u32, stream: Stream, bytes: &[u8]) {
-        show(stream, &self.take_in(rank, stream, bytes));
+        let text = self.take_in(rank, stream, bytes);
+        self.show(stream, &text);
     }
 
     /// Shows lines that were begun, when nothing else comes: they may ask for an answer. Labelled
@@ -55,7 +58,26 @@ impl Outputs {
 
     /// Shows what is kept of one stream.
     pub fn flush(&mut self, rank: u32, stream: Stream) {
-        show(stream, &self.take_rest(rank, stream));
+        let text = self.take_rest(rank, stream);
+        self.show(stream, &text);
+    }
+
+    /// Whether some of what was said could not be shown.
+    pub fn has_lost(&self) -> bool {
+        self.lost
+    }
+
+    fn show(&mut self, stream: Stream, text: &[u8]) {
+        match write(stream, text) {
+            Ok(()) => {}
+            // Whoever read our output has gone: the job goes on without.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+            Err(error) => {
+                if !std::mem::replace(&mut self.lost, true) {
+                    eprintln!("mpiexec: output of the ranks cannot be written: {error}");
+                }
+            }
+        }
     }
 
     fn take_in(&mut self, rank: u32, stream: Stream, bytes: &[u8]) -> Vec<u8> {
@@ -93,18 +115,15 @@ fn labelled(label: Option<u32>, text: &[u8], inside: &mut bool) -> Vec<u8> {
     labelled
 }
 
-fn show(stream: Stream, text: &[u8]) {
-    if text.is_empty() {
-        return;
-    }
-    // Whoever read our output has gone: the job goes on without.
-    let _ = match stream {
+fn write(stream: Stream, text: &[u8]) -> std::io::Result<()> {
+    match stream {
+        _ if text.is_empty() => Ok(()),
         Stream::Output => {
             let mut out = std::io::stdout().lock();
             out.write_all(text).and_then(|()| out.flush())
         }
         Stream::Error => std::io::stderr().lock().write_all(text),
-    };
+    }
 }
 
 /// Longer lines are shown in pieces.

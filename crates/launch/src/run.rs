@@ -110,7 +110,7 @@ impl Run {
             let start = Start { size: placement.len() as u32, ranks: mine };
             nodes.push(Node::start(name, options, &start, nodes.len(), &sender)?);
         }
-        let permits = read_input(sender);
+        let permits = read_input(sender)?;
         let mut values = HashMap::new();
         values.insert(boot::SECRET_KEY.to_owned(), secret()?);
         values.insert("PMI_process_mapping".to_owned(), mapping(&homes));
@@ -159,11 +159,11 @@ impl Run {
             }
         }
         self.outputs.flush_all();
-        let closing: Vec<_> =
-            self.nodes.into_iter().map(|node| thread::spawn(|| node.close())).collect();
-        for one in closing {
-            // It only waits.
-            let _ = one.join();
+        // All agents end at the same time.
+        self.nodes.iter_mut().for_each(Node::hang_up);
+        self.nodes.iter_mut().for_each(Node::close);
+        if self.code == 0 && self.outputs.has_lost() {
+            self.code = 1;
         }
         self.code
     }
@@ -437,9 +437,9 @@ fn shared_environment(options: &Options) -> Vec<(String, String)> {
 }
 
 /// Reads our standard input, a piece at a time: the next one when the rank has taken the last.
-fn read_input(sender: SyncSender<News>) -> Sender<()> {
+fn read_input(sender: SyncSender<News>) -> Result<Sender<()>, String> {
     let (permits, taken) = mpsc::channel();
-    thread::spawn(move || {
+    system::start_thread(move || {
         let mut input = std::io::stdin().lock();
         let mut piece = vec![0; INPUT_PIECE];
         loop {
@@ -449,8 +449,9 @@ fn read_input(sender: SyncSender<News>) -> Sender<()> {
                 return;
             }
         }
-    });
-    permits
+    })
+    .map_err(|error| format!("a thread for the input: {error}"))?;
+    Ok(permits)
 }
 
 fn secret() -> Result<String, String> {
@@ -492,6 +493,14 @@ fn signal_name(signal: i32) -> &'static str {
         libc::SIGSEGV => "Segmentation fault",
         libc::SIGPIPE => "Broken pipe",
         libc::SIGTERM => "Terminated",
+        libc::SIGQUIT => "Quit",
+        libc::SIGTRAP => "Trace trap",
+        libc::SIGUSR1 => "User defined signal 1",
+        libc::SIGUSR2 => "User defined signal 2",
+        libc::SIGALRM => "Alarm clock",
+        libc::SIGXCPU => "CPU time limit exceeded",
+        libc::SIGXFSZ => "File size limit exceeded",
+        libc::SIGSYS => "Bad system call",
         _ => "see signal(7)",
     }
 }

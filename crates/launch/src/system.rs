@@ -35,6 +35,35 @@ pub(crate) fn inherit(command: &mut Command, fd: i32) {
     }
 }
 
+/// Lets this process open as many descriptors as it may; what its limit was before.
+pub(crate) fn raise_descriptors() -> Option<libc::rlimit> {
+    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the struct is written, then read.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut before) != 0 {
+            return None;
+        }
+        let most = libc::rlimit { rlim_cur: before.rlim_max, ..before };
+        (libc::setrlimit(libc::RLIMIT_NOFILE, &most) == 0).then_some(before)
+    }
+}
+
+/// Gives the command's process this limit of descriptors: programs may rely on a low one.
+pub(crate) fn limit_descriptors(command: &mut Command, limit: libc::rlimit) {
+    // SAFETY: as above.
+    unsafe {
+        command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_NOFILE, &limit) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        });
+    }
+}
+
+/// Starts a thread that needs little memory.
+pub(crate) fn start_thread(body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    std::thread::Builder::new().stack_size(STACK_BYTES).spawn(body).map(drop)
+}
+
 /// Sends a signal to a process group.
 pub(crate) fn signal_group(group: u32, signal: i32) {
     // SAFETY: no memory is involved. A group that has ended is none to signal.
@@ -97,6 +126,9 @@ extern "C" fn note(signal: i32) {
 
 /// A bit for each signal.
 static NOTED: AtomicU64 = AtomicU64::new(0);
+
+/// Threads here move bytes through buffers on the heap; the least that the system and libraries ask for.
+const STACK_BYTES: usize = 256 << 10;
 
 /// Killing a parent may leave its children to us: look again so many times.
 const SWEEPS: usize = 64;
