@@ -1,0 +1,410 @@
+//! Connections in their handshake: those that this process dials, and those of strangers.
+
+use std::fmt;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use rustix::event::epoll;
+use wire::GateId;
+
+use super::dial::Due;
+use super::handshake::{
+    ACCEPTED, ANSWER_LEN, Answer, DECLINED, HELLO_LEN, Hello, PROOF_LEN, Refusal, VERDICT_LEN,
+};
+use super::{Link, Socket, TcpRail};
+use crate::rail::{Event, Fault};
+
+/// A connection in its handshake.
+pub(super) struct Unproved {
+    socket: TcpStream,
+    /// The other end.
+    address: SocketAddr,
+    stage: Stage,
+    got: Vec<u8>,
+    /// On the rail's clock.
+    deadline: Duration,
+}
+
+/// What is awaited.
+#[derive(Clone, Copy)]
+enum Stage {
+    Connect { peer: GateId },
+    Answer { peer: GateId, hello: Hello },
+    Verdict { peer: GateId },
+    Hello,
+    Proof { peer: GateId, hello: Hello, answer: Answer },
+}
+
+impl TcpRail {
+    fn add(&mut self, unproved: Unproved, interest: epoll::EventFlags) {
+        let key = self.next_key;
+        self.next_key += 1;
+        let data = epoll::EventData::new_u64(key);
+        if epoll::add(&self.epoll, &unproved.socket, data, interest).is_ok() {
+            self.unproved += 1;
+            self.sockets.insert(key, Socket::Unproved(Box::new(unproved)));
+        }
+    }
+
+    /// Tries the next addresses of peers that are being dialled; gives up those that are out of time.
+    pub(super) fn dial(&mut self, now: Duration) {
+        let mut due = Vec::new();
+        for (&peer, link) in &mut self.links {
+            let Link::Dialling(dialling) = link else { continue };
+            match dialling.due(now) {
+                Due::Nothing => {}
+                due_now => due.push((peer, due_now)),
+            }
+        }
+        for (peer, due_now) in due {
+            match due_now {
+                Due::Nothing => {}
+                Due::Try(address) => self.dial_one(peer, address, now),
+                Due::GiveUp(account) => {
+                    self.links.remove(&peer);
+                    self.failed.push((peer, Fault::Unreachable(account)));
+                    self.drop_dials(peer);
+                }
+            }
+        }
+    }
+
+    fn dial_one(&mut self, peer: GateId, address: SocketAddr, now: Duration) {
+        match begin_connect(address) {
+            Ok(socket) => {
+                let stage = Stage::Connect { peer };
+                let deadline = now + TRY_TIMEOUT.min(self.connect_timeout);
+                let unproved = Unproved { socket, address, stage, got: Vec::new(), deadline };
+                self.add(unproved, epoll::EventFlags::OUT);
+            }
+            Err(error) => self.note_failure(peer, address, error.to_string()),
+        }
+    }
+
+    /// A try has met a listener, which has its time to answer.
+    fn note_connection(&mut self, one: &mut Unproved) {
+        let now = self.clock.now();
+        one.deadline = now + self.connect_timeout;
+        if let Some(Link::Dialling(dialling)) =
+            one.dials().and_then(|peer| self.links.get_mut(&peer))
+        {
+            dialling.handle_connection(now);
+        }
+    }
+
+    fn note_failure(&mut self, peer: GateId, address: SocketAddr, text: String) {
+        let now = self.clock.now();
+        if let Some(Link::Dialling(dialling)) = self.links.get_mut(&peer) {
+            dialling.handle_failure(address, text, now);
+        }
+    }
+
+    fn is_dial_to(socket: &Socket, peer: GateId) -> bool {
+        matches!(socket, Socket::Unproved(one) if one.dials() == Some(peer))
+    }
+
+    /// Closes this side's own attempts to reach `peer`, and counts anew who is being dialled.
+    pub(super) fn drop_dials(&mut self, peer: GateId) {
+        let dials = self.sockets.extract_if(|_, socket| Self::is_dial_to(socket, peer));
+        for (_, socket) in dials {
+            self.unproved -= 1;
+            if let (Socket::Unproved(mut one), Ok(nonce)) = (socket, nonce())
+                && let Stage::Connect { .. } = one.stage
+            {
+                // Where the connection has just come about, the other end learns whose it was. Where
+                // it has not, it learns nothing, and need not.
+                let _ = one.say(&self.credentials.hello(peer, nonce));
+            }
+        }
+        self.count_dialled();
+    }
+
+    pub(super) fn count_dialled(&mut self) {
+        let is_dialled = |link: &&Link| matches!(link, Link::Dialling(_));
+        self.dialled = self.links.values().filter(is_dialled).count();
+    }
+
+    /// Whether an attempt of this side's to reach `peer` waits for the verdict: it may be the link.
+    fn has_proved_to(&self, peer: GateId) -> bool {
+        self.sockets.values().any(|socket| {
+            let Socket::Unproved(one) = socket else { return false };
+            matches!(one.stage, Stage::Verdict { peer: dialled } if dialled == peer)
+        })
+    }
+
+    pub(super) fn accept(&mut self, index: usize, now: Duration) {
+        for _ in 0..ACCEPTS {
+            let Ok((socket, address)) = self.listeners[index].accept() else { return };
+            if socket.set_nonblocking(true).is_err() {
+                continue;
+            }
+            self.make_way();
+            let deadline = now + self.connect_timeout;
+            let stage = Stage::Hello;
+            let unproved = Unproved { socket, address, stage, got: Vec::new(), deadline };
+            self.add(unproved, epoll::EventFlags::IN);
+        }
+    }
+
+    /// Keeps the number of strangers bounded: the one that has been silent longest goes. A peer that
+    /// is pushed out so comes again.
+    fn make_way(&mut self) {
+        if self.unproved < UNPROVED_MAX {
+            return;
+        }
+        let strangers = self.sockets.iter().filter_map(|(&key, socket)| match socket {
+            Socket::Unproved(one) if one.dials().is_none() => Some((one.is_known(), key)),
+            Socket::Unproved(_) | Socket::Open(_) => None,
+        });
+        let count = strangers.clone().count();
+        if let Some((_, key)) = strangers.min().filter(|_| count >= UNPROVED_MAX) {
+            self.turn_away(key, Refusal::Crowd);
+        }
+    }
+
+    /// Closes a connection in its handshake, for which the other end is to blame.
+    fn turn_away(&mut self, key: u64, refusal: Refusal) {
+        if let Some(Socket::Unproved(one)) = self.sockets.remove(&key) {
+            self.unproved -= 1;
+            self.note_refusal(&one, refusal);
+        }
+    }
+
+    /// Tells of a stranger; but whoever has said a proper hello may be a peer that computes, or one
+    /// that has found a better way since, unless it is caught in a lie.
+    fn note_refusal(&mut self, one: &Unproved, refusal: Refusal) {
+        let excusable = match refusal {
+            Refusal::Slow | Refusal::Closed | Refusal::Crowd => true,
+            Refusal::Protocol | Refusal::Job | Refusal::Secret => false,
+        };
+        if !(excusable && one.is_known()) {
+            self.refused.push((one.address, refusal));
+        }
+    }
+
+    /// Moves a handshake on as far as the socket's bytes allow.
+    pub(super) fn shake(&mut self, key: u64, sink: &mut dyn FnMut(Event<'_>)) -> bool {
+        let Some(Socket::Unproved(mut one)) = self.sockets.remove(&key) else { return false };
+        self.unproved -= 1;
+        loop {
+            let connecting = matches!(one.stage, Stage::Connect { .. });
+            match self.step(&mut one) {
+                Ok(Step::Wait) => {
+                    self.unproved += 1;
+                    self.sockets.insert(key, Socket::Unproved(one));
+                    return false;
+                }
+                Ok(Step::On) if connecting => {
+                    let data = epoll::EventData::new_u64(key);
+                    // Fails only for lack of kernel memory; the try then runs out of time.
+                    let _ = epoll::modify(&self.epoll, &one.socket, data, epoll::EventFlags::IN);
+                    self.note_connection(&mut one);
+                }
+                Ok(Step::On) => {}
+                Ok(Step::Open(peer)) => {
+                    self.open(key, peer, one.socket, sink);
+                    return true;
+                }
+                Ok(Step::Drop) => return false,
+                Err(failure) => {
+                    match (one.dials(), failure) {
+                        (Some(peer), failure) => {
+                            self.note_failure(peer, one.address, failure.to_string());
+                        }
+                        (None, Failure::Refused(refusal)) => self.note_refusal(&one, refusal),
+                        (None, Failure::System(_) | Failure::Declined) => {
+                            self.note_refusal(&one, Refusal::Closed)
+                        }
+                    }
+                    return false;
+                }
+            }
+        }
+    }
+
+    fn step(&mut self, one: &mut Unproved) -> Result<Step, Failure> {
+        match one.stage {
+            Stage::Connect { peer } => {
+                if let Some(error) = one.socket.take_error()? {
+                    return Err(error.into());
+                }
+                match one.socket.peer_addr() {
+                    Ok(_) => {}
+                    Err(error) if error.kind() == ErrorKind::NotConnected => return Ok(Step::Wait),
+                    Err(error) => return Err(error.into()),
+                }
+                one.socket.set_nodelay(true)?;
+                let hello = self.credentials.hello(peer, nonce()?);
+                one.say(&hello)?;
+                one.stage = Stage::Answer { peer, hello };
+                Ok(Step::On)
+            }
+            Stage::Answer { peer, hello } => {
+                let Some(answer) = one.hear::<ANSWER_LEN>()? else { return Ok(Step::Wait) };
+                self.credentials.check_answer(&hello, &answer)?;
+                let proof = self.credentials.proof(&hello, &answer);
+                one.say(&proof)?;
+                one.stage = Stage::Verdict { peer };
+                Ok(Step::On)
+            }
+            Stage::Verdict { peer } => {
+                match one.hear::<VERDICT_LEN>()? {
+                    None => Ok(Step::Wait),
+                    Some([ACCEPTED])
+                        if matches!(self.links.get(&peer), Some(Link::Open { .. })) =>
+                    {
+                        Ok(Step::Drop)
+                    }
+                    Some([ACCEPTED]) => Ok(Step::Open(peer)),
+                    // The peer's own connection, or an earlier one of ours, is the link.
+                    Some([DECLINED]) => Err(Failure::Declined),
+                    Some(_) => Err(Refusal::Protocol.into()),
+                }
+            }
+            Stage::Hello => {
+                let Some(hello) = one.hear::<HELLO_LEN>()? else { return Ok(Step::Wait) };
+                let peer = self.credentials.check_hello(&hello)?;
+                one.socket.set_nodelay(true)?;
+                let answer = self.credentials.answer(&hello, nonce()?);
+                one.say(&answer)?;
+                one.stage = Stage::Proof { peer, hello, answer };
+                Ok(Step::On)
+            }
+            Stage::Proof { peer, hello, answer } => {
+                let Some(proof) = one.hear::<PROOF_LEN>()? else { return Ok(Step::Wait) };
+                self.credentials.check_proof(&hello, &answer, &proof)?;
+                let accepted = match self.links.get(&peer) {
+                    None => true,
+                    Some(Link::Open { .. }) => false,
+                    Some(Link::Dialling(_)) => {
+                        peer < self.credentials.rank || !self.has_proved_to(peer)
+                    }
+                };
+                one.say(&[if accepted { ACCEPTED } else { DECLINED }])?;
+                Ok(if accepted { Step::Open(peer) } else { Step::Drop })
+            }
+        }
+    }
+
+    pub(super) fn expire(&mut self, now: Duration) {
+        let late = |socket: &Socket| matches!(socket, Socket::Unproved(one) if now >= one.deadline);
+        let keys: Vec<u64> =
+            self.sockets.iter().filter(|(_, one)| late(one)).map(|(&key, _)| key).collect();
+        for key in keys {
+            let Some(Socket::Unproved(one)) = self.sockets.get(&key) else { continue };
+            let Some(peer) = one.dials() else {
+                self.turn_away(key, Refusal::Slow);
+                continue;
+            };
+            let connecting = matches!(one.stage, Stage::Connect { .. });
+            let text = if connecting { "no connection" } else { "connected, but silent" };
+            let address = one.address;
+            self.sockets.remove(&key);
+            self.unproved -= 1;
+            self.note_failure(peer, address, text.into());
+        }
+    }
+}
+
+impl Unproved {
+    /// Whom this side wants to reach by it, if it is the initiator.
+    fn dials(&self) -> Option<GateId> {
+        match &self.stage {
+            Stage::Connect { peer } | Stage::Answer { peer, .. } | Stage::Verdict { peer } => {
+                Some(*peer)
+            }
+            Stage::Hello | Stage::Proof { .. } => None,
+        }
+    }
+
+    /// Whether the other end has said a proper hello to this process.
+    fn is_known(&self) -> bool {
+        matches!(self.stage, Stage::Proof { .. })
+    }
+
+    /// Handshake words are short: a fresh connection takes them whole.
+    fn say(&mut self, word: &[u8]) -> Result<(), Failure> {
+        match self.socket.write(word)? {
+            count if count == word.len() => Ok(()),
+            _ => Err(Refusal::Closed.into()),
+        }
+    }
+
+    /// The next `N` bytes, once they are there.
+    fn hear<const N: usize>(&mut self) -> Result<Option<[u8; N]>, Failure> {
+        let mut buffer = [0; N];
+        let missing = N - self.got.len();
+        match self.socket.read(&mut buffer[..missing]) {
+            Ok(0) => return Err(Refusal::Closed.into()),
+            Ok(count) => self.got.extend(&buffer[..count]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        let Ok(word) = <[u8; N]>::try_from(&self.got[..]) else { return Ok(None) };
+        self.got.clear();
+        Ok(Some(word))
+    }
+}
+
+/// What a step of a handshake leads to.
+enum Step {
+    Wait,
+    On,
+    Open(GateId),
+    Drop,
+}
+
+enum Failure {
+    Refused(Refusal),
+    /// The other end prefers another connection, which may come to nothing.
+    Declined,
+    System(io::Error),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(refusal) => refusal.fmt(f),
+            Self::Declined => f.write_str("declined in favour of another connection"),
+            Self::System(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+fn begin_connect(to: SocketAddr) -> io::Result<TcpStream> {
+    let domain = socket2::Domain::for_address(to);
+    let kind = socket2::Type::STREAM.nonblocking().cloexec();
+    let socket = socket2::Socket::new(domain, kind, Some(socket2::Protocol::TCP))?;
+    match socket.connect(&to.into()) {
+        Ok(()) => {}
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(socket.into())
+}
+
+fn nonce() -> Result<[u8; 32], Failure> {
+    let mut nonce = [0; 32];
+    getrandom::fill(&mut nonce).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(nonce)
+}
+
+/// How long the network may take to bring about one connection: a few retransmissions.
+const TRY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Unproved connections at once; a scan can hold no more.
+pub(super) const UNPROVED_MAX: usize = 64;
+/// Connections accepted in one look.
+const ACCEPTS: usize = 16;
