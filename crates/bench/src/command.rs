@@ -14,7 +14,7 @@ use crate::library::Kind;
 use crate::plot;
 use crate::programs::Programs;
 use crate::record::Clock;
-use crate::report::{Document, Report};
+use crate::report::{By, Document, Report};
 use crate::run::{Interruption, run as run_command, tell};
 use crate::scenario::{Place, Workload, sizes};
 use crate::table;
@@ -119,6 +119,9 @@ struct CompareOptions {
     /// Ranks of the crowd
     #[arg(long, default_value = "16", value_parser = clap::value_parser!(u32).range(2..=1024))]
     ranks: u32,
+    /// What the plots show of several rounds: the median, or the least (disturbed)
+    #[arg(long, default_value = "median")]
+    by: By,
     /// Where the peers are
     #[arg(long, default_value = "build/peers")]
     peers: PathBuf,
@@ -238,7 +241,7 @@ fn alone(workload: Workload, place: Place, kinds: &[Kind], common: &Common) -> R
     let rounds = common.rounds.unwrap_or(1);
     let kinds = kinds.to_vec();
     let plan = Plan { workload, place, kinds, rounds, seconds: common.seconds };
-    measure_all(&[plan], common, Path::new(""))
+    measure_all(&[plan], common, By::Median, Path::new(""))
 }
 
 /// Canele beside its peers.
@@ -259,11 +262,11 @@ fn compare(options: &CompareOptions) -> Result<(), String> {
         Plan { workload, place, kinds, rounds, seconds: options.common.seconds }
     };
     let plans: Vec<Plan> = options.what.iter().map(plan).collect();
-    measure_all(&plans, &options.common, &options.peers)
+    measure_all(&plans, &options.common, options.by, &options.peers)
 }
 
 /// Measures plan by plan; each is printed and written as soon as it is there.
-fn measure_all(plans: &[Plan], common: &Common, peers: &Path) -> Result<(), String> {
+fn measure_all(plans: &[Plan], common: &Common, by: By, peers: &Path) -> Result<(), String> {
     let own = std::env::current_exe().map_err(|error| format!("own path: {error}"))?;
     let prefix = match &common.prefix {
         Some(prefix) => absolute(prefix)?,
@@ -278,7 +281,7 @@ fn measure_all(plans: &[Plan], common: &Common, peers: &Path) -> Result<(), Stri
     for plan in plans {
         let report = measure(plan, &places, &programs, &mut grounds, &interruption)
             .map_err(|error| error.to_string())?;
-        let paths = write(&report, &common.output)?;
+        let paths = write(&report, by, &common.output)?;
         let paths: String = paths.iter().map(|path| format!("{}\n", path.display())).collect();
         say(&format!("\n{}\n{paths}", table::render(&report)))?;
         let ours = report.entries.iter().find(|entry| entry.library == Kind::Canele);
@@ -296,7 +299,7 @@ fn say(text: &str) -> Result<(), String> {
 }
 
 /// Writes the document, the table and, for a comparison, the plots.
-fn write(report: &Report, folder: &Path) -> Result<Vec<PathBuf>, String> {
+fn write(report: &Report, by: By, folder: &Path) -> Result<Vec<PathBuf>, String> {
     let stem = report.stem();
     let document = Document { report, rows: report.rows() };
     let json = serde_json::to_string_pretty(&document).map_err(|error| error.to_string())?;
@@ -307,7 +310,7 @@ fn write(report: &Report, folder: &Path) -> Result<Vec<PathBuf>, String> {
         paths.push(path);
     }
     if report.is_comparison() {
-        paths.extend(plot::draw(report, folder).map_err(|error| error.to_string())?);
+        paths.extend(plot::draw(report, by, folder).map_err(|error| error.to_string())?);
     }
     Ok(paths)
 }
@@ -363,6 +366,7 @@ mod tests {
             ("crowd --ranks 1", "1"),
             ("compare mars", "mars"),
             ("compare crowd@mars", "mars"),
+            ("compare --by luck", "luck"),
             ("compare --rounds 0", "0"),
             ("pingpong --seconds -1", "-1"),
         ] {
@@ -374,7 +378,7 @@ mod tests {
     #[test]
     fn a_report_is_written_with_its_table_and_plots() {
         let folder = tempfile::tempdir().unwrap();
-        let paths = write(&sample(), folder.path()).unwrap();
+        let paths = write(&sample(), By::Median, folder.path()).unwrap();
         let endings: Vec<_> =
             paths.iter().map(|path| path.extension().unwrap().to_str().unwrap()).collect();
         assert_eq!(endings, ["json", "txt", "svg", "png"]);

@@ -12,7 +12,7 @@ use plotters::style::FontStyle;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::library::Kind;
-use crate::report::{Report, Row};
+use crate::report::{By, Report, Row};
 use crate::scenario::{Workload, size_text};
 use crate::statistics::bandwidth_mbit_per_s;
 
@@ -29,7 +29,7 @@ pub struct PlotError {
 ///
 /// # Errors
 /// When a file cannot be written.
-pub fn draw(report: &Report, folder: &Path) -> Result<Vec<PathBuf>, PlotError> {
+pub fn draw(report: &Report, by: By, folder: &Path) -> Result<Vec<PathBuf>, PlotError> {
     let rows = report.rows();
     if rows.is_empty() {
         return Ok(Vec::new());
@@ -41,22 +41,22 @@ pub fn draw(report: &Report, folder: &Path) -> Result<Vec<PathBuf>, PlotError> {
         reason: error.to_string(),
     };
     fonts().map_err(|error| named(svg, error))?;
-    draw_svg(report, &rows, svg).map_err(|error| named(svg, error))?;
-    draw_png(report, &rows, png).map_err(|error| named(png, error))?;
+    draw_svg(report, &rows, by, svg).map_err(|error| named(svg, error))?;
+    draw_png(report, &rows, by, png).map_err(|error| named(png, error))?;
     Ok(paths.into())
 }
 
-fn draw_svg(report: &Report, rows: &[Row], path: &Path) -> Result<(), Box<dyn Error>> {
+fn draw_svg(report: &Report, rows: &[Row], by: By, path: &Path) -> Result<(), Box<dyn Error>> {
     let mut text = String::new();
-    picture(report, rows, &SVGBackend::with_string(&mut text, SIZE).into_drawing_area())?;
+    picture(report, rows, by, &SVGBackend::with_string(&mut text, SIZE).into_drawing_area())?;
     std::fs::write(path, text)?;
     Ok(())
 }
 
-fn draw_png(report: &Report, rows: &[Row], path: &Path) -> Result<(), Box<dyn Error>> {
+fn draw_png(report: &Report, rows: &[Row], by: By, path: &Path) -> Result<(), Box<dyn Error>> {
     let (width, height) = SIZE;
     let mut pixels = vec![0; 3 * (width * height) as usize];
-    picture(report, rows, &BitMapBackend::with_buffer(&mut pixels, SIZE).into_drawing_area())?;
+    picture(report, rows, by, &BitMapBackend::with_buffer(&mut pixels, SIZE).into_drawing_area())?;
     let mut encoder = png::Encoder::new(BufWriter::new(File::create(path)?), width, height);
     encoder.set_color(png::ColorType::Rgb);
     encoder.set_depth(png::BitDepth::Eight);
@@ -75,6 +75,7 @@ type Area<'a, B> = DrawingArea<B, Shift>;
 fn picture<B: DrawingBackend>(
     report: &Report,
     rows: &[Row],
+    by: By,
     area: &Area<'_, B>,
 ) -> Result<(), Box<dyn Error>>
 where
@@ -85,10 +86,14 @@ where
     let area = area.margin(8, 0, 0, 0).titled(&title, (FONT, 22))?;
     let environment = &report.environment;
     let note = format!(
-        "{}, {} cores, {}; {} rounds, libraries in turn; {}; load {:.1} to {:.1}",
+        "{}, {} cores, {}; {} {} rounds, libraries in turn; {}; load {:.1} to {:.1}",
         environment.processor,
         environment.cores,
         environment.kernel,
+        match by {
+            By::Median => "median of",
+            By::Least => "least disturbed of",
+        },
         report.rounds,
         environment.date,
         environment.load_before,
@@ -101,10 +106,10 @@ where
     match &report.workload {
         Workload::Pingpong { .. } => {
             let (left, right) = body.split_horizontally(width / 2);
-            panel(report, rows, &left, Quantity::Time)?;
-            panel(report, rows, &right, Quantity::Bandwidth)?;
+            panel(report, rows, by, &left, Quantity::Time)?;
+            panel(report, rows, by, &right, Quantity::Bandwidth)?;
         }
-        Workload::Burst { .. } | Workload::Crowd { .. } => bars(report, rows, &body)?,
+        Workload::Burst { .. } | Workload::Crowd { .. } => bars(report, rows, by, &body)?,
     }
     body.present()?;
     Ok(())
@@ -127,8 +132,8 @@ impl Quantity {
 
     fn label(self) -> &'static str {
         match self {
-            Self::Time => "half a round trip (median)",
-            Self::Bandwidth => "bandwidth (of the median)",
+            Self::Time => "half a round trip",
+            Self::Bandwidth => "bandwidth",
         }
     }
 
@@ -159,13 +164,14 @@ enum Marker {
 fn panel<B: DrawingBackend>(
     report: &Report,
     rows: &[Row],
+    by: By,
     area: &Area<'_, B>,
     quantity: Quantity,
 ) -> Result<(), Box<dyn Error>>
 where
     B::ErrorType: 'static,
 {
-    let lines = lines(report, rows, quantity);
+    let lines = lines(report, rows, by, quantity);
     let drawn = || lines.iter().flat_map(|line| &line.points);
     let xs = span(drawn().map(|point| point.0), 1.3);
     let ys = span(drawn().map(|point| point.1), 1.6);
@@ -230,15 +236,14 @@ where
 
 /// A line for each library that was measured, and one for what the link allows, where it is not lower
 /// than all that is drawn.
-fn lines(report: &Report, rows: &[Row], quantity: Quantity) -> Vec<Line> {
+fn lines(report: &Report, rows: &[Row], by: By, quantity: Quantity) -> Vec<Line> {
     let mut lines: Vec<Line> = report
         .entries
         .iter()
         .map(|entry| {
             let (color, marker) = look(entry.library);
             let point = |row: &Row| {
-                let found = row.median_us.iter().find(|(library, _)| *library == entry.library);
-                let time_us = found.and_then(|(_, across)| across.map(|across| across.median))?;
+                let time_us = row.time_us(entry.library, by)?;
                 Some((row.bytes as f64, quantity.of(row.bytes, time_us)))
             };
             let points = rows.iter().filter_map(point).collect();
@@ -264,24 +269,18 @@ fn lines(report: &Report, rows: &[Row], quantity: Quantity) -> Vec<Line> {
 fn bars<B: DrawingBackend>(
     report: &Report,
     rows: &[Row],
+    by: By,
     area: &Area<'_, B>,
 ) -> Result<(), Box<dyn Error>>
 where
     B::ErrorType: 'static,
 {
-    let measured = |kind: Kind| {
-        rows.iter()
-            .any(|row| row.median_us.iter().any(|(k, across)| *k == kind && across.is_some()))
-    };
+    let measured = |kind: &Kind| rows.iter().any(|row| row.time_us(*kind, by).is_some());
     let kinds: Vec<Kind> =
-        report.entries.iter().map(|entry| entry.library).filter(|kind| measured(*kind)).collect();
-    let value = |row: &Row, kind: Kind| {
-        let found = row.median_us.iter().find(|(library, _)| *library == kind)?;
-        found.1.map(|across| across.median)
-    };
+        report.entries.iter().map(|entry| entry.library).filter(measured).collect();
     let greatest = rows
         .iter()
-        .flat_map(|row| kinds.iter().filter_map(move |kind| value(row, *kind)))
+        .flat_map(|row| kinds.iter().filter_map(move |kind| row.time_us(*kind, by)))
         .fold(0.0, f64::max);
     let mut chart = ChartBuilder::on(area)
         .margin(12)
@@ -295,7 +294,7 @@ where
         .x_labels(0)
         .light_line_style(TRANSPARENT)
         .bold_line_style(RGBColor(222, 222, 222))
-        .y_desc("median")
+        .y_desc("time of the operation")
         .y_label_formatter(&|value| time_text(*value))
         .label_style((FONT, 14))
         .axis_desc_style((FONT, 15))
@@ -308,7 +307,7 @@ where
         let drawn: Vec<(usize, f64)> = rows
             .iter()
             .enumerate()
-            .filter_map(|(index, row)| Some((index, value(row, *kind)?)))
+            .filter_map(|(index, row)| Some((index, row.time_us(*kind, by)?)))
             .collect();
         chart
             .draw_series(drawn.iter().map(|(index, time_us)| {
@@ -405,7 +404,7 @@ mod tests {
     #[test]
     fn a_comparison_is_drawn_in_both_formats() {
         let folder = tempfile::tempdir().unwrap();
-        let paths = draw(&sample(), folder.path()).unwrap();
+        let paths = draw(&sample(), By::Median, folder.path()).unwrap();
         let svg = std::fs::read_to_string(&paths[0]).unwrap();
         for text in ["Canele", "MPICH", "raw TCP", "limit of the link", "message size", "1 MiB"] {
             assert!(svg.contains(text), "{text} is not in the plot");
@@ -425,7 +424,8 @@ mod tests {
             entries: vec![Entry { rounds: vec![round], ..Entry::new(Kind::Canele) }],
             ..sample()
         };
-        let svg = std::fs::read_to_string(&draw(&report, folder.path()).unwrap()[0]).unwrap();
+        let svg =
+            std::fs::read_to_string(&draw(&report, By::Least, folder.path()).unwrap()[0]).unwrap();
         assert!(svg.contains("allreduce of 8 B") && svg.contains("60 µs"));
     }
 
@@ -433,12 +433,12 @@ mod tests {
     fn nothing_measured_is_nothing_drawn() {
         let folder = tempfile::tempdir().unwrap();
         let report = Report { entries: vec![Entry::new(Kind::Canele)], ..sample() };
-        assert!(draw(&report, folder.path()).unwrap().is_empty());
+        assert!(draw(&report, By::Least, folder.path()).unwrap().is_empty());
     }
 
     #[test]
     fn a_folder_that_is_not_there_is_named() {
-        let error = draw(&sample(), Path::new("/none/such")).unwrap_err().to_string();
+        let error = draw(&sample(), By::Median, Path::new("/none/such")).unwrap_err().to_string();
         assert!(error.contains("/none/such/pingpong-wan.svg"), "{error}");
     }
 

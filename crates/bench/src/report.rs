@@ -1,5 +1,7 @@
 //! What came out: every round of every library, and what they come to beside each other.
 
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
@@ -67,6 +69,38 @@ pub struct Row {
     pub ratio_of_least: Option<f64>,
     /// Our time over that of raw TCP.
     pub ratio_to_raw_tcp: Option<f64>,
+}
+
+/// Which of several rounds stands for all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The median.
+    Median,
+    /// The least disturbed, for a machine that does other work beside.
+    Least,
+}
+
+impl FromStr for By {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "median" => Ok(Self::Median),
+            "least" => Ok(Self::Least),
+            _ => Err(format!("`{text}` is neither median nor least")),
+        }
+    }
+}
+
+impl Row {
+    /// A library's time, in microseconds; none where it was not measured.
+    pub fn time_us(&self, library: Kind, by: By) -> Option<f64> {
+        let across = self.median_us.iter().find(|(kind, _)| *kind == library)?.1?;
+        Some(match by {
+            By::Median => across.median,
+            By::Least => across.least,
+        })
+    }
 }
 
 /// A report and its rows, as they are written to a file.
