@@ -110,6 +110,21 @@ check "status knows that it was killed" 1 "$(lab status | grep -c broken)"
 raise
 check "an up after a kill works" "collectives on 8 ranks: 0 failures" "$(grid -n 8 -hosts $everywhere "$work/collectives")"
 
+# The wide area is cut for a second in the middle of a run: what was lost is sent again.
+"$prefix/bin/mpicc" -Wall -Werror -O1 programs/exchange.c -o "$work/exchange" || exit 1
+grid -n 4 -hosts site0-node0:1,site0-node1:1,site1-node0:1,site1-node1:1 "$work/exchange" 4 0 >"$work/out" 2>&1 &
+job=$!
+sleep 1.5
+wall() { lab run "$1" sh -c "PATH=\$PATH:/usr/sbin XTABLES_LOCKFILE=$work/lock iptables-legacy $2"; }
+for node in site1-node0 site1-node1; do wall $node "-A INPUT -s 10.77.0.0/24 -j DROP"; done
+sleep 1
+lost=$(wall site1-node0 "-vnxL INPUT" | awk '/DROP/ { print $1 }')
+for node in site1-node0 site1-node1; do wall $node "-F INPUT"; done
+wait $job
+code=$?
+check "the cut took packets: ${lost:-0}" yes "$([ "${lost:-0}" -gt 0 ] && echo yes)"
+check "a run over a cut goes on: $(tail -1 "$work/out")" 0 $code
+
 # Ranks on the lab that die with their mpiexec.
 "$prefix/bin/mpicc" -Wall -Werror -O1 programs/fault.c -o "$work/fault" || exit 1
 "$mpiexec" -timeout 60 -launcher-exec "$canele lab run" -n 8 -hosts $everywhere "$work/fault" hang "$work/ids" 2>/dev/null &
