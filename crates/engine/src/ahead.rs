@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use crate::engine::PeerError;
+use crate::gate::charge;
 use crate::op::{OpId, Ops, receive_piece};
 
 /// The messages of one gate that come ahead, by sequence.
@@ -20,6 +21,8 @@ struct Arrival {
     /// How many bytes come ahead; unknown until the request is here, which may take another link.
     promised: Option<u64>,
     arrived: u64,
+    /// What was charged for it before its request was here.
+    charged_early: usize,
     target: Target,
 }
 
@@ -35,7 +38,7 @@ enum Target {
 pub(crate) struct Settled {
     /// Waiting now that were not before.
     pub kept: usize,
-    /// Came before their request, which would have paid for them.
+    /// To be charged now, because the request that pays for them is not here yet.
     pub early: usize,
     /// Waited before, and do no longer.
     pub released: usize,
@@ -44,15 +47,15 @@ pub(crate) struct Settled {
 }
 
 impl Arrivals {
-    /// A request is here: `promised` of the message's bytes come ahead. Answers how many of them came
-    /// before it.
+    /// A request is here: `promised` of the message's bytes come ahead. Answers how much of what they
+    /// cost was charged before it.
     pub fn announce(&mut self, sequence: u32, promised: u64) -> Result<usize, PeerError> {
         let arrival = self.0.entry(sequence).or_default();
         if arrival.promised.is_some() || arrival.arrived > promised {
             return Err(PeerError::Ahead { sequence });
         }
         arrival.promised = Some(promised);
-        Ok(arrival.arrived as usize)
+        Ok(arrival.charged_early)
     }
 
     /// A piece is here. Without a request it is accepted only if `may_be_first`, up to `limit` bytes.
@@ -63,6 +66,9 @@ impl Arrivals {
         (offset, payload): (u64, &[u8]),
         (may_be_first, limit): (bool, u64),
     ) -> Result<Settled, PeerError> {
+        if payload.is_empty() {
+            return Err(PeerError::Ahead { sequence });
+        }
         let arrival = match self.0.entry(sequence) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) if may_be_first => entry.insert(Arrival::default()),
@@ -74,12 +80,18 @@ impl Arrivals {
         if !inside || arrival.arrived + len > wanted {
             return Err(PeerError::Range { offset, len: payload.len(), wanted });
         }
+        let early = match (arrival.promised, arrival.arrived) {
+            (Some(_), _) => 0,
+            (None, 0) => charge(payload.len()),
+            (None, _) => payload.len(),
+        };
         arrival.arrived += len;
-        let early = if arrival.promised.is_none() { payload.len() } else { 0 };
+        arrival.charged_early += early;
         let mut settled = Settled { early, ..Settled::default() };
         match &mut arrival.target {
             Target::Waiting(runs) => {
-                keep(runs, offset, payload, wanted).ok_or(PeerError::Ahead { sequence })?;
+                let announced = arrival.promised.unwrap_or(0);
+                keep(runs, offset, payload, announced).ok_or(PeerError::Ahead { sequence })?;
                 settled.kept = payload.len();
             }
             Target::Receive(op) => {
@@ -128,7 +140,7 @@ impl Default for Target {
 }
 
 /// Adds a piece to the run it continues, or begins one; none when there are too many.
-fn keep(runs: &mut Vec<(u64, Vec<u8>)>, offset: u64, payload: &[u8], wanted: u64) -> Option<()> {
+fn keep(runs: &mut Vec<(u64, Vec<u8>)>, offset: u64, payload: &[u8], announced: u64) -> Option<()> {
     if let Some((start, bytes)) = runs.last_mut()
         && *start + bytes.len() as u64 == offset
     {
@@ -138,8 +150,9 @@ fn keep(runs: &mut Vec<(u64, Vec<u8>)>, offset: u64, payload: &[u8], wanted: u64
     if runs.len() == RUNS_MAX {
         return None;
     }
-    // What is promised is paid for.
-    let mut bytes = Vec::with_capacity((wanted - offset).min(RESERVE_MAX) as usize);
+    // What is announced is paid for, once.
+    let reserve = if runs.is_empty() { announced.min(RESERVE_MAX) as usize } else { 0 };
+    let mut bytes = Vec::with_capacity(reserve.max(payload.len()));
     bytes.extend_from_slice(payload);
     runs.push((offset, bytes));
     Some(())
@@ -149,5 +162,5 @@ fn keep(runs: &mut Vec<(u64, Vec<u8>)>, offset: u64, payload: &[u8], wanted: u64
 /// flight between them.
 const RUNS_MAX: usize = 256;
 
-/// A run's first allocation.
+/// The first run's first allocation.
 const RESERVE_MAX: u64 = 256 << 10;

@@ -17,6 +17,7 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 fn memory_is_bounded() {
     what_a_peer_makes_us_allocate_is_bounded_by_what_it_sends();
     requests_for_more_than_there_is_allocate_nothing();
+    pieces_that_come_ahead_allocate_what_they_carry_or_have_paid_for();
     unmatched_messages_take_a_multiple_of_their_credit_and_give_it_back();
     operations_leave_nothing_behind();
     a_message_that_nobody_wants_does_not_make_the_others_pile_up();
@@ -61,6 +62,44 @@ fn requests_for_more_than_there_is_allocate_nothing() {
     let before = ALLOCATOR.current_usage();
     engine.handle_frame(gate(1), &request).expect("any length may be announced");
     assert!(ALLOCATOR.current_usage() - before < 4096);
+}
+
+fn pieces_that_come_ahead_allocate_what_they_carry_or_have_paid_for() {
+    let piece = |sequence, offset, bytes: usize| {
+        let mut frame = Vec::new();
+        packet::emit_ahead(&mut frame, sequence, offset, bytes as u32);
+        frame.resize(frame.len() + bytes, 7);
+        frame
+    };
+    let request = |sequence, ahead| {
+        let mut frame = Vec::new();
+        let way = Way::Ahead { bytes: ahead, clear: true };
+        packet::emit_request(&mut frame, &header(sequence), 0, 1 << 30, way);
+        frame
+    };
+    let specks = |sequence| (0..200).map(move |at| piece(sequence, 2 * at, 1));
+    let announced = (0..20).flat_map(|one| [request(one, 500)].into_iter().chain(specks(one)));
+    let attacks: [Vec<Vec<u8>>; 4] = [
+        (0..4000).map(|sequence| piece(sequence, 0, 1)).collect(),
+        (0..4000).map(|sequence| piece(sequence, 0, 0)).collect(),
+        (0..40).flat_map(specks).collect(),
+        announced.collect(),
+    ];
+    for (attack, frames) in attacks.iter().enumerate() {
+        let mut engine = Engine::new(Config { size: 2 });
+        engine.handle_up(gate(1), NEAR.capabilities);
+        let before = ALLOCATOR.current_usage();
+        let mut fed = 0;
+        for frame in frames {
+            fed += frame.len();
+            if engine.handle_frame(gate(1), frame).is_err() {
+                break;
+            }
+            let taken = ALLOCATOR.current_usage() - before;
+            let bound = TABLES_BYTES + 8 * fed + NEAR.capabilities.credit_bytes;
+            assert!(taken <= bound, "attack {attack}: {taken} bytes for {fed} received");
+        }
+    }
 }
 
 fn unmatched_messages_take_a_multiple_of_their_credit_and_give_it_back() {
