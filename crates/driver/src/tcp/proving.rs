@@ -405,6 +405,6 @@ fn nonce() -> Result<[u8; 32], Failure> {
 /// How long the network may take to bring about one connection: a few retransmissions.
 const TRY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Unproved connections at once; a scan can hold no more.
-pub(super) const UNPROVED_MAX: usize = 64;
+pub(super) const UNPROVED_MAX: usize = 128;
 /// Connections accepted in one look.
 const ACCEPTS: usize = 16;
