@@ -180,8 +180,8 @@ impl Core {
             }
             Event::Sent { peer, token } => engine.handle_sent(peer, token),
             Event::Refused { from, reason } => {
-                let lines = journal.note_refusal(Instant::now(), from, reason);
-                journal.print(&lines);
+                let line = journal.note_refusal(Instant::now(), from, reason);
+                journal.print(line.as_slice());
             }
             Event::Room { peer } => engine.handle_room(peer),
             Event::Up { peer, capabilities } => {

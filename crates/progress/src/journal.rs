@@ -1,12 +1,12 @@
 //! What is worth a line on standard error, and how often.
 //!
-//! Strangers that were turned away are told of once for each reason and origin, and then counted; the
-//! counts follow once a minute at most, and at the end. Failures of links first wait for the operation
+//! Strangers that were turned away are told of once for each reason, and then counted; the counts
+//! follow on one line, once a minute at most and at the end. Failures of links first wait for the operation
 //! that fails with them, whose error says it all; those that none takes are told on their own.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use driver::Refusal;
@@ -16,34 +16,39 @@ use wire::GateId;
 #[derive(Debug)]
 pub(crate) struct Journal {
     rank: GateId,
-    /// Whom a line told of already.
-    known: HashSet<(Refusal, IpAddr)>,
-    /// Refusals that no line has told of, by reason, and the last one's origin.
-    untold: HashMap<Refusal, (u64, SocketAddr)>,
-    last: Option<Instant>,
+    /// The reasons that a line has told of, and how many refusals none has.
+    untold: HashMap<Refusal, u64>,
+    /// Where the last of these came from.
+    origin: Option<SocketAddr>,
+    /// When a line told of refusals last.
+    last: Instant,
     faults: Vec<(Instant, String)>,
 }
 
 impl Journal {
     pub fn new(rank: GateId) -> Self {
-        let (known, untold) = (HashSet::new(), HashMap::new());
-        Self { rank, known, untold, last: None, faults: Vec::new() }
+        let (untold, faults) = (HashMap::new(), Vec::new());
+        Self { rank, untold, origin: None, last: Instant::now(), faults }
     }
 
-    /// A stranger was turned away.
-    pub fn note_refusal(&mut self, now: Instant, from: SocketAddr, reason: Refusal) -> Vec<String> {
-        let key = (reason, from.ip());
-        if self.known.len() < LINES_MAX && self.known.insert(key) {
-            self.last.get_or_insert(now);
-            return vec![format!("refused a connection from {from}: {reason}")];
-        }
-        let (count, last) = self.untold.entry(reason).or_insert((0, from));
+    /// A stranger was turned away. Returns what is to be said now.
+    pub fn note_refusal(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        reason: Refusal,
+    ) -> Option<String> {
+        let Some(count) = self.untold.get_mut(&reason) else {
+            self.untold.insert(reason, 0);
+            self.last = now;
+            return Some(format!("refused a connection from {from}: {reason}"));
+        };
         *count += 1;
-        *last = from;
-        if self.last.is_some_and(|last| now - last < SUMMARY_EVERY) {
-            return Vec::new();
+        self.origin = Some(from);
+        if now - self.last < SUMMARY_EVERY {
+            return None;
         }
-        self.last = Some(now);
+        self.last = now;
         self.sum_up()
     }
 
@@ -81,21 +86,22 @@ impl Journal {
         }
     }
 
-    fn sum_up(&mut self) -> Vec<String> {
-        let mut lines: Vec<String> = self
-            .untold
-            .drain()
-            .map(|(reason, (count, last))| {
-                format!("refused {count} more connections, the last from {last}: {reason}")
-            })
-            .collect();
-        lines.sort();
-        lines
+    fn sum_up(&mut self) -> Option<String> {
+        let origin = self.origin.take()?;
+        let mut counts: Vec<(u64, Refusal)> = Vec::new();
+        for (reason, count) in &mut self.untold {
+            counts.push((std::mem::take(count), *reason));
+        }
+        let all: u64 = counts.iter().map(|(count, _)| count).sum();
+        counts.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+        let told = counts.iter().filter(|(count, _)| *count > 0);
+        let told: Vec<String> =
+            told.map(|(count, reason)| format!("{count} times: {reason}")).collect();
+        let told = told.join("; ");
+        Some(format!("refused {all} more connections, the last from {origin}; {told}"))
     }
 }
 
-/// Lines about single strangers.
-const LINES_MAX: usize = 16;
 /// Counts are told this often at most.
 const SUMMARY_EVERY: Duration = Duration::from_secs(60);
 /// How long a failure waits to be told by an operation's error.
@@ -115,39 +121,27 @@ mod tests {
         let start = Instant::now();
         let first = journal.note_refusal(start, from("10.0.0.9:1000"), Refusal::Closed);
         assert_eq!(
-            first,
-            [
-                "refused a connection from 10.0.0.9:1000: it closed the connection in the middle of the handshake"
-            ]
+            first.unwrap(),
+            "refused a connection from 10.0.0.9:1000: it closed the connection in the middle of the handshake"
         );
         for port in 1001..1300 {
             let from = SocketAddr::new(from("10.0.0.9:1").ip(), port);
-            assert!(journal.note_refusal(start, from, Refusal::Closed).is_empty());
+            assert_eq!(journal.note_refusal(start, from, Refusal::Closed), None);
         }
+        let other = journal.note_refusal(start, from("10.0.0.8:5"), Refusal::Protocol);
+        assert!(other.unwrap().starts_with("refused a connection from 10.0.0.8:5: it does not"));
+        assert_eq!(journal.note_refusal(start, from("10.0.0.8:6"), Refusal::Protocol), None);
         let later = start + SUMMARY_EVERY;
         let summary = journal.note_refusal(later, from("10.0.0.9:2000"), Refusal::Closed);
         assert_eq!(
-            summary,
-            [
-                "refused 300 more connections, the last from 10.0.0.9:2000: it closed the connection in the middle of the handshake"
-            ]
+            summary.unwrap(),
+            "refused 301 more connections, the last from 10.0.0.9:2000; \
+             300 times: it closed the connection in the middle of the handshake; \
+             1 times: it does not speak this version of the protocol"
         );
         assert!(journal.close().is_empty());
-    }
-
-    #[test]
-    fn strangers_without_number_fill_no_screen() {
-        let mut journal = Journal::new(GateId(0));
-        let now = Instant::now();
-        let mut lines = 0;
-        for host in 0..1000u32 {
-            let from = SocketAddr::new(IpAddr::V4((0x0a00_0000 + host).into()), 5);
-            lines += journal.note_refusal(now, from, Refusal::Protocol).len();
-        }
-        assert_eq!(lines, LINES_MAX);
-        let rest = journal.close();
-        assert_eq!(rest.len(), 1);
-        assert!(rest[0].starts_with("refused 984 more connections"), "{rest:?}");
+        assert_eq!(journal.note_refusal(later, from("10.0.0.9:2001"), Refusal::Closed), None);
+        assert!(journal.close()[0].starts_with("refused 1 more connections"));
     }
 
     #[test]
