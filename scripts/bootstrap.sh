@@ -1,10 +1,15 @@
 #!/usr/bin/env bash
 # Brings what a build and the tests need: a C compiler, Python, and Rust. On Debian as root it installs
-# what is missing; elsewhere it says exactly what to install.
+# what is missing; elsewhere it says exactly what to install. A Rust that is there already belongs to
+# whoever put it there: if it does not do, this script says so and leaves it alone.
 set -euo pipefail
+cd "${BASH_SOURCE%/*}/.."
+PATH="$PATH:/usr/sbin:/sbin:${HOME:-/root}/.cargo/bin"
+has() { command -v "$1" >/dev/null 2>&1; }
+
 missing=()
 need() { # command, package
-    command -v "$1" >/dev/null 2>&1 || missing+=("$2")
+    has "$1" || missing+=("$2")
 }
 need cc gcc
 need c++ g++
@@ -14,30 +19,52 @@ need pkg-config pkg-config
 need python3 python3
 need curl curl
 need ip iproute2
+need nsenter util-linux
 need nm binutils
 need valgrind valgrind
-[ -e /usr/sbin/iptables-legacy ] || missing+=(iptables)
+need iptables-legacy iptables
+[ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] || missing+=(ca-certificates)
+# Without headers and development files a compiler is of no use.
+echo '#include <stdio.h>' | cc -xc -fsyntax-only - 2>/dev/null || missing+=(libc6-dev)
 python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)
 python3 -c 'import sysconfig, os, sys; sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))' 2>/dev/null || missing+=(python3-dev)
-if [ ${#missing[@]} -gt 0 ]; then
-    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-        echo "installing ${missing[*]}"
-        apt-get update -qq
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${missing[@]}" >/dev/null
-    else
-        echo "please install: ${missing[*]} (Debian's names)" >&2
-        exit 1
+
+[[ $(<Cargo.toml) =~ rust-version\ =\ \"([0-9]+)\.([0-9]+) ]]
+wanted=${BASH_REMATCH[1]}.${BASH_REMATCH[2]} wanted_minor=${BASH_REMATCH[2]}
+rust() { # what is wrong with the Rust that is here, if anything
+    has cargo || { echo "Rust is missing"; return; }
+    local said
+    said=$(cargo --version 2>&1) || { echo "cargo does not run ($said)"; return; }
+    [[ $said =~ ^cargo\ ([0-9]+)\.([0-9]+) ]] || { echo "cargo's version is not understood ($said)"; return; }
+    [ "${BASH_REMATCH[1]}" -gt 1 ] || [ "${BASH_REMATCH[2]}" -ge "$wanted_minor" ] || { echo "Rust is too old ($said)"; return; }
+    cargo fmt --version >/dev/null 2>&1 || { echo "rustfmt is missing"; return; }
+    cargo clippy --version >/dev/null 2>&1 || echo "clippy is missing"
+}
+complaint=$(rust)
+[ ${#missing[@]} -gt 0 ] || [ -n "$complaint" ] || exit 0
+
+can_install=no
+[ "$(id -u)" != 0 ] || ! has apt-get || can_install=yes
+if [ $can_install = no ] || { [ -n "$complaint" ] && { has cargo || has rustup; }; }; then
+    if [ $can_install = no ] && [ ${#missing[@]} -gt 0 ]; then
+        echo "bootstrap: please install these packages (Debian's names): ${missing[*]}" >&2
     fi
+    if [ -n "$complaint" ]; then
+        echo "bootstrap: $complaint: please install Rust $wanted or later with rustfmt and clippy, for instance by" >&2
+        echo "    rustup toolchain install stable --component rustfmt,clippy      (https://rustup.rs)" >&2
+    fi
+    exit 1
 fi
-if ! command -v cargo >/dev/null 2>&1 && [ ! -x "$HOME/.cargo/bin/cargo" ]; then
-    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-        echo "installing rustup"
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq rustup >/dev/null 2>&1 || true
-    fi
-    if command -v rustup >/dev/null 2>&1; then
-        rustup default stable
-    else
-        echo "please install Rust (stable, 1.95 or later) with rustup" >&2
-        exit 1
-    fi
+if [ ${#missing[@]} -gt 0 ]; then
+    echo "installing ${missing[*]}"
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${missing[@]}" >/dev/null
+fi
+if [ -n "$complaint" ]; then
+    echo "installing the stable Rust"
+    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
+        sh -s -- -y --quiet --profile minimal --default-toolchain stable --component rustfmt,clippy
+    hash -r
+    complaint=$(rust)
+    [ -z "$complaint" ] || { echo "bootstrap: $complaint, after its installation" >&2; exit 1; }
 fi
