@@ -27,7 +27,7 @@ left_behind() {
     local id
     for id in $(ls /proc | grep -E '^[0-9]+$'); do
         if grep -qxF "$(readlink "/proc/$id/ns/net" 2>/dev/null)" "$1" || tr '\0' '\n' 2>/dev/null <"/proc/$id/environ" | grep -q "^CANELE_LAB_MARK=$CANELE_LAB-"; then
-            ps -o pid=,args= -p "$id"
+            echo "$id $(tr '\0' ' ' <"/proc/$id/cmdline")"
         fi
     done 2>/dev/null
     ls /run/canele-lab /tmp/canele-lab-* "${XDG_RUNTIME_DIR:-/nonexistent}/canele-lab" 2>/dev/null | grep "^$CANELE_LAB\\."

@@ -182,7 +182,7 @@ impl Lab {
         // What is up is written down at once: if we are ended in the midst, `down` knows what to end.
         self.save()?;
         self.write_hosts()?;
-        self.in_router("sysctl -qw net.ipv4.ip_forward=1 && ip link set lo up")?;
+        self.in_router("echo 1 >/proc/sys/net/ipv4/ip_forward && ip link set lo up")?;
         // Sites may choose the congestion control of the report's time.
         let _ = fs::write("/proc/sys/net/ipv4/tcp_allowed_congestion_control", "reno cubic bbr");
         for site in 0..spec.sites {
@@ -219,7 +219,7 @@ impl Lab {
             "ip link add {port} type veth peer name eth0 netns {inside} && ip link set {port} master site{site} up && tc qdisc add dev {port} root {limit}"
         ))?;
         let script = format!(
-            "ip link set lo up && ip addr add {address}/24 dev eth0 && ip link set eth0 up && ip route add default via 10.77.{site}.1 && tc qdisc add dev eth0 root {limit} && sysctl -qw net.ipv4.tcp_congestion_control=cubic"
+            "ip link set lo up && ip addr add {address}/24 dev eth0 && ip link set eth0 up && ip route add default via 10.77.{site}.1 && tc qdisc add dev eth0 root {limit} && echo cubic >/proc/sys/net/ipv4/tcp_congestion_control"
         );
         self.rights.run_in(&holder, &script)
     }
