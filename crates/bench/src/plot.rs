@@ -181,7 +181,7 @@ where
         .y_label_area_size(88)
         .build_cartesian_2d(
         (xs.0..xs.1).log_scale().with_key_points(powers(xs, SIZE_STEP)),
-        (ys.0..ys.1).log_scale().with_key_points(powers(ys, 10.0)),
+        (ys.0..ys.1).log_scale().with_key_points(ticks(ys)),
     )?;
     chart
         .configure_mesh()
@@ -235,7 +235,7 @@ where
 }
 
 /// A line for each library that was measured, and one for what the link allows, where it is not lower
-/// than all that is drawn.
+/// than all that is drawn; in the order of drawing, ours above the others.
 fn lines(report: &Report, rows: &[Row], by: By, quantity: Quantity) -> Vec<Line> {
     let mut lines: Vec<Line> = report
         .entries
@@ -263,6 +263,7 @@ fn lines(report: &Report, rows: &[Row], by: By, quantity: Quantity) -> Vec<Line>
     if !points.is_empty() {
         lines.push(Line { name: "limit of the link", color: BLACK, marker: Marker::None, points });
     }
+    lines.reverse();
     lines
 }
 
@@ -367,6 +368,17 @@ fn powers(span: (f64, f64), base: f64) -> Vec<f64> {
     (first..=last).map(|power| base.powi(power)).collect()
 }
 
+/// The powers of ten within a span, and where those are few, twice and five times them.
+fn ticks(span: (f64, f64)) -> Vec<f64> {
+    let tens = powers(span, 10.0);
+    if tens.len() > 2 {
+        return tens;
+    }
+    let decades = powers((span.0 / 10.0, span.1), 10.0);
+    let all = decades.into_iter().flat_map(|ten| [ten, 2.0 * ten, 5.0 * ten]);
+    all.filter(|tick| (span.0..=span.1).contains(tick)).collect()
+}
+
 fn time_text(time_us: f64) -> String {
     match time_us {
         ..1.0 => format!("{} ns", rounded(time_us * 1e3)),
@@ -445,6 +457,8 @@ mod tests {
     #[test]
     fn ticks_are_powers_and_times_have_units() {
         assert_eq!(powers((0.7, 120.0), 10.0), [1.0, 10.0, 100.0]);
+        assert_eq!(ticks((0.7, 120.0)), [1.0, 10.0, 100.0]);
+        assert_eq!(ticks((0.4, 12.0)), [0.5, 1.0, 2.0, 5.0, 10.0]);
         assert_eq!(
             [0.171, 12.345, 5800.0, 2e6].map(time_text),
             ["171 ns", "12.3 µs", "5.8 ms", "2 s"]
