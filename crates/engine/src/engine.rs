@@ -817,11 +817,8 @@ impl Engine {
         let is_due = sequence.wrapping_sub(way.sequence_in) as usize <= EARLY_MAX;
         let limit = way.capabilities.credit_bytes as u64;
         let settled = way.arrivals.piece(ops, sequence, (offset, payload), (is_due, limit))?;
-        if settled.early > 0 {
-            self.charge(gate, settled.early)?;
-        }
         self.settle(gate, settled);
-        Ok(())
+        self.charge(gate, settled.early)
     }
 
     /// Gives a receive that matched what came ahead.

@@ -5,10 +5,12 @@ mod network;
 
 use engine::{Config, Engine, Envelope, OpId, Outcome, PeerError, Posted, Selector, SendMode};
 use memory::Region;
-use network::{NEAR, Network, Random, Receive, Send, Shape, corpus, for_seeds, gate, mutate};
+use network::{
+    AHEAD, NEAR, Network, Random, Receive, Send, Shape, corpus, for_seeds, gate, mutate,
+};
 use proptest::prelude::*;
-use wire::Frame;
 use wire::packet::{self, Header, Packet, Way};
+use wire::{Capabilities, Frame};
 
 const HOSTILE: usize = 1;
 const HONEST: usize = 2;
@@ -129,6 +131,56 @@ fn data_for_a_message_of_another_peer_is_refused() {
 }
 
 #[test]
+fn pieces_ahead_of_nothing_are_refused() {
+    let piece = |sequence, offset, bytes: usize| {
+        let mut frame = Vec::new();
+        packet::emit_ahead(&mut frame, sequence, offset, bytes as u32);
+        [frame, vec![1; bytes]].concat()
+    };
+    let request = |sequence, ahead| {
+        let mut frame = Vec::new();
+        let way = Way::Ahead { bytes: ahead, clear: true };
+        packet::emit_request(&mut frame, &header(HOSTILE, 77, sequence), 3, 5000, way);
+        frame
+    };
+    let past = vec![eager(HOSTILE, 77, 0, b""), piece(0, 0, 8)];
+    let far = vec![piece(5000, 0, 8)];
+    let empty = vec![piece(0, 0, 0)];
+    let beyond = vec![request(0, 100), piece(0, 99, 2)];
+    let wrapped = vec![request(0, 100), piece(0, u64::MAX, 2)];
+    let twice = vec![request(0, 100), piece(0, 0, 100), piece(0, 0, 1)];
+    let again = vec![request(0, 100), request(0, 100)];
+    let too_few = vec![piece(0, 0, 8), request(0, 7)];
+    let more_than_all = vec![request(0, 5001)];
+    let scattered = (0..300).map(|at| piece(0, 3 * at, 1)).collect();
+    let unpaid = (0..20).map(|sequence| piece(sequence, 0, 900)).collect();
+    let attacks: [Vec<Vec<u8>>; 11] = [
+        past,
+        far,
+        empty,
+        beyond,
+        wrapped,
+        twice,
+        again,
+        too_few,
+        more_than_all,
+        scattered,
+        unpaid,
+    ];
+    for (attack, frames) in attacks.iter().enumerate() {
+        let mut victim = Victim::new();
+        let (last, before) = frames.split_last().expect("frames");
+        if attack < 9 {
+            assert_eq!(victim.suffer(before), Ok(()), "attack {attack}");
+            assert!(victim.suffer(std::slice::from_ref(last)).is_err(), "attack {attack}");
+        } else {
+            assert!(victim.suffer(frames).is_err(), "attack {attack}");
+        }
+        victim.assert_unharmed();
+    }
+}
+
+#[test]
 fn a_forged_source_takes_no_receive_that_names_another_peer() {
     let mut victim = Victim::new();
     let forged = eager(HONEST, SHORT, 0, b"forged!!");
@@ -221,7 +273,7 @@ fn links_that_mangle_one_peer_leave_the_others_their_traffic() {
     for_seeds(400, |seed| {
         let mut random = Random::new(!seed);
         let pull = Shape { pull_works: true, ..NEAR };
-        let mut network = Network::new(seed, 3, random.pick(&[NEAR, pull]));
+        let mut network = Network::new(seed, 3, random.pick(&[NEAR, pull, AHEAD]));
         let mut seen: Vec<Vec<u8>> = Vec::new();
         let rate = random.pick(&[1, 3, 10]);
         let mangle = move |random: &mut Random, frame: Vec<u8>| {
@@ -316,7 +368,7 @@ impl Victim {
         let mut engine = Engine::new(Config { size: 3 });
         let mut submitted = Vec::new();
         for peer in [HOSTILE, HONEST] {
-            engine.handle_up(gate(peer), NEAR.capabilities);
+            engine.handle_up(gate(peer), VICTIM);
             let to = gate(peer);
             let envelope = Envelope { context: 0, source: 0, tag: 0 };
             let (short, long) = (Region::owned(8), Region::owned(LONG_BYTES));
@@ -407,7 +459,7 @@ impl Victim {
         assert!(self.engine.take(self.synchronous).is_some());
         let sent: usize =
             self.drain(HONEST).iter().map(|frame| frame.len() - packet::DATA_LEN).sum();
-        assert_eq!(sent, LONG_BYTES);
+        assert_eq!(sent, LONG_BYTES - VICTIM.ahead_max);
         assert_eq!(self.engine.take(self.long).map(|end| end.outcome), Some(Outcome::Ok));
     }
 
@@ -431,20 +483,26 @@ fn lie() -> impl Strategy<Value = Vec<u8>> {
     let header = (0..2u64, 0..4u32, prop_oneof![Just(SHORT), Just(LONG), 0..9], 0..3u32)
         .prop_map(|(context, source, tag, sequence)| Header { context, source, tag, sequence });
     let payload = prop::collection::vec(any::<u8>(), 0..64);
-    (0..6, header, number.clone(), number, long.clone(), long, payload).prop_map(
+    (0..7, header, number.clone(), number, long.clone(), long, payload).prop_map(
         |(kind, header, op, other, bytes, offset, payload)| {
             let mut frame = Vec::new();
             let acknowledge = (op % 2 == 0).then_some(op);
-            let way = if op % 2 == 0 { Way::Fetch(offset) } else { Way::Ask };
+            let way = match op % 4 {
+                0 => Way::Ask,
+                1 => Way::Fetch(offset),
+                2 => Way::Ahead { bytes: offset, clear: true },
+                _ => Way::Ahead { bytes, clear: false },
+            };
             match kind {
                 0 => packet::emit_eager(&mut frame, &header, acknowledge, payload.len() as u32),
                 1 => packet::emit_request(&mut frame, &header, op, bytes, way),
                 2 => packet::emit_clear(&mut frame, op, other, bytes),
                 3 => packet::emit_data(&mut frame, op, offset, payload.len() as u32),
                 4 => packet::emit_finish(&mut frame, op),
+                5 => packet::emit_ahead(&mut frame, op, offset, payload.len() as u32),
                 _ => packet::emit_credit(&mut frame, op),
             }
-            if kind == 0 || kind == 3 {
+            if kind == 0 || kind == 3 || kind == 5 {
                 frame.extend(payload);
             }
             frame
@@ -463,6 +521,8 @@ fn eager(source: usize, tag: i32, sequence: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
+/// What the victim's links can do: its own long messages go ahead in part.
+const VICTIM: Capabilities = Capabilities { ahead_max: 2000, ..NEAR.capabilities };
 const SHORT: i32 = 1;
 const LONG: i32 = 2;
 const LONG_BYTES: usize = 5000;

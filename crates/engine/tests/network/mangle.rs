@@ -3,13 +3,13 @@
 use engine::SendMode;
 use wire::Capabilities;
 
-use super::{NEAR, Network, Random, Send, Shape};
+use super::{AHEAD, NEAR, Network, Random, Send, Shape};
 
 /// Frames of every kind, from engines at work.
 pub fn corpus() -> Vec<Vec<u8>> {
     let fetch = Capabilities { pull: true, ..NEAR.capabilities };
     let mut frames = Vec::new();
-    for shape in [NEAR, Shape { capabilities: fetch, pull_works: true, ..NEAR }] {
+    for shape in [NEAR, AHEAD, Shape { capabilities: fetch, pull_works: true, ..NEAR }] {
         let mut network = Network::new(1, 2, shape);
         network.record = Some(Vec::new());
         for tag in 0..40 {

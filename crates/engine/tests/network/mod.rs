@@ -21,8 +21,8 @@ mod reference;
 use std::collections::BTreeMap;
 
 use engine::{
-    Completion, Config, Counters, Engine, Envelope, MatchedId, Message, OpId, PeerError, Posted,
-    PullId, Selector, SendMode,
+    Completion, Config, Counters, Engine, Envelope, MatchedId, Message, OpId, Outcome, PeerError,
+    Posted, PullId, Selector, SendMode,
 };
 use memory::{Region, Span};
 use wire::packet::{self, Packet};
@@ -70,6 +70,13 @@ pub const NEAR: Shape = Shape {
     pull_works: false,
 };
 
+/// Where asking takes long.
+pub const AHEAD: Shape = Shape {
+    latency_ns: 100_000,
+    capabilities: Capabilities { ahead_max: 6000, ..NEAR.capabilities },
+    ..NEAR
+};
+
 /// A submitted operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle {
@@ -106,6 +113,8 @@ pub struct Network {
     pub accusations: Vec<(usize, usize, PeerError)>,
     /// How many fetches were tried.
     pub fetches: u64,
+    /// How many messages were sent without an operation.
+    pub short_sends: u64,
     /// Every frame delivered, if asked for.
     pub record: Option<Vec<Vec<u8>>>,
     processes: Vec<Process>,
@@ -130,7 +139,8 @@ struct Process {
 }
 
 struct Tracked {
-    op: OpId,
+    /// None for what was sent without an operation.
+    op: Option<OpId>,
     region: Region,
     kind: Kind,
     end: Option<Completion>,
@@ -212,6 +222,7 @@ impl Network {
             now_ns: 0,
             accusations: Vec::new(),
             fetches: 0,
+            short_sends: 0,
             record: None,
             processes: (0..size).map(process).collect(),
             shapes: BTreeMap::new(),
@@ -250,13 +261,36 @@ impl Network {
         let message = self.messages.len();
         let region = Region::from_box(content(message, send.bytes).into());
         let envelope = Envelope { context: send.context, source: from as u32, tag: send.tag };
+        let sent = Sent { from, send, region: region.clone(), matched: false, complete: false };
+        self.messages.push(sent);
+        self.order.entry((from, send.to)).or_default().push(message);
+        let kind = Kind::Send { message };
+        let may_be_short = send.mode == SendMode::Standard && self.random.one_in(2);
+        if may_be_short && self.send_short(from, send, envelope, &region) {
+            let (source, tag, bytes) = (envelope.source, send.tag, send.bytes as u64);
+            let end = Completion { source, tag, bytes, outcome: Outcome::Ok };
+            let handle = self.processes[from].track_ended(from, region, kind, end);
+            self.check(from, handle.index);
+            return handle;
+        }
         let process = &mut self.processes[from];
         let op = process.engine.submit_send(gate(send.to), envelope, &region, send.mode);
-        let handle = process.track(from, op, region.clone(), Kind::Send { message });
-        self.messages.push(Sent { from, send, region, matched: false, complete: false });
-        self.order.entry((from, send.to)).or_default().push(message);
+        let handle = process.track(from, op, region, kind);
         self.settle(from);
         handle
+    }
+
+    /// Sends without an operation, where the engine can.
+    fn send_short(&mut self, from: usize, send: Send, envelope: Envelope, data: &Region) -> bool {
+        let to = gate(send.to);
+        let mut frame = Frame::default();
+        if !self.processes[from].engine.submit_short(to, envelope, data, &mut frame) {
+            return false;
+        }
+        let posted = self.post(from, send.to, &frame);
+        self.processes[from].engine.handle_posted(to, &mut frame, posted);
+        self.short_sends += 1;
+        true
     }
 
     pub fn receive(
@@ -286,7 +320,7 @@ impl Network {
     /// Cancels a receive; the engine must answer as the model does.
     pub fn cancel(&mut self, handle: Handle) -> bool {
         let process = &mut self.processes[handle.rank];
-        let cancelled = process.engine.submit_cancel(process.ops[handle.index].op);
+        let cancelled = process.engine.submit_cancel(process.op(handle.index));
         assert_eq!(cancelled, process.reference.cancel(handle.index), "cancelled or not");
         self.settle(handle.rank);
         cancelled
@@ -295,7 +329,7 @@ impl Network {
     /// Forgets an operation: it goes on, and nobody hears of its end.
     pub fn release(&mut self, handle: Handle) {
         let process = &mut self.processes[handle.rank];
-        process.engine.release(process.ops[handle.index].op);
+        process.engine.release(process.op(handle.index));
         process.open.retain(|&index| index != handle.index);
     }
 
@@ -307,7 +341,7 @@ impl Network {
     /// Whether the engine still knows an operation by its name.
     pub fn is_known(&mut self, handle: Handle) -> bool {
         let process = &mut self.processes[handle.rank];
-        let op = process.ops[handle.index].op;
+        let op = process.op(handle.index);
         process.engine.peek(op).is_some() || process.engine.take(op).is_some()
     }
 
@@ -382,6 +416,7 @@ impl Network {
             let open: Vec<_> = process.open.iter().map(|&index| process.describe(index)).collect();
             assert!(open.is_empty(), "rank {rank} still waits: {open:?}");
             assert!(process.engine.is_idle(), "rank {rank} is not idle");
+            assert!(!process.engine.has_offers(), "rank {rank} has offers");
         }
         assert!(self.accusations.is_empty(), "{:?}", self.accusations);
     }
@@ -465,6 +500,11 @@ impl Network {
         while let Some(pull) = self.processes[rank].engine.poll_pull() {
             let from = pull.gate.0 as usize;
             let shape = self.shape(rank, from);
+            if shape.pull_works && self.random.one_in(4) {
+                self.processes[rank].engine.handle_pull_declined(pull.id);
+                self.settle(rank);
+                continue;
+            }
             assert!(shape.capabilities.pull, "a fetch over a link that has none");
             let delay = shape.latency_ns + pull.remote.len * 1000 / shape.bytes_per_us;
             let (id, remote, local) = (pull.id, pull.remote, pull.local);
@@ -665,7 +705,7 @@ impl Network {
         process.completions_seen = process.engine.completions();
         let mut done = Vec::new();
         let Process { engine, ops, open, .. } = process;
-        open.retain(|&index| match engine.take(ops[index].op) {
+        open.retain(|&index| match ops[index].op.and_then(|op| engine.take(op)) {
             Some(completion) => {
                 ops[index].end = Some(completion);
                 done.push(index);
@@ -733,9 +773,19 @@ impl Receive {
 impl Process {
     fn track(&mut self, rank: usize, op: OpId, region: Region, kind: Kind) -> Handle {
         let index = self.ops.len();
-        self.ops.push(Tracked { op, region, kind, end: None });
+        self.ops.push(Tracked { op: Some(op), region, kind, end: None });
         self.open.push(index);
         Handle { rank, index }
+    }
+
+    fn track_ended(&mut self, rank: usize, region: Region, kind: Kind, end: Completion) -> Handle {
+        let index = self.ops.len();
+        self.ops.push(Tracked { op: None, region, kind, end: Some(end) });
+        Handle { rank, index }
+    }
+
+    fn op(&self, index: usize) -> OpId {
+        self.ops[index].op.expect("an operation was submitted")
     }
 
     fn describe(&self, index: usize) -> String {
