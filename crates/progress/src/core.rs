@@ -93,11 +93,13 @@ impl Core {
         while let Some(gate) = self.engine.poll_connect() {
             self.open(gate);
         }
-        while let Some(gate) = self.engine.poll_gate() {
-            self.drain(gate);
-        }
+        // Before the frames: the sender of what was copied is told at once, as the caller may be
+        // about to leave the library for long.
         while let Some(pull) = self.engine.poll_pull() {
             self.pull(pull);
+        }
+        while let Some(gate) = self.engine.poll_gate() {
+            self.drain(gate);
         }
     }
 

@@ -1,0 +1,69 @@
+//! A process that has what it waited for leaves the library; what its peers need is out by then.
+
+use driver::{Rail, SimNetwork, SimPath};
+use engine::{Config, Engine, Envelope, Selector, SendMode};
+use memory::Region;
+use progress::{Core, Directory};
+use wire::{Capabilities, GateId};
+
+#[test]
+fn whoever_has_fetched_a_message_has_told_its_sender() {
+    for (pull, received_first) in [(true, true), (true, false), (false, true), (false, false)] {
+        let network = SimNetwork::new(0);
+        let usual = SimPath::default();
+        let capabilities = Capabilities { pull, ..usual.capabilities };
+        network.set_usual_path(SimPath { capabilities, ..usual });
+        let [mut sender, mut receiver] = [0, 1].map(|rank| core(&network, GateId(rank)));
+
+        let data = Region::from_box(vec![7; BYTES].into());
+        let into = Region::owned(BYTES);
+        let selector = Selector { context: 0, source: Some(0), tag: Some(0) };
+        let envelope = Envelope { context: 0, source: 0, tag: 0 };
+        let early = received_first
+            .then(|| receiver.engine.submit_receive(Some(GateId(0)), selector, &into));
+        let send = sender.engine.submit_send(GateId(1), envelope, &data, SendMode::Synchronous);
+        sender.flush();
+        if !received_first {
+            turns(&network, |_| {
+                sender.advance();
+                receiver.advance();
+            });
+        }
+        let receive = early
+            .unwrap_or_else(|| receiver.engine.submit_receive(Some(GateId(0)), selector, &into));
+        receiver.flush();
+        turns(&network, |_| {
+            sender.advance();
+            if !receiver.engine.is_complete(receive) {
+                receiver.advance();
+            }
+        });
+        assert!(receiver.engine.take(receive).is_some(), "pull: {pull}");
+        assert_eq!(into.to_vec(), data.to_vec());
+        assert!(sender.engine.take(send).is_some(), "pull: {pull}, posted first: {received_first}");
+    }
+}
+
+/// Lets time pass, and `act` after every event.
+fn turns(network: &SimNetwork, mut act: impl FnMut(usize)) {
+    for turn in 0..1000 {
+        network.step();
+        act(turn);
+    }
+}
+
+fn core(network: &SimNetwork, rank: GateId) -> Core {
+    let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(rank))];
+    Core::new(Engine::new(Config { size: 2 }), rank, 2, rails, Box::new(Ranks))
+}
+
+/// On the simulated rail a rank is its own address.
+struct Ranks;
+
+impl Directory for Ranks {
+    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+        Ok(vec![("sim".into(), peer.0.to_le_bytes().into())])
+    }
+}
+
+const BYTES: usize = 300_000;
