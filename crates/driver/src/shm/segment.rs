@@ -9,12 +9,13 @@ use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// A mapped segment and the descriptor behind it.
+/// A mapped segment.
 #[derive(Debug)]
 pub(crate) struct Segment {
     address: *mut u8,
     len: usize,
-    file: File,
+    /// By which peers reach it, if this process made it. The mapping of another's needs none.
+    file: Option<File>,
 }
 
 // SAFETY: a segment is an address range of shared memory; all access goes through atomics or through
@@ -38,7 +39,9 @@ impl Segment {
         if error != 0 {
             return Err(io::Error::from_raw_os_error(error));
         }
-        Self::map(file, len)
+        let mut segment = Self::map(&file, len)?;
+        segment.file = Some(file);
+        Ok(segment)
     }
 
     /// The segment of at least `len` bytes behind descriptor `fd` of process `pid`.
@@ -53,21 +56,21 @@ impl Segment {
         if metadata.len() < len as u64 {
             return Err(io::Error::other("the segment is too short"));
         }
-        Self::map(file, len)
+        Self::map(&file, len)
     }
 
     /// A second mapping of the same memory.
     #[cfg(test)]
     pub fn again(&self) -> io::Result<Self> {
-        Self::map(self.file.try_clone()?, self.len)
+        Self::attach(std::process::id() as i32, self.descriptor(), self.len)
     }
 
-    /// The descriptor's number, for peers.
+    /// The descriptor's number, for peers; -1 for another's segment.
     pub fn descriptor(&self) -> RawFd {
-        self.file.as_raw_fd()
+        self.file.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
-    fn map(file: File, len: usize) -> io::Result<Self> {
+    fn map(file: &File, len: usize) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address the kernel chooses.
         let address = unsafe {
@@ -77,7 +80,7 @@ impl Segment {
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self { address: address.cast(), len, file })
+        Ok(Self { address: address.cast(), len, file: None })
     }
 
     /// The 64-bit word at byte `at`, a multiple of 8.
