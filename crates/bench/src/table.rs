@@ -141,7 +141,9 @@ fn time(time_us: f64) -> String {
 }
 
 fn with_spread(across: Across) -> String {
-    format!("{} ({:.0}%)", time(across.median), across.spread * 100.0)
+    let percent = across.spread * 100.0;
+    let spread = if percent < 1000.0 { format!("{percent:.0}%") } else { ">999%".to_owned() };
+    format!("{} ({spread})", time(across.median))
 }
 
 fn ratio(ratio: f64) -> String {
@@ -188,6 +190,13 @@ mod tests {
             [0.1714, 12.345, 123.45, 12345.6].map(time),
             ["0.171", "12.35", "123.5", "12346"]
         );
+    }
+
+    #[test]
+    fn a_spread_beyond_measure_is_not_spelt_out() {
+        let across = |spread| Across { median: 1.5, least: 1.0, spread, rounds: 3 };
+        assert_eq!(with_spread(across(0.25)), "1.500 (25%)");
+        assert_eq!(with_spread(across(2500.0)), "1.500 (>999%)");
     }
 
     #[test]
