@@ -16,7 +16,7 @@ work=$(mktemp -d)
 trap 'canele lab down; rm -rf "$work"' EXIT
 mpicc -O2 tests/programs/collectives.c -o "$work/collectives"
 printf '\n8 ranks on two sites: '
-mpiexec -launcher-exec "canele lab exec" -n 8 \
+mpiexec -launcher-exec "canele lab run" -n 8 \
     -hosts site0-node0:2,site0-node1:2,site1-node0:2,site1-node1:2 "$work/collectives"
 
 for place in shm lan wan; do

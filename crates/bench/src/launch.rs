@@ -98,7 +98,7 @@ impl Launch {
         let enter = text(&grid.enter);
         match kind {
             Kind::Canele => {
-                let exec = format!("{} lab exec", text(&grid.canele));
+                let exec = format!("{} lab run", text(&grid.canele));
                 self.add(["-launcher-exec".into(), exec, "-hosts".into(), list]);
             }
             Kind::Mpich => {
@@ -177,7 +177,7 @@ mod tests {
         }
         let ours = launch(Kind::Canele, true, 2);
         assert_eq!(ours.node, None);
-        assert!(ours.words.contains(&"/p/bin/canele lab exec".to_owned()));
+        assert!(ours.words.contains(&"/p/bin/canele lab run".to_owned()));
         assert!(ours.words.contains(&"a:1,b:1".to_owned()));
     }
 

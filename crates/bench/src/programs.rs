@@ -90,7 +90,7 @@ impl Programs {
     pub fn enter(&self, canele: &Path, lab: &str) -> Result<PathBuf, ProgramError> {
         let path = self.folder.join("enter");
         let text = format!(
-            "#!/bin/sh\nwhile [ \"${{1#-}}\" != \"$1\" ]; do shift; done\nhost=$1\nshift\nCANELE_LAB='{lab}' exec '{}' lab exec \"$host\" sh -c \"$*\"\n",
+            "#!/bin/sh\nwhile [ \"${{1#-}}\" != \"$1\" ]; do shift; done\nhost=$1\nshift\nCANELE_LAB='{lab}' exec '{}' lab run \"$host\" sh -c \"$*\"\n",
             canele.display()
         );
         fs::write(&path, text).map_err(|source| write_error(&path, source))?;
@@ -215,6 +215,6 @@ mod tests {
         let output =
             Command::new(enter).args(["-q", "-x", "node", "proxy", "--id", "1"]).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(text.trim(), "bench lab exec node sh -c proxy --id 1");
+        assert_eq!(text.trim(), "bench lab run node sh -c proxy --id 1");
     }
 }

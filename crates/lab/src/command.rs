@@ -25,7 +25,7 @@ pub fn run(arguments: &[String]) -> ExitCode {
     let result = match arguments.split_first() {
         Some((word, rest)) => match word.as_str() {
             "up" => up(rest),
-            "run" | "exec" => enter(rest),
+            "run" => enter(rest),
             "status" => status(),
             "down" => down(),
             "link" => carry(rest),
