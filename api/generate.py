@@ -8,6 +8,7 @@
 For an implemented function `MPI_Foo` of module `m` the shim calls `m::foo(…) -> Result<(), Error>`. Where
 `MPI_Foo` and `MPI_Foo_c` differ only in the width of integers, both call the same body: it takes `i64` for
 such a scalar, `Ints` for such an array, `OutInt` for a result and `OutInts` for an array of results.
+A place for a new datatype is a `NewType`, for types remember in which form they were asked for.
 The shim has checked that places for results are not NULL. The functions MPI_T_* give a code and call no
 error handler. `MODULE/BODY` names a body that answers for several functions, whatever their arguments.
 """
@@ -183,7 +184,8 @@ def shims(functions):
         body = function.name.removeprefix("MPI_").lower()
         if shared and body.endswith("_c"):
             body = body[:-2]
-        names = [argument(p, shared and w) for p, w in zip(function.parameters, wide or [False] * 99)]
+        large = function.name.endswith("_c")
+        names = [f"NewType::{'large' if large else 'small'}(newtype)" if shared and p.name == "newtype" else argument(p, shared and w) for p, w in zip(function.parameters, wide or [False] * 99)]
         parameters = ", ".join(f"{p.rust_name()}: {p.rust()}" for p in function.parameters)
         if DIRECT.match(function.name):
             result = {"double": "c_double", "MPI_Aint": "isize", "int": "c_int"}.get(function.result, "RawHandle")

@@ -3,6 +3,7 @@
 # (REFERENCE holds include/mpi_abi.h and lib/libmpi_abi.so.1)
 set -euo pipefail
 prefix=$1 reference=$2
+cd "$(dirname "$0")"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 symbols() { nm -D --defined-only "$1" | awk '{print $3}' | grep -E '^P?MPI_' | sort -u; }
@@ -47,4 +48,10 @@ for which in ours theirs; do
     "$work/$which.bin" >"$work/$which.values"
 done
 diff "$work/theirs.values" "$work/ours.values"
-echo "ABI: $(wc -l <"$work/ours") symbols and $(wc -l <"$work/ours.values") constants as in the reference"
+
+# Datatypes: one program on both libraries tells the same of some hundred of them.
+"$prefix/bin/mpicc" -Wall -Werror -O1 programs/types.c -o "$work/types"
+timeout 60 "$work/types" >"$work/types.ours"
+LD_LIBRARY_PATH=$reference/lib timeout 60 "$work/types" >"$work/types.theirs"
+diff "$work/types.theirs" "$work/types.ours" >"$work/types.diff" || { echo "datatypes differ (< reference, > ours)"; head -20 "$work/types.diff"; exit 1; }
+echo "ABI: $(wc -l <"$work/ours") symbols, $(wc -l <"$work/ours.values") constants and $(wc -l <"$work/types.ours") lines about datatypes as in the reference"

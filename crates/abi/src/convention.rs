@@ -144,6 +144,25 @@ impl OutInt {
     }
 }
 
+/// Where the handle of a new datatype goes, and whether the large-count form asked for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewType {
+    pub place: *mut RawHandle,
+    pub is_large: bool,
+}
+
+impl NewType {
+    /// Asked for by the form with `int`s, or by the only one.
+    pub fn small(place: *mut RawHandle) -> Self {
+        Self { place, is_large: false }
+    }
+
+    /// Asked for by the form with `MPI_Count`s.
+    pub fn large(place: *mut RawHandle) -> Self {
+        Self { place, is_large: true }
+    }
+}
+
 /// The first `len` entries of an array.
 pub(crate) unsafe fn array<'a, T>(
     name: &'static str,

@@ -1,10 +1,11 @@
 //! Packing into contiguous memory (MPI-5.0 §5.2).
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 
+use datatype::Datatype;
 use memory::Region;
 
-use crate::arguments::{Names, buffer, comm, committed, count, length};
+use crate::arguments::{Names, buffer, comm, committed, count, length, string};
 use crate::convention::*;
 
 pub(crate) unsafe fn pack(
@@ -63,6 +64,86 @@ pub(crate) unsafe fn pack_size(
     // SAFETY: as the body's.
     unsafe { size.write(bytes.ok_or_else(too_large)? as i64) };
     Ok(())
+}
+
+pub(crate) unsafe fn pack_external(
+    datarep: *const c_char,
+    inbuf: *const c_void,
+    incount: i64,
+    datatype: RawHandle,
+    outbuf: *mut c_void,
+    outsize: i64,
+    position: OutInt,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        check_representation(datarep)?;
+        let source = buffer(&IN, inbuf, incount, datatype)?;
+        let converted = committed("datatype", datatype)?.to_external(&source.to_vec());
+        let converted =
+            converted.map_err(|error| class(ErrorClass::Conversion, format!("inbuf: {error}")))?;
+        let at = place(position, converted.len(), outsize, "outsize")?;
+        packed("outbuf", outbuf, outsize)?;
+        outbuf.cast::<u8>().add(at).copy_from(converted.as_ptr(), converted.len());
+        position.write((at + converted.len()) as i64);
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn unpack_external(
+    datarep: *const c_char,
+    inbuf: *const c_void,
+    insize: i64,
+    position: OutInt,
+    outbuf: *mut c_void,
+    outcount: i64,
+    datatype: RawHandle,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        check_representation(datarep)?;
+        let target = buffer(&OUT, outbuf, outcount, datatype)?;
+        let kind = committed("datatype", datatype)?;
+        let count = count("outcount", outcount)?;
+        let len = external_size("outcount", &kind, count)?;
+        let at = place(position, len, insize, "insize")?;
+        packed("inbuf", inbuf, insize)?;
+        let external = array("inbuf", inbuf.cast::<u8>().wrapping_add(at), len)?;
+        target.write(0, &kind.from_external(external));
+        position.write((at + len) as i64);
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn pack_external_size(
+    datarep: *const c_char,
+    incount: i64,
+    datatype: RawHandle,
+    size: OutInt,
+) -> Result<()> {
+    // SAFETY: as the body's.
+    unsafe {
+        check_representation(datarep)?;
+        let datatype = committed("datatype", datatype)?;
+        let bytes = external_size("incount", &datatype, count("incount", incount)?)?;
+        size.write(bytes as i64);
+    }
+    Ok(())
+}
+
+fn external_size(name: &str, datatype: &Datatype, count: usize) -> Result<usize> {
+    let bytes = datatype.external_size().and_then(|each| each.checked_mul(count));
+    let too_many = || format!("{name} = {count} elements exceed memory");
+    bytes.ok_or_else(|| class(ErrorClass::Count, too_many()))
+}
+
+unsafe fn check_representation(datarep: *const c_char) -> Result<()> {
+    // SAFETY: as the body's.
+    let name = unsafe { string("datarep", datarep) }?;
+    match &*name {
+        "external32" => Ok(()),
+        _ => Err(Error::argument(format!("datarep = {name} is not external32"))),
+    }
 }
 
 /// The position, with room for `len` bytes before `size`.

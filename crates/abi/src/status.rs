@@ -97,7 +97,8 @@ pub(crate) unsafe fn status_set_elements(
 ) -> Result<()> {
     let datatype = crate::arguments::datatype("datatype", datatype)?;
     let elements = crate::arguments::count("count", count)?;
-    let bytes = (datatype.size() as u64).saturating_mul(elements as u64);
+    let too_many = || Error::argument(format!("count = {elements} elements are too many"));
+    let bytes = datatype.bytes_of(elements as u64).ok_or_else(too_many)?;
     // SAFETY: as the body's.
     unsafe { place(status) }?.set_bytes(bytes);
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use datatype::{ArrayOrder, Builtin, Combiner, Contents, Datatype, TypeError};
+use datatype::{ArrayOrder, Cut, Datatype, Distribution, TypeError};
 use mpi::objects::{self, DATATYPES};
 
 use crate::arguments::{count, length, string};
@@ -20,10 +20,13 @@ fn find_old(oldtype: RawHandle) -> Result<Datatype> {
 }
 
 /// Gives a new type a handle.
-unsafe fn give(made: Result<Datatype, TypeError>, place: *mut RawHandle) -> Result<()> {
+unsafe fn give(made: Result<Datatype, TypeError>, new: NewType) -> Result<()> {
     let made = made.map_err(|error| Error::argument(error.to_string()))?;
+    if new.is_large {
+        made.set_large();
+    }
     // SAFETY: as the body's.
-    unsafe { put(place, raw(DATATYPES.insert(made)?)) }
+    unsafe { put(new.place, raw(DATATYPES.insert(made)?)) }
 }
 
 pub(crate) unsafe fn type_commit(datatype: *mut RawHandle) -> Result<()> {
@@ -35,8 +38,8 @@ pub(crate) unsafe fn type_commit(datatype: *mut RawHandle) -> Result<()> {
 pub(crate) unsafe fn type_free(datatype: *mut RawHandle) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
-        find(*datatype)?;
-        if handle(*datatype).is_predefined() {
+        let found = find(*datatype)?;
+        if found.as_builtin().is_some() {
             return Err(class(
                 ErrorClass::Type,
                 "datatype: a predefined datatype cannot be freed".into(),
@@ -51,12 +54,12 @@ pub(crate) unsafe fn type_free(datatype: *mut RawHandle) -> Result<()> {
 pub(crate) unsafe fn type_dup(old: RawHandle, new: *mut RawHandle) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
-        give(Ok(find_old(old)?.duplicate()), new)?;
+        give(Ok(find_old(old)?.duplicate()), NewType::small(new))?;
         attribute::copy_type(old, *new)
     }
 }
 
-pub(crate) unsafe fn type_contiguous(n: i64, old: RawHandle, new: *mut RawHandle) -> Result<()> {
+pub(crate) unsafe fn type_contiguous(n: i64, old: RawHandle, new: NewType) -> Result<()> {
     count("count", n)?;
     // SAFETY: as the body's.
     unsafe { give(Datatype::contiguous(n, &find_old(old)?), new) }
@@ -67,7 +70,7 @@ pub(crate) unsafe fn type_vector(
     block: i64,
     stride: i64,
     old: RawHandle,
-    new: *mut RawHandle,
+    new: NewType,
 ) -> Result<()> {
     count("count", n)?;
     // SAFETY: as the body's.
@@ -79,7 +82,7 @@ pub(crate) unsafe fn type_create_hvector(
     block: i64,
     stride: i64,
     old: RawHandle,
-    new: *mut RawHandle,
+    new: NewType,
 ) -> Result<()> {
     count("count", n)?;
     // SAFETY: as the body's.
@@ -91,7 +94,7 @@ pub(crate) unsafe fn type_indexed(
     lengths: Ints,
     displacements: Ints,
     old: RawHandle,
-    new: *mut RawHandle,
+    new: NewType,
 ) -> Result<()> {
     let n = count("count", n)?;
     // SAFETY: as the body's.
@@ -105,7 +108,7 @@ pub(crate) unsafe fn type_create_hindexed(
     lengths: Ints,
     displacements: Ints,
     old: RawHandle,
-    new: *mut RawHandle,
+    new: NewType,
 ) -> Result<()> {
     let n = count("count", n)?;
     // SAFETY: as the body's.
@@ -119,7 +122,7 @@ pub(crate) unsafe fn type_create_indexed_block(
     length: i64,
     displacements: Ints,
     old: RawHandle,
-    new: *mut RawHandle,
+    new: NewType,
 ) -> Result<()> {
     let n = count("count", n)?;
     // SAFETY: as the body's.
@@ -131,7 +134,7 @@ pub(crate) unsafe fn type_create_hindexed_block(
     length: i64,
     displacements: Ints,
     old: RawHandle,
-    new: *mut RawHandle,
+    new: NewType,
 ) -> Result<()> {
     let n = count("count", n)?;
     // SAFETY: as the body's.
@@ -143,7 +146,7 @@ pub(crate) unsafe fn type_create_struct(
     lengths: Ints,
     displacements: Ints,
     types: *const RawHandle,
-    new: *mut RawHandle,
+    new: NewType,
 ) -> Result<()> {
     let n = count("count", n)?;
     // SAFETY: as the body's.
@@ -161,7 +164,7 @@ pub(crate) unsafe fn type_create_resized(
     old: RawHandle,
     lower: i64,
     extent: i64,
-    new: *mut RawHandle,
+    new: NewType,
 ) -> Result<()> {
     // SAFETY: as the body's.
     unsafe { give(find_old(old)?.resized(lower, extent), new) }
@@ -174,18 +177,65 @@ pub(crate) unsafe fn type_create_subarray(
     starts: Ints,
     order: c_int,
     old: RawHandle,
-    new: *mut RawHandle,
+    new: NewType,
 ) -> Result<()> {
     let n = length("ndims", dimensions)?;
-    let order = match order {
-        0xc => ArrayOrder::C,
-        0xf => ArrayOrder::Fortran,
-        _ => return Err(Error::argument(format!("order = {order} is no order of arrays"))),
-    };
+    let order = array_order(order)?;
     // SAFETY: as the body's.
     unsafe {
         let (sizes, subsizes, starts) = (sizes.read(n)?, subsizes.read(n)?, starts.read(n)?);
         give(Datatype::subarray(&sizes, &subsizes, &starts, order, &find_old(old)?), new)
+    }
+}
+
+fn array_order(order: c_int) -> Result<ArrayOrder> {
+    match order {
+        0xc => Ok(ArrayOrder::C),
+        0xf => Ok(ArrayOrder::Fortran),
+        _ => Err(Error::argument(format!("order = {order} is no order of arrays"))),
+    }
+}
+
+pub(crate) unsafe fn type_create_darray(
+    size: c_int,
+    rank: c_int,
+    dimensions: c_int,
+    sizes: Ints,
+    distributions: *const c_int,
+    blocks: *const c_int,
+    processes: *const c_int,
+    order: c_int,
+    old: RawHandle,
+    new: NewType,
+) -> Result<()> {
+    let n = length("ndims", dimensions)?;
+    let order = array_order(order)?;
+    // SAFETY: as the body's.
+    unsafe {
+        let sizes = sizes.read(n)?;
+        let distributions = array("array_of_distribs", distributions, n)?;
+        let blocks = array("array_of_dargs", blocks, n)?;
+        let processes = array("array_of_psizes", processes, n)?;
+        let cut = |axis: usize| {
+            Ok(Cut {
+                size: sizes[axis],
+                distribution: distribution(distributions[axis])?,
+                block: (blocks[axis] != DISTRIBUTE_DEFAULT).then_some(i64::from(blocks[axis])),
+                processes: i64::from(processes[axis]),
+            })
+        };
+        let cuts = (0..n).map(cut).collect::<Result<Vec<_>>>()?;
+        let (size, rank) = (i64::from(size), i64::from(rank));
+        give(Datatype::distributed(size, rank, &cuts, order, &find_old(old)?), new)
+    }
+}
+
+fn distribution(value: c_int) -> Result<Distribution> {
+    match value {
+        16 => Ok(Distribution::None),
+        17 => Ok(Distribution::Block),
+        18 => Ok(Distribution::Cyclic),
+        _ => Err(Error::argument(format!("array_of_distribs: {value} is no distribution"))),
     }
 }
 
@@ -265,127 +315,6 @@ pub(crate) unsafe fn type_get_name(
     unsafe { write_string(&known, NAME_MAX, name, len) }
 }
 
-pub(crate) unsafe fn type_match_size(
-    typeclass: c_int,
-    size: c_int,
-    datatype: *mut RawHandle,
-) -> Result<()> {
-    let found = match (typeclass, size) {
-        (TYPECLASS_INTEGER, 1) => Builtin::Integer1,
-        (TYPECLASS_INTEGER, 2) => Builtin::Integer2,
-        (TYPECLASS_INTEGER, 4) => Builtin::Integer4,
-        (TYPECLASS_INTEGER, 8) => Builtin::Integer8,
-        (TYPECLASS_REAL, 4) => Builtin::Real4,
-        (TYPECLASS_REAL, 8) => Builtin::Real8,
-        (TYPECLASS_COMPLEX, 8) => Builtin::Complex8,
-        (TYPECLASS_COMPLEX, 16) => Builtin::Complex16,
-        _ => {
-            let text = format!("no datatype of typeclass = {typeclass} has size = {size}");
-            return Err(Error::argument(text));
-        }
-    };
-    // SAFETY: as the body's.
-    unsafe { put(datatype, usize::from(found.abi())) }
-}
-
-pub(crate) unsafe fn type_get_envelope(
-    datatype: RawHandle,
-    integers: *mut c_int,
-    addresses: *mut c_int,
-    datatypes: *mut c_int,
-    combiner: *mut c_int,
-) -> Result<()> {
-    let datatype = find(datatype)?;
-    let contents = datatype.contents();
-    // SAFETY: as the body's.
-    unsafe {
-        put(integers, contents.integers.len() as c_int)?;
-        put(addresses, contents.addresses.len() as c_int)?;
-        put(datatypes, contents.datatypes.len() as c_int)?;
-        put(combiner, code_of(contents.combiner))
-    }
-}
-
-pub(crate) unsafe fn type_get_contents(
-    datatype: RawHandle,
-    max_integers: c_int,
-    max_addresses: c_int,
-    max_datatypes: c_int,
-    integers: *mut c_int,
-    addresses: *mut isize,
-    datatypes: *mut RawHandle,
-) -> Result<()> {
-    let datatype = find(datatype)?;
-    let contents = datatype.contents();
-    check_room(contents, max_integers, max_addresses, max_datatypes)?;
-    // SAFETY: as the body's.
-    unsafe {
-        array("array_of_integers", integers, contents.integers.len())?;
-        array("array_of_addresses", addresses, contents.addresses.len())?;
-        array("array_of_datatypes", datatypes, contents.datatypes.len())?;
-    }
-    // SAFETY: as the body's: the arrays have the room just checked.
-    unsafe {
-        for (index, value) in contents.integers.iter().enumerate() {
-            let value = c_int::try_from(*value).map_err(|_| {
-                class(ErrorClass::Type, "the type was built with counts beyond int".into())
-            })?;
-            *integers.add(index) = value;
-        }
-        for (index, value) in contents.addresses.iter().enumerate() {
-            *addresses.add(index) = *value as isize;
-        }
-        for (index, inner) in contents.datatypes.iter().enumerate() {
-            let handle = match inner.as_builtin() {
-                Some(builtin) => usize::from(builtin.abi()),
-                None => raw(DATATYPES.insert(inner.clone())?),
-            };
-            *datatypes.add(index) = handle;
-        }
-    }
-    Ok(())
-}
-
-fn check_room(contents: &Contents, integers: c_int, addresses: c_int, types: c_int) -> Result<()> {
-    if contents.combiner == Combiner::Named {
-        let text = "datatype: a predefined datatype has no contents".into();
-        return Err(class(ErrorClass::Type, text));
-    }
-    let needed = [
-        ("max_integers", integers, contents.integers.len()),
-        ("max_addresses", addresses, contents.addresses.len()),
-        ("max_datatypes", types, contents.datatypes.len()),
-    ];
-    for (name, given, needed) in needed {
-        if i64::from(given) < needed as i64 {
-            return Err(Error::argument(format!("{name} = {given} where {needed} are needed")));
-        }
-    }
-    Ok(())
-}
-
-fn code_of(combiner: Combiner) -> c_int {
-    match combiner {
-        Combiner::Named => 101,
-        Combiner::Dup => 102,
-        Combiner::Contiguous => 103,
-        Combiner::Vector => 104,
-        Combiner::Hvector => 105,
-        Combiner::Indexed => 106,
-        Combiner::Hindexed => 107,
-        Combiner::IndexedBlock => 108,
-        Combiner::HindexedBlock => 109,
-        Combiner::Struct => 110,
-        Combiner::Subarray => 111,
-        Combiner::Darray => 112,
-        Combiner::F90Real => 113,
-        Combiner::F90Complex => 114,
-        Combiner::F90Integer => 115,
-        Combiner::Resized => 116,
-    }
-}
-
-const DATATYPE_NULL: RawHandle = 0x200;
-const TYPECLASS_INTEGER: c_int = 192;
-const TYPECLASS_REAL: c_int = 193;
-const TYPECLASS_COMPLEX: c_int = 194;
+pub(crate) const DATATYPE_NULL: RawHandle = 0x200;
+/// `MPI_DISTRIBUTE_DFLT_DARG`.
+const DISTRIBUTE_DEFAULT: c_int = 19;

@@ -25,7 +25,8 @@ pub enum Class {
     Unusual,
 }
 
-/// How an element lies in memory.
+/// How an element lies in memory. `Long`, `UnsignedLong` and `Wchar` are as `I64`, `U64` and `I32`, but of
+/// other widths in external data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it: kind and width in bits of each part")]
 pub(crate) enum Element {
@@ -37,6 +38,9 @@ pub(crate) enum Element {
     U32,
     I64,
     U64,
+    Long,
+    UnsignedLong,
+    Wchar,
     I128,
     F32,
     F64,
@@ -46,7 +50,7 @@ pub(crate) enum Element {
     C80,
     F32I32,
     F64I32,
-    I64I32,
+    LongI32,
     I32I32,
     I16I32,
     F80I32,
@@ -59,26 +63,69 @@ pub(crate) enum Element {
     Bytes32,
 }
 
+/// Where the basic elements lie that an element consists of, in bytes, as the C compilers of this ABI lay
+/// them out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    value: Element,
+    /// What follows in a pair, and where.
+    index: Option<(isize, Element)>,
+    /// Bytes of data.
+    size: usize,
+    pub extent: isize,
+    pub alignment: usize,
+}
+
+impl Shape {
+    fn basic(element: Element, size: usize, alignment: usize) -> Self {
+        Self { value: element, index: None, size, extent: size as isize, alignment }
+    }
+
+    /// A pair is a struct of two (MPI-5.0 §6.9.4).
+    fn pair(value: Element, index: Element) -> Self {
+        let (first, second) = (value.shape(), index.shape());
+        let alignment = first.alignment.max(second.alignment);
+        let offset = first.size.next_multiple_of(second.alignment);
+        let extent = (offset + second.size).next_multiple_of(alignment) as isize;
+        let size = first.size + second.size;
+        Self { value, index: Some((offset as isize, index)), size, extent, alignment }
+    }
+
+    /// The basic elements with their offsets.
+    pub fn parts(self) -> impl Iterator<Item = (isize, Element)> {
+        std::iter::once((0, self.value)).chain(self.index)
+    }
+}
+
 impl Element {
-    /// Offset and length of the basic elements, then extent and alignment, in bytes, as the C
-    /// compilers of this ABI lay them out.
-    pub fn shape(self) -> (&'static [(isize, u32)], isize, usize) {
+    /// How the element lies in memory.
+    pub fn shape(self) -> Shape {
         match self {
-            Self::I8 | Self::U8 | Self::Bytes1 => (&[(0, 1)], 1, 1),
-            Self::I16 | Self::U16 | Self::Bytes2 => (&[(0, 2)], 2, 2),
-            Self::I32 | Self::U32 | Self::F32 => (&[(0, 4)], 4, 4),
-            Self::Bytes4 => (&[(0, 4)], 4, 2),
-            Self::I64 | Self::U64 | Self::F64 => (&[(0, 8)], 8, 8),
-            Self::C32 => (&[(0, 8)], 8, 4),
-            Self::I128 | Self::F80 | Self::Bytes16 => (&[(0, 16)], 16, 16),
-            Self::C64 => (&[(0, 16)], 16, 8),
-            Self::C80 | Self::Bytes32 => (&[(0, 32)], 32, 16),
-            Self::I32I32 | Self::F32I32 | Self::F32F32 => (&[(0, 4), (4, 4)], 8, 4),
-            Self::F64F64 => (&[(0, 8), (8, 8)], 16, 8),
-            Self::I16I32 => (&[(0, 2), (4, 4)], 8, 4),
-            Self::F64I32 | Self::I64I32 => (&[(0, 8), (8, 4)], 16, 8),
-            Self::F80I32 => (&[(0, 16), (16, 4)], 32, 16),
+            Self::I8 | Self::U8 | Self::Bytes1 => Shape::basic(self, 1, 1),
+            Self::I16 | Self::U16 | Self::Bytes2 => Shape::basic(self, 2, 2),
+            Self::I32 | Self::U32 | Self::Wchar | Self::F32 => Shape::basic(self, 4, 4),
+            Self::Bytes4 => Shape::basic(self, 4, 2),
+            Self::I64 | Self::U64 | Self::Long | Self::UnsignedLong | Self::F64 => {
+                Shape::basic(self, 8, 8)
+            }
+            Self::C32 => Shape::basic(self, 8, 4),
+            Self::I128 | Self::F80 | Self::Bytes16 => Shape::basic(self, 16, 16),
+            Self::C64 => Shape::basic(self, 16, 8),
+            Self::C80 | Self::Bytes32 => Shape::basic(self, 32, 16),
+            Self::F32I32 => Shape::pair(Self::F32, Self::I32),
+            Self::F64I32 => Shape::pair(Self::F64, Self::I32),
+            Self::LongI32 => Shape::pair(Self::Long, Self::I32),
+            Self::I32I32 => Shape::pair(Self::I32, Self::I32),
+            Self::I16I32 => Shape::pair(Self::I16, Self::I32),
+            Self::F80I32 => Shape::pair(Self::F80, Self::I32),
+            Self::F32F32 => Shape::pair(Self::F32, Self::F32),
+            Self::F64F64 => Shape::pair(Self::F64, Self::F64),
         }
+    }
+
+    /// Bytes of data.
+    pub fn size(self) -> usize {
+        self.shape().size
     }
 }
 
@@ -126,11 +173,11 @@ builtins! {
     Packed "MPI_PACKED" 0x207 Packed Bytes1,
     Short "MPI_SHORT" 0x208 Integer I16,
     Int "MPI_INT" 0x209 Integer I32,
-    Long "MPI_LONG" 0x20a Integer I64,
+    Long "MPI_LONG" 0x20a Integer Long,
     LongLong "MPI_LONG_LONG" 0x20b Integer I64,
     UnsignedShort "MPI_UNSIGNED_SHORT" 0x20c Integer U16,
     Unsigned "MPI_UNSIGNED" 0x20d Integer U32,
-    UnsignedLong "MPI_UNSIGNED_LONG" 0x20e Integer U64,
+    UnsignedLong "MPI_UNSIGNED_LONG" 0x20e Integer UnsignedLong,
     UnsignedLongLong "MPI_UNSIGNED_LONG_LONG" 0x20f Integer U64,
     Float "MPI_FLOAT" 0x210 Float F32,
     CFloatComplex "MPI_C_FLOAT_COMPLEX" 0x212 Complex C32,
@@ -150,7 +197,7 @@ builtins! {
     CxxLongDoubleComplex "MPI_CXX_LONG_DOUBLE_COMPLEX" 0x225 Complex C80,
     FloatInt "MPI_FLOAT_INT" 0x228 Pair F32I32,
     DoubleInt "MPI_DOUBLE_INT" 0x229 Pair F64I32,
-    LongInt "MPI_LONG_INT" 0x22a Pair I64I32,
+    LongInt "MPI_LONG_INT" 0x22a Pair LongI32,
     TwoInt "MPI_2INT" 0x22b Pair I32I32,
     ShortInt "MPI_SHORT_INT" 0x22c Pair I16I32,
     LongDoubleInt "MPI_LONG_DOUBLE_INT" 0x22d Pair F80I32,
@@ -159,7 +206,7 @@ builtins! {
     TwoInteger "MPI_2INTEGER" 0x232 Pair I32I32,
     CBool "MPI_C_BOOL" 0x238 Logical U8,
     CxxBool "MPI_CXX_BOOL" 0x239 Logical U8,
-    Wchar "MPI_WCHAR" 0x23c Character I32,
+    Wchar "MPI_WCHAR" 0x23c Character Wchar,
     Int8T "MPI_INT8_T" 0x240 Integer I8,
     Uint8T "MPI_UINT8_T" 0x241 Integer U8,
     Char "MPI_CHAR" 0x243 Character I8,

@@ -2,22 +2,14 @@
 
 use memory::Segment;
 
+use crate::builtin::Element;
 use crate::datatype::{Bounds, Combiner, Contents, Datatype, Edges, TypeError, push_elements};
 
-/// In which order an array's dimensions vary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ArrayOrder {
-    /// The last dimension varies fastest.
-    C,
-    /// The first dimension varies fastest.
-    Fortran,
-}
-
 /// So many elements of a type at a displacement in bytes.
-struct Block<'a> {
-    displacement: i64,
-    count: i64,
-    datatype: &'a Datatype,
+pub(crate) struct Block<'a> {
+    pub displacement: i64,
+    pub count: i64,
+    pub datatype: &'a Datatype,
 }
 
 impl Datatype {
@@ -158,69 +150,6 @@ impl Datatype {
         let segments = self.layout().segments().to_vec();
         Ok(Self::derived(segments, bounds, self.elements().to_vec(), contents))
     }
-
-    /// The part `starts[i]..starts[i] + sub[i]` of an array of `sizes[i]` elements in each dimension.
-    ///
-    /// # Errors
-    /// When the part does not lie in the array, or as [`Datatype::contiguous`].
-    pub fn subarray(
-        sizes: &[i64],
-        sub: &[i64],
-        starts: &[i64],
-        order: ArrayOrder,
-        old: &Self,
-    ) -> Result<Self, TypeError> {
-        for ((&size, &part), &start) in sizes.iter().zip(sub).zip(starts) {
-            if size < 1 {
-                return Err(TypeError::new("array_of_sizes", size, "must be positive"));
-            }
-            if part < 1 || part > size {
-                return Err(TypeError::new("array_of_subsizes", part, "must be within the size"));
-            }
-            if start < 0 || start > size - part {
-                return Err(TypeError::new("array_of_starts", start, "leads out of the array"));
-            }
-        }
-        let order_value = match order {
-            ArrayOrder::C => ORDER_C,
-            ArrayOrder::Fortran => ORDER_FORTRAN,
-        };
-        let mut integers = vec![sizes.len() as i64];
-        integers.extend([sizes, sub, starts].concat());
-        integers.push(order_value);
-        let contents = contents(Combiner::Subarray, integers, vec![], std::slice::from_ref(old));
-        // Dimensions from the fastest varying on.
-        let axes: Vec<usize> = match order {
-            ArrayOrder::C => (0..sizes.len()).rev().collect(),
-            ArrayOrder::Fortran => (0..sizes.len()).collect(),
-        };
-        let extent = old.extent().1 as i64;
-        let mut part = old.clone();
-        let mut stride = extent;
-        let mut offset = 0i64;
-        for axis in axes {
-            part = Self::hvector(sub[axis], 1, stride, &part)?;
-            let row = stride.checked_mul(sizes[axis]).ok_or_else(too_large)?;
-            offset += starts[axis] * stride;
-            stride = row;
-        }
-        let part = Self::hindexed(&[1], &[offset], &part)?;
-        let markers = Edges { lower: 0, upper: stride as isize };
-        let Bounds { data, alignment, .. } = part.bounds();
-        let bounds = Bounds::new(data, Some(markers), alignment).ok_or_else(too_large)?;
-        let segments = part.layout().segments().to_vec();
-        Ok(Self::derived(segments, bounds, part.elements().to_vec(), contents))
-    }
-
-    /// A type of the same data that remembers another constructor's arguments (Fortran kinds).
-    #[must_use]
-    pub fn remembering(&self, combiner: Combiner, integers: Vec<i64>) -> Self {
-        let contents = contents(combiner, integers, vec![], &[]);
-        let segments = self.layout().segments().to_vec();
-        let copy = Self::derived(segments, self.bounds(), self.elements().to_vec(), contents);
-        copy.commit();
-        copy
-    }
 }
 
 fn strided(
@@ -258,9 +187,9 @@ fn blocks(
 }
 
 /// The type of these blocks, one behind the other in the type map.
-fn build(blocks: &[Block<'_>], contents: Contents) -> Result<Datatype, TypeError> {
+pub(crate) fn build(blocks: &[Block<'_>], contents: Contents) -> Result<Datatype, TypeError> {
     let mut segments = Vec::new();
-    let mut elements: Vec<(u32, u64)> = Vec::new();
+    let mut elements: Vec<(Element, u64)> = Vec::new();
     let mut size = 0isize;
     let (mut data, mut markers, mut alignment) = (None, None, 1);
     for block in blocks {
@@ -330,10 +259,10 @@ fn push(segments: &mut Vec<Segment>, segment: Segment) {
     }
 }
 
-fn append_elements(elements: &mut Vec<(u32, u64)>, block: &Block<'_>) -> Result<(), TypeError> {
-    if let [(size, count)] = block.datatype.elements() {
+fn append_elements(elements: &mut Vec<(Element, u64)>, block: &Block<'_>) -> Result<(), TypeError> {
+    if let [(element, count)] = block.datatype.elements() {
         let count = count.checked_mul(block.count as u64).ok_or_else(too_large)?;
-        push_elements(elements, *size, count);
+        push_elements(elements, *element, count);
         return Ok(());
     }
     if elements.len() + block.datatype.elements().len().saturating_mul(block.count as usize)
@@ -342,14 +271,14 @@ fn append_elements(elements: &mut Vec<(u32, u64)>, block: &Block<'_>) -> Result<
         return Err(too_large());
     }
     for _ in 0..block.count {
-        for &(size, count) in block.datatype.elements() {
-            push_elements(elements, size, count);
+        for &(element, count) in block.datatype.elements() {
+            push_elements(elements, element, count);
         }
     }
     Ok(())
 }
 
-fn contents(
+pub(crate) fn contents(
     combiner: Combiner,
     integers: Vec<i64>,
     addresses: Vec<i64>,
@@ -377,17 +306,12 @@ fn check_lengths(lengths: &[i64]) -> Result<(), TypeError> {
 }
 
 #[cold]
-fn too_large() -> TypeError {
+pub(crate) fn too_large() -> TypeError {
     TypeError::new("datatype", "", "has too many separate pieces, or too large an extent")
 }
 
 /// A type has at most so many separate pieces (16 bytes each).
 const SEGMENTS_MAX: usize = 1 << 26;
-
-/// `MPI_ORDER_C`.
-const ORDER_C: i64 = 0xc;
-/// `MPI_ORDER_FORTRAN`.
-const ORDER_FORTRAN: i64 = 0xf;
 
 #[cfg(test)]
 mod tests {
@@ -418,21 +342,10 @@ mod tests {
     }
 
     #[test]
-    fn a_subarray_has_the_whole_arrays_extent() {
-        let made = Datatype::subarray(&[4, 5], &[2, 3], &[1, 2], ArrayOrder::C, &int()).unwrap();
-        assert_eq!((made.size(), made.extent()), (24, (0, 80)));
-        let offsets: Vec<_> = made.layout().segments().iter().map(|one| one.offset).collect();
-        assert_eq!(offsets, [28, 48]);
-        let fortran =
-            Datatype::subarray(&[5, 4], &[3, 2], &[2, 1], ArrayOrder::Fortran, &int()).unwrap();
-        assert_eq!(fortran.layout(), made.layout());
-    }
-
-    #[test]
     fn bad_arguments_are_named() {
         assert_eq!(Datatype::contiguous(-1, &int()).unwrap_err().argument, "blocklength");
-        let bad = Datatype::subarray(&[4], &[2], &[3], ArrayOrder::C, &int()).unwrap_err();
-        assert_eq!((bad.argument, &bad.value[..]), ("array_of_starts", "3"));
+        let bad = Datatype::indexed(&[1, -2], &[0, 1], &int()).unwrap_err();
+        assert_eq!((bad.argument, &bad.value[..]), ("array_of_blocklengths", "-2"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use memory::{Layout, Segment};
 
-use crate::builtin::Builtin;
+use crate::builtin::{Builtin, Element};
 
 /// What is wrong with a constructor's argument.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,6 +61,21 @@ pub struct Contents {
     pub datatypes: Vec<Datatype>,
 }
 
+/// The arguments a type was built with, by their types in C.
+#[derive(Clone, Debug)]
+pub struct ListedContents {
+    /// The constructor.
+    pub combiner: Combiner,
+    /// `int` arguments.
+    pub integers: Vec<i64>,
+    /// `MPI_Aint` arguments.
+    pub addresses: Vec<i64>,
+    /// `MPI_Count` arguments.
+    pub counts: Vec<i64>,
+    /// Its datatypes.
+    pub datatypes: Vec<Datatype>,
+}
+
 /// An MPI datatype. Clones are the same type.
 #[derive(Clone, Debug)]
 pub struct Datatype(Arc<Inner>);
@@ -69,11 +84,13 @@ pub struct Datatype(Arc<Inner>);
 struct Inner {
     layout: Arc<Layout>,
     bounds: Bounds,
-    /// Runs of basic elements of equal size in type-map order: (size in bytes, how many).
-    elements: Box<[(u32, u64)]>,
+    /// Runs of equal basic elements in type-map order, and how many they are.
+    elements: Box<[(Element, u64)]>,
     builtin: Option<Builtin>,
     contents: Contents,
     committed: AtomicBool,
+    /// Whether a large-count constructor made it.
+    large: AtomicBool,
     name: Mutex<Vec<u8>>,
 }
 
@@ -128,15 +145,21 @@ impl Bounds {
 impl Datatype {
     /// A predefined type.
     pub fn builtin(builtin: Builtin) -> Self {
-        let (parts, extent, alignment) = builtin.element().shape();
-        let segments = parts.iter().map(|&(offset, len)| Segment { offset, len: len as usize });
-        let layout = Layout::new(segments, extent);
-        let upper = parts.iter().map(|&(offset, len)| offset + len as isize).max();
+        let shape = builtin.element().shape();
+        let segments = shape.parts().map(|(offset, part)| Segment { offset, len: part.size() });
+        let layout = Layout::new(segments, shape.extent);
+        let upper = shape.parts().map(|(offset, part)| offset + part.size() as isize).max();
         let data = upper.map(|upper| Edges { lower: 0, upper });
-        let bounds = Bounds { lower: 0, upper: extent, marked: false, data, alignment };
+        let bounds = Bounds {
+            lower: 0,
+            upper: shape.extent,
+            marked: false,
+            data,
+            alignment: shape.alignment,
+        };
         let mut elements = Vec::new();
-        for &(_, len) in parts {
-            push_elements(&mut elements, len, 1);
+        for (_, part) in shape.parts() {
+            push_elements(&mut elements, part, 1);
         }
         let contents = Contents {
             combiner: Combiner::Named,
@@ -151,7 +174,26 @@ impl Datatype {
             builtin: Some(builtin),
             contents,
             committed: AtomicBool::new(true),
+            large: AtomicBool::new(false),
             name: Mutex::new(builtin.name().into()),
+        };
+        Self(Arc::new(inner))
+    }
+
+    /// The same type, which remembers that it was asked for as a Fortran kind; committed.
+    #[must_use]
+    pub fn remembering(&self, combiner: Combiner, integers: Vec<i64>) -> Self {
+        let contents =
+            Contents { combiner, integers, addresses: Vec::new(), datatypes: Vec::new() };
+        let inner = Inner {
+            layout: Arc::clone(self.layout()),
+            bounds: self.bounds(),
+            elements: self.0.elements.clone(),
+            builtin: self.0.builtin,
+            contents,
+            committed: AtomicBool::new(true),
+            large: AtomicBool::new(false),
+            name: Mutex::new(Vec::new()),
         };
         Self(Arc::new(inner))
     }
@@ -159,7 +201,7 @@ impl Datatype {
     pub(crate) fn derived(
         segments: Vec<Segment>,
         bounds: Bounds,
-        elements: Vec<(u32, u64)>,
+        elements: Vec<(Element, u64)>,
         contents: Contents,
     ) -> Self {
         let inner = Inner {
@@ -169,6 +211,7 @@ impl Datatype {
             builtin: None,
             contents,
             committed: AtomicBool::new(false),
+            large: AtomicBool::new(false),
             name: Mutex::new(Vec::new()),
         };
         Self(Arc::new(inner))
@@ -206,6 +249,50 @@ impl Datatype {
     /// How the type was built.
     pub fn contents(&self) -> &Contents {
         &self.0.contents
+    }
+
+    /// How the type was built, as `MPI_Type_get_contents_c` tells it (MPI-5.0 §5.1.13): what a
+    /// large-count constructor was given as `MPI_Count` is apart from the `int`s.
+    pub fn listed_contents(&self) -> ListedContents {
+        let Contents { combiner, integers, addresses, datatypes } = self.contents().clone();
+        let mut listed =
+            ListedContents { integers, addresses, counts: Vec::new(), datatypes, combiner };
+        if !self.0.large.load(Ordering::Relaxed) {
+            return listed;
+        }
+        let ListedContents { integers, addresses, counts, .. } = &mut listed;
+        match combiner {
+            Combiner::Named
+            | Combiner::Dup
+            | Combiner::F90Real
+            | Combiner::F90Complex
+            | Combiner::F90Integer => {}
+            Combiner::Contiguous
+            | Combiner::Vector
+            | Combiner::Hvector
+            | Combiner::Indexed
+            | Combiner::Hindexed
+            | Combiner::IndexedBlock
+            | Combiner::HindexedBlock
+            | Combiner::Struct
+            | Combiner::Resized => {
+                counts.append(integers);
+                counts.append(addresses);
+            }
+            // Number of dimensions, sizes, subsizes, starts, order.
+            Combiner::Subarray => *counts = integers.drain(1..integers.len() - 1).collect(),
+            // Size, rank, number of dimensions, global sizes, all else.
+            Combiner::Darray => {
+                let dimensions = integers[2] as usize;
+                *counts = integers.drain(3..3 + dimensions).collect();
+            }
+        }
+        listed
+    }
+
+    /// Notes that a large-count constructor made the type.
+    pub fn set_large(&self) {
+        self.0.large.store(true, Ordering::Relaxed);
     }
 
     /// Whether the type may be communicated with.
@@ -246,8 +333,8 @@ impl Datatype {
         let each: u64 = self.0.elements.iter().map(|&(_, count)| count).sum();
         let mut total = bytes / size * each;
         let mut rest = bytes % size;
-        for &(len, count) in &self.0.elements {
-            let len = u64::from(len);
+        for &(element, count) in &self.0.elements {
+            let len = element.size() as u64;
             let whole = (rest / len).min(count);
             total += whole;
             rest -= whole * len;
@@ -258,11 +345,28 @@ impl Datatype {
         (rest == 0).then_some(total)
     }
 
+    /// How many bytes the first `count` basic elements are of as many elements as it takes; none when
+    /// there are none in this type, or too many.
+    pub fn bytes_of(&self, count: u64) -> Option<u64> {
+        let each: u64 = self.0.elements.iter().map(|&(_, count)| count).sum();
+        if each == 0 {
+            return (count == 0).then_some(0);
+        }
+        let mut bytes = (count / each).checked_mul(self.size() as u64)?;
+        let mut rest = count % each;
+        for &(element, count) in &self.0.elements {
+            let taken = rest.min(count);
+            bytes = bytes.checked_add(taken * element.size() as u64)?;
+            rest -= taken;
+        }
+        Some(bytes)
+    }
+
     pub(crate) fn bounds(&self) -> Bounds {
         self.0.bounds
     }
 
-    pub(crate) fn elements(&self) -> &[(u32, u64)] {
+    pub(crate) fn elements(&self) -> &[(Element, u64)] {
         &self.0.elements
     }
 
@@ -272,10 +376,10 @@ impl Datatype {
     }
 }
 
-/// Adds `count` basic elements of `size` bytes to runs of them.
-pub(crate) fn push_elements(elements: &mut Vec<(u32, u64)>, size: u32, count: u64) {
+/// Adds `count` equal basic elements to runs of them.
+pub(crate) fn push_elements(elements: &mut Vec<(Element, u64)>, element: Element, count: u64) {
     match elements.last_mut() {
-        Some((last, known)) if *last == size => *known += count,
-        _ => elements.push((size, count)),
+        Some((last, known)) if *last == element => *known += count,
+        _ => elements.push((element, count)),
     }
 }

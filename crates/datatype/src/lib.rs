@@ -5,14 +5,17 @@
 //! [`memory::Layout`] that the engine communicates by. An [`Op`] combines arrays of elements.
 #![deny(unsafe_code)]
 
+mod array;
 mod builtin;
 mod construct;
 mod datatype;
+mod external;
 #[allow(unsafe_code, reason = "typed loops over memory that regions describe")]
 mod kernel;
 mod op;
 
+pub use array::{ArrayOrder, Cut, Distribution};
 pub use builtin::{Builtin, Class};
-pub use construct::ArrayOrder;
-pub use datatype::{Combiner, Contents, Datatype, TypeError};
+pub use datatype::{Combiner, Contents, Datatype, ListedContents, TypeError};
+pub use external::ConversionError;
 pub use op::{Op, Predefined, UserFunction};

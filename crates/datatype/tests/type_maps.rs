@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use datatype::{ArrayOrder, Builtin, Combiner, Contents, Datatype};
+use datatype::{ArrayOrder, Builtin, Combiner, Contents, Cut, Datatype, Distribution};
 use memory::Region;
 use proptest::prelude::*;
 
@@ -169,6 +169,8 @@ enum Recipe {
     Resized(i64, i64, Box<Self>),
     /// Size, part and start in each dimension.
     Subarray(Vec<(i64, i64, i64)>, ArrayOrder, Box<Self>),
+    /// What one of the processes has, counted modulo their number.
+    Darray(Vec<Cut>, i64, ArrayOrder, Box<Self>),
 }
 
 fn recipe() -> impl Strategy<Value = Recipe> {
@@ -195,10 +197,30 @@ fn recipe() -> impl Strategy<Value = Recipe> {
             prop::collection::vec((0..3i64, -20..100i64, inner), 0..4).prop_map(Recipe::Struct),
             (-20..20i64, -20..80i64, one.clone())
                 .prop_map(|(lower, extent, old)| Recipe::Resized(lower, extent, old)),
-            (prop::collection::vec(dimension, 1..4), order, one)
+            (prop::collection::vec(dimension, 1..4), order.clone(), one.clone())
                 .prop_map(|(dimensions, order, old)| Recipe::Subarray(dimensions, order, old)),
+            (prop::collection::vec(cut(), 1..4), 0..27i64, order, one)
+                .prop_map(|(cuts, rank, order, old)| Recipe::Darray(cuts, rank, order, old)),
         ]
     })
+}
+
+fn cut() -> impl Strategy<Value = Cut> {
+    let kind =
+        prop::sample::select(&[Distribution::None, Distribution::Block, Distribution::Cyclic][..]);
+    let block = prop::option::of(0..3i64);
+    (1..6i64, kind, block, 1..4i64).prop_map(|(size, distribution, block, processes)| {
+        let (least, processes) = match distribution {
+            Distribution::None => (1, 1),
+            Distribution::Block => ((size + processes - 1) / processes, processes),
+            Distribution::Cyclic => (1, processes),
+        };
+        Cut { size, distribution, block: block.map(|more| least + more), processes }
+    })
+}
+
+fn processes_of(cuts: &[Cut]) -> i64 {
+    cuts.iter().map(|cut| cut.processes).product()
 }
 
 impl Recipe {
@@ -239,6 +261,10 @@ impl Recipe {
                 let parts: Vec<_> = dimensions.iter().map(|one| one.1).collect();
                 let starts: Vec<_> = dimensions.iter().map(|one| one.2).collect();
                 Datatype::subarray(&sizes, &parts, &starts, *order, &old.make())
+            }
+            Self::Darray(cuts, rank, order, old) => {
+                let processes = processes_of(cuts);
+                Datatype::distributed(processes, rank % processes, cuts, *order, &old.make())
             }
         };
         made.expect("small types can be described")
@@ -285,6 +311,9 @@ impl Recipe {
                 }
                 subarray(&dimensions, &old.map())
             }
+            Self::Darray(cuts, rank, order, old) => {
+                darray(cuts, rank % processes_of(cuts), *order, &old.map())
+            }
         }
     }
 }
@@ -296,6 +325,11 @@ fn rebuild(made: &Datatype) -> Datatype {
     let old = || old.clone().expect("derived from one type");
     let count = integers.first().map_or(0, |&count| count as usize);
     let part = |index: usize| &integers[1 + index * count..1 + (index + 1) * count];
+    let order = || match integers.last() {
+        Some(0xc) => ArrayOrder::C,
+        Some(0xf) => ArrayOrder::Fortran,
+        other => panic!("{other:?} is no order of the ABI"),
+    };
     let again = match combiner {
         Combiner::Named => Ok(made.clone()),
         Combiner::Dup => Ok(old().duplicate()),
@@ -310,20 +344,35 @@ fn rebuild(made: &Datatype) -> Datatype {
             let types: Vec<_> = datatypes.iter().map(rebuild).collect();
             Datatype::structure(part(0), addresses, &types)
         }
-        Combiner::Subarray => {
-            let order = match integers.last() {
-                Some(0xc) => ArrayOrder::C,
-                Some(0xf) => ArrayOrder::Fortran,
-                other => panic!("{other:?} is no order of the ABI"),
-            };
-            Datatype::subarray(part(0), part(1), part(2), order, &old())
+        Combiner::Subarray => Datatype::subarray(part(0), part(1), part(2), order(), &old()),
+        Combiner::Darray => {
+            let cuts = cuts_of(&integers[2..]);
+            Datatype::distributed(integers[0], integers[1], &cuts, order(), &old())
         }
         Combiner::Resized => old().resized(addresses[0], addresses[1]),
-        Combiner::Darray | Combiner::F90Real | Combiner::F90Complex | Combiner::F90Integer => {
+        Combiner::F90Real | Combiner::F90Complex | Combiner::F90Integer => {
             panic!("{combiner:?} is not among the recipes")
         }
     };
     again.expect("it was built before")
+}
+
+/// The cuts that the number of dimensions, sizes, distributions, blocks and processes describe.
+fn cuts_of(integers: &[i64]) -> Vec<Cut> {
+    let dimensions = integers[0] as usize;
+    let cut = |axis: usize| {
+        let of = |what: usize| integers[1 + what * dimensions + axis];
+        let distribution = match of(1) {
+            16 => Distribution::None,
+            17 => Distribution::Block,
+            18 => Distribution::Cyclic,
+            other => panic!("{other} is no distribution of the ABI"),
+        };
+        // 19 is MPI_DISTRIBUTE_DFLT_DARG.
+        let block = (of(2) != 19).then(|| of(2));
+        Cut { size: of(0), distribution, block, processes: of(3) }
+    };
+    (0..dimensions).map(cut).collect()
 }
 
 /// A part of an array whose last dimension varies fastest.
@@ -335,6 +384,34 @@ fn subarray(dimensions: &[(i64, i64, i64)], old: &Map) -> Map {
     }
     let elements: i64 = dimensions.iter().map(|one| one.0).product();
     let parts = places.iter().map(|at| old.block(1, at * old.extent()));
+    Map::concat(parts).marked(0, elements * old.extent())
+}
+
+/// The elements of an array that one process has, in the array's order: in each dimension the blocks go
+/// round the processes, whose ranks are in row-major order (MPI-5.0 §5.1.4).
+fn darray(cuts: &[Cut], rank: i64, order: ArrayOrder, old: &Map) -> Map {
+    let mut axes: Vec<usize> = (0..cuts.len()).collect();
+    if order == ArrayOrder::C {
+        axes.reverse();
+    }
+    let owner = |element: i64| {
+        let (mut indices, mut rest) = (vec![0; cuts.len()], element);
+        for &axis in &axes {
+            (indices[axis], rest) = (rest % cuts[axis].size, rest / cuts[axis].size);
+        }
+        cuts.iter().zip(indices).fold(0, |rank, (cut, index)| {
+            let block = match (cut.distribution, cut.block) {
+                (Distribution::None, _) => cut.size,
+                (Distribution::Block, None) => (cut.size + cut.processes - 1) / cut.processes,
+                (Distribution::Cyclic, None) => 1,
+                (Distribution::Block | Distribution::Cyclic, Some(block)) => block,
+            };
+            rank * cut.processes + index / block % cut.processes
+        })
+    };
+    let elements: i64 = cuts.iter().map(|cut| cut.size).product();
+    let mine = (0..elements).filter(|&element| owner(element) == rank);
+    let parts = mine.map(|element| old.block(1, element * old.extent()));
     Map::concat(parts).marked(0, elements * old.extent())
 }
 
