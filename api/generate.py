@@ -56,9 +56,9 @@ class Parameter:
     def is_place(self, function):
         """Whether the parameter leads to something the function reads a handle from or writes a result to.
 
-        Statuses may be ignored; `argc` and an info's `value` may be NULL.
+        Statuses may be ignored; `argc`, an info's `value` and weights may be NULL.
         """
-        if self.array or self.const or self.c.count("*") != 1 or self.name in ("argc", "value"):
+        if self.array or self.const or self.c.count("*") != 1 or self.name in ("argc", "value", "sourceweights", "destweights"):
             return False
         if self.base() == "void":
             return self.name in ("baseptr", "buffer_addr") or self.name == "attribute_val" and "_get" in function.name

@@ -6,7 +6,7 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives point_to_point unsupported bad_input tool; do
+for program in collectives point_to_point unsupported bad_input tool topologies; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
 go() { timeout 120 "$prefix/bin/mpiexec" "$@"; }
@@ -16,6 +16,7 @@ go -genv CANELE_RAILS tcp -n 4 "$work/collectives"
 go -genv CANELE_RAILS tcp -n 3 "$work/point_to_point"
 "$work/collectives"
 
+for ranks in 1 2 6; do go -n $ranks "$work/topologies"; done
 go -n 1 "$work/tool"
 
 # Bad arguments are named, and end the job unless the program asks otherwise.

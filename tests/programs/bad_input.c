@@ -31,7 +31,7 @@ typedef struct {
 static int checked, failures;
 
 /* Objects, alive and freed, and memory. */
-static MPI_Comm comm, freed_comm;
+static MPI_Comm comm, freed_comm, grid, graph, ring;
 static MPI_Datatype derived, uncommitted, freed_type;
 static MPI_Group group, freed_group;
 static MPI_Op op, freed_op;
@@ -49,6 +49,10 @@ static void ignore(MPI_Comm *on, int *code, ...) { (void)on, (void)code; }
 static void set_up(void) {
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     MPI_Comm_dup(MPI_COMM_WORLD, &freed_comm);
+    int one = 1, zero = 0;
+    MPI_Cart_create(comm, 1, &one, &one, 0, &grid);
+    MPI_Graph_create(comm, 1, &one, &zero, 0, &graph);
+    MPI_Dist_graph_create_adjacent(comm, 1, &zero, &one, 1, &zero, &one, MPI_INFO_NULL, 0, &ring);
     MPI_Type_contiguous(2, MPI_INT, &derived), MPI_Type_commit(&derived);
     MPI_Type_contiguous(3, MPI_INT, &uncommitted);
     MPI_Type_contiguous(4, MPI_INT, &freed_type), MPI_Type_commit(&freed_type);
@@ -137,7 +141,7 @@ static int is_read(const function *f, const parameter *p) {
 }
 
 static const char *COUNTS = "count incount outcount sendcount recvcount";
-static const char *LENGTHS = "n ndims maxdims insize outsize valuelen max_integers nnodes maxneighbors maxindegree";
+static const char *LENGTHS = "n ndims maxdims insize outsize valuelen max_integers maxneighbors maxindegree maxoutdegree indegree outdegree maxindex maxedges";
 static const char *KEYVALS = "comm_keyval keyval type_keyval";
 static const char *COMMUNICATING = "coll p2p pack op";
 
@@ -154,7 +158,7 @@ static long good(const function *f, int index) {
         if (is(p->name, KEYVALS) && strstr(f->name, "free"))
             places[index][0] = !strcmp(p->name, "type_keyval") ? type_keyval : keyval;
         if (strstr(p->type, "char")) strcpy((char *)places[index], strcmp(p->name, "datarep") ? "key" : "external32");
-        if (is(p->name, "array_of_sizes array_of_subsizes array_of_gsizes array_of_psizes dims") || strstr(p->name, "counts"))
+        if (is(p->name, "array_of_sizes array_of_subsizes array_of_gsizes array_of_psizes dims degrees indx") || strstr(p->name, "counts"))
             places[index][0] = 1;
         if (!strcmp(p->name, "array_of_distribs")) places[index][0] = MPI_DISTRIBUTE_BLOCK;
         if (!strcmp(p->name, "array_of_dargs")) *(int *)places[index] = MPI_DISTRIBUTE_DFLT_DARG;
@@ -164,10 +168,14 @@ static long good(const function *f, int index) {
         return (long)places[index];
     }
     if (k && starts(f->name, "MPI_Type_get_contents")) return k->alive;
+    if (k && is(f->name, "MPI_Cart_coords MPI_Cart_get MPI_Cart_rank MPI_Cart_shift MPI_Cart_sub MPI_Cartdim_get")) return (long)grid;
+    if (k && is(f->name, "MPI_Graphdims_get MPI_Graph_get MPI_Graph_neighbors MPI_Graph_neighbors_count")) return (long)graph;
+    if (k && starts(f->name, "MPI_Dist_graph_neighbors")) return (long)ring;
     if (k) return !strcmp(p->type, "MPI_Datatype") ? (long)MPI_INT : !strcmp(p->type, "MPI_Op") ? (long)MPI_SUM : k->alive;
     if (is(p->name, KEYVALS)) return !strcmp(p->name, "type_keyval") ? type_keyval : keyval;
     if (is(p->name, "dest source root tag sendtag recvtag color key rank")) return 0;
     if (is(p->name, "insize outsize")) return 1000;
+    if (starts(p->name, "max")) return 4;
     if (!strcmp(p->name, "order")) return MPI_ORDER_C;
     if (!strcmp(p->name, "split_type")) return MPI_COMM_TYPE_SHARED;
     return 1;
@@ -191,7 +199,14 @@ static int bad_values(const function *f, const parameter *p, bad *values) {
     } else if (scalar && is(p->name, COUNTS)) {
         BAD(-1, MPI_ERR_COUNT, "negative");
     } else if (scalar && is(p->name, LENGTHS)) {
+        BAD(-1, starts(f->name, "MPI_Cart") && !strcmp(p->name, "ndims") ? MPI_ERR_DIMS : MPI_ERR_ARG, "negative");
+    } else if (scalar && !strcmp(p->name, "nnodes")) {
         BAD(-1, MPI_ERR_ARG, "negative");
+        if (starts(f->name, "MPI_Graph")) BAD(2, MPI_ERR_ARG, "many");
+    } else if (scalar && !strcmp(p->name, "rank") && starts(f->module, "topology")) {
+        BAD(1, MPI_ERR_RANK, "size"), BAD(-7, MPI_ERR_RANK, "negative");
+    } else if (scalar && !strcmp(p->name, "direction")) {
+        BAD(1, MPI_ERR_ARG, "size"), BAD(-1, MPI_ERR_ARG, "negative");
     } else if (scalar && is(p->name, "dest source root")) {
         int class = strcmp(p->name, "root") ? MPI_ERR_RANK : MPI_ERR_ROOT;
         BAD(1, class, "size"), BAD(-7, class, "negative");
@@ -387,6 +402,12 @@ static void arrays(void) {
     EXPECT(MPI_Type_get_envelope(made, a, a, a, a), MPI_ERR_TYPE, "large-count");
     MPI_Type_free(&made);
     EXPECT(MPI_Type_match_size(MPI_TYPECLASS_REAL, 3, &made), MPI_ERR_ARG, "size = 3");
+    MPI_Comm made_comm;
+    EXPECT(MPI_Cart_rank(comm, a, b), MPI_ERR_TOPOLOGY, "comm");
+    EXPECT(MPI_Cart_create(comm, 1, parts, a, 0, &made_comm), MPI_ERR_DIMS, "dims");
+    EXPECT(MPI_Cart_sub(graph, a, &made_comm), MPI_ERR_TOPOLOGY, "comm");
+    EXPECT(MPI_Dims_create(7, 1, parts), MPI_ERR_DIMS, "dims[0] = 3");
+    EXPECT(MPI_Dist_graph_create_adjacent(comm, 1, sizes, MPI_UNWEIGHTED, 0, a, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &made_comm), MPI_ERR_RANK, "sources[0] = 4");
     EXPECT(MPI_Bcast(MPI_IN_PLACE, 1, MPI_INT, 0, comm), MPI_ERR_BUFFER, "buffer is MPI_IN_PLACE");
     EXPECT(MPI_Pack(a, 4, MPI_INT, b, 8, twice, comm), MPI_ERR_ARG, "outsize = 8");
     requests[0] = requests[1] = request;

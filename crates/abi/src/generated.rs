@@ -242,37 +242,37 @@ pub unsafe extern "C" fn MPI_Cancel(request: *mut RawHandle) -> c_int { finish("
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Cancel(request: *mut RawHandle) -> c_int { finish("MPI_Cancel", On::Process, || unsafe { leads_somewhere("request", request)?; request::cancel(request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Cart_coords(comm: RawHandle, _rank: c_int, _maxdims: c_int, _coords: *mut c_int) -> c_int { unsupported("MPI_Cart_coords", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Cart_coords(comm: RawHandle, rank: c_int, maxdims: c_int, coords: *mut c_int) -> c_int { finish("MPI_Cart_coords", On::Comm(comm), || unsafe { topology::cart_coords(comm, rank, maxdims, coords) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Cart_coords(comm: RawHandle, _rank: c_int, _maxdims: c_int, _coords: *mut c_int) -> c_int { unsupported("MPI_Cart_coords", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Cart_coords(comm: RawHandle, rank: c_int, maxdims: c_int, coords: *mut c_int) -> c_int { finish("MPI_Cart_coords", On::Comm(comm), || unsafe { topology::cart_coords(comm, rank, maxdims, coords) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Cart_create(comm_old: RawHandle, _ndims: c_int, _dims: *const c_int, _periods: *const c_int, _reorder: c_int, _comm_cart: *mut RawHandle) -> c_int { unsupported("MPI_Cart_create", On::Comm(comm_old)) }
+pub unsafe extern "C" fn MPI_Cart_create(comm_old: RawHandle, ndims: c_int, dims: *const c_int, periods: *const c_int, reorder: c_int, comm_cart: *mut RawHandle) -> c_int { finish("MPI_Cart_create", On::Comm(comm_old), || unsafe { leads_somewhere("comm_cart", comm_cart)?; topology::cart_create(comm_old, ndims, dims, periods, reorder, comm_cart) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Cart_create(comm_old: RawHandle, _ndims: c_int, _dims: *const c_int, _periods: *const c_int, _reorder: c_int, _comm_cart: *mut RawHandle) -> c_int { unsupported("MPI_Cart_create", On::Comm(comm_old)) }
+pub unsafe extern "C" fn PMPI_Cart_create(comm_old: RawHandle, ndims: c_int, dims: *const c_int, periods: *const c_int, reorder: c_int, comm_cart: *mut RawHandle) -> c_int { finish("MPI_Cart_create", On::Comm(comm_old), || unsafe { leads_somewhere("comm_cart", comm_cart)?; topology::cart_create(comm_old, ndims, dims, periods, reorder, comm_cart) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Cart_get(comm: RawHandle, _maxdims: c_int, _dims: *mut c_int, _periods: *mut c_int, _coords: *mut c_int) -> c_int { unsupported("MPI_Cart_get", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Cart_get(comm: RawHandle, maxdims: c_int, dims: *mut c_int, periods: *mut c_int, coords: *mut c_int) -> c_int { finish("MPI_Cart_get", On::Comm(comm), || unsafe { topology::cart_get(comm, maxdims, dims, periods, coords) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Cart_get(comm: RawHandle, _maxdims: c_int, _dims: *mut c_int, _periods: *mut c_int, _coords: *mut c_int) -> c_int { unsupported("MPI_Cart_get", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Cart_get(comm: RawHandle, maxdims: c_int, dims: *mut c_int, periods: *mut c_int, coords: *mut c_int) -> c_int { finish("MPI_Cart_get", On::Comm(comm), || unsafe { topology::cart_get(comm, maxdims, dims, periods, coords) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Cart_map(comm: RawHandle, _ndims: c_int, _dims: *const c_int, _periods: *const c_int, _newrank: *mut c_int) -> c_int { unsupported("MPI_Cart_map", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Cart_map(comm: RawHandle, ndims: c_int, dims: *const c_int, periods: *const c_int, newrank: *mut c_int) -> c_int { finish("MPI_Cart_map", On::Comm(comm), || unsafe { leads_somewhere("newrank", newrank)?; topology::cart_map(comm, ndims, dims, periods, newrank) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Cart_map(comm: RawHandle, _ndims: c_int, _dims: *const c_int, _periods: *const c_int, _newrank: *mut c_int) -> c_int { unsupported("MPI_Cart_map", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Cart_map(comm: RawHandle, ndims: c_int, dims: *const c_int, periods: *const c_int, newrank: *mut c_int) -> c_int { finish("MPI_Cart_map", On::Comm(comm), || unsafe { leads_somewhere("newrank", newrank)?; topology::cart_map(comm, ndims, dims, periods, newrank) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Cart_rank(comm: RawHandle, _coords: *const c_int, _rank: *mut c_int) -> c_int { unsupported("MPI_Cart_rank", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Cart_rank(comm: RawHandle, coords: *const c_int, rank: *mut c_int) -> c_int { finish("MPI_Cart_rank", On::Comm(comm), || unsafe { leads_somewhere("rank", rank)?; topology::cart_rank(comm, coords, rank) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Cart_rank(comm: RawHandle, _coords: *const c_int, _rank: *mut c_int) -> c_int { unsupported("MPI_Cart_rank", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Cart_rank(comm: RawHandle, coords: *const c_int, rank: *mut c_int) -> c_int { finish("MPI_Cart_rank", On::Comm(comm), || unsafe { leads_somewhere("rank", rank)?; topology::cart_rank(comm, coords, rank) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Cart_shift(comm: RawHandle, _direction: c_int, _disp: c_int, _rank_source: *mut c_int, _rank_dest: *mut c_int) -> c_int { unsupported("MPI_Cart_shift", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Cart_shift(comm: RawHandle, direction: c_int, disp: c_int, rank_source: *mut c_int, rank_dest: *mut c_int) -> c_int { finish("MPI_Cart_shift", On::Comm(comm), || unsafe { leads_somewhere("rank_source", rank_source)?; leads_somewhere("rank_dest", rank_dest)?; topology::cart_shift(comm, direction, disp, rank_source, rank_dest) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Cart_shift(comm: RawHandle, _direction: c_int, _disp: c_int, _rank_source: *mut c_int, _rank_dest: *mut c_int) -> c_int { unsupported("MPI_Cart_shift", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Cart_shift(comm: RawHandle, direction: c_int, disp: c_int, rank_source: *mut c_int, rank_dest: *mut c_int) -> c_int { finish("MPI_Cart_shift", On::Comm(comm), || unsafe { leads_somewhere("rank_source", rank_source)?; leads_somewhere("rank_dest", rank_dest)?; topology::cart_shift(comm, direction, disp, rank_source, rank_dest) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Cart_sub(comm: RawHandle, _remain_dims: *const c_int, _newcomm: *mut RawHandle) -> c_int { unsupported("MPI_Cart_sub", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Cart_sub(comm: RawHandle, remain_dims: *const c_int, newcomm: *mut RawHandle) -> c_int { finish("MPI_Cart_sub", On::Comm(comm), || unsafe { leads_somewhere("newcomm", newcomm)?; topology::cart_sub(comm, remain_dims, newcomm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Cart_sub(comm: RawHandle, _remain_dims: *const c_int, _newcomm: *mut RawHandle) -> c_int { unsupported("MPI_Cart_sub", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Cart_sub(comm: RawHandle, remain_dims: *const c_int, newcomm: *mut RawHandle) -> c_int { finish("MPI_Cart_sub", On::Comm(comm), || unsafe { leads_somewhere("newcomm", newcomm)?; topology::cart_sub(comm, remain_dims, newcomm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Cartdim_get(comm: RawHandle, _ndims: *mut c_int) -> c_int { unsupported("MPI_Cartdim_get", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Cartdim_get(comm: RawHandle, ndims: *mut c_int) -> c_int { finish("MPI_Cartdim_get", On::Comm(comm), || unsafe { leads_somewhere("ndims", ndims)?; topology::cartdim_get(comm, ndims) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Cartdim_get(comm: RawHandle, _ndims: *mut c_int) -> c_int { unsupported("MPI_Cartdim_get", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Cartdim_get(comm: RawHandle, ndims: *mut c_int) -> c_int { finish("MPI_Cartdim_get", On::Comm(comm), || unsafe { leads_somewhere("ndims", ndims)?; topology::cartdim_get(comm, ndims) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Close_port(_port_name: *const c_char) -> c_int { unsupported("MPI_Close_port", On::Process) }
 #[unsafe(no_mangle)]
@@ -462,25 +462,25 @@ pub unsafe extern "C" fn MPI_Compare_and_swap(_origin_addr: *const c_void, _comp
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Compare_and_swap(_origin_addr: *const c_void, _compare_addr: *const c_void, _result_addr: *mut c_void, _datatype: RawHandle, _target_rank: c_int, _target_disp: isize, _win: RawHandle) -> c_int { unsupported("MPI_Compare_and_swap", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Dims_create(_nnodes: c_int, _ndims: c_int, _dims: *mut c_int) -> c_int { unsupported("MPI_Dims_create", On::Process) }
+pub unsafe extern "C" fn MPI_Dims_create(nnodes: c_int, ndims: c_int, dims: *mut c_int) -> c_int { finish("MPI_Dims_create", On::Process, || unsafe { topology::dims_create(nnodes, ndims, dims) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Dims_create(_nnodes: c_int, _ndims: c_int, _dims: *mut c_int) -> c_int { unsupported("MPI_Dims_create", On::Process) }
+pub unsafe extern "C" fn PMPI_Dims_create(nnodes: c_int, ndims: c_int, dims: *mut c_int) -> c_int { finish("MPI_Dims_create", On::Process, || unsafe { topology::dims_create(nnodes, ndims, dims) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Dist_graph_create(comm_old: RawHandle, _n: c_int, _sources: *const c_int, _degrees: *const c_int, _destinations: *const c_int, _weights: *const c_int, _info: RawHandle, _reorder: c_int, _comm_dist_graph: *mut RawHandle) -> c_int { unsupported("MPI_Dist_graph_create", On::Comm(comm_old)) }
+pub unsafe extern "C" fn MPI_Dist_graph_create(comm_old: RawHandle, n: c_int, sources: *const c_int, degrees: *const c_int, destinations: *const c_int, weights: *const c_int, info: RawHandle, reorder: c_int, comm_dist_graph: *mut RawHandle) -> c_int { finish("MPI_Dist_graph_create", On::Comm(comm_old), || unsafe { leads_somewhere("comm_dist_graph", comm_dist_graph)?; topology::dist_graph_create(comm_old, n, sources, degrees, destinations, weights, info, reorder, comm_dist_graph) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Dist_graph_create(comm_old: RawHandle, _n: c_int, _sources: *const c_int, _degrees: *const c_int, _destinations: *const c_int, _weights: *const c_int, _info: RawHandle, _reorder: c_int, _comm_dist_graph: *mut RawHandle) -> c_int { unsupported("MPI_Dist_graph_create", On::Comm(comm_old)) }
+pub unsafe extern "C" fn PMPI_Dist_graph_create(comm_old: RawHandle, n: c_int, sources: *const c_int, degrees: *const c_int, destinations: *const c_int, weights: *const c_int, info: RawHandle, reorder: c_int, comm_dist_graph: *mut RawHandle) -> c_int { finish("MPI_Dist_graph_create", On::Comm(comm_old), || unsafe { leads_somewhere("comm_dist_graph", comm_dist_graph)?; topology::dist_graph_create(comm_old, n, sources, degrees, destinations, weights, info, reorder, comm_dist_graph) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Dist_graph_create_adjacent(comm_old: RawHandle, _indegree: c_int, _sources: *const c_int, _sourceweights: *const c_int, _outdegree: c_int, _destinations: *const c_int, _destweights: *const c_int, _info: RawHandle, _reorder: c_int, _comm_dist_graph: *mut RawHandle) -> c_int { unsupported("MPI_Dist_graph_create_adjacent", On::Comm(comm_old)) }
+pub unsafe extern "C" fn MPI_Dist_graph_create_adjacent(comm_old: RawHandle, indegree: c_int, sources: *const c_int, sourceweights: *const c_int, outdegree: c_int, destinations: *const c_int, destweights: *const c_int, info: RawHandle, reorder: c_int, comm_dist_graph: *mut RawHandle) -> c_int { finish("MPI_Dist_graph_create_adjacent", On::Comm(comm_old), || unsafe { leads_somewhere("comm_dist_graph", comm_dist_graph)?; topology::dist_graph_create_adjacent(comm_old, indegree, sources, sourceweights, outdegree, destinations, destweights, info, reorder, comm_dist_graph) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Dist_graph_create_adjacent(comm_old: RawHandle, _indegree: c_int, _sources: *const c_int, _sourceweights: *const c_int, _outdegree: c_int, _destinations: *const c_int, _destweights: *const c_int, _info: RawHandle, _reorder: c_int, _comm_dist_graph: *mut RawHandle) -> c_int { unsupported("MPI_Dist_graph_create_adjacent", On::Comm(comm_old)) }
+pub unsafe extern "C" fn PMPI_Dist_graph_create_adjacent(comm_old: RawHandle, indegree: c_int, sources: *const c_int, sourceweights: *const c_int, outdegree: c_int, destinations: *const c_int, destweights: *const c_int, info: RawHandle, reorder: c_int, comm_dist_graph: *mut RawHandle) -> c_int { finish("MPI_Dist_graph_create_adjacent", On::Comm(comm_old), || unsafe { leads_somewhere("comm_dist_graph", comm_dist_graph)?; topology::dist_graph_create_adjacent(comm_old, indegree, sources, sourceweights, outdegree, destinations, destweights, info, reorder, comm_dist_graph) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Dist_graph_neighbors(comm: RawHandle, _maxindegree: c_int, _sources: *mut c_int, _sourceweights: *mut c_int, _maxoutdegree: c_int, _destinations: *mut c_int, _destweights: *mut c_int) -> c_int { unsupported("MPI_Dist_graph_neighbors", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Dist_graph_neighbors(comm: RawHandle, maxindegree: c_int, sources: *mut c_int, sourceweights: *mut c_int, maxoutdegree: c_int, destinations: *mut c_int, destweights: *mut c_int) -> c_int { finish("MPI_Dist_graph_neighbors", On::Comm(comm), || unsafe { topology::dist_graph_neighbors(comm, maxindegree, sources, sourceweights, maxoutdegree, destinations, destweights) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Dist_graph_neighbors(comm: RawHandle, _maxindegree: c_int, _sources: *mut c_int, _sourceweights: *mut c_int, _maxoutdegree: c_int, _destinations: *mut c_int, _destweights: *mut c_int) -> c_int { unsupported("MPI_Dist_graph_neighbors", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Dist_graph_neighbors(comm: RawHandle, maxindegree: c_int, sources: *mut c_int, sourceweights: *mut c_int, maxoutdegree: c_int, destinations: *mut c_int, destweights: *mut c_int) -> c_int { finish("MPI_Dist_graph_neighbors", On::Comm(comm), || unsafe { topology::dist_graph_neighbors(comm, maxindegree, sources, sourceweights, maxoutdegree, destinations, destweights) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Dist_graph_neighbors_count(comm: RawHandle, _indegree: *mut c_int, _outdegree: *mut c_int, _weighted: *mut c_int) -> c_int { unsupported("MPI_Dist_graph_neighbors_count", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Dist_graph_neighbors_count(comm: RawHandle, indegree: *mut c_int, outdegree: *mut c_int, weighted: *mut c_int) -> c_int { finish("MPI_Dist_graph_neighbors_count", On::Comm(comm), || unsafe { leads_somewhere("indegree", indegree)?; leads_somewhere("outdegree", outdegree)?; leads_somewhere("weighted", weighted)?; topology::dist_graph_neighbors_count(comm, indegree, outdegree, weighted) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Dist_graph_neighbors_count(comm: RawHandle, _indegree: *mut c_int, _outdegree: *mut c_int, _weighted: *mut c_int) -> c_int { unsupported("MPI_Dist_graph_neighbors_count", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Dist_graph_neighbors_count(comm: RawHandle, indegree: *mut c_int, outdegree: *mut c_int, weighted: *mut c_int) -> c_int { finish("MPI_Dist_graph_neighbors_count", On::Comm(comm), || unsafe { leads_somewhere("indegree", indegree)?; leads_somewhere("outdegree", outdegree)?; leads_somewhere("weighted", weighted)?; topology::dist_graph_neighbors_count(comm, indegree, outdegree, weighted) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Errhandler_free(errhandler: *mut RawHandle) -> c_int { finish("MPI_Errhandler_free", On::Process, || unsafe { leads_somewhere("errhandler", errhandler)?; errhandler::errhandler_free(errhandler) }) }
 #[unsafe(no_mangle)]
@@ -982,29 +982,29 @@ pub unsafe extern "C" fn MPI_Get_version(version: *mut c_int, subversion: *mut c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Get_version(version: *mut c_int, subversion: *mut c_int) -> c_int { finish("MPI_Get_version", On::Process, || unsafe { leads_somewhere("version", version)?; leads_somewhere("subversion", subversion)?; env::get_version(version, subversion) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Graph_create(comm_old: RawHandle, _nnodes: c_int, _indx: *const c_int, _edges: *const c_int, _reorder: c_int, _comm_graph: *mut RawHandle) -> c_int { unsupported("MPI_Graph_create", On::Comm(comm_old)) }
+pub unsafe extern "C" fn MPI_Graph_create(comm_old: RawHandle, nnodes: c_int, indx: *const c_int, edges: *const c_int, reorder: c_int, comm_graph: *mut RawHandle) -> c_int { finish("MPI_Graph_create", On::Comm(comm_old), || unsafe { leads_somewhere("comm_graph", comm_graph)?; topology::graph_create(comm_old, nnodes, indx, edges, reorder, comm_graph) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Graph_create(comm_old: RawHandle, _nnodes: c_int, _indx: *const c_int, _edges: *const c_int, _reorder: c_int, _comm_graph: *mut RawHandle) -> c_int { unsupported("MPI_Graph_create", On::Comm(comm_old)) }
+pub unsafe extern "C" fn PMPI_Graph_create(comm_old: RawHandle, nnodes: c_int, indx: *const c_int, edges: *const c_int, reorder: c_int, comm_graph: *mut RawHandle) -> c_int { finish("MPI_Graph_create", On::Comm(comm_old), || unsafe { leads_somewhere("comm_graph", comm_graph)?; topology::graph_create(comm_old, nnodes, indx, edges, reorder, comm_graph) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Graph_get(comm: RawHandle, _maxindex: c_int, _maxedges: c_int, _indx: *mut c_int, _edges: *mut c_int) -> c_int { unsupported("MPI_Graph_get", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Graph_get(comm: RawHandle, maxindex: c_int, maxedges: c_int, indx: *mut c_int, edges: *mut c_int) -> c_int { finish("MPI_Graph_get", On::Comm(comm), || unsafe { topology::graph_get(comm, maxindex, maxedges, indx, edges) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Graph_get(comm: RawHandle, _maxindex: c_int, _maxedges: c_int, _indx: *mut c_int, _edges: *mut c_int) -> c_int { unsupported("MPI_Graph_get", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Graph_get(comm: RawHandle, maxindex: c_int, maxedges: c_int, indx: *mut c_int, edges: *mut c_int) -> c_int { finish("MPI_Graph_get", On::Comm(comm), || unsafe { topology::graph_get(comm, maxindex, maxedges, indx, edges) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Graph_map(comm: RawHandle, _nnodes: c_int, _indx: *const c_int, _edges: *const c_int, _newrank: *mut c_int) -> c_int { unsupported("MPI_Graph_map", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Graph_map(comm: RawHandle, nnodes: c_int, indx: *const c_int, edges: *const c_int, newrank: *mut c_int) -> c_int { finish("MPI_Graph_map", On::Comm(comm), || unsafe { leads_somewhere("newrank", newrank)?; topology::graph_map(comm, nnodes, indx, edges, newrank) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Graph_map(comm: RawHandle, _nnodes: c_int, _indx: *const c_int, _edges: *const c_int, _newrank: *mut c_int) -> c_int { unsupported("MPI_Graph_map", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Graph_map(comm: RawHandle, nnodes: c_int, indx: *const c_int, edges: *const c_int, newrank: *mut c_int) -> c_int { finish("MPI_Graph_map", On::Comm(comm), || unsafe { leads_somewhere("newrank", newrank)?; topology::graph_map(comm, nnodes, indx, edges, newrank) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Graph_neighbors(comm: RawHandle, _rank: c_int, _maxneighbors: c_int, _neighbors: *mut c_int) -> c_int { unsupported("MPI_Graph_neighbors", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Graph_neighbors(comm: RawHandle, rank: c_int, maxneighbors: c_int, neighbors: *mut c_int) -> c_int { finish("MPI_Graph_neighbors", On::Comm(comm), || unsafe { topology::graph_neighbors(comm, rank, maxneighbors, neighbors) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Graph_neighbors(comm: RawHandle, _rank: c_int, _maxneighbors: c_int, _neighbors: *mut c_int) -> c_int { unsupported("MPI_Graph_neighbors", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Graph_neighbors(comm: RawHandle, rank: c_int, maxneighbors: c_int, neighbors: *mut c_int) -> c_int { finish("MPI_Graph_neighbors", On::Comm(comm), || unsafe { topology::graph_neighbors(comm, rank, maxneighbors, neighbors) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Graph_neighbors_count(comm: RawHandle, _rank: c_int, _nneighbors: *mut c_int) -> c_int { unsupported("MPI_Graph_neighbors_count", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Graph_neighbors_count(comm: RawHandle, rank: c_int, nneighbors: *mut c_int) -> c_int { finish("MPI_Graph_neighbors_count", On::Comm(comm), || unsafe { leads_somewhere("nneighbors", nneighbors)?; topology::graph_neighbors_count(comm, rank, nneighbors) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Graph_neighbors_count(comm: RawHandle, _rank: c_int, _nneighbors: *mut c_int) -> c_int { unsupported("MPI_Graph_neighbors_count", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Graph_neighbors_count(comm: RawHandle, rank: c_int, nneighbors: *mut c_int) -> c_int { finish("MPI_Graph_neighbors_count", On::Comm(comm), || unsafe { leads_somewhere("nneighbors", nneighbors)?; topology::graph_neighbors_count(comm, rank, nneighbors) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Graphdims_get(comm: RawHandle, _nnodes: *mut c_int, _nedges: *mut c_int) -> c_int { unsupported("MPI_Graphdims_get", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Graphdims_get(comm: RawHandle, nnodes: *mut c_int, nedges: *mut c_int) -> c_int { finish("MPI_Graphdims_get", On::Comm(comm), || unsafe { leads_somewhere("nnodes", nnodes)?; leads_somewhere("nedges", nedges)?; topology::graphdims_get(comm, nnodes, nedges) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Graphdims_get(comm: RawHandle, _nnodes: *mut c_int, _nedges: *mut c_int) -> c_int { unsupported("MPI_Graphdims_get", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Graphdims_get(comm: RawHandle, nnodes: *mut c_int, nedges: *mut c_int) -> c_int { finish("MPI_Graphdims_get", On::Comm(comm), || unsafe { leads_somewhere("nnodes", nnodes)?; leads_somewhere("nedges", nedges)?; topology::graphdims_get(comm, nnodes, nedges) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Grequest_complete(_request: RawHandle) -> c_int { unsupported("MPI_Grequest_complete", On::Process) }
 #[unsafe(no_mangle)]
@@ -2226,9 +2226,9 @@ pub unsafe extern "C" fn MPI_Testsome(incount: c_int, array_of_requests: *mut Ra
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Testsome(incount: c_int, array_of_requests: *mut RawHandle, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut Status) -> c_int { finish("MPI_Testsome", On::Process, || unsafe { leads_somewhere("outcount", outcount)?; request::testsome(incount, array_of_requests, outcount, array_of_indices, array_of_statuses) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Topo_test(comm: RawHandle, _status: *mut c_int) -> c_int { unsupported("MPI_Topo_test", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Topo_test(comm: RawHandle, status: *mut c_int) -> c_int { finish("MPI_Topo_test", On::Comm(comm), || unsafe { leads_somewhere("status", status)?; topology::topo_test(comm, status) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Topo_test(comm: RawHandle, _status: *mut c_int) -> c_int { unsupported("MPI_Topo_test", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Topo_test(comm: RawHandle, status: *mut c_int) -> c_int { finish("MPI_Topo_test", On::Comm(comm), || unsafe { leads_somewhere("status", status)?; topology::topo_test(comm, status) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_commit(datatype: *mut RawHandle) -> c_int { finish("MPI_Type_commit", On::Process, || unsafe { leads_somewhere("datatype", datatype)?; types::type_commit(datatype) }) }
 #[unsafe(no_mangle)]

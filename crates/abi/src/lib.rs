@@ -35,4 +35,5 @@ mod pack;
 mod request;
 mod status;
 mod tool;
+mod topology;
 mod types;

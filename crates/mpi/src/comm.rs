@@ -14,6 +14,7 @@ use crate::group::{Comparison, Group};
 use crate::info::Info;
 use crate::process::{self, Process};
 use crate::table::{Handle, Kind, Table};
+use crate::topology::Topology;
 use crate::{Error, ErrorClass, Result};
 
 /// A communicator of this process. Clones are the same communicator.
@@ -30,6 +31,7 @@ struct Inner {
     collectives: AtomicI32,
     handle: OnceLock<Handle>,
     buffer: buffer::Place,
+    topology: OnceLock<Arc<Topology>>,
     details: Mutex<Details>,
 }
 
@@ -70,6 +72,7 @@ impl Comm {
             collectives: AtomicI32::new(0),
             handle: OnceLock::new(),
             buffer: buffer::Place::default(),
+            topology: OnceLock::new(),
             details: Mutex::new(Details {
                 name: Vec::new(),
                 errhandler,
@@ -158,6 +161,18 @@ impl Comm {
         &self.0.buffer
     }
 
+    /// Who is whose neighbour, if that was told.
+    pub fn topology(&self) -> Option<&Arc<Topology>> {
+        self.0.topology.get()
+    }
+
+    /// The communicator, just made, with a topology.
+    pub(crate) fn with_topology(self, topology: impl Into<Arc<Topology>>) -> Self {
+        // A new communicator has none yet.
+        let _ = self.0.topology.set(topology.into());
+        self
+    }
+
     /// Runs `access` on the attributes. Callbacks must not run inside it.
     pub fn with_attributes<T>(&self, access: impl FnOnce(&mut Attributes) -> T) -> T {
         access(&mut self.details().attributes)
@@ -174,11 +189,20 @@ impl Comm {
         }
     }
 
-    /// A communicator of the same group (collective). Attributes are the caller's affair.
+    /// A communicator of the same group and topology (collective). Attributes are the caller's affair.
     ///
     /// # Errors
     /// When a peer fails, or no more communicators fit.
     pub fn duplicate(&self) -> Result<Self> {
+        let copy = self.duplicate_plain()?;
+        Ok(match self.topology() {
+            Some(topology) => copy.with_topology(Arc::clone(topology)),
+            None => copy,
+        })
+    }
+
+    /// As [`Comm::duplicate`], without the topology.
+    pub(crate) fn duplicate_plain(&self) -> Result<Self> {
         let context = self.agree_context(self.group())?;
         let comm = Self::new(context, self.group().clone(), self.rank(), self.errhandler());
         comm.register()

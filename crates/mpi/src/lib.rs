@@ -16,5 +16,6 @@ pub mod point_to_point;
 pub mod process;
 pub mod request;
 pub mod table;
+pub mod topology;
 
 pub use error::{Error, ErrorClass, Result};

@@ -1,0 +1,522 @@
+//! Process topologies (MPI-5.0 §8): what a communicator remembers of who is whose neighbour.
+//!
+//! Ranks are not reordered: a job's ranks lie as its launcher placed them.
+
+use std::sync::Arc;
+
+use crate::comm::Comm;
+use crate::exchange;
+use crate::{Error, ErrorClass, Result};
+
+/// The topology of a communicator.
+#[derive(Clone, Debug)]
+pub enum Topology {
+    /// A grid.
+    Cart(Cart),
+    /// A graph that every process knows.
+    Graph(Graph),
+    /// A graph of which every process knows its neighbours.
+    Distributed(Neighbours),
+}
+
+/// A grid of processes in row-major order, each dimension open or closed to a ring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cart {
+    dims: Vec<u32>,
+    periods: Vec<bool>,
+}
+
+/// A graph: the neighbours of node `i` are `edges[index[i - 1]..index[i]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Graph {
+    index: Vec<u32>,
+    edges: Vec<u32>,
+}
+
+/// The neighbours of one process, with weights if there are any.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Neighbours {
+    /// Edges that lead here: source and weight.
+    pub sources: Vec<(u32, i32)>,
+    /// Edges that lead away: destination and weight.
+    pub destinations: Vec<(u32, i32)>,
+    /// Whether the weights mean anything.
+    pub is_weighted: bool,
+}
+
+/// An edge of a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// From this rank.
+    pub source: u32,
+    /// To this one.
+    pub destination: u32,
+    /// What it weighs.
+    pub weight: i32,
+}
+
+impl Cart {
+    /// A grid for at most `size` processes.
+    ///
+    /// # Errors
+    /// `MPI_ERR_DIMS` when a dimension is not positive, or the grid larger.
+    pub fn new(dims: &[i32], periods: &[bool], size: u32) -> Result<Self> {
+        let mut checked = Vec::with_capacity(dims.len());
+        for (axis, &dim) in dims.iter().enumerate() {
+            let bad = || format!("dims[{axis}] = {dim} is not positive");
+            let dim = u32::try_from(dim).ok().filter(|&dim| dim > 0);
+            checked.push(dim.ok_or_else(|| Error::new(ErrorClass::Dims, bad()))?);
+        }
+        let all = checked.iter().try_fold(1u32, |all, &dim| all.checked_mul(dim));
+        if all.is_none_or(|all| all > size) {
+            let message = format!("dims: a grid of {dims:?} is larger than {size} processes");
+            return Err(Error::new(ErrorClass::Dims, message));
+        }
+        Ok(Self { dims: checked, periods: periods.to_vec() })
+    }
+
+    /// Processes in each dimension.
+    pub fn dims(&self) -> &[u32] {
+        &self.dims
+    }
+
+    /// Which dimensions are rings.
+    pub fn periods(&self) -> &[bool] {
+        &self.periods
+    }
+
+    /// Number of processes.
+    pub fn size(&self) -> u32 {
+        self.dims.iter().product()
+    }
+
+    /// Where a rank, which is below the size, lies.
+    pub fn coordinates(&self, rank: u32) -> Vec<u32> {
+        let mut rest = rank;
+        let mut coordinates = vec![0; self.dims.len()];
+        for (place, &dim) in coordinates.iter_mut().zip(&self.dims).rev() {
+            *place = rest % dim;
+            rest /= dim;
+        }
+        coordinates
+    }
+
+    /// Who lies there; a ring is entered again at its other end.
+    ///
+    /// # Errors
+    /// `MPI_ERR_ARG` for a coordinate outside a dimension that is no ring.
+    pub fn rank(&self, coordinates: &[i32]) -> Result<u32> {
+        let mut rank = 0;
+        for (axis, (&dim, &is_ring)) in self.dims.iter().zip(&self.periods).enumerate() {
+            let place = i64::from(coordinates[axis]);
+            let inside = if is_ring { place.rem_euclid(i64::from(dim)) } else { place };
+            if !(0..i64::from(dim)).contains(&inside) {
+                let message = format!("coords[{axis}] = {place} is outside a dimension of {dim}");
+                return Err(Error::argument(message));
+            }
+            rank = rank * dim + inside as u32;
+        }
+        Ok(rank)
+    }
+
+    /// Who lies `displacement` steps before and behind a rank in one dimension, if anyone.
+    ///
+    /// # Errors
+    /// `MPI_ERR_ARG` for a direction that is no dimension.
+    pub fn shift(
+        &self,
+        rank: u32,
+        direction: i32,
+        displacement: i32,
+    ) -> Result<(Option<u32>, Option<u32>)> {
+        let axis = usize::try_from(direction).ok().filter(|&axis| axis < self.dims.len());
+        let bad = || format!("direction = {direction} in a grid of {} dimensions", self.dims.len());
+        let axis = axis.ok_or_else(|| Error::argument(bad()))?;
+        let own: Vec<i32> = self.coordinates(rank).into_iter().map(|place| place as i32).collect();
+        let at = |steps: i64| {
+            let mut place = own.clone();
+            let there = i64::from(own[axis]) + steps;
+            let dim = i64::from(self.dims[axis]);
+            place[axis] =
+                if self.periods[axis] { there.rem_euclid(dim) } else { there.clamp(-1, dim) }
+                    as i32;
+            self.rank(&place).ok()
+        };
+        Ok((at(-i64::from(displacement)), at(i64::from(displacement))))
+    }
+
+    /// The grid of the dimensions that remain.
+    fn part(&self, remain: &[bool]) -> Self {
+        let kept = |axis: &usize| remain[*axis];
+        Self {
+            dims: (0..self.dims.len()).filter(kept).map(|axis| self.dims[axis]).collect(),
+            periods: (0..self.dims.len()).filter(kept).map(|axis| self.periods[axis]).collect(),
+        }
+    }
+}
+
+impl Graph {
+    /// A graph for at most `size` processes.
+    ///
+    /// # Errors
+    /// `MPI_ERR_ARG` when there are more nodes, the index falls, or an edge leads out of the graph.
+    pub fn new(index: &[i32], edges: &[i32], size: u32) -> Result<Self> {
+        if index.len() > size as usize {
+            let message = format!("nnodes = {} is more than {size} processes", index.len());
+            return Err(Error::argument(message));
+        }
+        let mut last = 0;
+        for (node, &end) in index.iter().enumerate() {
+            if end < last {
+                return Err(Error::argument(format!("indx[{node}] = {end} is less than before")));
+            }
+            last = end;
+        }
+        for (at, &edge) in edges.iter().enumerate() {
+            if usize::try_from(edge).is_ok_and(|edge| edge < index.len()) {
+                continue;
+            }
+            let message = format!("edges[{at}] = {edge} in a graph of {} nodes", index.len());
+            return Err(Error::argument(message));
+        }
+        let unsigned = |values: &[i32]| values.iter().map(|&value| value as u32).collect();
+        Ok(Self { index: unsigned(index), edges: unsigned(edges) })
+    }
+
+    /// Where the neighbours of each node end.
+    pub fn index(&self) -> &[u32] {
+        &self.index
+    }
+
+    /// The neighbours of all nodes.
+    pub fn edges(&self) -> &[u32] {
+        &self.edges
+    }
+
+    /// The neighbours of a node, which is below the number of nodes.
+    pub fn neighbours(&self, node: u32) -> &[u32] {
+        let node = node as usize;
+        let start = if node == 0 { 0 } else { self.index[node - 1] };
+        &self.edges[start as usize..self.index[node] as usize]
+    }
+}
+
+impl Comm {
+    /// The grid.
+    ///
+    /// # Errors
+    /// `MPI_ERR_TOPOLOGY` when the communicator has none.
+    pub fn cart(&self) -> Result<&Cart> {
+        match self.topology().map(Arc::as_ref) {
+            Some(Topology::Cart(cart)) => Ok(cart),
+            Some(Topology::Graph(_) | Topology::Distributed(_)) | None => Err(no_topology("grid")),
+        }
+    }
+
+    /// The graph that every process knows.
+    ///
+    /// # Errors
+    /// As [`Comm::cart`].
+    pub fn graph(&self) -> Result<&Graph> {
+        match self.topology().map(Arc::as_ref) {
+            Some(Topology::Graph(graph)) => Ok(graph),
+            Some(Topology::Cart(_) | Topology::Distributed(_)) | None => Err(no_topology("graph")),
+        }
+    }
+
+    /// The neighbours in a distributed graph.
+    ///
+    /// # Errors
+    /// As [`Comm::cart`].
+    pub fn neighbours(&self) -> Result<&Neighbours> {
+        match self.topology().map(Arc::as_ref) {
+            Some(Topology::Distributed(neighbours)) => Ok(neighbours),
+            Some(Topology::Cart(_) | Topology::Graph(_)) | None => {
+                Err(no_topology("distributed graph"))
+            }
+        }
+    }
+
+    /// A communicator of the first processes, arranged in a grid (collective); `None` for the others.
+    ///
+    /// # Errors
+    /// As [`Comm::split`].
+    pub fn arrange_grid(&self, cart: Cart) -> Result<Option<Self>> {
+        let size = cart.size();
+        self.arrange_first(size, Topology::Cart(cart))
+    }
+
+    /// A communicator of the first processes, the nodes of a graph (collective); `None` for the others.
+    ///
+    /// # Errors
+    /// As [`Comm::split`].
+    pub fn arrange_graph(&self, graph: Graph) -> Result<Option<Self>> {
+        let size = graph.index.len() as u32;
+        self.arrange_first(size, Topology::Graph(graph))
+    }
+
+    fn arrange_first(&self, size: u32, topology: Topology) -> Result<Option<Self>> {
+        let made = self.split((self.rank() < size).then_some(0), 0)?;
+        Ok(made.map(|comm| comm.with_topology(topology)))
+    }
+
+    /// The lower-dimensional grid this process lies in (collective).
+    ///
+    /// # Errors
+    /// As [`Comm::cart`] and [`Comm::split`].
+    pub fn part_of_grid(&self, remain: &[bool]) -> Result<Option<Self>> {
+        let cart = self.cart()?;
+        let dropped: Vec<bool> = remain.iter().map(|remains| !remains).collect();
+        let coordinates = cart.coordinates(self.rank());
+        let others = coordinates.iter().zip(&cart.dims).zip(&dropped);
+        let color = others.fold(
+            0,
+            |color, ((&place, &dim), &is_dropped)| {
+                if is_dropped { color * dim + place } else { color }
+            },
+        );
+        let part = Topology::Cart(cart.part(remain));
+        Ok(self.split(Some(color as i32), 0)?.map(|comm| comm.with_topology(part)))
+    }
+
+    /// A communicator of the same processes with these neighbours (collective); the processes'
+    /// neighbours agree with each other.
+    ///
+    /// # Errors
+    /// As [`Comm::duplicate`].
+    pub fn arrange_neighbours(&self, neighbours: Neighbours) -> Result<Self> {
+        Ok(self.duplicate_plain()?.with_topology(Topology::Distributed(neighbours)))
+    }
+
+    /// As [`Comm::arrange_neighbours`], where edges may be told by any process (collective).
+    ///
+    /// # Errors
+    /// As [`Comm::duplicate`].
+    pub fn arrange_edges(&self, edges: &[Edge], is_weighted: bool) -> Result<Self> {
+        let mut mine = Vec::with_capacity(12 * edges.len());
+        for edge in edges {
+            mine.extend(edge.source.to_le_bytes());
+            mine.extend(edge.destination.to_le_bytes());
+            mine.extend(edge.weight.to_le_bytes());
+        }
+        let mut neighbours = Neighbours { is_weighted, ..Neighbours::default() };
+        for told in exchange::allgather(self, &mine)? {
+            for bytes in told.chunks_exact(12) {
+                let word = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
+                let source = u32::from_le_bytes(word(0));
+                let destination = u32::from_le_bytes(word(4));
+                let weight = i32::from_le_bytes(word(8));
+                if destination == self.rank() {
+                    neighbours.sources.push((source, weight));
+                }
+                if source == self.rank() {
+                    neighbours.destinations.push((destination, weight));
+                }
+            }
+        }
+        self.arrange_neighbours(neighbours)
+    }
+}
+
+/// Fills in the dimensions that are zero, so that the grid has `nodes` processes and these dimensions
+/// are as close to each other as they can be, the larger first (MPI-5.0 §8.5.2).
+///
+/// # Errors
+/// `MPI_ERR_DIMS` for a negative dimension, or where those given do not divide the number.
+pub fn complete_dims(nodes: i32, dims: &mut [i32]) -> Result<()> {
+    let mut rest = u32::try_from(nodes)
+        .ok()
+        .filter(|&nodes| nodes > 0)
+        .ok_or_else(|| Error::argument(format!("nnodes = {nodes} is not positive")))?;
+    for (axis, &dim) in dims.iter().enumerate() {
+        match u32::try_from(dim) {
+            Ok(0) => {}
+            Ok(given) if rest.is_multiple_of(given) => rest /= given,
+            _ => {
+                let message = format!("dims[{axis}] = {dim} does not divide nnodes = {nodes}");
+                return Err(Error::new(ErrorClass::Dims, message));
+            }
+        }
+    }
+    let open = dims.iter().filter(|&&dim| dim == 0).count();
+    if open == 0 && rest != 1 {
+        let message = format!("dims: {dims:?} is no grid of nnodes = {nodes}");
+        return Err(Error::new(ErrorClass::Dims, message));
+    }
+    let found = closest_factors(rest, open);
+    for (dim, factor) in dims.iter_mut().filter(|dim| **dim == 0).zip(found) {
+        *dim = factor as i32;
+    }
+    Ok(())
+}
+
+/// `count` factors of `number`, falling, whose first and last differ least; of several such, those
+/// with the least sum.
+fn closest_factors(number: u32, count: usize) -> Vec<u32> {
+    let mut divisors: Vec<u32> = (1..)
+        .take_while(|low: &u32| low.checked_mul(*low).is_some_and(|square| square <= number))
+        .filter(|low| number.is_multiple_of(*low))
+        .flat_map(|low| [low, number / low])
+        .collect();
+    divisors.sort_unstable();
+    divisors.dedup();
+    let mut trivial = vec![1; count];
+    if let Some(first) = trivial.first_mut() {
+        *first = number;
+    }
+    let mut search = Search { divisors, best: trivial, budget: SEARCH_MAX };
+    if count > 1 {
+        search.extend(number, count, &mut Vec::with_capacity(count));
+    }
+    search.best
+}
+
+/// A search through the factorisations of a number.
+struct Search {
+    divisors: Vec<u32>,
+    best: Vec<u32>,
+    /// How many more factors are tried.
+    budget: u32,
+}
+
+impl Search {
+    fn extend(&mut self, rest: u32, count: usize, chosen: &mut Vec<u32>) {
+        if count == 1 {
+            chosen.push(rest);
+            if self.is_better(chosen) {
+                self.best.clone_from(chosen);
+            }
+            chosen.pop();
+            return;
+        }
+        let most = chosen.last().copied().unwrap_or(u32::MAX).min(rest);
+        // The first is tried from the least that can be the greatest, the others from the greatest.
+        let mut candidates: Vec<u32> =
+            self.divisors.iter().copied().filter(|&factor| factor <= most).collect();
+        if !chosen.is_empty() {
+            candidates.reverse();
+        }
+        for factor in candidates {
+            let greatest = chosen.first().copied().unwrap_or(factor);
+            let spread = self.best[0] - self.best[self.best.len() - 1];
+            let is_close = greatest - factor <= spread;
+            // The factors to come are no greater than this one, and must make up the rest.
+            let suffices = u64::from(factor)
+                .checked_pow(count as u32)
+                .is_none_or(|all| all >= u64::from(rest));
+            if !rest.is_multiple_of(factor) || !is_close || !suffices {
+                continue;
+            }
+            if self.budget == 0 {
+                return;
+            }
+            self.budget -= 1;
+            chosen.push(factor);
+            self.extend(rest / factor, count - 1, chosen);
+            chosen.pop();
+        }
+    }
+
+    fn is_better(&self, chosen: &[u32]) -> bool {
+        if !chosen.is_sorted_by(|a, b| a >= b) {
+            return false;
+        }
+        let rank = |factors: &[u32]| {
+            let spread = factors[0] - factors[factors.len() - 1];
+            (spread, factors.iter().map(|&factor| u64::from(factor)).sum::<u64>())
+        };
+        rank(chosen) < rank(&self.best)
+    }
+}
+
+fn no_topology(kind: &str) -> Error {
+    Error::new(ErrorClass::Topology, format!("comm: the communicator is no {kind}"))
+}
+
+/// How many factors are tried at most for the dimensions of a grid.
+const SEARCH_MAX: u32 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn coordinates_lead_back_to_the_rank() {
+        let cart = Cart::new(&[3, 4, 2], &[true, false, true], 24).unwrap();
+        for rank in 0..24 {
+            let place: Vec<i32> = cart.coordinates(rank).iter().map(|&one| one as i32).collect();
+            assert_eq!(cart.rank(&place).unwrap(), rank);
+        }
+        assert_eq!(cart.coordinates(13), [1, 2, 1]);
+        assert_eq!(cart.rank(&[-2, 2, 3]).unwrap(), 13);
+        assert_eq!(cart.rank(&[0, 4, 0]).unwrap_err().class, ErrorClass::Arg);
+    }
+
+    #[test]
+    fn shifts_leave_the_grid_where_it_is_open() {
+        let cart = Cart::new(&[3, 4], &[true, false], 12).unwrap();
+        assert_eq!(cart.shift(0, 0, 1).unwrap(), (Some(8), Some(4)));
+        assert_eq!(cart.shift(0, 1, 1).unwrap(), (None, Some(1)));
+        assert_eq!(cart.shift(3, 1, i32::MIN).unwrap(), (None, None));
+        assert_eq!(cart.shift(3, 0, i32::MIN).unwrap().0, cart.shift(3, 0, 1).unwrap().0);
+        assert!(cart.shift(0, 2, 1).is_err());
+    }
+
+    #[test]
+    fn grids_and_graphs_are_checked() {
+        assert_eq!(Cart::new(&[2, 0], &[false; 2], 9).unwrap_err().class, ErrorClass::Dims);
+        assert_eq!(
+            Cart::new(&[1 << 20, 1 << 20], &[false; 2], 9).unwrap_err().class,
+            ErrorClass::Dims
+        );
+        assert_eq!(Cart::new(&[], &[], 9).unwrap().size(), 1);
+        assert!(Graph::new(&[2, 1], &[1, 0], 2).is_err());
+        assert!(Graph::new(&[1, 2], &[1, 2], 2).is_err());
+        let graph = Graph::new(&[2, 3, 4], &[1, 2, 0, 0], 3).unwrap();
+        assert_eq!((graph.neighbours(0), graph.neighbours(2)), (&[1, 2][..], &[0][..]));
+    }
+
+    #[test]
+    fn dimensions_are_as_close_as_they_can_be() {
+        let dims = |nodes, mut dims: Vec<i32>| complete_dims(nodes, &mut dims).map(|()| dims);
+        assert_eq!(dims(6, vec![0, 0]).unwrap(), [3, 2]);
+        assert_eq!(dims(7, vec![0, 0]).unwrap(), [7, 1]);
+        assert_eq!(dims(6, vec![0, 3, 0]).unwrap(), [2, 3, 1]);
+        assert_eq!(dims(48, vec![0; 3]).unwrap(), [4, 4, 3]);
+        assert_eq!(dims(1, vec![0; 4]).unwrap(), [1, 1, 1, 1]);
+        assert_eq!(dims(2_147_483_647, vec![0; 2]).unwrap(), [2_147_483_647, 1]);
+        assert_eq!(dims(735_134_400, vec![0; 9]).unwrap().iter().product::<i32>(), 735_134_400);
+        assert_eq!(dims(6, vec![4, 0]).unwrap_err().class, ErrorClass::Dims);
+        assert_eq!(dims(6, vec![2, 2]).unwrap_err().class, ErrorClass::Dims);
+        assert_eq!(dims(0, vec![0]).unwrap_err().class, ErrorClass::Arg);
+    }
+
+    #[test]
+    fn no_factorisation_is_closer() {
+        for number in 1..=200u32 {
+            for count in 1..=3 {
+                let found = closest_factors(number, count);
+                let spread = found[0] - found[count - 1];
+                assert_eq!(found.iter().product::<u32>(), number);
+                assert!(found.is_sorted_by(|a, b| a >= b));
+                let least = all_factors(number, count)
+                    .into_iter()
+                    .map(|all| all.iter().max().unwrap() - all.iter().min().unwrap());
+                assert_eq!(Some(spread), least.min(), "{number} in {count}");
+            }
+        }
+    }
+
+    fn all_factors(number: u32, count: usize) -> Vec<Vec<u32>> {
+        if count == 1 {
+            return vec![vec![number]];
+        }
+        let firsts = (1..=number).filter(|first| number.is_multiple_of(*first));
+        firsts
+            .flat_map(|first| {
+                let rest = all_factors(number / first, count - 1);
+                rest.into_iter().map(move |all| [vec![first], all].concat())
+            })
+            .collect()
+    }
+}
