@@ -301,7 +301,7 @@ impl Comm {
         }
         let mut neighbours = Neighbours { is_weighted, ..Neighbours::default() };
         for told in exchange::allgather(self, &mine)? {
-            for bytes in told.chunks_exact(12) {
+            for bytes in told.as_chunks::<12>().0 {
                 let word = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
                 let source = u32::from_le_bytes(word(0));
                 let destination = u32::from_le_bytes(word(4));
