@@ -220,6 +220,68 @@ static int delete_attribute(MPI_Comm comm, int key, void *value, void *state) {
     return MPI_SUCCESS;
 }
 
+/* The value of a communicator's hint; empty if it has none. */
+static const char *hint(MPI_Comm comm, const char *key) {
+    static char value[MPI_MAX_INFO_VAL];
+    int flag, len = sizeof value;
+    MPI_Info info;
+    value[0] = 0;
+    MPI_Comm_get_info(comm, &info);
+    MPI_Info_get_string(info, key, &len, value, &flag);
+    MPI_Info_free(&info);
+    return value;
+}
+
+static void hints_and_kinds(void) {
+    MPI_Info info;
+    MPI_Comm copy, again, made;
+    int members, freed, key, state = 1, value, *got, flag;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "mpi_assert_no_any_tag", "true");
+    MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &copy);
+    MPI_Info_set(info, "mpi_assert_no_any_tag", "maybe");
+    MPI_Info_set(info, "mpi_assert_exact_length", "true");
+    MPI_Comm_set_info(copy, info);
+    CHECK(!strcmp(hint(copy, "mpi_assert_no_any_tag"), "true") && !strcmp(hint(copy, "mpi_assert_exact_length"), "true"));
+    MPI_Comm_dup(copy, &again);
+    CHECK(!strcmp(hint(again, "mpi_assert_no_any_tag"), "false"));
+    MPI_Comm_free(&again);
+    /* A key that was freed serves the attributes it has. */
+    deleted = copied = 0;
+    MPI_Comm_create_keyval(copy_attribute, delete_attribute, &key, &state);
+    MPI_Comm_set_attr(copy, key, &value);
+    freed = key;
+    MPI_Comm_free_keyval(&key);
+    CHECK(key == MPI_KEYVAL_INVALID);
+    MPI_Comm_dup(copy, &again);
+    MPI_Comm_get_attr(again, freed, &got, &flag);
+    CHECK(flag && got == &value && copied == 1);
+    MPI_Comm_delete_attr(again, freed);
+    CHECK(deleted == 1);
+    MPI_Comm_free(&again), MPI_Comm_free(&copy);
+    CHECK(deleted == 2);
+    /* Ways to split. */
+    MPI_Info_set(info, "mpi_hw_resource_type", "mpi_shared_memory");
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_GUIDED, 0, info, &made);
+    MPI_Comm_size(made, &members);
+    CHECK(members >= 1 && members <= size);
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_UNGUIDED, 0, MPI_INFO_NULL, &again);
+    CHECK((again == MPI_COMM_NULL) == (members == size));
+    MPI_Comm_free(&made);
+    if (again != MPI_COMM_NULL) MPI_Comm_free(&again);
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_GUIDED, 0, MPI_INFO_NULL, &made);
+    CHECK(made == MPI_COMM_NULL);
+    MPI_Info_delete(info, "mpi_hw_resource_type");
+    MPI_Info_set(info, "mpi_pset_name", "mpi://SELF");
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_RESOURCE_GUIDED, 0, info, &made);
+    MPI_Comm_size(made, &members);
+    CHECK(members == 1);
+    MPI_Comm_free(&made);
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_UNDEFINED, 0, info, &made);
+    CHECK(made == MPI_COMM_NULL);
+    MPI_Info_free(&info);
+}
+
 static void communicators(void) {
     MPI_Comm half, copy, shared;
     MPI_Group world, reversed;
@@ -256,6 +318,7 @@ static void communicators(void) {
     MPI_Comm_size(shared, &result);
     CHECK(result >= 1 && result <= size);
     MPI_Comm_free(&shared);
+    hints_and_kinds();
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &got, &flag);
     CHECK(flag && *got >= 32767);
 }

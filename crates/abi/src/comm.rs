@@ -47,9 +47,9 @@ unsafe fn give(made: Option<Comm>, place: *mut RawHandle) -> Result<()> {
 
 pub(crate) unsafe fn comm_dup(on: RawHandle, copy: *mut RawHandle) -> Result<()> {
     let comm = comm(on)?;
-    let hints = comm.info().duplicate();
+    // Hints are not copied (MPI-5.0 §7.4.2).
     // SAFETY: as the body's.
-    unsafe { duplicate(&comm, hints, copy) }
+    unsafe { duplicate(&comm, &Info::default(), copy) }
 }
 
 pub(crate) unsafe fn comm_dup_with_info(
@@ -60,10 +60,10 @@ pub(crate) unsafe fn comm_dup_with_info(
     let comm = comm(on)?;
     let hints = crate::info::optional(info)?;
     // SAFETY: as the body's.
-    unsafe { duplicate(&comm, hints, copy) }
+    unsafe { duplicate(&comm, &hints, copy) }
 }
 
-unsafe fn duplicate(comm: &Comm, hints: Info, copy: *mut RawHandle) -> Result<()> {
+unsafe fn duplicate(comm: &Comm, hints: &Info, copy: *mut RawHandle) -> Result<()> {
     let made = comm.duplicate()?;
     made.set_info(hints);
     // SAFETY: as the body's.
@@ -124,13 +124,21 @@ pub(crate) unsafe fn comm_split_type(
     result: *mut RawHandle,
 ) -> Result<()> {
     let comm = comm(on)?;
-    crate::info::optional(info)?;
-    let made = match kind {
-        TYPE_SHARED => comm.split_shared(key)?,
-        // No narrower domains are known: the standard lets these be null.
-        UNDEFINED | TYPE_HW_UNGUIDED | TYPE_HW_GUIDED | TYPE_RESOURCE_GUIDED => {
-            comm.split(None, key)?
+    let info = crate::info::optional(info)?;
+    let resource = info.value("mpi_hw_resource_type")?;
+    let set = info.value("mpi_pset_name")?;
+    let made = match (kind, resource.as_deref(), set.as_deref()) {
+        (TYPE_SHARED, ..)
+        | (TYPE_HW_GUIDED | TYPE_RESOURCE_GUIDED, Some("mpi_shared_memory"), _) => {
+            comm.split_shared(key)?
         }
+        (TYPE_RESOURCE_GUIDED, None, Some("mpi://WORLD")) => comm.split(Some(0), key)?,
+        (TYPE_RESOURCE_GUIDED, None, Some("mpi://SELF")) => {
+            comm.split(Some(comm.rank() as c_int), key)?
+        }
+        (TYPE_HW_UNGUIDED, ..) => comm.split_narrower(key)?,
+        // Other resources and sets are not known here: the standard lets these be null.
+        (UNDEFINED | TYPE_HW_GUIDED | TYPE_RESOURCE_GUIDED, ..) => comm.split(None, key)?,
         _ => return Err(Error::argument(format!("split_type = {kind} is no type of split"))),
     };
     // SAFETY: as the body's.
@@ -199,13 +207,13 @@ pub(crate) unsafe fn comm_get_name(
 
 pub(crate) unsafe fn comm_set_info(on: RawHandle, info: RawHandle) -> Result<()> {
     let comm = comm(on)?;
-    comm.set_info(crate::info::optional(info)?);
+    comm.set_info(&crate::info::optional(info)?);
     Ok(())
 }
 
 pub(crate) unsafe fn comm_get_info(on: RawHandle, info: *mut RawHandle) -> Result<()> {
     // SAFETY: as the body's.
-    unsafe { put(info, raw(comm(on)?.info().duplicate().register()?)) }
+    unsafe { put(info, raw(comm(on)?.info()?.register()?)) }
 }
 
 const TYPE_SHARED: c_int = 221;

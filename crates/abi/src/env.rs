@@ -32,6 +32,14 @@ pub(crate) unsafe fn abi_get_info(info: *mut RawHandle) -> Result<()> {
     unsafe { put(info, raw(made.register()?)) }
 }
 
+/// Which resources `MPI_Comm_split_type` knows, and whether this process has one for itself alone.
+pub(crate) unsafe fn get_hw_resource_info(info: *mut RawHandle) -> Result<()> {
+    let made = mpi::info::Info::default();
+    made.set("mpi_shared_memory", "true")?;
+    // SAFETY: as the body's.
+    unsafe { put(info, raw(made.register()?)) }
+}
+
 pub(crate) unsafe fn get_library_version(text: *mut c_char, len: *mut c_int) -> Result<()> {
     let version = concat!(
         "Canele ",

@@ -966,9 +966,9 @@ pub unsafe extern "C" fn MPI_Get_elements_x(status: *const Status, datatype: Raw
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Get_elements_x(status: *const Status, datatype: RawHandle, count: *mut i64) -> c_int { finish("MPI_Get_elements_x", On::Process, || unsafe { leads_somewhere("count", count)?; status::get_elements_x(status, datatype, count) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Get_hw_resource_info(_hw_info: *mut RawHandle) -> c_int { unsupported("MPI_Get_hw_resource_info", On::Process) }
+pub unsafe extern "C" fn MPI_Get_hw_resource_info(hw_info: *mut RawHandle) -> c_int { finish("MPI_Get_hw_resource_info", On::Process, || unsafe { leads_somewhere("hw_info", hw_info)?; env::get_hw_resource_info(hw_info) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Get_hw_resource_info(_hw_info: *mut RawHandle) -> c_int { unsupported("MPI_Get_hw_resource_info", On::Process) }
+pub unsafe extern "C" fn PMPI_Get_hw_resource_info(hw_info: *mut RawHandle) -> c_int { finish("MPI_Get_hw_resource_info", On::Process, || unsafe { leads_somewhere("hw_info", hw_info)?; env::get_hw_resource_info(hw_info) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Get_library_version(version: *mut c_char, resultlen: *mut c_int) -> c_int { finish("MPI_Get_library_version", On::Process, || unsafe { leads_somewhere("version", version)?; leads_somewhere("resultlen", resultlen)?; env::get_library_version(version, resultlen) }) }
 #[unsafe(no_mangle)]

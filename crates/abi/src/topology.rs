@@ -324,7 +324,7 @@ pub(crate) unsafe fn dist_graph_create_adjacent(
             is_weighted: weighted[0],
         };
         let result = comm.arrange_neighbours(neighbours)?;
-        result.set_info(hints);
+        result.set_info(&hints);
         give(Some(result), made)
     }
 }
@@ -360,7 +360,7 @@ pub(crate) unsafe fn dist_graph_create(
             edges.extend(mine.iter().map(edge));
         }
         let result = comm.arrange_edges(&edges, weights as usize != UNWEIGHTED)?;
-        result.set_info(hints);
+        result.set_info(&hints);
         give(Some(result), made)
     }
 }

@@ -41,7 +41,8 @@ struct Details {
     name: Vec<u8>,
     errhandler: Errhandler,
     attributes: Attributes,
-    info: Info,
+    /// Which of [`ASSERTIONS`] the application makes.
+    assertions: [bool; ASSERTIONS.len()],
 }
 
 impl Comm {
@@ -77,7 +78,7 @@ impl Comm {
                 name: Vec::new(),
                 errhandler,
                 attributes: Attributes::default(),
-                info: Info::default(),
+                assertions: [false; ASSERTIONS.len()],
             }),
         }))
     }
@@ -146,14 +147,28 @@ impl Comm {
         self.details().errhandler = errhandler;
     }
 
-    /// The hints given for this communicator; none has an effect yet, all are kept.
-    pub fn info(&self) -> Info {
-        self.details().info.clone()
+    /// The hints that hold for this communicator: every one the library knows, with its default where
+    /// none was given. The assertions are kept for the application; none has an effect yet.
+    pub fn info(&self) -> Result<Info> {
+        let info = Info::default();
+        for (assertion, holds) in ASSERTIONS.iter().zip(self.details().assertions) {
+            info.set(assertion, if holds { "true" } else { "false" })?;
+        }
+        info.set(MEMORY_KINDS.0, MEMORY_KINDS.1)?;
+        Ok(info)
     }
 
-    /// Replaces the hints.
-    pub fn set_info(&self, info: Info) {
-        self.details().info = info;
+    /// Takes the hints it knows; those that `info` does not give stay as they are (MPI-5.0 §7.4.4).
+    pub fn set_info(&self, info: &Info) {
+        let mut details = self.details();
+        for (assertion, holds) in ASSERTIONS.iter().zip(&mut details.assertions) {
+            match info.value(assertion).ok().flatten().as_deref() {
+                Some("true") => *holds = true,
+                Some("false") => *holds = false,
+                // A value that means nothing is as good as no hint.
+                Some(_) | None => {}
+            }
+        }
     }
 
     /// Where a buffer for buffered sends on this communicator can be attached.
@@ -254,6 +269,18 @@ impl Comm {
         let all = exchange::allgather(self, &identity)?;
         let color = all.iter().position(|other| *other == identity);
         self.split(color.map(|rank| rank as i32), key)
+    }
+
+    /// The processes that share memory with this one, if they are fewer than all (collective).
+    ///
+    /// # Errors
+    /// As [`Comm::split_shared`].
+    pub fn split_narrower(&self, key: i32) -> Result<Option<Self>> {
+        let identity = process::current()?.node_identity().to_vec();
+        let all = exchange::allgather(self, &identity)?;
+        let color = all.iter().position(|other| *other == identity);
+        let is_narrower = all.iter().any(|other| *other != identity);
+        self.split(color.filter(|_| is_narrower).map(|rank| rank as i32), key)
     }
 
     /// A communicator of `group`, called by its members only (MPI-5.0 §7.4.2, `create_group`).
@@ -383,6 +410,18 @@ pub const NULL: Handle = Handle(0x100);
 pub const WORLD: Handle = Handle(0x101);
 /// `MPI_COMM_SELF`.
 pub const SELF: Handle = Handle(0x102);
+
+/// What an application may promise of a communicator (MPI-5.0 §7.4.4).
+const ASSERTIONS: [&str; 5] = [
+    "mpi_assert_no_any_tag",
+    "mpi_assert_no_any_source",
+    "mpi_assert_exact_length",
+    "mpi_assert_allow_overtaking",
+    "mpi_assert_strict_persistent_collective_ordering",
+];
+
+/// Memory that the library takes (MPI-5.0 §12.4.3).
+const MEMORY_KINDS: (&str, &str) = ("mpi_memory_alloc_kinds", "mpi,system");
 
 const GROUP_CONTEXT: u64 = 2;
 
