@@ -314,6 +314,8 @@ static void communicators(void) {
     CHECK(result == size - 1 - rank);
     MPI_Comm_free(&copy);
     MPI_Group_free(&world), MPI_Group_free(&reversed);
+    MPI_Comm_get_parent(&copy);
+    CHECK(copy == MPI_COMM_NULL);
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &shared);
     MPI_Comm_size(shared, &result);
     CHECK(result >= 1 && result <= size);

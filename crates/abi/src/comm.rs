@@ -182,6 +182,13 @@ pub(crate) unsafe fn comm_remote_group(on: RawHandle, _group: *mut RawHandle) ->
     comm(on).and_then(|_| Err(not_inter()))
 }
 
+/// Nobody spawned this process (MPI-5.0 §11.8.2).
+pub(crate) unsafe fn comm_get_parent(parent: *mut RawHandle) -> Result<()> {
+    mpi::process::current()?;
+    // SAFETY: as the body's.
+    unsafe { put(parent, raw(NULL)) }
+}
+
 fn not_inter() -> Error {
     class(ErrorClass::Comm, "comm: the communicator is no intercommunicator".into())
 }

@@ -378,9 +378,9 @@ pub unsafe extern "C" fn MPI_Comm_get_name(comm: RawHandle, comm_name: *mut c_ch
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_get_name(comm: RawHandle, comm_name: *mut c_char, resultlen: *mut c_int) -> c_int { finish("MPI_Comm_get_name", On::Comm(comm), || unsafe { leads_somewhere("comm_name", comm_name)?; leads_somewhere("resultlen", resultlen)?; comm::comm_get_name(comm, comm_name, resultlen) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_get_parent(_parent: *mut RawHandle) -> c_int { unsupported("MPI_Comm_get_parent", On::Process) }
+pub unsafe extern "C" fn MPI_Comm_get_parent(parent: *mut RawHandle) -> c_int { finish("MPI_Comm_get_parent", On::Process, || unsafe { leads_somewhere("parent", parent)?; comm::comm_get_parent(parent) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_get_parent(_parent: *mut RawHandle) -> c_int { unsupported("MPI_Comm_get_parent", On::Process) }
+pub unsafe extern "C" fn PMPI_Comm_get_parent(parent: *mut RawHandle) -> c_int { finish("MPI_Comm_get_parent", On::Process, || unsafe { leads_somewhere("parent", parent)?; comm::comm_get_parent(parent) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_group(comm: RawHandle, group: *mut RawHandle) -> c_int { finish("MPI_Comm_group", On::Comm(comm), || unsafe { leads_somewhere("group", group)?; comm::comm_group(comm, group) }) }
 #[unsafe(no_mangle)]
