@@ -27,6 +27,8 @@ code=0
 go -n 2 "$work/bad_input" fatal 2>"$work/err" || code=$?
 grep -q 'canele: rank [01]: MPI_Send: MPI_ERR_RANK: dest = 42 is outside a communicator of 2' "$work/err"
 [ $code = 6 ] || { echo "a fatal MPI_ERR_RANK ended mpiexec with $code"; exit 1; }
+"$work/bad_input" early 2>"$work/err" && { echo "a call before MPI_Init was not noticed"; exit 1; }
+grep -q 'canele: MPI_Barrier: MPI_ERR_OTHER: called before MPI_Init' "$work/err"
 
 # The list of what is not supported does not lie, and only shrinks.
 mapfile -t names < <(tail -n +2 ../api/unsupported.txt)

@@ -4,6 +4,7 @@
    bad_input FUNCTIONS    goes through the table of the API (api/functions.txt): every implemented function
                           is called with one bad argument at a time, each in a process of its own.
    bad_input fatal        one bad call under the handler that communicators begin with.
+   bad_input early        a call before MPI_Init.
    bad_input pair         what two processes see.
    bad_input stated       what follows from the meaning of arguments rather than from their types. */
 #define _GNU_SOURCE
@@ -511,6 +512,7 @@ static void pair(void) {
 
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "stated";
+    if (!strcmp(what, "early")) return MPI_Barrier(MPI_COMM_WORLD);
     MPI_Init(&argc, &argv);
     if (!strcmp(what, "fatal")) {
         MPI_Send(memory, 1, MPI_INT, 42, 0, MPI_COMM_WORLD);

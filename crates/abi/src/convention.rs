@@ -183,10 +183,13 @@ pub(crate) fn null(name: &str) -> Error {
     Error::argument(format!("{name} is NULL"))
 }
 
-/// Names the argument at fault.
+/// Names the argument at fault. No argument is at fault when the library is not initialised.
 #[inline]
 pub(crate) fn named<T>(name: &str, result: Result<T>) -> Result<T> {
-    result.map_err(|error| error.about(name))
+    result.map_err(|error| match error.class {
+        ErrorClass::Other => error,
+        _ => error.about(name),
+    })
 }
 
 /// Writes a result, to a place that is not NULL.
