@@ -1,5 +1,6 @@
 //! How long a waiting thread spins before it sleeps.
 
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How a thread waits when nothing has happened.
@@ -38,7 +39,47 @@ pub(crate) struct Patience {
     policy: Policy,
     since: Option<Instant>,
     polls: u32,
+    guesses: u32,
     yields: u32,
+}
+
+/// Whether it pays to yield to whoever else wants the core. Peers on the same core that no rail knows of
+/// bring news by it; threads that compute keep the core for some milliseconds. Each yield that only cost
+/// time doubles the number of guesses until the next, up to [`GUESSES_MAX`].
+#[derive(Debug, Default)]
+pub(crate) struct Courtesy {
+    /// Guesses to leave out.
+    skip: AtomicU32,
+    /// How many were left out before the last.
+    last: AtomicU32,
+    /// The last yield brought news: the next is not put off.
+    paid: AtomicBool,
+}
+
+impl Courtesy {
+    /// Whether to yield this time.
+    pub fn pays(&self) -> bool {
+        let skip = self.skip.load(Ordering::Relaxed);
+        self.skip.store(skip.saturating_sub(1), Ordering::Relaxed);
+        skip == 0
+    }
+
+    /// Whether the last yield brought news.
+    pub fn paid(&self) -> bool {
+        self.paid.load(Ordering::Relaxed)
+    }
+
+    /// What a yield has cost, and whether there was news after it.
+    pub fn learn(&self, took: Duration, news: bool) {
+        self.paid.store(news, Ordering::Relaxed);
+        let last = match (news, took >= COSTLY) {
+            (true, _) => 0,
+            (false, true) => (2 * self.last.load(Ordering::Relaxed) + 1).min(GUESSES_MAX),
+            (false, false) => return,
+        };
+        self.last.store(last, Ordering::Relaxed);
+        self.skip.store(last, Ordering::Relaxed);
+    }
 }
 
 /// What to do before polling again.
@@ -47,13 +88,15 @@ pub(crate) enum Next {
     Spin,
     /// Yield the core to a peer that runs on the same one, else spin.
     Look,
+    /// As `Look`, and if none is known, yield all the same if that has paid lately.
+    Guess,
     Yield,
     Sleep,
 }
 
 impl Patience {
     pub fn new(policy: Policy) -> Self {
-        Self { policy, since: None, polls: 0, yields: 0 }
+        Self { policy, since: None, polls: 0, guesses: 0, yields: 0 }
     }
 
     /// Something happened: the patience is fresh again.
@@ -62,15 +105,18 @@ impl Patience {
     }
 
     /// Nothing happened at the last poll.
-    pub fn next(&mut self) -> Next {
+    pub fn next(&mut self, courtesy: &Courtesy) -> Next {
         if !self.policy.spin.is_zero() {
             self.polls += 1;
             if !self.polls.is_multiple_of(POLLS_PER_CLOCK) {
                 return Next::Spin;
             }
             let now = Instant::now();
-            if now - *self.since.get_or_insert(now) < self.policy.spin {
-                return Next::Look;
+            let spun = now - *self.since.get_or_insert(now);
+            if spun < self.policy.spin {
+                let is_time = courtesy.paid() || spun >= GUESS_AFTER * (self.guesses + 1);
+                self.guesses += u32::from(is_time);
+                return if is_time { Next::Guess } else { Next::Look };
             }
         }
         if self.yields < self.policy.yields {
@@ -83,6 +129,16 @@ impl Patience {
 
 /// How long a rank with a core of its own spins: some tens of sleep-and-wake cycles (3–5 µs each).
 const SPIN: Duration = Duration::from_micros(200);
+
+/// A peer that has a core answers within a site's round trip.
+const GUESS_AFTER: Duration = Duration::from_micros(25);
+
+/// Longer than a peer takes to run and answer.
+const COSTLY: Duration = Duration::from_micros(50);
+
+/// With so many left out, guessing costs a computing neighbour's slice of 3 ms once in some ten thousand
+/// waits.
+const GUESSES_MAX: u32 = (1 << 14) - 1;
 
 /// How often a rank without a core of its own lets the others run before it sleeps.
 const CROWDED_YIELDS: u32 = 16;
@@ -98,19 +154,40 @@ mod tests {
     fn a_crowded_rank_yields_and_then_sleeps() {
         let mut patience = Patience::new(Policy::for_node(3, 2));
         for _ in 0..CROWDED_YIELDS {
-            assert_eq!(patience.next(), Next::Yield);
+            assert_eq!(patience.next(&Courtesy::default()), Next::Yield);
         }
-        assert_eq!(patience.next(), Next::Sleep);
+        assert_eq!(patience.next(&Courtesy::default()), Next::Sleep);
         patience.renew();
-        assert_eq!(patience.next(), Next::Yield);
+        assert_eq!(patience.next(&Courtesy::default()), Next::Yield);
+    }
+
+    #[test]
+    fn yielding_goes_on_while_it_brings_news_and_backs_off_where_it_costs() {
+        let courtesy = Courtesy::default();
+        let guesses = |courtesy: &Courtesy| (0..1000).take_while(|_| !courtesy.pays()).count();
+        for _ in 0..10 {
+            assert!(courtesy.pays());
+            courtesy.learn(COSTLY, true);
+            assert!(courtesy.paid());
+        }
+        for left_out in [1, 3, 7, 15] {
+            courtesy.learn(COSTLY, false);
+            assert_eq!(guesses(&courtesy), left_out);
+        }
+        courtesy.learn(Duration::ZERO, false);
+        assert!(courtesy.pays());
+        courtesy.learn(Duration::ZERO, true);
+        courtesy.learn(COSTLY, false);
+        assert_eq!(guesses(&courtesy), 1);
     }
 
     #[test]
     fn a_rank_with_a_core_spins_first_and_sleeps_in_the_end() {
         let mut patience = Patience::new(Policy { spin: Duration::from_nanos(1), yields: 0 });
-        assert_eq!(patience.next(), Next::Spin);
-        let outcome =
-            (0..10 * POLLS_PER_CLOCK).map(|_| patience.next()).find(|n| *n == Next::Sleep);
+        assert_eq!(patience.next(&Courtesy::default()), Next::Spin);
+        let outcome = (0..10 * POLLS_PER_CLOCK)
+            .map(|_| patience.next(&Courtesy::default()))
+            .find(|n| *n == Next::Sleep);
         assert_eq!(outcome, Some(Next::Sleep));
     }
 }

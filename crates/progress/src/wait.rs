@@ -12,7 +12,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd};
 use wire::GateId;
 
 use crate::core::Core;
-use crate::policy::{Next, Patience, Policy};
+use crate::policy::{Courtesy, Next, Patience, Policy};
 
 /// The communication of one process, shared by its threads.
 pub struct Progress {
@@ -29,6 +29,7 @@ pub struct Progress {
     /// Wakes the polling thread from another one.
     wake: OwnedFd,
     policy: Policy,
+    courtesy: Courtesy,
 }
 
 impl Progress {
@@ -53,6 +54,7 @@ impl Progress {
             bells,
             wake,
             policy,
+            courtesy: Courtesy::default(),
         })
     }
 
@@ -184,10 +186,14 @@ impl Progress {
                 patience.renew();
                 continue;
             }
-            core = match patience.next() {
+            core = match patience.next(&self.courtesy) {
                 Next::Spin => self.breathe(core, std::hint::spin_loop),
-                Next::Look if !core.shares_core() => core,
-                Next::Look | Next::Yield => self.breathe(core, std::thread::yield_now),
+                Next::Look | Next::Guess if core.shares_core() => {
+                    self.breathe(core, std::thread::yield_now)
+                }
+                Next::Guess if self.courtesy.pays() => self.guess(core),
+                Next::Look | Next::Guess => core,
+                Next::Yield => self.breathe(core, std::thread::yield_now),
                 Next::Sleep => self.sleep(core, deadline),
             };
         }
@@ -199,6 +205,19 @@ impl Progress {
         drop(core);
         pause();
         self.lock()
+    }
+
+    /// Yields, and learns whether that paid.
+    #[cold]
+    fn guess<'a>(&'a self, core: MutexGuard<'a, Core>) -> MutexGuard<'a, Core> {
+        let begin = Instant::now();
+        let mut core = self.breathe(core, std::thread::yield_now);
+        let took = begin.elapsed();
+        let before = core.engine.completions();
+        let news = core.advance();
+        self.report(&core, before);
+        self.courtesy.learn(took, news);
+        core
     }
 
     fn wait_for_others<'a>(
