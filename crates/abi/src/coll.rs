@@ -509,7 +509,8 @@ pub(crate) unsafe fn alltoallw(
     }
 }
 
-/// The memory that `count` elements span, gaps included: what reduction functions are given.
+/// The memory from the lowest byte of `count` elements' data to the highest, gaps included: what
+/// reduction functions are given.
 ///
 /// # Safety
 /// As for any buffer of an MPI call.
@@ -522,8 +523,11 @@ pub(crate) unsafe fn elements(
     // SAFETY: the caller's promise.
     unsafe {
         region(&Names::new(name, "count", "datatype"), address, count, datatype)?;
-        let bytes = count * usize::try_from(datatype.extent().1).unwrap_or(0);
-        Ok(Region::new(address.cast_mut().cast(), bytes))
+        let Some((lowest, bytes)) = datatype.reach(count) else {
+            let text = format!("count = {count} elements exceed memory");
+            return Err(class(ErrorClass::Count, text));
+        };
+        Ok(Region::new(address.cast_mut().cast::<u8>().wrapping_offset(lowest), bytes))
     }
 }
 
@@ -579,15 +583,30 @@ impl Reduction {
         unsafe {
             let input = if self.in_place { Region::empty() } else { self.sent(sendbuf, count)? };
             let output = self.received(recvbuf, count)?;
-            distinct("sendbuf", &input, "recvbuf", &output)?;
+            if !self.in_place {
+                self.check_distinct((&input, count), (&output, count))?;
+            }
             Ok((input, output))
         }
     }
 
-    fn run(&self, schedule: &plan::Schedule, (input, output): (Region, Region)) -> Result<()> {
-        let Self { comm, datatype, handle, op, .. } = self;
-        let memory = Elements { input, output, datatype, handle: *handle, op };
-        run(comm, schedule, &memory)
+    /// Checks the data and not the gaps: what is sent may lie between what is received.
+    fn check_distinct(&self, input: (&Region, usize), output: (&Region, usize)) -> Result<()> {
+        let data = |(whole, count): (&Region, usize)| {
+            let (lowest, _) = self.datatype.reach(count)?;
+            whole.typed(-lowest, count, self.datatype.layout())
+        };
+        let (Some(sent), Some(received)) = (data(input), data(output)) else { return Ok(()) };
+        distinct("sendbuf", &sent, "recvbuf", &received)
+    }
+
+    fn elements(&self, (input, output): (Region, Region)) -> Elements<'_> {
+        let Self { datatype, handle, op, .. } = self;
+        Elements { input, output, datatype, handle: *handle, op }
+    }
+
+    fn run(&self, schedule: &plan::Schedule, buffers: (Region, Region)) -> Result<()> {
+        run(&self.comm, schedule, &self.elements(buffers))
     }
 }
 
@@ -680,13 +699,12 @@ unsafe fn reduce_scatter_counts(
     let (input, output) = unsafe {
         if this.in_place {
             let whole = this.received(recvbuf, total)?;
-            let copy = Region::owned(whole.len());
-            copy.copy_from(&whole);
+            let copy = this.elements((Region::empty(), whole.clone())).copy_of_output(total as u64);
             (copy, whole)
         } else {
             let own = this.received(recvbuf, counts[rank as usize])?;
             let input = this.sent(sendbuf, total)?;
-            distinct("sendbuf", &input, "recvbuf", &own)?;
+            this.check_distinct((&input, total), (&own, counts[rank as usize]))?;
             (input, own)
         }
     };

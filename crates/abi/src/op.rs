@@ -17,9 +17,10 @@ enum CFunction {
 }
 
 impl UserFunction for CFunction {
-    fn apply(&self, input: &Region, inout: &Region, count: usize, datatype: u64) {
+    fn apply(&self, input: &Region, inout: &Region, origin: isize, count: usize, datatype: u64) {
         let (Some(input), Some(inout)) = (input.as_span(), inout.as_span()) else { return };
-        let (from, to) = (input.address.cast(), inout.address.cast());
+        let first = |span: memory::Span| span.address.wrapping_offset(origin).cast();
+        let (from, to) = (first(input), first(inout));
         let mut datatype = datatype as RawHandle;
         match self {
             Self::Int(function) => {

@@ -234,6 +234,19 @@ impl Datatype {
         (lower, upper - lower)
     }
 
+    /// Where the data of `count` elements lies: the lowest byte's distance from the first element's
+    /// address, and how many bytes it is from there to the highest one's end. None when that exceeds
+    /// the address space.
+    pub fn reach(&self, count: usize) -> Option<(isize, usize)> {
+        let Some(Edges { lower, upper }) = self.0.bounds.data.filter(|_| count > 0) else {
+            return Some((0, 0));
+        };
+        let last = self.extent().1.checked_mul(isize::try_from(count - 1).ok()?)?;
+        let lowest = lower.checked_add(last.min(0))?;
+        let highest = upper.checked_add(last.max(0))?;
+        Some((lowest, usize::try_from(highest.checked_sub(lowest)?).ok()?))
+    }
+
     /// The bytes of one element.
     #[inline]
     pub fn layout(&self) -> &Arc<Layout> {

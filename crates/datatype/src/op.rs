@@ -31,8 +31,9 @@ pub enum Predefined {
 
 /// A function of the application: `inout[i] = input[i] op inout[i]`.
 pub trait UserFunction: Send + Sync {
-    /// Combines `count` elements that lie in memory as the datatype says.
-    fn apply(&self, input: &Region, inout: &Region, count: usize, datatype: u64);
+    /// Combines `count` elements that lie in memory as the datatype says; the first one's address is
+    /// `origin` bytes from the beginning of its region.
+    fn apply(&self, input: &Region, inout: &Region, origin: isize, count: usize, datatype: u64);
 }
 
 /// A reduction operation.
@@ -66,8 +67,8 @@ impl Op {
         op.is_valid_for(builtin)
     }
 
-    /// Combines `count` elements: `inout[i] = input[i] op inout[i]`. Both regions begin at the first
-    /// element's address; `handle` is the datatype's, for functions of the application.
+    /// Combines `count` elements: `inout[i] = input[i] op inout[i]`. Both regions are all that
+    /// [`Datatype::reach`] tells of; `handle` is the datatype's, for functions of the application.
     pub fn apply(
         &self,
         input: &Region,
@@ -77,7 +78,10 @@ impl Op {
         handle: u64,
     ) {
         match self {
-            Self::User { function, .. } => function.apply(input, inout, count, handle),
+            Self::User { function, .. } => {
+                let Some((lowest, _)) = datatype.reach(count) else { return };
+                function.apply(input, inout, -lowest, count, handle);
+            }
             Self::Predefined(op) => {
                 if let Some(builtin) = datatype.as_builtin() {
                     kernel::apply(*op, builtin.element(), builtin.class(), input, inout, count);

@@ -554,7 +554,7 @@ impl Field {
         }
         let memory = (0..=last - first).map(|at| (at * 7) as u8 ^ (at >> 8) as u8).collect();
         let memory = Region::from_box(memory);
-        let region = memory.typed((-first) as usize, count, recipe.make().layout())?;
+        let region = memory.typed(-first as isize, count, recipe.make().layout())?;
         let places = all.iter().map(|at| (at - first) as usize).collect();
         Some(Self { memory, region, places })
     }

@@ -89,15 +89,15 @@ impl Region {
         Self { shape: Shape::Strided { base: address, layout: Arc::clone(layout) }, start: 0, len }
     }
 
-    /// `count` elements of `layout`, the first one `start` bytes into this contiguous region; none
-    /// when any of their bytes lies outside. The result does not keep owned memory alive: the
-    /// caller holds on to `self` as long as the elements are used.
-    pub fn typed(&self, start: usize, count: usize, layout: &Arc<Layout>) -> Option<Self> {
+    /// `count` elements of `layout`, the first one's address `start` bytes from the beginning of this
+    /// contiguous region; none when any of their bytes lies outside. The result does not keep owned
+    /// memory alive: the caller holds on to `self` as long as the elements are used.
+    pub fn typed(&self, start: isize, count: usize, layout: &Arc<Layout>) -> Option<Self> {
         let span = self.as_span()?;
         layout.size().checked_mul(count)?;
         let inside = |index: usize| {
             let origin = layout.extent().checked_mul(isize::try_from(index).ok()?)?;
-            let origin = origin.checked_add(isize::try_from(start).ok()?)?;
+            let origin = origin.checked_add(start)?;
             layout.segments().iter().try_for_each(|segment| {
                 let first = usize::try_from(origin.checked_add(segment.offset)?).ok()?;
                 (first.checked_add(segment.len)? <= span.len).then_some(())
@@ -109,7 +109,7 @@ impl Region {
         }
         // SAFETY: all elements lie inside this region (the outermost do, and the others between
         // them), which its maker vouched for.
-        let made = unsafe { Self::elements(span.address.wrapping_add(start), count, layout) };
+        let made = unsafe { Self::elements(span.address.wrapping_offset(start), count, layout) };
         Some(made)
     }
 
@@ -498,7 +498,7 @@ mod tests {
         let heaped = Arc::new(Layout::new([Segment { offset: 0, len: 2 }], 0));
         assert!(memory.typed(0, 1 << 63, &heaped).is_none(), "too long a stream");
         let off = Arc::new(Layout::new([Segment { offset: isize::MAX, len: 2 }], 4));
-        assert!(memory.typed(4, 1, &off).is_none() && memory.typed(usize::MAX, 1, &off).is_none());
+        assert!(memory.typed(4, 1, &off).is_none() && memory.typed(isize::MAX, 1, &off).is_none());
     }
 
     #[test]

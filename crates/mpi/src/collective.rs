@@ -36,8 +36,9 @@ pub struct Bytes {
     output: Region,
 }
 
-/// The memory of a schedule whose units are elements. The regions are contiguous, from the first
-/// element's address over `count` extents.
+/// The memory of a schedule whose units are elements. The regions are contiguous, from the lowest byte
+/// of the elements' data to the highest ([`Datatype::reach`]); the elements' extent may be less than
+/// what each takes, or negative.
 #[derive(Debug)]
 pub struct Elements<'a> {
     /// What the caller hands in; empty in place.
@@ -64,15 +65,9 @@ pub trait Memory {
     /// The memory of a temporary of `units` units.
     fn temporary(&self, units: u64) -> Region;
     /// The stream of a span's bytes.
-    ///
-    /// # Errors
-    /// When the datatype's data lies outside its extent.
-    fn stream(&self, span: Span, temporaries: &[Region]) -> Result<Region>;
+    fn stream(&self, span: Span, temporaries: &[Region]) -> Region;
     /// Combines two spans.
-    ///
-    /// # Errors
-    /// As [`Memory::stream`].
-    fn reduce(&self, input: Span, inout: Span, temporaries: &[Region]) -> Result<()>;
+    fn reduce(&self, input: Span, inout: Span, temporaries: &[Region]);
 }
 
 impl Memory for Bytes {
@@ -80,59 +75,88 @@ impl Memory for Bytes {
         Region::owned(units as usize)
     }
 
-    fn stream(&self, span: Span, temporaries: &[Region]) -> Result<Region> {
+    fn stream(&self, span: Span, temporaries: &[Region]) -> Region {
         let buffer = match span.buffer {
             Buffer::Input => &self.input,
             Buffer::Output => &self.output,
-            Buffer::Temporary(index) => &temporaries[usize::from(index)],
+            Buffer::Temporary(index) => &temporaries[index as usize],
         };
-        Ok(buffer.slice(span.start as usize, span.len as usize))
+        buffer.slice(span.start as usize, span.len as usize)
     }
 
-    fn reduce(&self, _: Span, _: Span, _: &[Region]) -> Result<()> {
+    fn reduce(&self, _: Span, _: Span, _: &[Region]) {
         unreachable!("schedules that move bytes reduce nothing")
     }
 }
 
 impl Elements<'_> {
-    fn extent(&self) -> usize {
-        usize::try_from(self.datatype.extent().1).unwrap_or(0)
+    /// The output's `units` elements in memory of the library, gaps left out.
+    pub fn copy_of_output(&self, units: u64) -> Region {
+        let copy = [self.temporary(units)];
+        let all = |buffer| Span { buffer, start: 0, len: units };
+        let target = self.stream(all(Buffer::Temporary(0)), &copy);
+        target.copy_from(&self.stream(all(Buffer::Output), &copy));
+        let [copy] = copy;
+        copy
     }
 
     fn buffer<'a>(&'a self, buffer: Buffer, temporaries: &'a [Region]) -> &'a Region {
         match buffer {
             Buffer::Input => &self.input,
             Buffer::Output => &self.output,
-            Buffer::Temporary(index) => &temporaries[usize::from(index)],
+            Buffer::Temporary(index) => &temporaries[index as usize],
         }
+    }
+
+    /// Where element `index` has its address, in bytes from the beginning of a buffer of `len` bytes.
+    fn place(&self, len: usize, index: u64) -> isize {
+        let (lower, true_extent) = self.datatype.true_extent();
+        let extent = self.datatype.extent().1;
+        // With a negative extent the last element is the lowest.
+        let first = if extent < 0 { len as isize - true_extent - lower } else { -lower };
+        first + index as isize * extent
+    }
+
+    fn reach(&self, count: u64) -> (isize, usize) {
+        let reach = self.datatype.reach(count as usize);
+        reach.unwrap_or_else(|| unreachable!("the caller's buffer of as many elements was checked"))
     }
 
     /// The memory of a span, gaps included: what reduction functions are given.
     fn whole(&self, span: Span, temporaries: &[Region]) -> Region {
-        let extent = self.extent();
         let buffer = self.buffer(span.buffer, temporaries);
-        buffer.slice(span.start as usize * extent, span.len as usize * extent)
+        let (lowest, len) = self.reach(span.len);
+        buffer.slice((self.place(buffer.len(), span.start) + lowest) as usize, len)
+    }
+
+    /// The first address the application chose, whose alignment suits its datatype.
+    fn model(&self) -> usize {
+        let chosen = if self.input.is_empty() { &self.output } else { &self.input };
+        chosen.as_span().map_or(0, |span| span.address as usize)
     }
 }
 
 impl Memory for Elements<'_> {
     fn temporary(&self, units: u64) -> Region {
-        Region::owned(units as usize * self.extent())
+        let (_, len) = self.reach(units);
+        let memory = Region::owned(len + ALIGNMENT);
+        let address = memory.as_span().map_or(0, |span| span.address as usize);
+        memory.slice(self.model().wrapping_sub(address) % ALIGNMENT, len)
     }
 
-    fn stream(&self, span: Span, temporaries: &[Region]) -> Result<Region> {
+    fn stream(&self, span: Span, temporaries: &[Region]) -> Region {
         let buffer = self.buffer(span.buffer, temporaries);
-        let start = span.start as usize * self.extent();
-        buffer.typed(start, span.len as usize, self.datatype.layout()).ok_or_else(|| {
-            let text = "the datatype's data lies outside its extent: not supported in reductions";
-            Error::new(ErrorClass::Type, text)
-        })
+        let start = self.place(buffer.len(), span.start);
+        let elements = buffer.typed(start, span.len as usize, self.datatype.layout());
+        elements.unwrap_or_else(|| unreachable!("{span:?} of a schedule lies outside its buffer"))
     }
 
-    fn reduce(&self, input: Span, inout: Span, temporaries: &[Region]) -> Result<()> {
+    fn reduce(&self, input: Span, inout: Span, temporaries: &[Region]) {
+        if input.len == 0 || self.datatype.size() == 0 {
+            return;
+        }
         let (from, to) = (self.whole(input, temporaries), self.whole(inout, temporaries));
         self.op.apply(&from, &to, input.len as usize, self.datatype, self.handle);
-        Ok(())
     }
 }
 
@@ -168,7 +192,7 @@ fn steps(
     for step in &schedule.steps {
         match *step {
             Step::Send { to, span } => {
-                let data = memory.stream(span, temporaries)?;
+                let data = memory.stream(span, temporaries);
                 let envelope = Envelope { context, source: comm.rank(), tag };
                 let gate = comm.gate(to);
                 if progress.send_short(gate, envelope, &data) {
@@ -180,7 +204,7 @@ fn steps(
                 begun.push((op, data.len() as u64));
             }
             Step::Receive { from, span } => {
-                let into = memory.stream(span, temporaries)?;
+                let into = memory.stream(span, temporaries);
                 let selector = Selector { context, source: Some(from), tag: Some(tag) };
                 let gate = comm.gate(from);
                 let receive = |core: &mut progress::Core| {
@@ -190,9 +214,9 @@ fn steps(
             }
             Step::Wait => wait(begun)?,
             Step::Copy { from, to } => {
-                memory.stream(to, temporaries)?.copy_from(&memory.stream(from, temporaries)?);
+                memory.stream(to, temporaries).copy_from(&memory.stream(from, temporaries));
             }
-            Step::Reduce { input, inout } => memory.reduce(input, inout, temporaries)?,
+            Step::Reduce { input, inout } => memory.reduce(input, inout, temporaries),
         }
     }
     wait(begun)
@@ -241,3 +265,6 @@ fn abandon(begun: &[(OpId, u64)]) {
         }
     });
 }
+
+/// Temporaries are aligned as the application's memory is, as far as vector instructions care.
+const ALIGNMENT: usize = 64;

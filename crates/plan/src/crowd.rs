@@ -43,8 +43,9 @@ pub(crate) fn reduce(
         schedule.send(root, own);
         return schedule.wait();
     }
-    let all = schedule.temporary(own.len * u64::from(size));
-    let place = |from: u32| all.span(own.len * u64::from(from), own.len);
+    // Apart from one another: elements may lie between each other's parts.
+    let all: Vec<Span> = (0..size).map(|_| schedule.temporary(own.len).span(0, own.len)).collect();
+    let place = |from: u32| all[from as usize];
     others(size, root).for_each(|from| schedule.receive(from, place(from)));
     schedule.copy(own, place(root));
     schedule.wait();

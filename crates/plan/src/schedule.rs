@@ -8,7 +8,7 @@ pub enum Buffer {
     /// What the caller gets.
     Output,
     /// The library's own.
-    Temporary(u8),
+    Temporary(u32),
 }
 
 /// A range of a buffer, in units.
@@ -78,7 +78,7 @@ pub struct Schedule {
 impl Schedule {
     pub(crate) fn temporary(&mut self, len: u64) -> Buffer {
         self.temporaries.push(len);
-        Buffer::Temporary(self.temporaries.len() as u8 - 1)
+        Buffer::Temporary(self.temporaries.len() as u32 - 1)
     }
 
     pub(crate) fn send(&mut self, to: u32, span: Span) {

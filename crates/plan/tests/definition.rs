@@ -30,7 +30,7 @@ impl Rank {
         let buffer = match span.buffer {
             Buffer::Input => &mut self.input,
             Buffer::Output => &mut self.output,
-            Buffer::Temporary(index) => &mut self.temporaries[usize::from(index)],
+            Buffer::Temporary(index) => &mut self.temporaries[index as usize],
         };
         &mut buffer[span.start as usize..(span.start + span.len) as usize]
     }
