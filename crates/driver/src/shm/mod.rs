@@ -12,6 +12,7 @@ mod node;
 mod pool;
 mod ring;
 mod segment;
+mod takeover;
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -320,13 +321,15 @@ impl ShmRail {
                 return Post::Full;
             }
         };
-        let place = Place { chunk, start: LINE - frame.head.len() % LINE, len: frame.len() };
-        let target = self.pool.chunk_mut(chunk, place.start, place.len);
-        let (head, tail) = target.split_at_mut(frame.head.len());
-        head.copy_from_slice(&frame.head);
-        if let Some(body) = &frame.body {
-            body.region.read(0, tail);
-        }
+        let (start, len) = (LINE - frame.head.len() % LINE, frame.len());
+        let take_over = self.pool.write(chunk, start, len, |target| {
+            let (head, tail) = target.split_at_mut(frame.head.len());
+            head.copy_from_slice(&frame.head);
+            if let Some(body) = &frame.body {
+                body.region.read(0, tail);
+            }
+        });
+        let place = Place { chunk, start, len, take_over };
         self.pool.lend(chunk);
         let descriptor = self.pool.descriptor().unwrap_or(-1);
         if !self.links[index].producer.push_place(place, descriptor) {

@@ -9,8 +9,10 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use super::segment::Segment;
+use super::takeover::Takeover;
 
 /// The owner's view. Its memory is taken at the first long frame.
 #[derive(Debug, Default)]
@@ -21,6 +23,9 @@ pub(crate) struct Pool {
     lent: VecDeque<(u16, usize)>,
     /// Chunks lent to each link.
     held: Vec<u16>,
+    takeover: Takeover,
+    /// Whether a chunk's last reader was asked to take its lines over; none if there was no reader yet.
+    taken: Vec<Option<bool>>,
 }
 
 impl Pool {
@@ -32,6 +37,7 @@ impl Pool {
         if self.segment.is_none() {
             self.segment = Some(Segment::create(POOL_LEN)?);
             self.free.extend(0..CHUNKS);
+            self.taken.resize(usize::from(CHUNKS), None);
         }
         if self.held.len() <= link {
             self.held.resize(link + 1, 0);
@@ -57,11 +63,26 @@ impl Pool {
         self.may_take(link)
     }
 
-    /// The chunk's memory, `len` bytes from `start` within it.
-    pub fn chunk_mut(&mut self, chunk: u16, start: usize, len: usize) -> &mut [u8] {
+    /// Lets `fill` write `len` bytes from `start` within the chunk. Answers whether the reader should
+    /// take the lines over.
+    pub fn write(
+        &mut self,
+        chunk: u16,
+        start: usize,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> bool {
         assert!(start + len <= CHUNK_LEN);
         let segment = self.segment.as_mut().unwrap_or_else(|| unreachable!("a chunk was taken"));
-        segment.slice_mut(DATA_AT + usize::from(chunk) * CHUNK_LEN + start, len)
+        let begin = Instant::now();
+        fill(segment.slice_mut(DATA_AT + usize::from(chunk) * CHUNK_LEN + start, len));
+        let before = &mut self.taken[usize::from(chunk)];
+        if let Some(taken) = *before {
+            self.takeover.learn(taken, len, begin.elapsed());
+        }
+        let taken = self.takeover.choose();
+        *before = Some(taken);
+        taken
     }
 
     /// Gives a chunk just written to its reader; the word is read after the ring's release of the
@@ -103,7 +124,7 @@ impl Pool {
     }
 
     fn reclaim(&mut self) {
-        let Self { segment: Some(segment), free, lent, held } = self else { return };
+        let Self { segment: Some(segment), free, lent, held, .. } = self else { return };
         lent.retain(|&(chunk, link)| {
             let busy = segment.word32(busy_at(chunk)).load(Ordering::Acquire) != 0;
             if !busy {
@@ -135,6 +156,15 @@ impl Lent {
         let start = start.min(CHUNK_LEN);
         let len = len.min(CHUNK_LEN - start);
         self.segment.slice(DATA_AT + usize::from(chunk % CHUNKS) * CHUNK_LEN + start, len)
+    }
+
+    /// Takes over the lines of a frame that was read; see [`Takeover`].
+    pub fn take_over(&self, chunk: u16, start: usize, len: usize) {
+        let base = DATA_AT + usize::from(chunk % CHUNKS) * CHUNK_LEN;
+        let end = (start.min(CHUNK_LEN) + len).min(CHUNK_LEN);
+        for at in (start / LINE * LINE..end).step_by(LINE) {
+            self.segment.word64(base + at).store(0, Ordering::Relaxed);
+        }
     }
 
     /// Returns a chunk to its owner.
@@ -179,10 +209,12 @@ mod tests {
     fn returned_chunks_are_lent_again_in_turn() {
         let mut pool = Pool::default();
         let chunk = pool.take(0).unwrap().unwrap();
-        pool.chunk_mut(chunk, 3, 2).copy_from_slice(&[7, 8]);
+        pool.write(chunk, 3, 2, |bytes| bytes.copy_from_slice(&[7, 8]));
         pool.lend(chunk);
         let lent = Lent::attach(std::process::id() as i32, pool.descriptor().unwrap()).unwrap();
         assert_eq!(lent.bytes(chunk, 3, 2), [7, 8]);
+        lent.take_over(chunk, 3, 2);
+        assert_eq!(lent.bytes(chunk, 0, 8), [0; 8]);
         lent.release(chunk);
         let mut seen = Vec::new();
         for _ in 0..3 * CHUNKS {

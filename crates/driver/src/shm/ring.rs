@@ -45,6 +45,8 @@ pub(crate) struct Place {
     pub chunk: u16,
     pub start: usize,
     pub len: usize,
+    /// The reader is to take its lines over.
+    pub take_over: bool,
 }
 
 impl Producer {
@@ -182,6 +184,9 @@ impl Consumer {
         match &self.lent {
             Some(lent) => {
                 sink(lent.bytes(place.chunk, place.start, place.len));
+                if place.take_over {
+                    lent.take_over(place.chunk, place.start, place.len);
+                }
                 lent.release(place.chunk);
             }
             None => self.broken = true,
@@ -227,15 +232,18 @@ impl Consumer {
 }
 
 impl Place {
-    /// The state word of the record: bits 0..32 the length, 32..48 the chunk, 48..62 the start.
+    /// The state word of the record: bits 0..32 the length, 32..48 the chunk, 48..61 the start, and
+    /// whether to take over.
     fn emit(self) -> u64 {
-        debug_assert!(self.len <= CHUNK_FRAME_MAX && self.start < 1 << 14);
-        CHUNK_FLAG | (self.start as u64) << 48 | u64::from(self.chunk) << 32 | self.len as u64
+        debug_assert!(self.len <= CHUNK_FRAME_MAX && self.start <= START_MAX);
+        let (start, chunk, len) = (self.start as u64, u64::from(self.chunk), self.len as u64);
+        CHUNK_FLAG | u64::from(self.take_over) << 61 | start << 48 | chunk << 32 | len
     }
 
     fn parse(state: u64) -> Self {
-        let start = (state >> 48) as usize & ((1 << 14) - 1);
-        Self { chunk: (state >> 32) as u16, start, len: state as u32 as usize }
+        let start = (state >> 48) as usize & START_MAX;
+        let take_over = state >> 61 & 1 == 1;
+        Self { chunk: (state >> 32) as u16, start, len: state as u32 as usize, take_over }
     }
 }
 
@@ -267,6 +275,7 @@ const STATE_LEN: usize = 8;
 const PAD: u64 = u64::MAX;
 const PAD_FLAG: u64 = 1 << 63;
 const CHUNK_FLAG: u64 = 1 << 62;
+const START_MAX: usize = (1 << 13) - 1;
 
 const _: () = assert!(size_of::<AtomicU32>() == 4 && FRAME_MAX < RING_LEN / 4);
 
