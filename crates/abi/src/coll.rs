@@ -4,8 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use datatype::Datatype;
 use memory::Region;
-use mpi::collective::{Bytes, Elements, place, run};
-use mpi::comm::CommRef;
+use mpi::collective::{Bytes, Call, Elements, place};
 use plan::Operands;
 
 use crate::arguments::{Names, RECV, SEND, buffer, comm, committed, count, distinct, region, root};
@@ -14,6 +13,11 @@ use crate::convention::*;
 const BUFFER: Names = Names::new("buffer", "count", "datatype");
 const SENDS: Names = Names::new("sendbuf", "sendcounts", "sendtypes");
 const RECEIVES: Names = Names::new("recvbuf", "recvcounts", "recvtypes");
+
+/// A call on a communicator, counted.
+fn call(on: RawHandle) -> Result<Call> {
+    comm(on).map(Call::new)
+}
 
 /// `MPI_IN_PLACE`.
 fn is_in_place(address: *const c_void) -> bool {
@@ -31,12 +35,12 @@ pub(crate) unsafe fn bcast(
     from: c_int,
     on: RawHandle,
 ) -> Result<()> {
-    let comm = comm(on)?;
+    let comm = call(on)?;
     let from = root(&comm, from)?;
     // SAFETY: as the body's.
     let data = unsafe { buffer(&BUFFER, buf, n, datatype) }?;
     let schedule = plan::broadcast(comm.rank(), comm.size(), from, data.len() as u64, place()?);
-    run(&comm, &schedule, &Bytes::new(Region::empty(), data))
+    comm.run(&schedule, &Bytes::new(Region::empty(), data))
 }
 
 /// The blocks of a buffer that holds one for every rank, as one stream, and their lengths in bytes.
@@ -193,10 +197,10 @@ unsafe fn gather_blocks(
     placement: Placement,
     recvtype: RawHandle,
     to: c_int,
-    comm: &CommRef,
+    comm: Call,
     uniform: bool,
 ) -> Result<()> {
-    let to = root(comm, to)?;
+    let to = root(&comm, to)?;
     let (rank, size) = (comm.rank(), comm.size());
     let in_place = rank == to && is_in_place(sendbuf);
     // SAFETY: as the body's.
@@ -210,11 +214,11 @@ unsafe fn gather_blocks(
             let sizes = |rank: u32| blocks.sizes[rank as usize];
             check_own(in_place, input.len() as u64, sizes(rank))?;
             let schedule = plan::gather(rank, size, to, &sizes, uniform, in_place);
-            return run(comm, &schedule, &Bytes::new(input, blocks.stream));
+            return comm.run(&schedule, &Bytes::new(input, blocks.stream));
         }
         let own = input.len() as u64;
         let schedule = plan::gather(rank, size, to, &|_| own, uniform, false);
-        run(comm, &schedule, &Bytes::new(input, Region::empty()))
+        comm.run(&schedule, &Bytes::new(input, Region::empty()))
     }
 }
 
@@ -240,8 +244,8 @@ pub(crate) unsafe fn gather(
     let placement = Placement::Uniform(recvcount);
     // SAFETY: as the body's.
     unsafe {
-        let comm = comm(on)?;
-        gather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, root, &comm, true)
+        let comm = call(on)?;
+        gather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, root, comm, true)
     }
 }
 
@@ -259,10 +263,8 @@ pub(crate) unsafe fn gatherv(
     let placement = Placement::Listed { counts, displacements };
     // SAFETY: as the body's.
     unsafe {
-        let comm = comm(on)?;
-        gather_blocks(
-            sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, root, &comm, false,
-        )
+        let comm = call(on)?;
+        gather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, root, comm, false)
     }
 }
 
@@ -274,10 +276,10 @@ unsafe fn scatter_blocks(
     recvcount: i64,
     recvtype: RawHandle,
     from: c_int,
-    comm: &CommRef,
+    comm: Call,
     uniform: bool,
 ) -> Result<()> {
-    let from = root(comm, from)?;
+    let from = root(&comm, from)?;
     let (rank, size) = (comm.rank(), comm.size());
     let in_place = rank == from && is_in_place(recvbuf);
     // SAFETY: as the body's.
@@ -290,11 +292,11 @@ unsafe fn scatter_blocks(
             let sizes = |rank: u32| blocks.sizes[rank as usize];
             check_own(in_place, sizes(rank), output.len() as u64)?;
             let schedule = plan::scatter(rank, size, from, &sizes, uniform, in_place);
-            return run(comm, &schedule, &Bytes::new(blocks.stream, output));
+            return comm.run(&schedule, &Bytes::new(blocks.stream, output));
         }
         let own = output.len() as u64;
         let schedule = plan::scatter(rank, size, from, &|_| own, uniform, false);
-        run(comm, &schedule, &Bytes::new(Region::empty(), output))
+        comm.run(&schedule, &Bytes::new(Region::empty(), output))
     }
 }
 
@@ -311,10 +313,8 @@ pub(crate) unsafe fn scatter(
     let placement = Placement::Uniform(sendcount);
     // SAFETY: as the body's.
     unsafe {
-        let comm = comm(on)?;
-        scatter_blocks(
-            sendbuf, placement, sendtype, recvbuf, recvcount, recvtype, root, &comm, true,
-        )
+        let comm = call(on)?;
+        scatter_blocks(sendbuf, placement, sendtype, recvbuf, recvcount, recvtype, root, comm, true)
     }
 }
 
@@ -332,9 +332,9 @@ pub(crate) unsafe fn scatterv(
     let placement = Placement::Listed { counts, displacements };
     // SAFETY: as the body's.
     unsafe {
-        let comm = comm(on)?;
+        let comm = call(on)?;
         scatter_blocks(
-            sendbuf, placement, sendtype, recvbuf, recvcount, recvtype, root, &comm, false,
+            sendbuf, placement, sendtype, recvbuf, recvcount, recvtype, root, comm, false,
         )
     }
 }
@@ -346,7 +346,7 @@ unsafe fn allgather_blocks(
     recvbuf: *mut c_void,
     placement: Placement,
     recvtype: RawHandle,
-    comm: &CommRef,
+    comm: Call,
 ) -> Result<()> {
     let in_place = is_in_place(sendbuf);
     // SAFETY: as the body's.
@@ -359,7 +359,7 @@ unsafe fn allgather_blocks(
         let sizes = |rank: u32| blocks.sizes[rank as usize];
         check_own(in_place, input.len() as u64, sizes(comm.rank()))?;
         let schedule = plan::allgather(comm.rank(), comm.size(), &sizes, in_place);
-        run(comm, &schedule, &Bytes::new(input, blocks.stream))
+        comm.run(&schedule, &Bytes::new(input, blocks.stream))
     }
 }
 
@@ -375,7 +375,7 @@ pub(crate) unsafe fn allgather(
     let placement = Placement::Uniform(recvcount);
     // SAFETY: as the body's.
     unsafe {
-        allgather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, &comm(on)?)
+        allgather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, call(on)?)
     }
 }
 
@@ -392,13 +392,13 @@ pub(crate) unsafe fn allgatherv(
     let placement = Placement::Listed { counts, displacements };
     // SAFETY: as the body's.
     unsafe {
-        allgather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, &comm(on)?)
+        allgather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, call(on)?)
     }
 }
 
 /// Exchanges blocks between all pairs; in place, what is sent is first copied aside.
 fn alltoall_blocks(
-    comm: &CommRef,
+    comm: Call,
     sends: Option<Blocks>,
     receives: Blocks,
     uniform: bool,
@@ -421,7 +421,7 @@ fn alltoall_blocks(
         uniform,
         place()?,
     );
-    run(comm, &schedule, &Bytes::new(sends.stream, receives.stream))
+    comm.run(&schedule, &Bytes::new(sends.stream, receives.stream))
 }
 
 pub(crate) unsafe fn alltoall(
@@ -433,7 +433,7 @@ pub(crate) unsafe fn alltoall(
     recvtype: RawHandle,
     on: RawHandle,
 ) -> Result<()> {
-    let comm = comm(on)?;
+    let comm = call(on)?;
     // SAFETY: as the body's.
     unsafe {
         let sends = match is_in_place(sendbuf) {
@@ -445,7 +445,7 @@ pub(crate) unsafe fn alltoall(
         };
         let placement = Placement::Uniform(recvcount);
         let receives = Blocks::new(&RECV, recvbuf, placement, recvtype, comm.size())?;
-        alltoall_blocks(&comm, sends, receives, true)
+        alltoall_blocks(comm, sends, receives, true)
     }
 }
 
@@ -460,7 +460,7 @@ pub(crate) unsafe fn alltoallv(
     recvtype: RawHandle,
     on: RawHandle,
 ) -> Result<()> {
-    let comm = comm(on)?;
+    let comm = call(on)?;
     let listed = |counts, displacements| Placement::Listed { counts, displacements };
     // SAFETY: as the body's.
     unsafe {
@@ -474,7 +474,7 @@ pub(crate) unsafe fn alltoallv(
         let placement = listed(recvcounts, recvdispls);
         check_disjoint(placement, comm.size())?;
         let receives = Blocks::new(&RECV, recvbuf, placement, recvtype, comm.size())?;
-        alltoall_blocks(&comm, sends, receives, false)
+        alltoall_blocks(comm, sends, receives, false)
     }
 }
 
@@ -489,7 +489,7 @@ pub(crate) unsafe fn alltoallw(
     recvtypes: *const RawHandle,
     on: RawHandle,
 ) -> Result<()> {
-    let comm = comm(on)?;
+    let comm = call(on)?;
     // SAFETY: as the body's.
     unsafe {
         let sends = match is_in_place(sendbuf) {
@@ -505,7 +505,7 @@ pub(crate) unsafe fn alltoallw(
         };
         let receives =
             Blocks::mixed(&RECEIVES, recvbuf, recvcounts, recvdispls, recvtypes, comm.size())?;
-        alltoall_blocks(&comm, sends, receives, false)
+        alltoall_blocks(comm, sends, receives, false)
     }
 }
 
@@ -533,7 +533,7 @@ pub(crate) unsafe fn elements(
 
 /// What all reductions take: checked, and the buffers' memory.
 struct Reduction {
-    comm: CommRef,
+    comm: Call,
     datatype: Datatype,
     handle: u64,
     op: datatype::Op,
@@ -541,13 +541,7 @@ struct Reduction {
 }
 
 impl Reduction {
-    fn new(
-        sendbuf: *const c_void,
-        datatype: RawHandle,
-        op: RawHandle,
-        on: RawHandle,
-    ) -> Result<Self> {
-        let comm = comm(on)?;
+    fn new(sendbuf: *const c_void, datatype: RawHandle, op: RawHandle, comm: Call) -> Result<Self> {
         let kind = committed("datatype", datatype)?;
         let op = crate::op::checked(op, &kind)?;
         let in_place = is_in_place(sendbuf);
@@ -606,7 +600,7 @@ impl Reduction {
     }
 
     fn run(&self, schedule: &plan::Schedule, buffers: (Region, Region)) -> Result<()> {
-        run(&self.comm, schedule, &self.elements(buffers))
+        self.comm.run(schedule, &self.elements(buffers))
     }
 }
 
@@ -619,7 +613,7 @@ pub(crate) unsafe fn reduce(
     to: c_int,
     on: RawHandle,
 ) -> Result<()> {
-    let this = Reduction::new(sendbuf, datatype, op, on)?;
+    let this = Reduction::new(sendbuf, datatype, op, call(on)?)?;
     let to = root(&this.comm, to)?;
     let (rank, size, n) = (this.comm.rank(), this.comm.size(), count("count", n)?);
     let commutes = this.op.is_commutative();
@@ -643,7 +637,7 @@ pub(crate) unsafe fn allreduce(
     op: RawHandle,
     on: RawHandle,
 ) -> Result<()> {
-    let this = Reduction::new(sendbuf, datatype, op, on)?;
+    let this = Reduction::new(sendbuf, datatype, op, call(on)?)?;
     let (rank, size, n) = (this.comm.rank(), this.comm.size(), count("count", n)?);
     let commutes = this.op.is_commutative();
     // SAFETY: as the body's.
@@ -660,7 +654,7 @@ pub(crate) unsafe fn scan(
     op: RawHandle,
     on: RawHandle,
 ) -> Result<()> {
-    let this = Reduction::new(sendbuf, datatype, op, on)?;
+    let this = Reduction::new(sendbuf, datatype, op, call(on)?)?;
     let n = count("count", n)?;
     // SAFETY: as the body's.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
@@ -676,7 +670,7 @@ pub(crate) unsafe fn exscan(
     op: RawHandle,
     on: RawHandle,
 ) -> Result<()> {
-    let this = Reduction::new(sendbuf, datatype, op, on)?;
+    let this = Reduction::new(sendbuf, datatype, op, call(on)?)?;
     let n = count("count", n)?;
     // SAFETY: as the body's.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
@@ -690,9 +684,9 @@ unsafe fn reduce_scatter_counts(
     counts: &[usize],
     datatype: RawHandle,
     op: RawHandle,
-    on: RawHandle,
+    comm: Call,
 ) -> Result<()> {
-    let this = Reduction::new(sendbuf, datatype, op, on)?;
+    let this = Reduction::new(sendbuf, datatype, op, comm)?;
     let (rank, size) = (this.comm.rank(), this.comm.size());
     let total: usize = counts.iter().sum();
     // SAFETY: as the body's.
@@ -722,11 +716,11 @@ pub(crate) unsafe fn reduce_scatter(
     op: RawHandle,
     on: RawHandle,
 ) -> Result<()> {
-    let ranks = comm(on)?.size() as usize;
+    let comm = call(on)?;
     // SAFETY: as the body's.
     unsafe {
-        let counts = counts.read_counts(ranks)?;
-        reduce_scatter_counts(sendbuf, recvbuf, &counts, datatype, op, on)
+        let counts = counts.read_counts(comm.size() as usize)?;
+        reduce_scatter_counts(sendbuf, recvbuf, &counts, datatype, op, comm)
     }
 }
 
@@ -738,7 +732,8 @@ pub(crate) unsafe fn reduce_scatter_block(
     op: RawHandle,
     on: RawHandle,
 ) -> Result<()> {
-    let counts = vec![count("recvcount", n)?; comm(on)?.size() as usize];
+    let comm = call(on)?;
+    let counts = vec![count("recvcount", n)?; comm.size() as usize];
     // SAFETY: as the body's.
-    unsafe { reduce_scatter_counts(sendbuf, recvbuf, &counts, datatype, op, on) }
+    unsafe { reduce_scatter_counts(sendbuf, recvbuf, &counts, datatype, op, comm) }
 }

@@ -1,11 +1,13 @@
 //! Collective operations: the planner's schedules, carried out (MPI-5.0 §6).
 
+use std::ops::Deref;
+
 use datatype::{Datatype, Op};
 use engine::{Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
 use plan::{Buffer, Place, Schedule, Span, Step};
 
-use crate::comm::Comm;
+use crate::comm::{Comm, CommRef};
 use crate::process;
 use crate::{Error, ErrorClass, Result};
 
@@ -14,11 +16,42 @@ use crate::{Error, ErrorClass, Result};
 /// # Errors
 /// When a peer fails.
 pub fn barrier(comm: &Comm) -> Result<()> {
-    run(
-        comm,
-        &plan::barrier(comm.rank(), comm.size(), place()?),
-        &Bytes::new(Region::empty(), Region::empty()),
-    )
+    let schedule = plan::barrier(comm.rank(), comm.size(), place()?);
+    let nothing = Bytes::new(Region::empty(), Region::empty());
+    carry_out(comm, comm.next_collective(), &schedule, &nothing)
+}
+
+/// A collective call of this process. It counts from here on, before its arguments are checked: one that
+/// fails its check on this rank only still has the number it has on the others, and what follows stays
+/// in step.
+#[derive(Debug)]
+pub struct Call {
+    comm: CommRef,
+    number: i32,
+}
+
+impl Call {
+    /// Counts a call on `comm`.
+    pub fn new(comm: CommRef) -> Self {
+        let number = comm.next_collective();
+        Self { comm, number }
+    }
+
+    /// Carries out this rank's schedule, once.
+    ///
+    /// # Errors
+    /// When a peer fails, or sends a message of another length than this process expects.
+    pub fn run(&self, schedule: &Schedule, memory: &dyn Memory) -> Result<()> {
+        carry_out(&self.comm, self.number, schedule, memory)
+    }
+}
+
+impl Deref for Call {
+    type Target = CommRef;
+
+    fn deref(&self) -> &CommRef {
+        &self.comm
+    }
 }
 
 /// What the planner is told of the machine.
@@ -162,11 +195,7 @@ impl Memory for Elements<'_> {
 
 /// Carries out a schedule. All processes of the communicator call their collectives in the same order,
 /// so that the same number tells the messages of this one from those of others.
-///
-/// # Errors
-/// When a peer fails, or sends a message of another length than this process expects.
-pub fn run(comm: &Comm, schedule: &Schedule, memory: &dyn Memory) -> Result<()> {
-    let tag = comm.next_collective();
+fn carry_out(comm: &Comm, tag: i32, schedule: &Schedule, memory: &dyn Memory) -> Result<()> {
     let temporaries: Vec<Region> =
         schedule.temporaries.iter().map(|&units| memory.temporary(units)).collect();
     let mut begun = Vec::new();
