@@ -191,7 +191,7 @@ fn part_of_array(
     }
     let markers = Edges { lower: 0, upper: stride as isize };
     let Bounds { data, alignment, .. } = part.bounds();
-    let bounds = Bounds::new(data, Some(markers), alignment).ok_or_else(too_large)?;
+    let bounds = Bounds::marked(data, markers, alignment).ok_or_else(too_large)?;
     let segments = part.layout().segments().to_vec();
     Ok(Datatype::derived(segments, bounds, part.elements().to_vec(), contents))
 }

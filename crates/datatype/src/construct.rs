@@ -146,7 +146,7 @@ impl Datatype {
         let upper = lower.checked_add(extent).ok_or_else(too_large)?;
         let markers = Edges { lower: lower as isize, upper: upper as isize };
         let Bounds { data, alignment, .. } = self.bounds();
-        let bounds = Bounds::new(data, Some(markers), alignment).ok_or_else(too_large)?;
+        let bounds = Bounds::marked(data, markers, alignment).ok_or_else(too_large)?;
         let segments = self.layout().segments().to_vec();
         Ok(Self::derived(segments, bounds, self.elements().to_vec(), contents))
     }
@@ -191,7 +191,7 @@ pub(crate) fn build(blocks: &[Block<'_>], contents: Contents) -> Result<Datatype
     let mut segments = Vec::new();
     let mut elements: Vec<(Element, u64)> = Vec::new();
     let mut size = 0isize;
-    let (mut data, mut markers, mut alignment) = (None, None, 1);
+    let (mut data, mut markers, mut reach, mut alignment) = (None, None, None, 1);
     for block in blocks {
         check_count("blocklength", block.count)?;
         if block.count == 0 {
@@ -200,14 +200,18 @@ pub(crate) fn build(blocks: &[Block<'_>], contents: Contents) -> Result<Datatype
         let bounds = block.datatype.bounds();
         data = union(data, block.spread(bounds.data)?);
         markers = union(markers, block.spread(bounds.markers())?);
+        reach = union(reach, block.spread(bounds.edges())?);
         alignment = alignment.max(bounds.alignment);
         let bytes = (block.datatype.size() as isize).checked_mul(block.count as isize);
         size = bytes.and_then(|bytes| size.checked_add(bytes)).ok_or_else(too_large)?;
         append_segments(&mut segments, block)?;
         append_elements(&mut elements, block)?;
     }
-    let bounds = Bounds::new(data, markers, alignment).ok_or_else(too_large)?;
-    Ok(Datatype::derived(segments, bounds, elements, contents))
+    let bounds = match markers {
+        Some(markers) => Bounds::marked(data, markers, alignment),
+        None => Bounds::padded(data, reach, alignment),
+    };
+    Ok(Datatype::derived(segments, bounds.ok_or_else(too_large)?, elements, contents))
 }
 
 fn union(known: Option<Edges>, more: Option<Edges>) -> Option<Edges> {

@@ -94,13 +94,12 @@ struct Inner {
     name: Mutex<Vec<u8>>,
 }
 
-/// The edges of a type map, in bytes from the element's address (MPI-5.0 §5.1.6).
+/// The edges of an element, in bytes from its address (MPI-5.0 §5.1.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
     pub lower: isize,
     pub upper: isize,
-    /// Whether the edges are explicit markers; if not, they are the data's, the upper one such that
-    /// the extent is a multiple of the alignment.
+    /// Whether the edges are explicit markers; if not, the extent is a multiple of the alignment.
     pub marked: bool,
     /// The edges of the data, if there is any.
     pub data: Option<Edges>,
@@ -121,20 +120,29 @@ impl Edges {
 }
 
 impl Bounds {
-    /// The bounds of data and markers; `None` if they lie outside the address space.
-    pub fn new(data: Option<Edges>, markers: Option<Edges>, alignment: usize) -> Option<Self> {
-        let marked = markers.is_some();
-        let Edges { lower, upper } = match (markers, data) {
-            (Some(markers), _) => markers,
-            (None, Some(data)) => {
-                let extent = data.upper.checked_sub(data.lower)?;
-                let rounded = (extent as usize).next_multiple_of(alignment);
-                Edges { lower: data.lower, upper: data.lower.checked_add_unsigned(rounded)? }
-            }
-            (None, None) => Edges { lower: 0, upper: 0 },
-        };
+    /// Bounds that are explicit; `None` if they lie outside the address space.
+    pub fn marked(data: Option<Edges>, markers: Edges, alignment: usize) -> Option<Self> {
+        let Edges { lower, upper } = markers;
         upper.checked_sub(lower)?;
-        Some(Self { lower, upper, marked, data, alignment })
+        Some(Self { lower, upper, marked: true, data, alignment })
+    }
+
+    /// The bounds of elements that reach so far, rounded up to the alignment; `None` if they lie outside
+    /// the address space.
+    ///
+    /// What elements reach includes their own padding. MPI-5.0 §5.1.6 pads the data alone, which is
+    /// less where elements are not aligned; an array of them would not hold the last one.
+    pub fn padded(data: Option<Edges>, reach: Option<Edges>, alignment: usize) -> Option<Self> {
+        let Edges { lower, upper } = reach.unwrap_or(Edges { lower: 0, upper: 0 });
+        let rounded = (upper.checked_sub(lower)? as usize).checked_next_multiple_of(alignment)?;
+        let upper = lower.checked_add_unsigned(rounded)?;
+        upper.checked_sub(lower)?;
+        Some(Self { lower, upper, marked: false, data, alignment })
+    }
+
+    /// Where an element begins and ends; an element without data has no place.
+    pub fn edges(self) -> Option<Edges> {
+        self.data.map(|_| Edges { lower: self.lower, upper: self.upper })
     }
 
     pub fn markers(self) -> Option<Edges> {

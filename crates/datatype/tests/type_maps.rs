@@ -111,6 +111,14 @@ fn the_standards_example_of_markers() {
 }
 
 #[test]
+fn an_element_that_is_not_aligned_holds_those_it_is_made_of() {
+    let inner = Datatype::hvector(3, 4, 49, &Datatype::builtin(Builtin::Double)).expect("small");
+    assert_eq!((inner.extent(), inner.true_extent()), ((0, 136), (0, 130)));
+    let outer = Datatype::hvector(2, 3, 4 * 136 + 1, &inner).expect("small");
+    assert_eq!((outer.extent(), outer.true_extent()), ((0, 960), (0, 947)));
+}
+
+#[test]
 fn markers_hide_the_bounds_of_unmarked_neighbours() {
     let marked = Datatype::builtin(Builtin::Char).resized(0, 16).expect("small");
     let plain = Datatype::builtin(Builtin::Double);
@@ -421,6 +429,8 @@ struct Map {
     entries: Vec<Entry>,
     lower_markers: Vec<i64>,
     upper_markers: Vec<i64>,
+    /// Where the elements that the map was put together from end, padding included.
+    ends: Vec<i64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -457,6 +467,7 @@ impl Map {
             whole.entries.extend(part.entries);
             whole.lower_markers.extend(part.lower_markers);
             whole.upper_markers.extend(part.upper_markers);
+            whole.ends.extend(part.ends);
             whole
         })
     }
@@ -471,12 +482,13 @@ impl Map {
         shifted.entries.iter_mut().for_each(|entry| entry.displacement += by);
         shifted.lower_markers.iter_mut().for_each(|marker| *marker += by);
         shifted.upper_markers.iter_mut().for_each(|marker| *marker += by);
+        shifted.ends = if self.entries.is_empty() { vec![] } else { vec![by + self.upper()] };
         shifted
     }
 
     fn marked(&self, lower: i64, upper: i64) -> Self {
         let entries = self.entries.clone();
-        Self { entries, lower_markers: vec![lower], upper_markers: vec![upper] }
+        Self { entries, lower_markers: vec![lower], upper_markers: vec![upper], ends: vec![] }
     }
 
     fn lower(&self) -> i64 {
@@ -488,7 +500,8 @@ impl Map {
         if let Some(marker) = self.upper_markers.iter().copied().max() {
             return marker;
         }
-        let last = self.entries.iter().map(|entry| entry.displacement + entry.size).max();
+        let entries = self.entries.iter().map(|entry| entry.displacement + entry.size);
+        let last = entries.chain(self.ends.iter().copied()).max();
         let alignment = self.entries.iter().map(|entry| entry.alignment).max();
         let (Some(mut upper), Some(alignment)) = (last, alignment) else { return 0 };
         while (upper - self.lower()) % alignment != 0 {
