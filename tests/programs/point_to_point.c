@@ -269,6 +269,17 @@ static void hints_and_kinds(void) {
     CHECK((again == MPI_COMM_NULL) == (members == size));
     MPI_Comm_free(&made);
     if (again != MPI_COMM_NULL) MPI_Comm_free(&again);
+    /* One is alone where the others ask for none. */
+    int kinds[] = {MPI_COMM_TYPE_SHARED, MPI_COMM_TYPE_HW_GUIDED, MPI_COMM_TYPE_RESOURCE_GUIDED};
+    for (int root = 0; root < size; root++)
+        for (int i = 0; i < 3; i++) {
+            MPI_Comm_split_type(MPI_COMM_WORLD, rank == root ? kinds[i] : MPI_UNDEFINED, 0, info, &made);
+            CHECK((made != MPI_COMM_NULL) == (rank == root));
+            if (made == MPI_COMM_NULL) continue;
+            MPI_Comm_size(made, &members);
+            CHECK(members == 1);
+            MPI_Comm_free(&made);
+        }
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_GUIDED, 0, MPI_INFO_NULL, &made);
     CHECK(made == MPI_COMM_NULL);
     MPI_Info_delete(info, "mpi_hw_resource_type");

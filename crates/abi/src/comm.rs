@@ -125,22 +125,25 @@ pub(crate) unsafe fn comm_split_type(
 ) -> Result<()> {
     let comm = comm(on)?;
     let info = crate::info::optional(info)?;
-    let resource = info.value("mpi_hw_resource_type")?;
+    let resource = info.value(RESOURCE_TYPE)?;
     let set = info.value("mpi_pset_name")?;
-    let made = match (kind, resource.as_deref(), set.as_deref()) {
-        (TYPE_SHARED, ..)
-        | (TYPE_HW_GUIDED | TYPE_RESOURCE_GUIDED, Some("mpi_shared_memory"), _) => {
-            comm.split_shared(key)?
+    // All take the same steps, for some may ask for another kind of split than others: for none.
+    let nodes = comm.nodes()?;
+    let color = match (kind, resource.as_deref(), set.as_deref()) {
+        (TYPE_SHARED, ..) | (TYPE_HW_GUIDED | TYPE_RESOURCE_GUIDED, Some(SHARED_MEMORY), _) => {
+            Some(nodes.first)
         }
-        (TYPE_RESOURCE_GUIDED, None, Some("mpi://WORLD")) => comm.split(Some(0), key)?,
-        (TYPE_RESOURCE_GUIDED, None, Some("mpi://SELF")) => {
-            comm.split(Some(comm.rank() as c_int), key)?
-        }
-        (TYPE_HW_UNGUIDED, ..) => comm.split_narrower(key)?,
+        (TYPE_RESOURCE_GUIDED, None, Some("mpi://WORLD")) => Some(0),
+        (TYPE_RESOURCE_GUIDED, None, Some("mpi://SELF")) => Some(comm.rank() as c_int),
+        (TYPE_HW_UNGUIDED, ..) => nodes.several.then_some(nodes.first),
         // Other resources and sets are not known here: the standard lets these be null.
-        (UNDEFINED | TYPE_HW_GUIDED | TYPE_RESOURCE_GUIDED, ..) => comm.split(None, key)?,
+        (UNDEFINED | TYPE_HW_GUIDED | TYPE_RESOURCE_GUIDED, ..) => None,
         _ => return Err(Error::argument(format!("split_type = {kind} is no type of split"))),
     };
+    let made = comm.split(color, key)?;
+    if kind == TYPE_HW_UNGUIDED && made.is_some() {
+        info.set(RESOURCE_TYPE, SHARED_MEMORY)?;
+    }
     // SAFETY: as the body's.
     unsafe { give(made, result) }
 }
@@ -227,6 +230,9 @@ const TYPE_SHARED: c_int = 221;
 const TYPE_HW_UNGUIDED: c_int = 222;
 const TYPE_HW_GUIDED: c_int = 223;
 const TYPE_RESOURCE_GUIDED: c_int = 224;
+/// The hint that names the resource to split by, or tells by which it was split.
+const RESOURCE_TYPE: &str = "mpi_hw_resource_type";
+const SHARED_MEMORY: &str = "mpi_shared_memory";
 
 /// `MPI_MAX_OBJECT_NAME`.
 pub(crate) const NAME_MAX: usize = 128;

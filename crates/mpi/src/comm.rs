@@ -260,27 +260,16 @@ impl Comm {
         self.create_distinct(&Group::of(ranks))
     }
 
-    /// The processes that share memory with this one (collective).
+    /// Which of the processes share memory (collective).
     ///
     /// # Errors
-    /// When a peer fails, or no more communicators fit.
-    pub fn split_shared(&self, key: i32) -> Result<Option<Self>> {
+    /// When a peer fails.
+    pub fn nodes(&self) -> Result<Nodes> {
         let identity = process::current()?.node_identity().to_vec();
         let all = exchange::allgather(self, &identity)?;
-        let color = all.iter().position(|other| *other == identity);
-        self.split(color.map(|rank| rank as i32), key)
-    }
-
-    /// The processes that share memory with this one, if they are fewer than all (collective).
-    ///
-    /// # Errors
-    /// As [`Comm::split_shared`].
-    pub fn split_narrower(&self, key: i32) -> Result<Option<Self>> {
-        let identity = process::current()?.node_identity().to_vec();
-        let all = exchange::allgather(self, &identity)?;
-        let color = all.iter().position(|other| *other == identity);
-        let is_narrower = all.iter().any(|other| *other != identity);
-        self.split(color.filter(|_| is_narrower).map(|rank| rank as i32), key)
+        // This process is one of all.
+        let first = all.iter().position(|other| *other == identity).unwrap_or(0);
+        Ok(Nodes { first: first as i32, several: all.iter().any(|other| *other != identity) })
     }
 
     /// A communicator of `group`, called by its members only (MPI-5.0 §7.4.2, `create_group`).
@@ -343,6 +332,15 @@ impl Comm {
     fn details(&self) -> MutexGuard<'_, Details> {
         self.0.details.lock().unwrap_or_else(|poison| poison.into_inner())
     }
+}
+
+/// Where the processes of a communicator run, seen from one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nodes {
+    /// The lowest rank that shares memory with this process.
+    pub first: i32,
+    /// Whether some process does not share memory with this one.
+    pub several: bool,
 }
 
 /// A communicator found by its handle: borrowed for the predefined ones, so that they cost no
