@@ -166,6 +166,27 @@ static void exchanges(void) {
     CHECK(status.MPI_SOURCE == MPI_PROC_NULL);
 }
 
+/* Where nothing is active, every call tells of success. */
+static void empty_statuses(void) {
+    int index, flag;
+    MPI_Status status;
+    MPI_Request none[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+#define EMPTY(call)                                                            \
+    do {                                                                       \
+        status.MPI_ERROR = MPI_ERR_OTHER;                                      \
+        call;                                                                  \
+        CHECK(status.MPI_SOURCE == MPI_ANY_SOURCE && status.MPI_TAG == MPI_ANY_TAG); \
+        CHECK(status.MPI_ERROR == MPI_SUCCESS);                                \
+    } while (0)
+    EMPTY(MPI_Wait(none, &status));
+    EMPTY(MPI_Test(none, &flag, &status));
+    EMPTY(MPI_Waitany(2, none, &index, &status));
+    EMPTY(MPI_Testany(2, none, &index, &flag, &status));
+    EMPTY(MPI_Request_get_status(none[0], &flag, &status));
+    EMPTY(MPI_Request_get_status_any(2, none, &index, &flag, &status));
+    EMPTY(MPI_Waitall(1, none, &status));
+}
+
 static void errors(void) {
     int class, value = 0, values[4];
     MPI_Status status;
@@ -187,6 +208,7 @@ static void errors(void) {
     EXPECT(MPI_Bcast(&value, 1, MPI_INT, size, MPI_COMM_WORLD), MPI_ERR_ROOT);
     EXPECT(MPI_Allreduce(&value, values, 1, MPI_CHAR, MPI_SUM, MPI_COMM_WORLD), MPI_ERR_OP);
     EXPECT(MPI_Start(&request), MPI_ERR_REQUEST);
+    empty_statuses();
     MPI_Comm_dup(MPI_COMM_WORLD, &copy);
     stale = copy;
     MPI_Comm_free(&copy);

@@ -21,9 +21,12 @@ unsafe fn settle(ended: Ended, request: *mut RawHandle, status: *mut Status) -> 
     ended.error.map_or(Ok(()), Err)
 }
 
+/// The status of no operation: its error is MPI_SUCCESS, whatever was there (MPI-5.0 §3.7.3).
 unsafe fn settle_empty(status: *mut Status) {
-    // SAFETY: as the body's.
-    unsafe { fill(status, &request::Status::EMPTY) };
+    if !status.is_null() {
+        // SAFETY: as the body's.
+        unsafe { *status = Status::of(&request::Status::EMPTY) };
+    }
 }
 
 pub(crate) unsafe fn wait(request: *mut RawHandle, status: *mut Status) -> Result<()> {
@@ -154,10 +157,7 @@ unsafe fn settle_nulls(all: &[Option<Handle>], statuses: *mut Status) {
     for (index, handle) in all.iter().enumerate() {
         if handle.is_none() {
             // SAFETY: as the body's.
-            unsafe {
-                settle_empty(statuses.add(index));
-                (*statuses.add(index)).error = 0;
-            }
+            unsafe { settle_empty(statuses.add(index)) };
         }
     }
 }
