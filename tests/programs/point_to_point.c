@@ -209,6 +209,14 @@ static void errors(void) {
     EXPECT(MPI_Allreduce(&value, values, 1, MPI_CHAR, MPI_SUM, MPI_COMM_WORLD), MPI_ERR_OP);
     EXPECT(MPI_Start(&request), MPI_ERR_REQUEST);
     empty_statuses();
+    int added, code;
+    MPI_Add_error_class(&added), MPI_Add_error_code(added, &code), MPI_Add_error_string(code, "told");
+    EXPECT(MPI_Remove_error_class(added), MPI_ERR_ARG);
+    EXPECT(MPI_Remove_error_code(code), MPI_ERR_ARG);
+    MPI_Remove_error_string(code);
+    EXPECT(MPI_Remove_error_code(code), MPI_SUCCESS);
+    EXPECT(MPI_Remove_error_code(code), MPI_ERR_ARG);
+    EXPECT(MPI_Remove_error_class(added), MPI_SUCCESS);
     MPI_Comm_dup(MPI_COMM_WORLD, &copy);
     stale = copy;
     MPI_Comm_free(&copy);

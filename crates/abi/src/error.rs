@@ -217,8 +217,23 @@ pub(crate) fn last_used_code() -> c_int {
     codes().last.max(LAST_CODE)
 }
 
+/// Takes back what was added; what codes or texts belong to has to lose them first (MPI-5.0 §9.5).
 fn remove(name: &str, code: c_int) -> Result<()> {
-    codes().known.remove(&code).map(drop).ok_or_else(|| not_added(name, code))
+    let mut codes = codes();
+    let (_, text) = codes.known.get(&code).ok_or_else(|| not_added(name, code))?;
+    let others = codes.known.iter().find(|(other, (class, _))| **other != code && *class == code);
+    match others {
+        _ if !text.is_empty() => in_use(name, code, "its string"),
+        Some((other, _)) => in_use(name, code, &format!("error code {other}")),
+        None => {
+            codes.known.remove(&code);
+            Ok(())
+        }
+    }
+}
+
+fn in_use(name: &str, code: c_int, what: &str) -> Result<()> {
+    Err(Error::argument(format!("{name} = {code}: remove {what} first")))
 }
 
 fn not_added(name: &str, code: c_int) -> Error {
