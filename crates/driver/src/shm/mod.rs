@@ -2,23 +2,24 @@
 //!
 //! Every process owns an *inbox*, a segment with a few words, and a *bell*, a pipe. For each peer it
 //! sends to it makes a ring and announces it in the peer's inbox; the peer attaches, and makes its own
-//! ring back. A process about to sleep raises `asleep` in its inbox; a sender that sees it raised
-//! lowers it and rings. The flag and the ring's state word are written by different sides and read by
-//! the other, so each side needs a full fence between its write and its read; the sleeper's
-//! `membarrier` runs one on every core, which spares the senders theirs.
+//! ring back. A process about to sleep says so in its inbox; a peer that has written since rings.
 
 mod life;
+#[cfg(test)]
+mod model;
 mod node;
 mod pool;
 mod ring;
 mod segment;
+mod shared;
+mod sleep;
 mod takeover;
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{Ordering, compiler_fence, fence};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use memory::Region;
@@ -31,7 +32,9 @@ use node::Address;
 pub use node::node_identity;
 use pool::{CHUNK_FRAME_MAX, LINE, Pool};
 use ring::{Consumer, FRAME_MAX, HEADER_AT, HEADER_LEN, Place, Producer, SEGMENT_LEN};
-use segment::{Segment, open_descriptor};
+use segment::{Segment, open_descriptor, register_membarrier};
+use shared::Shared;
+use sleep::Fences;
 
 /// What the rail needs to know.
 #[derive(Clone, Debug)]
@@ -88,15 +91,6 @@ enum News {
     Down(GateId, Fault),
 }
 
-/// How a sender orders its write before its look at `asleep`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fences {
-    /// The sleeper's membarrier does it.
-    Sleeper,
-    /// Every sender runs its own.
-    Sender,
-}
-
 impl ShmRail {
     /// Makes this process's inbox.
     ///
@@ -121,7 +115,6 @@ impl ShmRail {
             token,
             identity: node_identity(),
         };
-        let fences = if register_membarrier() { Fences::Sleeper } else { Fences::Sender };
         Ok(Self {
             rank: config.rank,
             address,
@@ -129,7 +122,7 @@ impl ShmRail {
             inbox,
             bell,
             _bell_write: bell_write,
-            fences,
+            fences: if register_membarrier() { Fences::Sleeper } else { Fences::Sender },
             announced: 0,
             core: NO_CORE,
             pool: Pool::default(),
@@ -245,22 +238,11 @@ impl ShmRail {
         Ok(())
     }
 
-    /// Between a write that a sleeper may wait for and the look at whether it sleeps.
-    #[inline]
-    fn order_before_look(&self) {
-        match self.fences {
-            Fences::Sleeper => compiler_fence(Ordering::SeqCst),
-            Fences::Sender => fence(Ordering::SeqCst),
-        }
-    }
-
     /// Wakes the peer if it sleeps.
     #[inline]
     fn ring_bell(&self, index: usize) {
-        self.order_before_look();
         let link = &self.links[index];
-        let asleep = link.inbox.word32(ASLEEP_AT);
-        if asleep.load(Ordering::Relaxed) != 0 && asleep.swap(0, Ordering::Relaxed) != 0 {
+        if self.fences.must_ring(&link.inbox) {
             // A full pipe has woken the peer already; a broken one has none to wake.
             let _ = (&link.bell).write(&[1]);
         }
@@ -298,11 +280,10 @@ impl ShmRail {
     /// Rings a producer that sleeps for want of the room it has now.
     #[inline]
     fn answer_wanted(&mut self, index: usize) {
-        self.order_before_look();
-        if let Some(consumer) = &mut self.links[index].consumer
-            && consumer.take_wanted()
+        let link = &mut self.links[index];
+        if let Some(consumer) = &mut link.consumer
+            && self.fences.give_room(consumer)
         {
-            consumer.publish();
             self.ring_bell(index);
         }
     }
@@ -470,7 +451,7 @@ impl Rail for ShmRail {
         }
         self.links.iter().any(|link| {
             let word = |at| link.inbox.word32(at).load(Ordering::Relaxed);
-            !link.down && word(CORE_AT) == core && word(ASLEEP_AT) == 0
+            !link.down && word(CORE_AT) == core && !sleep::is_asleep(&link.inbox)
         })
     }
 
@@ -480,20 +461,16 @@ impl Rail for ShmRail {
 
     fn prepare_sleep(&mut self) -> bool {
         self.check_peers();
-        self.inbox.word32(ASLEEP_AT).store(1, Ordering::Relaxed);
-        if self.links.iter().any(|link| link.refused && !link.down) {
-            // Room in the pool comes from any reader.
-            self.links.iter().for_each(|link| link.producer.want_room());
-        }
-        if !run_membarrier() {
-            fence(Ordering::SeqCst);
-        }
+        // Room in the pool comes from any reader.
+        let wanted = self.links.iter().any(|link| link.refused && !link.down);
+        let starved = self.links.iter().filter(|_| wanted).map(|link| &link.producer);
+        sleep::lie_down(&self.inbox, starved);
         let count = self.inbox.word32(COUNT_AT).load(Ordering::Acquire).min(PEERS_MAX);
         self.events.is_empty() && self.announced == count && !self.any_link_has_news()
     }
 
     fn finish_sleep(&mut self) {
-        self.inbox.word32(ASLEEP_AT).store(0, Ordering::Relaxed);
+        sleep::get_up(&self.inbox);
         let mut rings = [0; 64];
         while matches!(self.bell.read(&mut rings), Ok(64)) {}
     }
@@ -543,27 +520,11 @@ fn pipe() -> io::Result<(File, OwnedFd)> {
     Ok(unsafe { (File::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
 }
 
-/// Makes other processes' `membarrier` reach this one.
-fn register_membarrier() -> bool {
-    membarrier(libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED)
-}
-
-/// Runs a full fence on every core that runs a registered process.
-fn run_membarrier() -> bool {
-    membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED)
-}
-
-fn membarrier(command: libc::c_int) -> bool {
-    // SAFETY: the call takes a command, flags and a core number, and touches no memory of ours.
-    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
-}
-
-/// Where things lie in an inbox. The flag has a line of its own: senders read it at every frame.
+/// Where things lie in an inbox, besides what `sleep` keeps on the line at 128.
 const TOKEN_AT: usize = 0;
 const JOB_AT: usize = 16;
 const OWN_ADDRESS_AT: usize = 32;
 const COUNT_AT: usize = 64;
-const ASLEEP_AT: usize = 128;
 const ATTENTIVE_AT: usize = 192;
 const CORE_AT: usize = 196;
 const SLOTS_AT: usize = 256;

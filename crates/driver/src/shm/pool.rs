@@ -12,12 +12,13 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::segment::Segment;
+use super::shared::{Shared, Word};
 use super::takeover::Takeover;
 
 /// The owner's view. Its memory is taken at the first long frame.
-#[derive(Debug, Default)]
-pub(crate) struct Pool {
-    segment: Option<Segment>,
+#[derive(Debug)]
+pub(crate) struct Pool<S: Shared = Segment> {
+    segment: Option<S>,
     free: VecDeque<u16>,
     /// Chunks that receivers use, oldest first, and to which link they went.
     lent: VecDeque<(u16, usize)>,
@@ -28,16 +29,29 @@ pub(crate) struct Pool {
     taken: Vec<Option<bool>>,
 }
 
-impl Pool {
+impl<S: Shared> Default for Pool<S> {
+    fn default() -> Self {
+        Self {
+            segment: None,
+            free: VecDeque::new(),
+            lent: VecDeque::new(),
+            held: Vec::new(),
+            takeover: Takeover::default(),
+            taken: Vec::new(),
+        }
+    }
+}
+
+impl<S: Shared> Pool<S> {
     /// A chunk for `link`; none while too many are lent, to this link or to all.
     ///
     /// # Errors
     /// When the kernel gives no memory for the pool.
     pub fn take(&mut self, link: usize) -> io::Result<Option<u16>> {
         if self.segment.is_none() {
-            self.segment = Some(Segment::create(POOL_LEN)?);
-            self.free.extend(0..CHUNKS);
-            self.taken.resize(usize::from(CHUNKS), None);
+            self.segment = Some(S::create(pool_len::<S>())?);
+            self.free.extend(0..S::CHUNKS);
+            self.taken.resize(usize::from(S::CHUNKS), None);
         }
         if self.held.len() <= link {
             self.held.resize(link + 1, 0);
@@ -72,10 +86,10 @@ impl Pool {
         len: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> bool {
-        assert!(start + len <= CHUNK_LEN);
+        assert!(start + len <= S::CHUNK_LEN);
         let segment = self.segment.as_mut().unwrap_or_else(|| unreachable!("a chunk was taken"));
         let begin = Instant::now();
-        fill(segment.slice_mut(DATA_AT + usize::from(chunk) * CHUNK_LEN + start, len));
+        fill(segment.slice_mut(chunk_at::<S>(chunk) + start, len));
         let before = &mut self.taken[usize::from(chunk)];
         if let Some(taken) = *before {
             self.takeover.learn(taken, len, begin.elapsed());
@@ -104,7 +118,7 @@ impl Pool {
 
     /// The descriptor's number, for peers.
     pub fn descriptor(&self) -> Option<i32> {
-        self.segment.as_ref().map(Segment::descriptor)
+        self.segment.as_ref().map(S::descriptor)
     }
 
     /// Takes back everything lent to `link`, whose reader is gone.
@@ -138,30 +152,30 @@ impl Pool {
 
 /// A receiver's view of a sender's pool.
 #[derive(Debug)]
-pub(crate) struct Lent {
-    segment: Segment,
+pub(crate) struct Lent<S: Shared = Segment> {
+    segment: S,
 }
 
-impl Lent {
+impl<S: Shared> Lent<S> {
     /// The pool behind descriptor `fd` of process `pid`.
     ///
     /// # Errors
     /// When it cannot be opened, because its owner has ended.
     pub fn attach(pid: i32, fd: i32) -> io::Result<Self> {
-        Ok(Self { segment: Segment::attach(pid, fd, POOL_LEN)? })
+        Ok(Self { segment: S::attach(pid, fd, pool_len::<S>())? })
     }
 
     /// A chunk's bytes, held within it whatever the owner wrote.
     pub fn bytes(&self, chunk: u16, start: usize, len: usize) -> &[u8] {
-        let start = start.min(CHUNK_LEN);
-        let len = len.min(CHUNK_LEN - start);
-        self.segment.slice(DATA_AT + usize::from(chunk % CHUNKS) * CHUNK_LEN + start, len)
+        let start = start.min(S::CHUNK_LEN);
+        let len = len.min(S::CHUNK_LEN - start);
+        self.segment.slice(chunk_at::<S>(chunk % S::CHUNKS) + start, len)
     }
 
     /// Takes over the lines of a frame that was read; see [`Takeover`].
     pub fn take_over(&self, chunk: u16, start: usize, len: usize) {
-        let base = DATA_AT + usize::from(chunk % CHUNKS) * CHUNK_LEN;
-        let end = (start.min(CHUNK_LEN) + len).min(CHUNK_LEN);
+        let base = chunk_at::<S>(chunk % S::CHUNKS);
+        let end = (start.min(S::CHUNK_LEN) + len).min(S::CHUNK_LEN);
         for at in (start / LINE * LINE..end).step_by(LINE) {
             self.segment.word64(base + at).store(0, Ordering::Relaxed);
         }
@@ -169,7 +183,7 @@ impl Lent {
 
     /// Returns a chunk to its owner.
     pub fn release(&self, chunk: u16) {
-        self.segment.word32(busy_at(chunk % CHUNKS)).store(0, Ordering::Release);
+        self.segment.word32(busy_at(chunk % S::CHUNKS)).store(0, Ordering::Release);
     }
 }
 
@@ -177,21 +191,27 @@ fn busy_at(chunk: u16) -> usize {
     usize::from(chunk) * LINE
 }
 
+const fn chunk_at<S: Shared>(chunk: u16) -> usize {
+    S::CHUNKS as usize * LINE + chunk as usize * S::CHUNK_LEN
+}
+
+const fn pool_len<S: Shared>() -> usize {
+    chunk_at::<S>(S::CHUNKS)
+}
+
 /// The longest frame that fits a chunk however its body is aligned.
-pub(crate) const CHUNK_FRAME_MAX: usize = CHUNK_LEN - LINE;
-const CHUNKS: u16 = 48;
-const CHUNK_LEN: usize = (64 << 10) + 4 * LINE;
-const DATA_AT: usize = CHUNKS as usize * LINE;
-const POOL_LEN: usize = DATA_AT + CHUNKS as usize * CHUNK_LEN;
+pub(crate) const CHUNK_FRAME_MAX: usize = Segment::CHUNK_LEN - LINE;
 pub(crate) const LINE: usize = 64;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const CHUNKS: u16 = Segment::CHUNKS;
+
     #[test]
     fn one_reader_gets_two_thirds_and_others_still_find_room() {
-        let mut pool = Pool::default();
+        let mut pool = Pool::<Segment>::default();
         let mut taken = Vec::new();
         while let Some(chunk) = pool.take(0).unwrap() {
             pool.lend(chunk);
@@ -207,11 +227,12 @@ mod tests {
 
     #[test]
     fn returned_chunks_are_lent_again_in_turn() {
-        let mut pool = Pool::default();
+        let mut pool = Pool::<Segment>::default();
         let chunk = pool.take(0).unwrap().unwrap();
         pool.write(chunk, 3, 2, |bytes| bytes.copy_from_slice(&[7, 8]));
         pool.lend(chunk);
-        let lent = Lent::attach(std::process::id() as i32, pool.descriptor().unwrap()).unwrap();
+        let lent =
+            Lent::<Segment>::attach(std::process::id() as i32, pool.descriptor().unwrap()).unwrap();
         assert_eq!(lent.bytes(chunk, 3, 2), [7, 8]);
         lent.take_over(chunk, 3, 2);
         assert_eq!(lent.bytes(chunk, 0, 8), [0; 8]);
@@ -229,7 +250,7 @@ mod tests {
 
     #[test]
     fn what_a_gone_reader_held_comes_back() {
-        let mut pool = Pool::default();
+        let mut pool = Pool::<Segment>::default();
         while let Some(chunk) = pool.take(5).unwrap() {
             pool.lend(chunk);
         }

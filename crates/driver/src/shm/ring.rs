@@ -9,17 +9,18 @@
 //!
 //! A long frame lies in a chunk of the producer's pool; its record is a state word that names it.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use wire::Frame;
 
 use super::pool::{CHUNK_FRAME_MAX, LINE, Lent};
 use super::segment::Segment;
+use super::shared::{Shared, Word};
 
 /// The producer's end.
 #[derive(Debug)]
-pub(crate) struct Producer {
-    segment: Segment,
+pub(crate) struct Producer<S: Shared = Segment> {
+    segment: S,
     /// Bytes written since the ring began, a multiple of the line.
     written: u64,
     /// The last known `used`.
@@ -28,14 +29,14 @@ pub(crate) struct Producer {
 
 /// The consumer's end.
 #[derive(Debug)]
-pub(crate) struct Consumer {
-    segment: Segment,
+pub(crate) struct Consumer<S: Shared = Segment> {
+    segment: S,
     consumed: u64,
     /// The last published `used`.
     published: u64,
     /// The producer's process, and its pool once a long frame has come.
     pid: i32,
-    lent: Option<Lent>,
+    lent: Option<Lent<S>>,
     broken: bool,
 }
 
@@ -49,22 +50,26 @@ pub(crate) struct Place {
     pub take_over: bool,
 }
 
-impl Producer {
+impl<S: Shared> Producer<S> {
+    /// The longest frame in the ring itself. A frame and the padding before it fill at most half the
+    /// ring, so that room for it comes as long as less than half is held back by the consumer.
+    pub const FRAME_MAX: usize = S::RING_LEN / 4 - STATE_LEN;
+
     /// The producer of a fresh, zeroed segment of [`SEGMENT_LEN`] bytes.
-    pub fn new(segment: Segment) -> Self {
+    pub fn new(segment: S) -> Self {
         Self { segment, written: 0, used: 0 }
     }
 
     /// The segment, for what its header carries besides.
-    pub fn segment(&self) -> &Segment {
+    pub fn segment(&self) -> &S {
         &self.segment
     }
 
-    /// Writes a frame of at most [`FRAME_MAX`] bytes; false when there is no room.
+    /// Writes a frame of at most [`Self::FRAME_MAX`] bytes; false when there is no room.
     #[inline]
     pub fn push(&mut self, frame: &Frame) -> bool {
         let len = frame.len();
-        debug_assert!(len <= FRAME_MAX);
+        debug_assert!(len <= Self::FRAME_MAX);
         let Some(at) = self.reserve(span_of(len)) else { return false };
         self.fill(at as usize, frame);
         self.state(at).store(len as u64 + 1, Ordering::Release);
@@ -82,20 +87,21 @@ impl Producer {
 
     /// Whether any frame that may be pushed has room.
     pub fn has_room_for_any(&mut self) -> bool {
-        self.has_room(2 * span_of(FRAME_MAX))
+        self.has_room(2 * span_of(Self::FRAME_MAX))
     }
 
     /// Asks the consumer to ring when it returns room; to be followed by a full fence on both sides
-    /// and another look.
+    /// and another look. Who takes the word (acquire) sees what its writer said before, that it
+    /// sleeps: otherwise the word would be spent on a little room and nobody rung for the rest.
     pub fn want_room(&self) {
-        self.segment.word32(WANTED_AT).store(1, Ordering::Relaxed);
+        self.segment.word32(WANTED_AT).store(1, Ordering::Release);
     }
 
     /// Where a record of `span` bytes begins, after padding as needed.
     #[inline]
     fn reserve(&mut self, span: u64) -> Option<u64> {
-        let at = self.written % RING_LEN as u64;
-        let to_end = RING_LEN as u64 - at;
+        let at = self.written % S::RING_LEN as u64;
+        let to_end = S::RING_LEN as u64 - at;
         let pad = if span > to_end { to_end } else { 0 };
         if !self.has_room(pad + span) {
             return None;
@@ -104,7 +110,7 @@ impl Producer {
             self.state(at).store(PAD, Ordering::Release);
             self.written += pad;
         }
-        let at = self.written % RING_LEN as u64;
+        let at = self.written % S::RING_LEN as u64;
         self.written += span;
         Some(at)
     }
@@ -116,11 +122,11 @@ impl Producer {
 
     #[inline]
     fn has_room(&mut self, needed: u64) -> bool {
-        if self.written + needed - self.used <= RING_LEN as u64 {
+        if self.written + needed - self.used <= S::RING_LEN as u64 {
             return true;
         }
         self.used = self.segment.word64(USED_AT).load(Ordering::Acquire);
-        self.written + needed - self.used <= RING_LEN as u64
+        self.written + needed - self.used <= S::RING_LEN as u64
     }
 
     #[inline]
@@ -133,14 +139,17 @@ impl Producer {
         }
     }
 
-    fn state(&self, at: u64) -> &AtomicU64 {
+    fn state(&self, at: u64) -> &S::Word64 {
         self.segment.word64(DATA_AT + at as usize)
     }
 }
 
-impl Consumer {
+impl<S: Shared> Consumer<S> {
+    /// The consumer returns room in portions, to write the shared line seldom.
+    const PUBLISH_EVERY: u64 = S::RING_LEN as u64 / 8;
+
     /// The consumer of a segment that a producer in process `pid` made.
-    pub fn new(segment: Segment, pid: i32) -> Self {
+    pub fn new(segment: S, pid: i32) -> Self {
         Self { segment, consumed: 0, published: 0, pid, lent: None, broken: false }
     }
 
@@ -148,7 +157,7 @@ impl Consumer {
     #[inline]
     pub fn pop(&mut self, sink: &mut dyn FnMut(&[u8])) -> bool {
         loop {
-            let at = (self.consumed % RING_LEN as u64) as usize;
+            let at = (self.consumed % S::RING_LEN as u64) as usize;
             let state = self.segment.word64(DATA_AT + at).load(Ordering::Acquire);
             if state == 0 {
                 return false;
@@ -156,7 +165,7 @@ impl Consumer {
             if state & (PAD_FLAG | CHUNK_FLAG) != 0 {
                 self.segment.word64(DATA_AT + at).store(0, Ordering::Relaxed);
                 if state == PAD {
-                    self.release((RING_LEN - at) as u64);
+                    self.release((S::RING_LEN - at) as u64);
                     continue;
                 }
                 self.release(LINE as u64);
@@ -164,7 +173,9 @@ impl Consumer {
                 return true;
             }
             // A peer that writes nonsense is bounded to nonsense within the ring.
-            let len = ((state - 1) as usize).min(FRAME_MAX).min(RING_LEN - at - STATE_LEN);
+            let len = ((state - 1) as usize)
+                .min(Producer::<S>::FRAME_MAX)
+                .min(S::RING_LEN - at - STATE_LEN);
             sink(self.segment.slice(DATA_AT + at + STATE_LEN, len));
             let span = span_of(len);
             for line in 0..span as usize / LINE {
@@ -202,7 +213,7 @@ impl Consumer {
     #[inline]
     pub fn take_wanted(&self) -> bool {
         let wanted = self.segment.word32(WANTED_AT);
-        wanted.load(Ordering::Relaxed) != 0 && wanted.swap(0, Ordering::Relaxed) != 0
+        wanted.load(Ordering::Relaxed) != 0 && wanted.swap(0, Ordering::Acquire) != 0
     }
 
     /// Publishes all room there is.
@@ -213,7 +224,7 @@ impl Consumer {
 
     /// Whether a frame is there.
     pub fn has_news(&self) -> bool {
-        let at = (self.consumed % RING_LEN as u64) as usize;
+        let at = (self.consumed % S::RING_LEN as u64) as usize;
         self.segment.word64(DATA_AT + at).load(Ordering::Acquire) != 0
     }
 
@@ -225,7 +236,7 @@ impl Consumer {
     #[inline]
     fn release(&mut self, span: u64) {
         self.consumed += span;
-        if self.consumed - self.published >= PUBLISH_EVERY {
+        if self.consumed - self.published >= Self::PUBLISH_EVERY {
             self.publish();
         }
     }
@@ -252,15 +263,10 @@ fn span_of(len: usize) -> u64 {
     (STATE_LEN + len).next_multiple_of(LINE) as u64
 }
 
-/// The frames' share of a segment.
-const RING_LEN: usize = 128 << 10;
-/// The longest frame in the ring itself. A frame and the padding before it fill at most half the ring,
-/// so that room for it comes as long as less than half is held back by the consumer.
-pub(crate) const FRAME_MAX: usize = RING_LEN / 4 - STATE_LEN;
-/// The consumer returns room in portions, to write the shared line seldom.
-const PUBLISH_EVERY: u64 = RING_LEN as u64 / 8;
+/// The longest frame in the ring itself.
+pub(crate) const FRAME_MAX: usize = Producer::<Segment>::FRAME_MAX;
 /// Length of a whole segment in bytes.
-pub(crate) const SEGMENT_LEN: usize = DATA_AT + RING_LEN;
+pub(crate) const SEGMENT_LEN: usize = segment_len::<Segment>();
 /// Where the segment's maker may put up to [`HEADER_LEN`] bytes of its own.
 pub(crate) const HEADER_AT: usize = 0;
 /// Room for the maker's bytes.
@@ -269,15 +275,18 @@ const CLOSED_AT: usize = 320;
 /// On the line of `CLOSED_AT`: written seldom, read often.
 const WANTED_AT: usize = 324;
 const POOL_AT: usize = 328;
-const USED_AT: usize = 384;
-const DATA_AT: usize = 512;
+pub(crate) const USED_AT: usize = 384;
+pub(crate) const DATA_AT: usize = 512;
 const STATE_LEN: usize = 8;
 const PAD: u64 = u64::MAX;
 const PAD_FLAG: u64 = 1 << 63;
 const CHUNK_FLAG: u64 = 1 << 62;
 const START_MAX: usize = (1 << 13) - 1;
 
-const _: () = assert!(size_of::<AtomicU32>() == 4 && FRAME_MAX < RING_LEN / 4);
+/// Length in bytes of what a ring of `S` lies in.
+pub(crate) const fn segment_len<S: Shared>() -> usize {
+    DATA_AT + S::RING_LEN
+}
 
 #[cfg(test)]
 mod tests {

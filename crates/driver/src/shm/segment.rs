@@ -7,7 +7,9 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use super::shared::Shared;
 
 /// A mapped segment.
 #[derive(Debug)]
@@ -22,9 +24,17 @@ pub(crate) struct Segment {
 // ranges that the ring's protocol gives to one side at a time.
 unsafe impl Send for Segment {}
 
-impl Segment {
-    /// A fresh segment of `len` zeroed bytes, its memory reserved.
-    pub fn create(len: usize) -> io::Result<Self> {
+impl Shared for Segment {
+    type Word64 = AtomicU64;
+    type Word32 = AtomicU32;
+
+    const RING_LEN: usize = 128 << 10;
+    const CHUNKS: u16 = 48;
+    /// A frame of 64 KiB and its envelope, wherever in a line its body begins.
+    const CHUNK_LEN: usize = (64 << 10) + 4 * 64;
+
+    /// The memory is reserved: a lack of it is an error here rather than a signal at the first touch.
+    fn create(len: usize) -> io::Result<Self> {
         // SAFETY: the name is a C string; the descriptor is checked before use.
         let fd = unsafe { libc::memfd_create(c"canele".as_ptr(), libc::MFD_CLOEXEC) };
         if fd < 0 {
@@ -33,8 +43,7 @@ impl Segment {
         // SAFETY: the descriptor is ours alone.
         let file = unsafe { File::from_raw_fd(fd) };
         file.set_len(len as u64)?;
-        // SAFETY: plain system call on our descriptor. It makes a lack of memory an error here rather
-        // than a signal at the first touch.
+        // SAFETY: plain system call on our descriptor.
         let error = unsafe { libc::posix_fallocate(fd, 0, len as libc::off_t) };
         if error != 0 {
             return Err(io::Error::from_raw_os_error(error));
@@ -44,8 +53,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// The segment of at least `len` bytes behind descriptor `fd` of process `pid`.
-    pub fn attach(pid: i32, fd: RawFd, len: usize) -> io::Result<Self> {
+    fn attach(pid: i32, fd: RawFd, len: usize) -> io::Result<Self> {
         let file = open_descriptor(pid, fd, true)?;
         let metadata = file.metadata()?;
         // SAFETY: no preconditions.
@@ -59,15 +67,55 @@ impl Segment {
         Self::map(&file, len)
     }
 
+    fn descriptor(&self) -> RawFd {
+        self.file.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    }
+
+    #[inline]
+    fn word64(&self, at: usize) -> &AtomicU64 {
+        assert!(at.is_multiple_of(8) && at + 8 <= self.len);
+        // SAFETY: in range and aligned (mappings begin on pages); zeroed memory is a valid atomic.
+        unsafe { AtomicU64::from_ptr(self.address.add(at).cast()) }
+    }
+
+    #[inline]
+    fn word32(&self, at: usize) -> &AtomicU32 {
+        assert!(at.is_multiple_of(4) && at + 4 <= self.len);
+        // SAFETY: as for `word64`.
+        unsafe { AtomicU32::from_ptr(self.address.add(at).cast()) }
+    }
+
+    #[inline]
+    fn slice(&self, at: usize, len: usize) -> &[u8] {
+        assert!(at <= self.len && len <= self.len - at);
+        // SAFETY: in range; the producer does not touch a record between its release and its reuse.
+        unsafe { std::slice::from_raw_parts(self.address.add(at), len) }
+    }
+
+    #[inline]
+    fn slice_mut(&mut self, at: usize, len: usize) -> &mut [u8] {
+        assert!(at <= self.len && len <= self.len - at);
+        // SAFETY: in range; the consumer does not look at a record before its release.
+        unsafe { std::slice::from_raw_parts_mut(self.address.add(at), len) }
+    }
+
+    #[inline]
+    fn fence() {
+        fence(Ordering::SeqCst);
+    }
+
+    fn fence_all() {
+        if !membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED) {
+            fence(Ordering::SeqCst);
+        }
+    }
+}
+
+impl Segment {
     /// A second mapping of the same memory.
     #[cfg(test)]
     pub fn again(&self) -> io::Result<Self> {
         Self::attach(std::process::id() as i32, self.descriptor(), self.len)
-    }
-
-    /// The descriptor's number, for peers; -1 for another's segment.
-    pub fn descriptor(&self) -> RawFd {
-        self.file.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
     fn map(file: &File, len: usize) -> io::Result<Self> {
@@ -81,44 +129,6 @@ impl Segment {
             return Err(io::Error::last_os_error());
         }
         Ok(Self { address: address.cast(), len, file: None })
-    }
-
-    /// The 64-bit word at byte `at`, a multiple of 8.
-    #[inline]
-    pub fn word64(&self, at: usize) -> &AtomicU64 {
-        assert!(at.is_multiple_of(8) && at + 8 <= self.len);
-        // SAFETY: in range and aligned (mappings begin on pages); zeroed memory is a valid atomic.
-        unsafe { AtomicU64::from_ptr(self.address.add(at).cast()) }
-    }
-
-    /// The 32-bit word at byte `at`, a multiple of 4.
-    #[inline]
-    pub fn word32(&self, at: usize) -> &AtomicU32 {
-        assert!(at.is_multiple_of(4) && at + 4 <= self.len);
-        // SAFETY: as for `word64`.
-        unsafe { AtomicU32::from_ptr(self.address.add(at).cast()) }
-    }
-
-    /// Bytes that the protocol gives to this side for reading.
-    #[inline]
-    pub fn slice(&self, at: usize, len: usize) -> &[u8] {
-        assert!(at <= self.len && len <= self.len - at);
-        // SAFETY: in range; the producer does not touch a record between its release and its reuse.
-        unsafe { std::slice::from_raw_parts(self.address.add(at), len) }
-    }
-
-    /// Bytes that the protocol gives to this side for writing.
-    #[inline]
-    pub fn slice_mut(&mut self, at: usize, len: usize) -> &mut [u8] {
-        assert!(at <= self.len && len <= self.len - at);
-        // SAFETY: in range; the consumer does not look at a record before its release.
-        unsafe { std::slice::from_raw_parts_mut(self.address.add(at), len) }
-    }
-
-    /// Copies `bytes` to byte `at`.
-    #[inline]
-    pub fn write(&mut self, at: usize, bytes: &[u8]) {
-        self.slice_mut(at, bytes.len()).copy_from_slice(bytes);
     }
 
     /// The address in this process of byte `at`.
@@ -142,4 +152,14 @@ pub(crate) fn open_descriptor(pid: i32, fd: RawFd, read: bool) -> io::Result<Fil
         .write(true)
         .custom_flags(libc::O_NONBLOCK)
         .open(format!("/proc/{pid}/fd/{fd}"))
+}
+
+/// Makes other processes' `membarrier` reach this one.
+pub(crate) fn register_membarrier() -> bool {
+    membarrier(libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED)
+}
+
+fn membarrier(command: libc::c_int) -> bool {
+    // SAFETY: the call takes a command, flags and a core number, and touches no memory of ours.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }

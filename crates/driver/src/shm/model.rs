@@ -1,0 +1,528 @@
+//! The protocols of this rail under every order in which the language lets one side's writes become
+//! visible to the other (loom, after Norris and Demsky, "CDSChecker", 2013).
+//!
+//! It is the rail's own code that runs, over [`Modelled`] memory: rings of sixteen lines, pools of
+//! three chunks, words that are loom's, and bytes whose use by both sides at once is an error. Each
+//! protocol is also run over memory with one [`Flaw`], which its model must notice.
+
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::collections::BTreeMap;
+use std::io;
+use std::iter;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
+use loom::sync::{Condvar, Mutex};
+use loom::thread;
+use wire::Frame;
+
+use super::pool::{LINE, Pool};
+use super::ring::{Consumer, DATA_AT, Place, Producer, USED_AT, segment_len};
+use super::shared::{Shared, Word};
+use super::sleep::{Fences, INBOX_WORDS_LEN, get_up, lie_down};
+
+/// What is wrong with the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flaw {
+    None,
+    /// The state word of a record does not release the record.
+    StateWithoutRelease,
+    /// The state word of a record does not acquire the record.
+    StateWithoutAcquire,
+    /// Room is returned without a release.
+    RoomWithoutRelease,
+    /// Room is taken without an acquire.
+    RoomWithoutAcquire,
+    /// A record is cleared after its room was returned.
+    ClearedLate,
+    /// Words of later lines that a record has covered are not cleared.
+    ClearedInPart,
+    /// A chunk comes back without a release.
+    ChunkWithoutRelease,
+    /// A chunk is taken back without an acquire.
+    ChunkWithoutAcquire,
+    /// Who wants room does not tell with it that it sleeps.
+    WantedWithoutRelease,
+    /// Who may have to ring runs no fence.
+    NoFence,
+    /// Who is about to sleep runs no fence, nowhere.
+    NoFenceOfSleeper,
+    /// Who is about to sleep runs a fence for itself alone.
+    OwnFenceOfSleeper,
+}
+
+thread_local! {
+    // All threads of a model run in turn on one thread of the system.
+    static FLAW: Cell<Flaw> = const { Cell::new(Flaw::None) };
+    static FENCES: Cell<Fences> = const { Cell::new(Fences::Sender) };
+    /// What has been created, by descriptor.
+    static CREATED: RefCell<Vec<Modelled>> = const { RefCell::new(Vec::new()) };
+    static BARRIER: RefCell<Option<Arc<Barrier>>> = const { RefCell::new(None) };
+}
+
+/// Memory of which every clone is a mapping.
+#[derive(Clone, Debug)]
+struct Modelled(Rc<Contents>);
+
+#[derive(Debug)]
+struct Contents {
+    descriptor: i32,
+    /// The word at the beginning of each line.
+    words64: Vec<Word64>,
+    words32: BTreeMap<usize, Word32>,
+    bytes: UnsafeCell<Box<[u8]>>,
+    /// Who uses the bytes of each line.
+    uses: Vec<loom::cell::UnsafeCell<()>>,
+    /// Words that a flaw clears later.
+    late: RefCell<Vec<usize>>,
+}
+
+#[derive(Debug)]
+struct Word64 {
+    at: usize,
+    of: i32,
+    value: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Word32(AtomicU32);
+
+impl Shared for Modelled {
+    type Word64 = Word64;
+    type Word32 = Word32;
+
+    const RING_LEN: usize = 16 * LINE;
+    const CHUNKS: u16 = 3;
+    const CHUNK_LEN: usize = 2 * LINE;
+
+    fn create(len: usize) -> io::Result<Self> {
+        let lines = len.div_ceil(LINE);
+        let of = CREATED.with_borrow(Vec::len) as i32;
+        let word = |line| Word64 { at: line * LINE, of, value: AtomicU64::new(0) };
+        let places = (0..lines).flat_map(|line| [0, 4, 8].map(|at| line * LINE + at));
+        let contents = Contents {
+            descriptor: of,
+            words64: (0..lines).map(word).collect(),
+            words32: places.map(|at| (at, Word32(AtomicU32::new(0)))).collect(),
+            bytes: UnsafeCell::new(vec![0; lines * LINE].into()),
+            uses: (0..lines).map(|_| loom::cell::UnsafeCell::new(())).collect(),
+            late: RefCell::default(),
+        };
+        let memory = Self(Rc::new(contents));
+        CREATED.with_borrow_mut(|created| created.push(memory.clone()));
+        Ok(memory)
+    }
+
+    fn attach(_: i32, fd: i32, _: usize) -> io::Result<Self> {
+        Ok(CREATED.with_borrow(|created| created[fd as usize].clone()))
+    }
+
+    fn descriptor(&self) -> i32 {
+        self.0.descriptor
+    }
+
+    fn word64(&self, at: usize) -> &Word64 {
+        assert!(at.is_multiple_of(LINE));
+        &self.0.words64[at / LINE]
+    }
+
+    fn word32(&self, at: usize) -> &Word32 {
+        &self.0.words32[&at]
+    }
+
+    fn slice(&self, at: usize, len: usize) -> &[u8] {
+        for line in at / LINE..(at + len).div_ceil(LINE) {
+            self.0.uses[line].with(|_| ());
+        }
+        // SAFETY: loom has just found that who wrote these lines did so before.
+        unsafe { &(&*self.0.bytes.get())[at..at + len] }
+    }
+
+    /// Words that the bytes lie over hold what the bytes happen to be.
+    fn slice_mut(&mut self, at: usize, len: usize) -> &mut [u8] {
+        for line in at / LINE..(at + len).div_ceil(LINE) {
+            self.0.uses[line].with_mut(|_| ());
+        }
+        for line in at.div_ceil(LINE)..(at + len).div_ceil(LINE) {
+            self.0.words64[line].value.store(BYTES, Ordering::Relaxed);
+        }
+        // SAFETY: loom has just found that who used these lines did so before.
+        unsafe { &mut (&mut *self.0.bytes.get())[at..at + len] }
+    }
+
+    fn fence() {
+        if FLAW.get() != Flaw::NoFence {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    fn fence_all() {
+        if FLAW.get() == Flaw::NoFenceOfSleeper {
+            return;
+        }
+        fence(Ordering::SeqCst);
+        if FENCES.get() == Fences::Sleeper && FLAW.get() != Flaw::OwnFenceOfSleeper {
+            barrier().ask();
+        }
+    }
+}
+
+impl Word<u64> for Word64 {
+    fn load(&self, order: Ordering) -> u64 {
+        let relaxed = match FLAW.get() {
+            Flaw::StateWithoutAcquire => self.at >= DATA_AT,
+            Flaw::RoomWithoutAcquire => self.at == USED_AT,
+            _ => false,
+        };
+        self.value.load(if relaxed { Ordering::Relaxed } else { order })
+    }
+
+    fn store(&self, value: u64, order: Ordering) {
+        let memory = || CREATED.with_borrow(|created| created[self.of as usize].clone());
+        let is_clear = self.at >= DATA_AT && value == 0;
+        match FLAW.get() {
+            Flaw::StateWithoutRelease if self.at >= DATA_AT => {
+                self.value.store(value, Ordering::Relaxed);
+            }
+            Flaw::RoomWithoutRelease if self.at == USED_AT => {
+                self.value.store(value, Ordering::Relaxed);
+            }
+            Flaw::ClearedLate if is_clear => memory().0.late.borrow_mut().push(self.at),
+            Flaw::ClearedLate if self.at == USED_AT => {
+                self.value.store(value, order);
+                for at in memory().0.late.take() {
+                    memory().word64(at).value.store(0, Ordering::Relaxed);
+                }
+            }
+            Flaw::ClearedInPart if is_clear && self.value.load(Ordering::Relaxed) == BYTES => {}
+            _ => self.value.store(value, order),
+        }
+    }
+
+    fn swap(&self, value: u64, order: Ordering) -> u64 {
+        self.value.swap(value, order)
+    }
+}
+
+impl Word<u32> for Word32 {
+    fn load(&self, order: Ordering) -> u32 {
+        let relaxed = FLAW.get() == Flaw::ChunkWithoutAcquire;
+        self.0.load(if relaxed { Ordering::Relaxed } else { order })
+    }
+
+    fn store(&self, value: u32, order: Ordering) {
+        let relaxed = matches!(FLAW.get(), Flaw::ChunkWithoutRelease | Flaw::WantedWithoutRelease);
+        self.0.store(value, if relaxed { Ordering::Relaxed } else { order });
+    }
+
+    fn swap(&self, value: u32, order: Ordering) -> u32 {
+        self.0.swap(value, order)
+    }
+}
+
+/// `membarrier` between two threads: one asks, and the other runs a fence wherever it happens to be.
+#[derive(Debug, Default)]
+struct Barrier {
+    asked: AtomicU32,
+    answered: AtomicU32,
+}
+
+impl Barrier {
+    fn ask(&self) {
+        let round = self.asked.fetch_add(1, Ordering::AcqRel) + 1;
+        while self.answered.load(Ordering::Acquire) < round {
+            thread::yield_now();
+        }
+        fence(Ordering::SeqCst);
+    }
+
+    /// To be called by the thread that is asked, wherever it may be interrupted.
+    fn answer(&self) {
+        if FENCES.get() == Fences::Sender {
+            return;
+        }
+        let asked = self.asked.load(Ordering::Acquire);
+        if asked > self.answered.load(Ordering::Relaxed) {
+            fence(Ordering::SeqCst);
+            self.answered.store(asked, Ordering::Release);
+        }
+    }
+
+    /// A thread that has ended has run its last fence.
+    fn leave(&self) {
+        self.answered.store(u32::MAX, Ordering::Release);
+    }
+}
+
+fn barrier() -> Arc<Barrier> {
+    BARRIER.with_borrow(|barrier| barrier.clone().unwrap_or_else(|| unreachable!("in a model")))
+}
+
+/// The pipe.
+#[derive(Debug, Default)]
+struct Bell {
+    rung: Mutex<bool>,
+    heard: Condvar,
+}
+
+impl Bell {
+    fn ring(&self) {
+        *self.rung.lock().unwrap() = true;
+        self.heard.notify_one();
+    }
+
+    /// Sleeps until it has been rung; loom reports it when nobody will.
+    fn wait(&self) {
+        let mut rung = self.rung.lock().unwrap();
+        while !*rung {
+            rung = self.heard.wait(rung).unwrap();
+        }
+        *rung = false;
+    }
+}
+
+/// Runs a protocol in every order.
+fn explore(protocol: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.max_branches = 4000;
+    builder.preemption_bound = Some(3);
+    builder.check(move || {
+        CREATED.take();
+        BARRIER.set(Some(Arc::default()));
+        protocol();
+        CREATED.take();
+        BARRIER.take();
+    });
+}
+
+/// Whether the model of a protocol fails over memory with `flaw`.
+fn notices(flaw: Flaw, protocol: fn()) -> bool {
+    FLAW.set(flaw);
+    let result = catch_unwind(AssertUnwindSafe(|| explore(protocol)));
+    FLAW.set(Flaw::None);
+    result.is_err()
+}
+
+fn ring() -> (Producer<Modelled>, Consumer<Modelled>) {
+    let memory = Modelled::create(segment_len::<Modelled>()).unwrap();
+    (Producer::new(memory.clone()), Consumer::new(memory, 0))
+}
+
+/// A frame with its number in every byte.
+fn frame(number: u8, len: usize) -> Frame {
+    Frame { head: vec![number; len], body: None, token: None }
+}
+
+fn assert_is(bytes: &[u8], number: u8, len: usize) {
+    assert_eq!((bytes.len(), bytes.iter().all(|byte| *byte == number)), (len, true));
+}
+
+/// A full ring is read while more is written: records follow others in the same lines, and one does
+/// not fit before the end.
+fn frames_pass_through_a_ring() {
+    let (mut producer, mut consumer) = ring();
+    let lens = [200, 248, 0, 248, 100, 200, 120];
+    let sent_before = 4;
+    for (number, &len) in lens.iter().enumerate().take(sent_before) {
+        assert!(producer.push(&frame(number as u8, len)));
+    }
+    let sender = thread::spawn(move || {
+        for (number, &len) in lens.iter().enumerate().skip(sent_before) {
+            while !producer.push(&frame(number as u8, len)) {
+                thread::yield_now();
+            }
+        }
+    });
+    for (number, &len) in lens.iter().enumerate() {
+        while !consumer.pop(&mut |bytes| assert_is(bytes, number as u8, len)) {
+            thread::yield_now();
+        }
+    }
+    sender.join().unwrap();
+    assert!(!consumer.has_news());
+}
+
+/// Four long frames through a pool that lends two chunks to one reader.
+fn frames_pass_through_a_pool() {
+    let (mut producer, mut consumer) = ring();
+    let mut pool = Pool::<Modelled>::default();
+    let sender = thread::spawn(move || {
+        for number in 0..4 {
+            while !push_long(&mut pool, &mut producer, number) {
+                thread::yield_now();
+            }
+        }
+    });
+    for number in 0..4 {
+        while !consumer.pop(&mut |bytes| assert_is(bytes, number, 100)) {
+            thread::yield_now();
+        }
+    }
+    sender.join().unwrap();
+}
+
+fn push_long(pool: &mut Pool<Modelled>, producer: &mut Producer<Modelled>, number: u8) -> bool {
+    let Some(chunk) = pool.take(0).unwrap() else { return false };
+    let take_over = pool.write(chunk, 8, 100, |bytes| bytes.fill(number));
+    pool.lend(chunk);
+    let place = Place { chunk, start: 8, len: 100, take_over };
+    assert!(producer.push_place(place, pool.descriptor().unwrap()));
+    true
+}
+
+/// A receiver sleeps whenever it finds nothing.
+fn a_sleeping_receiver_is_woken() {
+    let (mut producer, mut consumer) = ring();
+    let inbox = Modelled::create(INBOX_WORDS_LEN).unwrap();
+    let (bell, barrier) = (Arc::new(Bell::default()), barrier());
+    let (its_inbox, its_bell) = (inbox.clone(), bell.clone());
+    let sender = thread::spawn(move || {
+        for number in 0..2 {
+            barrier.answer();
+            assert!(producer.push(&frame(number, 4)));
+            if FENCES.get().must_ring(&its_inbox) {
+                its_bell.ring();
+            }
+        }
+        barrier.answer();
+        barrier.leave();
+    });
+    for number in 0..2 {
+        while !consumer.pop(&mut |bytes| assert_is(bytes, number, 4)) {
+            lie_down(&inbox, iter::empty());
+            if !consumer.has_news() {
+                bell.wait();
+            }
+            get_up(&inbox);
+        }
+    }
+    sender.join().unwrap();
+}
+
+/// A sender sleeps whenever it finds no room in the ring.
+fn a_sender_that_wants_room_is_woken() {
+    let (mut producer, mut consumer) = ring();
+    for number in 0..4 {
+        assert!(producer.push(&frame(number, 248)));
+    }
+    let inbox = Modelled::create(INBOX_WORDS_LEN).unwrap();
+    let (bell, barrier) = (Arc::new(Bell::default()), barrier());
+    let (its_inbox, its_bell) = (inbox.clone(), bell.clone());
+    let receiver = thread::spawn(move || {
+        for number in 0..4 {
+            barrier.answer();
+            assert!(consumer.pop(&mut |bytes| assert_is(bytes, number, 248)));
+            if FENCES.get().give_room(&mut consumer) && FENCES.get().must_ring(&its_inbox) {
+                its_bell.ring();
+            }
+        }
+        barrier.answer();
+        barrier.leave();
+    });
+    while !producer.push(&frame(4, 248)) {
+        lie_down(&inbox, iter::once(&producer));
+        if !producer.has_room_for_any() {
+            bell.wait();
+        }
+        get_up(&inbox);
+    }
+    receiver.join().unwrap();
+}
+
+/// A sender sleeps whenever it finds no chunk.
+fn a_sender_that_wants_a_chunk_is_woken() {
+    let (mut producer, mut consumer) = ring();
+    let mut pool = Pool::<Modelled>::default();
+    let mut sent = 0;
+    while push_long(&mut pool, &mut producer, sent) {
+        sent += 1;
+    }
+    let inbox = Modelled::create(INBOX_WORDS_LEN).unwrap();
+    let (bell, barrier) = (Arc::new(Bell::default()), barrier());
+    let (its_inbox, its_bell) = (inbox.clone(), bell.clone());
+    let receiver = thread::spawn(move || {
+        for number in 0..sent {
+            barrier.answer();
+            assert!(consumer.pop(&mut |bytes| assert_is(bytes, number, 100)));
+            if FENCES.get().give_room(&mut consumer) && FENCES.get().must_ring(&its_inbox) {
+                its_bell.ring();
+            }
+        }
+        barrier.answer();
+        barrier.leave();
+    });
+    while !push_long(&mut pool, &mut producer, sent) {
+        lie_down(&inbox, iter::once(&producer));
+        if !pool.has_room(0) {
+            bell.wait();
+        }
+        get_up(&inbox);
+    }
+    receiver.join().unwrap();
+}
+
+/// What a word holds that lies under a frame's bytes: no state that a producer writes.
+const BYTES: u64 = 77;
+
+/// The protocols in which a process sleeps.
+const SLEEPS: [fn(); 3] = [
+    a_sleeping_receiver_is_woken,
+    a_sender_that_wants_room_is_woken,
+    a_sender_that_wants_a_chunk_is_woken,
+];
+
+#[test]
+fn a_ring_passes_frames() {
+    explore(frames_pass_through_a_ring);
+}
+
+#[test]
+fn flaws_of_a_ring_are_noticed() {
+    for flaw in [
+        Flaw::StateWithoutRelease,
+        Flaw::StateWithoutAcquire,
+        Flaw::RoomWithoutRelease,
+        Flaw::RoomWithoutAcquire,
+        Flaw::ClearedLate,
+        Flaw::ClearedInPart,
+    ] {
+        assert!(notices(flaw, frames_pass_through_a_ring), "{flaw:?}");
+    }
+}
+
+#[test]
+fn a_pool_passes_frames() {
+    explore(frames_pass_through_a_pool);
+}
+
+#[test]
+fn flaws_of_a_pool_are_noticed() {
+    for flaw in [Flaw::StateWithoutRelease, Flaw::ChunkWithoutRelease, Flaw::ChunkWithoutAcquire] {
+        assert!(notices(flaw, frames_pass_through_a_pool), "{flaw:?}");
+    }
+}
+
+#[test]
+fn sleepers_are_woken_by_those_that_run_their_own_fences() {
+    SLEEPS.into_iter().for_each(explore);
+    for protocol in SLEEPS {
+        for flaw in [Flaw::NoFence, Flaw::NoFenceOfSleeper] {
+            assert!(notices(flaw, protocol), "{flaw:?}");
+        }
+    }
+}
+
+#[test]
+fn sleepers_are_woken_that_run_the_fences_of_all() {
+    FENCES.set(Fences::Sleeper);
+    SLEEPS.into_iter().for_each(explore);
+    for protocol in SLEEPS {
+        for flaw in [Flaw::NoFenceOfSleeper, Flaw::OwnFenceOfSleeper] {
+            assert!(notices(flaw, protocol), "{flaw:?}");
+        }
+    }
+    assert!(notices(Flaw::WantedWithoutRelease, a_sender_that_wants_room_is_woken));
+}

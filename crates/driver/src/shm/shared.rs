@@ -1,0 +1,86 @@
+//! What the protocols of this rail are written over: words and bytes that two sides share.
+//!
+//! Processes share a [`Segment`](super::segment::Segment). The models share memory that shows every
+//! order in which the language lets writes become visible, with rings of a few lines only.
+
+use std::io;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Zeroed memory of a fixed length, seen by its maker and by those who attach to it.
+pub(crate) trait Shared: Sized {
+    /// A 64-bit word.
+    type Word64: Word<u64>;
+    /// A 32-bit word.
+    type Word32: Word<u32>;
+
+    /// Length of a ring in bytes, a multiple of eight lines.
+    const RING_LEN: usize;
+    /// How many chunks a pool has.
+    const CHUNKS: u16;
+    /// Length of a chunk in bytes, a multiple of the line.
+    const CHUNK_LEN: usize;
+
+    /// Fresh memory of `len` zeroed bytes.
+    fn create(len: usize) -> io::Result<Self>;
+
+    /// The memory of at least `len` bytes behind descriptor `fd` of process `pid`.
+    fn attach(pid: i32, fd: i32, len: usize) -> io::Result<Self>;
+
+    /// The descriptor's number, for peers; -1 for another's memory.
+    fn descriptor(&self) -> i32;
+
+    /// The 64-bit word at byte `at`, a multiple of 8.
+    fn word64(&self, at: usize) -> &Self::Word64;
+
+    /// The 32-bit word at byte `at`, a multiple of 4.
+    fn word32(&self, at: usize) -> &Self::Word32;
+
+    /// Bytes that the protocol gives to this side for reading.
+    fn slice(&self, at: usize, len: usize) -> &[u8];
+
+    /// Bytes that the protocol gives to this side for writing.
+    fn slice_mut(&mut self, at: usize, len: usize) -> &mut [u8];
+
+    /// Copies `bytes` to byte `at`.
+    #[inline]
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        self.slice_mut(at, bytes.len()).copy_from_slice(bytes);
+    }
+
+    /// A full fence on this core.
+    fn fence();
+
+    /// A full fence on every core that runs a process which has registered for it.
+    fn fence_all();
+}
+
+/// A number that is read and written whole.
+pub(crate) trait Word<N> {
+    fn load(&self, order: Ordering) -> N;
+    fn store(&self, value: N, order: Ordering);
+    fn swap(&self, value: N, order: Ordering) -> N;
+}
+
+/// Atomics with the methods that the standard library gives them.
+macro_rules! words {
+    ($($atomic:ty: $number:ty),*) => {$(
+        impl Word<$number> for $atomic {
+            #[inline]
+            fn load(&self, order: Ordering) -> $number {
+                self.load(order)
+            }
+
+            #[inline]
+            fn store(&self, value: $number, order: Ordering) {
+                self.store(value, order);
+            }
+
+            #[inline]
+            fn swap(&self, value: $number, order: Ordering) -> $number {
+                self.swap(value, order)
+            }
+        }
+    )*};
+}
+
+words!(AtomicU32: u32, AtomicU64: u64);
