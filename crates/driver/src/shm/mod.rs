@@ -32,7 +32,7 @@ use node::Address;
 pub use node::node_identity;
 use pool::{CHUNK_FRAME_MAX, LINE, Pool};
 use ring::{Consumer, FRAME_MAX, HEADER_AT, HEADER_LEN, Place, Producer, SEGMENT_LEN};
-use segment::{Segment, open_descriptor, register_membarrier};
+use segment::{Segment, open_descriptor};
 use shared::Shared;
 use sleep::Fences;
 
@@ -55,7 +55,6 @@ pub struct ShmRail {
     bell: File,
     /// The end that peers open through `/proc`.
     _bell_write: OwnedFd,
-    fences: Fences,
     announced: u32,
     /// Where this process last said it ran.
     core: u32,
@@ -80,6 +79,7 @@ struct Link {
     consumer: Option<Consumer>,
     inbox: Segment,
     bell: File,
+    fences: Fences,
     pull: bool,
     refused: bool,
     down: bool,
@@ -107,6 +107,7 @@ impl ShmRail {
         inbox.write(TOKEN_AT, &token);
         inbox.write(JOB_AT, &config.job);
         inbox.word32(CORE_AT).store(NO_CORE, Ordering::Relaxed);
+        sleep::move_in(&inbox);
         inbox.word64(OWN_ADDRESS_AT).store(inbox.address(TOKEN_AT), Ordering::Release);
         let address = Address {
             pid: std::process::id() as i32,
@@ -122,7 +123,6 @@ impl ShmRail {
             inbox,
             bell,
             _bell_write: bell_write,
-            fences: if register_membarrier() { Fences::Sleeper } else { Fences::Sender },
             announced: 0,
             core: NO_CORE,
             pool: Pool::default(),
@@ -166,6 +166,7 @@ impl ShmRail {
             producer,
             life: Life::of(pid),
             consumer: None,
+            fences: Fences::between(&self.inbox, &inbox),
             inbox,
             bell,
             pull,
@@ -242,7 +243,7 @@ impl ShmRail {
     #[inline]
     fn ring_bell(&self, index: usize) {
         let link = &self.links[index];
-        if self.fences.must_ring(&link.inbox) {
+        if link.fences.must_ring(&link.inbox) {
             // A full pipe has woken the peer already; a broken one has none to wake.
             let _ = (&link.bell).write(&[1]);
         }
@@ -282,7 +283,7 @@ impl ShmRail {
     fn answer_wanted(&mut self, index: usize) {
         let link = &mut self.links[index];
         if let Some(consumer) = &mut link.consumer
-            && self.fences.give_room(consumer)
+            && link.fences.give_room(consumer)
         {
             self.ring_bell(index);
         }

@@ -154,9 +154,10 @@ pub(crate) fn open_descriptor(pid: i32, fd: RawFd, read: bool) -> io::Result<Fil
         .open(format!("/proc/{pid}/fd/{fd}"))
 }
 
-/// Makes other processes' `membarrier` reach this one.
-pub(crate) fn register_membarrier() -> bool {
+/// Registers this process for others' `membarrier`; whether it can be reached so, and reach others.
+pub(crate) fn can_run_barriers() -> bool {
     membarrier(libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED)
+        && membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED)
 }
 
 fn membarrier(command: libc::c_int) -> bool {

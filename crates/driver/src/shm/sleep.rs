@@ -9,6 +9,7 @@
 use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::ring::{Consumer, Producer};
+use super::segment::can_run_barriers;
 use super::shared::{Shared, Word};
 
 /// Who runs the fence of those that may have to ring.
@@ -21,6 +22,14 @@ pub(crate) enum Fences {
 }
 
 impl Fences {
+    /// What suits two processes, by their inboxes: a process under an instrument, or behind a filter
+    /// of system calls, may have no `membarrier` while its neighbour has.
+    pub fn between<S: Shared>(own: &S, peer: &S) -> Self {
+        let both =
+            [own, peer].iter().all(|inbox| inbox.word32(BARRIERS_AT).load(Ordering::Relaxed) != 0);
+        if both { Self::Sleeper } else { Self::Sender }
+    }
+
     /// Whether the owner of `inbox` sleeps and is to be rung for what was just written; it is asked
     /// to be rung once.
     #[inline]
@@ -51,6 +60,11 @@ impl Fences {
     }
 }
 
+/// Tells in a fresh inbox whether its owner, this process, can run `membarrier`.
+pub(crate) fn move_in<S: Shared>(inbox: &S) {
+    inbox.word32(BARRIERS_AT).store(u32::from(can_run_barriers()), Ordering::Relaxed);
+}
+
 /// Tells that the owner of `inbox` is about to sleep and wants room in `starved`; to be followed by
 /// a look at everything it waits for.
 pub(crate) fn lie_down<'a, S: Shared + 'a>(
@@ -74,6 +88,28 @@ pub(crate) fn is_asleep<S: Shared>(inbox: &S) -> bool {
 
 /// Where the flag is in an inbox: on a line of its own, for senders read it at every frame.
 const ASLEEP_AT: usize = 128;
+/// Whether its owner is registered for `membarrier`, and runs it before it sleeps; never changes.
+const BARRIERS_AT: usize = 132;
 /// What an inbox must have room for.
 #[cfg(test)]
 pub(crate) const INBOX_WORDS_LEN: usize = ASLEEP_AT + 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shm::segment::Segment;
+
+    #[test]
+    fn both_must_have_barriers_for_senders_to_be_spared() {
+        let inbox = |barriers| {
+            let inbox = Segment::create(INBOX_WORDS_LEN).unwrap();
+            inbox.word32(BARRIERS_AT).store(barriers, Ordering::Relaxed);
+            inbox
+        };
+        let between = |own, peer| Fences::between(&inbox(own), &inbox(peer));
+        assert_eq!(between(1, 1), Fences::Sleeper);
+        for (own, peer) in [(0, 0), (0, 1), (1, 0)] {
+            assert_eq!(between(own, peer), Fences::Sender);
+        }
+    }
+}
