@@ -43,12 +43,21 @@ struct Station {
 enum Route {
     /// Not asked for yet.
     Closed,
-    /// A rail is opening the link; `later` are the rails to try if it fails.
-    Opening { rail: RailId, later: Vec<(RailId, Vec<u8>)> },
+    /// A rail is opening the link.
+    Opening { rail: RailId, attempt: Attempt },
     /// Frames go over this rail.
     Open(RailId),
     /// There is no way, or no longer one.
     Failed,
+}
+
+/// The search for a way to a peer.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Attempt {
+    /// The rails to try if the one that is opening the link fails, and the peer's addresses there.
+    later: Vec<(RailId, Vec<u8>)>,
+    /// What the rails tried before said.
+    refusals: Vec<String>,
 }
 
 impl Core {
@@ -169,8 +178,9 @@ impl Core {
             station.skip -= 1;
             return false;
         }
-        let rail = RailId(index as u8);
+        let (rail, name) = (RailId(index as u8), station.rail.name());
         let mut misbehaved: Vec<(GateId, String)> = Vec::new();
+        let mut refused: Vec<(GateId, Attempt)> = Vec::new();
         let moved = station.rail.poll(&mut |event| match event {
             Event::Frame { peer, bytes } => {
                 if misbehaved.iter().any(|(known, _)| *known == peer) {
@@ -194,11 +204,17 @@ impl Core {
                     engine.handle_up(peer, capabilities);
                 }
             }
-            Event::Down { peer, fault } => handle_down(engine, routes, journal, rail, peer, fault),
+            Event::Down { peer, fault } => match another_way(routes, (rail, name), peer, &fault) {
+                Some(attempt) => refused.push((peer, attempt)),
+                None => handle_down(engine, routes, journal, rail, peer, fault),
+            },
         });
         for (peer, text) in misbehaved {
             station.rail.disconnect(peer);
             handle_down(engine, routes, journal, rail, peer, Fault::Misbehaved(text));
+        }
+        for (peer, attempt) in refused {
+            self.connect(peer, attempt);
         }
         self.reckon(index, moved);
         moved
@@ -280,17 +296,18 @@ impl Core {
                 Vec::new()
             }
         };
-        self.connect(gate, candidates);
+        self.connect(gate, Attempt { later: candidates, refusals: Vec::new() });
     }
 
-    /// Tries `candidates` in turn until one begins to open.
-    fn connect(&mut self, gate: GateId, candidates: Vec<(RailId, Vec<u8>)>) {
-        let mut later = candidates.into_iter();
-        let mut refusals = Vec::new();
+    /// Tries the rails that are left in turn until one begins to open.
+    fn connect(&mut self, gate: GateId, attempt: Attempt) {
+        let Attempt { later, mut refusals } = attempt;
+        let mut later = later.into_iter();
         while let Some((rail, address)) = later.next() {
             match self.rails[rail.0 as usize].rail.connect(gate, &address) {
                 Ok(()) => {
-                    self.routes[gate.0 as usize] = Route::Opening { rail, later: later.collect() };
+                    let attempt = Attempt { later: later.collect(), refusals };
+                    self.routes[gate.0 as usize] = Route::Opening { rail, attempt };
                     return;
                 }
                 Err(error) => {
@@ -311,6 +328,28 @@ impl Core {
         let index = self.rails.iter().position(|station| station.rail.name() == name)?;
         Some(RailId(index as u8))
     }
+}
+
+/// What is left to try when the rail that was opening the link says that it cannot.
+fn another_way(
+    routes: &mut [Route],
+    (rail, name): (RailId, &str),
+    peer: GateId,
+    fault: &Fault,
+) -> Option<Attempt> {
+    let Some(Route::Opening { rail: opening, attempt }) = routes.get_mut(peer.0 as usize) else {
+        return None;
+    };
+    let reason = match fault {
+        Fault::Lost(text) | Fault::Unreachable(text) => text,
+        // The peer is done, or no peer.
+        Fault::Closed | Fault::Misbehaved(_) => return None,
+    };
+    if *opening != rail || (attempt.later.is_empty() && attempt.refusals.is_empty()) {
+        return None;
+    }
+    attempt.refusals.push(format!("{name}: {reason}"));
+    Some(std::mem::take(attempt))
 }
 
 fn handle_down(

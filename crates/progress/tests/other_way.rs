@@ -1,0 +1,130 @@
+//! A rail that begins to open a link and then cannot: the next one is tried.
+
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+
+use driver::{Event, Fault, Post, Rail, RailError, SimNetwork};
+use engine::{Config, Engine, Envelope, Outcome, Selector, SendMode};
+use memory::Region;
+use progress::{Core, Directory};
+use wire::{Frame, GateId, RemoteRegion};
+
+#[test]
+fn the_next_rail_carries_what_the_first_could_not() {
+    let network = SimNetwork::new(0);
+    let [mut sender, mut receiver] = [0, 1].map(|rank| {
+        let rail = Box::new(network.rail(GateId(rank)));
+        core(
+            GateId(rank),
+            vec![Box::new(Refusing::new("one")), Box::new(Refusing::new("two")), rail],
+        )
+    });
+    let into = Region::owned(5);
+    let receive = receiver.engine.submit_receive(Some(GateId(0)), SELECTOR, &into);
+    let data = Region::from_box(Box::new(*b"hello"));
+    let send = sender.engine.submit_send(GateId(1), ENVELOPE, &data, SendMode::Synchronous);
+    for core in [&mut sender, &mut receiver] {
+        core.flush();
+    }
+    for _ in 0..1000 {
+        network.step();
+        sender.advance();
+        receiver.advance();
+    }
+    assert_eq!(into.to_vec(), b"hello");
+    assert_eq!(sender.engine.take(send).map(|sent| sent.outcome), Some(Outcome::Ok));
+    assert!(receiver.engine.take(receive).is_some());
+    assert_eq!(sender.rail_name(GateId(1)), Some("sim"));
+    assert_eq!(sender.take_notices(), [""; 0], "what was found another way is no fault");
+}
+
+#[test]
+fn when_no_rail_is_left_all_reasons_are_told() {
+    let rails: Vec<Box<dyn Rail>> =
+        vec![Box::new(Refusing::new("one")), Box::new(Refusing::new("two"))];
+    let mut sender = core(GateId(0), rails);
+    let data = Region::from_box(Box::new(*b"hello"));
+    let send = sender.engine.submit_send(GateId(1), ENVELOPE, &data, SendMode::Synchronous);
+    for _ in 0..10 {
+        sender.advance();
+    }
+    let outcome = sender.engine.take(send).map(|sent| sent.outcome);
+    assert_eq!(outcome, Some(Outcome::PeerFailed));
+    let told = sender.take_notices();
+    assert_eq!(told, ["rank 1 cannot be reached: one: rank 1 is out; two: rank 1 is out"]);
+}
+
+/// A rail that says yes, and no afterwards.
+struct Refusing {
+    name: &'static str,
+    asked: VecDeque<GateId>,
+}
+
+impl Refusing {
+    fn new(name: &'static str) -> Self {
+        Self { name, asked: VecDeque::new() }
+    }
+}
+
+impl Rail for Refusing {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn address(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn connect(&mut self, peer: GateId, _: &[u8]) -> Result<(), RailError> {
+        self.asked.push_back(peer);
+        Ok(())
+    }
+
+    fn disconnect(&mut self, _: GateId) {}
+
+    fn post(&mut self, peer: GateId, _: &Frame) -> Post {
+        panic!("a frame for rank {} on a rail without links", peer.0)
+    }
+
+    fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
+        let Some(peer) = self.asked.pop_front() else { return false };
+        let fault = Fault::Unreachable(format!("rank {} is out", peer.0));
+        sink(Event::Down { peer, fault });
+        true
+    }
+
+    fn pull(&mut self, _: GateId, _: RemoteRegion, _: u64, _: &Region) -> Result<(), RailError> {
+        Err(RailError::Unreachable("no link".into()))
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        Vec::new()
+    }
+
+    fn prepare_sleep(&mut self) -> bool {
+        self.asked.is_empty()
+    }
+
+    fn finish_sleep(&mut self) {}
+
+    fn is_flushed(&self) -> bool {
+        true
+    }
+}
+
+fn core(rank: GateId, rails: Vec<Box<dyn Rail>>) -> Core {
+    Core::new(Engine::new(Config { size: 2 }), rank, 2, rails, Box::new(Ranks))
+}
+
+/// Where a rank may be found: by the rails that refuse, then by the simulated one.
+struct Ranks;
+
+impl Directory for Ranks {
+    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+        let rails = ["one", "two", "sim"];
+        Ok(rails.map(|rail| (rail.into(), peer.0.to_le_bytes().into())).into())
+    }
+}
+
+const SELECTOR: Selector = Selector { context: 0, source: Some(0), tag: Some(0) };
+const ENVELOPE: Envelope = Envelope { context: 0, source: 0, tag: 0 };
