@@ -35,7 +35,7 @@ pub fn death(rail: &str) {
     }
     other.0.kill().expect("kill");
     let mut number = 50;
-    let fault = down(&mut end, |bytes| {
+    let fault = down(&mut end, Waiting::Asleep, |bytes| {
         assert!(bytes == pattern(FLOOD, number, bytes.len()), "frame {number}, after the kill");
         assert_eq!(bytes.len(), flood_len(number));
         number += 1;
@@ -46,7 +46,8 @@ pub fn death(rail: &str) {
     }
 }
 
-/// A process that never polls and is killed: posting to it does not block, and it is down, once.
+/// A process that never polls and is killed: posting to it does not block, and it is down, once, even
+/// for who only polls.
 pub fn deafness(rail: &str) {
     let (end, mut other) = with(rail, "deaf");
     let size = end.frame_max(PEER).min(64 << 10);
@@ -59,7 +60,7 @@ pub fn deafness(rail: &str) {
     }
     let [mut end, _] = ends;
     other.0.kill().expect("kill");
-    let fault = down(&mut end, |_| panic!("a frame of the deaf"));
+    let fault = down(&mut end, Waiting::Polling, |_| panic!("a frame of the deaf"));
     assert!(matches!(fault, Fault::Lost(_)), "{fault:?}");
 }
 
@@ -161,8 +162,16 @@ fn next(end: &mut End, round: u32) -> Vec<u8> {
     }
 }
 
-/// Waits as a sleeper does until the peer is down, showing what still comes.
-fn down(end: &mut End, mut arrived: impl FnMut(&[u8])) -> Fault {
+/// How a process waits for news.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waiting {
+    Asleep,
+    /// As a loop of tests does, now and then.
+    Polling,
+}
+
+/// Waits until the peer is down, showing what still comes.
+fn down(end: &mut End, waiting: Waiting, mut arrived: impl FnMut(&[u8])) -> Fault {
     let limit = Limit::new();
     loop {
         end.poll();
@@ -172,9 +181,13 @@ fn down(end: &mut End, mut arrived: impl FnMut(&[u8])) -> Fault {
         if let Some(fault) = &end.seen(PEER).down {
             return fault.clone();
         }
-        end.rail.prepare_sleep();
+        if waiting == Waiting::Asleep {
+            end.rail.prepare_sleep();
+        }
         thread::sleep(Duration::from_millis(1));
-        end.rail.finish_sleep();
+        if waiting == Waiting::Asleep {
+            end.rail.finish_sleep();
+        }
         limit.check("the peer is down");
     }
 }
