@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use memory::Region;
 use wire::{Capabilities, Frame, FrameToken, GateId, RemoteRegion};
@@ -54,6 +55,12 @@ pub trait Rail: Send {
         offset: u64,
         local: &Region,
     ) -> Result<(), RailError>;
+
+    /// How soon after a short frame the next would find the rail still busy: short messages that follow
+    /// within this time are better gathered in one frame. Zero where a frame costs next to nothing.
+    fn gather_within(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Tells peers whether this process stands by to send what it has offered. Only of use to rails
     /// that can pull.

@@ -205,20 +205,48 @@ impl Engine {
             || len > way.capabilities.inline_max
             || packet::EAGER_LEN + len > way.capabilities.frame_max
             || charge(len) > way.credit
+            || !way.gathered.is_empty()
             || way.has_work()
         {
             return false;
         }
         frame.clear();
-        way.credit -= charge(len);
-        let Envelope { context, source, tag } = envelope;
-        let header = Header { context, source, tag, sequence: way.sequence_out };
-        way.sequence_out = way.sequence_out.wrapping_add(1);
-        packet::emit_eager(&mut frame.head, &header, None, len as u32);
-        data.append_to(&mut frame.head);
+        emit_whole(way, envelope, data, &mut frame.head);
         self.counters.eager += 1;
         self.counters.frames += 1;
         true
+    }
+
+    /// Lays a short message beside others of its gate, to share a frame with them and with what follows,
+    /// until [`Engine::release_gathered`] or until the gate has something else to send. True when the
+    /// message is taken: it is sent, its memory free. False when it must be submitted as any other, as
+    /// when the frame is full.
+    pub fn submit_gathered(&mut self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
+        let Some(Some(way)) = self.gates.get_mut(gate.0 as usize) else { return false };
+        let len = data.len();
+        let Capabilities { frame_max, inline_max, .. } = way.capabilities;
+        if !matches!(way.link, Link::Up { .. })
+            || len > inline_max
+            || way.gathered.len() + packet::EAGER_LEN + len > frame_max.min(GATHERED_MAX)
+            || charge(len) > way.credit
+            || !way.window.is_empty()
+        {
+            return false;
+        }
+        let mut gathered = std::mem::take(&mut way.gathered);
+        emit_whole(way, envelope, data, &mut gathered);
+        way.gathered = gathered;
+        self.counters.eager += 1;
+        true
+    }
+
+    /// Lets what was gathered for a gate go.
+    pub fn release_gathered(&mut self, gate: GateId) {
+        let way = self.gate(gate);
+        if !way.gathered.is_empty() {
+            way.released = true;
+            self.list(gate);
+        }
     }
 
     /// Receives a message that `selector` accepts into `into`; `gate` is the only process it can come
@@ -355,6 +383,8 @@ impl Engine {
             *frame = stalled;
             return true;
         }
+        std::mem::swap(&mut frame.head, &mut way.gathered);
+        way.released = false;
         emit_control(way, frame);
         emit_window(way, ops, frame, counters);
         if frame.body.is_none() {
@@ -859,6 +889,18 @@ impl Engine {
     }
 }
 
+/// Appends a whole message to a frame's head.
+#[inline]
+fn emit_whole(way: &mut Gate, envelope: Envelope, data: &Region, head: &mut Vec<u8>) {
+    let len = data.len();
+    way.credit -= charge(len);
+    let Envelope { context, source, tag } = envelope;
+    let header = Header { context, source, tag, sequence: way.sequence_out };
+    way.sequence_out = way.sequence_out.wrapping_add(1);
+    packet::emit_eager(head, &header, None, len as u32);
+    data.append_to(head);
+}
+
 fn emit_control(way: &mut Gate, frame: &mut Frame) {
     if way.may_return_credit() {
         packet::emit_credit(&mut frame.head, way.owed as u32);
@@ -984,6 +1026,10 @@ fn piece_len(bytes: usize, room: usize, piece_min: usize) -> usize {
     let len = room.min(piece_min.max(bytes / PIECES));
     if len < PAGE_LEN { len } else { len - len % PAGE_LEN }
 }
+
+/// Messages gathered for one frame, in bytes: some hundred short ones, so that the receiver takes in one
+/// frame while the next is filled.
+const GATHERED_MAX: usize = 16 << 10;
 
 /// A long message travels in at least so many pieces.
 const PIECES: usize = 16;

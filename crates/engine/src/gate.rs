@@ -48,6 +48,10 @@ pub(crate) struct Gate {
     pub window: VecDeque<OpId>,
     /// Sends being streamed, served in turn.
     pub streams: VecDeque<OpId>,
+    /// Short messages, as they will stand in a frame, before all that is in the window.
+    pub gathered: Vec<u8>,
+    /// They need not wait for more.
+    pub released: bool,
     /// A frame the rail had no room for: the first to go.
     pub stalled: Option<Frame>,
     pub sequence_out: u32,
@@ -83,6 +87,8 @@ impl Gate {
             control: VecDeque::new(),
             window: VecDeque::new(),
             streams: VecDeque::new(),
+            gathered: Vec::new(),
+            released: false,
             stalled: None,
             sequence_out: 0,
             sequence_in: 0,
@@ -101,6 +107,7 @@ impl Gate {
             || !self.streams.is_empty()
             || !self.control.is_empty()
             || self.stalled.is_some()
+            || self.released
             || self.must_return_credit()
     }
 
@@ -117,7 +124,7 @@ impl Gate {
     }
 
     pub fn is_idle(&self) -> bool {
-        self.link.is_failed() || !self.has_work()
+        self.link.is_failed() || (!self.has_work() && self.gathered.is_empty())
     }
 }
 

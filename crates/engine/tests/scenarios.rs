@@ -101,7 +101,7 @@ fn a_long_message_with_credit_does_not_wait_to_be_cleared() {
 
 #[test]
 fn short_messages_overtake_nothing_when_they_skip_the_window() {
-    let mut skipped = 0;
+    let (mut skipped, mut gathered) = (0, 0);
     for_seeds(40, |seed| {
         let mut network = Network::new(seed, 2, Shape { depth: 2, bytes_per_us: 100, ..AHEAD });
         let receives: Vec<_> = (0..60).map(|_| network.receive(1, Some(0), None, 9000)).collect();
@@ -113,11 +113,34 @@ fn short_messages_overtake_nothing_when_they_skip_the_window() {
         }
         network.finish();
         skipped += network.short_sends;
+        gathered += network.gathered_sends;
         for (tag, receive) in (0..).zip(receives) {
             assert_eq!(network.end(receive).tag, tag);
         }
     });
     assert!(skipped > 0, "an idle link takes a short message at once");
+    assert!(gathered > 0, "short messages are gathered behind one another");
+}
+
+#[test]
+fn gathered_messages_share_a_frame_with_what_follows() {
+    let mut network = Network::new(0, 2, NEAR);
+    network.receive(1, Some(0), None, 0);
+    network.send_synchronous(0, 1, 0, 0);
+    network.run();
+    let before = network.counters(0);
+    for tag in 1..=50 {
+        assert!(network.gather_now(0, 1, tag, 8));
+    }
+    network.run();
+    assert_eq!(network.counters(0).frames, before.frames, "nothing leaves before it is released");
+    let long = network.send_synchronous(0, 1, 51, 1024);
+    for tag in 1..=51 {
+        network.receive(1, Some(0), Some(tag), 1024);
+    }
+    network.run();
+    assert_eq!(network.end(long).outcome, Outcome::Ok);
+    assert_eq!(network.counters(0).frames, before.frames + 1);
 }
 
 #[test]

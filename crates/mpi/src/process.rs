@@ -33,7 +33,7 @@ pub struct Process {
     rank: u32,
     size: u32,
     job: Arc<Job>,
-    progress: Progress,
+    progress: Arc<Progress>,
     world: Comm,
     myself: Comm,
     node_identity: Vec<u8>,

@@ -1,6 +1,6 @@
 //! The engine and its rails, moved on together under one lock.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use driver::{Event, Fault, Post, Rail};
 use engine::{Engine, Envelope, Posted, Pull};
@@ -26,12 +26,20 @@ pub struct Core {
     routes: Vec<Route>,
     directory: Box<dyn Directory>,
     frame: Frame,
+    /// Gates with messages that wait for company.
+    gathering: Vec<GateId>,
+    /// Whether somebody sends them if the application stays away.
+    may_gather: bool,
+    /// When a gate was last sent a short message; of rails that gather.
+    posted: Vec<Option<Instant>>,
     journal: Journal,
 }
 
 /// A rail and how often it is polled.
 struct Station {
     rail: Box<dyn Rail>,
+    /// As [`Rail::gather_within`] says.
+    gather_within: Duration,
     /// Polls of others' news in a row without any of its own.
     dull: u32,
     /// Skips left before it is polled again.
@@ -69,13 +77,20 @@ impl Core {
         rails: Vec<Box<dyn Rail>>,
         directory: Box<dyn Directory>,
     ) -> Self {
-        let rails = rails.into_iter().map(|rail| Station { rail, dull: 0, skip: 0 }).collect();
+        let station = |rail: Box<dyn Rail>| {
+            let gather_within = rail.gather_within();
+            Station { rail, gather_within, dull: 0, skip: 0 }
+        };
+        let rails = rails.into_iter().map(station).collect();
         Self {
             engine,
             rails,
             routes: vec![Route::Closed; size],
             directory,
             frame: Frame::default(),
+            gathering: Vec::new(),
+            may_gather: true,
+            posted: Vec::new(),
             journal: Journal::new(rank),
         }
     }
@@ -87,6 +102,7 @@ impl Core {
         for index in 0..self.rails.len() {
             moved |= self.poll_rail(index);
         }
+        self.release_gathered();
         self.flush();
         if self.journal.has_faults() {
             let due = self.journal.due(Instant::now());
@@ -234,16 +250,79 @@ impl Core {
         }
     }
 
-    /// Sends a short message at once, if nothing stands before it; false when it must be submitted
-    /// as any other.
+    /// Whether messages wait for company.
+    #[inline]
+    pub fn is_gathering(&self) -> bool {
+        !self.gathering.is_empty()
+    }
+
+    /// Lets what was gathered go at the next flush.
+    #[inline]
+    pub fn release_gathered(&mut self) {
+        while let Some(gate) = self.gathering.pop() {
+            self.engine.release_gathered(gate);
+        }
+    }
+
+    /// Gathers nothing any more: nobody would send it.
+    pub(crate) fn stop_gathering(&mut self) {
+        self.may_gather = false;
+        self.release_gathered();
+        self.flush();
+    }
+
+    /// Sends a short message at once, if nothing stands before it, or lays it beside others where the
+    /// rail is still at the last; false when it must be submitted as any other.
     #[inline]
     pub fn send_short(&mut self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
         let Some(&Route::Open(rail)) = self.routes.get(gate.0 as usize) else { return false };
+        let gather_within = self.rails[rail.0 as usize].gather_within;
+        if !gather_within.is_zero() && self.may_gather {
+            return self.send_or_gather(gate, rail, gather_within, envelope, data);
+        }
         let sent = self.engine.submit_short(gate, envelope, data, &mut self.frame);
         if sent {
             self.post(gate, rail);
         }
         sent
+    }
+
+    fn send_or_gather(
+        &mut self,
+        gate: GateId,
+        rail: RailId,
+        within: Duration,
+        envelope: Envelope,
+        data: &Region,
+    ) -> bool {
+        let index = gate.0 as usize;
+        if self.posted.len() <= index {
+            self.posted.resize(index + 1, None);
+        }
+        if self.posted[index].is_some_and(|posted| posted.elapsed() < within) {
+            if self.gather(gate, envelope, data) {
+                return true;
+            }
+            // Full: what there is goes, and this message begins the next frame.
+            self.engine.release_gathered(gate);
+            self.drain(gate);
+            self.posted[index] = Some(Instant::now());
+            return self.gather(gate, envelope, data);
+        }
+        let sent = self.engine.submit_short(gate, envelope, data, &mut self.frame);
+        if sent {
+            self.post(gate, rail);
+            self.posted[index] = Some(Instant::now());
+        }
+        sent
+    }
+
+    fn gather(&mut self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
+        let taken = self.engine.submit_gathered(gate, envelope, data);
+        if taken && !self.gathering.contains(&gate) {
+            self.gathering.push(gate);
+        }
+        taken
     }
 
     fn drain(&mut self, gate: GateId) {

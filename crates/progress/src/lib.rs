@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod core;
+mod courier;
 mod journal;
 mod policy;
 mod wait;

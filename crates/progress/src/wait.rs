@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 use engine::Envelope;
@@ -12,6 +12,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd};
 use wire::GateId;
 
 use crate::core::Core;
+use crate::courier::Courier;
 use crate::policy::{Courtesy, Next, Patience, Policy};
 
 /// The communication of one process, shared by its threads.
@@ -30,6 +31,8 @@ pub struct Progress {
     wake: OwnedFd,
     policy: Policy,
     courtesy: Courtesy,
+    pub(crate) courier: Courier,
+    myself: Weak<Self>,
 }
 
 impl Progress {
@@ -37,7 +40,7 @@ impl Progress {
     ///
     /// # Errors
     /// When the kernel gives no epoll or event descriptor.
-    pub fn new(core: Core, policy: Policy) -> std::io::Result<Self> {
+    pub fn new(core: Core, policy: Policy) -> std::io::Result<Arc<Self>> {
         let bells = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let readable = epoll::EventFlags::IN;
@@ -45,7 +48,7 @@ impl Progress {
         for descriptor in core.descriptors() {
             epoll::add(&bells, descriptor, epoll::EventData::new_u64(1), readable)?;
         }
-        Ok(Self {
+        Ok(Arc::new_cyclic(|myself| Self {
             core: Mutex::new(core),
             changed: Condvar::new(),
             waiting: AtomicU32::new(0),
@@ -55,7 +58,9 @@ impl Progress {
             wake,
             policy,
             courtesy: Courtesy::default(),
-        })
+            courier: Courier::default(),
+            myself: Weak::clone(myself),
+        }))
     }
 
     /// Runs a command and sends at once what follows from it.
@@ -69,10 +74,26 @@ impl Progress {
         result
     }
 
-    /// Sends a short message at once, if nothing stands before it; see [`Core::send_short`].
+    /// Sends a short message at once, or lays it beside others; see [`Core::send_short`].
     #[inline]
     pub fn send_short(&self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
-        self.lock().send_short(gate, envelope, data)
+        let mut core = self.lock();
+        let sent = core.send_short(gate, envelope, data);
+        if core.is_gathering() && !self.courier.call(&self.myself) {
+            core.stop_gathering();
+        }
+        sent
+    }
+
+    /// Sends what was gathered; false when there was nothing.
+    pub(crate) fn send_gathered(&self) -> bool {
+        let mut core = self.lock();
+        let before = core.engine.completions();
+        let gathered = core.is_gathering();
+        core.release_gathered();
+        core.flush();
+        self.report(&core, before);
+        gathered
     }
 
     /// Polls once, then asks.

@@ -115,6 +115,8 @@ pub struct Network {
     pub fetches: u64,
     /// How many messages were sent without an operation.
     pub short_sends: u64,
+    /// How many were gathered.
+    pub gathered_sends: u64,
     /// Every frame delivered, if asked for.
     pub record: Option<Vec<Vec<u8>>>,
     processes: Vec<Process>,
@@ -192,6 +194,7 @@ struct Lane {
 
 enum Event {
     Flush(usize),
+    Release(usize, usize),
     Up(usize, usize),
     Room(usize, usize),
     Departed { from: usize, to: usize, lane: usize, cargo: Cargo, arrival_ns: u64 },
@@ -223,6 +226,7 @@ impl Network {
             accusations: Vec::new(),
             fetches: 0,
             short_sends: 0,
+            gathered_sends: 0,
             record: None,
             processes: (0..size).map(process).collect(),
             shapes: BTreeMap::new(),
@@ -266,7 +270,10 @@ impl Network {
         self.order.entry((from, send.to)).or_default().push(message);
         let kind = Kind::Send { message };
         let may_be_short = send.mode == SendMode::Standard && self.random.one_in(2);
-        if may_be_short && self.send_short(from, send, envelope, &region) {
+        if may_be_short
+            && (self.gather(from, send, envelope, &region)
+                || self.send_short(from, send, envelope, &region))
+        {
             let (source, tag, bytes) = (envelope.source, send.tag, send.bytes as u64);
             let end = Completion { source, tag, bytes, outcome: Outcome::Ok };
             let handle = self.processes[from].track_ended(from, region, kind, end);
@@ -290,6 +297,35 @@ impl Network {
         let posted = self.post(from, send.to, &frame);
         self.processes[from].engine.handle_posted(to, &mut frame, posted);
         self.short_sends += 1;
+        true
+    }
+
+    /// Lays a message of a few bytes beside others, without releasing it.
+    pub fn gather_now(&mut self, from: usize, to: usize, tag: i32, bytes: usize) -> bool {
+        let envelope = Envelope { context: 0, source: from as u32, tag };
+        let message = self.messages.len();
+        let region = Region::from_box(content(message, bytes).into());
+        let mode = SendMode::Standard;
+        let send = Send { to, context: 0, tag, bytes, mode };
+        let taken = self.processes[from].engine.submit_gathered(gate(to), envelope, &region);
+        if taken {
+            let sent = Sent { from, send, region, matched: false, complete: true };
+            self.messages.push(sent);
+            self.order.entry((from, to)).or_default().push(message);
+        }
+        taken
+    }
+
+    /// Lays a short message beside others, now and then, and releases them after a while.
+    fn gather(&mut self, from: usize, send: Send, envelope: Envelope, data: &Region) -> bool {
+        let to = gate(send.to);
+        let engine = &mut self.processes[from].engine;
+        if !self.random.one_in(2) || !engine.submit_gathered(to, envelope, data) {
+            return false;
+        }
+        let delay = self.random.below(5_000) as u64;
+        self.schedule(delay, Event::Release(from, send.to));
+        self.gathered_sends += 1;
         true
     }
 
@@ -466,6 +502,10 @@ impl Network {
                 self.pulled(rank, id, remote, from, &local);
             }
             Event::Down(rank, peer) => self.down(rank, peer),
+            Event::Release(rank, peer) => {
+                self.processes[rank].engine.release_gathered(gate(peer));
+                self.settle(rank);
+            }
         }
         true
     }
