@@ -140,6 +140,11 @@ pub enum Event<'a> {
         /// Why.
         reason: Refusal,
     },
+    /// What keeps this rail from doing its work for a while, for the user; told once.
+    Hampered {
+        /// What is wrong, and what to do.
+        reason: String,
+    },
     /// The link is gone, or could not be opened; nothing more comes from it.
     Down {
         /// The peer behind the link.

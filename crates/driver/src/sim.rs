@@ -680,6 +680,7 @@ mod tests {
                 Event::Down { fault: Fault::Unreachable(_), .. } => "unreachable".into(),
                 Event::Down { fault, .. } => format!("{fault:?}"),
                 Event::Refused { .. } => unreachable!("there are no strangers here"),
+                Event::Hampered { .. } => unreachable!("nothing runs out here"),
             });
         }) {}
         told

@@ -207,6 +207,7 @@ impl Core {
                 }
             }
             Event::Sent { peer, token } => engine.handle_sent(peer, token),
+            Event::Hampered { reason } => journal.print(&[format!("{name}: {reason}")]),
             Event::Refused { from, reason } => {
                 let line = journal.note_refusal(Instant::now(), from, reason);
                 journal.print(line.as_slice());

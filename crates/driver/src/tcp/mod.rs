@@ -15,6 +15,7 @@ mod interfaces;
 mod patience;
 mod proving;
 mod stream;
+mod vigil;
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -71,7 +72,19 @@ pub struct TcpRail {
     /// Peers that are being dialled.
     dialled: usize,
     refused: Vec<(SocketAddr, Refusal)>,
+    /// Until when the listeners are left alone, for want of a descriptor to accept with.
+    resting: Option<Duration>,
+    shortage: Shortage,
+    /// When to look next for hosts that have vanished.
+    next_vigil: Duration,
     failed: Vec<(GateId, Fault)>,
+}
+
+/// Whether descriptors have run out, and whether that was told.
+enum Shortage {
+    Never,
+    Untold(String),
+    Told,
 }
 
 /// What is known of a peer.
@@ -138,6 +151,9 @@ impl TcpRail {
             unproved: 0,
             dialled: 0,
             refused: Vec::new(),
+            resting: None,
+            shortage: Shortage::Never,
+            next_vigil: vigil::LOOK_EVERY,
             failed: Vec::new(),
         })
     }
@@ -146,6 +162,8 @@ impl TcpRail {
         let data = epoll::EventData::new_u64(key);
         // Fails only for lack of kernel memory; the link is then found silent by its peer's timeout.
         let _ = epoll::modify(&self.epoll, &socket, data, epoll::EventFlags::IN);
+        // Fails for no TCP socket; a host that vanishes is then noticed when it is sent something.
+        let _ = vigil::watch(&socket);
         let stream = FrameStream::new(socket);
         let open = Open { peer, stream, quiet: 0, wants_write: false };
         self.sockets.insert(key, Socket::Open(Box::new(open)));
@@ -196,6 +214,20 @@ impl TcpRail {
             self.hot.retain(|hot| *hot != key);
             sink(Event::Down { peer: open.peer, fault });
         }
+    }
+
+    /// Ends the links to hosts that have vanished with bytes under way to them.
+    fn close_vanished(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
+        let vanished = self.sockets.iter().filter_map(|(&key, socket)| match socket {
+            Socket::Open(open) => Some((key, vigil::has_vanished(&open.stream.socket)?)),
+            Socket::Unproved(_) => None,
+        });
+        let vanished: Vec<_> = vanished.collect();
+        for &(key, silence) in &vanished {
+            let text = format!("its host has shown no sign of life for {} s", silence.as_secs());
+            self.close(key, Fault::Lost(text), sink);
+        }
+        !vanished.is_empty()
     }
 
     /// Sends what waits on one link.
@@ -249,9 +281,22 @@ impl TcpRail {
                 None => {}
             }
         }
+        if self.resting.is_some_and(|end| now >= end) {
+            self.listen_again();
+        }
+        if now >= self.next_vigil {
+            self.next_vigil = now + vigil::LOOK_EVERY;
+            moved |= self.close_vanished(sink);
+        }
         if self.unproved > 0 || self.dialled > 0 {
             self.expire(now);
             self.dial(now);
+        }
+        if let Shortage::Untold(reason) = &mut self.shortage {
+            let reason = std::mem::take(reason);
+            self.shortage = Shortage::Told;
+            sink(Event::Hampered { reason });
+            moved = true;
         }
         for (from, reason) in std::mem::take(&mut self.refused) {
             sink(Event::Refused { from, reason });

@@ -12,7 +12,7 @@ use super::dial::Due;
 use super::handshake::{
     ACCEPTED, ANSWER_LEN, Answer, DECLINED, HELLO_LEN, Hello, PROOF_LEN, Refusal, VERDICT_LEN,
 };
-use super::{Link, Socket, TcpRail};
+use super::{LISTENER_KEYS, Link, Shortage, Socket, TcpRail};
 use crate::rail::{Event, Fault};
 
 /// A connection in its handshake.
@@ -135,7 +135,11 @@ impl TcpRail {
 
     pub(super) fn accept(&mut self, index: usize, now: Duration) {
         for _ in 0..ACCEPTS {
-            let Ok((socket, address)) = self.listeners[index].accept() else { return };
+            let (socket, address) = match self.listeners[index].accept() {
+                Ok(accepted) => accepted,
+                Err(error) if is_shortage(&error) => return self.rest(&error, now),
+                Err(_) => return,
+            };
             if socket.set_nonblocking(true).is_err() {
                 continue;
             }
@@ -144,6 +148,33 @@ impl TcpRail {
             let stage = Stage::Hello;
             let unproved = Unproved { socket, address, stage, got: Vec::new(), deadline };
             self.add(unproved, epoll::EventFlags::IN);
+        }
+    }
+
+    /// Leaves the listeners alone for a while: what waits there keeps them readable, and nobody could
+    /// sleep beside them.
+    fn rest(&mut self, error: &io::Error, now: Duration) {
+        self.listen_for(epoll::EventFlags::empty());
+        self.resting = Some(now + REST);
+        if let Shortage::Never = self.shortage {
+            let text = format!(
+                "a connection waits and cannot be accepted: {error}; it is tried again, and more \
+                 open files (ulimit -n) would help"
+            );
+            self.shortage = Shortage::Untold(text);
+        }
+    }
+
+    pub(super) fn listen_again(&mut self) {
+        self.resting = None;
+        self.listen_for(epoll::EventFlags::IN);
+    }
+
+    fn listen_for(&mut self, interest: epoll::EventFlags) {
+        for (index, listener) in self.listeners.iter().enumerate() {
+            let data = epoll::EventData::new_u64(LISTENER_KEYS + index as u64);
+            // Modifying what is registered needs nothing that could be short.
+            let _ = epoll::modify(&self.epoll, listener, data, interest);
         }
     }
 
@@ -396,6 +427,12 @@ fn begin_connect(to: SocketAddr) -> io::Result<TcpStream> {
     Ok(socket.into())
 }
 
+/// Whether accepting fails for want of something that may be there later.
+fn is_shortage(error: &io::Error) -> bool {
+    let shortages = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
+    error.raw_os_error().is_some_and(|code| shortages.contains(&code))
+}
+
 fn nonce() -> Result<[u8; 32], Failure> {
     let mut nonce = [0; 32];
     getrandom::fill(&mut nonce).map_err(|error| io::Error::other(error.to_string()))?;
@@ -404,6 +441,8 @@ fn nonce() -> Result<[u8; 32], Failure> {
 
 /// How long the network may take to bring about one connection: a few retransmissions.
 const TRY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long listeners are left alone when nothing can be accepted.
+const REST: Duration = Duration::from_millis(200);
 /// Unproved connections at once; a scan can hold no more.
 pub(super) const UNPROVED_MAX: usize = 128;
 /// Connections accepted in one look.

@@ -117,6 +117,7 @@ fn note(peers: &mut BTreeMap<GateId, Seen>, event: Event<'_>) {
             held.unwrap_or_else(|| panic!("{token:?} is not held")).spoil();
         }
         Event::Refused { from, reason } => panic!("{from} was refused: {reason}"),
+        Event::Hampered { reason } => panic!("{reason}"),
         Event::Room { peer } => open(peers, peer).rooms += 1,
         Event::Down { peer, fault } => {
             let seen = peers.entry(peer).or_default();

@@ -1,0 +1,102 @@
+//! Hosts that vanish: no word of theirs says so.
+//!
+//! On a silent link the kernel asks for a sign of life. With bytes under way it does not ask, but
+//! repeats them for a quarter of an hour before it gives up. Its timeout for that would end links to
+//! peers that only compute and do not read, too; so what it knows of the repeats is looked at here. A
+//! host that runs confirms them, whatever its processes do.
+
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+
+/// Asks the kernel to end the link when the peer's host shows no sign of life while nothing is under way.
+pub(super) fn watch(socket: &TcpStream) -> io::Result<()> {
+    let questions = TcpKeepalive::new()
+        .with_time(SILENCE / 2)
+        .with_interval(SILENCE / 2 / QUESTIONS)
+        .with_retries(QUESTIONS);
+    SockRef::from(socket).set_tcp_keepalive(&questions)
+}
+
+/// How long the peer's host has confirmed nothing of what was repeated to it, if that is too long.
+pub(super) fn has_vanished(socket: &TcpStream) -> Option<Duration> {
+    verdict(&signs(socket)?)
+}
+
+/// What the kernel knows of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+struct Signs {
+    /// Repeats and questions since the last confirmation.
+    unanswered: u32,
+    last_confirmation: Duration,
+}
+
+fn signs(socket: &TcpStream) -> Option<Signs> {
+    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the structure is plain numbers, for which zero is a value.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes at most `len` bytes to the structure, which has as many.
+    let answer = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &mut len,
+        )
+    };
+    (answer == 0).then(|| Signs {
+        unanswered: u32::from(info.tcpi_retransmits) + u32::from(info.tcpi_probes),
+        last_confirmation: Duration::from_millis(info.tcpi_last_ack_recv.into()),
+    })
+}
+
+fn verdict(signs: &Signs) -> Option<Duration> {
+    let Signs { unanswered, last_confirmation } = *signs;
+    // One that reads nothing is asked ever less often: silence alone says little.
+    (unanswered >= QUESTIONS && last_confirmation >= SILENCE).then_some(last_confirmation)
+}
+
+/// How often links are looked at.
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// No host that runs and can be reached is silent for so long.
+const SILENCE: Duration = Duration::from_secs(60);
+/// Unanswered questions that are taken for an answer.
+const QUESTIONS: u32 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn silence_counts_when_questions_go_unanswered() {
+        let signs = |unanswered, seconds| Signs {
+            unanswered,
+            last_confirmation: Duration::from_secs(seconds),
+        };
+        assert_eq!(verdict(&signs(0, 3600)), None, "nobody asked");
+        assert_eq!(verdict(&signs(2, 120)), None, "the window is closed and questions are rare");
+        assert_eq!(verdict(&signs(8, 59)), None, "a loss or an outage");
+        assert_eq!(verdict(&signs(8, 61)), Some(Duration::from_secs(61)));
+    }
+
+    #[test]
+    fn the_kernel_tells_of_a_link_that_it_watches() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        watch(&socket).unwrap();
+        let option = SockRef::from(&socket);
+        assert!(option.keepalive().unwrap());
+        let silence = option.tcp_keepalive_time().unwrap()
+            + option.tcp_keepalive_interval().unwrap() * option.tcp_keepalive_retries().unwrap();
+        assert_eq!(silence, SILENCE);
+        let signs = signs(&socket).expect("the kernel's word");
+        assert_eq!(signs.unanswered, 0);
+        assert!(signs.last_confirmation < SILENCE, "{signs:?}");
+        assert_eq!(has_vanished(&socket), None);
+    }
+}

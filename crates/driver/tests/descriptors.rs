@@ -1,0 +1,70 @@
+//! A process without a descriptor left: connections wait, and cost it nothing meanwhile.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use driver::{Event, Rail, Refusal, TcpConfig, TcpRail};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use wire::GateId;
+
+#[test]
+fn connections_wait_for_descriptors_without_keeping_the_process_awake() {
+    let mut rail = TcpRail::new(TcpConfig {
+        rank: GateId(0),
+        job: 7,
+        secret: [1; 32],
+        interface: Some("127.0.0.1".into()),
+        connect_timeout: Duration::from_secs(10),
+    })
+    .expect("sockets");
+    let address = rail.address();
+    let port = u16::from_le_bytes(*address.last_chunk().expect("a port"));
+    let target = SocketAddr::from(([127, 0, 0, 1], port));
+    let mut strangers: Vec<TcpStream> =
+        (0..3).map(|_| TcpStream::connect(target).expect("the listener's queue")).collect();
+    let limits = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(200), maximum: limits.maximum })
+        .expect("a lower limit");
+    let fillers: Vec<File> = (0..300).map_while(|_| File::open("/dev/null").ok()).collect();
+    assert!(fillers.len() < 300);
+
+    let mut reasons = Vec::new();
+    let mut readable = 0;
+    for _ in 0..LOOKS {
+        rail.poll(&mut |event| match event {
+            Event::Hampered { reason } => reasons.push(reason),
+            other => panic!("{other:?}"),
+        });
+        readable += u32::from(is_readable(&rail));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(reasons.len(), 1, "{reasons:?}");
+    assert!(reasons[0].contains("os error 24") && reasons[0].contains("ulimit -n"), "{reasons:?}");
+    assert!(readable < LOOKS / 10, "the bell rings at {readable} of {LOOKS} looks");
+
+    drop(fillers);
+    let limit = Instant::now() + Duration::from_secs(30);
+    let mut refused = 0;
+    strangers.iter_mut().for_each(|one| one.write_all(&[b'x'; 100]).expect("garbage"));
+    while refused < strangers.len() {
+        rail.poll(&mut |event| match event {
+            Event::Refused { reason: Refusal::Protocol, .. } => refused += 1,
+            other => panic!("{other:?}"),
+        });
+        assert!(Instant::now() < limit, "{refused} of {} were heard", strangers.len());
+    }
+    // Closed or reset: heard, and turned away.
+    strangers.iter_mut().for_each(|one| assert!(!matches!(one.read(&mut [0]), Ok(1..))));
+}
+
+fn is_readable(rail: &TcpRail) -> bool {
+    let descriptors = rail.descriptors();
+    let mut ends: Vec<PollFd> =
+        descriptors.iter().map(|one| PollFd::new(one, PollFlags::IN)).collect();
+    poll(&mut ends, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).expect("poll") > 0
+}
+
+const LOOKS: u32 = 500;
