@@ -18,6 +18,8 @@ pub(crate) enum Answer {
 /// The state of a job's PMI.
 #[derive(Debug)]
 pub(crate) struct Server {
+    /// What ranks call the job; unlike that of any other, for libraries name their shared memory by it.
+    name: String,
     size: u32,
     values: HashMap<String, String>,
     waiting: Vec<bool>,
@@ -28,9 +30,10 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub fn new(programs: Vec<u32>, values: HashMap<String, String>) -> Self {
+    pub fn new(name: String, programs: Vec<u32>, values: HashMap<String, String>) -> Self {
         let ranks = programs.len();
         Self {
+            name,
             size: ranks as u32,
             values,
             waiting: vec![false; ranks],
@@ -61,7 +64,7 @@ impl Server {
                 format!("cmd=maxes kvsname_max=256 keylen_max=64 vallen_max={VALUE_MAX} rc=0")
             }
             "get_appnum" => format!("cmd=appnum appnum={} rc=0", self.programs[index]),
-            "get_my_kvsname" => "cmd=my_kvsname kvsname=canele_0 rc=0".into(),
+            "get_my_kvsname" => format!("cmd=my_kvsname kvsname={} rc=0", self.name),
             "get_universe_size" => format!("cmd=universe_size size={} rc=0", self.size),
             "put" => self.put(word("key"), word("value")),
             "get" => match self.values.get(word("key")) {
@@ -115,18 +118,18 @@ mod tests {
 
     #[test]
     fn values_are_found_after_they_are_put() {
-        let mut server = Server::new(vec![0, 0], HashMap::new());
-        let get = "cmd=get kvsname=canele_0 key=a";
+        let mut server = Server::new("job".into(), vec![0, 0], HashMap::new());
+        let get = "cmd=get kvsname=job key=a";
         let Answer::Line(missing) = server.handle(1, get) else { panic!() };
         assert!(missing.contains("rc=-1"));
-        server.handle(0, "cmd=put kvsname=canele_0 key=a value=b=c");
+        server.handle(0, "cmd=put kvsname=job key=a value=b=c");
         let Answer::Line(found) = server.handle(1, get) else { panic!() };
         assert!(found.contains("rc=0") && found.ends_with("value=b=c"), "{found}");
     }
 
     #[test]
     fn the_barrier_opens_for_everyone_when_the_last_comes() {
-        let mut server = Server::new(vec![0, 0], HashMap::new());
+        let mut server = Server::new("job".into(), vec![0, 0], HashMap::new());
         assert_eq!(server.handle(0, "cmd=barrier_in"), Answer::Later);
         assert!(matches!(server.handle(1, "cmd=barrier_in"), Answer::Everyone(_)));
         assert_eq!(server.handle(1, "cmd=barrier_in"), Answer::Later);
@@ -134,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_rank_is_open_between_init_and_finalize() {
-        let mut server = Server::new(vec![0], HashMap::new());
+        let mut server = Server::new("job".into(), vec![0], HashMap::new());
         assert!(!server.is_open(0));
         server.handle(0, "cmd=init pmi_version=1 pmi_subversion=1");
         assert!(server.is_open(0));

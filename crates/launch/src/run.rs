@@ -112,7 +112,7 @@ impl Run {
         }
         let permits = read_input(sender)?;
         let mut values = HashMap::new();
-        values.insert(boot::SECRET_KEY.to_owned(), secret()?);
+        values.insert(boot::SECRET_KEY.to_owned(), random()?);
         values.insert("PMI_process_mapping".to_owned(), mapping(&homes));
         let programs = (0u32..).zip(&options.programs);
         let programs =
@@ -120,7 +120,7 @@ impl Run {
         let started = Instant::now();
         Ok(Self {
             nodes,
-            server: Server::new(programs, values),
+            server: Server::new(format!("canele_{}", &random()?[..16]), programs, values),
             news,
             outputs: Outputs::new(options.label),
             left: homes.len(),
@@ -454,7 +454,8 @@ fn read_input(sender: SyncSender<News>) -> Result<Sender<()>, String> {
     Ok(permits)
 }
 
-fn secret() -> Result<String, String> {
+/// 256 random bits, in hexadecimal.
+fn random() -> Result<String, String> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| format!("random numbers: {error}"))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
