@@ -213,9 +213,11 @@ impl Word<u32> for Word32 {
         self.0.load(if relaxed { Ordering::Relaxed } else { order })
     }
 
+    /// A swap: loom does not know that no store comes between a swap and the store it read, and would
+    /// take a later store for an earlier one.
     fn store(&self, value: u32, order: Ordering) {
         let relaxed = matches!(FLAW.get(), Flaw::ChunkWithoutRelease | Flaw::WantedWithoutRelease);
-        self.0.store(value, if relaxed { Ordering::Relaxed } else { order });
+        self.0.swap(value, if relaxed { Ordering::Relaxed } else { order });
     }
 
     fn swap(&self, value: u32, order: Ordering) -> u32 {
@@ -288,7 +290,8 @@ impl Bell {
 fn explore(protocol: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 4000;
-    builder.preemption_bound = Some(3);
+    // More with LOOM_MAX_PREEMPTIONS, which takes longer.
+    builder.preemption_bound = builder.preemption_bound.or(Some(3));
     builder.check(move || {
         CREATED.take();
         BARRIER.set(Some(Arc::default()));
