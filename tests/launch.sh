@@ -71,6 +71,18 @@ check "lines of many ranks stay whole" "8000 xxxxxxxxxxxxxxxxxxxx" "$(run -n 8 s
 check "the two streams stay apart" "out" "$(run -n 1 sh -c 'echo out; echo err >&2' 2>"$work/err")"
 check "and both arrive" "err" "$(cat "$work/err")"
 
+check "arguments that are no text" "ff fe 0a" "$(run -n 1 printf '%s\n' $'\xff\xfe' | od -An -tx1 | sed 's/^ *//')"
+run -genv A $'\xff' true 2>"$work/err"
+check "an option's value that is no text" "2 1" "$? $(grep -c '^mpiexec: -genv .*not in UTF-8' "$work/err")"
+
+# Output that nobody reads any more ends the job.
+rm -f "$work/ids"
+check "the first line for whoever wants one" y "$({ run -n 2 sh -c "echo \$\$ >>$work/ids; exec yes"; echo $? >"$work/code"; } 2>"$work/err" | head -1)"
+until_true 5 '[ -s "$work/code" ]'
+check "ends the job" 141 "$(cat "$work/code")"
+check "in one line that says why" "mpiexec: nobody reads the output of the ranks any more; ending the job" "$(cat "$work/err")"
+check "and all of it" 0 "$(alive "$work/ids")"
+
 # Hosts that cannot be reached, in every way.
 too_late() { # name, expected text, mpiexec's arguments...
     local name=$1 text=$2 start=$SECONDS

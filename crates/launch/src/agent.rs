@@ -155,7 +155,7 @@ impl Agent {
 }
 
 fn refusal(start: &RankStart, error: &std::io::Error) -> (i32, String) {
-    let program = &start.command[0];
+    let program = start.command[0].display();
     if let Some(directory) = &start.directory
         && !std::path::Path::new(directory).is_dir()
     {

@@ -1,5 +1,6 @@
 //! What `mpiexec` and an agent say to each other: messages of a kind, a rank and bytes.
 
+use std::ffi::OsString;
 use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize};
@@ -47,7 +48,7 @@ pub(crate) struct Start {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RankStart {
     pub rank: u32,
-    pub command: Vec<String>,
+    pub command: Vec<OsString>,
     pub directory: Option<String>,
     pub environment: Vec<(String, String)>,
     /// Whether the agent's own environment is passed on.

@@ -1,5 +1,6 @@
 //! The command line of `mpiexec`: the conventions of Hydra.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// What was asked for.
@@ -29,7 +30,7 @@ pub struct Program {
     /// Number of its ranks.
     pub ranks: u32,
     /// The program and its arguments.
-    pub command: Vec<String>,
+    pub command: Vec<OsString>,
     /// Variables for this program only.
     pub environment: Vec<(String, String)>,
     /// Where it runs.
@@ -67,7 +68,7 @@ impl Options {
     /// # Errors
     /// For an unknown option, a missing or malformed value, a hosts file that cannot be read, or no
     /// program.
-    pub fn parse(arguments: &[String]) -> Result<Parsed, UsageError> {
+    pub fn parse(arguments: &[OsString]) -> Result<Parsed, UsageError> {
         let mut options = Self::default();
         let mut program = Program { ranks: 1, ..Program::default() };
         let mut rest = arguments.iter();
@@ -76,15 +77,19 @@ impl Options {
                 options.end_program(&mut program)?;
                 continue;
             }
-            let is_option = program.command.is_empty() && argument.starts_with('-');
+            let is_option =
+                program.command.is_empty() && argument.as_encoded_bytes().starts_with(b"-");
             if !is_option {
                 program.command.push(argument.clone());
                 continue;
             }
-            let name = argument.trim_start_matches('-');
+            let option = argument.to_string_lossy();
+            let name = option.trim_start_matches('-');
             let mut value = || {
                 let missing = || UsageError(format!("option -{name} needs a value"));
-                rest.next().cloned().ok_or_else(missing)
+                let value = rest.next().ok_or_else(missing)?;
+                let strange = || UsageError(format!("-{name} {}: not in UTF-8", value.display()));
+                value.to_str().map(str::to_owned).ok_or_else(strange)
             };
             match name {
                 "h" | "help" => return Ok(Parsed::Help),
@@ -108,7 +113,7 @@ impl Options {
                 "l" | "prepend-rank" => options.label = true,
                 "timeout" => options.timeout_s = Some(u64::from(number(name, &value()?)?)),
                 "iface" => options.environment.push(("CANELE_IFACE".into(), value()?)),
-                _ => return Err(UsageError(format!("unknown option {argument}"))),
+                _ => return Err(UsageError(format!("unknown option {option}"))),
             }
         }
         options.end_program(&mut program)?;
@@ -241,7 +246,7 @@ mod tests {
     use super::*;
 
     fn parse(line: &str) -> Result<Parsed, UsageError> {
-        Options::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        Options::parse(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>())
     }
 
     fn run(line: &str) -> Options {
@@ -258,6 +263,18 @@ mod tests {
         assert_eq!(options.programs[0].command, ["./a", "-n", "3"]);
         assert_eq!(options.programs[1].environment, [("C".into(), "d".into())]);
         assert!(options.label);
+    }
+
+    #[test]
+    fn arguments_of_programs_are_bytes_and_options_text() {
+        use std::os::unix::ffi::OsStringExt;
+        let bytes = || OsString::from_vec(vec![b'-', 0xff, 0xfe]);
+        let words = [OsString::from("./a"), bytes()];
+        let Ok(Parsed::Run(options)) = Options::parse(&words) else { panic!("no run") };
+        assert_eq!(options.programs[0].command, words);
+        for words in [vec![bytes()], vec!["-wdir".into(), bytes(), "./a".into()]] {
+            assert!(Options::parse(&words).is_err());
+        }
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub(crate) struct Outputs {
     begun: HashMap<(u32, Stream), Line>,
     /// Some of it could not be shown.
     lost: bool,
+    /// Whoever read our standard output has gone.
+    unread: bool,
 }
 
 /// A line that has not ended.
@@ -31,7 +33,7 @@ struct Line {
 impl Outputs {
     /// With `label`, every line begins with its rank.
     pub fn new(label: bool) -> Self {
-        Self { label, begun: HashMap::new(), lost: false }
+        Self { label, begun: HashMap::new(), lost: false, unread: false }
     }
 
     /// Shows the whole lines among what a rank has said, and keeps the rest.
@@ -67,11 +69,19 @@ impl Outputs {
         self.lost
     }
 
+    /// Whether whoever read our standard output has gone.
+    pub fn is_unread(&self) -> bool {
+        self.unread
+    }
+
     fn show(&mut self, stream: Stream, text: &[u8]) {
         match write(stream, text) {
             Ok(()) => {}
-            // Whoever read our output has gone: the job goes on without.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => match stream {
+                Stream::Output => self.unread = true,
+                // Messages are no result: the job goes on without.
+                Stream::Error => {}
+            },
             Err(error) => {
                 if !std::mem::replace(&mut self.lost, true) {
                     eprintln!("mpiexec: output of the ranks cannot be written: {error}");

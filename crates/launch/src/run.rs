@@ -1,7 +1,8 @@
 //! `mpiexec` itself: one loop over what the agents report.
 
 use std::collections::HashMap;
-use std::io::Read;
+use std::ffi::OsString;
+use std::io::{Read, Write};
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::thread;
@@ -16,16 +17,14 @@ use crate::pmi::{Answer, Server};
 use crate::system;
 
 /// Runs `mpiexec` with these arguments, without its own name.
-pub fn mpiexec_main(arguments: &[String]) -> ExitCode {
+pub fn mpiexec_main(arguments: &[OsString]) -> ExitCode {
     let options = match Options::parse(arguments) {
         Ok(Parsed::Run(options)) => options,
         Ok(Parsed::Help) => {
-            print!("{HELP}");
-            return ExitCode::SUCCESS;
+            return tell(HELP);
         }
         Ok(Parsed::Version) => {
-            println!("mpiexec (Canele) {}", env!("CARGO_PKG_VERSION"));
-            return ExitCode::SUCCESS;
+            return tell(concat!("mpiexec (Canele) ", env!("CARGO_PKG_VERSION"), "\n"));
         }
         Err(error) => {
             eprintln!("mpiexec: {error}");
@@ -47,6 +46,14 @@ pub fn mpiexec_main(arguments: &[String]) -> ExitCode {
             eprintln!("mpiexec: {text}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Says what was asked for; who asks may not listen to the end.
+fn tell(text: &str) -> ExitCode {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
     }
 }
 
@@ -153,6 +160,10 @@ impl Run {
             while let Some(signal) = system::taken_signal() {
                 self.pass_signal(signal);
             }
+            if self.outputs.is_unread() && self.ending.is_none() {
+                eprintln!("mpiexec: nobody reads the output of the ranks any more; ending the job");
+                self.end(UNREAD, Cause::First);
+            }
             if looked.elapsed() >= TICK {
                 looked = Instant::now();
                 self.look_after(looked);
@@ -164,6 +175,9 @@ impl Run {
         self.nodes.iter_mut().for_each(Node::close);
         if self.code == 0 && self.outputs.has_lost() {
             self.code = 1;
+        }
+        if self.code == 0 && self.outputs.is_unread() {
+            self.code = UNREAD;
         }
         self.code
     }
@@ -511,6 +525,8 @@ fn connect_timeout() -> Duration {
     Duration::from_secs(seconds.unwrap_or(30))
 }
 
+/// The exit code of a program that writes where nobody reads, as a shell tells it.
+const UNREAD: u8 = 128 + libc::SIGPIPE as u8;
 /// How long ranks may take to end themselves before they are killed.
 const GRACE: Duration = Duration::from_millis(300);
 /// How long the end of a rank that others miss may take to become known.
