@@ -116,6 +116,23 @@ impl Arrivals {
         settled
     }
 
+    /// All `bytes` bytes of a message without a receive, if they are here.
+    pub fn take_whole(&mut self, sequence: u32, bytes: u64) -> Option<Box<[u8]>> {
+        let Entry::Occupied(entry) = self.0.entry(sequence) else { return None };
+        let arrival = entry.get();
+        let is_whole = arrival.promised == Some(bytes) && arrival.arrived == bytes;
+        if !is_whole || matches!(arrival.target, Target::Receive(_)) {
+            return None;
+        }
+        let Target::Waiting(runs) = entry.remove().target else { return None };
+        let mut whole = vec![0; bytes as usize];
+        for (offset, run) in runs {
+            // Every piece was checked to lie inside when it came.
+            whole[offset as usize..][..run.len()].copy_from_slice(&run);
+        }
+        Some(whole.into())
+    }
+
     /// Bytes that wait for a receive, and those that came before their request.
     pub fn waiting_bytes(&self) -> usize {
         let waiting = self.0.values().filter_map(|arrival| match &arrival.target {

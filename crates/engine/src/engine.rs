@@ -446,7 +446,7 @@ impl Engine {
     /// The peer is gone, or there is no way to it: operations that need it complete with
     /// [`Outcome::PeerFailed`].
     pub fn handle_down(&mut self, gate: GateId) {
-        self.forget_ahead(gate);
+        self.end_ahead(gate);
         let way = self.gate(gate);
         let link = match way.link {
             Link::Closed | Link::Wanted | Link::Unreachable => Link::Unreachable,
@@ -872,9 +872,19 @@ impl Engine {
         }
     }
 
-    /// Drops what came ahead from a peer that is gone.
-    fn forget_ahead(&mut self, gate: GateId) {
-        self.unexpected_bytes -= self.gate(gate).arrivals.waiting_bytes();
+    /// Keeps the messages that came wholly ahead from a peer that is gone, and drops the parts of others.
+    fn end_ahead(&mut self, gate: GateId) {
+        let mut arrivals = std::mem::take(&mut self.gate(gate).arrivals);
+        self.unexpected_bytes -= arrivals.waiting_bytes();
+        for message in self.matching.messages_mut().chain(self.matched.messages_mut()) {
+            if message.gate == gate
+                && let Content::Request { bytes, .. } = message.content
+                && let Some(data) = arrivals.take_whole(message.header.sequence, bytes)
+            {
+                self.unexpected_bytes += data.len();
+                message.content = Content::Eager { data, acknowledge: None };
+            }
+        }
     }
 
     #[inline]

@@ -213,6 +213,11 @@ impl Matching {
         Some(self.remove(slot))
     }
 
+    /// All waiting messages, in no order.
+    pub fn messages_mut(&mut self) -> impl Iterator<Item = &mut Unexpected> {
+        self.messages.iter_mut().flatten().map(|(_, message)| message)
+    }
+
     /// Drops the requests of a gate that is gone; whole messages stay.
     pub fn drop_requests(&mut self, gate: GateId) {
         for slot in 0..self.messages.len() as u32 {
@@ -287,6 +292,11 @@ impl Matched {
         self.next += 1;
         self.messages.push((self.next, message));
         MatchedId(self.next)
+    }
+
+    /// All of them, in no order.
+    pub fn messages_mut(&mut self) -> impl Iterator<Item = &mut Unexpected> {
+        self.messages.iter_mut().map(|(_, message)| message)
     }
 
     pub fn take(&mut self, id: MatchedId) -> Option<Unexpected> {

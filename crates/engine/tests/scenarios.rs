@@ -510,6 +510,31 @@ fn messages_that_came_whole_outlive_their_sender() {
 }
 
 #[test]
+fn messages_that_came_wholly_ahead_outlive_their_sender() {
+    let mut network = Network::new(0, 2, AHEAD);
+    let any = Selector { context: 0, source: None, tag: None };
+    for (tag, bytes) in [(4, 100), (1, 6000), (2, 5000), (3, 20_000)] {
+        network.send(0, 1, tag, bytes);
+    }
+    network.run();
+    assert_eq!(network.counters(0).rendezvous, 3, "three are too long to be eager");
+    let second = network.matched_probe(1, Selector { tag: Some(2), ..any }).expect("it has come");
+    network.cut(0, 1);
+    network.run();
+    let first = Selector { tag: Some(1), ..any };
+    assert_eq!(network.probe(1, first).map(|message| message.bytes), Some(6000));
+    let whole = network.receive(1, Some(0), Some(1), 6000);
+    let taken = network.matched_receive(1, second, 5000);
+    let part = network.receive(1, Some(0), Some(3), 20_000);
+    let eager = network.receive(1, Some(0), Some(4), 100);
+    network.finish();
+    for receive in [whole, taken, eager] {
+        assert_eq!(network.end(receive).outcome, Outcome::Ok);
+    }
+    assert_eq!(network.end(part).outcome, Outcome::PeerFailed);
+}
+
+#[test]
 fn two_links_out_of_order_deliver_in_order() {
     for_seeds(40, |seed| {
         let far = Shape { latency_ns: 50_000, jitter_ns: 500_000, ..TWO_LINKS };

@@ -682,16 +682,20 @@ impl Network {
 
     fn tell_reference(&mut self, from: usize, to: usize, mut frame: &[u8]) {
         while let Some(packet) = packet::parse(&mut frame).expect("engines send frames") {
-            let (header, is_request) = match packet {
-                Packet::Eager { header, .. } => (header, false),
-                Packet::Request { header, .. } => (header, true),
+            let (header, asks) = match packet {
+                Packet::Eager { header, .. } => (header, None),
+                Packet::Request { header, bytes, .. } => (header, Some(bytes)),
+                Packet::Ahead { sequence, payload, .. } => {
+                    let bytes = payload.len() as u64;
+                    self.processes[to].reference.arrive_ahead(gate(from), sequence, bytes);
+                    continue;
+                }
                 Packet::Clear { .. }
                 | Packet::Data { .. }
-                | Packet::Ahead { .. }
                 | Packet::Finish { .. }
                 | Packet::Credit { .. } => continue,
             };
-            let pairs = self.processes[to].reference.arrive(gate(from), header, is_request);
+            let pairs = self.processes[to].reference.arrive(gate(from), header, asks);
             for (receive, message) in pairs {
                 self.pair(to, receive, message);
             }

@@ -12,7 +12,9 @@ pub struct Reference {
     posted: Vec<Posted>,
     waiting: Vec<Waiting>,
     arrived: HashMap<GateId, u32>,
-    early: HashMap<(GateId, u32), (Header, bool)>,
+    early: HashMap<(GateId, u32), (Header, Option<u64>)>,
+    /// Bytes that came ahead, by their message's sequence.
+    ahead: HashMap<(GateId, u32), u64>,
 }
 
 #[derive(Debug)]
@@ -28,7 +30,8 @@ pub struct Waiting {
     pub gate: GateId,
     pub header: Header,
     pub number: u32,
-    is_request: bool,
+    /// The message's bytes, if it asks.
+    asks: Option<u64>,
 }
 
 impl Reference {
@@ -64,13 +67,13 @@ impl Reference {
         &mut self,
         gate: GateId,
         header: Header,
-        is_request: bool,
+        asks: Option<u64>,
     ) -> Vec<(usize, Waiting)> {
-        self.early.insert((gate, header.sequence), (header, is_request));
+        self.early.insert((gate, header.sequence), (header, asks));
         let mut pairs = Vec::new();
         let due = self.arrived.entry(gate).or_default();
-        while let Some((header, is_request)) = self.early.remove(&(gate, *due)) {
-            let message = Waiting { gate, header, number: *due, is_request };
+        while let Some((header, asks)) = self.early.remove(&(gate, *due)) {
+            let message = Waiting { gate, header, number: *due, asks };
             *due += 1;
             let is_match = |posted: &Posted| {
                 posted.gate.is_none_or(|named| named == gate) && accepts(&posted.selector, &header)
@@ -83,6 +86,11 @@ impl Reference {
         pairs
     }
 
+    /// Bytes of a message came ahead of its clear.
+    pub fn arrive_ahead(&mut self, gate: GateId, sequence: u32, bytes: u64) {
+        *self.ahead.entry((gate, sequence)).or_default() += bytes;
+    }
+
     /// Whether a receive was still without a message; it is no more.
     pub fn cancel(&mut self, receive: usize) -> bool {
         let before = self.posted.len();
@@ -93,7 +101,12 @@ impl Reference {
     /// A peer is gone: with it the receives that name it, and what it has not yet sent whole.
     pub fn fail(&mut self, gate: GateId) {
         self.posted.retain(|posted| posted.gate != Some(gate));
-        self.waiting.retain(|waiting| waiting.gate != gate || !waiting.is_request);
+        let Self { waiting, ahead, .. } = self;
+        waiting.retain(|one| {
+            let here = || ahead.get(&(gate, one.header.sequence)).copied();
+            one.gate != gate || one.asks.is_none_or(|bytes| here() == Some(bytes))
+        });
+        ahead.retain(|(from, _), _| *from != gate);
         self.early.retain(|(from, _), _| *from != gate);
     }
 }
