@@ -17,13 +17,8 @@ struct Cli {
 enum Word {
     /// What this installation is and how it is set
     Info,
-    /// The emulated grid: up, exec, status, down
-    #[command(disable_help_flag = true, after_help = lab::HELP)]
-    Lab {
-        /// What to do; `canele lab` alone lists it
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        words: Vec<String>,
-    },
+    /// The emulated grid: up, run, status, down
+    Lab(lab::Arguments),
     /// The instruments: measure Canele, its peers and raw TCP
     Bench(bench::Arguments),
 }
@@ -35,7 +30,7 @@ fn main() -> ExitCode {
     };
     match cli.word {
         Word::Info => info(),
-        Word::Lab { words } => lab::run(&words),
+        Word::Lab(arguments) => lab::run(arguments),
         Word::Bench(arguments) => bench::run(arguments),
     }
 }

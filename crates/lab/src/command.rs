@@ -1,39 +1,73 @@
 //! `canele lab`.
 
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
+
+use clap::{Args, Subcommand};
 
 use crate::check;
 use crate::grid::{Lab, LabError};
 use crate::link::{self, Wire};
 use crate::spec::Spec;
 
-/// What `canele lab` is.
-pub const HELP: &str = "\
-canele lab up [--sites 2] [--nodes 2] [--rtt 11.6ms] [--wan-rate 1Gbit] [--lan-rate 1Gbit]
-              [--wan-buffer 2MB] [--wan-loss 0] [--name lab]     raise a grid and measure it
-canele lab run NODE command...                                   run a command on a node
-canele lab status                                                what is up
-canele lab down                                                  take it down, and all that runs there
-    CANELE_LAB names the lab for run, status and down (lab);
-    mpiexec -launcher-exec \"canele lab run\" -hosts NODE,NODE... runs ranks on its nodes
-";
+/// `canele lab` and its words.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    word: Word,
+}
+
+#[derive(Debug, Subcommand)]
+enum Word {
+    /// Raise a grid, in place of one of the same name, and measure it
+    Up(Spec),
+    /// Run a command on a node
+    #[command(
+        after_help = "mpiexec -launcher-exec \"canele lab run\" -hosts NODE,NODE... runs ranks on nodes"
+    )]
+    Run {
+        #[command(flatten)]
+        which: Which,
+        /// The node, such as site0-node1
+        node: String,
+        /// The command and its arguments
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        command: Vec<OsString>,
+    },
+    /// Say what is up
+    Status(Which),
+    /// Take the grid down, and all that runs there
+    Down(Which),
+    #[command(hide = true)]
+    Link { links: u16, rate: u64, delay_ns: u64, buffer: u64, loss: f64 },
+    #[command(hide = true)]
+    Serve,
+    #[command(hide = true)]
+    Measure { address: String },
+}
+
+#[derive(Debug, Args)]
+struct Which {
+    /// The lab's name
+    #[arg(long, env = "CANELE_LAB", default_value = "lab", value_parser = crate::spec::name)]
+    name: String,
+}
 
 /// Runs `canele lab` with these arguments.
-pub fn run(arguments: &[String]) -> ExitCode {
-    let result = match arguments.split_first() {
-        Some((word, rest)) => match word.as_str() {
-            "up" => up(rest),
-            "run" => enter(rest),
-            "status" => status(),
-            "down" => down(),
-            "link" => carry(rest),
-            "serve" => check::serve().map_err(|error| error.to_string()),
-            "measure" => measure(rest),
-            _ => Err(format!("no command `{word}`\n{HELP}")),
-        },
-        None => Err(HELP.to_owned()),
+pub fn run(arguments: Arguments) -> ExitCode {
+    let result = match arguments.word {
+        Word::Up(spec) => up(&spec),
+        Word::Run { which, node, command } => enter(&which.name, &node, &command),
+        Word::Status(which) => status(&which.name),
+        Word::Down(which) => down(&which.name),
+        Word::Link { links, rate, delay_ns, buffer, loss } => {
+            let delay = Duration::from_nanos(delay_ns);
+            carry(links, |seed| Wire::new(rate, delay, buffer, loss, seed))
+        }
+        Word::Serve => check::serve().map_err(|error| error.to_string()),
+        Word::Measure { address } => measure(&address),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -44,9 +78,8 @@ pub fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
-fn up(arguments: &[String]) -> Result<(), String> {
-    let spec = Spec::parse(arguments).map_err(|error| error.to_string())?;
-    let lab = Lab::up(&spec).map_err(|error| error.to_string())?;
+fn up(spec: &Spec) -> Result<(), String> {
+    let lab = Lab::up(spec).map_err(|error| error.to_string())?;
     println!(
         "lab `{}`: {} sites of {} nodes; delay by {}",
         spec.name, spec.sites, spec.nodes, lab.delay_by
@@ -132,22 +165,14 @@ fn probe(lab: &Lab, from: &str, to: &str) -> Result<(Duration, f64), String> {
     }
 }
 
-fn enter(arguments: &[String]) -> Result<(), String> {
-    let (host, words) = arguments.split_first().ok_or("run needs a node and a command")?;
-    let words = match words.split_first() {
-        Some((first, rest)) if first == "--" => rest,
-        _ => words,
-    };
-    if words.is_empty() {
-        return Err("run needs a command".into());
-    }
-    let lab = Lab::find(&name()).map_err(|error| error.to_string())?;
-    let error = lab.command(host, words).map_err(|error| error.to_string())?.exec();
+fn enter(lab: &str, node: &str, command: &[OsString]) -> Result<(), String> {
+    let lab = Lab::find(lab).map_err(|error| error.to_string())?;
+    let error = lab.command(node, command).map_err(|error| error.to_string())?.exec();
     Err(format!("nsenter: {error}"))
 }
 
-fn status() -> Result<(), String> {
-    let lab = Lab::find(&name()).map_err(|error| error.to_string())?;
+fn status(lab: &str) -> Result<(), String> {
+    let lab = Lab::find(lab).map_err(|error| error.to_string())?;
     let state = if lab.is_whole() { "up" } else { "broken: take it down and up again" };
     println!("lab `{}` is {state}", lab.spec.name);
     for node in &lab.nodes {
@@ -156,25 +181,19 @@ fn status() -> Result<(), String> {
     Ok(())
 }
 
-fn down() -> Result<(), String> {
-    match Lab::find(&name()) {
+fn down(lab: &str) -> Result<(), String> {
+    match Lab::find(lab) {
         Ok(lab) => lab.down().map_err(|error| error.to_string()),
         Err(LabError::Missing(_)) => Ok(()),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// The process of the links, one thread each: number, rate, delay, buffer, loss.
-fn carry(arguments: &[String]) -> Result<(), String> {
-    let number = |index: usize| -> Result<f64, String> {
-        let text = arguments.get(index).ok_or("link needs five numbers")?;
-        text.parse().map_err(|_| format!("link: `{text}` is no number"))
-    };
-    let (rate, delay) = (number(1)? as u64, Duration::from_nanos(number(2)? as u64));
-    let (buffer, loss) = (number(3)? as u64, number(4)?);
-    let threads: Vec<_> = (0..number(0)? as u16)
+/// The process of the links, one thread each.
+fn carry(links: u16, wire: impl Fn(u64) -> Wire) -> Result<(), String> {
+    let threads: Vec<_> = (0..links)
         .map(|queue| {
-            let wire = Wire::new(rate, delay, buffer, loss, 0x9e37_79b9 + u64::from(queue));
+            let wire = wire(SEED + u64::from(queue));
             std::thread::spawn(move || link::carry(queue, wire))
         })
         .collect();
@@ -186,17 +205,14 @@ fn carry(arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-fn measure(arguments: &[String]) -> Result<(), String> {
-    let address = arguments.first().ok_or("measure needs an address")?;
+fn measure(address: &str) -> Result<(), String> {
     let (rtt, goodput) = check::measure(address).map_err(|error| error.to_string())?;
     println!("{} {goodput}", rtt.as_secs_f64());
     Ok(())
 }
 
-fn name() -> String {
-    std::env::var("CANELE_LAB").unwrap_or_else(|_| "lab".into())
-}
-
+/// Where the numbers that decide of losses begin.
+const SEED: u64 = 0x9e37_79b9;
 /// Of a rate on Ethernet with packets of 1500 bytes, what TCP can carry.
 const GOODPUT: f64 = 0.941;
 /// How far off a link may be.

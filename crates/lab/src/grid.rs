@@ -1,5 +1,6 @@
 //! Raising and taking down a lab.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -159,7 +160,7 @@ impl Lab {
     ///
     /// # Errors
     /// When there is no such node.
-    pub fn command(&self, host: &str, words: &[String]) -> Result<Command, LabError> {
+    pub fn command(&self, host: &str, words: &[impl AsRef<OsStr>]) -> Result<Command, LabError> {
         let node = self.nodes.iter().find(|node| node.host == host).ok_or_else(|| {
             let known: Vec<&str> = self.nodes.iter().map(|node| node.host.as_str()).collect();
             LabError::Node(host.into(), known.join(", "))

@@ -16,6 +16,6 @@ mod netem;
 mod nfqueue;
 mod spec;
 
-pub use command::{HELP, run};
+pub use command::{Arguments, run};
 pub use grid::{Lab, LabError, Node};
-pub use spec::{Spec, SpecError};
+pub use spec::Spec;

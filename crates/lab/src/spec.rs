@@ -2,33 +2,37 @@
 
 use std::time::Duration;
 
+use clap::{Args, value_parser};
 use serde::{Deserialize, Serialize};
 
 /// Sites, nodes and links. The default is Rennes–Nancy of the 2007 report.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Args, Serialize, Deserialize)]
 pub struct Spec {
-    /// Its name: labs of different names stand side by side.
+    /// Its name, letters and digits: labs of different names stand side by side
+    #[arg(long, env = "CANELE_LAB", default_value = "lab", value_parser = name)]
     pub name: String,
-    /// Number of sites.
+    /// Number of sites
+    #[arg(long, default_value_t = 2, value_parser = value_parser!(u32).range(1..=8))]
     pub sites: u32,
-    /// Nodes in each site.
+    /// Nodes in each site
+    #[arg(long, default_value_t = 2, value_parser = value_parser!(u32).range(1..=32))]
     pub nodes: u32,
-    /// Round trip between sites.
+    /// Round trip between sites, such as 11.6ms
+    #[arg(long, default_value = "11.6ms", value_parser = duration)]
     pub rtt: Duration,
-    /// Rate of the link between sites, in bits per second.
+    /// Rate of the link between sites, such as 1Gbit
+    #[arg(long, default_value = "1Gbit", value_parser = rate)]
     pub wan_rate: u64,
-    /// Rate of every node's link, in bits per second.
+    /// Rate of every node's link, such as 1Gbit
+    #[arg(long, default_value = "1Gbit", value_parser = rate)]
     pub lan_rate: u64,
-    /// Buffer in front of the link between sites, in bytes; what does not fit is dropped.
+    /// Buffer in front of the link between sites, such as 2MB; what does not fit is dropped
+    #[arg(long, default_value = "2MB", value_parser = bytes)]
     pub wan_buffer: u64,
-    /// Share of packets lost between sites.
+    /// Share of packets lost between sites, from 0 to 1
+    #[arg(long, default_value_t = 0.0, value_parser = share)]
     pub wan_loss: f64,
 }
-
-/// What is wrong with a lab's option.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{0}")]
-pub struct SpecError(pub String);
 
 impl Default for Spec {
     fn default() -> Self {
@@ -46,44 +50,6 @@ impl Default for Spec {
 }
 
 impl Spec {
-    /// Reads options, `--rtt 11.6ms` and so on.
-    ///
-    /// # Errors
-    /// For an unknown option, or a value that makes no sense; the text names both.
-    pub fn parse(arguments: &[String]) -> Result<Self, SpecError> {
-        let mut spec = Self::default();
-        let mut rest = arguments.iter();
-        while let Some(option) = rest.next() {
-            let value = rest.next().ok_or_else(|| SpecError(format!("{option} needs a value")))?;
-            let wrong = |what| SpecError(format!("{option} {value}: {what}"));
-            match option.as_str() {
-                "--name" => {
-                    spec.name = name(value).ok_or_else(|| wrong("letters and digits only"))?
-                }
-                "--sites" => spec.sites = within(value, 1, 8).ok_or_else(|| wrong("1 to 8"))?,
-                "--nodes" => spec.nodes = within(value, 1, 32).ok_or_else(|| wrong("1 to 32"))?,
-                "--rtt" => {
-                    spec.rtt = duration(value).ok_or_else(|| wrong("a time such as 11.6ms"))?;
-                }
-                "--wan-rate" => {
-                    spec.wan_rate = rate(value).ok_or_else(|| wrong("a rate such as 1Gbit"))?;
-                }
-                "--lan-rate" => {
-                    spec.lan_rate = rate(value).ok_or_else(|| wrong("a rate such as 1Gbit"))?;
-                }
-                "--wan-buffer" => {
-                    spec.wan_buffer = bytes(value).ok_or_else(|| wrong("a size such as 2MB"))?;
-                }
-                "--wan-loss" => {
-                    let loss = value.parse().ok().filter(|loss| (0.0..1.0).contains(loss));
-                    spec.wan_loss = loss.ok_or_else(|| wrong("a share from 0 to 1"))?;
-                }
-                _ => return Err(SpecError(format!("unknown option {option}"))),
-            }
-        }
-        Ok(spec)
-    }
-
     /// The host name of a node.
     pub fn host(&self, site: u32, node: u32) -> String {
         format!("site{site}-node{node}")
@@ -95,15 +61,17 @@ impl Spec {
     }
 }
 
-fn name(text: &str) -> Option<String> {
+/// A lab's name.
+pub(crate) fn name(text: &str) -> Result<String, String> {
     let fits = !text.is_empty()
         && text.len() <= 8
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    fits.then(|| text.into())
+    if fits { Ok(text.into()) } else { Err("a name has 1 to 8 letters and digits".into()) }
 }
 
-fn within(text: &str, least: u32, most: u32) -> Option<u32> {
-    text.parse().ok().filter(|number| (least..=most).contains(number))
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..1.0).contains(share));
+    share.ok_or_else(|| "a share is a number from 0 to 1".into())
 }
 
 fn split(text: &str) -> Option<(f64, &str)> {
@@ -112,45 +80,50 @@ fn split(text: &str) -> Option<(f64, &str)> {
     (number >= 0.0 && number.is_finite()).then_some((number, &text[at..]))
 }
 
-fn duration(text: &str) -> Option<Duration> {
-    let (number, unit) = split(text)?;
-    let seconds = match unit {
-        "s" => number,
-        "ms" => number / 1e3,
-        "us" => number / 1e6,
-        _ => return None,
-    };
-    (seconds <= 10.0).then(|| Duration::from_secs_f64(seconds))
+/// A number with one of these units; `what` is an example.
+fn quantity(text: &str, units: &[(&str, f64)], what: &str) -> Result<f64, String> {
+    let factor = |unit: &str| units.iter().find(|(known, _)| *known == unit).map(|(_, f)| f);
+    split(text)
+        .and_then(|(number, unit)| Some(number * factor(unit)?))
+        .ok_or_else(|| format!("not like {what}"))
 }
 
-fn rate(text: &str) -> Option<u64> {
-    let (number, unit) = split(text)?;
-    let factor = match unit {
-        "Gbit" => 1e9,
-        "Mbit" => 1e6,
-        "kbit" => 1e3,
-        _ => return None,
-    };
-    Some((number * factor) as u64).filter(|rate| *rate >= 8_000)
+fn duration(text: &str) -> Result<Duration, String> {
+    let seconds = quantity(text, &[("s", 1.0), ("ms", 1e-3), ("us", 1e-6)], "11.6ms")?;
+    if seconds > 10.0 {
+        return Err("longer than 10s".into());
+    }
+    Ok(Duration::from_nanos((seconds * 1e9).round() as u64))
 }
 
-fn bytes(text: &str) -> Option<u64> {
-    let (number, unit) = split(text)?;
-    let factor = match unit {
-        "MB" => 1e6,
-        "kB" => 1e3,
-        "B" => 1.0,
-        _ => return None,
-    };
-    Some((number * factor) as u64)
+fn rate(text: &str) -> Result<u64, String> {
+    let rate = quantity(text, &[("Gbit", 1e9), ("Mbit", 1e6), ("kbit", 1e3)], "1Gbit")? as u64;
+    if rate < 8_000 { Err("less than 8kbit".into()) } else { Ok(rate) }
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    Ok(quantity(text, &[("MB", 1e6), ("kB", 1e3), ("B", 1.0)], "2MB")? as u64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
 
-    fn parse(line: &str) -> Result<Spec, SpecError> {
-        Spec::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        spec: Spec,
+    }
+
+    fn parse(line: &str) -> Result<Spec, clap::Error> {
+        Line::try_parse_from(["up"].into_iter().chain(line.split_whitespace()))
+            .map(|line| line.spec)
+    }
+
+    #[test]
+    fn the_default_is_what_the_options_say() {
+        assert_eq!(parse("--name lab").unwrap(), Spec::default());
     }
 
     #[test]
