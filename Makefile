@@ -1,10 +1,12 @@
 # Few words; each calls a script that can be read.
 PREFIX ?= /usr/local
-.PHONY: demo test peers bench install
+.PHONY: demo test nightly peers bench install
 demo:
 	@scripts/demo.sh
 test:
 	@scripts/test.sh
+nightly:
+	@scripts/nightly.sh $(STEPS)
 peers:
 	@scripts/peers.sh
 bench:

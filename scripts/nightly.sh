@@ -1,0 +1,144 @@
+#!/usr/bin/env bash
+# What takes too long, or needs too much, to run with every change: sanitizers, deep models, new seeds,
+# memcheck. A table at the end says how each step ended; a step that cannot run here says why.
+# Usage: nightly.sh [STEP...] (address, thread, models, seeds, exchange, memcheck; all by default)
+# SOAK_S: for how many seconds each of `seeds` and `exchange` runs, 300 by default.
+# Address and thread sanitizers need a nightly Rust: rustup toolchain install nightly --profile minimal
+set -uo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$PATH:$HOME/.cargo/bin"
+logs=$PWD/build/nightly
+mkdir -p "$logs"
+soak_s=${SOAK_S:-300}
+host=x86_64-unknown-linux-gnu
+target=${CARGO_TARGET_DIR:-$PWD/target}
+table=()
+failed=no
+
+step() { # name, what it does, most seconds, command...: runs it, and shows the log's end if it fails
+    local name=$1 what=$2 most_s=$3 begin=$SECONDS code=0 result
+    shift 3
+    printf '\n== %s: %s (at most %s s; %s)\n' "$name" "$what" "$most_s" "build/nightly/$name.log"
+    timeout --kill-after=20 "$most_s" scripts/nightly.sh --within "$@" >"$logs/$name.log" 2>&1 || code=$?
+    case $code in
+        0) result=passed ;;
+        124 | 137) result="FAILED: not done after $most_s s" ;;
+        *) result="FAILED with $code" ;;
+    esac
+    if [ "$code" != 0 ]; then
+        failed=yes
+        grep -nE 'SUMMARY|ERROR SUMMARY|panicked|runs it alone|FAILED|failures|^error' "$logs/$name.log" | head -40
+        tail -20 "$logs/$name.log"
+    fi
+    echo "$name: $result"
+    table+=("$(printf '%-10s %6s s  %s' "$name" $((SECONDS - begin)) "$result")")
+}
+
+skip() { # name, why
+    printf '\n== %s: skipped: %s\n' "$1" "$2"
+    table+=("$(printf '%-10s %6s    skipped: %s' "$1" - "$2")")
+}
+
+# Why a sanitizer cannot run here; nothing if it can.
+obstacle() { # runtime
+    [ "$(uname -m)" = x86_64 ] || { echo "the recipe knows $host only, not $(uname -m)"; return; }
+    command -v rustup >/dev/null || { echo "rustup is missing, which would bring a nightly Rust"; return; }
+    rustc +nightly --version >/dev/null 2>&1 || { echo "no nightly Rust: rustup toolchain install nightly --profile minimal"; return; }
+    [ -e "$(rustc +nightly --print sysroot)/lib/rustlib/$host/lib/librustc-nightly_rt.$1.a" ] || echo "this nightly Rust has no runtime for it ($1)"
+}
+
+# The tests of the crates that move data, built with a sanitizer. The models run elsewhere: loom
+# switches stacks in ways that sanitizers do not know, and runs everything on one thread.
+sanitized() { # directory, flags
+    CARGO_TARGET_DIR=$target/nightly-$1 RUSTFLAGS=$2 TSAN_OPTIONS=suppressions=$PWD/tests/tsan.supp cargo +nightly test --locked --target $host --lib --tests --no-fail-fast \
+        -p memory -p wire -p engine -p datatype -p driver -p progress -p mpi -- --skip shm::model
+}
+
+# Other seeds than the test suite's, another million every day, until the time is over.
+seeds() {
+    local end=$((SECONDS + soak_s)) first=$(($(date +%s) / 86400 * 1000000))
+    cargo test --locked --no-run -p wire -p engine -p datatype -p driver -p plan || return
+    while [ $SECONDS -lt $end ]; do
+        echo "seeds from $first"
+        CANELE_SEED=$first+ PROPTEST_CASES=2000 cargo test --locked --no-fail-fast -p wire -p engine -p datatype -p plan || return
+        PROPTEST_CASES=2000 cargo test --locked -p driver --lib -- tcp:: || return
+        first=$((first + 4000))
+    done
+}
+
+models() { LOOM_MAX_PREEMPTIONS=5 cargo test --locked -p driver --lib -- shm::model; }
+
+# An installed tree, and the C programs in $work.
+programs() {
+    prefix=$PWD/build/prefix work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    cargo build --release --locked && scripts/install.sh "$prefix" || return
+    local program
+    for program in "$@"; do
+        "$prefix/bin/mpicc" -g -Wall -Werror -O1 "tests/programs/$program.c" -o "$work/$program" -ldl || return
+    done
+}
+
+# Data that is checked, among more ranks than cores.
+exchange() {
+    programs exchange || return
+    local rails
+    for rails in shm tcp shm,tcp; do
+        "$prefix/bin/mpiexec" -timeout $((soak_s / 3 + 60)) -genv CANELE_RAILS $rails -n 5 "$work/exchange" $((soak_s / 3)) 0 | tee "$work/said" || return
+        grep -q ': 0 failures' "$work/said" || return
+    done
+}
+
+# `large` is not among them: it moves gigabytes, and what it does on the way `point_to_point` does too.
+memcheck() {
+    programs collectives layouts point_to_point topologies types bad_input tool || return
+    local rails
+    checked() { # ranks, command...
+        local ranks=$1
+        shift
+        echo "over $rails, $ranks ranks: ${*##*/}"
+        "$prefix/bin/mpiexec" -timeout 300 -genv CANELE_RAILS $rails -n "$ranks" valgrind -q --error-exitcode=99 --leak-check=full \
+            --show-leak-kinds=definite --errors-for-leak-kinds=definite --num-callers=30 "$@"
+    }
+    for rails in shm tcp; do
+        for program in collectives layouts point_to_point topologies types; do
+            checked 2 "$work/$program" || return
+        done
+        checked 2 "$work/bad_input" pair || return
+        checked 1 "$work/bad_input" stated || return
+        checked 1 "$work/tool" || return
+    done
+}
+
+if [ "${1:-}" = --within ]; then
+    shift
+    "$@"
+    exit
+fi
+wanted=" ${*:-address thread models seeds exchange memcheck} "
+wants() { [[ $wanted == *" $1 "* ]]; }
+if wants address; then
+    why=$(obstacle asan)
+    if [ -n "$why" ]; then skip address "$why"; else
+        step address "tests under the address sanitizer, leaks included" 1800 sanitized address -Zsanitizer=address
+    fi
+fi
+if wants thread; then
+    why=$(obstacle tsan)
+    if [ -n "$why" ]; then skip thread "$why"; else
+        step thread "tests under the thread sanitizer" 1800 sanitized thread "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer"
+    fi
+fi
+wants models && step models "every order of the shared-memory protocols, up to 5 preemptions" 1800 models
+wants seeds && step seeds "scenarios and parsers with new seeds for $soak_s s" $((soak_s + 900)) seeds
+wants exchange && step exchange "5 ranks that exchange data for $soak_s s" $((soak_s + 900)) exchange
+if wants memcheck; then
+    if command -v valgrind >/dev/null; then
+        step memcheck "C programs on 2 ranks under valgrind, over shm and tcp" 1800 memcheck
+    else
+        skip memcheck "valgrind is missing"
+    fi
+fi
+printf '\n%s\n' "step         time  result"
+printf '%s\n' "${table[@]}"
+[ $failed = no ]
