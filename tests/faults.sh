@@ -53,6 +53,14 @@ for rails in shm,tcp tcp; do
     check "and nothing runs any more" 0 "$(alive "$work/ids")"
 done
 
+# A rank dies without its launcher seeing it.
+"$prefix/bin/mpicc" -Wall -Werror -O1 programs/orphan.c -o "$work/orphan" || exit 1
+for rails in shm tcp; do
+    # shellcheck disable=SC2016
+    told=$(timeout 20 "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n 2 sh -c '"$0"; [ "$PMI_RANK" = 0 ] || sleep 15' "$work/orphan" 2>"$work/err")
+    check "a peer that died unseen, over $rails" "probes of the dead: 0 failures" "$told"
+done
+
 # Launchers that are not understood.
 for variable in PMIX_NAMESPACE PMIX_RANK PRTE_LAUNCHED OMPI_COMM_WORLD_SIZE PALS_RANKID; do
     timeout 10 env $variable=1 "$work/fault" hang "$work/ids" 2>"$work/err"

@@ -280,14 +280,19 @@ impl Engine {
         true
     }
 
-    /// The oldest waiting message that `selector` accepts.
-    pub fn probe(&self, selector: Selector) -> Option<Message> {
-        self.matching.peek(&selector).map(Unexpected::message)
+    /// The oldest waiting message that `selector` accepts; `gate` is as in [`Engine::submit_receive`].
+    pub fn probe(&self, gate: Option<GateId>, selector: Selector) -> Option<Message> {
+        self.matching.peek(gate, &selector).map(Unexpected::message)
     }
 
-    /// Takes the oldest waiting message that `selector` accepts out of matching.
-    pub fn submit_matched_probe(&mut self, selector: Selector) -> Option<(MatchedId, Message)> {
-        let message = self.matching.take_waiting(None, &selector)?;
+    /// Takes the oldest waiting message that `selector` accepts out of matching; `gate` is as in
+    /// [`Engine::submit_receive`].
+    pub fn submit_matched_probe(
+        &mut self,
+        gate: Option<GateId>,
+        selector: Selector,
+    ) -> Option<(MatchedId, Message)> {
+        let message = self.matching.take_waiting(gate, &selector)?;
         let described = message.message();
         Some((self.matched.insert(message), described))
     }
@@ -558,7 +563,8 @@ impl Engine {
         self.gates[gate.0 as usize].get_or_insert_with(|| Box::new(Gate::new()))
     }
 
-    fn is_failed(&self, gate: GateId) -> bool {
+    /// Whether the peer is gone, or there is no way to it: nothing more comes from there.
+    pub fn is_failed(&self, gate: GateId) -> bool {
         self.gates[gate.0 as usize].as_ref().is_some_and(|gate| gate.link.is_failed())
     }
 

@@ -193,9 +193,9 @@ impl Matching {
         self.live += 1;
     }
 
-    /// The oldest message a selector accepts, left in place.
-    pub fn peek(&self, selector: &Selector) -> Option<&Unexpected> {
-        let slot = self.search(None, selector)?;
+    /// The oldest message a selector accepts, of `gate` if there is one, left in place.
+    pub fn peek(&self, gate: Option<GateId>, selector: &Selector) -> Option<&Unexpected> {
+        let slot = self.search(gate, selector)?;
         self.messages[slot as usize].as_ref().map(|(_, message)| message)
     }
 

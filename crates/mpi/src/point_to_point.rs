@@ -2,11 +2,13 @@
 
 use engine::{Envelope, MatchedId, Message, Selector, SendMode};
 use memory::Region;
+use progress::Core;
+use wire::GateId;
 
 use crate::buffer;
 use crate::comm::Comm;
 use crate::process;
-use crate::request::{Operation, Request, Source, Status};
+use crate::request::{Operation, Request, Source, Status, gone};
 use crate::table::{Handle, Kind, Table};
 use crate::{Error, ErrorClass, Result};
 
@@ -156,25 +158,43 @@ pub fn begin_exchange(send: &Send, receive: &Receive) -> Result<Request> {
 /// Waits for a message to be there.
 ///
 /// # Errors
-/// When not initialised.
+/// When the source is gone.
 pub fn probe(comm: &Comm, from: From, tag: Option<i32>) -> Result<Status> {
     let Some(selector) = selector(comm, from, tag) else { return Ok(Status::PROC_NULL) };
-    let message = process::current()?.progress().wait(|core| core.engine.probe(selector));
-    Ok(status_of(message))
+    let gate = selector.source.map(|source| comm.gate(source));
+    let progress = process::current()?.progress();
+    let message = progress.wait(|core| {
+        let found = core.engine.probe(gate, selector);
+        hope(core, gate, found)
+    });
+    message.map(status_of)
+}
+
+/// What a probe has found, or that nothing will come; none as long as it may.
+fn hope<T>(core: &mut Core, gate: Option<GateId>, found: Option<T>) -> Option<Result<T>> {
+    match found {
+        Some(found) => Some(Ok(found)),
+        None if gate.is_some_and(|gate| core.engine.is_failed(gate)) => Some(Err(gone(core))),
+        None => None,
+    }
 }
 
 /// Whether a message is there.
 ///
 /// # Errors
-/// When not initialised.
+/// When the source is gone.
 pub fn immediate_probe(comm: &Comm, from: From, tag: Option<i32>) -> Result<Option<Status>> {
     let Some(selector) = selector(comm, from, tag) else { return Ok(Some(Status::PROC_NULL)) };
+    let gate = selector.source.map(|source| comm.gate(source));
     let progress = process::current()?.progress();
-    let message = progress.test(|core| core.engine.probe(selector));
+    let message = progress.test(|core| {
+        let found = core.engine.probe(gate, selector);
+        hope(core, gate, found)
+    });
     if message.is_none() {
         progress.pause();
     }
-    Ok(message.map(status_of))
+    Ok(message.transpose()?.map(status_of))
 }
 
 /// A message taken out of matching, or `MPI_MESSAGE_NO_PROC`.
@@ -189,7 +209,7 @@ pub enum Matched {
 /// Takes a message that is there out of matching; waits for one if told to.
 ///
 /// # Errors
-/// When not initialised.
+/// When the source is gone.
 pub fn matched_probe(
     comm: &Comm,
     from: From,
@@ -199,13 +219,14 @@ pub fn matched_probe(
     let Some(selector) = selector(comm, from, tag) else {
         return Ok(Some((Matched::NoProc, Status::PROC_NULL)));
     };
+    let gate = selector.source.map(|source| comm.gate(source));
     let progress = process::current()?.progress();
-    let found = if waits {
-        Some(progress.wait(|core| core.engine.submit_matched_probe(selector)))
-    } else {
-        progress.test(|core| core.engine.submit_matched_probe(selector))
+    let take = |core: &mut Core| {
+        let found = core.engine.submit_matched_probe(gate, selector);
+        hope(core, gate, found)
     };
-    let Some((id, message)) = found else {
+    let found = if waits { Some(progress.wait(take)) } else { progress.test(take) };
+    let Some((id, message)) = found.transpose()? else {
         progress.pause();
         return Ok(None);
     };

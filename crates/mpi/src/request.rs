@@ -218,13 +218,15 @@ impl Operation {
                 );
                 (status, Some(Error::new(ErrorClass::Truncate, message).on(self.comm)))
             }
-            Outcome::PeerFailed => {
-                let notices = core.take_notices().join("; ");
-                let message = format!("the peer is gone ({notices})");
-                (status, Some(Error::new(ErrorClass::ProcAborted, message).on(self.comm)))
-            }
+            Outcome::PeerFailed => (status, Some(gone(core).on(self.comm))),
         }
     }
+}
+
+/// The error of what needs a peer that is gone.
+pub(crate) fn gone(core: &mut progress::Core) -> Error {
+    let notices = core.take_notices().join("; ");
+    Error::new(ErrorClass::ProcAborted, format!("the peer is gone ({notices})"))
 }
 
 impl Persistent {

@@ -384,7 +384,7 @@ impl Network {
     /// Probes; the engine must answer as the model does.
     pub fn probe(&mut self, rank: usize, selector: Selector) -> Option<Message> {
         let process = &self.processes[rank];
-        let found = process.engine.probe(selector);
+        let found = process.engine.probe(selector.source.map(GateId), selector);
         let expected =
             process.reference.peek(&selector).map(|waiting| self.described(rank, waiting));
         assert_eq!(found, expected, "what a probe finds");
@@ -394,7 +394,7 @@ impl Network {
     /// Takes a message out of matching, as the model does.
     pub fn matched_probe(&mut self, rank: usize, selector: Selector) -> Option<(MatchedId, usize)> {
         let process = &mut self.processes[rank];
-        let found = process.engine.submit_matched_probe(selector);
+        let found = process.engine.submit_matched_probe(selector.source.map(GateId), selector);
         let expected = process.reference.take(None, &selector);
         let described = expected.as_ref().map(|waiting| self.described(rank, waiting));
         assert_eq!(found.map(|(_, message)| message), described, "what a matched probe takes");
