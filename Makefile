@@ -1,10 +1,12 @@
 # Few words; each calls a script that can be read.
 PREFIX ?= /usr/local
-.PHONY: demo test nightly peers bench install
+.PHONY: demo test conformance nightly peers bench install
 demo:
 	@scripts/demo.sh
 test:
 	@scripts/test.sh
+conformance:
+	@scripts/conformance.sh
 nightly:
 	@scripts/nightly.sh $(STEPS)
 peers:

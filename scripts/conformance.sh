@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# How conforming the library is: the kit that every rail passes, the ABI beside the reference's, and mpi4py's
+# own tests on one and two ranks. Ends with a table; fails if anything failed that is not in
+# tests/mpi4py.excluded.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scripts/bootstrap.sh
+export PATH="$PATH:$HOME/.cargo/bin"
+step() { printf '\n== %s\n' "$*"; }
+rows=() code=0
+row() { rows+=("$(printf '%-28s %8s %8s %8s %8s' "$@")"); }
+# Runs a check of at most so many seconds, whose output goes to the terminal and to $told.
+check() { # seconds, command...
+    local limit_s=$1
+    shift
+    timeout -k 10 "$limit_s" "$@" 2>&1 | tee "$told" || { code=1; return 1; }
+}
+told=$(mktemp)
+trap 'rm -f "$told"' EXIT
+
+step build
+cargo build --release --locked
+cargo test -p driver --test conformance --locked --no-run
+prefix=$PWD/build/prefix environment=$PWD/build/mpi4py
+scripts/install.sh "$prefix"
+scripts/peers.sh mpich==5.0.2
+
+step "the rails' kit"
+if check 600 cargo test -p driver --test conformance --locked || grep -q '^test result:' "$told"; then
+    read -r passed failed ignored < <(sed -nE 's/^test result: [^0-9]*([0-9]+) passed; ([0-9]+) failed; ([0-9]+) ignored.*/\1 \2 \3/p' "$told")
+    row "rails" $((passed + failed + ignored)) "$passed" "$ignored" "$failed"
+else
+    row "rails" - - - no-end
+fi
+
+step "the ABI beside the reference's"
+if check 300 tests/abi.sh "$prefix" "$PWD/build/peers/mpich"; then
+    compared=$(grep '^ABI:' "$told" | grep -oE '[0-9]+ (symbols|constants|lines)' | awk '{sum += $1} END {print sum}')
+    row "ABI: names, values, types" "$compared" "$compared" 0 0
+else
+    row "ABI: names, values, types" - - - differs
+fi
+
+step "mpi4py's own tests"
+tests/mpi4py.sh "$prefix" "$environment"
+source=build/mpi4py-4.1.2
+if [ ! -d $source ]; then
+    "$environment/bin/pip" download -q --disable-pip-version-check --no-binary mpi4py --no-deps -d build mpi4py==4.1.2
+    tar xf $source.tar.gz -C build
+fi
+for ranks in 1 2; do
+    check 1000 tests/mpi4py_suite.sh "$prefix" "$environment" $source $ranks || true
+    read -r run passed skipped failed < <(tail -1 "$told" | grep -E '^([0-9]+|-) ([0-9]+|-) ([0-9]+|-) [0-9]+$' || echo '- - - no-end')
+    row "mpi4py, ranks: $ranks" "$run" "$passed" "$skipped" "$failed"
+done
+
+printf '\n%-28s %8s %8s %8s %8s\n' "" "run" passed skipped failed
+printf '%s\n' "${rows[@]}"
+printf '\nNot run: %s entries in tests/mpi4py.excluded, each with its reason.\n' "$(grep -cE '^test_' tests/mpi4py.excluded)"
+exit $code
