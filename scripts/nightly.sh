@@ -56,14 +56,16 @@ sanitized() { # directory, flags
 
 # Other seeds than the test suite's, another million every day, until the time is over.
 seeds() {
-    local end=$((SECONDS + soak_s)) first=$(($(date +%s) / 86400 * 1000000))
+    local end first=$(($(date +%s) / 86400 * 1000000))
     cargo test --locked --no-run -p wire -p engine -p datatype -p driver -p plan || return
-    while [ $SECONDS -lt $end ]; do
+    end=$((SECONDS + soak_s))
+    while
         echo "seeds from $first"
         CANELE_SEED=$first+ PROPTEST_CASES=2000 cargo test --locked --no-fail-fast -p wire -p engine -p datatype -p plan || return
         PROPTEST_CASES=2000 cargo test --locked -p driver --lib -- tcp:: || return
         first=$((first + 4000))
-    done
+        [ $SECONDS -lt $end ]
+    do :; done
 }
 
 models() { LOOM_MAX_PREEMPTIONS=5 cargo test --locked -p driver --lib -- shm::model; }
