@@ -299,7 +299,7 @@ fn a_peer_cut_off_in_the_middle_of_a_frame_is_lost_and_the_frame_with_it() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Random bytes after an honest beginning of any length, in the handshake or behind it.
     #[test]
@@ -307,17 +307,24 @@ proptest! {
         honest in 0usize..HELLO_LEN + PROOF_LEN + 8,
         noise in proptest::collection::vec(any::<u8>(), 1..300),
     ) {
+        let mut noise = noise;
         let mut exchange = Exchange::new(PATIENCE);
         exchange.suffer(move |target| {
             let own = credentials(2);
             let hello = own.hello(GateId(0), [9; 32]);
             let mut stream = TcpStream::connect(target).unwrap();
             stream.write_all(&hello[..honest.min(HELLO_LEN)]).unwrap();
+            let mut due = hello.get(honest).copied();
             if honest >= HELLO_LEN {
                 let mut answer = [0; ANSWER_LEN];
                 stream.read_exact(&mut answer).unwrap();
                 let proof = own.proof(&hello, &answer);
                 stream.write_all(&proof[..(honest - HELLO_LEN).min(PROOF_LEN)]).unwrap();
+                due = proof.get(honest - HELLO_LEN).copied();
+            }
+            // Noise that happens to be the one byte that is missing would be no noise.
+            if due == Some(noise[0]) {
+                noise[0] ^= 1;
             }
             // The door may be shown before all is said.
             let _ = stream.write_all(&noise);
