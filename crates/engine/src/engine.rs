@@ -240,6 +240,13 @@ impl Engine {
         true
     }
 
+    /// Whether messages were gathered for a gate that have not left.
+    #[inline]
+    pub fn has_gathered(&self, gate: GateId) -> bool {
+        let way = self.gates.get(gate.0 as usize).and_then(Option::as_ref);
+        way.is_some_and(|way| !way.gathered.is_empty())
+    }
+
     /// Lets what was gathered for a gate go.
     pub fn release_gathered(&mut self, gate: GateId) {
         let way = self.gate(gate);

@@ -30,9 +30,19 @@ pub struct Core {
     gathering: Vec<GateId>,
     /// Whether somebody sends them if the application stays away.
     may_gather: bool,
-    /// When a gate was last sent a short message; of rails that gather.
-    posted: Vec<Option<Instant>>,
+    /// When gates were last sent a short message; of rails that gather.
+    posted: Vec<LastShort>,
+    /// How often progress was made.
+    turn: u64,
     journal: Journal,
+}
+
+/// A short message that left at once.
+#[derive(Clone, Copy, Debug, Default)]
+struct LastShort {
+    turn: u64,
+    /// Looked at only where it follows another in the same turn: an answer costs no look at the clock.
+    at: Option<Instant>,
 }
 
 /// A rail and how often it is polled.
@@ -91,6 +101,7 @@ impl Core {
             gathering: Vec::new(),
             may_gather: true,
             posted: Vec::new(),
+            turn: 1,
             journal: Journal::new(rank),
         }
     }
@@ -98,6 +109,7 @@ impl Core {
     /// Takes in what the rails have to report, then sends what the engine wants sent. Returns
     /// whether anything was reported.
     pub fn advance(&mut self) -> bool {
+        self.turn += 1;
         let mut moved = false;
         for index in 0..self.rails.len() {
             moved |= self.poll_rail(index);
@@ -298,22 +310,25 @@ impl Core {
     ) -> bool {
         let index = gate.0 as usize;
         if self.posted.len() <= index {
-            self.posted.resize(index + 1, None);
+            self.posted.resize(index + 1, LastShort::default());
         }
-        if self.posted[index].is_some_and(|posted| posted.elapsed() < within) {
+        let LastShort { turn, at } = self.posted[index];
+        let follows = turn == self.turn;
+        let at_once = follows && at.is_some_and(|at| at.elapsed() < within);
+        if at_once || self.engine.has_gathered(gate) {
             if self.gather(gate, envelope, data) {
                 return true;
             }
             // Full: what there is goes, and this message begins the next frame.
             self.engine.release_gathered(gate);
             self.drain(gate);
-            self.posted[index] = Some(Instant::now());
             return self.gather(gate, envelope, data);
         }
         let sent = self.engine.submit_short(gate, envelope, data, &mut self.frame);
         if sent {
             self.post(gate, rail);
-            self.posted[index] = Some(Instant::now());
+            let at = follows.then(Instant::now);
+            self.posted[index] = LastShort { turn: self.turn, at };
         }
         sent
     }

@@ -455,8 +455,9 @@ const LISTENER_KEYS: u64 = 1 << 63;
 const HOT_MAX: usize = 4;
 /// A link is not hot after so many empty looks.
 const QUIET_MAX: u32 = 4096;
-/// A system call and a packet's way through both kernels take 2–10 µs.
-const GATHER_WITHIN: Duration = Duration::from_micros(10);
+/// A burst's messages follow one another in some tenths of a microsecond, where a system call takes some
+/// microseconds; an answer to an answer comes after 5 µs at the earliest, and must not wait.
+const GATHER_WITHIN: Duration = Duration::from_micros(2);
 
 /// With hot links, epoll is asked once in so many polls.
 const EPOLL_EVERY: u32 = 64;
