@@ -15,6 +15,7 @@ step installation; cargo build --release --locked; prefix=$PWD/build/prefix; scr
 step "reference for the ABI"; scripts/peers.sh mpich==5.0.2
 reference=$PWD/build/peers/mpich
 step ABI; tests/abi.sh "$prefix" "$reference"
+step "compiler wrappers, CMake, pkg-config"; tests/build.sh "$prefix"
 step "C programs"; tests/programs.sh "$prefix" "$reference/bin"
 step interoperation; tests/interoperation.sh "$prefix" "$reference"
 step mpiexec; tests/launch.sh "$prefix/bin"

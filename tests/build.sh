@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# How programs find the library: the compiler wrappers, CMake's FindMPI, pkg-config. Usage: build.sh PREFIX
+set -eu
+cd "$(dirname "$0")"
+. ./check.sh
+prefix=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export PATH="$prefix/bin:$PATH" PKG_CONFIG_PATH=$prefix/lib/pkgconfig
+cp programs/instructions.c "$work/c.c"
+cp programs/instructions.c "$work/cxx.cpp"
+cat >"$work/CMakeLists.txt" <<'CMAKE'
+cmake_minimum_required(VERSION 3.10)
+project(found C CXX)
+find_package(MPI REQUIRED)
+add_executable(c c.c)
+target_link_libraries(c MPI::MPI_C)
+add_executable(cxx cxx.cpp)
+target_link_libraries(cxx MPI::MPI_CXX)
+CMAKE
+cd "$work"
+runs() { timeout 60 mpiexec -n 2 "$work/$1" && echo yes; }
+cmake -S . -B build >log 2>&1 && cmake --build build >>log 2>&1 || cat log
+check "CMake finds C" yes "$(runs build/c)"
+check "CMake finds C++" yes "$(runs build/cxx)"
+mpicc c.c -o by-mpicc
+check "mpicc" yes "$(runs by-mpicc)"
+mpicxx cxx.cpp -o by-mpicxx
+check "mpicxx" yes "$(runs by-mpicxx)"
+# Options as words: what pkg-config prints is meant to be split.
+cc c.c -o by-pkg-config $(pkg-config --cflags --libs mpi)
+check "pkg-config" yes "$(runs by-pkg-config)"
+finish_checks
