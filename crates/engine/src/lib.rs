@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod ahead;
+mod emit;
 mod engine;
 mod gate;
 mod matching;
