@@ -117,4 +117,5 @@ const CAPABILITIES: Capabilities = Capabilities {
     piece_min: 64 << 10,
     credit_bytes: 1 << 20,
     pull: true,
+    replay: false,
 };

@@ -75,6 +75,7 @@ impl Default for SimPath {
                 piece_min: 64 << 10,
                 credit_bytes: 1 << 20,
                 pull: false,
+                replay: false,
             },
         }
     }

@@ -1,34 +1,91 @@
-//! Frames: what of a gate's window goes into the next one, and in which order.
-//!
-//! Control first, then short messages together, then one long piece at the end.
+//! Frames: what was chosen of a gate's window, as bytes.
 
 use memory::Region;
 use wire::packet::{self, Header, Way};
-use wire::{Body, Capabilities, Frame, FrameToken};
+use wire::{Body, Frame, FrameToken};
 
 use crate::engine::Counters;
-use crate::gate::{Control, Gate, charge};
-use crate::op::{Envelope, Op, OpId, OpState, Ops};
+use crate::gate::{Control, Gate, Pending, charge};
+use crate::link::{Kept, Link};
+use crate::op::{Envelope, Op, OpId, OpState, Ops, SendState};
+use crate::strategy::{Carry, Choice, Piece};
 
 /// Appends a whole message to a frame's head.
 #[inline]
 pub(crate) fn emit_whole(way: &mut Gate, envelope: Envelope, data: &Region, head: &mut Vec<u8>) {
     let len = data.len();
     way.credit -= charge(len);
-    let Envelope { context, source, tag } = envelope;
-    let header = Header { context, source, tag, sequence: way.sequence_out };
-    way.sequence_out = way.sequence_out.wrapping_add(1);
+    let header = next_header(way, envelope);
     packet::emit_eager(head, &header, None, len as u32);
     data.append_to(head);
 }
 
-pub(crate) fn emit_control(way: &mut Gate, frame: &mut Frame) {
+/// Begins a frame: what the peer is to be told of the link, the frame's number where the link may be
+/// replaced, what was gathered, and credit. Answers where the number stands.
+pub(crate) fn emit_begin(way: &mut Gate, link: usize, frame: &mut Frame) -> usize {
+    way.links[link].tally.tell(&mut frame.head);
+    let mark = frame.head.len();
+    if way.links[link].ledger.is_some() {
+        packet::emit_mark(&mut frame.head, way.number_out, false);
+    }
+    if frame.head.is_empty() {
+        std::mem::swap(&mut frame.head, &mut way.gathered);
+    } else {
+        frame.head.append(&mut way.gathered);
+    }
+    way.released = false;
     if way.may_return_credit() {
         packet::emit_credit(&mut frame.head, way.owed as u32);
         way.charged -= way.owed;
         way.owed = 0;
     }
-    while frame.head.len() + packet::CONTROL_MAX <= way.capabilities.frame_max {
+    mark
+}
+
+/// Ends a frame: one that may be lost with its link is kept, from its number on, until it has arrived.
+/// `sequence` is that of its first message, or of the next.
+pub(crate) fn emit_end(way: &mut Gate, link: usize, mark: usize, sequence: u32, frame: &mut Frame) {
+    let Some(ledger) = &mut way.links[link].ledger else { return };
+    let Frame { head, body, token } = frame;
+    if head.len() == mark + packet::MARK_LEN && body.is_none() {
+        head.truncate(mark);
+        return;
+    }
+    if ledger.is_prompt(body.is_some()) {
+        packet::ask_prompt(&mut head[mark..]);
+    }
+    let head = head[mark..].to_vec();
+    ledger.keep(Kept { number: way.number_out, sequence, head, body: body.clone(), token: *token });
+    way.number_out = way.number_out.wrapping_add(1);
+}
+
+/// Sends a frame again that a dead link may have lost.
+pub(crate) fn emit_again(way: &mut Gate, link: usize, frame: &mut Frame) -> bool {
+    let Link { capabilities, ledger: Some(ledger), tally, .. } = &mut way.links[link] else {
+        return false;
+    };
+    let fits = |kept: &Kept| kept.len() + BEGIN_MAX <= capabilities.frame_max;
+    let Some(kept) = way.lost.pop_front_if(|kept| fits(kept)) else { return false };
+    tally.tell(&mut frame.head);
+    let mark = frame.head.len();
+    frame.head.extend_from_slice(&kept.head);
+    packet::ask_prompt(&mut frame.head[mark..]);
+    frame.body = kept.body.clone();
+    frame.token = kept.token;
+    ledger.keep(kept);
+    true
+}
+
+/// Appends what was chosen.
+pub(crate) fn emit_choice(
+    way: &mut Gate,
+    link: usize,
+    ops: &mut Ops,
+    choice: &Choice,
+    frame: &mut Frame,
+    counters: &mut Counters,
+) {
+    for _ in 0..choice.controls {
         match way.control.pop_front() {
             Some(Control::Clear { op, receiver, wanted }) => {
                 packet::emit_clear(&mut frame.head, op, receiver, wanted);
@@ -37,130 +94,153 @@ pub(crate) fn emit_control(way: &mut Gate, frame: &mut Frame) {
             None => break,
         }
     }
-}
-
-/// Moves sends from the window into the frame, until it is full or ends in a body.
-#[inline]
-pub(crate) fn emit_window(
-    way: &mut Gate,
-    ops: &mut Ops,
-    frame: &mut Frame,
-    counters: &mut Counters,
-) {
-    let Capabilities { frame_max, inline_max, eager_max, .. } = way.capabilities;
-    while let Some(&id) = way.window.front() {
-        let Some(Op { region, state: OpState::Send(send), .. }) = ops.find_mut(id) else {
-            way.window.pop_front();
+    // Those that go whole come first in the account: what goes ahead takes what they leave.
+    let whole = choice.messages.iter().filter(|(_, carry)| *carry != Carry::Asked);
+    way.credit -= whole.map(|&(at, _)| charge(way.window[at].bytes)).sum::<usize>();
+    for &(at, carry) in &choice.messages {
+        let pending = way.window[at];
+        let Some(Op { region, state: OpState::Send(send), .. }) = ops.find_mut(pending.id) else {
             continue;
         };
-        let len = region.len();
-        let room = frame_max.saturating_sub(frame.head.len());
-        let affordable = charge(len) <= way.credit;
-        let short = len <= eager_max.min(frame_max.saturating_sub(packet::EAGER_LEN));
-        let eager = short && affordable;
-        let needed = if eager { packet::EAGER_LEN + len } else { packet::REQUEST_LEN };
-        if needed > room {
-            break;
+        match carry {
+            Carry::Asked => {
+                counters.rendezvous += 1;
+                counters.out_of_credit +=
+                    u64::from(pending.bytes <= way.links[link].capabilities.eager_max);
+                emit_request(way, link, pending, region, send, frame);
+                ops.offers += 1;
+            }
+            Carry::Copied | Carry::Gathered => {
+                counters.eager += 1;
+                emit_eager(way, pending, region, send, carry, frame);
+                ops.complete_send_if_done(pending.id.index);
+            }
         }
-        way.window.pop_front();
-        let Envelope { context, source, tag } = send.envelope;
-        let header = Header { context, source, tag, sequence: way.sequence_out };
-        way.sequence_out = way.sequence_out.wrapping_add(1);
-        if !eager {
-            counters.rendezvous += 1;
-            counters.out_of_credit += u64::from(short);
-            let ahead = ahead_len(len, way);
-            let approach = if ahead > 0 {
-                way.credit -= charge(ahead);
-                send.sequence = header.sequence;
-                send.ahead = ahead as u64;
-                send.end = send.ahead;
-                send.awaiting |= ahead < len;
-                way.streams.push_back(id);
-                Way::Ahead { bytes: ahead as u64, clear: send.awaiting }
-            } else {
-                send.to_emit = false;
-                send.awaiting = true;
-                let span = region.as_span().filter(|_| way.capabilities.pull && !way.pull_refused);
-                span.map_or(Way::Ask, |span| Way::Fetch(span.address as u64))
-            };
-            send.offered = true;
-            packet::emit_request(&mut frame.head, &header, id.index, len as u64, approach);
-            ops.offers += 1;
-            continue;
-        }
-        counters.eager += 1;
-        way.credit -= charge(len);
-        send.to_emit = false;
-        let acknowledge = send.awaiting.then_some(id.index);
-        packet::emit_eager(&mut frame.head, &header, acknowledge, len as u32);
-        if len <= inline_max {
-            region.append_to(&mut frame.head);
-            ops.complete_send_if_done(id.index);
-        } else {
-            send.held += 1;
-            frame.body = Some(Body { region: region.clone() });
-            frame.token = Some(token(id));
-            break;
-        }
+    }
+    leave_window(way, choice);
+    if let Some(piece) = choice.piece {
+        emit_piece(way, link, ops, piece, frame);
     }
 }
 
-/// Ends the frame with the next piece of the message whose turn it is.
-pub(crate) fn emit_stream(way: &mut Gate, ops: &mut Ops, frame: &mut Frame) {
-    while let Some(id) = way.streams.pop_front() {
-        let Some(Op { region, state: OpState::Send(send), .. }) = ops.find_mut(id) else {
-            continue;
-        };
-        let room = way.capabilities.frame_max.saturating_sub(frame.head.len() + packet::DATA_LEN);
-        let piece = piece_len(region.len(), room, way.capabilities.piece_min);
-        let is_ahead = send.next < send.ahead;
-        let until = if is_ahead { send.ahead } else { send.end };
-        let len = (until - send.next).min(piece as u64);
-        if len == 0 {
-            way.streams.push_front(id);
-            return;
-        }
-        if is_ahead {
-            packet::emit_ahead(&mut frame.head, send.sequence, send.next, len as u32);
-        } else {
-            packet::emit_data(&mut frame.head, send.receiver, send.next, len as u32);
-        }
-        frame.body = Some(Body { region: region.slice(send.next as usize, len as usize) });
-        frame.token = Some(token(id));
-        send.next += len;
+fn emit_eager(
+    way: &mut Gate,
+    pending: Pending,
+    region: &Region,
+    send: &mut SendState,
+    carry: Carry,
+    frame: &mut Frame,
+) {
+    send.to_emit = false;
+    let acknowledge = send.awaiting.then_some(pending.id.index);
+    let header = next_header(way, send.envelope);
+    packet::emit_eager(&mut frame.head, &header, acknowledge, pending.bytes as u32);
+    if carry == Carry::Copied {
+        region.append_to(&mut frame.head);
+    } else {
         send.held += 1;
-        if send.next == send.end {
-            send.to_emit = false;
-        } else {
-            way.streams.push_back(id);
-        }
+        frame.body = Some(Body { region: region.clone() });
+        frame.token = Some(token(pending.id));
+    }
+}
+
+fn emit_request(
+    way: &mut Gate,
+    link: usize,
+    pending: Pending,
+    region: &Region,
+    send: &mut SendState,
+    frame: &mut Frame,
+) {
+    let Pending { id, bytes, .. } = pending;
+    let header = next_header(way, send.envelope);
+    let ahead = ahead_len(bytes, way, link);
+    let approach = if ahead > 0 {
+        way.credit -= charge(ahead);
+        send.sequence = header.sequence;
+        send.ahead = ahead as u64;
+        send.end = send.ahead;
+        send.awaiting |= ahead < bytes;
+        way.streams.push_back(id);
+        Way::Ahead { bytes: ahead as u64, clear: send.awaiting }
+    } else {
+        send.to_emit = false;
+        send.awaiting = true;
+        let span = region.as_span().filter(|_| way.can_fetch());
+        span.map_or(Way::Ask, |span| Way::Fetch(span.address as u64))
+    };
+    send.offered = true;
+    packet::emit_request(&mut frame.head, &header, id.index, bytes as u64, approach);
+}
+
+/// Takes the messages that have left out of the window, and counts for the others how many left before
+/// them.
+fn leave_window(way: &mut Gate, choice: &Choice) {
+    let in_order = choice.messages.iter().enumerate().all(|(index, &(at, _))| index == at);
+    if in_order {
+        way.window.drain(..choice.messages.len());
         return;
     }
+    let mut places: Vec<usize> = choice.messages.iter().map(|&(at, _)| at).collect();
+    places.sort_unstable();
+    while let Some(place) = places.pop() {
+        way.window.remove(place);
+        // Those that are left before this place: the chosen ones among them are still to be removed.
+        for older in way.window.range_mut(..place) {
+            older.overtaken = older.overtaken.saturating_add(1);
+        }
+    }
+}
+
+/// Ends the frame with the next piece of a message.
+fn emit_piece(way: &mut Gate, link: usize, ops: &mut Ops, piece: Piece, frame: &mut Frame) {
+    let frame_max = way.links[link].capabilities.frame_max;
+    let room = frame_max.saturating_sub(frame.head.len() + packet::DATA_LEN);
+    let Some(id) = way.streams.remove(piece.stream) else { return };
+    let Some(Op { region, state: OpState::Send(send), .. }) = ops.find_mut(id) else { return };
+    let is_ahead = send.next < send.ahead;
+    let until = if is_ahead { send.ahead } else { send.end };
+    let len = (until - send.next).min(piece.len.min(room) as u64);
+    if len == 0 {
+        way.streams.insert(piece.stream, id);
+        return;
+    }
+    if is_ahead {
+        packet::emit_ahead(&mut frame.head, send.sequence, send.next, len as u32);
+    } else {
+        packet::emit_data(&mut frame.head, send.receiver, send.next, len as u32);
+    }
+    frame.body = Some(Body { region: region.slice(send.next as usize, len as usize) });
+    frame.token = Some(token(id));
+    send.next += len;
+    send.held += 1;
+    if send.next == send.end {
+        send.to_emit = false;
+    } else {
+        way.streams.push_back(id);
+    }
+}
+
+fn next_header(way: &mut Gate, envelope: Envelope) -> Header {
+    let Envelope { context, source, tag, .. } = envelope;
+    let header = Header { context, source, tag, sequence: way.sequence_out };
+    way.sequence_out = way.sequence_out.wrapping_add(1);
+    header
 }
 
 /// How much of a message of `len` bytes goes with its request: all or a good part, as credits allow.
-fn ahead_len(len: usize, way: &Gate) -> usize {
-    let Capabilities { ahead_max, eager_max, .. } = way.capabilities;
-    let ahead = len.min(ahead_max).min(way.credit.saturating_sub(charge(0)));
-    if ahead == len || ahead > eager_max { ahead } else { 0 }
-}
-
-/// How much of a message of `bytes` goes into a frame with `room`: a share, so that the receiver
-/// copies while the sender still does, and whole pages, so that both copies stay aligned.
-fn piece_len(bytes: usize, room: usize, piece_min: usize) -> usize {
-    let len = room.min(piece_min.max(bytes / PIECES));
-    if len < PAGE_LEN { len } else { len - len % PAGE_LEN }
+fn ahead_len(len: usize, way: &Gate, link: usize) -> usize {
+    let capabilities = &way.links[link].capabilities;
+    let ahead = len.min(capabilities.ahead_max).min(way.credit.saturating_sub(charge(0)));
+    if ahead == len || ahead > capabilities.eager_max { ahead } else { 0 }
 }
 
 /// Messages gathered for one frame, in bytes: some hundred short ones, so that the receiver takes in one
 /// frame while the next is filled.
 pub(crate) const GATHERED_MAX: usize = 16 << 10;
 
-/// A long message travels in at least so many pieces.
-const PIECES: usize = 16;
-
-const PAGE_LEN: usize = 4096;
+/// What a frame may begin with, besides what was chosen and gathered, in bytes.
+pub(crate) const BEGIN_MAX: usize = 8 + packet::MARK_LEN + 8;
 
 fn token(id: OpId) -> FrameToken {
     FrameToken(u64::from(id.generation) << 32 | u64::from(id.index))

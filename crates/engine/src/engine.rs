@@ -4,11 +4,14 @@ use std::collections::VecDeque;
 
 use memory::Region;
 use wire::packet::{self, FrameError, Header, Packet, Way};
-use wire::{Capabilities, Frame, FrameToken, GateId, RemoteRegion};
+use wire::{Capabilities, Frame, FrameToken, GateId, RailId, RemoteRegion};
 
 use crate::ahead::Settled;
-use crate::emit::{GATHERED_MAX, emit_control, emit_stream, emit_whole, emit_window};
-use crate::gate::{Control, EARLY_MAX, Gate, Link, charge};
+use crate::emit::{
+    BEGIN_MAX, GATHERED_MAX, emit_again, emit_begin, emit_choice, emit_end, emit_whole,
+};
+use crate::gate::{Control, EARLY_MAX, Gate, Pending, Reach, charge};
+use crate::link::{Kept, Link};
 use crate::matching::{
     Content, Matched, MatchedId, Matching, Message, Selector, Unexpected, wanted,
 };
@@ -16,12 +19,22 @@ use crate::op::{
     Completion, Envelope, Op, OpId, OpState, Ops, Outcome, SendMode, SendState, receive_piece,
     received,
 };
+use crate::strategy::{Choice, Fifo, Split, Strategy, View};
 
 /// What does not follow from the links.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Config {
     /// Number of processes in the job: gates are `0..size`.
     pub size: usize,
+    /// What chooses the contents of frames.
+    pub strategy: Box<dyn Strategy>,
+}
+
+impl Config {
+    /// A job of `size` processes, with the strategy that does all.
+    pub fn new(size: usize) -> Self {
+        Self { size, strategy: Box::new(Split) }
+    }
 }
 
 /// What became of a frame the engine built.
@@ -46,6 +59,8 @@ pub struct Pull {
     pub id: PullId,
     /// The peer.
     pub gate: GateId,
+    /// The rail that reaches its memory.
+    pub rail: RailId,
     /// Its memory.
     pub remote: RemoteRegion,
     /// Where in it to begin, in bytes.
@@ -100,6 +115,17 @@ pub enum PeerError {
         /// The message's sequence.
         sequence: u32,
     },
+    /// A frame's number inside the frame.
+    #[error("a frame's number stands inside the frame")]
+    Mark,
+    /// More frames are said to have arrived than were sent.
+    #[error("{got} frames are said to have arrived of {sent}")]
+    Confirmation {
+        /// How many were sent.
+        sent: u32,
+        /// How many have arrived, as the peer says.
+        got: u32,
+    },
     /// A peer that is not in the job.
     #[error("gate {0} is not in the job")]
     Gate(u32),
@@ -132,11 +158,15 @@ pub struct Engine {
     ops: Ops,
     matching: Matching,
     matched: Matched,
-    ready: VecDeque<GateId>,
+    ready: VecDeque<(GateId, RailId)>,
     wanted: VecDeque<GateId>,
     pulls: VecDeque<OpId>,
     unexpected_bytes: usize,
     counters: Counters,
+    strategy: Box<dyn Strategy>,
+    choice: Choice,
+    /// Why the strategy that was asked for was given up.
+    refusal: Option<String>,
 }
 
 impl Engine {
@@ -154,6 +184,9 @@ impl Engine {
             pulls: VecDeque::new(),
             unexpected_bytes: 0,
             counters: Counters::default(),
+            strategy: config.strategy,
+            choice: Choice::default(),
+            refusal: None,
         }
     }
 
@@ -180,18 +213,19 @@ impl Engine {
         });
         let id = self.ops.insert(Some(gate), data.clone(), state);
         let way = self.gate(gate);
-        if way.link.is_failed() {
+        if way.reach.is_failed() {
             self.fail(id.index);
             return id;
         }
-        way.window.push_back(id);
+        let Envelope { context, is_urgent, .. } = envelope;
+        way.window.push_back(Pending { id, bytes: data.len(), context, is_urgent, overtaken: 0 });
         self.list(gate);
         id
     }
 
     /// Builds the frame of a short message that can leave at once, with nothing before it on its gate.
-    /// True when `frame` holds it: the message is sent, its memory free, and the frame is to be posted
-    /// as one of [`Engine::poll_frame`]. False when it must be submitted as any other.
+    /// Answers the rail for which `frame` holds it: the message is sent, its memory free, and the frame
+    /// is to be posted as one of [`Engine::poll_frame`]. None when it must be submitted as any other.
     #[inline]
     pub fn submit_short(
         &mut self,
@@ -199,23 +233,49 @@ impl Engine {
         envelope: Envelope,
         data: &Region,
         frame: &mut Frame,
-    ) -> bool {
-        let Some(Some(way)) = self.gates.get_mut(gate.0 as usize) else { return false };
-        let len = data.len();
-        if way.link != (Link::Up { full: false })
-            || len > way.capabilities.inline_max
-            || packet::EAGER_LEN + len > way.capabilities.frame_max
-            || charge(len) > way.credit
-            || !way.gathered.is_empty()
-            || way.has_work()
-        {
-            return false;
+    ) -> Option<RailId> {
+        let way = self.gates.get_mut(gate.0 as usize)?.as_mut()?;
+        let [link] = &way.links[..] else {
+            return self.submit_short_kept(gate, envelope, data, frame);
+        };
+        if link.ledger.is_some() {
+            return self.submit_short_kept(gate, envelope, data, frame);
+        }
+        let rail = link.rail;
+        if !link.is_ready() || link.has_work() || !way.takes_short(link, data.len()) {
+            return None;
         }
         frame.clear();
         emit_whole(way, envelope, data, &mut frame.head);
         self.counters.eager += 1;
         self.counters.frames += 1;
-        true
+        Some(rail)
+    }
+
+    /// As [`Engine::submit_short`], where frames are kept and there may be several links.
+    #[cold]
+    fn submit_short_kept(
+        &mut self,
+        gate: GateId,
+        envelope: Envelope,
+        data: &Region,
+        frame: &mut Frame,
+    ) -> Option<RailId> {
+        let way = self.gates.get_mut(gate.0 as usize)?.as_mut()?;
+        let at = way.first_ready()?;
+        let link = &way.links[at];
+        let rail = link.rail;
+        if !way.takes_short(link, data.len()) || way.order_room() == 0 {
+            return None;
+        }
+        frame.clear();
+        let sequence = way.sequence_out;
+        let mark = emit_begin(way, at, frame);
+        emit_whole(way, envelope, data, &mut frame.head);
+        emit_end(way, at, mark, sequence, frame);
+        self.counters.eager += 1;
+        self.counters.frames += 1;
+        Some(rail)
     }
 
     /// Lays a short message beside others of its gate, to share a frame with them and with what follows,
@@ -224,17 +284,22 @@ impl Engine {
     /// when the frame is full.
     pub fn submit_gathered(&mut self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
         let Some(Some(way)) = self.gates.get_mut(gate.0 as usize) else { return false };
+        let Some(link) = way.links.first() else { return false };
         let len = data.len();
-        let Capabilities { frame_max, inline_max, .. } = way.capabilities;
-        if !matches!(way.link, Link::Up { .. })
-            || len > inline_max
-            || way.gathered.len() + packet::EAGER_LEN + len > frame_max.min(GATHERED_MAX)
+        let Capabilities { frame_max, inline_max, .. } = link.capabilities;
+        let frame_max = frame_max.saturating_sub(BEGIN_MAX).min(GATHERED_MAX);
+        if len > inline_max
+            || way.gathered.len() + packet::EAGER_LEN + len > frame_max
             || charge(len) > way.credit
             || !way.window.is_empty()
+            || way.order_room() == 0
         {
             return false;
         }
         let mut gathered = std::mem::take(&mut way.gathered);
+        if gathered.is_empty() {
+            way.gathered_from = way.sequence_out;
+        }
         emit_whole(way, envelope, data, &mut gathered);
         way.gathered = gathered;
         self.counters.eager += 1;
@@ -370,63 +435,104 @@ impl Engine {
         self.wanted.pop_front()
     }
 
-    /// A gate whose link can take a frame that is there to be built.
+    /// A gate's link that can take a frame which is there to be built.
     #[inline]
-    pub fn poll_gate(&mut self) -> Option<GateId> {
-        while let Some(id) = self.ready.pop_front() {
+    pub fn poll_gate(&mut self) -> Option<(GateId, RailId)> {
+        while let Some((id, rail)) = self.ready.pop_front() {
             let gate = self.gate(id);
-            gate.listed = false;
-            if gate.link == (Link::Up { full: false }) && gate.has_work() {
-                return Some(id);
+            let has_work = gate.has_work();
+            let Some(link) = gate.link(rail) else { continue };
+            link.listed = false;
+            if !link.full && (has_work || link.has_work()) {
+                return Some((id, rail));
             }
         }
         None
     }
 
-    /// Builds the next frame for `gate` into `frame`; false when there is nothing to send.
+    /// Builds the next frame for a link of `gate` into `frame`; false when there is nothing to send over
+    /// it.
     #[inline]
-    pub fn poll_frame(&mut self, gate: GateId, frame: &mut Frame) -> bool {
+    pub fn poll_frame(&mut self, gate: GateId, rail: RailId, frame: &mut Frame) -> bool {
         frame.clear();
-        let Self { gates, ops, counters, .. } = self;
-        let Some(Some(way)) = gates.get_mut(gate.0 as usize) else { return false };
-        if way.link != (Link::Up { full: false }) || !way.has_work() {
+        let Some(Some(way)) = self.gates.get_mut(gate.0 as usize) else { return false };
+        let Some(at) = way.links.iter().position(|link| link.rail == rail) else { return false };
+        let link = &mut way.links[at];
+        if link.full {
             return false;
         }
-        if let Some(stalled) = way.stalled.take() {
+        if let Some(stalled) = link.stalled.take() {
             *frame = stalled;
             return true;
         }
-        std::mem::swap(&mut frame.head, &mut way.gathered);
-        way.released = false;
-        emit_control(way, frame);
-        emit_window(way, ops, frame, counters);
-        if frame.body.is_none() {
-            emit_stream(way, ops, frame);
+        if !way.has_work() && !way.links[at].has_work() {
+            return false;
         }
-        counters.frames += u64::from(!frame.is_empty());
+        if way.links[at].ledger.is_some() && !way.may_number(at) {
+            way.links[at].tally.tell(&mut frame.head);
+        } else if way.lost.is_empty() || !emit_again(way, at, frame) {
+            self.build(gate, at, frame);
+        }
+        self.counters.frames += u64::from(!frame.is_empty());
         !frame.is_empty()
+    }
+
+    /// Builds a frame of what the strategy chooses.
+    fn build(&mut self, gate: GateId, link: usize, frame: &mut Frame) {
+        let Self { gates, ops, counters, strategy, choice, .. } = self;
+        let Some(Some(way)) = gates.get_mut(gate.0 as usize) else { return };
+        let sequence = if way.gathered.is_empty() { way.sequence_out } else { way.gathered_from };
+        let mark = emit_begin(way, link, frame);
+        if way.has_choice() {
+            choice.clear();
+            let view = View::new(gate, way, ops, link, frame.head.len());
+            strategy.choose(&view, choice);
+            if let Err(invalid) = choice.check(&view) {
+                let text = format!("strategy {}: {invalid}; fifo goes on", strategy.name());
+                self.refusal = Some(text);
+                *strategy = Box::new(Fifo);
+                choice.clear();
+                strategy.choose(&view, choice);
+            }
+            emit_choice(way, link, ops, choice, frame, counters);
+        }
+        emit_end(way, link, mark, sequence, frame);
+    }
+
+    /// Why a strategy was given up, once.
+    pub fn poll_refusal(&mut self) -> Option<String> {
+        self.refusal.take()
     }
 
     /// What the rail did with the frame that [`Engine::poll_frame`] built.
     #[inline]
-    pub fn handle_posted(&mut self, gate: GateId, frame: &mut Frame, posted: Posted) {
+    pub fn handle_posted(&mut self, gate: GateId, rail: RailId, frame: &mut Frame, posted: Posted) {
         match posted {
             Posted::Done => {
                 if let Some(token) = frame.token {
-                    self.handle_sent(gate, token);
+                    self.handle_sent(gate, rail, token);
                 }
             }
             Posted::Held => {}
             Posted::Full => {
-                let way = self.gate(gate);
-                way.link = Link::Up { full: true };
-                way.stalled = Some(std::mem::take(frame));
+                let Some(link) = self.gate(gate).link(rail) else { return };
+                link.full = true;
+                link.stalled = Some(std::mem::take(frame));
+                // What this link does not take, another may.
+                self.list(gate);
             }
         }
     }
 
-    /// The memory of a frame is free again.
-    pub fn handle_sent(&mut self, _gate: GateId, token: FrameToken) {
+    /// The memory of a frame is free again, as far as the rail goes.
+    pub fn handle_sent(&mut self, gate: GateId, rail: RailId, token: FrameToken) {
+        // What may have to leave again is free when it has arrived.
+        if self.gate(gate).link(rail).is_some_and(|link| link.ledger.is_none()) {
+            self.free(token);
+        }
+    }
+
+    fn free(&mut self, token: FrameToken) {
         let id = OpId { index: token.0 as u32, generation: (token.0 >> 32) as u32 };
         if let Some(Op { state: OpState::Send(send), .. }) = self.ops.find_mut(id) {
             send.held = send.held.saturating_sub(1);
@@ -435,25 +541,49 @@ impl Engine {
     }
 
     /// A full link has room again.
-    pub fn handle_room(&mut self, gate: GateId) {
-        let way = self.gate(gate);
-        if let Link::Up { full } = &mut way.link {
-            *full = false;
+    pub fn handle_room(&mut self, gate: GateId, rail: RailId) {
+        if let Some(link) = self.gate(gate).link(rail) {
+            link.full = false;
             self.list(gate);
         }
     }
 
     /// A link is open. A peer that is gone stays gone: its messages and credits have no beginning
     /// any more.
-    pub fn handle_up(&mut self, gate: GateId, capabilities: Capabilities) {
+    pub fn handle_up(&mut self, gate: GateId, rail: RailId, capabilities: Capabilities) {
         let way = self.gate(gate);
-        if way.link == Link::Gone {
+        if way.reach == Reach::Gone || way.link(rail).is_some() {
             return;
         }
-        way.link = Link::Up { full: false };
-        way.capabilities = capabilities;
-        way.credit = capabilities.credit_bytes;
+        if way.reach != Reach::Up {
+            way.reach = Reach::Up;
+            way.credit_bytes = capabilities.credit_bytes;
+            way.credit = capabilities.credit_bytes;
+        }
+        way.links.push(Link::new(rail, capabilities));
         self.list(gate);
+    }
+
+    /// A link is gone. True if others carry on, and what it may have lost; else the peer is gone, as
+    /// [`Engine::handle_down`] says.
+    pub fn handle_link_down(&mut self, gate: GateId, rail: RailId) -> bool {
+        let way = self.gate(gate);
+        let Some(at) = way.links.iter().position(|link| link.rail == rail) else {
+            return way.reach == Reach::Up;
+        };
+        let Link { ledger, .. } = way.links.remove(at);
+        let frame_max = way.links.iter().map(|link| link.capabilities.frame_max).max();
+        let carries = |kept: &Kept| frame_max.is_some_and(|max| kept.len() + BEGIN_MAX <= max);
+        let survives = !way.links.is_empty() && ledger.is_some();
+        if let Some(ledger) = ledger {
+            way.lost.extend(ledger.into_kept());
+        }
+        if !survives || !way.lost.iter().all(carries) {
+            self.handle_down(gate);
+            return false;
+        }
+        self.list(gate);
+        true
     }
 
     /// The peer is gone, or there is no way to it: operations that need it complete with
@@ -461,11 +591,11 @@ impl Engine {
     pub fn handle_down(&mut self, gate: GateId) {
         self.end_ahead(gate);
         let way = self.gate(gate);
-        let link = match way.link {
-            Link::Closed | Link::Wanted | Link::Unreachable => Link::Unreachable,
-            Link::Up { .. } | Link::Gone => Link::Gone,
+        let reach = match way.reach {
+            Reach::Closed | Reach::Wanted | Reach::Unreachable => Reach::Unreachable,
+            Reach::Up | Reach::Gone => Reach::Gone,
         };
-        *way = Gate { link, ..Gate::new() };
+        *way = Gate { reach, ..Gate::new() };
         self.matching.drop_requests(gate);
         for index in self.ops.of_gate(gate) {
             self.matching.cancel(self.ops.id(index));
@@ -473,19 +603,23 @@ impl Engine {
         }
     }
 
-    /// Takes in a frame of `gate`.
+    /// Takes in a frame that came over a link of `gate`.
     ///
     /// # Errors
     /// When the peer breaks the protocol. Nothing of other peers is touched; the caller closes the
-    /// link and calls [`Engine::handle_down`].
-    pub fn handle_frame(&mut self, gate: GateId, bytes: &[u8]) -> Result<(), PeerError> {
-        if gate.0 as usize >= self.gates.len() {
-            return Err(PeerError::Gate(gate.0));
-        }
-        if !matches!(self.gate(gate).link, Link::Up { .. }) {
+    /// gate's links and calls [`Engine::handle_down`].
+    pub fn handle_frame(
+        &mut self,
+        gate: GateId,
+        rail: RailId,
+        bytes: &[u8],
+    ) -> Result<(), PeerError> {
+        let peer = self.gates.get(gate.0 as usize).ok_or(PeerError::Gate(gate.0))?;
+        let is_open = |way: &Gate| way.links.iter().any(|link| link.rail == rail);
+        if !peer.as_ref().is_some_and(|way| is_open(way)) {
             return Err(PeerError::NotConnected);
         }
-        let mut rest = bytes;
+        let (mut rest, mut is_numbered) = (bytes, false);
         while let Some(packet) = packet::parse(&mut rest)? {
             match packet {
                 Packet::Eager { header, acknowledge, payload } => {
@@ -510,11 +644,52 @@ impl Engine {
                 Packet::Finish { op } => self.handle_finish(gate, op)?,
                 Packet::Credit { bytes } => {
                     let way = self.gate(gate);
-                    way.credit = way.capabilities.credit_bytes.min(way.credit + bytes as usize);
+                    way.credit = way.credit_bytes.min(way.credit + bytes as usize);
+                }
+                Packet::Arrived { frames } => self.handle_arrived(gate, rail, frames)?,
+                Packet::Mark { number, prompt } => {
+                    is_numbered = match is_numbered {
+                        false => true,
+                        true => return Err(PeerError::Mark),
+                    };
+                    if !self.is_new(gate, rail, number, prompt)? {
+                        return Ok(());
+                    }
                 }
             }
         }
         Ok(())
+    }
+
+    /// Frames have arrived: what was kept of them is free.
+    fn handle_arrived(&mut self, gate: GateId, rail: RailId, frames: u32) -> Result<(), PeerError> {
+        let Some(Link { ledger: Some(ledger), .. }) = self.gate(gate).link(rail) else {
+            return Err(PeerError::Confirmation { sent: 0, got: frames });
+        };
+        for token in ledger.confirm(frames)? {
+            self.free(token);
+        }
+        self.list(gate);
+        Ok(())
+    }
+
+    /// Notes a numbered frame; false if it came before, over a link that died since.
+    fn is_new(
+        &mut self,
+        gate: GateId,
+        rail: RailId,
+        number: u32,
+        prompt: bool,
+    ) -> Result<bool, PeerError> {
+        let way = self.gate(gate);
+        if let Some(link) = way.link(rail) {
+            link.tally.receive(prompt);
+        }
+        let is_new = way.seen.insert(number)?;
+        if prompt {
+            self.list(gate);
+        }
+        Ok(is_new)
     }
 
     /// Memory of a peer that is to be fetched.
@@ -529,7 +704,11 @@ impl Engine {
             };
             let remote = RemoteRegion { address: *address, len: *wanted };
             let local = op.region.slice(0, *wanted as usize);
-            return Some(Pull { id: PullId(id), gate, remote, offset: 0, local });
+            let Some(rail) = self.gate(gate).pulling_rail() else {
+                self.handle_pull_declined(PullId(id));
+                continue;
+            };
+            return Some(Pull { id: PullId(id), gate, rail, remote, offset: 0, local });
         }
     }
 
@@ -573,23 +752,26 @@ impl Engine {
 
     /// Whether the peer is gone, or there is no way to it: nothing more comes from there.
     pub fn is_failed(&self, gate: GateId) -> bool {
-        self.gates[gate.0 as usize].as_ref().is_some_and(|gate| gate.link.is_failed())
+        self.gates[gate.0 as usize].as_ref().is_some_and(|gate| gate.reach.is_failed())
     }
 
     /// Notes that a gate has work.
     #[inline]
     fn list(&mut self, id: GateId) {
-        let gate = self.gate(id);
-        match gate.link {
-            Link::Closed => {
-                gate.link = Link::Wanted;
-                self.wanted.push_back(id);
+        let Self { gates, ready, wanted, .. } = self;
+        let way = gates[id.0 as usize].get_or_insert_with(|| Box::new(Gate::new()));
+        match way.reach {
+            Reach::Closed => {
+                way.reach = Reach::Wanted;
+                wanted.push_back(id);
             }
-            Link::Up { full: false } if !gate.listed => {
-                gate.listed = true;
-                self.ready.push_back(id);
+            Reach::Up => {
+                for link in way.links.iter_mut().filter(|link| !link.full && !link.listed) {
+                    link.listed = true;
+                    ready.push_back((id, link.rail));
+                }
             }
-            Link::Up { .. } | Link::Wanted | Link::Unreachable | Link::Gone => {}
+            Reach::Wanted | Reach::Unreachable | Reach::Gone => {}
         }
     }
 
@@ -702,7 +884,7 @@ impl Engine {
         op.region.write(0, &payload[..wanted as usize]);
         self.ops.complete(id.index, received(header.source, header.tag, bytes, wanted));
         let way = self.gate(gate);
-        if way.link.is_failed() {
+        if way.reach.is_failed() {
             return;
         }
         way.owed += charge(payload.len());
@@ -730,10 +912,10 @@ impl Engine {
         op.gate = Some(gate);
         op.state = OpState::Arriving { source, tag, bytes, wanted, left: wanted };
         let way = self.gate(gate);
-        if way.link.is_failed() {
+        if way.reach.is_failed() {
             return self.fail(id.index);
         }
-        let can_pull = way.capabilities.pull && !way.pull_refused && wanted > 0;
+        let can_pull = way.can_fetch() && wanted > 0;
         match approach {
             Way::Fetch(address) if can_pull => {
                 if let Some(op) = self.ops.at(id.index) {
@@ -836,7 +1018,7 @@ impl Engine {
         ahead: u64,
         bytes: u64,
     ) -> Result<(), PeerError> {
-        let granted = self.gate(gate).capabilities.credit_bytes as u64;
+        let granted = self.gate(gate).credit_bytes as u64;
         if ahead > bytes || ahead > granted {
             return Err(PeerError::Range { offset: 0, len: ahead as usize, wanted: bytes });
         }
@@ -859,7 +1041,7 @@ impl Engine {
         let Self { gates, ops, .. } = self;
         let Some(Some(way)) = gates.get_mut(gate.0 as usize) else { return Ok(()) };
         let is_due = sequence.wrapping_sub(way.sequence_in) as usize <= EARLY_MAX;
-        let limit = way.capabilities.credit_bytes as u64;
+        let limit = way.credit_bytes as u64;
         let settled = way.arrivals.piece(ops, sequence, (offset, payload), (is_due, limit))?;
         self.settle(gate, settled);
         self.charge(gate, settled.early)
@@ -905,7 +1087,7 @@ impl Engine {
     fn charge(&mut self, gate: GateId, bytes: usize) -> Result<(), PeerError> {
         let way = self.gate(gate);
         way.charged += bytes;
-        let granted = way.capabilities.credit_bytes;
+        let granted = way.credit_bytes;
         if way.charged > granted {
             return Err(PeerError::Credit { charged: way.charged, granted });
         }

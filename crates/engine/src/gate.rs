@@ -2,28 +2,31 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use wire::{Capabilities, Frame};
+use smallvec::SmallVec;
+use wire::{Capabilities, RailId, packet};
 
 use crate::ahead::Arrivals;
+use crate::emit::BEGIN_MAX;
+use crate::link::{Kept, Link, Seen};
 use crate::matching::Unexpected;
 use crate::op::OpId;
 
-/// The state of a gate's link.
+/// Whether a gate's peer can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Link {
+pub(crate) enum Reach {
     /// Nothing was ever sent.
     Closed,
     /// The engine has asked for a link.
     Wanted,
-    /// Frames can be posted; unless `full`, at once.
-    Up { full: bool },
+    /// There is a link.
+    Up,
     /// There is no way there; the peer may find one here.
     Unreachable,
     /// The peer is gone for good.
     Gone,
 }
 
-impl Link {
+impl Reach {
     /// Whether operations with the peer fail.
     pub fn is_failed(self) -> bool {
         matches!(self, Self::Unreachable | Self::Gone)
@@ -37,30 +40,46 @@ pub(crate) enum Control {
     Finish { op: u32 },
 }
 
+/// A send whose envelope has not left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    pub id: OpId,
+    pub bytes: usize,
+    pub context: u64,
+    /// Its receiver may be waiting for nothing else.
+    pub is_urgent: bool,
+    /// Later messages that have left before it.
+    pub overtaken: u16,
+}
+
 #[derive(Debug)]
 pub(crate) struct Gate {
-    pub link: Link,
-    pub capabilities: Capabilities,
-    /// Whether the gate stands in the engine's list of gates with work.
-    pub listed: bool,
+    pub reach: Reach,
+    /// The links to the peer, those that opened first before others.
+    pub links: SmallVec<[Link; 1]>,
     pub control: VecDeque<Control>,
     /// Sends whose envelope has not left yet, in order.
-    pub window: VecDeque<OpId>,
+    pub window: VecDeque<Pending>,
     /// Sends being streamed, served in turn.
     pub streams: VecDeque<OpId>,
     /// Short messages, as they will stand in a frame, before all that is in the window.
     pub gathered: Vec<u8>,
+    /// The sequence of the first of them.
+    pub gathered_from: u32,
     /// They need not wait for more.
     pub released: bool,
-    /// A frame the rail had no room for: the first to go.
-    pub stalled: Option<Frame>,
     pub sequence_out: u32,
     pub sequence_in: u32,
-    /// Messages that overtook an earlier one on another rail.
+    /// Messages that overtook an earlier one on another link.
     pub early: BTreeMap<u32, Unexpected>,
     /// Messages that come ahead of their clear.
     pub arrivals: Arrivals,
-    /// Unmatched bytes the peer still accepts.
+    /// The number of the next numbered frame, those that came, and those that a dead link may have lost.
+    pub number_out: u32,
+    pub seen: Seen,
+    pub lost: VecDeque<Kept>,
+    /// Unmatched bytes the peer accepts in all, and of these still.
+    pub credit_bytes: usize,
     pub credit: usize,
     /// Bytes the peer has charged to us: waiting here, or consumed and not yet given back.
     pub charged: usize,
@@ -73,27 +92,22 @@ pub(crate) struct Gate {
 impl Gate {
     pub fn new() -> Self {
         Self {
-            link: Link::Closed,
-            capabilities: Capabilities {
-                frame_max: 0,
-                inline_max: 0,
-                eager_max: 0,
-                ahead_max: 0,
-                piece_min: 0,
-                credit_bytes: 0,
-                pull: false,
-            },
-            listed: false,
+            reach: Reach::Closed,
+            links: SmallVec::new(),
             control: VecDeque::new(),
             window: VecDeque::new(),
             streams: VecDeque::new(),
             gathered: Vec::new(),
+            gathered_from: 0,
             released: false,
-            stalled: None,
             sequence_out: 0,
             sequence_in: 0,
             early: BTreeMap::new(),
             arrivals: Arrivals::default(),
+            number_out: 0,
+            seen: Seen::default(),
+            lost: VecDeque::new(),
+            credit_bytes: 0,
             credit: 0,
             charged: 0,
             owed: 0,
@@ -102,29 +116,95 @@ impl Gate {
     }
 
     #[inline]
+    pub fn link(&mut self, rail: RailId) -> Option<&mut Link> {
+        self.links.iter_mut().find(|link| link.rail == rail)
+    }
+
+    /// Whether there is something to send that any link may carry.
+    #[inline]
     pub fn has_work(&self) -> bool {
         !self.window.is_empty()
             || !self.streams.is_empty()
             || !self.control.is_empty()
-            || self.stalled.is_some()
+            || !self.lost.is_empty()
             || self.released
             || self.must_return_credit()
+    }
+
+    /// Whether there is nothing to send, of the gate or of its links.
+    #[inline]
+    pub fn is_drained(&self) -> bool {
+        !self.has_work() && !self.links.iter().any(Link::has_work)
+    }
+
+    /// Whether there is something for a strategy to choose from.
+    pub fn has_choice(&self) -> bool {
+        !(self.window.is_empty() && self.streams.is_empty() && self.control.is_empty())
+    }
+
+    /// Whether a message of `len` bytes may leave over a link at once, before all else.
+    #[inline]
+    pub fn takes_short(&self, link: &Link, len: usize) -> bool {
+        let Capabilities { inline_max, frame_max, .. } = link.capabilities;
+        len <= inline_max
+            && BEGIN_MAX + packet::EAGER_LEN + len <= frame_max
+            && charge(len) <= self.credit
+            && self.gathered.is_empty()
+            && !self.has_work()
+    }
+
+    /// The first link that can take a frame at once.
+    pub fn first_ready(&self) -> Option<usize> {
+        self.links.iter().position(|link| link.is_ready() && !link.has_work())
+    }
+
+    /// Whether the peer could put one more numbered frame in order, and the link keep it.
+    pub fn may_number(&self, link: usize) -> bool {
+        self.links[link].is_ready() && self.order_room() > 0
+    }
+
+    /// Whether one of the two processes can read the other's memory.
+    pub fn can_fetch(&self) -> bool {
+        !self.pull_refused && self.pulling_rail().is_some()
+    }
+
+    /// The rail by which one can.
+    pub fn pulling_rail(&self) -> Option<RailId> {
+        self.links.iter().find(|link| link.capabilities.pull).map(|link| link.rail)
+    }
+
+    /// How many more messages may leave before the oldest that is under way has arrived: the peer puts
+    /// no more than that in order.
+    #[inline]
+    pub fn order_room(&self) -> usize {
+        let oldest = self.links.iter().filter_map(|link| link.ledger.as_ref()?.oldest());
+        let oldest = oldest.chain(self.lost.iter().map(Kept::age));
+        let spread = oldest
+            .map(|(number, sequence)| {
+                let frames = self.number_out.wrapping_sub(number);
+                frames.max(self.sequence_out.wrapping_sub(sequence)) as usize
+            })
+            .max();
+        spread.map_or(EARLY_MAX, |spread| EARLY_MAX.saturating_sub(spread))
     }
 
     /// Credit is given back in a frame of its own when a quarter of it is owed…
     #[inline]
     pub fn must_return_credit(&self) -> bool {
-        self.owed > 0 && self.owed >= self.capabilities.credit_bytes / 4
+        self.owed > 0 && self.owed >= self.credit_bytes / 4
     }
 
     /// …and rides on other frames from an eighth on.
     #[inline]
     pub fn may_return_credit(&self) -> bool {
-        self.owed > 0 && self.owed >= self.capabilities.credit_bytes / 8
+        self.owed > 0 && self.owed >= self.credit_bytes / 8
     }
 
     pub fn is_idle(&self) -> bool {
-        self.link.is_failed() || (!self.has_work() && self.gathered.is_empty())
+        self.reach.is_failed()
+            || (self.is_drained()
+                && self.gathered.is_empty()
+                && self.links.iter().all(Link::is_settled))
     }
 }
 
@@ -136,5 +216,5 @@ pub(crate) fn charge(len: usize) -> usize {
 
 const OVERHEAD: usize = 64;
 
-/// More messages than this never overtake one another.
+/// More messages than this never overtake one another, nor more frames.
 pub(crate) const EARLY_MAX: usize = 4096;

@@ -29,8 +29,10 @@ mod ahead;
 mod emit;
 mod engine;
 mod gate;
+mod link;
 mod matching;
 mod op;
+pub mod strategy;
 
 pub use engine::{Config, Counters, Engine, PeerError, Posted, Pull, PullId};
 pub use matching::{MatchedId, Message, Selector};

@@ -19,6 +19,8 @@ pub struct Envelope {
     pub source: u32,
     /// The tag.
     pub tag: i32,
+    /// Whether its receiver may be waiting for nothing else, as in a collective: not sent along.
+    pub is_urgent: bool,
 }
 
 /// When a send is complete.

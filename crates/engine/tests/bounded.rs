@@ -4,7 +4,7 @@ mod network;
 
 use engine::{Config, Engine, Envelope, Posted, Selector, SendMode};
 use memory::Region;
-use network::{NEAR, Random, corpus, for_seeds, gate, mutate};
+use network::{NEAR, RAIL, Random, corpus, for_seeds, gate, mutate};
 use peak_alloc::PeakAlloc;
 use wire::Frame;
 use wire::packet::{self, Header, Way};
@@ -39,12 +39,12 @@ fn what_a_peer_makes_us_allocate_is_bounded_by_what_it_sends() {
             })
             .collect();
         let before = ALLOCATOR.current_usage();
-        let mut engine = Engine::new(Config { size: 2 });
-        engine.handle_up(gate(1), NEAR.capabilities);
+        let mut engine = Engine::new(Config::new(2));
+        engine.handle_up(gate(1), RAIL, NEAR.capabilities);
         let mut fed = 0;
         for frame in &frames {
             fed += frame.len();
-            let _ = engine.handle_frame(gate(1), frame);
+            let _ = engine.handle_frame(gate(1), RAIL, frame);
             let taken = ALLOCATOR.current_usage() - before;
             assert!(taken <= TABLES_BYTES + 8 * fed, "{taken} bytes for {fed} received");
         }
@@ -52,15 +52,15 @@ fn what_a_peer_makes_us_allocate_is_bounded_by_what_it_sends() {
 }
 
 fn requests_for_more_than_there_is_allocate_nothing() {
-    let mut engine = Engine::new(Config { size: 2 });
-    engine.handle_up(gate(1), NEAR.capabilities);
+    let mut engine = Engine::new(Config::new(2));
+    engine.handle_up(gate(1), RAIL, NEAR.capabilities);
     let selector = Selector { context: 0, source: Some(1), tag: Some(0) };
     let into = Region::owned(64);
     engine.submit_receive(Some(gate(1)), selector, &into);
     let mut request = Vec::new();
     packet::emit_request(&mut request, &header(0), 0, u64::MAX, Way::Ask);
     let before = ALLOCATOR.current_usage();
-    engine.handle_frame(gate(1), &request).expect("any length may be announced");
+    engine.handle_frame(gate(1), RAIL, &request).expect("any length may be announced");
     assert!(ALLOCATOR.current_usage() - before < 4096);
 }
 
@@ -86,13 +86,13 @@ fn pieces_that_come_ahead_allocate_what_they_carry_or_have_paid_for() {
         announced.collect(),
     ];
     for (attack, frames) in attacks.iter().enumerate() {
-        let mut engine = Engine::new(Config { size: 2 });
-        engine.handle_up(gate(1), NEAR.capabilities);
+        let mut engine = Engine::new(Config::new(2));
+        engine.handle_up(gate(1), RAIL, NEAR.capabilities);
         let before = ALLOCATOR.current_usage();
         let mut fed = 0;
         for frame in frames {
             fed += frame.len();
-            if engine.handle_frame(gate(1), frame).is_err() {
+            if engine.handle_frame(gate(1), RAIL, frame).is_err() {
                 break;
             }
             let taken = ALLOCATOR.current_usage() - before;
@@ -104,8 +104,8 @@ fn pieces_that_come_ahead_allocate_what_they_carry_or_have_paid_for() {
 
 fn unmatched_messages_take_a_multiple_of_their_credit_and_give_it_back() {
     for bytes in [0, 8, 100, 1000] {
-        let mut engine = Engine::new(Config { size: 2 });
-        engine.handle_up(gate(1), NEAR.capabilities);
+        let mut engine = Engine::new(Config::new(2));
+        engine.handle_up(gate(1), RAIL, NEAR.capabilities);
         let frame = vec![0; packet::EAGER_LEN + bytes];
         let before = ALLOCATOR.current_usage();
         let mut after_first = None;
@@ -117,7 +117,7 @@ fn unmatched_messages_take_a_multiple_of_their_credit_and_give_it_back() {
                 let mut head = Vec::new();
                 packet::emit_eager(&mut head, &header(sequence), None, bytes as u32);
                 frame[..head.len()].copy_from_slice(&head);
-                engine.handle_frame(gate(1), &frame).expect("within the credits");
+                engine.handle_frame(gate(1), RAIL, &frame).expect("within the credits");
                 sequence += 1;
             }
             let full = ALLOCATOR.current_usage() - before;
@@ -132,14 +132,14 @@ fn unmatched_messages_take_a_multiple_of_their_credit_and_give_it_back() {
 }
 
 fn operations_leave_nothing_behind() {
-    let mut engine = Engine::new(Config { size: 1 });
-    engine.handle_up(gate(0), NEAR.capabilities);
+    let mut engine = Engine::new(Config::new(1));
+    engine.handle_up(gate(0), RAIL, NEAR.capabilities);
     let (data, into) = (Region::owned(5000), Region::owned(5000));
     let mut after_first = None;
     for round in 0..3000 {
         let bytes = [0, 200, 1000, 5000][round % 4];
         let tag = (round % 16) as i32;
-        let envelope = Envelope { context: 0, source: 0, tag };
+        let envelope = Envelope { context: 0, source: 0, tag, is_urgent: false };
         let mode = [SendMode::Standard, SendMode::Synchronous][round / 4 % 2];
         let send = engine.submit_send(gate(0), envelope, &data.slice(0, bytes), mode);
         let selector =
@@ -160,15 +160,15 @@ fn operations_leave_nothing_behind() {
 }
 
 fn a_message_that_nobody_wants_does_not_make_the_others_pile_up() {
-    let mut engine = Engine::new(Config { size: 2 });
-    engine.handle_up(gate(1), NEAR.capabilities);
+    let mut engine = Engine::new(Config::new(2));
+    engine.handle_up(gate(1), RAIL, NEAR.capabilities);
     let into = Region::empty();
     let before = ALLOCATOR.current_usage();
     for sequence in 0..20_000 {
         let tag = i32::from(sequence > 0);
         let mut frame = Vec::new();
         packet::emit_eager(&mut frame, &Header { tag, ..header(sequence) }, None, 0);
-        engine.handle_frame(gate(1), &frame).expect("within the credits");
+        engine.handle_frame(gate(1), RAIL, &frame).expect("within the credits");
         let wanted = Selector { context: 0, source: Some(1), tag: Some(1) };
         let op = engine.submit_receive(Some(gate(1)), wanted, &into);
         assert_eq!(engine.take(op).is_some(), sequence > 0);
@@ -183,7 +183,7 @@ fn a_message_that_nobody_wants_does_not_make_the_others_pile_up() {
 
 fn peers_that_are_never_spoken_to_cost_a_word_each() {
     let before = ALLOCATOR.current_usage();
-    let engine = Engine::new(Config { size: 10_000 });
+    let engine = Engine::new(Config::new(10_000));
     let taken = ALLOCATOR.current_usage() - before;
     assert!(taken <= 10_000 * 8 + 4096, "{taken} bytes");
     assert!(engine.is_idle());
@@ -202,19 +202,19 @@ fn receive_all(engine: &mut Engine, messages: usize, bytes: usize) {
 
 fn return_credit(engine: &mut Engine) {
     let mut frame = Frame::default();
-    while engine.poll_frame(gate(1), &mut frame) {
-        engine.handle_posted(gate(1), &mut frame, Posted::Done);
+    while engine.poll_frame(gate(1), RAIL, &mut frame) {
+        engine.handle_posted(gate(1), RAIL, &mut frame, Posted::Done);
     }
 }
 
 /// Hands an engine its own frames.
 fn speak_to_itself(engine: &mut Engine) {
     let mut frame = Frame::default();
-    while engine.poll_frame(gate(0), &mut frame) {
+    while engine.poll_frame(gate(0), RAIL, &mut frame) {
         let body = frame.body.as_ref().map_or(Vec::new(), |body| body.region.to_vec());
         let bytes = [&frame.head[..], &body].concat();
-        engine.handle_posted(gate(0), &mut frame, Posted::Done);
-        engine.handle_frame(gate(0), &bytes).expect("engines speak the protocol");
+        engine.handle_posted(gate(0), RAIL, &mut frame, Posted::Done);
+        engine.handle_frame(gate(0), RAIL, &bytes).expect("engines speak the protocol");
     }
 }
 

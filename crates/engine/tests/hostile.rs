@@ -6,7 +6,7 @@ mod network;
 use engine::{Config, Engine, Envelope, OpId, Outcome, PeerError, Posted, Selector, SendMode};
 use memory::Region;
 use network::{
-    AHEAD, NEAR, Network, Random, Receive, Send, Shape, corpus, for_seeds, gate, mutate,
+    AHEAD, NEAR, Network, RAIL, Random, Receive, Send, Shape, corpus, for_seeds, gate, mutate,
 };
 use proptest::prelude::*;
 use wire::packet::{self, Header, Packet, Way};
@@ -18,7 +18,7 @@ const HONEST: usize = 2;
 #[test]
 fn bytes_that_are_no_frame_are_refused() {
     for bytes in [&[0][..], &[0xff; 64], &[0x11; 31], &[0x11; 33], &[0x16, 0, 0], &[0x17; 7]] {
-        let error = Victim::new().engine.handle_frame(gate(HOSTILE), bytes).unwrap_err();
+        let error = Victim::new().engine.handle_frame(gate(HOSTILE), RAIL, bytes).unwrap_err();
         assert!(matches!(error, PeerError::Frame(_)), "{bytes:?}: {error}");
     }
 }
@@ -38,8 +38,8 @@ fn a_frame_cut_anywhere_harms_nobody() {
 fn a_replayed_message_is_refused() {
     let mut victim = Victim::new();
     let frame = eager(HOSTILE, 77, 0, b"once");
-    assert_eq!(victim.engine.handle_frame(gate(HOSTILE), &frame), Ok(()));
-    let error = victim.engine.handle_frame(gate(HOSTILE), &frame).unwrap_err();
+    assert_eq!(victim.engine.handle_frame(gate(HOSTILE), RAIL, &frame), Ok(()));
+    let error = victim.engine.handle_frame(gate(HOSTILE), RAIL, &frame).unwrap_err();
     assert_eq!(error, PeerError::Sequence { expected: 1, got: 0 });
     victim.assert_unharmed();
 }
@@ -47,8 +47,10 @@ fn a_replayed_message_is_refused() {
 #[test]
 fn a_message_too_far_ahead_is_refused() {
     let mut victim = Victim::new();
-    let error =
-        victim.engine.handle_frame(gate(HOSTILE), &eager(HOSTILE, 77, 5000, b"")).unwrap_err();
+    let error = victim
+        .engine
+        .handle_frame(gate(HOSTILE), RAIL, &eager(HOSTILE, 77, 5000, b""))
+        .unwrap_err();
     assert_eq!(error, PeerError::Sequence { expected: 0, got: 5000 });
 }
 
@@ -59,7 +61,10 @@ fn more_than_the_credit_is_refused() {
     let mut sent = 0;
     let error = (0..).find_map(|sequence| {
         sent += 1000;
-        victim.engine.handle_frame(gate(HOSTILE), &eager(HOSTILE, 77, sequence, &[0; 1000])).err()
+        victim
+            .engine
+            .handle_frame(gate(HOSTILE), RAIL, &eager(HOSTILE, 77, sequence, &[0; 1000]))
+            .err()
     });
     assert!(matches!(error, Some(PeerError::Credit { .. })), "{error:?}");
     assert!((credit - 2000..=credit + 1000).contains(&sent), "{sent} bytes of {credit}");
@@ -72,12 +77,12 @@ fn data_outside_what_was_asked_for_is_refused() {
         let mut victim = Victim::new();
         let mut request = Vec::new();
         packet::emit_request(&mut request, &header(HOSTILE, LONG, 0), 3, 5000, Way::Ask);
-        victim.engine.handle_frame(gate(HOSTILE), &request).expect("a request is in order");
+        victim.engine.handle_frame(gate(HOSTILE), RAIL, &request).expect("a request is in order");
         let receiver = victim.cleared(HOSTILE);
         let mut data = Vec::new();
         packet::emit_data(&mut data, receiver, offset, len);
         data.resize(data.len() + len as usize, 1);
-        let error = victim.engine.handle_frame(gate(HOSTILE), &data).unwrap_err();
+        let error = victim.engine.handle_frame(gate(HOSTILE), RAIL, &data).unwrap_err();
         assert_eq!(error, PeerError::Range { offset, len: len as usize, wanted: 5000 });
         victim.assert_unharmed();
     }
@@ -89,7 +94,7 @@ fn a_clear_for_more_than_there_is_is_refused() {
     let long = victim.hostile_request;
     let mut frame = Vec::new();
     packet::emit_clear(&mut frame, long, 0, LONG_BYTES as u64 + 1);
-    let error = victim.engine.handle_frame(gate(HOSTILE), &frame).unwrap_err();
+    let error = victim.engine.handle_frame(gate(HOSTILE), RAIL, &frame).unwrap_err();
     assert!(matches!(error, PeerError::Range { .. }), "{error}");
     victim.assert_unharmed();
 }
@@ -109,7 +114,7 @@ fn words_about_operations_of_others_are_refused() {
                 1 => clear(&mut frame, op, 0, 1),
                 _ => packet::emit_data(&mut frame, op, 0, 0),
             }
-            let error = victim.engine.handle_frame(gate(HOSTILE), &frame).unwrap_err();
+            let error = victim.engine.handle_frame(gate(HOSTILE), RAIL, &frame).unwrap_err();
             assert!(matches!(error, PeerError::Operation { .. }), "{error}");
         }
         victim.assert_unharmed();
@@ -121,12 +126,12 @@ fn data_for_a_message_of_another_peer_is_refused() {
     let mut victim = Victim::new();
     let mut request = Vec::new();
     packet::emit_request(&mut request, &header(HONEST, LONG, 0), 3, 5000, Way::Ask);
-    victim.engine.handle_frame(gate(HONEST), &request).expect("a request is in order");
+    victim.engine.handle_frame(gate(HONEST), RAIL, &request).expect("a request is in order");
     let receiver = victim.cleared(HONEST);
     let mut data = Vec::new();
     packet::emit_data(&mut data, receiver, 0, 8);
     data.extend(b"forged!!");
-    let error = victim.engine.handle_frame(gate(HOSTILE), &data).unwrap_err();
+    let error = victim.engine.handle_frame(gate(HOSTILE), RAIL, &data).unwrap_err();
     assert_eq!(error, PeerError::Operation { what: "data", op: receiver });
 }
 
@@ -184,7 +189,10 @@ fn pieces_ahead_of_nothing_are_refused() {
 fn a_forged_source_takes_no_receive_that_names_another_peer() {
     let mut victim = Victim::new();
     let forged = eager(HONEST, SHORT, 0, b"forged!!");
-    victim.engine.handle_frame(gate(HOSTILE), &forged).expect("nothing is wrong with the frame");
+    victim
+        .engine
+        .handle_frame(gate(HOSTILE), RAIL, &forged)
+        .expect("nothing is wrong with the frame");
     victim.assert_unharmed();
 }
 
@@ -197,7 +205,7 @@ fn a_forged_message_that_waits_is_not_received_from_another_peer() {
         packet::emit_eager(&mut frame, &elsewhere, None, payload.len() as u32);
         [&frame[..], payload].concat()
     };
-    let forged = victim.engine.handle_frame(gate(HOSTILE), &message(b"forged!!"));
+    let forged = victim.engine.handle_frame(gate(HOSTILE), RAIL, &message(b"forged!!"));
     assert_eq!(forged, Ok(()), "nothing is wrong with the frame itself");
     for tag in [None, Some(0)] {
         let selector = Selector { context: 7, source: Some(HONEST as u32), tag };
@@ -220,7 +228,7 @@ fn a_peer_that_is_gone_is_not_heard() {
     let mut credit = Vec::new();
     packet::emit_credit(&mut credit, 8);
     for frame in [eager(HOSTILE, 5, 0, b""), request, credit] {
-        let heard = victim.engine.handle_frame(gate(HOSTILE), &frame);
+        let heard = victim.engine.handle_frame(gate(HOSTILE), RAIL, &frame);
         assert_eq!(heard, Err(PeerError::NotConnected));
     }
     assert_eq!(victim.engine.take(op), None, "no ghost has taken it");
@@ -231,9 +239,9 @@ fn a_peer_that_is_gone_is_not_heard() {
 fn a_peer_that_is_gone_does_not_come_back() {
     let mut victim = Victim::new();
     let message = eager(HOSTILE, 900, 0, &[1; 900]);
-    victim.engine.handle_frame(gate(HOSTILE), &message).expect("a message in order");
+    victim.engine.handle_frame(gate(HOSTILE), RAIL, &message).expect("a message in order");
     victim.engine.handle_down(gate(HOSTILE));
-    victim.engine.handle_up(gate(HOSTILE), NEAR.capabilities);
+    victim.engine.handle_up(gate(HOSTILE), RAIL, NEAR.capabilities);
     let selector = Selector { context: 0, source: Some(HOSTILE as u32), tag: Some(900) };
     for _ in 0..2 {
         let into = Region::owned(900);
@@ -241,7 +249,7 @@ fn a_peer_that_is_gone_does_not_come_back() {
         victim.drain(HOSTILE);
         assert!(victim.engine.take(op).is_some(), "what came before is received, then no more");
     }
-    let envelope = Envelope { context: 0, source: 0, tag: 0 };
+    let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
     let data = Region::owned(8);
     let op = victim.engine.submit_send(gate(HOSTILE), envelope, &data, SendMode::Standard);
     assert_eq!(victim.engine.take(op).map(|end| end.outcome), Some(Outcome::PeerFailed));
@@ -250,21 +258,21 @@ fn a_peer_that_is_gone_does_not_come_back() {
 
 #[test]
 fn a_peer_that_could_not_be_reached_may_reach_us() {
-    let mut engine = Engine::new(Config { size: 2 });
-    let envelope = Envelope { context: 0, source: 0, tag: 0 };
+    let mut engine = Engine::new(Config::new(2));
+    let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
     let data = Region::owned(8);
     engine.submit_send(gate(1), envelope, &data, SendMode::Standard);
     assert_eq!(engine.poll_connect(), Some(gate(1)));
     engine.handle_down(gate(1));
-    engine.handle_up(gate(1), NEAR.capabilities);
+    engine.handle_up(gate(1), RAIL, NEAR.capabilities);
     engine.submit_send(gate(1), envelope, &data, SendMode::Standard);
-    assert_eq!(engine.poll_gate(), Some(gate(1)));
+    assert_eq!(engine.poll_gate(), Some((gate(1), RAIL)));
 }
 
 #[test]
 fn a_gate_outside_the_job_is_refused() {
     let mut victim = Victim::new();
-    assert_eq!(victim.engine.handle_frame(gate(7), &[]), Err(PeerError::Gate(7)));
+    assert_eq!(victim.engine.handle_frame(gate(7), RAIL, &[]), Err(PeerError::Gate(7)));
 }
 
 #[test]
@@ -365,12 +373,12 @@ struct Victim {
 
 impl Victim {
     fn new() -> Self {
-        let mut engine = Engine::new(Config { size: 3 });
+        let mut engine = Engine::new(Config::new(3));
         let mut submitted = Vec::new();
         for peer in [HOSTILE, HONEST] {
-            engine.handle_up(gate(peer), VICTIM);
+            engine.handle_up(gate(peer), RAIL, VICTIM);
             let to = gate(peer);
-            let envelope = Envelope { context: 0, source: 0, tag: 0 };
+            let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
             let (short, long) = (Region::owned(8), Region::owned(LONG_BYTES));
             let synchronous = engine.submit_send(to, envelope, &short, SendMode::Synchronous);
             let request = engine.submit_send(to, envelope, &long, SendMode::Standard);
@@ -430,7 +438,7 @@ impl Victim {
     /// Hears the liar until it is found out, then does without it.
     fn suffer(&mut self, frames: &[Vec<u8>]) -> Result<(), PeerError> {
         for frame in frames {
-            let heard = self.engine.handle_frame(gate(HOSTILE), frame);
+            let heard = self.engine.handle_frame(gate(HOSTILE), RAIL, frame);
             self.drain(HOSTILE);
             while let Some(pull) = self.engine.poll_pull() {
                 self.engine.handle_pulled(pull.id, false);
@@ -448,14 +456,14 @@ impl Victim {
     /// The honest peer's part of the conversation goes as if nobody had lied.
     fn assert_unharmed(&mut self) {
         let peer = gate(HONEST);
-        let heard = self.engine.handle_frame(peer, &eager(HONEST, SHORT, 0, b"the real"));
+        let heard = self.engine.handle_frame(peer, RAIL, &eager(HONEST, SHORT, 0, b"the real"));
         assert_eq!(heard, Ok(()));
         assert_eq!(self.engine.take(self.receive.0).map(|end| end.outcome), Some(Outcome::Ok));
         assert_eq!(self.receive.1.to_vec(), b"the real");
         let mut answers = Vec::new();
         packet::emit_finish(&mut answers, self.honest_synchronous);
         packet::emit_clear(&mut answers, self.honest_request, 9, LONG_BYTES as u64);
-        assert_eq!(self.engine.handle_frame(peer, &answers), Ok(()));
+        assert_eq!(self.engine.handle_frame(peer, RAIL, &answers), Ok(()));
         assert!(self.engine.take(self.synchronous).is_some());
         let sent: usize =
             self.drain(HONEST).iter().map(|frame| frame.len() - packet::DATA_LEN).sum();
@@ -467,10 +475,10 @@ impl Victim {
     fn drain(&mut self, peer: usize) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         let mut frame = Frame::default();
-        while self.engine.poll_frame(gate(peer), &mut frame) {
+        while self.engine.poll_frame(gate(peer), RAIL, &mut frame) {
             let body = frame.body.as_ref().map_or(Vec::new(), |body| body.region.to_vec());
             frames.push([&frame.head[..], &body].concat());
-            self.engine.handle_posted(gate(peer), &mut frame, Posted::Done);
+            self.engine.handle_posted(gate(peer), RAIL, &mut frame, Posted::Done);
         }
         frames
     }

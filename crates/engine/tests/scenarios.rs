@@ -14,8 +14,18 @@ const FETCH: Shape = Shape {
 };
 const FETCH_REFUSED: Shape = Shape { pull_works: false, ..FETCH };
 /// Two links whose frames overtake one another.
-const TWO_LINKS: Shape = Shape { links: 2, jitter_ns: 20_000, ..NEAR };
-const AHEAD_TWO_LINKS: Shape = Shape { links: 2, jitter_ns: 300_000, ..AHEAD };
+const TWO_LINKS: Shape = Shape {
+    links: 2,
+    jitter_ns: 20_000,
+    capabilities: Capabilities { replay: true, ..NEAR.capabilities },
+    ..NEAR
+};
+const AHEAD_TWO_LINKS: Shape = Shape {
+    links: 2,
+    jitter_ns: 300_000,
+    capabilities: Capabilities { replay: true, ..AHEAD.capabilities },
+    ..AHEAD
+};
 const ALL: [Shape; 6] = [NEAR, FETCH, FETCH_REFUSED, TWO_LINKS, AHEAD, AHEAD_TWO_LINKS];
 
 #[test]

@@ -172,7 +172,7 @@ pub(crate) fn send(comm: &Comm, to: u32, tag: i32, data: &Region) -> Result<()> 
     let copy = Region::owned(data.len());
     copy.copy_from(data);
     let gate = comm.gate(to);
-    let envelope = Envelope { context: comm.context(), source: comm.rank(), tag };
+    let envelope = Envelope { context: comm.context(), source: comm.rank(), tag, is_urgent: false };
     progress.submit(|core| {
         let mut attached = place.lock();
         let none = || Error::new(ErrorClass::Buffer, "no buffer is attached for a buffered send");

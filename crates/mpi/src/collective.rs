@@ -222,7 +222,7 @@ fn steps(
         match *step {
             Step::Send { to, span } => {
                 let data = memory.stream(span, temporaries);
-                let envelope = Envelope { context, source: comm.rank(), tag };
+                let envelope = Envelope { context, source: comm.rank(), tag, is_urgent: true };
                 let gate = comm.gate(to);
                 if progress.send_short(gate, envelope, &data) {
                     continue;

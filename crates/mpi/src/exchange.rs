@@ -22,7 +22,8 @@ impl Span<'_> {
     fn send(&self, to: u32, bytes: &[u8]) -> Result<()> {
         let progress = process::current()?.progress();
         let region = Region::from_box(bytes.into());
-        let envelope = Envelope { context: self.context, source: self.rank, tag: self.tag };
+        let envelope =
+            Envelope { context: self.context, source: self.rank, tag: self.tag, is_urgent: true };
         let gate = GateId(self.group.world_rank(to));
         let completion = progress.submit_and_wait(
             |core| core.engine.submit_send(gate, envelope, &region, SendMode::Standard),

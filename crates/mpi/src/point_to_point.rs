@@ -265,7 +265,7 @@ pub fn message_from_int(value: i32) -> Handle {
 
 #[inline]
 fn envelope(comm: &Comm, tag: i32) -> Envelope {
-    Envelope { context: comm.context(), source: comm.rank(), tag }
+    Envelope { context: comm.context(), source: comm.rank(), tag, is_urgent: false }
 }
 
 #[inline]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use boot::Job;
 use driver::{OwnRail, Rail, ShmConfig, ShmRail, TcpConfig, TcpRail, node_identity};
+use engine::strategy::{self, Strategy};
 use engine::{Config, Engine};
 use plan::Place;
 use progress::{Core, Directory, Policy, Progress};
@@ -187,7 +188,8 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let own = rails.iter().map(|rail| (rail.name().to_owned(), rail.address())).collect();
     let job = Arc::new(job);
     let directory = Box::new(Cards { job: Arc::clone(&job), own });
-    let engine = Engine::new(Config { size: size as usize });
+    let strategy = strategy().map_err(failed)?;
+    let engine = Engine::new(Config { size: size as usize, strategy });
     let core = Core::new(engine, GateId(rank), size as usize, rails, directory);
     let progress = Progress::new(core, policy(size)).map_err(|error| failed(error.to_string()))?;
     Ok(Process {
@@ -236,6 +238,13 @@ fn open_rails(job: &Job) -> Result<Vec<Box<dyn Rail>>, String> {
         }
     }
     Ok(rails)
+}
+
+/// What chooses the contents of frames: `CANELE_STRATEGY`.
+fn strategy() -> Result<Box<dyn Strategy>, String> {
+    let name = std::env::var("CANELE_STRATEGY").unwrap_or_else(|_| "auto".into());
+    let known = strategy::NAMES.join(", ");
+    strategy::named(&name).ok_or(format!("CANELE_STRATEGY={name}: no such strategy ({known})"))
 }
 
 /// How a waiting thread behaves. A launcher that does not tell how many ranks are on this node may have

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use driver::{Event, Fault, Post, Rail};
 use engine::{Engine, Envelope, Posted, Pull};
 use memory::Region;
-use wire::{Frame, GateId, RailId};
+use wire::{Capabilities, Frame, GateId, RailId};
 
 use crate::journal::Journal;
 
@@ -50,6 +50,8 @@ struct Station {
     rail: Box<dyn Rail>,
     /// As [`Rail::gather_within`] says.
     gather_within: Duration,
+    /// Whether another rail may carry what this one loses.
+    has_twin: bool,
     /// Polls of others' news in a row without any of its own.
     dull: u32,
     /// Skips left before it is polled again.
@@ -63,10 +65,42 @@ enum Route {
     Closed,
     /// A rail is opening the link.
     Opening { rail: RailId, attempt: Attempt },
-    /// Frames go over this rail.
-    Open(RailId),
+    /// Frames go over these rails.
+    Open(RailSet),
     /// There is no way, or no longer one.
     Failed,
+}
+
+/// Rails, the one that opened first before the others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct RailSet {
+    first: RailId,
+    members: u32,
+}
+
+impl RailSet {
+    fn of(rail: RailId) -> Self {
+        Self { first: rail, members: 1 << rail.0 }
+    }
+
+    fn insert(&mut self, rail: RailId) {
+        self.members |= 1 << rail.0;
+    }
+
+    fn contains(self, rail: RailId) -> bool {
+        self.members & 1 << rail.0 != 0
+    }
+
+    fn remove(&mut self, rail: RailId) {
+        self.members &= !(1 << rail.0);
+        if self.first == rail && self.members != 0 {
+            self.first = RailId(self.members.trailing_zeros() as u8);
+        }
+    }
+
+    fn iter(self) -> impl Iterator<Item = RailId> {
+        (0..u32::BITS as u8).map(RailId).filter(move |rail| self.contains(*rail))
+    }
 }
 
 /// The search for a way to a peer.
@@ -87,9 +121,12 @@ impl Core {
         rails: Vec<Box<dyn Rail>>,
         directory: Box<dyn Directory>,
     ) -> Self {
+        let names: Vec<_> = rails.iter().map(|rail| rail.name()).collect();
         let station = |rail: Box<dyn Rail>| {
             let gather_within = rail.gather_within();
-            Station { rail, gather_within, dull: 0, skip: 0 }
+            let is_twin = |name: &&&str| kind(name) == kind(rail.name());
+            let has_twin = names.iter().filter(is_twin).count() > 1;
+            Station { rail, gather_within, has_twin, dull: 0, skip: 0 }
         };
         let rails = rails.into_iter().map(station).collect();
         Self {
@@ -116,6 +153,9 @@ impl Core {
         }
         self.release_gathered();
         self.flush();
+        if let Some(refusal) = self.engine.poll_refusal() {
+            self.journal.print(&[refusal]);
+        }
         if self.journal.has_faults() {
             let due = self.journal.due(Instant::now());
             self.journal.print(&due);
@@ -135,8 +175,8 @@ impl Core {
         while let Some(pull) = self.engine.poll_pull() {
             self.pull(pull);
         }
-        while let Some(gate) = self.engine.poll_gate() {
-            self.drain(gate);
+        while let Some((gate, rail)) = self.engine.poll_gate() {
+            self.drain(gate, rail);
         }
     }
 
@@ -174,7 +214,7 @@ impl Core {
     /// Which rail frames to `gate` take, once a link is open.
     pub fn rail_name(&self, gate: GateId) -> Option<&'static str> {
         match self.routes.get(gate.0 as usize)? {
-            Route::Open(rail) => Some(self.rails[rail.0 as usize].rail.name()),
+            Route::Open(rails) => Some(self.rails[rails.first.0 as usize].rail.name()),
             Route::Closed | Route::Opening { .. } | Route::Failed => None,
         }
     }
@@ -207,46 +247,96 @@ impl Core {
             return false;
         }
         let (rail, name) = (RailId(index as u8), station.rail.name());
+        let replay = station.has_twin;
         let mut misbehaved: Vec<(GateId, String)> = Vec::new();
         let mut refused: Vec<(GateId, Attempt)> = Vec::new();
+        let mut failed: Vec<(GateId, Fault)> = Vec::new();
         let moved = station.rail.poll(&mut |event| match event {
             Event::Frame { peer, bytes } => {
                 if misbehaved.iter().any(|(known, _)| *known == peer) {
                     return;
                 }
-                if let Err(error) = engine.handle_frame(peer, bytes) {
+                if let Err(error) = engine.handle_frame(peer, rail, bytes) {
                     misbehaved.push((peer, error.to_string()));
                 }
             }
-            Event::Sent { peer, token } => engine.handle_sent(peer, token),
+            Event::Sent { peer, token } => engine.handle_sent(peer, rail, token),
             Event::Hampered { reason } => journal.print(&[format!("{name}: {reason}")]),
             Event::Refused { from, reason } => {
                 let line = journal.note_refusal(Instant::now(), from, reason);
                 journal.print(line.as_slice());
             }
-            Event::Room { peer } => engine.handle_room(peer),
+            Event::Room { peer } => engine.handle_room(peer, rail),
             Event::Up { peer, capabilities } => {
-                if let Some(route) = routes.get_mut(peer.0 as usize)
-                    && !matches!(route, Route::Open(_))
-                {
-                    *route = Route::Open(rail);
-                    engine.handle_up(peer, capabilities);
+                let Some(route) = routes.get_mut(peer.0 as usize) else { return };
+                match route {
+                    Route::Closed | Route::Opening { .. } => {
+                        *route = Route::Open(RailSet::of(rail));
+                    }
+                    Route::Open(rails) => rails.insert(rail),
+                    Route::Failed => return,
                 }
+                engine.handle_up(peer, rail, Capabilities { replay, ..capabilities });
             }
             Event::Down { peer, fault } => match another_way(routes, (rail, name), peer, &fault) {
                 Some(attempt) => refused.push((peer, attempt)),
-                None => handle_down(engine, routes, journal, rail, peer, fault),
+                None => failed.push((peer, fault)),
             },
         });
         for (peer, text) in misbehaved {
-            station.rail.disconnect(peer);
-            handle_down(engine, routes, journal, rail, peer, Fault::Misbehaved(text));
+            self.rails[index].rail.disconnect(peer);
+            self.fail(peer, Fault::Misbehaved(text));
+        }
+        for (peer, fault) in failed {
+            self.handle_down(rail, peer, fault);
         }
         for (peer, attempt) in refused {
             self.connect(peer, attempt);
         }
         self.reckon(index, moved);
         moved
+    }
+
+    /// A link is gone. Others of the gate carry on, if there are any.
+    fn handle_down(&mut self, rail: RailId, peer: GateId, fault: Fault) {
+        let concerned = match self.routes.get_mut(peer.0 as usize) {
+            Some(Route::Open(rails)) => {
+                let concerned = rails.contains(rail);
+                if concerned && self.engine.handle_link_down(peer, rail) {
+                    rails.remove(rail);
+                    return;
+                }
+                concerned
+            }
+            Some(Route::Opening { rail: opening, .. }) => *opening == rail,
+            Some(Route::Closed) => true,
+            Some(Route::Failed) | None => false,
+        };
+        if concerned {
+            self.fail(peer, fault);
+        }
+    }
+
+    /// There is no way to a peer any more.
+    fn fail(&mut self, peer: GateId, fault: Fault) {
+        let Some(route) = self.routes.get_mut(peer.0 as usize) else { return };
+        if let Route::Open(rails) = std::mem::replace(route, Route::Failed) {
+            for rail in rails.iter() {
+                self.rails[rail.0 as usize].rail.disconnect(peer);
+            }
+        }
+        let text = match fault {
+            Fault::Closed => None,
+            Fault::Lost(text) => Some(format!("link to rank {} lost: {text}", peer.0)),
+            Fault::Unreachable(text) => Some(format!("rank {} unreachable: {text}", peer.0)),
+            Fault::Misbehaved(text) => {
+                Some(format!("rank {} sent what no rank sends: {text}", peer.0))
+            }
+        };
+        if let Some(text) = text {
+            self.journal.note_fault(Instant::now(), text);
+        }
+        self.engine.handle_down(peer);
     }
 
     /// A rail that stays dull while others have news is polled less often.
@@ -288,22 +378,26 @@ impl Core {
     /// rail is still at the last; false when it must be submitted as any other.
     #[inline]
     pub fn send_short(&mut self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
-        let Some(&Route::Open(rail)) = self.routes.get(gate.0 as usize) else { return false };
-        let gather_within = self.rails[rail.0 as usize].gather_within;
+        let Some(&Route::Open(rails)) = self.routes.get(gate.0 as usize) else { return false };
+        let gather_within = self.rails[rails.first.0 as usize].gather_within;
         if !gather_within.is_zero() && self.may_gather {
-            return self.send_or_gather(gate, rail, gather_within, envelope, data);
+            return self.send_or_gather(gate, gather_within, envelope, data);
         }
-        let sent = self.engine.submit_short(gate, envelope, data, &mut self.frame);
-        if sent {
+        self.send_at_once(gate, envelope, data)
+    }
+
+    #[inline]
+    fn send_at_once(&mut self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
+        let rail = self.engine.submit_short(gate, envelope, data, &mut self.frame);
+        if let Some(rail) = rail {
             self.post(gate, rail);
         }
-        sent
+        rail.is_some()
     }
 
     fn send_or_gather(
         &mut self,
         gate: GateId,
-        rail: RailId,
         within: Duration,
         envelope: Envelope,
         data: &Region,
@@ -321,12 +415,11 @@ impl Core {
             }
             // Full: what there is goes, and this message begins the next frame.
             self.engine.release_gathered(gate);
-            self.drain(gate);
+            self.flush();
             return self.gather(gate, envelope, data);
         }
-        let sent = self.engine.submit_short(gate, envelope, data, &mut self.frame);
+        let sent = self.send_at_once(gate, envelope, data);
         if sent {
-            self.post(gate, rail);
             let at = follows.then(Instant::now);
             self.posted[index] = LastShort { turn: self.turn, at };
         }
@@ -341,9 +434,8 @@ impl Core {
         taken
     }
 
-    fn drain(&mut self, gate: GateId) {
-        let Some(&Route::Open(rail)) = self.routes.get(gate.0 as usize) else { return };
-        while self.engine.poll_frame(gate, &mut self.frame) && self.post(gate, rail) {}
+    fn drain(&mut self, gate: GateId, rail: RailId) {
+        while self.engine.poll_frame(gate, rail, &mut self.frame) && self.post(gate, rail) {}
     }
 
     /// Hands the frame just built to the rail; false when the rail is full.
@@ -354,16 +446,12 @@ impl Core {
             Post::Held => Posted::Held,
             Post::Full => Posted::Full,
         };
-        self.engine.handle_posted(gate, &mut self.frame, posted);
+        self.engine.handle_posted(gate, rail, &mut self.frame, posted);
         posted != Posted::Full
     }
 
     fn pull(&mut self, pull: Pull) {
-        let Some(Route::Open(rail)) = self.routes.get(pull.gate.0 as usize) else {
-            self.engine.handle_pulled(pull.id, false);
-            return;
-        };
-        let rail = &mut self.rails[rail.0 as usize].rail;
+        let rail = &mut self.rails[pull.rail.0 as usize].rail;
         if rail.is_attentive(pull.gate) {
             self.engine.handle_pull_declined(pull.id);
             return;
@@ -394,14 +482,16 @@ impl Core {
         self.connect(gate, Attempt { later: candidates, refusals: Vec::new() });
     }
 
-    /// Tries the rails that are left in turn until one begins to open.
+    /// Tries the rails that are left in turn until one begins to open; those of its kind open beside it.
     fn connect(&mut self, gate: GateId, attempt: Attempt) {
         let Attempt { later, mut refusals } = attempt;
         let mut later = later.into_iter();
         while let Some((rail, address)) = later.next() {
             match self.rails[rail.0 as usize].rail.connect(gate, &address) {
                 Ok(()) => {
-                    let attempt = Attempt { later: later.collect(), refusals };
+                    let later: Vec<_> = later.collect();
+                    self.connect_twins(gate, rail, &later);
+                    let attempt = Attempt { later, refusals };
                     self.routes[gate.0 as usize] = Route::Opening { rail, attempt };
                     return;
                 }
@@ -417,6 +507,17 @@ impl Core {
         let text = format!("rank {} cannot be reached: {tried}", gate.0);
         self.journal.note_fault(Instant::now(), text);
         self.engine.handle_down(gate);
+    }
+
+    /// Opens the other links of a rail's kind; where one cannot, there is one link less.
+    fn connect_twins(&mut self, gate: GateId, rail: RailId, later: &[(RailId, Vec<u8>)]) {
+        let kind = kind(self.rails[rail.0 as usize].rail.name());
+        for (twin, address) in later {
+            let station = &mut self.rails[twin.0 as usize];
+            if self::kind(station.rail.name()) == kind {
+                let _ = station.rail.connect(gate, address);
+            }
+        }
     }
 
     fn rail_named(&self, name: &str) -> Option<RailId> {
@@ -447,35 +548,9 @@ fn another_way(
     Some(std::mem::take(attempt))
 }
 
-fn handle_down(
-    engine: &mut Engine,
-    routes: &mut [Route],
-    journal: &mut Journal,
-    rail: RailId,
-    peer: GateId,
-    fault: Fault,
-) {
-    let Some(route) = routes.get_mut(peer.0 as usize) else { return };
-    let concerned = match route {
-        Route::Open(open) => *open == rail,
-        Route::Opening { rail: opening, .. } => *opening == rail,
-        Route::Closed => true,
-        Route::Failed => false,
-    };
-    if !concerned {
-        return;
-    }
-    *route = Route::Failed;
-    let text = match fault {
-        Fault::Closed => None,
-        Fault::Lost(text) => Some(format!("link to rank {} lost: {text}", peer.0)),
-        Fault::Unreachable(text) => Some(format!("rank {} unreachable: {text}", peer.0)),
-        Fault::Misbehaved(text) => Some(format!("rank {} sent what no rank sends: {text}", peer.0)),
-    };
-    if let Some(text) = text {
-        journal.note_fault(Instant::now(), text);
-    }
-    engine.handle_down(peer);
+/// Rails of one kind differ by a number at the end of their names: `tcp`, `tcp1`.
+fn kind(name: &str) -> &str {
+    name.trim_end_matches(|digit: char| digit.is_ascii_digit())
 }
 
 /// A rail is dull after this many reports of other rails without one of its own.

@@ -49,7 +49,7 @@ fn receive(progress: &Progress) -> Option<Vec<u8>> {
 }
 
 fn envelope() -> Envelope {
-    Envelope { context: 0, source: 0, tag: 0 }
+    Envelope { context: 0, source: 0, tag: 0, is_urgent: false }
 }
 
 /// Two ends of a TCP link over the loopback, in one process.
@@ -68,7 +68,7 @@ fn pair() -> [Arc<Progress>; 2] {
     let mut ranks = 0..;
     rails.map(|rail| {
         let rank = GateId(ranks.next().unwrap_or(0));
-        let engine = Engine::new(Config { size: 2 });
+        let engine = Engine::new(Config::new(2));
         let directory = Box::new(Both(addresses.clone()));
         let core = Core::new(engine, rank, 2, vec![Box::new(rail)], directory);
         Progress::new(core, Policy::for_node(2, 1)).expect("descriptors")

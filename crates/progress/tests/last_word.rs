@@ -18,7 +18,7 @@ fn whoever_has_fetched_a_message_has_told_its_sender() {
         let data = Region::from_box(vec![7; BYTES].into());
         let into = Region::owned(BYTES);
         let selector = Selector { context: 0, source: Some(0), tag: Some(0) };
-        let envelope = Envelope { context: 0, source: 0, tag: 0 };
+        let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
         let early = received_first
             .then(|| receiver.engine.submit_receive(Some(GateId(0)), selector, &into));
         let send = sender.engine.submit_send(GateId(1), envelope, &data, SendMode::Synchronous);
@@ -54,7 +54,7 @@ fn turns(network: &SimNetwork, mut act: impl FnMut(usize)) {
 
 fn core(network: &SimNetwork, rank: GateId) -> Core {
     let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(rank))];
-    Core::new(Engine::new(Config { size: 2 }), rank, 2, rails, Box::new(Ranks))
+    Core::new(Engine::new(Config::new(2)), rank, 2, rails, Box::new(Ranks))
 }
 
 /// On the simulated rail a rank is its own address.

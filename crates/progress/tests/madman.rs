@@ -9,7 +9,7 @@ use wire::{Frame, GateId};
 fn nonsense_costs_its_sender_the_link_and_nobody_else() {
     for seed in 0..200u64 {
         let network = SimNetwork::new(seed);
-        let engine = Engine::new(Config { size: 3 });
+        let engine = Engine::new(Config::new(3));
         let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(GateId(0)))];
         let mut core = Core::new(engine, GateId(0), 3, rails, Box::new(Nobody));
         let mut peers = [1, 2].map(|rank| network.rail(GateId(rank)));

@@ -113,7 +113,7 @@ impl Rail for Refusing {
 }
 
 fn core(rank: GateId, rails: Vec<Box<dyn Rail>>) -> Core {
-    Core::new(Engine::new(Config { size: 2 }), rank, 2, rails, Box::new(Ranks))
+    Core::new(Engine::new(Config::new(2)), rank, 2, rails, Box::new(Ranks))
 }
 
 /// Where a rank may be found: by the rails that refuse, then by the simulated one.
@@ -127,4 +127,4 @@ impl Directory for Ranks {
 }
 
 const SELECTOR: Selector = Selector { context: 0, source: Some(0), tag: Some(0) };
-const ENVELOPE: Envelope = Envelope { context: 0, source: 0, tag: 0 };
+const ENVELOPE: Envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };

@@ -71,7 +71,7 @@ fn the_process() {
     let address = driver::Rail::address(&*rail);
     let port = u16::from_le_bytes(*address.last_chunk().expect("a port"));
     println!("\nport {port}");
-    let engine = Engine::new(Config { size: 2 });
+    let engine = Engine::new(Config::new(2));
     let mut core = Core::new(engine, GateId(0), 2, vec![rail], Box::new(Nobody));
     let end = std::thread::spawn(|| std::io::stdin().read_to_end(&mut Vec::new()));
     let limit = Instant::now() + Duration::from_secs(30);

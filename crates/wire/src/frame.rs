@@ -70,6 +70,9 @@ pub struct Capabilities {
     pub credit_bytes: usize,
     /// Whether the receiver can fetch the sender's contiguous memory by itself (single copy).
     pub pull: bool,
+    /// Whether frames are numbered and kept until they have arrived, so that other links can carry them
+    /// if this one dies.
+    pub replay: bool,
 }
 
 /// Contiguous memory of a peer process on this node, for a single-copy transfer.

@@ -71,6 +71,18 @@ pub enum Packet<'a> {
         /// The sender's operation.
         op: u32,
     },
+    /// Numbers the frame it begins: a frame that a dying link may have lost comes again with its number.
+    Mark {
+        /// Position among the numbered frames of this gate, wrapping.
+        number: u32,
+        /// Whether the sender waits to hear that the frame has arrived.
+        prompt: bool,
+    },
+    /// So many numbered frames have arrived over this link.
+    Arrived {
+        /// Their count since the link is open, wrapping.
+        frames: u32,
+    },
     /// The receiver has room for so many more unmatched bytes.
     Credit {
         /// Bytes given back.
@@ -123,6 +135,9 @@ const CREDIT: u8 = 0x18;
 const REQUEST_AHEAD: u8 = 0x19;
 const REQUEST_AHEAD_WHOLE: u8 = 0x1a;
 const AHEAD: u8 = 0x1b;
+const MARK: u8 = 0x1c;
+const MARK_PROMPT: u8 = 0x1d;
+const ARRIVED: u8 = 0x1e;
 
 /// Length of an eager packet's header in bytes.
 pub const EAGER_LEN: usize = 32;
@@ -130,6 +145,8 @@ pub const EAGER_LEN: usize = 32;
 pub const REQUEST_LEN: usize = 44;
 /// Length of the header of a data packet, and of one sent ahead, in bytes.
 pub const DATA_LEN: usize = 20;
+/// Length of a frame's number in bytes.
+pub const MARK_LEN: usize = 8;
 /// The longest packet without payload, in bytes.
 pub const CONTROL_MAX: usize = REQUEST_LEN;
 
@@ -202,6 +219,27 @@ pub fn emit_credit(to: &mut Vec<u8>, bytes: u32) {
     to.extend_from_slice(&bytes.to_le_bytes());
 }
 
+/// Appends a frame's number: the first packet of a frame.
+pub fn emit_mark(to: &mut Vec<u8>, number: u32, prompt: bool) {
+    to.extend_from_slice(&[if prompt { MARK_PROMPT } else { MARK }, 0, 0, 0]);
+    to.extend_from_slice(&number.to_le_bytes());
+}
+
+/// Asks the receiver of a frame that begins with a number to say at once that it has arrived.
+pub fn ask_prompt(frame: &mut [u8]) {
+    if let Some(kind) = frame.first_mut()
+        && *kind == MARK
+    {
+        *kind = MARK_PROMPT;
+    }
+}
+
+/// Appends how many numbered frames have arrived over this link.
+pub fn emit_arrived(to: &mut Vec<u8>, frames: u32) {
+    to.extend_from_slice(&[ARRIVED, 0, 0, 0]);
+    to.extend_from_slice(&frames.to_le_bytes());
+}
+
 /// Takes the first packet off `frame`; `None` at its end.
 ///
 /// # Errors
@@ -243,6 +281,11 @@ pub fn parse<'a>(frame: &mut &'a [u8]) -> Result<Option<Packet<'a>>, FrameError>
         }
         FINISH => Packet::Finish { op: u32_at(take::<8>(frame)?, 4) },
         CREDIT => Packet::Credit { bytes: u32_at(take::<8>(frame)?, 4) },
+        MARK | MARK_PROMPT => {
+            let number = u32_at(take::<MARK_LEN>(frame)?, 4);
+            Packet::Mark { number, prompt: kind == MARK_PROMPT }
+        }
+        ARRIVED => Packet::Arrived { frames: u32_at(take::<8>(frame)?, 4) },
         kind => return Err(FrameError::Kind { kind }),
     };
     Ok(Some(packet))
@@ -324,6 +367,9 @@ mod tests {
         bytes.push(1);
         emit_ahead(&mut bytes, 7, 3, 2);
         bytes.extend([2, 3]);
+        emit_mark(&mut bytes, u32::MAX, false);
+        emit_mark(&mut bytes, 0, true);
+        emit_arrived(&mut bytes, 17);
         let expected = [
             Packet::Eager { header, acknowledge: None, payload: &[8, 9] },
             Packet::Eager { header, acknowledge: Some(0), payload: &[] },
@@ -336,6 +382,9 @@ mod tests {
             Packet::Credit { bytes: 4096 },
             Packet::Data { receiver: 6, offset: 1 << 32, payload: &[1] },
             Packet::Ahead { sequence: 7, offset: 3, payload: &[2, 3] },
+            Packet::Mark { number: u32::MAX, prompt: false },
+            Packet::Mark { number: 0, prompt: true },
+            Packet::Arrived { frames: 17 },
         ];
         let mut rest = &bytes[..];
         for packet in expected {
@@ -346,7 +395,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_end_or_fail(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0x10u8..0x1d) {
+        fn any_bytes_end_or_fail(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0x10u8..0x20) {
             let mut bytes = bytes;
             bytes.insert(0, kind);
             let mut rest = &bytes[..];

@@ -50,7 +50,7 @@ proptest! {
 
     #[test]
     fn unknown_kinds_are_named(kind in any::<u8>(), rest in prop::collection::vec(any::<u8>(), 0..64)) {
-        prop_assume!(!(0x11..=0x1b).contains(&kind));
+        prop_assume!(!(0x11..=0x1e).contains(&kind));
         let bytes = [&[kind][..], &rest].concat();
         prop_assert_eq!(packet::parse(&mut &bytes[..]), Err(FrameError::Kind { kind }));
     }
@@ -73,7 +73,10 @@ fn lengths_are_those_that_the_engine_reckons_with() {
         lengths(&|to| packet::emit_clear(to, 1, 2, 3)),
         lengths(&|to| packet::emit_finish(to, 1)),
         lengths(&|to| packet::emit_credit(to, 1)),
+        lengths(&|to| packet::emit_arrived(to, 1)),
+        lengths(&|to| packet::emit_mark(to, 1, true)),
     ];
+    assert_eq!(controls[5], packet::MARK_LEN);
     assert_eq!(controls[0], packet::REQUEST_LEN);
     assert_eq!(controls.iter().max(), Some(&packet::CONTROL_MAX));
 }
@@ -97,6 +100,8 @@ enum Owned {
     Ahead(u32, u64, Vec<u8>),
     Finish(u32),
     Credit(u32),
+    Mark(u32, bool),
+    Arrived(u32),
 }
 
 fn owned() -> impl Strategy<Value = Owned> {
@@ -116,6 +121,8 @@ fn owned() -> impl Strategy<Value = Owned> {
             .prop_map(|(sequence, offset, data)| Owned::Ahead(sequence, offset, data)),
         any::<u32>().prop_map(Owned::Finish),
         any::<u32>().prop_map(Owned::Credit),
+        any::<(u32, bool)>().prop_map(|(number, prompt)| Owned::Mark(number, prompt)),
+        any::<u32>().prop_map(Owned::Arrived),
     ]
 }
 
@@ -147,6 +154,8 @@ impl Owned {
             }
             Self::Finish(op) => Packet::Finish { op: *op },
             Self::Credit(bytes) => Packet::Credit { bytes: *bytes },
+            Self::Mark(number, prompt) => Packet::Mark { number: *number, prompt: *prompt },
+            Self::Arrived(frames) => Packet::Arrived { frames: *frames },
         }
     }
 
@@ -155,7 +164,12 @@ impl Owned {
             Self::Eager(_, _, payload) | Self::Data(_, _, payload) | Self::Ahead(_, _, payload) => {
                 payload.len()
             }
-            Self::Request(..) | Self::Clear(..) | Self::Finish(_) | Self::Credit(_) => 0,
+            Self::Request(..)
+            | Self::Clear(..)
+            | Self::Finish(_)
+            | Self::Credit(_)
+            | Self::Mark(..)
+            | Self::Arrived(_) => 0,
         }
     }
 }
@@ -184,6 +198,8 @@ fn emit_all(frame: &[Owned]) -> Vec<u8> {
             }
             Owned::Finish(op) => packet::emit_finish(&mut bytes, *op),
             Owned::Credit(credit) => packet::emit_credit(&mut bytes, *credit),
+            Owned::Mark(number, prompt) => packet::emit_mark(&mut bytes, *number, *prompt),
+            Owned::Arrived(frames) => packet::emit_arrived(&mut bytes, *frames),
         }
     }
     bytes

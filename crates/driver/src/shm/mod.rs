@@ -575,4 +575,5 @@ const CAPABILITIES: Capabilities = Capabilities {
     piece_min: 16 << 10,
     credit_bytes: 1 << 20,
     pull: true,
+    replay: false,
 };

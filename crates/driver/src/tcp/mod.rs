@@ -474,4 +474,5 @@ const CAPABILITIES: Capabilities = Capabilities {
     piece_min: 64 << 10,
     credit_bytes: 4 << 20,
     pull: false,
+    replay: false,
 };

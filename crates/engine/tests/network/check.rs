@@ -4,7 +4,7 @@ use engine::{Completion, Outcome, SendMode};
 use memory::{Region, Span};
 use wire::GateId;
 
-use super::{Kind, Network, Send, Sent, State, Tracked, content};
+use super::{Kind, Network, Send, Sent, Tracked, content};
 
 impl Network {
     pub(super) fn check(&mut self, rank: usize, index: usize) {
@@ -27,8 +27,7 @@ impl Network {
         region.write(0, &vec![OVERWRITTEN; region.len()]);
         let Sent { send: Send { to, tag, bytes, mode, .. }, matched, .. } = self.messages[message];
         if end.outcome == Outcome::PeerFailed {
-            let state = self.way_state(rank, to);
-            return assert_eq!(state, State::Cut, "a send fails only with its peer");
+            return assert!(self.is_cut(rank, to), "a send fails only with its peer");
         }
         let outcome = Outcome::Ok;
         let expected = Completion { source: rank as u32, tag, bytes: bytes as u64, outcome };
@@ -41,7 +40,7 @@ impl Network {
     fn check_received(&self, rank: usize, region: &Region, end: Completion, message: usize) {
         let Sent { from, send, .. } = &self.messages[message];
         if end.outcome == Outcome::PeerFailed {
-            return assert_eq!(self.way_state(rank, *from), State::Cut);
+            return assert!(self.is_cut(rank, *from), "a receive fails only with its peer");
         }
         let bytes = send.bytes.min(region.len());
         let message_bytes = send.bytes as u64;
@@ -62,7 +61,7 @@ impl Network {
             Outcome::Cancelled => {}
             Outcome::PeerFailed => {
                 let peer = gate.expect("only a receive that names its source fails with it").0;
-                assert_eq!(self.way_state(rank, peer as usize), State::Cut);
+                assert!(self.is_cut(rank, peer as usize), "and not while there is a link");
             }
             Outcome::Ok | Outcome::Truncated { .. } => {
                 let forged = gate.is_some_and(|peer| self.is_tampered(peer.0 as usize, rank));

@@ -18,15 +18,16 @@ mod mangle;
 mod random;
 mod reference;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use engine::strategy::{self, Strategy};
 use engine::{
     Completion, Config, Counters, Engine, Envelope, MatchedId, Message, OpId, Outcome, PeerError,
     Posted, PullId, Selector, SendMode,
 };
 use memory::{Region, Span};
 use wire::packet::{self, Packet};
-use wire::{Capabilities, Frame, FrameToken, GateId, RemoteRegion};
+use wire::{Capabilities, Frame, FrameToken, GateId, RailId, RemoteRegion};
 
 use agenda::Agenda;
 use check::{UNTOUCHED, overlaps};
@@ -44,7 +45,7 @@ pub struct Shape {
     pub bytes_per_us: u64,
     /// Frames a link takes before it says that it is full.
     pub depth: usize,
-    /// Links; a frame takes any of them.
+    /// Links between the two; they open one after the other.
     pub links: usize,
     pub capabilities: Capabilities,
     /// Whether a fetch succeeds where the link allows one.
@@ -66,6 +67,7 @@ pub const NEAR: Shape = Shape {
         piece_min: 256,
         credit_bytes: 16 << 10,
         pull: false,
+        replay: false,
     },
     pull_works: false,
 };
@@ -76,6 +78,9 @@ pub const AHEAD: Shape = Shape {
     capabilities: Capabilities { ahead_max: 6000, ..NEAR.capabilities },
     ..NEAR
 };
+
+/// The first link's rail.
+pub const RAIL: RailId = RailId(0);
 
 /// A submitted operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,8 +129,10 @@ pub struct Network {
     default_shape: Shape,
     ways: BTreeMap<(usize, usize), Way>,
     messages: Vec<Sent>,
-    /// Messages by sender and receiver, in the order of their submission.
-    order: BTreeMap<(usize, usize), Vec<usize>>,
+    /// Messages by sender, receiver and context, in the order of their submission.
+    order: BTreeMap<(usize, usize, u64), Vec<usize>>,
+    /// Numbered frames that have come, by sender and receiver.
+    numbers: BTreeSet<(usize, usize, u32)>,
     /// Memory that rails hold: whose, and where it lies.
     held: Vec<(usize, FrameToken, Span)>,
     agenda: Agenda<Event>,
@@ -170,9 +177,7 @@ struct Sent {
 
 /// The way from one process to another.
 struct Way {
-    state: State,
-    links: Vec<Lane>,
-    refused: bool,
+    lanes: Vec<Lane>,
     tamper: Option<Tamper>,
     tampered: bool,
 }
@@ -185,8 +190,10 @@ enum State {
     Cut,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Lane {
+    state: State,
+    refused: bool,
     in_flight: usize,
     free_ns: u64,
     last_arrival_ns: u64,
@@ -195,13 +202,14 @@ struct Lane {
 enum Event {
     Flush(usize),
     Release(usize, usize),
-    Up(usize, usize),
-    Room(usize, usize),
+    Up(usize, usize, usize),
+    Room(usize, usize, usize),
     Departed { from: usize, to: usize, lane: usize, cargo: Cargo, arrival_ns: u64 },
-    Sent { from: usize, to: usize, token: FrameToken, span: Span },
-    Arrived { from: usize, to: usize, bytes: Vec<u8> },
+    Sent { from: usize, to: usize, lane: usize, token: FrameToken, span: Span },
+    Arrived { from: usize, to: usize, lane: usize, bytes: Vec<u8> },
     Pulled { rank: usize, id: PullId, remote: RemoteRegion, from: usize, local: Region },
     Down(usize, usize),
+    LinkDown(usize, usize, usize),
 }
 
 /// A frame that was copied when it was posted, or that is read when it leaves.
@@ -211,9 +219,20 @@ enum Cargo {
 }
 
 impl Network {
+    /// Processes with a strategy drawn by the seed.
     pub fn new(seed: u64, size: usize, shape: Shape) -> Self {
+        let name = strategy::NAMES[seed as usize % strategy::NAMES.len()];
+        Self::with_strategy(seed, size, shape, &|| strategy::named(name).expect("a known name"))
+    }
+
+    pub fn with_strategy(
+        seed: u64,
+        size: usize,
+        shape: Shape,
+        strategy: &dyn Fn() -> Box<dyn Strategy>,
+    ) -> Self {
         let process = |_| Process {
-            engine: Engine::new(Config { size }),
+            engine: Engine::new(Config { size, strategy: strategy() }),
             reference: Reference::default(),
             ops: Vec::new(),
             open: Vec::new(),
@@ -234,6 +253,7 @@ impl Network {
             ways: BTreeMap::new(),
             messages: Vec::new(),
             order: BTreeMap::new(),
+            numbers: BTreeSet::new(),
             held: Vec::new(),
             agenda: Agenda::new(),
         }
@@ -264,10 +284,12 @@ impl Network {
     pub fn submit_send(&mut self, from: usize, send: Send) -> Handle {
         let message = self.messages.len();
         let region = Region::from_box(content(message, send.bytes).into());
-        let envelope = Envelope { context: send.context, source: from as u32, tag: send.tag };
+        let is_urgent = send.context % 2 == 1;
+        let (context, source) = (send.context, from as u32);
+        let envelope = Envelope { context, source, tag: send.tag, is_urgent };
         let sent = Sent { from, send, region: region.clone(), matched: false, complete: false };
         self.messages.push(sent);
-        self.order.entry((from, send.to)).or_default().push(message);
+        self.order.entry((from, send.to, send.context)).or_default().push(message);
         let kind = Kind::Send { message };
         let may_be_short = send.mode == SendMode::Standard && self.random.one_in(2);
         if may_be_short
@@ -291,18 +313,19 @@ impl Network {
     fn send_short(&mut self, from: usize, send: Send, envelope: Envelope, data: &Region) -> bool {
         let to = gate(send.to);
         let mut frame = Frame::default();
-        if !self.processes[from].engine.submit_short(to, envelope, data, &mut frame) {
+        let Some(rail) = self.processes[from].engine.submit_short(to, envelope, data, &mut frame)
+        else {
             return false;
-        }
-        let posted = self.post(from, send.to, &frame);
-        self.processes[from].engine.handle_posted(to, &mut frame, posted);
+        };
+        let posted = self.post(from, send.to, rail, &frame);
+        self.processes[from].engine.handle_posted(to, rail, &mut frame, posted);
         self.short_sends += 1;
         true
     }
 
     /// Lays a message of a few bytes beside others, without releasing it.
     pub fn gather_now(&mut self, from: usize, to: usize, tag: i32, bytes: usize) -> bool {
-        let envelope = Envelope { context: 0, source: from as u32, tag };
+        let envelope = Envelope { context: 0, source: from as u32, tag, is_urgent: false };
         let message = self.messages.len();
         let region = Region::from_box(content(message, bytes).into());
         let mode = SendMode::Standard;
@@ -311,7 +334,7 @@ impl Network {
         if taken {
             let sent = Sent { from, send, region, matched: false, complete: true };
             self.messages.push(sent);
-            self.order.entry((from, to)).or_default().push(message);
+            self.order.entry((from, to, 0)).or_default().push(message);
         }
         taken
     }
@@ -425,9 +448,22 @@ impl Network {
     /// its time.
     pub fn cut(&mut self, a: usize, b: usize) {
         for (from, to) in [(a, b), (b, a)] {
-            self.way(from, to).state = State::Cut;
+            self.way(from, to).cut();
             let delay = self.random.below(5_000) as u64;
             self.schedule(delay, Event::Down(from, to));
+        }
+    }
+
+    /// Cuts one of the links between two processes: frames on their way over it are lost, and both
+    /// notice, each in its time.
+    pub fn cut_link(&mut self, a: usize, b: usize, lane: usize) {
+        for (from, to) in [(a, b), (b, a)] {
+            if std::mem::replace(&mut self.way(from, to).lanes[lane].state, State::Cut)
+                == State::Open
+            {
+                let delay = self.random.below(200_000) as u64;
+                self.schedule(delay, Event::LinkDown(from, to, lane));
+            }
         }
     }
 
@@ -478,30 +514,42 @@ impl Network {
         self.now_ns = at_ns;
         match event {
             Event::Flush(rank) => self.flush(rank),
-            Event::Up(rank, peer) => {
-                let capabilities = self.shape(rank, peer).capabilities;
-                if self.way(rank, peer).state == State::Opening {
-                    self.way(rank, peer).state = State::Open;
-                    self.processes[rank].engine.handle_up(gate(peer), capabilities);
+            Event::Up(rank, peer, lane) => {
+                let shape = self.shape(rank, peer);
+                let state = &mut self.way(rank, peer).lanes[lane].state;
+                if *state == State::Opening {
+                    *state = State::Open;
+                    let engine = &mut self.processes[rank].engine;
+                    engine.handle_up(gate(peer), rail(lane), shape.capabilities);
                 }
                 self.settle(rank);
             }
-            Event::Room(rank, peer) => {
-                if self.way(rank, peer).state == State::Open {
-                    self.way(rank, peer).refused = false;
-                    self.processes[rank].engine.handle_room(gate(peer));
+            Event::Room(rank, peer, lane) => {
+                let way = &mut self.way(rank, peer).lanes[lane];
+                if way.state == State::Open {
+                    way.refused = false;
+                    self.processes[rank].engine.handle_room(gate(peer), rail(lane));
                 }
                 self.settle(rank);
             }
             Event::Departed { from, to, lane, cargo, arrival_ns } => {
                 self.depart(from, to, lane, cargo, arrival_ns);
             }
-            Event::Sent { from, to, token, span } => self.sent(from, to, token, span),
-            Event::Arrived { from, to, bytes } => self.arrive(from, to, bytes),
+            Event::Sent { from, to, lane, token, span } => self.sent(from, to, lane, token, span),
+            Event::Arrived { from, to, lane, bytes } => self.arrive(from, to, lane, bytes),
             Event::Pulled { rank, id, remote, from, local } => {
                 self.pulled(rank, id, remote, from, &local);
             }
             Event::Down(rank, peer) => self.down(rank, peer),
+            Event::LinkDown(rank, peer, lane) => {
+                if !self.processes[rank].engine.handle_link_down(gate(peer), rail(lane)) {
+                    self.way(rank, peer).cut();
+                    self.way(peer, rank).cut();
+                    self.down(rank, peer);
+                    self.schedule(1_000, Event::Down(peer, rank));
+                }
+                self.settle(rank);
+            }
             Event::Release(rank, peer) => {
                 self.processes[rank].engine.release_gathered(gate(peer));
                 self.settle(rank);
@@ -528,10 +576,10 @@ impl Network {
             self.connect(rank, peer as usize);
         }
         let mut frame = Frame::default();
-        while let Some(to) = self.processes[rank].engine.poll_gate() {
-            while self.processes[rank].engine.poll_frame(to, &mut frame) {
-                let posted = self.post(rank, to.0 as usize, &frame);
-                self.processes[rank].engine.handle_posted(to, &mut frame, posted);
+        while let Some((to, rail)) = self.processes[rank].engine.poll_gate() {
+            while self.processes[rank].engine.poll_frame(to, rail, &mut frame) {
+                let posted = self.post(rank, to.0 as usize, rail, &frame);
+                self.processes[rank].engine.handle_posted(to, rail, &mut frame, posted);
                 if posted == Posted::Full {
                     break;
                 }
@@ -554,55 +602,54 @@ impl Network {
     }
 
     fn connect(&mut self, from: usize, to: usize) {
-        let latency_ns = self.shape(from, to).latency_ns;
-        match self.way(from, to).state {
-            State::Closed => {}
-            State::Opening | State::Open => return,
-            State::Cut => return self.schedule(latency_ns, Event::Down(from, to)),
+        let Shape { latency_ns, links, .. } = self.shape(from, to);
+        let states: Vec<_> = self.way(from, to).lanes.iter().map(|lane| lane.state).collect();
+        if states.iter().all(|state| *state == State::Cut) {
+            return self.schedule(latency_ns, Event::Down(from, to));
         }
-        self.way(from, to).state = State::Opening;
-        self.schedule(2 * latency_ns, Event::Up(from, to));
-        if from != to {
-            self.way(to, from).state = State::Opening;
-            self.schedule(latency_ns, Event::Up(to, from));
-            let first_ns = self.now_ns + 2 * latency_ns;
-            for lane in &mut self.way(to, from).links {
-                lane.last_arrival_ns = first_ns;
+        let closed = |lane: &usize| states[*lane] == State::Closed;
+        for lane in (0..links).filter(closed) {
+            let late_ns = if lane == 0 { 0 } else { self.random.below(300_000) as u64 };
+            self.way(from, to).lanes[lane].state = State::Opening;
+            self.schedule(late_ns + 2 * latency_ns, Event::Up(from, to, lane));
+            if from != to {
+                let first_ns = self.now_ns + late_ns + 2 * latency_ns;
+                self.way(to, from).lanes[lane].state = State::Opening;
+                self.way(to, from).lanes[lane].last_arrival_ns = first_ns;
+                self.schedule(late_ns + latency_ns, Event::Up(to, from, lane));
             }
         }
     }
 
-    fn post(&mut self, from: usize, to: usize, frame: &Frame) -> Posted {
+    fn post(&mut self, from: usize, to: usize, rail: RailId, frame: &Frame) -> Posted {
         let shape = self.shape(from, to);
+        let lane = rail.0 as usize;
         assert!(!frame.is_empty(), "an empty frame was posted");
         assert!(frame.len() <= shape.capabilities.frame_max, "a frame is too long");
         assert_eq!(frame.body.is_some(), frame.token.is_some(), "a body has a token");
-        match self.way(from, to).state {
+        match self.way(from, to).lanes[lane].state {
             State::Open => {}
             State::Cut => return Posted::Done,
             State::Closed | State::Opening => panic!("a frame for a link that is not open"),
         }
-        assert!(!self.way(from, to).refused, "a frame for a link that is full");
         let now_ns = self.now_ns;
         let spurious = self.random.one_in(16);
-        let choice = self.random.below(shape.links);
-        let way = self.way(from, to);
-        let has_room = |lane: &usize| way.links[*lane].in_flight < shape.depth;
-        let lane = (choice..shape.links).chain(0..choice).find(has_room);
-        let Some(lane) = lane.filter(|_| !spurious) else {
+        let way = &mut self.way(from, to).lanes[lane];
+        assert!(!way.refused, "a frame for a link that is full");
+        if spurious || way.in_flight == shape.depth {
             way.refused = true;
             if spurious {
-                self.schedule(shape.latency_ns, Event::Room(from, to));
+                self.schedule(shape.latency_ns, Event::Room(from, to, lane));
             }
             return Posted::Full;
-        };
+        }
         let is_held = frame.token.is_some() && self.random.one_in(2);
         if is_held {
             let (token, span) = held(frame);
             self.held.push((from, token, span));
         }
         let jitter_ns = self.random.below(shape.jitter_ns as usize + 1) as u64;
-        let way = &mut self.way(from, to).links[lane];
+        let way = &mut self.way(from, to).lanes[lane];
         way.in_flight += 1;
         way.free_ns = way.free_ns.max(now_ns) + 1 + frame.len() as u64 * 1000 / shape.bytes_per_us;
         way.last_arrival_ns =
@@ -615,9 +662,13 @@ impl Network {
     }
 
     fn depart(&mut self, from: usize, to: usize, lane: usize, cargo: Cargo, arrival_ns: u64) {
-        let way = self.way(from, to);
-        way.links[lane].in_flight -= 1;
+        let is_replayed = self.shape(from, to).capabilities.replay;
+        let way = &mut self.way(from, to).lanes[lane];
+        way.in_flight -= 1;
         if way.state == State::Cut {
+            if let Cargo::Held(frame) = cargo {
+                self.let_go(from, &frame);
+            }
             return;
         }
         let now_room = std::mem::take(&mut way.refused);
@@ -626,28 +677,39 @@ impl Network {
             Cargo::Held(frame) => {
                 let (token, span) = held(&frame);
                 let delay = self.random.below(10_000) as u64;
-                self.schedule(delay, Event::Sent { from, to, token, span });
+                self.schedule(delay, Event::Sent { from, to, lane, token, span });
+                if is_replayed {
+                    self.let_go(from, &frame);
+                }
                 bytes(&frame)
             }
         };
         if now_room {
-            self.processes[from].engine.handle_room(gate(to));
+            self.processes[from].engine.handle_room(gate(to), rail(lane));
         }
         self.settle(from);
-        self.schedule(arrival_ns - self.now_ns, Event::Arrived { from, to, bytes });
+        self.schedule(arrival_ns - self.now_ns, Event::Arrived { from, to, lane, bytes });
     }
 
-    fn sent(&mut self, from: usize, to: usize, token: FrameToken, span: Span) {
+    /// A rail reads the memory of a frame no more.
+    fn let_go(&mut self, from: usize, frame: &Frame) {
+        let (token, span) = held(frame);
+        if let Some(at) = self.held.iter().position(|one| *one == (from, token, span)) {
+            self.held.swap_remove(at);
+        }
+    }
+
+    fn sent(&mut self, from: usize, to: usize, lane: usize, token: FrameToken, span: Span) {
         let is_this = |one: &(usize, FrameToken, Span)| *one == (from, token, span);
         if let Some(at) = self.held.iter().position(is_this) {
             self.held.swap_remove(at);
-            self.processes[from].engine.handle_sent(gate(to), token);
+            self.processes[from].engine.handle_sent(gate(to), rail(lane), token);
             self.settle(from);
         }
     }
 
-    fn arrive(&mut self, from: usize, to: usize, bytes: Vec<u8>) {
-        if self.way(from, to).state == State::Cut {
+    fn arrive(&mut self, from: usize, to: usize, lane: usize, bytes: Vec<u8>) {
+        if self.way(from, to).lanes[lane].state == State::Cut {
             return;
         }
         if let Some(record) = &mut self.record {
@@ -660,11 +722,11 @@ impl Network {
             None => vec![bytes],
         };
         for frame in frames {
-            if let Err(error) = self.take_in(from, to, &frame) {
+            if let Err(error) = self.take_in(from, to, lane, &frame) {
                 assert!(self.is_tampered(from, to), "rank {to} accuses {from}: {error}");
                 self.accusations.push((to, from, error));
-                self.way(from, to).state = State::Cut;
-                self.way(to, from).state = State::Cut;
+                self.way(from, to).cut();
+                self.way(to, from).cut();
                 self.down(to, from);
                 self.schedule(1_000, Event::Down(from, to));
                 break;
@@ -673,11 +735,17 @@ impl Network {
         self.settle(to);
     }
 
-    fn take_in(&mut self, from: usize, to: usize, frame: &[u8]) -> Result<(), PeerError> {
+    fn take_in(
+        &mut self,
+        from: usize,
+        to: usize,
+        lane: usize,
+        frame: &[u8],
+    ) -> Result<(), PeerError> {
         if !self.is_tampered(from, to) {
             self.tell_reference(from, to, frame);
         }
-        self.processes[to].engine.handle_frame(gate(from), frame)
+        self.processes[to].engine.handle_frame(gate(from), rail(lane), frame)
     }
 
     fn tell_reference(&mut self, from: usize, to: usize, mut frame: &[u8]) {
@@ -690,7 +758,14 @@ impl Network {
                     self.processes[to].reference.arrive_ahead(gate(from), sequence, bytes);
                     continue;
                 }
-                Packet::Clear { .. }
+                Packet::Mark { number, .. } => {
+                    if !self.numbers.insert((from, to, number)) {
+                        return;
+                    }
+                    continue;
+                }
+                Packet::Arrived { .. }
+                | Packet::Clear { .. }
                 | Packet::Data { .. }
                 | Packet::Finish { .. }
                 | Packet::Credit { .. } => continue,
@@ -711,7 +786,7 @@ impl Network {
         local: &Region,
     ) {
         let works = self.shape(rank, from).pull_works
-            && self.way(from, rank).state == State::Open
+            && self.way(from, rank).lanes[0].state == State::Open
             && !self.is_tampered(from, rank);
         self.fetches += 1;
         if works {
@@ -771,7 +846,8 @@ impl Network {
     }
 
     fn message_of(&self, rank: usize, waiting: &Waiting) -> usize {
-        self.order[&(waiting.gate.0 as usize, rank)][waiting.number as usize]
+        let key = (waiting.gate.0 as usize, rank, waiting.header.context);
+        self.order[&key][waiting.number as usize]
     }
 
     fn described(&self, rank: usize, waiting: &Waiting) -> Message {
@@ -786,16 +862,16 @@ impl Network {
     fn way(&mut self, from: usize, to: usize) -> &mut Way {
         let links = self.shape(from, to).links;
         self.ways.entry((from, to)).or_insert_with(|| Way {
-            state: State::Closed,
-            links: vec![Lane::default(); links],
-            refused: false,
+            lanes: vec![Lane::CLOSED; links],
             tamper: None,
             tampered: false,
         })
     }
 
-    fn way_state(&self, from: usize, to: usize) -> State {
-        self.ways.get(&(from, to)).map_or(State::Closed, |way| way.state)
+    /// Whether all links between two processes are cut.
+    fn is_cut(&self, from: usize, to: usize) -> bool {
+        let is_cut = |way: &Way| way.lanes.iter().all(|lane| lane.state == State::Cut);
+        self.ways.get(&(from, to)).is_some_and(is_cut)
     }
 
     fn is_tampered(&self, from: usize, to: usize) -> bool {
@@ -805,6 +881,19 @@ impl Network {
     fn schedule(&mut self, delay_ns: u64, event: Event) {
         self.agenda.add(self.now_ns + delay_ns, self.random.next(), event);
     }
+}
+
+impl Way {
+    fn cut(&mut self) {
+        for lane in &mut self.lanes {
+            lane.state = State::Cut;
+        }
+    }
+}
+
+impl Lane {
+    const CLOSED: Self =
+        Self { state: State::Closed, refused: false, in_flight: 0, free_ns: 0, last_arrival_ns: 0 };
 }
 
 impl Receive {
@@ -839,6 +928,10 @@ impl Process {
             Kind::Receive { found: Some(_), .. } => "receive of a matched message".into(),
         }
     }
+}
+
+fn rail(lane: usize) -> RailId {
+    RailId(lane as u8)
 }
 
 pub fn gate(rank: usize) -> GateId {

@@ -12,6 +12,8 @@ pub struct Reference {
     posted: Vec<Posted>,
     waiting: Vec<Waiting>,
     arrived: HashMap<GateId, u32>,
+    /// How many have come of each gate and context.
+    counts: HashMap<(GateId, u64), u32>,
     early: HashMap<(GateId, u32), (Header, Option<u64>)>,
     /// Bytes that came ahead, by their message's sequence.
     ahead: HashMap<(GateId, u32), u64>,
@@ -24,7 +26,7 @@ struct Posted {
     receive: usize,
 }
 
-/// A message without a receive: `number` counts those of its gate.
+/// A message without a receive: `number` counts those of its gate and context.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting {
     pub gate: GateId,
@@ -73,8 +75,10 @@ impl Reference {
         let mut pairs = Vec::new();
         let due = self.arrived.entry(gate).or_default();
         while let Some((header, asks)) = self.early.remove(&(gate, *due)) {
-            let message = Waiting { gate, header, number: *due, asks };
+            let count = self.counts.entry((gate, header.context)).or_default();
+            let message = Waiting { gate, header, number: *count, asks };
             *due += 1;
+            *count += 1;
             let is_match = |posted: &Posted| {
                 posted.gate.is_none_or(|named| named == gate) && accepts(&posted.selector, &header)
             };

@@ -1,0 +1,208 @@
+//! A link: the way to a gate's peer over one rail, and what is under way on it.
+//!
+//! Where a gate may have several links, frames are numbered and kept until the peer says that they have
+//! arrived. A link delivers in order, so that a count says which; the number, which is the gate's, tells
+//! a frame that comes a second time, over another link, because the first died.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use smallvec::SmallVec;
+use wire::packet;
+use wire::{Body, Capabilities, Frame, FrameToken, RailId};
+
+use crate::engine::PeerError;
+use crate::gate::EARLY_MAX;
+
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub rail: RailId,
+    pub capabilities: Capabilities,
+    /// The rail takes no frame at the moment.
+    pub full: bool,
+    /// Whether the link stands in the engine's list of links with work.
+    pub listed: bool,
+    /// A frame the rail had no room for: the first to go.
+    pub stalled: Option<Frame>,
+    /// What has been sent over a link that may be replaced; none on one that may not.
+    pub ledger: Option<Box<Ledger>>,
+    /// What has come over the link.
+    pub tally: Tally,
+}
+
+impl Link {
+    pub fn new(rail: RailId, capabilities: Capabilities) -> Self {
+        let ledger = capabilities.replay.then(Box::<Ledger>::default);
+        Self {
+            rail,
+            capabilities,
+            full: false,
+            listed: false,
+            stalled: None,
+            ledger,
+            tally: Tally::default(),
+        }
+    }
+
+    /// Whether a frame could be posted now.
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        !self.full && self.ledger.as_ref().is_none_or(|ledger| ledger.has_room())
+    }
+
+    /// Whether the link has something to send that is its own, not the gate's.
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        self.stalled.is_some() || self.tally.is_asked
+    }
+
+    /// Whether nothing is under way that an operation waits for.
+    pub fn is_settled(&self) -> bool {
+        self.ledger.as_ref().is_none_or(|ledger| ledger.is_settled())
+    }
+
+    /// Bytes posted of which the peer has not yet said that they have arrived; 0 where it does not say.
+    pub fn backlog_bytes(&self) -> usize {
+        self.ledger.as_ref().map_or(0, |ledger| ledger.bytes)
+    }
+}
+
+/// A frame that has left and may have to leave again.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub number: u32,
+    /// The first message's sequence, if there is one in it.
+    pub sequence: u32,
+    pub head: Vec<u8>,
+    pub body: Option<Body>,
+    pub token: Option<FrameToken>,
+}
+
+impl Kept {
+    pub fn len(&self) -> usize {
+        self.head.len() + self.body.as_ref().map_or(0, |body| body.region.len())
+    }
+
+    /// The number and the sequence with which it left.
+    pub fn age(&self) -> (u32, u32) {
+        (self.number, self.sequence)
+    }
+}
+
+/// What a link that may be replaced has sent and received.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    /// Frames that have not been said to have arrived, in the order they left.
+    kept: VecDeque<Kept>,
+    /// Their bytes.
+    bytes: usize,
+    /// How many have been said to have arrived.
+    confirmed: u32,
+}
+
+impl Ledger {
+    pub fn has_room(&self) -> bool {
+        self.kept.len() < KEPT_MAX
+    }
+
+    /// Keeps a frame that is about to be posted.
+    pub fn keep(&mut self, kept: Kept) {
+        self.bytes += kept.len();
+        self.kept.push_back(kept);
+    }
+
+    /// Whether the frame that is kept next is to be confirmed at once.
+    pub fn is_prompt(&self, has_body: bool) -> bool {
+        has_body || self.kept.len() % PROMPT_EVERY == PROMPT_EVERY - 1
+    }
+
+    /// The peer has so many of the frames; answers the tokens of those it had not before.
+    pub fn confirm(&mut self, frames: u32) -> Result<SmallVec<[FrameToken; 8]>, PeerError> {
+        let news = frames.wrapping_sub(self.confirmed) as usize;
+        if news > self.kept.len() {
+            let expected = self.confirmed.wrapping_add(self.kept.len() as u32);
+            return Err(PeerError::Confirmation { sent: expected, got: frames });
+        }
+        self.confirmed = frames;
+        let Self { kept, bytes, .. } = self;
+        let confirmed = kept.drain(..news).inspect(|kept| *bytes -= kept.len());
+        Ok(confirmed.filter_map(|kept| kept.token).collect())
+    }
+
+    /// The frames that may not have arrived, now that the link is gone.
+    pub fn into_kept(self) -> VecDeque<Kept> {
+        self.kept
+    }
+
+    /// The age of the oldest frame that has not been said to have arrived.
+    pub fn oldest(&self) -> Option<(u32, u32)> {
+        self.kept.front().map(Kept::age)
+    }
+
+    /// Whether no operation waits for a frame to arrive.
+    pub fn is_settled(&self) -> bool {
+        self.kept.iter().all(|kept| kept.token.is_none())
+    }
+}
+
+/// The numbered frames that came over a link.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    received: u32,
+    /// How many the peer has been told of.
+    told: u32,
+    /// The peer waits to be told.
+    is_asked: bool,
+}
+
+impl Tally {
+    /// A numbered frame has come.
+    pub fn receive(&mut self, prompt: bool) {
+        self.received = self.received.wrapping_add(1);
+        self.is_asked |= prompt;
+    }
+
+    /// Appends to a frame what has come, if that is news.
+    #[inline]
+    pub fn tell(&mut self, head: &mut Vec<u8>) {
+        if self.told != self.received {
+            packet::emit_arrived(head, self.received);
+            self.told = self.received;
+        }
+        self.is_asked = false;
+    }
+}
+
+/// The numbered frames of a gate that have come, over whichever link.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// All before this have come.
+    next: u32,
+    /// Of those after it, these.
+    beyond: BTreeSet<u32>,
+}
+
+impl Seen {
+    /// Notes a frame; false if it has come before.
+    pub fn insert(&mut self, number: u32) -> Result<bool, PeerError> {
+        let ahead = number.wrapping_sub(self.next);
+        if ahead > u32::MAX / 2 {
+            return Ok(false);
+        }
+        if ahead as usize > EARLY_MAX {
+            return Err(PeerError::Sequence { expected: self.next, got: number });
+        }
+        if !self.beyond.insert(number) {
+            return Ok(false);
+        }
+        while self.beyond.remove(&self.next) {
+            self.next = self.next.wrapping_add(1);
+        }
+        Ok(true)
+    }
+}
+
+/// Frames that may be under way on a link without having been confirmed.
+const KEPT_MAX: usize = 1024;
+
+/// The peer is asked to confirm at least every so many frames.
+const PROMPT_EVERY: usize = 8;

@@ -1,0 +1,84 @@
+//! Control packets and short messages together in one frame, as many as fit, in order; data in frames of
+//! its own (Brunet 2005, §5.2).
+
+use wire::packet;
+
+use super::{Carry, Choice, Piece, Strategy, View, piece_len};
+
+/// See the module's documentation.
+#[derive(Clone, Copy, Debug)]
+pub struct Aggregate;
+
+impl Strategy for Aggregate {
+    fn name(&self) -> &'static str {
+        "aggregate"
+    }
+
+    fn choose(&mut self, view: &View<'_>, choice: &mut Choice) {
+        let mut budget = Budget::new(view);
+        budget.take_controls(view, choice);
+        for message in view.messages() {
+            let carry = budget.carry(view, message.bytes);
+            if !budget.take(choice, message.at, message.bytes, carry) {
+                break;
+            }
+        }
+        if choice.is_empty() && view.streams().next().is_some() {
+            choice.piece = Some(Piece { stream: 0, len: piece_len(view, budget.room) });
+        }
+    }
+}
+
+/// What is left of a frame's room and of the gate's credit while a frame is being chosen.
+pub(super) struct Budget {
+    pub room: usize,
+    credit: usize,
+    ended: bool,
+}
+
+impl Budget {
+    pub fn new(view: &View<'_>) -> Self {
+        Self { room: view.room(), credit: view.credit(), ended: false }
+    }
+
+    pub fn take_controls(&mut self, view: &View<'_>, choice: &mut Choice) {
+        choice.controls = view.controls().min(self.room / packet::CONTROL_MAX);
+        self.room -= choice.controls * packet::CONTROL_MAX;
+    }
+
+    /// How a message of so many bytes leaves, as its length and the credit that is left have it.
+    #[inline]
+    pub fn carry(&self, view: &View<'_>, bytes: usize) -> Carry {
+        if !view.is_short(bytes) || View::cost_bytes(bytes) > self.credit {
+            Carry::Asked
+        } else if bytes <= view.link().capabilities().inline_max {
+            Carry::Copied
+        } else {
+            Carry::Gathered
+        }
+    }
+
+    /// Adds a message to the frame; false when it does not fit.
+    #[inline]
+    pub fn take(&mut self, choice: &mut Choice, at: usize, bytes: usize, carry: Carry) -> bool {
+        let needed = match carry {
+            Carry::Asked => packet::REQUEST_LEN,
+            Carry::Copied | Carry::Gathered => packet::EAGER_LEN + bytes,
+        };
+        if self.ended || needed > self.room {
+            return false;
+        }
+        self.room -= needed;
+        if carry != Carry::Asked {
+            self.credit -= View::cost_bytes(bytes);
+        }
+        self.ended = carry == Carry::Gathered;
+        choice.messages.push((at, carry));
+        true
+    }
+
+    /// Whether something may follow in the frame.
+    pub fn is_open(&self) -> bool {
+        !self.ended
+    }
+}

@@ -1,0 +1,176 @@
+//! What a strategy answers, and the rules it may not break.
+
+use smallvec::SmallVec;
+use wire::packet;
+
+use super::view::View;
+
+/// The contents of a frame: control packets, then messages, then a piece of a long one.
+#[derive(Debug, Default)]
+pub struct Choice {
+    /// How many control packets go, the oldest first.
+    pub controls: usize,
+    /// Messages by their place in the window, in the order in which they go.
+    pub messages: SmallVec<[(usize, Carry); 32]>,
+    /// The end of the frame.
+    pub piece: Option<Piece>,
+}
+
+/// How a message leaves the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carry {
+    /// Whole, copied into the frame's head.
+    Copied,
+    /// Whole, taken from where it lies: it ends the frame.
+    Gathered,
+    /// By a request; its bytes follow when they are asked for, or ahead of that.
+    Asked,
+}
+
+/// A piece of a long message: what is left of it, up to a length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The place of the message among the streams; behind them come those that this frame announces.
+    pub stream: usize,
+    /// Bytes, at most.
+    pub len: usize,
+}
+
+/// Which rule a choice breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// More control packets than wait.
+    #[error("{chosen} control packets chosen of {waiting}")]
+    Controls {
+        /// How many were chosen.
+        chosen: usize,
+        /// How many there are.
+        waiting: usize,
+    },
+    /// A message that is not in the window, or is beyond what the peer can put in order, or comes twice.
+    #[error("message {at} of the window is not to be had")]
+    Message {
+        /// Its place.
+        at: usize,
+    },
+    /// A message before an older one of its context (MPI-5.0 §3.5).
+    #[error("message {at} of the window overtakes an older one of its context")]
+    Order {
+        /// Its place.
+        at: usize,
+    },
+    /// A long message that does not ask, or more without asking than the peer accepts.
+    #[error("message {at} of the window must ask: {bytes} bytes where {credit} are accepted")]
+    Credit {
+        /// Its place.
+        at: usize,
+        /// Its length.
+        bytes: usize,
+        /// What the peer still accepts.
+        credit: usize,
+    },
+    /// Something behind what ends the frame.
+    #[error("the frame goes on behind a body")]
+    Body,
+    /// A stream that is not there, or a piece of no bytes.
+    #[error("a piece of {len} bytes of stream {stream}")]
+    Piece {
+        /// The stream's place.
+        stream: usize,
+        /// The piece's length.
+        len: usize,
+    },
+    /// More than fits.
+    #[error("{bytes} bytes in a frame that has room for {room}")]
+    Room {
+        /// What was chosen.
+        bytes: usize,
+        /// What the link takes.
+        room: usize,
+    },
+}
+
+impl Choice {
+    /// Forgets everything, keeping its allocation.
+    pub fn clear(&mut self) {
+        self.controls = 0;
+        self.messages.clear();
+        self.piece = None;
+    }
+
+    /// Whether nothing was chosen.
+    pub fn is_empty(&self) -> bool {
+        self.controls == 0 && self.messages.is_empty() && self.piece.is_none()
+    }
+
+    /// Whether the frame ends in a long payload.
+    pub fn has_body(&self) -> bool {
+        self.piece.is_some() || self.messages.last().is_some_and(|last| last.1 == Carry::Gathered)
+    }
+
+    /// Checks the choice against what waits and what the link takes.
+    ///
+    /// # Errors
+    /// The first rule it breaks.
+    pub fn check(&self, view: &View<'_>) -> Result<(), Invalid> {
+        if self.controls > view.controls() {
+            return Err(Invalid::Controls { chosen: self.controls, waiting: view.controls() });
+        }
+        let messages = self.check_messages(view)?;
+        let mut bytes = self.controls * packet::CONTROL_MAX + messages;
+        if let Some(Piece { stream, len }) = self.piece {
+            let asked = self.messages.iter().filter(|(_, carry)| *carry == Carry::Asked).count();
+            if len == 0 || stream > view.streams().count() + asked {
+                return Err(Invalid::Piece { stream, len });
+            }
+            bytes += packet::DATA_LEN + len;
+        }
+        let room = view.room();
+        if bytes > room { Err(Invalid::Room { bytes, room }) } else { Ok(()) }
+    }
+
+    /// Bytes of the messages chosen.
+    fn check_messages(&self, view: &View<'_>) -> Result<usize, Invalid> {
+        let (mut bytes, mut charged, mut ended) = (0, 0, false);
+        let limit = view.order_room();
+        for (index, &(at, carry)) in self.messages.iter().enumerate() {
+            let message = view.message(at).filter(|_| index < limit);
+            let message = message.ok_or(Invalid::Message { at })?;
+            if ended {
+                return Err(Invalid::Body);
+            }
+            // Chosen from the front without a gap, nothing is overtaken.
+            if at != index {
+                self.check_order(view, index, at)?;
+            }
+            bytes += match carry {
+                Carry::Asked => packet::REQUEST_LEN,
+                Carry::Copied | Carry::Gathered => {
+                    let credit = view.credit();
+                    charged += View::cost_bytes(message.bytes);
+                    if charged > credit || !view.is_short(message.bytes) {
+                        return Err(Invalid::Credit { at, bytes: message.bytes, credit });
+                    }
+                    packet::EAGER_LEN + message.bytes
+                }
+            };
+            ended = carry == Carry::Gathered;
+        }
+        if ended && self.piece.is_some() { Err(Invalid::Body) } else { Ok(bytes) }
+    }
+
+    /// Whether all older messages of the context were chosen before, and this one was not.
+    fn check_order(&self, view: &View<'_>, index: usize, at: usize) -> Result<(), Invalid> {
+        let before = &self.messages[..index];
+        let is_before = |place: usize| before.iter().any(|&(chosen, _)| chosen == place);
+        if is_before(at) {
+            return Err(Invalid::Message { at });
+        }
+        let context = view.message(at).map(|message| message.context);
+        let older = (0..at).filter(|&place| view.message(place).map(|one| one.context) == context);
+        match older.into_iter().all(is_before) {
+            true => Ok(()),
+            false => Err(Invalid::Order { at }),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Short before long, urgent before bulk, as far as MPI's order allows.
+//!
+//! Messages of one context leave in order (MPI-5.0 §3.5); those of different contexts need not. What is
+//! urgent goes first. A message with a body of its own would end the frame and hold up what is behind
+//! it: where its bytes may go ahead of being asked for, it leaves as a request, the short ones share the
+//! frame, and its bytes follow.
+//!
+//! No message is overtaken by more than [`OVERTAKEN_MAX`] others.
+
+use smallvec::SmallVec;
+
+use super::aggregate::Budget;
+use super::piggyback::end_in_piece;
+use super::{Carry, Choice, Message, Strategy, View};
+
+/// See the module's documentation.
+#[derive(Clone, Copy, Debug)]
+pub struct Reorder;
+
+impl Strategy for Reorder {
+    fn name(&self) -> &'static str {
+        "reorder"
+    }
+
+    fn choose(&mut self, view: &View<'_>, choice: &mut Choice) {
+        let mut budget = Budget::new(view);
+        budget.take_controls(view, choice);
+        choose_messages(view, choice, &mut budget);
+        end_in_piece(view, choice, &budget);
+    }
+}
+
+/// Fills the frame with messages: urgent ones, then the others, then at most one with a body.
+pub(super) fn choose_messages(view: &View<'_>, choice: &mut Choice, budget: &mut Budget) {
+    let mut messages = view.messages();
+    let Some(first) = messages.next() else { return };
+    let Some(second) = messages.next() else {
+        let carry = budget.carry(view, first.bytes);
+        budget.take(choice, first.at, first.bytes, carry);
+        return;
+    };
+    let window: SmallVec<[Message; LOOKAHEAD]> =
+        [first, second].into_iter().chain(messages).take(LOOKAHEAD).collect();
+    if first.overtaken < OVERTAKEN_MAX && window.iter().any(|message| message.is_urgent) {
+        choose_pass(view, choice, budget, &window, |message| message.is_urgent);
+    }
+    choose_pass(view, choice, budget, &window, |_| true);
+}
+
+/// Takes the messages that are `wanted`, in order; what cannot be taken holds up its context.
+fn choose_pass(
+    view: &View<'_>,
+    choice: &mut Choice,
+    budget: &mut Budget,
+    window: &[Message],
+    wanted: impl Fn(&Message) -> bool,
+) {
+    let may_go_ahead = view.link().capabilities().ahead_max > 0;
+    let mut held: SmallVec<[u64; 8]> = SmallVec::new();
+    let mut last = None;
+    for message in window {
+        if choice.messages.iter().any(|&(at, _)| at == message.at) {
+            continue;
+        }
+        if held.contains(&message.context) {
+            continue;
+        }
+        if !wanted(message) {
+            held.push(message.context);
+            continue;
+        }
+        match budget.carry(view, message.bytes) {
+            Carry::Gathered if may_go_ahead && message.at + 1 < window.len() => {
+                if !budget.take(choice, message.at, message.bytes, Carry::Asked) {
+                    held.push(message.context);
+                }
+            }
+            Carry::Gathered => {
+                last = last.or(Some(message));
+                held.push(message.context);
+            }
+            carry @ (Carry::Copied | Carry::Asked) => {
+                if !budget.take(choice, message.at, message.bytes, carry) {
+                    held.push(message.context);
+                }
+            }
+        }
+    }
+    if let Some(message) = last {
+        let carry = budget.carry(view, message.bytes);
+        budget.take(choice, message.at, message.bytes, carry);
+    }
+}
+
+/// How far into the window the strategy looks.
+const LOOKAHEAD: usize = 64;
+
+/// A message that so many have overtaken is the next.
+pub(super) const OVERTAKEN_MAX: usize = 256;

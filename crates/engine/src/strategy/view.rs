@@ -1,0 +1,163 @@
+//! What a strategy sees: what waits at a gate, and the links it may take.
+
+use wire::packet;
+use wire::{Capabilities, GateId, RailId};
+
+use crate::gate::{Gate, Pending, charge};
+use crate::link::Link;
+use crate::op::{Op, OpState, Ops};
+
+/// What waits at a gate while one of its links asks for a frame.
+#[derive(Debug)]
+pub struct View<'a> {
+    id: GateId,
+    way: &'a Gate,
+    ops: &'a Ops,
+    link: usize,
+    room: usize,
+}
+
+/// A message whose envelope has not left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Its place in the window: 0 is the oldest.
+    pub at: usize,
+    /// Its length in bytes.
+    pub bytes: usize,
+    /// Messages of one context leave in order.
+    pub context: u64,
+    /// Whether its receiver may be waiting for nothing else.
+    pub is_urgent: bool,
+    /// How many later messages have left before it.
+    pub overtaken: usize,
+}
+
+/// A long message that is on its way piece by piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// Its place among the streams: the one that waits longest is 0.
+    pub at: usize,
+    /// Its length in bytes.
+    pub bytes: usize,
+    /// How many of these may go now and have not.
+    pub left: usize,
+}
+
+/// A link of the gate.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkView<'a> {
+    link: &'a Link,
+}
+
+impl LinkView<'_> {
+    /// The rail it belongs to.
+    pub fn rail(&self) -> RailId {
+        self.link.rail
+    }
+
+    /// What it can do.
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.link.capabilities
+    }
+
+    /// Bytes that have left over it and have not been said to have arrived; 0 where nobody says.
+    pub fn backlog_bytes(&self) -> usize {
+        self.link.backlog_bytes()
+    }
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(id: GateId, way: &'a Gate, ops: &'a Ops, link: usize, taken: usize) -> Self {
+        let room = way.links[link].capabilities.frame_max.saturating_sub(taken);
+        Self { id, way, ops, link, room }
+    }
+
+    /// The peer.
+    pub fn gate(&self) -> GateId {
+        self.id
+    }
+
+    /// The link that asks.
+    #[inline]
+    pub fn link(&self) -> LinkView<'a> {
+        LinkView { link: &self.way.links[self.link] }
+    }
+
+    /// All links of the gate, the one that asks among them.
+    pub fn links(&self) -> impl ExactSizeIterator<Item = LinkView<'a>> {
+        self.way.links.iter().map(|link| LinkView { link })
+    }
+
+    /// Bytes that the frame can still hold.
+    #[inline]
+    pub fn room(&self) -> usize {
+        self.room
+    }
+
+    /// How many control packets wait.
+    #[inline]
+    pub fn controls(&self) -> usize {
+        self.way.control.len()
+    }
+
+    /// What messages that go without asking may cost, in bytes.
+    #[inline]
+    pub fn credit(&self) -> usize {
+        self.way.credit
+    }
+
+    /// What a message of `bytes` bytes that goes without asking costs of the credit.
+    #[inline]
+    pub fn cost_bytes(bytes: usize) -> usize {
+        charge(bytes)
+    }
+
+    /// The messages of the window, the oldest first; no more than the peer can put in order.
+    #[inline]
+    pub fn messages(&self) -> impl Iterator<Item = Message> + use<'a> {
+        let seen = self.way.window.iter().take(self.way.order_room());
+        seen.enumerate().map(|(at, pending)| message(at, pending))
+    }
+
+    /// A message of the window.
+    pub(crate) fn message(&self, at: usize) -> Option<Message> {
+        self.way.window.get(at).map(|pending| message(at, pending))
+    }
+
+    /// The messages under way in pieces, the one that waits longest first.
+    pub fn streams(&self) -> impl Iterator<Item = Stream> + use<'a> {
+        let ops = self.ops;
+        self.way.streams.iter().enumerate().filter_map(move |(at, id)| {
+            let Some(Op { region, state: OpState::Send(send), .. }) = ops.find(*id) else {
+                return None;
+            };
+            let until = if send.next < send.ahead { send.ahead } else { send.end };
+            Some(Stream { at, bytes: region.len(), left: (until - send.next) as usize })
+        })
+    }
+
+    /// How many of the window's messages may leave, for the peer to be able to put them in order.
+    pub fn order_room(&self) -> usize {
+        self.way.order_room()
+    }
+
+    /// Whether no other link that is ready would deliver a short message earlier.
+    pub fn is_first(&self) -> bool {
+        let mine = self.link().backlog_bytes();
+        let others = self.way.links.iter().enumerate();
+        let mut others = others.filter(|(at, link)| *at != self.link && link.is_ready());
+        others.all(|(at, link)| (mine, self.link) < (link.backlog_bytes(), at))
+    }
+
+    /// Whether a message of so many bytes may go without asking, as far as its length goes.
+    #[inline]
+    pub fn is_short(&self, bytes: usize) -> bool {
+        let Capabilities { frame_max, eager_max, .. } = *self.link().capabilities();
+        bytes <= eager_max.min(frame_max.saturating_sub(packet::EAGER_LEN))
+    }
+}
+
+fn message(at: usize, pending: &Pending) -> Message {
+    let Pending { bytes, context, is_urgent, overtaken, .. } = *pending;
+    Message { at, bytes, context, is_urgent, overtaken: usize::from(overtaken) }
+}
