@@ -97,6 +97,21 @@ if [ "$(id -u)" = 0 ]; then
     fi
 fi
 
+# Nodes with several interfaces: each at its own rate, on a network of its own.
+if lab up --name "$CANELE_LAB" --sites 1 --nics 2 >"$work/up" 2>"$work/err"; then
+    check "two interfaces are as asked, and both at once" 3 "$(grep -c 'Mb/s ok$' "$work/up")"
+else
+    check "a lab of two interfaces is not as asked, and says so" yes "$(grep -q OFF "$work/up" && grep -q 'not as asked' "$work/err" && echo yes)"
+fi
+sed 's/^/    /' "$work/up" "$work/err"
+read -r mbit <<<"$(sed -n 's|^ *by all .* / \([0-9]*\) Mb/s.*|\1|p' "$work/up")"
+check "together they carry $mbit Mb/s" yes "$(awk -v r="${mbit:-0}" 'BEGIN { if (r > 100 && r < 2000) print "yes" }')"
+check "status knows both addresses" "10.77.0.11 10.78.0.11" "$(lab status | awk '/site0-node1/ { print $2, $3 }')"
+namespaces_of_one_site() { seq 0 1 | while read -r node; do lab run "site0-node$node" readlink /proc/self/ns/net; done; }
+namespaces_of_one_site >"$work/before"
+lab down
+check "and down leaves nothing of them" "" "$(left_behind "$work/before")"
+
 # One lab after another, some of them ended badly.
 raise
 namespaces >"$work/before"

@@ -4,9 +4,9 @@ use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Answers a client on port [`PORT`]: echoes single bytes, swallows the rest.
-pub(crate) fn serve() -> io::Result<()> {
-    let listener = TcpListener::bind(("0.0.0.0", PORT))?;
+/// Answers a client at this address and port [`PORT`]: echoes single bytes, swallows the rest.
+pub(crate) fn serve(address: &str) -> io::Result<()> {
+    let listener = TcpListener::bind((address, PORT))?;
     let (mut socket, _) = listener.accept()?;
     socket.set_nodelay(true)?;
     let mut byte = [0];

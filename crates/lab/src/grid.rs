@@ -69,9 +69,19 @@ pub struct Node {
     pub host: String,
     /// Its site.
     pub site: u32,
-    /// Its address.
+    /// Its address, by which all nodes reach it.
     pub address: String,
+    /// Its addresses on further LANs of its site.
+    #[serde(default)]
+    pub further: Vec<String>,
     holder: Holder,
+}
+
+impl Node {
+    /// Its addresses, one for each of its network interfaces.
+    pub fn addresses(&self) -> impl Iterator<Item = &str> {
+        [&self.address].into_iter().chain(&self.further).map(String::as_str)
+    }
 }
 
 impl Lab {
@@ -187,9 +197,13 @@ impl Lab {
         // Sites may choose the congestion control of the report's time.
         let _ = fs::write("/proc/sys/net/ipv4/tcp_allowed_congestion_control", "reno cubic bbr");
         for site in 0..spec.sites {
-            self.in_router(&format!(
-                "ip link add site{site} type bridge && ip addr add 10.77.{site}.1/24 dev site{site} && ip link set site{site} up"
-            ))?;
+            for nic in 0..spec.nics {
+                let lan = lan(site, nic);
+                self.in_router(&format!("ip link add {lan} type bridge && ip link set {lan} up"))?;
+            }
+            // Only first LANs lead anywhere else.
+            let first = lan(site, 0);
+            self.in_router(&format!("ip addr add 10.77.{site}.1/24 dev {first}"))?;
             for node in 0..spec.nodes {
                 self.add_node(site, node)?;
             }
@@ -208,21 +222,34 @@ impl Lab {
         );
         let namespaces = ["-n", "-u", "-i", "-m", "--propagation", "private"];
         let holder = self.rights.hold(&namespaces, &script, &self.mark)?;
-        let address = spec.address(site, index);
-        self.nodes.push(Node { host, site, address: address.clone(), holder });
+        let mut addresses = (0..spec.nics).map(|nic| spec.address(site, index, nic));
+        let address = addresses.next().unwrap_or_default();
+        let further = addresses.collect();
+        self.nodes.push(Node { host, site, address, further, holder });
         self.save()?;
-        let inside = holder.pid;
-        let port = format!("p{site}-{index}");
-        // A token bucket holds what goes at line speed; a long segment must fit it.
-        let rate = spec.lan_rate;
-        let limit = format!("tbf rate {rate}bit burst 96kb limit 1mb");
-        self.in_router(&format!(
-            "ip link add {port} type veth peer name eth0 netns {inside} && ip link set {port} master site{site} up && tc qdisc add dev {port} root {limit}"
-        ))?;
+        self.rights.run_in(&holder, "ip link set lo up")?;
+        for nic in 0..spec.nics {
+            self.plug_in(&holder, site, index, nic)?;
+        }
         let script = format!(
-            "ip link set lo up && ip addr add {address}/24 dev eth0 && ip link set eth0 up && ip route add default via 10.77.{site}.1 && tc qdisc add dev eth0 root {limit} && echo cubic >/proc/sys/net/ipv4/tcp_congestion_control"
+            "ip route add default via 10.77.{site}.1 && echo cubic >/proc/sys/net/ipv4/tcp_congestion_control"
         );
         self.rights.run_in(&holder, &script)
+    }
+
+    /// Gives a node an interface on one of its site's LANs.
+    fn plug_in(&self, holder: &Holder, site: u32, node: u32, nic: u32) -> Result<(), LabError> {
+        let (port, lan, inside) = (format!("p{site}-{node}-{nic}"), lan(site, nic), holder.pid);
+        let address = self.spec.address(site, node, nic);
+        // A token bucket holds what goes at line speed; a long segment must fit it.
+        let limit = format!("tbf rate {}bit burst 96kb limit 1mb", self.spec.lan_rate);
+        self.in_router(&format!(
+            "ip link add {port} type veth peer name eth{nic} netns {inside} && ip link set {port} master {lan} up && tc qdisc add dev {port} root {limit}"
+        ))?;
+        let script = format!(
+            "ip addr add {address}/24 dev eth{nic} && ip link set eth{nic} up && tc qdisc add dev eth{nic} root {limit}"
+        );
+        self.rights.run_in(holder, &script)
     }
 
     fn make_links(&mut self) -> Result<(), LabError> {
@@ -279,7 +306,8 @@ impl Lab {
         let mut text = String::from("127.0.0.1 localhost\n::1 localhost\n");
         for site in 0..self.spec.sites {
             for node in 0..self.spec.nodes {
-                let (address, host) = (self.spec.address(site, node), self.spec.host(site, node));
+                let (address, host) =
+                    (self.spec.address(site, node, 0), self.spec.host(site, node));
                 text.push_str(&format!("{address} {host}\n"));
             }
         }
@@ -290,6 +318,11 @@ impl Lab {
         let text = serde_json::to_vec_pretty(self).unwrap_or_default();
         write(&state_path(&self.spec.name), &text)
     }
+}
+
+/// The bridge that is a site's LAN. By the name of the first, links between sites know the site.
+fn lan(site: u32, nic: u32) -> String {
+    if nic == 0 { format!("site{site}") } else { format!("site{site}-lan{nic}") }
 }
 
 fn write(path: &PathBuf, bytes: &[u8]) -> Result<(), LabError> {

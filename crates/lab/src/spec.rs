@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Sites, nodes and links. The default is Rennes–Nancy of the 2007 report.
 #[derive(Clone, Debug, PartialEq, Args, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Spec {
     /// Its name, letters and digits: labs of different names stand side by side
     #[arg(long, env = "CANELE_LAB", default_value = "lab", value_parser = name)]
@@ -17,13 +18,16 @@ pub struct Spec {
     /// Nodes in each site
     #[arg(long, default_value_t = 2, value_parser = value_parser!(u32).range(1..=32))]
     pub nodes: u32,
+    /// Network interfaces of each node, every one on a LAN of its own; the first also leads to other sites
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u32).range(1..=4))]
+    pub nics: u32,
     /// Round trip between sites, such as 11.6ms
     #[arg(long, default_value = "11.6ms", value_parser = duration)]
     pub rtt: Duration,
     /// Rate of the link between sites, such as 1Gbit
     #[arg(long, default_value = "1Gbit", value_parser = rate)]
     pub wan_rate: u64,
-    /// Rate of every node's link, such as 1Gbit
+    /// Rate of every network interface, such as 1Gbit
     #[arg(long, default_value = "1Gbit", value_parser = rate)]
     pub lan_rate: u64,
     /// Buffer in front of the link between sites, such as 2MB; what does not fit is dropped
@@ -40,6 +44,7 @@ impl Default for Spec {
             name: "lab".into(),
             sites: 2,
             nodes: 2,
+            nics: 1,
             rtt: Duration::from_micros(11_600),
             wan_rate: 1_000_000_000,
             lan_rate: 1_000_000_000,
@@ -55,11 +60,14 @@ impl Spec {
         format!("site{site}-node{node}")
     }
 
-    /// The address of a node.
-    pub fn address(&self, site: u32, node: u32) -> String {
-        format!("10.77.{site}.{}", node + 10)
+    /// The address of a node on one of its LANs.
+    pub fn address(&self, site: u32, node: u32, nic: u32) -> String {
+        format!("10.{}.{site}.{}", FIRST_LAN + nic, node + 10)
     }
 }
+
+/// Second number of the addresses on first LANs; those on second LANs have the next.
+const FIRST_LAN: u32 = 77;
 
 /// A lab's name.
 pub(crate) fn name(text: &str) -> Result<String, String> {
@@ -128,16 +136,37 @@ mod tests {
 
     #[test]
     fn units_are_read() {
-        let line = "--rtt 0.5ms --wan-rate 100Mbit --wan-buffer 64kB --wan-loss 0.01 --sites 3";
+        let line =
+            "--rtt 0.5ms --wan-rate 100Mbit --wan-buffer 64kB --wan-loss 0.01 --sites 3 --nics 2";
         let spec = parse(line).unwrap();
         assert_eq!((spec.rtt, spec.wan_rate), (Duration::from_micros(500), 100_000_000));
         assert_eq!((spec.wan_buffer, spec.wan_loss, spec.sites), (64_000, 0.01, 3));
+        assert_eq!(spec.nics, 2);
+    }
+
+    #[test]
+    fn no_two_interfaces_have_the_same_address() {
+        let spec = parse("--sites 8 --nodes 32 --nics 4").unwrap();
+        let mut seen = std::collections::HashSet::new();
+        for (site, node, nic) in (0..8)
+            .flat_map(|site| (0..32).map(move |node| (site, node)))
+            .flat_map(|(site, node)| (0..4).map(move |nic| (site, node, nic)))
+        {
+            assert!(seen.insert(spec.address(site, node, nic)), "{site} {node} {nic}");
+        }
     }
 
     #[test]
     fn mistakes_are_named() {
-        for line in ["--rtt 5", "--wan-rate fast", "--sites 0", "--wan-loss 2", "--frob 1", "--rtt"]
-        {
+        for line in [
+            "--rtt 5",
+            "--wan-rate fast",
+            "--sites 0",
+            "--nics 5",
+            "--wan-loss 2",
+            "--frob 1",
+            "--rtt",
+        ] {
             let error = parse(line).unwrap_err().to_string();
             assert!(error.contains(line.split_whitespace().next().unwrap()), "{error}");
         }
