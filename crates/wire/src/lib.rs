@@ -5,7 +5,9 @@
 //! engine parses packets. Nothing here trusts a byte it reads.
 #![forbid(unsafe_code)]
 
+pub mod cost;
 pub mod frame;
 pub mod packet;
 
+pub use cost::{Cost, HostCost};
 pub use frame::{Body, Capabilities, Frame, FrameToken, GateId, RailId, RemoteRegion};

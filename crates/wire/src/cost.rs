@@ -1,0 +1,507 @@
+//! What a link and a machine cost: predictions of when bytes arrive, and how they are learned.
+//!
+//! A frame of `n` bytes keeps its link busy for `busy(n)` and has arrived `latency` after its last byte
+//! left: `arrival(n) = busy(n) + latency`, the gap of LogGP being `busy(0)`. The busy time is a
+//! piecewise-linear curve over powers of four (4 KB pages, segments and caches all bend it), rising, and
+//! straight beyond its end.
+//!
+//! Traffic refines the curve where it was observed, and, as long as nothing is known there, elsewhere in
+//! proportion. A process that slept while its frame was under way observes nonsense, so that one sample
+//! moves a prediction by an eighth at most; twenty that agree follow a link that became ten times slower.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What one link costs in one direction. Times are kept in picoseconds: a byte takes less than a
+/// nanosecond in shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    latency_ns: u64,
+    /// Busy time of a frame of [`KNOTS`] bytes each; never falls.
+    busy_ps: [u64; KNOTS.len()],
+    /// How often each was observed lately, up to [`HEARD_MAX`].
+    heard: [u8; KNOTS.len()],
+    latency_heard: u8,
+}
+
+impl Cost {
+    /// A link that is as good with all sizes: the first guess, from what its kind is known for.
+    pub fn linear(latency_ns: u64, gap_ns: u64, bytes_per_s: u64) -> Self {
+        let gap_ps = gap_ns.saturating_mul(1000);
+        let time = |bytes: u64| scale(bytes, PS_PER_S, bytes_per_s.max(1));
+        let busy_ps = KNOTS.map(|bytes| gap_ps.saturating_add(time(bytes)).min(BUSY_MAX_PS));
+        Self::of(latency_ns, busy_ps)
+    }
+
+    /// A link of which the busy time was measured at some sizes, in rising order; straight between
+    /// them, and nothing measured twice. Without a point it costs nothing.
+    pub fn measured(latency_ns: u64, points: &[(u64, u64)]) -> Self {
+        let known: Vec<(u64, u64)> =
+            points.iter().map(|&(bytes, ns)| (bytes, ns.saturating_mul(1000))).collect();
+        let mut floor = 0;
+        let busy_ps = KNOTS.map(|bytes| {
+            floor = interpolate(&known, bytes).clamp(floor, BUSY_MAX_PS);
+            floor
+        });
+        Self::of(latency_ns, busy_ps)
+    }
+
+    fn of(latency_ns: u64, busy_ps: [u64; KNOTS.len()]) -> Self {
+        let latency_ns = latency_ns.min(LATENCY_MAX_NS);
+        Self { latency_ns, busy_ps, heard: [0; KNOTS.len()], latency_heard: 0 }
+    }
+
+    /// From a frame's last byte leaving to its arrival, one way.
+    pub fn latency_ns(&self) -> u64 {
+        self.latency_ns
+    }
+
+    /// How long an empty frame keeps the link, or its sender, from the next one.
+    pub fn gap_ns(&self) -> u64 {
+        self.busy_ps[0].div_ceil(1000)
+    }
+
+    /// How long a frame keeps the link, or its sender, from the next one.
+    pub fn busy_ns(&self, bytes: u64) -> u64 {
+        self.busy_ps(bytes).div_ceil(1000)
+    }
+
+    /// From posting a frame on the idle link to its arrival, one way.
+    pub fn arrival_ns(&self, bytes: u64) -> u64 {
+        self.busy_ns(bytes).saturating_add(self.latency_ns)
+    }
+
+    /// From a question of a few bytes to its answer.
+    pub fn round_trip_ns(&self) -> u64 {
+        self.arrival_ns(KNOTS[1]).saturating_mul(2)
+    }
+
+    /// What frames of this length carry, one behind the other.
+    pub fn bytes_per_s(&self, bytes: u64) -> u64 {
+        scale(bytes, PS_PER_S, self.busy_ps(bytes).max(1))
+    }
+
+    /// The longest frame that keeps the link no longer than this; 0 where even the gap is longer.
+    pub fn bytes_within(&self, busy_ns: u64) -> u64 {
+        self.bytes_within_ps(busy_ns.saturating_mul(1000))
+    }
+
+    fn busy_ps(&self, bytes: u64) -> u64 {
+        let at = segment(bytes);
+        let (from, to) = (KNOTS[at], KNOTS[at + 1]);
+        let rise = self.busy_ps[at + 1] - self.busy_ps[at];
+        self.busy_ps[at].saturating_add(scale(rise, bytes - from, to - from))
+    }
+
+    fn bytes_within_ps(&self, busy_ps: u64) -> u64 {
+        let reached = self.busy_ps.partition_point(|&knot| knot <= busy_ps);
+        let Some(last) = reached.checked_sub(1) else { return 0 };
+        let at = last.min(KNOTS.len() - 2);
+        let rise = self.busy_ps[at + 1] - self.busy_ps[at];
+        if rise == 0 {
+            return u64::MAX;
+        }
+        let more = scale(busy_ps - self.busy_ps[at], KNOTS[at + 1] - KNOTS[at], rise);
+        KNOTS[at].saturating_add(more)
+    }
+
+    /// Takes in how long a frame kept the link busy: from its turn on the link to the turn of the next,
+    /// or to the moment its memory was free, on a link that had nothing else to do meanwhile.
+    pub fn learn(&mut self, bytes: u64, busy_ns: u64) {
+        let longest = KNOTS[KNOTS.len() - 1];
+        let predicted = self.busy_ps(bytes).max(1);
+        let observed = busy_ns.saturating_mul(1000).clamp(1, BUSY_MAX_PS);
+        if bytes > longest {
+            let equivalent = scale(observed, self.busy_ps(longest).max(1), predicted);
+            self.learn_ps(longest, equivalent);
+        } else {
+            self.learn_ps(bytes, observed);
+        }
+    }
+
+    /// One step of an average in the logarithm. It is as unsure of every knot, and of gap and rate, in
+    /// proportion to its value, as a Kalman filter would say: whatever made up most of the prediction is
+    /// corrected most.
+    fn learn_ps(&mut self, bytes: u64, observed: u64) {
+        let at = segment(bytes);
+        let before = self.busy_ps.map(|busy| busy.max(1) as f64);
+        let upper = (bytes - KNOTS[at]) as f64 / (KNOTS[at + 1] - KNOTS[at]) as f64;
+        let (low, high) = ((1.0 - upper) * before[at], upper * before[at + 1]);
+        let is_new = self.heard[at] == 0 && self.heard[at + 1] == 0;
+        let step = step((observed as f64 / (low + high)).ln(), is_new, GAIN_UP);
+        let (by_low, by_high) = apportion(step, low, high);
+        let gap = before[0];
+        let (by_gap, by_line) = apportion(step, gap, (low + high - gap).max(0.0));
+        for (knot, busy) in self.busy_ps.iter_mut().enumerate() {
+            let of_gap = gap / before[knot];
+            let alike = of_gap * by_gap + (1.0 - of_gap) * by_line;
+            let step = if knot == at {
+                by_low
+            } else if knot == at + 1 {
+                by_high
+            } else {
+                alike / f64::from(1 + self.heard[knot])
+            };
+            *busy = (before[knot] * step.exp()).clamp(1.0, BUSY_MAX_PS as f64) as u64;
+        }
+        self.keep_rising(at, step > 0.0);
+        self.note(if upper < 0.5 { at } else { at + 1 });
+    }
+
+    /// What was observed last, next to knot `at`, holds; what contradicts it gives way.
+    fn keep_rising(&mut self, at: usize, is_slower: bool) {
+        let holds = if is_slower { at } else { at + 1 };
+        for knot in (0..holds).rev() {
+            self.busy_ps[knot] = self.busy_ps[knot].min(self.busy_ps[knot + 1]);
+        }
+        for knot in holds + 1..KNOTS.len() {
+            self.busy_ps[knot] = self.busy_ps[knot].max(self.busy_ps[knot - 1]);
+        }
+    }
+
+    /// Counts an observation. What was not observed for long follows the others again.
+    fn note(&mut self, knot: usize) {
+        if self.heard[knot] == HEARD_MAX {
+            self.heard = self.heard.map(|heard| if heard > 1 { heard / 2 } else { heard });
+        }
+        self.heard[knot] += 1;
+    }
+
+    /// Takes in a one-way latency (half of a round trip less the busy times). A sample is late for many
+    /// reasons and early for none, so that the prediction stays near the least.
+    pub fn learn_latency(&mut self, latency_ns: u64) {
+        let observed = latency_ns.clamp(1, LATENCY_MAX_NS) as f64;
+        let predicted = self.latency_ns.max(1) as f64;
+        let step = step((observed / predicted).ln(), self.latency_heard == 0, GAIN_LATE);
+        let latency_ns = (predicted * step.exp()).clamp(1.0, LATENCY_MAX_NS as f64);
+        self.latency_ns = if step > 0.0 { latency_ns.ceil() } else { latency_ns.floor() } as u64;
+        self.latency_heard = (self.latency_heard + 1).min(HEARD_MAX);
+    }
+}
+
+/// By how much a prediction follows a sample, both as logarithms.
+fn step(surprise: f64, is_new: bool, gain_up: f64) -> f64 {
+    let (trust, up, down) =
+        if is_new { (TRUST_NEW, GAIN_NEW, 1.0) } else { (TRUST, gain_up, GAIN_DOWN) };
+    surprise.clamp(-trust, trust) * if surprise > 0.0 { up } else { down }
+}
+
+/// Steps of two summands, so that their sum makes `step`, each in proportion to its part of it.
+fn apportion(step: f64, one: f64, other: f64) -> (f64, f64) {
+    let (one, other) = (one / (one + other), other / (one + other));
+    let by = step / (one * one + other * other);
+    (by * one, by * other)
+}
+
+/// What this machine costs, whatever the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostCost {
+    /// To begin a copy.
+    pub copy_ns: u64,
+    /// A byte copied between caches, in picoseconds: up to [`HostCost::NEAR_MAX`] bytes.
+    pub near_ps_per_byte: u64,
+    /// A byte of a longer copy, in picoseconds.
+    pub far_ps_per_byte: u64,
+    /// One more element in the vector of a gathering send.
+    pub vector_ns: u64,
+    /// A system call that sends a few bytes.
+    pub call_ns: u64,
+}
+
+impl HostCost {
+    /// The longest copy that stays in a second-level cache, with both its ends.
+    pub const NEAR_MAX: u64 = 256 << 10;
+
+    /// How long it takes to copy so many bytes.
+    pub fn copy_ns(&self, bytes: u64) -> u64 {
+        let near = bytes.min(Self::NEAR_MAX).saturating_mul(self.near_ps_per_byte);
+        let far = bytes.saturating_sub(Self::NEAR_MAX).saturating_mul(self.far_ps_per_byte);
+        self.copy_ns.saturating_add(near.saturating_add(far).div_ceil(1000))
+    }
+
+    /// How many bytes are copied in this time.
+    pub fn bytes_copied_in(&self, ns: u64) -> u64 {
+        let Some(left_ns) = ns.checked_sub(self.copy_ns) else { return 0 };
+        let ps = left_ns.saturating_mul(1000);
+        let near = (ps / self.near_ps_per_byte.max(1)).min(Self::NEAR_MAX);
+        let left_ps = ps.saturating_sub(near.saturating_mul(self.near_ps_per_byte));
+        if near < Self::NEAR_MAX { near } else { near + left_ps / self.far_ps_per_byte.max(1) }
+    }
+
+    /// Shared memory between two awake processes of this machine: a frame costs a few cache lines on
+    /// their way from core to core, which is the latency, and the sender's copy.
+    pub fn shared_memory(&self, latency_ns: u64) -> Cost {
+        let gap_ns = latency_ns / 2;
+        Cost::measured(latency_ns, &KNOTS.map(|bytes| (bytes, gap_ns + self.copy_ns(bytes))))
+    }
+}
+
+impl Default for HostCost {
+    /// A server of these years, until it is measured.
+    fn default() -> Self {
+        Self {
+            copy_ns: 10,
+            near_ps_per_byte: 50,
+            far_ps_per_byte: 120,
+            vector_ns: 60,
+            call_ns: 800,
+        }
+    }
+}
+
+/// Shares of a message, one for each link, that arrive together and sum up to `bytes`. A link is its
+/// cost and the time for which it is busy already, in nanoseconds.
+///
+/// The common time of arrival is the least `t` with `Σ bytesᵢ(t − backlogᵢ − latencyᵢ) ≥ bytes`, found by
+/// halving (water-filling). Shares lie in the order of the links and meet at page boundaries. A link
+/// that would carry less than a page, or less than 1/64 of the message, gets none; and the best link
+/// gets all where sharing is not predicted to be faster.
+///
+/// # Panics
+/// Without a link.
+pub fn split(bytes: u64, links: &[(&Cost, u64)]) -> Vec<u64> {
+    let alone = (0..links.len()).min_by_key(|&at| finish_ps(links[at], bytes));
+    let best = alone.expect("a message needs a link");
+    let whole = |at| if at == best { bytes } else { 0 };
+    let limit = finish_ps(links[best], bytes);
+    let mut used: Vec<bool> = links.iter().map(|&link| finish_ps(link, PAGE) < limit).collect();
+    used[best] = true;
+    while bytes >= 2 * PAGE && used.iter().filter(|&&used| used).count() > 1 {
+        let shares = fill(bytes, links, &used, limit);
+        let least = (bytes / SHARES_MAX).max(PAGE);
+        let is_vain = |at: usize| used[at] && at != best && shares[at] < least;
+        if let Some(vain) = (0..links.len()).filter(|&at| is_vain(at)).min_by_key(|&at| shares[at])
+        {
+            used[vain] = false;
+            continue;
+        }
+        let last = links.iter().zip(&shares).map(|(&link, &share)| finish_ps(link, share)).max();
+        if last.is_some_and(|last| last < limit) {
+            return shares;
+        }
+        break;
+    }
+    (0..links.len()).map(whole).collect()
+}
+
+/// When a share has arrived, from now; at once where there is none.
+fn finish_ps((cost, backlog_ns): (&Cost, u64), share: u64) -> u64 {
+    let before_ns = backlog_ns.saturating_add(cost.latency_ns);
+    if share == 0 { 0 } else { cost.busy_ps(share).saturating_add(before_ns.saturating_mul(1000)) }
+}
+
+/// Shares in whole pages, but for the message's end. By `limit` the best link alone would have all.
+fn fill(bytes: u64, links: &[(&Cost, u64)], used: &[bool], limit: u64) -> Vec<u64> {
+    let pages = bytes / PAGE;
+    let within = |at: usize, ps: u64| {
+        let (cost, backlog_ns) = links[at];
+        let before_ps = backlog_ns.saturating_add(cost.latency_ns).saturating_mul(1000);
+        let time_ps = if used[at] { ps.checked_sub(before_ps) } else { None };
+        time_ps.map_or(0, |ps| cost.bytes_within_ps(ps).min(bytes))
+    };
+    let all = |ps: u64| (0..links.len()).map(|at| within(at, ps)).fold(0, u64::saturating_add);
+    let (mut early, mut late) = (0, limit);
+    while late - early > late / FINENESS {
+        let middle = early + (late - early) / 2;
+        if all(middle) >= bytes { late = middle } else { early = middle }
+    }
+    let mut left = pages;
+    let mut shares: Vec<u64> = (0..links.len())
+        .map(|at| {
+            let share = (within(at, late) / PAGE).min(left);
+            left -= share;
+            share
+        })
+        .collect();
+    // Rounding down has left over a page of each link at most.
+    while left > 0 {
+        let next = |&at: &usize| finish_ps(links[at], (shares[at] + 1) * PAGE);
+        let at = (0..links.len()).filter(|&at| used[at]).min_by_key(next);
+        shares[at.expect("the best link is used")] += 1;
+        left -= 1;
+    }
+    let end = shares.iter().rposition(|&share| share > 0).unwrap_or(0);
+    shares.iter_mut().for_each(|share| *share *= PAGE);
+    shares[end] += bytes % PAGE;
+    shares
+}
+
+/// The line through the two points next to `bytes`.
+fn interpolate(points: &[(u64, u64)], bytes: u64) -> u64 {
+    let above = points.partition_point(|&(size, _)| size < bytes);
+    match points {
+        [] => 0,
+        [(size, ps)] => {
+            if bytes > *size {
+                scale(*ps, bytes, (*size).max(1))
+            } else {
+                *ps
+            }
+        }
+        [(first, ps), ..] if bytes <= *first => *ps,
+        _ => {
+            let upper = above.min(points.len() - 1);
+            let (from, low) = points[upper - 1];
+            let (to, high) = points[upper];
+            low.saturating_add(scale(
+                high.saturating_sub(low),
+                bytes.saturating_sub(from),
+                to.saturating_sub(from).max(1),
+            ))
+        }
+    }
+}
+
+/// The piece of the curve on which a size lies: from the knot of this index to the next.
+fn segment(bytes: u64) -> usize {
+    KNOTS.partition_point(|&knot| knot <= bytes).clamp(1, KNOTS.len() - 1) - 1
+}
+
+/// `value × by / over`, rounded down; the greatest number where it is greater.
+fn scale(value: u64, by: u64, over: u64) -> u64 {
+    let scaled = u128::from(value) * u128::from(by) / u128::from(over);
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
+/// `cost/1 LATENCY:HEARD BUSY:HEARD …`, in nanoseconds and picoseconds.
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{COST_WORD} {}:{}", self.latency_ns, self.latency_heard)?;
+        for (busy_ps, heard) in self.busy_ps.iter().zip(&self.heard) {
+            write!(f, " {busy_ps}:{heard}")?;
+        }
+        Ok(())
+    }
+}
+
+/// `host/1 COPY NEAR FAR VECTOR CALL`, in the units of the fields.
+impl fmt::Display for HostCost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { copy_ns, near_ps_per_byte, far_ps_per_byte, vector_ns, call_ns } = self;
+        write!(
+            f,
+            "{HOST_WORD} {copy_ns} {near_ps_per_byte} {far_ps_per_byte} {vector_ns} {call_ns}"
+        )
+    }
+}
+
+/// Why a text is no cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CostError {
+    /// It begins with another word, or one of a later version.
+    #[error("no cost of this version")]
+    Version,
+    /// Too few fields, or too many.
+    #[error("{found} fields where {expected} belong")]
+    Fields {
+        /// So many are right.
+        expected: usize,
+        /// So many are there.
+        found: usize,
+    },
+    /// A field that is no number, or beyond its range.
+    #[error("field {field} is no number in its range")]
+    Number {
+        /// Counted from 1.
+        field: usize,
+    },
+    /// A longer frame would take less time.
+    #[error("field {field} is less than the one before")]
+    Falling {
+        /// Counted from 1.
+        field: usize,
+    },
+}
+
+impl FromStr for Cost {
+    type Err = CostError;
+
+    fn from_str(text: &str) -> Result<Self, CostError> {
+        let mut heard = [0; KNOTS.len() + 1];
+        let fields = fields::<{ KNOTS.len() + 1 }>(text, COST_WORD, |at, field| {
+            let (value, count) = field.split_once(':')?;
+            heard[at] = u8::try_from(number(count)?).ok().filter(|&count| count <= HEARD_MAX)?;
+            let max = if at == 0 { LATENCY_MAX_NS } else { BUSY_MAX_PS };
+            number(value).filter(|&value| value <= max)
+        })?;
+        let [latency_ns, busy_ps @ ..] = fields;
+        if let Some(at) = busy_ps.windows(2).position(|pair| pair[0] > pair[1]) {
+            return Err(CostError::Falling { field: at + 3 });
+        }
+        let [latency_heard, heard @ ..] = heard;
+        Ok(Self { heard, latency_heard, ..Self::of(latency_ns, busy_ps) })
+    }
+}
+
+impl FromStr for HostCost {
+    type Err = CostError;
+
+    fn from_str(text: &str) -> Result<Self, CostError> {
+        let fields =
+            fields(text, HOST_WORD, |_, field| number(field).filter(|&value| value <= HOST_MAX))?;
+        let [copy_ns, near_ps_per_byte, far_ps_per_byte, vector_ns, call_ns] = fields;
+        Ok(Self { copy_ns, near_ps_per_byte, far_ps_per_byte, vector_ns, call_ns })
+    }
+}
+
+/// The numbers behind a word, exactly so many and one space apart.
+fn fields<const N: usize>(
+    text: &str,
+    word: &str,
+    mut read: impl FnMut(usize, &str) -> Option<u64>,
+) -> Result<[u64; N], CostError> {
+    let mut parts = text.split(' ');
+    if parts.next() != Some(word) {
+        return Err(CostError::Version);
+    }
+    let found = parts.clone().count();
+    if found != N {
+        return Err(CostError::Fields { expected: N, found });
+    }
+    let mut values = [0; N];
+    for (at, part) in parts.enumerate() {
+        values[at] = read(at, part).ok_or(CostError::Number { field: at + 1 })?;
+    }
+    Ok(values)
+}
+
+/// Digits alone, without a sign and without leading zeros, so that every value has one text.
+fn number(text: &str) -> Option<u64> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let plain = text == "0" || !text.starts_with('0');
+    (digits && plain).then(|| text.parse().ok())?
+}
+
+/// The sizes at which the busy time is kept.
+pub const KNOTS: [u64; 10] =
+    [0, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
+
+/// Shares meet at multiples of this.
+const PAGE: u64 = 4096;
+/// Times of arrival are found to this part.
+const FINENESS: u64 = 1 << 22;
+/// No link is used for less than this part of a message.
+const SHARES_MAX: u64 = 64;
+
+/// A sample counts as at most e times the prediction or an e-th of it…
+const TRUST: f64 = 1.0;
+/// …and e² before anything was observed.
+const TRUST_NEW: f64 = 2.0;
+/// One sample raises a prediction by 13 % at most, and lowers it by 22 %: nothing is early by accident.
+const GAIN_UP: f64 = 0.125;
+const GAIN_DOWN: f64 = 0.25;
+const GAIN_NEW: f64 = 0.5;
+/// Latencies rise by 3 % at most.
+const GAIN_LATE: f64 = 0.031_25;
+/// Observations remembered of one size; then all counts are halved.
+const HEARD_MAX: u8 = 31;
+
+const PS_PER_S: u64 = 1_000_000_000_000;
+/// A quarter of an hour for 4 MB: slower is no link.
+const BUSY_MAX_PS: u64 = 1000 * PS_PER_S;
+/// As many seconds as TCP repeats for.
+const LATENCY_MAX_NS: u64 = 1_000_000_000_000;
+const HOST_MAX: u64 = 1_000_000_000;
+
+const COST_WORD: &str = "cost/1";
+const HOST_WORD: &str = "host/1";
