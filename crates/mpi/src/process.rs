@@ -1,7 +1,10 @@
 //! This process in its job: from initialisation to finalisation (MPI-5.0 §11.2).
+//!
+//! The process joins its job once and leaves it once, however many interfaces of the library it uses:
+//! the first that is initialised joins, the last that is finalised leaves.
 
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::ThreadId;
 use std::time::Duration;
 
@@ -105,7 +108,7 @@ impl Process {
 #[inline]
 pub fn current() -> Result<&'static Process> {
     match (STATE.load(Ordering::Acquire), PROCESS.get()) {
-        (ACTIVE, Some(process)) => Ok(process),
+        (LEAVING.., Some(process)) => Ok(process),
         (FINALIZED, _) => Err(Error::new(ErrorClass::Other, "called after MPI_Finalize")),
         _ => Err(Error::new(ErrorClass::Other, "called before MPI_Init")),
     }
@@ -113,7 +116,7 @@ pub fn current() -> Result<&'static Process> {
 
 /// Whether initialisation has been completed, at any time.
 pub fn is_initialized() -> bool {
-    STATE.load(Ordering::Acquire) != NEW
+    matches!(STATE.load(Ordering::Acquire), ACTIVE | FINALIZED)
 }
 
 /// Whether finalisation has been completed.
@@ -121,12 +124,11 @@ pub fn is_finalized() -> bool {
     STATE.load(Ordering::Acquire) == FINALIZED
 }
 
-/// Joins the job, opens the rails and publishes their addresses. All levels of thread support are
-/// given as asked.
+/// Initialises MPI in this process. All levels of thread support are given as asked, or more where the
+/// process was in its job already.
 ///
 /// # Errors
-/// When called twice, under a launcher that is not understood, or without the means of the system;
-/// the text says what to do.
+/// When called twice, and as [`join`].
 pub fn initialize(level: ThreadLevel) -> Result<&'static Process> {
     static STARTING: Mutex<()> = Mutex::new(());
     let _one_at_a_time = STARTING.lock().unwrap_or_else(|poison| poison.into_inner());
@@ -135,26 +137,81 @@ pub fn initialize(level: ThreadLevel) -> Result<&'static Process> {
         FINALIZED => return Err(Error::new(ErrorClass::Other, "MPI_Init after MPI_Finalize")),
         _ => return Err(Error::new(ErrorClass::Other, "MPI_Init called twice")),
     }
-    let process = start(level)?;
-    let process = PROCESS.get_or_init(|| process);
+    let process = join(level)?;
     STATE.store(ACTIVE, Ordering::Release);
     Ok(process)
 }
 
-/// Ends communication: all processes meet, what is on its way arrives, the launcher is told.
+/// Ends MPI in this process.
 ///
 /// # Errors
-/// When not initialised, or when a peer or the launcher has failed.
+/// When not initialised, and as [`leave`].
 pub fn finalize() -> Result<()> {
-    let process = current()?;
+    current()?;
+    leave()?;
+    STATE.store(FINALIZED, Ordering::Release);
+    Ok(())
+}
+
+/// Counts one more user of this process's communication. The first joins the job, opens the rails and
+/// publishes their addresses.
+///
+/// # Errors
+/// After the process has left its job, under a launcher that is not understood, or without the means of
+/// the system; the text says what to do.
+pub fn join(level: ThreadLevel) -> Result<&'static Process> {
+    let mut users = users();
+    if *users == 0 && PROCESS.get().is_some() {
+        let message = "the process has left its job; it cannot join again";
+        return Err(Error::new(ErrorClass::Other, message));
+    }
+    let process = match PROCESS.get() {
+        Some(process) => process,
+        None => {
+            let process = start(level)?;
+            PROCESS.get_or_init(|| process)
+        }
+    };
+    *users += 1;
+    Ok(process)
+}
+
+/// Counts one user less. The last ends communication: all processes meet, what is on its way arrives,
+/// the launcher is told.
+///
+/// # Errors
+/// When nobody uses it, or when a peer or the launcher has failed.
+pub fn leave() -> Result<()> {
+    let mut users = users();
+    let process = match (PROCESS.get(), *users) {
+        (Some(process), 1..) => process,
+        _ => return Err(Error::new(ErrorClass::Other, "the process is in no job")),
+    };
+    if *users == 1 {
+        let before = STATE.load(Ordering::Acquire);
+        // The processes meet by a collective, whose code asks for an initialised process.
+        STATE.store(before.max(LEAVING), Ordering::Release);
+        let left = part(process);
+        STATE.store(before, Ordering::Release);
+        left?;
+    }
+    *users -= 1;
+    Ok(())
+}
+
+fn part(process: &Process) -> Result<()> {
     crate::collective::barrier(&process.world)?;
     let quiet = |core: &mut Core| core.is_quiet().then_some(());
     process.progress.wait_for(FINALIZE_PATIENCE, quiet);
     let failed = |error: boot::BootError| Error::new(ErrorClass::Other, error.to_string());
     process.job.fence().map_err(failed)?;
-    STATE.store(FINALIZED, Ordering::Release);
     process.progress.look(Core::close);
     process.job.finalize().map_err(failed)
+}
+
+fn users() -> MutexGuard<'static, u32> {
+    static USERS: Mutex<u32> = Mutex::new(0);
+    USERS.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
 /// Ends the job with `code`, without returning.
@@ -324,9 +381,12 @@ const FINALIZE_PATIENCE: Duration = Duration::from_secs(30);
 /// How long an aborting process waits for the launcher to end it.
 const ABORT_PATIENCE: Duration = Duration::from_secs(2);
 
+/// States of MPI in this process, whatever other interfaces do.
 const NEW: u8 = 0;
-const ACTIVE: u8 = 1;
-const FINALIZED: u8 = 2;
+const FINALIZED: u8 = 1;
+/// Not initialised, but the last of all interfaces takes leave.
+const LEAVING: u8 = 2;
+const ACTIVE: u8 = 3;
 
 static STATE: AtomicU8 = AtomicU8::new(NEW);
 static PROCESS: OnceLock<Process> = OnceLock::new();
