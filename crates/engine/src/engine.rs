@@ -354,7 +354,7 @@ impl Engine {
     }
 
     /// The oldest waiting message that `selector` accepts; `gate` is as in [`Engine::submit_receive`].
-    pub fn probe(&self, gate: Option<GateId>, selector: Selector) -> Option<Message> {
+    pub fn probe(&mut self, gate: Option<GateId>, selector: Selector) -> Option<Message> {
         self.matching.peek(gate, &selector).map(Unexpected::message)
     }
 

@@ -1,19 +1,32 @@
 //! Matching of messages with receives (MPI-5.0 §3.2.4, §3.5).
 //!
-//! Receives that name source and tag, and messages that wait for one, lie in buckets by what they
-//! match on, so that the queues' length does not matter; receives with wildcards lie in one list.
-//! Stamps tell which of two candidates is older.
+//! A receive names its source or leaves it open, and likewise its tag: its *pattern*. Receives lie in
+//! queues of those that accept the same, each in one. A message looks at the first of the queue it
+//! would find under each pattern that is in use, and takes the oldest. Messages lie in queues of those
+//! that look the same, one for each pattern that was ever asked for, so that a receive or probe finds
+//! the oldest it accepts at the head of one queue. What a step costs does not depend on how many
+//! receives and messages there are.
 //!
 //! A receive that names its source names the source's gate too: a message that merely says it is
 //! from that source, but came from another peer, does not match.
 
-use std::collections::VecDeque;
+mod blocks;
+mod key;
+mod posted;
+mod queues;
+#[cfg(test)]
+mod tests;
+mod waiting;
+
+use std::collections::HashMap;
 
 use memory::Region;
 use wire::GateId;
 use wire::packet::{Header, Way};
 
 use crate::op::OpId;
+use posted::Posted;
+use waiting::Waiting;
 
 /// What a receive or probe accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,133 +83,44 @@ impl Unexpected {
     }
 }
 
-#[derive(Debug)]
-struct PostedEntry {
-    stamp: u64,
-    gate: Option<GateId>,
-    selector: Selector,
-    op: OpId,
-}
-
-#[derive(Debug)]
-struct WaitingEntry {
-    stamp: u64,
-    slot: u32,
-}
-
 /// The receives without a message and the messages without a receive.
 #[derive(Debug)]
 pub(crate) struct Matching {
-    stamp: u64,
-    posted: Vec<VecDeque<PostedEntry>>,
-    posted_wild: VecDeque<PostedEntry>,
-    posted_exact: usize,
-    waiting: Vec<VecDeque<WaitingEntry>>,
-    /// Messages in order of arrival, some of them gone since; the stamp tells.
-    arrivals: VecDeque<WaitingEntry>,
-    messages: Vec<Option<(u64, Unexpected)>>,
-    free: Vec<u32>,
-    live: usize,
+    posted: Posted,
+    waiting: Waiting,
 }
 
 impl Matching {
-    pub fn new() -> Self {
-        Self {
-            stamp: 0,
-            posted: Vec::new(),
-            posted_wild: VecDeque::new(),
-            posted_exact: 0,
-            waiting: Vec::new(),
-            arrivals: VecDeque::new(),
-            messages: Vec::new(),
-            free: Vec::new(),
-            live: 0,
-        }
+    pub const fn new() -> Self {
+        Self { posted: Posted::new(), waiting: Waiting::new() }
     }
 
     /// Adds a receive that no waiting message matches.
     #[inline]
     pub fn post(&mut self, gate: Option<GateId>, selector: Selector, op: OpId) {
-        self.stamp += 1;
-        let entry = PostedEntry { stamp: self.stamp, gate, selector, op };
-        match (selector.source, selector.tag) {
-            (Some(source), Some(tag)) => {
-                if self.posted.is_empty() {
-                    self.posted.resize_with(BUCKETS, VecDeque::new);
-                }
-                self.posted_exact += 1;
-                self.posted[bucket(selector.context, source, tag)].push_back(entry);
-            }
-            (Some(_) | None, None) | (None, Some(_)) => self.posted_wild.push_back(entry),
-        }
+        self.posted.post(gate, &selector, op);
     }
 
     /// Takes the oldest receive that accepts a message of `gate`.
     #[inline]
     pub fn take_posted(&mut self, gate: GateId, header: &Header) -> Option<OpId> {
-        let takes = |entry: &PostedEntry| {
-            accepts(&entry.selector, header) && entry.gate.is_none_or(|named| named == gate)
-        };
-        let key = bucket(header.context, header.source, header.tag);
-        let exact = match self.posted_exact {
-            0 => None,
-            _ => self.posted[key].iter().position(takes),
-        };
-        let wild = self.posted_wild.iter().position(takes);
-        let exact_is_older = match (exact, wild) {
-            (None, None) => return None,
-            (Some(_), None) => true,
-            (None, Some(_)) => false,
-            (Some(exact), Some(wild)) => {
-                self.posted[key][exact].stamp < self.posted_wild[wild].stamp
-            }
-        };
-        if exact_is_older {
-            self.posted_exact -= 1;
-            self.posted[key].remove(exact?).map(|entry| entry.op)
-        } else {
-            self.posted_wild.remove(wild?).map(|entry| entry.op)
-        }
+        self.posted.take(gate, header)
     }
 
     /// Removes a receive; false when it is not in the table.
     pub fn cancel(&mut self, op: OpId) -> bool {
-        if let Some(at) = self.posted_wild.iter().position(|entry| entry.op == op) {
-            self.posted_wild.remove(at);
-            return true;
-        }
-        for queue in &mut self.posted {
-            if let Some(at) = queue.iter().position(|entry| entry.op == op) {
-                queue.remove(at);
-                self.posted_exact -= 1;
-                return true;
-            }
-        }
-        false
+        self.posted.cancel(op)
     }
 
     /// Adds a message that no receive accepts.
     pub fn arrive(&mut self, message: Unexpected) {
-        self.stamp += 1;
-        let stamp = self.stamp;
-        let Header { context, source, tag, .. } = message.header;
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.messages.push(None);
-            self.messages.len() as u32 - 1
-        });
-        self.messages[slot as usize] = Some((stamp, message));
-        if self.waiting.is_empty() {
-            self.waiting.resize_with(BUCKETS, VecDeque::new);
-        }
-        self.waiting[bucket(context, source, tag)].push_back(WaitingEntry { stamp, slot });
-        self.arrivals.push_back(WaitingEntry { stamp, slot });
-        self.live += 1;
+        self.waiting.arrive(message);
     }
 
     /// The oldest message a selector accepts, of `gate` if there is one, left in place.
-    pub fn peek(&self, gate: Option<GateId>, selector: &Selector) -> Option<&Unexpected> {
-        let slot = self.search(gate, selector)?;
-        self.messages[slot as usize].as_ref().map(|(_, message)| message)
+    pub fn peek(&mut self, gate: Option<GateId>, selector: &Selector) -> Option<&Unexpected> {
+        let slot = self.waiting.find(gate, selector)?;
+        self.waiting.message(slot)
     }
 
     /// Takes the oldest message a selector accepts, of `gate` if there is one.
@@ -206,77 +130,20 @@ impl Matching {
         gate: Option<GateId>,
         selector: &Selector,
     ) -> Option<Unexpected> {
-        if self.live == 0 {
-            return None;
-        }
-        let slot = self.search(gate, selector)?;
-        Some(self.remove(slot))
+        let slot = self.waiting.find(gate, selector)?;
+        self.waiting.remove(slot)
     }
 
-    /// All waiting messages, in no order.
+    /// All waiting messages, in no order; their gates and headers are to stay as they are.
     pub fn messages_mut(&mut self) -> impl Iterator<Item = &mut Unexpected> {
-        self.messages.iter_mut().flatten().map(|(_, message)| message)
+        self.waiting.messages_mut()
     }
 
     /// Drops the requests of a gate that is gone; whole messages stay.
     pub fn drop_requests(&mut self, gate: GateId) {
-        for slot in 0..self.messages.len() as u32 {
-            if let Some((_, message)) = &self.messages[slot as usize]
-                && message.gate == gate
-                && matches!(message.content, Content::Request { .. })
-            {
-                self.remove(slot);
-            }
-        }
-    }
-
-    fn search(&self, gate: Option<GateId>, selector: &Selector) -> Option<u32> {
-        if self.live == 0 {
-            return None;
-        }
-        let matches = |entry: &&WaitingEntry| {
-            self.messages[entry.slot as usize].as_ref().is_some_and(|(stamp, message)| {
-                *stamp == entry.stamp
-                    && accepts(selector, &message.header)
-                    && gate.is_none_or(|named| named == message.gate)
-            })
-        };
-        let entry = match (selector.source, selector.tag) {
-            (Some(source), Some(tag)) => {
-                self.waiting[bucket(selector.context, source, tag)].iter().find(matches)
-            }
-            (Some(_) | None, None) | (None, Some(_)) => self.arrivals.iter().find(matches),
-        };
-        entry.map(|entry| entry.slot)
-    }
-
-    fn remove(&mut self, slot: u32) -> Unexpected {
-        let Some((stamp, message)) = self.messages[slot as usize].take() else {
-            unreachable!("a slot found by search holds a message");
-        };
-        let Header { context, source, tag, .. } = message.header;
-        let queue = &mut self.waiting[bucket(context, source, tag)];
-        if let Some(at) = queue.iter().position(|entry| entry.stamp == stamp) {
-            queue.remove(at);
-        }
-        self.free.push(slot);
-        self.live -= 1;
-        self.tidy_arrivals();
-        message
-    }
-
-    /// Keeps the list of arrivals within twice the messages that are there.
-    fn tidy_arrivals(&mut self) {
-        let messages = &self.messages;
-        let is_live = |entry: &WaitingEntry| {
-            messages[entry.slot as usize].as_ref().is_some_and(|(stamp, _)| *stamp == entry.stamp)
-        };
-        while self.arrivals.front().is_some_and(|entry| !is_live(entry)) {
-            self.arrivals.pop_front();
-        }
-        if self.arrivals.len() > 2 * self.live + 64 {
-            self.arrivals.retain(is_live);
-        }
+        self.waiting.drop_where(|message| {
+            message.gate == gate && matches!(message.content, Content::Request { .. })
+        });
     }
 }
 
@@ -284,47 +151,27 @@ impl Matching {
 #[derive(Debug, Default)]
 pub(crate) struct Matched {
     next: u64,
-    messages: Vec<(u64, Unexpected)>,
+    messages: HashMap<u64, Unexpected>,
 }
 
 impl Matched {
     pub fn insert(&mut self, message: Unexpected) -> MatchedId {
         self.next += 1;
-        self.messages.push((self.next, message));
+        self.messages.insert(self.next, message);
         MatchedId(self.next)
     }
 
     /// All of them, in no order.
     pub fn messages_mut(&mut self) -> impl Iterator<Item = &mut Unexpected> {
-        self.messages.iter_mut().map(|(_, message)| message)
+        self.messages.values_mut()
     }
 
     pub fn take(&mut self, id: MatchedId) -> Option<Unexpected> {
-        let at = self.messages.iter().position(|(known, _)| *known == id.0)?;
-        Some(self.messages.swap_remove(at).1)
+        self.messages.remove(&id.0)
     }
-}
-
-#[inline]
-fn accepts(selector: &Selector, header: &Header) -> bool {
-    selector.context == header.context
-        && selector.source.is_none_or(|source| source == header.source)
-        && selector.tag.is_none_or(|tag| tag == header.tag)
-}
-
-#[inline]
-fn bucket(context: u64, source: u32, tag: i32) -> usize {
-    let mixed = context
-        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        .wrapping_add(u64::from(source) << 32 | u64::from(tag as u32))
-        .wrapping_mul(0xd6e8_feb8_6659_fd93);
-    (mixed >> (64 - BUCKET_BITS)) as usize
 }
 
 /// The memory of a receive that a message of `bytes` goes to.
 pub(crate) fn wanted(into: &Region, bytes: u64) -> u64 {
     bytes.min(into.len() as u64)
 }
-
-const BUCKET_BITS: u32 = 10;
-const BUCKETS: usize = 1 << BUCKET_BITS;

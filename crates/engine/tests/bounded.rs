@@ -6,8 +6,8 @@ use engine::{Config, Engine, Envelope, Posted, Selector, SendMode};
 use memory::Region;
 use network::{NEAR, RAIL, Random, corpus, for_seeds, gate, mutate};
 use peak_alloc::PeakAlloc;
-use wire::Frame;
 use wire::packet::{self, Header, Way};
+use wire::{Capabilities, Frame};
 
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
@@ -22,6 +22,8 @@ fn memory_is_bounded() {
     operations_leave_nothing_behind();
     a_message_that_nobody_wants_does_not_make_the_others_pile_up();
     peers_that_are_never_spoken_to_cost_a_word_each();
+    a_short_unexpected_message_takes_a_few_words();
+    keys_that_come_and_go_leave_nothing();
 }
 
 fn what_a_peer_makes_us_allocate_is_bounded_by_what_it_sends() {
@@ -189,6 +191,66 @@ fn peers_that_are_never_spoken_to_cost_a_word_each() {
     assert!(engine.is_idle());
 }
 
+fn a_short_unexpected_message_takes_a_few_words() {
+    const MESSAGES: u32 = 100_000;
+    for bytes in [0, 8, 24] {
+        // Receives of no pattern, of some, of all: each pattern has its queues.
+        for patterns in [0, 2, 4] {
+            let mut engine = Engine::new(Config { size: 2 });
+            engine.handle_up(gate(1), ROOMY);
+            let before = ALLOCATOR.current_usage();
+            ALLOCATOR.reset_peak_usage();
+            for sequence in 0..MESSAGES {
+                let mut frame = Vec::new();
+                let header = Header { tag: sequence as i32, ..header(sequence) };
+                packet::emit_eager(&mut frame, &header, None, bytes as u32);
+                frame.resize(frame.len() + bytes, 7);
+                engine.handle_frame(gate(1), &frame).expect("within the credits");
+                for (source, tag) in PATTERNS.into_iter().take(patterns) {
+                    let selector = selecting(source, tag.then_some(header.tag));
+                    assert!(engine.probe(source.then_some(gate(1)), selector).is_some());
+                }
+            }
+            let each = (ALLOCATOR.current_usage() - before) / MESSAGES as usize;
+            let most = (ALLOCATOR.peak_usage() - before) / MESSAGES as usize;
+            println!("{each} bytes for a message of {bytes}, {patterns} patterns; {most} at most");
+            assert!(most <= 256, "{most} bytes for a message of {bytes} bytes");
+            receive_all(&mut engine, MESSAGES as usize, bytes);
+            let kept = ALLOCATOR.current_usage() - before;
+            assert!(kept <= TABLES_BYTES, "{kept} bytes are kept");
+        }
+    }
+}
+
+fn keys_that_come_and_go_leave_nothing() {
+    let mut engine = Engine::new(Config { size: 2 });
+    engine.handle_up(gate(1), NEAR.capabilities);
+    let into = Region::owned(8);
+    let mut after_first = None;
+    for sequence in 0..200_000 {
+        let header = Header { tag: sequence as i32, ..header(sequence) };
+        let mut frame = Vec::new();
+        packet::emit_eager(&mut frame, &header, None, 0);
+        let selector = selecting(true, Some(header.tag));
+        let posted_first = sequence % 2 == 0;
+        let posted = posted_first.then(|| engine.submit_receive(Some(gate(1)), selector, &into));
+        engine.handle_frame(gate(1), &frame).expect("within the credits");
+        let op = posted.unwrap_or_else(|| engine.submit_receive(Some(gate(1)), selector, &into));
+        assert!(engine.take(op).is_some());
+        if sequence % 100 == 99 {
+            return_credit(&mut engine);
+            drop(frame);
+            let used = ALLOCATOR.current_usage();
+            let first = *after_first.get_or_insert(used);
+            assert!(used <= first, "{used} bytes after {sequence} tags, {first} after 100");
+        }
+    }
+}
+
+fn selecting(source: bool, tag: Option<i32>) -> Selector {
+    Selector { context: 0, source: source.then_some(1), tag }
+}
+
 /// Receives all that waits, and has the engine give the credit back.
 fn receive_all(engine: &mut Engine, messages: usize, bytes: usize) {
     let into = Region::owned(bytes);
@@ -221,6 +283,12 @@ fn speak_to_itself(engine: &mut Engine) {
 fn header(sequence: u32) -> Header {
     Header { context: 0, source: 1, tag: 0, sequence }
 }
+
+/// Whether a receive names its source, and its tag.
+const PATTERNS: [(bool, bool); 4] = [(true, true), (false, true), (true, false), (false, false)];
+
+/// A link on which a hundred thousand messages fit the credits.
+const ROOMY: Capabilities = Capabilities { credit_bytes: 64 << 20, ..NEAR.capabilities };
 
 /// The hash tables of matching, and the first blocks of what grows.
 const TABLES_BYTES: usize = 72 << 10;

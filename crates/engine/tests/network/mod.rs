@@ -406,10 +406,10 @@ impl Network {
 
     /// Probes; the engine must answer as the model does.
     pub fn probe(&mut self, rank: usize, selector: Selector) -> Option<Message> {
-        let process = &self.processes[rank];
+        let process = &mut self.processes[rank];
         let found = process.engine.probe(selector.source.map(GateId), selector);
-        let expected =
-            process.reference.peek(&selector).map(|waiting| self.described(rank, waiting));
+        let expected = process.reference.peek(&selector).copied();
+        let expected = expected.map(|waiting| self.described(rank, &waiting));
         assert_eq!(found, expected, "what a probe finds");
         found
     }

@@ -1,0 +1,128 @@
+//! What receives and messages are matched by.
+
+use wire::GateId;
+use wire::packet::Header;
+
+use super::Selector;
+
+/// Which of gate, source and tag a receive names, as a set of bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pattern(u8);
+
+impl Pattern {
+    /// Nothing is left open.
+    pub const EXACT: Self = Self(GATE | SOURCE | TAG);
+    /// There are so many.
+    pub const COUNT: usize = 8;
+
+    #[inline]
+    pub fn of(gate: Option<GateId>, selector: &Selector) -> Self {
+        let bit = |is_named: bool, bit: u8| if is_named { bit } else { 0 };
+        let source = bit(selector.source.is_some(), SOURCE);
+        Self(bit(gate.is_some(), GATE) | source | bit(selector.tag.is_some(), TAG))
+    }
+
+    #[inline]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    #[inline]
+    fn names(self, bit: u8) -> bool {
+        self.0 & bit != 0
+    }
+}
+
+/// Some of the patterns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Patterns(u8);
+
+impl Patterns {
+    pub const NONE: Self = Self(0);
+    pub const EXACT: Self = Self(1 << Pattern::EXACT.0);
+
+    #[inline]
+    pub fn contains(self, pattern: Pattern) -> bool {
+        self.0 >> pattern.0 & 1 != 0
+    }
+
+    #[inline]
+    pub fn insert(&mut self, pattern: Pattern) {
+        self.0 |= 1 << pattern.0;
+    }
+
+    #[inline]
+    pub fn remove(&mut self, pattern: Pattern) {
+        self.0 &= !(1 << pattern.0);
+    }
+}
+
+impl Iterator for Patterns {
+    type Item = Pattern;
+
+    #[inline]
+    fn next(&mut self) -> Option<Pattern> {
+        let first = self.0.trailing_zeros() as u8;
+        // The lowest bit goes.
+        self.0 &= self.0.checked_sub(1)?;
+        Some(Pattern(first))
+    }
+}
+
+/// The context and what a pattern names of a message; what it leaves open is zero. A receive accepts
+/// the messages whose key under the receive's pattern is the receive's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Key {
+    context: u64,
+    /// Source and tag.
+    envelope: u64,
+    /// Gate and pattern.
+    origin: u64,
+}
+
+impl Key {
+    #[inline]
+    pub fn of_receive(gate: Option<GateId>, selector: &Selector) -> Self {
+        let pattern = Pattern::of(gate, selector);
+        let (source, tag) = (selector.source.unwrap_or(0), selector.tag.unwrap_or(0));
+        Self::pack(pattern, selector.context, source, tag, gate.map_or(0, |gate| gate.0))
+    }
+
+    #[inline]
+    pub fn of_message(pattern: Pattern, gate: GateId, header: &Header) -> Self {
+        let source = if pattern.names(SOURCE) { header.source } else { 0 };
+        let tag = if pattern.names(TAG) { header.tag } else { 0 };
+        let gate = if pattern.names(GATE) { gate.0 } else { 0 };
+        Self::pack(pattern, header.context, source, tag, gate)
+    }
+
+    #[inline]
+    fn pack(pattern: Pattern, context: u64, source: u32, tag: i32, gate: u32) -> Self {
+        Self {
+            context,
+            envelope: u64::from(source) << 32 | u64::from(tag as u32),
+            origin: u64::from(gate) << 32 | u64::from(pattern.0),
+        }
+    }
+
+    #[inline]
+    pub fn pattern(self) -> Pattern {
+        Pattern(self.origin as u8)
+    }
+
+    /// A number whose highest bits spread regular keys: both halves of a product, folded, and what is
+    /// below them brought up. The gate is left out, as an honest one follows from context and source.
+    #[inline]
+    pub fn hash(self) -> u64 {
+        let mixed = self.envelope ^ self.context.wrapping_mul(MULTIPLIERS[0]);
+        let product = u128::from(mixed) * u128::from(MULTIPLIERS[1]);
+        (product as u64 ^ (product >> 64) as u64).wrapping_mul(MULTIPLIERS[2])
+    }
+}
+
+const GATE: u8 = 1;
+const SOURCE: u8 = 2;
+const TAG: u8 = 4;
+
+/// Odd, and dense; the first is the golden ratio's.
+const MULTIPLIERS: [u64; 3] = [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93, 0xbf58_476d_1ce4_e5b9];

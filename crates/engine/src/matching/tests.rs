@@ -1,0 +1,390 @@
+//! Matching beside lists that are searched from their beginning, and what a step looks at.
+
+#[path = "../../tests/network/random.rs"]
+mod random;
+
+use random::{Random, for_seeds};
+
+use super::blocks::TOUCHED;
+use super::key::{Key, Pattern};
+use super::queues::Queues;
+use super::*;
+
+/// The definition: receives and messages in one list each, oldest first.
+#[derive(Default)]
+struct Lists {
+    posted: Vec<(Option<GateId>, Selector, OpId)>,
+    waiting: Vec<(GateId, Header)>,
+}
+
+impl Lists {
+    fn take_posted(&mut self, gate: GateId, header: &Header) -> Option<OpId> {
+        let takes = |(named, selector, _): &(Option<GateId>, Selector, OpId)| {
+            accepts(*named, selector, gate, header)
+        };
+        let at = self.posted.iter().position(takes)?;
+        Some(self.posted.remove(at).2)
+    }
+
+    fn find(&self, gate: Option<GateId>, selector: &Selector) -> Option<usize> {
+        self.waiting.iter().position(|(from, header)| accepts(gate, selector, *from, header))
+    }
+}
+
+fn accepts(named: Option<GateId>, selector: &Selector, gate: GateId, header: &Header) -> bool {
+    named.is_none_or(|named| named == gate)
+        && selector.context == header.context
+        && selector.source.is_none_or(|source| source == header.source)
+        && selector.tag.is_none_or(|tag| tag == header.tag)
+}
+
+/// Every fourth message asks to be sent.
+fn is_request(header: &Header) -> bool {
+    header.sequence.is_multiple_of(4)
+}
+
+/// A program: matching and the lists, asked the same.
+struct Pair {
+    matching: Matching,
+    lists: Lists,
+    matched: Matched,
+    taken: Vec<(MatchedId, (GateId, Header))>,
+    /// Operations in use have the generation that is here; the others' indices are free.
+    generations: Vec<u32>,
+    free: Vec<u32>,
+    sequence: u32,
+    /// How many contexts, sources, tags and gates there are: few make much match.
+    kinds: [usize; 4],
+}
+
+impl Pair {
+    fn new(random: &mut Random) -> Self {
+        Self {
+            matching: Matching::new(),
+            lists: Lists::default(),
+            matched: Matched::default(),
+            taken: Vec::new(),
+            generations: Vec::new(),
+            free: Vec::new(),
+            sequence: 0,
+            kinds: [2, 4, 5, 4].map(|most| 1 + random.below(most)),
+        }
+    }
+
+    fn selector(&self, random: &mut Random) -> (Option<GateId>, Selector) {
+        let (gate, Header { context, source, tag, .. }) = self.message(random);
+        let source = (!random.one_in(3)).then_some(source);
+        let tag = (!random.one_in(3)).then_some(tag);
+        // As MPI does; now and then anything else.
+        let names_gate = if random.one_in(10) { random.one_in(2) } else { source.is_some() };
+        (names_gate.then_some(gate), Selector { context, source, tag })
+    }
+
+    fn message(&self, random: &mut Random) -> (GateId, Header) {
+        let [context, source, tag, gate] = self.kinds.map(|kinds| random.below(kinds));
+        // A few lie about their source.
+        let gate = if random.one_in(8) { gate } else { source };
+        let (context, tag) = ((context as u64) << 32, (tag as i32 - 1) << random.pick(&[0, 20]));
+        let header = Header { context, source: source as u32, tag, sequence: self.sequence };
+        (GateId(gate as u32), header)
+    }
+
+    fn act(&mut self, random: &mut Random) {
+        match random.below(12) {
+            0..4 => self.arrive(random),
+            4..8 => self.receive(random),
+            8 => self.cancel(random),
+            9 => self.probe(random),
+            10 => self.matched_probe(random),
+            _ => self.matched_receive(random),
+        }
+    }
+
+    fn arrive(&mut self, random: &mut Random) {
+        let (gate, header) = self.message(random);
+        self.sequence += 1;
+        let found = self.matching.take_posted(gate, &header);
+        assert_eq!(found, self.lists.take_posted(gate, &header), "the receive of {header:?}");
+        match found {
+            Some(op) => self.vacate(op),
+            None => {
+                self.lists.waiting.push((gate, header));
+                self.matching.arrive(Self::unexpected(random, gate, header));
+            }
+        }
+    }
+
+    fn unexpected(random: &mut Random, gate: GateId, header: Header) -> Unexpected {
+        let content = if is_request(&header) {
+            Content::Request { op: header.sequence, bytes: 1 << 20, way: Way::Ask }
+        } else {
+            let bytes = vec![header.sequence as u8; random.below(64)];
+            Content::Eager { data: bytes[..].into(), acknowledge: None }
+        };
+        Unexpected { gate, header, content }
+    }
+
+    fn receive(&mut self, random: &mut Random) {
+        let (gate, selector) = self.selector(random);
+        let found = self.matching.take_waiting(gate, &selector);
+        let expected = self.lists.find(gate, &selector).map(|at| self.lists.waiting.remove(at));
+        assert_eq!(found.as_ref().map(named), expected, "the message of {gate:?} {selector:?}");
+        if found.is_none() {
+            let index = self.free.pop().unwrap_or(self.generations.len() as u32);
+            if index as usize == self.generations.len() {
+                self.generations.push(0);
+            }
+            let op = OpId { index, generation: self.generations[index as usize] };
+            self.matching.post(gate, selector, op);
+            self.lists.posted.push((gate, selector, op));
+        }
+    }
+
+    fn cancel(&mut self, random: &mut Random) {
+        if self.generations.is_empty() {
+            return;
+        }
+        let index = random.below(self.generations.len() + 1) as u32;
+        let generation = self.generations.get(index as usize).copied().unwrap_or(0);
+        let op = OpId { index, generation: generation.wrapping_sub(u32::from(random.one_in(4))) };
+        let expected = self.lists.posted.iter().position(|(_, _, posted)| *posted == op);
+        assert_eq!(self.matching.cancel(op), expected.is_some(), "whether {op:?} is posted");
+        if let Some(at) = expected {
+            self.lists.posted.remove(at);
+            self.vacate(op);
+        }
+    }
+
+    fn probe(&mut self, random: &mut Random) {
+        let (gate, selector) = self.selector(random);
+        let expected = self.lists.find(gate, &selector).map(|at| self.lists.waiting[at]);
+        let found = self.matching.peek(gate, &selector).map(named);
+        assert_eq!(found, expected, "what a probe of {gate:?} {selector:?} finds");
+    }
+
+    fn matched_probe(&mut self, random: &mut Random) {
+        let (gate, selector) = self.selector(random);
+        let expected = self.lists.find(gate, &selector).map(|at| self.lists.waiting.remove(at));
+        let found = self.matching.take_waiting(gate, &selector);
+        assert_eq!(found.as_ref().map(named), expected, "what {gate:?} {selector:?} takes");
+        self.taken.extend(found.map(|message| (self.matched.insert(message), expected.unwrap())));
+    }
+
+    fn matched_receive(&mut self, random: &mut Random) {
+        if self.taken.is_empty() {
+            return;
+        }
+        let (id, expected) = self.taken.swap_remove(random.below(self.taken.len()));
+        assert_eq!(self.matched.take(id).as_ref().map(named), Some(expected));
+        assert!(self.matched.take(id).is_none(), "a message is received once");
+    }
+
+    /// A peer is gone, and its requests with it.
+    fn drop_requests(&mut self, gate: GateId) {
+        self.matching.drop_requests(gate);
+        self.lists.waiting.retain(|(from, header)| *from != gate || !is_request(header));
+    }
+
+    fn vacate(&mut self, op: OpId) {
+        self.generations[op.index as usize] += 1;
+        self.free.push(op.index);
+    }
+
+    fn check(&mut self) {
+        let mut found: Vec<_> =
+            self.matching.messages_mut().map(|one| one.header.sequence).collect();
+        found.sort_unstable();
+        let expected: Vec<_> = self.lists.waiting.iter().map(|(_, one)| one.sequence).collect();
+        assert_eq!(found, expected, "the messages that wait");
+    }
+}
+
+fn named(message: &Unexpected) -> (GateId, Header) {
+    if let Content::Eager { data, .. } = &message.content {
+        assert!(data.iter().all(|byte| *byte == message.header.sequence as u8));
+    }
+    (message.gate, message.header)
+}
+
+#[test]
+fn it_matches_as_lists_do() {
+    for_seeds(400, |seed| {
+        let mut random = Random::new(seed);
+        let mut pair = Pair::new(&mut random);
+        for _ in 0..random.below(1500) {
+            pair.act(&mut random);
+            if random.one_in(300) {
+                pair.drop_requests(GateId(random.below(4) as u32));
+            }
+        }
+        pair.check();
+    });
+}
+
+/// A receive or message that has nothing to do with another of a different number.
+fn distinct(number: u32) -> Header {
+    Header { context: 8, source: number, tag: number as i32, sequence: number }
+}
+
+/// What a receive asks for that accepts a message: source named or not, tag named or not.
+fn selecting(header: &Header, source: bool, tag: bool) -> (Option<GateId>, Selector) {
+    let Header { context, source: from, tag: with, .. } = *header;
+    let selector = Selector { context, source: source.then_some(from), tag: tag.then_some(with) };
+    (source.then_some(GateId(from)), selector)
+}
+
+const PATTERNS: [(bool, bool); 4] = [(true, true), (false, true), (true, false), (false, false)];
+
+/// How many slots are looked at in a step, on average and at most.
+fn looked_at(steps: u32, mut step: impl FnMut(u32)) -> (f64, u64) {
+    let (mut sum, mut most) = (0, 0);
+    for number in 0..steps {
+        let before = TOUCHED.get();
+        step(number);
+        let looked_at = TOUCHED.get() - before;
+        sum += looked_at;
+        most = most.max(looked_at);
+    }
+    (sum as f64 / f64::from(steps), most)
+}
+
+/// That a step looks at as much with many others around as alone, but for neighbours in its buckets.
+fn assert_equal_work(what: &str, alone: (f64, u64), crowded: (f64, u64)) {
+    println!("{what}: {alone:?} slots looked at alone, {crowded:?} among many");
+    assert!(crowded.0 <= alone.0 + 4.0, "{what}: {alone:?} slots looked at, then {crowded:?}");
+    assert!(crowded.1 <= alone.1 + 40, "{what}: {alone:?} slots looked at, then {crowded:?}");
+}
+
+#[test]
+fn a_receive_costs_the_same_however_many_are_posted() {
+    for (source, tag) in PATTERNS {
+        for (others_source, others_tag) in PATTERNS {
+            let work = |depth: u32| {
+                let mut matching = Matching::new();
+                for number in 0..depth {
+                    let op = OpId { index: number + 1, generation: 0 };
+                    let mut header = distinct(number);
+                    header.context += u64::from(number);
+                    let (gate, selector) = selecting(&header, others_source, others_tag);
+                    matching.post(gate, selector, op);
+                }
+                looked_at(1000, |number| {
+                    let header = Header { context: 7, ..distinct(number) };
+                    let (gate, selector) = selecting(&header, source, tag);
+                    let op = OpId { index: 0, generation: number };
+                    matching.post(gate, selector, op);
+                    if number % 2 == 0 {
+                        assert!(matching.cancel(op));
+                    } else {
+                        assert_eq!(matching.take_posted(GateId(number), &header), Some(op));
+                    }
+                })
+            };
+            let what = format!("{source} {tag} beside {others_source} {others_tag}");
+            assert_equal_work(&what, work(1), work(10_000));
+        }
+    }
+}
+
+#[test]
+fn a_message_costs_the_same_however_many_wait() {
+    for (source, tag) in PATTERNS {
+        let work = |depth| {
+            let mut matching = Matching::new();
+            for (source, tag) in PATTERNS {
+                let (gate, selector) = selecting(&distinct(0), source, tag);
+                matching.arrive(unexpected(0, distinct(0)));
+                assert!(matching.peek(gate, &selector).is_some());
+            }
+            for number in 0..depth {
+                matching.arrive(unexpected(number, distinct(number)));
+            }
+            looked_at(1000, |number| {
+                let header = Header { context: 7, ..distinct(number) };
+                let (gate, selector) = selecting(&header, source, tag);
+                matching.arrive(unexpected(number, header));
+                assert!(matching.peek(gate, &selector).is_some());
+                let taken = matching.take_waiting(gate, &selector).expect("it has arrived");
+                assert_eq!(taken.header, header);
+            })
+        };
+        assert_equal_work(&format!("a probe naming {source} {tag}"), work(1), work(10_000));
+    }
+}
+
+#[test]
+fn those_that_match_alike_are_taken_in_turn_at_the_same_cost() {
+    for (source, tag) in PATTERNS {
+        let (gate, selector) = selecting(&distinct(3), source, tag);
+        let work = |depth| {
+            let mut matching = Matching::new();
+            let op = |index| OpId { index, generation: 0 };
+            for number in 0..depth {
+                matching.post(gate, selector, op(number));
+            }
+            let posted = looked_at(depth, |number| {
+                assert_eq!(matching.take_posted(GateId(3), &distinct(3)), Some(op(number)));
+            });
+            for sequence in 0..depth {
+                matching.arrive(unexpected(3, Header { sequence, ..distinct(3) }));
+            }
+            assert!(matching.peek(gate, &selector).is_some());
+            let waiting = looked_at(depth, |number| {
+                let taken = matching.take_waiting(gate, &selector).expect("many wait");
+                assert_eq!(taken.header.sequence, number);
+            });
+            [posted, waiting]
+        };
+        for (few, many) in work(10).into_iter().zip(work(10_000)) {
+            assert_equal_work(&format!("naming {source} {tag}"), few, many);
+        }
+    }
+}
+
+/// Tags, sources and contexts of programs have a step, often a power of two.
+#[test]
+fn regular_keys_spread_over_the_buckets() {
+    const KEYS: u32 = 4096;
+    let spreads = |what: String, header: &dyn Fn(u32) -> Header| {
+        let mut queues = Queues::new();
+        let key_of = |slot| Key::of_message(Pattern::EXACT, GateId(0), &header(slot));
+        for number in 0..KEYS {
+            queues.push(number, key_of);
+        }
+        let (average, most) = looked_at(KEYS, |number| {
+            assert_eq!(queues.first(key_of(number), key_of), Some(number));
+        });
+        println!("{what}: {average} links followed on average, {most} at most");
+        assert!(average <= 0.75 && most <= 12, "{what}: {average} links followed, at most {most}");
+    };
+    let plain = Header { context: 5, source: 1, tag: 1, sequence: 0 };
+    for shift in 0..=19 {
+        spreads(format!("tags << {shift}"), &|number| Header {
+            tag: (number << shift) as i32,
+            ..plain
+        });
+        spreads(format!("sources << {shift}"), &|number| Header {
+            source: number << shift,
+            ..plain
+        });
+        spreads(format!("64 sources by 64 tags << {shift}"), &|number| Header {
+            source: (number % 64) << shift,
+            tag: ((number / 64) << shift) as i32,
+            ..plain
+        });
+        spreads(format!("16 contexts by 256 tags << {shift}"), &|number| Header {
+            context: u64::from(number % 16) << (2 * shift),
+            tag: ((number / 16) << shift) as i32,
+            ..plain
+        });
+        spreads(format!("contexts << {}", 2 * shift), &|number| Header {
+            context: u64::from(number) << (2 * shift),
+            ..plain
+        });
+    }
+}
+
+fn unexpected(gate: u32, header: Header) -> Unexpected {
+    let content = Content::Eager { data: [1; 8][..].into(), acknowledge: None };
+    Unexpected { gate: GateId(gate), header, content }
+}

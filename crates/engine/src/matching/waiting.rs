@@ -1,0 +1,168 @@
+//! Messages without a receive.
+
+use wire::GateId;
+
+use super::blocks::Blocks;
+use super::key::{Key, Pattern, Patterns};
+use super::queues::{NONE, Queues};
+use super::{Selector, Unexpected};
+
+/// The waiting messages, in queues of those that look the same to receives of a pattern. A pattern's
+/// queues are made the first time that a receive or probe of this pattern comes.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    stamp: u64,
+    slots: Blocks<Slot>,
+    /// The first free slot of a list through them, and the first that was never used.
+    free: u32,
+    fresh: u32,
+    live: u32,
+    queues: [Queues; Pattern::COUNT],
+    patterns: Patterns,
+}
+
+#[derive(Debug)]
+enum Slot {
+    Free {
+        next: u32,
+    },
+    /// The stamp counts the messages.
+    Taken {
+        stamp: u64,
+        message: Unexpected,
+    },
+}
+
+impl Waiting {
+    pub const fn new() -> Self {
+        Self {
+            stamp: 0,
+            slots: Blocks::new(),
+            free: NONE,
+            fresh: 0,
+            live: 0,
+            queues: [const { Queues::new() }; Pattern::COUNT],
+            patterns: Patterns::EXACT,
+        }
+    }
+
+    pub fn arrive(&mut self, message: Unexpected) {
+        self.stamp += 1;
+        self.live += 1;
+        let slot = self.vacant_slot();
+        self.slots[slot] = Slot::Taken { stamp: self.stamp, message };
+        let slots = &self.slots;
+        for pattern in self.patterns {
+            self.queues[pattern.index()].push(slot, |slot| key_of(slots, pattern, slot));
+        }
+    }
+
+    /// The oldest message that a selector accepts, of `gate` if there is one.
+    #[inline]
+    pub fn find(&mut self, gate: Option<GateId>, selector: &Selector) -> Option<u32> {
+        if self.live == 0 {
+            return None;
+        }
+        let key = Key::of_receive(gate, selector);
+        let pattern = key.pattern();
+        if !self.patterns.contains(pattern) {
+            self.arrange(pattern);
+        }
+        self.queues[pattern.index()].first(key, |slot| key_of(&self.slots, pattern, slot))
+    }
+
+    pub fn message(&self, slot: u32) -> Option<&Unexpected> {
+        match &self.slots[slot] {
+            Slot::Taken { message, .. } => Some(message),
+            Slot::Free { .. } => None,
+        }
+    }
+
+    #[inline]
+    pub fn remove(&mut self, slot: u32) -> Option<Unexpected> {
+        let slots = &self.slots;
+        for pattern in self.patterns {
+            self.queues[pattern.index()].remove(slot, |slot| key_of(slots, pattern, slot));
+        }
+        let vacated = std::mem::replace(&mut self.slots[slot], Slot::Free { next: self.free });
+        self.free = slot;
+        self.live -= 1;
+        if self.live == 0 && self.fresh > KEPT_SLOTS {
+            self.clear();
+        }
+        match vacated {
+            Slot::Taken { message, .. } => Some(message),
+            Slot::Free { .. } => None,
+        }
+    }
+
+    /// All messages, in no order; what they are matched by is not to be changed.
+    pub fn messages_mut(&mut self) -> impl Iterator<Item = &mut Unexpected> {
+        self.slots.iter_mut().filter_map(|slot| match slot {
+            Slot::Taken { message, .. } => Some(message),
+            Slot::Free { .. } => None,
+        })
+    }
+
+    /// Drops the messages of which this is true.
+    pub fn drop_where(&mut self, is_dropped: impl Fn(&Unexpected) -> bool) {
+        for slot in 0..self.slots.len() {
+            // The table may have been given back with the last message.
+            if slot < self.slots.len() && self.message(slot).is_some_and(&is_dropped) {
+                self.remove(slot);
+            }
+        }
+    }
+
+    #[inline]
+    fn vacant_slot(&mut self) -> u32 {
+        if self.free != NONE
+            && let Slot::Free { next } = self.slots[self.free]
+        {
+            return std::mem::replace(&mut self.free, next);
+        }
+        self.slots.reach(self.fresh);
+        self.fresh += 1;
+        self.fresh - 1
+    }
+
+    /// Puts all messages into queues by a pattern, oldest first.
+    #[cold]
+    fn arrange(&mut self, pattern: Pattern) {
+        self.patterns.insert(pattern);
+        let slots = &self.slots;
+        let stamp = |slot: u32| match slots[slot] {
+            Slot::Taken { stamp, .. } => Some((stamp, slot)),
+            Slot::Free { .. } => None,
+        };
+        let mut order: Vec<_> = (0..self.fresh).filter_map(stamp).collect();
+        order.sort_unstable();
+        for (_, slot) in order {
+            self.queues[pattern.index()].push(slot, |slot| key_of(slots, pattern, slot));
+        }
+    }
+
+    /// Gives back the memory that a flood of messages took.
+    #[cold]
+    fn clear(&mut self) {
+        let Self { stamp, patterns, .. } = *self;
+        *self = Self { stamp, patterns, ..Self::new() };
+    }
+}
+
+#[inline]
+fn key_of(slots: &Blocks<Slot>, pattern: Pattern, slot: u32) -> Key {
+    match &slots[slot] {
+        Slot::Taken { message, .. } => Key::of_message(pattern, message.gate, &message.header),
+        Slot::Free { .. } => Key::default(),
+    }
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Self::Free { next: NONE }
+    }
+}
+
+/// So many slots are kept when no message is left.
+const KEPT_SLOTS: u32 = 4096;
