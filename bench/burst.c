@@ -1,63 +1,56 @@
 /* A burst of short messages from rank 0 to rank 1, all under way at once, until rank 1 has said that it
-   has them all: a line of JSON each. Usage: burst SECONDS_PER_SIZE MESSAGES SIZE...
+   has them all: a line of JSON each. Usage: burst SECONDS_PER_CASE SIZE/MESSAGES...
 
    Rank 1 has posted its receives before it says that it is ready. */
 #include "program.h"
 
-static void receive(char *data, long bytes, int messages, MPI_Request *requests) {
+struct burst {
+    char *data;
+    int bytes, messages;
+    MPI_Request *requests;
+};
+
+static void receive(const struct burst *burst) {
     char word = 0, goes_on;
     do {
-        for (int i = 0; i < messages; i++)
-            MPI_Irecv(data + i * bytes, (int)bytes, MPI_CHAR, 0, 0, MPI_COMM_WORLD, &requests[i]);
+        for (int i = 0; i < burst->messages; i++)
+            MPI_Irecv(burst->data + (size_t)i * burst->bytes, burst->bytes, MPI_CHAR, 0, 0, MPI_COMM_WORLD, &burst->requests[i]);
         MPI_Send(&word, 1, MPI_CHAR, 0, 1, MPI_COMM_WORLD);
-        MPI_Waitall(messages, requests, MPI_STATUSES_IGNORE);
-        goes_on = data[0] != PROGRAM_ENDS;
+        MPI_Waitall(burst->messages, burst->requests, MPI_STATUSES_IGNORE);
+        goes_on = burst->data[0] != PROGRAM_ENDS;
         MPI_Send(&word, 1, MPI_CHAR, 0, 2, MPI_COMM_WORLD);
     } while (goes_on);
 }
 
-static double send_one(char *data, long bytes, int messages, MPI_Request *requests) {
-    char word;
-    MPI_Recv(&word, 1, MPI_CHAR, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+static double send_one(void *what, char word) {
+    const struct burst *burst = what;
+    MPI_Recv(&burst->data[0], 1, MPI_CHAR, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    burst->data[0] = word;
     uint64_t start = clock_ticks();
-    for (int i = 0; i < messages; i++)
-        MPI_Isend(data + i * bytes, (int)bytes, MPI_CHAR, 1, 0, MPI_COMM_WORLD, &requests[i]);
-    MPI_Waitall(messages, requests, MPI_STATUSES_IGNORE);
+    for (int i = 0; i < burst->messages; i++)
+        MPI_Isend(burst->data + (size_t)i * burst->bytes, burst->bytes, MPI_CHAR, 1, 0, MPI_COMM_WORLD, &burst->requests[i]);
+    MPI_Waitall(burst->messages, burst->requests, MPI_STATUSES_IGNORE);
     MPI_Recv(&word, 1, MPI_CHAR, 1, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     return samples_us(clock_ticks() - start, 1);
-}
-
-static void measure(char *data, long bytes, int messages, MPI_Request *requests, double seconds, struct samples *samples) {
-    samples_clear(samples);
-    double start = clock_system_s();
-    data[0] = PROGRAM_GOES_ON;
-    samples->first_us = send_one(data, bytes, messages, requests);
-    while (clock_system_s() - start < seconds / 4) send_one(data, bytes, messages, requests);
-    while (data[0] != PROGRAM_ENDS) {
-        int next = samples->count + 1;
-        if (next == SAMPLES_ROOM || (next >= SAMPLES_LEAST && clock_system_s() - start >= seconds)) data[0] = PROGRAM_ENDS;
-        samples->us[samples->count++] = send_one(data, bytes, messages, requests);
-    }
 }
 
 int main(int argc, char **argv) {
     static struct samples samples;
     int size, rank = program_start("burst", &argc, &argv, &size);
-    double seconds = argc > 1 ? program_number("burst", "the time per size", argv[1], PROGRAM_MOST_SECONDS) : 0.2;
-    int messages = argc > 2 ? (int)program_number("burst", "the number of messages", argv[2], 100000) : 1000;
-    MPI_Request *requests = malloc(sizeof(MPI_Request) * (size_t)messages);
-    for (int i = 3; i < argc && rank < 2; i++) {
-        long bytes = (long)program_number("burst", "size", argv[i], 65536);
-        char *data = program_memory("burst", (size_t)(bytes * messages)), operation[64];
-        if (rank == 1) receive(data, bytes, messages, requests);
+    double seconds = argc > 1 ? program_number("burst", "the time per case", argv[1], PROGRAM_MOST_SECONDS) : 0.2;
+    for (int i = 2; i < argc && rank < 2; i++) {
+        struct program_case asked = program_case("burst", argv[i], (struct program_case){65536, 100000});
+        size_t messages = (size_t)asked.count;
+        struct burst burst = {program_memory("burst", (size_t)asked.bytes * messages + 1), (int)asked.bytes, (int)asked.count,
+                              malloc(sizeof(MPI_Request) * (messages + 1))};
+        if (rank == 1) receive(&burst);
         if (rank == 0) {
-            measure(data, bytes, messages, requests, seconds, &samples);
+            samples_take(&samples, seconds, send_one, &burst);
             struct summary summary = samples_summary(&samples);
-            snprintf(operation, sizeof operation, "burst of %d", messages);
-            summary_print(operation, bytes, &summary);
+            summary_print("burst", asked.bytes, asked.count, &summary);
         }
-        free(data);
+        free(burst.requests);
+        free(burst.data);
     }
-    free(requests);
     return program_end(0);
 }

@@ -43,7 +43,7 @@ int main(int argc, char **argv) {
         measure(reduces, seconds, &samples);
         struct summary own = samples_summary(&samples), greatest;
         MPI_Reduce(&own, &greatest, sizeof own / sizeof(double), MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
-        if (rank == 0) summary_print(reduces ? "allreduce" : "barrier", reduces ? 8 : 0, &greatest);
+        if (rank == 0) summary_print(reduces ? "allreduce" : "barrier", reduces ? 8 : 0, 0, &greatest);
     }
     return program_end(0);
 }

@@ -48,7 +48,7 @@ int main(int argc, char **argv) {
             memset(in, 0, (size_t)bytes);
             measure(out, in, bytes, seconds, &samples);
             struct summary summary = samples_summary(&samples);
-            summary_print("pingpong", bytes, &summary);
+            summary_print("pingpong", bytes, 0, &summary);
             if (memcmp(in, out, (size_t)bytes)) {
                 fprintf(stderr, "pingpong: %ld bytes came back changed\n", bytes);
                 failed = 1;

@@ -1,6 +1,6 @@
 /* Samples of one operation, what they come to, and the line of JSON that says so: the same for all
    instruments. Every program prints first a line that describes itself (`program_print`), then a line per
-   operation and size (`summary_print`). */
+   operation and case (`summary_print`). A case on the command line is a size, or a size and a count: `64/8`. */
 #ifndef CANELE_BENCH_SAMPLES_H
 #define CANELE_BENCH_SAMPLES_H
 
@@ -23,6 +23,22 @@ struct summary { /* all in microseconds, but for the count; the order is that of
 
 /* Forgets the samples, and touches their memory: no page is first used while the clock runs. */
 static inline void samples_clear(struct samples *samples) { memset(samples, 0, sizeof *samples); }
+
+enum { PROGRAM_MOST_BYTES = 1 << 30, PROGRAM_MOST_SECONDS = 3600, PROGRAM_GOES_ON = 1, PROGRAM_ENDS = 2 };
+
+/* Takes samples for so many seconds, a quarter of them to warm up. `once` does what is measured, with `word`
+   in its message, and returns its time in microseconds; the word tells the other side when it was the last. */
+static inline void samples_take(struct samples *samples, double seconds, double (*once)(void *what, char word), void *what) {
+    samples_clear(samples);
+    double start = clock_system_s();
+    samples->first_us = once(what, PROGRAM_GOES_ON);
+    while (clock_system_s() - start < seconds / 4) once(what, PROGRAM_GOES_ON);
+    for (int ends = 0; !ends; samples->count++) {
+        int next = samples->count + 1;
+        ends = next == SAMPLES_ROOM || (next >= SAMPLES_LEAST && clock_system_s() - start >= seconds);
+        samples->us[samples->count] = once(what, ends ? PROGRAM_ENDS : PROGRAM_GOES_ON);
+    }
+}
 
 static inline int samples_compare(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -59,11 +75,11 @@ static inline struct summary samples_summary(struct samples *samples) {
     };
 }
 
-static inline void summary_print(const char *operation, long bytes, const struct summary *summary) {
-    printf("{\"operation\": \"%s\", \"bytes\": %ld, \"samples\": %.0f, \"first_us\": %.3f, \"min_us\": %.3f, "
+static inline void summary_print(const char *operation, long bytes, long count, const struct summary *summary) {
+    printf("{\"operation\": \"%s\", \"bytes\": %ld, \"count\": %ld, \"samples\": %.0f, \"first_us\": %.3f, \"min_us\": %.3f, "
            "\"p25_us\": %.3f, \"median_us\": %.3f, \"p75_us\": %.3f, \"mean_us\": %.3f, \"p99_us\": %.3f, "
            "\"max_us\": %.3f}\n",
-           operation, bytes, summary->samples, summary->first, summary->min, summary->p25, summary->median,
+           operation, bytes, count, summary->samples, summary->first, summary->min, summary->p25, summary->median,
            summary->p75, summary->mean, summary->p99, summary->max);
     fflush(stdout);
 }
@@ -100,6 +116,23 @@ static inline double program_number(const char *program, const char *what, const
     return number;
 }
 
+/* So many of so many bytes. */
+struct program_case {
+    long bytes, count;
+};
+
+/* A case from the command line, neither number below 0 or above `most`, or the end of the program. */
+static inline struct program_case program_case(const char *program, const char *text, struct program_case most) {
+    struct program_case found;
+    int length = 0;
+    if (sscanf(text, "%ld/%ld%n", &found.bytes, &found.count, &length) != 2 || text[length] || found.bytes < 0 ||
+        found.count < 0 || found.bytes > most.bytes || found.count > most.count) {
+        fprintf(stderr, "%s: `%s` is no SIZE/COUNT up to %ld/%ld\n", program, text, most.bytes, most.count);
+        exit(2);
+    }
+    return found;
+}
+
 /* Memory for messages: whole pages, touched. */
 static inline char *program_memory(const char *program, size_t bytes) {
     size_t rounded = (bytes + 4095) / 4096 * 4096;
@@ -111,7 +144,5 @@ static inline char *program_memory(const char *program, size_t bytes) {
     for (size_t i = 0; i < rounded; i++) memory[i] = (char)(i * 7 + i / 251);
     return memory;
 }
-
-enum { PROGRAM_MOST_BYTES = 1 << 30, PROGRAM_MOST_SECONDS = 3600, PROGRAM_GOES_ON = 1, PROGRAM_ENDS = 2 };
 
 #endif

@@ -154,7 +154,7 @@ int main(int argc, char **argv) {
         memset(in, 0, bytes);
         measure(fd, out, in, bytes, seconds, &samples);
         struct summary summary = samples_summary(&samples);
-        summary_print("pingpong", (long)bytes, &summary);
+        summary_print("pingpong", (long)bytes, 0, &summary);
         if (memcmp(in, out, bytes)) {
             fprintf(stderr, "tcp_pingpong: %lu bytes came back changed\n", (unsigned long)bytes);
             return 1;

@@ -9,13 +9,14 @@ use lab::Lab;
 
 use crate::environment::Environment;
 use crate::ground::{GroundError, Grounds, Prepared};
+use crate::instrument::Workload;
 use crate::launch::{Ground, Launch};
 use crate::library::{Absence, Kind, Library};
 use crate::programs::{ProgramError, Programs};
 use crate::record::{Description, Line, Measurement};
 use crate::report::{Entry, Report};
 use crate::run::{Guarded, Interruption, RunError, run, tell};
-use crate::scenario::{Place, Workload, size_text};
+use crate::scenario::{Place, size_text};
 
 /// What is to be measured.
 #[derive(Clone, Debug)]
@@ -124,7 +125,7 @@ fn take_turn(
         if let Some(read) = reading.take(line)? {
             tell(&format!(
                 "{} {} {name:9} {told}  {:9} {:>7}  {:>12.3} µs",
-                plan.workload.name(),
+                plan.workload.description().name,
                 plan.place.name(),
                 read.operation,
                 size_text(read.bytes),
@@ -167,7 +168,7 @@ impl Reading {
             kind,
             expected: plan.workload.measurements(),
             hosts,
-            ranks: plan.workload.ranks(),
+            ranks: plan.workload.ranks,
             description: None,
             round: Vec::new(),
         }
@@ -246,11 +247,11 @@ impl Station {
         }
         let library = Library::find(kind, &places.prefix, &places.peers);
         let library = library.map_err(|error| error.to_string())?;
-        let program = programs.mpi(plan.workload.name(), &library);
+        let program = programs.mpi(plan.workload.description().program, &library);
         let program = program.map_err(|error| error.to_string())?;
         let arguments = plan.workload.arguments(plan.seconds);
         let ground = pair(&prepared.ground, plan);
-        let launch = Launch::new(&library, &ground, plan.workload.ranks(), &program, &arguments);
+        let launch = Launch::new(&library, &ground, plan.workload.ranks, &program, &arguments);
         Ok(Self::Mpi { launch, lab, hosts: ends })
     }
 
@@ -337,7 +338,7 @@ fn enter(lab: Option<&Lab>, node: Option<&str>, words: &[String]) -> Result<Comm
 /// The ground with as many nodes as the workload is spread over: two for two ranks, the ends of the link.
 fn pair(ground: &Ground, plan: &Plan) -> Ground {
     match (ground, ends(ground)) {
-        (Ground::Grid(grid), Some(ends)) if plan.workload.ranks() == 2 => {
+        (Ground::Grid(grid), Some(ends)) if plan.workload.ranks == 2 => {
             Ground::Grid(crate::launch::Grid { nodes: ends.into(), ..grid.clone() })
         }
         _ => ground.clone(),
@@ -362,10 +363,11 @@ const CLOCK_TOLERANCE: f64 = 0.01;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::instrument::Instrument;
 
     fn reading(hosts: Option<[String; 2]>) -> Reading {
         let plan = Plan {
-            workload: Workload::Pingpong { sizes: vec![8] },
+            workload: Workload { sizes: vec![8], ..Workload::new(Instrument::Pingpong) },
             place: Place::Shm,
             kinds: vec![Kind::Mpich],
             rounds: 1,

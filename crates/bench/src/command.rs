@@ -4,19 +4,21 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Arg, ArgMatches, Args, FromArgMatches, Subcommand};
 
 use crate::campaign::{Places, Plan, measure};
 use crate::ground::Grounds;
+use crate::instrument::{Description, Instrument, Workload};
 use crate::library::Kind;
 use crate::plot;
 use crate::programs::Programs;
 use crate::record::Clock;
 use crate::report::{By, Document, Report};
 use crate::run::{Interruption, run as run_command, tell};
-use crate::scenario::{Place, Workload, sizes};
+use crate::scenario::Place;
 use crate::table;
 
 /// Measures Canele, its peers and raw TCP.
@@ -30,13 +32,9 @@ pub struct Arguments {
 enum Word {
     /// Show the clock: its overhead and resolution, and a known sleep by it
     Clock(ClockOptions),
-    /// Half a round trip between two ranks, and raw TCP beside it
-    Pingpong(PingpongOptions),
-    /// Many short messages at once between two ranks
-    Burst(BurstOptions),
-    /// Barrier and 8-byte allreduce on many ranks
-    Crowd(CrowdOptions),
-    /// Canele beside the peers that are installed, in turn, with plots
+    #[command(flatten)]
+    Instrument(Box<Asked>),
+    /// Several instruments on Canele beside the peers that are installed, in turn
     Compare(CompareOptions),
 }
 
@@ -55,12 +53,15 @@ struct Common {
     /// The time for each size (or operation) in each round, in seconds
     #[arg(long, default_value = "0.2", value_parser = seconds)]
     seconds: f64,
-    /// How often each library has its turn
+    /// How often each library has its turn [default: 1, and 5 beside peers]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: Option<u32>,
     /// Use this lab instead of raising one
     #[arg(long)]
     lab: Option<String>,
+    /// What the plots show of several rounds: the median, or the least (disturbed)
+    #[arg(long, default_value = "median")]
+    by: By,
     /// Where Canele is installed [default: where this command is]
     #[arg(long)]
     prefix: Option<PathBuf>,
@@ -69,59 +70,103 @@ struct Common {
     output: PathBuf,
 }
 
+/// Options of every instrument.
 #[derive(Debug, Args)]
-struct PingpongOptions {
+struct Options {
     /// shm, lan or wan
     #[arg(long, default_value = "shm")]
     place: Place,
-    /// Sizes such as 1,16,64k,4M [default: the powers of two from 1 to 64M]
-    #[arg(long, value_parser = size_list)]
-    sizes: Option<Sizes>,
+    /// Measure the peers that are installed in this folder beside Canele
+    #[arg(long)]
+    peers: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
 }
 
-#[derive(Debug, Args)]
-struct BurstOptions {
-    /// shm, lan or wan
-    #[arg(long, default_value = "shm")]
-    place: Place,
-    /// How many messages
-    #[arg(long, default_value = "1000", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    messages: u32,
-    /// Sizes up to 64k
-    #[arg(long, default_value = "8,1k", value_parser = short_size_list)]
-    sizes: Sizes,
-    #[command(flatten)]
-    common: Common,
+/// An instrument as it was asked for: its own command, made from its description.
+#[derive(Debug)]
+struct Asked {
+    workload: Workload,
+    options: Options,
+}
+
+impl Asked {
+    fn command(instrument: Instrument) -> clap::Command {
+        let description = instrument.description();
+        let lists = [description.sizes, description.counts].into_iter().flatten();
+        let command = clap::Command::new(description.name);
+        let command = lists.fold(command, |command, numbers| {
+            let parser = move |text: &str| numbers.parse(text).map(List);
+            command.arg(
+                Arg::new(numbers.option)
+                    .long(numbers.option)
+                    .value_name("LIST")
+                    .help(numbers.help)
+                    .default_value(numbers.default)
+                    .value_parser(parser),
+            )
+        });
+        let command = if description.any_ranks { Ranks::augment_args(command) } else { command };
+        Options::augment_args(command).about(description.about)
+    }
+}
+
+impl FromArgMatches for Asked {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let missing = || clap::Error::new(clap::error::ErrorKind::MissingSubcommand);
+        let (name, matches) = matches.subcommand().ok_or_else(missing)?;
+        let instrument = name.parse().map_err(|_| missing())?;
+        let mut workload = Workload::new(instrument);
+        let Description { sizes, counts, any_ranks, .. } = instrument.description();
+        for (list, numbers) in [(&mut workload.sizes, sizes), (&mut workload.counts, counts)] {
+            if let Some(List(asked)) = numbers.and_then(|numbers| matches.get_one(numbers.option)) {
+                list.clone_from(asked);
+            }
+        }
+        if *any_ranks {
+            workload.ranks = Ranks::from_arg_matches(matches)?.ranks;
+        }
+        Ok(Self { workload, options: Options::from_arg_matches(matches)? })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Subcommand for Asked {
+    fn augment_subcommands(command: clap::Command) -> clap::Command {
+        command.subcommands(Instrument::ALL.map(Self::command))
+    }
+
+    fn augment_subcommands_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        name.parse::<Instrument>().is_ok()
+    }
 }
 
 #[derive(Debug, Args)]
-struct CrowdOptions {
-    /// shm, lan or wan
-    #[arg(long, default_value = "shm")]
-    place: Place,
+struct Ranks {
     /// How many ranks
     #[arg(long, default_value = "16", value_parser = clap::value_parser!(u32).range(2..=1024))]
     ranks: u32,
-    #[command(flatten)]
-    common: Common,
 }
 
 #[derive(Debug, Args)]
 struct CompareOptions {
-    /// Any of shm, lan, wan (ping-pongs there), burst and crowd (on this machine, or burst@wan, crowd@lan…)
+    /// Instruments, each at a place: pingpong@wan, burst@lan…; without a place in shared memory; a place
+    /// alone is a ping-pong there
     #[arg(default_values = ["shm", "lan", "wan", "crowd"])]
     what: Vec<Subject>,
-    /// Sizes such as 1,16,64k,4M
-    #[arg(long, default_value = "1,8,16,64,256,1k,4k,16k,64k,256k,1M,4M,16M,64M", value_parser = size_list)]
-    sizes: Sizes,
-    /// Ranks of the crowd
-    #[arg(long, default_value = "16", value_parser = clap::value_parser!(u32).range(2..=1024))]
-    ranks: u32,
-    /// What the plots show of several rounds: the median, or the least (disturbed)
-    #[arg(long, default_value = "median")]
-    by: By,
+    /// Sizes such as 1,16,64k,4M instead of each instrument's own
+    #[arg(long)]
+    sizes: Option<String>,
+    #[command(flatten)]
+    ranks: Ranks,
     /// Where the peers are
     #[arg(long, default_value = "build/peers")]
     peers: PathBuf,
@@ -129,42 +174,28 @@ struct CompareOptions {
     common: Common,
 }
 
-/// What can be compared.
+/// An instrument at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Subject {
-    Pingpong(Place),
-    Burst(Place),
-    Crowd(Place),
+struct Subject {
+    instrument: Instrument,
+    place: Place,
 }
 
-impl std::str::FromStr for Subject {
+impl FromStr for Subject {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let place = |text: &str| text.parse().map_err(|error| format!("{error}, burst, crowd"));
-        match text.split_once('@').unwrap_or((text, "shm")) {
-            ("burst", at) => place(at).map(Self::Burst),
-            ("crowd", at) => place(at).map(Self::Crowd),
-            _ => place(text).map(Self::Pingpong),
+        if let Ok(place) = text.parse() {
+            return Ok(Self { instrument: Instrument::Pingpong, place });
         }
+        let (name, place) = text.split_once('@').unwrap_or((text, "shm"));
+        Ok(Self { instrument: name.parse()?, place: place.parse()? })
     }
 }
 
-/// Sizes in bytes, one option's value.
+/// Numbers, one option's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Sizes(Vec<u64>);
-
-fn size_list(text: &str) -> Result<Sizes, String> {
-    sizes(text).map(Sizes)
-}
-
-fn short_size_list(text: &str) -> Result<Sizes, String> {
-    let list = sizes(text)?;
-    match list.iter().find(|size| **size > 65536) {
-        Some(size) => Err(format!("{size} is more than 64k")),
-        None => Ok(Sizes(list)),
-    }
-}
+struct List(Vec<u64>);
 
 fn seconds(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number| (0.001..=60.0).contains(number));
@@ -175,20 +206,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 pub fn run(arguments: Arguments) -> ExitCode {
     let result = match arguments.word {
         Word::Clock(options) => clock(&options),
-        Word::Pingpong(options) => {
-            let sizes = options.sizes.map_or_else(all_sizes, |sizes| sizes.0);
-            let kinds = [Kind::Canele, Kind::RawTcp];
-            let workload = Workload::Pingpong { sizes };
-            alone(workload, options.place, &kinds, &options.common)
-        }
-        Word::Burst(options) => {
-            let BurstOptions { place, messages, sizes, common } = options;
-            alone(Workload::Burst { messages, sizes: sizes.0 }, place, &[Kind::Canele], &common)
-        }
-        Word::Crowd(options) => {
-            let workload = Workload::Crowd { ranks: options.ranks };
-            alone(workload, options.place, &[Kind::Canele], &options.common)
-        }
+        Word::Instrument(asked) => alone(*asked),
         Word::Compare(options) => compare(&options),
     };
     match result {
@@ -198,11 +216,6 @@ pub fn run(arguments: Arguments) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// The powers of two from 1 byte to 64 MiB.
-fn all_sizes() -> Vec<u64> {
-    (0..=26).map(|power| 1 << power).collect()
 }
 
 fn clock(options: &ClockOptions) -> Result<(), String> {
@@ -236,37 +249,42 @@ fn clock(options: &ClockOptions) -> Result<(), String> {
     ))
 }
 
-/// Canele alone (and raw TCP).
-fn alone(workload: Workload, place: Place, kinds: &[Kind], common: &Common) -> Result<(), String> {
-    let rounds = common.rounds.unwrap_or(1);
-    let kinds = kinds.to_vec();
-    let plan = Plan { workload, place, kinds, rounds, seconds: common.seconds };
-    measure_all(&[plan], common, By::Median, Path::new(""))
+/// One instrument, on Canele alone unless peers are asked for.
+fn alone(asked: Asked) -> Result<(), String> {
+    let Asked { workload, options } = asked;
+    let plan = plan(workload, options.place, options.peers.is_some(), &options.common);
+    measure_all(&[plan], &options.common, &options.peers.unwrap_or_default())
 }
 
 /// Canele beside its peers.
 fn compare(options: &CompareOptions) -> Result<(), String> {
     let plan = |subject: &Subject| {
-        let mut kinds = Kind::MPI.to_vec();
-        let (workload, place) = match subject {
-            Subject::Pingpong(place) => {
-                kinds.push(Kind::RawTcp);
-                (Workload::Pingpong { sizes: options.sizes.0.clone() }, *place)
-            }
-            Subject::Burst(place) => {
-                (Workload::Burst { messages: 1000, sizes: vec![8, 1024] }, *place)
-            }
-            Subject::Crowd(place) => (Workload::Crowd { ranks: options.ranks }, *place),
-        };
-        let rounds = options.common.rounds.unwrap_or(5);
-        Plan { workload, place, kinds, rounds, seconds: options.common.seconds }
+        let Subject { instrument, place } = *subject;
+        let mut workload = Workload::new(instrument);
+        let description = instrument.description();
+        if let (Some(asked), Some(numbers)) = (&options.sizes, description.sizes) {
+            workload.sizes = numbers
+                .parse(asked)
+                .map_err(|error| format!("--sizes {asked}: {}: {error}", description.name))?;
+        }
+        if description.any_ranks {
+            workload.ranks = options.ranks.ranks;
+        }
+        Ok(plan(workload, place, true, &options.common))
     };
-    let plans: Vec<Plan> = options.what.iter().map(plan).collect();
-    measure_all(&plans, &options.common, options.by, &options.peers)
+    let plans = options.what.iter().map(plan).collect::<Result<Vec<Plan>, String>>()?;
+    measure_all(&plans, &options.common, &options.peers)
+}
+
+fn plan(workload: Workload, place: Place, has_peers: bool, common: &Common) -> Plan {
+    let mut kinds = if has_peers { Kind::MPI.to_vec() } else { vec![Kind::Canele] };
+    kinds.extend(workload.description().has_tcp.then_some(Kind::RawTcp));
+    let rounds = common.rounds.unwrap_or(if has_peers { COMPARING_ROUNDS } else { 1 });
+    Plan { workload, place, kinds, rounds, seconds: common.seconds }
 }
 
 /// Measures plan by plan; each is printed and written as soon as it is there.
-fn measure_all(plans: &[Plan], common: &Common, by: By, peers: &Path) -> Result<(), String> {
+fn measure_all(plans: &[Plan], common: &Common, peers: &Path) -> Result<(), String> {
     let own = std::env::current_exe().map_err(|error| format!("own path: {error}"))?;
     let prefix = match &common.prefix {
         Some(prefix) => absolute(prefix)?,
@@ -281,7 +299,7 @@ fn measure_all(plans: &[Plan], common: &Common, by: By, peers: &Path) -> Result<
     for plan in plans {
         let report = measure(plan, &places, &programs, &mut grounds, &interruption)
             .map_err(|error| error.to_string())?;
-        let paths = write(&report, by, &common.output)?;
+        let paths = write(&report, common.by, &common.output)?;
         let paths: String = paths.iter().map(|path| format!("{}\n", path.display())).collect();
         say(&format!("\n{}\n{paths}", table::render(&report)))?;
         let ours = report.entries.iter().find(|entry| entry.library == Kind::Canele);
@@ -298,7 +316,7 @@ fn say(text: &str) -> Result<(), String> {
     writeln!(std::io::stdout(), "{text}").map_err(|error| format!("standard output: {error}"))
 }
 
-/// Writes the document, the table and, for a comparison, the plots.
+/// Writes the document, the table and the plots.
 fn write(report: &Report, by: By, folder: &Path) -> Result<Vec<PathBuf>, String> {
     let stem = report.stem();
     let document = Document { report, rows: report.rows() };
@@ -309,9 +327,7 @@ fn write(report: &Report, by: By, folder: &Path) -> Result<Vec<PathBuf>, String>
         fs::write(&path, text).map_err(|error| format!("write {}: {error}", path.display()))?;
         paths.push(path);
     }
-    if report.is_comparison() {
-        paths.extend(plot::draw(report, by, folder).map_err(|error| error.to_string())?);
-    }
+    paths.extend(plot::draw(report, by, folder).map_err(|error| error.to_string())?);
     Ok(paths)
 }
 
@@ -321,6 +337,9 @@ fn absolute(path: &Path) -> Result<PathBuf, String> {
     }
     std::path::absolute(path).map_err(|error| format!("{}: {error}", path.display()))
 }
+
+/// Rounds of a comparison if nothing is asked.
+const COMPARING_ROUNDS: u32 = 5;
 
 #[cfg(test)]
 mod tests {
@@ -351,6 +370,7 @@ mod tests {
             "crowd --ranks 4",
             "compare",
             "compare wan crowd burst@lan crowd@wan --rounds 2",
+            "burst --peers build/peers --place lan --by least",
         ] {
             assert!(parse(line).is_ok(), "{line}");
         }
@@ -363,6 +383,8 @@ mod tests {
             ("pingpong --sizes 5x", "5x"),
             ("burst --sizes 1M", "64k"),
             ("burst --messages 0", "0"),
+            ("burst --ranks 2", "--ranks"),
+            ("crowd --sizes 8", "--sizes"),
             ("crowd --ranks 1", "1"),
             ("compare mars", "mars"),
             ("compare crowd@mars", "mars"),
@@ -388,15 +410,15 @@ mod tests {
     #[test]
     fn without_an_installation_nothing_is_measured_and_it_is_said() {
         let folder = tempfile::tempdir().unwrap();
-        let common = Common {
-            seconds: 0.01,
-            rounds: None,
-            lab: None,
-            prefix: Some(folder.path().join("nowhere")),
-            output: folder.path().join("out"),
-        };
-        let workload = Workload::Pingpong { sizes: vec![8] };
-        let text = alone(workload, Place::Shm, &[Kind::Canele], &common).unwrap_err();
+        let (prefix, output) = (folder.path().join("nowhere"), folder.path().join("out"));
+        let line = format!(
+            "pingpong --sizes 8 --prefix {} --output {}",
+            prefix.display(),
+            output.display()
+        );
+        let Word::Instrument(asked) = parse(&line).unwrap().word else { panic!("{line}") };
+        assert_eq!(asked.workload.sizes, [8]);
+        let text = alone(*asked).unwrap_err();
         assert!(text.contains("nowhere/bin/mpiexec") && text.contains("--prefix"), "{text}");
         assert_eq!(text.lines().count(), 1);
     }

@@ -11,6 +11,7 @@ mod campaign;
 mod command;
 mod environment;
 mod ground;
+mod instrument;
 mod launch;
 mod library;
 mod plot;

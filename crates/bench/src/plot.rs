@@ -1,4 +1,4 @@
-//! Reports as plots, PNG and SVG: latency and bandwidth over size, or bars for collective operations.
+//! Reports as plots, PNG and SVG: a panel for each of what the instrument tells apart, with lines or bars.
 
 use std::error::Error;
 use std::fs::File;
@@ -11,10 +11,10 @@ use plotters::prelude::*;
 use plotters::style::FontStyle;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use crate::instrument::{Case, Column, Description, Quantity, Shape};
 use crate::library::Kind;
 use crate::report::{By, Report, Row};
-use crate::scenario::{Workload, size_text};
-use crate::statistics::bandwidth_mbit_per_s;
+use crate::scenario::size_text;
 
 /// Why a plot could not be drawn.
 #[derive(Debug, thiserror::Error)]
@@ -48,15 +48,19 @@ pub fn draw(report: &Report, by: By, folder: &Path) -> Result<Vec<PathBuf>, Plot
 
 fn draw_svg(report: &Report, rows: &[Row], by: By, path: &Path) -> Result<(), Box<dyn Error>> {
     let mut text = String::new();
-    picture(report, rows, by, &SVGBackend::with_string(&mut text, SIZE).into_drawing_area())?;
+    let panels = panels(report, rows);
+    let backend = SVGBackend::with_string(&mut text, size(&panels));
+    picture(report, &panels, by, &backend.into_drawing_area())?;
     std::fs::write(path, text)?;
     Ok(())
 }
 
 fn draw_png(report: &Report, rows: &[Row], by: By, path: &Path) -> Result<(), Box<dyn Error>> {
-    let (width, height) = SIZE;
+    let panels = panels(report, rows);
+    let (width, height) = size(&panels);
     let mut pixels = vec![0; 3 * (width * height) as usize];
-    picture(report, rows, by, &BitMapBackend::with_buffer(&mut pixels, SIZE).into_drawing_area())?;
+    let backend = BitMapBackend::with_buffer(&mut pixels, (width, height));
+    picture(report, &panels, by, &backend.into_drawing_area())?;
     let mut encoder = png::Encoder::new(BufWriter::new(File::create(path)?), width, height);
     encoder.set_color(png::ColorType::Rgb);
     encoder.set_depth(png::BitDepth::Eight);
@@ -74,7 +78,7 @@ type Area<'a, B> = DrawingArea<B, Shift>;
 
 fn picture<B: DrawingBackend>(
     report: &Report,
-    rows: &[Row],
+    panels: &[Panel],
     by: By,
     area: &Area<'_, B>,
 ) -> Result<(), Box<dyn Error>>
@@ -103,46 +107,117 @@ where
     let (body, foot) = area.split_vertically(height.saturating_sub(26));
     let style = (FONT, 13).into_font().color(&NOTE).pos(Pos::new(HPos::Center, VPos::Top));
     foot.draw(&Text::new(note, (width as i32 / 2, 4), style))?;
-    match &report.workload {
-        Workload::Pingpong { .. } => {
-            let (left, right) = body.split_horizontally(width / 2);
-            panel(report, rows, by, &left, Quantity::Time)?;
-            panel(report, rows, by, &right, Quantity::Bandwidth)?;
+    let description = report.workload.description();
+    for (panel, area) in panels.iter().zip(body.split_evenly(grid(panels))) {
+        match description.shape {
+            Shape::Lines => lines_panel(report, panel, by, &area)?,
+            Shape::Bars => bars_panel(report, panel, by, &area)?,
         }
-        Workload::Burst { .. } | Workload::Crowd { .. } => bars(report, rows, by, &body)?,
     }
     body.present()?;
     Ok(())
 }
 
-/// What is drawn over the size.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Quantity {
-    Time,
-    Bandwidth,
+/// A part of the picture with axes of its own.
+struct Panel<'a> {
+    /// What all its rows have in common, if there are several panels.
+    title: String,
+    quantity: Quantity,
+    rows: Vec<&'a Row>,
 }
 
-impl Quantity {
-    fn of(self, bytes: u64, time_us: f64) -> f64 {
-        match self {
-            Self::Time => time_us,
-            Self::Bandwidth => bandwidth_mbit_per_s(bytes, time_us),
+/// The panels of a report: one for each of what the instrument tells apart, and each quantity.
+fn panels<'a>(report: &Report, rows: &'a [Row]) -> Vec<Panel<'a>> {
+    let description = report.workload.description();
+    let mut titles: Vec<String> = Vec::new();
+    for row in rows {
+        let title = panel_title(description, row);
+        if !titles.contains(&title) {
+            titles.push(title);
+        }
+    }
+    let quantities = || std::iter::once(Quantity::Time).chain(description.figure);
+    let of = |title: &String, quantity| {
+        let rows = rows.iter().filter(|row| panel_title(description, row) == *title).collect();
+        Panel { title: title.clone(), quantity, rows }
+    };
+    titles.iter().flat_map(|title| quantities().map(move |quantity| of(title, quantity))).collect()
+}
+
+fn panel_title(description: &Description, row: &Row) -> String {
+    let text = |column: &Column| match column {
+        Column::Operation => row.operation.clone(),
+        Column::Bytes(head) | Column::Count(head) => {
+            format!("{head}: {}", column.text(&row.operation, row.case))
+        }
+    };
+    description.panels.iter().map(text).collect::<Vec<_>>().join("; ")
+}
+
+/// Rows and columns of panels.
+fn grid(panels: &[Panel]) -> (usize, usize) {
+    let columns = panels.len().clamp(1, 2);
+    (panels.len().div_ceil(columns), columns)
+}
+
+/// Of the picture, in pixels.
+fn size(panels: &[Panel]) -> (u32, u32) {
+    let (rows, _) = grid(panels);
+    (WIDTH, FRAME_HEIGHT + PANEL_HEIGHT * rows as u32)
+}
+
+fn time_label(report: &Report, quantity: Quantity) -> &'static str {
+    match quantity {
+        Quantity::Time => report.workload.description().time,
+        Quantity::Bandwidth => "bandwidth",
+        Quantity::Rate => "messages a second",
+    }
+}
+
+fn tick(quantity: Quantity, value: f64) -> String {
+    match quantity {
+        Quantity::Time => time_text(value),
+        Quantity::Bandwidth if value >= 1000.0 => format!("{} Gb/s", value / 1000.0),
+        Quantity::Bandwidth => format!("{value} Mb/s"),
+        Quantity::Rate if value < 1.0 => format!("{} k/s", rounded(value * 1e3)),
+        Quantity::Rate => format!("{value} M/s"),
+    }
+}
+
+/// Where a row stands on the axis of lines: what is counted, moved by one where nothing is a count.
+#[derive(Clone, Copy)]
+struct Axis {
+    column: Column,
+    shift: u64,
+}
+
+impl Axis {
+    fn of(description: &Description, rows: &[&Row]) -> Self {
+        let column = description.axis.last().copied().unwrap_or(Column::Operation);
+        let has_none = rows.iter().any(|row| column.number(row.case) == 0);
+        Self { column, shift: u64::from(has_none) }
+    }
+
+    fn at(self, case: Case) -> f64 {
+        (self.column.number(case) + self.shift) as f64
+    }
+
+    fn text(self, at: f64) -> String {
+        let number = (at.round() as u64).saturating_sub(self.shift);
+        match self.column {
+            Column::Bytes(_) => size_text(number),
+            Column::Operation | Column::Count(_) => number.to_string(),
         }
     }
 
-    fn label(self) -> &'static str {
-        match self {
-            Self::Time => "half a round trip",
-            Self::Bandwidth => "bandwidth",
+    /// Marks: powers, or where few numbers were measured, those.
+    fn marks(self, rows: &[&Row], span: (f64, f64)) -> Vec<f64> {
+        if self.shift == 0 && rows.len() > MARKS_MAX {
+            return powers(span, SIZE_STEP);
         }
-    }
-
-    fn tick(self, value: f64) -> String {
-        match self {
-            Self::Time => time_text(value),
-            Self::Bandwidth if value >= 1000.0 => format!("{} Gb/s", value / 1000.0),
-            Self::Bandwidth => format!("{value} Mb/s"),
-        }
+        let mut marks: Vec<f64> = rows.iter().map(|row| self.at(row.case)).collect();
+        marks.dedup();
+        marks
     }
 }
 
@@ -161,36 +236,33 @@ enum Marker {
     None,
 }
 
-fn panel<B: DrawingBackend>(
+fn lines_panel<B: DrawingBackend>(
     report: &Report,
-    rows: &[Row],
+    panel: &Panel,
     by: By,
     area: &Area<'_, B>,
-    quantity: Quantity,
 ) -> Result<(), Box<dyn Error>>
 where
     B::ErrorType: 'static,
 {
-    let lines = lines(report, rows, by, quantity);
+    let axis = Axis::of(report.workload.description(), &panel.rows);
+    let lines = lines(report, panel, by, axis);
+    let quantity = panel.quantity;
     let drawn = || lines.iter().flat_map(|line| &line.points);
     let xs = span(drawn().map(|point| point.0), 1.3);
     let ys = span(drawn().map(|point| point.1), 1.6);
-    let mut chart = ChartBuilder::on(area)
-        .margin(12)
-        .x_label_area_size(46)
-        .y_label_area_size(88)
-        .build_cartesian_2d(
-        (xs.0..xs.1).log_scale().with_key_points(powers(xs, SIZE_STEP)),
+    let mut chart = builder(panel, area).build_cartesian_2d(
+        (xs.0..xs.1).log_scale().with_key_points(axis.marks(&panel.rows, xs)),
         (ys.0..ys.1).log_scale().with_key_points(ticks(ys)),
     )?;
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)
         .bold_line_style(RGBColor(222, 222, 222))
-        .x_desc("message size")
-        .y_desc(quantity.label())
-        .x_label_formatter(&|bytes| size_text(bytes.round() as u64))
-        .y_label_formatter(&|value| quantity.tick(*value))
+        .x_desc(axis.column.head())
+        .y_desc(time_label(report, quantity))
+        .x_label_formatter(&|at| axis.text(*at))
+        .y_label_formatter(&|value| tick(quantity, *value))
         .label_style((FONT, 14))
         .axis_desc_style((FONT, 15))
         .draw()?;
@@ -222,6 +294,7 @@ where
     let corner = match quantity {
         Quantity::Time => SeriesLabelPosition::UpperLeft,
         Quantity::Bandwidth => SeriesLabelPosition::LowerRight,
+        Quantity::Rate => SeriesLabelPosition::LowerLeft,
     };
     chart
         .configure_series_labels()
@@ -234,19 +307,32 @@ where
     Ok(())
 }
 
+fn builder<'a, 'b, B: DrawingBackend>(
+    panel: &Panel,
+    area: &'a Area<'b, B>,
+) -> ChartBuilder<'a, 'b, B> {
+    let mut builder = ChartBuilder::on(area);
+    builder.margin(12).x_label_area_size(46).y_label_area_size(88);
+    if !panel.title.is_empty() {
+        builder.caption(&panel.title, (FONT, 16));
+    }
+    builder
+}
+
 /// A line for each library that was measured, and one for what the link allows, where it is not lower
 /// than all that is drawn; in the order of drawing, ours above the others.
-fn lines(report: &Report, rows: &[Row], by: By, quantity: Quantity) -> Vec<Line> {
+fn lines(report: &Report, panel: &Panel, by: By, axis: Axis) -> Vec<Line> {
     let mut lines: Vec<Line> = report
         .entries
         .iter()
-        .map(|entry| {
+        .enumerate()
+        .map(|(index, entry)| {
             let (color, marker) = look(entry.library);
-            let point = |row: &Row| {
-                let time_us = row.time_us(entry.library, by)?;
-                Some((row.bytes as f64, quantity.of(row.bytes, time_us)))
+            let point = |row: &&Row| {
+                let time_us = row.cells[index].time_us(by)?;
+                Some((axis.at(row.case), panel.quantity.of(row.case, time_us)))
             };
-            let points = rows.iter().filter_map(point).collect();
+            let points = panel.rows.iter().filter_map(point).collect();
             Line { name: entry.library.name(), color, marker, points }
         })
         .filter(|line| !line.points.is_empty())
@@ -254,12 +340,12 @@ fn lines(report: &Report, rows: &[Row], by: By, quantity: Quantity) -> Vec<Line>
     let values = || lines.iter().flat_map(|line| line.points.iter().map(|point| point.1));
     let least = values().fold(f64::INFINITY, f64::min);
     let greatest = values().fold(0.0, f64::max);
-    let limit = |row: &Row| {
-        let value = quantity.of(row.bytes, row.limit_us?);
+    let limit = |row: &&Row| {
+        let value = panel.quantity.of(row.case, row.limit_us?);
         let is_near = value > least / 2.0 && value < greatest * 2.0;
-        is_near.then_some((row.bytes as f64, value))
+        is_near.then_some((axis.at(row.case), value))
     };
-    let points: Vec<_> = rows.iter().filter_map(limit).collect();
+    let points: Vec<_> = panel.rows.iter().filter_map(limit).collect();
     if !points.is_empty() {
         lines.push(Line { name: "limit of the link", color: BLACK, marker: Marker::None, points });
     }
@@ -267,27 +353,26 @@ fn lines(report: &Report, rows: &[Row], by: By, quantity: Quantity) -> Vec<Line>
     lines
 }
 
-fn bars<B: DrawingBackend>(
+fn bars_panel<B: DrawingBackend>(
     report: &Report,
-    rows: &[Row],
+    panel: &Panel,
     by: By,
     area: &Area<'_, B>,
 ) -> Result<(), Box<dyn Error>>
 where
     B::ErrorType: 'static,
 {
-    let measured = |kind: &Kind| rows.iter().any(|row| row.time_us(*kind, by).is_some());
-    let kinds: Vec<Kind> =
-        report.entries.iter().map(|entry| entry.library).filter(measured).collect();
+    let rows = &panel.rows;
+    let value =
+        |index: usize, row: &Row| Some(panel.quantity.of(row.case, row.cells[index].time_us(by)?));
+    let is_measured = |index: &usize| rows.iter().any(|row| value(*index, row).is_some());
+    let drawn: Vec<usize> = (0..report.entries.len()).filter(is_measured).collect();
     let greatest = rows
         .iter()
-        .flat_map(|row| kinds.iter().filter_map(move |kind| row.time_us(*kind, by)))
+        .flat_map(|row| drawn.iter().filter_map(move |index| value(*index, row)))
         .fold(0.0, f64::max);
-    let mut chart = ChartBuilder::on(area)
-        .margin(12)
-        .x_label_area_size(40)
-        .y_label_area_size(88)
-        .build_cartesian_2d(0.0..rows.len() as f64, 0.0..greatest * 1.15)?;
+    let mut chart =
+        builder(panel, area).build_cartesian_2d(0.0..rows.len() as f64, 0.0..greatest * 1.15)?;
     let middles: Vec<f64> = (0..rows.len()).map(|index| index as f64 + 0.5).collect();
     chart
         .configure_mesh()
@@ -295,41 +380,44 @@ where
         .x_labels(0)
         .light_line_style(TRANSPARENT)
         .bold_line_style(RGBColor(222, 222, 222))
-        .y_desc("time of the operation")
-        .y_label_formatter(&|value| time_text(*value))
+        .x_desc(match report.workload.description().axis {
+            [column] => column.head(),
+            _ => "",
+        })
+        .y_desc(time_label(report, panel.quantity))
+        .y_label_formatter(&|value| tick(panel.quantity, *value))
         .label_style((FONT, 14))
         .axis_desc_style((FONT, 15))
         .draw()?;
-    let width = 0.8 / kinds.len() as f64;
+    let width = 0.8 / drawn.len() as f64;
     let over = (FONT, 13).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Bottom));
-    for (place, kind) in kinds.iter().enumerate() {
-        let color = look(*kind).0;
-        let left = move |index: usize| index as f64 + 0.1 + place as f64 * width;
-        let drawn: Vec<(usize, f64)> = rows
+    for (place, index) in drawn.iter().enumerate() {
+        let entry = &report.entries[*index];
+        let color = look(entry.library).0;
+        let left = move |row: usize| row as f64 + 0.1 + place as f64 * width;
+        let bars: Vec<(f64, f64)> = rows
             .iter()
             .enumerate()
-            .filter_map(|(index, row)| Some((index, row.time_us(*kind, by)?)))
+            .filter_map(|(at, row)| Some((left(at), value(*index, row)?)))
             .collect();
         chart
-            .draw_series(drawn.iter().map(|(index, time_us)| {
-                let x = left(*index);
-                Rectangle::new([(x, 0.0), (x + width * 0.92, *time_us)], color.filled())
+            .draw_series(bars.iter().map(|(x, value)| {
+                Rectangle::new([(*x, 0.0), (x + width * 0.92, *value)], color.filled())
             }))?
-            .label(kind.name())
+            .label(entry.library.name())
             .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 22, y + 5)], color.filled()));
-        chart.draw_series(drawn.iter().map(|(index, time_us)| {
-            let at = (left(*index) + width * 0.46, *time_us + greatest * 0.01);
-            Text::new(time_text(*time_us), at, over.clone())
+        chart.draw_series(bars.iter().map(|(x, value)| {
+            let at = (x + width * 0.46, value + greatest * 0.01);
+            Text::new(tick(panel.quantity, *value), at, over.clone())
         }))?;
     }
-    let under = (FONT, 15).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Top));
+    let under = (FONT, 14).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Top));
+    let origin = area.get_base_pixel();
     for (row, middle) in rows.iter().zip(middles) {
         let (x, y) = chart.backend_coord(&(middle, 0.0));
-        let name = match row.bytes {
-            0 => row.operation.clone(),
-            bytes => format!("{} of {}", row.operation, size_text(bytes)),
-        };
-        area.strip_coord_spec().draw(&Text::new(name, (x, y + 12), under.clone()))?;
+        let (x, y) = (x - origin.0, y - origin.1);
+        let name = bar_name(report.workload.description(), row);
+        area.strip_coord_spec().draw(&Text::new(name, (x, y + 6), under.clone()))?;
     }
     chart
         .configure_series_labels()
@@ -340,6 +428,18 @@ where
         .legend_area_size(30)
         .draw()?;
     Ok(())
+}
+
+/// What stands under the bars of a row: `allreduce of 8 B`.
+fn bar_name(description: &Description, row: &Row) -> String {
+    let is_named = description.axis.contains(&Column::Operation);
+    let says_something = |column: &&Column| !is_named || column.number(row.case) > 0;
+    let columns = description
+        .axis
+        .iter()
+        .filter(|column| **column == Column::Operation || says_something(column));
+    let words: Vec<_> = columns.map(|column| column.text(&row.operation, row.case)).collect();
+    words.join(" of ")
 }
 
 /// Colours that most people tell apart (Okabe and Ito), and a marker besides.
@@ -401,14 +501,21 @@ fn rounded(value: f64) -> f64 {
 const FONT: &str = "sans-serif";
 /// The colour of what explains.
 const NOTE: RGBColor = RGBColor(110, 110, 110);
-/// Pixels.
-const SIZE: (u32, u32) = (1280, 560);
+/// Of a picture, in pixels.
+const WIDTH: u32 = 1280;
+/// Of the title and the note, in pixels.
+const FRAME_HEIGHT: u32 = 70;
+/// In pixels.
+const PANEL_HEIGHT: u32 = 490;
+/// So many numbers are marked on an axis as they are.
+const MARKS_MAX: usize = 6;
 /// Sizes are marked at each power of this.
 const SIZE_STEP: f64 = 16.0;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::instrument::{Instrument, Workload};
     use crate::record::measurement;
     use crate::report::Entry;
     use crate::report::tests::sample;
@@ -418,7 +525,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let paths = draw(&sample(), By::Median, folder.path()).unwrap();
         let svg = std::fs::read_to_string(&paths[0]).unwrap();
-        for text in ["Canele", "MPICH", "raw TCP", "limit of the link", "message size", "1 MiB"] {
+        for text in ["Canele", "MPICH", "raw TCP", "limit of the link", "size", "1 MiB"] {
             assert!(svg.contains(text), "{text} is not in the plot");
         }
         assert!(!svg.contains("Open MPI"), "what was not measured has no line");
@@ -430,9 +537,11 @@ mod tests {
     #[test]
     fn collectives_are_drawn_as_bars() {
         let folder = tempfile::tempdir().unwrap();
-        let round = vec![measurement("barrier", 0, 60.0), measurement("allreduce", 8, 70.0)];
+        let case = |bytes| Case { bytes, count: 0 };
+        let round =
+            vec![measurement("barrier", case(0), 60.0), measurement("allreduce", case(8), 70.0)];
         let report = Report {
-            workload: Workload::Crowd { ranks: 16 },
+            workload: Workload::new(Instrument::Crowd),
             entries: vec![Entry { rounds: vec![round], ..Entry::new(Kind::Canele) }],
             ..sample()
         };

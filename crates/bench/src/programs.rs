@@ -62,7 +62,7 @@ impl Programs {
         Ok(programs)
     }
 
-    /// A program for a library: `pingpong`, `burst` or `crowd`.
+    /// A program for a library.
     ///
     /// # Errors
     /// When it does not compile.
@@ -169,14 +169,15 @@ mod tests {
                 samples.first_us = 7;
                 for (int i = 0; i < 100; i++) samples.us[samples.count++] = 100 - i;
                 struct summary summary = samples_summary(&samples);
-                summary_print("known", 3, &summary);
+                summary_print("known", 3, 7, &summary);
                 return 0;
             }"#;
         fs::write(folder.path().join("known.c"), source).unwrap();
         let output = Command::new(programs.plain("known").unwrap()).output().unwrap();
         let line = String::from_utf8(output.stdout).unwrap();
         let Line::Measurement(read) = Line::parse(&line).unwrap() else { panic!("{line}") };
-        assert_eq!((read.operation.as_str(), read.bytes, read.samples), ("known", 3, 100));
+        assert_eq!((read.operation.as_str(), read.samples), ("known", 100));
+        assert_eq!((read.bytes, read.count), (3, 7));
         assert_eq!((read.first_us, read.min_us, read.max_us), (7.0, 1.0, 100.0));
         assert_eq!((read.p25_us, read.median_us, read.p75_us), (25.0, 50.5, 75.0));
         assert_eq!((read.mean_us, read.p99_us), (50.5, 99.0));

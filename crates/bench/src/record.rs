@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::instrument::Case;
+
 /// The first line: who measures, with which library, where, by which clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Description {
@@ -50,6 +52,8 @@ pub struct Measurement {
     pub operation: String,
     /// With messages of how many bytes.
     pub bytes: u64,
+    /// Of how many, or whatever else the instrument counts.
+    pub count: u64,
     /// How many samples the figures are made of.
     pub samples: u64,
     /// The first of this size, before any warm-up; not among the samples.
@@ -68,6 +72,13 @@ pub struct Measurement {
     pub p99_us: f64,
     /// The greatest.
     pub max_us: f64,
+}
+
+impl Measurement {
+    /// What it was a measurement of.
+    pub fn case(&self) -> Case {
+        Case { bytes: self.bytes, count: self.count }
+    }
 }
 
 /// A line of a program.
@@ -115,10 +126,11 @@ impl Line {
 }
 
 #[cfg(test)]
-pub(crate) fn measurement(operation: &str, bytes: u64, median_us: f64) -> Measurement {
+pub(crate) fn measurement(operation: &str, case: Case, median_us: f64) -> Measurement {
     Measurement {
         operation: operation.into(),
-        bytes,
+        bytes: case.bytes,
+        count: case.count,
         samples: 100,
         first_us: median_us * 3.0,
         min_us: median_us * 0.9,
@@ -136,7 +148,7 @@ mod tests {
     use super::*;
 
     const DESCRIPTION: &str = r#"{"program": "pingpong", "ranks": 2, "library": "MPICH Version:      5.0.2", "hosts": ["a", "b"], "clock": {"source": "time-stamp counter", "ticks_per_us": 2596.1, "overhead_ns": 18.9, "resolution_ns": 10.0, "sleep_asked_ms": 20.0, "sleep_system_ms": 20.1, "sleep_clock_ms": 20.1}}"#;
-    const MEASUREMENT: &str = r#"{"operation": "pingpong", "bytes": 8, "samples": 50, "first_us": 38.0, "min_us": 0.1, "p25_us": 0.2, "median_us": 0.2, "p75_us": 0.3, "mean_us": 0.25, "p99_us": 0.4, "max_us": 9.7}"#;
+    const MEASUREMENT: &str = r#"{"operation": "pingpong", "bytes": 8, "count": 0, "samples": 50, "first_us": 38.0, "min_us": 0.1, "p25_us": 0.2, "median_us": 0.2, "p75_us": 0.3, "mean_us": 0.25, "p99_us": 0.4, "max_us": 9.7}"#;
 
     #[test]
     fn the_lines_of_a_program_are_told_apart() {
@@ -168,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_measurement_survives_its_own_json() {
-        let made = measurement("burst of 10", 8, 4.0);
+        let made = measurement("burst", Case { bytes: 8, count: 10 }, 4.0);
         let text = serde_json::to_string(&made).unwrap();
         assert_eq!(Line::parse(&text).unwrap(), Line::Measurement(made));
     }

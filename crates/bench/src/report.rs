@@ -5,17 +5,18 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
+use crate::instrument::{Case, Workload};
 use crate::library::Kind;
 use crate::record::{Clock, Measurement};
-use crate::scenario::{Link, Place, Workload};
-use crate::statistics::{Across, bandwidth_mbit_per_s};
+use crate::scenario::{Link, Place};
+use crate::statistics::Across;
 
 /// A measurement of several libraries at one place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Where and when.
     pub environment: Environment,
-    /// What was done.
+    /// What was measured.
     pub workload: Workload,
     /// Where the ranks were.
     pub place: Place,
@@ -48,19 +49,18 @@ pub struct Entry {
     pub failure: Option<String>,
 }
 
-/// One operation and size: all libraries beside each other.
+/// One operation and case: all libraries beside each other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// What was done.
     pub operation: String,
-    /// With messages of how many bytes.
-    pub bytes: u64,
+    /// Of how many bytes, and how many.
+    #[serde(flatten)]
+    pub case: Case,
     /// The least time the link allows, in microseconds.
     pub limit_us: Option<f64>,
-    /// The median over the rounds of each round's median, in microseconds; none where it failed.
-    pub median_us: Vec<(Kind, Option<Across>)>,
-    /// Bandwidth of ours, in Mb/s.
-    pub bandwidth_mbit_per_s: Option<f64>,
+    /// The libraries, in the order of the report.
+    pub cells: Vec<Cell>,
     /// The fastest peer.
     pub best_peer: Option<Kind>,
     /// Our time over that of the fastest peer.
@@ -69,6 +69,17 @@ pub struct Row {
     pub ratio_of_least: Option<f64>,
     /// Our time over that of raw TCP.
     pub ratio_to_raw_tcp: Option<f64>,
+}
+
+/// One library in a row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Which.
+    pub library: Kind,
+    /// Each round's median, in microseconds; none where it failed.
+    pub time_us: Option<Across>,
+    /// What the instrument makes of the median time: Mb/s, or millions of messages a second.
+    pub figure: Option<f64>,
 }
 
 /// Which of several rounds stands for all.
@@ -92,10 +103,10 @@ impl FromStr for By {
     }
 }
 
-impl Row {
-    /// A library's time, in microseconds; none where it was not measured.
-    pub fn time_us(&self, library: Kind, by: By) -> Option<f64> {
-        let across = self.median_us.iter().find(|(kind, _)| *kind == library)?.1?;
+impl Cell {
+    /// Its time, in microseconds; none where it was not measured.
+    pub fn time_us(&self, by: By) -> Option<f64> {
+        let across = self.time_us?;
         Some(match by {
             By::Median => across.median,
             By::Least => across.least,
@@ -114,61 +125,74 @@ pub struct Document<'a> {
 }
 
 impl Report {
-    /// A row for each operation and size that any library was measured at, in the order measured.
+    /// A row for each operation and case that any library was measured at, in the order measured.
     pub fn rows(&self) -> Vec<Row> {
-        let mut keys: Vec<(&str, u64)> = Vec::new();
+        let mut keys: Vec<(&str, Case)> = Vec::new();
         for read in self.entries.iter().flat_map(|entry| entry.rounds.iter().flatten()) {
-            let key = (read.operation.as_str(), read.bytes);
+            let key = (read.operation.as_str(), read.case());
             if !keys.contains(&key) {
                 keys.push(key);
             }
         }
-        keys.into_iter().map(|(operation, bytes)| self.row(operation, bytes)).collect()
+        keys.into_iter().map(|(operation, case)| self.row(operation, case)).collect()
     }
 
-    /// Whether several libraries stand beside each other.
+    /// Whether several rounds or several MPIs stand beside each other.
     pub fn is_comparison(&self) -> bool {
+        let mpis = self.entries.iter().filter(|entry| entry.library != Kind::RawTcp);
+        self.rounds > 1 || mpis.count() > 1
+    }
+
+    /// Whether peers were to be measured.
+    pub fn has_peers(&self) -> bool {
         self.entries.iter().any(|entry| entry.library.is_peer())
+    }
+
+    /// Whether raw TCP was to be measured.
+    pub fn has_tcp(&self) -> bool {
+        self.entries.iter().any(|entry| entry.library == Kind::RawTcp)
+    }
+
+    /// What the link allows at all, as far as the instrument knows.
+    pub fn has_limit(&self) -> bool {
+        self.link.is_some() && self.workload.description().least_us.is_some()
     }
 
     /// The name of its files, without an ending.
     pub fn stem(&self) -> String {
-        format!("{}-{}", self.workload.name(), self.place.name())
+        format!("{}-{}", self.workload.description().name, self.place.name())
     }
 
-    fn row(&self, operation: &str, bytes: u64) -> Row {
-        let median_us: Vec<_> = self
-            .entries
-            .iter()
-            .map(|entry| (entry.library, entry.across(operation, bytes)))
-            .collect();
-        let of = |kind: Kind| {
-            let found = median_us.iter().find(|(library, _)| *library == kind);
-            found.and_then(|(_, across)| *across)
+    fn row(&self, operation: &str, case: Case) -> Row {
+        let description = self.workload.description();
+        let cell = |entry: &Entry| {
+            let time_us = entry.across(operation, case);
+            let figure = description.figure.zip(time_us);
+            let figure = figure.map(|(quantity, across)| quantity.of(case, across.median));
+            Cell { library: entry.library, time_us, figure }
         };
+        let cells: Vec<Cell> = self.entries.iter().map(cell).collect();
+        let of = |kind: Kind| cells.iter().find(|cell| cell.library == kind)?.time_us;
         let peers = || {
-            let peers = median_us.iter().filter(|(library, _)| library.is_peer());
-            peers.filter_map(|(library, across)| Some((*library, (*across)?)))
+            let peers = cells.iter().filter(|cell| cell.library.is_peer());
+            peers.filter_map(|cell| Some((cell.library, cell.time_us?)))
         };
-        let ours = of(Kind::Canele).map(|across| across.median);
+        let ours = of(Kind::Canele);
         let best = peers()
             .map(|(library, across)| (library, across.median))
             .min_by(|one, other| one.1.total_cmp(&other.1));
         let least = peers().map(|(_, across)| across.least).min_by(f64::total_cmp);
-        let ratio = |other: Option<f64>| Some(ours? / other?);
-        let is_pingpong = matches!(self.workload, Workload::Pingpong { .. });
+        let ratio = |other: Option<f64>| Some(ours?.median / other?);
+        let limit_us = self.link.zip(description.least_us);
         Row {
             operation: operation.into(),
-            bytes,
-            limit_us: self.link.filter(|_| is_pingpong).map(|link| link.limit_us(bytes)),
-            bandwidth_mbit_per_s: ours
-                .filter(|_| is_pingpong)
-                .map(|time_us| bandwidth_mbit_per_s(bytes, time_us)),
+            case,
+            limit_us: limit_us.map(|(link, least_us)| least_us(&link, case)),
             best_peer: best.map(|(library, _)| library),
             ratio_to_best_peer: ratio(best.map(|(_, time_us)| time_us)),
-            ratio_of_least: of(Kind::Canele).and_then(|ours| Some(ours.least / least?)),
+            ratio_of_least: ours.and_then(|ours| Some(ours.least / least?)),
             ratio_to_raw_tcp: ratio(of(Kind::RawTcp).map(|across| across.median)),
-            median_us,
+            cells,
         }
     }
 }
@@ -186,10 +210,10 @@ impl Entry {
         }
     }
 
-    fn across(&self, operation: &str, bytes: u64) -> Option<Across> {
+    fn across(&self, operation: &str, case: Case) -> Option<Across> {
         let of_round = |round: &Vec<Measurement>| {
             let mut reads = round.iter();
-            let read = reads.find(|read| read.operation == operation && read.bytes == bytes);
+            let read = reads.find(|read| read.operation == operation && read.case() == case);
             read.map(|read| read.median_us)
         };
         Across::of(&self.rounds.iter().filter_map(of_round).collect::<Vec<_>>())
@@ -199,6 +223,7 @@ impl Entry {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::instrument::Instrument;
     use crate::record::measurement;
 
     /// Canele, one peer, one that is missing, and raw TCP over two rounds.
@@ -209,14 +234,18 @@ pub(crate) mod tests {
             rounds: [1.0, 1.2]
                 .map(|round| {
                     let time_us = |bytes: u64| (5800.0 + bytes as f64 / 117.0) * factor * round;
-                    sizes.iter().map(|s| measurement("pingpong", *s, time_us(*s))).collect()
+                    let read = |bytes: &u64| {
+                        let case = Case { bytes: *bytes, count: 0 };
+                        measurement("pingpong", case, time_us(*bytes))
+                    };
+                    sizes.iter().map(read).collect()
                 })
                 .into(),
             ..Entry::new(library)
         };
         Report {
             environment: Environment::now(),
-            workload: Workload::Pingpong { sizes: sizes.clone() },
+            workload: Workload { sizes: sizes.clone(), ..Workload::new(Instrument::Pingpong) },
             place: Place::Wan,
             rounds: 2,
             seconds_per_size: 0.1,
@@ -239,8 +268,8 @@ pub(crate) mod tests {
         assert!((rows[0].ratio_to_best_peer.unwrap() - 0.5).abs() < 1e-9);
         assert!((rows[0].ratio_of_least.unwrap() - 0.5).abs() < 1e-9);
         assert!((rows[1].ratio_to_raw_tcp.unwrap() - 1.25).abs() < 1e-9);
-        assert_eq!(rows[1].median_us[2], (Kind::OpenMpi, None));
-        let across = rows[0].median_us[0].1.unwrap();
+        assert_eq!((rows[1].cells[2].library, rows[1].cells[2].time_us), (Kind::OpenMpi, None));
+        let across = rows[0].cells[0].time_us.unwrap();
         assert_eq!(across.rounds, 2);
         assert!((across.spread - 0.2 / 1.1).abs() < 1e-9, "{across:?}");
     }
@@ -253,6 +282,8 @@ pub(crate) mod tests {
             serde_json::from_str(&serde_json::to_string(&document).unwrap()).unwrap();
         assert_eq!(value["entries"][0]["rounds"].as_array().unwrap().len(), 2);
         assert_eq!(value["rows"][0]["best_peer"], "Mpich");
+        assert_eq!(value["rows"][0]["bytes"], 16);
+        assert!(value["rows"][0]["cells"][0]["figure"].as_f64().unwrap() > 0.0);
         let read: Report = serde_json::from_value(value).unwrap();
         assert_eq!((read.workload, read.environment), (report.workload, report.environment));
         assert_eq!(read.entries[2], report.entries[2]);

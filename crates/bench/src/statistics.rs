@@ -38,6 +38,11 @@ pub fn bandwidth_mbit_per_s(bytes: u64, time_us: f64) -> f64 {
     bytes as f64 * 8.0 / time_us
 }
 
+/// Millions of messages a second: so many in so many microseconds.
+pub fn messages_per_us(count: u64, time_us: f64) -> f64 {
+    count as f64 / time_us
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

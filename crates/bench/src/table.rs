@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use crate::instrument::Case;
+use crate::library::Kind;
 use crate::record::Measurement;
 use crate::report::{Report, Row};
-use crate::scenario::{Workload, size_text};
-use crate::statistics::{Across, bandwidth_mbit_per_s};
+use crate::statistics::Across;
 
 /// A report as text: what and where, the table, and what could not be measured and why.
 pub fn render(report: &Report) -> String {
@@ -50,83 +51,64 @@ fn heading(report: &Report) -> String {
 
 /// All libraries beside each other.
 fn comparison(report: &Report) -> Vec<Vec<String>> {
-    let mut head = keys(&report.workload);
-    let has_limit = report.link.is_some() && is_pingpong(report);
-    let has_tcp = report.entries.iter().any(|entry| entry.library == crate::library::Kind::RawTcp);
-    if has_limit {
-        head.push("limit".into());
-    }
+    let figure = report.workload.description().figure;
+    let mut head = keys(report);
+    head.extend(report.has_limit().then(|| "limit".into()));
     head.extend(report.entries.iter().map(|entry| entry.library.name().to_owned()));
-    if is_pingpong(report) {
-        head.push("Canele Mb/s".into());
+    head.extend(figure.map(|figure| format!("Canele {}", figure.unit())));
+    if report.has_peers() {
+        head.extend(["/ best peer", "(least)"].map(str::to_owned));
     }
-    head.extend(["/ best peer", "(least)"].map(str::to_owned));
-    if has_tcp {
-        head.push("/ raw TCP".into());
-    }
+    head.extend(report.has_tcp().then(|| "/ raw TCP".into()));
     let line = |row: &Row| {
-        let mut line = key(&report.workload, &row.operation, row.bytes);
-        if has_limit {
-            line.push(row.limit_us.map_or_else(dash, time));
+        let mut line = key(report, &row.operation, row.case);
+        line.extend(report.has_limit().then(|| row.limit_us.map_or_else(dash, time)));
+        line.extend(row.cells.iter().map(|cell| cell.time_us.map_or_else(dash, with_spread)));
+        let ours = row.cells.iter().find(|cell| cell.library == Kind::Canele);
+        let value = || ours.and_then(|cell| cell.figure).map_or_else(dash, quantity);
+        line.extend(figure.map(|_| value()));
+        if report.has_peers() {
+            line.extend([row.ratio_to_best_peer, row.ratio_of_least].map(ratio));
         }
-        line.extend(row.median_us.iter().map(|(_, across)| across.map_or_else(dash, with_spread)));
-        if is_pingpong(report) {
-            line.push(row.bandwidth_mbit_per_s.map_or_else(dash, |rate| format!("{rate:.1}")));
-        }
-        line.push(row.ratio_to_best_peer.map_or_else(dash, ratio));
-        line.push(row.ratio_of_least.map_or_else(dash, ratio));
-        if has_tcp {
-            line.push(row.ratio_to_raw_tcp.map_or_else(dash, ratio));
-        }
+        line.extend(report.has_tcp().then(|| ratio(row.ratio_to_raw_tcp)));
         line
     };
     std::iter::once(head).chain(report.rows().iter().map(line)).collect()
 }
 
-/// One library in detail, and raw TCP beside it.
+/// One round of one library in detail, and raw TCP beside it.
 fn single(report: &Report) -> Vec<Vec<String>> {
-    let mut head = keys(&report.workload);
-    let columns = ["min µs", "median µs", "mean µs", "p99 µs"];
-    head.extend(columns.map(str::to_owned));
-    if is_pingpong(report) {
-        head.extend(["Mb/s", "TCP µs", "TCP Mb/s", "MPI / TCP"].map(str::to_owned));
+    let figure = report.workload.description().figure;
+    let mut head = keys(report);
+    head.extend(["min µs", "median µs", "mean µs", "p99 µs"].map(str::to_owned));
+    head.extend(figure.map(|figure| figure.unit().to_owned()));
+    if report.has_tcp() {
+        head.extend(["TCP µs", "MPI / TCP"].map(str::to_owned));
     }
-    let tcp = report.rows();
+    let rows = report.rows();
     let ours = report.entries.first().and_then(|entry| entry.rounds.first());
     let line = |read: &Measurement| {
-        let mut line = key(&report.workload, &read.operation, read.bytes);
+        let mut line = key(report, &read.operation, read.case());
         line.extend([read.min_us, read.median_us, read.mean_us, read.p99_us].map(time));
-        if is_pingpong(report) {
-            let rate = |time_us: f64| format!("{:.1}", bandwidth_mbit_per_s(read.bytes, time_us));
-            let row = tcp.iter().find(|row| row.bytes == read.bytes);
+        line.extend(figure.map(|figure| quantity(figure.of(read.case(), read.median_us))));
+        if report.has_tcp() {
+            let row = rows.iter().find(|row| row.case == read.case());
             let ratio_to_tcp = row.and_then(|row| row.ratio_to_raw_tcp);
-            let tcp_us = ratio_to_tcp.map(|ratio| read.median_us / ratio);
-            line.push(rate(read.median_us));
-            line.push(tcp_us.map_or_else(dash, time));
-            line.push(tcp_us.map_or_else(dash, rate));
-            line.push(ratio_to_tcp.map_or_else(dash, ratio));
+            line.push(ratio_to_tcp.map_or_else(dash, |ratio| time(read.median_us / ratio)));
+            line.push(ratio(ratio_to_tcp));
         }
         line
     };
     std::iter::once(head).chain(ours.into_iter().flatten().map(line)).collect()
 }
 
-fn is_pingpong(report: &Report) -> bool {
-    matches!(report.workload, Workload::Pingpong { .. })
+fn keys(report: &Report) -> Vec<String> {
+    report.workload.description().columns().map(|column| column.head().to_owned()).collect()
 }
 
-fn keys(workload: &Workload) -> Vec<String> {
-    match workload {
-        Workload::Pingpong { .. } | Workload::Burst { .. } => vec!["size".into()],
-        Workload::Crowd { .. } => vec!["operation".into(), "size".into()],
-    }
-}
-
-fn key(workload: &Workload, operation: &str, bytes: u64) -> Vec<String> {
-    match workload {
-        Workload::Pingpong { .. } | Workload::Burst { .. } => vec![size_text(bytes)],
-        Workload::Crowd { .. } => vec![operation.into(), size_text(bytes)],
-    }
+fn key(report: &Report, operation: &str, case: Case) -> Vec<String> {
+    let columns = report.workload.description().columns();
+    columns.map(|column| column.text(operation, case)).collect()
 }
 
 /// Microseconds with three digits that matter, or all before the point.
@@ -146,8 +128,13 @@ fn with_spread(across: Across) -> String {
     format!("{} ({spread})", time(across.median))
 }
 
-fn ratio(ratio: f64) -> String {
-    format!("{ratio:.2}")
+fn ratio(ratio: Option<f64>) -> String {
+    ratio.map_or_else(dash, |ratio| format!("{ratio:.2}"))
+}
+
+/// Mb/s with a decimal; what is about 1 with the digits that matter.
+fn quantity(value: f64) -> String {
+    if value < 10.0 { time(value) } else { format!("{value:.1}") }
 }
 
 fn dash() -> String {
