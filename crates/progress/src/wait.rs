@@ -2,10 +2,11 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use engine::Envelope;
+use lock::{Guard, Lock};
 use memory::Region;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd};
 
@@ -17,9 +18,10 @@ use crate::policy::{Courtesy, Next, Patience, Policy};
 
 /// The communication of one process, shared by its threads.
 pub struct Progress {
-    core: Mutex<Core>,
-    /// Threads that sleep until the polling thread reports.
+    core: Lock<Core>,
+    /// Threads that sleep until the polling thread reports, and how often it has.
     changed: Condvar,
+    reports: Mutex<u64>,
     waiting: AtomicU32,
     /// Whether a waiting thread polls for all; guarded by `core`'s lock.
     polling: AtomicBool,
@@ -49,8 +51,9 @@ impl Progress {
             epoll::add(&bells, descriptor, epoll::EventData::new_u64(1), readable)?;
         }
         Ok(Arc::new_cyclic(|myself| Self {
-            core: Mutex::new(core),
+            core: Lock::new(core),
             changed: Condvar::new(),
+            reports: Mutex::new(0),
             waiting: AtomicU32::new(0),
             polling: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
@@ -148,17 +151,16 @@ impl Progress {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Core> {
-        self.core.lock().unwrap_or_else(|poison| poison.into_inner())
+    #[inline]
+    fn lock(&self) -> Guard<'_, Core> {
+        self.core.lock()
     }
 
     /// Tells waiting threads that something completed.
     #[inline]
     fn report(&self, core: &Core, before: u64) {
         if core.engine.completions() != before {
-            if self.waiting.load(Ordering::Relaxed) > 0 {
-                self.changed.notify_all();
-            }
+            self.wake_waiting();
             if self.asleep.load(Ordering::Relaxed) {
                 self.wake_sleeper();
             }
@@ -167,7 +169,7 @@ impl Progress {
 
     fn wait_locked<'a, T>(
         &'a self,
-        mut core: MutexGuard<'a, Core>,
+        mut core: Guard<'a, Core>,
         deadline: Option<Instant>,
         mut ready: impl FnMut(&mut Core) -> Option<T>,
     ) -> Option<T> {
@@ -182,9 +184,7 @@ impl Progress {
                 }
                 if mine {
                     self.polling.store(false, Ordering::Relaxed);
-                    if self.waiting.load(Ordering::Relaxed) > 0 {
-                        self.changed.notify_all();
-                    }
+                    self.wake_waiting();
                 }
                 return answer;
             }
@@ -200,8 +200,8 @@ impl Progress {
             self.polling.store(true, Ordering::Relaxed);
             let before = core.engine.completions();
             let moved = core.advance();
-            if core.engine.completions() != before && self.waiting.load(Ordering::Relaxed) > 0 {
-                self.changed.notify_all();
+            if core.engine.completions() != before {
+                self.wake_waiting();
             }
             if moved {
                 patience.renew();
@@ -222,7 +222,7 @@ impl Progress {
 
     /// Lets other threads take the lock while this one pauses.
     #[inline]
-    fn breathe<'a>(&'a self, core: MutexGuard<'a, Core>, pause: fn()) -> MutexGuard<'a, Core> {
+    fn breathe<'a>(&'a self, core: Guard<'a, Core>, pause: fn()) -> Guard<'a, Core> {
         drop(core);
         pause();
         self.lock()
@@ -230,7 +230,7 @@ impl Progress {
 
     /// Yields, and learns whether that paid.
     #[cold]
-    fn guess<'a>(&'a self, core: MutexGuard<'a, Core>) -> MutexGuard<'a, Core> {
+    fn guess<'a>(&'a self, core: Guard<'a, Core>) -> Guard<'a, Core> {
         let begin = Instant::now();
         let mut core = self.breathe(core, std::thread::yield_now);
         let took = begin.elapsed();
@@ -241,34 +241,48 @@ impl Progress {
         core
     }
 
+    /// Sleeps until the polling thread reports. The count of reports is taken while the core is held:
+    /// whatever changes afterwards is reported later.
+    #[cold]
     fn wait_for_others<'a>(
         &'a self,
-        core: MutexGuard<'a, Core>,
+        core: Guard<'a, Core>,
         deadline: Option<Instant>,
-    ) -> MutexGuard<'a, Core> {
+    ) -> Guard<'a, Core> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        let core = match deadline {
-            None => self.changed.wait(core).unwrap_or_else(|poison| poison.into_inner()),
-            Some(deadline) => {
-                let limit = deadline.saturating_duration_since(Instant::now());
-                let (core, _) = self
-                    .changed
-                    .wait_timeout(core, limit)
-                    .unwrap_or_else(|poison| poison.into_inner());
-                core
-            }
-        };
+        let reports = self.reports.lock().unwrap_or_else(|poison| poison.into_inner());
+        let seen = *reports;
+        drop(core);
+        let limit = deadline
+            .map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
+        // Over or not, the caller looks again.
+        drop(self.changed.wait_timeout_while(reports, limit, |reports| *reports == seen));
+        let core = self.lock();
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         core
+    }
+
+    /// Wakes the threads that wait for the polling one.
+    #[inline]
+    fn wake_waiting(&self) {
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            self.tell_waiting();
+        }
+    }
+
+    #[cold]
+    fn tell_waiting(&self) {
+        *self.reports.lock().unwrap_or_else(|poison| poison.into_inner()) += 1;
+        self.changed.notify_all();
     }
 
     /// Sleeps in the kernel until a rail rings, another thread completes something, or time is over.
     #[cold]
     fn sleep<'a>(
         &'a self,
-        mut core: MutexGuard<'a, Core>,
+        mut core: Guard<'a, Core>,
         deadline: Option<Instant>,
-    ) -> MutexGuard<'a, Core> {
+    ) -> Guard<'a, Core> {
         if core.prepare_sleep() {
             self.asleep.store(true, Ordering::Relaxed);
             drop(core);
