@@ -347,7 +347,10 @@ pub(crate) unsafe fn dist_graph_create(
         let n = length("n", n)?;
         let sources = array("sources", sources, n)?;
         let degrees = Ints::int("degrees", degrees).read_counts(n);
-        let degrees = degrees.map_err(|error| Error { class: ErrorClass::Arg, ..error })?;
+        let degrees = degrees.map_err(|mut error| {
+            error.class = ErrorClass::Arg;
+            error
+        })?;
         let destinations = array("destinations", destinations, degrees.iter().sum())?;
         let ends = edges_of(comm.size(), "destinations", (destinations, weights), "weights")?;
         let mut edges = Vec::with_capacity(ends.len());

@@ -2,18 +2,23 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 
 use crate::table::Handle;
 
 /// The result of an MPI operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A failure of an MPI call.
+/// A failure of an MPI call; one word, as calls that succeed pass results about as well.
 ///
 /// The error handler that gets it is found by the `abi` crate from the call's own communicator,
 /// window or file, unless `on` names another communicator (a request's, for instance).
 #[derive(Clone, Debug)]
-pub struct Error {
+pub struct Error(Box<Failure>);
+
+/// What there is to say of a failure.
+#[derive(Clone, Debug)]
+pub struct Failure {
     /// What kind of failure (MPI-5.0 §9.4).
     pub class: ErrorClass,
     /// Says which argument or peer is at fault, its value, and what to do; no function name.
@@ -28,7 +33,7 @@ impl Error {
     /// A failure of `class`; `message` says what is at fault and with which value.
     #[cold]
     pub fn new(class: ErrorClass, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { class, message: message.into(), on: None, code: None }
+        Self(Box::new(Failure { class, message: message.into(), on: None, code: None }))
     }
 
     /// The same failure, to be raised on the communicator `handle`.
@@ -50,6 +55,20 @@ impl Error {
     #[cold]
     pub fn argument(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorClass::Arg, message)
+    }
+}
+
+impl Deref for Error {
+    type Target = Failure;
+
+    fn deref(&self) -> &Failure {
+        &self.0
+    }
+}
+
+impl DerefMut for Error {
+    fn deref_mut(&mut self) -> &mut Failure {
+        &mut self.0
     }
 }
 
