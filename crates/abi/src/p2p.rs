@@ -70,9 +70,28 @@ unsafe fn receive_later(
     Ok(Receive { comm: comm.clone(), from, tag, into })
 }
 
-/// The arguments of calls that send or receive.
-const NAMES: (&Names, &str) = (&BUF, "tag");
+#[inline]
+unsafe fn begin_send(
+    buf: *const c_void,
+    count: i64,
+    datatype: RawHandle,
+    dest: c_int,
+    tagged: c_int,
+    on: RawHandle,
+    mode: Mode,
+    request: *mut RawHandle,
+) -> Result<()> {
+    let comm = comm(on)?;
+    let to = destination(&comm, dest)?;
+    let tagged = tag("tag", tagged)?;
+    // SAFETY: as the body's.
+    unsafe {
+        let data = data(&BUF, buf, count, datatype)?;
+        give(p2p::begin_send(&comm, to, tagged, &data, mode)?, request)
+    }
+}
 
+#[inline]
 unsafe fn give(request: Request, place: *mut RawHandle) -> Result<()> {
     // SAFETY: as the body's.
     unsafe { put(place, raw(request.register()?)) }
@@ -103,10 +122,7 @@ macro_rules! sends {
             request: *mut RawHandle,
         ) -> Result<()> {
             // SAFETY: as the body's.
-            unsafe {
-                let send = send_later(buf, count, datatype, dest, tag, comm, Mode::$mode, NAMES)?;
-                give(p2p::begin_send(&send)?, request)
-            }
+            unsafe { begin_send(buf, count, datatype, dest, tag, comm, Mode::$mode, request) }
         }
 
         pub(crate) unsafe fn $persistent(
@@ -120,7 +136,8 @@ macro_rules! sends {
         ) -> Result<()> {
             // SAFETY: as the body's.
             unsafe {
-                let send = send_later(buf, count, datatype, dest, tag, comm, Mode::$mode, NAMES)?;
+                let names = (&BUF, "tag");
+                let send = send_later(buf, count, datatype, dest, tag, comm, Mode::$mode, names)?;
                 give(Request::persistent(Template::Send(send)), request)
             }
         }
@@ -156,19 +173,23 @@ pub(crate) unsafe fn recv(
     }
 }
 
+#[inline]
 pub(crate) unsafe fn irecv(
     buf: *mut c_void,
     count: i64,
     datatype: RawHandle,
-    source: c_int,
-    tag: c_int,
-    comm: RawHandle,
+    from: c_int,
+    tagged: c_int,
+    on: RawHandle,
     request: *mut RawHandle,
 ) -> Result<()> {
+    let comm = comm(on)?;
+    let from = source(&comm, from)?;
+    let tagged = tag_or_any("tag", tagged)?;
     // SAFETY: as the body's.
     unsafe {
-        let receive = receive_later(buf, count, datatype, source, tag, comm, NAMES)?;
-        give(p2p::begin_receive(&receive)?, request)
+        let into = data(&BUF, buf, count, datatype)?;
+        give(p2p::begin_receive(&comm, from, tagged, &into)?, request)
     }
 }
 
@@ -183,7 +204,8 @@ pub(crate) unsafe fn recv_init(
 ) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
-        let receive = receive_later(buf, count, datatype, source, tag, comm, NAMES)?;
+        let names = (&BUF, "tag");
+        let receive = receive_later(buf, count, datatype, source, tag, comm, names)?;
         give(Request::persistent(Template::Receive(receive)), request)
     }
 }
@@ -362,7 +384,7 @@ pub(crate) unsafe fn sendrecv_replace(
 }
 
 unsafe fn exchange(send: &Send, receive: &Receive, status: *mut Status) -> Result<()> {
-    let sent = p2p::begin_send(send)?;
+    let sent = send.begin()?;
     let (told, received) = p2p::receive(&receive.comm, receive.from, receive.tag, &receive.into);
     let sent = match sent {
         Request::Operation(operation) => p2p::finish(operation)?.1,

@@ -1,5 +1,6 @@
 //! Requests: the families of wait and test (MPI-5.0 §3.7).
 
+use std::cell::Cell;
 use std::ffi::c_int;
 
 use mpi::request::{self, Ended, Peeked};
@@ -61,45 +62,47 @@ pub(crate) unsafe fn test(
     }
 }
 
-/// The handles of an array, none for null requests.
-unsafe fn handles(
+/// The handles of an array. They are read while others are set to null.
+#[inline]
+unsafe fn handles<'a>(
     name: &str,
     count: c_int,
     requests: *const RawHandle,
-) -> Result<Vec<Option<Handle>>> {
-    // SAFETY: as the body's.
-    let requests = unsafe {
-        array("array_of_requests", requests, crate::arguments::count(name, i64::from(count))?)
-    }?;
-    Ok(requests.iter().map(|&raw| (raw != REQUEST_NULL).then(|| handle(raw))).collect())
+) -> Result<&'a [Cell<Handle>]> {
+    const { assert!(size_of::<RawHandle>() == size_of::<Handle>()) };
+    let count = crate::arguments::count(name, i64::from(count))?;
+    // SAFETY: as the body's: an array of handles, which are words, that nobody else uses meanwhile. Only
+    // calls that may change the array set any.
+    unsafe { array("array_of_requests", requests.cast(), count) }
 }
 
 /// Where the reports of several requests go.
 struct Reports {
-    requests: *mut RawHandle,
     statuses: *mut Status,
     /// The first error, for callers that cannot be given a status each.
     failed: Option<Error>,
 }
 
 impl Reports {
-    /// Reports request `index` in status `place`.
-    unsafe fn add(&mut self, index: usize, place: usize, ended: Ended) {
-        let Self { requests, statuses, failed } = self;
-        let status = if statuses.is_null() { *statuses } else { statuses.wrapping_add(place) };
-        // SAFETY: as the body's: both arrays have the entries.
-        unsafe {
-            let code = match &ended.error {
-                None => 0,
-                Some(error) => code_for(error.class, error.to_string()),
-            };
-            if let Err(error) = settle(ended, requests.add(index), status) {
-                failed.get_or_insert(error);
-            }
-            if !status.is_null() {
-                (*status).error = code;
-            }
+    /// Reports the end of a request in status `place`.
+    #[inline]
+    unsafe fn add(&mut self, place: usize, ended: Ended) {
+        let code = match ended.error {
+            None => 0,
+            Some(error) => self.fail(error),
+        };
+        if !self.statuses.is_null() {
+            let status = Status { error: code, ..Status::of(&ended.status) };
+            // SAFETY: as the body's: the array has the entry.
+            unsafe { *self.statuses.add(place) = status };
         }
+    }
+
+    #[cold]
+    fn fail(&mut self, error: Error) -> c_int {
+        let code = code_for(error.class, error.to_string());
+        self.failed.get_or_insert(error);
+        code
     }
 
     /// `MPI_ERR_IN_STATUS` when any failed (MPI-5.0 §3.7.5).
@@ -124,9 +127,8 @@ pub(crate) unsafe fn waitall(
     // SAFETY: as the body's.
     unsafe {
         let all = handles("count", count, requests)?;
-        let mut reports = Reports { requests, statuses, failed: None };
-        settle_nulls(&all, statuses);
-        request::wait_all(&all, |index, ended| reports.add(index, index, ended))?;
+        let mut reports = Reports { statuses, failed: None };
+        request::wait_all(all, |index, ended| reports.add(index, ended))?;
         reports.result()
     }
 }
@@ -140,25 +142,10 @@ pub(crate) unsafe fn testall(
     // SAFETY: as the body's.
     unsafe {
         let all = handles("count", count, requests)?;
-        let mut reports = Reports { requests, statuses, failed: None };
-        let done = request::test_all(&all, |index, ended| reports.add(index, index, ended))?;
+        let mut reports = Reports { statuses, failed: None };
+        let done = request::test_all(all, |index, ended| reports.add(index, ended))?;
         put(flag, c_int::from(done))?;
-        if done {
-            settle_nulls(&all, statuses);
-        }
         reports.result()
-    }
-}
-
-unsafe fn settle_nulls(all: &[Option<Handle>], statuses: *mut Status) {
-    if statuses.is_null() {
-        return;
-    }
-    for (index, handle) in all.iter().enumerate() {
-        if handle.is_none() {
-            // SAFETY: as the body's.
-            unsafe { settle_empty(statuses.add(index)) };
-        }
     }
 }
 
@@ -201,14 +188,14 @@ unsafe fn any(
         let mut found = None;
         let report = |at, ended| found = Some((at, ended));
         let active = match waits {
-            true => request::wait_some(&all, 1, report)?,
-            false => request::test_some(&all, 1, report)?,
+            true => request::wait_some(all, 1, report)?,
+            false => request::test_some(all, 1, report)?,
         };
         match found {
             Some((at, ended)) => {
                 put(index, at as c_int)?;
-                settle(ended, requests.add(at), status)?;
-                Ok(true)
+                fill(status, &ended.status);
+                ended.error.map_or(Ok(true), Err)
             }
             None => {
                 put(index, UNDEFINED)?;
@@ -255,16 +242,16 @@ unsafe fn some(
     unsafe {
         let all = handles("incount", count, requests)?;
         array("array_of_indices", indices, all.len())?;
-        let mut reports = Reports { requests, statuses, failed: None };
+        let mut reports = Reports { statuses, failed: None };
         let mut place = 0;
         let report = |index: usize, ended| {
             *indices.add(place) = index as c_int;
-            reports.add(index, place, ended);
+            reports.add(place, ended);
             place += 1;
         };
         let active = match waits {
-            true => request::wait_some(&all, usize::MAX, report)?,
-            false => request::test_some(&all, usize::MAX, report)?,
+            true => request::wait_some(all, usize::MAX, report)?,
+            false => request::test_some(all, usize::MAX, report)?,
         };
         put(outcount, if active { place as c_int } else { UNDEFINED })?;
         reports.result()
@@ -278,9 +265,7 @@ pub(crate) unsafe fn start(request: *mut RawHandle) -> Result<()> {
 
 pub(crate) unsafe fn startall(count: c_int, requests: *mut RawHandle) -> Result<()> {
     // SAFETY: as the body's.
-    let all = unsafe { handles("count", count, requests) }?;
-    let all: Vec<Handle> = all.into_iter().map(|one| one.unwrap_or(handle(REQUEST_NULL))).collect();
-    request::start_all(&all)
+    request::start_all(unsafe { handles("count", count, requests) }?)
 }
 
 pub(crate) unsafe fn cancel(request: *mut RawHandle) -> Result<()> {
@@ -324,7 +309,7 @@ pub(crate) unsafe fn request_get_status_all(
 ) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
-        let all = request::peek_all(&handles("count", count, requests)?)?;
+        let all = request::peek_all(handles("count", count, requests)?)?;
         let done = !all.contains(&Peeked::Active);
         put(flag, c_int::from(done))?;
         if done && !statuses.is_null() {
@@ -345,7 +330,7 @@ pub(crate) unsafe fn request_get_status_any(
 ) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
-        let all = request::peek_all(&handles("count", count, requests)?)?;
+        let all = request::peek_all(handles("count", count, requests)?)?;
         let ended = all.iter().position(|peeked| matches!(peeked, Peeked::Ended(_)));
         let none_active = all.iter().all(|peeked| *peeked == Peeked::Inactive);
         if let Some(at) = ended {
@@ -367,7 +352,7 @@ pub(crate) unsafe fn request_get_status_some(
 ) -> Result<()> {
     // SAFETY: as the body's.
     unsafe {
-        let all = request::peek_all(&handles("incount", count, requests)?)?;
+        let all = request::peek_all(handles("incount", count, requests)?)?;
         array("array_of_indices", indices, all.len())?;
         if all.iter().all(|peeked| *peeked == Peeked::Inactive) {
             return put(outcount, UNDEFINED);
@@ -392,4 +377,4 @@ fn status_of(peeked: &Peeked) -> request::Status {
     }
 }
 
-const REQUEST_NULL: RawHandle = 0x180;
+const REQUEST_NULL: RawHandle = request::NULL.0 as RawHandle;

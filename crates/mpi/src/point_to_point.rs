@@ -114,19 +114,25 @@ pub fn receive(
 ///
 /// # Errors
 /// When the attached buffer is full.
-pub fn begin_send(send: &Send) -> Result<Request> {
-    let Send { comm, to, tag, data, mode } = send;
-    let Some(to) = *to else { return Ok(Request::Done(Status::EMPTY)) };
-    if *mode == Mode::Buffered {
-        buffer::send(comm, to, *tag, data)?;
+#[inline]
+pub fn begin_send(
+    comm: &Comm,
+    to: Option<u32>,
+    tag: i32,
+    data: &Region,
+    mode: Mode,
+) -> Result<Request> {
+    let Some(to) = to else { return Ok(Request::Done(Status::EMPTY)) };
+    if mode == Mode::Buffered {
+        buffer::send(comm, to, tag, data)?;
         return Ok(Request::Done(Status::EMPTY));
     }
-    let (gate, envelope) = (comm.gate(to), envelope(comm, *tag));
+    let (gate, envelope) = (comm.gate(to), envelope(comm, tag));
     let progress = process::current()?.progress();
-    if *mode == Mode::Standard && progress.send_short(gate, envelope, data) {
+    if mode == Mode::Standard && progress.send_short(gate, envelope, data) {
         return Ok(Request::Done(Status::EMPTY));
     }
-    let mode = engine_mode(*mode);
+    let mode = engine_mode(mode);
     let op = progress.submit(|core| core.engine.submit_send(gate, envelope, data, mode));
     Ok(Request::Operation(Operation { op, receives: false, comm: comm.handle() }))
 }
@@ -135,9 +141,9 @@ pub fn begin_send(send: &Send) -> Result<Request> {
 ///
 /// # Errors
 /// When not initialised.
-pub fn begin_receive(receive: &Receive) -> Result<Request> {
-    let Receive { comm, from, tag, into } = receive;
-    let Some(selector) = selector(comm, *from, *tag) else {
+#[inline]
+pub fn begin_receive(comm: &Comm, from: From, tag: Option<i32>, into: &Region) -> Result<Request> {
+    let Some(selector) = selector(comm, from, tag) else {
         return Ok(Request::Done(Status::PROC_NULL));
     };
     let gate = selector.source.map(|source| comm.gate(source));
@@ -146,13 +152,33 @@ pub fn begin_receive(receive: &Receive) -> Result<Request> {
     Ok(Request::Operation(Operation { op, receives: true, comm: comm.handle() }))
 }
 
+impl Send {
+    /// Begins it.
+    ///
+    /// # Errors
+    /// As [`begin_send`].
+    pub fn begin(&self) -> Result<Request> {
+        begin_send(&self.comm, self.to, self.tag, &self.data, self.mode)
+    }
+}
+
+impl Receive {
+    /// Begins it.
+    ///
+    /// # Errors
+    /// As [`begin_receive`].
+    pub fn begin(&self) -> Result<Request> {
+        begin_receive(&self.comm, self.from, self.tag, &self.into)
+    }
+}
+
 /// Begins a send and a receive that end as one.
 ///
 /// # Errors
 /// When not initialised.
 pub fn begin_exchange(send: &Send, receive: &Receive) -> Result<Request> {
-    let received = begin_receive(receive)?;
-    Ok(Request::Exchange(Box::new([received, begin_send(send)?])))
+    let received = receive.begin()?;
+    Ok(Request::Exchange(Box::new([received, send.begin()?])))
 }
 
 /// Waits for a message to be there.

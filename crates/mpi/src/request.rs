@@ -1,14 +1,16 @@
 //! Requests: operations that a call began and another completes (MPI-5.0 §3.7, §3.9).
 
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use engine::{Completion, OpId, Outcome};
 use progress::Core;
 
 use crate::buffer::Flush;
-use crate::point_to_point::{self as p2p, Receive, Send};
+use crate::point_to_point::{Receive, Send};
 use crate::process;
-use crate::table::{Handle, Kind, Table};
+use crate::table::{Handle, Kind, Objects, Table};
 use crate::{Error, ErrorClass, Result};
 
 /// What a completed operation tells.
@@ -55,13 +57,14 @@ pub struct Ended {
 
 impl Ended {
     /// The good end of a request that is used once.
+    #[inline]
     fn of(status: Status) -> Self {
         Self { status, error: None, freed: true }
     }
 }
 
 /// An operation under way, or ready to be started.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Request {
     /// Complete from the beginning.
     Done(Status),
@@ -114,8 +117,9 @@ impl Request {
     ///
     /// # Errors
     /// When no more requests fit.
+    #[inline]
     pub fn register(self) -> Result<Handle> {
-        REQUESTS.insert(self)
+        REQUESTS.insert(Entry { request: self, listed: 0 })
     }
 
     /// A request that does nothing until started.
@@ -124,10 +128,18 @@ impl Request {
     }
 
     /// The end of the request, once, if it is there.
+    #[inline]
     fn poll(&self, core: &mut Core) -> Option<Ended> {
         match self {
             Self::Done(status) => Some(Ended::of(*status)),
             Self::Operation(operation) => operation.poll(core, true),
+            Self::Exchange(_) | Self::Flush(_) | Self::Persistent(_) => self.poll_seldom(core),
+        }
+    }
+
+    fn poll_seldom(&self, core: &mut Core) -> Option<Ended> {
+        match self {
+            Self::Done(_) | Self::Operation(_) => self.poll(core),
             Self::Exchange(parts) => {
                 let [receive, send] = &**parts;
                 receive.peek(core).and_then(|_| send.peek(core))?;
@@ -189,6 +201,7 @@ impl Request {
 }
 
 impl Operation {
+    #[inline]
     fn poll(&self, core: &mut Core, freed: bool) -> Option<Ended> {
         let completion = core.engine.take(self.op)?;
         let (status, error) = self.interpret(completion, core);
@@ -203,23 +216,38 @@ impl Operation {
     /// What a completion means to the caller.
     #[inline]
     pub fn interpret(&self, completion: Completion, core: &mut Core) -> (Status, Option<Error>) {
-        let Completion { source, tag, bytes, outcome } = completion;
-        let status = if self.receives {
+        match completion.outcome {
+            Outcome::Ok => (self.status(&completion), None),
+            Outcome::Cancelled => (Status { cancelled: true, ..Status::EMPTY }, None),
+            Outcome::Truncated { .. } | Outcome::PeerFailed => {
+                (self.status(&completion), Some(self.failure(completion, core)))
+            }
+        }
+    }
+
+    #[inline]
+    fn status(&self, completion: &Completion) -> Status {
+        let &Completion { source, tag, bytes, .. } = completion;
+        if self.receives {
             Status { source: Source::Rank(source), tag: Some(tag), bytes, cancelled: false }
         } else {
             Status::EMPTY
-        };
-        match outcome {
-            Outcome::Ok => (status, None),
-            Outcome::Cancelled => (Status { cancelled: true, ..Status::EMPTY }, None),
+        }
+    }
+
+    #[cold]
+    fn failure(&self, completion: Completion, core: &mut Core) -> Error {
+        let Completion { source, tag, bytes, outcome } = completion;
+        let error = match outcome {
             Outcome::Truncated { message_bytes } => {
                 let message = format!(
                     "a message of {message_bytes} bytes from rank {source} with tag {tag} met a receive of {bytes} bytes"
                 );
-                (status, Some(Error::new(ErrorClass::Truncate, message).on(self.comm)))
+                Error::new(ErrorClass::Truncate, message)
             }
-            Outcome::PeerFailed => (status, Some(gone(core).on(self.comm))),
-        }
+            Outcome::Ok | Outcome::Cancelled | Outcome::PeerFailed => gone(core),
+        };
+        error.on(self.comm)
     }
 }
 
@@ -240,8 +268,8 @@ impl Persistent {
             return Err(already_active());
         }
         let request = match &self.template {
-            Template::Send(send) => p2p::begin_send(send)?,
-            Template::Receive(receive) => p2p::begin_receive(receive)?,
+            Template::Send(send) => send.begin()?,
+            Template::Receive(receive) => receive.begin()?,
         };
         *active = match request {
             Request::Done(status) => Some(Active::Done(status)),
@@ -264,19 +292,19 @@ pub fn start(handle: Handle) -> Result<()> {
 ///
 /// # Errors
 /// As [`start`].
-pub fn start_all(handles: &[Handle]) -> Result<()> {
+pub fn start_all(handles: &[Cell<Handle>]) -> Result<()> {
+    check_all(&mut REQUESTS.lock(), handles)?;
     let mut all = Vec::with_capacity(handles.len());
-    check_distinct(handles.iter().copied().enumerate())?;
-    for (index, &handle) in handles.iter().enumerate() {
-        all.push(startable(handle).map_err(|error| error.about(entry(index)))?);
+    for (index, handle) in handles.iter().enumerate() {
+        all.push(startable(handle.get()).map_err(|error| error.about(entry(index)))?);
     }
     all.iter().try_for_each(|persistent| persistent.start())
 }
 
 fn startable(handle: Handle) -> Result<Arc<Persistent>> {
-    match REQUESTS.find(handle)? {
+    match &REQUESTS.lock().find(handle)?.request {
         Request::Persistent(persistent) if persistent.active().is_some() => Err(already_active()),
-        Request::Persistent(persistent) => Ok(persistent),
+        Request::Persistent(persistent) => Ok(Arc::clone(persistent)),
         Request::Done(_) | Request::Operation(_) | Request::Exchange(_) | Request::Flush(_) => {
             Err(Error::new(ErrorClass::Request, "the request is not persistent"))
         }
@@ -292,10 +320,7 @@ fn already_active() -> Error {
 /// # Errors
 /// `MPI_ERR_REQUEST` for a handle that is none.
 pub fn wait(handle: Handle) -> Result<Ended> {
-    let request = REQUESTS.find(handle)?;
-    let ended = process::current()?.progress().wait(|core| request.poll(core));
-    settle(handle, &ended)?;
-    Ok(ended)
+    process::current()?.progress().wait(|core| end(&mut REQUESTS.lock(), core, handle).transpose())
 }
 
 /// Asks for the end of one request.
@@ -303,14 +328,12 @@ pub fn wait(handle: Handle) -> Result<Ended> {
 /// # Errors
 /// As [`wait`].
 pub fn test(handle: Handle) -> Result<Option<Ended>> {
-    let request = REQUESTS.find(handle)?;
     let progress = process::current()?.progress();
-    let Some(ended) = progress.test(|core| request.poll(core)) else {
+    let ended = progress.test(|core| end(&mut REQUESTS.lock(), core, handle))?;
+    if ended.is_none() {
         progress.pause();
-        return Ok(None);
-    };
-    settle(handle, &ended)?;
-    Ok(Some(ended))
+    }
+    Ok(ended)
 }
 
 /// The status of a request that has ended, leaving it as it is (`MPI_Request_get_status`).
@@ -318,9 +341,9 @@ pub fn test(handle: Handle) -> Result<Option<Ended>> {
 /// # Errors
 /// As [`wait`].
 pub fn peek(handle: Handle) -> Result<Option<Status>> {
-    let request = REQUESTS.find(handle)?;
     let progress = process::current()?.progress();
-    let status = progress.test(|core| request.peek(core));
+    let status =
+        progress.test(|core| REQUESTS.lock().find(handle).map(|entry| entry.request.peek(core)))?;
     if status.is_none() {
         progress.pause();
     }
@@ -332,17 +355,23 @@ pub fn peek(handle: Handle) -> Result<Option<Status>> {
 ///
 /// # Errors
 /// As [`wait`].
-pub fn peek_all(handles: &[Option<Handle>]) -> Result<Vec<Peeked>> {
-    let requests = find_all(handles)?;
+pub fn peek_all(handles: &[Cell<Handle>]) -> Result<Vec<Peeked>> {
+    check_all(&mut REQUESTS.lock(), handles)?;
     let progress = process::current()?.progress();
-    let mut all = vec![Peeked::Inactive; handles.len()];
-    progress.test(|core| {
-        for (index, _, request) in &requests {
-            if request.is_active() {
-                all[*index] = request.peek(core).map_or(Peeked::Active, Peeked::Ended);
+    let all: Vec<_> = progress.test(|core| {
+        let mut requests = REQUESTS.lock();
+        let look = |handle: &Cell<Handle>| {
+            if handle.get() == NULL {
+                return Ok(Peeked::Inactive);
             }
-        }
-    });
+            let request = &requests.find(handle.get())?.request;
+            match request.is_active() {
+                true => Ok(request.peek(core).map_or(Peeked::Active, Peeked::Ended)),
+                false => Ok(Peeked::Inactive),
+            }
+        };
+        handles.iter().map(look).collect::<Result<_>>()
+    })?;
     if !all.iter().any(|one| matches!(one, Peeked::Ended(_))) {
         progress.pause();
     }
@@ -360,55 +389,70 @@ pub enum Peeked {
     Ended(Status),
 }
 
-/// Waits until all requests have ended, in whatever order, and reports each; `None` among the handles
-/// are null requests.
+/// Waits until all requests have ended, in whatever order, and reports each. Null requests have ended
+/// with nothing to tell; the handles of requests that are gone become null.
 ///
 /// # Errors
 /// As [`wait`], before anything is waited for.
-pub fn wait_all(handles: &[Option<Handle>], mut report: impl FnMut(usize, Ended)) -> Result<()> {
-    let requests = find_all(handles)?;
-    let mut open: Vec<usize> = (0..requests.len()).rev().collect();
-    let progress = process::current()?.progress();
-    let mut ended = Vec::with_capacity(requests.len());
-    progress.wait(|core| {
-        while let Some(&last) = open.last() {
-            let (index, _, request) = &requests[last];
-            ended.push((*index, last, request.poll(core)?));
-            open.pop();
-        }
-        Some(())
-    });
-    for (index, at, ended) in ended {
-        settle(requests[at].1, &ended)?;
-        report(index, ended);
-    }
-    Ok(())
+pub fn wait_all(handles: &[Cell<Handle>], mut report: impl FnMut(usize, Ended)) -> Result<()> {
+    check_all(&mut REQUESTS.lock(), handles)?;
+    let mut open = handles;
+    process::current()?.progress().wait(|core| end_all(&mut open, core, &mut report).transpose())
 }
 
-/// Whether all requests have ended; only then are they reported.
+/// Whether all requests have ended; only then are they reported, as by [`wait_all`].
 ///
 /// # Errors
 /// As [`wait`].
-pub fn test_all(handles: &[Option<Handle>], report: impl FnMut(usize, Ended)) -> Result<bool> {
-    let requests = find_all(handles)?;
+pub fn test_all(handles: &[Cell<Handle>], mut report: impl FnMut(usize, Ended)) -> Result<bool> {
+    check_all(&mut REQUESTS.lock(), handles)?;
     let progress = process::current()?.progress();
-    let all_done =
-        progress.test(|core| requests.iter().all(|(_, _, request)| request.peek(core).is_some()));
+    let all_done = progress.test(|core| {
+        for handle in handles.iter().map(Cell::get).filter(|handle| *handle != NULL) {
+            if REQUESTS.lock().find(handle)?.request.peek(core).is_none() {
+                return Ok(false);
+            }
+        }
+        let mut open = handles;
+        end_all(&mut open, core, &mut report).map(|end| end.is_some())
+    })?;
     if !all_done {
         progress.pause();
-        return Ok(false);
     }
-    wait_all(handles, report)?;
-    Ok(true)
+    Ok(all_done)
 }
 
-/// Waits until at least one active request has ended and reports those that have, at most `most`.
-/// False when none is active.
+/// Ends requests from the last on, until all have ended or one has not; `open` are those before it.
+#[inline]
+fn end_all(
+    open: &mut &[Cell<Handle>],
+    core: &mut Core,
+    report: &mut impl FnMut(usize, Ended),
+) -> Result<Option<()>> {
+    let mut requests = REQUESTS.lock();
+    while let Some((handle, before)) = open.split_last() {
+        let ended = if handle.get() == NULL {
+            Ended::of(Status::EMPTY)
+        } else {
+            let Some(ended) = end(&mut requests, core, handle.get())? else { return Ok(None) };
+            if ended.freed {
+                handle.set(NULL);
+            }
+            ended
+        };
+        report(before.len(), ended);
+        *open = before;
+    }
+    Ok(Some(()))
+}
+
+/// Waits until at least one active request has ended and reports those that have, at most `most`;
+/// handles become null as by [`wait_all`]. False when none is active.
 ///
 /// # Errors
 /// As [`wait`].
 pub fn wait_some(
-    handles: &[Option<Handle>],
+    handles: &[Cell<Handle>],
     most: usize,
     report: impl FnMut(usize, Ended),
 ) -> Result<bool> {
@@ -420,7 +464,7 @@ pub fn wait_some(
 /// # Errors
 /// As [`wait`].
 pub fn test_some(
-    handles: &[Option<Handle>],
+    handles: &[Cell<Handle>],
     most: usize,
     report: impl FnMut(usize, Ended),
 ) -> Result<bool> {
@@ -428,31 +472,40 @@ pub fn test_some(
 }
 
 fn some(
-    handles: &[Option<Handle>],
+    handles: &[Cell<Handle>],
     most: usize,
     waits: bool,
     mut report: impl FnMut(usize, Ended),
 ) -> Result<bool> {
-    let mut requests = find_all(handles)?;
-    requests.retain(|(_, _, request)| request.is_active());
-    if requests.is_empty() {
+    if !check_all(&mut REQUESTS.lock(), handles)? {
         return Ok(false);
     }
     let progress = process::current()?.progress();
-    let look = |core: &mut Core| {
-        let found = requests.iter().filter_map(|(index, handle, request)| {
-            request.poll(core).map(|ended| (*index, *handle, ended))
-        });
-        let found: Vec<_> = found.take(most).collect();
-        (!found.is_empty()).then_some(found)
+    let mut look = |core: &mut Core| {
+        let mut requests = REQUESTS.lock();
+        let mut found = 0;
+        for (index, handle) in handles.iter().enumerate() {
+            if handle.get() == NULL || !requests.find(handle.get())?.request.is_active() {
+                continue;
+            }
+            let Some(ended) = end(&mut requests, core, handle.get())? else { continue };
+            if ended.freed {
+                handle.set(NULL);
+            }
+            report(index, ended);
+            found += 1;
+            if found == most {
+                break;
+            }
+        }
+        Ok((found > 0).then_some(()))
     };
-    let found = if waits { Some(progress.wait(look)) } else { progress.test(look) };
+    let found = match waits {
+        true => Some(progress.wait(|core| look(core).transpose())?),
+        false => progress.test(look)?,
+    };
     if found.is_none() {
         progress.pause();
-    }
-    for (index, handle, ended) in found.unwrap_or_default() {
-        settle(handle, &ended)?;
-        report(index, ended);
     }
     Ok(true)
 }
@@ -462,7 +515,8 @@ fn some(
 /// # Errors
 /// As [`wait`].
 pub fn cancel(handle: Handle) -> Result<()> {
-    for operation in REQUESTS.find(handle)?.operations() {
+    let operations = REQUESTS.lock().find(handle)?.request.operations();
+    for operation in operations {
         process::current()?.progress().submit(|core| core.engine.submit_cancel(operation.op));
     }
     Ok(())
@@ -473,7 +527,8 @@ pub fn cancel(handle: Handle) -> Result<()> {
 /// # Errors
 /// As [`wait`].
 pub fn free(handle: Handle) -> Result<()> {
-    for operation in REQUESTS.remove(handle)?.operations() {
+    let removed = REQUESTS.remove(handle)?;
+    for operation in removed.request.operations() {
         process::current()?.progress().submit(|core| core.engine.release(operation.op));
     }
     Ok(())
@@ -484,44 +539,59 @@ pub fn from_int(value: i32) -> Handle {
     REQUESTS.from_int(value)
 }
 
-fn settle(handle: Handle, ended: &Ended) -> Result<()> {
+/// The end of the request behind a handle, once, if it is there; with it the request is gone, unless it
+/// can be started again.
+#[inline]
+fn end(requests: &mut Objects<Entry>, core: &mut Core, handle: Handle) -> Result<Option<Ended>> {
+    let Some(ended) = requests.find(handle)?.request.poll(core) else { return Ok(None) };
     if ended.freed {
-        REQUESTS.remove(handle)?;
+        requests.remove(handle)?;
     }
-    Ok(())
+    Ok(Some(ended))
 }
 
-fn find_all(handles: &[Option<Handle>]) -> Result<Vec<(usize, Handle, Request)>> {
-    let there = handles.iter().enumerate().filter_map(|(index, handle)| Some((index, (*handle)?)));
-    check_distinct(there.clone())?;
-    there
-        .map(|(index, handle)| match REQUESTS.find(handle) {
-            Ok(request) => Ok((index, handle, request)),
-            Err(error) => Err(error.about(entry(index))),
-        })
-        .collect()
-}
-
-/// A request can end only once: one that is listed twice would be waited for without end.
-fn check_distinct(handles: impl Iterator<Item = (usize, Handle)> + Clone) -> Result<()> {
-    let values = handles.clone().map(|(_, handle)| handle.0 as u32);
-    // Requests begun one after the other have rising or falling handles.
-    if values.clone().is_sorted_by(|a, b| a < b) || values.is_sorted_by(|a, b| a > b) {
-        return Ok(());
-    }
-    let mut sorted: Vec<(u64, usize)> = handles.map(|(index, handle)| (handle.0, index)).collect();
-    sorted.sort_unstable();
-    match sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-        None => Ok(()),
-        Some(pair) => {
-            let message = format!("{} is {} again", entry(pair[1].1), entry(pair[0].1));
-            Err(Error::new(ErrorClass::Request, message))
+/// Checks that all handles are null or live, and none is listed twice: a request can end only once.
+/// Whether any request is active.
+fn check_all(requests: &mut Objects<Entry>, handles: &[Cell<Handle>]) -> Result<bool> {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    // Guarded by the table's lock.
+    let call = CALLS.load(Ordering::Relaxed) + 1;
+    CALLS.store(call, Ordering::Relaxed);
+    let mut active = false;
+    for (index, handle) in handles.iter().enumerate() {
+        if handle.get() == NULL {
+            continue;
         }
+        let listed = requests.find(handle.get()).map_err(|error| error.about(entry(index)))?;
+        if listed.listed == call {
+            return Err(listed_twice(handles, index));
+        }
+        listed.listed = call;
+        active = active || listed.request.is_active();
     }
+    Ok(active)
+}
+
+#[cold]
+fn listed_twice(handles: &[Cell<Handle>], index: usize) -> Error {
+    let first = handles.iter().position(|handle| handle == &handles[index]).unwrap_or(index);
+    Error::new(ErrorClass::Request, format!("{} is {} again", entry(index), entry(first)))
 }
 
 fn entry(index: usize) -> String {
     format!("array_of_requests[{index}]")
 }
 
-static REQUESTS: Table<Request> = Table::new(Kind::Request, ErrorClass::Request);
+/// A request in the table.
+#[derive(Debug)]
+struct Entry {
+    request: Request,
+    /// The last call that listed it among others.
+    listed: u64,
+}
+
+/// `MPI_REQUEST_NULL`.
+pub const NULL: Handle = Handle(0x180);
+
+/// Locked after the core.
+static REQUESTS: Table<Entry> = Table::new(Kind::Request, ErrorClass::Request);

@@ -1,6 +1,6 @@
 //! Handles: an index and a generation, so that a stale or foreign one is recognised.
 
-use std::sync::RwLock;
+use lock::{Guard, Lock};
 
 use crate::{Error, ErrorClass, Result};
 
@@ -9,6 +9,7 @@ use crate::{Error, ErrorClass, Result};
 ///
 /// The low 32 bits are a positive `int` of their own, for Fortran (`MPI_Comm_toint` and siblings).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(transparent)]
 pub struct Handle(pub u64);
 
 /// What a handle refers to.
@@ -66,18 +67,19 @@ impl Handle {
     }
 }
 
-/// The live objects of one kind. Objects are cheap to clone (reference-counted).
+/// The live objects of one kind.
 #[derive(Debug)]
 pub struct Table<T> {
-    kind: Kind,
-    class: ErrorClass,
-    slots: RwLock<Slots<T>>,
+    objects: Lock<Objects<T>>,
 }
 
+/// The objects of a table, while it is locked.
 #[derive(Debug)]
-struct Slots<T> {
+pub struct Objects<T> {
+    kind: Kind,
+    class: ErrorClass,
     slots: Vec<Slot<T>>,
-    free: Vec<usize>,
+    free: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -86,30 +88,18 @@ struct Slot<T> {
     object: Option<T>,
 }
 
-impl<T: Clone> Table<T> {
-    /// An empty table; unknown handles give an error of `class`.
-    pub const fn new(kind: Kind, class: ErrorClass) -> Self {
-        Self { kind, class, slots: RwLock::new(Slots { slots: Vec::new(), free: Vec::new() }) }
-    }
-
+impl<T> Objects<T> {
     /// Adds an object.
     ///
     /// # Errors
     /// `MPI_ERR_NO_MEM` when [`MAX_OBJECTS`] of the kind are alive.
-    pub fn insert(&self, object: T) -> Result<Handle> {
-        let mut table = self.slots.write().unwrap_or_else(|poison| poison.into_inner());
-        let index = match table.free.pop() {
-            Some(index) => index,
-            None if table.slots.len() < MAX_OBJECTS => {
-                table.slots.push(Slot { generation: 0, object: None });
-                table.slots.len() - 1
-            }
-            None => {
-                let message = format!("{MAX_OBJECTS} objects of this kind are alive; free some");
-                return Err(Error::new(ErrorClass::NoMem, message));
-            }
+    #[inline]
+    pub fn insert(&mut self, object: T) -> Result<Handle> {
+        let index = match self.free.pop() {
+            Some(index) => index as usize,
+            None => self.grow()?,
         };
-        let slot = &mut table.slots[index];
+        let slot = &mut self.slots[index];
         slot.object = Some(object);
         Ok(Handle::new(self.kind, index, slot.generation))
     }
@@ -118,42 +108,98 @@ impl<T: Clone> Table<T> {
     ///
     /// # Errors
     /// The table's class for a handle that is stale, of another kind, or was never one.
-    pub fn find(&self, handle: Handle) -> Result<T> {
-        let table = self.slots.read().unwrap_or_else(|poison| poison.into_inner());
-        handle
-            .index_of(self.kind)
-            .and_then(|index| table.slots.get(index))
-            .filter(|slot| slot.generation == handle.generation())
-            .and_then(|slot| slot.object.clone())
-            .ok_or_else(|| self.unknown(handle))
+    #[inline]
+    pub fn find(&mut self, handle: Handle) -> Result<&mut T> {
+        let (kind, class) = (self.kind, self.class);
+        let slot = handle.index_of(kind).and_then(|index| self.slots.get_mut(index));
+        match slot {
+            Some(Slot { generation, object: Some(object) })
+                if *generation == handle.generation() =>
+            {
+                Ok(object)
+            }
+            Some(_) | None => Err(unknown(kind, class, handle)),
+        }
     }
 
     /// Removes and returns the object behind a handle, which becomes stale.
     ///
     /// # Errors
-    /// As [`Table::find`].
-    pub fn remove(&self, handle: Handle) -> Result<T> {
-        let mut table = self.slots.write().unwrap_or_else(|poison| poison.into_inner());
+    /// As [`Objects::find`].
+    #[inline]
+    pub fn remove(&mut self, handle: Handle) -> Result<T> {
         let index = handle.index_of(self.kind);
-        let slot = index
-            .and_then(|index| table.slots.get_mut(index))
-            .filter(|slot| slot.generation == handle.generation());
-        match (slot.map(|slot| (slot.object.take(), &mut slot.generation)), index) {
-            (Some((Some(object), generation)), Some(index)) => {
-                *generation = generation.wrapping_add(1);
-                table.free.push(index);
-                Ok(object)
-            }
-            _ => Err(self.unknown(handle)),
+        let slot = index.and_then(|index| self.slots.get_mut(index));
+        if let Some(slot) = slot.filter(|slot| slot.generation == handle.generation())
+            && let Some(object) = slot.object.take()
+            && let Some(index) = index
+        {
+            slot.generation = slot.generation.wrapping_add(1);
+            self.free.push(index as u32);
+            return Ok(object);
         }
+        Err(unknown(self.kind, self.class, handle))
+    }
+
+    #[cold]
+    fn grow(&mut self) -> Result<usize> {
+        if self.slots.len() == MAX_OBJECTS {
+            let message = format!("{MAX_OBJECTS} objects of this kind are alive; free some");
+            return Err(Error::new(ErrorClass::NoMem, message));
+        }
+        self.slots.push(Slot { generation: 0, object: None });
+        Ok(self.slots.len() - 1)
+    }
+}
+
+impl<T> Table<T> {
+    /// An empty table; unknown handles give an error of `class`.
+    pub const fn new(kind: Kind, class: ErrorClass) -> Self {
+        let objects = Objects { kind, class, slots: Vec::new(), free: Vec::new() };
+        Self { objects: Lock::new(objects) }
+    }
+
+    /// The table, for several steps that belong together.
+    #[inline]
+    pub fn lock(&self) -> Guard<'_, Objects<T>> {
+        self.objects.lock()
+    }
+
+    /// Adds an object.
+    ///
+    /// # Errors
+    /// As [`Objects::insert`].
+    #[inline]
+    pub fn insert(&self, object: T) -> Result<Handle> {
+        self.lock().insert(object)
+    }
+
+    /// A clone of the object behind a handle.
+    ///
+    /// # Errors
+    /// As [`Objects::find`].
+    #[inline]
+    pub fn find(&self, handle: Handle) -> Result<T>
+    where
+        T: Clone,
+    {
+        self.lock().find(handle).map(|object| object.clone())
+    }
+
+    /// Removes and returns the object behind a handle, which becomes stale.
+    ///
+    /// # Errors
+    /// As [`Objects::find`].
+    pub fn remove(&self, handle: Handle) -> Result<T> {
+        self.lock().remove(handle)
     }
 
     /// The handle whose low 32 bits are `value`, or the value itself where no object has it (it
     /// then fails at its use).
     pub fn from_int(&self, value: i32) -> Handle {
         let low = Handle(u64::from(value as u32));
-        let table = self.slots.read().unwrap_or_else(|poison| poison.into_inner());
-        match low.index_of(self.kind).and_then(|index| table.slots.get(index)) {
+        let table = self.lock();
+        match low.index_of(table.kind).and_then(|index| table.slots.get(index)) {
             Some(slot) => Handle(u64::from(slot.generation) << 32 | low.0),
             None => low,
         }
@@ -161,7 +207,7 @@ impl<T: Clone> Table<T> {
 
     /// How many objects are alive.
     pub fn len(&self) -> usize {
-        let table = self.slots.read().unwrap_or_else(|poison| poison.into_inner());
+        let table = self.lock();
         table.slots.len() - table.free.len()
     }
 
@@ -169,15 +215,13 @@ impl<T: Clone> Table<T> {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
 
-    #[cold]
-    fn unknown(&self, handle: Handle) -> Error {
-        let message = format!(
-            "handle {:#x} is not a live {:?} (stale, freed, or of another kind)",
-            handle.0, self.kind
-        );
-        Error::new(self.class, message)
-    }
+#[cold]
+fn unknown(kind: Kind, class: ErrorClass, handle: Handle) -> Error {
+    let message =
+        format!("handle {:#x} is not a live {kind:?} (stale, freed, or of another kind)", handle.0);
+    Error::new(class, message)
 }
 
 /// How many objects of one kind may be alive at once: 22 bits of a handle.
