@@ -1078,7 +1078,7 @@ impl Engine {
                 && let Some(data) = arrivals.take_whole(message.header.sequence, bytes)
             {
                 self.unexpected_bytes += data.len();
-                message.content = Content::Eager { data, acknowledge: None };
+                message.content = Content::Eager { data: data.into(), acknowledge: None };
             }
         }
     }

@@ -12,6 +12,7 @@
 
 mod blocks;
 mod key;
+mod payload;
 mod posted;
 mod queues;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use wire::GateId;
 use wire::packet::{Header, Way};
 
 use crate::op::OpId;
+pub(crate) use payload::Payload;
 use posted::Posted;
 use waiting::Waiting;
 
@@ -65,7 +67,7 @@ pub(crate) struct Unexpected {
 #[derive(Debug)]
 pub(crate) enum Content {
     /// The whole message, and the sender's operation if it wants to hear of the match.
-    Eager { data: Box<[u8]>, acknowledge: Option<u32> },
+    Eager { data: Payload, acknowledge: Option<u32> },
     /// A request to send.
     Request { op: u32, bytes: u64, way: Way },
 }

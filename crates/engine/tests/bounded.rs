@@ -23,6 +23,7 @@ fn memory_is_bounded() {
     a_message_that_nobody_wants_does_not_make_the_others_pile_up();
     peers_that_are_never_spoken_to_cost_a_word_each();
     a_short_unexpected_message_takes_a_few_words();
+    short_messages_and_their_receives_allocate_nothing();
     keys_that_come_and_go_leave_nothing();
 }
 
@@ -218,6 +219,39 @@ fn a_short_unexpected_message_takes_a_few_words() {
             receive_all(&mut engine, MESSAGES as usize, bytes);
             let kept = ALLOCATOR.current_usage() - before;
             assert!(kept <= TABLES_BYTES, "{kept} bytes are kept");
+        }
+    }
+}
+
+fn short_messages_and_their_receives_allocate_nothing() {
+    let mut engine = Engine::new(Config { size: 2 });
+    engine.handle_up(gate(1), NEAR.capabilities);
+    let into = Region::owned(8);
+    let mut frame = Vec::with_capacity(packet::EAGER_LEN + 8);
+    for sequence in 0..10_000 {
+        if sequence == 100 {
+            ALLOCATOR.reset_peak_usage();
+        }
+        let before = ALLOCATOR.current_usage();
+        let (source, tag) = PATTERNS[sequence as usize % 4];
+        let selector = selecting(source, tag.then_some(0));
+        frame.clear();
+        packet::emit_eager(&mut frame, &header(sequence), None, 8);
+        frame.resize(packet::EAGER_LEN + 8, 7);
+        let posted_first = sequence / 4 % 2 == 0;
+        if !posted_first {
+            engine.handle_frame(gate(1), &frame).expect("within the credits");
+        }
+        let op = engine.submit_receive(source.then_some(gate(1)), selector, &into);
+        if posted_first {
+            engine.handle_frame(gate(1), &frame).expect("within the credits");
+        }
+        assert!(engine.take(op).is_some());
+        if sequence % 64 == 0 {
+            return_credit(&mut engine);
+            ALLOCATOR.reset_peak_usage();
+        } else if sequence > 100 {
+            assert_eq!(ALLOCATOR.peak_usage(), before, "allocated for message {sequence}");
         }
     }
 }
