@@ -8,6 +8,8 @@
 pub mod cost;
 pub mod frame;
 pub mod packet;
+pub mod thresholds;
 
 pub use cost::{Cost, HostCost};
 pub use frame::{Body, Capabilities, Frame, FrameToken, GateId, RailId, RemoteRegion};
+pub use thresholds::Thresholds;
