@@ -26,11 +26,6 @@ impl Pattern {
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
-
-    #[inline]
-    fn names(self, bit: u8) -> bool {
-        self.0 & bit != 0
-    }
 }
 
 /// Some of the patterns.
@@ -90,18 +85,21 @@ impl Key {
 
     #[inline]
     pub fn of_message(pattern: Pattern, gate: GateId, header: &Header) -> Self {
-        let source = if pattern.names(SOURCE) { header.source } else { 0 };
-        let tag = if pattern.names(TAG) { header.tag } else { 0 };
-        let gate = if pattern.names(GATE) { gate.0 } else { 0 };
-        Self::pack(pattern, header.context, source, tag, gate)
+        let whole = Self::pack(pattern, header.context, header.source, header.tag, gate.0);
+        let named = NAMED[pattern.index()];
+        Self {
+            context: header.context,
+            envelope: whole.envelope & named.envelope,
+            origin: whole.origin & named.origin,
+        }
     }
 
     #[inline]
-    fn pack(pattern: Pattern, context: u64, source: u32, tag: i32, gate: u32) -> Self {
+    const fn pack(pattern: Pattern, context: u64, source: u32, tag: i32, gate: u32) -> Self {
         Self {
             context,
-            envelope: u64::from(source) << 32 | u64::from(tag as u32),
-            origin: u64::from(gate) << 32 | u64::from(pattern.0),
+            envelope: (source as u64) << 32 | tag as u32 as u64,
+            origin: (gate as u64) << 32 | pattern.0 as u64,
         }
     }
 
@@ -123,6 +121,24 @@ impl Key {
 const GATE: u8 = 1;
 const SOURCE: u8 = 2;
 const TAG: u8 = 4;
+
+/// The bits that a pattern names of a key.
+const NAMED: [Key; Pattern::COUNT] = {
+    let mut named = [Key::pack(Pattern(u8::MAX), u64::MAX, 0, 0, 0); Pattern::COUNT];
+    let mut pattern = 0;
+    while pattern < Pattern::COUNT {
+        let bits = pattern as u8;
+        let (source, tag, gate) = (bits & SOURCE != 0, bits & TAG != 0, bits & GATE != 0);
+        named[pattern].envelope = all(source) << 32 | all(tag);
+        named[pattern].origin |= all(gate) << 32;
+        pattern += 1;
+    }
+    named
+};
+
+const fn all(is_named: bool) -> u64 {
+    if is_named { u32::MAX as u64 } else { 0 }
+}
 
 /// Odd, and dense; the first is the golden ratio's.
 const MULTIPLIERS: [u64; 3] = [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93, 0xbf58_476d_1ce4_e5b9];

@@ -52,27 +52,44 @@ impl Posted {
         self.patterns.insert(key.pattern());
     }
 
-    /// Takes the oldest receive that accepts a message: the first of one of a few queues.
+    /// Takes the oldest receive that accepts a message.
     #[inline]
     pub fn take(&mut self, gate: GateId, header: &Header) -> Option<OpId> {
         if self.patterns == Patterns::NONE {
             return None;
         }
+        if self.patterns != Patterns::EXACT {
+            return self.take_of_several(gate, header);
+        }
         let entries = &self.entries;
-        let first = |pattern| {
+        let key = Key::of_message(Pattern::EXACT, gate, header);
+        let index = self.queues.first(key, |slot| entries[slot].key)?;
+        Some(self.take_first(index, key))
+    }
+
+    /// Takes the oldest of those that are the first of their queues.
+    fn take_of_several(&mut self, gate: GateId, header: &Header) -> Option<OpId> {
+        let entries = &self.entries;
+        let mut oldest = None;
+        let mut least = u64::MAX;
+        for pattern in self.patterns {
             let key = Key::of_message(pattern, gate, header);
-            self.queues.first(key, |slot| entries[slot].key)
-        };
-        let oldest = if self.patterns == Patterns::EXACT {
-            first(Pattern::EXACT)
-        } else {
-            self.patterns.filter_map(first).min_by_key(|slot| entries[*slot].stamp)
-        };
-        let index = oldest?;
-        let Entry { key, generation, .. } = self.entries[index];
+            if let Some(index) = self.queues.first(key, |slot| entries[slot].key)
+                && entries[index].stamp < least
+            {
+                least = entries[index].stamp;
+                oldest = Some((index, key));
+            }
+        }
+        let (index, key) = oldest?;
+        Some(self.take_first(index, key))
+    }
+
+    #[inline]
+    fn take_first(&mut self, index: u32, key: Key) -> OpId {
         self.queues.remove_first(index, key);
         self.forget(index, key.pattern());
-        Some(OpId { index, generation })
+        OpId { index, generation: self.entries[index].generation }
     }
 
     /// Removes a receive; false when it is not here.
