@@ -1,0 +1,13 @@
+//! What this machine and its links cost: sampled here, and remembered on disk between jobs.
+//!
+//! The numbers themselves, and what follows from them, are `wire`'s. [`sample`] takes this machine's in
+//! a few milliseconds; [`cache`] keeps them, and those of links, so that a job begins with what the last
+//! one learned.
+#![forbid(unsafe_code)]
+
+pub mod cache;
+mod file;
+pub mod sample;
+
+pub use cache::{Cache, Entry, Pair};
+pub use file::Ignored;

@@ -1,0 +1,117 @@
+//! This machine's costs, in a few milliseconds.
+//!
+//! Every figure is the least of several: whatever disturbs a measurement makes it longer.
+
+use std::hint::black_box;
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags,
+    SocketType, recvmsg, sendmsg, socketpair,
+};
+use wire::HostCost;
+
+/// Measures copies between buffers, and sends to a socket of this process. Where the system gives no
+/// socket, sends cost what they cost elsewhere ([`HostCost::default`]).
+pub fn host() -> HostCost {
+    let usual = HostCost::default();
+    let source = vec![1; FAR_LEN];
+    let mut target = vec![2; FAR_LEN];
+    let mut copy =
+        |len: usize, times: u32| least_ps(ROUNDS, times, || copy(&mut target, &source, len));
+    let near = copy(NEAR_LEN, 1);
+    let far = copy(FAR_LEN, 1);
+    let near_ps_per_byte = (near / NEAR_LEN as u64).max(1);
+    let short = copy(SHORT_LEN, 64);
+    let copy_ns = short.saturating_sub(near_ps_per_byte * SHORT_LEN as u64).div_ceil(1000);
+    let (call_ns, vector_ns) = sends().unwrap_or((usual.call_ns, usual.vector_ns));
+    let far_ps_per_byte = (far / FAR_LEN as u64).max(near_ps_per_byte);
+    HostCost { copy_ns, near_ps_per_byte, far_ps_per_byte, vector_ns, call_ns }
+}
+
+fn copy(target: &mut [u8], source: &[u8], len: usize) {
+    black_box(&mut target[..len]).copy_from_slice(black_box(&source[..len]));
+}
+
+/// What a send costs, and each element more: the same bytes in one piece and in many.
+fn sends() -> Option<(u64, u64)> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).ok()?;
+    let whole = send(&pair, 1)?;
+    let pieces = send(&pair, ELEMENTS)?;
+    let more = pieces.saturating_sub(whole) / (ELEMENTS as u64 - 1);
+    Some((whole.div_ceil(1000), more.div_ceil(1000).max(1)))
+}
+
+/// Picoseconds of a send of [`SENT_LEN`] bytes from so many places; none where it is refused.
+fn send((from, to): &(OwnedFd, OwnedFd), elements: usize) -> Option<u64> {
+    let bytes = vec![3; 2 * SENT_LEN];
+    // Apart, as an application's are.
+    let stride = bytes.len() / elements;
+    let slices: Vec<IoSlice<'_>> = (0..elements)
+        .map(|at| IoSlice::new(&bytes[at * stride..][..SENT_LEN / elements]))
+        .collect();
+    let mut least = None;
+    for _ in 0..ROUNDS {
+        let mut sent = true;
+        let time = least_ps(1, SENDS, || {
+            let mut none = SendAncillaryBuffer::default();
+            sent &= sendmsg(from, &slices, &mut none, SendFlags::NOSIGNAL).is_ok();
+        });
+        for _ in 0..SENDS {
+            let mut room = [0; SENT_LEN];
+            let mut none = RecvAncillaryBuffer::default();
+            sent &= recvmsg(to, &mut [IoSliceMut::new(&mut room)], &mut none, RecvFlags::empty())
+                .is_ok();
+        }
+        if !sent {
+            return None;
+        }
+        least = Some(least.map_or(time, |least: u64| least.min(time)));
+    }
+    least
+}
+
+/// The least time of one call in picoseconds, over `rounds` of `times` calls.
+fn least_ps(rounds: u32, times: u32, mut call: impl FnMut()) -> u64 {
+    let round = |_| {
+        let begin = Instant::now();
+        (0..times).for_each(|_| call());
+        begin.elapsed()
+    };
+    let least = (0..rounds).map(round).min().unwrap_or_default();
+    u64::try_from(least.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1000) / u64::from(times)
+}
+
+/// The last ones with caches, predictors and page tables warm.
+const ROUNDS: u32 = 8;
+const SHORT_LEN: usize = 64;
+/// Two of them fit a second-level cache.
+const NEAR_LEN: usize = 128 << 10;
+/// Two of them do not fit most.
+const FAR_LEN: usize = 1 << 20;
+const SENT_LEN: usize = 1024;
+const ELEMENTS: usize = 16;
+/// Packets that fit a socket's buffer at once.
+const SENDS: u32 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn longer_copies_and_longer_vectors_cost_more() {
+        let cost = host();
+        assert!(cost.near_ps_per_byte > 0 && cost.near_ps_per_byte <= cost.far_ps_per_byte);
+        assert!(cost.copy_ns(64 << 10) < cost.copy_ns(4 << 20));
+        assert!(cost.vector_ns > 0 && cost.call_ns > 0);
+        assert!(cost.vector_ns < 10 * cost.call_ns, "an element is less than a call: {cost:?}");
+        assert!(
+            cost.copy_ns(1 << 20) > cost.call_ns,
+            "a megabyte takes longer than a call: {cost:?}"
+        );
+        assert_eq!(cost.to_string().parse(), Ok(cost));
+    }
+}
