@@ -32,6 +32,38 @@ grep -q ' 8 B' table
 timeout 120 "$canele" bench crowd --ranks 3 --seconds 0.01 --output "$work" >table 2>/dev/null
 grep -q allreduce table
 
+# The experiments on the window, small: a table, a document that is whole, and a plot each.
+experiment() { # name, word in the table, cases, arguments
+    local name=$1 word=$2 cases=$3
+    shift 3
+    timeout 120 "$canele" bench "$name" --seconds 0.005 --output "$work" "$@" >table 2>progress || { cat progress; exit 1; }
+    grep -q -- "$word" table || { cat table; exit 1; }
+    grep -q '</svg>' "$name-shm.svg"
+    head -c 8 "$name-shm.png" | grep -q PNG
+    python3 - "$name-shm.json" "$cases" <<'PYTHON'
+import json, sys
+report, cases = json.load(open(sys.argv[1])), int(sys.argv[2])
+assert len(report["rows"]) == cases, len(report["rows"])
+for entry in report["entries"]:
+    assert entry["failure"] is None, entry["failure"]
+    for round in entry["rounds"]:
+        assert len(round) == cases, len(round)
+        assert all(0 < read["min_us"] <= read["median_us"] <= read["max_us"] for read in round), round
+for row in report["rows"]:
+    bases = [other for other in report["rows"] if (other["operation"], other["bytes"]) == (row["operation"], row["bytes"])]
+    for cell in row["cells"]:
+        if cell["against_base"] and row is bases[0]:
+            assert cell["against_base"]["median"] == 1, row
+PYTHON
+}
+experiment cut '/ whole' 5 --sizes 2,64 --packets 1,2,64
+experiment behind '/ alone' 4 --sizes 4 --long 0,64k
+experiment queues 'unexpected, any tag' 24 --depths 0,10,100
+experiment modules '/ alone' 2 --unready 0,1M
+experiment rails 'Canele two Mb/s' 2 --sizes 8,64k --rounds 2 --variant one:CANELE_RAILS=shm --variant two:CANELE_RAILS=tcp,shm
+[ "$(grep -c '^rails shm Canele two' progress)" = 4 ]
+grep -q 'CANELE_RAILS=tcp,shm' table
+
 # A comparison without peers says which are missing and still measures.
 timeout 120 "$canele" bench compare shm --rounds 2 --seconds 0.005 --sizes 8 --peers "$work/none" --output "$work" >table 2>/dev/null
 for peer in MPICH 'Open MPI' 'Intel MPI'; do grep -q "^$peer: not measured here: .*make peers" table; done
@@ -52,4 +84,7 @@ refuses 5x pingpong --sizes 5x
 refuses /none/bin/mpiexec pingpong --prefix /none --output "$work"
 refuses nowhere pingpong --place wan --lab nowhere --output "$work"
 refuses mars compare mars
+refuses settings rails --variant one:A=b --output "$work"
+refuses 'two of this name' burst --variant one --variant one:A=b --output "$work"
+refuses 'nothing to measure' cut --sizes 2 --packets 4 --output "$work"
 echo "canele bench: ok"

@@ -11,7 +11,7 @@ use crate::environment::Environment;
 use crate::ground::{GroundError, Grounds, Prepared};
 use crate::instrument::Workload;
 use crate::launch::{Ground, Launch};
-use crate::library::{Absence, Kind, Library};
+use crate::library::{Absence, Kind, Library, Variant};
 use crate::programs::{ProgramError, Programs};
 use crate::record::{Description, Line, Measurement};
 use crate::report::{Entry, Report};
@@ -25,12 +25,28 @@ pub struct Plan {
     pub workload: Workload,
     /// Where.
     pub place: Place,
-    /// By which libraries; raw TCP may be among them where the workload is a ping-pong.
+    /// By which libraries; raw TCP may be among them where it can do the same.
     pub kinds: Vec<Kind>,
+    /// Settings of ours, each measured beside the others; none is ours as it is.
+    pub variants: Vec<Variant>,
     /// How often each has its turn.
     pub rounds: u32,
     /// The time for each size in each round.
     pub seconds: f64,
+}
+
+impl Plan {
+    /// Whoever is to be measured.
+    fn entries(&self) -> Vec<Entry> {
+        let of = |kind: &Kind| match kind {
+            Kind::Canele if !self.variants.is_empty() => {
+                let variants = self.variants.iter().cloned();
+                variants.map(|variant| Entry::new(Kind::Canele, Some(variant))).collect()
+            }
+            _ => vec![Entry::new(*kind, None)],
+        };
+        self.kinds.iter().flat_map(of).collect()
+    }
 }
 
 /// Where things are.
@@ -73,16 +89,16 @@ pub fn measure(
     Library::find(Kind::Canele, &places.prefix, &places.peers)?;
     let prepared = grounds.prepare(plan.place, programs, interruption)?;
     let mut environment = Environment::now();
-    let mut entries: Vec<Entry> = plan.kinds.iter().map(|kind| Entry::new(*kind)).collect();
+    let mut entries = plan.entries();
     let mut stations = Vec::new();
     for entry in &mut entries {
-        match Station::new(entry.library, plan, places, programs, &prepared) {
+        match Station::new(entry, plan, places, programs, &prepared) {
             Ok(station) => {
                 entry.command = station.line();
                 stations.push(Some(station));
             }
             Err(reason) => {
-                tell(&format!("{}: {reason}", entry.library.name()));
+                tell(&format!("{}: {reason}", entry.name()));
                 entry.failure = Some(reason);
                 stations.push(None);
             }
@@ -119,7 +135,7 @@ fn take_turn(
     told: &str,
     interruption: &Interruption,
 ) -> Result<(), CampaignError> {
-    let name = entry.library.name();
+    let name = entry.name();
     let mut reading = Reading::new(plan, entry.library, station.hosts());
     let mut on_line = |line: &str| {
         if let Some(read) = reading.take(line)? {
@@ -233,13 +249,13 @@ enum Station {
 
 impl Station {
     fn new(
-        kind: Kind,
+        entry: &Entry,
         plan: &Plan,
         places: &Places,
         programs: &Programs,
         prepared: &Prepared,
     ) -> Result<Self, String> {
-        let lab = prepared.lab.clone();
+        let (kind, lab) = (entry.library, prepared.lab.clone());
         let ends = ends(&prepared.ground);
         if kind == Kind::RawTcp {
             let program = programs.plain("tcp_pingpong").map_err(|error| error.to_string())?;
@@ -251,7 +267,9 @@ impl Station {
         let program = program.map_err(|error| error.to_string())?;
         let arguments = plan.workload.arguments(plan.seconds);
         let ground = pair(&prepared.ground, plan);
-        let launch = Launch::new(&library, &ground, plan.workload.ranks, &program, &arguments);
+        let mut launch = Launch::new(&library, &ground, plan.workload.ranks, &program, &arguments);
+        let settings = entry.variant.iter().flat_map(|variant| variant.settings.iter().cloned());
+        launch.environment.extend(settings);
         Ok(Self::Mpi { launch, lab, hosts: ends })
     }
 
@@ -370,6 +388,7 @@ mod tests {
             workload: Workload { sizes: vec![8], ..Workload::new(Instrument::Pingpong) },
             place: Place::Shm,
             kinds: vec![Kind::Mpich],
+            variants: Vec::new(),
             rounds: 1,
             seconds: 0.1,
         };

@@ -12,7 +12,7 @@ use clap::{Arg, ArgMatches, Args, FromArgMatches, Subcommand};
 use crate::campaign::{Places, Plan, measure};
 use crate::ground::Grounds;
 use crate::instrument::{Description, Instrument, Workload};
-use crate::library::Kind;
+use crate::library::{Kind, Variant};
 use crate::plot;
 use crate::programs::Programs;
 use crate::record::Clock;
@@ -53,7 +53,11 @@ struct Common {
     /// The time for each size (or operation) in each round, in seconds
     #[arg(long, default_value = "0.2", value_parser = seconds)]
     seconds: f64,
-    /// How often each library has its turn [default: 1, and 5 beside peers]
+    /// Canele under settings of its own beside the others, in turn: NAME:KEY=VALUE[,KEY=VALUE…]; may be
+    /// given several times, and the ratios are those of the first
+    #[arg(long = "variant", value_name = "VARIANT")]
+    variants: Vec<Variant>,
+    /// How often each library has its turn [default: 1, and 5 where several are compared]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: Option<u32>,
     /// Use this lab instead of raising one
@@ -252,7 +256,7 @@ fn clock(options: &ClockOptions) -> Result<(), String> {
 /// One instrument, on Canele alone unless peers are asked for.
 fn alone(asked: Asked) -> Result<(), String> {
     let Asked { workload, options } = asked;
-    let plan = plan(workload, options.place, options.peers.is_some(), &options.common);
+    let plan = plan(workload, options.place, options.peers.is_some(), &options.common)?;
     measure_all(&[plan], &options.common, &options.peers.unwrap_or_default())
 }
 
@@ -270,17 +274,39 @@ fn compare(options: &CompareOptions) -> Result<(), String> {
         if description.any_ranks {
             workload.ranks = options.ranks.ranks;
         }
-        Ok(plan(workload, place, true, &options.common))
+        plan(workload, place, true, &options.common)
     };
     let plans = options.what.iter().map(plan).collect::<Result<Vec<Plan>, String>>()?;
     measure_all(&plans, &options.common, &options.peers)
 }
 
-fn plan(workload: Workload, place: Place, has_peers: bool, common: &Common) -> Plan {
+fn plan(
+    workload: Workload,
+    place: Place,
+    has_peers: bool,
+    common: &Common,
+) -> Result<Plan, String> {
+    let Description { name, has_tcp, least_variants, .. } = workload.description();
+    let variants = common.variants.clone();
+    if variants.len() < *least_variants {
+        return Err(format!(
+            "{name}: needs {least_variants} settings of Canele at least: --variant one:KEY=VALUE --variant two:KEY=VALUE"
+        ));
+    }
+    if let Some(twice) = (1..variants.len())
+        .map(|index| &variants[index].name)
+        .find(|name| variants.iter().filter(|variant| variant.name == **name).count() > 1)
+    {
+        return Err(format!("--variant {twice}: there are two of this name"));
+    }
+    if workload.measurements() == 0 {
+        return Err(format!("{name}: nothing to measure with these numbers"));
+    }
     let mut kinds = if has_peers { Kind::MPI.to_vec() } else { vec![Kind::Canele] };
-    kinds.extend(workload.description().has_tcp.then_some(Kind::RawTcp));
-    let rounds = common.rounds.unwrap_or(if has_peers { COMPARING_ROUNDS } else { 1 });
-    Plan { workload, place, kinds, rounds, seconds: common.seconds }
+    kinds.extend(has_tcp.then_some(Kind::RawTcp));
+    let compares = has_peers || variants.len() > 1;
+    let rounds = common.rounds.unwrap_or(if compares { COMPARING_ROUNDS } else { 1 });
+    Ok(Plan { workload, place, kinds, variants, rounds, seconds: common.seconds })
 }
 
 /// Measures plan by plan; each is printed and written as soon as it is there.
@@ -302,8 +328,8 @@ fn measure_all(plans: &[Plan], common: &Common, peers: &Path) -> Result<(), Stri
         let paths = write(&report, common.by, &common.output)?;
         let paths: String = paths.iter().map(|path| format!("{}\n", path.display())).collect();
         say(&format!("\n{}\n{paths}", table::render(&report)))?;
-        let ours = report.entries.iter().find(|entry| entry.library == Kind::Canele);
-        failures.extend(ours.and_then(|entry| entry.failure.clone()));
+        let ours = report.entries.iter().filter(|entry| entry.library == Kind::Canele);
+        failures.extend(ours.filter_map(|entry| entry.failure.clone()));
     }
     match failures.first() {
         Some(reason) => Err(format!("Canele failed: {reason}")),
@@ -370,6 +396,12 @@ mod tests {
             "crowd --ranks 4",
             "compare",
             "compare wan crowd burst@lan crowd@wan --rounds 2",
+            "burst --variant auto --variant fifo:CANELE_STRATEGY=fifo",
+            "cut --sizes 64 --packets 1,8",
+            "behind --long 0,64k",
+            "queues --depths 0,10000 --place lan",
+            "modules --unready 0,1M",
+            "rails --variant one:CANELE_RAILS=tcp --variant two",
             "burst --peers build/peers --place lan --by least",
         ] {
             assert!(parse(line).is_ok(), "{line}");
@@ -385,6 +417,7 @@ mod tests {
             ("burst --messages 0", "0"),
             ("burst --ranks 2", "--ranks"),
             ("crowd --sizes 8", "--sizes"),
+            ("burst --variant x:y", "KEY=VALUE"),
             ("crowd --ranks 1", "1"),
             ("compare mars", "mars"),
             ("compare crowd@mars", "mars"),

@@ -19,6 +19,16 @@ pub enum Instrument {
     Burst,
     /// Barrier and allreduce on many ranks.
     Crowd,
+    /// A message in one packet, and the same in many.
+    Cut,
+    /// A short message behind a long one.
+    Behind,
+    /// A ping-pong beside receives and messages that do not match.
+    Queues,
+    /// A ping-pong of one module while another does not receive.
+    Modules,
+    /// A ping-pong under several settings of ours.
+    Rails,
 }
 
 /// An instrument, as a value.
@@ -42,6 +52,8 @@ pub struct Description {
     pub has_case: fn(Case) -> bool,
     /// Whether its program runs on any number of ranks; else on two.
     pub any_ranks: bool,
+    /// How many settings of ours it needs.
+    pub least_variants: usize,
     /// How many measurements the program prints for each case.
     pub operations: usize,
     /// Columns of the table whose values have a panel of the plot each.
@@ -52,6 +64,8 @@ pub struct Description {
     pub shape: Shape,
     /// What follows from time, and is shown beside it.
     pub figure: Option<Quantity>,
+    /// The count that the others of the same size are set against.
+    pub base: Option<Base>,
     /// How many bytes a sample moves, about.
     pub moved_bytes: fn(Case) -> u64,
     /// The least time a link allows, where that says something.
@@ -67,6 +81,33 @@ pub struct Case {
     pub bytes: u64,
     /// How many, or how long what stands before it is; 0 where nothing is counted.
     pub count: u64,
+}
+
+/// What cases are set against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Base {
+    /// The count of the base case.
+    pub count: u64,
+    /// The head of the column.
+    pub head: &'static str,
+    /// How they are set against it.
+    pub relation: Relation,
+}
+
+/// How a time is set against another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// Divided by it.
+    Ratio,
+}
+
+impl Relation {
+    /// The value.
+    pub fn of(self, time_us: f64, base_us: f64) -> f64 {
+        match self {
+            Self::Ratio => time_us / base_us,
+        }
+    }
 }
 
 /// A list of numbers on the command line.
@@ -93,6 +134,8 @@ pub enum Column {
     Bytes(&'static str),
     /// The count, under this head.
     Count(&'static str),
+    /// The count, which is of bytes, under this head.
+    Length(&'static str),
 }
 
 /// How a panel is drawn.
@@ -140,7 +183,7 @@ impl Column {
     pub fn head(self) -> &'static str {
         match self {
             Self::Operation => "operation",
-            Self::Bytes(head) | Self::Count(head) => head,
+            Self::Bytes(head) | Self::Count(head) | Self::Length(head) => head,
         }
     }
 
@@ -150,6 +193,7 @@ impl Column {
             Self::Operation => operation.to_owned(),
             Self::Bytes(_) => size_text(case.bytes),
             Self::Count(_) => case.count.to_string(),
+            Self::Length(_) => size_text(case.count),
         }
     }
 
@@ -158,7 +202,7 @@ impl Column {
         match self {
             Self::Operation => 0,
             Self::Bytes(_) => case.bytes,
-            Self::Count(_) => case.count,
+            Self::Count(_) | Self::Length(_) => case.count,
         }
     }
 }
@@ -200,7 +244,16 @@ fn short_text(number: u64) -> String {
 
 impl Instrument {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Pingpong, Self::Burst, Self::Crowd];
+    pub const ALL: [Self; 8] = [
+        Self::Pingpong,
+        Self::Burst,
+        Self::Crowd,
+        Self::Cut,
+        Self::Behind,
+        Self::Queues,
+        Self::Modules,
+        Self::Rails,
+    ];
 
     /// What it is.
     pub fn description(self) -> &'static Description {
@@ -208,6 +261,11 @@ impl Instrument {
             Self::Pingpong => &PINGPONG,
             Self::Burst => &BURST,
             Self::Crowd => &CROWD,
+            Self::Cut => &CUT,
+            Self::Behind => &BEHIND,
+            Self::Queues => &QUEUES,
+            Self::Modules => &MODULES,
+            Self::Rails => &RAILS,
         }
     }
 }
@@ -272,7 +330,9 @@ impl Workload {
 
     /// How many measurements the program prints.
     pub fn measurements(&self) -> usize {
-        self.cases().len().max(1) * self.description().operations
+        let Description { sizes, operations, .. } = self.description();
+        let cases = if sizes.is_some() { self.cases().len() } else { 1 };
+        cases * operations
     }
 
     /// A run that takes longer than this is ended. Generous: a message of a size may cost several
@@ -307,11 +367,13 @@ const PLAIN: Description = Description {
     counts: None,
     has_case: |_| true,
     any_ranks: false,
+    least_variants: 0,
     operations: 1,
     panels: &[],
     axis: &[Column::Bytes("size")],
     shape: Shape::Lines,
     figure: None,
+    base: None,
     moved_bytes: |case| case.bytes,
     least_us: None,
     has_tcp: false,
@@ -325,17 +387,22 @@ const SIZES: Numbers = Numbers {
     most: 1 << 30,
 };
 
-static PINGPONG: Description = Description {
-    name: "pingpong",
-    about: "Half a round trip between two ranks, in µs, and raw TCP beside it",
+/// What exchanges one message by the program `pingpong`.
+const PINGPONG_LIKE: Description = Description {
     program: "pingpong",
-    title: "Ping-pong: half a round trip",
     time: "half a round trip",
-    sizes: Some(Numbers { default: "1,8,16,64,256,1k,4k,16k,64k,256k,1M,4M,16M,64M", ..SIZES }),
     figure: Some(Quantity::Bandwidth),
     least_us: Some(|link, case| link.limit_us(case.bytes)),
     has_tcp: true,
     ..PLAIN
+};
+
+static PINGPONG: Description = Description {
+    name: "pingpong",
+    about: "Half a round trip between two ranks, in µs and Mb/s, and raw TCP beside it",
+    title: "Ping-pong: half a round trip",
+    sizes: Some(Numbers { default: "1,8,16,64,256,1k,4k,16k,64k,256k,1M,4M,16M,64M", ..SIZES }),
+    ..PINGPONG_LIKE
 };
 
 static BURST: Description = Description {
@@ -370,6 +437,105 @@ static CROWD: Description = Description {
     axis: &[Column::Operation, Column::Bytes("size")],
     shape: Shape::Bars,
     ..PLAIN
+};
+
+static CUT: Description = Description {
+    name: "cut",
+    about: "Half a round trip of a message cut into packets, each sent as a message of its own, in µs, and against the message in one packet",
+    program: "cut",
+    title: "Cut: half a round trip of a message in packets",
+    time: "half a round trip",
+    sizes: Some(Numbers { default: "64,1k,16k,64k,1M", ..SIZES }),
+    counts: Some(Numbers {
+        option: "packets",
+        help: "Into how many packets; more than its bytes are left out",
+        default: "1,2,4,8,16,32,64,128,256,512,1024",
+        least: 1,
+        most: 64 << 10,
+    }),
+    has_case: |case| case.count <= case.bytes,
+    panels: &[Column::Bytes("message")],
+    axis: &[Column::Count("packets")],
+    figure: Some(Quantity::Bandwidth),
+    base: Some(Base { count: 1, head: "/ whole", relation: Relation::Ratio }),
+    least_us: Some(|link, case| link.limit_us(case.bytes)),
+    ..PLAIN
+};
+
+static BEHIND: Description = Description {
+    name: "behind",
+    about: "A short message behind a long one to the same rank: µs until the answer to the short one, and to both, and against the short one alone",
+    program: "behind",
+    title: "Behind: a short message after a long one, until it is answered",
+    time: "until the answer",
+    sizes: Some(Numbers { default: "4,8", most: 64 << 10, ..SIZES }),
+    counts: Some(Numbers {
+        option: "long",
+        help: "Sizes of the long message in bytes; 0 is none",
+        default: "0,64k,1M",
+        least: 0,
+        most: 1 << 30,
+    }),
+    operations: 2,
+    panels: &[Column::Operation, Column::Bytes("short")],
+    axis: &[Column::Length("long")],
+    shape: Shape::Bars,
+    base: Some(Base { count: 0, head: "/ alone", relation: Relation::Ratio }),
+    moved_bytes: |case| case.bytes + case.count,
+    ..PLAIN
+};
+
+static QUEUES: Description = Description {
+    name: "queues",
+    about: "Half a round trip of short messages, in µs, while receives are posted or messages wait that do not match, with and without wildcards, and against empty queues",
+    program: "queues",
+    title: "Queues: half a round trip beside receives and messages that do not match",
+    time: "half a round trip",
+    sizes: Some(Numbers { most: 4 << 10, ..SIZES }),
+    counts: Some(Numbers {
+        option: "depths",
+        help: "How many receives or messages are queued",
+        default: "0,100,10000",
+        least: 0,
+        most: 30_000,
+    }),
+    operations: 8,
+    panels: &[Column::Operation, Column::Bytes("size")],
+    axis: &[Column::Count("queued")],
+    shape: Shape::Bars,
+    base: Some(Base { count: 0, head: "/ empty", relation: Relation::Ratio }),
+    ..PLAIN
+};
+
+static MODULES: Description = Description {
+    name: "modules",
+    about: "Half a round trip between two communicators' modules, in µs, while another module has been sent much and does not receive, and against alone",
+    program: "modules",
+    title: "Modules: half a round trip of one while the other does not receive",
+    time: "half a round trip",
+    sizes: Some(Numbers { most: 4 << 10, ..SIZES }),
+    counts: Some(Numbers {
+        option: "unready",
+        help: "How many bytes the other module has been sent, in messages of 64 B to 256 KiB",
+        default: "0,10M",
+        least: 0,
+        most: 1 << 30,
+    }),
+    panels: &[Column::Bytes("size")],
+    axis: &[Column::Length("unready")],
+    shape: Shape::Bars,
+    base: Some(Base { count: 0, head: "/ alone", relation: Relation::Ratio }),
+    moved_bytes: |case| case.count,
+    ..PLAIN
+};
+
+static RAILS: Description = Description {
+    name: "rails",
+    about: "Half a round trip under several settings of Canele (at least two of --variant), in µs and Mb/s: one rail against two",
+    title: "Rails: half a round trip",
+    sizes: Some(Numbers { default: "64,1k,4k,16k,64k,256k,1M,4M,16M,64M", ..SIZES }),
+    least_variants: 2,
+    ..PINGPONG_LIKE
 };
 
 /// Ranks of a crowd if nothing is asked.
@@ -417,6 +583,12 @@ mod tests {
         assert_eq!((burst.ranks, burst.measurements()), (2, 2));
         let pingpong = Workload { sizes: vec![8], ..Workload::new(Instrument::Pingpong) };
         assert_eq!(pingpong.arguments(0.5), ["0.5", "8"]);
+        let cut = Workload {
+            sizes: vec![2, 64],
+            counts: vec![1, 2, 4],
+            ..Workload::new(Instrument::Cut)
+        };
+        assert_eq!(cut.arguments(1.0), ["1", "2/1", "2/2", "64/1", "64/2", "64/4"]);
         let crowd = Workload::new(Instrument::Crowd);
         assert_eq!((crowd.arguments(1.0), crowd.measurements()), (vec!["1".to_owned()], 2));
         assert!(crowd.title().contains("16 ranks"));

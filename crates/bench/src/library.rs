@@ -1,6 +1,7 @@
 //! The libraries that are measured: Canele, its peers, and raw TCP beside them.
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +80,44 @@ impl Kind {
     }
 }
 
+/// Ours under settings of its own: variables of its environment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Variant {
+    /// What tables and plots call it.
+    pub name: String,
+    /// Names and values.
+    pub settings: Vec<(String, String)>,
+}
+
+impl FromStr for Variant {
+    type Err = String;
+
+    /// Reads `NAME:KEY=VALUE,KEY=VALUE…`; a value may have commas, unless `KEY=` follows.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
+        if name.is_empty() || name.len() > 16 || !name.bytes().all(is_plain) {
+            return Err(format!("`{name}` is no name of at most 16 letters and digits"));
+        }
+        let mut settings: Vec<(String, String)> = Vec::new();
+        for word in rest.split(',').filter(|_| !rest.is_empty()) {
+            match (setting(word), settings.last_mut()) {
+                (Some(setting), _) => settings.push(setting),
+                (None, Some((_, value))) => *value = format!("{value},{word}"),
+                (None, None) => return Err(format!("`{word}` is no KEY=VALUE")),
+            }
+        }
+        Ok(Self { name: name.into(), settings })
+    }
+}
+
+fn setting(word: &str) -> Option<(String, String)> {
+    let (key, value) = word.split_once('=')?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let is_key = !key.is_empty() && key.bytes().all(is_plain);
+    is_key.then(|| (key.into(), value.into()))
+}
+
 /// A library that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Library {
@@ -142,6 +181,25 @@ mod tests {
         let text = error.to_string();
         assert!(text.contains("Open MPI") && text.contains("make peers"), "{text}");
         assert_eq!(text.lines().count(), 1);
+    }
+
+    #[test]
+    fn a_variant_has_a_name_and_settings() {
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        for (text, name, settings) in [
+            ("plain", "plain", vec![]),
+            ("fifo:CANELE_STRATEGY=fifo", "fifo", vec![pair("CANELE_STRATEGY", "fifo")]),
+            (
+                "two:CANELE_RAILS=shm,tcp,CANELE_IFACE=a",
+                "two",
+                vec![pair("CANELE_RAILS", "shm,tcp"), pair("CANELE_IFACE", "a")],
+            ),
+        ] {
+            assert_eq!(text.parse(), Ok(Variant { name: name.into(), settings }), "{text}");
+        }
+        for text in ["", ":A=b", "two words:A=b", "x:y", "x:=y"] {
+            assert!(text.parse::<Variant>().is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -147,7 +147,7 @@ fn panels<'a>(report: &Report, rows: &'a [Row]) -> Vec<Panel<'a>> {
 fn panel_title(description: &Description, row: &Row) -> String {
     let text = |column: &Column| match column {
         Column::Operation => row.operation.clone(),
-        Column::Bytes(head) | Column::Count(head) => {
+        Column::Bytes(head) | Column::Count(head) | Column::Length(head) => {
             format!("{head}: {}", column.text(&row.operation, row.case))
         }
     };
@@ -205,7 +205,7 @@ impl Axis {
     fn text(self, at: f64) -> String {
         let number = (at.round() as u64).saturating_sub(self.shift);
         match self.column {
-            Column::Bytes(_) => size_text(number),
+            Column::Bytes(_) | Column::Length(_) => size_text(number),
             Column::Operation | Column::Count(_) => number.to_string(),
         }
     }
@@ -222,9 +222,10 @@ impl Axis {
 }
 
 struct Line {
-    name: &'static str,
+    name: String,
     color: RGBColor,
     marker: Marker,
+    width: u32,
     points: Vec<(f64, f64)>,
 }
 
@@ -268,7 +269,7 @@ where
         .draw()?;
     for line in lines {
         let color = line.color;
-        let width = if line.name == Kind::Canele.name() { 3 } else { 2 };
+        let width = line.width;
         let style = color.stroke_width(width);
         let points = line.points;
         match line.marker {
@@ -327,13 +328,14 @@ fn lines(report: &Report, panel: &Panel, by: By, axis: Axis) -> Vec<Line> {
         .iter()
         .enumerate()
         .map(|(index, entry)| {
-            let (color, marker) = look(entry.library);
+            let (color, marker) = look(report, index);
             let point = |row: &&Row| {
                 let time_us = row.cells[index].time_us(by)?;
                 Some((axis.at(row.case), panel.quantity.of(row.case, time_us)))
             };
             let points = panel.rows.iter().filter_map(point).collect();
-            Line { name: entry.library.name(), color, marker, points }
+            let is_ours = entry.library == Kind::Canele;
+            Line { name: entry.name(), color, marker, points, width: if is_ours { 3 } else { 2 } }
         })
         .filter(|line| !line.points.is_empty())
         .collect();
@@ -347,7 +349,8 @@ fn lines(report: &Report, panel: &Panel, by: By, axis: Axis) -> Vec<Line> {
     };
     let points: Vec<_> = panel.rows.iter().filter_map(limit).collect();
     if !points.is_empty() {
-        lines.push(Line { name: "limit of the link", color: BLACK, marker: Marker::None, points });
+        let name = "limit of the link".into();
+        lines.push(Line { name, color: BLACK, marker: Marker::None, points, width: 2 });
     }
     lines.reverse();
     lines
@@ -393,7 +396,7 @@ where
     let over = (FONT, 13).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Bottom));
     for (place, index) in drawn.iter().enumerate() {
         let entry = &report.entries[*index];
-        let color = look(entry.library).0;
+        let color = look(report, *index).0;
         let left = move |row: usize| row as f64 + 0.1 + place as f64 * width;
         let bars: Vec<(f64, f64)> = rows
             .iter()
@@ -404,7 +407,7 @@ where
             .draw_series(bars.iter().map(|(x, value)| {
                 Rectangle::new([(*x, 0.0), (x + width * 0.92, *value)], color.filled())
             }))?
-            .label(entry.library.name())
+            .label(entry.name())
             .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 22, y + 5)], color.filled()));
         chart.draw_series(bars.iter().map(|(x, value)| {
             let at = (x + width * 0.46, value + greatest * 0.01);
@@ -442,16 +445,25 @@ fn bar_name(description: &Description, row: &Row) -> String {
     words.join(" of ")
 }
 
-/// Colours that most people tell apart (Okabe and Ito), and a marker besides.
-fn look(kind: Kind) -> (RGBColor, Marker) {
+/// Colours that most people tell apart (Okabe and Ito), and a marker besides; ours under several settings
+/// have colours of their own.
+fn look(report: &Report, index: usize) -> (RGBColor, Marker) {
+    let kind = report.entries[index].library;
+    let before = &report.entries[..index];
     match kind {
-        Kind::Canele => (RGBColor(213, 94, 0), Marker::Circle),
+        Kind::Canele => {
+            let place = before.iter().filter(|entry| entry.library == kind).count();
+            (OURS[place % OURS.len()], Marker::Circle)
+        }
         Kind::Mpich => (RGBColor(0, 114, 178), Marker::Triangle),
         Kind::OpenMpi => (RGBColor(0, 158, 115), Marker::Cross),
         Kind::IntelMpi => (RGBColor(204, 121, 167), Marker::Circle),
         Kind::RawTcp => (RGBColor(110, 110, 110), Marker::Cross),
     }
 }
+
+const OURS: [RGBColor; 4] =
+    [RGBColor(213, 94, 0), RGBColor(230, 159, 0), RGBColor(86, 180, 233), RGBColor(120, 60, 20)];
 
 /// From the least to the greatest value, and a factor of room.
 fn span(values: impl Iterator<Item = f64>, room: f64) -> (f64, f64) {
@@ -542,7 +554,7 @@ mod tests {
             vec![measurement("barrier", case(0), 60.0), measurement("allreduce", case(8), 70.0)];
         let report = Report {
             workload: Workload::new(Instrument::Crowd),
-            entries: vec![Entry { rounds: vec![round], ..Entry::new(Kind::Canele) }],
+            entries: vec![Entry { rounds: vec![round], ..Entry::new(Kind::Canele, None) }],
             ..sample()
         };
         let svg =
@@ -553,7 +565,7 @@ mod tests {
     #[test]
     fn nothing_measured_is_nothing_drawn() {
         let folder = tempfile::tempdir().unwrap();
-        let report = Report { entries: vec![Entry::new(Kind::Canele)], ..sample() };
+        let report = Report { entries: vec![Entry::new(Kind::Canele, None)], ..sample() };
         assert!(draw(&report, By::Least, folder.path()).unwrap().is_empty());
     }
 

@@ -130,7 +130,7 @@ fn write_error(path: &Path, source: io::Error) -> ProgramError {
     ProgramError::Write { path: path.display().to_string(), source }
 }
 
-const SOURCES: [(&str, &str); 8] = [
+const SOURCES: [(&str, &str); 12] = [
     ("clock.h", include_str!("../../../bench/clock.h")),
     ("samples.h", include_str!("../../../bench/samples.h")),
     ("program.h", include_str!("../../../bench/program.h")),
@@ -138,6 +138,10 @@ const SOURCES: [(&str, &str); 8] = [
     ("pingpong.c", include_str!("../../../bench/pingpong.c")),
     ("burst.c", include_str!("../../../bench/burst.c")),
     ("crowd.c", include_str!("../../../bench/crowd.c")),
+    ("cut.c", include_str!("../../../bench/cut.c")),
+    ("behind.c", include_str!("../../../bench/behind.c")),
+    ("queues.c", include_str!("../../../bench/queues.c")),
+    ("modules.c", include_str!("../../../bench/modules.c")),
     ("tcp_pingpong.c", include_str!("../../../bench/tcp_pingpong.c")),
 ];
 

@@ -5,8 +5,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
-use crate::instrument::{Case, Workload};
-use crate::library::Kind;
+use crate::instrument::{Base, Case, Workload};
+use crate::library::{Kind, Variant};
 use crate::record::{Clock, Measurement};
 use crate::scenario::{Link, Place};
 use crate::statistics::Across;
@@ -37,6 +37,8 @@ pub struct Report {
 pub struct Entry {
     /// Which.
     pub library: Kind,
+    /// Under which settings, if any.
+    pub variant: Option<Variant>,
     /// What it calls itself.
     pub version: String,
     /// The clock it was measured by.
@@ -63,7 +65,7 @@ pub struct Row {
     pub cells: Vec<Cell>,
     /// The fastest peer.
     pub best_peer: Option<Kind>,
-    /// Our time over that of the fastest peer.
+    /// Our time (of several settings, that of the first) over that of the fastest peer.
     pub ratio_to_best_peer: Option<f64>,
     /// The same of the least disturbed rounds: our fastest over the fastest of any peer.
     pub ratio_of_least: Option<f64>,
@@ -74,12 +76,18 @@ pub struct Row {
 /// One library in a row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
+    /// Its name for people.
+    pub name: String,
     /// Which.
     pub library: Kind,
     /// Each round's median, in microseconds; none where it failed.
     pub time_us: Option<Across>,
     /// What the instrument makes of the median time: Mb/s, or millions of messages a second.
     pub figure: Option<f64>,
+    /// What the time is against that of the instrument's base case, of each round.
+    pub against_base: Option<Across>,
+    /// Our time over this one's.
+    pub ratio: Option<f64>,
 }
 
 /// Which of several rounds stands for all.
@@ -165,11 +173,18 @@ impl Report {
 
     fn row(&self, operation: &str, case: Case) -> Row {
         let description = self.workload.description();
+        let mut entries = self.entries.iter();
+        let ours = entries.find(|entry| entry.library == Kind::Canele);
+        let ours = ours.and_then(|entry| entry.across(operation, case));
         let cell = |entry: &Entry| {
             let time_us = entry.across(operation, case);
             let figure = description.figure.zip(time_us);
             let figure = figure.map(|(quantity, across)| quantity.of(case, across.median));
-            Cell { library: entry.library, time_us, figure }
+            let against_base =
+                description.base.and_then(|base| entry.against(operation, case, base));
+            let ratio = time_us.and_then(|across| Some(ours?.median / across.median));
+            let library = entry.library;
+            Cell { name: entry.name(), library, time_us, figure, against_base, ratio }
         };
         let cells: Vec<Cell> = self.entries.iter().map(cell).collect();
         let of = |kind: Kind| cells.iter().find(|cell| cell.library == kind)?.time_us;
@@ -177,7 +192,6 @@ impl Report {
             let peers = cells.iter().filter(|cell| cell.library.is_peer());
             peers.filter_map(|cell| Some((cell.library, cell.time_us?)))
         };
-        let ours = of(Kind::Canele);
         let best = peers()
             .map(|(library, across)| (library, across.median))
             .min_by(|one, other| one.1.total_cmp(&other.1));
@@ -199,9 +213,10 @@ impl Report {
 
 impl Entry {
     /// One that has not been measured yet.
-    pub fn new(library: Kind) -> Self {
+    pub fn new(library: Kind, variant: Option<Variant>) -> Self {
         Self {
             library,
+            variant,
             version: String::new(),
             clock: None,
             command: String::new(),
@@ -210,20 +225,41 @@ impl Entry {
         }
     }
 
+    /// Its name for people.
+    pub fn name(&self) -> String {
+        match &self.variant {
+            Some(variant) => format!("{} {}", self.library.name(), variant.name),
+            None => self.library.name().into(),
+        }
+    }
+
     fn across(&self, operation: &str, case: Case) -> Option<Across> {
+        let of_round = |round: &Vec<Measurement>| median_us(round, operation, case);
+        Across::of(&self.rounds.iter().filter_map(of_round).collect::<Vec<_>>())
+    }
+
+    /// What a case comes to against its base, round by round.
+    fn against(&self, operation: &str, case: Case, base: Base) -> Option<Across> {
         let of_round = |round: &Vec<Measurement>| {
-            let mut reads = round.iter();
-            let read = reads.find(|read| read.operation == operation && read.case() == case);
-            read.map(|read| read.median_us)
+            let based = Case { count: base.count, ..case };
+            let (time_us, base_us) =
+                (median_us(round, operation, case)?, median_us(round, operation, based)?);
+            Some(base.relation.of(time_us, base_us))
         };
         Across::of(&self.rounds.iter().filter_map(of_round).collect::<Vec<_>>())
     }
 }
 
+fn median_us(round: &[Measurement], operation: &str, case: Case) -> Option<f64> {
+    let mut reads = round.iter();
+    let read = reads.find(|read| read.operation == operation && read.case() == case);
+    read.map(|read| read.median_us)
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::instrument::Instrument;
+    use crate::instrument::{Instrument, Relation};
     use crate::record::measurement;
 
     /// Canele, one peer, one that is missing, and raw TCP over two rounds.
@@ -241,7 +277,7 @@ pub(crate) mod tests {
                     sizes.iter().map(read).collect()
                 })
                 .into(),
-            ..Entry::new(library)
+            ..Entry::new(library, None)
         };
         Report {
             environment: Environment::now(),
@@ -254,7 +290,7 @@ pub(crate) mod tests {
             entries: vec![
                 entry(Kind::Canele, 1.0),
                 entry(Kind::Mpich, 2.0),
-                Entry { failure: Some("not installed".into()), ..Entry::new(Kind::OpenMpi) },
+                Entry { failure: Some("not installed".into()), ..Entry::new(Kind::OpenMpi, None) },
                 entry(Kind::RawTcp, 0.8),
             ],
         }
@@ -272,6 +308,38 @@ pub(crate) mod tests {
         let across = rows[0].cells[0].time_us.unwrap();
         assert_eq!(across.rounds, 2);
         assert!((across.spread - 0.2 / 1.1).abs() < 1e-9, "{across:?}");
+    }
+
+    #[test]
+    fn several_settings_of_ours_are_told_apart_and_the_first_is_compared() {
+        let mut report = sample();
+        let variant = |name: &str| Some(Variant { name: name.into(), settings: Vec::new() });
+        report.entries[1].library = Kind::Canele;
+        report.entries.remove(2);
+        for (entry, name) in report.entries.iter_mut().zip(["auto", "fifo"]) {
+            entry.variant = variant(name);
+        }
+        let row = &report.rows()[0];
+        let names: Vec<&str> = row.cells.iter().map(|cell| cell.name.as_str()).collect();
+        assert_eq!(names, ["Canele auto", "Canele fifo", "raw TCP"]);
+        assert!((row.cells[1].ratio.unwrap() - 0.5).abs() < 1e-9);
+        assert!((row.ratio_to_raw_tcp.unwrap() - 1.25).abs() < 1e-9);
+        assert!(report.is_comparison() && !report.has_peers());
+    }
+
+    #[test]
+    fn a_case_is_set_against_its_base_round_by_round() {
+        let round = |alone: f64, behind: f64| {
+            let of = |count, time_us| measurement("short", Case { bytes: 4, count }, time_us);
+            vec![of(0, alone), of(7, behind)]
+        };
+        let rounds = vec![round(1.0, 3.0), round(2.0, 8.0)];
+        let entry = Entry { rounds, ..Entry::new(Kind::Canele, None) };
+        let base = |relation| Base { count: 0, head: "", relation };
+        let across = |relation| {
+            entry.against("short", Case { bytes: 4, count: 7 }, base(relation)).unwrap().median
+        };
+        assert_eq!(across(Relation::Ratio), 3.5);
     }
 
     #[test]

@@ -9,6 +9,8 @@ pub struct Across {
     pub median: f64,
     /// The least of the rounds: the one least disturbed.
     pub least: f64,
+    /// The greatest of the rounds.
+    pub greatest: f64,
     /// The greatest less the least, as a share of the median.
     pub spread: f64,
     /// How many rounds there were.
@@ -20,10 +22,10 @@ impl Across {
     pub fn of(values: &[f64]) -> Option<Self> {
         let mut sorted: Vec<f64> = values.to_vec();
         sorted.sort_by(f64::total_cmp);
-        let (least, greatest) = (sorted.first()?, sorted.last()?);
+        let (least, greatest) = (*sorted.first()?, *sorted.last()?);
         let median = middle(&sorted);
         let spread = if median > 0.0 { (greatest - least) / median } else { 0.0 };
-        Some(Self { median, least: *least, spread, rounds: sorted.len() })
+        Some(Self { median, least, greatest, spread, rounds: sorted.len() })
     }
 }
 
@@ -59,7 +61,7 @@ mod tests {
     fn one_round_has_no_spread_and_none_has_no_median() {
         assert_eq!(
             Across::of(&[7.5]),
-            Some(Across { median: 7.5, least: 7.5, spread: 0.0, rounds: 1 })
+            Some(Across { median: 7.5, least: 7.5, greatest: 7.5, spread: 0.0, rounds: 1 })
         );
         assert_eq!(Across::of(&[]), None);
     }

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use crate::instrument::Case;
-use crate::library::Kind;
+use crate::instrument::{Base, Case, Description, Relation};
+use crate::library::{Kind, Variant};
 use crate::record::Measurement;
-use crate::report::{Report, Row};
+use crate::report::{Entry, Report, Row};
 use crate::statistics::Across;
 
 /// A report as text: what and where, the table, and what could not be measured and why.
@@ -15,7 +15,7 @@ pub fn render(report: &Report) -> String {
     text.push_str(&layout(&table));
     for entry in &report.entries {
         if let Some(failure) = &entry.failure {
-            let name = entry.library.name();
+            let name = entry.name();
             let _ = writeln!(text, "{name}: not measured here: {failure}");
         }
     }
@@ -42,64 +42,106 @@ fn heading(report: &Report) -> String {
     );
     if report.is_comparison() {
         text.push_str(
-            "median over the rounds in µs (in brackets: greatest less least, as a share of it); (least): the\n\
-             ratio of the least disturbed rounds, which is the one to read when other work ran beside\n",
+            "median over the rounds in µs (in brackets: greatest less least, as a share of it)",
         );
+        text.push_str(if report.has_peers() {
+            "; (least): the\n\
+             ratio of the least disturbed rounds, which is the one to read when other work ran beside\n"
+        } else {
+            "\n"
+        });
+    }
+    for entry in ours(report) {
+        if let Some(Variant { name, settings }) = &entry.variant {
+            let words: Vec<_> =
+                settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            let words = if words.is_empty() { "as it is".into() } else { words.join(" ") };
+            let _ = writeln!(text, "Canele {name}: {words}");
+        }
     }
     text
 }
 
 /// All libraries beside each other.
 fn comparison(report: &Report) -> Vec<Vec<String>> {
-    let figure = report.workload.description().figure;
+    let Description { figure, base, .. } = report.workload.description();
     let mut head = keys(report);
     head.extend(report.has_limit().then(|| "limit".into()));
-    head.extend(report.entries.iter().map(|entry| entry.library.name().to_owned()));
-    head.extend(figure.map(|figure| format!("Canele {}", figure.unit())));
+    for entry in &report.entries {
+        head.push(entry.name());
+        head.extend(base.map(|base| base.head.to_owned()));
+    }
+    for entry in ours(report) {
+        head.extend(figure.map(|figure| format!("{} {}", entry.name(), figure.unit())));
+    }
+    head.extend(ours(report).skip(1).map(|entry| format!("/ {}", entry.name())));
     if report.has_peers() {
         head.extend(["/ best peer", "(least)"].map(str::to_owned));
     }
     head.extend(report.has_tcp().then(|| "/ raw TCP".into()));
-    let line = |row: &Row| {
-        let mut line = key(report, &row.operation, row.case);
-        line.extend(report.has_limit().then(|| row.limit_us.map_or_else(dash, time)));
-        line.extend(row.cells.iter().map(|cell| cell.time_us.map_or_else(dash, with_spread)));
-        let ours = row.cells.iter().find(|cell| cell.library == Kind::Canele);
-        let value = || ours.and_then(|cell| cell.figure).map_or_else(dash, quantity);
-        line.extend(figure.map(|_| value()));
-        if report.has_peers() {
-            line.extend([row.ratio_to_best_peer, row.ratio_of_least].map(ratio));
-        }
-        line.extend(report.has_tcp().then(|| ratio(row.ratio_to_raw_tcp)));
-        line
-    };
-    std::iter::once(head).chain(report.rows().iter().map(line)).collect()
+    std::iter::once(head).chain(report.rows().iter().map(|row| compared(report, row))).collect()
+}
+
+fn ours(report: &Report) -> impl Iterator<Item = &Entry> {
+    report.entries.iter().filter(|entry| entry.library == Kind::Canele)
+}
+
+/// The line of a row, in the columns of [`comparison`].
+fn compared(report: &Report, row: &Row) -> Vec<String> {
+    let Description { figure, base, .. } = report.workload.description();
+    let mut line = key(report, &row.operation, row.case);
+    line.extend(report.has_limit().then(|| row.limit_us.map_or_else(dash, time)));
+    for cell in &row.cells {
+        line.push(cell.time_us.map_or_else(dash, with_spread));
+        line.extend(base.map(|base| cell.against_base.map_or_else(dash, |at| against(base, at))));
+    }
+    let ours = || row.cells.iter().filter(|cell| cell.library == Kind::Canele);
+    if figure.is_some() {
+        line.extend(ours().map(|cell| cell.figure.map_or_else(dash, quantity)));
+    }
+    line.extend(ours().skip(1).map(|cell| ratio(cell.ratio)));
+    if report.has_peers() {
+        line.extend([row.ratio_to_best_peer, row.ratio_of_least].map(ratio));
+    }
+    line.extend(report.has_tcp().then(|| ratio(row.ratio_to_raw_tcp)));
+    line
 }
 
 /// One round of one library in detail, and raw TCP beside it.
 fn single(report: &Report) -> Vec<Vec<String>> {
-    let figure = report.workload.description().figure;
+    let Description { figure, base, .. } = report.workload.description();
     let mut head = keys(report);
     head.extend(["min µs", "median µs", "mean µs", "p99 µs"].map(str::to_owned));
     head.extend(figure.map(|figure| figure.unit().to_owned()));
+    head.extend(base.map(|base| base.head.to_owned()));
     if report.has_tcp() {
         head.extend(["TCP µs", "MPI / TCP"].map(str::to_owned));
     }
     let rows = report.rows();
-    let ours = report.entries.first().and_then(|entry| entry.rounds.first());
+    let measured = report.entries.first().and_then(|entry| entry.rounds.first());
     let line = |read: &Measurement| {
+        let mut rows = rows.iter();
+        let row = rows.find(|row| row.operation == read.operation && row.case == read.case());
         let mut line = key(report, &read.operation, read.case());
         line.extend([read.min_us, read.median_us, read.mean_us, read.p99_us].map(time));
         line.extend(figure.map(|figure| quantity(figure.of(read.case(), read.median_us))));
+        let against_base = row.and_then(|row| row.cells.first()?.against_base);
+        line.extend(base.map(|base| against_base.map_or_else(dash, |at| against(base, at))));
         if report.has_tcp() {
-            let row = rows.iter().find(|row| row.case == read.case());
             let ratio_to_tcp = row.and_then(|row| row.ratio_to_raw_tcp);
             line.push(ratio_to_tcp.map_or_else(dash, |ratio| time(read.median_us / ratio)));
             line.push(ratio(ratio_to_tcp));
         }
         line
     };
-    std::iter::once(head).chain(ours.into_iter().flatten().map(line)).collect()
+    std::iter::once(head).chain(measured.into_iter().flatten().map(line)).collect()
+}
+
+/// How a case stands against its base.
+fn against(base: Base, across: Across) -> String {
+    match base.relation {
+        Relation::Ratio => ratio(Some(across.median)),
+    }
 }
 
 fn keys(report: &Report) -> Vec<String> {
@@ -181,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_spread_beyond_measure_is_not_spelt_out() {
-        let across = |spread| Across { median: 1.5, least: 1.0, spread, rounds: 3 };
+        let across = |spread| Across { median: 1.5, least: 1.0, greatest: 1.5, spread, rounds: 3 };
         assert_eq!(with_spread(across(0.25)), "1.500 (25%)");
         assert_eq!(with_spread(across(2500.0)), "1.500 (>999%)");
     }
