@@ -64,9 +64,12 @@ pub(crate) fn emit_again(way: &mut Gate, link: usize, frame: &mut Frame) -> bool
     let Link { capabilities, ledger: Some(ledger), tally, .. } = &mut way.links[link] else {
         return false;
     };
-    let fits = |kept: &Kept| kept.len() + BEGIN_MAX <= capabilities.frame_max;
-    let Some(kept) = way.lost.pop_front_if(|kept| fits(kept)) else { return false };
-    tally.tell(&mut frame.head);
+    let Some(kept) = way.lost.pop_front_if(|kept| kept.len() <= capabilities.frame_max) else {
+        return false;
+    };
+    if kept.len() + BEGIN_MAX <= capabilities.frame_max {
+        tally.tell(&mut frame.head);
+    }
     let mark = frame.head.len();
     frame.head.extend_from_slice(&kept.head);
     packet::ask_prompt(&mut frame.head[mark..]);

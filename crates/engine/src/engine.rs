@@ -573,7 +573,7 @@ impl Engine {
         };
         let Link { ledger, .. } = way.links.remove(at);
         let frame_max = way.links.iter().map(|link| link.capabilities.frame_max).max();
-        let carries = |kept: &Kept| frame_max.is_some_and(|max| kept.len() + BEGIN_MAX <= max);
+        let carries = |kept: &Kept| frame_max.is_some_and(|max| kept.len() <= max);
         let survives = !way.links.is_empty() && ledger.is_some();
         if let Some(ledger) = ledger {
             way.lost.extend(ledger.into_kept());

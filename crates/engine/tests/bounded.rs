@@ -197,8 +197,8 @@ fn a_short_unexpected_message_takes_a_few_words() {
     for bytes in [0, 8, 24] {
         // Receives of no pattern, of some, of all: each pattern has its queues.
         for patterns in [0, 2, 4] {
-            let mut engine = Engine::new(Config { size: 2 });
-            engine.handle_up(gate(1), ROOMY);
+            let mut engine = Engine::new(Config::new(2));
+            engine.handle_up(gate(1), RAIL, ROOMY);
             let before = ALLOCATOR.current_usage();
             ALLOCATOR.reset_peak_usage();
             for sequence in 0..MESSAGES {
@@ -206,7 +206,7 @@ fn a_short_unexpected_message_takes_a_few_words() {
                 let header = Header { tag: sequence as i32, ..header(sequence) };
                 packet::emit_eager(&mut frame, &header, None, bytes as u32);
                 frame.resize(frame.len() + bytes, 7);
-                engine.handle_frame(gate(1), &frame).expect("within the credits");
+                engine.handle_frame(gate(1), RAIL, &frame).expect("within the credits");
                 for (source, tag) in PATTERNS.into_iter().take(patterns) {
                     let selector = selecting(source, tag.then_some(header.tag));
                     assert!(engine.probe(source.then_some(gate(1)), selector).is_some());
@@ -224,8 +224,8 @@ fn a_short_unexpected_message_takes_a_few_words() {
 }
 
 fn short_messages_and_their_receives_allocate_nothing() {
-    let mut engine = Engine::new(Config { size: 2 });
-    engine.handle_up(gate(1), NEAR.capabilities);
+    let mut engine = Engine::new(Config::new(2));
+    engine.handle_up(gate(1), RAIL, NEAR.capabilities);
     let into = Region::owned(8);
     let mut frame = Vec::with_capacity(packet::EAGER_LEN + 8);
     for sequence in 0..10_000 {
@@ -240,11 +240,11 @@ fn short_messages_and_their_receives_allocate_nothing() {
         frame.resize(packet::EAGER_LEN + 8, 7);
         let posted_first = sequence / 4 % 2 == 0;
         if !posted_first {
-            engine.handle_frame(gate(1), &frame).expect("within the credits");
+            engine.handle_frame(gate(1), RAIL, &frame).expect("within the credits");
         }
         let op = engine.submit_receive(source.then_some(gate(1)), selector, &into);
         if posted_first {
-            engine.handle_frame(gate(1), &frame).expect("within the credits");
+            engine.handle_frame(gate(1), RAIL, &frame).expect("within the credits");
         }
         assert!(engine.take(op).is_some());
         if sequence % 64 == 0 {
@@ -257,8 +257,8 @@ fn short_messages_and_their_receives_allocate_nothing() {
 }
 
 fn keys_that_come_and_go_leave_nothing() {
-    let mut engine = Engine::new(Config { size: 2 });
-    engine.handle_up(gate(1), NEAR.capabilities);
+    let mut engine = Engine::new(Config::new(2));
+    engine.handle_up(gate(1), RAIL, NEAR.capabilities);
     let into = Region::owned(8);
     let mut after_first = None;
     for sequence in 0..200_000 {
@@ -268,7 +268,7 @@ fn keys_that_come_and_go_leave_nothing() {
         let selector = selecting(true, Some(header.tag));
         let posted_first = sequence % 2 == 0;
         let posted = posted_first.then(|| engine.submit_receive(Some(gate(1)), selector, &into));
-        engine.handle_frame(gate(1), &frame).expect("within the credits");
+        engine.handle_frame(gate(1), RAIL, &frame).expect("within the credits");
         let op = posted.unwrap_or_else(|| engine.submit_receive(Some(gate(1)), selector, &into));
         assert!(engine.take(op).is_some());
         if sequence % 100 == 99 {

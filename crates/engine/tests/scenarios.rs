@@ -3,6 +3,7 @@
 
 mod network;
 
+use engine::strategy::{Carry, Choice, Piece, Strategy, View};
 use engine::{Outcome, Selector, SendMode};
 use network::{AHEAD, NEAR, Network, Random, Receive, Send, Shape, for_seeds};
 use wire::Capabilities;
@@ -562,6 +563,156 @@ fn two_links_out_of_order_deliver_in_order() {
     });
 }
 
+#[test]
+fn a_link_that_dies_loses_nothing_while_another_lives() {
+    for_seeds(1500, |seed| {
+        let mut random = Random::new(!seed);
+        let links = 2 + random.below(2);
+        let shape = Shape { links, ..random.pick(&[TWO_LINKS, AHEAD_TWO_LINKS]) };
+        let mut program = Program::new(seed, 2 + random.below(2), shape);
+        for _ in 0..10 + random.below(60) {
+            program.act(&mut random);
+            let steps = random.below(40);
+            program.network.run_steps(steps);
+            if random.one_in(8) && program.network.links(0, 1) > 1 {
+                let lane = random.below(links);
+                program.network.cut_link(0, 1, lane);
+            }
+        }
+        program.drain_whole();
+    });
+}
+
+#[test]
+fn a_link_that_dies_in_mid_rendezvous_gives_its_share_to_the_other() {
+    for shape in [TWO_LINKS, AHEAD_TWO_LINKS] {
+        for steps in 0..120 {
+            for lane in 0..2 {
+                let mut network = Network::new(steps as u64, 2, shape);
+                let sends: Vec<_> =
+                    (0..3).map(|tag| network.send_synchronous(0, 1, tag, 50_000)).collect();
+                let receives: Vec<_> =
+                    (0..3).map(|tag| network.receive(1, Some(0), Some(tag), 50_000)).collect();
+                network.run_until_links(0, 1, 2);
+                network.run_steps(steps);
+                network.cut_link(0, 1, lane);
+                network.finish();
+                for end in sends.into_iter().chain(receives) {
+                    assert_eq!(network.end(end).outcome, Outcome::Ok, "{steps} steps, lane {lane}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_slow_link_does_not_stop_the_others() {
+    for_seeds(6, |seed| {
+        let mut network = Network::new(seed, 2, TWO_LINKS);
+        network.receive(1, Some(0), None, 0);
+        network.send(0, 1, 0, 0);
+        network.run();
+        network.slow_down(0, 1, 1, 2_000_000_000);
+        for tag in 0..6000 {
+            network.receive(1, Some(0), Some(tag), 600);
+            network.send(0, 1, tag, if tag % 100 == 0 { 600 } else { 8 });
+            if tag % 16 == 0 {
+                network.run_steps(100);
+            }
+        }
+        network.finish();
+    });
+}
+
+#[test]
+fn both_links_carry_a_long_message() {
+    let shape = Shape { bytes_per_us: 100, jitter_ns: 0, ..TWO_LINKS };
+    let took_ns = |links, seed| {
+        let mut network = Network::new(seed, 2, Shape { links, ..shape });
+        network.receive(1, Some(0), None, 0);
+        network.send(0, 1, 0, 0);
+        network.run();
+        let begin_ns = network.now_ns;
+        network.receive(1, Some(0), None, 1_000_000);
+        network.send(0, 1, 1, 1_000_000);
+        network.finish();
+        network.now_ns - begin_ns
+    };
+    // Seeds are those of the strategy that splits.
+    for seed in [4, 10, 16, 22] {
+        let (one, two) = (took_ns(1, seed), took_ns(2, seed));
+        assert!(two * 185 < one * 100, "seed {seed}: {one} ns over one link, {two} ns over two");
+    }
+}
+
+#[test]
+fn a_strategy_that_breaks_a_rule_is_refused_with_its_reason() {
+    #[derive(Debug)]
+    struct Rogue(fn(&View<'_>, &mut Choice));
+    impl Strategy for Rogue {
+        fn name(&self) -> &'static str {
+            "rogue"
+        }
+        fn choose(&mut self, view: &View<'_>, choice: &mut Choice) {
+            (self.0)(view, choice);
+        }
+    }
+    let rogues: [(fn(&View<'_>, &mut Choice), &str); 8] = [
+        (|_, choice| choice.controls = 7, "control packets"),
+        (|_, choice| choice.messages.push((9, Carry::Copied)), "not to be had"),
+        (|_, choice| choice.messages.push((2, Carry::Copied)), "overtakes an older one"),
+        (|_, choice| choice.messages.push((0, Carry::Copied)), "must ask"),
+        (
+            |_, choice| {
+                choice.messages.extend([(0, Carry::Asked), (1, Carry::Copied), (1, Carry::Copied)]);
+            },
+            "not to be had",
+        ),
+        (
+            |_, choice| {
+                choice.messages.extend([
+                    (0, Carry::Asked),
+                    (1, Carry::Gathered),
+                    (2, Carry::Copied),
+                ])
+            },
+            "goes on behind a body",
+        ),
+        (|_, choice| choice.piece = Some(Piece { stream: 3, len: 1 }), "a piece of"),
+        (|_, choice| choice.piece = Some(Piece { stream: 0, len: 1 << 20 }), "has room for"),
+    ];
+    for (rogue, reason) in rogues {
+        let mut network =
+            Network::with_strategy(1, 2, NEAR, &|| Box::new(Rogue(rogue)) as Box<dyn Strategy>);
+        for (tag, bytes) in [(0, 20_000), (1, 8), (2, 8)] {
+            network.send(0, 1, tag, bytes);
+        }
+        for (tag, bytes) in [(0, 20_000), (1, 8), (2, 8)] {
+            network.receive(1, Some(0), Some(tag), bytes);
+        }
+        network.finish();
+        let refusal = network.refusal(0).expect("the rogue was found out");
+        assert!(refusal.contains("strategy rogue") && refusal.contains(reason), "{refusal}");
+    }
+}
+
+#[test]
+fn a_strategy_that_chooses_nothing_stalls_only_itself() {
+    #[derive(Debug)]
+    struct Idle;
+    impl Strategy for Idle {
+        fn name(&self) -> &'static str {
+            "idle"
+        }
+        fn choose(&mut self, _: &View<'_>, _: &mut Choice) {}
+    }
+    let mut network = Network::with_strategy(1, 2, NEAR, &|| Box::new(Idle) as Box<dyn Strategy>);
+    network.send_synchronous(0, 1, 0, 100);
+    network.receive(1, Some(0), Some(0), 100);
+    network.finish();
+    assert!(network.refusal(0).is_some_and(|text| text.contains("nothing")));
+}
+
 /// A random MPI program.
 struct Program {
     network: Network,
@@ -627,8 +778,14 @@ impl Program {
         }
     }
 
+    /// As [`Program::drain`], and nobody has failed.
+    fn drain_whole(self) {
+        let network = self.drain();
+        assert_eq!(network.failures(), 0, "a link was left");
+    }
+
     /// Receives and cancels whatever is left.
-    fn drain(mut self) {
+    fn drain(mut self) -> Network {
         self.network.run();
         for (rank, message) in self.taken {
             self.network.matched_receive(rank, message, 3000);
@@ -648,6 +805,7 @@ impl Program {
             }
         }
         self.network.finish();
+        self.network
     }
 }
 

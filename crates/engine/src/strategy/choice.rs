@@ -80,6 +80,9 @@ pub enum Invalid {
         /// The piece's length.
         len: usize,
     },
+    /// Nothing, where the link that asks is the only one that could carry what waits.
+    #[error("nothing chosen of what waits for the only link")]
+    Nothing,
     /// More than fits.
     #[error("{bytes} bytes in a frame that has room for {room}")]
     Room {
@@ -124,6 +127,9 @@ impl Choice {
                 return Err(Invalid::Piece { stream, len });
             }
             bytes += packet::DATA_LEN + len;
+        }
+        if bytes == 0 && view.links().len() == 1 && view.room() >= packet::CONTROL_MAX {
+            return Err(Invalid::Nothing);
         }
         let room = view.room();
         if bytes > room { Err(Invalid::Room { bytes, room }) } else { Ok(()) }

@@ -1,5 +1,7 @@
 //! One packet a frame, in the order of submission: the reference that optimises nothing.
 
+use wire::packet;
+
 use super::{Carry, Choice, Piece, Strategy, View};
 
 /// See the module's documentation.
@@ -22,8 +24,8 @@ impl Strategy for Fifo {
                 false => Carry::Asked,
             };
             choice.messages.push((message.at, carry));
-        } else if view.streams().next().is_some() {
-            choice.piece = Some(Piece { stream: 0, len: view.room() });
+        } else if view.streams().next().is_some() && view.room() > packet::DATA_LEN {
+            choice.piece = Some(Piece { stream: 0, len: view.room() - packet::DATA_LEN });
         }
     }
 }

@@ -197,6 +197,7 @@ struct Lane {
     in_flight: usize,
     free_ns: u64,
     last_arrival_ns: u64,
+    late_ns: u64,
 }
 
 enum Event {
@@ -467,6 +468,35 @@ impl Network {
         }
     }
 
+    /// How many links are open between two processes, at both ends.
+    pub fn links(&mut self, from: usize, to: usize) -> usize {
+        let of = |way: &Way, state| way.lanes.iter().filter(|lane| lane.state == state).count();
+        let both = [of(self.way(from, to), State::Open), of(self.way(to, from), State::Open)];
+        both.into_iter().min().unwrap_or(0)
+    }
+
+    /// Runs until so many links lead from one process to another.
+    pub fn run_until_links(&mut self, from: usize, to: usize, links: usize) {
+        let is_open = |lane: &&Lane| lane.state == State::Open;
+        while self.way(from, to).lanes.iter().filter(is_open).count() < links && self.step() {}
+    }
+
+    /// From now on, what leaves over a link arrives so much later.
+    pub fn slow_down(&mut self, from: usize, to: usize, lane: usize, late_ns: u64) {
+        self.way(from, to).lanes[lane].late_ns = late_ns;
+    }
+
+    /// How many operations ended because a peer failed.
+    pub fn failures(&self) -> usize {
+        let ends = self.processes.iter().flat_map(|process| &process.ops).filter_map(|op| op.end);
+        ends.filter(|end| end.outcome == Outcome::PeerFailed).count()
+    }
+
+    /// Why a process gave up its strategy.
+    pub fn refusal(&mut self, rank: usize) -> Option<String> {
+        self.processes[rank].engine.poll_refusal()
+    }
+
     /// Runs until nothing is left to happen.
     pub fn run(&mut self) {
         while self.step() {}
@@ -653,7 +683,7 @@ impl Network {
         way.in_flight += 1;
         way.free_ns = way.free_ns.max(now_ns) + 1 + frame.len() as u64 * 1000 / shape.bytes_per_us;
         way.last_arrival_ns =
-            (way.free_ns + shape.latency_ns + jitter_ns).max(way.last_arrival_ns + 1);
+            (way.free_ns + shape.latency_ns + way.late_ns + jitter_ns).max(way.last_arrival_ns + 1);
         let (departure_ns, arrival_ns) = (way.free_ns, way.last_arrival_ns);
         let cargo = if is_held { Cargo::Held(frame.clone()) } else { Cargo::Copied(bytes(frame)) };
         let event = Event::Departed { from, to, lane, cargo, arrival_ns };
@@ -892,8 +922,14 @@ impl Way {
 }
 
 impl Lane {
-    const CLOSED: Self =
-        Self { state: State::Closed, refused: false, in_flight: 0, free_ns: 0, last_arrival_ns: 0 };
+    const CLOSED: Self = Self {
+        state: State::Closed,
+        refused: false,
+        in_flight: 0,
+        free_ns: 0,
+        last_arrival_ns: 0,
+        late_ns: 0,
+    };
 }
 
 impl Receive {
