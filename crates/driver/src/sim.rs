@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use memory::Region;
-use wire::{Capabilities, Frame, FrameToken, GateId, RemoteRegion};
+use wire::{Capabilities, Cost, Frame, FrameToken, GateId, RemoteRegion};
 
 use crate::rail::{Event, Fault, Post, Rail, RailError};
 
@@ -77,6 +77,17 @@ impl Default for SimPath {
                 pull: false,
                 replay: false,
             },
+        }
+    }
+}
+
+impl SimPath {
+    /// What the path's links cost, as scripted: losses apart.
+    pub fn cost(&self) -> Cost {
+        let latency_ns = u64::try_from(self.latency.as_nanos()).unwrap_or(u64::MAX);
+        match self.bandwidth_bytes_per_s {
+            Some(rate) => Cost::linear(latency_ns, 0, rate),
+            None => Cost::measured(latency_ns, &[]),
         }
     }
 }
@@ -657,6 +668,22 @@ mod tests {
         while network.step() {}
         assert_eq!([told(&mut a), told(&mut b)], [["up"], ["up"]]);
         (network, a, b)
+    }
+
+    #[test]
+    fn frames_arrive_when_the_cost_of_their_path_predicts() {
+        for len in [1, 100, 5_000] {
+            let (network, mut a, mut b) = pair(1, slow());
+            let posted = network.now();
+            assert_eq!(a.post(B, &frame(len)), Post::Done);
+            while told(&mut b).is_empty() {
+                assert!(network.step(), "the frame arrives");
+            }
+            let predicted = slow().cost().arrival_ns(len as u64);
+            assert_eq!((network.now() - posted).as_nanos(), u128::from(predicted));
+        }
+        let free = SimPath { bandwidth_bytes_per_s: None, ..slow() };
+        assert_eq!(free.cost().arrival_ns(1 << 40), 1_000_000);
     }
 
     fn frame(len: usize) -> Frame {

@@ -11,6 +11,7 @@ mod handshake;
 #[cfg(test)]
 mod hostile;
 mod interfaces;
+mod measure;
 #[cfg(test)]
 mod patience;
 mod proving;
@@ -32,6 +33,7 @@ use dial::{Clock, Dialling};
 use handshake::Credentials;
 pub use handshake::Refusal;
 use interfaces::Interface;
+pub use measure::TcpSample;
 use proving::Unproved;
 use stream::{FRAME_MAX, FrameStream, Received};
 

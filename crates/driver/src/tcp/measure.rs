@@ -1,0 +1,216 @@
+//! What the kernel knows of a connection's costs: a sample that takes no time on the network.
+
+use std::io;
+use std::mem::offset_of;
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+
+use socket2::SockRef;
+use wire::{Cost, HostCost};
+
+/// A connection as the kernel sees it now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpSample {
+    /// The least round trip of the last minutes, between the kernels; none before the first.
+    pub round_trip_ns: Option<u64>,
+    /// At which rate the peer lately confirmed data; none before the first.
+    pub delivery_bytes_per_s: Option<u64>,
+    /// That rate was the sender's, not the network's: there was nothing more to send.
+    pub is_limited_by_sender: bool,
+    /// What may be under way unconfirmed.
+    pub window_bytes: u64,
+    /// The longest segment.
+    pub segment_bytes: u64,
+    /// What the kernel takes from the sender before it was confirmed; grows with use.
+    pub send_buffer_bytes: u64,
+    /// What the kernel keeps for the receiver; grows with use.
+    pub receive_buffer_bytes: u64,
+}
+
+impl TcpSample {
+    /// Asks the kernel.
+    ///
+    /// # Errors
+    /// The system's, when the socket is no connection.
+    pub fn of(socket: &TcpStream) -> io::Result<Self> {
+        let info = Info::of(socket)?;
+        let option = SockRef::from(socket);
+        let round_trip_us = info.u32_at(offset_of!(libc::tcp_info, tcpi_min_rtt));
+        let known = round_trip_us.filter(|&us| us != 0 && us != u32::MAX);
+        let segment = info.u32_at(offset_of!(libc::tcp_info, tcpi_snd_mss)).unwrap_or(0);
+        let window = info.u32_at(offset_of!(libc::tcp_info, tcpi_snd_cwnd)).unwrap_or(0);
+        let rate = info.u64_at(offset_of!(libc::tcp_info, tcpi_delivery_rate));
+        Ok(Self {
+            round_trip_ns: known.map(|us| u64::from(us) * 1000),
+            delivery_bytes_per_s: rate.filter(|&rate| rate != 0),
+            is_limited_by_sender: info.byte_at(FLAGS_AT).is_none_or(|flags| flags & 1 != 0),
+            window_bytes: u64::from(window) * u64::from(segment),
+            segment_bytes: u64::from(segment),
+            send_buffer_bytes: option.send_buffer_size()? as u64,
+            receive_buffer_bytes: option.recv_buffer_size()? as u64,
+        })
+    }
+
+    /// A first guess for a link of which nothing is remembered: half of the round trip, a gap of two
+    /// system calls (a send through TCP and the network's stack costs about twice a send between
+    /// neighbours), and the rate that was observed; else that of usual networks near and far.
+    pub fn cost(&self, host: &HostCost) -> Cost {
+        let gap_ns = 2 * host.call_ns;
+        let usual =
+            if self.round_trip_ns.is_some_and(|ns| ns > FAR_NS) { FAR_RATE } else { NEAR_RATE };
+        let one_way_ns = self.round_trip_ns.unwrap_or(4 * gap_ns) / 2;
+        let rate = self.observed_rate().unwrap_or(usual);
+        Cost::linear(one_way_ns, gap_ns, rate)
+    }
+
+    /// Refines what was remembered or guessed.
+    pub fn refine(&self, cost: &mut Cost) {
+        if let Some(round_trip_ns) = self.round_trip_ns {
+            cost.learn_latency(round_trip_ns / 2);
+        }
+        if let Some(rate) = self.observed_rate() {
+            let line_ns = OBSERVED_LEN.saturating_mul(1_000_000_000) / rate;
+            cost.learn(OBSERVED_LEN, line_ns.saturating_add(cost.gap_ns()));
+        }
+    }
+
+    /// The network's rate, if it was the network that limited it.
+    fn observed_rate(&self) -> Option<u64> {
+        self.delivery_bytes_per_s.filter(|_| !self.is_limited_by_sender)
+    }
+}
+
+/// A `tcp_info`, as far as this kernel fills it.
+struct Info {
+    bytes: [u8; size_of::<libc::tcp_info>()],
+    len: usize,
+}
+
+impl Info {
+    fn of(socket: &TcpStream) -> io::Result<Self> {
+        let mut bytes = [0; size_of::<libc::tcp_info>()];
+        let mut len = bytes.len() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes to the array, which has as many.
+        let answer = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                bytes.as_mut_ptr().cast(),
+                &mut len,
+            )
+        };
+        if answer != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { bytes, len: len as usize })
+    }
+
+    /// A field; none where the kernel is older than it.
+    fn field<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
+        self.bytes[..self.len].get(at..at + N)?.try_into().ok()
+    }
+
+    fn byte_at(&self, at: usize) -> Option<u8> {
+        self.field(at).map(|[byte]| byte)
+    }
+
+    fn u32_at(&self, at: usize) -> Option<u32> {
+        self.field(at).map(u32::from_ne_bytes)
+    }
+
+    fn u64_at(&self, at: usize) -> Option<u64> {
+        self.field(at).map(u64::from_ne_bytes)
+    }
+}
+
+/// `tcpi_delivery_rate_app_limited` is the lowest bit of the byte behind the window scales (linux/tcp.h;
+/// the bit-field has no name in `libc`).
+const FLAGS_AT: usize = offset_of!(libc::tcp_info, tcpi_snd_rcv_wscale) + 1;
+
+/// A delivery rate is that of frames as long as this: long enough for the gap not to count.
+const OBSERVED_LEN: u64 = 1 << 20;
+
+/// Longer round trips leave the site.
+const FAR_NS: u64 = 2_000_000;
+/// 10 Gb/s.
+const NEAR_RATE: u64 = 1_250_000_000;
+/// 1 Gb/s.
+const FAR_RATE: u64 = 125_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    fn connection() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (one, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn the_kernel_knows_the_round_trip_of_a_connection_that_was_just_opened() {
+        let (one, _other) = connection();
+        let sample = TcpSample::of(&one).unwrap();
+        let round_trip_ns = sample.round_trip_ns.expect("of the handshake");
+        assert!(round_trip_ns < 1_000_000_000, "{sample:?}");
+        assert!(sample.segment_bytes >= 500, "{sample:?}");
+        assert!(sample.window_bytes >= sample.segment_bytes, "{sample:?}");
+        assert!(sample.send_buffer_bytes > 0 && sample.receive_buffer_bytes > 0, "{sample:?}");
+        let cost = sample.cost(&HostCost::default());
+        assert_eq!(cost.latency_ns(), round_trip_ns / 2);
+    }
+
+    #[test]
+    fn a_rate_is_known_once_something_was_sent() {
+        let (mut one, mut other) = connection();
+        let reader = std::thread::spawn(move || {
+            let mut sum = 0;
+            let mut room = vec![0; 1 << 16];
+            while let Ok(count @ 1..) = other.read(&mut room) {
+                sum += count;
+            }
+            sum
+        });
+        one.write_all(&vec![7; 8 << 20]).unwrap();
+        let sample = TcpSample::of(&one).unwrap();
+        drop(one);
+        assert_eq!(reader.join().unwrap(), 8 << 20);
+        assert!(sample.delivery_bytes_per_s.is_some(), "{sample:?}");
+    }
+
+    #[test]
+    fn a_sample_refines_what_it_knows_and_nothing_else() {
+        let slow = TcpSample {
+            round_trip_ns: Some(11_600_000),
+            delivery_bytes_per_s: Some(118_000_000),
+            is_limited_by_sender: false,
+            window_bytes: 14_480,
+            segment_bytes: 1448,
+            send_buffer_bytes: 87_040,
+            receive_buffer_bytes: 131_072,
+        };
+        let guess = Cost::linear(100_000, 2_000, 1_250_000_000);
+        let mut cost = guess;
+        (0..200).for_each(|_| slow.refine(&mut cost));
+        let within = |value: u64, wanted: u64| value.abs_diff(wanted) < wanted / 10;
+        assert!(within(cost.latency_ns(), 5_800_000), "{cost}");
+        assert!(within(cost.bytes_per_s(1 << 20), 118_000_000), "{cost}");
+        let mut cost = guess;
+        let idle = TcpSample { is_limited_by_sender: true, round_trip_ns: None, ..slow };
+        idle.refine(&mut cost);
+        assert_eq!(cost, guess);
+        assert_eq!(idle.cost(&HostCost::default()).bytes_per_s(1 << 30) / 10_000_000, 124);
+        let far = TcpSample { round_trip_ns: Some(11_600_000), ..idle };
+        assert!(within(far.cost(&HostCost::default()).bytes_per_s(1 << 20), FAR_RATE));
+    }
+
+    #[test]
+    fn a_socket_of_another_family_has_no_sample() {
+        let closed =
+            socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
+        assert!(TcpSample::of(&closed.into()).is_err());
+    }
+}
