@@ -5,7 +5,7 @@
 //! would find under each pattern that is in use, and takes the oldest. Messages lie in queues of those
 //! that look the same, one for each pattern that was ever asked for, so that a receive or probe finds
 //! the oldest it accepts at the head of one queue. What a step costs does not depend on how many
-//! receives and messages there are.
+//! receives and messages there are; the only one there is needs no queue.
 //!
 //! A receive that names its source names the source's gate too: a message that merely says it is
 //! from that source, but came from another peer, does not match.
@@ -133,7 +133,7 @@ impl Matching {
         selector: &Selector,
     ) -> Option<Unexpected> {
         let slot = self.waiting.find(gate, selector)?;
-        self.waiting.remove(slot)
+        Some(self.waiting.remove(slot))
     }
 
     /// All waiting messages, in no order; their gates and headers are to stay as they are.

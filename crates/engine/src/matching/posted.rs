@@ -6,7 +6,7 @@ use wire::packet::Header;
 use super::Selector;
 use super::blocks::Blocks;
 use super::key::{Key, Pattern, Patterns};
-use super::queues::Queues;
+use super::queues::{NONE, Queues};
 use crate::op::OpId;
 
 /// The posted receives, in queues of those that accept the same.
@@ -15,8 +15,10 @@ pub(super) struct Posted {
     stamp: u64,
     /// By the index of their operation.
     entries: Blocks<Entry>,
+    /// A receive that is the only one lies in no queue; else `NONE`.
+    lone: u32,
     queues: Queues,
-    /// How many there are of each pattern, and which there are.
+    /// How many receives of each pattern lie in queues, and which patterns these are.
     counts: [u32; Pattern::COUNT],
     patterns: Patterns,
 }
@@ -34,6 +36,7 @@ impl Posted {
         Self {
             stamp: 0,
             entries: Blocks::new(),
+            lone: NONE,
             queues: Queues::new(),
             counts: [0; Pattern::COUNT],
             patterns: Patterns::NONE,
@@ -46,15 +49,39 @@ impl Posted {
         self.stamp += 1;
         self.entries.reach(op.index);
         self.entries[op.index] = Entry { stamp: self.stamp, generation: op.generation, key };
+        if self.lone == NONE && self.patterns == Patterns::NONE {
+            self.lone = op.index;
+            return;
+        }
+        if self.lone != NONE {
+            self.queue_lone();
+        }
+        self.queue(op.index);
+    }
+
+    #[cold]
+    fn queue_lone(&mut self) {
+        let lone = std::mem::replace(&mut self.lone, NONE);
+        self.queue(lone);
+    }
+
+    #[inline]
+    fn queue(&mut self, index: u32) {
         let entries = &self.entries;
-        self.queues.push(op.index, |slot| entries[slot].key);
-        self.counts[key.pattern().index()] += 1;
-        self.patterns.insert(key.pattern());
+        self.queues.push(index, |slot| entries[slot].key);
+        let pattern = entries[index].key.pattern();
+        self.counts[pattern.index()] += 1;
+        self.patterns.insert(pattern);
     }
 
     /// Takes the oldest receive that accepts a message.
     #[inline]
     pub fn take(&mut self, gate: GateId, header: &Header) -> Option<OpId> {
+        if self.lone != NONE {
+            let Entry { key, .. } = self.entries[self.lone];
+            let accepts = key == Key::of_message(key.pattern(), gate, header);
+            return accepts.then(|| self.take_lone());
+        }
         if self.patterns == Patterns::NONE {
             return None;
         }
@@ -86,10 +113,16 @@ impl Posted {
     }
 
     #[inline]
+    fn take_lone(&mut self) -> OpId {
+        let index = std::mem::replace(&mut self.lone, NONE);
+        self.vacate(index)
+    }
+
+    #[inline]
     fn take_first(&mut self, index: u32, key: Key) -> OpId {
         self.queues.remove_first(index, key);
-        self.forget(index, key.pattern());
-        OpId { index, generation: self.entries[index].generation }
+        self.uncount(key.pattern());
+        self.vacate(index)
     }
 
     /// Removes a receive; false when it is not here.
@@ -101,19 +134,30 @@ impl Posted {
         if stamp == 0 || generation != op.generation {
             return false;
         }
-        let entries = &self.entries;
-        self.queues.remove(op.index, |slot| entries[slot].key);
-        self.forget(op.index, key.pattern());
+        if self.lone == op.index {
+            self.lone = NONE;
+        } else {
+            let entries = &self.entries;
+            self.queues.remove(op.index, |slot| entries[slot].key);
+            self.uncount(key.pattern());
+        }
+        self.vacate(op.index);
         true
     }
 
     #[inline]
-    fn forget(&mut self, index: u32, pattern: Pattern) {
-        self.entries[index].stamp = 0;
+    fn uncount(&mut self, pattern: Pattern) {
         let count = &mut self.counts[pattern.index()];
         *count -= 1;
         if *count == 0 {
             self.patterns.remove(pattern);
         }
+    }
+
+    #[inline]
+    fn vacate(&mut self, index: u32) -> OpId {
+        let entry = &mut self.entries[index];
+        entry.stamp = 0;
+        OpId { index, generation: entry.generation }
     }
 }

@@ -17,6 +17,8 @@ pub(super) struct Waiting {
     free: u32,
     fresh: u32,
     live: u32,
+    /// A message that is the only one lies in no queue; else `NONE`.
+    lone: u32,
     queues: [Queues; Pattern::COUNT],
     patterns: Patterns,
 }
@@ -41,6 +43,7 @@ impl Waiting {
             free: NONE,
             fresh: 0,
             live: 0,
+            lone: NONE,
             queues: [const { Queues::new() }; Pattern::COUNT],
             patterns: Patterns::EXACT,
         }
@@ -51,6 +54,23 @@ impl Waiting {
         self.live += 1;
         let slot = self.vacant_slot();
         self.slots[slot] = Slot::Taken { stamp: self.stamp, message };
+        if self.live == 1 {
+            self.lone = slot;
+            return;
+        }
+        if self.lone != NONE {
+            self.queue_lone();
+        }
+        self.queue(slot);
+    }
+
+    #[cold]
+    fn queue_lone(&mut self) {
+        let lone = std::mem::replace(&mut self.lone, NONE);
+        self.queue(lone);
+    }
+
+    fn queue(&mut self, slot: u32) {
         let slots = &self.slots;
         for pattern in self.patterns {
             self.queues[pattern.index()].push(slot, |slot| key_of(slots, pattern, slot));
@@ -65,6 +85,9 @@ impl Waiting {
         }
         let key = Key::of_receive(gate, selector);
         let pattern = key.pattern();
+        if self.lone != NONE {
+            return (key_of(&self.slots, pattern, self.lone) == key).then_some(self.lone);
+        }
         if !self.patterns.contains(pattern) {
             self.arrange(pattern);
         }
@@ -78,21 +101,31 @@ impl Waiting {
         }
     }
 
+    /// Takes out the message of a slot that [`Self::find`] has found.
     #[inline]
-    pub fn remove(&mut self, slot: u32) -> Option<Unexpected> {
-        let slots = &self.slots;
-        for pattern in self.patterns {
-            self.queues[pattern.index()].remove(slot, |slot| key_of(slots, pattern, slot));
+    pub fn remove(&mut self, slot: u32) -> Unexpected {
+        if slot == self.lone {
+            self.lone = NONE;
+        } else {
+            self.unqueue(slot);
         }
         let vacated = std::mem::replace(&mut self.slots[slot], Slot::Free { next: self.free });
+        let Slot::Taken { message, .. } = vacated else {
+            unreachable!("a slot that was found holds a message");
+        };
         self.free = slot;
         self.live -= 1;
         if self.live == 0 && self.fresh > KEPT_SLOTS {
             self.clear();
         }
-        match vacated {
-            Slot::Taken { message, .. } => Some(message),
-            Slot::Free { .. } => None,
+        message
+    }
+
+    #[inline]
+    fn unqueue(&mut self, slot: u32) {
+        let slots = &self.slots;
+        for pattern in self.patterns {
+            self.queues[pattern.index()].remove(slot, |slot| key_of(slots, pattern, slot));
         }
     }
 
@@ -152,10 +185,10 @@ impl Waiting {
 
 #[inline]
 fn key_of(slots: &Blocks<Slot>, pattern: Pattern, slot: u32) -> Key {
-    match &slots[slot] {
-        Slot::Taken { message, .. } => Key::of_message(pattern, message.gate, &message.header),
-        Slot::Free { .. } => Key::default(),
-    }
+    let Slot::Taken { message, .. } = &slots[slot] else {
+        unreachable!("a slot in a queue holds a message");
+    };
+    Key::of_message(pattern, message.gate, &message.header)
 }
 
 impl Default for Slot {
