@@ -48,6 +48,7 @@ impl Posted {
         let key = Key::of_receive(gate, selector);
         self.stamp += 1;
         self.entries.reach(op.index);
+        debug_assert_eq!(self.entries[op.index].stamp, 0, "an operation is posted once");
         self.entries[op.index] = Entry { stamp: self.stamp, generation: op.generation, key };
         if self.lone == NONE && self.patterns == Patterns::NONE {
             self.lone = op.index;
