@@ -1,5 +1,7 @@
 //! The `canele` command: what this installation is, its instruments, and the emulated grid.
 
+mod info;
+
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -15,8 +17,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Word {
-    /// What this installation is and how it is set
-    Info,
+    /// What this installation is, and what links cost
+    Info(info::Arguments),
     /// The emulated grid: up, run, status, down
     Lab(lab::Arguments),
     /// The instruments: measure Canele, its peers and raw TCP
@@ -29,7 +31,7 @@ fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     match cli.word {
-        Word::Info => info(),
+        Word::Info(arguments) => info::run(&arguments),
         Word::Lab(arguments) => lab::run(arguments),
         Word::Bench(arguments) => bench::run(arguments),
     }
@@ -53,16 +55,4 @@ fn refuse(error: &clap::Error) -> ExitCode {
             ExitCode::from(2)
         }
     }
-}
-
-fn info() -> ExitCode {
-    println!("Canele {}: MPI 5.0, ABI 1.0", env!("CARGO_PKG_VERSION"));
-    println!("rails            self, shm, tcp (CANELE_RAILS)");
-    println!("interface        {}", variable("CANELE_IFACE", "any"));
-    println!("connect timeout  {} s", variable("CANELE_CONNECT_TIMEOUT", "30"));
-    ExitCode::SUCCESS
-}
-
-fn variable(name: &str, otherwise: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| otherwise.into())
 }

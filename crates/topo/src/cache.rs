@@ -344,8 +344,7 @@ impl Machine {
         };
         let boot = read("/proc/sys/kernel/random/boot_id");
         let machine = read("/etc/machine-id");
-        let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let machine = if machine == NAMELESS { name } else { machine };
+        let machine = if machine == NAMELESS { sample::host_name() } else { machine };
         Self { machine: plain(&machine), boot }
     }
 }

@@ -31,6 +31,11 @@ pub fn host() -> HostCost {
     HostCost { copy_ns, near_ps_per_byte, far_ps_per_byte, vector_ns, call_ns }
 }
 
+/// The name of this host, as in the names of links.
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 fn copy(target: &mut [u8], source: &[u8], len: usize) {
     black_box(&mut target[..len]).copy_from_slice(black_box(&source[..len]));
 }

@@ -3,6 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -240,6 +241,46 @@ fn ranks_that_start_at_once_sample_once() {
     let strangers = costs.iter().filter(|&&cost| cost != sampled && cost != HostCost::default());
     assert_eq!(strangers.count(), 0, "{costs:?}");
     assert!(costs.contains(&sampled));
+}
+
+#[test]
+fn processes_that_start_at_once_agree() {
+    let (_place, cache) = new();
+    let program = std::env::current_exe().unwrap();
+    let children: Vec<_> = (0..8)
+        .map(|_| {
+            Command::new(&program)
+                .args(["--ignored", "--exact", "a_starting_process", "--nocapture"])
+                .env("CANELE_CACHE_DIR", cache.directory())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    let costs: Vec<HostCost> = children.into_iter().map(cost_of).collect();
+    let sampled = cache.host().unwrap().unwrap().value;
+    let strangers = costs.iter().filter(|&&cost| cost != sampled && cost != HostCost::default());
+    assert_eq!(strangers.count(), 0, "{costs:?}");
+    assert!(costs.contains(&sampled));
+    assert!(matches!(cache.link(&pair()), Ok(Some(_))), "one of them has written the link");
+    assert!(cache.links().unwrap().ignored.is_empty());
+}
+
+fn cost_of(child: Child) -> HostCost {
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    // The harness has begun the line.
+    let line = text.lines().find_map(|line| Some(&line[line.find("host/1")?..]));
+    line.expect("a cost").parse().unwrap()
+}
+
+#[test]
+#[ignore = "one of the processes of another test"]
+fn a_starting_process() {
+    let cache = Cache::of_environment().expect("the other test's");
+    println!("{}", host_cost(Some(&cache)));
+    cache.keep_link(&pair(), &cost()).unwrap();
 }
 
 #[test]

@@ -225,7 +225,7 @@ impl fmt::Display for Because {
             Self::Least => "less is not worth the trouble on any link",
             Self::Most => "more brings nothing on any link",
             Self::Latency => "what the link carries within its latency",
-            Self::Gap => "the gap is amortised",
+            Self::Gap => "gaps are to take a small part of the time",
             Self::CopyOrAsk => "copying more takes longer than a round trip",
             Self::Credit => "messages of this length must fit the credit together",
             Self::AskingIsCheap => "asking costs no more than a copy",
@@ -245,6 +245,9 @@ fn round_down(bytes: u64) -> u64 {
 fn next_power(bytes: u64) -> u64 {
     bytes.checked_next_power_of_two().unwrap_or(CHUNK_MAX)
 }
+
+/// What a gate may use of the receiver's memory where nothing else is said.
+pub const GATE_BUDGET_BYTES: u64 = 16 << 20;
 
 const PAGE: u64 = 4 << 10;
 /// A length at which a link's bandwidth shows.

@@ -1,0 +1,252 @@
+//! `canele info`: what this installation is, and what it knows of this machine and its links.
+
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use topo::cache::Listing;
+use topo::{Cache, Entry, Pair};
+use wire::cost::{Cost, HostCost};
+use wire::thresholds::{Explained, GATE_BUDGET_BYTES};
+
+/// What to tell.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// What links cost and what follows from it: of all that are remembered, of those of one host or
+    /// interface, or of those between two
+    #[arg(long, num_args = 0..=2, value_names = ["HERE", "THERE"])]
+    link: Option<Vec<String>>,
+}
+
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let told = match &arguments.link {
+        None => installation(),
+        Some(ends) => links(Cache::of_environment().as_ref(), ends),
+    };
+    let text = match told {
+        Ok(text) => text,
+        Err(reason) => {
+            eprintln!("canele: {reason}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Who reads no further has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("canele: standard output: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn installation() -> Result<String, String> {
+    let variable = |name, otherwise: &str| std::env::var(name).unwrap_or_else(|_| otherwise.into());
+    let cache = Cache::of_environment();
+    let cache = cache.map_or("none".into(), |cache| cache.directory().display().to_string());
+    Ok(format!(
+        "Canele {}: MPI 5.0, ABI 1.0\n\
+         rails            self, shm, tcp (CANELE_RAILS)\n\
+         interface        {}\n\
+         connect timeout  {} s\n\
+         cache            {cache} (CANELE_CACHE_DIR)\n",
+        env!("CARGO_PKG_VERSION"),
+        variable("CANELE_IFACE", "any"),
+        variable("CANELE_CONNECT_TIMEOUT", "30"),
+    ))
+}
+
+/// This machine, and the links between these ends.
+fn links(cache: Option<&Cache>, ends: &[String]) -> Result<String, String> {
+    let listing = match cache {
+        Some(cache) => {
+            let reason = |reason| format!("{} {reason}", cache.directory().display());
+            cache.links().map_err(reason)?
+        }
+        None => Listing::default(),
+    };
+    let chosen: Vec<_> = listing.links.iter().filter(|(pair, _)| is_between(pair, ends)).collect();
+    if chosen.is_empty() && !ends.is_empty() {
+        return Err(match cache {
+            Some(cache) => format!(
+                "no link of {} is remembered in {} (without names all are shown)",
+                ends.join(" and "),
+                cache.directory().display()
+            ),
+            None => {
+                "nothing is remembered: CANELE_CACHE_DIR, XDG_CACHE_HOME and HOME are unset".into()
+            }
+        });
+    }
+    let host = topo::sample::host();
+    let mut text = machine(cache, &host);
+    if ends.is_empty() {
+        text += "\nshm within this host, as predicted\n";
+        text += &link(&host.shared_memory(NEIGHBOUR_NS), &host);
+    }
+    for (pair, Entry { value, age }) in chosen {
+        let (rail, here, there) = (pair.rail(), pair.here(), pair.there());
+        text += &format!("\n{rail} {here} → {there}, {} ago\n", duration(*age));
+        text += &link(value, &host);
+    }
+    for (path, reason) in &listing.ignored {
+        text += &format!("\nignored: {} {reason}\n", path.display());
+    }
+    Ok(text)
+}
+
+/// Whether a link's ends are these, in either direction; a host stands for all its interfaces.
+fn is_between(pair: &Pair, ends: &[String]) -> bool {
+    let is = |end: &str, name: &str| {
+        end.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    match ends {
+        [] => true,
+        [one] => is(pair.here(), one) || is(pair.there(), one),
+        [one, other, ..] => {
+            (is(pair.here(), one) && is(pair.there(), other))
+                || (is(pair.here(), other) && is(pair.there(), one))
+        }
+    }
+}
+
+fn machine(cache: Option<&Cache>, sampled: &HostCost) -> String {
+    let place =
+        cache.map_or("none (CANELE_CACHE_DIR)".into(), |one| one.directory().display().to_string());
+    let cached = match cache.map(Cache::host) {
+        None | Some(Ok(None)) => "nothing".into(),
+        Some(Ok(Some(Entry { value, age }))) => {
+            format!("{}, {} ago", host(&value), duration(age))
+        }
+        Some(Err(reason)) => format!("the file {reason}"),
+    };
+    format!(
+        "host     {}\n\
+         cache    {place}\n\
+         sampled  {}\n\
+         cached   {cached}\n",
+        topo::sample::host_name(),
+        host(sampled),
+    )
+}
+
+fn host(cost: &HostCost) -> String {
+    let HostCost { copy_ns, near_ps_per_byte, far_ps_per_byte, vector_ns, call_ns } = cost;
+    format!(
+        "copy {copy_ns} ns + {near_ps_per_byte} ps/B up to {}, {far_ps_per_byte} ps/B beyond; \
+         vector element {vector_ns} ns; system call {call_ns} ns",
+        size(HostCost::NEAR_MAX)
+    )
+}
+
+/// A link's costs, and a line for each threshold with its reason.
+fn link(cost: &Cost, host: &HostCost) -> String {
+    let mut text = format!("  latency {}, gap {}", time(cost.latency_ns()), time(cost.gap_ns()));
+    for bytes in [1 << 10, 64 << 10, 1 << 20] {
+        let rate = cost.bytes_per_s(bytes) as f64 / 1e6;
+        text += &format!("; {} at {rate:.0} MB/s", size(bytes));
+    }
+    text.push('\n');
+    for (name, limit) in Explained::derive(cost, host, GATE_BUDGET_BYTES).all() {
+        text += &format!("  {name:<14}{:>8}  {}\n", size(limit.bytes), limit.because);
+    }
+    text
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..0x10_0000 => format!("{} KiB", bytes >> 10),
+        0x10_0000.. => format!("{} MiB", bytes >> 20),
+    }
+}
+
+fn time(ns: u64) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
+        1_000_000.. => format!("{:.1} ms", ns as f64 / 1e6),
+    }
+}
+
+fn duration(age: Duration) -> String {
+    match age.as_secs() {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} min", seconds / 60),
+        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} days", seconds / 86_400),
+    }
+}
+
+/// A cache line's way from core to core and back into the engine, on servers of these years.
+const NEIGHBOUR_NS: u64 = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache() -> (tempfile::TempDir, Cache) {
+        let place = tempfile::tempdir().unwrap();
+        let cache = Cache::at(place.path().join("canele"));
+        let wan = Cost::linear(5_800_000, 2_000, 118_000_000);
+        cache.keep_link(&Pair::new("tcp", "a/eth0", "b/eth0"), &wan).unwrap();
+        cache.keep_link(&Pair::new("tcp", "a/eth1", "ab/eth0"), &wan).unwrap();
+        (place, cache)
+    }
+
+    fn told(cache: &Cache, ends: &[&str]) -> Result<String, String> {
+        let ends: Vec<String> = ends.iter().map(ToString::to_string).collect();
+        links(Some(cache), &ends)
+    }
+
+    #[test]
+    fn every_remembered_link_is_told_with_its_thresholds_and_why() {
+        let (_place, cache) = cache();
+        let text = told(&cache, &[]).unwrap();
+        let expected = [
+            "shm within this host",
+            "tcp a/eth0 → b/eth0, ",
+            "latency 5.8 ms, gap 2.0 µs",
+            "1 MiB at 118 MB/s",
+            "credit_bytes     4 MiB  twice what the link carries in a round trip",
+            "cached   nothing",
+        ];
+        for part in expected {
+            assert!(text.contains(part), "{part}:\n{text}");
+        }
+        cache.keep_host(&HostCost { copy_ns: 7654, ..HostCost::default() }).unwrap();
+        assert!(told(&cache, &[]).unwrap().contains("cached   copy 7654 ns + 50 ps/B"));
+    }
+
+    #[test]
+    fn names_choose_links_in_either_direction() {
+        let (_place, cache) = cache();
+        let count = |ends: &[&str]| told(&cache, ends).unwrap().matches("\ntcp ").count();
+        assert_eq!(count(&["a"]), 2);
+        assert_eq!(count(&["a/eth1"]), 1);
+        assert_eq!(count(&["b", "a"]), 1);
+        assert_eq!(count(&["a", "ab/eth0"]), 1);
+        for strangers in [&["eth0"][..], &["a/eth"], &["b", "ab"], &[""]] {
+            let reason = told(&cache, strangers).unwrap_err();
+            assert!(reason.starts_with("no link of "), "{reason}");
+            assert_eq!(reason.lines().count(), 1);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_told() {
+        let (_place, cache) = cache();
+        let name = std::fs::read_dir(cache.directory())
+            .unwrap()
+            .flatten()
+            .find(|entry| entry.file_name().to_string_lossy().starts_with("link-"));
+        std::fs::write(name.unwrap().path(), "nonsense").unwrap();
+        assert!(told(&cache, &[]).unwrap().contains("is damaged"));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let reason = told(&Cache::at(file.path().into()), &[]).unwrap_err();
+        assert!(reason.ends_with("is not a directory"), "{reason}");
+        assert!(links(None, &["a".into()]).unwrap_err().contains("CANELE_CACHE_DIR"));
+        assert!(links(None, &[]).unwrap().contains("cache    none"));
+    }
+}
