@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use memory::Region;
-use wire::{Capabilities, Frame, FrameToken, GateId, RemoteRegion};
+use wire::{Capabilities, Cost, Frame, FrameToken, GateId, RemoteRegion};
 
 use crate::tcp::Refusal;
 
@@ -132,6 +132,13 @@ pub enum Event<'a> {
     Room {
         /// The peer behind the link.
         peer: GateId,
+    },
+    /// What an open link costs, as far as the rail knows: told after [`Event::Up`] and when it has changed.
+    Cost {
+        /// The peer behind the link.
+        peer: GateId,
+        /// What is predicted of frames posted from now on.
+        cost: Cost,
     },
     /// A stranger was turned away before it could say anything; no link is concerned.
     Refused {

@@ -74,6 +74,7 @@ impl Default for SimPath {
                 ahead_max: 0,
                 piece_min: 64 << 10,
                 credit_bytes: 1 << 20,
+                credit_wanted: 1 << 20,
                 pull: false,
                 replay: false,
             },

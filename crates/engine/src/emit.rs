@@ -35,9 +35,8 @@ pub(crate) fn emit_begin(way: &mut Gate, link: usize, frame: &mut Frame) -> usiz
     }
     way.released = false;
     if way.may_return_credit() {
-        packet::emit_credit(&mut frame.head, way.owed as u32);
-        way.charged -= way.owed;
-        way.owed = 0;
+        let bytes = way.return_credit();
+        packet::emit_credit(&mut frame.head, bytes);
     }
     mark
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use memory::Region;
 use wire::packet::{self, FrameError, Header, Packet, Way};
-use wire::{Capabilities, Frame, FrameToken, GateId, RailId, RemoteRegion};
+use wire::{Capabilities, Cost, Frame, FrameToken, GateId, RailId, RemoteRegion};
 
 use crate::ahead::Settled;
 use crate::emit::{
@@ -26,6 +26,8 @@ use crate::strategy::{Choice, Fifo, Split, Strategy, View};
 pub struct Config {
     /// Number of processes in the job: gates are `0..size`.
     pub size: usize,
+    /// How much memory unmatched messages may take beyond what every link accepts from the beginning.
+    pub budget_bytes: usize,
     /// What chooses the contents of frames.
     pub strategy: Box<dyn Strategy>,
 }
@@ -33,9 +35,15 @@ pub struct Config {
 impl Config {
     /// A job of `size` processes, with the strategy that does all.
     pub fn new(size: usize) -> Self {
-        Self { size, strategy: Box::new(Split) }
+        Self { size, budget_bytes: BUDGET_BYTES, strategy: Box::new(Split) }
     }
 }
+
+/// Memory for unmatched messages, where nobody says otherwise.
+pub const BUDGET_BYTES: usize = 256 << 20;
+
+/// No peer is believed to accept more.
+const CREDIT_MAX: usize = 1 << 30;
 
 /// What became of a frame the engine built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,6 +170,8 @@ pub struct Engine {
     wanted: VecDeque<GateId>,
     pulls: VecDeque<OpId>,
     unexpected_bytes: usize,
+    budget_bytes: usize,
+    granted_bytes: usize,
     counters: Counters,
     strategy: Box<dyn Strategy>,
     choice: Choice,
@@ -183,6 +193,8 @@ impl Engine {
             wanted: VecDeque::new(),
             pulls: VecDeque::new(),
             unexpected_bytes: 0,
+            budget_bytes: config.budget_bytes,
+            granted_bytes: 0,
             counters: Counters::default(),
             strategy: config.strategy,
             choice: Choice::default(),
@@ -557,11 +569,30 @@ impl Engine {
         }
         if way.reach != Reach::Up {
             way.reach = Reach::Up;
-            way.credit_bytes = capabilities.credit_bytes;
+            way.accepted = capabilities.credit_bytes;
             way.credit = capabilities.credit_bytes;
         }
         way.links.push(Link::new(rail, capabilities));
+        self.grant(gate, capabilities.credit_wanted);
         self.list(gate);
+    }
+
+    /// What a link costs is known, or known better.
+    pub fn handle_cost(&mut self, gate: GateId, rail: RailId, cost: Cost) {
+        if let Some(link) = self.gate(gate).link(rail) {
+            link.cost = cost;
+        }
+    }
+
+    /// Grants a peer credit up to `wanted` bytes in all, as far as the budget goes: never more than half
+    /// of what is left, so that there is some for those that come later.
+    fn grant(&mut self, gate: GateId, wanted: usize) {
+        let left = self.budget_bytes.saturating_sub(self.granted_bytes) / 2;
+        let way = self.gate(gate);
+        let bytes = wanted.saturating_sub(way.accepted + way.untold).min(left);
+        way.granted += bytes;
+        way.untold += bytes;
+        self.granted_bytes += bytes;
     }
 
     /// A link is gone. True if others carry on, and what it may have lost; else the peer is gone, as
@@ -595,7 +626,9 @@ impl Engine {
             Reach::Closed | Reach::Wanted | Reach::Unreachable => Reach::Unreachable,
             Reach::Up | Reach::Gone => Reach::Gone,
         };
+        let granted = way.granted;
         *way = Gate { reach, ..Gate::new() };
+        self.granted_bytes -= granted;
         self.matching.drop_requests(gate);
         for index in self.ops.of_gate(gate) {
             self.matching.cancel(self.ops.id(index));
@@ -644,7 +677,7 @@ impl Engine {
                 Packet::Finish { op } => self.handle_finish(gate, op)?,
                 Packet::Credit { bytes } => {
                     let way = self.gate(gate);
-                    way.credit = way.credit_bytes.min(way.credit + bytes as usize);
+                    way.credit = CREDIT_MAX.min(way.credit + bytes as usize);
                 }
                 Packet::Arrived { frames } => self.handle_arrived(gate, rail, frames)?,
                 Packet::Mark { number, prompt } => {
@@ -1018,7 +1051,7 @@ impl Engine {
         ahead: u64,
         bytes: u64,
     ) -> Result<(), PeerError> {
-        let granted = self.gate(gate).credit_bytes as u64;
+        let granted = self.gate(gate).accepted as u64;
         if ahead > bytes || ahead > granted {
             return Err(PeerError::Range { offset: 0, len: ahead as usize, wanted: bytes });
         }
@@ -1041,7 +1074,7 @@ impl Engine {
         let Self { gates, ops, .. } = self;
         let Some(Some(way)) = gates.get_mut(gate.0 as usize) else { return Ok(()) };
         let is_due = sequence.wrapping_sub(way.sequence_in) as usize <= EARLY_MAX;
-        let limit = way.credit_bytes as u64;
+        let limit = way.accepted as u64;
         let settled = way.arrivals.piece(ops, sequence, (offset, payload), (is_due, limit))?;
         self.settle(gate, settled);
         self.charge(gate, settled.early)
@@ -1087,7 +1120,7 @@ impl Engine {
     fn charge(&mut self, gate: GateId, bytes: usize) -> Result<(), PeerError> {
         let way = self.gate(gate);
         way.charged += bytes;
-        let granted = way.credit_bytes;
+        let granted = way.accepted;
         if way.charged > granted {
             return Err(PeerError::Credit { charged: way.charged, granted });
         }

@@ -78,9 +78,13 @@ pub(crate) struct Gate {
     pub number_out: u32,
     pub seen: Seen,
     pub lost: VecDeque<Kept>,
-    /// Unmatched bytes the peer accepts in all, and of these still.
-    pub credit_bytes: usize,
+    /// Unmatched bytes the peer still accepts.
     pub credit: usize,
+    /// Unmatched bytes that are accepted of the peer in all: from the beginning, and as granted since.
+    pub accepted: usize,
+    /// What was granted since, out of the process's budget, and of that what the peer has not been told.
+    pub granted: usize,
+    pub untold: usize,
     /// Bytes the peer has charged to us: waiting here, or consumed and not yet given back.
     pub charged: usize,
     /// Of these, what was consumed.
@@ -107,8 +111,10 @@ impl Gate {
             number_out: 0,
             seen: Seen::default(),
             lost: VecDeque::new(),
-            credit_bytes: 0,
             credit: 0,
+            accepted: 0,
+            granted: 0,
+            untold: 0,
             charged: 0,
             owed: 0,
             pull_refused: false,
@@ -191,13 +197,24 @@ impl Gate {
     /// Credit is given back in a frame of its own when a quarter of it is owed…
     #[inline]
     pub fn must_return_credit(&self) -> bool {
-        self.owed > 0 && self.owed >= self.credit_bytes / 4
+        self.owed > self.accepted / 4 || self.untold > 0
     }
 
     /// …and rides on other frames from an eighth on.
     #[inline]
     pub fn may_return_credit(&self) -> bool {
-        self.owed > 0 && self.owed >= self.credit_bytes / 8
+        self.owed > self.accepted / 8 || self.untold > 0
+    }
+
+    /// Takes the credit that the peer is to be told of, with what is granted anew.
+    pub fn return_credit(&mut self) -> u32 {
+        let bytes = (self.owed + self.untold).min(u32::MAX as usize);
+        let owed = bytes.min(self.owed);
+        self.charged -= owed;
+        self.owed -= owed;
+        self.untold -= bytes - owed;
+        self.accepted += bytes - owed;
+        bytes as u32
     }
 
     pub fn is_idle(&self) -> bool {

@@ -34,6 +34,6 @@ mod matching;
 mod op;
 pub mod strategy;
 
-pub use engine::{Config, Counters, Engine, PeerError, Posted, Pull, PullId};
+pub use engine::{BUDGET_BYTES, Config, Counters, Engine, PeerError, Posted, Pull, PullId};
 pub use matching::{MatchedId, Message, Selector};
 pub use op::{Completion, Envelope, OpId, Outcome, SendMode};

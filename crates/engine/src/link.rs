@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use smallvec::SmallVec;
 use wire::packet;
-use wire::{Body, Capabilities, Frame, FrameToken, RailId};
+use wire::{Body, Capabilities, Cost, Frame, FrameToken, RailId};
 
 use crate::engine::PeerError;
 use crate::gate::EARLY_MAX;
@@ -17,6 +17,8 @@ use crate::gate::EARLY_MAX;
 pub(crate) struct Link {
     pub rail: RailId,
     pub capabilities: Capabilities,
+    /// What frames over it are predicted to cost.
+    pub cost: Cost,
     /// The rail takes no frame at the moment.
     pub full: bool,
     /// Whether the link stands in the engine's list of links with work.
@@ -35,6 +37,7 @@ impl Link {
         Self {
             rail,
             capabilities,
+            cost: Cost::linear(UNKNOWN_NS, 0, UNKNOWN_BYTES_PER_S),
             full: false,
             listed: false,
             stalled: None,
@@ -200,6 +203,10 @@ impl Seen {
         Ok(true)
     }
 }
+
+/// What links cost of which nobody has said it.
+const UNKNOWN_NS: u64 = 10_000;
+const UNKNOWN_BYTES_PER_S: u64 = 1_000_000_000;
 
 /// Frames that may be under way on a link without having been confirmed.
 const KEPT_MAX: usize = 1024;

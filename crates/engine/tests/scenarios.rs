@@ -27,7 +27,16 @@ const AHEAD_TWO_LINKS: Shape = Shape {
     capabilities: Capabilities { replay: true, ..AHEAD.capabilities },
     ..AHEAD
 };
-const ALL: [Shape; 6] = [NEAR, FETCH, FETCH_REFUSED, TWO_LINKS, AHEAD, AHEAD_TWO_LINKS];
+/// Where little is accepted before more is granted.
+const GRANTED: Shape = Shape {
+    capabilities: Capabilities {
+        credit_bytes: 2 << 10,
+        credit_wanted: 40 << 10,
+        ..AHEAD.capabilities
+    },
+    ..AHEAD
+};
+const ALL: [Shape; 7] = [NEAR, FETCH, FETCH_REFUSED, TWO_LINKS, AHEAD, AHEAD_TWO_LINKS, GRANTED];
 
 #[test]
 fn random_programs_match_as_the_model_does() {
@@ -268,6 +277,36 @@ fn an_unexpected_flood_stays_within_the_credits_and_completes() {
         }
         network.finish();
         assert!(network.counters(1).unexpected_bytes_max <= credit);
+    });
+}
+
+#[test]
+fn what_is_granted_follows_the_link_and_stays_within_the_budget() {
+    for_seeds(12, |seed| {
+        let mut network = Network::new(seed, 6, GRANTED);
+        let wanted = GRANTED.capabilities.credit_wanted;
+        let mut held = 0;
+        for from in 1..6 {
+            network.send(from, 0, 0, 0);
+            network.run();
+            for tag in 1..200 {
+                network.send(from, 0, tag, 1000);
+            }
+            network.run();
+            let most = network.counters(0).unexpected_bytes_max;
+            let first = from == 1;
+            assert!(!first || most > wanted / 2, "{most} bytes, {wanted} were wanted");
+            assert!(most - held <= wanted, "rank {from} was granted more than it may have");
+            held = most;
+        }
+        let begin = 5 * GRANTED.capabilities.credit_bytes;
+        assert!(held <= network::BUDGET_BYTES + begin, "{held} bytes wait");
+        for from in 1..6 {
+            for tag in 0..200 {
+                network.receive(0, Some(from), Some(tag), 1000);
+            }
+        }
+        network.finish();
     });
 }
 

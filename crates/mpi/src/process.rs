@@ -246,7 +246,8 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let job = Arc::new(job);
     let directory = Box::new(Cards { job: Arc::clone(&job), own });
     let strategy = strategy().map_err(failed)?;
-    let engine = Engine::new(Config { size: size as usize, strategy });
+    let budget_bytes = budget_bytes().map_err(failed)?;
+    let engine = Engine::new(Config { size: size as usize, budget_bytes, strategy });
     let core = Core::new(engine, GateId(rank), size as usize, rails, directory);
     let progress = Progress::new(core, policy(size)).map_err(|error| failed(error.to_string()))?;
     Ok(Process {
@@ -302,6 +303,16 @@ fn strategy() -> Result<Box<dyn Strategy>, String> {
     let name = std::env::var("CANELE_STRATEGY").unwrap_or_else(|_| "auto".into());
     let known = strategy::NAMES.join(", ");
     strategy::named(&name).ok_or(format!("CANELE_STRATEGY={name}: no such strategy ({known})"))
+}
+
+/// How much memory unmatched messages may take: `CANELE_UNMATCHED_BYTES`.
+fn budget_bytes() -> Result<usize, String> {
+    match std::env::var("CANELE_UNMATCHED_BYTES") {
+        Err(_) => Ok(engine::BUDGET_BYTES),
+        Ok(text) => text
+            .parse()
+            .map_err(|_| format!("CANELE_UNMATCHED_BYTES={text}: a number of bytes is needed")),
+    }
 }
 
 /// How a waiting thread behaves. A launcher that does not tell how many ranks are on this node may have

@@ -267,6 +267,7 @@ impl Core {
                 journal.print(line.as_slice());
             }
             Event::Room { peer } => engine.handle_room(peer, rail),
+            Event::Cost { peer, cost } => engine.handle_cost(peer, rail, cost),
             Event::Up { peer, capabilities } => {
                 let Some(route) = routes.get_mut(peer.0 as usize) else { return };
                 match route {

@@ -66,8 +66,10 @@ pub struct Capabilities {
     pub ahead_max: usize,
     /// The shortest piece of a long message that is worth a frame of its own.
     pub piece_min: usize,
-    /// How many unmatched eager bytes the peer accepts from us: the credits of the gate.
+    /// How many unmatched bytes each side accepts of the other from the beginning: the same for both.
     pub credit_bytes: usize,
+    /// How many this side would accept for the link's sake; the rest is granted when the link is up.
+    pub credit_wanted: usize,
     /// Whether the receiver can fetch the sender's contiguous memory by itself (single copy).
     pub pull: bool,
     /// Whether frames are numbered and kept until they have arrived, so that other links can carry them

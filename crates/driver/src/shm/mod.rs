@@ -574,6 +574,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     ahead_max: 0,
     piece_min: 16 << 10,
     credit_bytes: 1 << 20,
+    credit_wanted: 1 << 20,
     pull: true,
     replay: false,
 };

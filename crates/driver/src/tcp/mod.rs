@@ -474,7 +474,8 @@ const CAPABILITIES: Capabilities = Capabilities {
     eager_max: 64 << 10,
     ahead_max: 2 << 20,
     piece_min: 64 << 10,
-    credit_bytes: 4 << 20,
+    credit_bytes: 64 << 10,
+    credit_wanted: 4 << 20,
     pull: false,
     replay: false,
 };

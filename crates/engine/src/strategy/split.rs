@@ -1,5 +1,13 @@
 //! One message over several links, in shares that make them finish together; short ones over the link
 //! that delivers them first.
+//!
+//! The shares are computed anew whenever a link asks, from what is left of the message, what the links
+//! cost, and what is under way on each (`wire::cost::split`): a link that falls behind gets less, and one
+//! that is gone nothing.
+
+use smallvec::SmallVec;
+use wire::Cost;
+use wire::cost::split;
 
 use super::aggregate::Budget;
 use super::reorder::{Reorder, choose_messages};
@@ -24,8 +32,18 @@ impl Strategy for Split {
             choose_messages(view, choice, &mut budget);
         }
         if budget.is_open() {
-            let len = piece_len(view, budget.room);
+            let len = piece_len(view, budget.room).min(share(view));
             choice.piece = (len > 0).then_some(Piece { stream: 0, len });
         }
     }
+}
+
+/// The share that the link that asks has of what is left of the message whose turn it is. What this
+/// frame announces begins here whole.
+fn share(view: &View<'_>) -> usize {
+    let Some(stream) = view.streams().next() else { return usize::MAX };
+    let links: SmallVec<[(&Cost, u64); 4]> =
+        view.links().map(|link| (link.cost(), link.backlog_ns())).collect();
+    let shares = split(stream.left as u64, &links);
+    shares[view.place()] as usize
 }

@@ -1,7 +1,7 @@
 //! What a strategy sees: what waits at a gate, and the links it may take.
 
 use wire::packet;
-use wire::{Capabilities, GateId, RailId};
+use wire::{Capabilities, Cost, GateId, RailId};
 
 use crate::gate::{Gate, Pending, charge};
 use crate::link::Link;
@@ -49,7 +49,7 @@ pub struct LinkView<'a> {
     link: &'a Link,
 }
 
-impl LinkView<'_> {
+impl<'a> LinkView<'a> {
     /// The rail it belongs to.
     pub fn rail(&self) -> RailId {
         self.link.rail
@@ -58,6 +58,19 @@ impl LinkView<'_> {
     /// What it can do.
     pub fn capabilities(&self) -> &Capabilities {
         &self.link.capabilities
+    }
+
+    /// What frames over it are predicted to cost.
+    pub fn cost(&self) -> &'a Cost {
+        &self.link.cost
+    }
+
+    /// How long what has left over it will keep it busy, in nanoseconds.
+    pub fn backlog_ns(&self) -> u64 {
+        match self.link.backlog_bytes() {
+            0 => 0,
+            bytes => self.link.cost.busy_ns(bytes as u64),
+        }
     }
 
     /// Bytes that have left over it and have not been said to have arrived; 0 where nobody says.
@@ -81,6 +94,11 @@ impl<'a> View<'a> {
     #[inline]
     pub fn link(&self) -> LinkView<'a> {
         LinkView { link: &self.way.links[self.link] }
+    }
+
+    /// The place among the gate's links of the one that asks.
+    pub fn place(&self) -> usize {
+        self.link
     }
 
     /// All links of the gate, the one that asks among them.
@@ -143,10 +161,11 @@ impl<'a> View<'a> {
 
     /// Whether no other link that is ready would deliver a short message earlier.
     pub fn is_first(&self) -> bool {
-        let mine = self.link().backlog_bytes();
-        let others = self.way.links.iter().enumerate();
-        let mut others = others.filter(|(at, link)| *at != self.link && link.is_ready());
-        others.all(|(at, link)| (mine, self.link) < (link.backlog_bytes(), at))
+        let arrival_ns = |link: &LinkView<'_>| link.backlog_ns() + link.cost().arrival_ns(SHORT);
+        let mine = arrival_ns(&self.link());
+        let others = self.links().enumerate();
+        let mut others = others.filter(|(at, link)| *at != self.link && link.link.is_ready());
+        others.all(|(at, link)| (mine, self.link) < (arrival_ns(&link), at))
     }
 
     /// Whether a message of so many bytes may go without asking, as far as its length goes.
@@ -156,6 +175,9 @@ impl<'a> View<'a> {
         bytes <= eager_max.min(frame_max.saturating_sub(packet::EAGER_LEN))
     }
 }
+
+/// The length of a short message, in bytes.
+const SHORT: u64 = 64;
 
 fn message(at: usize, pending: &Pending) -> Message {
     let Pending { bytes, context, is_urgent, overtaken, .. } = *pending;

@@ -66,6 +66,7 @@ pub const NEAR: Shape = Shape {
         ahead_max: 0,
         piece_min: 256,
         credit_bytes: 16 << 10,
+        credit_wanted: 16 << 10,
         pull: false,
         replay: false,
     },
@@ -78,6 +79,9 @@ pub const AHEAD: Shape = Shape {
     capabilities: Capabilities { ahead_max: 6000, ..NEAR.capabilities },
     ..NEAR
 };
+
+/// What each process has for unmatched messages beyond what links accept from the beginning.
+pub const BUDGET_BYTES: usize = 80 << 10;
 
 /// The first link's rail.
 pub const RAIL: RailId = RailId(0);
@@ -233,7 +237,11 @@ impl Network {
         strategy: &dyn Fn() -> Box<dyn Strategy>,
     ) -> Self {
         let process = |_| Process {
-            engine: Engine::new(Config { size, strategy: strategy() }),
+            engine: Engine::new(Config {
+                budget_bytes: BUDGET_BYTES,
+                strategy: strategy(),
+                ..Config::new(size)
+            }),
             reference: Reference::default(),
             ops: Vec::new(),
             open: Vec::new(),
