@@ -118,5 +118,6 @@ const CAPABILITIES: Capabilities = Capabilities {
     credit_bytes: 1 << 20,
     credit_wanted: 1 << 20,
     pull: true,
+    adapts: false,
     replay: false,
 };

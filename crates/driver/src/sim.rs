@@ -76,6 +76,7 @@ impl Default for SimPath {
                 credit_bytes: 1 << 20,
                 credit_wanted: 1 << 20,
                 pull: false,
+                adapts: false,
                 replay: false,
             },
         }
@@ -702,6 +703,7 @@ mod tests {
         while rail.poll(&mut |event| {
             told.push(match event {
                 Event::Up { .. } => "up".into(),
+                Event::Cost { .. } => "cost".into(),
                 Event::Frame { bytes, .. } => format!("{} × {}", bytes.len(), bytes[0]),
                 Event::Sent { token, .. } => format!("sent {}", token.0),
                 Event::Room { .. } => "room".into(),

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 
 use memory::Region;
 use wire::packet::{self, FrameError, Header, Packet, Way};
-use wire::{Capabilities, Cost, Frame, FrameToken, GateId, RailId, RemoteRegion};
+use wire::{
+    Capabilities, Cost, Frame, FrameToken, GateId, HostCost, RailId, RemoteRegion, Thresholds,
+};
 
 use crate::ahead::Settled;
 use crate::emit::{
@@ -19,7 +21,7 @@ use crate::op::{
     Completion, Envelope, Op, OpId, OpState, Ops, Outcome, SendMode, SendState, receive_piece,
     received,
 };
-use crate::strategy::{Choice, Fifo, Split, Strategy, View};
+use crate::strategy::{Auto, Choice, Fifo, Strategy, View};
 
 /// What does not follow from the links.
 #[derive(Debug)]
@@ -28,6 +30,8 @@ pub struct Config {
     pub size: usize,
     /// How much memory unmatched messages may take beyond what every link accepts from the beginning.
     pub budget_bytes: usize,
+    /// What this machine takes to copy and to send.
+    pub host: HostCost,
     /// What chooses the contents of frames.
     pub strategy: Box<dyn Strategy>,
 }
@@ -35,7 +39,12 @@ pub struct Config {
 impl Config {
     /// A job of `size` processes, with the strategy that does all.
     pub fn new(size: usize) -> Self {
-        Self { size, budget_bytes: BUDGET_BYTES, strategy: Box::new(Split) }
+        Self {
+            size,
+            budget_bytes: BUDGET_BYTES,
+            host: HostCost::default(),
+            strategy: Box::new(Auto::default()),
+        }
     }
 }
 
@@ -170,6 +179,7 @@ pub struct Engine {
     wanted: VecDeque<GateId>,
     pulls: VecDeque<OpId>,
     unexpected_bytes: usize,
+    host: HostCost,
     budget_bytes: usize,
     granted_bytes: usize,
     counters: Counters,
@@ -193,6 +203,7 @@ impl Engine {
             wanted: VecDeque::new(),
             pulls: VecDeque::new(),
             unexpected_bytes: 0,
+            host: config.host,
             budget_bytes: config.budget_bytes,
             granted_bytes: 0,
             counters: Counters::default(),
@@ -579,8 +590,14 @@ impl Engine {
 
     /// What a link costs is known, or known better.
     pub fn handle_cost(&mut self, gate: GateId, rail: RailId, cost: Cost) {
-        if let Some(link) = self.gate(gate).link(rail) {
-            link.cost = cost;
+        let (host, budget) = (self.host, self.budget_bytes as u64);
+        let Some(link) = self.gate(gate).link(rail) else { return };
+        link.cost = cost;
+        if link.capabilities.adapts {
+            link.adapt(&Thresholds::derive(&cost, &host, budget));
+            let wanted = link.capabilities.credit_wanted;
+            self.grant(gate, wanted);
+            self.list(gate);
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use smallvec::SmallVec;
 use wire::packet;
-use wire::{Body, Capabilities, Cost, Frame, FrameToken, RailId};
+use wire::{Body, Capabilities, Cost, Frame, FrameToken, RailId, Thresholds};
 
 use crate::engine::PeerError;
 use crate::gate::EARLY_MAX;
@@ -44,6 +44,21 @@ impl Link {
             ledger,
             tally: Tally::default(),
         }
+    }
+
+    /// Takes the sizes that follow from what the link costs.
+    pub fn adapt(&mut self, thresholds: &Thresholds) {
+        let Thresholds { credit_bytes, piece_min, eager_max, ahead_max, inline_max, .. } =
+            *thresholds;
+        let credit_wanted = credit_bytes;
+        self.capabilities = Capabilities {
+            credit_wanted,
+            piece_min,
+            eager_max,
+            ahead_max,
+            inline_max,
+            ..self.capabilities
+        };
     }
 
     /// Whether a frame could be posted now.

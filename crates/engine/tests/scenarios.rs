@@ -696,7 +696,8 @@ fn a_strategy_that_breaks_a_rule_is_refused_with_its_reason() {
             (self.0)(view, choice);
         }
     }
-    let rogues: [(fn(&View<'_>, &mut Choice), &str); 8] = [
+    type Rule = fn(&View<'_>, &mut Choice);
+    let rogues: [(Rule, &str); 8] = [
         (|_, choice| choice.controls = 7, "control packets"),
         (|_, choice| choice.messages.push((9, Carry::Copied)), "not to be had"),
         (|_, choice| choice.messages.push((2, Carry::Copied)), "overtakes an older one"),

@@ -247,7 +247,8 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let directory = Box::new(Cards { job: Arc::clone(&job), own });
     let strategy = strategy().map_err(failed)?;
     let budget_bytes = budget_bytes().map_err(failed)?;
-    let engine = Engine::new(Config { size: size as usize, budget_bytes, strategy });
+    let host = topo::cache::host_cost(topo::Cache::of_environment().as_ref());
+    let engine = Engine::new(Config { size: size as usize, budget_bytes, host, strategy });
     let core = Core::new(engine, GateId(rank), size as usize, rails, directory);
     let progress = Progress::new(core, policy(size)).map_err(|error| failed(error.to_string()))?;
     Ok(Process {

@@ -72,6 +72,8 @@ pub struct Capabilities {
     pub credit_wanted: usize,
     /// Whether the receiver can fetch the sender's contiguous memory by itself (single copy).
     pub pull: bool,
+    /// Whether the sizes above follow what the link costs; else they are those of the rail's mechanism.
+    pub adapts: bool,
     /// Whether frames are numbered and kept until they have arrived, so that other links can carry them
     /// if this one dies.
     pub replay: bool,

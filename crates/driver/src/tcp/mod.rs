@@ -477,5 +477,6 @@ const CAPABILITIES: Capabilities = Capabilities {
     credit_bytes: 64 << 10,
     credit_wanted: 4 << 20,
     pull: false,
+    adapts: true,
     replay: false,
 };

@@ -23,9 +23,18 @@ impl Strategy for Aggregate {
                 break;
             }
         }
-        if choice.is_empty() && view.streams().next().is_some() {
-            choice.piece = Some(Piece { stream: 0, len: piece_len(view, budget.room) });
+        if choice.is_empty() {
+            end_in_piece(view, choice, &budget);
         }
+    }
+}
+
+/// Ends a frame that has no body yet in a piece of the message whose turn it is: one under way, or one
+/// that this frame announces.
+pub(super) fn end_in_piece(view: &View<'_>, choice: &mut Choice, budget: &Budget) {
+    if budget.is_open() {
+        let len = piece_len(view, budget.room);
+        choice.piece = (len > 0).then_some(Piece { stream: 0, len });
     }
 }
 

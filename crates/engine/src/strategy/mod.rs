@@ -7,9 +7,10 @@
 //! one is refused with its reason, and the engine goes on with [`Fifo`].
 //!
 //! Each strategy but the first does what the one before it does, and more: [`Fifo`], [`Aggregate`],
-//! [`Piggyback`], [`Reorder`], [`Split`].
+//! [`Reorder`], [`Piggyback`], [`Split`]; [`Auto`] asks several and takes the best proposal.
 
 mod aggregate;
+mod auto;
 mod choice;
 mod fifo;
 mod piggyback;
@@ -22,6 +23,7 @@ use std::fmt::Debug;
 use wire::packet;
 
 pub use aggregate::Aggregate;
+pub use auto::Auto;
 pub use choice::{Carry, Choice, Invalid, Piece};
 pub use fifo::Fifo;
 pub use piggyback::Piggyback;
@@ -60,10 +62,11 @@ pub fn named(name: &str) -> Option<Box<dyn Strategy>> {
         "aggregate" => Box::new(Aggregate),
         "piggyback" => Box::new(Piggyback),
         "reorder" => Box::new(Reorder),
-        "split" | "auto" => Box::new(Split),
+        "split" => Box::new(Split),
+        "auto" => Box::new(Auto::default()),
         _ => return None,
     })
 }
 
 /// The names that [`named`] knows, the simplest strategy first.
-pub const NAMES: [&str; 6] = ["fifo", "aggregate", "piggyback", "reorder", "split", "auto"];
+pub const NAMES: [&str; 6] = ["fifo", "aggregate", "reorder", "piggyback", "split", "auto"];

@@ -9,8 +9,7 @@
 
 use smallvec::SmallVec;
 
-use super::aggregate::Budget;
-use super::piggyback::end_in_piece;
+use super::aggregate::{Budget, end_in_piece};
 use super::{Carry, Choice, Message, Strategy, View};
 
 /// See the module's documentation.
@@ -26,7 +25,9 @@ impl Strategy for Reorder {
         let mut budget = Budget::new(view);
         budget.take_controls(view, choice);
         choose_messages(view, choice, &mut budget);
-        end_in_piece(view, choice, &budget);
+        if choice.is_empty() {
+            end_in_piece(view, choice, &budget);
+        }
     }
 }
 

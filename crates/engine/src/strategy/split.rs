@@ -10,8 +10,8 @@ use wire::Cost;
 use wire::cost::split;
 
 use super::aggregate::Budget;
-use super::reorder::{Reorder, choose_messages};
-use super::{Choice, Piece, Strategy, View, piece_len};
+use super::reorder::choose_messages;
+use super::{Choice, Piece, Piggyback, Strategy, View, piece_len};
 
 /// See the module's documentation.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +24,7 @@ impl Strategy for Split {
 
     fn choose(&mut self, view: &View<'_>, choice: &mut Choice) {
         if view.links().len() == 1 {
-            return Reorder.choose(view, choice);
+            return Piggyback.choose(view, choice);
         }
         let mut budget = Budget::new(view);
         budget.take_controls(view, choice);

@@ -68,6 +68,7 @@ pub const NEAR: Shape = Shape {
         credit_bytes: 16 << 10,
         credit_wanted: 16 << 10,
         pull: false,
+        adapts: false,
         replay: false,
     },
     pull_works: false,
