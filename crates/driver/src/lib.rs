@@ -17,4 +17,4 @@ pub use own::OwnRail;
 pub use rail::{Event, Fault, Post, Rail, RailError};
 pub use shm::{ShmConfig, ShmRail, node_identity};
 pub use sim::{SimLoss, SimNetwork, SimPath, SimRail};
-pub use tcp::{Refusal, TcpConfig, TcpRail, TcpSample};
+pub use tcp::{Refusal, TcpConfig, TcpNetwork, TcpNetworks, TcpRail, TcpSample};

@@ -16,7 +16,7 @@ use crate::tcp::Refusal;
 /// itself. Either way [`Event::Up`] is reported once, before any other event of that peer; after it
 /// frames may be posted, until [`Event::Down`], which is the last event of the link.
 pub trait Rail: Send {
-    /// A short name for messages and tables: `self`, `shm`, `tcp`, `sim`.
+    /// A short name for messages and tables: `self`, `shm`, `tcp`, `tcp1`, `sim`.
     fn name(&self) -> &'static str;
 
     /// What a peer needs to reach this process by this rail: opaque bytes, at most 512, published

@@ -79,9 +79,10 @@ impl Dialling {
     }
 
     /// Something has accepted a connection. It may say nothing for long: a peer that computes looks
-    /// like this, and is waited for as long as its node accepts connections for it.
-    pub fn handle_connection(&mut self, now: Duration) {
-        self.deadline = self.deadline.max(now + 2 * self.patience);
+    /// like this, and is waited for as long as its node accepts connections for it: `wait` is longer
+    /// than until the next.
+    pub fn handle_connection(&mut self, now: Duration, wait: Duration) {
+        self.deadline = self.deadline.max(now + wait);
     }
 
     fn account(&self) -> String {
@@ -179,7 +180,7 @@ mod tests {
     fn whoever_accepts_connections_is_waited_for() {
         let (one, _, mut dialling) = two();
         assert_eq!(dialling.due(at(0)), Due::Try(one));
-        dialling.handle_connection(at(4999));
+        dialling.handle_connection(at(4999), at(10_000));
         dialling.handle_failure(one, "silent".into(), at(9999));
         assert!(!matches!(dialling.due(at(14998)), Due::GiveUp(_)));
         assert!(matches!(dialling.due(at(14999)), Due::GiveUp(_)));

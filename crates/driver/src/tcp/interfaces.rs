@@ -1,6 +1,7 @@
 //! Which addresses a process offers, and in which order a peer tries them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 
 /// A network interface's address.
@@ -38,16 +39,30 @@ pub(crate) fn list() -> std::io::Result<Vec<Interface>> {
     Ok(known.collect())
 }
 
-/// The addresses to listen on, best first. `only` names an interface, an address, or the beginning
-/// of one (`10.0.`). Without it, all networks are served and the loopback, which peers elsewhere
+/// Whether an interface is up and has a link partner: a cable, or what stands for one.
+pub(crate) fn has_carrier(interface: &Interface) -> bool {
+    let kind = socket2::Type::DGRAM.cloexec();
+    let Ok(socket) = socket2::Socket::new(socket2::Domain::IPV4, kind, None) else { return false };
+    // SAFETY: the structure is plain numbers, for which zero is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    let Some(room) = request.ifr_name.get_mut(..interface.link().len()) else { return false };
+    for (to, from) in room.iter_mut().zip(interface.link().bytes()) {
+        *to = from as libc::c_char;
+    }
+    // SAFETY: the kernel reads the name and writes the flags, within the structure.
+    let answer = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) };
+    let wanted = libc::IFF_UP | libc::IFF_RUNNING;
+    // SAFETY: flags are what the kernel has written, and any bits are a number.
+    answer == 0 && i32::from(unsafe { request.ifr_ifru.ifru_flags }) & wanted == wanted
+}
+
+/// The addresses to listen on, best first. `only` names interfaces, addresses, or beginnings of
+/// addresses (`eth0,10.0.`). Without it, all networks are served and the loopback, which peers elsewhere
 /// cannot reach and peers here try first; bridges to guests only where there is no network at all.
 pub(crate) fn choose(interfaces: &[Interface], only: Option<&str>) -> Vec<IpAddr> {
     let mut chosen: Vec<(Kind, bool, IpAddr)> = interfaces
         .iter()
-        .filter(|one| match only {
-            Some(only) => one.name == only || one.address.to_string().starts_with(only),
-            None => true,
-        })
+        .filter(|one| only.is_none_or(|only| one.is_named_by(only)))
         .filter(|one| one.is_of_use())
         .map(|one| (one.kind(), one.address.is_ipv6(), one.address))
         .collect();
@@ -103,8 +118,30 @@ impl Interface {
         }
     }
 
+    /// Whether it leads to other machines, and straight there.
+    pub(super) fn leads_out(&self) -> bool {
+        self.kind() == Kind::Outer
+    }
+
+    /// Whether a list of interfaces, addresses and beginnings of addresses has it.
+    pub(super) fn is_named_by(&self, only: &str) -> bool {
+        let address = self.address.to_string();
+        let mut words = only.split(',').map(str::trim).filter(|word| !word.is_empty());
+        words.any(|word| self.name == word || address.starts_with(word))
+    }
+
+    /// What the kernel calls it: a second address may have a label behind the name.
+    pub(super) fn link(&self) -> &str {
+        self.name.split(':').next().unwrap_or(&self.name)
+    }
+
+    /// What its bytes go through: virtual networks share their device.
+    pub(super) fn device(&self) -> &str {
+        self.link().split('.').next().unwrap_or(&self.name)
+    }
+
     /// Whether its address can be given to others.
-    fn is_of_use(&self) -> bool {
+    pub(super) fn is_of_use(&self) -> bool {
         match self.address {
             IpAddr::V4(address) => !address.is_link_local() && !address.is_unspecified(),
             IpAddr::V6(address) => {
@@ -116,7 +153,7 @@ impl Interface {
     }
 
     /// Whether `address` belongs to its network.
-    fn reaches(&self, address: IpAddr) -> bool {
+    pub(super) fn reaches(&self, address: IpAddr) -> bool {
         match (self.address, address) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {
                 let differing = own.to_bits() ^ other.to_bits();
@@ -235,6 +272,7 @@ mod tests {
         assert_eq!(texts(None), ["10.1.2.3", "127.0.0.1"]);
         assert_eq!(texts(Some("virbr0")), ["192.168.122.1"]);
         assert_eq!(texts(Some("10.1.")), ["10.1.2.3"]);
+        assert_eq!(texts(Some("lo,eth0")), ["10.1.2.3", "127.0.0.1"]);
         assert!(texts(Some("eth7")).is_empty());
         let offline = &all[..4];
         let chosen = choose(offline, None);

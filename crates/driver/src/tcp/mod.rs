@@ -4,6 +4,7 @@
 //! not connected for a while, and an address counts only when the process behind it has proved to be
 //! the wanted rank of this job. Of two connections opened head to head the lower rank's survives, if
 //! it has come so far that its end has proved itself; until then the higher rank's may be quicker.
+//! Further rails serve one network each ([`networks`]).
 //! Sockets never block; the sockets with traffic are read directly, the others through epoll.
 
 mod dial;
@@ -12,6 +13,7 @@ mod handshake;
 mod hostile;
 mod interfaces;
 mod measure;
+mod networks;
 #[cfg(test)]
 mod patience;
 mod proving;
@@ -19,7 +21,7 @@ mod stream;
 mod vigil;
 
 use std::collections::HashMap;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -34,6 +36,8 @@ use handshake::Credentials;
 pub use handshake::Refusal;
 use interfaces::Interface;
 pub use measure::TcpSample;
+use networks::NAMES;
+pub use networks::{TcpNetwork, TcpNetworks};
 use proving::Unproved;
 use stream::{FRAME_MAX, FrameStream, Received};
 
@@ -46,7 +50,7 @@ pub struct TcpConfig {
     pub job: u64,
     /// The job's secret.
     pub secret: [u8; 32],
-    /// Listen on this interface or address only.
+    /// Listen on these interfaces or addresses only, a list with commas.
     pub interface: Option<String>,
     /// How long a peer's addresses are tried, and how long a stranger may take to prove itself.
     pub connect_timeout: Duration,
@@ -55,6 +59,8 @@ pub struct TcpConfig {
 /// The rail of one process over TCP.
 pub struct TcpRail {
     credentials: Credentials,
+    /// What it serves, if not all.
+    network: Option<TcpNetwork>,
     identity: [u8; 16],
     interfaces: Vec<Interface>,
     listeners: Vec<TcpListener>,
@@ -124,6 +130,25 @@ impl TcpRail {
             };
             return Err(RailError::Unreachable(text));
         }
+        Self::listen(config, addresses, interfaces, None)
+    }
+
+    /// Opens a listener on one network, whose name the rail has. Peers elsewhere are not reachable by it.
+    ///
+    /// # Errors
+    /// When the kernel gives no socket.
+    pub fn on(network: &TcpNetwork, config: TcpConfig) -> Result<Self, RailError> {
+        let interfaces = vec![network.interface().clone()];
+        Self::listen(config, vec![network.address()], interfaces, Some(network.clone()))
+    }
+
+    fn listen(
+        config: TcpConfig,
+        addresses: Vec<IpAddr>,
+        interfaces: Vec<Interface>,
+        network: Option<TcpNetwork>,
+    ) -> Result<Self, RailError> {
+        let system = |call| move |source| RailError::System { call, source };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|error| system("epoll_create")(error.into()))?;
         let mut listeners = Vec::new();
@@ -138,6 +163,7 @@ impl TcpRail {
         let TcpConfig { rank, job, secret, connect_timeout, .. } = config;
         Ok(Self {
             credentials: Credentials { rank, job, secret },
+            network,
             identity: interfaces::network_identity(),
             interfaces,
             listeners,
@@ -314,7 +340,7 @@ impl TcpRail {
 
 impl Rail for TcpRail {
     fn name(&self) -> &'static str {
-        "tcp"
+        self.network.as_ref().map_or(NAMES[0], TcpNetwork::name)
     }
 
     fn address(&self) -> Vec<u8> {
@@ -330,13 +356,20 @@ impl Rail for TcpRail {
         let (identity, offered) = interfaces::parse(address)
             .ok_or_else(|| RailError::Unreachable("a malformed address".into()))?;
         let here = identity == self.identity;
-        let candidates = interfaces::order(here, offered, &self.interfaces);
+        let (candidates, patience) = match &self.network {
+            Some(network) => (network.candidates(here, offered), NETWORK_PATIENCE),
+            None => (interfaces::order(here, offered, &self.interfaces), Duration::MAX),
+        };
         if candidates.is_empty() {
-            let text = "each of its addresses is one of this node too, or of no use elsewhere";
-            return Err(RailError::Unreachable(text.into()));
+            return Err(RailError::Unreachable(match &self.network {
+                Some(network) => format!("none of its addresses is on the network of {network}"),
+                None => {
+                    "each of its addresses is one of this node too, or of no use elsewhere".into()
+                }
+            }));
         }
         let now = self.clock.look(Instant::now());
-        let dialling = Dialling::new(candidates, now, self.connect_timeout);
+        let dialling = Dialling::new(candidates, now, patience.min(self.connect_timeout));
         self.links.insert(peer, Link::Dialling(dialling));
         self.count_dialled();
         self.dial(now);
@@ -460,6 +493,10 @@ const QUIET_MAX: u32 = 4096;
 /// A burst's messages follow one another in some tenths of a microsecond, where a system call takes some
 /// microseconds; an answer to an answer comes after 5 µs at the earliest, and must not wait.
 const GATHER_WITHIN: Duration = Duration::from_micros(2);
+
+/// How long a network of the peer's numbers is tried: there is another way, and this may be another
+/// network.
+const NETWORK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// With hot links, epoll is asked once in so many polls.
 const EPOLL_EVERY: u32 = 64;

@@ -12,6 +12,7 @@ use super::dial::Due;
 use super::handshake::{
     ACCEPTED, ANSWER_LEN, Answer, DECLINED, HELLO_LEN, Hello, PROOF_LEN, Refusal, VERDICT_LEN,
 };
+use super::networks::TcpNetwork;
 use super::{LISTENER_KEYS, Link, Shortage, Socket, TcpRail};
 use crate::rail::{Event, Fault};
 
@@ -71,7 +72,7 @@ impl TcpRail {
     }
 
     fn dial_one(&mut self, peer: GateId, address: SocketAddr, now: Duration) {
-        match begin_connect(address) {
+        match begin_connect(address, self.network.as_ref()) {
             Ok(socket) => {
                 let stage = Stage::Connect { peer };
                 let deadline = now + TRY_TIMEOUT.min(self.connect_timeout);
@@ -89,7 +90,7 @@ impl TcpRail {
         if let Some(Link::Dialling(dialling)) =
             one.dials().and_then(|peer| self.links.get_mut(&peer))
         {
-            dialling.handle_connection(now);
+            dialling.handle_connection(now, 2 * self.connect_timeout);
         }
     }
 
@@ -415,10 +416,16 @@ impl From<io::Error> for Failure {
     }
 }
 
-fn begin_connect(to: SocketAddr) -> io::Result<TcpStream> {
+/// Begins a connection; by a network of one's own, so that its bytes go nowhere else.
+fn begin_connect(to: SocketAddr, by: Option<&TcpNetwork>) -> io::Result<TcpStream> {
     let domain = socket2::Domain::for_address(to);
     let kind = socket2::Type::STREAM.nonblocking().cloexec();
     let socket = socket2::Socket::new(domain, kind, Some(socket2::Protocol::TCP))?;
+    if let Some(network) = by {
+        // Older kernels keep this for root; there the routes must lead where the networks are.
+        let _ = socket.bind_device(Some(network.interface().link().as_bytes()));
+        socket.bind(&SocketAddr::new(network.address(), 0).into())?;
+    }
     match socket.connect(&to.into()) {
         Ok(()) => {}
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}

@@ -119,6 +119,10 @@ fn note(peers: &mut BTreeMap<GateId, Seen>, event: Event<'_>) {
         Event::Refused { from, reason } => panic!("{from} was refused: {reason}"),
         Event::Hampered { reason } => panic!("{reason}"),
         Event::Room { peer } => open(peers, peer).rooms += 1,
+        Event::Cost { peer, cost } => {
+            open(peers, peer);
+            assert!(cost.busy_ns(1 << 20) > 0, "a megabyte takes its time");
+        }
         Event::Down { peer, fault } => {
             let seen = peers.entry(peer).or_default();
             assert_eq!(seen.down, None, "down twice, now by {fault:?}");

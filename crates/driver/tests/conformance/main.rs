@@ -6,7 +6,10 @@ mod scenarios;
 
 use std::time::Duration;
 
-use driver::{OwnRail, Rail, ShmConfig, ShmRail, SimLoss, SimNetwork, SimPath, TcpConfig, TcpRail};
+use driver::{
+    OwnRail, Rail, ShmConfig, ShmRail, SimLoss, SimNetwork, SimPath, TcpConfig, TcpNetworks,
+    TcpRail,
+};
 use kit::{Field, Ground};
 use wire::GateId;
 
@@ -50,6 +53,19 @@ impl Ground for Tcp {
     }
 }
 
+/// TCP over one network alone, which is the loopback.
+struct Network;
+
+impl Ground for Network {
+    fn field(&self, count: u32) -> Field {
+        Field { rails: (0..count).map(network_rail).collect(), pass: Box::new(|| {}) }
+    }
+
+    fn wakes(&self) -> bool {
+        true
+    }
+}
+
 /// Virtual time, over a network that delays and loses.
 struct Sim;
 
@@ -78,15 +94,26 @@ fn shm_rail(rank: u32) -> Box<dyn Rail> {
 }
 
 fn tcp_rail(rank: u32) -> Box<dyn Rail> {
-    let config = TcpConfig {
+    Box::new(TcpRail::new(tcp_config(rank)).expect("sockets"))
+}
+
+fn network_rail(rank: u32) -> Box<dyn Rail> {
+    let networks = TcpNetworks::find(Some(LOOPBACK)).expect("interfaces");
+    let network = networks.all().first().expect("the loopback");
+    Box::new(TcpRail::on(network, tcp_config(rank)).expect("sockets"))
+}
+
+fn tcp_config(rank: u32) -> TcpConfig {
+    TcpConfig {
         rank: GateId(rank),
         job: 11,
         secret: [3; 32],
-        interface: Some("127.0.0.1".into()),
+        interface: Some(LOOPBACK.into()),
         connect_timeout: Duration::from_secs(20),
-    };
-    Box::new(TcpRail::new(config).expect("sockets"))
+    }
 }
+
+const LOOPBACK: &str = "127.0.0.1";
 
 macro_rules! conformance {
     ($rail:ident, $ground:expr; $($scenario:ident)*; $($duet:ident)*) => {
@@ -109,6 +136,7 @@ macro_rules! conformance {
 conformance!(own, Own; order sizes many bursts pull farewell disconnection wake full room;);
 conformance!(shm, Shm; order sizes many bursts pull farewell disconnection wake full room; echo death deafness);
 conformance!(tcp, Tcp; order sizes many bursts pull farewell disconnection wake full room; echo death deafness);
+conformance!(network, Network; order sizes many bursts pull farewell disconnection wake full room; echo death deafness);
 conformance!(sim, Sim; order sizes many bursts pull farewell disconnection wake full room;);
 
 #[test]
