@@ -12,6 +12,7 @@ mod handshake;
 #[cfg(test)]
 mod hostile;
 mod interfaces;
+mod knowledge;
 mod measure;
 mod networks;
 #[cfg(test)]
@@ -35,6 +36,7 @@ use dial::{Clock, Dialling};
 use handshake::Credentials;
 pub use handshake::Refusal;
 use interfaces::Interface;
+use knowledge::{Knowledge, Known};
 pub use measure::TcpSample;
 use networks::NAMES;
 pub use networks::{TcpNetwork, TcpNetworks};
@@ -59,6 +61,7 @@ pub struct TcpConfig {
 /// The rail of one process over TCP.
 pub struct TcpRail {
     credentials: Credentials,
+    knowledge: Knowledge,
     /// What it serves, if not all.
     network: Option<TcpNetwork>,
     identity: [u8; 16],
@@ -109,6 +112,8 @@ enum Socket {
 struct Open {
     peer: GateId,
     stream: FrameStream,
+    /// What the connection costs, if the kernel says.
+    known: Option<Known>,
     /// Looks in a row that found nothing.
     quiet: u32,
     wants_write: bool,
@@ -163,6 +168,7 @@ impl TcpRail {
         let TcpConfig { rank, job, secret, connect_timeout, .. } = config;
         Ok(Self {
             credentials: Credentials { rank, job, secret },
+            knowledge: Knowledge::new(network.as_ref().map_or(NAMES[0], TcpNetwork::name)),
             network,
             identity: interfaces::network_identity(),
             interfaces,
@@ -192,13 +198,18 @@ impl TcpRail {
         let _ = epoll::modify(&self.epoll, &socket, data, epoll::EventFlags::IN);
         // Fails for no TCP socket; a host that vanishes is then noticed when it is sent something.
         let _ = vigil::watch(&socket);
+        let known = self.knowledge.first(&socket);
+        let cost = known.as_ref().map(|known| known.cost);
         let stream = FrameStream::new(socket);
-        let open = Open { peer, stream, quiet: 0, wants_write: false };
+        let open = Open { peer, stream, known, quiet: 0, wants_write: false };
         self.sockets.insert(key, Socket::Open(Box::new(open)));
         self.links.insert(peer, Link::Open { key });
         self.drop_dials(peer);
         self.hot.push(key);
         sink(Event::Up { peer, capabilities: CAPABILITIES });
+        if let Some(cost) = cost {
+            sink(Event::Cost { peer, cost });
+        }
     }
 
     /// Reads one open link and shows what came.
@@ -238,6 +249,7 @@ impl TcpRail {
 
     fn close(&mut self, key: u64, fault: Fault, sink: &mut dyn FnMut(Event<'_>)) {
         if let Some(Socket::Open(open)) = self.sockets.remove(&key) {
+            open.keep(&self.knowledge);
             self.links.remove(&open.peer);
             self.hot.retain(|hot| *hot != key);
             sink(Event::Down { peer: open.peer, fault });
@@ -266,6 +278,11 @@ impl TcpRail {
             Ok(moved) => {
                 if open.stream.refused && open.stream.has_room() {
                     open.stream.refused = false;
+                    if let Some(known) = &mut open.known
+                        && known.look(&open.stream.socket)
+                    {
+                        sink(Event::Cost { peer, cost: known.cost });
+                    }
                     sink(Event::Room { peer });
                 }
                 set_interest(&self.epoll, key, open);
@@ -467,8 +484,18 @@ impl Drop for TcpRail {
     fn drop(&mut self) {
         for socket in self.sockets.values_mut() {
             if let Socket::Open(open) = socket {
+                open.keep(&self.knowledge);
                 open.stream.say_goodbye();
             }
+        }
+    }
+}
+
+impl Open {
+    /// Keeps what was learned of the connection, for jobs to come.
+    fn keep(&self, knowledge: &Knowledge) {
+        if let Some(known) = &self.known {
+            knowledge.keep(&self.stream.socket, known);
         }
     }
 }

@@ -1,0 +1,85 @@
+//! What this process knows of its connections' costs: from jobs before, from the kernel when a connection
+//! opens, and from the traffic.
+
+use std::net::TcpStream;
+
+use topo::sample::host_name;
+use topo::{Cache, Pair};
+use wire::{Cost, HostCost};
+
+use super::measure::TcpSample;
+
+/// Predicts what connections cost, and remembers it between jobs.
+pub struct Knowledge {
+    host: HostCost,
+    cache: Option<Cache>,
+    rail: &'static str,
+}
+
+/// What is known of one connection.
+pub struct Known {
+    pub cost: Cost,
+    /// Looks at the traffic.
+    looks: u32,
+    /// The network has shown its rate.
+    has_learned: bool,
+}
+
+impl Knowledge {
+    pub fn new(rail: &'static str) -> Self {
+        let cache = Cache::of_environment();
+        Self { host: topo::cache::host_cost(cache.as_ref()), cache, rail }
+    }
+
+    /// What a connection costs that has just opened.
+    pub fn first(&self, socket: &TcpStream) -> Option<Known> {
+        let sample = TcpSample::of(socket).ok()?;
+        let remembered = || self.cache.as_ref()?.link(&self.pair(socket)?).ok()?;
+        let cost = match remembered() {
+            Some(entry) => {
+                let mut cost = entry.value;
+                sample.refine(&mut cost);
+                cost
+            }
+            None => sample.cost(&self.host),
+        };
+        Some(Known { cost, looks: 0, has_learned: false })
+    }
+
+    /// Keeps what was learned of a connection that ends.
+    pub fn keep(&self, socket: &TcpStream, known: &Known) {
+        if known.has_learned
+            && let (Some(cache), Some(pair)) = (&self.cache, self.pair(socket))
+        {
+            // What cannot be remembered is measured again by the next job.
+            let _ = cache.keep_link(&pair, &known.cost);
+        }
+    }
+
+    /// The ends of a connection: this host's address and the peer's, without ports.
+    fn pair(&self, socket: &TcpStream) -> Option<Pair> {
+        let here = format!("{}/{}", host_name(), socket.local_addr().ok()?.ip());
+        let there = socket.peer_addr().ok()?.ip().to_string();
+        Some(Pair::new(self.rail, &here, &there))
+    }
+}
+
+impl Known {
+    /// The network has taken more: now and then the kernel is asked at which rate. True when what is
+    /// predicted has changed.
+    pub fn look(&mut self, socket: &TcpStream) -> bool {
+        self.looks += 1;
+        if !self.looks.is_multiple_of(LOOK_EVERY) {
+            return false;
+        }
+        let Ok(sample) = TcpSample::of(socket) else { return false };
+        let before = self.cost;
+        sample.refine(&mut self.cost);
+        self.has_learned |= !sample.is_limited_by_sender;
+        self.cost != before
+    }
+}
+
+/// How often the socket has room again before the kernel is asked how fast it was: each time is some
+/// hundred kilobytes later.
+const LOOK_EVERY: u32 = 4;
