@@ -107,6 +107,11 @@ sed 's/^/    /' "$work/up" "$work/err"
 read -r mbit <<<"$(sed -n 's|^ *by all .* / \([0-9]*\) Mb/s.*|\1|p' "$work/up")"
 check "together they carry $mbit Mb/s" yes "$(awk -v r="${mbit:-0}" 'BEGIN { if (r > 100 && r < 2000) print "yes" }')"
 check "status knows both addresses" "10.77.0.11 10.78.0.11" "$(lab status | awk '/site0-node1/ { print $2, $3 }')"
+pair() { grid "$@" -n 4 -hosts site0-node0:2,site0-node1:2 "$work/collectives"; }
+check "4 ranks on both networks" "collectives on 4 ranks: 0 failures" "$(pair)"
+check "and on the second alone" "collectives on 4 ranks: 0 failures" "$(pair -iface eth1)"
+lab run site0-node1 sh -c 'PATH=$PATH:/usr/sbin; ip link set eth1 down'
+check "and with its cable out" "collectives on 4 ranks: 0 failures" "$(pair)"
 namespaces_of_one_site() { seq 0 1 | while read -r node; do lab run "site0-node$node" readlink /proc/self/ns/net; done; }
 namespaces_of_one_site >"$work/before"
 lab down

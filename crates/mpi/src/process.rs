@@ -9,7 +9,7 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use boot::Job;
-use driver::{OwnRail, Rail, ShmConfig, ShmRail, TcpConfig, TcpRail, node_identity};
+use driver::{OwnRail, Rail, ShmConfig, ShmRail, TcpConfig, TcpNetworks, TcpRail, node_identity};
 use engine::strategy::{self, Strategy};
 use engine::{Config, Engine};
 use plan::Place;
@@ -229,7 +229,7 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let job = Job::join().map_err(|error| Error::new(ErrorClass::Other, error.to_string()))?;
     let (rank, size) = (job.rank(), job.size());
     let failed = |text: String| Error::new(ErrorClass::Other, text);
-    let rails = open_rails(&job).map_err(failed)?;
+    let (rails, networks) = open_rails(&job).map_err(failed)?;
     let mut card = Vec::new();
     for rail in &rails {
         append(&mut card, rail.name().as_bytes());
@@ -244,7 +244,7 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let place = place(&job).map_err(failed)?;
     let own = rails.iter().map(|rail| (rail.name().to_owned(), rail.address())).collect();
     let job = Arc::new(job);
-    let directory = Box::new(Cards { job: Arc::clone(&job), own });
+    let directory = Box::new(Cards { job: Arc::clone(&job), own, networks });
     let strategy = strategy().map_err(failed)?;
     let budget_bytes = budget_bytes().map_err(failed)?;
     let host = topo::cache::host_cost(topo::Cache::of_environment().as_ref());
@@ -265,14 +265,15 @@ fn start(level: ThreadLevel) -> Result<Process> {
     })
 }
 
-/// The rails of this process, the preferred first. `CANELE_RAILS` (`shm,tcp`) restricts them, and
-/// `CANELE_IFACE` the interfaces of `tcp`.
-fn open_rails(job: &Job) -> Result<Vec<Box<dyn Rail>>, String> {
+/// The rails of this process, the preferred first, and the networks that those over TCP serve.
+/// `CANELE_RAILS` (`shm,tcp`) restricts the rails, and `CANELE_IFACE` the networks.
+fn open_rails(job: &Job) -> Result<(Vec<Box<dyn Rail>>, TcpNetworks), String> {
     let rank = GateId(job.rank());
     let wanted = std::env::var("CANELE_RAILS").unwrap_or_else(|_| "shm,tcp".into());
     let mut rails: Vec<Box<dyn Rail>> = vec![Box::new(OwnRail::new(rank))];
+    let mut networks = TcpNetworks::default();
     if job.size() == 1 {
-        return Ok(rails);
+        return Ok((rails, networks));
     }
     for name in wanted.split(',') {
         match name.trim() {
@@ -281,22 +282,33 @@ fn open_rails(job: &Job) -> Result<Vec<Box<dyn Rail>>, String> {
                     ShmRail::new(ShmConfig { rank, job: u128::from(job.id()).to_le_bytes() });
                 rails.push(Box::new(rail.map_err(|error| format!("rail shm: {error}"))?));
             }
-            "tcp" => {
-                let config = TcpConfig {
-                    rank,
-                    job: job.id(),
-                    secret: *job.secret().expose(),
-                    interface: std::env::var("CANELE_IFACE").ok(),
-                    connect_timeout: CONNECT_TIMEOUT,
-                };
-                let rail = TcpRail::new(config).map_err(|error| format!("rail tcp: {error}"))?;
-                rails.push(Box::new(rail));
-            }
+            "tcp" => networks = open_tcp(job, &mut rails)?,
             "self" | "" => {}
             other => return Err(format!("CANELE_RAILS={wanted}: no rail `{other}` (shm, tcp)")),
         }
     }
-    Ok(rails)
+    Ok((rails, networks))
+}
+
+/// Opens the rail over TCP, and one more for each further network.
+fn open_tcp(job: &Job, rails: &mut Vec<Box<dyn Rail>>) -> Result<TcpNetworks, String> {
+    let config = TcpConfig {
+        rank: GateId(job.rank()),
+        job: job.id(),
+        secret: *job.secret().expose(),
+        interface: std::env::var("CANELE_IFACE").ok(),
+        connect_timeout: CONNECT_TIMEOUT,
+    };
+    let rail = TcpRail::new(config.clone()).map_err(|error| format!("rail tcp: {error}"))?;
+    rails.push(Box::new(rail));
+    let networks = TcpNetworks::find(config.interface.as_deref()).unwrap_or_default();
+    for network in networks.all().iter().skip(1) {
+        // What cannot be listened on is done without: the first rail leads everywhere.
+        if let Ok(rail) = TcpRail::on(network, config.clone()) {
+            rails.push(Box::new(rail));
+        }
+    }
+    Ok(networks)
 }
 
 /// What chooses the contents of frames: `CANELE_STRATEGY`.
@@ -346,6 +358,7 @@ fn cores() -> usize {
 struct Cards {
     job: Arc<Job>,
     own: Vec<(String, Vec<u8>)>,
+    networks: TcpNetworks,
 }
 
 impl Directory for Cards {
@@ -354,7 +367,9 @@ impl Directory for Cards {
             return Ok(self.own.clone());
         }
         let card = self.job.fetch(peer.0, CARD).map_err(|error| error.to_string())?;
-        parse_card(&card).ok_or_else(|| format!("process {} published nonsense", peer.0))
+        let addresses =
+            parse_card(&card).ok_or_else(|| format!("process {} published nonsense", peer.0))?;
+        Ok(self.networks.pair(addresses))
     }
 }
 
