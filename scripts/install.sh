@@ -12,7 +12,7 @@ for file in libmpi_abi.so mpiexec mpirun canele-agent canele; do
     fi
 done
 mkdir -p "$prefix"/{bin,include,lib/pkgconfig}
-install -m 644 include/mpi.h "$prefix/include/mpi.h"
+install -m 644 include/mpi.h include/mad.h "$prefix/include/"
 install -m 755 "$target/libmpi_abi.so" "$prefix/lib/libmpi_abi.so.1"
 ln -sf libmpi_abi.so.1 "$prefix/lib/libmpi_abi.so"
 install -m 755 "$target"/{mpiexec,mpirun,canele-agent,canele} "$prefix/bin/"
@@ -23,5 +23,7 @@ wrapper() { # name, variable, default compiler
 wrapper mpicc CC cc
 wrapper mpicxx CXX c++
 wrapper mpic++ CXX c++
-sed "s/@VERSION@/$version/" packaging/mpi.pc.in >"$prefix/lib/pkgconfig/mpi.pc"
+for package in mpi canele-mad; do
+    sed "s/@VERSION@/$version/" "packaging/$package.pc.in" >"$prefix/lib/pkgconfig/$package.pc"
+done
 echo "Canele $version installed in $prefix"

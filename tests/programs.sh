@@ -6,7 +6,7 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives large layouts point_to_point unsupported bad_input tool topologies; do
+for program in collectives large layouts point_to_point unsupported bad_input tool topologies mad_pack mad_misuse; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
 go() { timeout 120 "$prefix/bin/mpiexec" "$@"; }
@@ -20,6 +20,16 @@ go -genv CANELE_RAILS tcp -n 3 "$work/point_to_point"
 
 for ranks in 1 2 6; do go -n $ranks "$work/topologies"; done
 go -n 1 "$work/tool"
+
+# The native interface, with MPI and without.
+for rails in shm tcp; do
+    for ranks in 1 2 5; do
+        go -genv CANELE_RAILS $rails -n $ranks "$work/mad_pack"
+        go -genv CANELE_RAILS $rails -n $ranks "$work/mad_pack" mpi
+    done
+    go -genv CANELE_RAILS $rails -n 2 "$work/mad_misuse"
+done
+"$work/mad_pack"
 
 # Bad arguments are named, and end the job unless the program asks otherwise.
 go -n 1 "$work/bad_input" ../api/functions.txt

@@ -13,6 +13,9 @@
     reason = "the target is the type the standard gives"
 )]
 
+// The native interface's symbols stand in the same library: one engine per process.
+use mad as _;
+
 mod arguments;
 mod attribute;
 mod coll;

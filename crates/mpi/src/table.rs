@@ -34,6 +34,12 @@ pub enum Kind {
     Info,
     /// A session of the tool interface.
     ToolSession,
+    /// A channel of the native interface.
+    Channel,
+    /// A message of the native interface being packed.
+    Packing,
+    /// A message of the native interface being unpacked.
+    Unpacking,
 }
 
 impl Handle {

@@ -1,0 +1,408 @@
+//! Channels, their connections, and how their messages are told from all others.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use engine::{Envelope, MatchedId, Selector};
+use memory::Region;
+use progress::{Core, Progress};
+use wire::GateId;
+
+use crate::batch::{BATCH_MAX, Batch};
+use crate::{Error, Fault, Packing, Result, Unpacking};
+
+/// This process, as the channels see it: its communication and its place in the job.
+pub struct Node {
+    progress: &'static Progress,
+    rank: u32,
+    size: u32,
+    lines: Mutex<HashMap<u32, Arc<Line>>>,
+}
+
+/// An open channel. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct Channel {
+    line: Arc<Line>,
+    /// How often the number was opened before: a channel that was closed stays so.
+    opening: u64,
+}
+
+/// What there is of a channel's number, whether it is open or not: what has come waits until it is
+/// opened, and messages are counted on.
+pub(crate) struct Line {
+    pub progress: &'static Progress,
+    pub rank: u32,
+    size: u32,
+    number: u32,
+    /// Taken inside the core's lock or alone; the core's is never taken inside.
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    is_open: bool,
+    openings: u64,
+    connections: HashMap<u32, Connection>,
+    /// First batches that came to an unpacking from anybody while their peer's last message was still
+    /// being unpacked, in order. The peers' credits bound them.
+    aside: VecDeque<Opener>,
+}
+
+/// A channel and a peer.
+#[derive(Debug, Default)]
+struct Connection {
+    packing: Side<Desk>,
+    unpacking: Side<Region>,
+}
+
+/// One direction of a connection.
+#[derive(Debug)]
+struct Side<T> {
+    is_open: bool,
+    /// The number of its next message.
+    next: u32,
+    /// What its last message has left for the next.
+    spare: Option<T>,
+}
+
+impl<T> Default for Side<T> {
+    fn default() -> Self {
+        Self { is_open: false, next: 0, spare: None }
+    }
+}
+
+/// What messages are packed on.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pub batch: Batch,
+    /// What the engine reads a batch from.
+    pub memory: Region,
+}
+
+/// The first batch of a message, taken out of matching.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opener {
+    pub peer: u32,
+    pub id: MatchedId,
+}
+
+/// A message's place on its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub peer: u32,
+    pub sequence: u32,
+}
+
+/// Which of a channel's messages of the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// A batch of a message, by its number from 0 on.
+    Batch(u32),
+    /// The data of the packet at a position.
+    Data(u32),
+}
+
+impl Node {
+    /// Process `rank` of `size`, which communicates by `progress`.
+    pub fn new(progress: &'static Progress, rank: u32, size: u32) -> Self {
+        Self { progress, rank, size, lines: Mutex::new(HashMap::new()) }
+    }
+
+    /// This process's rank in the job.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Number of processes in the job.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Opens a channel. Nothing is exchanged: processes that open the same number have the same channel.
+    ///
+    /// # Errors
+    /// When the number is not below [`CHANNELS_MAX`], or open here already.
+    pub fn open(&self, number: u32) -> Result<Channel> {
+        if number >= CHANNELS_MAX {
+            let message = format!("channel {number}: numbers are below {CHANNELS_MAX}");
+            return Err(Error::new(Fault::Channel, message));
+        }
+        let mut lines = self.lines.lock().unwrap_or_else(|poison| poison.into_inner());
+        let line = lines.entry(number).or_insert_with(|| Arc::new(self.line(number)));
+        let mut state = line.lock();
+        if state.is_open {
+            let message = format!("channel {number} is open in this process already");
+            return Err(Error::new(Fault::Channel, message));
+        }
+        state.is_open = true;
+        state.openings += 1;
+        let opening = state.openings;
+        drop(state);
+        Ok(Channel { line: Arc::clone(line), opening })
+    }
+
+    /// Closes all channels.
+    ///
+    /// # Errors
+    /// When messages are open; then no channel is closed.
+    pub fn close(&self) -> Result<()> {
+        let lines = self.lines.lock().unwrap_or_else(|poison| poison.into_inner());
+        lines.values().try_for_each(|line| line.lock().has_no_messages(line.number))?;
+        for line in lines.values() {
+            line.lock().is_open = false;
+        }
+        Ok(())
+    }
+
+    fn line(&self, number: u32) -> Line {
+        let Self { progress, rank, size, .. } = *self;
+        Line { progress, rank, size, number, state: Mutex::default() }
+    }
+}
+
+impl Channel {
+    /// The number it was opened by.
+    pub fn number(&self) -> u32 {
+        self.line.number
+    }
+
+    /// Begins a message to process `to`.
+    ///
+    /// # Errors
+    /// When there is no such process, or a message to it is open on this channel.
+    pub fn begin_packing(&self, to: u32) -> Result<Packing> {
+        let mut state = self.state()?;
+        let connection = state.connection(&self.line, to)?;
+        let (sequence, desk) = connection.packing.begin(|| self.line.already_open(to, "to"))?;
+        drop(state);
+        let desk = desk.unwrap_or_else(Desk::new);
+        Ok(Packing::new(Arc::clone(&self.line), Place { peer: to, sequence }, desk))
+    }
+
+    /// Begins to unpack the next message of whichever process one comes from first; waits for it.
+    ///
+    /// # Errors
+    /// When the channel is closed.
+    pub fn begin_unpacking(&self) -> Result<Unpacking> {
+        drop(self.state()?);
+        let progress = self.line.progress;
+        let (place, memory, opener) = progress.wait(|core| self.claim(core).transpose())?;
+        let memory = memory.unwrap_or_else(batch_memory);
+        Ok(Unpacking::new(Arc::clone(&self.line), place, memory, Some(opener)))
+    }
+
+    /// Begins to unpack the next message of process `from`; does not wait.
+    ///
+    /// # Errors
+    /// When there is no such process, or a message from it is being unpacked on this channel.
+    pub fn begin_unpacking_from(&self, from: u32) -> Result<Unpacking> {
+        let mut state = self.state()?;
+        let connection = state.connection(&self.line, from)?;
+        let (sequence, memory) =
+            connection.unpacking.begin(|| self.line.already_open(from, "from"))?;
+        let opener = state.take_aside(from);
+        drop(state);
+        let memory = memory.unwrap_or_else(batch_memory);
+        let place = Place { peer: from, sequence };
+        Ok(Unpacking::new(Arc::clone(&self.line), place, memory, opener))
+    }
+
+    /// Closes the channel. What comes later waits until the number is opened again.
+    ///
+    /// # Errors
+    /// When messages are open on it.
+    pub fn close(&self) -> Result<()> {
+        let mut state = self.state()?;
+        state.has_no_messages(self.line.number)?;
+        state.is_open = false;
+        Ok(())
+    }
+
+    /// The first message that waits, of a peer from which none is being unpacked.
+    fn claim(&self, core: &mut Core) -> Result<Option<(Place, Option<Region>, Opener)>> {
+        let mut state = self.state()?;
+        loop {
+            if let Some(opener) = state.take_first_aside() {
+                let peer = opener.peer;
+                let connection = state.connection(&self.line, peer)?;
+                let (sequence, memory) =
+                    connection.unpacking.begin(|| self.line.already_open(peer, "from"))?;
+                return Ok(Some((Place { peer, sequence }, memory, opener)));
+            }
+            let selector = self.line.any_opener();
+            let Some((id, message)) = core.engine.submit_matched_probe(None, selector) else {
+                return Ok(None);
+            };
+            if message.source < self.line.size {
+                state.aside.push_back(Opener { peer: message.source, id });
+            } else if let Some(op) = core.engine.submit_matched_receive(id, &Region::empty()) {
+                // No process of the job sends this.
+                core.engine.release(op);
+            }
+        }
+    }
+
+    fn state(&self) -> Result<MutexGuard<'_, State>> {
+        let state = self.line.lock();
+        if state.is_open && state.openings == self.opening {
+            return Ok(state);
+        }
+        Err(Error::new(Fault::Channel, format!("channel {} was closed", self.line.number)))
+    }
+}
+
+impl Line {
+    /// What a message of the engine carries.
+    pub fn envelope(&self, sequence: u32, part: Part) -> Envelope {
+        let (context, tag) = self.address(sequence, part);
+        Envelope { context, source: self.rank, tag }
+    }
+
+    /// What accepts a message of the engine from the peer.
+    pub fn selector(&self, place: Place, part: Part) -> (Option<GateId>, Selector) {
+        let (context, tag) = self.address(place.sequence, part);
+        let selector = Selector { context, source: Some(place.peer), tag: Some(tag) };
+        (Some(GateId(place.peer)), selector)
+    }
+
+    /// The first batch of the peer's next message, if somebody took it out of matching.
+    pub fn take_aside(&self, peer: u32) -> Option<Opener> {
+        self.lock().take_aside(peer)
+    }
+
+    /// A message was packed.
+    pub fn end_packing(&self, peer: u32, desk: Desk) {
+        if let Some(connection) = self.lock().connections.get_mut(&peer) {
+            connection.packing.end(desk);
+        }
+    }
+
+    /// A message was unpacked.
+    pub fn end_unpacking(&self, peer: u32, memory: Region) {
+        if let Some(connection) = self.lock().connections.get_mut(&peer) {
+            connection.unpacking.end(memory);
+        }
+    }
+
+    fn address(&self, sequence: u32, part: Part) -> (u64, i32) {
+        let low = (sequence & SEQUENCE_MASK) << POSITION_BITS;
+        let (stream, tag) = match part {
+            Part::Batch(0) => (0, sequence & OPENER_MASK),
+            Part::Batch(number) => (1, low | number),
+            Part::Data(position) => (2, low | position),
+        };
+        (self.context() | stream, tag as i32)
+    }
+
+    fn any_opener(&self) -> Selector {
+        Selector { context: self.context(), source: None, tag: None }
+    }
+
+    fn context(&self) -> u64 {
+        CONTEXTS | u64::from(self.number) << 2
+    }
+
+    fn already_open(&self, peer: u32, way: &str) -> Error {
+        let message = format!(
+            "a message {way} process {peer} on channel {} has not been ended: end it first",
+            self.number
+        );
+        Error::new(Fault::Open, message)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poison| poison.into_inner())
+    }
+}
+
+impl State {
+    fn connection(&mut self, line: &Line, peer: u32) -> Result<&mut Connection> {
+        if peer >= line.size {
+            let message = format!("process {peer} of a job of {}", line.size);
+            return Err(Error::new(Fault::Rank, message));
+        }
+        Ok(self.connections.entry(peer).or_default())
+    }
+
+    fn take_aside(&mut self, peer: u32) -> Option<Opener> {
+        let at = self.aside.iter().position(|opener| opener.peer == peer)?;
+        self.aside.remove(at)
+    }
+
+    fn take_first_aside(&mut self) -> Option<Opener> {
+        let Self { aside, connections, .. } = self;
+        let is_free = |opener: &Opener| {
+            connections.get(&opener.peer).is_none_or(|connection| !connection.unpacking.is_open)
+        };
+        let at = aside.iter().position(is_free)?;
+        aside.remove(at)
+    }
+
+    fn has_no_messages(&self, number: u32) -> Result<()> {
+        let busy = |(peer, connection): (&u32, &Connection)| {
+            let Connection { packing, unpacking } = connection;
+            match (packing.is_open, unpacking.is_open) {
+                (true, _) => Some((*peer, "to")),
+                (_, true) => Some((*peer, "from")),
+                (false, false) => None,
+            }
+        };
+        let Some((peer, way)) = self.connections.iter().find_map(busy) else { return Ok(()) };
+        let message = format!(
+            "channel {number} has a message {way} process {peer} that was not ended: end it first"
+        );
+        Err(Error::new(Fault::Open, message))
+    }
+}
+
+impl<T> Side<T> {
+    fn begin(&mut self, busy: impl FnOnce() -> Error) -> Result<(u32, Option<T>)> {
+        if self.is_open {
+            return Err(busy());
+        }
+        self.is_open = true;
+        let sequence = self.next;
+        self.next = sequence.wrapping_add(1);
+        Ok((sequence, self.spare.take()))
+    }
+
+    fn end(&mut self, spare: T) {
+        self.is_open = false;
+        self.spare = Some(spare);
+    }
+}
+
+impl Desk {
+    fn new() -> Self {
+        Self { batch: Batch::default(), memory: batch_memory() }
+    }
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Line").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+/// Memory for a batch on its way.
+pub(crate) fn batch_memory() -> Region {
+    Region::owned(BATCH_MAX)
+}
+
+/// Channel numbers are below this.
+pub const CHANNELS_MAX: u32 = 1 << 16;
+
+/// A message has fewer packets, and at most as many batches.
+pub const PACKETS_MAX: u32 = 1 << POSITION_BITS;
+
+/// The bit that no communicator's context has: theirs begin with the leader's rank, which is below 2²⁹.
+const CONTEXTS: u64 = 1 << 63;
+
+const POSITION_BITS: u32 = 20;
+
+/// Receives are posted only for what is known to come, so that these bits have to tell a message from
+/// those just before and behind it.
+const SEQUENCE_MASK: u32 = (1 << 10) - 1;
+
+const OPENER_MASK: u32 = (1 << 30) - 1;

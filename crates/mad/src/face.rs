@@ -1,0 +1,358 @@
+//! The C symbols of `mad.h`.
+//!
+//! Each turns C arguments into a call and its failure into a code; the text of a thread's last failure
+//! is kept for `mad_last_error`. Handles are those of `mpi::table`: a stale or foreign one is an error.
+#![allow(unsafe_code)]
+
+use std::cell::RefCell;
+use std::ffi::{CString, c_char, c_int, c_void};
+
+use memory::Region;
+use mpi::ErrorClass;
+use mpi::table::{Handle, Kind, Table};
+
+use crate::{Channel, Constraints, Error, Fault, Next, Packing, Receive, Result, Send};
+use crate::{Unpacking, session};
+
+/// A handle as C passes it: a pointer to nothing.
+type RawHandle = usize;
+
+/// Begins to use the interface, beside MPI or without it.
+#[unsafe(no_mangle)]
+pub extern "C" fn mad_init() -> c_int {
+    finish("mad_init", session::initialize)
+}
+
+/// Ends what `mad_init` began.
+#[unsafe(no_mangle)]
+pub extern "C" fn mad_finalize() -> c_int {
+    finish("mad_finalize", session::finalize)
+}
+
+/// This process's rank in the job.
+///
+/// # Safety
+/// `rank` is NULL or leads to an `int`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mad_rank(rank: *mut c_int) -> c_int {
+    finish("mad_rank", || {
+        // SAFETY: as the function's.
+        unsafe { put("rank", rank, || Ok(session::node()?.rank() as c_int)) }
+    })
+}
+
+/// Number of processes in the job.
+///
+/// # Safety
+/// `size` is NULL or leads to an `int`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mad_size(size: *mut c_int) -> c_int {
+    finish("mad_size", || {
+        // SAFETY: as the function's.
+        unsafe { put("size", size, || Ok(session::node()?.size() as c_int)) }
+    })
+}
+
+/// Opens a channel by its number.
+///
+/// # Safety
+/// `channel` is NULL or leads to a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mad_channel_open(number: c_int, channel: *mut RawHandle) -> c_int {
+    let open = || {
+        let valid = u32::try_from(number);
+        let negative = |_| Error::new(Fault::Channel, format!("channel {number} is negative"));
+        insert(&CHANNELS, session::node()?.open(valid.map_err(negative)?)?)
+    };
+    // SAFETY: as the function's.
+    finish("mad_channel_open", || unsafe { put("channel", channel, open) })
+}
+
+/// Closes a channel.
+#[unsafe(no_mangle)]
+pub extern "C" fn mad_channel_close(channel: RawHandle) -> c_int {
+    finish("mad_channel_close", || {
+        find(&CHANNELS, "channel", channel)?.close()?;
+        remove(&CHANNELS, channel)
+    })
+}
+
+/// Begins a message.
+///
+/// # Safety
+/// `connection` is NULL or leads to a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mad_begin_packing(
+    channel: RawHandle,
+    to: c_int,
+    connection: *mut RawHandle,
+) -> c_int {
+    let begin = || insert(&PACKINGS, open(channel)?.begin_packing(rank("to", to)?)?);
+    // SAFETY: as the function's.
+    finish("mad_begin_packing", || unsafe { put("connection", connection, begin) })
+}
+
+/// Adds a packet to a message.
+///
+/// # Safety
+/// `data` leads to `size` bytes, which stay as the constraints say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mad_pack(
+    connection: RawHandle,
+    data: *const c_void,
+    size: usize,
+    send: c_int,
+    receive: c_int,
+    next: c_int,
+) -> c_int {
+    finish("mad_pack", || {
+        let constraints = constraints(send, receive)?;
+        let next = what_follows(next)?;
+        // SAFETY: as the function's.
+        let data = unsafe { region(data.cast_mut(), size) }?;
+        find(&PACKINGS, "connection", connection)?.pack(&data, constraints, next)
+    })
+}
+
+/// Ends a message.
+#[unsafe(no_mangle)]
+pub extern "C" fn mad_end_packing(connection: RawHandle) -> c_int {
+    finish("mad_end_packing", || {
+        let ended = find(&PACKINGS, "connection", connection)?.end();
+        end(&PACKINGS, connection, ended)
+    })
+}
+
+/// Begins to unpack the next message, of any process.
+///
+/// # Safety
+/// `connection` is NULL or leads to a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mad_begin_unpacking(
+    channel: RawHandle,
+    connection: *mut RawHandle,
+) -> c_int {
+    let begin = || insert(&UNPACKINGS, open(channel)?.begin_unpacking()?);
+    // SAFETY: as the function's.
+    finish("mad_begin_unpacking", || unsafe { put("connection", connection, begin) })
+}
+
+/// Begins to unpack the next message of one process.
+///
+/// # Safety
+/// `connection` is NULL or leads to a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mad_begin_unpacking_from(
+    channel: RawHandle,
+    from: c_int,
+    connection: *mut RawHandle,
+) -> c_int {
+    let begin = || insert(&UNPACKINGS, open(channel)?.begin_unpacking_from(rank("from", from)?)?);
+    // SAFETY: as the function's.
+    finish("mad_begin_unpacking_from", || unsafe { put("connection", connection, begin) })
+}
+
+/// The process at the other end of a message.
+///
+/// # Safety
+/// `peer` is NULL or leads to an `int`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mad_peer(connection: RawHandle, peer: *mut c_int) -> c_int {
+    let ask = || {
+        let packed = find(&PACKINGS, "connection", connection).map(|packing| packing.peer());
+        let other =
+            || find(&UNPACKINGS, "connection", connection).map(|unpacking| unpacking.peer());
+        packed.or_else(|_| other()).map(|peer| peer as c_int)
+    };
+    // SAFETY: as the function's.
+    finish("mad_peer", || unsafe { put("peer", peer, ask) })
+}
+
+/// Takes the next packet of a message.
+///
+/// # Safety
+/// `data` leads to `size` bytes, which are the library's until the constraints say that data are there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mad_unpack(
+    connection: RawHandle,
+    data: *mut c_void,
+    size: usize,
+    send: c_int,
+    receive: c_int,
+    next: c_int,
+) -> c_int {
+    finish("mad_unpack", || {
+        let constraints = constraints(send, receive)?;
+        let next = what_follows(next)?;
+        // SAFETY: as the function's.
+        let into = unsafe { region(data, size) }?;
+        find(&UNPACKINGS, "connection", connection)?.unpack(&into, constraints, next)
+    })
+}
+
+/// Ends the unpacking of a message.
+#[unsafe(no_mangle)]
+pub extern "C" fn mad_end_unpacking(connection: RawHandle) -> c_int {
+    finish("mad_end_unpacking", || {
+        let ended = find(&UNPACKINGS, "connection", connection)?.end();
+        end(&UNPACKINGS, connection, ended)
+    })
+}
+
+/// What a code means.
+#[unsafe(no_mangle)]
+pub extern "C" fn mad_strerror(code: c_int) -> *const c_char {
+    let fault = Fault::ALL.iter().find(|fault| **fault as c_int == code);
+    let text = match (fault, code) {
+        (Some(fault), _) => fault.c_text(),
+        (None, 0) => c"success",
+        (None, _) => c"no code of this library",
+    };
+    text.as_ptr()
+}
+
+/// Why the calling thread's last failed call failed, in one line; valid until its next failure.
+#[unsafe(no_mangle)]
+pub extern "C" fn mad_last_error() -> *const c_char {
+    LAST.with_borrow(|last| last.as_ptr())
+}
+
+/// Runs a body; keeps the reason of a failure.
+#[inline]
+fn finish(function: &'static str, body: impl FnOnce() -> Result<()>) -> c_int {
+    match body() {
+        Ok(()) => 0,
+        Err(error) => fail(function, &error),
+    }
+}
+
+#[cold]
+fn fail(function: &'static str, error: &Error) -> c_int {
+    let line = CString::new(format!("{function}: {error}").replace(['\0', '\n'], " "));
+    LAST.set(line.unwrap_or_default());
+    error.fault as c_int
+}
+
+/// Writes a result to its place, which is looked at before anything is done.
+unsafe fn put<T>(name: &str, place: *mut T, make: impl FnOnce() -> Result<T>) -> Result<()> {
+    if place.is_null() {
+        return Err(null(name));
+    }
+    let value = make()?;
+    // SAFETY: the caller passes a place for the result.
+    unsafe { place.write(value) };
+    Ok(())
+}
+
+/// The memory of a packet.
+unsafe fn region(data: *mut c_void, size: usize) -> Result<Region> {
+    if data.is_null() && size > 0 {
+        return Err(null("data"));
+    }
+    if isize::try_from(size).is_err() {
+        let message = format!("size = {size} is more than memory has");
+        return Err(Error::new(Fault::Argument, message));
+    }
+    // SAFETY: the caller vouches for the memory as long as the constraints say.
+    Ok(unsafe { Region::new(data.cast(), size) })
+}
+
+fn open(channel: RawHandle) -> Result<Channel> {
+    session::node()?;
+    find(&CHANNELS, "channel", channel)
+}
+
+fn rank(name: &str, value: c_int) -> Result<u32> {
+    let message = |_| Error::new(Fault::Rank, format!("{name} = {value} is negative"));
+    u32::try_from(value).map_err(message)
+}
+
+fn constraints(send: c_int, receive: c_int) -> Result<Constraints> {
+    let unknown = |name: &str, value: c_int| {
+        let message = format!("{name} = {value:#x} is no {name} constraint");
+        Error::new(Fault::Argument, message)
+    };
+    let send = match send {
+        SAFER => Send::Safer,
+        LATER => Send::Later,
+        SEND_CHEAPER => Send::Cheaper,
+        _ => return Err(unknown("send", send)),
+    };
+    let receive = match receive {
+        EXPRESS => Receive::Express,
+        RECEIVE_CHEAPER => Receive::Cheaper,
+        _ => return Err(unknown("receive", receive)),
+    };
+    Ok(Constraints { send, receive })
+}
+
+fn what_follows(next: c_int) -> Result<Next> {
+    match next {
+        UNKNOWN => Ok(Next::Unknown),
+        COMPUTING => Ok(Next::Computing),
+        _ => match constraints(next & SEND_MASK, next & RECEIVE_MASK) {
+            Ok(constraints) if next & !(SEND_MASK | RECEIVE_MASK) == 0 => {
+                Ok(Next::Packet(constraints))
+            }
+            Ok(_) | Err(_) => {
+                let message = format!("next = {next:#x} is none of MAD_NEXT_*");
+                Err(Error::new(Fault::Argument, message))
+            }
+        },
+    }
+}
+
+fn insert<T: Clone>(table: &Table<T>, object: T) -> Result<RawHandle> {
+    let full = |error: mpi::Error| Error::new(Fault::Limit, error.message);
+    table.insert(object).map(|handle| handle.0 as RawHandle).map_err(full)
+}
+
+#[inline]
+fn find<T: Clone>(table: &Table<T>, name: &str, handle: RawHandle) -> Result<T> {
+    table.find(Handle(handle as u64)).map_err(|error| unknown(name, handle, error))
+}
+
+fn remove<T: Clone>(table: &Table<T>, handle: RawHandle) -> Result<()> {
+    let removed = table.remove(Handle(handle as u64));
+    removed.map(drop).map_err(|error| unknown("handle", handle, error))
+}
+
+/// The handle of a message that has ended is gone; that of one in use by another thread stays.
+fn end<T: Clone>(table: &Table<T>, handle: RawHandle, ended: Result<()>) -> Result<()> {
+    match ended {
+        Err(Error { fault: Fault::Busy, .. }) => ended,
+        Ok(()) | Err(_) => ended.and(remove(table, handle)),
+    }
+}
+
+#[cold]
+fn unknown(name: &str, handle: RawHandle, error: mpi::Error) -> Error {
+    let message = match handle {
+        0 => format!("{name} is NULL"),
+        _ => format!("{name}: {}", error.message),
+    };
+    Error::new(Fault::Handle, message)
+}
+
+#[cold]
+fn null(name: &str) -> Error {
+    Error::new(Fault::Argument, format!("{name} is NULL"))
+}
+
+const SAFER: c_int = 0x1;
+const LATER: c_int = 0x2;
+const SEND_CHEAPER: c_int = 0x3;
+const SEND_MASK: c_int = 0x3;
+const EXPRESS: c_int = 0x10;
+const RECEIVE_CHEAPER: c_int = 0x20;
+const RECEIVE_MASK: c_int = 0x30;
+const UNKNOWN: c_int = 0;
+const COMPUTING: c_int = 0x100;
+
+static CHANNELS: Table<Channel> = Table::new(Kind::Channel, ErrorClass::Arg);
+static PACKINGS: Table<Packing> = Table::new(Kind::Packing, ErrorClass::Arg);
+static UNPACKINGS: Table<Unpacking> = Table::new(Kind::Unpacking, ErrorClass::Arg);
+
+thread_local! {
+    static LAST: RefCell<CString> = RefCell::default();
+}

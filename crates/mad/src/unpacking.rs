@@ -1,0 +1,443 @@
+//! A message being unpacked.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use engine::{OpId, Outcome};
+use memory::Region;
+use progress::Core;
+
+use crate::batch::{self, Entry, Form, Record, Strange};
+use crate::channel::{Line, Opener, PACKETS_MAX, Part, Place};
+use crate::packing::{ended, in_use_by_one};
+use crate::{Constraints, Error, Fault, Next, Receive, Result};
+
+/// A message being unpacked. Clones are the same message. Until it has ended, memory that was given to
+/// it may be written.
+#[derive(Clone, Debug)]
+pub struct Unpacking(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    line: Arc<Line>,
+    place: Place,
+    intake: Mutex<Option<Intake>>,
+}
+
+/// A message until its end.
+#[derive(Debug)]
+struct Intake {
+    /// The first batch, if it was taken out of matching.
+    opener: Option<Opener>,
+    /// What batches are received into.
+    memory: Region,
+    /// The batch that is being read, and how far it was.
+    batch: Vec<u8>,
+    at: usize,
+    /// How many batches have been asked for.
+    batches: u32,
+    /// The one on its way. There is one as long as everything is read and the end is not.
+    arriving: Option<OpId>,
+    /// The position of the next record.
+    position: u32,
+    /// Unpacks that wait for their records, in order; all `CHEAPER`.
+    wanted: VecDeque<Wanted>,
+    /// Data on their way, with the positions of their packets.
+    ops: Vec<(u32, OpId)>,
+    /// The first failure of an unpack that had returned.
+    failure: Option<Error>,
+    /// Why no more can be read.
+    broken: Option<Error>,
+}
+
+#[derive(Debug)]
+struct Wanted {
+    into: Region,
+    constraints: Constraints,
+}
+
+/// What the next record is.
+enum Head {
+    Packet(Record, usize),
+    End,
+    /// It has not come yet, or never will.
+    Nothing,
+}
+
+impl Unpacking {
+    pub(crate) fn new(
+        line: Arc<Line>,
+        place: Place,
+        memory: Region,
+        opener: Option<Opener>,
+    ) -> Self {
+        let intake = Intake {
+            opener,
+            memory,
+            batch: Vec::new(),
+            at: 0,
+            batches: 0,
+            arriving: None,
+            position: 0,
+            wanted: VecDeque::new(),
+            ops: Vec::new(),
+            failure: None,
+            broken: None,
+        };
+        Self(Arc::new(Inner { line, place, intake: Mutex::new(Some(intake)) }))
+    }
+
+    /// From whom it comes.
+    pub fn peer(&self) -> u32 {
+        self.0.place.peer
+    }
+
+    /// Takes the next packet into `into`. With `Receive::Express` the data are there afterwards; with
+    /// `Receive::Cheaper` they may come until the end, and so may the failure of this call.
+    ///
+    /// # Errors
+    /// When the packet has another length or other constraints, or there is none: then it stays the
+    /// next. When the message has ended, is in use by another thread, or the peer is gone.
+    pub fn unpack(&self, into: &Region, constraints: Constraints, next: Next) -> Result<()> {
+        let inner = &*self.0;
+        let mut guard = in_use_by_one(&inner.intake)?;
+        let intake = guard.as_mut().ok_or_else(ended)?;
+        let Some((record, end)) = intake.record(inner, constraints.receive)? else {
+            return intake.want(inner, into, constraints, next);
+        };
+        intake.check(inner, &record, into.len(), constraints)?;
+        let position = intake.position;
+        match (intake.take_now(inner, &record, end, into, next), constraints.receive) {
+            (None, _) => {}
+            (Some(op), Receive::Express) => inner.wait_for_data(position, op)?,
+            (Some(op), Receive::Cheaper) => intake.ops.push((position, op)),
+        }
+        if next == Next::Computing {
+            inner.line.progress.test(|core| intake.advance(inner, core));
+        }
+        Ok(())
+    }
+
+    /// Ends the unpacking: waits until all data are there, and the sender has ended the message.
+    ///
+    /// # Errors
+    /// When packets are left, which are lost; when an unpack has failed since; when the peer is gone.
+    /// The unpacking has ended all the same, unless it had before or is in use by another thread.
+    pub fn end(&self) -> Result<()> {
+        let inner = &*self.0;
+        let mut guard = in_use_by_one(&inner.intake)?;
+        let intake = guard.as_mut().ok_or_else(ended)?;
+        let mut left = 0;
+        inner.line.progress.wait(|core| intake.finish(inner, core, &mut left));
+        let Some(Intake { memory, failure, broken, position, .. }) = guard.take() else {
+            return Err(ended());
+        };
+        inner.line.end_unpacking(inner.place.peer, memory);
+        let leftovers = (left > 0).then(|| {
+            let message = format!(
+                "{left} of {position} packets from process {} were not unpacked and are lost",
+                inner.place.peer
+            );
+            Error::new(Fault::Packets, message)
+        });
+        broken.or(failure).or(leftovers).map_or(Ok(()), Err)
+    }
+}
+
+impl Inner {
+    fn wait_for_data(&self, position: u32, op: OpId) -> Result<()> {
+        self.line.progress.wait(|core| {
+            let completion = core.engine.take(op)?;
+            Some(self.check_data(core, position, completion.outcome))
+        })
+    }
+
+    fn check_data(&self, core: &mut Core, position: u32, outcome: Outcome) -> Result<()> {
+        match outcome {
+            Outcome::Ok | Outcome::Cancelled => Ok(()),
+            Outcome::PeerFailed => Err(gone(core, self.place.peer)),
+            Outcome::Truncated { message_bytes } => {
+                Err(self.strange(&format!("{message_bytes} bytes for packet {position}")))
+            }
+        }
+    }
+
+    #[cold]
+    fn strange(&self, what: &str) -> Error {
+        let message = format!("process {} sent what no peer sends: {what}", self.place.peer);
+        Error::new(Fault::Peer, message)
+    }
+}
+
+impl Intake {
+    /// The record that belongs to the next unpack; waits for it where its data are wanted at once.
+    fn record(&mut self, inner: &Inner, receive: Receive) -> Result<Option<(Record, usize)>> {
+        if !self.is_ready(inner) {
+            let progress = inner.line.progress;
+            match receive {
+                Receive::Express => progress.wait(|core| {
+                    self.advance(inner, core);
+                    self.is_ready(inner).then_some(())
+                }),
+                Receive::Cheaper => progress.submit(|core| self.advance(inner, core)),
+            }
+        }
+        match self.head(inner) {
+            Head::Packet(record, end) if self.wanted.is_empty() => Ok(Some((record, end))),
+            Head::End => Err(self.too_many(inner)),
+            Head::Packet(..) | Head::Nothing => match &self.broken {
+                Some(broken) => Err(broken.clone()),
+                None => Ok(None),
+            },
+        }
+    }
+
+    /// Lets an unpack wait for its record.
+    fn want(
+        &mut self,
+        inner: &Inner,
+        into: &Region,
+        constraints: Constraints,
+        next: Next,
+    ) -> Result<()> {
+        if self.position as usize + self.wanted.len() >= PACKETS_MAX as usize {
+            let message = format!("a message has fewer than {PACKETS_MAX} packets");
+            return Err(Error::new(Fault::Limit, message));
+        }
+        self.wanted.push_back(Wanted { into: into.clone(), constraints });
+        if next == Next::Computing {
+            inner.line.progress.test(|core| self.advance(inner, core));
+        }
+        Ok(())
+    }
+
+    /// Whether the next unpack can be answered without waiting.
+    #[inline]
+    fn is_ready(&mut self, inner: &Inner) -> bool {
+        let is_known = self.wanted.is_empty() && !matches!(self.head(inner), Head::Nothing);
+        is_known || self.broken.is_some()
+    }
+
+    #[inline]
+    fn head(&mut self, inner: &Inner) -> Head {
+        if self.broken.is_some() {
+            return Head::Nothing;
+        }
+        match batch::entry(&self.batch, self.at) {
+            Ok(Some(Entry::Packet(record, end))) => Head::Packet(record, end),
+            Ok(Some(Entry::End)) => Head::End,
+            Ok(None) => Head::Nothing,
+            Err(Strange) => {
+                self.broken = Some(inner.strange("a batch without sense"));
+                Head::Nothing
+            }
+        }
+    }
+
+    /// Takes in what has come, gives it to the unpacks that wait, and asks for more.
+    fn advance(&mut self, inner: &Inner, core: &mut Core) {
+        let mut has_asked = false;
+        loop {
+            self.open_batch(inner, core);
+            while !self.wanted.is_empty() {
+                match self.head(inner) {
+                    Head::Packet(record, end) => self.settle(inner, core, &record, end),
+                    Head::End => {
+                        let failure = self.too_many(inner);
+                        self.failure.get_or_insert(failure);
+                        self.wanted.clear();
+                    }
+                    Head::Nothing => break,
+                }
+                has_asked = true;
+            }
+            let is_read = matches!(self.head(inner), Head::Nothing);
+            if !is_read || self.broken.is_some() || self.arriving.is_some() {
+                break;
+            }
+            self.arriving = self.ask(inner, core);
+            has_asked = true;
+        }
+        if has_asked {
+            core.flush();
+        }
+    }
+
+    /// Begins to read the batch that has come.
+    fn open_batch(&mut self, inner: &Inner, core: &mut Core) {
+        let Some(completion) = self.arriving.and_then(|op| core.engine.take(op)) else { return };
+        self.arriving = None;
+        match completion.outcome {
+            Outcome::Ok => {
+                self.batch.resize(completion.bytes as usize, 0);
+                self.memory.read(0, &mut self.batch);
+                self.at = 0;
+            }
+            Outcome::PeerFailed => self.broken = Some(gone(core, inner.place.peer)),
+            Outcome::Truncated { .. } | Outcome::Cancelled => {
+                self.broken = Some(inner.strange("a batch that is too long"));
+            }
+        }
+    }
+
+    /// Asks for the next batch.
+    fn ask(&mut self, inner: &Inner, core: &mut Core) -> Option<OpId> {
+        let number = self.batches;
+        if number == PACKETS_MAX {
+            self.broken = Some(inner.strange("a message without end"));
+            return None;
+        }
+        self.batches += 1;
+        if number == 0 {
+            let peer = inner.place.peer;
+            let opener = self.opener.take().or_else(|| inner.line.take_aside(peer));
+            if let Some(Opener { id, .. }) = opener {
+                return core.engine.submit_matched_receive(id, &self.memory);
+            }
+        }
+        let (gate, selector) = inner.line.selector(inner.place, Part::Batch(number));
+        Some(core.engine.submit_receive(gate, selector, &self.memory))
+    }
+
+    /// Takes the packet that is next, outside the core; answers the operation that brings data that come
+    /// apart.
+    #[inline]
+    fn take_now(
+        &mut self,
+        inner: &Inner,
+        record: &Record,
+        end: usize,
+        into: &Region,
+        next: Next,
+    ) -> Option<OpId> {
+        let op = match record.form {
+            Form::Inline { at } => {
+                into.write(0, &self.batch[at..end]);
+                None
+            }
+            Form::Apart => {
+                let progress = inner.line.progress;
+                let ask = |core: &mut Core| self.ask_for_data(inner, core, into);
+                Some(match next {
+                    // What this asks of the peer goes with what the next unpack asks.
+                    Next::Packet(_) => progress.look(ask),
+                    Next::Unknown | Next::Computing => progress.submit(ask),
+                })
+            }
+        };
+        self.pass(end);
+        op
+    }
+
+    /// Gives the packet that is next to the first unpack that waits. If it does not fit, it is lost.
+    fn settle(&mut self, inner: &Inner, core: &mut Core, record: &Record, end: usize) {
+        let Some(Wanted { into, constraints }) = self.wanted.pop_front() else { return };
+        if let Err(failure) = self.check(inner, record, into.len(), constraints) {
+            self.failure.get_or_insert(failure);
+            return self.lose(inner, core, record, end);
+        }
+        match record.form {
+            Form::Inline { at } => into.write(0, &self.batch[at..end]),
+            Form::Apart => {
+                let op = self.ask_for_data(inner, core, &into);
+                self.ops.push((self.position, op));
+            }
+        }
+        self.pass(end);
+    }
+
+    /// Passes over a packet that nobody takes; its data are dropped when they come.
+    fn lose(&mut self, inner: &Inner, core: &mut Core, record: &Record, end: usize) {
+        if record.form == Form::Apart {
+            let op = self.ask_for_data(inner, core, &Region::empty());
+            core.engine.release(op);
+        }
+        self.pass(end);
+    }
+
+    fn ask_for_data(&self, inner: &Inner, core: &mut Core, into: &Region) -> OpId {
+        let (gate, selector) = inner.line.selector(inner.place, Part::Data(self.position));
+        core.engine.submit_receive(gate, selector, into)
+    }
+
+    #[inline]
+    fn pass(&mut self, end: usize) {
+        self.at = end;
+        self.position += 1;
+    }
+
+    /// Brings the message to its end; none until it is there. Counts packets that nobody took.
+    fn finish(&mut self, inner: &Inner, core: &mut Core, left: &mut u32) -> Option<()> {
+        loop {
+            self.advance(inner, core);
+            match self.head(inner) {
+                Head::Packet(record, end) => {
+                    self.lose(inner, core, &record, end);
+                    *left += 1;
+                }
+                Head::Nothing if self.broken.is_none() => return None,
+                Head::Nothing | Head::End => break,
+            }
+        }
+        if self.broken.is_some() {
+            let on_their_way = self.ops.iter().map(|(_, op)| *op).chain(self.arriving);
+            for op in on_their_way {
+                core.engine.submit_cancel(op);
+            }
+            if let Some(op) = self.arriving.take() {
+                core.engine.release(op);
+            }
+        }
+        core.flush();
+        while let Some(&(position, op)) = self.ops.last() {
+            let completion = core.engine.take(op)?;
+            self.ops.pop();
+            if let Err(failure) = inner.check_data(core, position, completion.outcome) {
+                self.failure.get_or_insert(failure);
+            }
+        }
+        Some(())
+    }
+
+    fn check(
+        &self,
+        inner: &Inner,
+        record: &Record,
+        len: usize,
+        constraints: Constraints,
+    ) -> Result<()> {
+        let Place { peer, .. } = inner.place;
+        let position = self.position;
+        if record.bytes != len as u64 {
+            let message = format!(
+                "packet {position} from process {peer} has {} bytes; {len} were to be unpacked",
+                record.bytes
+            );
+            return Err(Error::new(Fault::Size, message));
+        }
+        if record.constraints != constraints {
+            let message = format!(
+                "packet {position} from process {peer} is {}; it was to be unpacked as {constraints}",
+                record.constraints
+            );
+            return Err(Error::new(Fault::Constraints, message));
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn too_many(&self, inner: &Inner) -> Error {
+        let message = format!(
+            "the message from process {} has only {} packets",
+            inner.place.peer, self.position
+        );
+        Error::new(Fault::Packets, message)
+    }
+}
+
+/// The error of what needs a peer that is gone.
+#[cold]
+pub(crate) fn gone(core: &mut Core, peer: u32) -> Error {
+    let notices = core.take_notices().join("; ");
+    Error::new(Fault::Peer, format!("process {peer} is gone ({notices})"))
+}
