@@ -83,6 +83,7 @@ fn hostile_files_are_ignored_with_a_reason() {
             |path| replace_by_link(path, "/dev/zero"),
             |r| matches!(r, Ignored::Kind("file")),
         ),
+        ("linked", replace_by_linked_copy, |r| matches!(r, Ignored::Kind("file"))),
         ("directory", replace_by_directory, |r| matches!(r, Ignored::Kind("file"))),
         ("pipe", replace_by_pipe, |r| matches!(r, Ignored::Kind("file"))),
         (
@@ -374,6 +375,12 @@ fn mode(path: &Path, mode: u32) {
 fn replace_by_link(path: &Path, target: &str) {
     fs::remove_file(path).unwrap();
     symlink(target, path).unwrap();
+}
+
+fn replace_by_linked_copy(path: &Path) {
+    let copy = path.with_extension("copy");
+    fs::rename(path, &copy).unwrap();
+    symlink(copy, path).unwrap();
 }
 
 fn replace_by_directory(path: &Path) {

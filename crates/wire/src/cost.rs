@@ -129,9 +129,10 @@ impl Cost {
         let (low, high) = ((1.0 - upper) * before[at], upper * before[at + 1]);
         let is_new = self.heard[at] == 0 && self.heard[at + 1] == 0;
         let step = step((observed as f64 / (low + high)).ln(), is_new, GAIN_UP);
-        let (by_low, by_high) = apportion(step, low, high);
+        let doubt = |knot: usize| 1.0 / f64::from(1 + self.heard[knot].min(3));
+        let (by_low, by_high) = apportion(step, (low, doubt(at)), (high, doubt(at + 1)));
         let gap = before[0];
-        let (by_gap, by_line) = apportion(step, gap, (low + high - gap).max(0.0));
+        let (by_gap, by_line) = apportion(step, (gap, 1.0), ((low + high - gap).max(0.0), 1.0));
         for (knot, busy) in self.busy_ps.iter_mut().enumerate() {
             let of_gap = gap / before[knot];
             let alike = of_gap * by_gap + (1.0 - of_gap) * by_line;
@@ -186,11 +187,13 @@ fn step(surprise: f64, is_new: bool, gain_up: f64) -> f64 {
     surprise.clamp(-trust, trust) * if surprise > 0.0 { up } else { down }
 }
 
-/// Steps of two summands, so that their sum makes `step`, each in proportion to its part of it.
-fn apportion(step: f64, one: f64, other: f64) -> (f64, f64) {
-    let (one, other) = (one / (one + other), other / (one + other));
-    let by = step / (one * one + other * other);
-    (by * one, by * other)
+/// Steps of two summands, so that their sum makes `step`, each in proportion to its part of it and to
+/// how little is known of it.
+fn apportion(step: f64, one: (f64, f64), other: (f64, f64)) -> (f64, f64) {
+    let sum = one.0 + other.0;
+    let (first, second) = (one.0 / sum, other.0 / sum);
+    let by = step / (first * first * one.1 + second * second * other.1);
+    (by * first * one.1, by * second * other.1)
 }
 
 /// What this machine costs, whatever the link.
@@ -254,34 +257,28 @@ impl Default for HostCost {
 ///
 /// The common time of arrival is the least `t` with `Σ bytesᵢ(t − backlogᵢ − latencyᵢ) ≥ bytes`, found by
 /// halving (water-filling). Shares lie in the order of the links and meet at page boundaries. A link
-/// that would carry less than a page, or less than 1/64 of the message, gets none; and the best link
-/// gets all where sharing is not predicted to be faster.
+/// that would carry less than a page, or less than 1/64 of the message, gets none. So the best link
+/// carries a page less than it would alone for each page that rounding may add: shares are never
+/// predicted to arrive later than the whole by the best link.
 ///
 /// # Panics
 /// Without a link.
 pub fn split(bytes: u64, links: &[(&Cost, u64)]) -> Vec<u64> {
     let alone = (0..links.len()).min_by_key(|&at| finish_ps(links[at], bytes));
     let best = alone.expect("a message needs a link");
-    let whole = |at| if at == best { bytes } else { 0 };
     let limit = finish_ps(links[best], bytes);
-    let mut used: Vec<bool> = links.iter().map(|&link| finish_ps(link, PAGE) < limit).collect();
-    used[best] = true;
-    while bytes >= 2 * PAGE && used.iter().filter(|&&used| used).count() > 1 {
-        let shares = fill(bytes, links, &used, limit);
-        let least = (bytes / SHARES_MAX).max(PAGE);
-        let is_vain = |at: usize| used[at] && at != best && shares[at] < least;
-        if let Some(vain) = (0..links.len()).filter(|&at| is_vain(at)).min_by_key(|&at| shares[at])
-        {
-            used[vain] = false;
-            continue;
+    let pays = |at: usize| at == best || finish_ps(links[at], PAGE) < limit;
+    let mut used: Vec<bool> = (0..links.len()).map(pays).collect();
+    let least = (bytes / SHARES_MAX).max(PAGE);
+    loop {
+        let shares = fill(bytes, links, &used, best);
+        let others = (0..links.len()).filter(|&at| used[at] && at != best);
+        let vain = others.filter(|&at| shares[at] < least).min_by_key(|&at| shares[at]);
+        match vain {
+            Some(at) => used[at] = false,
+            None => return shares,
         }
-        let last = links.iter().zip(&shares).map(|(&link, &share)| finish_ps(link, share)).max();
-        if last.is_some_and(|last| last < limit) {
-            return shares;
-        }
-        break;
     }
-    (0..links.len()).map(whole).collect()
 }
 
 /// When a share has arrived, from now; at once where there is none.
@@ -290,9 +287,9 @@ fn finish_ps((cost, backlog_ns): (&Cost, u64), share: u64) -> u64 {
     if share == 0 { 0 } else { cost.busy_ps(share).saturating_add(before_ns.saturating_mul(1000)) }
 }
 
-/// Shares in whole pages, but for the message's end. By `limit` the best link alone would have all.
-fn fill(bytes: u64, links: &[(&Cost, u64)], used: &[bool], limit: u64) -> Vec<u64> {
-    let pages = bytes / PAGE;
+/// Shares in whole pages, but for the message's end. The best link alone would be done by the limit.
+fn fill(bytes: u64, links: &[(&Cost, u64)], used: &[bool], best: usize) -> Vec<u64> {
+    let limit = finish_ps(links[best], bytes);
     let within = |at: usize, ps: u64| {
         let (cost, backlog_ns) = links[at];
         let before_ps = backlog_ns.saturating_add(cost.latency_ns).saturating_mul(1000);
@@ -305,7 +302,8 @@ fn fill(bytes: u64, links: &[(&Cost, u64)], used: &[bool], limit: u64) -> Vec<u6
         let middle = early + (late - early) / 2;
         if all(middle) >= bytes { late = middle } else { early = middle }
     }
-    let mut left = pages;
+    let mut left = bytes.div_ceil(PAGE);
+    let unused = left.saturating_mul(PAGE) - bytes;
     let mut shares: Vec<u64> = (0..links.len())
         .map(|at| {
             let share = (within(at, late) / PAGE).min(left);
@@ -313,16 +311,21 @@ fn fill(bytes: u64, links: &[(&Cost, u64)], used: &[bool], limit: u64) -> Vec<u6
             share
         })
         .collect();
-    // Rounding down has left over a page of each link at most.
+    // Rounding down has left over a page of each link at most; more only beyond all times.
+    let many = left.saturating_sub(links.len() as u64);
+    shares[best] += many;
+    left -= many;
     while left > 0 {
-        let next = |&at: &usize| finish_ps(links[at], (shares[at] + 1) * PAGE);
+        let next = |&at: &usize| finish_ps(links[at], (shares[at] + 1).saturating_mul(PAGE));
         let at = (0..links.len()).filter(|&at| used[at]).min_by_key(next);
         shares[at.expect("the best link is used")] += 1;
         left -= 1;
     }
-    let end = shares.iter().rposition(|&share| share > 0).unwrap_or(0);
-    shares.iter_mut().for_each(|share| *share *= PAGE);
-    shares[end] += bytes % PAGE;
+    let end = shares.iter().rposition(|&share| share > 0);
+    shares.iter_mut().for_each(|share| *share = share.saturating_mul(PAGE));
+    if let Some(end) = end {
+        shares[end] -= unused;
+    }
     shares
 }
 

@@ -202,6 +202,8 @@ fn a_link_that_does_not_pay_gets_nothing() {
     let trickle = Cost::linear(15_000, 2_000, MB);
     assert_eq!(split(64 << 20, &[(&trickle, 0), (&lan(), 0)]), [0, 64 << 20], "a thousandth");
     assert_eq!(split(0, &[(&lan(), 0), (&wan(), 0)]), [0, 0]);
+    let shares = split(1 << 60, &[(&trickle, 0), (&trickle, 0)]);
+    assert_eq!(shares.iter().sum::<u64>(), 1 << 60, "longer than all times");
     let free = Cost::measured(0, &[]);
     assert_eq!(split(u64::MAX, &[(&wan(), 0), (&free, 0)]), [0, u64::MAX]);
 }
@@ -215,7 +217,7 @@ fn a_link_that_slows_down_is_noticed_within_thirty_frames_at_all_sizes() {
     }
     for bytes in [64 << 10, 256 << 10, 16 << 20] {
         let ratio = cost.bytes_per_s(bytes) as f64 / slow.bytes_per_s(bytes) as f64;
-        assert!((0.8..1.6).contains(&ratio), "{bytes} B: {ratio}");
+        assert!((0.7..1.6).contains(&ratio), "{bytes} B: {ratio}");
     }
     assert!(cost.gap_ns() < 4_000, "long frames say little of the gap: {}", cost.gap_ns());
 }
