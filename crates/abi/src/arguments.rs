@@ -52,8 +52,13 @@ pub(crate) fn root(comm: &CommRef, rank: c_int) -> Result<u32> {
 pub(crate) fn tag(name: &str, tag: c_int) -> Result<c_int> {
     match tag {
         0.. => Ok(tag),
-        _ => Err(class(ErrorClass::Tag, format!("{name} = {tag} is negative"))),
+        _ => Err(negative(ErrorClass::Tag, name, i64::from(tag))),
     }
+}
+
+#[cold]
+fn negative(kind: ErrorClass, name: &str, value: i64) -> Error {
+    class(kind, format!("{name} = {value} is negative"))
 }
 
 /// The tag of a receive.
@@ -68,8 +73,7 @@ pub(crate) fn tag_or_any(name: &str, value: c_int) -> Result<Option<c_int>> {
 /// A count of elements.
 #[inline]
 pub(crate) fn count(name: &str, count: i64) -> Result<usize> {
-    usize::try_from(count)
-        .map_err(|_| class(ErrorClass::Count, format!("{name} = {count} is negative")))
+    usize::try_from(count).map_err(|_| negative(ErrorClass::Count, name, count))
 }
 
 /// The length of an array, or a size in bytes.
@@ -120,8 +124,24 @@ pub(crate) const RECV: Names = Names::new("recvbuf", "recvcount", "recvtype");
 ///
 /// # Safety
 /// The memory belongs to the operation until it completes, as the standard says of buffers.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn buffer(
+    names: &Names,
+    address: *const c_void,
+    elements: i64,
+    datatype: RawHandle,
+) -> Result<Region> {
+    let bytes = objects::gapless_bytes(handle(datatype));
+    if bytes > 0 && (0..USUAL_COUNT_MAX).contains(&elements) && address as usize >= PAGE {
+        // SAFETY: the caller's promise.
+        return Ok(unsafe { Region::new(address.cast_mut().cast(), elements as usize * bytes) });
+    }
+    // SAFETY: the caller's promise.
+    unsafe { unusual_buffer(names, address, elements, datatype) }
+}
+
+/// As [`buffer`], whatever the arguments are.
+unsafe fn unusual_buffer(
     names: &Names,
     address: *const c_void,
     elements: i64,
@@ -207,6 +227,9 @@ fn bad_rank(kind: ErrorClass, name: &str, rank: c_int, comm: &CommRef) -> Error 
 pub(crate) const ANY_SOURCE: c_int = -1;
 pub(crate) const ANY_TAG: c_int = -2;
 pub(crate) const PROC_NULL: c_int = -3;
+
+/// So many elements of any predefined datatype are still less than the address space.
+const USUAL_COUNT_MAX: i64 = 1 << 40;
 
 /// Nothing is mapped below this address.
 const PAGE: usize = 4096;

@@ -70,7 +70,7 @@ unsafe fn receive_later(
     Ok(Receive { comm: comm.clone(), from, tag, into })
 }
 
-#[inline]
+#[inline(always)]
 unsafe fn begin_send(
     buf: *const c_void,
     count: i64,
@@ -112,6 +112,7 @@ macro_rules! sends {
             unsafe { send_now(buf, count, datatype, dest, tag, comm, Mode::$mode) }
         }
 
+        #[inline]
         pub(crate) unsafe fn $later(
             buf: *const c_void,
             count: i64,

@@ -42,6 +42,7 @@ impl Layout {
     }
 
     /// Bytes of data in one element.
+    #[inline]
     pub fn size(&self) -> usize {
         self.size
     }
@@ -57,6 +58,7 @@ impl Layout {
     }
 
     /// Whether consecutive elements form one run of bytes beginning at the first one's address.
+    #[inline]
     pub fn is_contiguous(&self) -> bool {
         match &*self.segments {
             [] => true,

@@ -26,8 +26,10 @@ struct Inner {
     /// Point-to-point messages carry this number, collectives the next one up; unique in the job:
     /// `leader's rank in the job << 34 | counter << 2`, where the leader is rank 0 of the group.
     context: u64,
-    group: Group,
     rank: u32,
+    /// As the group says.
+    size: u32,
+    group: Group,
     collectives: AtomicI32,
     handle: OnceLock<Handle>,
     buffer: buffer::Place,
@@ -68,8 +70,9 @@ impl Comm {
     fn new(context: u64, group: Group, rank: u32, errhandler: Errhandler) -> Self {
         Self(Arc::new(Inner {
             context,
-            group,
             rank,
+            size: group.size(),
+            group,
             collectives: AtomicI32::new(0),
             handle: OnceLock::new(),
             buffer: buffer::Place::default(),
@@ -103,7 +106,7 @@ impl Comm {
     /// Number of processes.
     #[inline]
     pub fn size(&self) -> u32 {
-        self.0.group.size()
+        self.0.size
     }
 
     /// The members.
@@ -369,10 +372,16 @@ impl Deref for CommRef {
 ///
 /// # Errors
 /// `MPI_ERR_COMM` for the null, a stale or a foreign handle; `MPI_ERR_OTHER` before initialisation.
-#[inline]
+#[inline(always)]
 pub fn find(handle: Handle) -> Result<CommRef> {
     match handle {
         WORLD => Ok(CommRef::Predefined(process::current()?.world())),
+        _ => find_other(handle),
+    }
+}
+
+fn find_other(handle: Handle) -> Result<CommRef> {
+    match handle {
         SELF => Ok(CommRef::Predefined(process::current()?.myself())),
         NULL => Err(Error::new(ErrorClass::Comm, "the communicator is MPI_COMM_NULL")),
         _ => {

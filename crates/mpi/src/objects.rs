@@ -55,6 +55,19 @@ pub fn predefined(handle: Handle) -> Result<&'static Datatype> {
     })
 }
 
+/// The size in bytes of an element of a predefined datatype whose elements lie one behind the other
+/// without gaps; 0 for all others.
+#[inline]
+pub fn gapless_bytes(handle: Handle) -> usize {
+    static BYTES: LazyLock<[u8; 0x100]> = LazyLock::new(|| {
+        std::array::from_fn(|low| match predefined(Handle(0x200 | low as u64)) {
+            Ok(datatype) if datatype.layout().is_contiguous() => datatype.size() as u8,
+            Ok(_) | Err(_) => 0,
+        })
+    });
+    if handle.0 & !0xff == 0x200 { usize::from(BYTES[(handle.0 & 0xff) as usize]) } else { 0 }
+}
+
 /// The table of derived datatypes.
 pub static DATATYPES: Table<Datatype> = Table::new(Kind::Datatype, ErrorClass::Type);
 

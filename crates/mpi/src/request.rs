@@ -543,11 +543,8 @@ pub fn from_int(value: i32) -> Handle {
 /// can be started again.
 #[inline]
 fn end(requests: &mut Objects<Entry>, core: &mut Core, handle: Handle) -> Result<Option<Ended>> {
-    let Some(ended) = requests.find(handle)?.request.poll(core) else { return Ok(None) };
-    if ended.freed {
-        requests.remove(handle)?;
-    }
-    Ok(Some(ended))
+    let is_gone = |end: &Option<Ended>| end.as_ref().is_some_and(|ended| ended.freed);
+    requests.ask(handle, |entry| entry.request.poll(core), is_gone)
 }
 
 /// Checks that all handles are null or live, and none is listed twice: a request can end only once.

@@ -56,20 +56,18 @@ impl Handle {
         self.0 as u32 as i32
     }
 
-    const fn new(kind: Kind, index: usize, generation: u32) -> Self {
-        Self((generation as u64) << 32 | MARK | (index as u64) << 4 | kind as u64)
+    const fn new(kind: Kind, index: usize) -> Self {
+        Self(MARK | (index as u64) << 4 | kind as u64)
     }
 
-    const fn index_of(self, kind: Kind) -> Option<usize> {
-        let low = self.0 & 0xffff_ffff;
-        if low & 0xc000_000f != MARK | kind as u64 {
-            return None;
-        }
-        Some(((low & !MARK) >> 4) as usize)
+    /// Where the object is, if the handle is of the kind that the table holds.
+    const fn index(self) -> usize {
+        (self.0 as usize & INDEX_MASK) >> 4
     }
 
-    const fn generation(self) -> u32 {
-        (self.0 >> 32) as u32
+    /// The handle of the next object in the same place.
+    const fn next(self) -> Self {
+        Self(self.0.wrapping_add(1 << 32))
     }
 }
 
@@ -85,12 +83,17 @@ pub struct Objects<T> {
     kind: Kind,
     class: ErrorClass,
     slots: Vec<Slot<T>>,
-    free: Vec<u32>,
+    /// The slot to be used next; [`NONE`] when all are in use.
+    free: u32,
+    live: usize,
 }
 
 #[derive(Debug)]
 struct Slot<T> {
-    generation: u32,
+    /// The object's handle, or that of the next.
+    handle: Handle,
+    /// The free slot after this one.
+    next_free: u32,
     object: Option<T>,
 }
 
@@ -101,13 +104,14 @@ impl<T> Objects<T> {
     /// `MPI_ERR_NO_MEM` when [`MAX_OBJECTS`] of the kind are alive.
     #[inline]
     pub fn insert(&mut self, object: T) -> Result<Handle> {
-        let index = match self.free.pop() {
-            Some(index) => index as usize,
-            None => self.grow()?,
-        };
-        let slot = &mut self.slots[index];
+        if self.free == NONE {
+            self.grow()?;
+        }
+        let slot = &mut self.slots[self.free as usize];
+        self.free = slot.next_free;
+        self.live += 1;
         slot.object = Some(object);
-        Ok(Handle::new(self.kind, index, slot.generation))
+        Ok(slot.handle)
     }
 
     /// The object behind a handle.
@@ -117,15 +121,41 @@ impl<T> Objects<T> {
     #[inline]
     pub fn find(&mut self, handle: Handle) -> Result<&mut T> {
         let (kind, class) = (self.kind, self.class);
-        let slot = handle.index_of(kind).and_then(|index| self.slots.get_mut(index));
-        match slot {
-            Some(Slot { generation, object: Some(object) })
-                if *generation == handle.generation() =>
-            {
+        match self.slots.get_mut(handle.index()) {
+            Some(Slot { handle: known, object: Some(object), .. }) if *known == handle => {
                 Ok(object)
             }
             Some(_) | None => Err(unknown(kind, class, handle)),
         }
+    }
+
+    /// Asks the object behind a handle, and drops it if the answer says so; the handle is stale then.
+    ///
+    /// # Errors
+    /// As [`Objects::find`].
+    #[inline]
+    pub fn ask<A>(
+        &mut self,
+        handle: Handle,
+        question: impl FnOnce(&mut T) -> A,
+        is_last: impl FnOnce(&A) -> bool,
+    ) -> Result<A> {
+        let Some(Slot { handle: known, next_free, object }) = self.slots.get_mut(handle.index())
+        else {
+            return Err(unknown(self.kind, self.class, handle));
+        };
+        let Some(asked) = object.as_mut().filter(|_| *known == handle) else {
+            return Err(unknown(self.kind, self.class, handle));
+        };
+        let answer = question(asked);
+        if is_last(&answer) {
+            *object = None;
+            *known = handle.next();
+            *next_free = self.free;
+            self.free = handle.index() as u32;
+            self.live -= 1;
+        }
+        Ok(answer)
     }
 
     /// Removes and returns the object behind a handle, which becomes stale.
@@ -134,34 +164,34 @@ impl<T> Objects<T> {
     /// As [`Objects::find`].
     #[inline]
     pub fn remove(&mut self, handle: Handle) -> Result<T> {
-        let index = handle.index_of(self.kind);
-        let slot = index.and_then(|index| self.slots.get_mut(index));
-        if let Some(slot) = slot.filter(|slot| slot.generation == handle.generation())
-            && let Some(object) = slot.object.take()
-            && let Some(index) = index
-        {
-            slot.generation = slot.generation.wrapping_add(1);
-            self.free.push(index as u32);
-            return Ok(object);
-        }
-        Err(unknown(self.kind, self.class, handle))
+        self.find(handle)?;
+        let slot = &mut self.slots[handle.index()];
+        slot.handle = handle.next();
+        slot.next_free = self.free;
+        self.free = handle.index() as u32;
+        self.live -= 1;
+        slot.object.take().ok_or_else(|| unknown(self.kind, self.class, handle))
     }
 
+    /// Makes room for another object.
     #[cold]
-    fn grow(&mut self) -> Result<usize> {
-        if self.slots.len() == MAX_OBJECTS {
+    fn grow(&mut self) -> Result<()> {
+        let index = self.slots.len();
+        if index == MAX_OBJECTS {
             let message = format!("{MAX_OBJECTS} objects of this kind are alive; free some");
             return Err(Error::new(ErrorClass::NoMem, message));
         }
-        self.slots.push(Slot { generation: 0, object: None });
-        Ok(self.slots.len() - 1)
+        let handle = Handle::new(self.kind, index);
+        self.slots.push(Slot { handle, next_free: NONE, object: None });
+        self.free = index as u32;
+        Ok(())
     }
 }
 
 impl<T> Table<T> {
     /// An empty table; unknown handles give an error of `class`.
     pub const fn new(kind: Kind, class: ErrorClass) -> Self {
-        let objects = Objects { kind, class, slots: Vec::new(), free: Vec::new() };
+        let objects = Objects { kind, class, slots: Vec::new(), free: NONE, live: 0 };
         Self { objects: Lock::new(objects) }
     }
 
@@ -204,17 +234,13 @@ impl<T> Table<T> {
     /// then fails at its use).
     pub fn from_int(&self, value: i32) -> Handle {
         let low = Handle(u64::from(value as u32));
-        let table = self.lock();
-        match low.index_of(table.kind).and_then(|index| table.slots.get(index)) {
-            Some(slot) => Handle(u64::from(slot.generation) << 32 | low.0),
-            None => low,
-        }
+        let known = self.lock().slots.get(low.index()).map(|slot| slot.handle);
+        known.filter(|known| known.to_int() == value).unwrap_or(low)
     }
 
     /// How many objects are alive.
     pub fn len(&self) -> usize {
-        let table = self.lock();
-        table.slots.len() - table.free.len()
+        self.lock().live
     }
 
     /// Whether no object is alive.
@@ -234,6 +260,8 @@ fn unknown(kind: Kind, class: ErrorClass, handle: Handle) -> Error {
 pub const MAX_OBJECTS: usize = 1 << 22;
 
 const MARK: u64 = 0x4000_0000;
+const INDEX_MASK: usize = (MARK as usize - 1) & !0xf;
+const NONE: u32 = u32::MAX;
 
 #[cfg(test)]
 mod tests {
