@@ -85,6 +85,11 @@ struct Link {
     pull: bool,
     refused: bool,
     down: bool,
+    /// Short frames taken in since something was posted, or since it was seen how far ahead the producer
+    /// is.
+    streamed: usize,
+    /// Until when the ring is left alone.
+    rest: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -175,6 +180,8 @@ impl ShmRail {
             pull,
             refused: false,
             down: false,
+            streamed: 0,
+            rest: None,
         };
         self.links.push(link);
         let index = self.links.len();
@@ -256,15 +263,20 @@ impl ShmRail {
     #[inline]
     fn poll_link(&mut self, index: usize, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         let link = &mut self.links[index];
-        if link.down {
+        if link.down || link.rests() {
             return false;
         }
         let peer = link.peer;
-        let mut frames = 0;
+        let (mut frames, mut short) = (0, 0);
         if let Some(consumer) = &mut link.consumer {
-            while frames < BURST && consumer.pop(&mut |bytes| sink(Event::Frame { peer, bytes })) {
+            let mut show = |bytes: &[u8]| {
+                short += usize::from(bytes.len() <= SHORT_MAX);
+                sink(Event::Frame { peer, bytes });
+            };
+            while frames < BURST && consumer.pop(&mut show) {
                 frames += 1;
             }
+            link.note(short);
         }
         let room = link.refused && self.has_room(index);
         if room {
@@ -375,6 +387,37 @@ impl ShmRail {
     }
 }
 
+impl Link {
+    /// Whether the ring is to be left alone for now.
+    #[inline]
+    fn rests(&mut self) -> bool {
+        match self.rest {
+            None => false,
+            Some(until) => {
+                let rests = Instant::now() < until;
+                if !rests {
+                    self.rest = None;
+                }
+                rests
+            }
+        }
+    }
+
+    /// A consumer close behind its producer takes lines from it that are about to be written, and gets
+    /// them one by one: both wait for lines most of the time, and neither gets away. Left alone for a
+    /// while, the producer gets ahead and stays there. A peer that waits for answers is not kept waiting.
+    #[inline]
+    fn note(&mut self, short_frames: usize) {
+        self.streamed += short_frames;
+        if self.streamed >= STREAM {
+            self.streamed = 0;
+            if self.consumer.as_ref().is_some_and(Consumer::is_close) {
+                self.rest = Some(Instant::now() + REST);
+            }
+        }
+    }
+}
+
 impl Rail for ShmRail {
     fn name(&self) -> &'static str {
         "shm"
@@ -404,6 +447,7 @@ impl Rail for ShmRail {
     #[inline]
     fn post(&mut self, peer: GateId, frame: &Frame) -> Post {
         let Some(index) = self.link(peer) else { return Post::Full };
+        self.links[index].streamed = 0;
         if frame.len() > FRAME_MAX {
             return self.post_long(index, frame);
         }
@@ -566,6 +610,15 @@ const POLLS_PER_CLOCK: u32 = 64;
 
 /// Frames of one peer before the next is looked at.
 const BURST: usize = 16;
+
+/// Frames that fit a few lines.
+const SHORT_MAX: usize = 256;
+
+/// So many short frames are worth a look at how far ahead their producer is.
+const STREAM: usize = 32;
+
+/// Some cache lines' ways between distant cores.
+const REST: Duration = Duration::from_nanos(2000);
 
 const CAPABILITIES: Capabilities = Capabilities {
     frame_max: CHUNK_FRAME_MAX,

@@ -228,6 +228,13 @@ impl<S: Shared> Consumer<S> {
         self.segment.word64(DATA_AT + at).load(Ordering::Acquire) != 0
     }
 
+    /// Whether the producer is only a few short frames ahead; a guess, for what is looked at may be the
+    /// middle of a longer one.
+    pub fn is_close(&self) -> bool {
+        let at = (self.consumed + CLOSE as u64) % S::RING_LEN as u64;
+        self.segment.word64(DATA_AT + at as usize).load(Ordering::Relaxed) == 0
+    }
+
     /// Whether the producer has closed the ring; what it wrote before can still be read.
     pub fn is_closed(&self) -> bool {
         self.segment.word32(CLOSED_AT).load(Ordering::Acquire) != 0
@@ -278,6 +285,8 @@ const POOL_AT: usize = 328;
 pub(crate) const USED_AT: usize = 384;
 pub(crate) const DATA_AT: usize = 512;
 const STATE_LEN: usize = 8;
+/// How far ahead a producer is out of reach of this side's processor, which fetches lines in advance.
+const CLOSE: usize = 8 * LINE;
 const PAD: u64 = u64::MAX;
 const PAD_FLAG: u64 = 1 << 63;
 const CHUNK_FLAG: u64 = 1 << 62;
@@ -334,6 +343,22 @@ mod tests {
                 assert!(consumer.pop(&mut |bytes| assert_eq!(bytes, frame(FRAME_MAX, seed).head)));
             }
         }
+    }
+
+    #[test]
+    fn a_producer_some_frames_ahead_is_not_close() {
+        let (mut producer, mut consumer) = pair();
+        for number in 0..3000 {
+            assert!(consumer.is_close(), "after {number} frames");
+            assert!(producer.push(&frame(40, 1)));
+            assert!(consumer.pop(&mut |_| ()));
+        }
+        for _ in 0..8 {
+            assert!(consumer.is_close());
+            assert!(producer.push(&frame(40, 1)));
+        }
+        assert!(producer.push(&frame(40, 1)));
+        assert!(!consumer.is_close());
     }
 
     #[test]
