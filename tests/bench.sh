@@ -52,8 +52,8 @@ for entry in report["entries"]:
 for row in report["rows"]:
     bases = [other for other in report["rows"] if (other["operation"], other["bytes"]) == (row["operation"], row["bytes"])]
     for cell in row["cells"]:
-        if cell["against_base"] and row is bases[0]:
-            assert cell["against_base"]["median"] == 1, row
+        if row is bases[0] and (base := cell["against_base"]):
+            assert base["median"] == (0 if report["workload"]["instrument"] == "overhead" else 1), row
 PYTHON
 }
 experiment cut '/ whole' 5 --sizes 2,64 --packets 1,2,64
@@ -63,6 +63,9 @@ experiment modules '/ alone' 2 --unready 0,1M
 experiment rails 'Canele two Mb/s' 2 --sizes 8,64k --rounds 2 --variant one:CANELE_RAILS=shm --variant two:CANELE_RAILS=tcp,shm
 [ "$(grep -c '^rails shm Canele two' progress)" = 4 ]
 grep -q 'CANELE_RAILS=tcp,shm' table
+
+experiment overhead 'less bare' 4 --rounds 2
+grep -q '^ *tcp .* scheduled .* ns (' table || { cat table; exit 1; }
 
 # A comparison without peers says which are missing and still measures.
 timeout 120 "$canele" bench compare shm --rounds 2 --seconds 0.005 --sizes 8 --peers "$work/none" --output "$work" >table 2>/dev/null
@@ -85,6 +88,7 @@ refuses /none/bin/mpiexec pingpong --prefix /none --output "$work"
 refuses nowhere pingpong --place wan --lab nowhere --output "$work"
 refuses mars compare mars
 refuses settings rails --variant one:A=b --output "$work"
+refuses 'this machine only' overhead --place lan --output "$work"
 refuses 'two of this name' burst --variant one --variant one:A=b --output "$work"
 refuses 'nothing to measure' cut --sizes 2 --packets 4 --output "$work"
 echo "canele bench: ok"

@@ -241,7 +241,7 @@ impl Reading {
 
 /// A library that is ready to run the program at the place.
 enum Station {
-    /// By its launcher.
+    /// By its launcher, or by a command that starts both ranks itself.
     Mpi { launch: Launch, lab: Option<Lab>, hosts: Option<[String; 2]> },
     /// A server and a client.
     Tcp { program: PathBuf, lab: Option<Lab>, nodes: Option<[String; 2]> },
@@ -261,14 +261,22 @@ impl Station {
             let program = programs.plain("tcp_pingpong").map_err(|error| error.to_string())?;
             return Ok(Self::Tcp { program, lab, nodes: ends });
         }
+        let arguments = plan.workload.arguments(plan.seconds);
+        let description = plan.workload.description();
+        let settings = entry.variant.iter().flat_map(|variant| variant.settings.iter().cloned());
+        if description.is_own {
+            let own = std::env::current_exe().map_err(|error| format!("own path: {error}"))?;
+            let words = [text(&own), "bench".into(), description.program.into()];
+            let words = words.into_iter().chain(arguments).collect();
+            let launch = Launch { node: None, words, environment: settings.collect() };
+            return Ok(Self::Mpi { launch, lab, hosts: ends });
+        }
         let library = Library::find(kind, &places.prefix, &places.peers);
         let library = library.map_err(|error| error.to_string())?;
-        let program = programs.mpi(plan.workload.description().program, &library);
+        let program = programs.mpi(description.program, &library);
         let program = program.map_err(|error| error.to_string())?;
-        let arguments = plan.workload.arguments(plan.seconds);
         let ground = pair(&prepared.ground, plan);
         let mut launch = Launch::new(&library, &ground, plan.workload.ranks, &program, &arguments);
-        let settings = entry.variant.iter().flat_map(|variant| variant.settings.iter().cloned());
         launch.environment.extend(settings);
         Ok(Self::Mpi { launch, lab, hosts: ends })
     }

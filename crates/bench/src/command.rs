@@ -11,8 +11,9 @@ use clap::{Arg, ArgMatches, Args, FromArgMatches, Subcommand};
 
 use crate::campaign::{Places, Plan, measure};
 use crate::ground::Grounds;
-use crate::instrument::{Description, Instrument, Workload};
+use crate::instrument::{Description, Instrument, Relation, Workload};
 use crate::library::{Kind, Variant};
+use crate::overhead;
 use crate::plot;
 use crate::programs::Programs;
 use crate::record::Clock;
@@ -34,6 +35,9 @@ enum Word {
     Clock(ClockOptions),
     #[command(flatten)]
     Instrument(Box<Asked>),
+    /// What `overhead` runs
+    #[command(hide = true)]
+    OverheadPair(overhead::Options),
     /// Several instruments on Canele beside the peers that are installed, in turn
     Compare(CompareOptions),
 }
@@ -211,6 +215,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
     let result = match arguments.word {
         Word::Clock(options) => clock(&options),
         Word::Instrument(asked) => alone(*asked),
+        Word::OverheadPair(options) => overhead::run(&options),
         Word::Compare(options) => compare(&options),
     };
     match result {
@@ -286,7 +291,10 @@ fn plan(
     has_peers: bool,
     common: &Common,
 ) -> Result<Plan, String> {
-    let Description { name, has_tcp, least_variants, .. } = workload.description();
+    let Description { name, has_tcp, least_variants, is_own, base, .. } = workload.description();
+    if *is_own && place != Place::Shm {
+        return Err(format!("{name}: runs on this machine only, not at {}", place.name()));
+    }
     let variants = common.variants.clone();
     if variants.len() < *least_variants {
         return Err(format!(
@@ -302,9 +310,12 @@ fn plan(
     if workload.measurements() == 0 {
         return Err(format!("{name}: nothing to measure with these numbers"));
     }
+    let has_peers = has_peers && !is_own;
     let mut kinds = if has_peers { Kind::MPI.to_vec() } else { vec![Kind::Canele] };
     kinds.extend(has_tcp.then_some(Kind::RawTcp));
-    let compares = has_peers || variants.len() > 1;
+    // A difference is small beside what it is a difference of.
+    let is_fine = base.is_some_and(|base| base.relation == Relation::Difference);
+    let compares = has_peers || variants.len() > 1 || is_fine;
     let rounds = common.rounds.unwrap_or(if compares { COMPARING_ROUNDS } else { 1 });
     Ok(Plan { workload, place, kinds, variants, rounds, seconds: common.seconds })
 }
@@ -401,6 +412,7 @@ mod tests {
             "behind --long 0,64k",
             "queues --depths 0,10000 --place lan",
             "modules --unready 0,1M",
+            "overhead",
             "rails --variant one:CANELE_RAILS=tcp --variant two",
             "burst --peers build/peers --place lan --by least",
         ] {

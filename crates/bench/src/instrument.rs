@@ -29,6 +29,8 @@ pub enum Instrument {
     Modules,
     /// A ping-pong under several settings of ours.
     Rails,
+    /// A ping-pong over a bare rail, and over one below the scheduler.
+    Overhead,
 }
 
 /// An instrument, as a value.
@@ -38,8 +40,10 @@ pub struct Description {
     pub name: &'static str,
     /// What the command does, with the unit of its times.
     pub about: &'static str,
-    /// The name of its C source.
+    /// The name of its C source, or, where it is Canele's own, of the command that runs instead.
     pub program: &'static str,
+    /// Whether only Canele can run it, on this machine, by a command of its own.
+    pub is_own: bool,
     /// What its times are, in a title.
     pub title: &'static str,
     /// What its times are, beside an axis.
@@ -99,6 +103,8 @@ pub struct Base {
 pub enum Relation {
     /// Divided by it.
     Ratio,
+    /// Less it, in µs.
+    Difference,
 }
 
 impl Relation {
@@ -106,6 +112,7 @@ impl Relation {
     pub fn of(self, time_us: f64, base_us: f64) -> f64 {
         match self {
             Self::Ratio => time_us / base_us,
+            Self::Difference => time_us - base_us,
         }
     }
 }
@@ -136,6 +143,8 @@ pub enum Column {
     Count(&'static str),
     /// The count, which is of bytes, under this head.
     Length(&'static str),
+    /// The count as one of these words, under this head.
+    Word(&'static str, &'static [&'static str]),
 }
 
 /// How a panel is drawn.
@@ -183,7 +192,9 @@ impl Column {
     pub fn head(self) -> &'static str {
         match self {
             Self::Operation => "operation",
-            Self::Bytes(head) | Self::Count(head) | Self::Length(head) => head,
+            Self::Bytes(head) | Self::Count(head) | Self::Length(head) | Self::Word(head, _) => {
+                head
+            }
         }
     }
 
@@ -194,6 +205,7 @@ impl Column {
             Self::Bytes(_) => size_text(case.bytes),
             Self::Count(_) => case.count.to_string(),
             Self::Length(_) => size_text(case.count),
+            Self::Word(_, words) => words.get(case.count as usize).copied().unwrap_or("?").into(),
         }
     }
 
@@ -202,7 +214,7 @@ impl Column {
         match self {
             Self::Operation => 0,
             Self::Bytes(_) => case.bytes,
-            Self::Count(_) | Self::Length(_) => case.count,
+            Self::Count(_) | Self::Length(_) | Self::Word(..) => case.count,
         }
     }
 }
@@ -244,7 +256,7 @@ fn short_text(number: u64) -> String {
 
 impl Instrument {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Pingpong,
         Self::Burst,
         Self::Crowd,
@@ -253,6 +265,7 @@ impl Instrument {
         Self::Queues,
         Self::Modules,
         Self::Rails,
+        Self::Overhead,
     ];
 
     /// What it is.
@@ -266,6 +279,7 @@ impl Instrument {
             Self::Queues => &QUEUES,
             Self::Modules => &MODULES,
             Self::Rails => &RAILS,
+            Self::Overhead => &OVERHEAD,
         }
     }
 }
@@ -361,6 +375,7 @@ const PLAIN: Description = Description {
     name: "",
     about: "",
     program: "",
+    is_own: false,
     title: "",
     time: "",
     sizes: None,
@@ -536,6 +551,22 @@ static RAILS: Description = Description {
     sizes: Some(Numbers { default: "64,1k,4k,16k,64k,256k,1M,4M,16M,64M", ..SIZES }),
     least_variants: 2,
     ..PINGPONG_LIKE
+};
+
+static OVERHEAD: Description = Description {
+    name: "overhead",
+    about: "Half a round trip of a short message over a bare rail, in µs, and over one below engine and progress, and ns more; in shared memory and over TCP's loopback",
+    program: "overhead-pair",
+    is_own: true,
+    title: "Overhead: half a round trip over a bare rail, and below the scheduler",
+    time: "half a round trip",
+    sizes: Some(Numbers { most: 4 << 10, ..SIZES }),
+    operations: 4,
+    panels: &[Column::Operation],
+    axis: &[Column::Bytes("size"), Column::Word("way", &["bare rail", "scheduled"])],
+    shape: Shape::Bars,
+    base: Some(Base { count: 0, head: "less bare", relation: Relation::Difference }),
+    ..PLAIN
 };
 
 /// Ranks of a crowd if nothing is asked.

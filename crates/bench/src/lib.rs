@@ -1,10 +1,11 @@
-//! The instruments: ping-pongs, bursts and crowds on Canele, on its peers and on raw TCP.
+//! The instruments, on Canele, on its peers and on raw TCP.
 //!
 //! The programs that measure are in C (`bench/`), because one binary runs on every library of the
-//! standard ABI; they print lines of JSON (`record`). This crate compiles them (`programs`), says how
-//! each library's launcher starts them at a place (`launch`), lets the libraries take turns
+//! standard ABI; they print lines of JSON (`record`). Each instrument is described once (`instrument`).
+//! This crate compiles the programs (`programs`), says how each library's launcher starts them at a place (`launch`), lets the libraries take turns
 //! (`campaign`), and makes tables (`table`) and plots (`plot`) of what came out (`report`).
-//! It knows of Canele what its users know: the installed tree, and the lab.
+//! It knows of Canele what its users know, the installed tree and the lab; only the instrument that sets
+//! the scheduler beside the bare rail (`overhead`) is built from Canele's own parts.
 #![forbid(unsafe_code)]
 
 mod campaign;
@@ -14,6 +15,7 @@ mod ground;
 mod instrument;
 mod launch;
 mod library;
+mod overhead;
 mod plot;
 mod programs;
 mod record;

@@ -147,7 +147,10 @@ fn panels<'a>(report: &Report, rows: &'a [Row]) -> Vec<Panel<'a>> {
 fn panel_title(description: &Description, row: &Row) -> String {
     let text = |column: &Column| match column {
         Column::Operation => row.operation.clone(),
-        Column::Bytes(head) | Column::Count(head) | Column::Length(head) => {
+        Column::Bytes(head)
+        | Column::Count(head)
+        | Column::Length(head)
+        | Column::Word(head, _) => {
             format!("{head}: {}", column.text(&row.operation, row.case))
         }
     };
@@ -206,7 +209,7 @@ impl Axis {
         let number = (at.round() as u64).saturating_sub(self.shift);
         match self.column {
             Column::Bytes(_) | Column::Length(_) => size_text(number),
-            Column::Operation | Column::Count(_) => number.to_string(),
+            Column::Operation | Column::Count(_) | Column::Word(..) => number.to_string(),
         }
     }
 
@@ -442,7 +445,7 @@ fn bar_name(description: &Description, row: &Row) -> String {
         .iter()
         .filter(|column| **column == Column::Operation || says_something(column));
     let words: Vec<_> = columns.map(|column| column.text(&row.operation, row.case)).collect();
-    words.join(" of ")
+    words.join(if is_named { " of " } else { ", " })
 }
 
 /// Colours that most people tell apart (Okabe and Ito), and a marker besides; ours under several settings

@@ -75,6 +75,31 @@ pub struct Measurement {
 }
 
 impl Measurement {
+    /// Of samples in microseconds, of which there must be one at least; as `bench/samples.h` has it.
+    pub fn of(operation: &str, case: Case, first_us: f64, samples_us: &[f64]) -> Self {
+        let mut sorted = samples_us.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let count = sorted.len();
+        let quantile = |share: f64| {
+            let index = (share * count as f64).ceil() as usize;
+            sorted[index.saturating_sub(1).min(count - 1)]
+        };
+        Self {
+            operation: operation.into(),
+            bytes: case.bytes,
+            count: case.count,
+            samples: count as u64,
+            first_us,
+            min_us: sorted[0],
+            p25_us: quantile(0.25),
+            median_us: (sorted[(count - 1) / 2] + sorted[count / 2]) / 2.0,
+            p75_us: quantile(0.75),
+            mean_us: sorted.iter().sum::<f64>() / count as f64,
+            p99_us: quantile(0.99),
+            max_us: sorted[count - 1],
+        }
+    }
+
     /// What it was a measurement of.
     pub fn case(&self) -> Case {
         Case { bytes: self.bytes, count: self.count }
@@ -176,6 +201,15 @@ mod tests {
             let error = Line::parse(line).unwrap_err().to_string();
             assert!(error.contains(&line[..8]), "{error}");
         }
+    }
+
+    #[test]
+    fn statistics_are_those_of_the_programs() {
+        let samples_us: Vec<f64> = (0..100).map(|at| f64::from(100 - at)).collect();
+        let read = Measurement::of("known", Case { bytes: 3, count: 7 }, 7.0, &samples_us);
+        assert_eq!((read.samples, read.first_us, read.min_us, read.max_us), (100, 7.0, 1.0, 100.0));
+        assert_eq!((read.p25_us, read.median_us, read.p75_us), (25.0, 50.5, 75.0));
+        assert_eq!((read.mean_us, read.p99_us), (50.5, 99.0));
     }
 
     #[test]

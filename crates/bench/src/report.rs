@@ -339,7 +339,7 @@ pub(crate) mod tests {
         let across = |relation| {
             entry.against("short", Case { bytes: 4, count: 7 }, base(relation)).unwrap().median
         };
-        assert_eq!(across(Relation::Ratio), 3.5);
+        assert_eq!((across(Relation::Ratio), across(Relation::Difference)), (3.5, 4.0));
     }
 
     #[test]

@@ -137,10 +137,15 @@ fn single(report: &Report) -> Vec<Vec<String>> {
     std::iter::once(head).chain(measured.into_iter().flatten().map(line)).collect()
 }
 
-/// How a case stands against its base.
+/// A ratio, or a difference in ns and how far its rounds lie apart.
 fn against(base: Base, across: Across) -> String {
     match base.relation {
         Relation::Ratio => ratio(Some(across.median)),
+        Relation::Difference if across.rounds == 1 => format!("{:.0} ns", across.median * 1e3),
+        Relation::Difference => {
+            let (least, greatest) = (across.least * 1e3, across.greatest * 1e3);
+            format!("{:.0} ns ({least:.0} to {greatest:.0})", across.median * 1e3)
+        }
     }
 }
 

@@ -1,0 +1,530 @@
+//! What the scheduler costs on a single message: half a round trip over a bare rail, and over an equal rail
+//! below the engine and its progress, in turn in one pair of processes.
+//!
+//! Both ways have rails of their own, behind the same trait object. Over the bare rail each message is built
+//! by a copy into a frame and taken by a copy out of it, and who waits polls; more is not needed to
+//! exchange bytes, so the difference is what order, matching and threads cost.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use clap::Args;
+use driver::{Event, Post, Rail, ShmConfig, ShmRail, TcpConfig, TcpRail};
+use engine::{Config, Engine, Envelope, Outcome, Selector, SendMode};
+use memory::Region;
+use progress::{Core, Directory, Policy, Progress};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use wire::{Frame, GateId};
+
+use crate::instrument::Case;
+use crate::record::{Clock, Description, Measurement};
+
+/// The command that is started in a process of its own, and starts the other.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Answer the process that started this one
+    #[arg(long)]
+    answers: bool,
+    /// The time for each rail and size
+    seconds: f64,
+    /// Of the messages, in bytes
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
+    sizes: Vec<u32>,
+}
+
+/// Measures and prints lines of JSON as the programs do, or answers.
+///
+/// # Errors
+/// One line for people.
+pub fn run(options: &Options) -> Result<(), String> {
+    if options.answers {
+        let mut other = Other { from: std::io::stdin().lock(), to: std::io::stdout() };
+        let secret = other.hear()?;
+        return RAILS.iter().try_for_each(|rail| {
+            let mut ways = Ways::open(rail, 1, secret, &mut other)?;
+            options.sizes.iter().try_for_each(|size| ways.answer(*size as usize))?;
+            // The links stay until the last answer has come.
+            other.hear()
+        });
+    }
+    let mut child = Answering::start(options)?;
+    let mut secret = [0; 32];
+    let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut secret));
+    read.map_err(|error| format!("/dev/urandom: {error}"))?;
+    child.other.tell(&secret)?;
+    print(&description())?;
+    for rail in RAILS {
+        let mut ways = Ways::open(rail, 0, secret, &mut child.other)?;
+        for size in &options.sizes {
+            for measurement in ways.measure(rail, *size as usize, options.seconds)? {
+                print(&measurement)?;
+            }
+        }
+        child.other.tell(&())?;
+    }
+    child.end()
+}
+
+/// The rails that are compared, by name.
+const RAILS: [&str; 2] = ["shm", "tcp"];
+
+/// The other process's ends of the pipes.
+struct Other<R, W> {
+    from: R,
+    to: W,
+}
+
+impl<R: BufRead, W: Write> Other<R, W> {
+    fn tell(&mut self, what: &impl Serialize) -> Result<(), String> {
+        let text = serde_json::to_string(what).map_err(|error| error.to_string())?;
+        let told = writeln!(self.to, "{text}").and_then(|()| self.to.flush());
+        told.map_err(|error| format!("the other process: {error}"))
+    }
+
+    fn hear<T: DeserializeOwned>(&mut self) -> Result<T, String> {
+        let mut line = String::new();
+        self.from.read_line(&mut line).map_err(|error| format!("the other process: {error}"))?;
+        serde_json::from_str(&line).map_err(|error| format!("the other process: {error}"))
+    }
+}
+
+/// The process that answers; it does not outlive this one's interest.
+struct Answering {
+    child: Child,
+    other: Other<BufReader<std::process::ChildStdout>, std::process::ChildStdin>,
+}
+
+impl Answering {
+    fn start(options: &Options) -> Result<Self, String> {
+        let own = std::env::current_exe().map_err(|error| format!("own path: {error}"))?;
+        let failed = |error: std::io::Error| format!("cannot start {}: {error}", own.display());
+        let mut child = Command::new(&own)
+            .args(["bench", "overhead-pair", "--answers", &options.seconds.to_string()])
+            .args(options.sizes.iter().map(u32::to_string))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        match (child.stdout.take(), child.stdin.take()) {
+            (Some(from), Some(to)) => {
+                Ok(Self { child, other: Other { from: BufReader::new(from), to } })
+            }
+            _ => unreachable!("both were asked for"),
+        }
+    }
+
+    fn end(mut self) -> Result<(), String> {
+        let status = self.child.wait().map_err(|error| error.to_string())?;
+        if status.success() { Ok(()) } else { Err(format!("the other process: {status}")) }
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        // It has ended already where all went well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Both ways to the other process over one kind of rail.
+struct Ways {
+    bare: Bare,
+    scheduled: Scheduled,
+}
+
+impl Ways {
+    /// Opens both; the process of rank 0 connects, the other is connected to.
+    fn open(
+        name: &str,
+        rank: u32,
+        secret: [u8; 32],
+        other: &mut Other<impl BufRead, impl Write>,
+    ) -> Result<Self, String> {
+        let bare = open_rail(name, rank, 0, secret)?;
+        let scheduled = open_rail(name, rank, 1, secret)?;
+        other.tell(&[bare.address(), scheduled.address()])?;
+        let [bare_address, scheduled_address]: [Vec<u8>; 2] = other.hear()?;
+        let bare = Bare::open(bare, rank, &bare_address)?;
+        let scheduled = Scheduled::open(scheduled, rank, scheduled_address)?;
+        // Nothing is sent before both have seen their links come up.
+        other.tell(&())?;
+        other.hear::<()>()?;
+        Ok(Self { bare, scheduled })
+    }
+
+    fn both(&mut self) -> [&mut dyn Way; 2] {
+        [&mut self.bare, &mut self.scheduled]
+    }
+
+    /// Alternates between both until the time is over; a sample is the mean of a batch.
+    fn measure(
+        &mut self,
+        rail: &str,
+        size: usize,
+        seconds: f64,
+    ) -> Result<[Measurement; 2], String> {
+        let mut firsts_us = [None; 2];
+        let mut samples_us = [Vec::new(), Vec::new()];
+        self.both().into_iter().for_each(|way| way.prepare(size));
+        let start = Instant::now();
+        let mut ends = false;
+        while !ends {
+            let (spent, count) = (start.elapsed().as_secs_f64(), samples_us[1].len());
+            ends = count == SAMPLES_MAX || (count >= SAMPLES_LEAST && spent >= seconds);
+            let is_warm = spent >= seconds / 4.0;
+            for (index, way) in self.both().into_iter().enumerate() {
+                way.set_word(if ends { ENDS } else { GOES_ON });
+                let begin = Instant::now();
+                way.ask(BATCH)?;
+                let each_us = begin.elapsed().as_secs_f64() * 1e6 / f64::from(2 * BATCH);
+                if !way.is_echo() {
+                    return Err(format!("{rail}: {size} bytes came back changed"));
+                }
+                if firsts_us[index].replace(each_us).is_some() && is_warm {
+                    samples_us[index].push(each_us);
+                }
+            }
+        }
+        let of = |index: usize| {
+            let case = Case { bytes: size as u64, count: index as u64 };
+            let first_us = firsts_us[index].unwrap_or_default();
+            Measurement::of(rail, case, first_us, &samples_us[index])
+        };
+        Ok([of(0), of(1)])
+    }
+
+    fn answer(&mut self, size: usize) -> Result<(), String> {
+        self.both().into_iter().for_each(|way| way.prepare(size));
+        let mut ended = false;
+        while !ended {
+            for way in self.both() {
+                way.answer(BATCH)?;
+                ended = way.word() == ENDS;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn open_rail(name: &str, rank: u32, job: u8, secret: [u8; 32]) -> Result<Box<dyn Rail>, String> {
+    let failed = |error: driver::RailError| format!("rail {name}: {error}");
+    let rank = GateId(rank);
+    if name == "shm" {
+        let rail = ShmRail::new(ShmConfig { rank, job: [job; 16] });
+        return Ok(Box::new(rail.map_err(failed)?));
+    }
+    let interface = Some(LOOPBACK.into());
+    let config = TcpConfig { rank, job: job.into(), secret, interface, connect_timeout: PATIENCE };
+    Ok(Box::new(TcpRail::new(config).map_err(failed)?))
+}
+
+/// A way to exchange messages of one size, whose first byte tells the other process whether to go on.
+trait Way {
+    /// Messages have this size from now on.
+    fn prepare(&mut self, size: usize);
+    fn set_word(&mut self, word: u8);
+    /// Of the last message received.
+    fn word(&self) -> u8;
+    /// Whether the last message received is the one sent.
+    fn is_echo(&self) -> bool;
+    /// Sends and receives, so many times.
+    fn ask(&mut self, times: u32) -> Result<(), String>;
+    /// Receives and sends back, so many times.
+    fn answer(&mut self, times: u32) -> Result<(), String>;
+}
+
+/// A rail and nothing else.
+struct Bare {
+    rail: Box<dyn Rail>,
+    peer: GateId,
+    frame: Frame,
+    out: Vec<u8>,
+    into: Vec<u8>,
+}
+
+impl Bare {
+    fn open(mut rail: Box<dyn Rail>, rank: u32, address: &[u8]) -> Result<Self, String> {
+        let peer = GateId(1 - rank);
+        if rank == 0 {
+            rail.connect(peer, address).map_err(|error| error.to_string())?;
+        }
+        let since = Instant::now();
+        let mut is_up = false;
+        while !is_up {
+            rail.poll(&mut |event| is_up |= matches!(event, Event::Up { .. }));
+            if since.elapsed() > PATIENCE {
+                return Err(format!("rail {}: no link", rail.name()));
+            }
+            std::thread::yield_now();
+        }
+        Ok(Self { rail, peer, frame: Frame::default(), out: Vec::new(), into: Vec::new() })
+    }
+
+    fn send(&mut self, returns: bool) -> Result<(), String> {
+        self.frame.clear();
+        self.frame.head.extend_from_slice(if returns { &self.into } else { &self.out });
+        match self.rail.post(self.peer, &self.frame) {
+            Post::Done | Post::Held => Ok(()),
+            Post::Full => Err("the bare rail has no room for one message".into()),
+        }
+    }
+
+    fn receive(&mut self) -> Result<(), String> {
+        let Self { rail, into, .. } = self;
+        let mut outcome = None;
+        let mut polls: u32 = 0;
+        loop {
+            rail.poll(&mut |event| match event {
+                Event::Frame { bytes, .. } if bytes.len() == into.len() => {
+                    into.copy_from_slice(bytes);
+                    outcome = Some(Ok(()));
+                }
+                Event::Frame { bytes, .. } => {
+                    outcome = Some(Err(format!("{} bytes came", bytes.len())));
+                }
+                Event::Down { fault, .. } => outcome = Some(Err(format!("link down: {fault:?}"))),
+                Event::Up { .. }
+                | Event::Sent { .. }
+                | Event::Room { .. }
+                | Event::Refused { .. }
+                | Event::Hampered { .. } => {}
+            });
+            if let Some(outcome) = outcome {
+                return outcome;
+            }
+            polls += 1;
+            // As long as this lasts only when the other process has no core.
+            if polls.is_multiple_of(POLLS_PER_YIELD) {
+                std::thread::yield_now();
+            }
+            std::hint::spin_loop();
+        }
+    }
+}
+
+impl Way for Bare {
+    fn prepare(&mut self, size: usize) {
+        self.out = pattern(size);
+        self.into = vec![0; size];
+    }
+
+    fn set_word(&mut self, word: u8) {
+        self.out[0] = word;
+    }
+
+    fn word(&self) -> u8 {
+        self.into[0]
+    }
+
+    fn is_echo(&self) -> bool {
+        self.into == self.out
+    }
+
+    fn ask(&mut self, times: u32) -> Result<(), String> {
+        (0..times).try_for_each(|_| {
+            self.send(false)?;
+            self.receive()
+        })
+    }
+
+    fn answer(&mut self, times: u32) -> Result<(), String> {
+        (0..times).try_for_each(|_| {
+            self.receive()?;
+            self.send(true)
+        })
+    }
+}
+
+/// A rail below the engine and its progress, called as the MPI layer calls them.
+struct Scheduled {
+    progress: Arc<Progress>,
+    peer: GateId,
+    envelope: Envelope,
+    selector: Selector,
+    out: Region,
+    into: Region,
+}
+
+impl Scheduled {
+    fn open(rail: Box<dyn Rail>, rank: u32, address: Vec<u8>) -> Result<Self, String> {
+        let directory = Box::new(Known { rail: rail.name(), address });
+        let engine = Engine::new(Config { size: 2 });
+        let core = Core::new(engine, GateId(rank), 2, vec![rail], directory);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let progress = Progress::new(core, Policy::for_node(2, cores));
+        let peer = 1 - rank;
+        Ok(Self {
+            progress: progress.map_err(|error| error.to_string())?,
+            peer: GateId(peer),
+            envelope: Envelope { context: 0, source: rank, tag: 1 },
+            selector: Selector { context: 0, source: Some(peer), tag: Some(1) },
+            out: Region::empty(),
+            into: Region::empty(),
+        })
+    }
+
+    fn send(&self, returns: bool) -> Result<(), String> {
+        let Self { progress, peer, envelope, .. } = self;
+        let data = if returns { &self.into } else { &self.out };
+        if progress.send_short(*peer, *envelope, data) {
+            return Ok(());
+        }
+        let sent = progress.submit_and_wait(
+            |core| core.engine.submit_send(*peer, *envelope, data, SendMode::Standard),
+            |core, &op| core.engine.take(op),
+        );
+        outcome(sent.outcome)
+    }
+
+    fn receive(&self) -> Result<(), String> {
+        let received = self.progress.submit_and_wait(
+            |core| core.engine.submit_receive(Some(self.peer), self.selector, &self.into),
+            |core, &op| core.engine.take(op),
+        );
+        outcome(received.outcome)
+    }
+}
+
+impl Way for Scheduled {
+    fn prepare(&mut self, size: usize) {
+        self.out = Region::from_box(pattern(size).into());
+        self.into = Region::owned(size);
+    }
+
+    fn set_word(&mut self, word: u8) {
+        self.out.write(0, &[word]);
+    }
+
+    fn word(&self) -> u8 {
+        let mut word = [0];
+        self.into.read(0, &mut word);
+        word[0]
+    }
+
+    fn is_echo(&self) -> bool {
+        self.into.to_vec() == self.out.to_vec()
+    }
+
+    fn ask(&mut self, times: u32) -> Result<(), String> {
+        (0..times).try_for_each(|_| {
+            self.send(false)?;
+            self.receive()
+        })
+    }
+
+    fn answer(&mut self, times: u32) -> Result<(), String> {
+        (0..times).try_for_each(|_| {
+            self.receive()?;
+            self.send(true)
+        })
+    }
+}
+
+/// The address of the other process.
+struct Known {
+    rail: &'static str,
+    address: Vec<u8>,
+}
+
+impl Directory for Known {
+    fn addresses(&mut self, _peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+        Ok(vec![(self.rail.into(), self.address.clone())])
+    }
+}
+
+fn outcome(outcome: Outcome) -> Result<(), String> {
+    if outcome == Outcome::Ok { Ok(()) } else { Err(format!("scheduled: {outcome:?}")) }
+}
+
+fn pattern(size: usize) -> Vec<u8> {
+    (0..size).map(|at| (at * 7) as u8).collect()
+}
+
+fn print(line: &impl Serialize) -> Result<(), String> {
+    let text = serde_json::to_string(line).map_err(|error| error.to_string())?;
+    writeln!(std::io::stdout(), "{text}").map_err(|error| format!("standard output: {error}"))
+}
+
+fn description() -> Description {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    Description {
+        program: "overhead".into(),
+        ranks: 2,
+        library: format!("Canele {}: its rails, and its scheduler", env!("CARGO_PKG_VERSION")),
+        hosts: vec![host.clone(), host],
+        clock: clock(),
+    }
+}
+
+/// The clock that is used here: the system's monotonic one, by its wall clock.
+fn clock() -> Clock {
+    let readings: Vec<Instant> = (0..1000).map(|_| Instant::now()).collect();
+    let steps = readings.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64() * 1e9);
+    let resolution_ns = steps.filter(|step| *step > 0.0).fold(f64::INFINITY, f64::min);
+    let overhead_ns = (readings[999] - readings[0]).as_secs_f64() * 1e9 / 999.0;
+    let (begin, system) = (Instant::now(), SystemTime::now());
+    std::thread::sleep(KNOWN_SLEEP);
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let sleep_clock_ms = ms(begin.elapsed());
+    Clock {
+        source: "clock_gettime".into(),
+        ticks_per_us: 1000.0,
+        overhead_ns,
+        resolution_ns,
+        sleep_asked_ms: ms(KNOWN_SLEEP),
+        sleep_system_ms: system.elapsed().map_or(0.0, ms),
+        sleep_clock_ms,
+    }
+}
+
+const LOOPBACK: &str = "127.0.0.1";
+/// Round trips between two readings of the clock, whose own time is then some 0.1 ns of each.
+const BATCH: u32 = 200;
+const SAMPLES_LEAST: usize = 3;
+const SAMPLES_MAX: usize = 50_000;
+const GOES_ON: u8 = 1;
+const ENDS: u8 = 2;
+/// Some 100 µs: longer than a peer with a core takes to answer.
+const POLLS_PER_YIELD: u32 = 4096;
+/// For links to come up.
+const PATIENCE: Duration = Duration::from_secs(10);
+const KNOWN_SLEEP: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_of_each_rail_are_measured_and_echo() {
+        for rail in RAILS {
+            let [mut asking, mut answering] = pair();
+            let answerer = std::thread::spawn(move || {
+                let mut ways = Ways::open(rail, 1, [7; 32], &mut answering)?;
+                [8, 64].iter().try_for_each(|size| ways.answer(*size))?;
+                answering.hear::<()>()
+            });
+            let mut ways = Ways::open(rail, 0, [7; 32], &mut asking).unwrap();
+            for size in [8, 64] {
+                let [bare, scheduled] = ways.measure(rail, size, 0.001).unwrap();
+                let case = |count| Case { bytes: size as u64, count };
+                assert_eq!((bare.case(), scheduled.case()), (case(0), case(1)));
+                assert!(bare.samples >= 3 && scheduled.min_us > 0.0, "{bare:?} {scheduled:?}");
+            }
+            asking.tell(&()).unwrap();
+            assert_eq!(answerer.join().unwrap(), Ok(()));
+        }
+    }
+
+    type End = Other<BufReader<std::io::PipeReader>, std::io::PipeWriter>;
+
+    fn pair() -> [End; 2] {
+        let [there, back] = [0, 1].map(|_| std::io::pipe().unwrap());
+        let end = |from, to| Other { from: BufReader::new(from), to };
+        [end(back.0, there.1), end(there.0, back.1)]
+    }
+}
