@@ -21,12 +21,12 @@ mod proving;
 mod stream;
 mod vigil;
 
-use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use memory::Region;
+use rustc_hash::FxHashMap;
 use rustix::event::epoll;
 use wire::{Capabilities, Frame, GateId, RemoteRegion};
 
@@ -70,14 +70,16 @@ pub struct TcpRail {
     epoll: OwnedFd,
     connect_timeout: Duration,
     clock: Clock,
-    sockets: HashMap<u64, Socket>,
+    sockets: FxHashMap<u64, Socket>,
     next_key: u64,
-    links: HashMap<GateId, Link>,
+    links: FxHashMap<GateId, Link>,
     /// Keys of open links that had traffic lately: read without asking epoll.
     hot: Vec<u64>,
     /// Keys of other links with frames left in their buffers, of which epoll knows nothing.
     unread: Vec<u64>,
     polls: u32,
+    /// Open links with frames that the kernel has not taken.
+    backlogged: usize,
     /// Connections in their handshake.
     unproved: usize,
     /// Peers that are being dialled.
@@ -176,12 +178,13 @@ impl TcpRail {
             epoll,
             connect_timeout,
             clock: Clock::new(),
-            sockets: HashMap::new(),
+            sockets: FxHashMap::default(),
             next_key: 0,
-            links: HashMap::new(),
+            links: FxHashMap::default(),
             hot: Vec::new(),
             unread: Vec::new(),
             polls: 0,
+            backlogged: 0,
             unproved: 0,
             dialled: 0,
             refused: Vec::new(),
@@ -248,12 +251,19 @@ impl TcpRail {
     }
 
     fn close(&mut self, key: u64, fault: Fault, sink: &mut dyn FnMut(Event<'_>)) {
-        if let Some(Socket::Open(open)) = self.sockets.remove(&key) {
-            open.keep(&self.knowledge);
-            self.links.remove(&open.peer);
-            self.hot.retain(|hot| *hot != key);
-            sink(Event::Down { peer: open.peer, fault });
+        if let Some(peer) = self.forget(key) {
+            self.links.remove(&peer);
+            sink(Event::Down { peer, fault });
         }
+    }
+
+    /// Closes the connection of an open link; whose it was.
+    fn forget(&mut self, key: u64) -> Option<GateId> {
+        let Some(Socket::Open(open)) = self.sockets.remove(&key) else { return None };
+        open.keep(&self.knowledge);
+        self.hot.retain(|hot| *hot != key);
+        self.backlogged -= usize::from(open.wants_write);
+        Some(open.peer)
     }
 
     /// Ends the links to hosts that have vanished with bytes under way to them.
@@ -285,7 +295,7 @@ impl TcpRail {
                     }
                     sink(Event::Room { peer });
                 }
-                set_interest(&self.epoll, key, open);
+                set_interest(&self.epoll, key, open, &mut self.backlogged);
                 moved
             }
             Err(error) => {
@@ -398,8 +408,7 @@ impl Rail for TcpRail {
         match link {
             Link::Dialling(_) => self.drop_dials(peer),
             Link::Open { key } => {
-                self.sockets.remove(&key);
-                self.hot.retain(|hot| *hot != key);
+                self.forget(key);
             }
         }
     }
@@ -410,7 +419,7 @@ impl Rail for TcpRail {
         let Some(Socket::Open(open)) = self.sockets.get_mut(&key) else { return Post::Full };
         match open.stream.post(frame) {
             Ok(post) => {
-                set_interest(&self.epoll, key, open);
+                set_interest(&self.epoll, key, open, &mut self.backlogged);
                 post
             }
             Err(_) => {
@@ -442,7 +451,7 @@ impl Rail for TcpRail {
             self.note_unread(key);
         }
         self.polls = self.polls.wrapping_add(1);
-        let busy = self.dialled > 0 || self.has_backlog();
+        let busy = self.dialled > 0 || self.backlogged > 0;
         if self.polls.is_multiple_of(EPOLL_EVERY) || self.hot.is_empty() || busy {
             moved |= self.poll_epoll(sink);
         }
@@ -470,13 +479,7 @@ impl Rail for TcpRail {
     fn finish_sleep(&mut self) {}
 
     fn is_flushed(&self) -> bool {
-        !self.has_backlog()
-    }
-}
-
-impl TcpRail {
-    fn has_backlog(&self) -> bool {
-        self.sockets.values().any(|socket| matches!(socket, Socket::Open(open) if open.wants_write))
+        self.backlogged == 0
     }
 }
 
@@ -500,10 +503,11 @@ impl Open {
     }
 }
 
-fn set_interest(epoll: &OwnedFd, key: u64, open: &mut Open) {
+fn set_interest(epoll: &OwnedFd, key: u64, open: &mut Open, backlogged: &mut usize) {
     let wants_write = !open.stream.is_flushed();
     if wants_write != open.wants_write {
         open.wants_write = wants_write;
+        *backlogged = if wants_write { *backlogged + 1 } else { *backlogged - 1 };
         let write = if wants_write { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
         let data = epoll::EventData::new_u64(key);
         // Fails only for lack of kernel memory; the hot reader and the next post try again.
