@@ -291,6 +291,7 @@ impl Bare {
                 Event::Up { .. }
                 | Event::Sent { .. }
                 | Event::Room { .. }
+                | Event::Cost { .. }
                 | Event::Refused { .. }
                 | Event::Hampered { .. } => {}
             });
@@ -353,7 +354,7 @@ struct Scheduled {
 impl Scheduled {
     fn open(rail: Box<dyn Rail>, rank: u32, address: Vec<u8>) -> Result<Self, String> {
         let directory = Box::new(Known { rail: rail.name(), address });
-        let engine = Engine::new(Config { size: 2 });
+        let engine = Engine::new(Config::new(2));
         let core = Core::new(engine, GateId(rank), 2, vec![rail], directory);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let progress = Progress::new(core, Policy::for_node(2, cores));
@@ -361,7 +362,7 @@ impl Scheduled {
         Ok(Self {
             progress: progress.map_err(|error| error.to_string())?,
             peer: GateId(peer),
-            envelope: Envelope { context: 0, source: rank, tag: 1 },
+            envelope: Envelope { context: 0, source: rank, tag: 1, is_urgent: false },
             selector: Selector { context: 0, source: Some(peer), tag: Some(1) },
             out: Region::empty(),
             into: Region::empty(),

@@ -256,7 +256,7 @@ impl Line {
     /// What a message of the engine carries.
     pub fn envelope(&self, sequence: u32, part: Part) -> Envelope {
         let (context, tag) = self.address(sequence, part);
-        Envelope { context, source: self.rank, tag }
+        Envelope { context, source: self.rank, tag, is_urgent: false }
     }
 
     /// What accepts a message of the engine from the peer.

@@ -303,7 +303,7 @@ fn what_follows(next: c_int) -> Result<Next> {
 }
 
 fn insert<T: Clone>(table: &Table<T>, object: T) -> Result<RawHandle> {
-    let full = |error: mpi::Error| Error::new(Fault::Limit, error.message);
+    let full = |error: mpi::Error| Error::new(Fault::Limit, error.message.clone());
     table.insert(object).map(|handle| handle.0 as RawHandle).map_err(full)
 }
 

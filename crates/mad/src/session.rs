@@ -52,7 +52,7 @@ fn not_initialized() -> Error {
 }
 
 fn system(error: mpi::Error) -> Error {
-    Error::new(Fault::System, error.message)
+    Error::new(Fault::System, error.message.clone())
 }
 
 fn users() -> MutexGuard<'static, u32> {
