@@ -45,6 +45,7 @@ fn a_node() {
         rail.poll(&mut |event| match event {
             Event::Up { .. } => up = true,
             Event::Frame { bytes, .. } => heard = bytes == b"hello",
+            Event::Cost { .. } => {}
             other => panic!("{other:?}"),
         });
         if up && !was_up {

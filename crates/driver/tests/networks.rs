@@ -165,6 +165,7 @@ impl Way {
             }
             // The other node is done.
             Event::Down { fault: Fault::Closed, .. } if outcome.is_some() => {}
+            Event::Cost { .. } => {}
             other => panic!("{name}: {other:?}"),
         });
         let bytes = if name == "tcp" { PIECE } else { BULK };

@@ -81,6 +81,7 @@ impl Exchange {
                     assert_eq!(rank, 0);
                     refused.push(reason);
                 }
+                Event::Cost { .. } => {}
                 other => panic!("{other:?}"),
             });
             if let Some(number) = arrived {

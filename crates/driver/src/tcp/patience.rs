@@ -50,6 +50,7 @@ impl Pair {
             }
             Event::Down { fault, .. } => down.push((rank, fault)),
             Event::Refused { reason, .. } => refused.push((rank, reason)),
+            Event::Cost { .. } => {}
             other => panic!("{other:?}"),
         });
     }
