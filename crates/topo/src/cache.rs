@@ -309,6 +309,9 @@ pub fn host_cost(cache: Option<&Cache>) -> HostCost {
                 return entry.value;
             }
             let cost = sample::host();
+            if !cost.is_plausible() {
+                return HostCost::default();
+            }
             // A full disk costs the next job a sample.
             let _ = cache.keep_host(&cost);
             return cost;

@@ -215,6 +215,13 @@ impl HostCost {
     /// The longest copy that stays in a second-level cache, with both its ends.
     pub const NEAR_MAX: u64 = 256 << 10;
 
+    /// Whether a machine can be like that: one that is watched by a tool, instruction by instruction, seems
+    /// a thousand times slower than it is.
+    pub fn is_plausible(&self) -> bool {
+        self.near_ps_per_byte.max(self.far_ps_per_byte) <= SLOWEST_PS_PER_BYTE
+            && self.call_ns.max(self.vector_ns) <= SLOWEST_CALL_NS
+    }
+
     /// How long it takes to copy so many bytes.
     pub fn copy_ns(&self, bytes: u64) -> u64 {
         let near = bytes.min(Self::NEAR_MAX).saturating_mul(self.near_ps_per_byte);
@@ -474,6 +481,10 @@ fn number(text: &str) -> Option<u64> {
     let plain = text == "0" || !text.starts_with('0');
     (digits && plain).then(|| text.parse().ok())?
 }
+
+/// Half a gigabyte a second.
+const SLOWEST_PS_PER_BYTE: u64 = 2_000;
+const SLOWEST_CALL_NS: u64 = 50_000;
 
 /// The sizes at which the busy time is kept.
 pub const KNOTS: [u64; 10] =

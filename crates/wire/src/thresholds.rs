@@ -160,8 +160,8 @@ fn chunk(cost: &Cost) -> Limit {
 fn piece(cost: &Cost, chunk: Limit) -> Limit {
     let amortised = round_down(cost.bytes_within(cost.gap_ns().saturating_mul(COARSE)));
     Limit::at(amortised, Because::Gap)
-        .at_least(PAGE, Because::Least)
-        .at_most(chunk.bytes, Because::Chunk)
+        .at_least(PIECE_MIN, Because::Least)
+        .at_most(chunk.bytes.max(PIECE_MIN), Because::Chunk)
 }
 
 /// `copy(eager) ≤ round trip`: a message that comes before its receive is copied once more, and one
@@ -176,7 +176,10 @@ fn eager(cost: &Cost, host: &HostCost, credit: Limit, chunk: Limit) -> Limit {
 /// As `eager`, for what travels in pieces: worth it where copies are far from being as dear as asking,
 /// and half of the credit is left for others.
 fn ahead(cost: &Cost, host: &HostCost, credit: Limit, eager: Limit) -> Limit {
-    let affordable = copied_in_round_trip(cost, host);
+    // To ask over a network takes a system call on either side, and may have to wake the receiver.
+    let woken_ns = if cost.latency_ns() < host.call_ns { 0 } else { WAKE_NS };
+    let asking_ns = cost.round_trip_ns().saturating_add(woken_ns);
+    let affordable = round_down(host.bytes_copied_in(asking_ns));
     if affordable < 4 * eager.bytes {
         return Limit::at(0, Because::AskingIsCheap);
     }
@@ -250,6 +253,8 @@ fn next_power(bytes: u64) -> u64 {
 pub const GATE_BUDGET_BYTES: u64 = 16 << 20;
 
 const PAGE: u64 = 4 << 10;
+/// A wake-up at the receiver is to bring more than a page.
+const PIECE_MIN: u64 = 16 << 10;
 /// A length at which a link's bandwidth shows.
 const LONG: u64 = 1 << 20;
 /// Gaps are at most a part in so many of a chunk's time…
@@ -260,10 +265,12 @@ const COARSE: u64 = 16;
 const MESSAGES: u64 = 16;
 /// To give a body's memory back takes an event of its own, some hundred instructions in rail and engine.
 const HOLD_NS: u64 = 100;
+/// What it takes until a process runs again that sleeps in the kernel.
+const WAKE_NS: u64 = 100_000;
 /// No gate does with less, whatever the budget.
 const CREDIT_MIN: u64 = 64 << 10;
 /// A receiver that computes for a while should not stop its senders at once.
-const CREDIT_FLOOR: u64 = 1 << 20;
+const CREDIT_FLOOR: u64 = 4 << 20;
 const CREDIT_MAX: u64 = 64 << 20;
 /// Beyond this, frames are not sent faster, and receivers cannot copy while the sender does.
 const CHUNK_MAX: u64 = 1 << 20;
@@ -301,7 +308,7 @@ mod tests {
         assert_eq!(shm.ahead_max, 0);
         assert!((4 * KB..=128 * KB).contains(&shm.piece_min), "{shm:?}");
         assert!((2 * KB..=8 * KB).contains(&shm.inline_max), "{shm:?}");
-        assert_eq!(shm.credit_bytes, 1 << 20);
+        assert_eq!(shm.credit_bytes, 4 << 20);
     }
 
     #[test]
@@ -312,7 +319,7 @@ mod tests {
             assert!((256 * KB..=2048 * KB).contains(&lan.ahead_max), "{lan:?}");
             assert!((4 * KB..=128 * KB).contains(&lan.piece_min), "{lan:?}");
             assert!((8 * KB..=128 * KB).contains(&lan.aggregate_max), "{lan:?}");
-            assert_eq!(lan.credit_bytes, 1 << 20, "{lan:?}");
+            assert_eq!(lan.credit_bytes, 4 << 20, "{lan:?}");
         }
     }
 
