@@ -299,11 +299,12 @@ impl Bare {
                 return outcome;
             }
             polls += 1;
-            // As long as this lasts only when the other process has no core.
-            if polls.is_multiple_of(POLLS_PER_YIELD) {
+            // As progress does: a peer on the same core can only answer when it has the core.
+            if polls.is_multiple_of(POLLS_PER_LOOK) && (rail.shares_core() || polls >= POLLS_MAX) {
                 std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
             }
-            std::hint::spin_loop();
         }
     }
 }
@@ -490,8 +491,10 @@ const SAMPLES_LEAST: usize = 3;
 const SAMPLES_MAX: usize = 50_000;
 const GOES_ON: u8 = 1;
 const ENDS: u8 = 2;
-/// Some 100 µs: longer than a peer with a core takes to answer.
-const POLLS_PER_YIELD: u32 = 4096;
+/// More than an answer takes from a peer with a core of its own.
+const POLLS_PER_LOOK: u32 = 64;
+/// Some 100 µs of polls: then the core is given away in any case.
+const POLLS_MAX: u32 = 4096;
 /// For links to come up.
 const PATIENCE: Duration = Duration::from_secs(10);
 const KNOWN_SLEEP: Duration = Duration::from_millis(20);

@@ -3,10 +3,12 @@
 use std::error::Error;
 use std::fs::File;
 use std::io::BufWriter;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use plotters::coord::Shift;
 use plotters::coord::combinators::{BindKeyPoints, IntoLogRange};
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::FontStyle;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -373,12 +375,11 @@ where
         |index: usize, row: &Row| Some(panel.quantity.of(row.case, row.cells[index].time_us(by)?));
     let is_measured = |index: &usize| rows.iter().any(|row| value(*index, row).is_some());
     let drawn: Vec<usize> = (0..report.entries.len()).filter(is_measured).collect();
-    let greatest = rows
-        .iter()
-        .flat_map(|row| drawn.iter().filter_map(move |index| value(*index, row)))
-        .fold(0.0, f64::max);
-    let mut chart =
-        builder(panel, area).build_cartesian_2d(0.0..rows.len() as f64, 0.0..greatest * 1.15)?;
+    let values =
+        rows.iter().flat_map(|row| drawn.iter().filter_map(move |index| value(*index, row)));
+    let heights = Heights::of(values.collect(), !panel.title.is_empty());
+    let bottom = heights.span.start;
+    let mut chart = builder(panel, area).build_cartesian_2d(0.0..rows.len() as f64, heights)?;
     let middles: Vec<f64> = (0..rows.len()).map(|index| index as f64 + 0.5).collect();
     chart
         .configure_mesh()
@@ -396,7 +397,11 @@ where
         .axis_desc_style((FONT, 15))
         .draw()?;
     let width = 0.8 / drawn.len() as f64;
-    let over = (FONT, 13).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Bottom));
+    let pixels = f64::from(area.dim_in_pixel().0) * 0.85 * width / rows.len() as f64;
+    let over = (FONT, if pixels < NUMBER_PIXELS { 10 } else { 13 })
+        .into_font()
+        .color(&BLACK)
+        .pos(Pos::new(HPos::Center, VPos::Bottom));
     for (place, index) in drawn.iter().enumerate() {
         let entry = &report.entries[*index];
         let color = look(report, *index).0;
@@ -408,19 +413,19 @@ where
             .collect();
         chart
             .draw_series(bars.iter().map(|(x, value)| {
-                Rectangle::new([(*x, 0.0), (x + width * 0.92, *value)], color.filled())
+                Rectangle::new([(*x, bottom), (x + width * 0.92, *value)], color.filled())
             }))?
             .label(entry.name())
             .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 22, y + 5)], color.filled()));
         chart.draw_series(bars.iter().map(|(x, value)| {
-            let at = (x + width * 0.46, value + greatest * 0.01);
+            let at = (x + width * 0.46, *value);
             Text::new(tick(panel.quantity, *value), at, over.clone())
         }))?;
     }
     let under = (FONT, 14).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Top));
     let origin = area.get_base_pixel();
     for (row, middle) in rows.iter().zip(middles) {
-        let (x, y) = chart.backend_coord(&(middle, 0.0));
+        let (x, y) = chart.backend_coord(&(middle, bottom));
         let (x, y) = (x - origin.0, y - origin.1);
         let name = bar_name(report.workload.description(), row);
         area.strip_coord_spec().draw(&Text::new(name, (x, y + 6), under.clone()))?;
@@ -435,6 +440,55 @@ where
         .draw()?;
     Ok(())
 }
+
+/// The axis of bars: of their values, or, where those are of several orders of magnitude, of their
+/// logarithms.
+struct Heights {
+    is_log: bool,
+    span: Range<f64>,
+    ticks: Vec<f64>,
+}
+
+impl Heights {
+    /// With room above; more where the legend would hide bars.
+    fn of(values: Vec<f64>, has_legend_above: bool) -> Self {
+        let (least, greatest) = span(values.into_iter(), 1.0);
+        let room = if has_legend_above { 1.4 } else { 1.15 };
+        if least > 0.0 && greatest > least * LOG_FROM {
+            let bottom = least / 2.0;
+            let top = bottom * (greatest / bottom).powf(room);
+            return Self { is_log: true, span: bottom..top, ticks: ticks((bottom, top)) };
+        }
+        let top = greatest * room;
+        let ten = 10.0_f64.powf(top.log10().floor() - 1.0);
+        let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * ten);
+        let step = steps.into_iter().find(|step| top / step <= TICKS_MAX).unwrap_or(top);
+        let ticks = (0..).map(|index| f64::from(index) * step).take_while(|tick| *tick <= top);
+        Self { is_log: false, span: 0.0..top, ticks: ticks.collect() }
+    }
+}
+
+impl Ranged for Heights {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        let scale = |value: f64| if self.is_log { value.log10() } else { value };
+        let (from, to) = (scale(self.span.start), scale(self.span.end));
+        let share = (scale(*value) - from) / (to - from);
+        limit.0 + (share * f64::from(limit.1 - limit.0)).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
+        self.ticks.clone()
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.span.clone()
+    }
+}
+
+impl ValueFormatter<f64> for Heights {}
 
 /// What stands under the bars of a row: `allreduce of 8 B`.
 fn bar_name(description: &Description, row: &Row) -> String {
@@ -522,6 +576,12 @@ const WIDTH: u32 = 1280;
 const FRAME_HEIGHT: u32 = 70;
 /// In pixels.
 const PANEL_HEIGHT: u32 = 490;
+/// Bars are as high as their logarithms from this ratio of the greatest to the least on.
+const LOG_FROM: f64 = 50.0;
+/// Marks on the axis of bars' values.
+const TICKS_MAX: f64 = 10.0;
+/// Numbers over narrower bars are small.
+const NUMBER_PIXELS: f64 = 50.0;
 /// So many numbers are marked on an axis as they are.
 const MARKS_MAX: usize = 6;
 /// Sizes are marked at each power of this.
@@ -563,6 +623,18 @@ mod tests {
         let svg =
             std::fs::read_to_string(&draw(&report, By::Least, folder.path()).unwrap()[0]).unwrap();
         assert!(svg.contains("allreduce of 8 B") && svg.contains("60 µs"));
+    }
+
+    #[test]
+    fn bars_of_several_orders_of_magnitude_are_as_high_as_their_logarithms() {
+        let linear = Heights::of(vec![60.0, 70.0], false);
+        assert_eq!(linear.ticks, [0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0]);
+        assert_eq!([0.0, linear.span.end].map(|value| linear.map(&value, (0, 1000))), [0, 1000]);
+        let log = Heights::of(vec![0.2, 2000.0], true);
+        let at = |value| log.map(&value, (0, 10_000));
+        assert_eq!((at(0.1), at(log.span.end)), (0, 10_000));
+        assert!((at(2.0) - at(0.2) - (at(2000.0) - at(200.0))).abs() <= 2);
+        assert!(log.ticks.len() >= 4 && log.ticks.iter().all(|tick| *tick <= log.span.end));
     }
 
     #[test]
