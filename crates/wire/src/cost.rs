@@ -305,7 +305,7 @@ fn fill(bytes: u64, links: &[(&Cost, u64)], used: &[bool], best: usize) -> Vec<u
     };
     let all = |ps: u64| (0..links.len()).map(|at| within(at, ps)).fold(0, u64::saturating_add);
     let (mut early, mut late) = (0, limit);
-    while late - early > late / FINENESS {
+    while late - early > 1 + late / FINENESS {
         let middle = early + (late - early) / 2;
         if all(middle) >= bytes { late = middle } else { early = middle }
     }

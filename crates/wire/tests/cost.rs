@@ -209,6 +209,18 @@ fn a_link_that_does_not_pay_gets_nothing() {
 }
 
 #[test]
+fn links_of_nanoseconds_share_too() {
+    let near = HostCost::default().shared_memory(0);
+    for bytes in [2 * PAGE, 5 * PAGE + 1, 1 << 20] {
+        let shares = split(bytes, &[(&near, 0), (&near, 0)]);
+        assert_eq!(shares.iter().sum::<u64>(), bytes);
+        assert!(shares[0].abs_diff(shares[1]) <= 2 * PAGE, "{shares:?}");
+    }
+    let quick = Cost::measured(0, &[(0, 0), (4 << 20, 1)]);
+    assert_eq!(split(3 * PAGE, &[(&quick, 0), (&quick, 1)]), [3 * PAGE, 0]);
+}
+
+#[test]
 fn a_link_that_slows_down_is_noticed_within_thirty_frames_at_all_sizes() {
     let mut cost = lan();
     let slow = Cost::linear(15_000, 2_000, 125 * MB);
