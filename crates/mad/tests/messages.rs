@@ -1,0 +1,164 @@
+//! Messages of any packets with any constraints and hints arrive as they were packed. Seeds are printed;
+//! `CANELE_SEED=n cargo test -p mad --test messages` begins with one.
+
+mod processes;
+
+use std::thread;
+
+use mad::{Channel, Constraints, Next, Receive, Send};
+use memory::Region;
+use processes::{Process, job};
+
+#[test]
+fn what_is_packed_is_unpacked() {
+    let first = std::env::var("CANELE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    for seed in first..first + SEEDS {
+        println!("seed {seed}");
+        let processes = job(2);
+        thread::scope(|scope| {
+            let ends: Vec<_> = processes
+                .iter()
+                .map(|process| scope.spawn(move || exchange(process, seed)))
+                .collect();
+            for end in ends {
+                end.join().expect("a process of the job");
+            }
+        });
+    }
+}
+
+#[test]
+fn short_packets_are_one_message_of_the_engine() {
+    let alone = &job(1)[0];
+    let channel = alone.node.open(0).expect("a channel");
+    let constraints = Constraints { send: Send::Cheaper, receive: Receive::Express };
+    let packets: Vec<Packet> = (0..64)
+        .map(|content| Packet { len: 16, constraints, next: Next::Unknown, content })
+        .collect();
+    for round in 1..4 {
+        pack(&channel, 0, &packets);
+        unpack(&channel, 0, &packets, true);
+        let sent = alone.progress.look(|core| core.engine.counters().eager);
+        assert_eq!(sent, round);
+    }
+}
+
+/// Sends and receives the same messages in turn: both processes draw the same numbers.
+fn exchange(process: &Process, seed: u64) {
+    let mut random = Random(seed);
+    let channels: Vec<Channel> =
+        (0..3).map(|number| process.node.open(number).expect("a channel")).collect();
+    for _ in 0..MESSAGES {
+        let channel = &channels[random.below(3)];
+        let from = random.below(2) as u32;
+        let packets = 1 + random.below(30);
+        let packets: Vec<Packet> = (0..packets).map(|_| Packet::draw(&mut random)).collect();
+        if process.node.rank() == from {
+            pack(channel, 1 - from, &packets);
+        } else {
+            unpack(channel, from, &packets, random.below(2) == 0);
+        }
+        if process.node.rank() == from {
+            // The other drew once more.
+            random.below(2);
+        }
+    }
+}
+
+fn pack(channel: &Channel, to: u32, packets: &[Packet]) {
+    let packing = channel.begin_packing(to).expect("a connection");
+    let mut late = Vec::new();
+    let mut all = Vec::new();
+    for packet in packets {
+        let memory = Region::owned(packet.len);
+        if packet.constraints.send != Send::Later {
+            memory.write(0, &packet.bytes());
+        }
+        packing.pack(&memory, packet.constraints, packet.next).expect("a packet");
+        match packet.constraints.send {
+            Send::Safer => memory.write(0, &vec![0xee; packet.len]),
+            Send::Later => late.push((memory.clone(), packet)),
+            Send::Cheaper => {}
+        }
+        all.push(memory);
+    }
+    for (memory, packet) in late {
+        memory.write(0, &packet.bytes());
+    }
+    packing.end().expect("a whole message");
+    for (memory, packet) in all.iter().zip(packets) {
+        memory.write(0, &vec![0xee; packet.len]);
+    }
+}
+
+fn unpack(channel: &Channel, from: u32, packets: &[Packet], from_any: bool) {
+    let unpacking =
+        if from_any { channel.begin_unpacking() } else { channel.begin_unpacking_from(from) };
+    let unpacking = unpacking.expect("a message");
+    assert_eq!(unpacking.peer(), from);
+    let mut all = Vec::new();
+    for packet in packets {
+        let memory = Region::owned(packet.len);
+        unpacking.unpack(&memory, packet.constraints, packet.next).expect("a packet");
+        if packet.constraints.receive == Receive::Express {
+            assert_eq!(memory.to_vec(), packet.bytes(), "{packet:?}");
+        }
+        all.push(memory);
+    }
+    unpacking.end().expect("a whole message");
+    for (memory, packet) in all.iter().zip(packets) {
+        assert_eq!(memory.to_vec(), packet.bytes(), "{packet:?}");
+    }
+}
+
+#[derive(Debug)]
+struct Packet {
+    len: usize,
+    constraints: Constraints,
+    next: Next,
+    content: u8,
+}
+
+impl Packet {
+    fn draw(random: &mut Random) -> Self {
+        let len = match random.below(8) {
+            0 => 0,
+            1..5 => random.below(40),
+            5 => random.below(1100),
+            6 => 1000 + random.below(5000),
+            _ => random.below(150_000),
+        };
+        let next = match random.below(4) {
+            0 => Next::Computing,
+            1 => Next::Packet(constraints(random)),
+            _ => Next::Unknown,
+        };
+        Self { len, constraints: constraints(random), next, content: random.below(256) as u8 }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        (0..self.len).map(|at| self.content.wrapping_add((at * 7 + at / 251) as u8)).collect()
+    }
+}
+
+fn constraints(random: &mut Random) -> Constraints {
+    let send = [Send::Safer, Send::Later, Send::Cheaper][random.below(3)];
+    let receive = [Receive::Express, Receive::Cheaper][random.below(2)];
+    Constraints { send, receive }
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ mixed >> 31) % bound as u64) as usize
+    }
+}
+
+const SEEDS: u64 = 8;
+const MESSAGES: usize = 60;

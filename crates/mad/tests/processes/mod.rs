@@ -1,0 +1,59 @@
+//! Processes of a job within one: each with an engine of its own, over the loopback.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use driver::{OwnRail, Rail, TcpConfig, TcpRail};
+use engine::{Config, Engine};
+use mad::Node;
+use progress::{Core, Directory, Policy, Progress};
+use wire::GateId;
+
+/// A process, and its communication.
+pub struct Process {
+    pub node: Node,
+    pub progress: &'static Progress,
+}
+
+/// `size` processes; their communication lasts as long as the test's process does.
+pub fn job(size: u32) -> Vec<Process> {
+    let rails: Vec<TcpRail> = (0..size).map(rail).collect();
+    let addresses: Vec<Vec<u8>> = rails.iter().map(Rail::address).collect();
+    let open = |(rail, rank)| {
+        let gate = GateId(rank);
+        let engine = Engine::new(Config { size: size as usize });
+        let own = OwnRail::new(gate);
+        let mut addresses = addresses.clone();
+        addresses[rank as usize] = own.address();
+        let directory = Box::new(Loopback { rank, addresses });
+        let rails: Vec<Box<dyn Rail>> = vec![Box::new(own), Box::new(rail)];
+        let core = Core::new(engine, gate, size as usize, rails, directory);
+        let progress = Progress::new(core, Policy::for_node(2, 1)).expect("descriptors");
+        let progress: &'static Progress = Box::leak(Box::<Arc<Progress>>::new(progress));
+        Process { node: Node::new(progress, rank, size), progress }
+    };
+    rails.into_iter().zip(0..).map(open).collect()
+}
+
+fn rail(rank: u32) -> TcpRail {
+    let config = TcpConfig {
+        rank: GateId(rank),
+        job: 7,
+        secret: [9; 32],
+        interface: Some("127.0.0.1".into()),
+        connect_timeout: Duration::from_secs(20),
+    };
+    TcpRail::new(config).expect("a rail over the loopback")
+}
+
+struct Loopback {
+    rank: u32,
+    addresses: Vec<Vec<u8>>,
+}
+
+impl Directory for Loopback {
+    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+        let name = if peer.0 == self.rank { "self" } else { "tcp" };
+        Ok(vec![(name.into(), self.addresses[peer.0 as usize].clone())])
+    }
+}
