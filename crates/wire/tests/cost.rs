@@ -293,23 +293,27 @@ fn sizes() -> impl Strategy<Value = u64> {
 }
 
 fn lines() -> impl Strategy<Value = Cost> {
-    (0u64..20_000_000, 10u64..100_000, 1u64..20_000)
+    (times(), 10u64..100_000, 1u64..20_000)
         .prop_map(|(latency_ns, gap_ns, mb_per_s)| Cost::linear(latency_ns, gap_ns, mb_per_s * MB))
+}
+
+/// From nothing to 30 ms, all magnitudes alike.
+fn times() -> impl Strategy<Value = u64> {
+    (0u32..25, any::<u64>()).prop_map(|(bits, draw)| draw & ((1 << bits) - 1))
 }
 
 fn costs() -> impl Strategy<Value = Cost> {
     let point = (sizes(), 1u64..1 << 34);
-    let curves = (0u64..20_000_000, prop::collection::vec(point, 1..8)).prop_map(
-        |(latency_ns, mut points)| {
+    let curves =
+        (times(), prop::collection::vec(point, 1..8)).prop_map(|(latency_ns, mut points)| {
             points.sort_unstable();
             Cost::measured(latency_ns, &points)
-        },
-    );
+        });
     prop_oneof![lines(), curves]
 }
 
 fn links() -> impl Strategy<Value = Vec<(Cost, u64)>> {
-    let backlog = prop_oneof![Just(0), 0u64..20_000_000];
+    let backlog = prop_oneof![Just(0), times()];
     prop::collection::vec((costs(), backlog), 1..6)
 }
 
