@@ -152,7 +152,7 @@ fn chunk(cost: &Cost) -> Limit {
     let amortised = next_power(cost.bytes_within(cost.gap_ns().saturating_mul(FINE)));
     Limit::at(round_down(cost.bytes_within(cost.latency_ns())), Because::Latency)
         .at_least(amortised, Because::Gap)
-        .at_least(PAGE, Because::Least)
+        .at_least(PIECE_MIN, Because::Least)
         .at_most(CHUNK_MAX, Because::Most)
 }
 
@@ -161,7 +161,7 @@ fn piece(cost: &Cost, chunk: Limit) -> Limit {
     let amortised = round_down(cost.bytes_within(cost.gap_ns().saturating_mul(COARSE)));
     Limit::at(amortised, Because::Gap)
         .at_least(PIECE_MIN, Because::Least)
-        .at_most(chunk.bytes.max(PIECE_MIN), Because::Chunk)
+        .at_most(chunk.bytes, Because::Chunk)
 }
 
 /// `copy(eager) ≤ round trip`: a message that comes before its receive is copied once more, and one
@@ -252,7 +252,6 @@ fn next_power(bytes: u64) -> u64 {
 /// What a gate may use of the receiver's memory where nothing else is said.
 pub const GATE_BUDGET_BYTES: u64 = 16 << 20;
 
-const PAGE: u64 = 4 << 10;
 /// A wake-up at the receiver is to bring more than a page.
 const PIECE_MIN: u64 = 16 << 10;
 /// A length at which a link's bandwidth shows.
@@ -315,7 +314,7 @@ mod tests {
     fn a_network_within_the_site_sends_tens_of_kilobytes_unasked() {
         for mb_per_s in [118, 1_180, 4_000] {
             let lan = derive(Cost::linear(8_000, 2_000, mb_per_s * MB));
-            assert!((16 * KB..=64 * KB).contains(&lan.eager_max), "{lan:?}");
+            assert!((16 * KB..=128 * KB).contains(&lan.eager_max), "{lan:?}");
             assert!((256 * KB..=2048 * KB).contains(&lan.ahead_max), "{lan:?}");
             assert!((4 * KB..=128 * KB).contains(&lan.piece_min), "{lan:?}");
             assert!((8 * KB..=128 * KB).contains(&lan.aggregate_max), "{lan:?}");

@@ -200,7 +200,7 @@ impl TcpRail {
         // Fails only for lack of kernel memory; the link is then found silent by its peer's timeout.
         let _ = epoll::modify(&self.epoll, &socket, data, epoll::EventFlags::IN);
         // Fails for no TCP socket; a host that vanishes is then noticed when it is sent something.
-        let _ = vigil::watch(&socket);
+        let _ = vigil::watch(&socket, self.silence());
         let known = self.knowledge.first(&socket);
         let cost = known.as_ref().map(|known| known.cost);
         let stream = FrameStream::new(socket);
@@ -266,10 +266,16 @@ impl TcpRail {
         Some(open.peer)
     }
 
+    /// How long hosts may be silent. Those on a network of its own have the other rails.
+    fn silence(&self) -> Duration {
+        if self.network.is_some() { vigil::SILENCE_NEARBY } else { vigil::SILENCE }
+    }
+
     /// Ends the links to hosts that have vanished with bytes under way to them.
     fn close_vanished(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
+        let silence = self.silence();
         let vanished = self.sockets.iter().filter_map(|(&key, socket)| match socket {
-            Socket::Open(open) => Some((key, vigil::has_vanished(&open.stream.socket)?)),
+            Socket::Open(open) => Some((key, vigil::has_vanished(&open.stream.socket, silence)?)),
             Socket::Unproved(_) => None,
         });
         let vanished: Vec<_> = vanished.collect();

@@ -3,7 +3,8 @@
 //! On a silent link the kernel asks for a sign of life. With bytes under way it does not ask, but
 //! repeats them for a quarter of an hour before it gives up. Its timeout for that would end links to
 //! peers that only compute and do not read, too; so what it knows of the repeats is looked at here. A
-//! host that runs confirms them, whatever its processes do.
+//! host that runs confirms them, whatever its processes do. Where there is another way to the peer,
+//! silence is borne for a shorter time: what is under way waits for the verdict.
 
 use std::io;
 use std::net::TcpStream;
@@ -13,17 +14,17 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 
 /// Asks the kernel to end the link when the peer's host shows no sign of life while nothing is under way.
-pub(super) fn watch(socket: &TcpStream) -> io::Result<()> {
+pub(super) fn watch(socket: &TcpStream, silence: Duration) -> io::Result<()> {
     let questions = TcpKeepalive::new()
-        .with_time(SILENCE / 2)
-        .with_interval(SILENCE / 2 / QUESTIONS)
+        .with_time(silence / 2)
+        .with_interval(silence / 2 / QUESTIONS)
         .with_retries(QUESTIONS);
     SockRef::from(socket).set_tcp_keepalive(&questions)
 }
 
 /// How long the peer's host has confirmed nothing of what was repeated to it, if that is too long.
-pub(super) fn has_vanished(socket: &TcpStream) -> Option<Duration> {
-    verdict(&signs(socket)?)
+pub(super) fn has_vanished(socket: &TcpStream, silence: Duration) -> Option<Duration> {
+    verdict(&signs(socket)?, silence)
 }
 
 /// What the kernel knows of a connection.
@@ -54,16 +55,18 @@ fn signs(socket: &TcpStream) -> Option<Signs> {
     })
 }
 
-fn verdict(signs: &Signs) -> Option<Duration> {
+fn verdict(signs: &Signs, silence: Duration) -> Option<Duration> {
     let Signs { unanswered, last_confirmation } = *signs;
     // One that reads nothing is asked ever less often: silence alone says little.
-    (unanswered >= QUESTIONS && last_confirmation >= SILENCE).then_some(last_confirmation)
+    (unanswered >= QUESTIONS && last_confirmation >= silence).then_some(last_confirmation)
 }
 
 /// How often links are looked at.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// No host that runs and can be reached is silent for so long.
-const SILENCE: Duration = Duration::from_secs(60);
+pub(super) const SILENCE: Duration = Duration::from_secs(60);
+/// Nor is one on the same network, unless the network has failed.
+pub(super) const SILENCE_NEARBY: Duration = Duration::from_secs(12);
 /// Unanswered questions that are taken for an answer.
 const QUESTIONS: u32 = 3;
 
@@ -78,17 +81,19 @@ mod tests {
             unanswered,
             last_confirmation: Duration::from_secs(seconds),
         };
-        assert_eq!(verdict(&signs(0, 3600)), None, "nobody asked");
-        assert_eq!(verdict(&signs(2, 120)), None, "the window is closed and questions are rare");
-        assert_eq!(verdict(&signs(8, 59)), None, "a loss or an outage");
-        assert_eq!(verdict(&signs(8, 61)), Some(Duration::from_secs(61)));
+        let far = |unanswered, seconds| verdict(&signs(unanswered, seconds), SILENCE);
+        assert_eq!(far(0, 3600), None, "nobody asked");
+        assert_eq!(far(2, 120), None, "the window is closed and questions are rare");
+        assert_eq!(far(8, 59), None, "a loss or an outage");
+        assert_eq!(far(8, 61), Some(Duration::from_secs(61)));
+        assert_eq!(verdict(&signs(4, 13), SILENCE_NEARBY), Some(Duration::from_secs(13)));
     }
 
     #[test]
     fn the_kernel_tells_of_a_link_that_it_watches() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        watch(&socket).unwrap();
+        watch(&socket, SILENCE).unwrap();
         let option = SockRef::from(&socket);
         assert!(option.keepalive().unwrap());
         let silence = option.tcp_keepalive_time().unwrap()
@@ -97,6 +102,6 @@ mod tests {
         let signs = signs(&socket).expect("the kernel's word");
         assert_eq!(signs.unanswered, 0);
         assert!(signs.last_confirmation < SILENCE, "{signs:?}");
-        assert_eq!(has_vanished(&socket), None);
+        assert_eq!(has_vanished(&socket, SILENCE), None);
     }
 }
