@@ -30,7 +30,7 @@ enum {
 };
 
 /* What the caller does next, for mad_pack and mad_unpack. It changes how soon data leave, and nothing
-   else, even where it does not come true. */
+   else, even where it does not come true. What was packed leaves too when a mad_ function has to wait. */
 enum {
     MAD_NEXT_UNKNOWN = 0,      /* short packets wait for company, long ones leave */
     MAD_NEXT_COMPUTING = 0x100 /* no more of this message for a while: what was packed leaves */

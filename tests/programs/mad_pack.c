@@ -93,16 +93,16 @@ static void when_memory_is_read(mad_channel_t channel, int sends, int peer, size
     free(safer), free(later), free(cheaper);
 }
 
-/* An answer in the middle of a message: what the sender announced to leave has left, and a packet that is
-   read late does not hold up those behind it. */
-static void answer_in_between(mad_channel_t channel, mad_channel_t back, int sends, int peer, int length) {
+/* An answer in the middle of a message: what was packed leaves when the sender computes, or waits for the
+   answer, and a packet that is read late does not hold up those behind it. */
+static void answer_in_between(mad_channel_t channel, mad_channel_t back, int sends, int peer, int length, int next) {
     char *late = calloc(length, 1);
     int question = 6, answer = 0;
     mad_connection_t c, d;
     if (sends) {
         DO(mad_begin_packing(channel, peer, &c));
         pack(c, late, length, mad_send_LATER, mad_receive_CHEAPER);
-        DO(mad_pack(c, &question, sizeof question, mad_send_SAFER, mad_receive_EXPRESS, MAD_NEXT_COMPUTING));
+        DO(mad_pack(c, &question, sizeof question, mad_send_SAFER, mad_receive_EXPRESS, next));
         DO(mad_begin_unpacking_from(back, peer, &d));
         unpack(d, &answer, sizeof answer, mad_send_CHEAPER, mad_receive_EXPRESS);
         DO(mad_end_unpacking(d));
@@ -267,7 +267,7 @@ int main(int argc, char **argv) {
                 array_of_unknown_length(pairs, sends, peer, lengths[i]);
                 when_memory_is_read(channels[0], sends, peer, lengths[i], mad_receive_EXPRESS);
                 when_memory_is_read(channels[0], sends, peer, lengths[i], mad_receive_CHEAPER);
-                answer_in_between(channels[1], channels[2], sends, peer, lengths[i]);
+                for (int k = 0; k < 3; k++) answer_in_between(channels[1], channels[2], sends, peer, lengths[i], hints[k]);
                 many_packets(channels[3], sends, peer, 40 * i * i);
             }
             for (int i = 0; i < 3; i++) long_beside_short(channels[4], sends, peer, hints[i]);

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use engine::{Envelope, MatchedId, Selector};
@@ -10,6 +11,7 @@ use progress::{Core, Progress};
 use wire::GateId;
 
 use crate::batch::{BATCH_MAX, Batch};
+use crate::packing::Reference;
 use crate::{Error, Fault, Packing, Result, Unpacking};
 
 /// This process, as the channels see it: its communication and its place in the job.
@@ -17,7 +19,16 @@ pub struct Node {
     progress: &'static Progress,
     rank: u32,
     size: u32,
-    lines: Mutex<HashMap<u32, Arc<Line>>>,
+    lines: Arc<Lines>,
+}
+
+/// All channels of a process.
+#[derive(Default)]
+struct Lines {
+    /// Taken before a line's state, where both are.
+    numbers: Mutex<HashMap<u32, Arc<Line>>>,
+    /// Messages being packed.
+    packings: AtomicUsize,
 }
 
 /// An open channel. Clones are the same.
@@ -35,6 +46,8 @@ pub(crate) struct Line {
     pub rank: u32,
     size: u32,
     number: u32,
+    /// All there are, this one among them; a process keeps them to its end.
+    lines: Arc<Lines>,
     /// Taken inside the core's lock or alone; the core's is never taken inside.
     state: Mutex<State>,
 }
@@ -53,6 +66,7 @@ struct State {
 #[derive(Debug, Default)]
 struct Connection {
     packing: Side<Desk>,
+    packed_now: Reference,
     unpacking: Side<Region>,
 }
 
@@ -106,7 +120,7 @@ pub(crate) enum Part {
 impl Node {
     /// Process `rank` of `size`, which communicates by `progress`.
     pub fn new(progress: &'static Progress, rank: u32, size: u32) -> Self {
-        Self { progress, rank, size, lines: Mutex::new(HashMap::new()) }
+        Self { progress, rank, size, lines: Arc::default() }
     }
 
     /// This process's rank in the job.
@@ -128,7 +142,7 @@ impl Node {
             let message = format!("channel {number}: numbers are below {CHANNELS_MAX}");
             return Err(Error::new(Fault::Channel, message));
         }
-        let mut lines = self.lines.lock().unwrap_or_else(|poison| poison.into_inner());
+        let mut lines = self.lines.lock();
         let line = lines.entry(number).or_insert_with(|| Arc::new(self.line(number)));
         let mut state = line.lock();
         if state.is_open {
@@ -147,7 +161,7 @@ impl Node {
     /// # Errors
     /// When messages are open; then no channel is closed.
     pub fn close(&self) -> Result<()> {
-        let lines = self.lines.lock().unwrap_or_else(|poison| poison.into_inner());
+        let lines = self.lines.lock();
         lines.values().try_for_each(|line| line.lock().has_no_messages(line.number))?;
         for line in lines.values() {
             line.lock().is_open = false;
@@ -156,8 +170,8 @@ impl Node {
     }
 
     fn line(&self, number: u32) -> Line {
-        let Self { progress, rank, size, .. } = *self;
-        Line { progress, rank, size, number, state: Mutex::default() }
+        let Self { progress, rank, size, ref lines } = *self;
+        Line { progress, rank, size, number, lines: Arc::clone(lines), state: Mutex::default() }
     }
 }
 
@@ -175,9 +189,11 @@ impl Channel {
         let mut state = self.state()?;
         let connection = state.connection(&self.line, to)?;
         let (sequence, desk) = connection.packing.begin(|| self.line.already_open(to, "to"))?;
-        drop(state);
         let desk = desk.unwrap_or_else(Desk::new);
-        Ok(Packing::new(Arc::clone(&self.line), Place { peer: to, sequence }, desk))
+        let packing = Packing::new(Arc::clone(&self.line), Place { peer: to, sequence }, desk);
+        connection.packed_now = packing.reference();
+        self.line.lines.packings.fetch_add(1, Ordering::Relaxed);
+        Ok(packing)
     }
 
     /// Begins to unpack the next message of whichever process one comes from first; waits for it.
@@ -186,8 +202,7 @@ impl Channel {
     /// When the channel is closed.
     pub fn begin_unpacking(&self) -> Result<Unpacking> {
         drop(self.state()?);
-        let progress = self.line.progress;
-        let (place, memory, opener) = progress.wait(|core| self.claim(core).transpose())?;
+        let (place, memory, opener) = self.line.wait(|core| self.claim(core).transpose())?;
         let memory = memory.unwrap_or_else(batch_memory);
         Ok(Unpacking::new(Arc::clone(&self.line), place, memory, Some(opener)))
     }
@@ -271,8 +286,20 @@ impl Line {
         self.lock().take_aside(peer)
     }
 
+    /// Polls until `ready` answers. Before it waits, what was packed leaves: the peer may wait for it.
+    pub fn wait<T>(&self, mut ready: impl FnMut(&mut Core) -> Option<T>) -> T {
+        if self.lines.packings.load(Ordering::Relaxed) > 0 {
+            if let Some(answer) = self.progress.test(&mut ready) {
+                return answer;
+            }
+            self.lines.emit_packed();
+        }
+        self.progress.wait(ready)
+    }
+
     /// A message was packed.
     pub fn end_packing(&self, peer: u32, desk: Desk) {
+        self.lines.packings.fetch_sub(1, Ordering::Relaxed);
         if let Some(connection) = self.lock().connections.get_mut(&peer) {
             connection.packing.end(desk);
         }
@@ -316,6 +343,21 @@ impl Line {
     }
 }
 
+impl Lines {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, Arc<Line>>> {
+        self.numbers.lock().unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    #[cold]
+    fn emit_packed(&self) {
+        let mut open: Vec<Reference> = Vec::new();
+        for line in self.lock().values() {
+            open.extend(line.lock().connections.values().map(|known| known.packed_now.clone()));
+        }
+        open.iter().for_each(Reference::emit);
+    }
+}
+
 impl State {
     fn connection(&mut self, line: &Line, peer: u32) -> Result<&mut Connection> {
         if peer >= line.size {
@@ -341,7 +383,7 @@ impl State {
 
     fn has_no_messages(&self, number: u32) -> Result<()> {
         let busy = |(peer, connection): (&u32, &Connection)| {
-            let Connection { packing, unpacking } = connection;
+            let Connection { packing, unpacking, .. } = connection;
             match (packing.is_open, unpacking.is_open) {
                 (true, _) => Some((*peer, "to")),
                 (_, true) => Some((*peer, "from")),

@@ -11,8 +11,8 @@
 //! Unlike Madeleine 3's, messages describe themselves. What is packed is written down in *batches*: a
 //! record for each packet, in order, with its length and its constraints, and the data of short packets
 //! behind their records ([`batch`]). A batch is a message of the engine; it leaves when it is full, when
-//! the sender says that it is going to compute, before a long packet unless another packet follows at
-//! once, and at the end, so that a message of short packets is one message of the engine however many it
+//! the sender says that it is going to compute or waits here for something, before a long packet unless
+//! another packet follows at once, and at the end, so that a message of short packets is one message of the engine however many it
 //! has. Batches then share frames with whatever else goes to the same peer. Data of long packets, and of
 //! packets that are read late, are messages of the engine each, taken from where they lie.
 //!

@@ -1,6 +1,6 @@
 //! A message being packed.
 
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 
 use engine::{OpId, Outcome, SendMode};
 use memory::Region;
@@ -16,6 +16,10 @@ use crate::{Constraints, Error, Fault, Next, Result, Send};
 /// keeps its connection.
 #[derive(Clone, Debug)]
 pub struct Packing(Arc<Inner>);
+
+/// A message that may be being packed still.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reference(Weak<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -58,6 +62,10 @@ impl Packing {
             ops: Vec::new(),
         };
         Self(Arc::new(Inner { line, place, draft: Mutex::new(Some(draft)) }))
+    }
+
+    pub(crate) fn reference(&self) -> Reference {
+        Reference(Arc::downgrade(&self.0))
     }
 
     /// To whom it goes.
@@ -124,6 +132,17 @@ impl Packing {
     }
 }
 
+impl Reference {
+    /// Lets what is packed leave, unless another thread is at it.
+    pub fn emit(&self) {
+        let Some(inner) = self.0.upgrade() else { return };
+        let Ok(mut guard) = in_use_by_one(&inner.draft) else { return };
+        if let Some(draft) = &mut *guard {
+            inner.emit(draft);
+        }
+    }
+}
+
 impl Inner {
     /// Writes the records of packets that are read late, before those of others.
     fn record_late(&self, draft: &mut Draft) {
@@ -160,6 +179,9 @@ impl Inner {
     /// Hands the batch to the engine, and the data behind it.
     fn emit(&self, draft: &mut Draft) {
         let Draft { desk: Desk { batch, memory }, batches, queued, ops, .. } = draft;
+        if batch.is_empty() && queued.is_empty() {
+            return;
+        }
         let Self { line, place, .. } = self;
         let gate = GateId(place.peer);
         let envelope = |part| line.envelope(place.sequence, part);
@@ -186,7 +208,7 @@ impl Inner {
     fn wait(&self, ops: &mut Vec<OpId>) -> Result<()> {
         let mut lost = false;
         if !ops.is_empty() {
-            self.line.progress.wait(|core| {
+            self.line.wait(|core| {
                 while let Some(&op) = ops.last() {
                     let completion = core.engine.take(op)?;
                     lost |= completion.outcome == Outcome::PeerFailed;

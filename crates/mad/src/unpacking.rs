@@ -128,7 +128,7 @@ impl Unpacking {
         let mut guard = in_use_by_one(&inner.intake)?;
         let intake = guard.as_mut().ok_or_else(ended)?;
         let mut left = 0;
-        inner.line.progress.wait(|core| intake.finish(inner, core, &mut left));
+        inner.line.wait(|core| intake.finish(inner, core, &mut left));
         let Some(Intake { memory, failure, broken, position, .. }) = guard.take() else {
             return Err(ended());
         };
@@ -146,7 +146,7 @@ impl Unpacking {
 
 impl Inner {
     fn wait_for_data(&self, position: u32, op: OpId) -> Result<()> {
-        self.line.progress.wait(|core| {
+        self.line.wait(|core| {
             let completion = core.engine.take(op)?;
             Some(self.check_data(core, position, completion.outcome))
         })
@@ -173,13 +173,14 @@ impl Intake {
     /// The record that belongs to the next unpack; waits for it where its data are wanted at once.
     fn record(&mut self, inner: &Inner, receive: Receive) -> Result<Option<(Record, usize)>> {
         if !self.is_ready(inner) {
-            let progress = inner.line.progress;
             match receive {
-                Receive::Express => progress.wait(|core| {
+                Receive::Express => inner.line.wait(|core| {
                     self.advance(inner, core);
                     self.is_ready(inner).then_some(())
                 }),
-                Receive::Cheaper => progress.submit(|core| self.advance(inner, core)),
+                Receive::Cheaper => {
+                    inner.line.progress.submit(|core| self.advance(inner, core));
+                }
             }
         }
         match self.head(inner) {
