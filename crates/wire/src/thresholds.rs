@@ -354,7 +354,7 @@ mod tests {
                 assert!(all.eager_max.bytes * MESSAGES <= all.credit_bytes.bytes, "{told}");
                 assert!(all.ahead_max.bytes * 2 <= all.credit_bytes.bytes, "{told}");
                 assert!(all.piece_min.bytes <= all.chunk.bytes, "{told}");
-                assert!((PAGE..=CHUNK_MAX).contains(&all.chunk.bytes), "{told}");
+                assert!((PIECE_MIN..=CHUNK_MAX).contains(&all.chunk.bytes), "{told}");
                 assert!(all.inline_max.bytes <= all.chunk.bytes, "{told}");
                 for (name, limit) in all.all() {
                     let bytes = limit.bytes;
