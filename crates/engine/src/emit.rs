@@ -43,27 +43,35 @@ pub(crate) fn emit_begin(way: &mut Gate, link: usize, frame: &mut Frame) -> usiz
 
 /// Ends a frame: one that may be lost with its link is kept, from its number on, until it has arrived.
 /// `sequence` is that of its first message, or of the next.
-pub(crate) fn emit_end(way: &mut Gate, link: usize, mark: usize, sequence: u32, frame: &mut Frame) {
+pub(crate) fn emit_end(
+    way: &mut Gate,
+    link: usize,
+    (mark, sequence): (usize, u32),
+    now_ns: u64,
+    frame: &mut Frame,
+) {
     let Some(ledger) = &mut way.links[link].ledger else { return };
     let Frame { head, body, token } = frame;
-    if head.len() == mark + packet::MARK_LEN && body.is_none() {
+    let probes = ledger.take_probe();
+    if head.len() == mark + packet::MARK_LEN && body.is_none() && !probes {
         head.truncate(mark);
         return;
     }
-    if ledger.is_prompt(body.is_some()) {
+    if probes || ledger.is_prompt(body.is_some()) {
         packet::ask_prompt(&mut head[mark..]);
     }
-    let head = head[mark..].to_vec();
-    ledger.keep(Kept { number: way.number_out, sequence, head, body: body.clone(), token: *token });
-    way.number_out = way.number_out.wrapping_add(1);
+    let number = way.number_out;
+    way.number_out = number.wrapping_add(1);
+    let (head, body, token) = (head[mark..].to_vec(), body.clone(), *token);
+    ledger.keep(Kept { number, sequence, head, body, token, sent_ns: now_ns });
 }
 
 /// Sends a frame again that a dead link may have lost.
-pub(crate) fn emit_again(way: &mut Gate, link: usize, frame: &mut Frame) -> bool {
+pub(crate) fn emit_again(way: &mut Gate, link: usize, now_ns: u64, frame: &mut Frame) -> bool {
     let Link { capabilities, ledger: Some(ledger), tally, .. } = &mut way.links[link] else {
         return false;
     };
-    let Some(kept) = way.lost.pop_front_if(|kept| kept.len() <= capabilities.frame_max) else {
+    let Some(mut kept) = way.lost.pop_front_if(|kept| kept.len() <= capabilities.frame_max) else {
         return false;
     };
     if kept.len() + BEGIN_MAX <= capabilities.frame_max {
@@ -74,6 +82,7 @@ pub(crate) fn emit_again(way: &mut Gate, link: usize, frame: &mut Frame) -> bool
     packet::ask_prompt(&mut frame.head[mark..]);
     frame.body = kept.body.clone();
     frame.token = kept.token;
+    kept.sent_ns = now_ns;
     ledger.keep(kept);
     true
 }

@@ -13,7 +13,7 @@ use crate::emit::{
     BEGIN_MAX, GATHERED_MAX, emit_again, emit_begin, emit_choice, emit_end, emit_whole,
 };
 use crate::gate::{Control, EARLY_MAX, Gate, Pending, Reach, charge};
-use crate::link::{Kept, Link};
+use crate::link::{Kept, Link, judge};
 use crate::matching::{
     Content, Matched, MatchedId, Matching, Message, Selector, Unexpected, wanted,
 };
@@ -179,6 +179,9 @@ pub struct Engine {
     wanted: VecDeque<GateId>,
     pulls: VecDeque<OpId>,
     unexpected_bytes: usize,
+    /// Gates that have, or had, several links.
+    forked: Vec<GateId>,
+    now_ns: u64,
     host: HostCost,
     budget_bytes: usize,
     granted_bytes: usize,
@@ -203,6 +206,8 @@ impl Engine {
             wanted: VecDeque::new(),
             pulls: VecDeque::new(),
             unexpected_bytes: 0,
+            forked: Vec::new(),
+            now_ns: 0,
             host: config.host,
             budget_bytes: config.budget_bytes,
             granted_bytes: 0,
@@ -295,7 +300,7 @@ impl Engine {
         let sequence = way.sequence_out;
         let mark = emit_begin(way, at, frame);
         emit_whole(way, envelope, data, &mut frame.head);
-        emit_end(way, at, mark, sequence, frame);
+        emit_end(way, at, (mark, sequence), self.now_ns, frame);
         self.counters.eager += 1;
         self.counters.frames += 1;
         Some(rail)
@@ -493,7 +498,7 @@ impl Engine {
         }
         if way.links[at].ledger.is_some() && !way.may_number(at) {
             way.links[at].tally.tell(&mut frame.head);
-        } else if way.lost.is_empty() || !emit_again(way, at, frame) {
+        } else if way.lost.is_empty() || !emit_again(way, at, self.now_ns, frame) {
             self.build(gate, at, frame);
         }
         self.counters.frames += u64::from(!frame.is_empty());
@@ -502,7 +507,7 @@ impl Engine {
 
     /// Builds a frame of what the strategy chooses.
     fn build(&mut self, gate: GateId, link: usize, frame: &mut Frame) {
-        let Self { gates, ops, counters, strategy, choice, .. } = self;
+        let Self { gates, ops, counters, strategy, choice, now_ns, .. } = self;
         let Some(Some(way)) = gates.get_mut(gate.0 as usize) else { return };
         let sequence = if way.gathered.is_empty() { way.sequence_out } else { way.gathered_from };
         let mark = emit_begin(way, link, frame);
@@ -519,7 +524,7 @@ impl Engine {
             }
             emit_choice(way, link, ops, choice, frame, counters);
         }
-        emit_end(way, link, mark, sequence, frame);
+        emit_end(way, link, (mark, sequence), *now_ns, frame);
     }
 
     /// Why a strategy was given up, once.
@@ -584,6 +589,9 @@ impl Engine {
             way.credit = capabilities.credit_bytes;
         }
         way.links.push(Link::new(rail, capabilities));
+        if way.links.len() == 2 && !self.forked.contains(&gate) {
+            self.forked.push(gate);
+        }
         self.grant(gate, capabilities.credit_wanted);
         self.list(gate);
     }
@@ -610,6 +618,31 @@ impl Engine {
         way.granted += bytes;
         way.untold += bytes;
         self.granted_bytes += bytes;
+    }
+
+    /// Whether the engine is to be told the time: where links are judged beside one another.
+    #[inline]
+    pub fn wants_time(&self) -> bool {
+        !self.forked.is_empty()
+    }
+
+    /// It is so late, by a clock that never goes back. Answers a link that has fallen so far behind the
+    /// others of its gate that it is to be closed; [`Engine::handle_link_down`] follows.
+    pub fn handle_time(&mut self, now_ns: u64) -> Option<(GateId, RailId)> {
+        self.now_ns = now_ns;
+        let mut late = None;
+        for at in 0..self.forked.len() {
+            let gate = self.forked[at];
+            let way = self.gate(gate);
+            if way.links.len() < 2 {
+                continue;
+            }
+            late = judge(&mut way.links, now_ns).map(|rail| (gate, rail)).or(late);
+            if way.links.iter().any(Link::has_work) || way.has_work() {
+                self.list(gate);
+            }
+        }
+        late
     }
 
     /// A link is gone. True if others carry on, and what it may have lost; else the peer is gone, as

@@ -61,6 +61,12 @@ impl Link {
         };
     }
 
+    /// How long a frame may take before the link is suspected.
+    fn patience_ns(&self) -> u64 {
+        let predicted = self.cost.round_trip_ns() + self.cost.busy_ns(self.backlog_bytes() as u64);
+        predicted.saturating_mul(LATE_TIMES).max(LATE_NS)
+    }
+
     /// Whether a frame could be posted now.
     #[inline]
     pub fn is_ready(&self) -> bool {
@@ -70,7 +76,9 @@ impl Link {
     /// Whether the link has something to send that is its own, not the gate's.
     #[inline]
     pub fn has_work(&self) -> bool {
-        self.stalled.is_some() || self.tally.is_asked
+        self.stalled.is_some()
+            || self.tally.is_asked
+            || self.ledger.as_ref().is_some_and(|ledger| ledger.probes)
     }
 
     /// Whether nothing is under way that an operation waits for.
@@ -93,6 +101,8 @@ pub(crate) struct Kept {
     pub head: Vec<u8>,
     pub body: Option<Body>,
     pub token: Option<FrameToken>,
+    /// When it left.
+    pub sent_ns: u64,
 }
 
 impl Kept {
@@ -113,8 +123,13 @@ pub(crate) struct Ledger {
     kept: VecDeque<Kept>,
     /// Their bytes.
     bytes: usize,
-    /// How many have been said to have arrived.
+    /// How many have been said to have arrived, and when the last of them had left.
     confirmed: u32,
+    confirmed_ns: u64,
+    /// Since when the link seems to be late.
+    suspected_ns: Option<u64>,
+    /// Whether the peer is asked for a sign of life.
+    probes: bool,
 }
 
 impl Ledger {
@@ -141,9 +156,27 @@ impl Ledger {
             return Err(PeerError::Confirmation { sent: expected, got: frames });
         }
         self.confirmed = frames;
-        let Self { kept, bytes, .. } = self;
-        let confirmed = kept.drain(..news).inspect(|kept| *bytes -= kept.len());
+        let Self { kept, bytes, confirmed_ns, .. } = self;
+        let confirmed = kept.drain(..news).inspect(|kept| {
+            *bytes -= kept.len();
+            *confirmed_ns = kept.sent_ns;
+        });
         Ok(confirmed.filter_map(|kept| kept.token).collect())
+    }
+
+    /// When the oldest frame left that has not been said to have arrived.
+    fn waits_since_ns(&self) -> Option<u64> {
+        self.kept.front().map(|kept| kept.sent_ns)
+    }
+
+    /// Whether a frame has left since.
+    fn has_sent_since(&self, since_ns: u64) -> bool {
+        self.kept.back().is_some_and(|kept| kept.sent_ns > since_ns)
+    }
+
+    /// Takes note that the peer is asked for a sign of life; whether it was to be.
+    pub fn take_probe(&mut self) -> bool {
+        std::mem::take(&mut self.probes)
     }
 
     /// The frames that may not have arrived, now that the link is gone.
@@ -219,9 +252,51 @@ impl Seen {
     }
 }
 
+/// Judges the links of a gate beside one another at a moment: the rail of one that is late, to be given
+/// up. A peer that computes is late on all links; one link is, when frames that left much later over
+/// another have arrived. Where there were none, the peer is asked for a sign of life over the others.
+pub(crate) fn judge(links: &mut [Link], now_ns: u64) -> Option<RailId> {
+    for at in 0..links.len() {
+        let Some(since_ns) = links[at].ledger.as_ref().and_then(|own| own.waits_since_ns()) else {
+            continue;
+        };
+        let late_ns = since_ns.saturating_add(links[at].patience_ns());
+        if now_ns <= late_ns {
+            if let Some(ledger) = &mut links[at].ledger {
+                ledger.suspected_ns = None;
+            }
+            continue;
+        }
+        let others = || (0..links.len()).filter(|&other| other != at);
+        let of = |at: usize| links[at].ledger.as_ref();
+        let is_outrun = others().any(|other| of(other).is_some_and(|it| it.confirmed_ns > late_ns));
+        if is_outrun {
+            let ledger = links[at].ledger.as_mut()?;
+            let suspected_ns = *ledger.suspected_ns.get_or_insert(now_ns);
+            if now_ns - suspected_ns > GRACE_NS {
+                return Some(links[at].rail);
+            }
+            continue;
+        }
+        for other in (0..links.len()).filter(|&other| other != at) {
+            if let Some(ledger) = &mut links[other].ledger {
+                ledger.probes |= !ledger.has_sent_since(late_ns);
+            }
+        }
+    }
+    None
+}
+
 /// What links cost of which nobody has said it.
 const UNKNOWN_NS: u64 = 10_000;
 const UNKNOWN_BYTES_PER_S: u64 = 1_000_000_000;
+
+/// A link is suspected when a frame takes so many times what was predicted, and so long.
+const LATE_TIMES: u64 = 8;
+const LATE_NS: u64 = 500_000_000;
+
+/// What came together from both links is told apart only after a while.
+const GRACE_NS: u64 = 100_000_000;
 
 /// Frames that may be under way on a link without having been confirmed.
 const KEPT_MAX: usize = 1024;

@@ -645,6 +645,51 @@ fn a_link_that_dies_in_mid_rendezvous_gives_its_share_to_the_other() {
 }
 
 #[test]
+fn a_link_that_swallows_everything_is_found_out_by_the_other() {
+    for_seeds(200, |seed| {
+        let mut random = Random::new(!seed);
+        let shape = random.pick(&[TWO_LINKS, AHEAD_TWO_LINKS]);
+        let mut network = Network::new(seed, 2, shape);
+        network.receive(1, Some(0), None, 0);
+        network.send(0, 1, 0, 0);
+        network.run();
+        let lane = random.below(2);
+        network.swallow(0, 1, lane);
+        let mut ends = Vec::new();
+        for tag in 0..40 {
+            let bytes = random.pick(&[8, 1000, 5000, 30_000]);
+            let (from, to) = random.pick(&[(0, 1), (1, 0)]);
+            ends.push(network.send_synchronous(from, to, tag, bytes));
+            ends.push(network.receive(to, Some(from), Some(tag), bytes));
+            let steps = random.below(60);
+            network.run_steps(steps);
+        }
+        while ends.iter().any(|&end| !network.is_complete(end)) {
+            assert!(network.now_ns < 10_000_000_000, "ten seconds were not enough");
+            network.run_steps(1);
+        }
+        assert!(ends.iter().all(|&end| network.end(end).outcome == Outcome::Ok));
+    });
+}
+
+#[test]
+fn a_peer_that_looks_away_is_not_taken_for_a_dead_link() {
+    for_seeds(40, |seed| {
+        let mut network = Network::new(seed, 2, TWO_LINKS);
+        network.receive(1, Some(0), None, 0);
+        network.send(0, 1, 0, 0);
+        network.run();
+        network.look_away(1, 5_000_000_000);
+        for tag in 1..20 {
+            network.send(0, 1, tag, 20_000);
+            network.receive(1, Some(0), Some(tag), 20_000);
+        }
+        network.finish();
+        assert_eq!(network.late_links, 0);
+    });
+}
+
+#[test]
 fn a_slow_link_does_not_stop_the_others() {
     for_seeds(6, |seed| {
         let mut network = Network::new(seed, 2, TWO_LINKS);

@@ -34,6 +34,7 @@ pub struct Core {
     posted: Vec<LastShort>,
     /// How often progress was made.
     turn: u64,
+    began: Instant,
     journal: Journal,
 }
 
@@ -139,6 +140,7 @@ impl Core {
             may_gather: true,
             posted: Vec::new(),
             turn: 1,
+            began: Instant::now(),
             journal: Journal::new(rank),
         }
     }
@@ -150,6 +152,9 @@ impl Core {
         let mut moved = false;
         for index in 0..self.rails.len() {
             moved |= self.poll_rail(index);
+        }
+        if self.engine.wants_time() {
+            self.judge_links();
         }
         self.release_gathered();
         self.flush();
@@ -296,6 +301,18 @@ impl Core {
         }
         self.reckon(index, moved);
         moved
+    }
+
+    /// Closes a link that has fallen far behind another to the same peer.
+    #[cold]
+    fn judge_links(&mut self) {
+        let now_ns = self.began.elapsed().as_nanos() as u64;
+        while let Some((peer, rail)) = self.engine.handle_time(now_ns) {
+            let rail_of = &mut self.rails[rail.0 as usize].rail;
+            rail_of.disconnect(peer);
+            let fault = Fault::Lost(format!("{} delivers nothing, another does", rail_of.name()));
+            self.handle_down(rail, peer, fault);
+        }
     }
 
     /// A link is gone. Others of the gate carry on, if there are any.

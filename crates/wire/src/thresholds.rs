@@ -170,6 +170,7 @@ fn eager(cost: &Cost, host: &HostCost, credit: Limit, chunk: Limit) -> Limit {
     Limit::at(copied_in_round_trip(cost, host), Because::CopyOrAsk)
         .at_least(EAGER_MIN, Because::Least)
         .at_most(credit.bytes / MESSAGES, Because::Credit)
+        .at_most(EAGER_MAX, Because::Most)
         .at_most(chunk.bytes, Because::Chunk)
 }
 
@@ -274,6 +275,8 @@ const CREDIT_MAX: u64 = 64 << 20;
 /// Beyond this, frames are not sent faster, and receivers cannot copy while the sender does.
 const CHUNK_MAX: u64 = 1 << 20;
 const EAGER_MIN: u64 = 1 << 10;
+/// What is longer goes ahead in pieces as early, and lets others pass.
+const EAGER_MAX: u64 = 64 << 10;
 const AGGREGATE_MIN: u64 = 1 << 10;
 const INLINE_MIN: u64 = 512;
 

@@ -127,6 +127,8 @@ pub struct Network {
     pub short_sends: u64,
     /// How many were gathered.
     pub gathered_sends: u64,
+    /// How many links were closed for being late.
+    pub late_links: u64,
     /// Every frame delivered, if asked for.
     pub record: Option<Vec<Vec<u8>>>,
     processes: Vec<Process>,
@@ -150,6 +152,7 @@ struct Process {
     open: Vec<usize>,
     completions_seen: u64,
     flush_due: bool,
+    away_until_ns: u64,
 }
 
 struct Tracked {
@@ -203,6 +206,7 @@ struct Lane {
     free_ns: u64,
     last_arrival_ns: u64,
     late_ns: u64,
+    swallows: bool,
 }
 
 enum Event {
@@ -216,6 +220,7 @@ enum Event {
     Pulled { rank: usize, id: PullId, remote: RemoteRegion, from: usize, local: Region },
     Down(usize, usize),
     LinkDown(usize, usize, usize),
+    Tick(usize),
 }
 
 /// A frame that was copied when it was posted, or that is read when it leaves.
@@ -248,6 +253,7 @@ impl Network {
             open: Vec::new(),
             completions_seen: 0,
             flush_due: false,
+            away_until_ns: 0,
         };
         Self {
             random: Random::new(seed),
@@ -256,6 +262,7 @@ impl Network {
             fetches: 0,
             short_sends: 0,
             gathered_sends: 0,
+            late_links: 0,
             record: None,
             processes: (0..size).map(process).collect(),
             shapes: BTreeMap::new(),
@@ -495,6 +502,40 @@ impl Network {
         self.way(from, to).lanes[lane].late_ns = late_ns;
     }
 
+    /// From now on, what leaves over a link never arrives, and nobody is told; for half a minute both
+    /// processes look at the clock.
+    pub fn swallow(&mut self, a: usize, b: usize, lane: usize) {
+        for (from, to) in [(a, b), (b, a)] {
+            self.way(from, to).lanes[lane].swallows = true;
+            for tick in 0..600 {
+                self.schedule(tick * 50_000_000, Event::Tick(from));
+            }
+        }
+    }
+
+    /// A process does not look at its engine for a while; the others look at the clock meanwhile.
+    pub fn look_away(&mut self, rank: usize, for_ns: u64) {
+        self.processes[rank].away_until_ns = self.now_ns + for_ns;
+        for tick in 0..for_ns / 50_000_000 + 20 {
+            for other in (0..self.processes.len()).filter(|other| *other != rank) {
+                self.schedule(tick * 50_000_000, Event::Tick(other));
+            }
+        }
+    }
+
+    /// Closes links that are late, as `progress` does.
+    fn judge(&mut self, rank: usize) {
+        let now_ns = self.now_ns;
+        while let Some((GateId(peer), RailId(lane))) =
+            self.processes[rank].engine.handle_time(now_ns)
+        {
+            self.late_links += 1;
+            self.way(rank, peer as usize).lanes[lane as usize].state = State::Cut;
+            let engine = &mut self.processes[rank].engine;
+            assert!(engine.handle_link_down(GateId(peer), RailId(lane)), "another is left");
+        }
+    }
+
     /// How many operations ended because a peer failed.
     pub fn failures(&self) -> usize {
         let ends = self.processes.iter().flat_map(|process| &process.ops).filter_map(|op| op.end);
@@ -580,6 +621,10 @@ impl Network {
                 self.pulled(rank, id, remote, from, &local);
             }
             Event::Down(rank, peer) => self.down(rank, peer),
+            Event::Tick(rank) => {
+                self.judge(rank);
+                self.settle(rank);
+            }
             Event::LinkDown(rank, peer, lane) => {
                 if !self.processes[rank].engine.handle_link_down(gate(peer), rail(lane)) {
                     self.way(rank, peer).cut();
@@ -748,7 +793,14 @@ impl Network {
     }
 
     fn arrive(&mut self, from: usize, to: usize, lane: usize, bytes: Vec<u8>) {
-        if self.way(from, to).lanes[lane].state == State::Cut {
+        let away_until_ns = self.processes[to].away_until_ns;
+        if self.now_ns < away_until_ns {
+            // The links' order among themselves is that in which the process will look at them.
+            let later_ns = away_until_ns - self.now_ns + lane as u64;
+            return self.schedule(later_ns, Event::Arrived { from, to, lane, bytes });
+        }
+        let Lane { state, swallows, .. } = self.way(from, to).lanes[lane];
+        if state == State::Cut || swallows || self.way(to, from).lanes[lane].state == State::Cut {
             return;
         }
         if let Some(record) = &mut self.record {
@@ -938,6 +990,7 @@ impl Lane {
         free_ns: 0,
         last_arrival_ns: 0,
         late_ns: 0,
+        swallows: false,
     };
 }
 

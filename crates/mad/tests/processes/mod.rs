@@ -21,7 +21,7 @@ pub fn job(size: u32) -> Vec<Process> {
     let addresses: Vec<Vec<u8>> = rails.iter().map(Rail::address).collect();
     let open = |(rail, rank)| {
         let gate = GateId(rank);
-        let engine = Engine::new(Config { size: size as usize });
+        let engine = Engine::new(Config::new(size as usize));
         let own = OwnRail::new(gate);
         let mut addresses = addresses.clone();
         addresses[rank as usize] = own.address();
