@@ -32,10 +32,10 @@ enum {
 /* What the caller does next, for mad_pack and mad_unpack. It changes how soon data leave, and nothing
    else, even where it does not come true. What was packed leaves too when a mad_ function has to wait. */
 enum {
-    MAD_NEXT_UNKNOWN = 0,      /* short packets wait for company, long ones leave */
+    MAD_NEXT_UNKNOWN = 0,      /* short packets wait for company, a long one for the next call on its message */
     MAD_NEXT_COMPUTING = 0x100 /* no more of this message for a while: what was packed leaves */
 };
-/* Another packet of this message at once, with these constraints: long packets wait for it too. */
+/* Another packet of this message at once, with these constraints: long packets wait for more than that. */
 #define MAD_NEXT_PACKET(send, receive) ((send) | (receive))
 
 enum {

@@ -24,7 +24,7 @@ static void fails(int line, int expected, const char *reason, int code) {
 enum { S = mad_send_SAFER, L = mad_send_LATER, C = mad_send_CHEAPER, X = mad_receive_EXPRESS, R = mad_receive_CHEAPER, U = MAD_NEXT_UNKNOWN };
 enum { LONG = 200000, MANY = 100000 };
 
-static char word[8] = "1234567", other[LONG], long_data[LONG];
+static char word[8] = "1234567", other[LONG + 1], long_data[LONG];
 
 static void arguments(mad_channel_t channel, int peer) {
     mad_connection_t c, d;
@@ -132,7 +132,8 @@ static void unpacks_wrongly(mad_channel_t channel, int peer) {
 static void wrong_in_advance(mad_channel_t channel, mad_channel_t go, int sends, int peer) {
     mad_connection_t c, d;
     char a[8] = "", b[8] = "", e[8] = "";
-    for (int which = 0; which < 3; which++) {
+    static char beyond[LONG];
+    for (int which = 0; which < 6; which++) {
         if (sends) {
             DO(mad_begin_unpacking_from(go, peer, &d));
             DO(mad_end_unpacking(d));
@@ -146,14 +147,17 @@ static void wrong_in_advance(mad_channel_t channel, mad_channel_t go, int sends,
         memset(e, 0, 8);
         DO(mad_begin_unpacking_from(channel, peer, &c));
         DO(mad_unpack(c, a, which == 0 ? 7 : 8, S, R, U));
-        DO(mad_unpack(c, other, LONG, which == 1 ? S : C, R, U));
+        DO(mad_unpack(c, other, LONG + (which == 3) - (which == 4), which == 1 ? S : C, R, U));
         DO(mad_unpack(c, e, 8, S, R, MAD_NEXT_COMPUTING));
         if (which == 2) DO(mad_unpack(c, b, 8, S, R, U));
+        if (which == 5) DO(mad_unpack(c, beyond, LONG, C, R, U));
         DO(mad_begin_packing(go, peer, &d));
         DO(mad_end_packing(d));
         if (which == 0) FAILS(MAD_ERR_SIZE, "packet 0 from process 0 has 8 bytes; 7", mad_end_unpacking(c));
         if (which == 1) FAILS(MAD_ERR_CONSTRAINTS, "packet 1 from process 0 is CHEAPER, CHEAPER", mad_end_unpacking(c));
-        if (which == 2) FAILS(MAD_ERR_PACKETS, "only 3 packets", mad_end_unpacking(c));
+        if (which == 3) FAILS(MAD_ERR_SIZE, "packet 1 from process 0 has 200000 bytes; 200001", mad_end_unpacking(c));
+        if (which == 4) FAILS(MAD_ERR_SIZE, "packet 1 from process 0 has 200000 bytes; 199999", mad_end_unpacking(c));
+        if (which == 2 || which == 5) FAILS(MAD_ERR_PACKETS, "only 3 packets", mad_end_unpacking(c));
         CHECK(!strcmp(e, "1234567"));
     }
 }

@@ -313,13 +313,13 @@ impl Line {
     }
 
     fn address(&self, sequence: u32, part: Part) -> (u64, i32) {
-        let low = (sequence & SEQUENCE_MASK) << POSITION_BITS;
+        let (low, high) = (sequence & SEQUENCE_MASK, u64::from(sequence >> SEQUENCE_BITS));
         let (stream, tag) = match part {
-            Part::Batch(0) => (0, sequence & OPENER_MASK),
-            Part::Batch(number) => (1, low | number),
-            Part::Data(position) => (2, low | position),
+            Part::Batch(0) => return (self.context(), (sequence & OPENER_MASK) as i32),
+            Part::Batch(number) => (1, number),
+            Part::Data(position) => (2, position),
         };
-        (self.context() | stream, tag as i32)
+        (self.context() | high << HIGH_SHIFT | stream, (low << POSITION_BITS | tag) as i32)
     }
 
     fn any_opener(&self) -> Selector {
@@ -443,8 +443,10 @@ const CONTEXTS: u64 = 1 << 63;
 
 const POSITION_BITS: u32 = 20;
 
-/// Receives are posted only for what is known to come, so that these bits have to tell a message from
-/// those just before and behind it.
-const SEQUENCE_MASK: u32 = (1 << 10) - 1;
+/// So much of a message's number is in the tag, and the rest in the context: a receive that nothing comes
+/// for, because the application unpacks too much, takes nothing of later messages.
+const SEQUENCE_BITS: u32 = 10;
+const SEQUENCE_MASK: u32 = (1 << SEQUENCE_BITS) - 1;
+const HIGH_SHIFT: u32 = 32;
 
 const OPENER_MASK: u32 = (1 << 30) - 1;

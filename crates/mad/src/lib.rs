@@ -11,21 +11,23 @@
 //! Unlike Madeleine 3's, messages describe themselves. What is packed is written down in *batches*: a
 //! record for each packet, in order, with its length and its constraints, and the data of short packets
 //! behind their records ([`batch`]). A batch is a message of the engine; it leaves when it is full, when
-//! the sender says that it is going to compute or waits here for something, before a long packet unless
-//! another packet follows at once, and at the end, so that a message of short packets is one message of the engine however many it
-//! has. Batches then share frames with whatever else goes to the same peer. Data of long packets, and of
-//! packets that are read late, are messages of the engine each, taken from where they lie.
+//! the sender says that it is going to compute or waits here for something, when more is packed behind a
+//! long packet, and at the end, so that a message of short packets is one message of the engine however
+//! many it has. Batches then share frames with whatever else goes to the same peer. Data of long packets,
+//! and of packets that are read late, are messages of the engine each, taken from where they lie.
 //!
 //! The receiver reads the records first. So it knows what a packet is before it takes it, and an unpack
-//! that does not fit changes nothing; and a packet that has come in a batch costs a copy to unpack.
+//! that does not fit changes nothing; and a packet that has come in a batch costs a copy to unpack. Only
+//! where a long packet is unpacked before its record has come, memory is offered at once, so that its
+//! data go there even where they come in one frame with the record.
 //!
 //! # Whose packet it is
 //!
 //! A *connection* is a channel and a peer. Its messages are numbered, and one at a time is packed or
-//! unpacked in each direction. A channel has three contexts of the engine, which no communicator has:
+//! unpacked in each direction. A channel has three kinds of contexts, which no communicator has:
 //! the first batches of messages, tagged by the message's number; the others, tagged by the low bits of
-//! that number and their own; and the data sent apart, tagged by the same bits and the packet's position
-//! ([`channel`]).
+//! that number and their own; and the data sent apart, tagged by the same bits and the packet's position.
+//! The two last have the rest of the message's number in the context ([`channel`]).
 #![deny(unsafe_code)]
 
 use std::fmt;
@@ -91,7 +93,7 @@ impl fmt::Display for Constraints {
 /// nothing else, even where it does not come true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Not said: short packets wait for company, long ones leave.
+    /// Not said: short packets wait for company, and a long one for the next call on its message.
     Unknown,
     /// Another packet of the same message, at once.
     Packet(Constraints),

@@ -89,6 +89,7 @@ impl Packing {
         let position = draft.packets;
         draft.packets += 1;
         let data = data.clone();
+        let has_waited = !draft.queued.is_empty();
         let is_late = constraints.send == Send::Later;
         if is_late {
             draft.late.push(Late { position, data, constraints, recorded: false });
@@ -98,7 +99,7 @@ impl Packing {
         }
         let more_at_once =
             matches!(next, Next::Packet(Constraints { send: Send::Safer | Send::Cheaper, .. }));
-        if next == Next::Computing || !(draft.queued.is_empty() || more_at_once) {
+        if next == Next::Computing || (has_waited && !more_at_once) {
             inner.emit(draft);
         }
         if next == Next::Computing {

@@ -7,7 +7,7 @@ use engine::{OpId, Outcome};
 use memory::Region;
 use progress::Core;
 
-use crate::batch::{self, Entry, Form, Record, Strange};
+use crate::batch::{self, Entry, Form, INLINE_MAX, Record, Strange};
 use crate::channel::{Line, Opener, PACKETS_MAX, Part, Place};
 use crate::packing::{ended, in_use_by_one};
 use crate::{Constraints, Error, Fault, Next, Receive, Result};
@@ -54,6 +54,8 @@ struct Intake {
 struct Wanted {
     into: Region,
     constraints: Constraints,
+    /// The receive of data that come apart, which may come together with their record.
+    early: Option<OpId>,
 }
 
 /// What the next record is.
@@ -145,6 +147,11 @@ impl Unpacking {
 }
 
 impl Inner {
+    fn ask_for_data(&self, core: &mut Core, position: u32, into: &Region) -> OpId {
+        let (gate, selector) = self.line.selector(self.place, Part::Data(position));
+        core.engine.submit_receive(gate, selector, into)
+    }
+
     fn wait_for_data(&self, position: u32, op: OpId) -> Result<()> {
         self.line.wait(|core| {
             let completion = core.engine.take(op)?;
@@ -205,7 +212,11 @@ impl Intake {
             let message = format!("a message has fewer than {PACKETS_MAX} packets");
             return Err(Error::new(Fault::Limit, message));
         }
-        self.wanted.push_back(Wanted { into: into.clone(), constraints });
+        let early = (into.len() > INLINE_MAX).then(|| {
+            let position = self.position + self.wanted.len() as u32;
+            inner.line.progress.submit(|core| inner.ask_for_data(core, position, into))
+        });
+        self.wanted.push_back(Wanted { into: into.clone(), constraints, early });
         if next == Next::Computing {
             inner.line.progress.test(|core| self.advance(inner, core));
         }
@@ -246,7 +257,7 @@ impl Intake {
                     Head::End => {
                         let failure = self.too_many(inner);
                         self.failure.get_or_insert(failure);
-                        self.wanted.clear();
+                        self.give_up_wanted(core);
                     }
                     Head::Nothing => break,
                 }
@@ -318,7 +329,7 @@ impl Intake {
             }
             Form::Apart => {
                 let progress = inner.line.progress;
-                let ask = |core: &mut Core| self.ask_for_data(inner, core, into);
+                let ask = |core: &mut Core| inner.ask_for_data(core, self.position, into);
                 Some(match next {
                     // What this asks of the peer goes with what the next unpack asks.
                     Next::Packet(_) => progress.look(ask),
@@ -332,33 +343,52 @@ impl Intake {
 
     /// Gives the packet that is next to the first unpack that waits. If it does not fit, it is lost.
     fn settle(&mut self, inner: &Inner, core: &mut Core, record: &Record, end: usize) {
-        let Some(Wanted { into, constraints }) = self.wanted.pop_front() else { return };
-        if let Err(failure) = self.check(inner, record, into.len(), constraints) {
-            self.failure.get_or_insert(failure);
-            return self.lose(inner, core, record, end);
-        }
-        match record.form {
-            Form::Inline { at } => into.write(0, &self.batch[at..end]),
-            Form::Apart => {
-                let op = self.ask_for_data(inner, core, &into);
-                self.ops.push((self.position, op));
+        let Some(Wanted { into, constraints, early }) = self.wanted.pop_front() else { return };
+        let position = self.position;
+        match (self.check(inner, record, into.len(), constraints), record.form) {
+            (Ok(()), Form::Inline { at }) => {
+                into.write(0, &self.batch[at..end]);
+                self.give_up(core, early);
+            }
+            (Ok(()), Form::Apart) => {
+                let op = early.unwrap_or_else(|| inner.ask_for_data(core, position, &into));
+                self.ops.push((position, op));
+            }
+            (Err(failure), _) => {
+                self.failure.get_or_insert(failure);
+                if !self.give_up(core, early) {
+                    return self.lose(inner, core, record, end);
+                }
             }
         }
         self.pass(end);
     }
 
+    /// Takes a receive back. True when it has its data, or gets them: the memory is still written.
+    fn give_up(&mut self, core: &mut Core, early: Option<OpId>) -> bool {
+        let Some(op) = early else { return false };
+        let is_free = core.engine.submit_cancel(op);
+        if is_free {
+            core.engine.release(op);
+        } else {
+            self.ops.push((self.position, op));
+        }
+        !is_free
+    }
+
+    fn give_up_wanted(&mut self, core: &mut Core) {
+        for Wanted { early, .. } in std::mem::take(&mut self.wanted) {
+            self.give_up(core, early);
+        }
+    }
+
     /// Passes over a packet that nobody takes; its data are dropped when they come.
     fn lose(&mut self, inner: &Inner, core: &mut Core, record: &Record, end: usize) {
         if record.form == Form::Apart {
-            let op = self.ask_for_data(inner, core, &Region::empty());
+            let op = inner.ask_for_data(core, self.position, &Region::empty());
             core.engine.release(op);
         }
         self.pass(end);
-    }
-
-    fn ask_for_data(&self, inner: &Inner, core: &mut Core, into: &Region) -> OpId {
-        let (gate, selector) = inner.line.selector(inner.place, Part::Data(self.position));
-        core.engine.submit_receive(gate, selector, into)
     }
 
     #[inline]
@@ -381,6 +411,7 @@ impl Intake {
             }
         }
         if self.broken.is_some() {
+            self.give_up_wanted(core);
             let on_their_way = self.ops.iter().map(|(_, op)| *op).chain(self.arriving);
             for op in on_their_way {
                 core.engine.submit_cancel(op);
