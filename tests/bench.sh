@@ -67,6 +67,13 @@ grep -q 'CANELE_RAILS=tcp,shm' table
 experiment overhead 'less bare' 4 --rounds 2
 grep -q '^ *tcp .* scheduled .* ns (' table || { cat table; exit 1; }
 
+# Settings of a variant arrive at the ranks.
+if timeout 60 "$canele" bench burst --seconds 0.005 --sizes 8 --variant bad:CANELE_RAILS=moon --output "$work" >table 2>&1; then
+    cat table
+    exit 1
+fi
+grep -q 'Canele bad: not measured here: .*mpiexec' table || { cat table; exit 1; }
+
 # A comparison without peers says which are missing and still measures.
 timeout 120 "$canele" bench compare shm --rounds 2 --seconds 0.005 --sizes 8 --peers "$work/none" --output "$work" >table 2>/dev/null
 for peer in MPICH 'Open MPI' 'Intel MPI'; do grep -q "^$peer: not measured here: .*make peers" table; done

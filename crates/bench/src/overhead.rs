@@ -485,8 +485,8 @@ fn clock() -> Clock {
 }
 
 const LOOPBACK: &str = "127.0.0.1";
-/// Round trips between two readings of the clock, whose own time is then some 0.1 ns of each.
-const BATCH: u32 = 200;
+/// Round trips between two readings of the clock, whose own time is then some 0.3 ns of each message.
+const BATCH: u32 = 50;
 const SAMPLES_LEAST: usize = 3;
 const SAMPLES_MAX: usize = 50_000;
 const GOES_ON: u8 = 1;
