@@ -15,16 +15,13 @@ fn what_is_packed_is_unpacked() {
     for seed in first..first + SEEDS {
         println!("seed {seed}");
         let processes = job(2);
-        thread::scope(|scope| {
-            let ends: Vec<_> = processes
-                .iter()
-                .map(|process| scope.spawn(move || exchange(process, seed)))
-                .collect();
-            for end in ends {
-                end.join().expect("a process of the job");
-            }
-        });
+        all_exchange(&processes, 1, seed);
     }
+}
+
+#[test]
+fn threads_have_channels_of_their_own() {
+    all_exchange(&job(2), THREADS, 77);
 }
 
 #[test]
@@ -43,24 +40,32 @@ fn short_packets_are_one_message_of_the_engine() {
     }
 }
 
-/// Sends and receives the same messages in turn: both processes draw the same numbers.
-fn exchange(process: &Process, seed: u64) {
+/// In each process so many threads, and each meets one of the other process.
+fn all_exchange(processes: &[Process], threads: u32, seed: u64) {
+    thread::scope(|scope| {
+        for process in processes {
+            for thread in 0..threads {
+                scope.spawn(move || exchange(process, thread, seed + u64::from(thread)));
+            }
+        }
+    });
+}
+
+/// Sends and receives the same messages in turn: both sides draw the same numbers.
+fn exchange(process: &Process, thread: u32, seed: u64) {
     let mut random = Random(seed);
-    let channels: Vec<Channel> =
-        (0..3).map(|number| process.node.open(number).expect("a channel")).collect();
+    let open = |number| process.node.open(3 * thread + number).expect("a channel");
+    let channels: Vec<Channel> = (0..3).map(open).collect();
     for _ in 0..MESSAGES {
         let channel = &channels[random.below(3)];
         let from = random.below(2) as u32;
         let packets = 1 + random.below(30);
         let packets: Vec<Packet> = (0..packets).map(|_| Packet::draw(&mut random)).collect();
+        let from_any = random.below(2) == 0;
         if process.node.rank() == from {
             pack(channel, 1 - from, &packets);
         } else {
-            unpack(channel, from, &packets, random.below(2) == 0);
-        }
-        if process.node.rank() == from {
-            // The other drew once more.
-            random.below(2);
+            unpack(channel, from, &packets, from_any);
         }
     }
 }
@@ -162,3 +167,4 @@ impl Random {
 
 const SEEDS: u64 = 8;
 const MESSAGES: usize = 60;
+const THREADS: u32 = 4;

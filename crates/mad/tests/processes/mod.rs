@@ -1,6 +1,7 @@
 //! Processes of a job within one: each with an engine of its own, over the loopback.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
+use std::thread;
 use std::time::Duration;
 
 use driver::{OwnRail, Rail, TcpConfig, TcpRail};
@@ -17,6 +18,7 @@ pub struct Process {
 
 /// `size` processes; their communication lasts as long as the test's process does.
 pub fn job(size: u32) -> Vec<Process> {
+    bound_in_time();
     let rails: Vec<TcpRail> = (0..size).map(rail).collect();
     let addresses: Vec<Vec<u8>> = rails.iter().map(Rail::address).collect();
     let open = |(rail, rank)| {
@@ -33,6 +35,18 @@ pub fn job(size: u32) -> Vec<Process> {
         Process { node: Node::new(progress, rank, size), progress }
     };
     rails.into_iter().zip(0..).map(open).collect()
+}
+
+/// Where one process of a job fails, the others wait for it: all tests of a binary end in time.
+fn bound_in_time() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        thread::spawn(|| {
+            thread::sleep(PATIENCE);
+            eprintln!("not done after {PATIENCE:?}");
+            std::process::exit(1);
+        });
+    });
 }
 
 fn rail(rank: u32) -> TcpRail {
@@ -57,3 +71,5 @@ impl Directory for Loopback {
         Ok(vec![(name.into(), self.addresses[peer.0 as usize].clone())])
     }
 }
+
+const PATIENCE: Duration = Duration::from_secs(120);
