@@ -42,23 +42,26 @@ pub struct Options {
 /// One line for people.
 pub fn run(options: &Options) -> Result<(), String> {
     if options.answers {
+        let cores = take_core(1)?;
         let mut other = Other { from: std::io::stdin().lock(), to: std::io::stdout() };
         let secret = other.hear()?;
         return RAILS.iter().try_for_each(|rail| {
-            let mut ways = Ways::open(rail, 1, secret, &mut other)?;
+            let mut ways = Ways::open(rail, 1, cores, secret, &mut other)?;
             options.sizes.iter().try_for_each(|size| ways.answer(*size as usize))?;
             // The links stay until the last answer has come.
             other.hear()
         });
     }
     let mut child = Answering::start(options)?;
+    // Only now: a child has the affinity of its parent.
+    let cores = take_core(0)?;
     let mut secret = [0; 32];
     let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut secret));
     read.map_err(|error| format!("/dev/urandom: {error}"))?;
     child.other.tell(&secret)?;
     print(&description())?;
     for rail in RAILS {
-        let mut ways = Ways::open(rail, 0, secret, &mut child.other)?;
+        let mut ways = Ways::open(rail, 0, cores, secret, &mut child.other)?;
         for size in &options.sizes {
             for measurement in ways.measure(rail, *size as usize, options.seconds)? {
                 print(&measurement)?;
@@ -67,6 +70,21 @@ pub fn run(options: &Options) -> Result<(), String> {
         child.other.tell(&())?;
     }
     child.end()
+}
+
+/// Binds this process to a core of its own, where there are two, and says how many there are: were both
+/// on one core for a while, the difference would be drowned in the switches.
+fn take_core(rank: usize) -> Result<usize, String> {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let failed = |error: rustix::io::Errno| format!("affinity: {error}");
+    let allowed = sched_getaffinity(None).map_err(failed)?;
+    let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
+    if let (Some(core), 2..) = (cores.get(rank), cores.len()) {
+        let mut own = CpuSet::new();
+        own.set(*core);
+        sched_setaffinity(None, &own).map_err(failed)?;
+    }
+    Ok(cores.len())
 }
 
 /// The rails that are compared, by name.
@@ -142,6 +160,7 @@ impl Ways {
     fn open(
         name: &str,
         rank: u32,
+        cores: usize,
         secret: [u8; 32],
         other: &mut Other<impl BufRead, impl Write>,
     ) -> Result<Self, String> {
@@ -150,7 +169,7 @@ impl Ways {
         other.tell(&[bare.address(), scheduled.address()])?;
         let [bare_address, scheduled_address]: [Vec<u8>; 2] = other.hear()?;
         let bare = Bare::open(bare, rank, &bare_address)?;
-        let scheduled = Scheduled::open(scheduled, rank, scheduled_address)?;
+        let scheduled = Scheduled::open(scheduled, rank, cores, scheduled_address)?;
         // Nothing is sent before both have seen their links come up.
         other.tell(&())?;
         other.hear::<()>()?;
@@ -353,11 +372,15 @@ struct Scheduled {
 }
 
 impl Scheduled {
-    fn open(rail: Box<dyn Rail>, rank: u32, address: Vec<u8>) -> Result<Self, String> {
+    fn open(
+        rail: Box<dyn Rail>,
+        rank: u32,
+        cores: usize,
+        address: Vec<u8>,
+    ) -> Result<Self, String> {
         let directory = Box::new(Known { rail: rail.name(), address });
         let engine = Engine::new(Config::new(2));
         let core = Core::new(engine, GateId(rank), 2, vec![rail], directory);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let progress = Progress::new(core, Policy::for_node(2, cores));
         let peer = 1 - rank;
         Ok(Self {
@@ -508,11 +531,11 @@ mod tests {
         for rail in RAILS {
             let [mut asking, mut answering] = pair();
             let answerer = std::thread::spawn(move || {
-                let mut ways = Ways::open(rail, 1, [7; 32], &mut answering)?;
+                let mut ways = Ways::open(rail, 1, 2, [7; 32], &mut answering)?;
                 [8, 64].iter().try_for_each(|size| ways.answer(*size))?;
                 answering.hear::<()>()
             });
-            let mut ways = Ways::open(rail, 0, [7; 32], &mut asking).unwrap();
+            let mut ways = Ways::open(rail, 0, 2, [7; 32], &mut asking).unwrap();
             for size in [8, 64] {
                 let [bare, scheduled] = ways.measure(rail, size, 0.001).unwrap();
                 let case = |count| Case { bytes: size as u64, count };
