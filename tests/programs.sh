@@ -31,11 +31,12 @@ for rails in shm tcp; do
 done
 "$work/mad_pack"
 # Gathered, 64 packets are ten times as fast as flushed one by one over TCP (some 38 times, measured), and as
-# answered one by one in shared memory (some 13 times). A crowded machine may be less quick.
-for one in "tcp:each flushed:10" "shm:each answered:5"; do
-    IFS=: read -r rails way least <<<"$one"
+# answered one by one in shared memory (some 13 times). The least times are looked at, and half of that
+# is enough: others may be using the machine.
+for one in "tcp:each flushed" "shm:each answered"; do
+    IFS=: read -r rails way <<<"$one"
     times=$(go -genv CANELE_RAILS "$rails" -n 2 "$work/mad_express" | awk -v way="$way" '$0 ~ way { print int($(NF - 1)) }')
-    [ "$times" -ge "$least" ] || { echo "64 packets over $rails, $way: only $times times as slow as gathered"; exit 1; }
+    [ "$times" -ge 5 ] || { echo "64 packets over $rails, $way: only $times times as slow as gathered"; exit 1; }
     echo "64 packets of 16 bytes over $rails, $way: $times times as slow as gathered"
 done
 
