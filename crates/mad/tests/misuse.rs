@@ -182,7 +182,7 @@ fn take(message: &Unpacking, len: usize, constraints: Constraints) -> Result<Vec
 /// A message of the engine to process 0 on channel 2, whatever its bytes.
 fn raw(from: &Process, stream: u64, tag: i32, bytes: &[u8]) {
     let context = 1 << 63 | 2 << 2 | stream;
-    let envelope = Envelope { context, source: from.node.rank(), tag };
+    let envelope = Envelope { context, source: from.node.rank(), tag, is_urgent: false };
     let data = Region::from_box(bytes.into());
     from.progress.submit_and_wait(
         |core| core.engine.submit_send(GateId(0), envelope, &data, SendMode::Standard),

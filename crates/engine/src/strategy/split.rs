@@ -44,6 +44,18 @@ fn share(view: &View<'_>) -> usize {
     let Some(stream) = view.streams().next() else { return usize::MAX };
     let links: SmallVec<[(&Cost, u64); 4]> =
         view.links().map(|link| (link.cost(), link.backlog_ns())).collect();
-    let shares = split(stream.left as u64, &links);
-    shares[view.place()] as usize
+    let shares = split(stream.rest as u64, &links);
+    let share = shares[view.place()] as usize;
+    if share > 0 {
+        return share;
+    }
+    // What would be late by less than the shortest piece does not wait for the others.
+    let finish_ns = |at: usize, bytes: u64| {
+        let (cost, backlog_ns) = links[at];
+        backlog_ns + cost.arrival_ns(bytes)
+    };
+    let others = (0..links.len()).filter(|&at| shares[at] > 0);
+    let last_ns = others.map(|at| finish_ns(at, shares[at])).max().unwrap_or(0);
+    let least = view.link().capabilities().piece_min.min(stream.left);
+    if finish_ns(view.place(), 0) <= last_ns { least } else { 0 }
 }

@@ -41,6 +41,8 @@ pub struct Stream {
     pub bytes: usize,
     /// How many of these may go now and have not.
     pub left: usize,
+    /// How many have not gone at all, though some have not been asked for.
+    pub rest: usize,
 }
 
 /// A link of the gate.
@@ -150,7 +152,8 @@ impl<'a> View<'a> {
                 return None;
             };
             let until = if send.next < send.ahead { send.ahead } else { send.end };
-            Some(Stream { at, bytes: region.len(), left: (until - send.next) as usize })
+            let (bytes, next) = (region.len(), send.next as usize);
+            Some(Stream { at, bytes, left: until as usize - next, rest: bytes - next })
         })
     }
 
