@@ -117,7 +117,7 @@ impl Request {
     ///
     /// # Errors
     /// When no more requests fit.
-    #[inline]
+    #[inline(always)]
     pub fn register(self) -> Result<Handle> {
         REQUESTS.insert(Entry { request: self, listed: 0 })
     }
@@ -128,7 +128,7 @@ impl Request {
     }
 
     /// The end of the request, once, if it is there.
-    #[inline]
+    #[inline(always)]
     fn poll(&self, core: &mut Core) -> Option<Ended> {
         match self {
             Self::Done(status) => Some(Ended::of(*status)),
@@ -541,7 +541,7 @@ pub fn from_int(value: i32) -> Handle {
 
 /// The end of the request behind a handle, once, if it is there; with it the request is gone, unless it
 /// can be started again.
-#[inline]
+#[inline(always)]
 fn end(requests: &mut Objects<Entry>, core: &mut Core, handle: Handle) -> Result<Option<Ended>> {
     let is_gone = |end: &Option<Ended>| end.as_ref().is_some_and(|ended| ended.freed);
     requests.ask(handle, |entry| entry.request.poll(core), is_gone)

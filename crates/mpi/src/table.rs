@@ -102,7 +102,7 @@ impl<T> Objects<T> {
     ///
     /// # Errors
     /// `MPI_ERR_NO_MEM` when [`MAX_OBJECTS`] of the kind are alive.
-    #[inline]
+    #[inline(always)]
     pub fn insert(&mut self, object: T) -> Result<Handle> {
         if self.free == NONE {
             self.grow()?;
@@ -110,7 +110,8 @@ impl<T> Objects<T> {
         let slot = &mut self.slots[self.free as usize];
         self.free = slot.next_free;
         self.live += 1;
-        slot.object = Some(object);
+        // A free slot has nothing to drop.
+        std::mem::forget(slot.object.replace(object));
         Ok(slot.handle)
     }
 
@@ -133,7 +134,7 @@ impl<T> Objects<T> {
     ///
     /// # Errors
     /// As [`Objects::find`].
-    #[inline]
+    #[inline(always)]
     pub fn ask<A>(
         &mut self,
         handle: Handle,
@@ -205,7 +206,7 @@ impl<T> Table<T> {
     ///
     /// # Errors
     /// As [`Objects::insert`].
-    #[inline]
+    #[inline(always)]
     pub fn insert(&self, object: T) -> Result<Handle> {
         self.lock().insert(object)
     }

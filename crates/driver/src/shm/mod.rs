@@ -250,13 +250,8 @@ impl ShmRail {
     }
 
     /// Wakes the peer if it sleeps.
-    #[inline]
     fn ring_bell(&self, index: usize) {
-        let link = &self.links[index];
-        if link.fences.must_ring(&link.inbox) {
-            // A full pipe has woken the peer already; a broken one has none to wake.
-            let _ = (&link.bell).write(&[1]);
-        }
+        self.links[index].ring_bell();
     }
 
     /// Looks at one ring; at most a burst of frames.
@@ -388,6 +383,20 @@ impl ShmRail {
 }
 
 impl Link {
+    /// Wakes the peer if it sleeps.
+    #[inline]
+    fn ring_bell(&self) {
+        if self.fences.must_ring(&self.inbox) {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        // A full pipe has woken the peer already; a broken one has none to wake.
+        let _ = (&self.bell).write(&[1]);
+    }
+
     /// Whether the ring is to be left alone for now.
     #[inline]
     fn rests(&mut self) -> bool {
@@ -447,14 +456,15 @@ impl Rail for ShmRail {
     #[inline]
     fn post(&mut self, peer: GateId, frame: &Frame) -> Post {
         let Some(index) = self.link(peer) else { return Post::Full };
-        self.links[index].streamed = 0;
+        let link = &mut self.links[index];
+        link.streamed = 0;
         if frame.len() > FRAME_MAX {
             return self.post_long(index, frame);
         }
-        if !self.links[index].producer.push(frame) {
+        if !link.producer.push(frame) {
             return self.refuse(index);
         }
-        self.ring_bell(index);
+        link.ring_bell();
         Post::Done
     }
 
