@@ -1,21 +1,44 @@
-/* Ten thousand short messages in batches: sent into an empty window, received when they are there. */
+/* Ten thousand short messages in batches, two ways: sent into an empty window and received when they are
+   there; and begun, all at once, and waited for, the receives posted before and all messages there when
+   the receiver begins to wait. Usage: instructions FIFO, by which the receiver hears of that. */
+#include <fcntl.h>
 #include <mpi.h>
+#include <unistd.h>
 
 enum { BATCHES = 100, MESSAGES = 100 };
 
+static char data[MESSAGES][8];
+
+static void one_by_one(int rank) {
+    for (int i = 0; rank == 0 && i < MESSAGES; i++)
+        MPI_Send(data[i], sizeof data[i], MPI_CHAR, 1, 0, MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; rank == 1 && i < MESSAGES; i++)
+        MPI_Recv(data[i], sizeof data[i], MPI_CHAR, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static int all_at_once(int rank, int fifo) {
+    MPI_Request requests[MESSAGES];
+    char word = 0;
+    for (int i = 0; rank == 1 && i < MESSAGES; i++)
+        MPI_Irecv(data[i], sizeof data[i], MPI_CHAR, 0, 0, MPI_COMM_WORLD, &requests[i]);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; rank == 0 && i < MESSAGES; i++)
+        MPI_Isend(data[i], sizeof data[i], MPI_CHAR, 1, 0, MPI_COMM_WORLD, &requests[i]);
+    if ((rank == 0 ? write(fifo, &word, 1) : read(fifo, &word, 1)) != 1) return 1;
+    MPI_Waitall(MESSAGES, requests, MPI_STATUSES_IGNORE);
+    MPI_Barrier(MPI_COMM_WORLD);
+    return 0;
+}
+
 int main(int argc, char **argv) {
-    int provided, rank;
-    char data[8] = {0};
+    int provided, rank, fifo = open(argc > 1 ? argv[1] : "", O_RDWR);
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    for (int batch = 0; batch < BATCHES; batch++) {
-        for (int i = 0; rank == 0 && i < MESSAGES; i++)
-            MPI_Send(data, sizeof data, MPI_CHAR, 1, 0, MPI_COMM_WORLD);
-        MPI_Barrier(MPI_COMM_WORLD);
-        for (int i = 0; rank == 1 && i < MESSAGES; i++)
-            MPI_Recv(data, sizeof data, MPI_CHAR, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        MPI_Barrier(MPI_COMM_WORLD);
-    }
+    for (int batch = 0; batch < BATCHES; batch++) one_by_one(rank);
+    for (int batch = 0; batch < BATCHES; batch++)
+        if (all_at_once(rank, fifo)) MPI_Abort(MPI_COMM_WORLD, 1);
     MPI_Finalize();
     return 0;
 }
