@@ -32,11 +32,16 @@ impl Strategy for Split {
             choose_messages(view, choice, &mut budget);
         }
         if budget.is_open() {
-            let len = piece_len(view, budget.room).min(share(view));
+            // What is under way is known by whole pieces: short ones, to share the end well.
+            let most = PIECES_MIN * view.link().capabilities().piece_min;
+            let len = piece_len(view, budget.room).min(most).min(share(view));
             choice.piece = (len > 0).then_some(Piece { stream: 0, len });
         }
     }
 }
+
+/// A piece is at most as long as so many of the shortest.
+const PIECES_MIN: usize = 4;
 
 /// The share that the link that asks has of what is left of the message whose turn it is. What this
 /// frame announces begins here whole.
