@@ -61,6 +61,32 @@ impl Link {
         };
     }
 
+    /// The peer has so many of the frames; answers the tokens of those it had not before.
+    pub fn confirm(
+        &mut self,
+        frames: u32,
+        now_ns: u64,
+    ) -> Result<SmallVec<[FrameToken; 8]>, PeerError> {
+        let Some(ledger) = &mut self.ledger else {
+            return Err(PeerError::Confirmation { sent: 0, got: frames });
+        };
+        let before = ledger.bytes;
+        let tokens = ledger.confirm(frames)?;
+        if let Some((bytes, took_ns)) = ledger.observe((before - ledger.bytes) as u64, now_ns) {
+            self.cost.learn(bytes, took_ns);
+        }
+        Ok(tokens)
+    }
+
+    /// Takes what the rail predicts, as far as the traffic has not shown it.
+    pub fn predict(&mut self, cost: Cost) {
+        if self.ledger.as_ref().is_some_and(|ledger| ledger.has_learned) {
+            self.cost.learn_latency(cost.latency_ns());
+        } else {
+            self.cost = cost;
+        }
+    }
+
     /// How long a frame may take before the link is suspected.
     fn patience_ns(&self) -> u64 {
         let predicted = self.cost.round_trip_ns() + self.cost.busy_ns(self.backlog_bytes() as u64);
@@ -130,6 +156,10 @@ pub(crate) struct Ledger {
     suspected_ns: Option<u64>,
     /// Whether the peer is asked for a sign of life.
     probes: bool,
+    /// What has arrived since the link was last found busy without a pause, and since when.
+    busy: Option<(u64, u64)>,
+    /// Whether the link's rate has shown.
+    has_learned: bool,
 }
 
 impl Ledger {
@@ -149,7 +179,7 @@ impl Ledger {
     }
 
     /// The peer has so many of the frames; answers the tokens of those it had not before.
-    pub fn confirm(&mut self, frames: u32) -> Result<SmallVec<[FrameToken; 8]>, PeerError> {
+    fn confirm(&mut self, frames: u32) -> Result<SmallVec<[FrameToken; 8]>, PeerError> {
         let news = frames.wrapping_sub(self.confirmed) as usize;
         if news > self.kept.len() {
             let expected = self.confirmed.wrapping_add(self.kept.len() as u32);
@@ -162,6 +192,20 @@ impl Ledger {
             *confirmed_ns = kept.sent_ns;
         });
         Ok(confirmed.filter_map(|kept| kept.token).collect())
+    }
+
+    /// Frames of so many bytes have arrived now: what that says of the link's rate, as bytes and the time
+    /// they took, if it was busy all the while.
+    fn observe(&mut self, arrived_bytes: u64, now_ns: u64) -> Option<(u64, u64)> {
+        let Some((since_ns, before)) = self.busy.filter(|_| !self.kept.is_empty()) else {
+            self.busy = (!self.kept.is_empty()).then_some((now_ns, 0));
+            return None;
+        };
+        let (bytes, took_ns) = (before + arrived_bytes, now_ns - since_ns);
+        let is_enough = bytes >= OBSERVED_MIN && took_ns > 0;
+        self.busy = Some(if is_enough { (now_ns, 0) } else { (since_ns, bytes) });
+        self.has_learned |= is_enough;
+        is_enough.then_some((bytes, took_ns))
     }
 
     /// When the oldest frame left that has not been said to have arrived.
@@ -297,6 +341,9 @@ const LATE_NS: u64 = 500_000_000;
 
 /// What came together from both links is told apart only after a while.
 const GRACE_NS: u64 = 100_000_000;
+
+/// What has to arrive before it says something of a link's rate, in bytes.
+const OBSERVED_MIN: u64 = 512 << 10;
 
 /// Frames that may be under way on a link without having been confirmed.
 const KEPT_MAX: usize = 1024;

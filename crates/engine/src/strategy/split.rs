@@ -11,7 +11,7 @@ use wire::cost::split;
 
 use super::aggregate::Budget;
 use super::reorder::choose_messages;
-use super::{Choice, Piece, Piggyback, Strategy, View, piece_len};
+use super::{Choice, LinkView, Piece, Piggyback, Strategy, View, piece_len};
 
 /// See the module's documentation.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +40,29 @@ impl Strategy for Split {
     }
 }
 
+/// The links' costs, and for how long they are busy already. Links that are nearly alike count as equal:
+/// costs are not known so well that a share should follow the difference.
+fn links<'a>(view: &View<'a>) -> SmallVec<[(&'a Cost, u64); 4]> {
+    let busy_ns = |link: &LinkView<'a>| link.cost().busy_ns(LONG);
+    let first = view.link();
+    let alike = view.links().all(|link| {
+        let (one, other) = (busy_ns(&first), busy_ns(&link));
+        one.max(other) * 2 < one.min(other) * 3
+    });
+    view.links()
+        .map(|link| {
+            let cost = if alike { first.cost() } else { link.cost() };
+            (
+                cost,
+                if alike { cost.busy_ns(link.backlog_bytes() as u64) } else { link.backlog_ns() },
+            )
+        })
+        .collect()
+}
+
+/// A length at which a link's rate shows.
+const LONG: u64 = 1 << 20;
+
 /// A piece is at most as long as so many of the shortest.
 const PIECES_MIN: usize = 4;
 
@@ -47,8 +70,7 @@ const PIECES_MIN: usize = 4;
 /// frame announces begins here whole.
 fn share(view: &View<'_>) -> usize {
     let Some(stream) = view.streams().next() else { return usize::MAX };
-    let links: SmallVec<[(&Cost, u64); 4]> =
-        view.links().map(|link| (link.cost(), link.backlog_ns())).collect();
+    let links = links(view);
     let shares = split(stream.rest as u64, &links);
     let share = shares[view.place()] as usize;
     if share > 0 {
