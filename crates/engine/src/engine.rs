@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use memory::Region;
+use wire::pack::Packer;
 use wire::packet::{self, FrameError, Header, Packet, Way};
 use wire::{
     Capabilities, Cost, Frame, FrameToken, GateId, HostCost, RailId, RemoteRegion, Thresholds,
@@ -132,6 +133,14 @@ pub enum PeerError {
         /// The message's sequence.
         sequence: u32,
     },
+    /// A packed piece is not what it says.
+    #[error("a packed piece of {len} bytes does not unpack to {bytes}")]
+    Packed {
+        /// Its length as it came.
+        len: usize,
+        /// Its length in the message, as it says.
+        bytes: usize,
+    },
     /// A frame's number inside the frame.
     #[error("a frame's number stands inside the frame")]
     Mark,
@@ -186,6 +195,7 @@ pub struct Engine {
     budget_bytes: usize,
     granted_bytes: usize,
     counters: Counters,
+    packer: Packer,
     strategy: Box<dyn Strategy>,
     choice: Choice,
     /// Why the strategy that was asked for was given up.
@@ -212,6 +222,7 @@ impl Engine {
             budget_bytes: config.budget_bytes,
             granted_bytes: 0,
             counters: Counters::default(),
+            packer: Packer::default(),
             strategy: config.strategy,
             choice: Choice::default(),
             refusal: None,
@@ -724,6 +735,12 @@ impl Engine {
                 Packet::Data { receiver, offset, payload } => {
                     self.handle_data(gate, receiver, offset, payload)?;
                 }
+                Packet::PackedAhead { sequence, offset, bytes, payload } => {
+                    self.handle_packed_ahead(gate, (sequence, offset), payload, bytes as usize)?;
+                }
+                Packet::PackedData { receiver, offset, bytes, payload } => {
+                    self.handle_packed_data(gate, (receiver, offset), payload, bytes as usize)?;
+                }
                 Packet::Finish { op } => self.handle_finish(gate, op)?,
                 Packet::Credit { bytes } => {
                     let way = self.gate(gate);
@@ -1077,18 +1094,45 @@ impl Engine {
         offset: u64,
         payload: &[u8],
     ) -> Result<(), PeerError> {
+        let id = self.expect_data(gate, receiver, offset, payload.len())?;
+        receive_piece(&mut self.ops, id, offset, payload);
+        Ok(())
+    }
+
+    /// The receive that asked for these bytes of its message.
+    #[inline]
+    fn expect_data(
+        &mut self,
+        gate: GateId,
+        receiver: u32,
+        offset: u64,
+        len: usize,
+    ) -> Result<OpId, PeerError> {
         let unexpected = PeerError::Operation { what: "data", op: receiver };
         let op = self.ops.at(receiver).filter(|op| op.gate == Some(gate)).ok_or(unexpected)?;
         let OpState::Arriving { wanted, left, .. } = &op.state else {
             return Err(unexpected);
         };
-        let len = payload.len();
         let end = offset.checked_add(len as u64);
         if end.is_none_or(|end| end > *wanted) || len as u64 > *left {
             return Err(PeerError::Range { offset, len, wanted: *wanted });
         }
-        let id = self.ops.id(receiver);
-        receive_piece(&mut self.ops, id, offset, payload);
+        Ok(self.ops.id(receiver))
+    }
+
+    /// As [`Engine::handle_data`]; nothing is unpacked that was not asked for.
+    #[cold]
+    fn handle_packed_data(
+        &mut self,
+        gate: GateId,
+        (receiver, offset): (u32, u64),
+        payload: &[u8],
+        bytes: usize,
+    ) -> Result<(), PeerError> {
+        let id = self.expect_data(gate, receiver, offset, bytes)?;
+        let Self { packer, ops, .. } = self;
+        let wrong = PeerError::Packed { len: payload.len(), bytes };
+        receive_piece(ops, id, offset, packer.unpack(payload, bytes).ok_or(wrong)?);
         Ok(())
     }
 
@@ -1127,6 +1171,28 @@ impl Engine {
         let settled = way.arrivals.piece(ops, sequence, (offset, payload), (is_due, limit))?;
         self.settle(gate, settled);
         self.charge(gate, settled.early)
+    }
+
+    /// As [`Engine::handle_ahead`]; nothing is unpacked that would not be accepted from any sender.
+    #[cold]
+    fn handle_packed_ahead(
+        &mut self,
+        gate: GateId,
+        (sequence, offset): (u32, u64),
+        payload: &[u8],
+        bytes: usize,
+    ) -> Result<(), PeerError> {
+        let wanted = self.gate(gate).accepted as u64;
+        if offset.checked_add(bytes as u64).is_none_or(|end| end > wanted) {
+            return Err(PeerError::Range { offset, len: bytes, wanted });
+        }
+        let mut packer = std::mem::take(&mut self.packer);
+        let taken = match packer.unpack(payload, bytes) {
+            Some(piece) => self.handle_ahead(gate, sequence, offset, piece),
+            None => Err(PeerError::Packed { len: payload.len(), bytes }),
+        };
+        self.packer = packer;
+        taken
     }
 
     /// Gives a receive that matched what came ahead.

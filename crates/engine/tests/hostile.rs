@@ -9,6 +9,7 @@ use network::{
     AHEAD, NEAR, Network, RAIL, Random, Receive, Send, Shape, corpus, for_seeds, gate, mutate,
 };
 use proptest::prelude::*;
+use wire::pack::{Packer, UNPACKED_MAX};
 use wire::packet::{self, Header, Packet, Way};
 use wire::{Capabilities, Frame};
 
@@ -183,6 +184,75 @@ fn pieces_ahead_of_nothing_are_refused() {
         }
         victim.assert_unharmed();
     }
+}
+
+#[test]
+fn packed_pieces_that_lie_are_refused() {
+    let zeros = |bytes| Packer::default().pack(&vec![0; bytes], 1 << 10).expect("zeros are short");
+    let (whole, bomb) = (zeros(5000), zeros(UNPACKED_MAX));
+    let data = |receiver, offset, bytes, packed: &[u8]| {
+        let mut frame = Vec::new();
+        packet::emit_packed_data(&mut frame, receiver, offset, bytes, packed.len() as u32);
+        [&frame[..], packed].concat()
+    };
+    let lies: [(u64, u32, &[u8]); 9] = [
+        (0, 5000, b""),
+        (0, 5000, b"no frame of that kind"),
+        (0, 5000, &whole[..whole.len() - 1]),
+        (0, 4999, &whole),
+        (0, 4096, &bomb),
+        (1, 5000, &whole),
+        (u64::MAX, 5000, &whole),
+        (0, UNPACKED_MAX as u32, &bomb),
+        (0, u32::MAX, &bomb),
+    ];
+    for (at, (offset, bytes, packed)) in lies.into_iter().enumerate() {
+        let mut victim = Victim::new();
+        let mut request = Vec::new();
+        packet::emit_request(&mut request, &header(HOSTILE, LONG, 0), 3, 5000, Way::Ask);
+        assert_eq!(victim.engine.handle_frame(gate(HOSTILE), RAIL, &request), Ok(()));
+        let receiver = victim.cleared(HOSTILE);
+        let heard =
+            victim.engine.handle_frame(gate(HOSTILE), RAIL, &data(receiver, offset, bytes, packed));
+        match heard {
+            Err(PeerError::Packed { .. }) => assert!(at < 5, "lie {at}"),
+            Err(PeerError::Range { .. }) => assert!(at >= 5, "lie {at}"),
+            other => panic!("lie {at}: {other:?}"),
+        }
+        victim.assert_unharmed();
+        let mut frame = Vec::new();
+        packet::emit_packed_ahead(&mut frame, 0, offset, bytes, packed.len() as u32);
+        frame.extend(packed);
+        // Ahead of a request, any place within the credit may be right.
+        assert_eq!(Victim::new().suffer(&[frame]).is_err(), at != 5, "lie {at}, ahead");
+    }
+    let mut victim = Victim::new();
+    let unasked = victim.engine.handle_frame(gate(HOSTILE), RAIL, &data(0, 0, 5000, &whole));
+    assert!(matches!(unasked, Err(PeerError::Operation { .. })), "{unasked:?}");
+    victim.assert_unharmed();
+}
+
+#[test]
+fn packed_pieces_count_unpacked() {
+    let bytes: Vec<u8> = (0..5000u32).map(|at| (at / 100) as u8).collect();
+    let packed = Packer::default().pack(&bytes, 1000).expect("runs are short");
+    let ahead = |sequence| {
+        let mut frame = Vec::new();
+        let way = Way::Ahead { bytes: 5000, clear: false };
+        packet::emit_request(&mut frame, &header(HOSTILE, LONG, sequence), 3, 5000, way);
+        packet::emit_packed_ahead(&mut frame, sequence, 0, 5000, packed.len() as u32);
+        [&frame[..], &packed].concat()
+    };
+    let mut victim = Victim::new();
+    assert_eq!(victim.engine.handle_frame(gate(HOSTILE), RAIL, &ahead(0)), Ok(()));
+    assert!(victim.engine.is_complete(victim.exposed[3]), "the long receive has it all");
+    // With it, three fit what is accepted, in whatever length they come.
+    let heard: Vec<_> = (1..6)
+        .map(|sequence| victim.engine.handle_frame(gate(HOSTILE), RAIL, &ahead(sequence)).is_ok())
+        .collect();
+    assert_eq!(heard, [true, true, false, false, false]);
+    victim.engine.handle_down(gate(HOSTILE));
+    victim.assert_unharmed();
 }
 
 #[test]
@@ -491,7 +561,7 @@ fn lie() -> impl Strategy<Value = Vec<u8>> {
     let header = (0..2u64, 0..4u32, prop_oneof![Just(SHORT), Just(LONG), 0..9], 0..3u32)
         .prop_map(|(context, source, tag, sequence)| Header { context, source, tag, sequence });
     let payload = prop::collection::vec(any::<u8>(), 0..64);
-    (0..7, header, number.clone(), number, long.clone(), long, payload).prop_map(
+    (0..9, header, number.clone(), number, long.clone(), long, payload).prop_map(
         |(kind, header, op, other, bytes, offset, payload)| {
             let mut frame = Vec::new();
             let acknowledge = (op % 2 == 0).then_some(op);
@@ -508,9 +578,11 @@ fn lie() -> impl Strategy<Value = Vec<u8>> {
                 3 => packet::emit_data(&mut frame, op, offset, payload.len() as u32),
                 4 => packet::emit_finish(&mut frame, op),
                 5 => packet::emit_ahead(&mut frame, op, offset, payload.len() as u32),
+                6 => packet::emit_packed_data(&mut frame, op, offset, other, payload.len() as u32),
+                7 => packet::emit_packed_ahead(&mut frame, op, offset, other, payload.len() as u32),
                 _ => packet::emit_credit(&mut frame, op),
             }
-            if kind == 0 || kind == 3 || kind == 5 {
+            if [0, 3, 5, 6, 7].contains(&kind) {
                 frame.extend(payload);
             }
             frame

@@ -66,6 +66,28 @@ pub enum Packet<'a> {
         /// The piece.
         payload: &'a [u8],
     },
+    /// As `Data`, packed ([`crate::pack`]).
+    PackedData {
+        /// The receiver's operation.
+        receiver: u32,
+        /// Where the piece begins in the message.
+        offset: u64,
+        /// Its length in the message, in bytes.
+        bytes: u32,
+        /// The piece, packed.
+        payload: &'a [u8],
+    },
+    /// As `Ahead`, packed ([`crate::pack`]).
+    PackedAhead {
+        /// The message's position among those of this gate, as in its request.
+        sequence: u32,
+        /// Where the piece begins in the message.
+        offset: u64,
+        /// Its length in the message, in bytes.
+        bytes: u32,
+        /// The piece, packed.
+        payload: &'a [u8],
+    },
     /// The message of a sender's operation was matched, or fetched whole.
     Finish {
         /// The sender's operation.
@@ -138,6 +160,8 @@ const AHEAD: u8 = 0x1b;
 const MARK: u8 = 0x1c;
 const MARK_PROMPT: u8 = 0x1d;
 const ARRIVED: u8 = 0x1e;
+const DATA_PACKED: u8 = 0x1f;
+const AHEAD_PACKED: u8 = 0x20;
 
 /// Length of an eager packet's header in bytes.
 pub const EAGER_LEN: usize = 32;
@@ -145,6 +169,8 @@ pub const EAGER_LEN: usize = 32;
 pub const REQUEST_LEN: usize = 44;
 /// Length of the header of a data packet, and of one sent ahead, in bytes.
 pub const DATA_LEN: usize = 20;
+/// Length of the header of either, packed, in bytes.
+pub const PACKED_LEN: usize = 24;
 /// Length of a frame's number in bytes.
 pub const MARK_LEN: usize = 8;
 /// The longest packet without payload, in bytes.
@@ -195,6 +221,22 @@ fn emit_piece(to: &mut Vec<u8>, kind: u8, of: u32, offset: u64, len: u32) {
     packet[8..16].copy_from_slice(&offset.to_le_bytes());
     packet[16..20].copy_from_slice(&len.to_le_bytes());
     to.extend_from_slice(&packet);
+}
+
+/// Appends the header of a data packet of `bytes` bytes, whose packed payload of `len` bytes follows.
+pub fn emit_packed_data(to: &mut Vec<u8>, receiver: u32, offset: u64, bytes: u32, len: u32) {
+    emit_packed(to, DATA_PACKED, receiver, offset, bytes, len);
+}
+
+/// Appends the header of a piece of `bytes` bytes sent ahead, whose packed payload of `len` bytes
+/// follows.
+pub fn emit_packed_ahead(to: &mut Vec<u8>, sequence: u32, offset: u64, bytes: u32, len: u32) {
+    emit_packed(to, AHEAD_PACKED, sequence, offset, bytes, len);
+}
+
+fn emit_packed(to: &mut Vec<u8>, kind: u8, of: u32, offset: u64, bytes: u32, len: u32) {
+    emit_piece(to, kind, of, offset, len);
+    to.extend_from_slice(&bytes.to_le_bytes());
 }
 
 /// Appends a clear to send.
@@ -277,6 +319,15 @@ pub fn parse<'a>(frame: &mut &'a [u8]) -> Result<Option<Packet<'a>>, FrameError>
             match kind {
                 DATA => Packet::Data { receiver: of, offset, payload },
                 _ => Packet::Ahead { sequence: of, offset, payload },
+            }
+        }
+        DATA_PACKED | AHEAD_PACKED => {
+            let packet = take::<PACKED_LEN>(frame)?;
+            let payload = take_payload(frame, u32_at(packet, 16) as usize)?;
+            let (of, offset, bytes) = (u32_at(packet, 4), u64_at(packet, 8), u32_at(packet, 20));
+            match kind {
+                DATA_PACKED => Packet::PackedData { receiver: of, offset, bytes, payload },
+                _ => Packet::PackedAhead { sequence: of, offset, bytes, payload },
             }
         }
         FINISH => Packet::Finish { op: u32_at(take::<8>(frame)?, 4) },
@@ -367,6 +418,10 @@ mod tests {
         bytes.push(1);
         emit_ahead(&mut bytes, 7, 3, 2);
         bytes.extend([2, 3]);
+        emit_packed_data(&mut bytes, 6, 1 << 32, 1 << 20, 1);
+        bytes.push(4);
+        emit_packed_ahead(&mut bytes, 7, 3, u32::MAX, 2);
+        bytes.extend([5, 6]);
         emit_mark(&mut bytes, u32::MAX, false);
         emit_mark(&mut bytes, 0, true);
         emit_arrived(&mut bytes, 17);
@@ -382,6 +437,8 @@ mod tests {
             Packet::Credit { bytes: 4096 },
             Packet::Data { receiver: 6, offset: 1 << 32, payload: &[1] },
             Packet::Ahead { sequence: 7, offset: 3, payload: &[2, 3] },
+            Packet::PackedData { receiver: 6, offset: 1 << 32, bytes: 1 << 20, payload: &[4] },
+            Packet::PackedAhead { sequence: 7, offset: 3, bytes: u32::MAX, payload: &[5, 6] },
             Packet::Mark { number: u32::MAX, prompt: false },
             Packet::Mark { number: 0, prompt: true },
             Packet::Arrived { frames: 17 },
@@ -395,7 +452,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_end_or_fail(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0x10u8..0x20) {
+        fn any_bytes_end_or_fail(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0x10u8..0x22) {
             let mut bytes = bytes;
             bytes.insert(0, kind);
             let mut rest = &bytes[..];

@@ -50,7 +50,7 @@ proptest! {
 
     #[test]
     fn unknown_kinds_are_named(kind in any::<u8>(), rest in prop::collection::vec(any::<u8>(), 0..64)) {
-        prop_assume!(!(0x11..=0x1e).contains(&kind));
+        prop_assume!(!(0x11..=0x20).contains(&kind));
         let bytes = [&[kind][..], &rest].concat();
         prop_assert_eq!(packet::parse(&mut &bytes[..]), Err(FrameError::Kind { kind }));
     }
@@ -67,6 +67,11 @@ fn lengths_are_those_that_the_engine_reckons_with() {
     let eager = lengths(&|to| packet::emit_eager(to, &header, Some(1), 0));
     let data = lengths(&|to| packet::emit_data(to, 1, 2, 0));
     let ahead = lengths(&|to| packet::emit_ahead(to, 1, 2, 0));
+    let packed = [
+        lengths(&|to| packet::emit_packed_data(to, 1, 2, 3, 0)),
+        lengths(&|to| packet::emit_packed_ahead(to, 1, 2, 3, 0)),
+    ];
+    assert_eq!(packed, [packet::PACKED_LEN; 2]);
     assert_eq!((eager, data, ahead), (packet::EAGER_LEN, packet::DATA_LEN, packet::DATA_LEN));
     let controls = [
         lengths(&|to| packet::emit_request(to, &header, 1, 2, Way::Fetch(3))),
@@ -98,6 +103,8 @@ enum Owned {
     Clear(u32, u32, u64),
     Data(u32, u64, Vec<u8>),
     Ahead(u32, u64, Vec<u8>),
+    PackedData(u32, u64, u32, Vec<u8>),
+    PackedAhead(u32, u64, u32, Vec<u8>),
     Finish(u32),
     Credit(u32),
     Mark(u32, bool),
@@ -119,6 +126,10 @@ fn owned() -> impl Strategy<Value = Owned> {
             .prop_map(|(receiver, offset, data)| Owned::Data(receiver, offset, data)),
         (any::<u32>(), any::<u64>(), payload())
             .prop_map(|(sequence, offset, data)| Owned::Ahead(sequence, offset, data)),
+        (any::<(u32, u64, u32)>(), payload())
+            .prop_map(|((to, offset, bytes), data)| Owned::PackedData(to, offset, bytes, data)),
+        (any::<(u32, u64, u32)>(), payload())
+            .prop_map(|((of, offset, bytes), data)| Owned::PackedAhead(of, offset, bytes, data)),
         any::<u32>().prop_map(Owned::Finish),
         any::<u32>().prop_map(Owned::Credit),
         any::<(u32, bool)>().prop_map(|(number, prompt)| Owned::Mark(number, prompt)),
@@ -152,6 +163,14 @@ impl Owned {
             Self::Ahead(sequence, offset, payload) => {
                 Packet::Ahead { sequence: *sequence, offset: *offset, payload }
             }
+            Self::PackedData(receiver, offset, bytes, payload) => {
+                let (receiver, offset, bytes) = (*receiver, *offset, *bytes);
+                Packet::PackedData { receiver, offset, bytes, payload }
+            }
+            Self::PackedAhead(sequence, offset, bytes, payload) => {
+                let (sequence, offset, bytes) = (*sequence, *offset, *bytes);
+                Packet::PackedAhead { sequence, offset, bytes, payload }
+            }
             Self::Finish(op) => Packet::Finish { op: *op },
             Self::Credit(bytes) => Packet::Credit { bytes: *bytes },
             Self::Mark(number, prompt) => Packet::Mark { number: *number, prompt: *prompt },
@@ -161,9 +180,11 @@ impl Owned {
 
     fn payload_len(&self) -> usize {
         match self {
-            Self::Eager(_, _, payload) | Self::Data(_, _, payload) | Self::Ahead(_, _, payload) => {
-                payload.len()
-            }
+            Self::Eager(_, _, payload)
+            | Self::Data(_, _, payload)
+            | Self::Ahead(_, _, payload)
+            | Self::PackedData(_, _, _, payload)
+            | Self::PackedAhead(_, _, _, payload) => payload.len(),
             Self::Request(..)
             | Self::Clear(..)
             | Self::Finish(_)
@@ -194,6 +215,16 @@ fn emit_all(frame: &[Owned]) -> Vec<u8> {
             }
             Owned::Ahead(sequence, offset, payload) => {
                 packet::emit_ahead(&mut bytes, *sequence, *offset, payload.len() as u32);
+                bytes.extend(payload);
+            }
+            Owned::PackedData(receiver, offset, len, payload) => {
+                let packed = payload.len() as u32;
+                packet::emit_packed_data(&mut bytes, *receiver, *offset, *len, packed);
+                bytes.extend(payload);
+            }
+            Owned::PackedAhead(sequence, offset, len, payload) => {
+                let packed = payload.len() as u32;
+                packet::emit_packed_ahead(&mut bytes, *sequence, *offset, *len, packed);
                 bytes.extend(payload);
             }
             Owned::Finish(op) => packet::emit_finish(&mut bytes, *op),

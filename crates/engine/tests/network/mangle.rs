@@ -36,7 +36,7 @@ pub fn mutate(random: &mut Random, frame: &[u8], others: &[Vec<u8>]) -> Vec<Vec<
             2 => bytes.extend(&others[random.below(others.len())]),
             3 => return vec![bytes.clone(), bytes],
             4 => return vec![],
-            5 => overwrite(&mut bytes, at, &[0x11 + random.below(8) as u8]),
+            5 => overwrite(&mut bytes, at, &[0x11 + random.below(16) as u8]),
             6 => overwrite(&mut bytes, at, &[random.next() as u8]),
             7 => overwrite(&mut bytes, at & !3, &random.pick(&EDGES).to_le_bytes()[..4]),
             _ => overwrite(&mut bytes, at & !3, &random.pick(&EDGES).to_le_bytes()),

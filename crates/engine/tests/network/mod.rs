@@ -849,6 +849,11 @@ impl Network {
                     self.processes[to].reference.arrive_ahead(gate(from), sequence, bytes);
                     continue;
                 }
+                Packet::PackedAhead { sequence, bytes, .. } => {
+                    let bytes = u64::from(bytes);
+                    self.processes[to].reference.arrive_ahead(gate(from), sequence, bytes);
+                    continue;
+                }
                 Packet::Mark { number, .. } => {
                     if !self.numbers.insert((from, to, number)) {
                         return;
@@ -858,6 +863,7 @@ impl Network {
                 Packet::Arrived { .. }
                 | Packet::Clear { .. }
                 | Packet::Data { .. }
+                | Packet::PackedData { .. }
                 | Packet::Finish { .. }
                 | Packet::Credit { .. } => continue,
             };
