@@ -174,6 +174,16 @@ pub enum Fault {
     Misbehaved(String),
 }
 
+impl Fault {
+    /// What happened, if anything out of order did.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Closed => None,
+            Self::Lost(text) | Self::Unreachable(text) | Self::Misbehaved(text) => Some(text),
+        }
+    }
+}
+
 /// Why a rail could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum RailError {

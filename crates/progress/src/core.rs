@@ -322,6 +322,10 @@ impl Core {
                 let concerned = rails.contains(rail);
                 if concerned && self.engine.handle_link_down(peer, rail) {
                     rails.remove(rail);
+                    let name = self.rails[rail.0 as usize].rail.name();
+                    let text = fault.text().unwrap_or("closed");
+                    let line = format!("{name} to rank {} is gone, others go on: {text}", peer.0);
+                    self.journal.print(&[line]);
                     return;
                 }
                 concerned
