@@ -715,50 +715,65 @@ impl Engine {
         }
         let (mut rest, mut is_numbered) = (bytes, false);
         while let Some(packet) = packet::parse(&mut rest)? {
-            match packet {
-                Packet::Eager { header, acknowledge, payload } => {
-                    self.handle_eager(gate, header, acknowledge, payload)?;
-                }
-                Packet::Ahead { sequence, offset, payload } => {
-                    self.handle_ahead(gate, sequence, offset, payload)?;
-                }
-                Packet::Request { header, op, bytes, way } => {
-                    if let Way::Ahead { bytes: ahead, .. } = way {
-                        self.announce_ahead(gate, header.sequence, ahead, bytes)?;
-                    }
-                    let content = Content::Request { op, bytes, way };
-                    self.handle_message(Unexpected { gate, header, content })?;
-                }
-                Packet::Clear { op, receiver, wanted } => {
-                    self.handle_clear(gate, op, receiver, wanted)?;
-                }
-                Packet::Data { receiver, offset, payload } => {
-                    self.handle_data(gate, receiver, offset, payload)?;
-                }
-                Packet::PackedAhead { sequence, offset, bytes, payload } => {
-                    self.handle_packed_ahead(gate, (sequence, offset), payload, bytes as usize)?;
-                }
-                Packet::PackedData { receiver, offset, bytes, payload } => {
-                    self.handle_packed_data(gate, (receiver, offset), payload, bytes as usize)?;
-                }
-                Packet::Finish { op } => self.handle_finish(gate, op)?,
-                Packet::Credit { bytes } => {
-                    let way = self.gate(gate);
-                    way.credit = CREDIT_MAX.min(way.credit + bytes as usize);
-                }
-                Packet::Arrived { frames } => self.handle_arrived(gate, rail, frames)?,
-                Packet::Mark { number, prompt } => {
-                    is_numbered = match is_numbered {
-                        false => true,
-                        true => return Err(PeerError::Mark),
-                    };
-                    if !self.is_new(gate, rail, number, prompt)? {
-                        return Ok(());
-                    }
-                }
+            if let Packet::Eager { header, acknowledge, payload } = packet {
+                self.handle_eager(gate, header, acknowledge, payload)?;
+                continue;
             }
+            if let Packet::Mark { number, prompt } = packet {
+                if std::mem::replace(&mut is_numbered, true) {
+                    return Err(PeerError::Mark);
+                }
+                if !self.is_new(gate, rail, number, prompt)? {
+                    return Ok(());
+                }
+                continue;
+            }
+            self.handle_packet(gate, rail, packet)?;
         }
         Ok(())
+    }
+
+    /// Takes in a packet, apart from the way of short messages.
+    #[inline(never)]
+    fn handle_packet(
+        &mut self,
+        gate: GateId,
+        rail: RailId,
+        packet: Packet<'_>,
+    ) -> Result<(), PeerError> {
+        match packet {
+            Packet::Eager { header, acknowledge, payload } => {
+                self.handle_eager(gate, header, acknowledge, payload)
+            }
+            Packet::Ahead { sequence, offset, payload } => {
+                self.handle_ahead(gate, sequence, offset, payload)
+            }
+            Packet::Request { header, op, bytes, way } => {
+                if let Way::Ahead { bytes: ahead, .. } = way {
+                    self.announce_ahead(gate, header.sequence, ahead, bytes)?;
+                }
+                let content = Content::Request { op, bytes, way };
+                self.handle_message(Unexpected { gate, header, content })
+            }
+            Packet::Clear { op, receiver, wanted } => self.handle_clear(gate, op, receiver, wanted),
+            Packet::Data { receiver, offset, payload } => {
+                self.handle_data(gate, receiver, offset, payload)
+            }
+            Packet::PackedAhead { sequence, offset, bytes, payload } => {
+                self.handle_packed_ahead(gate, (sequence, offset), payload, bytes as usize)
+            }
+            Packet::PackedData { receiver, offset, bytes, payload } => {
+                self.handle_packed_data(gate, (receiver, offset), payload, bytes as usize)
+            }
+            Packet::Finish { op } => self.handle_finish(gate, op),
+            Packet::Credit { bytes } => {
+                let way = self.gate(gate);
+                way.credit = CREDIT_MAX.min(way.credit + bytes as usize);
+                Ok(())
+            }
+            Packet::Arrived { frames } => self.handle_arrived(gate, rail, frames),
+            Packet::Mark { .. } => Err(PeerError::Mark),
+        }
     }
 
     /// Frames have arrived: what was kept of them is free.
@@ -846,7 +861,7 @@ impl Engine {
 
     #[inline]
     fn gate(&mut self, gate: GateId) -> &mut Gate {
-        self.gates[gate.0 as usize].get_or_insert_with(|| Box::new(Gate::new()))
+        self.gates[gate.0 as usize].get_or_insert_with(new_gate)
     }
 
     /// Whether the peer is gone, or there is no way to it: nothing more comes from there.
@@ -858,7 +873,7 @@ impl Engine {
     #[inline]
     fn list(&mut self, id: GateId) {
         let Self { gates, ready, wanted, .. } = self;
-        let way = gates[id.0 as usize].get_or_insert_with(|| Box::new(Gate::new()));
+        let way = gates[id.0 as usize].get_or_insert_with(new_gate);
         match way.reach {
             Reach::Closed => {
                 way.reach = Reach::Wanted;
@@ -1241,4 +1256,11 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// Once for each peer that is spoken to.
+#[cold]
+#[inline(never)]
+fn new_gate() -> Box<Gate> {
+    Box::new(Gate::new())
 }
