@@ -20,7 +20,8 @@ add_executable(cxx cxx.cpp)
 target_link_libraries(cxx MPI::MPI_CXX)
 CMAKE
 cd "$work"
-runs() { timeout 60 mpiexec -n 2 "$work/$1" && echo yes; }
+mkfifo fifo
+runs() { timeout 60 mpiexec -n 2 "$work/$1" "$work/fifo" && echo yes; }
 cmake -S . -B build >log 2>&1 && cmake --build build >>log 2>&1 || cat log
 check "CMake finds C" yes "$(runs build/c)"
 check "CMake finds C++" yes "$(runs build/cxx)"
