@@ -132,10 +132,12 @@ fn machine(cache: Option<&Cache>, sampled: &HostCost) -> String {
 }
 
 fn host(cost: &HostCost) -> String {
-    let HostCost { copy_ns, near_ps_per_byte, far_ps_per_byte, vector_ns, call_ns } = cost;
+    let HostCost { copy_ns, near_ps_per_byte, far_ps_per_byte, vector_ns, call_ns, .. } = cost;
+    let HostCost { pack_ps_per_byte, unpack_ps_per_byte, .. } = cost;
     format!(
         "copy {copy_ns} ns + {near_ps_per_byte} ps/B up to {}, {far_ps_per_byte} ps/B beyond; \
-         vector element {vector_ns} ns; system call {call_ns} ns",
+         vector element {vector_ns} ns; system call {call_ns} ns; pack {pack_ps_per_byte} ps/B, \
+         unpack {unpack_ps_per_byte} ps/B",
         size(HostCost::NEAR_MAX)
     )
 }
@@ -151,7 +153,15 @@ fn link(cost: &Cost, host: &HostCost) -> String {
     for (name, limit) in Explained::derive(cost, host, GATE_BUDGET_BYTES).all() {
         text += &format!("  {name:<14}{:>8}  {}\n", size(limit.bytes), limit.because);
     }
-    text
+    text + &packing(cost, host)
+}
+
+/// From which ratio on a piece of a long message is packed when the link has nothing else to do.
+fn packing(cost: &Cost, host: &HostCost) -> String {
+    match host.packed_max(cost, PIECE, 0) * 100 / PIECE {
+        0 => "  packed           never  the link is faster than packing\n".into(),
+        part => format!("  packed        ≤ {part:>4} %  what gets so short by it arrives sooner\n"),
+    }
 }
 
 fn size(bytes: u64) -> String {
@@ -178,6 +188,9 @@ fn duration(age: Duration) -> String {
         seconds => format!("{} days", seconds / 86_400),
     }
 }
+
+/// A long piece, in bytes.
+const PIECE: u64 = 256 << 10;
 
 /// A cache line's way from core to core and back into the engine, on servers of these years.
 const NEIGHBOUR_NS: u64 = 200;
@@ -210,6 +223,8 @@ mod tests {
             "latency 5.8 ms, gap 2.0 µs",
             "1 MiB at 118 MB/s",
             "credit_bytes     4 MiB  twice what the link carries in a round trip",
+            "packed           never  the link is faster than packing",
+            "%  what gets so short by it arrives sooner",
             "cached   nothing",
         ];
         for part in expected {

@@ -12,6 +12,7 @@ use rustix::net::{
     SocketType, recvmsg, sendmsg, socketpair,
 };
 use wire::HostCost;
+use wire::pack::Packer;
 
 /// Measures copies between buffers, and sends to a socket of this process. Where the system gives no
 /// socket, sends cost what they cost elsewhere ([`HostCost::default`]).
@@ -28,7 +29,17 @@ pub fn host() -> HostCost {
     let copy_ns = short.saturating_sub(near_ps_per_byte * SHORT_LEN as u64).div_ceil(1000);
     let (call_ns, vector_ns) = sends().unwrap_or((usual.call_ns, usual.vector_ns));
     let far_ps_per_byte = (far / FAR_LEN as u64).max(near_ps_per_byte);
-    HostCost { copy_ns, near_ps_per_byte, far_ps_per_byte, vector_ns, call_ns }
+    let (pack_ps_per_byte, unpack_ps_per_byte) =
+        packing().unwrap_or((usual.pack_ps_per_byte, usual.unpack_ps_per_byte));
+    HostCost {
+        copy_ns,
+        near_ps_per_byte,
+        far_ps_per_byte,
+        vector_ns,
+        call_ns,
+        pack_ps_per_byte,
+        unpack_ps_per_byte,
+    }
 }
 
 /// The name of this host, as in the names of links.
@@ -38,6 +49,25 @@ pub fn host_name() -> String {
 
 fn copy(target: &mut [u8], source: &[u8], len: usize) {
     black_box(&mut target[..len]).copy_from_slice(black_box(&source[..len]));
+}
+
+/// Picoseconds to pack a byte, and to unpack it: of doubles, three in four of them zero, which are
+/// neither quick nor slow to pack.
+fn packing() -> Option<(u64, u64)> {
+    let double = |at: u32| if at.is_multiple_of(4) { f64::from(at).sqrt() } else { 0.0 };
+    let bytes: Vec<u8> =
+        (0..(PACKED_LEN / 8) as u32).flat_map(|at| double(at).to_le_bytes()).collect();
+    let mut packer = Packer::default();
+    let packed = packer.pack(&bytes, bytes.len())?;
+    packer.unpack(&packed, bytes.len())?;
+    let pack = least_ps(ROUNDS, 1, || {
+        black_box(packer.pack(black_box(&bytes), bytes.len()));
+    });
+    let unpack = least_ps(ROUNDS, 1, || {
+        black_box(packer.unpack(black_box(&packed), bytes.len()));
+    });
+    let per_byte = |ps: u64| (ps / bytes.len() as u64).max(1);
+    Some((per_byte(pack), per_byte(unpack)))
 }
 
 /// What a send costs, and each element more: the same bytes in one piece and in many.
@@ -97,6 +127,8 @@ const SHORT_LEN: usize = 64;
 const NEAR_LEN: usize = 128 << 10;
 /// Two of them do not fit most.
 const FAR_LEN: usize = 1 << 20;
+/// A piece of a long message.
+const PACKED_LEN: usize = 64 << 10;
 const SENT_LEN: usize = 1024;
 const ELEMENTS: usize = 16;
 /// Packets that fit a socket's buffer at once.
@@ -117,6 +149,7 @@ mod tests {
             cost.copy_ns(1 << 20) > cost.call_ns,
             "a megabyte takes longer than a call: {cost:?}"
         );
+        assert!(cost.unpack_ps_per_byte > 0 && cost.pack_ps_per_byte > cost.unpack_ps_per_byte);
         assert_eq!(cost.to_string().parse(), Ok(cost));
     }
 }

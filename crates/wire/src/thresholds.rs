@@ -296,6 +296,7 @@ mod tests {
             far_ps_per_byte: 21,
             vector_ns: 25,
             call_ns: 1000,
+            ..HostCost::default()
         }
     }
 

@@ -68,6 +68,23 @@ proptest! {
     }
 
     #[test]
+    fn what_packs_to_the_limit_arrives_sooner(
+        host in hosts(),
+        (cost, queue_ns) in (costs(), prop_oneof![Just(0), times()]),
+        bytes in 4096u64..1 << 20,
+    ) {
+        let most = host.packed_max(&cost, bytes, queue_ns);
+        prop_assert!(most == 0 || (bytes / 8..=bytes * 95 / 100 + 1).contains(&most), "{most}");
+        if most > 0 {
+            let packed_ns = queue_ns.max(bytes * host.pack_ps_per_byte / 1000);
+            let unpacked_ns = bytes * host.unpack_ps_per_byte / 1000;
+            let with_ns = packed_ns + cost.busy_ns(most) + unpacked_ns;
+            prop_assert!(with_ns <= queue_ns + cost.busy_ns(bytes), "{with_ns} ns");
+        }
+        prop_assert!(host.packed_max(&cost, bytes, queue_ns + 1000) >= most, "a queue hides packing");
+    }
+
+    #[test]
     fn shares_are_the_message(bytes in sizes(), links in links()) {
         let shares = split(bytes, &borrowed(&links));
         prop_assert_eq!(shares.iter().sum::<u64>(), bytes);
@@ -166,7 +183,7 @@ proptest! {
 
     #[test]
     fn any_text_is_a_cost_or_an_error(text in ".*", tail in "[0-9: ]{0,80}", damage in any::<(prop::sample::Index, char)>()) {
-        for text in [text, format!("cost/1 {tail}"), format!("host/1 {tail}"), damaged(&lan().to_string(), damage)] {
+        for text in [text, format!("cost/1 {tail}"), format!("host/2 {tail}"), damaged(&lan().to_string(), damage)] {
             if let Ok(cost) = text.parse::<Cost>() {
                 prop_assert_eq!(cost.to_string(), text);
             } else if let Ok(host) = text.parse::<HostCost>() {
@@ -261,8 +278,25 @@ fn texts_of_strangers_are_told_apart() {
         assert_eq!(parse(&with(bad, "7:0")), CostError::Number { field: 1 }, "{bad}");
     }
     let parse = |text: &str| text.parse::<HostCost>().unwrap_err();
-    assert_eq!(parse("host/1 1 2 3 4"), CostError::Fields { expected: 5, found: 4 });
-    assert_eq!(parse("host/1 1 2 3 4 5000000000"), CostError::Number { field: 5 });
+    assert_eq!(parse("host/1 1 2 3 4 5"), CostError::Version);
+    assert_eq!(parse("host/2 1 2 3 4"), CostError::Fields { expected: 7, found: 4 });
+    assert_eq!(parse("host/2 1 2 3 4 5000000000 6 7"), CostError::Number { field: 5 });
+}
+
+#[test]
+fn packing_pays_on_slow_links_only() {
+    let host = HostCost::default();
+    let part = |cost: &Cost, queue_ns| {
+        host.packed_max(cost, 256 << 10, queue_ns) as f64 / (256 << 10) as f64
+    };
+    let link = |mb_per_s: u64| Cost::linear(5_800_000, 2_000, mb_per_s * 1_000_000);
+    assert!(part(&link(6), 0) > 0.85, "{}", part(&link(6), 0));
+    assert!((0.4..0.7).contains(&part(&link(118), 0)), "{}", part(&link(118), 0));
+    assert!((0.7..0.9).contains(&part(&link(118), 10_000_000)), "packing behind a queue");
+    for queue_ns in [0, 1_000_000_000] {
+        assert_eq!(part(&link(1_200), queue_ns), 0.0, "10 Gb/s");
+        assert_eq!(part(&host.shared_memory(190), queue_ns), 0.0);
+    }
 }
 
 #[test]
@@ -318,13 +352,16 @@ fn links() -> impl Strategy<Value = Vec<(Cost, u64)>> {
 }
 
 fn hosts() -> impl Strategy<Value = HostCost> {
-    (0u64..1000, 0u64..2000, 0u64..2000, 0u64..5000, 0u64..50_000).prop_map(
-        |(copy_ns, near_ps_per_byte, far_ps_per_byte, vector_ns, call_ns)| HostCost {
+    let packing = (0u64..10_000, 0u64..5000);
+    (0u64..1000, 0u64..2000, 0u64..2000, 0u64..5000, 0u64..50_000, packing).prop_map(
+        |(copy_ns, near_ps_per_byte, far_ps_per_byte, vector_ns, call_ns, packing)| HostCost {
             copy_ns,
             near_ps_per_byte,
             far_ps_per_byte,
             vector_ns,
             call_ns,
+            pack_ps_per_byte: packing.0,
+            unpack_ps_per_byte: packing.1,
         },
     )
 }
