@@ -15,6 +15,7 @@ pub mod objects;
 pub mod point_to_point;
 pub mod process;
 pub mod request;
+pub mod strategy;
 pub mod table;
 pub mod topology;
 

@@ -10,14 +10,13 @@ use std::time::Duration;
 
 use boot::Job;
 use driver::{OwnRail, Rail, ShmConfig, ShmRail, TcpConfig, TcpNetworks, TcpRail, node_identity};
-use engine::strategy::{self, Strategy};
 use engine::{Config, Engine};
 use plan::Place;
 use progress::{Core, Directory, Policy, Progress};
 use wire::GateId;
 
 use crate::comm::Comm;
-use crate::{Error, ErrorClass, Result};
+use crate::{Error, ErrorClass, Result, strategy};
 
 /// How threads may call (MPI-5.0 §11.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -245,7 +244,7 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let own = rails.iter().map(|rail| (rail.name().to_owned(), rail.address())).collect();
     let job = Arc::new(job);
     let directory = Box::new(Cards { job: Arc::clone(&job), own, networks });
-    let strategy = strategy().map_err(failed)?;
+    let strategy = strategy::of_environment().map_err(failed)?;
     let budget_bytes = budget_bytes().map_err(failed)?;
     let host = topo::cache::host_cost(topo::Cache::of_environment().as_ref());
     let engine = Engine::new(Config { size: size as usize, budget_bytes, host, strategy });
@@ -309,13 +308,6 @@ fn open_tcp(job: &Job, rails: &mut Vec<Box<dyn Rail>>) -> Result<TcpNetworks, St
         }
     }
     Ok(networks)
-}
-
-/// What chooses the contents of frames: `CANELE_STRATEGY`.
-fn strategy() -> Result<Box<dyn Strategy>, String> {
-    let name = std::env::var("CANELE_STRATEGY").unwrap_or_else(|_| "auto".into());
-    let known = strategy::NAMES.join(", ");
-    strategy::named(&name).ok_or(format!("CANELE_STRATEGY={name}: no such strategy ({known})"))
 }
 
 /// How much memory unmatched messages may take: `CANELE_UNMATCHED_BYTES`.
