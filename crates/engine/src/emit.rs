@@ -1,6 +1,7 @@
 //! Frames: what was chosen of a gate's window, as bytes.
 
 use memory::Region;
+use wire::pack::Packer;
 use wire::packet::{self, Header, Way};
 use wire::{Body, Frame, FrameToken};
 
@@ -94,7 +95,7 @@ pub(crate) fn emit_choice(
     ops: &mut Ops,
     choice: &Choice,
     frame: &mut Frame,
-    counters: &mut Counters,
+    (counters, packer): (&mut Counters, &mut Packer),
 ) {
     for _ in 0..choice.controls {
         match way.control.pop_front() {
@@ -130,7 +131,7 @@ pub(crate) fn emit_choice(
     }
     leave_window(way, choice);
     if let Some(piece) = choice.piece {
-        emit_piece(way, link, ops, piece, frame);
+        emit_piece(way, link, ops, piece, frame, (counters, packer));
     }
 }
 
@@ -149,6 +150,7 @@ fn emit_eager(
     if carry == Carry::Copied {
         region.append_to(&mut frame.head);
     } else {
+        way.packing.pass();
         send.held += 1;
         frame.body = Some(Body { region: region.clone() });
         frame.token = Some(token(pending.id));
@@ -204,7 +206,14 @@ fn leave_window(way: &mut Gate, choice: &Choice) {
 }
 
 /// Ends the frame with the next piece of a message.
-fn emit_piece(way: &mut Gate, link: usize, ops: &mut Ops, piece: Piece, frame: &mut Frame) {
+fn emit_piece(
+    way: &mut Gate,
+    link: usize,
+    ops: &mut Ops,
+    piece: Piece,
+    frame: &mut Frame,
+    (counters, packer): (&mut Counters, &mut Packer),
+) {
     let frame_max = way.links[link].capabilities.frame_max;
     let room = frame_max.saturating_sub(frame.head.len() + packet::DATA_LEN);
     let Some(id) = way.streams.remove(piece.stream) else { return };
@@ -216,12 +225,28 @@ fn emit_piece(way: &mut Gate, link: usize, ops: &mut Ops, piece: Piece, frame: &
         way.streams.insert(piece.stream, id);
         return;
     }
-    if is_ahead {
-        packet::emit_ahead(&mut frame.head, send.sequence, send.next, len as u32);
+    let plain = region.slice(send.next as usize, len as usize);
+    // What was reckoned for the longest piece holds in proportion.
+    let packed_max = (piece.packed_max as u64 * len / piece.len as u64) as usize;
+    let packed = if packed_max == 0 {
+        way.packing.pass();
+        None
     } else {
-        packet::emit_data(&mut frame.head, send.receiver, send.next, len as u32);
+        way.packing.pack(packer, &plain, packed_max, counters)
+    };
+    let (head, at, bytes) = (&mut frame.head, send.next, len as u32);
+    let of = if is_ahead { send.sequence } else { send.receiver };
+    match (&packed, is_ahead) {
+        (None, true) => packet::emit_ahead(head, of, at, bytes),
+        (None, false) => packet::emit_data(head, of, at, bytes),
+        (Some(packed), true) => {
+            packet::emit_packed_ahead(head, of, at, bytes, packed.len() as u32);
+        }
+        (Some(packed), false) => {
+            packet::emit_packed_data(head, of, at, bytes, packed.len() as u32);
+        }
     }
-    frame.body = Some(Body { region: region.slice(send.next as usize, len as usize) });
+    frame.body = Some(Body { region: packed.map_or(plain, Region::from_box) });
     frame.token = Some(token(id));
     send.next += len;
     send.held += 1;

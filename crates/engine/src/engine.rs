@@ -175,6 +175,14 @@ pub struct Counters {
     pub unexpected: u64,
     /// The most bytes of unmatched messages held at once.
     pub unexpected_bytes_max: usize,
+    /// Pieces of long messages sent packed…
+    pub packed: u64,
+    /// …their bytes before…
+    pub packed_from_bytes: u64,
+    /// …and after, without headers.
+    pub packed_to_bytes: u64,
+    /// Bytes packed that did not get short enough, and went as they are.
+    pub packed_in_vain_bytes: u64,
 }
 
 /// The communication engine of one process; see the crate's documentation for the order of calls.
@@ -518,13 +526,13 @@ impl Engine {
 
     /// Builds a frame of what the strategy chooses.
     fn build(&mut self, gate: GateId, link: usize, frame: &mut Frame) {
-        let Self { gates, ops, counters, strategy, choice, now_ns, .. } = self;
+        let Self { gates, ops, counters, packer, host, strategy, choice, now_ns, .. } = self;
         let Some(Some(way)) = gates.get_mut(gate.0 as usize) else { return };
         let sequence = if way.gathered.is_empty() { way.sequence_out } else { way.gathered_from };
         let mark = emit_begin(way, link, frame);
         if way.has_choice() {
             choice.clear();
-            let view = View::new(gate, way, ops, link, frame.head.len());
+            let view = View::new(gate, (way, link), ops, host, frame.head.len());
             strategy.choose(&view, choice);
             if let Err(invalid) = choice.check(&view) {
                 let text = format!("strategy {}: {invalid}; fifo goes on", strategy.name());
@@ -533,7 +541,7 @@ impl Engine {
                 choice.clear();
                 strategy.choose(&view, choice);
             }
-            emit_choice(way, link, ops, choice, frame, counters);
+            emit_choice(way, link, ops, choice, frame, (counters, packer));
         }
         emit_end(way, link, (mark, sequence), *now_ns, frame);
     }

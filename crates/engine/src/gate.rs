@@ -10,6 +10,7 @@ use crate::emit::BEGIN_MAX;
 use crate::link::{Kept, Link, Seen};
 use crate::matching::Unexpected;
 use crate::op::OpId;
+use crate::pack::Packing;
 
 /// Whether a gate's peer can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +90,8 @@ pub(crate) struct Gate {
     pub charged: usize,
     /// Of these, what was consumed.
     pub owed: usize,
+    /// What packing has brought.
+    pub packing: Packing,
     /// Fetching from this peer was refused once.
     pub pull_refused: bool,
 }
@@ -117,6 +120,7 @@ impl Gate {
             untold: 0,
             charged: 0,
             owed: 0,
+            packing: Packing::default(),
             pull_refused: false,
         }
     }

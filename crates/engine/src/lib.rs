@@ -32,6 +32,7 @@ mod gate;
 mod link;
 mod matching;
 mod op;
+mod pack;
 pub mod strategy;
 
 pub use engine::{BUDGET_BYTES, Config, Counters, Engine, PeerError, Posted, Pull, PullId};

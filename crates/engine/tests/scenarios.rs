@@ -3,9 +3,9 @@
 
 mod network;
 
-use engine::strategy::{Carry, Choice, Piece, Strategy, View};
-use engine::{Outcome, Selector, SendMode};
-use network::{AHEAD, NEAR, Network, Random, Receive, Send, Shape, for_seeds};
+use engine::strategy::{self, Carry, Choice, Piece, Strategy, View};
+use engine::{Counters, Outcome, Selector, SendMode};
+use network::{AHEAD, Content, NEAR, Network, Random, Receive, SLOW, Send, Shape, for_seeds};
 use wire::Capabilities;
 
 const FETCH: Shape = Shape {
@@ -36,7 +36,15 @@ const GRANTED: Shape = Shape {
     },
     ..AHEAD
 };
-const ALL: [Shape; 7] = [NEAR, FETCH, FETCH_REFUSED, TWO_LINKS, AHEAD, AHEAD_TWO_LINKS, GRANTED];
+/// Two slow links, on which pieces go packed.
+const SLOW_TWO_LINKS: Shape = Shape {
+    links: 2,
+    jitter_ns: 300_000,
+    capabilities: Capabilities { replay: true, ..SLOW.capabilities },
+    ..SLOW
+};
+const ALL: [Shape; 9] =
+    [NEAR, FETCH, FETCH_REFUSED, TWO_LINKS, AHEAD, AHEAD_TWO_LINKS, GRANTED, SLOW, SLOW_TWO_LINKS];
 
 #[test]
 fn random_programs_match_as_the_model_does() {
@@ -518,7 +526,7 @@ fn a_cut_ends_what_needs_the_peer_and_nothing_else() {
         let steps = random.below(400);
         program.network.run_steps(steps);
         program.network.cut(0, 1);
-        let to_failed = program.network.send(0, 1, 0, 20_000);
+        let to_failed = program.network.send_synchronous(0, 1, 0, 20_000);
         for _ in 0..20 {
             program.act(&mut random);
         }
@@ -607,7 +615,7 @@ fn a_link_that_dies_loses_nothing_while_another_lives() {
     for_seeds(1500, |seed| {
         let mut random = Random::new(!seed);
         let links = 2 + random.below(2);
-        let shape = Shape { links, ..random.pick(&[TWO_LINKS, AHEAD_TWO_LINKS]) };
+        let shape = Shape { links, ..random.pick(&[TWO_LINKS, AHEAD_TWO_LINKS, SLOW_TWO_LINKS]) };
         let mut program = Program::new(seed, 2 + random.below(2), shape);
         for _ in 0..10 + random.below(60) {
             program.act(&mut random);
@@ -624,7 +632,8 @@ fn a_link_that_dies_loses_nothing_while_another_lives() {
 
 #[test]
 fn a_link_that_dies_in_mid_rendezvous_gives_its_share_to_the_other() {
-    for shape in [TWO_LINKS, AHEAD_TWO_LINKS] {
+    let mut packed = 0;
+    for shape in [TWO_LINKS, AHEAD_TWO_LINKS, SLOW_TWO_LINKS] {
         for steps in 0..120 {
             for lane in 0..2 {
                 let mut network = Network::new(steps as u64, 2, shape);
@@ -636,12 +645,14 @@ fn a_link_that_dies_in_mid_rendezvous_gives_its_share_to_the_other() {
                 network.run_steps(steps);
                 network.cut_link(0, 1, lane);
                 network.finish();
+                packed += network.counters(0).packed;
                 for end in sends.into_iter().chain(receives) {
                     assert_eq!(network.end(end).outcome, Outcome::Ok, "{steps} steps, lane {lane}");
                 }
             }
         }
     }
+    assert!(packed > 0, "pieces that leave again may be packed");
 }
 
 #[test]
@@ -723,10 +734,97 @@ fn both_links_carry_a_long_message() {
         network.now_ns - begin_ns
     };
     // Seeds are those of the strategy that splits.
-    for seed in [4, 10, 16, 22] {
+    for seed in [4, 11, 18, 25] {
         let (one, two) = (took_ns(1, seed), took_ns(2, seed));
         assert!(two * 185 < one * 100, "seed {seed}: {one} ns over one link, {two} ns over two");
     }
+}
+
+/// How long 2 MB take, in nanoseconds, where nothing disturbs them, and what was packed for it.
+fn took_ns(strategy: &str, shape: Shape) -> (u64, Counters) {
+    let strategy = || strategy::named(strategy).expect("a known name");
+    let once = |seed| {
+        let mut network = Network::with_strategy(seed, 2, shape, &strategy);
+        network.send(0, 1, 0, 0);
+        network.receive(1, Some(0), None, 0);
+        network.run();
+        let begin_ns = network.now_ns;
+        network.receive(1, Some(0), None, 2_000_000);
+        network.send(0, 1, 1, 2_000_000);
+        network.finish();
+        (network.end_ns() - begin_ns, network.counters(0))
+    };
+    (0..3).map(once).min_by_key(|(took_ns, _)| *took_ns).expect("three seeds")
+}
+
+#[test]
+fn on_a_slow_link_what_can_be_packed_arrives_twice_as_soon_and_the_rest_no_later() {
+    for packing in ["compress", "auto"] {
+        let with = |content| took_ns(packing, Shape { content, ..SLOW });
+        let without = |content| took_ns("split", Shape { content, ..SLOW }).0;
+        let ((sparse_ns, packed), plain_ns) = (with(Content::Sparse), without(Content::Sparse));
+        assert!(2 * sparse_ns < plain_ns, "{packing}: {sparse_ns} ns, {plain_ns} ns as it is");
+        assert!(packed.packed_from_bytes > 1_900_000, "{packed:?}");
+        let ((dense_ns, tried), plain_ns) = (with(Content::Dense), without(Content::Dense));
+        assert!(100 * dense_ns <= 102 * plain_ns, "{packing}: {dense_ns} ns, {plain_ns} ns");
+        assert_eq!(tried.packed, 0);
+        assert!(tried.packed_in_vain_bytes <= 40_000, "{tried:?}");
+    }
+}
+
+#[test]
+fn on_a_fast_link_nothing_is_packed() {
+    let memory = Shape { bytes_per_us: 10_000, latency_ns: 200, ..SLOW };
+    let far = Shape { bytes_per_us: 1_200, latency_ns: 5_000_000, ..SLOW };
+    let silent = Capabilities { adapts: false, ..SLOW.capabilities };
+    let untold = Shape { capabilities: silent, ..SLOW };
+    for shape in [memory, far, untold] {
+        for packing in ["compress", "auto"] {
+            let (_, counters) = took_ns(packing, Shape { content: Content::Sparse, ..shape });
+            assert_eq!((counters.packed, counters.packed_in_vain_bytes), (0, 0), "{shape:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_packed_is_chosen_by_what_the_last_pieces_were() {
+    let strategy = || strategy::named("compress").expect("a known name");
+    let mut network = Network::with_strategy(3, 2, SLOW, &strategy);
+    for tag in 0..60 {
+        network.receive(1, Some(0), Some(tag), 300_000);
+        let mode = if tag % 2 == 0 { SendMode::Standard } else { SendMode::Synchronous };
+        network.submit_send(0, Send { to: 1, context: 0, tag, bytes: 300_000, mode });
+        network.run();
+    }
+    network.finish();
+    let Counters { packed_from_bytes, packed_to_bytes, packed_in_vain_bytes, .. } =
+        network.counters(0);
+    // Two messages in three can be packed, to three quarters and to a third.
+    assert!(packed_from_bytes > 60 * 300_000 / 3, "{:?}", network.counters(0));
+    assert!(packed_to_bytes * 10 < packed_from_bytes * 8, "{:?}", network.counters(0));
+    assert!(packed_in_vain_bytes * 10 < packed_from_bytes, "{:?}", network.counters(0));
+}
+
+#[test]
+fn messages_that_would_go_whole_go_ahead_packed() {
+    let strategy = || strategy::named("auto").expect("a known name");
+    let shape = Shape { content: Content::Sparse, ..SLOW };
+    let mut network = Network::with_strategy(3, 2, shape, &strategy);
+    for tag in 0..40 {
+        let receive = |network: &mut Network| {
+            let capacity = if tag % 3 == 0 { 5000 } else { 12_000 };
+            network.receive(1, Some(0), Some(tag), capacity)
+        };
+        let early = (tag % 2 == 0).then(|| receive(&mut network));
+        network.send(0, 1, tag, 12_000);
+        network.run();
+        let late = early.unwrap_or_else(|| receive(&mut network));
+        network.run();
+        assert!(network.is_complete(late));
+    }
+    network.finish();
+    let Counters { packed, eager, rendezvous, .. } = network.counters(0);
+    assert_eq!((packed, eager, rendezvous), (40, 0, 40), "{:?}", network.counters(0));
 }
 
 #[test]
@@ -742,7 +840,7 @@ fn a_strategy_that_breaks_a_rule_is_refused_with_its_reason() {
         }
     }
     type Rule = fn(&View<'_>, &mut Choice);
-    let rogues: [(Rule, &str); 8] = [
+    let rogues: [(Rule, &str); 9] = [
         (|_, choice| choice.controls = 7, "control packets"),
         (|_, choice| choice.messages.push((9, Carry::Copied)), "not to be had"),
         (|_, choice| choice.messages.push((2, Carry::Copied)), "overtakes an older one"),
@@ -763,8 +861,15 @@ fn a_strategy_that_breaks_a_rule_is_refused_with_its_reason() {
             },
             "goes on behind a body",
         ),
-        (|_, choice| choice.piece = Some(Piece { stream: 3, len: 1 }), "a piece of"),
-        (|_, choice| choice.piece = Some(Piece { stream: 0, len: 1 << 20 }), "has room for"),
+        (|_, choice| choice.piece = Some(Piece::plain(3, 1)), "a piece of"),
+        (|_, choice| choice.piece = Some(Piece::plain(0, 1 << 20)), "has room for"),
+        (
+            |_, choice| {
+                choice.messages.push((0, Carry::Asked));
+                choice.piece = Some(Piece { packed_max: 970, ..Piece::plain(0, 1000) });
+            },
+            "may go packed",
+        ),
     ];
     for (rogue, reason) in rogues {
         let mut network =

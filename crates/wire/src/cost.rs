@@ -242,15 +242,20 @@ impl HostCost {
         if near < Self::NEAR_MAX { near } else { near + left_ps / self.far_ps_per_byte.max(1) }
     }
 
+    /// How long it takes to pack so many bytes of a piece.
+    pub fn packing_ns(&self, bytes: u64) -> u64 {
+        bytes.saturating_mul(self.pack_ps_per_byte).div_ceil(1000)
+    }
+
     /// How short packing must make `bytes` bytes for them to arrive sooner over a link that is busy for
     /// `queue_ns` yet: as long, packing costs nothing. The receiver, taken to be a machine like this one,
     /// unpacks afterwards. 0 where no packing is to be hoped for that saves a sixteenth of the time.
     pub fn packed_max(&self, cost: &Cost, bytes: u64, queue_ns: u64) -> u64 {
-        let ns = |ps_per_byte: u64| bytes.saturating_mul(ps_per_byte).div_ceil(1000);
         let whole_ns = cost.busy_ns(bytes);
         let by_ns = queue_ns.saturating_add(whole_ns - whole_ns / PACKING_SAVES);
-        let before_ns = queue_ns.max(ns(self.pack_ps_per_byte));
-        let other_ns = before_ns.saturating_add(ns(self.unpack_ps_per_byte));
+        let before_ns = queue_ns.max(self.packing_ns(bytes));
+        let unpacking_ns = bytes.saturating_mul(self.unpack_ps_per_byte).div_ceil(1000);
+        let other_ns = before_ns.saturating_add(unpacking_ns);
         let most = cost.bytes_within(by_ns.saturating_sub(other_ns)).min(bytes - bytes / 20);
         if most < bytes / PACKS_TO { 0 } else { most }
     }

@@ -7,6 +7,7 @@
 
 use std::fmt;
 
+use memory::Region;
 use zstd::bulk::{Compressor, Decompressor};
 
 /// Packs and unpacks; its tables and memory serve one piece after the other.
@@ -14,6 +15,7 @@ use zstd::bulk::{Compressor, Decompressor};
 pub struct Packer {
     compressor: Option<Compressor<'static>>,
     decompressor: Option<Decompressor<'static>>,
+    plain: Vec<u8>,
     unpacked: Vec<u8>,
 }
 
@@ -27,6 +29,17 @@ impl Packer {
         let mut packed = Vec::with_capacity(bytes_max);
         compressor.compress_to_buffer(bytes, &mut packed).ok()?;
         (packed.len() <= bytes_max).then(|| packed.into_boxed_slice())
+    }
+
+    /// As [`Packer::pack`], wherever the bytes lie. They are read once: who changes them meanwhile gets
+    /// some mixture packed.
+    pub fn pack_region(&mut self, bytes: &Region, bytes_max: usize) -> Option<Box<[u8]>> {
+        let mut plain = std::mem::take(&mut self.plain);
+        plain.clear();
+        bytes.append_to(&mut plain);
+        let packed = self.pack(&plain, bytes_max);
+        self.plain = plain;
+        packed
     }
 
     /// What was packed, if it is `len` bytes, no more than [`UNPACKED_MAX`]; the memory taken for it

@@ -34,7 +34,7 @@ impl Strategy for Aggregate {
 pub(super) fn end_in_piece(view: &View<'_>, choice: &mut Choice, budget: &Budget) {
     if budget.is_open() {
         let len = piece_len(view, budget.room);
-        choice.piece = (len > 0).then_some(Piece { stream: 0, len });
+        choice.piece = (len > 0).then_some(Piece::plain(0, len));
     }
 }
 

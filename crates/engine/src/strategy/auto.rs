@@ -3,11 +3,12 @@
 //! A frame arrives whole: a short message that shares one with a long piece is as late as the piece,
 //! and one that does not costs a frame more. Which is better depends on the link, so both are proposed
 //! and the proposals compared: by the sum, over everything that waits, of the time at which it will have
-//! left (the simulator that Brunet 2005 asks for, §4.1, §6.2; equal weights make it Smith's rule).
+//! left, packed where that pays (the simulator that Brunet 2005 asks for, §4.1, §6.2; equal weights make it Smith's rule).
 
 use wire::packet;
 
-use super::{Carry, Choice, Reorder, Split, Strategy, View};
+use super::compress::{pack_message, pack_piece};
+use super::{Carry, Choice, Piece, Reorder, Split, Strategy, View};
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
@@ -22,15 +23,16 @@ impl Strategy for Auto {
 
     fn choose(&mut self, view: &View<'_>, choice: &mut Choice) {
         Split.choose(view, choice);
+        pack_piece(view, choice);
         let nothing_shares = choice.controls == 0 && choice.messages.is_empty();
-        if nothing_shares || choice.piece.is_none() || view.links().len() > 1 {
-            return;
+        if !nothing_shares && choice.piece.is_some() && view.links().len() == 1 {
+            self.other.clear();
+            Reorder.choose(view, &mut self.other);
+            if predicted_ns(view, &self.other) < predicted_ns(view, choice) {
+                std::mem::swap(choice, &mut self.other);
+            }
         }
-        self.other.clear();
-        Reorder.choose(view, &mut self.other);
-        if predicted_ns(view, &self.other) < predicted_ns(view, choice) {
-            std::mem::swap(choice, &mut self.other);
-        }
+        pack_message(view, choice);
     }
 }
 
@@ -51,8 +53,14 @@ fn predicted_ns(view: &View<'_>, choice: &Choice) -> u64 {
         load.stream_bytes += stream.left;
     }
     let piece = choice.piece.map_or(0, |piece| piece.len).min(load.stream_bytes);
-    let frame = choice.controls * packet::CONTROL_MAX + load.frame_bytes + piece;
-    let first_ns = cost.busy_ns(frame as u64);
+    let (crossing, packing_ns) = match choice.piece {
+        Some(Piece { packed_max: 1.., .. }) => {
+            (view.packing().expected_bytes(piece), view.host().packing_ns(piece as u64))
+        }
+        Some(Piece { packed_max: 0, .. }) | None => (piece, 0),
+    };
+    let frame = choice.controls * packet::CONTROL_MAX + load.frame_bytes + crossing;
+    let first_ns = packing_ns + cost.busy_ns(frame as u64);
     let waiting = load.waiting_bytes as u64;
     let then_ns = first_ns + if load.waiting > 0 { cost.busy_ns(waiting) } else { 0 };
     let left = (load.stream_bytes - piece) as u64;

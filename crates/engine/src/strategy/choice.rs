@@ -34,6 +34,19 @@ pub struct Piece {
     pub stream: usize,
     /// Bytes, at most.
     pub len: usize,
+    /// The piece goes packed where a piece of that length gets no longer than this by it, in bytes; 0
+    /// where it goes as it is. Pieces of less than [`PACKED_MIN`] or more than
+    /// [`wire::pack::UNPACKED_MAX`] bytes always do.
+    ///
+    /// [`PACKED_MIN`]: super::PACKED_MIN
+    pub packed_max: usize,
+}
+
+impl Piece {
+    /// A piece that goes as it is.
+    pub fn plain(stream: usize, len: usize) -> Self {
+        Self { stream, len, packed_max: 0 }
+    }
 }
 
 /// Which rule a choice breaks.
@@ -80,6 +93,14 @@ pub enum Invalid {
         /// The piece's length.
         len: usize,
     },
+    /// A piece that goes packed though that makes it longer.
+    #[error("a piece of {len} bytes may go packed with {packed_max}")]
+    Packed {
+        /// The piece's length.
+        len: usize,
+        /// Its longest packed.
+        packed_max: usize,
+    },
     /// Nothing, where the link that asks is the only one that could carry what waits.
     #[error("nothing chosen of what waits for the only link")]
     Nothing,
@@ -121,10 +142,13 @@ impl Choice {
         }
         let messages = self.check_messages(view)?;
         let mut bytes = self.controls * packet::CONTROL_MAX + messages;
-        if let Some(Piece { stream, len }) = self.piece {
+        if let Some(Piece { stream, len, packed_max }) = self.piece {
             let asked = self.messages.iter().filter(|(_, carry)| *carry == Carry::Asked).count();
             if len == 0 || stream > view.streams().count() + asked {
                 return Err(Invalid::Piece { stream, len });
+            }
+            if packed_max > len - len / 20 {
+                return Err(Invalid::Packed { len, packed_max });
             }
             bytes += packet::DATA_LEN + len;
         }

@@ -25,7 +25,7 @@ impl Strategy for Fifo {
             };
             choice.messages.push((message.at, carry));
         } else if view.streams().next().is_some() && view.room() > packet::DATA_LEN {
-            choice.piece = Some(Piece { stream: 0, len: view.room() - packet::DATA_LEN });
+            choice.piece = Some(Piece::plain(0, view.room() - packet::DATA_LEN));
         }
     }
 }

@@ -7,11 +7,12 @@
 //! one is refused with its reason, and the engine goes on with [`Fifo`].
 //!
 //! Each strategy but the first does what the one before it does, and more: [`Fifo`], [`Aggregate`],
-//! [`Reorder`], [`Piggyback`], [`Split`]; [`Auto`] asks several and takes the best proposal.
+//! [`Reorder`], [`Piggyback`], [`Split`], [`Compress`]; [`Auto`] asks several and takes the best proposal.
 
 mod aggregate;
 mod auto;
 mod choice;
+mod compress;
 mod fifo;
 mod piggyback;
 mod reorder;
@@ -22,9 +23,11 @@ use std::fmt::Debug;
 
 use wire::packet;
 
+pub use crate::pack::{PACKED_MIN, Packing};
 pub use aggregate::Aggregate;
 pub use auto::Auto;
 pub use choice::{Carry, Choice, Invalid, Piece};
+pub use compress::Compress;
 pub use fifo::Fifo;
 pub use piggyback::Piggyback;
 pub use reorder::Reorder;
@@ -63,10 +66,12 @@ pub fn named(name: &str) -> Option<Box<dyn Strategy>> {
         "piggyback" => Box::new(Piggyback),
         "reorder" => Box::new(Reorder),
         "split" => Box::new(Split),
+        "compress" => Box::new(Compress),
         "auto" => Box::new(Auto::default()),
         _ => return None,
     })
 }
 
 /// The names that [`named`] knows, the simplest strategy first.
-pub const NAMES: [&str; 6] = ["fifo", "aggregate", "reorder", "piggyback", "split", "auto"];
+pub const NAMES: [&str; 7] =
+    ["fifo", "aggregate", "reorder", "piggyback", "split", "compress", "auto"];

@@ -35,7 +35,7 @@ impl Strategy for Split {
             // What is under way is known by whole pieces: short ones, to share the end well.
             let most = PIECES_MIN * view.link().capabilities().piece_min;
             let len = piece_len(view, budget.room).min(most).min(share(view));
-            choice.piece = (len > 0).then_some(Piece { stream: 0, len });
+            choice.piece = (len > 0).then_some(Piece::plain(0, len));
         }
     }
 }

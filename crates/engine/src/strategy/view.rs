@@ -1,11 +1,12 @@
 //! What a strategy sees: what waits at a gate, and the links it may take.
 
 use wire::packet;
-use wire::{Capabilities, Cost, GateId, RailId};
+use wire::{Capabilities, Cost, GateId, HostCost, RailId};
 
 use crate::gate::{Gate, Pending, charge};
 use crate::link::Link;
 use crate::op::{Op, OpState, Ops};
+use crate::pack::Packing;
 
 /// What waits at a gate while one of its links asks for a frame.
 #[derive(Debug)]
@@ -13,6 +14,7 @@ pub struct View<'a> {
     id: GateId,
     way: &'a Gate,
     ops: &'a Ops,
+    host: &'a HostCost,
     link: usize,
     room: usize,
 }
@@ -75,6 +77,12 @@ impl<'a> LinkView<'a> {
         }
     }
 
+    /// How long a frame would wait for its turn: the backlog without what the link carries until word of
+    /// an arrival is back.
+    pub fn queue_ns(&self) -> u64 {
+        self.backlog_ns().saturating_sub(2 * self.link.cost.latency_ns())
+    }
+
     /// Bytes that have left over it and have not been said to have arrived; 0 where nobody says.
     pub fn backlog_bytes(&self) -> usize {
         self.link.backlog_bytes()
@@ -82,9 +90,15 @@ impl<'a> LinkView<'a> {
 }
 
 impl<'a> View<'a> {
-    pub(crate) fn new(id: GateId, way: &'a Gate, ops: &'a Ops, link: usize, taken: usize) -> Self {
+    pub(crate) fn new(
+        id: GateId,
+        (way, link): (&'a Gate, usize),
+        ops: &'a Ops,
+        host: &'a HostCost,
+        taken: usize,
+    ) -> Self {
         let room = way.links[link].capabilities.frame_max.saturating_sub(taken);
-        Self { id, way, ops, link, room }
+        Self { id, way, ops, host, link, room }
     }
 
     /// The peer.
@@ -106,6 +120,16 @@ impl<'a> View<'a> {
     /// All links of the gate, the one that asks among them.
     pub fn links(&self) -> impl ExactSizeIterator<Item = LinkView<'a>> {
         self.way.links.iter().map(|link| LinkView { link })
+    }
+
+    /// What this machine takes to copy, to pack and to send.
+    pub fn host(&self) -> &HostCost {
+        self.host
+    }
+
+    /// What packing has brought on the way to the peer.
+    pub fn packing(&self) -> &Packing {
+        &self.way.packing
     }
 
     /// Bytes that the frame can still hold.

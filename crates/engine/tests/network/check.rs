@@ -4,7 +4,7 @@ use engine::{Completion, Outcome, SendMode};
 use memory::{Region, Span};
 use wire::GateId;
 
-use super::{Kind, Network, Send, Sent, Tracked, content};
+use super::{Kind, Network, Send, Sent, Tracked};
 
 impl Network {
     pub(super) fn check(&mut self, rank: usize, index: usize) {
@@ -52,7 +52,8 @@ impl Network {
             Completion { source: *from as u32, tag: send.tag, bytes: bytes as u64, outcome };
         assert_eq!(end, expected, "message {message}: {send:?}");
         let memory = region.to_vec();
-        assert!(memory[..bytes] == content(message, bytes), "message {message} came mangled");
+        let sent = self.shape(*from, rank).content.of(message, send.bytes);
+        assert!(memory[..bytes] == sent[..bytes], "message {message} came mangled");
         assert!(memory[bytes..].iter().all(|&byte| byte == UNTOUCHED), "written past the message");
     }
 

@@ -1,16 +1,20 @@
 //! Frames in bad hands.
 
-use engine::SendMode;
+use engine::{SendMode, strategy};
 use wire::Capabilities;
 
-use super::{AHEAD, NEAR, Network, Random, Send, Shape};
+use super::{AHEAD, NEAR, Network, Random, SLOW, Send, Shape};
 
 /// Frames of every kind, from engines at work.
 pub fn corpus() -> Vec<Vec<u8>> {
     let fetch = Capabilities { pull: true, ..NEAR.capabilities };
     let mut frames = Vec::new();
-    for shape in [NEAR, AHEAD, Shape { capabilities: fetch, pull_works: true, ..NEAR }] {
-        let mut network = Network::new(1, 2, shape);
+    let fetched = Shape { capabilities: fetch, pull_works: true, ..NEAR };
+    for (shape, strategy) in
+        [(NEAR, "aggregate"), (AHEAD, "aggregate"), (fetched, "aggregate"), (SLOW, "compress")]
+    {
+        let strategy = || strategy::named(strategy).expect("a known name");
+        let mut network = Network::with_strategy(1, 2, shape, &strategy);
         network.record = Some(Vec::new());
         for tag in 0..40 {
             let bytes = [0, 8, 300, 1500, 5000][tag as usize % 5];

@@ -27,7 +27,7 @@ use engine::{
 };
 use memory::{Region, Span};
 use wire::packet::{self, Packet};
-use wire::{Capabilities, Frame, FrameToken, GateId, RailId, RemoteRegion};
+use wire::{Capabilities, Cost, Frame, FrameToken, GateId, HostCost, RailId, RemoteRegion};
 
 use agenda::Agenda;
 use check::{UNTOUCHED, overlaps};
@@ -50,6 +50,19 @@ pub struct Shape {
     pub capabilities: Capabilities,
     /// Whether a fetch succeeds where the link allows one.
     pub pull_works: bool,
+    /// What the messages are made of.
+    pub content: Content,
+}
+
+/// How well messages can be packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Not at all.
+    Dense,
+    /// To a third and less.
+    Sparse,
+    /// Some well, some not, some in part.
+    Mixed,
 }
 
 /// A link with small thresholds, so that small scenarios meet all of them.
@@ -72,6 +85,21 @@ pub const NEAR: Shape = Shape {
         replay: false,
     },
     pull_works: false,
+    content: Content::Dense,
+};
+
+/// A slow line between sites, which says what it costs.
+pub const SLOW: Shape = Shape {
+    latency_ns: 1_000_000,
+    bytes_per_us: 10,
+    capabilities: Capabilities {
+        frame_max: 40 << 10,
+        credit_bytes: 64 << 10,
+        adapts: true,
+        ..NEAR.capabilities
+    },
+    content: Content::Mixed,
+    ..NEAR
 };
 
 /// Where asking takes long.
@@ -153,6 +181,8 @@ struct Process {
     completions_seen: u64,
     flush_due: bool,
     away_until_ns: u64,
+    /// Until when it packs and unpacks what it has been seen to.
+    busy_ns: u64,
 }
 
 struct Tracked {
@@ -254,6 +284,7 @@ impl Network {
             completions_seen: 0,
             flush_due: false,
             away_until_ns: 0,
+            busy_ns: 0,
         };
         Self {
             random: Random::new(seed),
@@ -300,7 +331,8 @@ impl Network {
 
     pub fn submit_send(&mut self, from: usize, send: Send) -> Handle {
         let message = self.messages.len();
-        let region = Region::from_box(content(message, send.bytes).into());
+        let data = self.shape(from, send.to).content.of(message, send.bytes);
+        let region = Region::from_box(data.into());
         let is_urgent = send.context % 2 == 1;
         let (context, source) = (send.context, from as u32);
         let envelope = Envelope { context, source, tag: send.tag, is_urgent };
@@ -344,7 +376,8 @@ impl Network {
     pub fn gather_now(&mut self, from: usize, to: usize, tag: i32, bytes: usize) -> bool {
         let envelope = Envelope { context: 0, source: from as u32, tag, is_urgent: false };
         let message = self.messages.len();
-        let region = Region::from_box(content(message, bytes).into());
+        let data = self.shape(from, to).content.of(message, bytes);
+        let region = Region::from_box(data.into());
         let mode = SendMode::Standard;
         let send = Send { to, context: 0, tag, bytes, mode };
         let taken = self.processes[from].engine.submit_gathered(gate(to), envelope, &region);
@@ -547,6 +580,11 @@ impl Network {
         self.processes[rank].engine.poll_refusal()
     }
 
+    /// When the last process has nothing to do any more, now that nothing is left to happen.
+    pub fn end_ns(&self) -> u64 {
+        self.processes.iter().map(|process| process.busy_ns).fold(self.now_ns, u64::max)
+    }
+
     /// Runs until nothing is left to happen.
     pub fn run(&mut self) {
         while self.step() {}
@@ -601,6 +639,11 @@ impl Network {
                     *state = State::Open;
                     let engine = &mut self.processes[rank].engine;
                     engine.handle_up(gate(peer), rail(lane), shape.capabilities);
+                    if shape.capabilities.adapts {
+                        let bytes_per_s = shape.bytes_per_us * 1_000_000;
+                        let cost = Cost::linear(shape.latency_ns, 1, bytes_per_s);
+                        engine.handle_cost(gate(peer), rail(lane), cost);
+                    }
                 }
                 self.settle(rank);
             }
@@ -661,7 +704,7 @@ impl Network {
         }
         let mut frame = Frame::default();
         while let Some((to, rail)) = self.processes[rank].engine.poll_gate() {
-            while self.processes[rank].engine.poll_frame(to, rail, &mut frame) {
+            while self.poll_frame(rank, to, rail, &mut frame) {
                 let posted = self.post(rank, to.0 as usize, rail, &frame);
                 self.processes[rank].engine.handle_posted(to, rail, &mut frame, posted);
                 if posted == Posted::Full {
@@ -683,6 +726,22 @@ impl Network {
             self.schedule(delay, Event::Pulled { rank, id, remote, from, local });
         }
         self.collect(rank);
+    }
+
+    /// Packing takes its time.
+    fn poll_frame(&mut self, rank: usize, to: GateId, rail: RailId, frame: &mut Frame) -> bool {
+        let Process { engine, busy_ns, .. } = &mut self.processes[rank];
+        let read = |engine: &Engine| {
+            let Counters { packed_from_bytes, packed_in_vain_bytes, .. } = engine.counters();
+            packed_from_bytes + packed_in_vain_bytes
+        };
+        let before = read(engine);
+        let is_built = engine.poll_frame(to, rail, frame);
+        let packing_ns = HostCost::default().packing_ns(read(engine) - before);
+        if packing_ns > 0 {
+            *busy_ns = self.now_ns.max(*busy_ns) + packing_ns;
+        }
+        is_built
     }
 
     fn connect(&mut self, from: usize, to: usize) {
@@ -717,6 +776,7 @@ impl Network {
             State::Closed | State::Opening => panic!("a frame for a link that is not open"),
         }
         let now_ns = self.now_ns;
+        let begin_ns = now_ns.max(self.processes[from].busy_ns);
         let spurious = self.random.one_in(16);
         let way = &mut self.way(from, to).lanes[lane];
         assert!(!way.refused, "a frame for a link that is full");
@@ -735,7 +795,8 @@ impl Network {
         let jitter_ns = self.random.below(shape.jitter_ns as usize + 1) as u64;
         let way = &mut self.way(from, to).lanes[lane];
         way.in_flight += 1;
-        way.free_ns = way.free_ns.max(now_ns) + 1 + frame.len() as u64 * 1000 / shape.bytes_per_us;
+        way.free_ns =
+            way.free_ns.max(begin_ns) + 1 + frame.len() as u64 * 1000 / shape.bytes_per_us;
         way.last_arrival_ns =
             (way.free_ns + shape.latency_ns + way.late_ns + jitter_ns).max(way.last_arrival_ns + 1);
         let (departure_ns, arrival_ns) = (way.free_ns, way.last_arrival_ns);
@@ -836,6 +897,14 @@ impl Network {
         if !self.is_tampered(from, to) {
             self.tell_reference(from, to, frame);
         }
+        let mut rest = frame;
+        while let Ok(Some(packet)) = packet::parse(&mut rest) {
+            if let Packet::PackedData { bytes, .. } | Packet::PackedAhead { bytes, .. } = packet {
+                let unpacking_ns = u64::from(bytes) * HostCost::default().unpack_ps_per_byte / 1000;
+                let busy_ns = &mut self.processes[to].busy_ns;
+                *busy_ns = self.now_ns.max(*busy_ns) + unpacking_ns;
+            }
+        }
         self.processes[to].engine.handle_frame(gate(from), rail(lane), frame)
     }
 
@@ -907,7 +976,8 @@ impl Network {
     fn settle(&mut self, rank: usize) {
         self.collect(rank);
         if !std::mem::replace(&mut self.processes[rank].flush_due, true) {
-            let delay = self.random.below(2_000) as u64;
+            let busy_ns = self.processes[rank].busy_ns.saturating_sub(self.now_ns);
+            let delay = busy_ns + self.random.below(2_000) as u64;
             self.schedule(delay, Event::Flush(rank));
         }
     }
@@ -1042,15 +1112,24 @@ pub fn gate(rank: usize) -> GateId {
     GateId(rank as u32)
 }
 
-/// The bytes of a message, told by its number.
-fn content(message: usize, len: usize) -> Vec<u8> {
-    let mut random = Random::new(message as u64);
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        bytes.extend(random.next().to_le_bytes());
+impl Content {
+    /// The bytes of a message, told by its number.
+    fn of(self, message: usize, len: usize) -> Vec<u8> {
+        let mut random = Random::new(message as u64);
+        let sparse = match self {
+            Self::Dense => 0,
+            Self::Sparse => 8,
+            Self::Mixed => random.pick(&[0, 4, 8]),
+        };
+        let mut bytes = Vec::with_capacity(len + 8);
+        while bytes.len() < len {
+            let word = random.next();
+            let is_zero = word >> 32 & 7 < sparse && word >> 48 & 3 > 0;
+            bytes.extend(if is_zero { 0 } else { word }.to_le_bytes());
+        }
+        bytes.truncate(len);
+        bytes
     }
-    bytes.truncate(len);
-    bytes
 }
 
 fn untouched(len: usize) -> Region {

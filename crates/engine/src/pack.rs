@@ -1,0 +1,109 @@
+//! What packing brings on the way to a peer, as far as the last pieces tell.
+
+use memory::Region;
+use wire::pack::{Packer, UNPACKED_MAX};
+
+use crate::engine::Counters;
+
+/// How much shorter pieces got lately, and when packing is tried against expectation.
+///
+/// What went on to be too long is expected to be so again. After a few pieces a sample is packed
+/// nevertheless: after two, four, and so on up to [`PAUSE_MAX`], as long as it is in vain.
+#[derive(Clone, Copy, Debug)]
+pub struct Packing {
+    /// What is left of a byte, in parts of [`WHOLE`]: a moving average.
+    part: u32,
+    /// Pieces to go before the next trial.
+    pause: u32,
+    /// Trials in vain, one after the other.
+    vain: u32,
+}
+
+impl Packing {
+    /// Bytes to which so many are expected to be packed; the same where there is nothing to hope for.
+    pub fn expected_bytes(&self, bytes: usize) -> usize {
+        (bytes as u64 * u64::from(self.part) / u64::from(WHOLE)) as usize
+    }
+
+    /// Whether it is time to try, whatever is expected.
+    pub fn is_trial_due(&self) -> bool {
+        self.pause == 0
+    }
+
+    /// A piece was sent as it is.
+    pub(crate) fn pass(&mut self) {
+        self.pause = self.pause.saturating_sub(1);
+    }
+
+    fn succeed(&mut self, bytes: usize, packed: usize) {
+        let part = (packed as u64 * u64::from(WHOLE) / bytes as u64) as u32;
+        self.part = if self.vain > 0 || self.part == WHOLE {
+            part
+        } else {
+            (self.part * (REMEMBERS - 1) + part) / REMEMBERS
+        };
+        self.vain = 0;
+        self.pause = PAUSE_MAX;
+    }
+
+    fn fail(&mut self) {
+        self.part = WHOLE;
+        self.vain = (self.vain + 1).min(PAUSE_MAX.ilog2());
+        self.pause = 1 << self.vain;
+    }
+
+    /// A piece, packed to at most `bytes_max` bytes; none where it does not get so short. Where it is
+    /// not expected to, its beginning tells.
+    pub(crate) fn pack(
+        &mut self,
+        packer: &mut Packer,
+        piece: &Region,
+        bytes_max: usize,
+        counters: &mut Counters,
+    ) -> Option<Box<[u8]>> {
+        let bytes = piece.len();
+        if !(PACKED_MIN..=UNPACKED_MAX).contains(&bytes) {
+            return None;
+        }
+        let mut read = bytes;
+        let promises = self.expected_bytes(bytes) <= bytes_max || {
+            let beginning = piece.slice(0, PACKED_MIN);
+            read = PACKED_MIN;
+            packer.pack_region(&beginning, PACKED_MIN - PACKED_MIN / 20).is_some()
+        };
+        let packed = if promises {
+            read = bytes;
+            packer.pack_region(piece, bytes_max)
+        } else {
+            None
+        };
+        match &packed {
+            Some(packed) => {
+                self.succeed(bytes, packed.len());
+                counters.packed += 1;
+                counters.packed_from_bytes += bytes as u64;
+                counters.packed_to_bytes += packed.len() as u64;
+            }
+            None => {
+                self.fail();
+                counters.packed_in_vain_bytes += read as u64;
+            }
+        }
+        packed
+    }
+}
+
+impl Default for Packing {
+    fn default() -> Self {
+        Self { part: WHOLE, pause: 0, vain: 0 }
+    }
+}
+
+/// Shorter pieces are not packed; so long is the sample of others.
+pub const PACKED_MIN: usize = 4096;
+
+const WHOLE: u32 = 1 << 16;
+/// One piece moves the average by such a part.
+const REMEMBERS: u32 = 4;
+/// At least one piece in so many is tried.
+const PAUSE_MAX: u32 = 64;
