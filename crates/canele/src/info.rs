@@ -82,7 +82,8 @@ fn links(cache: Option<&Cache>, ends: &[String]) -> Result<String, String> {
     let host = topo::sample::host();
     let mut text = machine(cache, &host);
     if ends.is_empty() {
-        text += "\nshm within this host, as predicted\n";
+        text +=
+            "\nshm within this host, as predicted; it keeps sizes of its own, those of its ring\n";
         text += &link(&host.shared_memory(NEIGHBOUR_NS), &host);
     }
     for (pair, Entry { value, age }) in chosen {
@@ -150,10 +151,23 @@ fn link(cost: &Cost, host: &HostCost) -> String {
         text += &format!("; {} at {rate:.0} MB/s", size(bytes));
     }
     text.push('\n');
-    for (name, limit) in Explained::derive(cost, host, GATE_BUDGET_BYTES).all() {
+    let explained = Explained::derive(cost, host, GATE_BUDGET_BYTES);
+    for (name, limit) in explained.all() {
         text += &format!("  {name:<14}{:>8}  {}\n", size(limit.bytes), limit.because);
     }
-    text + &packing(cost, host)
+    text + &company(cost, explained.piece_min.bytes) + &packing(cost, host)
+}
+
+/// Whether a short message shares the frame of a long piece: the gap that it saves the piece against the
+/// time that it is late by it.
+fn company(cost: &Cost, piece: u64) -> String {
+    let (gap_ns, late_ns) = (cost.gap_ns(), cost.busy_ns(piece));
+    let word = if late_ns > gap_ns { "apart" } else { "together" };
+    format!(
+        "  short, long   {word:>8}  a frame of its own costs a piece {}, its company a short message {}\n",
+        time(gap_ns),
+        time(late_ns)
+    )
 }
 
 /// From which ratio on a piece of a long message is packed when the link has nothing else to do.
