@@ -6,6 +6,7 @@ use engine::{Config, Engine, Envelope, Posted, Selector, SendMode};
 use memory::Region;
 use network::{NEAR, RAIL, Random, corpus, for_seeds, gate, mutate};
 use peak_alloc::PeakAlloc;
+use wire::pack::{Packer, UNPACKED_MAX};
 use wire::packet::{self, Header, Way};
 use wire::{Capabilities, Frame};
 
@@ -17,6 +18,7 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 fn memory_is_bounded() {
     what_a_peer_makes_us_allocate_is_bounded_by_what_it_sends();
     requests_for_more_than_there_is_allocate_nothing();
+    packed_pieces_of_more_than_there_is_room_for_allocate_nothing();
     pieces_that_come_ahead_allocate_what_they_carry_or_have_paid_for();
     unmatched_messages_take_a_multiple_of_their_credit_and_give_it_back();
     operations_leave_nothing_behind();
@@ -67,7 +69,40 @@ fn requests_for_more_than_there_is_allocate_nothing() {
     assert!(ALLOCATOR.current_usage() - before < 4096);
 }
 
+fn packed_pieces_of_more_than_there_is_room_for_allocate_nothing() {
+    let mut packer = Packer::default();
+    let bomb = packer.pack(&vec![0; UNPACKED_MAX], 4096).expect("zeros are short");
+    drop(packer);
+    let mut engine = Engine::new(Config::new(2));
+    engine.handle_up(gate(1), RAIL, NEAR.capabilities);
+    let selector = Selector { context: 0, source: Some(1), tag: Some(0) };
+    let into = Region::owned(64);
+    engine.submit_receive(Some(gate(1)), selector, &into);
+    let mut request = Vec::new();
+    packet::emit_request(&mut request, &header(0), 0, u64::MAX, Way::Ask);
+    engine.handle_frame(gate(1), RAIL, &request).expect("any length may be announced");
+    let before = ALLOCATOR.current_usage();
+    ALLOCATOR.reset_peak_usage();
+    for bytes in [64, 65, 100_000, UNPACKED_MAX as u32, u32::MAX] {
+        let (mut data, mut ahead) = (Vec::new(), Vec::new());
+        packet::emit_packed_data(&mut data, 0, 0, bytes, bomb.len() as u32);
+        packet::emit_packed_ahead(&mut ahead, 1, 0, bytes, bomb.len() as u32);
+        for frame in [data, ahead] {
+            let heard = engine.handle_frame(gate(1), RAIL, &[&frame[..], &bomb].concat());
+            assert!(heard.is_err(), "{bytes} bytes of a bomb");
+        }
+    }
+    let taken = ALLOCATOR.peak_usage() - before;
+    assert!(taken < 8192, "{taken} bytes");
+}
+
 fn pieces_that_come_ahead_allocate_what_they_carry_or_have_paid_for() {
+    let zeros = Packer::default().pack(&[0; 1000], 100).expect("zeros are short");
+    let packed = |sequence| {
+        let mut frame = Vec::new();
+        packet::emit_packed_ahead(&mut frame, sequence, 0, 1000, zeros.len() as u32);
+        [&frame[..], &zeros].concat()
+    };
     let piece = |sequence, offset, bytes: usize| {
         let mut frame = Vec::new();
         packet::emit_ahead(&mut frame, sequence, offset, bytes as u32);
@@ -82,7 +117,8 @@ fn pieces_that_come_ahead_allocate_what_they_carry_or_have_paid_for() {
     };
     let specks = |sequence| (0..200).map(move |at| piece(sequence, 2 * at, 1));
     let announced = (0..20).flat_map(|one| [request(one, 500)].into_iter().chain(specks(one)));
-    let attacks: [Vec<Vec<u8>>; 4] = [
+    let attacks: [Vec<Vec<u8>>; 5] = [
+        (0..4000).map(packed).collect(),
         (0..4000).map(|sequence| piece(sequence, 0, 1)).collect(),
         (0..4000).map(|sequence| piece(sequence, 0, 0)).collect(),
         (0..40).flat_map(specks).collect(),

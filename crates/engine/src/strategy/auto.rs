@@ -3,7 +3,8 @@
 //! A frame arrives whole: a short message that shares one with a long piece is as late as the piece,
 //! and one that does not costs a frame more. Which is better depends on the link, so both are proposed
 //! and the proposals compared: by the sum, over everything that waits, of the time at which it will have
-//! left, packed where that pays (the simulator that Brunet 2005 asks for, §4.1, §6.2; equal weights make it Smith's rule).
+//! left, packed where that pays (the simulator that Brunet 2005 asks for, §4.1, §6.2; equal weights make
+//! it Smith's rule).
 
 use wire::packet;
 
