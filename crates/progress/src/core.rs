@@ -49,6 +49,7 @@ struct LastShort {
 /// A rail and how often it is polled.
 struct Station {
     rail: Box<dyn Rail>,
+    name: &'static str,
     /// As [`Rail::gather_within`] says.
     gather_within: Duration,
     /// Whether another rail may carry what this one loses.
@@ -127,7 +128,7 @@ impl Core {
             let gather_within = rail.gather_within();
             let is_twin = |name: &&&str| kind(name) == kind(rail.name());
             let has_twin = names.iter().filter(is_twin).count() > 1;
-            Station { rail, gather_within, has_twin, dull: 0, skip: 0 }
+            Station { name: rail.name(), rail, gather_within, has_twin, dull: 0, skip: 0 }
         };
         let rails = rails.into_iter().map(station).collect();
         Self {
@@ -151,8 +152,22 @@ impl Core {
         self.turn += 1;
         let mut moved = false;
         for index in 0..self.rails.len() {
-            moved |= self.poll_rail(index);
+            let station = &mut self.rails[index];
+            if station.skip > 0 {
+                station.skip -= 1;
+            } else {
+                moved |= self.poll_rail(index);
+            }
         }
+        // A turn without news leaves nothing to do, or next to nothing.
+        if moved || self.is_gathering() || self.turn.is_multiple_of(TIDY_EVERY) {
+            self.tidy();
+        }
+        moved
+    }
+
+    /// Sends what follows from the news, and tells what is to be told.
+    fn tidy(&mut self) {
         if self.engine.wants_time() {
             self.judge_links();
         }
@@ -165,7 +180,6 @@ impl Core {
             let due = self.journal.due(Instant::now());
             self.journal.print(&due);
         }
-        moved
     }
 
     /// Opens links, posts frames and copies memory until the engine wants nothing more that the
@@ -244,14 +258,11 @@ impl Core {
         }
     }
 
+    #[inline]
     fn poll_rail(&mut self, index: usize) -> bool {
         let Self { engine, rails, routes, journal, .. } = self;
         let station = &mut rails[index];
-        if station.skip > 0 {
-            station.skip -= 1;
-            return false;
-        }
-        let (rail, name) = (RailId(index as u8), station.rail.name());
+        let (rail, name) = (RailId(index as u8), station.name);
         let replay = station.has_twin;
         let mut misbehaved: Vec<(GateId, String)> = Vec::new();
         let mut refused: Vec<(GateId, Attempt)> = Vec::new();
@@ -574,6 +585,9 @@ fn another_way(
 fn kind(name: &str) -> &str {
     name.trim_end_matches(|digit: char| digit.is_ascii_digit())
 }
+
+/// Every so many turns all is looked after, news or not.
+const TIDY_EVERY: u64 = 64;
 
 /// A rail is dull after this many reports of other rails without one of its own.
 const DULL_AFTER: u32 = 64;
