@@ -4,6 +4,7 @@
 //! sends to it makes a ring and announces it in the peer's inbox; the peer attaches, and makes its own
 //! ring back. A process about to sleep says so in its inbox; a peer that has written since rings.
 
+mod aside;
 mod life;
 #[cfg(test)]
 mod model;
@@ -27,6 +28,7 @@ use wire::{Capabilities, Frame, GateId, RemoteRegion};
 
 use crate::rail::{Event, Fault, Post, Rail, RailError};
 
+use aside::Aside;
 use life::Life;
 use node::Address;
 pub use node::node_identity;
@@ -58,6 +60,7 @@ pub struct ShmRail {
     announced: u32,
     /// Where this process last said it ran.
     core: u32,
+    aside: Aside,
     /// Chunks for the long frames of all links.
     pool: Pool,
     links: Vec<Link>,
@@ -132,6 +135,7 @@ impl ShmRail {
             _bell_write: bell_write,
             announced: 0,
             core: NO_CORE,
+            aside: Aside::default(),
             pool: Pool::default(),
             links: Vec::new(),
             by_peer: Vec::new(),
@@ -522,10 +526,15 @@ impl Rail for ShmRail {
             self.core = core;
             self.inbox.word32(CORE_AT).store(core, Ordering::Relaxed);
         }
-        self.links.iter().any(|link| {
-            let word = |at| link.inbox.word32(at).load(Ordering::Relaxed);
-            !link.down && word(CORE_AT) == core && !sleep::is_asleep(&link.inbox)
-        })
+        let Self { links, aside, rank, .. } = self;
+        let awake = || links.iter().filter(|link| !link.down && !sleep::is_asleep(&link.inbox));
+        let core_of = |link: &Link| link.inbox.word32(CORE_AT).load(Ordering::Relaxed);
+        let mut here = awake().filter(|link| core_of(link) == core);
+        let Some(neighbour) = here.next() else { return false };
+        if neighbour.peer < *rank || here.any(|link| link.peer < *rank) {
+            aside.meet(core, awake().map(core_of));
+        }
+        true
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
