@@ -7,8 +7,8 @@ use crate::engine::Counters;
 
 /// How much shorter pieces got lately, and when packing is tried against expectation.
 ///
-/// What went on to be too long is expected to be so again. After a few pieces a sample is packed
-/// nevertheless: after two, four, and so on up to [`PAUSE_MAX`], as long as it is in vain.
+/// What stayed too long is expected to do so again. After a few pieces a sample is packed
+/// nevertheless: after two, four, and so on up to 64, as long as it is in vain.
 #[derive(Clone, Copy, Debug)]
 pub struct Packing {
     /// What is left of a byte, in parts of [`WHOLE`]: a moving average.
@@ -107,3 +107,44 @@ const WHOLE: u32 = 1 << 16;
 const REMEMBERS: u32 = 4;
 /// At least one piece in so many is tried.
 const PAUSE_MAX: u32 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sends so many pieces; how many of them were tried.
+    fn send(packing: &mut Packing, piece: &Region, times: usize, counters: &mut Counters) -> usize {
+        let mut packer = Packer::default();
+        let bytes_max = piece.len() * 3 / 4;
+        let mut tried = 0;
+        for _ in 0..times {
+            if packing.expected_bytes(piece.len()) <= bytes_max || packing.is_trial_due() {
+                packing.pack(&mut packer, piece, bytes_max, counters);
+                tried += 1;
+            } else {
+                packing.pass();
+            }
+        }
+        tried
+    }
+
+    #[test]
+    fn what_cannot_be_packed_is_tried_less_and_less_and_what_can_always() {
+        let (mut packing, mut counters) = (Packing::default(), Counters::default());
+        let zeros = Region::owned(64 << 10);
+        let word =
+            |at: u64| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17).wrapping_mul(at);
+        let dense: Vec<u8> = (1..8 << 10).flat_map(|at| word(at).to_le_bytes()).collect();
+        let dense = Region::from_box(dense.into());
+        assert_eq!(send(&mut packing, &zeros, 20, &mut counters), 20);
+        assert_eq!((counters.packed, counters.packed_in_vain_bytes), (20, 0));
+        let tried = send(&mut packing, &dense, 1000, &mut counters);
+        assert!((10..=30).contains(&tried), "{tried} of 1000 pieces");
+        // One before it was known, then samples.
+        assert_eq!(counters.packed, 20);
+        assert_eq!(counters.packed_in_vain_bytes as usize, dense.len() + (tried - 1) * PACKED_MIN);
+        let late = send(&mut packing, &zeros, 200, &mut counters);
+        assert!(late >= 200 - PAUSE_MAX as usize, "{late} of 200 pieces");
+        assert!(packing.expected_bytes(64 << 10) < 1 << 10);
+    }
+}
