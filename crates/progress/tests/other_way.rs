@@ -45,6 +45,7 @@ fn when_no_rail_is_left_all_reasons_are_told() {
     let mut sender = core(GateId(0), rails);
     let data = Region::from_box(Box::new(*b"hello"));
     let send = sender.engine.submit_send(GateId(1), ENVELOPE, &data, SendMode::Synchronous);
+    sender.flush();
     for _ in 0..10 {
         sender.advance();
     }
