@@ -6,7 +6,7 @@ use wire::packet::{self, Header, Way};
 use wire::{Body, Frame, FrameToken};
 
 use crate::engine::Counters;
-use crate::gate::{Control, Gate, Pending, charge};
+use crate::gate::{Control, EARLY_MAX, Gate, Pending, charge};
 use crate::link::{Kept, Link};
 use crate::op::{Envelope, Op, OpId, OpState, Ops, SendState};
 use crate::strategy::{Carry, Choice, Piece};
@@ -51,6 +51,10 @@ pub(crate) fn emit_end(
     now_ns: u64,
     frame: &mut Frame,
 ) {
+    // Before the peer's patience with what overtakes is used up, it is asked what has arrived.
+    let messages = way.sequence_out.wrapping_sub(sequence) as usize;
+    let is_pressing = way.links[link].ledger.is_some()
+        && way.order_room().min(EARLY_MAX.saturating_sub(messages)) < EARLY_MAX / 2;
     let Some(ledger) = &mut way.links[link].ledger else { return };
     let Frame { head, body, token } = frame;
     let probes = ledger.take_probe();
@@ -58,7 +62,7 @@ pub(crate) fn emit_end(
         head.truncate(mark);
         return;
     }
-    if probes || ledger.is_prompt(body.is_some()) {
+    if probes || is_pressing || ledger.is_prompt(body.is_some()) {
         packet::ask_prompt(&mut head[mark..]);
     }
     let number = way.number_out;

@@ -565,9 +565,19 @@ impl Engine {
                 let Some(link) = self.gate(gate).link(rail) else { return };
                 link.full = true;
                 link.stalled = Some(std::mem::take(frame));
-                // What this link does not take, another may.
-                self.list(gate);
             }
+        }
+        // What this link does not take, now that it has more to do, another may.
+        if !self.forked.is_empty() || posted == Posted::Full {
+            self.list_if_working(gate);
+        }
+    }
+
+    /// Lists a gate that has more to send.
+    #[cold]
+    fn list_if_working(&mut self, gate: GateId) {
+        if self.gate(gate).has_work() {
+            self.list(gate);
         }
     }
 
@@ -805,10 +815,14 @@ impl Engine {
     ) -> Result<bool, PeerError> {
         let way = self.gate(gate);
         if let Some(link) = way.link(rail) {
-            link.tally.receive(prompt);
+            link.tally.receive();
         }
         let is_new = way.seen.insert(number)?;
-        if prompt {
+        way.is_pressed |= prompt;
+        if way.is_pressed {
+            // On all links: what holds the sender up may be a frame on another, which may be still to come.
+            way.links.iter_mut().for_each(|link| link.tally.ask());
+            way.is_pressed = !way.seen.is_complete();
             self.list(gate);
         }
         Ok(is_new)

@@ -78,6 +78,8 @@ pub(crate) struct Gate {
     /// The number of the next numbered frame, those that came, and those that a dead link may have lost.
     pub number_out: u32,
     pub seen: Seen,
+    /// The peer waits to be told what has come, and of what is missing when it has.
+    pub is_pressed: bool,
     pub lost: VecDeque<Kept>,
     /// Unmatched bytes the peer still accepts.
     pub credit: usize,
@@ -113,6 +115,7 @@ impl Gate {
             arrivals: Arrivals::default(),
             number_out: 0,
             seen: Seen::default(),
+            is_pressed: false,
             lost: VecDeque::new(),
             credit: 0,
             accepted: 0,

@@ -251,9 +251,13 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// A numbered frame has come.
-    pub fn receive(&mut self, prompt: bool) {
+    pub fn receive(&mut self) {
         self.received = self.received.wrapping_add(1);
-        self.is_asked |= prompt;
+    }
+
+    /// The peer waits to be told.
+    pub fn ask(&mut self) {
+        self.is_asked |= self.told != self.received;
     }
 
     /// Appends to a frame what has come, if that is news.
@@ -277,6 +281,11 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
+    /// Whether none is missing before the last that came.
+    pub fn is_complete(&self) -> bool {
+        self.beyond.is_empty()
+    }
+
     /// Notes a frame; false if it has come before.
     pub fn insert(&mut self, number: u32) -> Result<bool, PeerError> {
         let ahead = number.wrapping_sub(self.next);
@@ -349,4 +358,4 @@ const OBSERVED_MIN: u64 = 512 << 10;
 const KEPT_MAX: usize = 1024;
 
 /// The peer is asked to confirm at least every so many frames.
-const PROMPT_EVERY: usize = 8;
+const PROMPT_EVERY: usize = 64;

@@ -701,6 +701,23 @@ fn a_peer_that_looks_away_is_not_taken_for_a_dead_link() {
 }
 
 #[test]
+fn thousands_of_messages_in_few_frames_are_put_in_order() {
+    for_seeds(12, |seed| {
+        let capabilities =
+            Capabilities { frame_max: 1 << 20, credit_bytes: 4 << 20, ..TWO_LINKS.capabilities };
+        let mut network = Network::new(seed, 2, Shape { capabilities, ..TWO_LINKS });
+        for tag in 0..20_000 {
+            network.receive(1, Some(0), Some(tag), 0);
+            network.send(0, 1, tag, 0);
+            if tag % 3000 == 0 {
+                network.run_steps(20);
+            }
+        }
+        network.finish();
+    });
+}
+
+#[test]
 fn a_slow_link_does_not_stop_the_others() {
     for_seeds(6, |seed| {
         let mut network = Network::new(seed, 2, TWO_LINKS);
