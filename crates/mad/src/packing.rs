@@ -25,6 +25,9 @@ pub(crate) struct Reference(Weak<Inner>);
 struct Inner {
     line: Arc<Line>,
     place: Place,
+    /// Held while a thread packs or ends.
+    turn: Mutex<()>,
+    /// Another thread, before it waits, only lets what is packed leave.
     draft: Mutex<Option<Draft>>,
 }
 
@@ -61,7 +64,7 @@ impl Packing {
             queued: Vec::new(),
             ops: Vec::new(),
         };
-        Self(Arc::new(Inner { line, place, draft: Mutex::new(Some(draft)) }))
+        Self(Arc::new(Inner { line, place, turn: Mutex::new(()), draft: Mutex::new(Some(draft)) }))
     }
 
     pub(crate) fn reference(&self) -> Reference {
@@ -80,7 +83,8 @@ impl Packing {
     /// thread.
     pub fn pack(&self, data: &Region, constraints: Constraints, next: Next) -> Result<()> {
         let inner = &*self.0;
-        let mut guard = in_use_by_one(&inner.draft)?;
+        let _turn = in_use_by_one(&inner.turn)?;
+        let mut guard = inner.draft.lock().unwrap_or_else(|poison| poison.into_inner());
         let draft = guard.as_mut().ok_or_else(ended)?;
         if draft.packets + 1 == PACKETS_MAX {
             let message = format!("a message has fewer than {PACKETS_MAX} packets");
@@ -115,7 +119,8 @@ impl Packing {
     /// too.
     pub fn end(&self) -> Result<()> {
         let inner = &*self.0;
-        let mut guard = in_use_by_one(&inner.draft)?;
+        let _turn = in_use_by_one(&inner.turn)?;
+        let mut guard = inner.draft.lock().unwrap_or_else(|poison| poison.into_inner());
         let mut draft = guard.take().ok_or_else(ended)?;
         for late in std::mem::take(&mut draft.late) {
             let Late { position, data, constraints, recorded } = late;
@@ -134,10 +139,10 @@ impl Packing {
 }
 
 impl Reference {
-    /// Lets what is packed leave, unless another thread is at it.
+    /// Lets what is packed leave, unless its thread is at it.
     pub fn emit(&self) {
         let Some(inner) = self.0.upgrade() else { return };
-        let Ok(mut guard) = in_use_by_one(&inner.draft) else { return };
+        let Ok(mut guard) = inner.draft.try_lock() else { return };
         if let Some(draft) = &mut *guard {
             inner.emit(draft);
         }

@@ -1,5 +1,6 @@
 //! Processes of a job within one: each with an engine of its own, over the loopback.
 
+use std::io::Write;
 use std::sync::{Arc, Once};
 use std::thread;
 use std::time::Duration;
@@ -37,16 +38,23 @@ pub fn job(size: u32) -> Vec<Process> {
     rails.into_iter().zip(0..).map(open).collect()
 }
 
-/// Where one process of a job fails, the others wait for it: all tests of a binary end in time.
+/// Where one process of a job fails, the others wait for it: the first failure ends all tests of a binary,
+/// and they end in time.
 fn bound_in_time() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        std::panic::set_hook(Box::new(|panic| fail(&panic.to_string())));
         thread::spawn(|| {
             thread::sleep(PATIENCE);
-            eprintln!("not done after {PATIENCE:?}");
-            std::process::exit(1);
+            fail(&format!("not done after {PATIENCE:?}"));
         });
     });
+}
+
+fn fail(why: &str) {
+    // What goes through `eprintln!` is kept until the test ends.
+    let _ = writeln!(std::io::stderr(), "{why}");
+    std::process::exit(1);
 }
 
 fn rail(rank: u32) -> TcpRail {
