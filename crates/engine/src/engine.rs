@@ -173,6 +173,8 @@ pub struct Counters {
     pub frames: u64,
     /// Messages that waited for a receive.
     pub unexpected: u64,
+    /// How often a peer has failed.
+    pub failed_gates: u64,
     /// The most bytes of unmatched messages held at once.
     pub unexpected_bytes_max: usize,
     /// Pieces of long messages sent packed…
@@ -453,10 +455,11 @@ impl Engine {
         self.ops.release(op);
     }
 
-    /// How many operations have completed so far.
+    /// Grows with whatever a thread may wait for: operations that complete, messages that come before
+    /// their receive, peers that fail.
     #[inline]
-    pub fn completions(&self) -> u64 {
-        self.ops.completed
+    pub fn news(&self) -> u64 {
+        self.ops.completed + self.counters.unexpected + self.counters.failed_gates
     }
 
     /// Whether messages were offered to peers that have not taken them whole.
@@ -474,6 +477,12 @@ impl Engine {
     /// What was done so far.
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// Whether there may be something to connect, to copy or to send.
+    #[inline]
+    pub fn has_output(&self) -> bool {
+        !(self.ready.is_empty() && self.pulls.is_empty() && self.wanted.is_empty())
     }
 
     /// A gate that has work and no link; each is named once.
@@ -700,6 +709,7 @@ impl Engine {
     /// [`Outcome::PeerFailed`].
     pub fn handle_down(&mut self, gate: GateId) {
         self.end_ahead(gate);
+        self.counters.failed_gates += 1;
         let way = self.gate(gate);
         let reach = match way.reach {
             Reach::Closed | Reach::Wanted | Reach::Unreachable => Reach::Unreachable,

@@ -159,9 +159,10 @@ impl Core {
                 moved |= self.poll_rail(index);
             }
         }
-        // A turn without news leaves nothing to do, or next to nothing.
         if moved || self.is_gathering() || self.turn.is_multiple_of(TIDY_EVERY) {
             self.tidy();
+        } else {
+            self.settle();
         }
         moved
     }
@@ -179,6 +180,14 @@ impl Core {
         if self.journal.has_faults() {
             let due = self.journal.due(Instant::now());
             self.journal.print(&due);
+        }
+    }
+
+    /// Sends what a question to the core has left to be sent, if it has.
+    #[inline]
+    pub(crate) fn settle(&mut self) {
+        if self.engine.has_output() {
+            self.flush();
         }
     }
 

@@ -70,7 +70,7 @@ impl Progress {
     #[inline]
     pub fn submit<T>(&self, command: impl FnOnce(&mut Core) -> T) -> T {
         let mut core = self.lock();
-        let before = core.engine.completions();
+        let before = core.engine.news();
         let result = command(&mut core);
         core.flush();
         self.report(&core, before);
@@ -91,7 +91,7 @@ impl Progress {
     /// Sends what was gathered; false when there was nothing.
     pub(crate) fn send_gathered(&self) -> bool {
         let mut core = self.lock();
-        let before = core.engine.completions();
+        let before = core.engine.news();
         let gathered = core.is_gathering();
         core.release_gathered();
         core.flush();
@@ -103,10 +103,12 @@ impl Progress {
     #[inline]
     pub fn test<T>(&self, question: impl FnOnce(&mut Core) -> T) -> T {
         let mut core = self.lock();
-        let before = core.engine.completions();
+        let before = core.engine.news();
         core.advance();
+        let answer = question(&mut core);
+        core.settle();
         self.report(&core, before);
-        question(&mut core)
+        answer
     }
 
     /// Looks without polling.
@@ -122,7 +124,7 @@ impl Progress {
         mut ready: impl FnMut(&mut Core, &U) -> Option<T>,
     ) -> T {
         let mut core = self.lock();
-        let before = core.engine.completions();
+        let before = core.engine.news();
         let submitted = command(&mut core);
         core.flush();
         self.report(&core, before);
@@ -130,7 +132,7 @@ impl Progress {
             .unwrap_or_else(|| unreachable!())
     }
 
-    /// Polls until `ready` answers.
+    /// Polls until `ready` answers. What it submits is sent.
     pub fn wait<T>(&self, ready: impl FnMut(&mut Core) -> Option<T>) -> T {
         self.wait_locked(self.lock(), None, ready).unwrap_or_else(|| unreachable!())
     }
@@ -159,7 +161,7 @@ impl Progress {
     /// Tells waiting threads that something completed.
     #[inline]
     fn report(&self, core: &Core, before: u64) {
-        if core.engine.completions() != before {
+        if core.engine.news() != before {
             self.wake_waiting();
             if self.asleep.load(Ordering::Relaxed) {
                 self.wake_sleeper();
@@ -177,7 +179,9 @@ impl Progress {
         let mut attentive = false;
         let mut patience = Patience::new(self.policy);
         loop {
+            let before = core.engine.news();
             let answer = ready(&mut core);
+            core.settle();
             if answer.is_some() || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 if attentive {
                     core.set_attentive(false);
@@ -185,10 +189,13 @@ impl Progress {
                 if mine {
                     self.polling.store(false, Ordering::Relaxed);
                     self.wake_waiting();
+                } else {
+                    self.report(&core, before);
                 }
                 return answer;
             }
             if !mine && self.polling.load(Ordering::Relaxed) {
+                self.report(&core, before);
                 core = self.wait_for_others(core, deadline);
                 continue;
             }
@@ -198,9 +205,8 @@ impl Progress {
                 core.set_attentive(true);
             }
             self.polling.store(true, Ordering::Relaxed);
-            let before = core.engine.completions();
             let moved = core.advance();
-            if core.engine.completions() != before {
+            if core.engine.news() != before {
                 self.wake_waiting();
             }
             if moved {
@@ -234,7 +240,7 @@ impl Progress {
         let begin = Instant::now();
         let mut core = self.breathe(core, std::thread::yield_now);
         let took = begin.elapsed();
-        let before = core.engine.completions();
+        let before = core.engine.news();
         let news = core.advance();
         self.report(&core, before);
         self.courtesy.learn(took, news);

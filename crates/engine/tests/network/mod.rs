@@ -178,7 +178,7 @@ struct Process {
     reference: Reference,
     ops: Vec<Tracked>,
     open: Vec<usize>,
-    completions_seen: u64,
+    news_seen: u64,
     flush_due: bool,
     away_until_ns: u64,
     /// Until when it packs and unpacks what it has been seen to.
@@ -281,7 +281,7 @@ impl Network {
             reference: Reference::default(),
             ops: Vec::new(),
             open: Vec::new(),
-            completions_seen: 0,
+            news_seen: 0,
             flush_due: false,
             away_until_ns: 0,
             busy_ns: 0,
@@ -985,10 +985,10 @@ impl Network {
     /// Takes what has completed, and checks it.
     fn collect(&mut self, rank: usize) {
         let process = &mut self.processes[rank];
-        if process.completions_seen == process.engine.completions() {
+        if process.news_seen == process.engine.news() {
             return;
         }
-        process.completions_seen = process.engine.completions();
+        process.news_seen = process.engine.news();
         let mut done = Vec::new();
         let Process { engine, ops, open, .. } = process;
         open.retain(|&index| match ops[index].op.and_then(|op| engine.take(op)) {

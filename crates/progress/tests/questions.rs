@@ -1,0 +1,106 @@
+//! Threads that wait while another polls learn of all they may wait for, and what they submit while they
+//! wait is sent.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use driver::{Rail, SimNetwork};
+use engine::{Config, Engine, Envelope, Selector, SendMode};
+use memory::Region;
+use progress::{Core, Directory, Policy, Progress};
+use wire::GateId;
+
+#[test]
+fn a_message_nobody_takes_wakes_who_probes_for_it() {
+    let network = SimNetwork::new(0);
+    let [sender, receiver] = [0, 1].map(|rank| process(&network, rank));
+    let (done, all_done) = mpsc::channel();
+    // The first to wait polls, for the other as well.
+    for tag in [1, 2] {
+        let (receiver, done) = (Arc::clone(&receiver), done.clone());
+        thread::spawn(move || {
+            let found = receiver.wait_for(PATIENCE, |core| core.engine.probe(None, selector(tag)));
+            done.send((tag, found.is_some())).ok();
+        });
+        thread::sleep(SOON);
+    }
+    for tag in [2, 1] {
+        send(&sender, tag);
+        until(&network, &sender, || all_done.try_recv().ok()).map_or_else(
+            || panic!("nobody heard of message {tag}"),
+            |heard| assert_eq!(heard, (tag, true)),
+        );
+    }
+}
+
+#[test]
+fn what_is_submitted_while_waiting_is_sent() {
+    let network = SimNetwork::new(0);
+    let [sender, receiver] = [0, 1].map(|rank| process(&network, rank));
+    let data = Region::owned(8);
+    let mut sent = None;
+    let mut turns = 0;
+    // No other call of the sender's follows.
+    sender.wait_for(PATIENCE, |core| {
+        let mode = SendMode::Standard;
+        sent.get_or_insert_with(|| core.engine.submit_send(GateId(1), envelope(1), &data, mode));
+        network.step();
+        turns += 1;
+        (turns == TURNS).then_some(())
+    });
+    let found =
+        until(&network, &receiver, || receiver.test(|core| core.engine.probe(None, selector(1))));
+    assert!(found.is_some(), "sent though nobody flushed");
+}
+
+/// Lets time pass until there is an answer, and the process move.
+fn until<T>(
+    network: &SimNetwork,
+    process: &Progress,
+    mut answer: impl FnMut() -> Option<T>,
+) -> Option<T> {
+    (0..POLLS).find_map(|_| {
+        network.step();
+        process.test(|_| ());
+        thread::sleep(Duration::from_millis(1));
+        answer()
+    })
+}
+
+fn send(progress: &Progress, tag: i32) {
+    let data = Region::owned(8);
+    progress.submit(|core| {
+        let op = core.engine.submit_send(GateId(1), envelope(tag), &data, SendMode::Standard);
+        core.engine.release(op);
+    });
+}
+
+fn envelope(tag: i32) -> Envelope {
+    Envelope { context: 0, source: 0, tag, is_urgent: false }
+}
+
+fn selector(tag: i32) -> Selector {
+    Selector { context: 0, source: Some(0), tag: Some(tag) }
+}
+
+fn process(network: &SimNetwork, rank: u32) -> Arc<Progress> {
+    let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(GateId(rank)))];
+    let core = Core::new(Engine::new(Config::new(2)), GateId(rank), 2, rails, Box::new(Ranks));
+    Progress::new(core, Policy::for_node(2, 1)).expect("descriptors")
+}
+
+/// On the simulated rail a rank is its own address.
+struct Ranks;
+
+impl Directory for Ranks {
+    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+        Ok(vec![("sim".into(), peer.0.to_le_bytes().into())])
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_millis(50);
+const POLLS: usize = 5_000;
+const TURNS: usize = 20;
