@@ -173,8 +173,6 @@ pub struct Counters {
     pub frames: u64,
     /// Messages that waited for a receive.
     pub unexpected: u64,
-    /// How often a peer has failed.
-    pub failed_gates: u64,
     /// The most bytes of unmatched messages held at once.
     pub unexpected_bytes_max: usize,
     /// Pieces of long messages sent packed…
@@ -459,7 +457,13 @@ impl Engine {
     /// their receive, peers that fail.
     #[inline]
     pub fn news(&self) -> u64 {
-        self.ops.completed + self.counters.unexpected + self.counters.failed_gates
+        self.ops.news
+    }
+
+    /// Whether operations are under way.
+    #[inline]
+    pub fn has_pending(&self) -> bool {
+        self.ops.pending != 0
     }
 
     /// Whether messages were offered to peers that have not taken them whole.
@@ -709,7 +713,7 @@ impl Engine {
     /// [`Outcome::PeerFailed`].
     pub fn handle_down(&mut self, gate: GateId) {
         self.end_ahead(gate);
-        self.counters.failed_gates += 1;
+        self.ops.news += 1;
         let way = self.gate(gate);
         let reach = match way.reach {
             Reach::Closed | Reach::Wanted | Reach::Unreachable => Reach::Unreachable,
@@ -985,6 +989,7 @@ impl Engine {
             Some(id) => self.accept(id, message),
             None => {
                 self.counters.unexpected += 1;
+                self.ops.news += 1;
                 if let Content::Eager { data, .. } = &message.content {
                     self.unexpected_bytes += data.len();
                     let most = self.counters.unexpected_bytes_max.max(self.unexpected_bytes);

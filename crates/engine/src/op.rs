@@ -159,13 +159,16 @@ pub(crate) struct Ops {
     free: Vec<u32>,
     /// Sends under way of which the receiver was asked first.
     pub offers: usize,
-    /// Grows with every completion.
-    pub completed: u64,
+    /// Operations under way.
+    pub pending: usize,
+    /// Grows with every completion, and with what else a thread may wait for.
+    pub news: u64,
 }
 
 impl Ops {
     #[inline]
     pub fn insert(&mut self, gate: Option<GateId>, region: Region, state: OpState) -> OpId {
+        self.pending += 1;
         if let Some(index) = self.free.pop() {
             let op = &mut self.slots[index as usize];
             op.gate = gate;
@@ -206,7 +209,8 @@ impl Ops {
             self.offers -= 1;
         }
         op.region = Region::empty();
-        self.completed += 1;
+        self.pending -= 1;
+        self.news += 1;
         op.state = OpState::Done(completion);
         if op.released {
             self.vacate(index);

@@ -32,6 +32,8 @@ pub struct Core {
     may_gather: bool,
     /// When gates were last sent a short message; of rails that gather.
     posted: Vec<LastShort>,
+    /// A rail had no room for a frame, or not yet for all of it.
+    has_backlog: bool,
     /// How often progress was made.
     turn: u64,
     began: Instant,
@@ -52,6 +54,8 @@ struct Station {
     name: &'static str,
     /// As [`Rail::gather_within`] says.
     gather_within: Duration,
+    /// Whether it takes frames before it has sent them.
+    buffers: bool,
     /// Whether another rail may carry what this one loses.
     has_twin: bool,
     /// Polls of others' news in a row without any of its own.
@@ -128,7 +132,8 @@ impl Core {
             let gather_within = rail.gather_within();
             let is_twin = |name: &&&str| kind(name) == kind(rail.name());
             let has_twin = names.iter().filter(is_twin).count() > 1;
-            Station { name: rail.name(), rail, gather_within, has_twin, dull: 0, skip: 0 }
+            let (name, buffers) = (rail.name(), !gather_within.is_zero());
+            Station { rail, name, gather_within, buffers, has_twin, dull: 0, skip: 0 }
         };
         let rails = rails.into_iter().map(station).collect();
         Self {
@@ -140,6 +145,7 @@ impl Core {
             gathering: Vec::new(),
             may_gather: true,
             posted: Vec::new(),
+            has_backlog: false,
             turn: 1,
             began: Instant::now(),
             journal: Journal::new(rank),
@@ -206,6 +212,34 @@ impl Core {
         while let Some((gate, rail)) = self.engine.poll_gate() {
             self.drain(gate, rail);
         }
+    }
+
+    /// How often progress was made.
+    #[inline]
+    pub(crate) fn turn(&self) -> u64 {
+        self.turn
+    }
+
+    /// Whether something does not come to its end unless somebody polls.
+    #[inline]
+    pub(crate) fn is_left_behind(&self) -> bool {
+        self.engine.has_pending() || self.has_loose_ends()
+    }
+
+    /// As [`is_left_behind`](Self::is_left_behind), of what belongs to no operation.
+    #[inline]
+    pub(crate) fn has_loose_ends(&self) -> bool {
+        self.has_backlog || self.is_gathering()
+    }
+
+    /// Whether a rail has had no room for something, as far as known.
+    pub(crate) fn has_backlog(&self) -> bool {
+        self.has_backlog
+    }
+
+    /// Looks whether the rails have taken by now what they had no room for.
+    pub(crate) fn look_at_backlog(&mut self) {
+        self.has_backlog = self.has_backlog && !self.is_quiet();
     }
 
     /// Tells peers whether a thread of this process stays in the library until its sends are done.
@@ -488,6 +522,10 @@ impl Core {
             Post::Held => Posted::Held,
             Post::Full => Posted::Full,
         };
+        let station = &self.rails[rail.0 as usize];
+        if posted == Posted::Full || station.buffers && !station.rail.is_flushed() {
+            self.has_backlog = true;
+        }
         self.engine.handle_posted(gate, rail, &mut self.frame, posted);
         posted != Posted::Full
     }

@@ -3,13 +3,14 @@
 //! [`Progress`] joins the pure engine with the rails of this process. Every call takes the one lock,
 //! runs the engine inline, posts what it wants posted, and returns; a call that has to wait polls
 //! for a while and then sleeps in the kernel until a rail rings ([`Policy`] says how long it spins).
-//! Of several threads that wait, one polls for all and the others sleep until something completes.
+//! Of several threads that wait, one polls for all and the others sleep until something completes. What
+//! the application leaves behind when it computes, a thread of the library's own brings to its end.
 #![forbid(unsafe_code)]
 
 mod core;
-mod courier;
 mod journal;
 mod policy;
+mod standby;
 mod wait;
 
 pub use core::{Core, Directory};

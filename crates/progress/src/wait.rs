@@ -13,8 +13,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd};
 use wire::GateId;
 
 use crate::core::Core;
-use crate::courier::Courier;
 use crate::policy::{Courtesy, Next, Patience, Policy};
+use crate::standby::{Look, Standby};
 
 /// The communication of one process, shared by its threads.
 pub struct Progress {
@@ -27,13 +27,17 @@ pub struct Progress {
     polling: AtomicBool,
     /// Whether the polling thread sleeps in the kernel; guarded by `core`'s lock.
     asleep: AtomicBool,
-    /// Becomes readable when any rail rings or another thread wants the sleeper up.
+    /// Whether it is for the thread that stands by that the rails ring; guarded by `core`'s lock.
+    guarded: AtomicBool,
+    /// Becomes readable when any rail rings.
     bells: OwnedFd,
     /// Wakes the polling thread from another one.
     wake: OwnedFd,
+    /// Wakes the thread that stands by.
+    relief: OwnedFd,
     policy: Policy,
     courtesy: Courtesy,
-    pub(crate) courier: Courier,
+    pub(crate) standby: Standby,
     myself: Weak<Self>,
 }
 
@@ -44,9 +48,8 @@ impl Progress {
     /// When the kernel gives no epoll or event descriptor.
     pub fn new(core: Core, policy: Policy) -> std::io::Result<Arc<Self>> {
         let bells = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let [wake, relief] = [event()?, event()?];
         let readable = epoll::EventFlags::IN;
-        epoll::add(&bells, &wake, epoll::EventData::new_u64(0), readable)?;
         for descriptor in core.descriptors() {
             epoll::add(&bells, descriptor, epoll::EventData::new_u64(1), readable)?;
         }
@@ -57,11 +60,13 @@ impl Progress {
             waiting: AtomicU32::new(0),
             polling: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
+            guarded: AtomicBool::new(false),
             bells,
             wake,
+            relief,
             policy,
             courtesy: Courtesy::default(),
-            courier: Courier::default(),
+            standby: Standby::default(),
             myself: Weak::clone(myself),
         }))
     }
@@ -74,6 +79,7 @@ impl Progress {
         let result = command(&mut core);
         core.flush();
         self.report(&core, before);
+        self.leave(&mut core);
         result
     }
 
@@ -82,21 +88,10 @@ impl Progress {
     pub fn send_short(&self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
         let mut core = self.lock();
         let sent = core.send_short(gate, envelope, data);
-        if core.is_gathering() && !self.courier.call(&self.myself) {
-            core.stop_gathering();
+        if core.has_loose_ends() {
+            self.hand_over(&mut core);
         }
         sent
-    }
-
-    /// Sends what was gathered; false when there was nothing.
-    pub(crate) fn send_gathered(&self) -> bool {
-        let mut core = self.lock();
-        let before = core.engine.news();
-        let gathered = core.is_gathering();
-        core.release_gathered();
-        core.flush();
-        self.report(&core, before);
-        gathered
     }
 
     /// Polls once, then asks.
@@ -108,6 +103,7 @@ impl Progress {
         let answer = question(&mut core);
         core.settle();
         self.report(&core, before);
+        self.leave(&mut core);
         answer
     }
 
@@ -158,13 +154,35 @@ impl Progress {
         self.core.lock()
     }
 
+    /// Sees that somebody brings to its end what a call leaves behind.
+    #[inline]
+    fn leave(&self, core: &mut Core) {
+        if core.is_left_behind() {
+            self.hand_over(core);
+        }
+    }
+
+    fn hand_over(&self, core: &mut Core) {
+        if !self.standby.call(&self.myself) {
+            core.stop_gathering();
+        }
+        // Who sleeps has not asked the rails for room.
+        if core.has_backlog() {
+            if self.asleep.load(Ordering::Relaxed) {
+                ring(&self.wake);
+            } else if self.guarded.load(Ordering::Relaxed) {
+                ring(&self.relief);
+            }
+        }
+    }
+
     /// Tells waiting threads that something completed.
     #[inline]
     fn report(&self, core: &Core, before: u64) {
         if core.engine.news() != before {
             self.wake_waiting();
             if self.asleep.load(Ordering::Relaxed) {
-                self.wake_sleeper();
+                ring(&self.wake);
             }
         }
     }
@@ -192,6 +210,7 @@ impl Progress {
                 } else {
                     self.report(&core, before);
                 }
+                self.leave(&mut core);
                 return answer;
             }
             if !mine && self.polling.load(Ordering::Relaxed) {
@@ -291,36 +310,98 @@ impl Progress {
     ) -> Guard<'a, Core> {
         if core.prepare_sleep() {
             self.asleep.store(true, Ordering::Relaxed);
+            if self.guarded.swap(false, Ordering::Relaxed) {
+                // The rails ring for this thread now, and fall silent after it.
+                ring(&self.relief);
+            }
             drop(core);
             let limit = deadline.map_or(MAX_SLEEP, |deadline| {
                 deadline.saturating_duration_since(Instant::now()).min(MAX_SLEEP)
             });
-            self.wait_for_bell(limit);
+            self.wait_for_bell(&self.wake, limit);
             core = self.lock();
             self.asleep.store(false, Ordering::Relaxed);
-            let mut count = [0; 8];
-            // Empty when nobody woke us by hand: the descriptor does not block.
-            let _ = rustix::io::read(&self.wake, &mut count);
         }
         core.finish_sleep();
         core
     }
 
-    fn wait_for_bell(&self, limit: Duration) {
+    /// One look of the thread that stands by, after which `seen` is the turn of the core; where nobody
+    /// has polled since the last look, it polls, sleeps in the kernel, and goes on until somebody does.
+    pub(crate) fn stand_in(&self, seen: &mut u64) -> Look {
+        let mut core = self.lock();
+        if core.is_gathering() {
+            let before = core.engine.news();
+            core.release_gathered();
+            core.flush();
+            self.report(&core, before);
+            return Look::Gathered;
+        }
+        loop {
+            core.look_at_backlog();
+            if !core.is_left_behind() {
+                return Look::Idle;
+            }
+            if self.polling.load(Ordering::Relaxed) || core.turn() != *seen {
+                *seen = core.turn();
+                return Look::Covered;
+            }
+            let before = core.engine.news();
+            let moved = core.advance();
+            *seen = core.turn();
+            self.report(&core, before);
+            core = if moved { self.breathe(core, std::hint::spin_loop) } else { self.guard(core) };
+        }
+    }
+
+    /// Sleeps in the kernel until a rail rings.
+    fn guard<'a>(&'a self, mut core: Guard<'a, Core>) -> Guard<'a, Core> {
+        if core.prepare_sleep() {
+            self.guarded.store(true, Ordering::Relaxed);
+            drop(core);
+            self.wait_for_bell(&self.relief, MAX_SLEEP);
+            core = self.lock();
+            if !self.guarded.swap(false, Ordering::Relaxed) {
+                return core;
+            }
+        }
+        core.finish_sleep();
+        core
+    }
+
+    /// How long nobody has to poll for the application to be away. Where ranks share cores one that
+    /// waits for its turn is not away.
+    pub(crate) fn away_after(&self) -> Duration {
+        if self.policy.has_a_core() { AWAY } else { CROWDED_AWAY }
+    }
+
+    /// Sleeps until a rail rings, `event` comes, or time is over.
+    fn wait_for_bell(&self, event: &OwnedFd, limit: Duration) {
         let timeout = rustix::time::Timespec {
             tv_sec: limit.as_secs() as i64,
             tv_nsec: i64::from(limit.subsec_nanos()),
         };
-        let mut bells = [PollFd::new(&self.bells, PollFlags::IN)];
+        let mut bells =
+            [PollFd::new(&self.bells, PollFlags::IN), PollFd::new(event, PollFlags::IN)];
         // An interruption by a signal only means that we look at the rails earlier.
         let _ = rustix::event::poll(&mut bells, Some(&timeout));
+        // It is empty, and does not block, when nobody has woken us by hand.
+        let _ = rustix::io::read(event, &mut [0; 8]);
     }
+}
 
-    fn wake_sleeper(&self) {
-        // Fails only when the counter is full, and then the sleeper is awake anyhow.
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
-    }
+fn event() -> std::io::Result<OwnedFd> {
+    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
+}
+
+fn ring(event: &OwnedFd) {
+    // Fails only when the counter is full, and then the sleeper is awake anyhow.
+    let _ = rustix::io::write(event, &1u64.to_ne_bytes());
 }
 
 /// A sleeper looks at its rails at least this often, so that no lost bell can stop a job.
 const MAX_SLEEP: Duration = Duration::from_millis(500);
+
+/// An application that has left something behind and not polled for so long computes.
+const AWAY: Duration = Duration::from_micros(500);
+const CROWDED_AWAY: Duration = Duration::from_millis(4);

@@ -1,13 +1,13 @@
 //! Short messages that follow one another share frames, and leave though their sender stays away.
 
-use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
+mod pair;
 
-use driver::{Rail, TcpConfig, TcpRail};
-use engine::{Config, Engine, Envelope, Selector, SendMode};
+use std::thread;
+
+use engine::{Envelope, Selector, SendMode};
 use memory::Region;
-use progress::{Core, Directory, Policy, Progress};
+use pair::{PATIENCE, pair};
+use progress::Progress;
 use wire::GateId;
 
 #[test]
@@ -52,36 +52,4 @@ fn envelope() -> Envelope {
     Envelope { context: 0, source: 0, tag: 0, is_urgent: false }
 }
 
-/// Two ends of a TCP link over the loopback, in one process.
-fn pair() -> [Arc<Progress>; 2] {
-    let rails = [0, 1].map(|rank| {
-        let config = TcpConfig {
-            rank: GateId(rank),
-            job: 7,
-            secret: [9; 32],
-            interface: Some("127.0.0.1".into()),
-            connect_timeout: PATIENCE,
-        };
-        TcpRail::new(config).expect("a rail over the loopback")
-    });
-    let addresses = rails.each_ref().map(Rail::address);
-    let mut ranks = 0..;
-    rails.map(|rail| {
-        let rank = GateId(ranks.next().unwrap_or(0));
-        let engine = Engine::new(Config::new(2));
-        let directory = Box::new(Both(addresses.clone()));
-        let core = Core::new(engine, rank, 2, vec![Box::new(rail)], directory);
-        Progress::new(core, Policy::for_node(2, 1)).expect("descriptors")
-    })
-}
-
-struct Both([Vec<u8>; 2]);
-
-impl Directory for Both {
-    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
-        Ok(vec![("tcp".into(), self.0[peer.0 as usize].clone())])
-    }
-}
-
 const MESSAGES: u8 = 200;
-const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,0 +1,111 @@
+//! The thread that makes progress while the application stays away.
+//!
+//! An application that computes leaves behind what it has begun: requests that wait for a peer's word,
+//! bytes a full socket did not take, short messages that wait for company. This thread brings them to
+//! their end. It is called when a call leaves something behind, looks now and then whether somebody else
+//! polls, and sleeps in the kernel on all rails once nobody does. While nothing is left behind it sleeps
+//! for good; a process that only makes blocking calls never has it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{OnceLock, Weak};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use nix::sys::signal::SigSet;
+
+use crate::wait::Progress;
+
+/// The thread's state, and its handle once it was needed.
+#[derive(Debug, Default)]
+pub(crate) struct Standby {
+    /// It looks after things, or was called to.
+    awake: AtomicBool,
+    /// None where the system gave no thread.
+    thread: OnceLock<Option<Thread>>,
+}
+
+/// What a look has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Short messages had been gathered, and are sent.
+    Gathered,
+    /// Somebody else polls.
+    Covered,
+    /// Nothing is left behind.
+    Idle,
+}
+
+impl Standby {
+    /// Calls the thread; false when there is none. The caller holds the core.
+    #[inline]
+    pub fn call(&self, progress: &Weak<Progress>) -> bool {
+        if self.awake.load(Ordering::Relaxed) {
+            return true;
+        }
+        self.wake(progress)
+    }
+
+    #[cold]
+    fn wake(&self, progress: &Weak<Progress>) -> bool {
+        let thread = self.thread.get_or_init(|| spawn(Weak::clone(progress)));
+        let Some(thread) = thread else { return false };
+        if !self.awake.swap(true, Ordering::AcqRel) {
+            thread.unpark();
+        }
+        true
+    }
+}
+
+impl Drop for Standby {
+    fn drop(&mut self) {
+        if let Some(Some(thread)) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+}
+
+/// Signals are for the application's threads: the new one inherits that all are blocked.
+fn spawn(progress: Weak<Progress>) -> Option<Thread> {
+    let before = SigSet::all().thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK).ok()?;
+    let builder = thread::Builder::new().name("canele-standby".into());
+    let spawned = builder.stack_size(STACK_BYTES).spawn(move || stand_by(&progress));
+    // The set is one the kernel has just given.
+    let _ = before.thread_set_mask();
+    spawned.ok().map(|handle| handle.thread().clone())
+}
+
+/// Looks while something is left behind, then sleeps, until the process's communication is gone.
+fn stand_by(progress: &Weak<Progress>) {
+    let mut seen = 0;
+    let mut idle = 0;
+    loop {
+        let Some(progress) = progress.upgrade() else { return };
+        let look = progress.stand_in(&mut seen);
+        idle = if look == Look::Idle { idle + 1 } else { 0 };
+        if idle < IDLE_LOOKS {
+            let period = if look == Look::Covered { progress.away_after() } else { GATHERED };
+            drop(progress);
+            thread::sleep(period);
+            continue;
+        }
+        idle = 0;
+        let standby = &progress.standby;
+        standby.awake.store(false, Ordering::Release);
+        // What was left behind before the store has called nobody.
+        if progress.look(|core| core.is_left_behind())
+            && !standby.awake.swap(true, Ordering::AcqRel)
+        {
+            continue;
+        }
+        drop(progress);
+        thread::park();
+    }
+}
+
+/// Gathered messages wait so long at most, and the kernel's timer slack.
+const GATHERED: Duration = Duration::from_micros(50);
+
+/// Looks that find nothing before the thread sleeps for good.
+const IDLE_LOOKS: u32 = 10;
+
+const STACK_BYTES: usize = 256 << 10;

@@ -1,0 +1,43 @@
+//! Two processes of a job within one, over the loopback.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use driver::{Rail, TcpConfig, TcpRail};
+use engine::{Config, Engine};
+use progress::{Core, Directory, Policy, Progress};
+use wire::GateId;
+
+/// Two ends of a TCP link over the loopback, in one process.
+pub fn pair() -> [Arc<Progress>; 2] {
+    let rails = [0, 1].map(|rank| {
+        let config = TcpConfig {
+            rank: GateId(rank),
+            job: 7,
+            secret: [9; 32],
+            interface: Some("127.0.0.1".into()),
+            connect_timeout: PATIENCE,
+        };
+        TcpRail::new(config).expect("a rail over the loopback")
+    });
+    let addresses = rails.each_ref().map(Rail::address);
+    let mut ranks = 0..;
+    rails.map(|rail| {
+        let rank = GateId(ranks.next().unwrap_or(0));
+        let engine = Engine::new(Config::new(2));
+        let directory = Box::new(Both(addresses.clone()));
+        let core = Core::new(engine, rank, 2, vec![Box::new(rail)], directory);
+        Progress::new(core, Policy::for_node(2, 1)).expect("descriptors")
+    })
+}
+
+struct Both([Vec<u8>; 2]);
+
+impl Directory for Both {
+    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+        Ok(vec![("tcp".into(), self.0[peer.0 as usize].clone())])
+    }
+}
+
+/// More than any step takes.
+pub const PATIENCE: Duration = Duration::from_secs(20);
