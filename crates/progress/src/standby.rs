@@ -31,6 +31,8 @@ pub(crate) enum Look {
     Gathered,
     /// Somebody else polls.
     Covered,
+    /// Somebody else sleeps until a rail rings.
+    Relieved,
     /// Nothing is left behind.
     Idle,
 }
@@ -82,19 +84,22 @@ fn stand_by(progress: &Weak<Progress>) {
         let Some(progress) = progress.upgrade() else { return };
         let look = progress.stand_in(&mut seen);
         idle = if look == Look::Idle { idle + 1 } else { 0 };
-        if idle < IDLE_LOOKS {
-            let period = if look == Look::Covered { progress.away_after() } else { GATHERED };
+        let period = match look {
+            Look::Gathered => Some(GATHERED),
+            Look::Idle => (idle < IDLE_LOOKS).then_some(GATHERED),
+            Look::Covered => Some(progress.away_after()),
+            Look::Relieved => None,
+        };
+        if let Some(period) = period {
             drop(progress);
             thread::sleep(period);
             continue;
         }
         idle = 0;
-        let standby = &progress.standby;
-        standby.awake.store(false, Ordering::Release);
+        let awake = &progress.standby.awake;
+        awake.store(false, Ordering::Release);
         // What was left behind before the store has called nobody.
-        if progress.look(|core| core.is_left_behind())
-            && !standby.awake.swap(true, Ordering::AcqRel)
-        {
+        if progress.is_deserted() && !awake.swap(true, Ordering::AcqRel) {
             continue;
         }
         drop(progress);

@@ -342,6 +342,9 @@ impl Progress {
             if !core.is_left_behind() {
                 return Look::Idle;
             }
+            if self.asleep.load(Ordering::Relaxed) {
+                return Look::Relieved;
+            }
             if self.polling.load(Ordering::Relaxed) || core.turn() != *seen {
                 *seen = core.turn();
                 return Look::Covered;
@@ -352,6 +355,12 @@ impl Progress {
             self.report(&core, before);
             core = if moved { self.breathe(core, std::hint::spin_loop) } else { self.guard(core) };
         }
+    }
+
+    /// Whether something is left behind and nobody sleeps until a rail rings.
+    pub(crate) fn is_deserted(&self) -> bool {
+        let core = self.lock();
+        core.is_left_behind() && !self.asleep.load(Ordering::Relaxed)
     }
 
     /// Sleeps in the kernel until a rail rings.
