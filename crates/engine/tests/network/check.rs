@@ -4,6 +4,7 @@ use engine::{Completion, Outcome, SendMode};
 use memory::{Region, Span};
 use wire::GateId;
 
+use super::content::{fill, is_filled};
 use super::{Kind, Network, Send, Sent, Tracked};
 
 impl Network {
@@ -24,7 +25,7 @@ impl Network {
         let is_held =
             self.held.iter().any(|(from, _, span)| *from == rank && overlaps(region, *span));
         assert!(!is_held, "a send is complete while a rail holds its memory");
-        region.write(0, &vec![OVERWRITTEN; region.len()]);
+        fill(region, OVERWRITTEN);
         let Sent { send: Send { to, tag, bytes, mode, .. }, matched, .. } = self.messages[message];
         if end.outcome == Outcome::PeerFailed {
             return assert!(self.is_cut(rank, to), "a send fails only with its peer");
@@ -51,10 +52,9 @@ impl Network {
         let expected =
             Completion { source: *from as u32, tag: send.tag, bytes: bytes as u64, outcome };
         assert_eq!(end, expected, "message {message}: {send:?}");
-        let memory = region.to_vec();
-        let sent = self.shape(*from, rank).content.of(message, send.bytes);
-        assert!(memory[..bytes] == sent[..bytes], "message {message} came mangled");
-        assert!(memory[bytes..].iter().all(|&byte| byte == UNTOUCHED), "written past the message");
+        let content = self.shape(*from, rank).content;
+        assert!(content.is_in(message, region, bytes), "message {message} came mangled");
+        assert!(is_filled(region, bytes, UNTOUCHED), "written past the message");
     }
 
     fn check_unmatched(&self, rank: usize, gate: Option<GateId>, end: Completion) {

@@ -1,0 +1,91 @@
+//! What messages are made of.
+
+use std::ops::Range;
+
+use memory::Region;
+
+use super::Random;
+
+/// How well messages can be packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Not at all.
+    Dense,
+    /// To a third and less.
+    Sparse,
+    /// Some well, some not, some in part.
+    Mixed,
+}
+
+impl Content {
+    /// The bytes of a message, told by its number.
+    pub fn of(self, message: usize, len: usize) -> Region {
+        let mut bytes = vec![0; len];
+        let mut words = self.words(message);
+        let mut chunks = bytes.chunks_exact_mut(WORD_LEN);
+        for chunk in &mut chunks {
+            chunk.copy_from_slice(&words().to_le_bytes());
+        }
+        let rest = chunks.into_remainder();
+        rest.copy_from_slice(&words().to_le_bytes()[..rest.len()]);
+        Region::from_box(bytes.into())
+    }
+
+    /// Whether `region` begins with the first `len` bytes of a message.
+    pub fn is_in(self, message: usize, region: &Region, len: usize) -> bool {
+        let mut words = self.words(message);
+        in_parts(region, 0..len, |part| {
+            let chunks = part.chunks_exact(WORD_LEN);
+            let rest = chunks.remainder();
+            let is_whole = chunks.into_iter().all(|chunk| *chunk == words().to_le_bytes());
+            is_whole && (rest.is_empty() || *rest == words().to_le_bytes()[..rest.len()])
+        })
+    }
+
+    fn words(self, message: usize) -> impl FnMut() -> u64 {
+        let mut random = Random::new(message as u64);
+        let sparse = match self {
+            Self::Dense => 0,
+            Self::Sparse => 8,
+            Self::Mixed => random.pick(&[0, 4, 8]),
+        };
+        move || {
+            let word = random.next();
+            let is_zero = word >> 32 & 7 < sparse && word >> 48 & 3 > 0;
+            if is_zero { 0 } else { word }
+        }
+    }
+}
+
+/// Memory that holds nothing but one value.
+pub fn filled(len: usize, value: u8) -> Region {
+    Region::from_box(vec![value; len].into())
+}
+
+/// Whether a region holds nothing but one value from `begin` on.
+pub fn is_filled(region: &Region, begin: usize, value: u8) -> bool {
+    in_parts(region, begin..region.len(), |part| part.iter().all(|&byte| byte == value))
+}
+
+/// Overwrites a region with one value.
+pub fn fill(region: &Region, value: u8) {
+    let part = [value; PART_LEN];
+    for at in (0..region.len()).step_by(PART_LEN) {
+        region.write(at, &part[..PART_LEN.min(region.len() - at)]);
+    }
+}
+
+/// Whether all parts of a range of a region are right, looked at one after the other.
+fn in_parts(region: &Region, range: Range<usize>, mut is_right: impl FnMut(&[u8]) -> bool) -> bool {
+    let mut part = [0; PART_LEN];
+    range.clone().step_by(PART_LEN).all(|at| {
+        let part = &mut part[..PART_LEN.min(range.end - at)];
+        region.read(at, part);
+        is_right(part)
+    })
+}
+
+const WORD_LEN: usize = 8;
+
+/// Whole words.
+const PART_LEN: usize = 4096;

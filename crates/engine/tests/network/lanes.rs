@@ -1,0 +1,478 @@
+//! The links: how frames travel, and what becomes of them.
+
+use engine::{Counters, Engine, PeerError, Posted, PullId};
+use memory::{Region, Span};
+use wire::packet::{self, Packet};
+use wire::{Frame, FrameToken, GateId, HostCost, RailId, RemoteRegion};
+
+use super::check::overlaps;
+use super::{Event, Network, Process, Sent, Shape, Tamper, gate};
+
+/// The way from one process to another.
+pub struct Way {
+    pub lanes: Vec<Lane>,
+    pub tamper: Option<Tamper>,
+    pub tampered: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    Closed,
+    Opening,
+    Open,
+    Cut,
+}
+
+#[derive(Clone, Copy)]
+pub struct Lane {
+    pub state: State,
+    pub refused: bool,
+    pub in_flight: usize,
+    pub free_ns: u64,
+    pub last_arrival_ns: u64,
+    pub late_ns: u64,
+    pub swallows: bool,
+}
+
+/// A frame that was copied when it was posted, or that is read when it leaves.
+pub enum Cargo {
+    Copied(Vec<u8>),
+    Held(Frame),
+}
+
+impl Network {
+    /// Cuts what is between two processes: frames on their way are lost, and both notice, each in
+    /// its time.
+    pub fn cut(&mut self, a: usize, b: usize) {
+        for (from, to) in [(a, b), (b, a)] {
+            self.way(from, to).cut();
+            let delay = self.random.below(5_000) as u64;
+            self.schedule(delay, Event::Down(from, to));
+        }
+    }
+
+    /// Cuts one of the links between two processes: frames on their way over it are lost, and both
+    /// notice, each in its time.
+    pub fn cut_link(&mut self, a: usize, b: usize, lane: usize) {
+        for (from, to) in [(a, b), (b, a)] {
+            if std::mem::replace(&mut self.way(from, to).lanes[lane].state, State::Cut)
+                == State::Open
+            {
+                let delay = self.random.below(200_000) as u64;
+                self.schedule(delay, Event::LinkDown(from, to, lane));
+            }
+        }
+    }
+
+    /// How many links are open between two processes, at both ends.
+    pub fn links(&mut self, from: usize, to: usize) -> usize {
+        let of = |way: &Way, state| way.lanes.iter().filter(|lane| lane.state == state).count();
+        let both = [of(self.way(from, to), State::Open), of(self.way(to, from), State::Open)];
+        both.into_iter().min().unwrap_or(0)
+    }
+
+    /// Runs until so many links lead from one process to another.
+    pub fn run_until_links(&mut self, from: usize, to: usize, links: usize) {
+        let is_open = |lane: &&Lane| lane.state == State::Open;
+        while self.way(from, to).lanes.iter().filter(is_open).count() < links && self.step() {}
+    }
+
+    /// From now on, what leaves over a link arrives so much later.
+    pub fn slow_down(&mut self, from: usize, to: usize, lane: usize, late_ns: u64) {
+        self.way(from, to).lanes[lane].late_ns = late_ns;
+    }
+
+    /// From now on, what leaves over a link never arrives, and nobody is told; for half a minute both
+    /// processes look at the clock.
+    pub fn swallow(&mut self, a: usize, b: usize, lane: usize) {
+        for (from, to) in [(a, b), (b, a)] {
+            self.way(from, to).lanes[lane].swallows = true;
+            for tick in 0..600 {
+                self.schedule(tick * 50_000_000, Event::Tick(from));
+            }
+        }
+    }
+
+    /// A process does not look at its engine for a while; the others look at the clock meanwhile.
+    pub fn look_away(&mut self, rank: usize, for_ns: u64) {
+        self.processes[rank].away_until_ns = self.now_ns + for_ns;
+        for tick in 0..for_ns / 50_000_000 + 20 {
+            for other in (0..self.processes.len()).filter(|other| *other != rank) {
+                self.schedule(tick * 50_000_000, Event::Tick(other));
+            }
+        }
+    }
+
+    /// Closes links that are late, as `progress` does.
+    pub(super) fn judge(&mut self, rank: usize) {
+        let now_ns = self.now_ns;
+        while let Some((GateId(peer), RailId(lane))) =
+            self.processes[rank].engine.handle_time(now_ns)
+        {
+            self.late_links += 1;
+            self.way(rank, peer as usize).lanes[lane as usize].state = State::Cut;
+            let engine = &mut self.processes[rank].engine;
+            assert!(engine.handle_link_down(GateId(peer), RailId(lane)), "another is left");
+        }
+    }
+
+    pub(super) fn down(&mut self, rank: usize, peer: usize) {
+        let messages = &self.messages;
+        self.held.retain(|(from, _, span)| {
+            let holds = |message: &Sent| message.from == rank && overlaps(&message.region, *span);
+            *from != rank || !messages.iter().any(|one| one.send.to == peer && holds(one))
+        });
+        self.processes[rank].reference.fail(gate(peer));
+        self.processes[rank].engine.handle_down(gate(peer));
+        self.settle(rank);
+    }
+
+    /// What `progress` does after every command and event.
+    pub(super) fn flush(&mut self, rank: usize) {
+        self.processes[rank].flush_due = false;
+        while let Some(GateId(peer)) = self.processes[rank].engine.poll_connect() {
+            self.connect(rank, peer as usize);
+        }
+        let mut frame = Frame::default();
+        while let Some((to, rail)) = self.processes[rank].engine.poll_gate() {
+            while self.poll_frame(rank, to, rail, &mut frame) {
+                let posted = self.post(rank, to.0 as usize, rail, &frame);
+                self.processes[rank].engine.handle_posted(to, rail, &mut frame, posted);
+                if posted == Posted::Full {
+                    break;
+                }
+            }
+        }
+        while let Some(pull) = self.processes[rank].engine.poll_pull() {
+            let from = pull.gate.0 as usize;
+            let shape = self.shape(rank, from);
+            if shape.pull_works && self.random.one_in(4) {
+                self.processes[rank].engine.handle_pull_declined(pull.id);
+                self.settle(rank);
+                continue;
+            }
+            assert!(shape.capabilities.pull, "a fetch over a link that has none");
+            let delay = shape.latency_ns + pull.remote.len * 1000 / shape.bytes_per_us;
+            let (id, remote, local) = (pull.id, pull.remote, pull.local);
+            self.schedule(delay, Event::Pulled { rank, id, remote, from, local });
+        }
+        self.collect(rank);
+    }
+
+    /// Packing takes its time.
+    fn poll_frame(&mut self, rank: usize, to: GateId, rail: RailId, frame: &mut Frame) -> bool {
+        let Process { engine, busy_ns, .. } = &mut self.processes[rank];
+        let read = |engine: &Engine| {
+            let Counters { packed_from_bytes, packed_in_vain_bytes, .. } = engine.counters();
+            packed_from_bytes + packed_in_vain_bytes
+        };
+        let before = read(engine);
+        let is_built = engine.poll_frame(to, rail, frame);
+        let packing_ns = HostCost::default().packing_ns(read(engine) - before);
+        if packing_ns > 0 {
+            *busy_ns = self.now_ns.max(*busy_ns) + packing_ns;
+        }
+        is_built
+    }
+
+    fn connect(&mut self, from: usize, to: usize) {
+        let Shape { latency_ns, links, .. } = self.shape(from, to);
+        let states: Vec<_> = self.way(from, to).lanes.iter().map(|lane| lane.state).collect();
+        if states.iter().all(|state| *state == State::Cut) {
+            return self.schedule(latency_ns, Event::Down(from, to));
+        }
+        let closed = |lane: &usize| states[*lane] == State::Closed;
+        for lane in (0..links).filter(closed) {
+            let late_ns = if lane == 0 { 0 } else { self.random.below(300_000) as u64 };
+            self.way(from, to).lanes[lane].state = State::Opening;
+            self.schedule(late_ns + 2 * latency_ns, Event::Up(from, to, lane));
+            if from != to {
+                let first_ns = self.now_ns + late_ns + 2 * latency_ns;
+                self.way(to, from).lanes[lane].state = State::Opening;
+                self.way(to, from).lanes[lane].last_arrival_ns = first_ns;
+                self.schedule(late_ns + latency_ns, Event::Up(to, from, lane));
+            }
+        }
+    }
+
+    pub(super) fn post(&mut self, from: usize, to: usize, rail: RailId, frame: &Frame) -> Posted {
+        let shape = self.shape(from, to);
+        let lane = rail.0 as usize;
+        assert!(!frame.is_empty(), "an empty frame was posted");
+        assert!(frame.len() <= shape.capabilities.frame_max, "a frame is too long");
+        assert_eq!(frame.body.is_some(), frame.token.is_some(), "a body has a token");
+        match self.way(from, to).lanes[lane].state {
+            State::Open => {}
+            State::Cut => return Posted::Done,
+            State::Closed | State::Opening => panic!("a frame for a link that is not open"),
+        }
+        let now_ns = self.now_ns;
+        let begin_ns = now_ns.max(self.processes[from].busy_ns);
+        let spurious = self.random.one_in(16);
+        let way = &mut self.way(from, to).lanes[lane];
+        assert!(!way.refused, "a frame for a link that is full");
+        if spurious || way.in_flight == shape.depth {
+            way.refused = true;
+            if spurious {
+                self.schedule(shape.latency_ns, Event::Room(from, to, lane));
+            }
+            return Posted::Full;
+        }
+        let is_held = frame.token.is_some() && self.random.one_in(2);
+        if is_held {
+            let (token, span) = held(frame);
+            self.held.push((from, token, span));
+        }
+        let jitter_ns = self.random.below(shape.jitter_ns as usize + 1) as u64;
+        let way = &mut self.way(from, to).lanes[lane];
+        way.in_flight += 1;
+        way.free_ns =
+            way.free_ns.max(begin_ns) + 1 + frame.len() as u64 * 1000 / shape.bytes_per_us;
+        way.last_arrival_ns =
+            (way.free_ns + shape.latency_ns + way.late_ns + jitter_ns).max(way.last_arrival_ns + 1);
+        let (departure_ns, arrival_ns) = (way.free_ns, way.last_arrival_ns);
+        let cargo = if is_held { Cargo::Held(frame.clone()) } else { Cargo::Copied(bytes(frame)) };
+        let event = Event::Departed { from, to, lane, cargo, arrival_ns };
+        self.schedule(departure_ns - now_ns, event);
+        if is_held { Posted::Held } else { Posted::Done }
+    }
+
+    pub(super) fn depart(
+        &mut self,
+        from: usize,
+        to: usize,
+        lane: usize,
+        cargo: Cargo,
+        arrival_ns: u64,
+    ) {
+        let is_replayed = self.shape(from, to).capabilities.replay;
+        let way = &mut self.way(from, to).lanes[lane];
+        way.in_flight -= 1;
+        if way.state == State::Cut {
+            if let Cargo::Held(frame) = cargo {
+                self.let_go(from, &frame);
+            }
+            return;
+        }
+        let now_room = std::mem::take(&mut way.refused);
+        let bytes = match cargo {
+            Cargo::Copied(bytes) => bytes,
+            Cargo::Held(frame) => {
+                let (token, span) = held(&frame);
+                let delay = self.random.below(10_000) as u64;
+                self.schedule(delay, Event::Sent { from, to, lane, token, span });
+                if is_replayed {
+                    self.let_go(from, &frame);
+                }
+                bytes(&frame)
+            }
+        };
+        if now_room {
+            self.processes[from].engine.handle_room(gate(to), rail(lane));
+        }
+        self.settle(from);
+        self.schedule(arrival_ns - self.now_ns, Event::Arrived { from, to, lane, bytes });
+    }
+
+    /// A rail reads the memory of a frame no more.
+    fn let_go(&mut self, from: usize, frame: &Frame) {
+        let (token, span) = held(frame);
+        if let Some(at) = self.held.iter().position(|one| *one == (from, token, span)) {
+            self.held.swap_remove(at);
+        }
+    }
+
+    pub(super) fn sent(
+        &mut self,
+        from: usize,
+        to: usize,
+        lane: usize,
+        token: FrameToken,
+        span: Span,
+    ) {
+        let is_this = |one: &(usize, FrameToken, Span)| *one == (from, token, span);
+        if let Some(at) = self.held.iter().position(is_this) {
+            self.held.swap_remove(at);
+            self.processes[from].engine.handle_sent(gate(to), rail(lane), token);
+            self.settle(from);
+        }
+    }
+
+    pub(super) fn arrive(&mut self, from: usize, to: usize, lane: usize, bytes: Vec<u8>) {
+        let away_until_ns = self.processes[to].away_until_ns;
+        if self.now_ns < away_until_ns {
+            // The links' order among themselves is that in which the process will look at them.
+            let later_ns = away_until_ns - self.now_ns + lane as u64;
+            return self.schedule(later_ns, Event::Arrived { from, to, lane, bytes });
+        }
+        let Lane { state, swallows, .. } = self.way(from, to).lanes[lane];
+        if state == State::Cut || swallows || self.way(to, from).lanes[lane].state == State::Cut {
+            return;
+        }
+        if let Some(record) = &mut self.record {
+            record.push(bytes.clone());
+        }
+        let Self { random, ways, .. } = self;
+        let tamper = ways.get_mut(&(from, to)).and_then(|way| way.tamper.as_mut());
+        let frames = match tamper {
+            Some(tamper) => tamper(random, bytes),
+            None => vec![bytes],
+        };
+        for frame in frames {
+            if let Err(error) = self.take_in(from, to, lane, &frame) {
+                assert!(self.is_tampered(from, to), "rank {to} accuses {from}: {error}");
+                self.accusations.push((to, from, error));
+                self.way(from, to).cut();
+                self.way(to, from).cut();
+                self.down(to, from);
+                self.schedule(1_000, Event::Down(from, to));
+                break;
+            }
+        }
+        self.settle(to);
+    }
+
+    fn take_in(
+        &mut self,
+        from: usize,
+        to: usize,
+        lane: usize,
+        frame: &[u8],
+    ) -> Result<(), PeerError> {
+        if !self.is_tampered(from, to) {
+            self.tell_reference(from, to, frame);
+        }
+        let mut rest = frame;
+        while let Ok(Some(packet)) = packet::parse(&mut rest) {
+            if let Packet::PackedData { bytes, .. } | Packet::PackedAhead { bytes, .. } = packet {
+                let unpacking_ns = u64::from(bytes) * HostCost::default().unpack_ps_per_byte / 1000;
+                let busy_ns = &mut self.processes[to].busy_ns;
+                *busy_ns = self.now_ns.max(*busy_ns) + unpacking_ns;
+            }
+        }
+        self.processes[to].engine.handle_frame(gate(from), rail(lane), frame)
+    }
+
+    fn tell_reference(&mut self, from: usize, to: usize, mut frame: &[u8]) {
+        while let Some(packet) = packet::parse(&mut frame).expect("engines send frames") {
+            let (header, asks) = match packet {
+                Packet::Eager { header, .. } => (header, None),
+                Packet::Request { header, bytes, .. } => (header, Some(bytes)),
+                Packet::Ahead { sequence, payload, .. } => {
+                    let bytes = payload.len() as u64;
+                    self.processes[to].reference.arrive_ahead(gate(from), sequence, bytes);
+                    continue;
+                }
+                Packet::PackedAhead { sequence, bytes, .. } => {
+                    let bytes = u64::from(bytes);
+                    self.processes[to].reference.arrive_ahead(gate(from), sequence, bytes);
+                    continue;
+                }
+                Packet::Mark { number, .. } => {
+                    if !self.numbers.insert((from, to, number)) {
+                        return;
+                    }
+                    continue;
+                }
+                Packet::Arrived { .. }
+                | Packet::Clear { .. }
+                | Packet::Data { .. }
+                | Packet::PackedData { .. }
+                | Packet::Finish { .. }
+                | Packet::Credit { .. } => continue,
+            };
+            let pairs = self.processes[to].reference.arrive(gate(from), header, asks);
+            for (receive, message) in pairs {
+                self.pair(to, receive, message);
+            }
+        }
+    }
+
+    pub(super) fn pulled(
+        &mut self,
+        rank: usize,
+        id: PullId,
+        remote: RemoteRegion,
+        from: usize,
+        local: &Region,
+    ) {
+        let works = self.shape(rank, from).pull_works
+            && self.way(from, rank).lanes[0].state == State::Open
+            && !self.is_tampered(from, rank);
+        self.fetches += 1;
+        if works {
+            let region = self.memory_at(from, remote);
+            local.copy_from(&region);
+        }
+        self.processes[rank].engine.handle_pulled(id, works);
+        self.settle(rank);
+    }
+
+    /// The sender's memory at an address that it has given away.
+    fn memory_at(&self, rank: usize, remote: RemoteRegion) -> Region {
+        let is_there = |message: &&Sent| {
+            let address = message.region.as_span().map(|span| span.address as u64);
+            message.from == rank && !message.complete && address == Some(remote.address)
+        };
+        let message = self.messages.iter().find(is_there).expect("memory of a send under way");
+        message.region.slice(0, remote.len as usize)
+    }
+
+    pub(super) fn way(&mut self, from: usize, to: usize) -> &mut Way {
+        let links = self.shape(from, to).links;
+        self.ways.entry((from, to)).or_insert_with(|| Way {
+            lanes: vec![Lane::CLOSED; links],
+            tamper: None,
+            tampered: false,
+        })
+    }
+
+    /// Whether all links between two processes are cut.
+    pub(super) fn is_cut(&self, from: usize, to: usize) -> bool {
+        let is_cut = |way: &Way| way.lanes.iter().all(|lane| lane.state == State::Cut);
+        self.ways.get(&(from, to)).is_some_and(is_cut)
+    }
+
+    pub(super) fn is_tampered(&self, from: usize, to: usize) -> bool {
+        self.ways.get(&(from, to)).is_some_and(|way| way.tampered)
+    }
+}
+
+impl Way {
+    pub fn cut(&mut self) {
+        for lane in &mut self.lanes {
+            lane.state = State::Cut;
+        }
+    }
+}
+
+impl Lane {
+    pub const CLOSED: Self = Self {
+        state: State::Closed,
+        refused: false,
+        in_flight: 0,
+        free_ns: 0,
+        last_arrival_ns: 0,
+        late_ns: 0,
+        swallows: false,
+    };
+}
+
+/// The token and the memory of a frame with a body.
+fn held(frame: &Frame) -> (FrameToken, Span) {
+    let body = frame.body.as_ref().expect("only frames with a body are held");
+    let span = body.region.as_span().expect("messages lie in one piece");
+    (frame.token.expect("a body has a token"), span)
+}
+
+fn bytes(frame: &Frame) -> Vec<u8> {
+    let mut bytes = frame.head.clone();
+    if let Some(body) = &frame.body {
+        bytes.extend(body.region.to_vec());
+    }
+    bytes
+}
+
+pub fn rail(lane: usize) -> RailId {
+    RailId(lane as u8)
+}

@@ -1,0 +1,101 @@
+//! Random MPI programs.
+
+use engine::{MatchedId, SendMode};
+
+use super::{Handle, Network, Random, Receive, Send, Shape};
+
+/// A random MPI program.
+pub struct Program {
+    pub network: Network,
+    size: usize,
+    receives: Vec<Handle>,
+    taken: Vec<(usize, (MatchedId, usize))>,
+}
+
+impl Program {
+    pub fn new(seed: u64, size: usize, shape: Shape) -> Self {
+        let network = Network::new(seed, size, shape);
+        Self { network, size, receives: Vec::new(), taken: Vec::new() }
+    }
+
+    pub fn act(&mut self, random: &mut Random) {
+        let rank = random.below(self.size);
+        match random.below(16) {
+            0..=6 => self.send(rank, random),
+            7..=11 => {
+                let receive = self.receive(random);
+                self.receives.push(self.network.submit_receive(rank, receive));
+            }
+            12 => {
+                if !self.receives.is_empty() {
+                    let at = random.below(self.receives.len());
+                    self.network.cancel(self.receives.swap_remove(at));
+                }
+            }
+            13 => {
+                let selector = self.receive(random).selector();
+                self.network.probe(rank, selector);
+            }
+            14 => {
+                let selector = self.receive(random).selector();
+                if let Some(message) = self.network.matched_probe(rank, selector) {
+                    self.taken.push((rank, message));
+                }
+            }
+            _ => {
+                if let Some((rank, message)) = self.taken.pop() {
+                    self.network.matched_receive(rank, message, 3000);
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, rank: usize, random: &mut Random) {
+        let (to, context) = (random.below(self.size), random.next() % 2);
+        let bytes = random.pick(&[0, 1, 100, 256, 257, 1000, 1024, 1025, 5000, 9000]);
+        let mode = random.pick(&[SendMode::Standard, SendMode::Standard, SendMode::Synchronous]);
+        self.network
+            .submit_send(rank, Send { to, context, tag: random.below(3) as i32, bytes, mode });
+    }
+
+    fn receive(&self, random: &mut Random) -> Receive {
+        let source = random.below(2 * self.size);
+        let tag = random.below(5) as i32;
+        Receive {
+            source: (source < self.size).then_some(source),
+            context: random.next() % 2,
+            tag: (tag < 3).then_some(tag),
+            capacity: random.pick(&[0, 100, 1024, 10_000]),
+        }
+    }
+
+    /// As [`Program::drain`], and nobody has failed.
+    pub fn drain_whole(self) {
+        let network = self.drain();
+        assert_eq!(network.failures(), 0, "a link was left");
+    }
+
+    /// Receives and cancels whatever is left.
+    pub fn drain(mut self) -> Network {
+        self.network.run();
+        for (rank, message) in self.taken {
+            self.network.matched_receive(rank, message, 3000);
+        }
+        for rank in 0..self.size {
+            for context in 0..2 {
+                let any = Receive { source: None, context, tag: None, capacity: 10_000 };
+                while self.network.probe(rank, any.selector()).is_some() {
+                    self.network.submit_receive(rank, any);
+                }
+            }
+        }
+        self.network.run();
+        for receive in self.receives {
+            if !self.network.is_complete(receive) {
+                assert!(self.network.cancel(receive), "only what nobody sent to is left");
+            }
+        }
+        self.network.finish();
+        self.network
+    }
+}

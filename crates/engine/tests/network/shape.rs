@@ -1,0 +1,112 @@
+//! What a pair of processes may have between them.
+
+use wire::Capabilities;
+
+use super::content::Content;
+
+/// What a pair of processes has between them.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// One way, in nanoseconds.
+    pub latency_ns: u64,
+    /// Added to the latency of each frame, at most, in nanoseconds.
+    pub jitter_ns: u64,
+    pub bytes_per_us: u64,
+    /// Frames a link takes before it says that it is full.
+    pub depth: usize,
+    /// Links between the two; they open one after the other.
+    pub links: usize,
+    pub capabilities: Capabilities,
+    /// Whether a fetch succeeds where the link allows one.
+    pub pull_works: bool,
+    /// What the messages are made of.
+    pub content: Content,
+}
+
+/// A link with small thresholds, so that small scenarios meet all of them.
+pub const NEAR: Shape = Shape {
+    latency_ns: 1_000,
+    jitter_ns: 0,
+    bytes_per_us: 10_000,
+    depth: 4,
+    links: 1,
+    capabilities: Capabilities {
+        frame_max: 4096,
+        inline_max: 256,
+        eager_max: 1024,
+        ahead_max: 0,
+        piece_min: 256,
+        credit_bytes: 16 << 10,
+        credit_wanted: 16 << 10,
+        pull: false,
+        adapts: false,
+        replay: false,
+    },
+    pull_works: false,
+    content: Content::Dense,
+};
+
+/// A slow line between sites, which says what it costs.
+pub const SLOW: Shape = Shape {
+    latency_ns: 1_000_000,
+    bytes_per_us: 10,
+    capabilities: Capabilities {
+        frame_max: 40 << 10,
+        credit_bytes: 64 << 10,
+        adapts: true,
+        ..NEAR.capabilities
+    },
+    content: Content::Mixed,
+    ..NEAR
+};
+
+/// Where asking takes long.
+pub const AHEAD: Shape = Shape {
+    latency_ns: 100_000,
+    capabilities: Capabilities { ahead_max: 6000, ..NEAR.capabilities },
+    ..NEAR
+};
+
+pub const FETCH: Shape = Shape {
+    capabilities: Capabilities { pull: true, ..NEAR.capabilities },
+    pull_works: true,
+    ..NEAR
+};
+
+pub const FETCH_REFUSED: Shape = Shape { pull_works: false, ..FETCH };
+
+/// Two links whose frames overtake one another.
+pub const TWO_LINKS: Shape = Shape {
+    links: 2,
+    jitter_ns: 20_000,
+    capabilities: Capabilities { replay: true, ..NEAR.capabilities },
+    ..NEAR
+};
+
+pub const AHEAD_TWO_LINKS: Shape = Shape {
+    links: 2,
+    jitter_ns: 300_000,
+    capabilities: Capabilities { replay: true, ..AHEAD.capabilities },
+    ..AHEAD
+};
+
+/// Where little is accepted before more is granted.
+pub const GRANTED: Shape = Shape {
+    capabilities: Capabilities {
+        credit_bytes: 2 << 10,
+        credit_wanted: 40 << 10,
+        ..AHEAD.capabilities
+    },
+    ..AHEAD
+};
+
+/// Two slow links, on which pieces go packed.
+pub const SLOW_TWO_LINKS: Shape = Shape {
+    links: 2,
+    jitter_ns: 300_000,
+    capabilities: Capabilities { replay: true, ..SLOW.capabilities },
+    ..SLOW
+};
+
+pub const ALL: [Shape; 9] =
+    [NEAR, FETCH, FETCH_REFUSED, TWO_LINKS, AHEAD, AHEAD_TWO_LINKS, GRANTED, SLOW, SLOW_TWO_LINKS];

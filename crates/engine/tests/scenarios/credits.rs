@@ -1,0 +1,133 @@
+//! What waits unmatched, and what may.
+
+use engine::Selector;
+
+use crate::network::{AHEAD, BUDGET_BYTES, GRANTED, NEAR, Network, for_seeds};
+
+#[test]
+fn what_goes_ahead_is_paid_for_and_paid_back() {
+    let mut network = Network::new(0, 2, AHEAD);
+    let credit = AHEAD.capabilities.credit_bytes;
+    for round in 0..20 {
+        for tag in 0..10 {
+            network.send(0, 1, tag, 6000);
+        }
+        network.run();
+        let held = network.counters(1).unexpected_bytes_max;
+        assert!((6000..=credit).contains(&held), "{held} bytes wait in round {round}");
+        for tag in (0..10).rev() {
+            network.receive(1, Some(0), Some(tag), if tag % 3 == 0 { 100 } else { 6000 });
+        }
+        network.finish();
+    }
+}
+
+#[test]
+fn an_unexpected_flood_stays_within_the_credits_and_completes() {
+    for_seeds(6, |seed| {
+        let mut network = Network::new(seed, 2, NEAR);
+        let messages = 1500;
+        let bytes = |tag: i32| tag as usize * 7 % 1100;
+        for tag in 0..messages {
+            network.send(0, 1, tag, bytes(tag));
+        }
+        network.run();
+        let counters = network.counters(1);
+        let credit = NEAR.capabilities.credit_bytes;
+        assert_eq!(counters.unexpected, messages as u64, "all have come, none is received");
+        assert!(counters.unexpected_bytes_max <= credit, "{counters:?}");
+        assert!(network.counters(0).out_of_credit > 0, "the flood is larger than the credits");
+        for tag in (0..messages).rev() {
+            network.receive(1, Some(0), Some(tag), bytes(tag));
+        }
+        network.finish();
+        assert!(network.counters(1).unexpected_bytes_max <= credit);
+    });
+}
+
+#[test]
+fn what_is_granted_follows_the_link_and_stays_within_the_budget() {
+    for_seeds(12, |seed| {
+        let mut network = Network::new(seed, 6, GRANTED);
+        let wanted = GRANTED.capabilities.credit_wanted;
+        let mut held = 0;
+        for from in 1..6 {
+            network.send(from, 0, 0, 0);
+            network.run();
+            for tag in 1..200 {
+                network.send(from, 0, tag, 1000);
+            }
+            network.run();
+            let most = network.counters(0).unexpected_bytes_max;
+            let first = from == 1;
+            assert!(!first || most > wanted / 2, "{most} bytes, {wanted} were wanted");
+            assert!(most - held <= wanted, "rank {from} was granted more than it may have");
+            held = most;
+        }
+        let begin = 5 * GRANTED.capabilities.credit_bytes;
+        assert!(held <= BUDGET_BYTES + begin, "{held} bytes wait");
+        for from in 1..6 {
+            for tag in 0..200 {
+                network.receive(0, Some(from), Some(tag), 1000);
+            }
+        }
+        network.finish();
+    });
+}
+
+#[test]
+fn credits_come_back_when_messages_are_received() {
+    for_seeds(6, |seed| {
+        let mut network = Network::new(seed, 2, NEAR);
+        for tag in 0..400 {
+            network.receive(1, Some(0), Some(tag), 1000);
+        }
+        for tag in 0..400 {
+            network.send(0, 1, tag, 1000);
+            network.run();
+        }
+        network.finish();
+        assert_eq!(network.counters(0).out_of_credit, 0, "400 kB went through 16 kB of credit");
+    });
+}
+
+#[test]
+fn the_flood_of_one_gate_leaves_the_others_alone() {
+    for_seeds(6, |seed| {
+        let mut network = Network::new(seed, 3, NEAR);
+        for tag in 0..300 {
+            network.send(1, 0, tag, 500);
+        }
+        network.run();
+        assert!(network.counters(1).out_of_credit > 0, "the flood has used up its credit");
+        for tag in 0..100 {
+            let receive = network.receive(0, Some(2), Some(tag), 1000);
+            network.send(2, 0, tag, 1000);
+            network.run();
+            assert!(network.is_complete(receive));
+        }
+        assert_eq!(network.counters(2).out_of_credit, 0);
+        for tag in 0..300 {
+            network.receive(0, None, Some(tag), 500);
+        }
+        network.finish();
+    });
+}
+
+#[test]
+fn a_message_taken_by_a_probe_still_counts_against_the_credits() {
+    let mut network = Network::new(0, 2, NEAR);
+    let any = Selector { context: 0, source: None, tag: None };
+    let mut taken = Vec::new();
+    for tag in 0..200 {
+        network.send(0, 1, tag, 1000);
+        network.run();
+        taken.push(network.matched_probe(1, any).expect("it has come"));
+    }
+    assert!(network.counters(0).eager < 20, "16 kB of credit hold no 20 kB");
+    assert!(network.counters(1).unexpected_bytes_max <= NEAR.capabilities.credit_bytes);
+    for message in taken {
+        network.matched_receive(1, message, 1000);
+    }
+    network.finish();
+}

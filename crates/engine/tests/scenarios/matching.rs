@@ -1,0 +1,108 @@
+//! Which receive takes which message, and in what order.
+
+use engine::{Outcome, Selector};
+use wire::Capabilities;
+
+use crate::network::{ALL, NEAR, Network, Program, Random, Shape, TWO_LINKS, for_seeds};
+
+#[test]
+fn random_programs_match_as_the_model_does() {
+    for_seeds(2000, |seed| {
+        let mut random = Random::new(!seed);
+        let shape = random.pick(&ALL);
+        let mut program = Program::new(seed, 2 + random.below(3), shape);
+        for _ in 0..10 + random.below(60) {
+            program.act(&mut random);
+            if random.one_in(3) {
+                let steps = random.below(40);
+                program.network.run_steps(steps);
+            }
+        }
+        program.drain();
+    });
+}
+
+#[test]
+fn a_cancelled_receive_takes_no_message() {
+    let mut network = Network::new(0, 2, NEAR);
+    let cancelled = network.receive(1, Some(0), None, 64);
+    let kept = network.receive(1, None, None, 64);
+    assert!(network.cancel(cancelled));
+    assert!(!network.cancel(cancelled), "it is over already");
+    network.send(0, 1, 5, 64);
+    network.run();
+    assert!(!network.cancel(kept), "too late");
+    network.finish();
+    assert_eq!(network.end(cancelled).outcome, Outcome::Cancelled);
+    assert_eq!(network.end(kept).outcome, Outcome::Ok);
+}
+
+#[test]
+fn a_send_and_a_receive_under_way_cannot_be_cancelled() {
+    let mut network = Network::new(0, 2, NEAR);
+    let send = network.send(0, 1, 0, 100_000);
+    let receive = network.receive(1, Some(0), None, 100_000);
+    network.run_steps(12);
+    assert!(!network.is_complete(receive));
+    assert!(!network.cancel(send));
+    network.run_steps(12);
+    network.cancel(receive);
+    network.finish();
+}
+
+#[test]
+fn probes_see_and_matched_probes_take() {
+    for bytes in [0, 8, 1024, 5000] {
+        let mut network = Network::new(0, 2, NEAR);
+        let any = Selector { context: 0, source: None, tag: None };
+        assert_eq!(network.probe(1, any), None);
+        for tag in 0..3 {
+            network.send_synchronous(0, 1, tag, bytes);
+        }
+        network.run();
+        assert_eq!(network.probe(1, any).map(|message| message.tag), Some(0));
+        let second = Selector { tag: Some(1), ..any };
+        let taken = network.matched_probe(1, second).expect("it has come");
+        assert_eq!(network.matched_probe(1, second), None, "a message is taken once");
+        network.receive(1, Some(0), None, bytes);
+        network.receive(1, Some(0), None, bytes);
+        network.run();
+        network.matched_receive(1, taken, bytes);
+        network.finish();
+    }
+}
+
+#[test]
+fn two_links_out_of_order_deliver_in_order() {
+    for_seeds(40, |seed| {
+        let far = Shape { latency_ns: 50_000, jitter_ns: 500_000, ..TWO_LINKS };
+        let mut network = Network::new(seed, 2, far);
+        let receives: Vec<_> = (0..200).map(|_| network.receive(1, Some(0), None, 2000)).collect();
+        for tag in 0..200 {
+            let bytes = network.random.below(2000);
+            network.send(0, 1, tag, bytes);
+            network.run_steps(1);
+        }
+        network.finish();
+        for (tag, receive) in (0..).zip(receives) {
+            assert_eq!(network.end(receive).tag, tag);
+        }
+    });
+}
+
+#[test]
+fn thousands_of_messages_in_few_frames_are_put_in_order() {
+    for_seeds(12, |seed| {
+        let capabilities =
+            Capabilities { frame_max: 1 << 20, credit_bytes: 4 << 20, ..TWO_LINKS.capabilities };
+        let mut network = Network::new(seed, 2, Shape { capabilities, ..TWO_LINKS });
+        for tag in 0..20_000 {
+            network.receive(1, Some(0), Some(tag), 0);
+            network.send(0, 1, tag, 0);
+            if tag % 3000 == 0 {
+                network.run_steps(20);
+            }
+        }
+        network.finish();
+    });
+}

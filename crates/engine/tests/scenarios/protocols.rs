@@ -1,0 +1,290 @@
+//! How messages travel, by their length and mode.
+
+use engine::{Outcome, SendMode};
+use wire::Capabilities;
+
+use crate::network::{
+    AHEAD, ALL, FETCH, FETCH_REFUSED, NEAR, Network, Receive, Send, Shape, for_seeds,
+};
+
+#[test]
+fn every_size_arrives_by_every_protocol() {
+    for_seeds(4, |seed| {
+        for shape in ALL {
+            for mode in [SendMode::Standard, SendMode::Synchronous] {
+                let mut network = Network::new(seed, 2, shape);
+                for (tag, &bytes) in (0..).zip(&sizes(shape.capabilities)) {
+                    let send = Send { to: 1, context: 3, tag, bytes, mode };
+                    let receive =
+                        Receive { source: Some(0), context: 3, tag: Some(tag), capacity: bytes };
+                    let posted_first = network.random.one_in(2);
+                    if posted_first {
+                        network.submit_receive(1, receive);
+                    }
+                    network.submit_send(0, send);
+                    if !posted_first {
+                        network.run();
+                        network.submit_receive(1, receive);
+                    }
+                }
+                network.finish();
+            }
+        }
+    });
+}
+
+#[test]
+fn short_messages_are_eager_and_long_ones_ask() {
+    let mut network = Network::new(0, 2, NEAR);
+    let eager_max = NEAR.capabilities.eager_max;
+    for (bytes, eager, rendezvous) in [(eager_max, 1, 0), (eager_max + 1, 1, 1)] {
+        network.receive(1, Some(0), None, bytes);
+        network.send(0, 1, 0, bytes);
+        network.finish();
+        let counters = network.counters(0);
+        assert_eq!((counters.eager, counters.rendezvous), (eager, rendezvous));
+    }
+    assert_eq!(network.counters(0).out_of_credit, 0);
+}
+
+#[test]
+fn a_long_message_with_credit_does_not_wait_to_be_cleared() {
+    for (bytes, one_way) in [(1025, true), (6000, true), (6001, false), (20_000, false)] {
+        let took = |seed| {
+            let mut network = Network::new(seed, 2, AHEAD);
+            network.receive(1, Some(0), None, 0);
+            network.send(0, 1, 0, 0);
+            network.run();
+            let begin_ns = network.now_ns;
+            network.receive(1, Some(0), None, bytes);
+            let send = network.send(0, 1, 0, bytes);
+            network.run();
+            assert_eq!(network.end(send).outcome, Outcome::Ok);
+            network.now_ns - begin_ns
+        };
+        // At best, that is where the link is never said to be full.
+        let took_ns = (0..8).map(took).min().expect("eight seeds");
+        // The message, and the credit that comes back; or request, clear, data.
+        let trips = if one_way { 1..=2 } else { 3..=4 };
+        let took = (took_ns + AHEAD.latency_ns / 2) / AHEAD.latency_ns;
+        assert!(trips.contains(&took), "{bytes} bytes took {took_ns} ns");
+    }
+}
+
+#[test]
+fn short_messages_overtake_nothing_when_they_skip_the_window() {
+    let (mut skipped, mut gathered) = (0, 0);
+    for_seeds(40, |seed| {
+        let mut network = Network::new(seed, 2, Shape { depth: 2, bytes_per_us: 100, ..AHEAD });
+        let receives: Vec<_> = (0..60).map(|_| network.receive(1, Some(0), None, 9000)).collect();
+        for tag in 0..60 {
+            let bytes = network.random.pick(&[0, 8, 256, 257, 1025, 9000]);
+            network.send(0, 1, tag, bytes);
+            let steps = network.random.below(30);
+            network.run_steps(steps);
+        }
+        network.finish();
+        skipped += network.short_sends;
+        gathered += network.gathered_sends;
+        for (tag, receive) in (0..).zip(receives) {
+            assert_eq!(network.end(receive).tag, tag);
+        }
+    });
+    assert!(skipped > 0, "an idle link takes a short message at once");
+    assert!(gathered > 0, "short messages are gathered behind one another");
+}
+
+#[test]
+fn gathered_messages_share_a_frame_with_what_follows() {
+    let mut network = Network::new(0, 2, NEAR);
+    network.receive(1, Some(0), None, 0);
+    network.send_synchronous(0, 1, 0, 0);
+    network.run();
+    let before = network.counters(0);
+    for tag in 1..=50 {
+        assert!(network.gather_now(0, 1, tag, 8));
+    }
+    network.run();
+    assert_eq!(network.counters(0).frames, before.frames, "nothing leaves before it is released");
+    let long = network.send_synchronous(0, 1, 51, 1024);
+    for tag in 1..=51 {
+        network.receive(1, Some(0), Some(tag), 1024);
+    }
+    network.run();
+    assert_eq!(network.end(long).outcome, Outcome::Ok);
+    assert_eq!(network.counters(0).frames, before.frames + 1);
+}
+
+#[test]
+fn what_fits_no_frame_asks_though_it_is_short() {
+    let narrow = Capabilities { frame_max: 512, ..NEAR.capabilities };
+    for_seeds(4, |seed| {
+        let mut network = Network::new(seed, 2, Shape { capabilities: narrow, ..NEAR });
+        for (tag, bytes) in (0..).zip([479, 480, 481, 512, 513, 1024]) {
+            network.send(0, 1, tag, bytes);
+            network.receive(1, Some(0), Some(tag), bytes);
+        }
+        network.finish();
+        assert_eq!(network.counters(0).rendezvous, 4, "32 bytes of each frame are the header's");
+    });
+}
+
+#[test]
+fn a_refused_fetch_is_not_tried_again() {
+    let mut network = Network::new(0, 2, FETCH_REFUSED);
+    for tag in 0..3 {
+        network.receive(1, Some(0), Some(tag), 20_000);
+        network.send(0, 1, tag, 20_000);
+        network.finish();
+    }
+    assert_eq!(network.fetches, 1);
+}
+
+#[test]
+fn a_message_that_is_too_long_is_truncated_by_every_protocol() {
+    for_seeds(8, |seed| {
+        for shape in ALL {
+            let mut network = Network::new(seed, 2, shape);
+            for (tag, &bytes) in (0..).zip(&sizes(shape.capabilities)) {
+                for capacity in [0, 1, bytes / 2, bytes.saturating_sub(1)] {
+                    let posted_first = network.random.one_in(2);
+                    let receive =
+                        |network: &mut Network| network.receive(1, Some(0), Some(tag), capacity);
+                    let early = posted_first.then(|| receive(&mut network));
+                    let send = network.send_synchronous(0, 1, tag, bytes);
+                    network.run();
+                    let end = early.unwrap_or_else(|| receive(&mut network));
+                    network.finish();
+                    let message_bytes = bytes as u64;
+                    let outcome = match capacity < bytes {
+                        true => Outcome::Truncated { message_bytes },
+                        false => Outcome::Ok,
+                    };
+                    assert_eq!(network.end(end).outcome, outcome);
+                    assert_eq!(
+                        network.end(send).outcome,
+                        Outcome::Ok,
+                        "the sender is not to blame"
+                    );
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_synchronous_send_waits_for_its_receive_and_a_standard_one_only_if_long() {
+    for shape in [NEAR, FETCH] {
+        for bytes in [0, 8, 300, 5000] {
+            let mut network = Network::new(bytes as u64, 2, shape);
+            let synchronous = network.send_synchronous(0, 1, 1, bytes);
+            let standard = network.send(0, 1, 2, bytes);
+            network.run();
+            assert!(!network.is_complete(synchronous), "nobody has received it");
+            assert_eq!(network.is_complete(standard), bytes <= shape.capabilities.eager_max);
+            network.receive(1, Some(0), Some(1), bytes);
+            network.run();
+            assert!(network.is_complete(synchronous));
+            network.receive(1, Some(0), Some(2), bytes);
+            network.finish();
+        }
+    }
+}
+
+#[test]
+fn large_messages_head_to_head_pass_each_other() {
+    for_seeds(4, |seed| {
+        for shape in ALL.into_iter().chain([Shape { depth: 1, ..NEAR }]) {
+            let mut network = Network::new(seed, 2, shape);
+            for tag in 0..4 {
+                network.send(0, 1, tag, 100_000);
+                network.send(1, 0, tag, 100_000);
+            }
+            network.run();
+            for tag in (0..4).rev() {
+                network.receive(0, Some(1), Some(tag), 100_000);
+                network.receive(1, Some(0), Some(tag), 100_000);
+            }
+            network.finish();
+        }
+    });
+}
+
+#[test]
+fn a_long_message_does_not_hold_up_a_short_one() {
+    let slow = Shape { bytes_per_us: 100, ..NEAR };
+    let mut network = Network::new(0, 2, slow);
+    let long = network.receive(1, Some(0), Some(1), 1_000_000);
+    let short = network.receive(1, Some(0), Some(2), 8);
+    network.send(0, 1, 1, 1_000_000);
+    network.run_steps(30);
+    network.send(0, 1, 2, 8);
+    while !network.is_complete(short) {
+        network.run_steps(1);
+    }
+    assert!(!network.is_complete(long), "10 ms of data went before 8 bytes");
+    network.finish();
+}
+
+#[test]
+fn long_messages_share_the_way() {
+    for seed in 0..10 {
+        let slow = Shape { bytes_per_us: 100, ..NEAR };
+        let mut network = Network::new(seed, 2, slow);
+        let longest = network.receive(1, Some(0), Some(1), 1_000_000);
+        let shorter = network.receive(1, Some(0), Some(2), 100_000);
+        network.send(0, 1, 1, 1_000_000);
+        network.send(0, 1, 2, 100_000);
+        while !network.is_complete(shorter) {
+            network.run_steps(1);
+        }
+        assert!(!network.is_complete(longest), "they are served in turn");
+        network.finish();
+    }
+}
+
+#[test]
+fn a_process_sends_to_itself() {
+    for_seeds(4, |seed| {
+        for shape in [NEAR, FETCH] {
+            let mut network = Network::new(seed, 1, shape);
+            for (tag, &bytes) in (0..).zip(&sizes(shape.capabilities)) {
+                network.send_synchronous(0, 0, tag, bytes);
+                network.receive(0, None, Some(tag), bytes);
+            }
+            network.finish();
+        }
+    });
+}
+
+#[test]
+fn a_released_operation_goes_on_and_leaves_its_place() {
+    for_seeds(20, |seed| {
+        for bytes in [8, 1000, 9000] {
+            let mut network = Network::new(seed, 2, NEAR);
+            let send = network.send_synchronous(0, 1, 0, bytes);
+            let receive = network.receive(1, Some(0), Some(0), bytes);
+            let sent = network.memory(send);
+            let steps = network.random.below(20);
+            network.run_steps(steps);
+            network.release(send);
+            network.release(receive);
+            network.finish();
+            assert_eq!(network.memory(receive), sent);
+            assert!(!network.is_known(send) && !network.is_known(receive));
+            network.send(0, 1, 0, bytes);
+            network.receive(1, Some(0), Some(0), bytes);
+            network.finish();
+            assert!(!network.is_known(send), "a name is not given twice");
+        }
+    });
+}
+
+/// Sizes on both sides of every threshold.
+fn sizes(capabilities: Capabilities) -> Vec<usize> {
+    let Capabilities { frame_max, inline_max, eager_max, .. } = capabilities;
+    let thresholds = [1, inline_max, eager_max, frame_max - 20, frame_max, 2 * (frame_max - 20)];
+    let mut sizes: Vec<_> = thresholds.iter().flat_map(|&at| [at - 1, at, at + 1]).collect();
+    sizes.push(100_000);
+    sizes
+}
