@@ -122,8 +122,10 @@ impl Network {
             let holds = |message: &Sent| message.from == rank && overlaps(&message.region, *span);
             *from != rank || !messages.iter().any(|one| one.send.to == peer && holds(one))
         });
-        self.processes[rank].reference.fail(gate(peer));
-        self.processes[rank].engine.handle_down(gate(peer));
+        let process = &mut self.processes[rank];
+        process.reference.fail(gate(peer));
+        process.engine.handle_down(gate(peer));
+        process.watch_all();
         self.settle(rank);
     }
 
@@ -339,7 +341,9 @@ impl Network {
         lane: usize,
         frame: &[u8],
     ) -> Result<(), PeerError> {
-        if !self.is_tampered(from, to) {
+        if self.is_tampered(from, to) {
+            self.processes[to].watch_all();
+        } else {
             self.tell_reference(from, to, frame);
         }
         let mut rest = frame;

@@ -112,7 +112,10 @@ struct Process {
     engine: Engine,
     reference: Reference,
     ops: Vec<Tracked>,
+    /// Operations that may complete at any time…
     open: Vec<usize>,
+    /// …and receives that the reference model has given no message: these end by a cancel or a failure.
+    posted: BTreeSet<usize>,
     news_seen: u64,
     flush_due: bool,
     away_until_ns: u64,
@@ -184,6 +187,7 @@ impl Network {
             reference: Reference::default(),
             ops: Vec::new(),
             open: Vec::new(),
+            posted: BTreeSet::new(),
             news_seen: 0,
             flush_due: false,
             away_until_ns: 0,
@@ -332,6 +336,7 @@ impl Network {
         let process = &mut self.processes[handle.rank];
         let cancelled = process.engine.submit_cancel(process.op(handle.index));
         assert_eq!(cancelled, process.reference.cancel(handle.index), "cancelled or not");
+        process.watch(handle.index);
         self.settle(handle.rank);
         cancelled
     }
@@ -341,6 +346,7 @@ impl Network {
         let process = &mut self.processes[handle.rank];
         process.engine.release(process.op(handle.index));
         process.open.retain(|&index| index != handle.index);
+        process.posted.remove(&handle.index);
     }
 
     /// The memory of an operation.
@@ -414,6 +420,11 @@ impl Network {
     /// Runs until nothing is left to happen.
     pub fn run(&mut self) {
         while self.step() {}
+        for (rank, Process { engine, ops, posted, .. }) in self.processes.iter().enumerate() {
+            let is_complete = |index: usize| ops[index].op.is_some_and(|op| engine.is_complete(op));
+            let forged = posted.iter().find(|&&index| is_complete(index));
+            assert_eq!(forged, None, "rank {rank} received what the model matched with nothing");
+        }
     }
 
     /// Runs at most `steps` events.
@@ -429,7 +440,8 @@ impl Network {
     pub fn finish(&mut self) {
         self.run();
         for (rank, process) in self.processes.iter().enumerate() {
-            let open: Vec<_> = process.open.iter().map(|&index| process.describe(index)).collect();
+            let open = process.open.iter().chain(&process.posted);
+            let open: Vec<_> = open.map(|&index| process.describe(index)).collect();
             assert!(open.is_empty(), "rank {rank} still waits: {open:?}");
             assert!(process.engine.is_idle(), "rank {rank} is not idle");
             assert!(!process.engine.has_offers(), "rank {rank} has offers");
@@ -545,9 +557,11 @@ impl Network {
     fn pair(&mut self, rank: usize, receive: usize, waiting: Waiting) {
         let message = self.message_of(rank, &waiting);
         self.messages[message].matched = true;
-        if let Kind::Receive { found, .. } = &mut self.processes[rank].ops[receive].kind {
+        let process = &mut self.processes[rank];
+        if let Kind::Receive { found, .. } = &mut process.ops[receive].kind {
             *found = Some(message);
         }
+        process.watch(receive);
     }
 
     fn message_of(&self, rank: usize, waiting: &Waiting) -> usize {
@@ -580,8 +594,24 @@ impl Process {
     fn track(&mut self, rank: usize, op: OpId, region: Region, kind: Kind) -> Handle {
         let index = self.ops.len();
         self.ops.push(Tracked { op: Some(op), region, kind, end: None });
-        self.open.push(index);
+        match kind {
+            Kind::Receive { found: None, .. } if !self.engine.is_complete(op) => {
+                self.posted.insert(index);
+            }
+            Kind::Receive { .. } | Kind::Send { .. } => self.open.push(index),
+        }
         Handle { rank, index }
+    }
+
+    /// A posted receive may complete.
+    fn watch(&mut self, index: usize) {
+        if self.posted.remove(&index) {
+            self.open.push(index);
+        }
+    }
+
+    fn watch_all(&mut self) {
+        self.open.extend(std::mem::take(&mut self.posted));
     }
 
     fn track_ended(&mut self, rank: usize, region: Region, kind: Kind, end: Completion) -> Handle {
@@ -605,8 +635,4 @@ impl Process {
 
 pub fn gate(rank: usize) -> GateId {
     GateId(rank as u32)
-}
-
-fn untouched(len: usize) -> Region {
-    Region::from_box(vec![UNTOUCHED; len].into())
 }

@@ -1,6 +1,6 @@
 //! MPI's matching (MPI-5.0 §3.2.4, §3.5), written as simply as it can be.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use engine::Selector;
 use wire::GateId;
@@ -9,8 +9,8 @@ use wire::packet::Header;
 /// The receives and messages of one process, each in one list, oldest first.
 #[derive(Debug, Default)]
 pub struct Reference {
-    posted: Vec<Posted>,
-    waiting: Vec<Waiting>,
+    posted: VecDeque<Posted>,
+    waiting: VecDeque<Waiting>,
     arrived: HashMap<GateId, u32>,
     /// How many have come of each gate and context.
     counts: HashMap<(GateId, u64), u32>,
@@ -46,7 +46,7 @@ impl Reference {
     ) -> Option<Waiting> {
         let found = self.take(gate, &selector);
         if found.is_none() {
-            self.posted.push(Posted { gate, selector, receive });
+            self.posted.push_back(Posted { gate, selector, receive });
         }
         found
     }
@@ -57,7 +57,7 @@ impl Reference {
             gate.is_none_or(|gate| gate == waiting.gate) && accepts(selector, &waiting.header)
         };
         let at = self.waiting.iter().position(is_match)?;
-        Some(self.waiting.remove(at))
+        self.waiting.remove(at)
     }
 
     pub fn peek(&self, selector: &Selector) -> Option<&Waiting> {
@@ -82,9 +82,10 @@ impl Reference {
             let is_match = |posted: &Posted| {
                 posted.gate.is_none_or(|named| named == gate) && accepts(&posted.selector, &header)
             };
-            match self.posted.iter().position(is_match) {
-                Some(at) => pairs.push((self.posted.remove(at).receive, message)),
-                None => self.waiting.push(message),
+            let at = self.posted.iter().position(is_match);
+            match at.and_then(|at| self.posted.remove(at)) {
+                Some(posted) => pairs.push((posted.receive, message)),
+                None => self.waiting.push_back(message),
             }
         }
         pairs
