@@ -9,7 +9,7 @@ use crate::network::{
 
 #[test]
 fn a_cut_ends_what_needs_the_peer_and_nothing_else() {
-    for_seeds(300, |seed| {
+    for_seeds(4000, |seed| {
         let mut random = Random::new(!seed);
         let shape = random.pick(&ALL);
         let mut program = Program::new(seed, 3, shape);
@@ -87,7 +87,7 @@ fn messages_that_came_wholly_ahead_outlive_their_sender() {
 
 #[test]
 fn a_link_that_dies_loses_nothing_while_another_lives() {
-    for_seeds(1500, |seed| {
+    for_seeds(10_000, |seed| {
         let mut random = Random::new(!seed);
         let links = 2 + random.below(2);
         let shape = Shape { links, ..random.pick(&[TWO_LINKS, AHEAD_TWO_LINKS, SLOW_TWO_LINKS]) };
@@ -132,7 +132,7 @@ fn a_link_that_dies_in_mid_rendezvous_gives_its_share_to_the_other() {
 
 #[test]
 fn a_link_that_swallows_everything_is_found_out_by_the_other() {
-    for_seeds(200, |seed| {
+    for_seeds(1000, |seed| {
         let mut random = Random::new(!seed);
         let shape = random.pick(&[TWO_LINKS, AHEAD_TWO_LINKS]);
         let mut network = Network::new(seed, 2, shape);

@@ -7,7 +7,7 @@ use crate::network::{ALL, NEAR, Network, Program, Random, Shape, TWO_LINKS, for_
 
 #[test]
 fn random_programs_match_as_the_model_does() {
-    for_seeds(2000, |seed| {
+    for_seeds(20_000, |seed| {
         let mut random = Random::new(!seed);
         let shape = random.pick(&ALL);
         let mut program = Program::new(seed, 2 + random.below(3), shape);
