@@ -32,6 +32,18 @@ pub struct Lane {
     pub last_arrival_ns: u64,
     pub late_ns: u64,
     pub swallows: bool,
+    pub delivered: u64,
+}
+
+/// What became of frames.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fates {
+    /// Lost on a link.
+    pub lost: u64,
+    /// Delivered once more, over another link.
+    pub repeated: u64,
+    /// Delivered before a frame with a lower number.
+    pub overtaking: u64,
 }
 
 /// A frame that was copied when it was posted, or that is read when it leaves.
@@ -64,11 +76,32 @@ impl Network {
         }
     }
 
-    /// How many links are open between two processes, at both ends.
-    pub fn links(&mut self, from: usize, to: usize) -> usize {
-        let of = |way: &Way, state| way.lanes.iter().filter(|lane| lane.state == state).count();
-        let both = [of(self.way(from, to), State::Open), of(self.way(to, from), State::Open)];
-        both.into_iter().min().unwrap_or(0)
+    /// From now on, what one process sends another over a link is lost, while the way back is whole until
+    /// both notice, each in its time.
+    pub fn lose(&mut self, from: usize, to: usize, lane: usize) {
+        let way = &mut self.way(from, to).lanes[lane];
+        if way.state != State::Open {
+            return self.cut_link(from, to, lane);
+        }
+        if !std::mem::replace(&mut way.swallows, true) {
+            for (rank, peer) in [(from, to), (to, from)] {
+                let delay = self.random.below(200_000) as u64;
+                self.schedule(delay, Event::LinkDown(rank, peer, lane));
+            }
+        }
+    }
+
+    /// How many links carry both ways between two processes.
+    pub fn links(&mut self, a: usize, b: usize) -> usize {
+        let carries = |lane: &Lane| lane.state == State::Open && !lane.swallows;
+        let of = |way: &Way| way.lanes.iter().map(carries).collect::<Vec<_>>();
+        let both = of(self.way(a, b)).into_iter().zip(of(self.way(b, a)));
+        both.filter(|carries| *carries == (true, true)).count()
+    }
+
+    /// How many frames have come from one process to another over a link.
+    pub fn delivered(&mut self, from: usize, to: usize, lane: usize) -> u64 {
+        self.way(from, to).lanes[lane].delivered
     }
 
     /// Runs until so many links lead from one process to another.
@@ -205,7 +238,10 @@ impl Network {
         assert_eq!(frame.body.is_some(), frame.token.is_some(), "a body has a token");
         match self.way(from, to).lanes[lane].state {
             State::Open => {}
-            State::Cut => return Posted::Done,
+            State::Cut => {
+                self.fates.lost += 1;
+                return Posted::Done;
+            }
             State::Closed | State::Opening => panic!("a frame for a link that is not open"),
         }
         let now_ns = self.now_ns;
@@ -251,6 +287,7 @@ impl Network {
         let way = &mut self.way(from, to).lanes[lane];
         way.in_flight -= 1;
         if way.state == State::Cut {
+            self.fates.lost += 1;
             if let Cargo::Held(frame) = cargo {
                 self.let_go(from, &frame);
             }
@@ -309,8 +346,10 @@ impl Network {
         }
         let Lane { state, swallows, .. } = self.way(from, to).lanes[lane];
         if state == State::Cut || swallows || self.way(to, from).lanes[lane].state == State::Cut {
+            self.fates.lost += 1;
             return;
         }
+        self.way(from, to).lanes[lane].delivered += 1;
         if let Some(record) = &mut self.record {
             record.push(bytes.clone());
         }
@@ -373,7 +412,10 @@ impl Network {
                     continue;
                 }
                 Packet::Mark { number, .. } => {
+                    let later = (from, to, number + 1)..=(from, to, u32::MAX);
+                    self.fates.overtaking += u64::from(self.numbers.range(later).next().is_some());
                     if !self.numbers.insert((from, to, number)) {
+                        self.fates.repeated += 1;
                         return;
                     }
                     continue;
@@ -459,6 +501,7 @@ impl Lane {
         last_arrival_ns: 0,
         late_ns: 0,
         swallows: false,
+        delivered: 0,
     };
 }
 

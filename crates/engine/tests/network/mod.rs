@@ -37,6 +37,7 @@ use agenda::Agenda;
 use check::UNTOUCHED;
 pub use content::Content;
 use content::filled;
+pub use lanes::Fates;
 use lanes::{Cargo, State, Way, rail};
 pub use mangle::{corpus, mutate};
 pub use program::Program;
@@ -84,6 +85,9 @@ pub struct Network {
     pub now_ns: u64,
     /// What engines said of their peers: (who, of whom, what).
     pub accusations: Vec<(usize, usize, PeerError)>,
+    /// What has happened so far, counted.
+    pub steps: usize,
+    pub fates: Fates,
     /// How many fetches were tried.
     pub fetches: u64,
     /// How many messages were sent without an operation.
@@ -197,6 +201,8 @@ impl Network {
             random: Random::new(seed),
             now_ns: 0,
             accusations: Vec::new(),
+            steps: 0,
+            fates: Fates::default(),
             fetches: 0,
             short_sends: 0,
             gathered_sends: 0,
@@ -445,8 +451,16 @@ impl Network {
             assert!(open.is_empty(), "rank {rank} still waits: {open:?}");
             assert!(process.engine.is_idle(), "rank {rank} is not idle");
             assert!(!process.engine.has_offers(), "rank {rank} has offers");
+            let held = process.engine.counters().unexpected_bytes_max;
+            assert!(held <= self.unexpected_bytes_max(rank), "rank {rank} held {held} bytes");
         }
         assert!(self.accusations.is_empty(), "{:?}", self.accusations);
+    }
+
+    /// The most that may wait unmatched at a process: what links accept from the beginning, and its budget.
+    pub fn unexpected_bytes_max(&self, rank: usize) -> usize {
+        let accepted = |peer| self.shape(rank, peer).capabilities.credit_bytes;
+        (0..self.processes.len()).map(accepted).sum::<usize>() + BUDGET_BYTES
     }
 
     pub fn is_complete(&self, handle: Handle) -> bool {
@@ -468,6 +482,7 @@ impl Network {
     fn step(&mut self) -> bool {
         let Some((at_ns, event)) = self.agenda.next() else { return false };
         self.now_ns = at_ns;
+        self.steps += 1;
         match event {
             Event::Flush(rank) => self.flush(rank),
             Event::Up(rank, peer, lane) => {
@@ -507,6 +522,7 @@ impl Network {
                 self.settle(rank);
             }
             Event::LinkDown(rank, peer, lane) => {
+                self.way(rank, peer).lanes[lane].state = State::Cut;
                 if !self.processes[rank].engine.handle_link_down(gate(peer), rail(lane)) {
                     self.way(rank, peer).cut();
                     self.way(peer, rank).cut();

@@ -70,9 +70,10 @@ impl Program {
     }
 
     /// As [`Program::drain`], and nobody has failed.
-    pub fn drain_whole(self) {
+    pub fn drain_whole(self) -> Network {
         let network = self.drain();
         assert_eq!(network.failures(), 0, "a link was left");
+        network
     }
 
     /// Receives and cancels whatever is left.

@@ -1,10 +1,12 @@
 //! Links and peers that die, lie still, or look away.
 
+use engine::strategy;
 use engine::{Outcome, Selector};
+use wire::Capabilities;
 
 use crate::network::{
-    AHEAD, AHEAD_TWO_LINKS, ALL, NEAR, Network, Program, Random, SLOW_TWO_LINKS, Shape, TWO_LINKS,
-    for_seeds,
+    AHEAD, AHEAD_TWO_LINKS, ALL, Content, Fates, Handle, NEAR, Network, Program, Random,
+    SLOW_TWO_LINKS, Shape, TWO_LINKS, for_seeds,
 };
 
 #[test]
@@ -86,49 +88,158 @@ fn messages_that_came_wholly_ahead_outlive_their_sender() {
 }
 
 #[test]
-fn a_link_that_dies_loses_nothing_while_another_lives() {
+fn links_that_die_lose_nothing_while_another_lives() {
     for_seeds(10_000, |seed| {
-        let mut random = Random::new(!seed);
-        let links = 2 + random.below(2);
-        let shape = Shape { links, ..random.pick(&[TWO_LINKS, AHEAD_TWO_LINKS, SLOW_TWO_LINKS]) };
-        let mut program = Program::new(seed, 2 + random.below(2), shape);
-        for _ in 0..10 + random.below(60) {
-            program.act(&mut random);
-            let steps = random.below(40);
-            program.network.run_steps(steps);
-            if random.one_in(8) && program.network.links(0, 1) > 1 {
-                let lane = random.below(links);
-                program.network.cut_link(0, 1, lane);
-            }
-        }
-        program.drain_whole();
+        links_that_die(seed);
     });
 }
 
 #[test]
-fn a_link_that_dies_in_mid_rendezvous_gives_its_share_to_the_other() {
-    let mut packed = 0;
-    for shape in [TWO_LINKS, AHEAD_TWO_LINKS, SLOW_TWO_LINKS] {
-        for steps in 0..120 {
-            for lane in 0..2 {
-                let mut network = Network::new(steps as u64, 2, shape);
-                let sends: Vec<_> =
-                    (0..3).map(|tag| network.send_synchronous(0, 1, tag, 50_000)).collect();
-                let receives: Vec<_> =
-                    (0..3).map(|tag| network.receive(1, Some(0), Some(tag), 50_000)).collect();
-                network.run_until_links(0, 1, 2);
-                network.run_steps(steps);
-                network.cut_link(0, 1, lane);
-                network.finish();
-                packed += network.counters(0).packed;
-                for end in sends.into_iter().chain(receives) {
-                    assert_eq!(network.end(end).outcome, Outcome::Ok, "{steps} steps, lane {lane}");
-                }
+fn frames_are_lost_and_repeated_and_overtake_one_another_while_links_die() {
+    let mut sum = Fates::default();
+    for Fates { lost, repeated, overtaking } in (0..300).map(|seed| links_that_die(seed).fates) {
+        sum.lost += lost;
+        sum.repeated += repeated;
+        sum.overtaking += overtaking;
+    }
+    assert!(sum.lost > 100 && sum.repeated > 100 && sum.overtaking > 1000, "{sum:?}");
+}
+
+/// A random program whose links die, but for one between any two; it ends as if none did.
+fn links_that_die(seed: u64) -> Network {
+    let mut random = Random::new(!seed);
+    let (links, size) = (2 + random.below(2), 2 + random.below(2));
+    let shape = Shape { links, ..random.pick(&[TWO_LINKS, AHEAD_TWO_LINKS, SLOW_TWO_LINKS]) };
+    let mut program = Program::new(seed, size, shape);
+    for _ in 0..10 + random.below(60) {
+        program.act(&mut random);
+        let steps = random.below(40);
+        program.network.run_steps(steps);
+        let (from, to) = (random.below(size), random.below(size));
+        if random.one_in(6) && from != to && program.network.links(from, to) > 1 {
+            let lane = random.below(links);
+            match random.one_in(2) {
+                true => program.network.cut_link(from, to, lane),
+                false => program.network.lose(from, to, lane),
             }
         }
     }
-    assert!(packed > 0, "pieces that leave again may be packed");
+    program.drain_whole()
 }
+
+#[test]
+fn a_split_rendezvous_survives_a_link_that_dies_at_any_step() {
+    // A seed is a step, a way to die there and, beyond all of these, another network.
+    let ways = DEATHS.len() as u64;
+    for_seeds(ways * STEPS_MAX as u64, |seed| {
+        let (kind, lane, death) = DEATHS[(seed % ways) as usize];
+        let step = (seed / ways) as usize % STEPS_MAX;
+        let (mut network, ends) = rendezvous(seed / ways / STEPS_MAX as u64, kind);
+        let left = step.saturating_sub(network.steps);
+        network.run_steps(left);
+        match death {
+            Death::Link => network.cut_link(0, 1, lane),
+            Death::ThereFirst => network.lose(0, 1, lane),
+            Death::BackFirst => network.lose(1, 0, lane),
+            Death::Peer => network.cut(0, 1),
+        }
+        network.finish();
+        for end in ends {
+            let outcome = network.end(end).outcome;
+            let may_fail = death == Death::Peer && outcome == Outcome::PeerFailed;
+            assert!(outcome == Outcome::Ok || may_fail, "{death:?} of link {lane}, step {step}");
+        }
+    });
+}
+
+#[test]
+fn a_rendezvous_is_split_and_takes_no_more_steps_than_are_tried() {
+    for kind in KINDS {
+        let (mut network, _) = rendezvous(0, kind);
+        network.finish();
+        let steps = network.steps;
+        assert!((STEPS_MAX / 2..=STEPS_MAX).contains(&steps), "{steps} steps, {kind:?}");
+        for (from, to, lane) in [(0, 1, 0), (0, 1, 1), (1, 0, 0), (1, 0, 1)] {
+            assert!(network.delivered(from, to, lane) > 10, "link {lane} is spared, {kind:?}");
+        }
+    }
+}
+
+/// Two long messages each way, one of them awaited, over two links that both carry some of each.
+fn rendezvous(seed: u64, Kind { shape, strategy, bytes }: Kind) -> (Network, Vec<Handle>) {
+    let strategy = || strategy::named(strategy).expect("a known name");
+    let mut network = Network::with_strategy(seed, 2, shape, &strategy);
+    let mut ends = vec![network.send(0, 1, 2, 0), network.receive(1, Some(0), Some(2), 0)];
+    network.run();
+    network.steps = 0;
+    for (from, to) in [(0, 1), (1, 0)] {
+        ends.push(network.receive(to, Some(from), Some(0), bytes));
+        ends.push(network.send_synchronous(from, to, 0, bytes));
+        ends.push(network.send(from, to, 1, bytes));
+        network.run_steps(8);
+        ends.push(network.receive(to, Some(from), Some(1), bytes));
+    }
+    (network, ends)
+}
+
+/// How a long message is split.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    shape: Shape,
+    strategy: &'static str,
+    bytes: usize,
+}
+
+const KINDS: [Kind; 4] = [
+    Kind { shape: TWO_LINKS, strategy: "split", bytes: 12_000 },
+    Kind { shape: TWO_LINKS, strategy: "auto", bytes: 12_000 },
+    Kind { shape: AHEAD_TWO_LINKS, strategy: "auto", bytes: 12_000 },
+    Kind { shape: PACKED_TWO_LINKS, strategy: "compress", bytes: 60_000 },
+];
+
+/// Slow links whose frames are short.
+const PACKED_TWO_LINKS: Shape = Shape {
+    capabilities: Capabilities { frame_max: 9 << 10, ..SLOW_TWO_LINKS.capabilities },
+    content: Content::Sparse,
+    ..SLOW_TWO_LINKS
+};
+
+/// How what is between two processes may die.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Death {
+    /// A link, both ways at once.
+    Link,
+    /// A link, on the way there first…
+    ThereFirst,
+    /// …or on the way back.
+    BackFirst,
+    /// All links.
+    Peer,
+}
+
+/// Each death of each link of each kind of rendezvous.
+const DEATHS: [(Kind, usize, Death); 28] = {
+    let deaths = [
+        (0, Death::Link),
+        (0, Death::ThereFirst),
+        (0, Death::BackFirst),
+        (1, Death::Link),
+        (1, Death::ThereFirst),
+        (1, Death::BackFirst),
+        (0, Death::Peer),
+    ];
+    let mut all = [(KINDS[0], 0, Death::Peer); 28];
+    let mut at = 0;
+    while at < all.len() {
+        let (lane, death) = deaths[at % deaths.len()];
+        all[at] = (KINDS[at / deaths.len()], lane, death);
+        at += 1;
+    }
+    all
+};
+
+/// Steps at which a rendezvous is interrupted: all that it takes.
+const STEPS_MAX: usize = 400;
 
 #[test]
 fn a_link_that_swallows_everything_is_found_out_by_the_other() {
