@@ -1,9 +1,10 @@
 //! The rail to oneself: messages of a rank to its own rank.
 
 use std::collections::VecDeque;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use memory::Region;
+use rustix::event::{EventfdFlags, eventfd};
 use wire::{Capabilities, Frame, GateId, RemoteRegion};
 
 use crate::rail::{Event, Post, Rail, RailError};
@@ -17,13 +18,50 @@ pub struct OwnRail {
     opened: bool,
     up: bool,
     refused: bool,
+    /// For a thread that sleeps while another one posts.
+    bell: OwnedFd,
+    sleep: Sleep,
+}
+
+/// Whether a thread of the process sleeps on the bell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sleep {
+    Awake,
+    Asleep,
+    Rung,
 }
 
 impl OwnRail {
     /// The rail of process `rank`.
-    pub fn new(rank: GateId) -> Self {
-        let queue = VecDeque::with_capacity(DEPTH);
-        Self { rank, queue, spare: Vec::new(), opened: false, up: false, refused: false }
+    ///
+    /// # Errors
+    /// When the kernel gives no event descriptor.
+    pub fn new(rank: GateId) -> Result<Self, RailError> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let failed = |error: rustix::io::Errno| RailError::System {
+            call: "eventfd for messages to oneself",
+            source: error.into(),
+        };
+        Ok(Self {
+            rank,
+            queue: VecDeque::with_capacity(DEPTH),
+            spare: Vec::new(),
+            opened: false,
+            up: false,
+            refused: false,
+            bell: bell.map_err(failed)?,
+            sleep: Sleep::Awake,
+        })
+    }
+
+    /// Wakes the thread that sleeps, if one does.
+    #[inline]
+    fn ring(&mut self) {
+        if self.sleep == Sleep::Asleep {
+            self.sleep = Sleep::Rung;
+            // The counter was zero, so there is room.
+            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        }
     }
 }
 
@@ -41,6 +79,7 @@ impl Rail for OwnRail {
             return Err(RailError::Unreachable("another process".into()));
         }
         self.opened = true;
+        self.ring();
         Ok(())
     }
 
@@ -62,6 +101,7 @@ impl Rail for OwnRail {
             body.region.read(0, &mut bytes[at..]);
         }
         self.queue.push_back(bytes);
+        self.ring();
         Post::Done
     }
 
@@ -92,14 +132,20 @@ impl Rail for OwnRail {
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        Vec::new()
+        vec![self.bell.as_fd()]
     }
 
     fn prepare_sleep(&mut self) -> bool {
+        self.sleep = Sleep::Asleep;
         self.queue.is_empty() && self.opened == self.up
     }
 
-    fn finish_sleep(&mut self) {}
+    fn finish_sleep(&mut self) {
+        if std::mem::replace(&mut self.sleep, Sleep::Awake) == Sleep::Rung {
+            // It was rung, so there is something to read.
+            let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        }
+    }
 
     fn is_flushed(&self) -> bool {
         self.queue.is_empty()

@@ -269,7 +269,8 @@ fn start(level: ThreadLevel) -> Result<Process> {
 fn open_rails(job: &Job) -> Result<(Vec<Box<dyn Rail>>, TcpNetworks), String> {
     let rank = GateId(job.rank());
     let wanted = std::env::var("CANELE_RAILS").unwrap_or_else(|_| "shm,tcp".into());
-    let mut rails: Vec<Box<dyn Rail>> = vec![Box::new(OwnRail::new(rank))];
+    let own = OwnRail::new(rank).map_err(|error| format!("rail self: {error}"))?;
+    let mut rails: Vec<Box<dyn Rail>> = vec![Box::new(own)];
     let mut networks = TcpNetworks::default();
     if job.size() == 1 {
         return Ok((rails, networks));

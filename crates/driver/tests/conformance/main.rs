@@ -18,11 +18,15 @@ struct Own;
 
 impl Ground for Own {
     fn field(&self, _: u32) -> Field {
-        let rail: Box<dyn Rail> = Box::new(OwnRail::new(GateId(0)));
+        let rail: Box<dyn Rail> = Box::new(OwnRail::new(GateId(0)).expect("an event"));
         Field { rails: vec![rail], pass: Box::new(|| {}) }
     }
 
     fn is_alone(&self) -> bool {
+        true
+    }
+
+    fn wakes(&self) -> bool {
         true
     }
 }

@@ -51,7 +51,7 @@ pub fn death(rail: &str) {
 pub fn deafness(rail: &str) {
     let (end, mut other) = with(rail, "deaf");
     let size = end.frame_max(PEER).min(64 << 10);
-    let mut ends = [end, End::new(1, Box::new(driver::OwnRail::new(PEER)))];
+    let mut ends = [end, End::new(1, Box::new(driver::OwnRail::new(PEER).expect("an event")))];
     let mut flow = Flow::new(0, 1, vec![size; 1000]);
     let limit = Limit::new();
     while flow.refusals == 0 {

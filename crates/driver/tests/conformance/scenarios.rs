@@ -317,11 +317,35 @@ pub fn wake(ground: &dyn Ground) {
         return;
     }
     let mut stage = Stage::pair(ground);
+    if ground.is_alone() {
+        return wake_oneself(&mut stage.ends[0]);
+    }
     let second = stage.ends.pop().expect("two ends");
     let first = stage.ends.pop().expect("two ends");
     let mirror = thread::spawn(move || exchange(second, GateId(0), false));
     exchange(first, GateId(1), true);
     mirror.join().expect("the other end");
+}
+
+/// What one thread of a process posts while another sleeps wakes it, and the bell is silent afterwards.
+fn wake_oneself(end: &mut End) {
+    let peer = end.rank;
+    for round in 0..ROUNDS {
+        assert!(end.rail.prepare_sleep(), "nothing is there");
+        assert!(!rings(&*end.rail, Duration::ZERO), "round {round}: nothing was posted");
+        for _ in 0..round % 3 {
+            say(end, peer, round);
+            assert!(rings(&*end.rail, Duration::ZERO), "round {round}: asleep, and not woken");
+        }
+        end.rail.finish_sleep();
+        for _ in 0..round % 3 {
+            hear(end, peer, round);
+        }
+        say(end, peer, round);
+        assert!(!end.rail.prepare_sleep(), "round {round}: something is there");
+        end.rail.finish_sleep();
+        hear(end, peer, round);
+    }
 }
 
 fn exchange(mut end: End, peer: GateId, begins: bool) {
@@ -362,21 +386,25 @@ fn hear(end: &mut End, peer: GateId, round: u32) {
 /// Sleeps until the rail rings, which it does.
 pub fn sleep(rail: &mut dyn Rail, round: u32) {
     if rail.prepare_sleep() {
-        let descriptors = rail.descriptors();
-        let mut bells: Vec<PollFd<'_>> = descriptors
-            .iter()
-            .map(|bell| PollFd::from_borrowed_fd(bell.as_fd(), PollFlags::IN))
-            .collect();
-        let limit = Timespec { tv_sec: WAKE_LIMIT.as_secs() as i64, tv_nsec: 0 };
-        let rung = poll(&mut bells, Some(&limit)).expect("poll");
-        assert!(rung > 0, "nothing woke the sleeper in round {round}");
+        assert!(rings(rail, WAKE_LIMIT), "nothing woke the sleeper in round {round}");
     }
     rail.finish_sleep();
 }
 
+/// Whether the rail rings before the time is over.
+fn rings(rail: &dyn Rail, limit: Duration) -> bool {
+    let descriptors = rail.descriptors();
+    let mut bells: Vec<PollFd<'_>> = descriptors
+        .iter()
+        .map(|bell| PollFd::from_borrowed_fd(bell.as_fd(), PollFlags::IN))
+        .collect();
+    let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: 0 };
+    poll(&mut bells, Some(&limit)).expect("poll") > 0
+}
+
 /// A sender that sleeps for want of room is woken when there is some.
 pub fn room(ground: &dyn Ground) {
-    if !ground.wakes() {
+    if !ground.wakes() || ground.is_alone() {
         return full(ground);
     }
     let mut stage = Stage::pair(ground);

@@ -25,7 +25,7 @@ pub fn job(size: u32) -> Vec<Process> {
     let open = |(rail, rank)| {
         let gate = GateId(rank);
         let engine = Engine::new(Config::new(size as usize));
-        let own = OwnRail::new(gate);
+        let own = OwnRail::new(gate).expect("an event");
         let mut addresses = addresses.clone();
         addresses[rank as usize] = own.address();
         let directory = Box::new(Loopback { rank, addresses });
