@@ -1,0 +1,135 @@
+//! A job within one process: each of its processes has an engine, rails and a lock of its own.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use driver::Rail;
+use engine::{Config, Engine};
+use progress::{Core, Directory, Policy, Progress};
+use wire::GateId;
+
+use crate::member::Pending;
+use crate::plan::{Kind, Lane, Plan};
+use crate::rails::{self, Rails};
+use crate::watch::State;
+
+/// Processes whose threads act.
+pub struct Job {
+    pub rails: rails::Kind,
+    pub plan: Plan,
+    pub processes: Vec<Process>,
+    /// How many threads have done all they had to do.
+    pub done: AtomicU32,
+    unrung: Arc<AtomicU32>,
+    _clock: Option<rails::Clock>,
+}
+
+/// One process of the job, and what its threads share.
+pub struct Process {
+    pub progress: Arc<Progress>,
+    /// Operations that whoever comes waits for, and in which window they began.
+    pub pool: Mutex<Vec<(u32, Pending)>>,
+    /// How many messages for all threads have been claimed.
+    pub tickets: AtomicU32,
+    /// What was received.
+    pub ledger: Mutex<Vec<Entry>>,
+    pub states: Vec<State>,
+}
+
+/// A message received.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Grows in the order in which a thread posted its receives.
+    pub serial: u64,
+    pub lane: Lane,
+    pub number: u32,
+}
+
+impl Job {
+    pub fn new(kind: rails::Kind, seed: u64) -> Self {
+        let plan = Plan::new(seed);
+        let Rails { of: rails_of, unrung, clock } = rails::open(kind, &plan);
+        let addresses: Vec<Vec<(String, Vec<u8>)>> = rails_of
+            .iter()
+            .map(|rails| rails.iter().map(|one| (one.name().into(), one.address())).collect())
+            .collect();
+        let mut random = plan.seed_of(&[4]);
+        let policy = random.pick(&[Policy::for_node(1, 2), Policy::for_node(2, 1)]);
+        let process = |(rails, rank): (Vec<Box<dyn Rail>>, u32)| {
+            let size = plan.processes as usize;
+            let directory = Box::new(Addresses { rank, of: addresses.clone() });
+            let engine = Engine::new(Config::new(size));
+            let core = Core::new(engine, GateId(rank), size, rails, directory);
+            Process {
+                progress: Progress::new(core, policy).expect("descriptors"),
+                pool: Mutex::default(),
+                tickets: AtomicU32::new(0),
+                ledger: Mutex::default(),
+                states: (0..plan.threads).map(|_| State::default()).collect(),
+            }
+        };
+        let processes = rails_of.into_iter().zip(0..).map(process).collect();
+        Self { rails: kind, plan, processes, done: AtomicU32::new(0), unrung, _clock: clock }
+    }
+
+    /// Each message has come once, and those of a lane, where one thread received them, in order.
+    pub fn check_all_arrived(&self) {
+        let mut seen: BTreeMap<Lane, Vec<u32>> = BTreeMap::new();
+        for process in &self.processes {
+            let mut ledger = lock(&process.ledger).clone();
+            ledger.sort_by_key(|entry| entry.serial);
+            for entry in ledger {
+                seen.entry(entry.lane).or_default().push(entry.number);
+            }
+        }
+        for kind in [Kind::Exact, Kind::Open, Kind::Probed, Kind::Cancelled, Kind::Shared] {
+            for lane in self.plan.lanes(kind) {
+                let mut numbers = seen.remove(&lane).unwrap_or_default();
+                if kind == Kind::Shared {
+                    numbers.sort_unstable();
+                }
+                let count =
+                    (0..self.plan.windows).map(|window| self.plan.count(window, lane)).sum();
+                assert_eq!(numbers, Vec::from_iter(0..count), "{lane:?}");
+            }
+        }
+        assert!(seen.is_empty(), "nobody sent these: {seen:?}");
+    }
+
+    /// Nothing waits to be sent, and nobody for anything.
+    pub fn check_nothing_is_left(&self) {
+        let begin = Instant::now();
+        let is_busy = |process: &&Process| !process.progress.test(|core| core.is_quiet());
+        // All are asked: each makes progress by it.
+        while self.processes.iter().filter(is_busy).count() > 0 {
+            assert!(begin.elapsed() < QUIET_PATIENCE, "something is left to send");
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(self.processes.iter().all(|process| lock(&process.pool).is_empty()));
+        let unrung = self.unrung.load(Ordering::Relaxed);
+        assert_eq!(unrung, 0, "so often somebody slept while there was news");
+    }
+}
+
+pub fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poison| poison.into_inner())
+}
+
+struct Addresses {
+    rank: u32,
+    of: Vec<Vec<(String, Vec<u8>)>>,
+}
+
+impl Directory for Addresses {
+    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+        let own = peer.0 == self.rank;
+        let mut known = self.of[peer.0 as usize].clone();
+        known.retain(|(name, _)| own == (name == "self"));
+        Ok(known)
+    }
+}
+
+const QUIET_PATIENCE: Duration = Duration::from_secs(20);

@@ -1,0 +1,71 @@
+//! Many threads in several processes send, receive, wait, test, probe and cancel at random, over each
+//! rail. All that is sent arrives once, whole and in order, and nobody waits for what has happened.
+//!
+//! Seeds decide what the threads do; when they do it is the machine's business. A failure prints its
+//! seed: `CANELE_SEED=n cargo test -p progress --test stress RAIL` begins with one and does no other,
+//! `CANELE_SEED=n+` goes on from there.
+
+mod job;
+mod member;
+mod plan;
+mod rails;
+mod watch;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use job::Job;
+use member::Member;
+
+#[test]
+fn simulated() {
+    within_budget(rails::Kind::Simulated);
+}
+
+#[test]
+fn tcp() {
+    within_budget(rails::Kind::Tcp);
+}
+
+#[test]
+fn shm() {
+    within_budget(rails::Kind::Shm);
+}
+
+/// Plays seed after seed until the time is over.
+fn within_budget(rails: rails::Kind) {
+    let wish = std::env::var("CANELE_SEED").unwrap_or_else(|_| "0+".into());
+    let (first, alone) = wish.strip_suffix('+').map_or((&wish[..], true), |first| (first, false));
+    let alone = alone && !wish.ends_with('+');
+    let first: u64 =
+        first.parse().unwrap_or_else(|_| panic!("CANELE_SEED={wish} is neither 7 nor 7+"));
+    let begin = Instant::now();
+    let mut seed = first;
+    loop {
+        play(rails, seed);
+        seed += 1;
+        if alone || begin.elapsed() > BUDGET {
+            break;
+        }
+    }
+    println!("{rails:?}: seeds {first}..{seed}");
+}
+
+/// All members of a job act, then nothing may be left.
+fn play(rails: rails::Kind, seed: u64) {
+    let job = Job::new(rails, seed);
+    let _watched = watch::over(&job);
+    thread::scope(|scope| {
+        for rank in 0..job.plan.processes {
+            for number in 0..job.plan.threads {
+                let job = &job;
+                scope.spawn(move || Member::new(job, rank, number).act());
+            }
+        }
+    });
+    job.check_all_arrived();
+    job.check_nothing_is_left();
+}
+
+/// How long each test goes on; three run at a time.
+const BUDGET: Duration = Duration::from_secs(6);

@@ -1,0 +1,664 @@
+//! One thread of one process, and what it does.
+//!
+//! In each window a thread begins all that it sends and receives without waiting for anybody; then it
+//! waits and probes, in any order and manner, for what others begin in windows up to its own; and in the
+//! end for sends that may need their receiver's probe. So a thread that waits for ever was not woken, or
+//! something is lost.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use engine::{Completion, Envelope, OpId, Outcome, Selector, SendMode};
+use memory::Region;
+use progress::{Core, Progress};
+use wire::GateId;
+
+use crate::job::{Entry, Job, Process, lock};
+use crate::plan::{Kind, Lane, Leaves, Message, OPEN_MAX, Plan, Random, TAGS, context};
+
+/// A thread that acts.
+pub struct Member<'a> {
+    job: &'a Job,
+    plan: &'a Plan,
+    process: &'a Process,
+    progress: &'a Progress,
+    rank: u32,
+    number: u32,
+    random: Random,
+    window: u32,
+    /// The next number of each lane that this thread sends in…
+    sent: BTreeMap<Lane, u32>,
+    /// …and of those it receives from by itself.
+    received: BTreeMap<Lane, u32>,
+    serial: u64,
+}
+
+/// An operation under way.
+#[derive(Debug)]
+pub struct Pending {
+    op: OpId,
+    what: What,
+}
+
+impl Pending {
+    /// Whether a thread must act, rather than have begun, for this to end.
+    fn may_need_a_probe(&self) -> bool {
+        let kind = match &self.what {
+            What::Send { lane, .. } => lane.kind,
+            What::Receive { .. } => return false,
+        };
+        matches!(kind, Kind::Probed | Kind::Cancelled | Kind::Shared)
+    }
+}
+
+#[derive(Debug)]
+enum What {
+    Send { lane: Lane, number: u32 },
+    Receive { into: Region, expected: Expected, serial: u64 },
+}
+
+/// What a receive may bring.
+#[derive(Clone, Copy, Debug)]
+enum Expected {
+    /// This message, of which only the beginning may fit.
+    One(Lane, u32),
+    /// One of those sent to this process in this context.
+    AnyOf(Kind, u32),
+}
+
+/// Something to begin.
+#[derive(Clone, Copy, Debug)]
+enum Begin {
+    Send(Lane),
+    Receive(Lane),
+    Open { source: Option<u32>, tag: Option<i32> },
+}
+
+/// Something to wait for, or to do with waiting.
+#[derive(Debug)]
+enum Item {
+    Pending(Pending),
+    Probed(Lane),
+    Cancelled(Lane),
+    Never,
+    Tickets,
+    /// With each in turn; all processes begin with those nearby, so that nobody waits in a circle.
+    Pings(Vec<(u32, u32)>),
+}
+
+impl<'a> Member<'a> {
+    pub fn new(job: &'a Job, rank: u32, number: u32) -> Self {
+        let process = &job.processes[rank as usize];
+        Self {
+            job,
+            plan: &job.plan,
+            process,
+            progress: &process.progress,
+            rank,
+            number,
+            random: job.plan.seed_of(&[6, u64::from(rank), u64::from(number)]),
+            window: 0,
+            sent: BTreeMap::new(),
+            received: BTreeMap::new(),
+            serial: 0,
+        }
+    }
+
+    /// All windows.
+    pub fn act(mut self) {
+        for window in 0..self.plan.windows {
+            self.window = window;
+            let begun = self.begin_all();
+            let (late, begun) = begun.into_iter().partition(Pending::may_need_a_probe);
+            let mut items: Vec<_> = Vec::into_iter(begun).map(Item::Pending).collect();
+            items.extend(self.turns());
+            while !items.is_empty() {
+                self.rest();
+                let item = items.swap_remove(self.random.below(items.len()));
+                self.do_item(item, &mut items);
+            }
+            self.wait_for_all(late);
+            self.empty_pool();
+        }
+        self.job.done.fetch_add(1, Ordering::Relaxed);
+        self.process.states[self.number as usize].clear();
+        // As processes do that finish together: others may need what is still to be sent.
+        while self.job.done.load(Ordering::Relaxed) < self.plan.processes * self.plan.threads {
+            self.progress.test(|_| ());
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// Begins what is to be begun in this window; answers what to wait for.
+    fn begin_all(&mut self) -> Vec<Pending> {
+        let mut queues = self.beginnings();
+        let mut begun = Vec::new();
+        while !queues.is_empty() {
+            let at = self.random.below(queues.len());
+            let count = 1 + self.random.below(4);
+            let queue = &mut queues[at];
+            let some: Vec<Begin> = queue.drain(..count.min(queue.len())).collect();
+            if queue.is_empty() {
+                queues.swap_remove(at);
+            }
+            for pending in self.begin(&some) {
+                if self.random.one_in(6) {
+                    lock(&self.process.pool).push((self.window, pending));
+                } else {
+                    begun.push(pending);
+                }
+            }
+        }
+        begun
+    }
+
+    /// What is to be begun, in queues within which order counts.
+    fn beginnings(&self) -> Vec<VecDeque<Begin>> {
+        let mut queues = Vec::new();
+        let mine = |lane: &Lane| lane.thread == self.number;
+        let mut add = |what: Begin, count: u32| {
+            let queue: VecDeque<_> = (0..count).map(|_| what).collect();
+            if !queue.is_empty() {
+                queues.push(queue);
+            }
+        };
+        for kind in [Kind::Exact, Kind::Open, Kind::Probed, Kind::Cancelled, Kind::Shared] {
+            for lane in self.plan.lanes(kind).filter(mine) {
+                let count = self.plan.count(self.window, lane);
+                if lane.from == self.rank {
+                    add(Begin::Send(lane), count);
+                }
+                if lane.to == self.rank && kind == Kind::Exact {
+                    add(Begin::Receive(lane), count);
+                }
+                if lane.to == self.rank && kind == Kind::Open {
+                    let (source, tag) = (Some(lane.from), Some(lane.tag));
+                    let open = match self.plan.leaves(self.rank, self.number) {
+                        Leaves::Source => Begin::Open { source: None, tag },
+                        Leaves::Tag => Begin::Open { source, tag: None },
+                        Leaves::Both => Begin::Open { source: None, tag: None },
+                    };
+                    add(open, count);
+                }
+            }
+        }
+        queues
+    }
+
+    /// What there is to do besides waiting for what was begun.
+    fn turns(&mut self) -> Vec<Item> {
+        let mut items = vec![Item::Tickets];
+        for kind in [Kind::Probed, Kind::Cancelled] {
+            let to_me = |lane: &Lane| lane.thread == self.number && lane.to == self.rank;
+            for lane in self.plan.lanes(kind).filter(to_me) {
+                for _ in 0..self.plan.count(self.window, lane) {
+                    items.push(match kind {
+                        Kind::Probed => Item::Probed(lane),
+                        _ => Item::Cancelled(lane),
+                    });
+                }
+            }
+        }
+        if self.random.one_in(3) {
+            items.push(Item::Never);
+        }
+        let Plan { processes, threads, .. } = *self.plan;
+        let nearby = Some((self.rank, self.number ^ 1)).filter(|(_, thread)| *thread < threads);
+        let rank = (self.window % processes + processes - self.rank) % processes;
+        let afar = Some((rank, self.number)).filter(|(rank, _)| *rank != self.rank);
+        items.push(Item::Pings(nearby.into_iter().chain(afar).collect()));
+        items
+    }
+
+    fn do_item(&mut self, item: Item, items: &mut Vec<Item>) {
+        self.tell(&item);
+        match item {
+            Item::Pending(first) => {
+                let mut some = vec![first];
+                let more = self.random.pick(&[0, 0, 1, 3, 10]);
+                while some.len() <= more
+                    && let Some(at) = items.iter().position(|one| matches!(one, Item::Pending(_)))
+                    && let Item::Pending(another) = items.swap_remove(at)
+                {
+                    some.push(another);
+                }
+                let left = self.wait_for_some(some);
+                items.extend(left.into_iter().map(Item::Pending));
+            }
+            Item::Probed(lane) => self.probe_and_receive(lane),
+            Item::Cancelled(lane) => self.cancel_and_receive(lane),
+            Item::Never => self.cancel_in_vain(),
+            Item::Tickets => self.take_shared(),
+            Item::Pings(others) => others.into_iter().for_each(|other| self.ping(other)),
+        }
+    }
+
+    /// Begins some of one queue, in one of the ways there are.
+    fn begin(&mut self, some: &[Begin]) -> Vec<Pending> {
+        let made: Vec<Made> = some.iter().map(|one| self.make(*one)).collect();
+        let submit = |core: &mut Core| made.iter().map(|one| one.submit(core)).collect::<Vec<_>>();
+        let ops = match self.random.below(5) {
+            0 => self.progress.test(submit),
+            1 => {
+                // While waiting for something else.
+                let (mut ops, mut turns) = (None, 0);
+                self.progress.wait_for(Duration::from_millis(1), |core| {
+                    ops.get_or_insert_with(|| submit(core));
+                    turns += 1;
+                    (turns == 3).then_some(())
+                });
+                ops.unwrap_or_default()
+            }
+            2 => made
+                .iter()
+                .filter(|one| !one.send_short(self.progress))
+                .map(|one| self.progress.submit(|core| one.submit(core)))
+                .collect(),
+            _ => self.progress.submit(submit),
+        };
+        ops.into_iter().collect()
+    }
+
+    fn make(&mut self, begin: Begin) -> Made {
+        self.serial += 1;
+        let serial = self.serial;
+        match begin {
+            Begin::Send(lane) => {
+                let number = next(&mut self.sent, lane);
+                let message = self.plan.message(lane, number);
+                Made::Send { lane, number, message, data: Region::from_box(message.bytes().into()) }
+            }
+            Begin::Receive(lane) => {
+                let number = next(&mut self.received, lane);
+                let len = self.plan.message(lane, number).len;
+                let room = match self.random.below(8) {
+                    0 => len / 2,
+                    1 => len + 100,
+                    _ => len,
+                };
+                Made::Receive {
+                    gate: Some(GateId(lane.from)),
+                    selector: exact(lane),
+                    into: Region::owned(room),
+                    expected: Expected::One(lane, number),
+                    serial,
+                }
+            }
+            Begin::Open { source, tag } => Made::Receive {
+                gate: source.map(GateId),
+                selector: Selector { context: context(Kind::Open, self.number), source, tag },
+                into: Region::owned(OPEN_MAX),
+                expected: Expected::AnyOf(Kind::Open, self.number),
+                serial,
+            },
+        }
+    }
+
+    /// Waits for at least one of some; answers those that are still under way.
+    fn wait_for_some(&mut self, mut some: Vec<Pending>) -> Vec<Pending> {
+        let mut ended = Vec::new();
+        match self.random.below(6) {
+            0 => ended.push(self.progress.wait(|core| take_any(core, &mut some))),
+            1 => {
+                // All.
+                let done = |core: &mut Core, one: &Pending| core.engine.is_complete(one.op);
+                self.progress.wait(|core| some.iter().all(|one| done(core, one)).then_some(()));
+                let all = std::mem::take(&mut some);
+                ended = self.progress.look(|core| {
+                    all.into_iter().map(|one| taken(core, one).expect("it was done")).collect()
+                });
+            }
+            2 => loop {
+                if let Some(one) = self.progress.test(|core| take_any(core, &mut some)) {
+                    break ended.push(one);
+                }
+                self.progress.pause();
+                if self.random.one_in(20) {
+                    self.rest();
+                }
+            },
+            3 => loop {
+                let limit = Duration::from_micros(self.random.pick(&[0, 10, 300, 3000]));
+                let one = self.progress.wait_for(limit, |core| take_any(core, &mut some));
+                if let Some(one) = one {
+                    break ended.push(one);
+                }
+            },
+            _ => {
+                let first = some.swap_remove(0);
+                let completion = self.progress.wait(|core| core.engine.take(first.op));
+                ended.push((first, completion));
+            }
+        }
+        for (pending, completion) in ended {
+            self.check(&pending, completion);
+        }
+        some
+    }
+
+    /// What others of the process began up to this window, and nobody has waited for.
+    fn empty_pool(&mut self) {
+        loop {
+            let mut pool = lock(&self.process.pool);
+            let Some(at) = pool.iter().position(|(window, _)| *window <= self.window) else {
+                return;
+            };
+            let (_, pending) = pool.swap_remove(at);
+            drop(pool);
+            self.wait_for_all(vec![pending]);
+        }
+    }
+
+    fn wait_for_all(&mut self, mut left: Vec<Pending>) {
+        while !left.is_empty() {
+            self.tell(&left);
+            left = self.wait_for_some(left);
+        }
+    }
+
+    /// Probes, openly or not, and receives what was found; by a matched probe now and then.
+    fn probe_and_receive(&mut self, wanted: Lane) {
+        let context = wanted.context();
+        // Any message will do where all probes are open: there are as many as probes.
+        let selector = match self.plan.probes_openly(self.rank, self.number) {
+            true => Selector { context, source: None, tag: None },
+            false => exact(wanted),
+        };
+        let gate = selector.source.map(GateId);
+        if self.random.one_in(2) {
+            let (id, found) = self.seek(|core| core.engine.submit_matched_probe(gate, selector));
+            let lane = Lane { from: found.source, tag: found.tag, ..wanted };
+            let into = Region::owned(found.bytes as usize);
+            let op = self.progress.submit(|core| core.engine.submit_matched_receive(id, &into));
+            self.finish(op.expect("nobody else has it"), lane, into);
+        } else {
+            let found = self.seek(|core| core.engine.probe(gate, selector));
+            let lane = Lane { from: found.source, tag: found.tag, ..wanted };
+            let into = Region::owned(found.bytes as usize);
+            let selector = exact(lane);
+            let gate = Some(GateId(lane.from));
+            let op = self.progress.submit(|core| core.engine.submit_receive(gate, selector, &into));
+            self.finish(op, lane, into);
+        }
+    }
+
+    /// Waits or tests until there is an answer.
+    fn seek<T>(&mut self, mut question: impl FnMut(&mut Core) -> Option<T>) -> T {
+        match self.random.below(3) {
+            0 => loop {
+                if let Some(answer) = self.progress.test(&mut question) {
+                    return answer;
+                }
+                self.progress.pause();
+            },
+            1 => loop {
+                let limit = Duration::from_micros(self.random.pick(&[0, 100, 3000]));
+                if let Some(answer) = self.progress.wait_for(limit, &mut question) {
+                    return answer;
+                }
+            },
+            _ => self.progress.wait(question),
+        }
+    }
+
+    /// Receives the next message of a lane by itself.
+    fn finish(&mut self, op: OpId, lane: Lane, into: Region) {
+        let number = next(&mut self.received, lane);
+        self.serial += 1;
+        let expected = Expected::One(lane, number);
+        let pending = Pending { op, what: What::Receive { into, expected, serial: self.serial } };
+        let completion = self.progress.wait(|core| core.engine.take(op));
+        self.check(&pending, completion);
+    }
+
+    /// Begins to receive and cancels, until a message was quicker.
+    fn cancel_and_receive(&mut self, lane: Lane) {
+        let number = self.received.get(&lane).copied().unwrap_or(0);
+        let len = self.plan.message(lane, number).len;
+        for attempt in 0.. {
+            let into = Region::owned(len);
+            let gate = Some(GateId(lane.from));
+            let op =
+                self.progress.submit(|core| core.engine.submit_receive(gate, exact(lane), &into));
+            self.rest();
+            let cancels = attempt < 3 && self.random.one_in(2);
+            if cancels && self.progress.submit(|core| core.engine.submit_cancel(op)) {
+                let completion = self.progress.wait(|core| core.engine.take(op));
+                assert_eq!(completion.outcome, Outcome::Cancelled, "{lane:?}");
+                continue;
+            }
+            return self.finish(op, lane, into);
+        }
+    }
+
+    /// What never comes is waited for for a while, and then no more.
+    fn cancel_in_vain(&mut self) {
+        let into = Region::owned(8);
+        let context = context(Kind::Never, self.number);
+        let from = self.random.below(self.plan.processes as usize) as u32;
+        let source = Some(from).filter(|_| self.random.one_in(2));
+        let selector = Selector { context, source, tag: None };
+        let gate = source.map(GateId);
+        let op = self.progress.submit(|core| core.engine.submit_receive(gate, selector, &into));
+        let limit = Duration::from_micros(self.random.pick(&[0, 100, 2000]));
+        assert_eq!(self.progress.wait_for(limit, |core| core.engine.take(op)), None);
+        let begin = Instant::now();
+        assert!(self.progress.submit(|core| core.engine.submit_cancel(op)));
+        let completion = self.progress.wait(|core| core.engine.take(op));
+        assert_eq!(completion.outcome, Outcome::Cancelled, "after {:?}", begin.elapsed());
+    }
+
+    /// Takes messages that any thread may take, as many as were sent in windows up to this one and
+    /// nobody has claimed.
+    fn take_shared(&mut self) {
+        let lanes = self.plan.lanes(Kind::Shared).filter(|lane| lane.to == self.rank);
+        let sent: u32 = lanes
+            .flat_map(|lane| (0..=self.window).map(move |window| (window, lane)))
+            .map(|(window, lane)| self.plan.count(window, lane))
+            .sum();
+        let tickets = &self.process.tickets;
+        let claim = |taken| (taken < sent).then_some(taken + 1);
+        while tickets.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim).is_ok() {
+            let selector = Selector { context: context(Kind::Shared, 0), source: None, tag: None };
+            let (id, found) = self.seek(|core| core.engine.submit_matched_probe(None, selector));
+            let into = Region::owned(found.bytes as usize);
+            let op = self.progress.submit(|core| core.engine.submit_matched_receive(id, &into));
+            let op = op.expect("nobody else has it");
+            self.serial += 1;
+            let expected = Expected::AnyOf(Kind::Shared, 0);
+            let what = What::Receive { into, expected, serial: self.serial };
+            let completion = self.progress.wait(|core| core.engine.take(op));
+            self.check(&Pending { op, what }, completion);
+        }
+    }
+
+    /// To and fro with another thread, that has the same in its list.
+    fn ping(&mut self, other: (u32, u32)) {
+        let me = (self.rank, self.number);
+        let pair = [me.min(other), me.max(other)];
+        let what = pair.map(|(rank, thread)| u64::from(rank) << 32 | u64::from(thread));
+        let window = u64::from(self.window);
+        let rounds = self.plan.seed_of(&[7, what[0], what[1], window]).below(8);
+        // Within a process threads are told apart by tag, and processes by source.
+        let lane = |from: (u32, u32), to: (u32, u32)| Lane {
+            kind: Kind::Ping,
+            thread: to.1,
+            from: from.0,
+            to: to.0,
+            tag: TAGS + from.1 as i32,
+        };
+        for turn in 0..2 * rounds {
+            if (turn % 2 == 0) == (me < other) {
+                self.send(lane(me, other));
+            } else {
+                self.receive(lane(other, me));
+            }
+        }
+    }
+
+    fn send(&mut self, lane: Lane) {
+        let made = self.make(Begin::Send(lane));
+        if self.random.one_in(2) && made.send_short(self.progress) {
+            return;
+        }
+        let (pending, completion) = self.progress.submit_and_wait(
+            |core| Some(made.submit(core)),
+            |core, pending| {
+                let completion = core.engine.take(pending.as_ref()?.op)?;
+                Some((Pending { op: pending.as_ref()?.op, what: made.what() }, completion))
+            },
+        );
+        self.check(&pending, completion);
+    }
+
+    fn receive(&mut self, lane: Lane) {
+        let made = self.make(Begin::Receive(lane));
+        let (pending, completion) = self.progress.submit_and_wait(
+            |core| made.submit(core),
+            |core, pending| {
+                let completion = core.engine.take(pending.op)?;
+                Some((Pending { op: pending.op, what: made.what() }, completion))
+            },
+        );
+        self.check(&pending, completion);
+    }
+
+    /// An operation has ended as it should have.
+    fn check(&mut self, pending: &Pending, completion: Completion) {
+        match &pending.what {
+            What::Send { lane, number } => {
+                assert_eq!(completion.outcome, Outcome::Ok, "{lane:?}, message {number}");
+            }
+            What::Receive { into, expected, serial } => {
+                let bytes = into.to_vec();
+                let (lane, number) = match *expected {
+                    Expected::One(lane, number) => (lane, number),
+                    Expected::AnyOf(kind, thread) => {
+                        named(kind, thread, self.rank, completion, &bytes)
+                    }
+                };
+                let expected = self.plan.message(lane, number).bytes();
+                let fits = expected.len().min(bytes.len());
+                let outcome = match fits < expected.len() {
+                    true => Outcome::Truncated { message_bytes: expected.len() as u64 },
+                    false => Outcome::Ok,
+                };
+                let arrived = Completion {
+                    source: lane.from,
+                    tag: lane.wire_tag(),
+                    bytes: fits as u64,
+                    outcome,
+                };
+                assert_eq!(completion, arrived, "{lane:?}, message {number}");
+                assert!(bytes[..fits] == expected[..fits], "{lane:?}, message {number}: content");
+                if lane.kind != Kind::Ping {
+                    lock(&self.process.ledger).push(Entry { serial: *serial, lane, number });
+                }
+            }
+        }
+    }
+
+    /// Stays away from the library for a while, now and then.
+    fn rest(&mut self) {
+        match self.random.below(20) {
+            0 => std::thread::sleep(Duration::from_micros(self.random.pick(&[50, 500, 3000]))),
+            1 => std::thread::yield_now(),
+            _ => {}
+        }
+    }
+
+    fn tell(&self, what: &dyn std::fmt::Debug) {
+        let text = format!("window {}: {what:?}", self.window);
+        self.process.states[self.number as usize].set(text);
+    }
+}
+
+/// Which message an open receive has got, by what the message says.
+fn named(kind: Kind, thread: u32, to: u32, completion: Completion, bytes: &[u8]) -> (Lane, u32) {
+    let (from, tag) = (completion.source, completion.tag);
+    let number = Message::number_in(bytes).expect("at least 8 bytes");
+    let (thread, tag) = match kind {
+        Kind::Shared => ((tag / TAGS) as u32, tag % TAGS),
+        _ => (thread, tag),
+    };
+    (Lane { kind, thread, from, to, tag }, number)
+}
+
+/// Something to submit.
+enum Made {
+    Send {
+        lane: Lane,
+        number: u32,
+        message: Message,
+        data: Region,
+    },
+    Receive {
+        gate: Option<GateId>,
+        selector: Selector,
+        into: Region,
+        expected: Expected,
+        serial: u64,
+    },
+}
+
+impl Made {
+    fn submit(&self, core: &mut Core) -> Pending {
+        let op = match self {
+            Self::Send { lane, message, data, .. } => {
+                let mode =
+                    if message.synchronous { SendMode::Synchronous } else { SendMode::Standard };
+                core.engine.submit_send(GateId(lane.to), envelope(lane), data, mode)
+            }
+            Self::Receive { gate, selector, into, .. } => {
+                core.engine.submit_receive(*gate, *selector, into)
+            }
+        };
+        Pending { op, what: self.what() }
+    }
+
+    /// Sends it as `MPI_Send` does if it can; true if it is sent.
+    fn send_short(&self, progress: &Progress) -> bool {
+        match self {
+            Self::Send { lane, message, data, .. } if !message.synchronous => {
+                progress.send_short(GateId(lane.to), envelope(lane), data)
+            }
+            Self::Send { .. } | Self::Receive { .. } => false,
+        }
+    }
+
+    fn what(&self) -> What {
+        match self {
+            Self::Send { lane, number, .. } => What::Send { lane: *lane, number: *number },
+            Self::Receive { into, expected, serial, .. } => {
+                What::Receive { into: into.clone(), expected: *expected, serial: *serial }
+            }
+        }
+    }
+}
+
+fn take_any(core: &mut Core, some: &mut Vec<Pending>) -> Option<(Pending, Completion)> {
+    let at = some.iter().position(|one| core.engine.is_complete(one.op))?;
+    taken(core, some.swap_remove(at)).ok()
+}
+
+fn taken(core: &mut Core, one: Pending) -> Result<(Pending, Completion), Pending> {
+    match core.engine.take(one.op) {
+        Some(completion) => Ok((one, completion)),
+        None => Err(one),
+    }
+}
+
+fn next(numbers: &mut BTreeMap<Lane, u32>, lane: Lane) -> u32 {
+    let number = numbers.entry(lane).or_default();
+    *number += 1;
+    *number - 1
+}
+
+fn envelope(lane: &Lane) -> Envelope {
+    Envelope { context: lane.context(), source: lane.from, tag: lane.wire_tag(), is_urgent: false }
+}
+
+fn exact(lane: Lane) -> Selector {
+    Selector { context: lane.context(), source: Some(lane.from), tag: Some(lane.wire_tag()) }
+}

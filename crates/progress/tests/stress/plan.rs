@@ -1,0 +1,217 @@
+//! What is sent, as pure functions of the seed: both ends know it without telling each other.
+
+/// Messages of one sending and one receiving process that nobody but order and tag tells apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Lane {
+    pub kind: Kind,
+    /// Which thread sends. It is also the one that receives, unless all do.
+    pub thread: u32,
+    pub from: u32,
+    pub to: u32,
+    pub tag: i32,
+}
+
+/// How messages are received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// By receives that name source and tag.
+    Exact,
+    /// By receives that leave one of them open, or both.
+    Open,
+    /// After a probe, by the thread that probed.
+    Probed,
+    /// By receives that are cancelled now and then.
+    Cancelled,
+    /// By matched probes of any of the process's threads.
+    Shared,
+    /// To and fro between two threads.
+    Ping,
+    /// Never: nobody sends any.
+    Never,
+}
+
+/// What a receive of kind [`Kind::Open`] leaves open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaves {
+    Source,
+    Tag,
+    Both,
+}
+
+/// One message.
+#[derive(Clone, Copy, Debug)]
+pub struct Message {
+    pub len: usize,
+    pub synchronous: bool,
+    key: u64,
+    number: u32,
+}
+
+/// A job's shape, and the seed of all that happens in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pub seed: u64,
+    pub processes: u32,
+    pub threads: u32,
+    pub windows: u32,
+    /// Messages are seldom long.
+    pub long_one_in: usize,
+}
+
+impl Plan {
+    pub fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed ^ 0x5eed);
+        Self {
+            seed,
+            processes: 1 + random.pick(&[0, 1, 1, 1, 2, 2]),
+            threads: random.pick(&[1, 2, 3, 4, 4, 6, 8]),
+            windows: random.pick(&[2, 5, 10]),
+            long_one_in: random.pick(&[3, 10, 30]),
+        }
+    }
+
+    /// A seed for what is decided once of `what`.
+    pub fn seed_of(&self, what: &[u64]) -> Random {
+        let mut random = Random::new(self.seed);
+        for one in what {
+            random = Random::new(random.next() ^ one);
+        }
+        random
+    }
+
+    /// How many messages a lane carries in a window.
+    pub fn count(&self, window: u32, lane: Lane) -> u32 {
+        self.of_lane(lane, 1, window).pick(&[0, 0, 0, 1, 1, 1, 2, 4])
+    }
+
+    /// Message `number` of a lane.
+    pub fn message(&self, lane: Lane, number: u32) -> Message {
+        let mut random = self.of_lane(lane, 2, number);
+        let long = random.one_in(self.long_one_in);
+        let most = match (lane.kind, long) {
+            (_, false) => random.pick(&[8, 64, 1000, 5000]),
+            (Kind::Exact | Kind::Cancelled | Kind::Ping, true) => {
+                random.pick(&[20_000, 70_000, 300_000])
+            }
+            (Kind::Open | Kind::Probed | Kind::Shared | Kind::Never, true) => OPEN_MAX,
+        };
+        let least = if lane.kind.names_its_number() { 8 } else { 0 };
+        Message {
+            len: least.max(random.below(most + 1)),
+            synchronous: random.one_in(4),
+            key: random.next(),
+            number,
+        }
+    }
+
+    /// What a thread's open receives leave open.
+    pub fn leaves(&self, to: u32, thread: u32) -> Leaves {
+        let what = [3, u64::from(to), u64::from(thread)];
+        self.seed_of(&what).pick(&[Leaves::Source, Leaves::Tag, Leaves::Both])
+    }
+
+    /// Whether a thread's probes leave source and tag open.
+    pub fn probes_openly(&self, rank: u32, thread: u32) -> bool {
+        self.seed_of(&[8, u64::from(rank), u64::from(thread)]).one_in(2)
+    }
+
+    /// All lanes of a kind.
+    pub fn lanes(&self, kind: Kind) -> impl Iterator<Item = Lane> + use<> {
+        let Self { processes, threads, .. } = *self;
+        (0..processes).flat_map(move |from| {
+            (0..processes).flat_map(move |to| {
+                (0..threads).flat_map(move |thread| {
+                    (0..TAGS).map(move |tag| Lane { kind, thread, from, to, tag })
+                })
+            })
+        })
+    }
+
+    fn of_lane(&self, lane: Lane, what: u64, number: u32) -> Random {
+        let Lane { kind, thread, from, to, tag } = lane;
+        let who = u64::from(from) << 32 | u64::from(to) << 16 | u64::from(thread);
+        self.seed_of(&[what, kind as u64, who, tag as u64, u64::from(number)])
+    }
+}
+
+impl Kind {
+    /// Whether the receiver may not know which message it is, so that the message says.
+    fn names_its_number(self) -> bool {
+        matches!(self, Self::Open | Self::Shared)
+    }
+}
+
+impl Lane {
+    pub fn context(&self) -> u64 {
+        context(self.kind, self.thread)
+    }
+
+    /// The tag on the wire. In the context that all threads share, tags tell senders apart.
+    pub fn wire_tag(&self) -> i32 {
+        match self.kind {
+            Kind::Shared => self.tag + TAGS * self.thread as i32,
+            _ => self.tag,
+        }
+    }
+}
+
+/// The context of messages that a thread receives, or all threads.
+pub fn context(kind: Kind, thread: u32) -> u64 {
+    let thread = if kind == Kind::Shared { 0 } else { thread };
+    100 * (kind as u64 + 1) + u64::from(thread)
+}
+
+impl Message {
+    pub fn bytes(&self) -> Vec<u8> {
+        let key = self.key.to_le_bytes();
+        let mut bytes: Vec<u8> =
+            (0..self.len).map(|at| key[at % 8] ^ at as u8 ^ (at >> 8) as u8).collect();
+        if let Some(said) = bytes.get_mut(..4).filter(|_| self.len >= 8) {
+            said.copy_from_slice(&self.number.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// The number that a message says it has.
+    pub fn number_in(bytes: &[u8]) -> Option<u32> {
+        bytes.first_chunk().map(|said| u32::from_le_bytes(*said))
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014).
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `end`, which is positive.
+    pub fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    /// True once in `times`.
+    pub fn one_in(&mut self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+}
+
+/// The longest message whose receiver does not know its length.
+pub const OPEN_MAX: usize = 60_000;
+
+/// Tags that are used in a context, `0..TAGS`; in the shared one, by each thread.
+pub const TAGS: i32 = 2;

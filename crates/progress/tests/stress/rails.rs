@@ -1,0 +1,337 @@
+//! The rails of a job's processes, made to tell what they see.
+
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use driver::{
+    Event, OwnRail, Post, Rail, RailError, ShmConfig, ShmRail, SimLoss, SimNetwork, SimPath,
+    SimRail, TcpConfig, TcpRail,
+};
+use memory::Region;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use wire::{Frame, GateId, RemoteRegion};
+
+use crate::job::lock;
+use crate::plan::{Plan, Random};
+
+/// What the processes are joined by, besides each with itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One or two simulated networks.
+    Simulated,
+    /// The loopback.
+    Tcp,
+    /// Shared memory.
+    Shm,
+}
+
+/// The rails of all processes.
+pub struct Rails {
+    pub of: Vec<Vec<Box<dyn Rail>>>,
+    /// How often somebody slept while there was news, of all processes.
+    pub unrung: Arc<AtomicU32>,
+    /// What makes time pass, where it does not by itself.
+    pub clock: Option<Clock>,
+}
+
+/// Rails of each process, and what makes time pass where it does not by itself.
+pub fn open(kind: Kind, plan: &Plan) -> Rails {
+    let ranks = 0..plan.processes;
+    let mut clock = None;
+    let between: Vec<Vec<Box<dyn Rail>>> = match kind {
+        Kind::Tcp => ranks.clone().map(|rank| vec![tcp(rank)]).collect(),
+        Kind::Shm => ranks.clone().map(|rank| vec![shm(rank)]).collect(),
+        Kind::Simulated => {
+            let mut random = plan.seed_of(&[5]);
+            let names = random.pick(&[&["sim"][..], &["sim", "sim1"]]);
+            let networks: Vec<_> = names.iter().map(|_| network(&mut random)).collect();
+            let mut ends = Vec::new();
+            let mut end = |rank, network: &SimNetwork, name| -> Box<dyn Rail> {
+                let end = Arc::new(End::new(network.rail(GateId(rank))));
+                ends.push(Arc::clone(&end));
+                Box::new(Ringing { name, end })
+            };
+            let mut ends_of = |rank| -> Vec<_> {
+                networks
+                    .iter()
+                    .zip(names)
+                    .map(|(network, name)| end(rank, network, *name))
+                    .collect()
+            };
+            let all = ranks.clone().map(&mut ends_of).collect();
+            clock = Some(Clock::start(networks, ends));
+            all
+        }
+    };
+    let unrung = Arc::new(AtomicU32::new(0));
+    let attend = |rail| -> Box<dyn Rail> {
+        Box::new(Attended { rail, asleep: None, unrung: false, count: Arc::clone(&unrung) })
+    };
+    let own = |rank| -> Box<dyn Rail> { Box::new(OwnRail::new(GateId(rank)).expect("an event")) };
+    let of_rank =
+        |(rank, rails): (u32, Vec<_>)| [own(rank)].into_iter().chain(rails).map(attend).collect();
+    Rails { of: ranks.zip(between).map(of_rank).collect(), unrung, clock }
+}
+
+/// A rail that notices news which nobody rang for: after a long sleep its bell is silent, and yet there is
+/// something.
+struct Attended {
+    rail: Box<dyn Rail>,
+    asleep: Option<Instant>,
+    unrung: bool,
+    count: Arc<AtomicU32>,
+}
+
+impl Rail for Attended {
+    fn name(&self) -> &'static str {
+        self.rail.name()
+    }
+
+    fn address(&self) -> Vec<u8> {
+        self.rail.address()
+    }
+
+    fn connect(&mut self, peer: GateId, address: &[u8]) -> Result<(), RailError> {
+        self.rail.connect(peer, address)
+    }
+
+    fn disconnect(&mut self, peer: GateId) {
+        self.rail.disconnect(peer);
+    }
+
+    fn post(&mut self, peer: GateId, frame: &Frame) -> Post {
+        self.rail.post(peer, frame)
+    }
+
+    fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
+        let unrung = std::mem::take(&mut self.unrung);
+        self.rail.poll(&mut |event| {
+            let is_news =
+                matches!(event, Event::Frame { .. } | Event::Room { .. } | Event::Sent { .. });
+            if unrung && is_news {
+                self.count.fetch_add(1, Ordering::Relaxed);
+                println!("{event:?} after a long sleep");
+            }
+            sink(event);
+        })
+    }
+
+    fn pull(
+        &mut self,
+        peer: GateId,
+        remote: RemoteRegion,
+        offset: u64,
+        local: &Region,
+    ) -> Result<(), RailError> {
+        self.rail.pull(peer, remote, offset, local)
+    }
+
+    fn gather_within(&self) -> Duration {
+        self.rail.gather_within()
+    }
+
+    fn set_attentive(&mut self, attentive: bool) {
+        self.rail.set_attentive(attentive);
+    }
+
+    fn is_attentive(&self, peer: GateId) -> bool {
+        self.rail.is_attentive(peer)
+    }
+
+    fn shares_core(&mut self) -> bool {
+        self.rail.shares_core()
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.rail.descriptors()
+    }
+
+    fn prepare_sleep(&mut self) -> bool {
+        self.asleep = Some(Instant::now());
+        self.rail.prepare_sleep()
+    }
+
+    fn finish_sleep(&mut self) {
+        let slept = self.asleep.take();
+        let is_long = slept.is_some_and(|since| since.elapsed() >= LONG);
+        self.unrung = is_long && !rings(&*self.rail);
+        self.rail.finish_sleep();
+    }
+
+    fn is_flushed(&self) -> bool {
+        self.rail.is_flushed()
+    }
+}
+
+fn tcp(rank: u32) -> Box<dyn Rail> {
+    let config = TcpConfig {
+        rank: GateId(rank),
+        job: 7,
+        secret: [9; 32],
+        interface: Some("127.0.0.1".into()),
+        connect_timeout: Duration::from_secs(20),
+    };
+    Box::new(TcpRail::new(config).expect("a rail over the loopback"))
+}
+
+fn shm(rank: u32) -> Box<dyn Rail> {
+    Box::new(ShmRail::new(ShmConfig { rank: GateId(rank), job: [7; 16] }).expect("shared memory"))
+}
+
+/// Slow or fast, narrow or wide, with losses or without.
+fn network(random: &mut Random) -> SimNetwork {
+    let network = SimNetwork::new(random.next());
+    let usual = SimPath::default();
+    let late = SimLoss::Delays { per_million: 20_000, by: Duration::from_millis(2) };
+    let capabilities = wire::Capabilities {
+        pull: random.one_in(2),
+        ahead_max: random.pick(&[0, 100_000]),
+        credit_bytes: random.pick(&[16 << 10, 1 << 20]),
+        ..usual.capabilities
+    };
+    network.set_usual_path(SimPath {
+        latency: Duration::from_micros(random.pick(&[1, 20, 400])),
+        bandwidth_bytes_per_s: random.pick(&[None, Some(100_000_000), Some(1_250_000_000)]),
+        depth: random.pick(&[1, 4]),
+        loss: random.pick(&[SimLoss::Never, late]),
+        capabilities,
+        ..usual
+    });
+    network
+}
+
+/// An end of a simulated network that rings, as real ones do.
+struct End {
+    rail: Mutex<SimRail>,
+    asleep: AtomicBool,
+    heard: PipeReader,
+    bell: PipeWriter,
+}
+
+impl End {
+    fn new(rail: SimRail) -> Self {
+        let (heard, bell) = std::io::pipe().expect("a pipe");
+        Self { rail: Mutex::new(rail), asleep: AtomicBool::new(false), heard, bell }
+    }
+
+    /// Rings for a sleeper who has news, once.
+    fn ring(&self) {
+        let has_news = !lock(&self.rail).prepare_sleep();
+        if has_news && self.asleep.swap(false, Ordering::SeqCst) {
+            (&self.bell).write_all(&[1]).expect("room in the pipe");
+        }
+    }
+}
+
+/// The rail of a process on a simulated network.
+struct Ringing {
+    name: &'static str,
+    end: Arc<End>,
+}
+
+impl Rail for Ringing {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn address(&self) -> Vec<u8> {
+        lock(&self.end.rail).address()
+    }
+
+    fn connect(&mut self, peer: GateId, address: &[u8]) -> Result<(), RailError> {
+        lock(&self.end.rail).connect(peer, address)
+    }
+
+    fn disconnect(&mut self, peer: GateId) {
+        lock(&self.end.rail).disconnect(peer);
+    }
+
+    fn post(&mut self, peer: GateId, frame: &Frame) -> Post {
+        lock(&self.end.rail).post(peer, frame)
+    }
+
+    fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
+        lock(&self.end.rail).poll(sink)
+    }
+
+    fn pull(
+        &mut self,
+        peer: GateId,
+        remote: RemoteRegion,
+        offset: u64,
+        local: &Region,
+    ) -> Result<(), RailError> {
+        lock(&self.end.rail).pull(peer, remote, offset, local)
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.end.heard.as_fd()]
+    }
+
+    fn prepare_sleep(&mut self) -> bool {
+        self.end.asleep.store(true, Ordering::SeqCst);
+        lock(&self.end.rail).prepare_sleep()
+    }
+
+    fn finish_sleep(&mut self) {
+        if !self.end.asleep.swap(false, Ordering::SeqCst) {
+            let mut byte = [0];
+            (&self.end.heard).read_exact(&mut byte).expect("the bell's byte");
+        }
+    }
+
+    fn is_flushed(&self) -> bool {
+        lock(&self.end.rail).is_flushed()
+    }
+}
+
+/// Makes simulated time pass.
+pub struct Clock {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Clock {
+    fn start(networks: Vec<SimNetwork>, ends: Vec<Arc<End>>) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                networks.iter().for_each(|network| network.advance(TICK));
+                ends.iter().for_each(|end| end.ring());
+                thread::sleep(TICK);
+            }
+        });
+        Self { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Clock {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the clock goes on");
+        }
+    }
+}
+
+fn rings(rail: &dyn Rail) -> bool {
+    let descriptors = rail.descriptors();
+    let mut bells: Vec<PollFd<'_>> = descriptors
+        .iter()
+        .map(|bell| PollFd::from_borrowed_fd(bell.as_fd(), PollFlags::IN))
+        .collect();
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut bells, Some(&now)).expect("poll") > 0
+}
+
+/// How much simulated time passes at once.
+const TICK: Duration = Duration::from_micros(50);
+
+/// Threads of the test do not stay away so long, so there is news. A thread that was not woken for it
+/// looks by itself after half a second.
+const LONG: Duration = Duration::from_millis(400);
