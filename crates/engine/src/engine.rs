@@ -453,8 +453,13 @@ impl Engine {
         self.ops.release(op);
     }
 
+    /// Counts news that the engine does not know of: the end of something made of several operations.
+    pub fn submit_news(&mut self) {
+        self.ops.news += 1;
+    }
+
     /// Grows with whatever a thread may wait for: operations that complete, messages that come before
-    /// their receive, peers that fail.
+    /// their receive, peers that fail, and what was submitted as news.
     #[inline]
     pub fn news(&self) -> u64 {
         self.ops.news

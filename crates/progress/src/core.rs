@@ -8,6 +8,7 @@ use memory::Region;
 use wire::{Capabilities, Frame, GateId, RailId};
 
 use crate::journal::Journal;
+use crate::tasks::Tasks;
 
 /// Where the addresses of peers come from, asked at the first message to a peer.
 pub trait Directory: Send {
@@ -38,6 +39,7 @@ pub struct Core {
     turn: u64,
     began: Instant,
     journal: Journal,
+    pub(crate) tasks: Tasks,
 }
 
 /// A short message that left at once.
@@ -149,6 +151,7 @@ impl Core {
             turn: 1,
             began: Instant::now(),
             journal: Journal::new(rank),
+            tasks: Tasks::default(),
         }
     }
 
@@ -192,15 +195,24 @@ impl Core {
     /// Sends what a question to the core has left to be sent, if it has.
     #[inline]
     pub(crate) fn settle(&mut self) {
-        if self.engine.has_output() {
+        if self.engine.has_output() || self.has_due_tasks() {
             self.flush();
         }
     }
 
-    /// Opens links, posts frames and copies memory until the engine wants nothing more that the
-    /// rails can take.
+    /// Opens links, posts frames, copies memory and lets tasks go on until nothing more can be done
+    /// that the rails can take.
     #[inline]
     pub fn flush(&mut self) {
+        self.send();
+        while self.has_due_tasks() {
+            self.advance_tasks();
+            self.send();
+        }
+    }
+
+    #[inline]
+    fn send(&mut self) {
         while let Some(gate) = self.engine.poll_connect() {
             self.open(gate);
         }
@@ -223,7 +235,7 @@ impl Core {
     /// Whether something does not come to its end unless somebody polls.
     #[inline]
     pub(crate) fn is_left_behind(&self) -> bool {
-        self.engine.has_pending() || self.has_loose_ends()
+        self.engine.has_pending() || self.has_loose_ends() || self.has_work()
     }
 
     /// As [`is_left_behind`](Self::is_left_behind), of what belongs to no operation.

@@ -4,15 +4,18 @@
 //! runs the engine inline, posts what it wants posted, and returns; a call that has to wait polls
 //! for a while and then sleeps in the kernel until a rail rings ([`Policy`] says how long it spins).
 //! Of several threads that wait, one polls for all and the others sleep until something completes. What
-//! the application leaves behind when it computes, a thread of the library's own brings to its end.
+//! takes several operations is a [`Task`], which goes on without calls. What the application leaves behind
+//! when it computes, a thread of the library's own brings to its end.
 #![forbid(unsafe_code)]
 
 mod core;
 mod journal;
 mod policy;
 mod standby;
+mod tasks;
 mod wait;
 
 pub use core::{Core, Directory};
 pub use policy::Policy;
+pub use tasks::{Stage, Task};
 pub use wait::Progress;

@@ -15,6 +15,7 @@ use wire::GateId;
 use crate::core::Core;
 use crate::policy::{Courtesy, Next, Patience, Policy};
 use crate::standby::{Look, Standby};
+use crate::tasks::Task;
 
 /// The communication of one process, shared by its threads.
 pub struct Progress {
@@ -80,7 +81,13 @@ impl Progress {
         core.flush();
         self.report(&core, before);
         self.leave(&mut core);
+        drop(self.work(core));
         result
+    }
+
+    /// Begins a task; it has gone on as far as it can.
+    pub fn begin(&self, task: Box<dyn Task>) {
+        self.submit(|core| core.add_task(task));
     }
 
     /// Sends a short message at once, or lays it beside others; see [`Core::send_short`].
@@ -100,10 +107,12 @@ impl Progress {
         let mut core = self.lock();
         let before = core.engine.news();
         core.advance();
+        core = self.work(core);
         let answer = question(&mut core);
         core.settle();
         self.report(&core, before);
         self.leave(&mut core);
+        drop(self.work(core));
         answer
     }
 
@@ -152,6 +161,26 @@ impl Progress {
     #[inline]
     fn lock(&self) -> Guard<'_, Core> {
         self.core.lock()
+    }
+
+    /// Lets tasks compute what they have to, without the core.
+    #[inline]
+    fn work<'a>(&'a self, core: Guard<'a, Core>) -> Guard<'a, Core> {
+        if core.has_work() { self.work_for_tasks(core) } else { core }
+    }
+
+    #[cold]
+    fn work_for_tasks<'a>(&'a self, mut core: Guard<'a, Core>) -> Guard<'a, Core> {
+        while let Some(mut task) = core.take_work() {
+            drop(core);
+            task.work();
+            core = self.lock();
+            let before = core.engine.news();
+            core.add_task(task);
+            self.report(&core, before);
+            self.leave(&mut core);
+        }
+        core
     }
 
     /// Sees that somebody brings to its end what a call leaves behind.
@@ -211,7 +240,18 @@ impl Progress {
                     self.report(&core, before);
                 }
                 self.leave(&mut core);
+                drop(self.work(core));
                 return answer;
+            }
+            if core.has_work() {
+                self.report(&core, before);
+                if std::mem::take(&mut mine) {
+                    // Others poll meanwhile.
+                    self.polling.store(false, Ordering::Relaxed);
+                    self.wake_waiting();
+                }
+                core = self.work(core);
+                continue;
             }
             if !mine && self.polling.load(Ordering::Relaxed) {
                 self.report(&core, before);
@@ -240,6 +280,8 @@ impl Progress {
                 Next::Guess if self.courtesy.pays() => self.guess(core),
                 Next::Look | Next::Guess => core,
                 Next::Yield => self.breathe(core, std::thread::yield_now),
+                // What has just completed may be what this thread waits for.
+                Next::Sleep if core.engine.news() != before => core,
                 Next::Sleep => self.sleep(core, deadline),
             };
         }
@@ -351,6 +393,7 @@ impl Progress {
             }
             let before = core.engine.news();
             let moved = core.advance();
+            core = self.work(core);
             *seen = core.turn();
             self.report(&core, before);
             core = if moved { self.breathe(core, std::hint::spin_loop) } else { self.guard(core) };

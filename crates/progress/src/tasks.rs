@@ -1,0 +1,85 @@
+//! What takes several operations, one after the other, and goes on without calls.
+//!
+//! A task begins operations of the engine and goes on when they have completed, by the hand of whichever
+//! thread is there when that happens: one that waits, tests or submits, or the library's own. What it has
+//! to compute in between it does without the core, so that a long reduction keeps nobody from
+//! communicating, and a function of the application never runs under the library's lock.
+
+use crate::core::Core;
+
+/// What a task does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It waits for its operations.
+    Waits,
+    /// It has something to compute: [`Task::work`] is called, then [`Task::advance`] again.
+    Works,
+    /// Nothing more: whoever waits for it looks at what it has left.
+    Ended,
+}
+
+/// An operation that is made of others.
+pub trait Task: Send {
+    /// Goes on as far as completed operations allow.
+    fn advance(&mut self, core: &mut Core) -> Stage;
+
+    /// Computes what has to be computed before it can go on. Nobody waits for the core meanwhile.
+    fn work(&mut self);
+}
+
+/// The tasks of a process, but for those that some thread has taken to work.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    waiting: Vec<Box<dyn Task>>,
+    working: Vec<Box<dyn Task>>,
+    /// The engine's news when the waiting ones were last looked at.
+    seen: u64,
+}
+
+impl Core {
+    /// Whether something has completed for which a task may have waited.
+    #[inline]
+    pub(crate) fn has_due_tasks(&self) -> bool {
+        !self.tasks.waiting.is_empty() && self.tasks.seen != self.engine.news()
+    }
+
+    /// Whether a task has something to compute.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        !self.tasks.working.is_empty()
+    }
+
+    /// A task that has something to compute, to be given back by [`Core::add_task`].
+    pub(crate) fn take_work(&mut self) -> Option<Box<dyn Task>> {
+        self.tasks.working.pop()
+    }
+
+    /// Adds a task, which goes on at once if it can.
+    pub(crate) fn add_task(&mut self, mut task: Box<dyn Task>) {
+        match task.advance(self) {
+            Stage::Waits => self.tasks.waiting.push(task),
+            Stage::Works => self.tasks.working.push(task),
+            Stage::Ended => self.engine.submit_news(),
+        }
+        self.flush();
+    }
+
+    /// Lets all waiting tasks go on. What they submit is not sent yet.
+    #[cold]
+    pub(crate) fn advance_tasks(&mut self) {
+        self.tasks.seen = self.engine.news();
+        let mut tasks = std::mem::take(&mut self.tasks.waiting);
+        let mut index = 0;
+        while let Some(task) = tasks.get_mut(index) {
+            match task.advance(self) {
+                Stage::Waits => index += 1,
+                Stage::Works => self.tasks.working.push(tasks.swap_remove(index)),
+                Stage::Ended => {
+                    drop(tasks.swap_remove(index));
+                    self.engine.submit_news();
+                }
+            }
+        }
+        self.tasks.waiting = tasks;
+    }
+}

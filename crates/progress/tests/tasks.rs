@@ -1,0 +1,190 @@
+//! Tasks go on without calls of their own, compute without the core, and wake who waits for them.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Weak, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use driver::{Rail, SimNetwork};
+use engine::{Config, Engine, Envelope, OpId, Selector, SendMode};
+use memory::Region;
+use progress::{Core, Directory, Policy, Progress, Stage, Task};
+use wire::GateId;
+
+#[test]
+fn a_task_goes_on_while_a_thread_waits_for_something_else() {
+    let network = SimNetwork::new(0);
+    let [sender, receiver] = [0, 1].map(|rank| process(&network, rank));
+    let told = Arc::<Told>::default();
+    receiver.begin(Box::new(Relay::new(&receiver, &told)));
+    let other = Arc::clone(&receiver);
+    let waiting = thread::spawn(move || {
+        other.wait_for(PATIENCE, |core| core.engine.probe(None, selector(LAST + 1))).is_some()
+    });
+    for tag in 1..=LAST {
+        let answer = receive(&sender, tag);
+        send(&sender, tag);
+        let answered = until(&network, &sender, || {
+            sender.look(|core| core.engine.take(answer)).map(|completion| completion.tag)
+        });
+        assert_eq!(answered, Some(tag), "nobody but the waiting thread polls");
+    }
+    assert!(told.ended.load(Ordering::Acquire));
+    assert_eq!(told.works.load(Ordering::Acquire), LAST as u32);
+    send(&sender, LAST + 1);
+    until(&network, &sender, || waiting.is_finished().then_some(()));
+    assert!(waiting.join().unwrap());
+}
+
+#[test]
+fn the_end_of_a_task_wakes_threads_that_wait_while_another_polls() {
+    let network = SimNetwork::new(0);
+    let [sender, receiver] = [0, 1].map(|rank| process(&network, rank));
+    let told = Arc::<Told>::default();
+    receiver.begin(Box::new(Relay::new(&receiver, &told)));
+    let (done, all_done) = mpsc::channel();
+    // The first to wait polls, for the other as well.
+    for waits_for_task in [false, true] {
+        let (receiver, told, done) = (Arc::clone(&receiver), Arc::clone(&told), done.clone());
+        thread::spawn(move || {
+            let found = receiver.wait_for(PATIENCE, |core| match waits_for_task {
+                true => told.ended.load(Ordering::Acquire).then_some(()),
+                false => core.engine.probe(None, selector(LAST + 1)).map(drop),
+            });
+            done.send(found.is_some()).ok();
+        });
+        thread::sleep(SOON);
+    }
+    let answers: Vec<OpId> = (1..=LAST).map(|tag| receive(&sender, tag)).collect();
+    (1..=LAST).for_each(|tag| send(&sender, tag));
+    assert_eq!(until(&network, &sender, || all_done.try_recv().ok()), Some(true));
+    assert!(told.ended.load(Ordering::Acquire), "the one that waits for the task was woken");
+    for answer in answers {
+        until(&network, &sender, || sender.look(|core| core.engine.take(answer)));
+    }
+    send(&sender, LAST + 1);
+    assert_eq!(until(&network, &sender, || all_done.try_recv().ok()), Some(true));
+}
+
+#[test]
+fn a_task_that_need_not_wait_has_ended_when_it_was_begun() {
+    let network = SimNetwork::new(0);
+    let only = process(&network, 0);
+    let told = Arc::<Told>::default();
+    only.begin(Box::new(Relay { tag: LAST + 1, ..Relay::new(&only, &told) }));
+    assert!(told.ended.load(Ordering::Acquire));
+    assert_eq!(told.works.load(Ordering::Acquire), 0);
+}
+
+/// What a [`Relay`] lets others know.
+#[derive(Default)]
+struct Told {
+    works: AtomicU32,
+    ended: AtomicBool,
+}
+
+/// Takes messages with tags 1, 2… from rank 0, and answers each after some work.
+struct Relay {
+    progress: Weak<Progress>,
+    told: Arc<Told>,
+    tag: i32,
+    received: Option<OpId>,
+    has_worked: bool,
+}
+
+impl Relay {
+    fn new(progress: &Arc<Progress>, told: &Arc<Told>) -> Self {
+        let (progress, told) = (Arc::downgrade(progress), Arc::clone(told));
+        Self { progress, told, tag: 1, received: None, has_worked: false }
+    }
+}
+
+impl Task for Relay {
+    fn advance(&mut self, core: &mut Core) -> Stage {
+        while self.tag <= LAST {
+            if std::mem::take(&mut self.has_worked) {
+                let envelope = Envelope { source: 1, ..envelope(self.tag) };
+                let data = Region::owned(8);
+                let mode = SendMode::Standard;
+                let op = core.engine.submit_send(GateId(0), envelope, &data, mode);
+                core.engine.release(op);
+                self.tag += 1;
+                self.received = None;
+                continue;
+            }
+            let received = *self.received.get_or_insert_with(|| {
+                let gate = Some(GateId(0));
+                core.engine.submit_receive(gate, selector(self.tag), &Region::owned(8))
+            });
+            return match core.engine.take(received) {
+                Some(_) => Stage::Works,
+                None => Stage::Waits,
+            };
+        }
+        self.told.ended.store(true, Ordering::Release);
+        Stage::Ended
+    }
+
+    fn work(&mut self) {
+        // Others can have the core: this would wait for ever otherwise.
+        let progress = self.progress.upgrade().expect("the test holds it");
+        progress.look(|_| ());
+        self.told.works.fetch_add(1, Ordering::AcqRel);
+        self.has_worked = true;
+    }
+}
+
+/// Lets time pass until there is an answer, and the process move.
+fn until<T>(
+    network: &SimNetwork,
+    process: &Progress,
+    mut answer: impl FnMut() -> Option<T>,
+) -> Option<T> {
+    (0..POLLS).find_map(|_| {
+        network.step();
+        process.test(|_| ());
+        thread::sleep(Duration::from_millis(1));
+        answer()
+    })
+}
+
+fn send(progress: &Progress, tag: i32) {
+    let data = Region::owned(8);
+    progress.submit(|core| {
+        let op = core.engine.submit_send(GateId(1), envelope(tag), &data, SendMode::Standard);
+        core.engine.release(op);
+    });
+}
+
+fn receive(progress: &Progress, tag: i32) -> OpId {
+    let from = Selector { source: Some(1), ..selector(tag) };
+    progress.submit(|core| core.engine.submit_receive(Some(GateId(1)), from, &Region::owned(8)))
+}
+
+fn envelope(tag: i32) -> Envelope {
+    Envelope { context: 0, source: 0, tag, is_urgent: false }
+}
+
+fn selector(tag: i32) -> Selector {
+    Selector { context: 0, source: Some(0), tag: Some(tag) }
+}
+
+fn process(network: &SimNetwork, rank: u32) -> Arc<Progress> {
+    let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(GateId(rank)))];
+    let core = Core::new(Engine::new(Config::new(2)), GateId(rank), 2, rails, Box::new(Ranks));
+    Progress::new(core, Policy::for_node(2, 1)).expect("descriptors")
+}
+
+/// On the simulated rail a rank is its own address.
+struct Ranks;
+
+impl Directory for Ranks {
+    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+        Ok(vec![("sim".into(), peer.0.to_le_bytes().into())])
+    }
+}
+
+const LAST: i32 = 5;
+const PATIENCE: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_millis(50);
+const POLLS: usize = 5_000;
