@@ -11,6 +11,8 @@ such a scalar, `Ints` for such an array, `OutInt` for a result and `OutInts` for
 A place for a new datatype is a `NewType`, for types remember in which form they were asked for.
 The shim has checked that places for results are not NULL. The functions MPI_T_* give a code and call no
 error handler. `MODULE/BODY` names a body that answers for several functions, whatever their arguments.
+The bodies of module `coll` give a collective, which the shim carries out, begins or keeps: `MPI_Foo`,
+`MPI_Ifoo` and `MPI_Foo_init` share one.
 """
 import re
 import sys
@@ -165,6 +167,15 @@ def argument(parameter, wide):
     return name if parameter.rust() == "i64" else f"{name} as i64"
 
 
+def collective(body, names):
+    """The call of a collective's body, and of what becomes of it: the body's name tells the form."""
+    if body.endswith("_init"):
+        return f"coll::keep(coll::{body[:-5]}({', '.join(names[:-2])}), {names[-2]}, {names[-1]})"
+    if body.startswith("i"):
+        return f"coll::begin(coll::{body[1:]}({', '.join(names[:-1])}), {names[-1]})"
+    return f"coll::run(coll::{body}({', '.join(names)}))"
+
+
 def handler(function):
     for parameter in function.parameters:
         if parameter.c in HANDLES:
@@ -201,6 +212,9 @@ def shims(functions):
                 parameters = ", ".join(f"_{p.rust_name()}: {p.rust()}" for p in function.parameters)
             elif function.name.startswith("MPI_T_"):
                 call = f"unsafe {{ {function.module}::{body}({', '.join(names)}) }}"
+            elif function.module == "coll":
+                run = collective(body, names)
+                call = f'finish("{function.name}", {handler(function)}, || unsafe {{ {run} }})'
             else:
                 places = [p for p in function.parameters if p.is_place(function)]
                 checks = "".join(f'leads_somewhere("{p.name}", {p.rust_name()})?; ' for p in places)

@@ -1,11 +1,13 @@
-//! Collective communication (MPI-5.0 §6).
+//! Collective communication (MPI-5.0 §6). The bodies check the arguments and plan; the shims carry out what
+//! they give.
 
 use std::ffi::{c_int, c_void};
 
 use datatype::Datatype;
 use memory::Region;
-use mpi::collective::{Bytes, Call, Elements, place};
-use plan::Operands;
+use mpi::collective::{Call, Collective, Elements, place};
+use mpi::request::Request;
+use plan::{Operands, Schedule};
 
 use crate::arguments::{Names, RECV, SEND, buffer, comm, committed, count, distinct, region, root};
 use crate::convention::*;
@@ -14,7 +16,32 @@ const BUFFER: Names = Names::new("buffer", "count", "datatype");
 const SENDS: Names = Names::new("sendbuf", "sendcounts", "sendtypes");
 const RECEIVES: Names = Names::new("recvbuf", "recvcounts", "recvtypes");
 
+/// Carries out a collective: the blocking form.
+#[inline]
+pub(crate) fn run(collective: Result<Collective>) -> Result<()> {
+    match &collective {
+        // Borrowed: it is large, and nobody else needs it.
+        Ok(collective) => collective.run(),
+        Err(error) => Err(error.clone()),
+    }
+}
+
+/// Begins a collective: the form `MPI_I…`.
+pub(crate) unsafe fn begin(collective: Result<Collective>, request: *mut RawHandle) -> Result<()> {
+    let collective = collective?;
+    // SAFETY: as the body's.
+    unsafe { give(request, || collective.begin()) }
+}
+
+/// The place is looked at last: a call counts whatever is wrong with its arguments.
+unsafe fn give(place: *mut RawHandle, request: impl FnOnce() -> Result<Request>) -> Result<()> {
+    leads_somewhere("request", place)?;
+    // SAFETY: as the body's.
+    unsafe { put(place, raw(request()?.register()?)) }
+}
+
 /// A call on a communicator, counted.
+#[inline]
 fn call(on: RawHandle) -> Result<Call> {
     comm(on).map(Call::new)
 }
@@ -24,8 +51,8 @@ fn is_in_place(address: *const c_void) -> bool {
     address as usize == 1
 }
 
-pub(crate) unsafe fn barrier(on: RawHandle) -> Result<()> {
-    mpi::collective::barrier(&*comm(on)?)
+pub(crate) unsafe fn barrier(on: RawHandle) -> Result<Collective> {
+    call(on)?.barrier()
 }
 
 pub(crate) unsafe fn bcast(
@@ -34,13 +61,13 @@ pub(crate) unsafe fn bcast(
     datatype: RawHandle,
     from: c_int,
     on: RawHandle,
-) -> Result<()> {
+) -> Result<Collective> {
     let comm = call(on)?;
     let from = root(&comm, from)?;
     // SAFETY: as the body's.
     let data = unsafe { buffer(&BUFFER, buf, n, datatype) }?;
     let schedule = plan::broadcast(comm.rank(), comm.size(), from, data.len() as u64, place()?);
-    comm.run(&schedule, &Bytes::new(Region::empty(), data))
+    Ok(comm.bytes(schedule, Region::empty(), data))
 }
 
 /// The blocks of a buffer that holds one for every rank, as one stream, and their lengths in bytes.
@@ -199,7 +226,7 @@ unsafe fn gather_blocks(
     to: c_int,
     comm: Call,
     uniform: bool,
-) -> Result<()> {
+) -> Result<Collective> {
     let to = root(&comm, to)?;
     let (rank, size) = (comm.rank(), comm.size());
     let in_place = rank == to && is_in_place(sendbuf);
@@ -214,11 +241,11 @@ unsafe fn gather_blocks(
             let sizes = |rank: u32| blocks.sizes[rank as usize];
             check_own(in_place, input.len() as u64, sizes(rank))?;
             let schedule = plan::gather(rank, size, to, &sizes, uniform, in_place);
-            return comm.run(&schedule, &Bytes::new(input, blocks.stream));
+            return Ok(comm.bytes(schedule, input, blocks.stream));
         }
         let own = input.len() as u64;
         let schedule = plan::gather(rank, size, to, &|_| own, uniform, false);
-        comm.run(&schedule, &Bytes::new(input, Region::empty()))
+        Ok(comm.bytes(schedule, input, Region::empty()))
     }
 }
 
@@ -240,7 +267,7 @@ pub(crate) unsafe fn gather(
     recvtype: RawHandle,
     root: c_int,
     on: RawHandle,
-) -> Result<()> {
+) -> Result<Collective> {
     let placement = Placement::Uniform(recvcount);
     // SAFETY: as the body's.
     unsafe {
@@ -259,7 +286,7 @@ pub(crate) unsafe fn gatherv(
     recvtype: RawHandle,
     root: c_int,
     on: RawHandle,
-) -> Result<()> {
+) -> Result<Collective> {
     let placement = Placement::Listed { counts, displacements };
     // SAFETY: as the body's.
     unsafe {
@@ -278,7 +305,7 @@ unsafe fn scatter_blocks(
     from: c_int,
     comm: Call,
     uniform: bool,
-) -> Result<()> {
+) -> Result<Collective> {
     let from = root(&comm, from)?;
     let (rank, size) = (comm.rank(), comm.size());
     let in_place = rank == from && is_in_place(recvbuf);
@@ -292,11 +319,11 @@ unsafe fn scatter_blocks(
             let sizes = |rank: u32| blocks.sizes[rank as usize];
             check_own(in_place, sizes(rank), output.len() as u64)?;
             let schedule = plan::scatter(rank, size, from, &sizes, uniform, in_place);
-            return comm.run(&schedule, &Bytes::new(blocks.stream, output));
+            return Ok(comm.bytes(schedule, blocks.stream, output));
         }
         let own = output.len() as u64;
         let schedule = plan::scatter(rank, size, from, &|_| own, uniform, false);
-        comm.run(&schedule, &Bytes::new(Region::empty(), output))
+        Ok(comm.bytes(schedule, Region::empty(), output))
     }
 }
 
@@ -309,7 +336,7 @@ pub(crate) unsafe fn scatter(
     recvtype: RawHandle,
     root: c_int,
     on: RawHandle,
-) -> Result<()> {
+) -> Result<Collective> {
     let placement = Placement::Uniform(sendcount);
     // SAFETY: as the body's.
     unsafe {
@@ -328,7 +355,7 @@ pub(crate) unsafe fn scatterv(
     recvtype: RawHandle,
     root: c_int,
     on: RawHandle,
-) -> Result<()> {
+) -> Result<Collective> {
     let placement = Placement::Listed { counts, displacements };
     // SAFETY: as the body's.
     unsafe {
@@ -347,7 +374,7 @@ unsafe fn allgather_blocks(
     placement: Placement,
     recvtype: RawHandle,
     comm: Call,
-) -> Result<()> {
+) -> Result<Collective> {
     let in_place = is_in_place(sendbuf);
     // SAFETY: as the body's.
     unsafe {
@@ -359,7 +386,7 @@ unsafe fn allgather_blocks(
         let sizes = |rank: u32| blocks.sizes[rank as usize];
         check_own(in_place, input.len() as u64, sizes(comm.rank()))?;
         let schedule = plan::allgather(comm.rank(), comm.size(), &sizes, in_place);
-        comm.run(&schedule, &Bytes::new(input, blocks.stream))
+        Ok(comm.bytes(schedule, input, blocks.stream))
     }
 }
 
@@ -371,7 +398,7 @@ pub(crate) unsafe fn allgather(
     recvcount: i64,
     recvtype: RawHandle,
     on: RawHandle,
-) -> Result<()> {
+) -> Result<Collective> {
     let placement = Placement::Uniform(recvcount);
     // SAFETY: as the body's.
     unsafe {
@@ -388,7 +415,7 @@ pub(crate) unsafe fn allgatherv(
     displacements: Ints,
     recvtype: RawHandle,
     on: RawHandle,
-) -> Result<()> {
+) -> Result<Collective> {
     let placement = Placement::Listed { counts, displacements };
     // SAFETY: as the body's.
     unsafe {
@@ -402,26 +429,21 @@ fn alltoall_blocks(
     sends: Option<Blocks>,
     receives: Blocks,
     uniform: bool,
-) -> Result<()> {
+) -> Result<Collective> {
+    let (rank, size) = (comm.rank(), comm.size());
     if let Some(sends) = &sends {
-        distinct("sendbuf", &sends.own(comm.rank()), "recvbuf", &receives.own(comm.rank()))?;
+        distinct("sendbuf", &sends.own(rank), "recvbuf", &receives.own(rank))?;
     }
-    let sends = sends.unwrap_or_else(|| {
-        let copy = Region::owned(receives.stream.len());
-        copy.copy_from(&receives.stream);
-        Blocks { stream: copy, sizes: receives.sizes.clone() }
-    });
-    let own = comm.rank() as usize;
-    check_own(false, sends.sizes[own], receives.sizes[own])?;
-    let schedule = plan::alltoall(
-        comm.rank(),
-        comm.size(),
-        &|to| sends.sizes[to as usize],
-        &|from| receives.sizes[from as usize],
-        uniform,
-        place()?,
-    );
-    comm.run(&schedule, &Bytes::new(sends.stream, receives.stream))
+    let sent = sends.as_ref().map_or(&receives.sizes, |sends| &sends.sizes);
+    check_own(false, sent[rank as usize], receives.sizes[rank as usize])?;
+    let to = |to: u32| sent[to as usize];
+    let from = |from: u32| receives.sizes[from as usize];
+    let schedule = plan::alltoall(rank, size, &to, &from, uniform, place()?);
+    let len = receives.stream.len();
+    Ok(match sends {
+        Some(sends) => comm.bytes(schedule, sends.stream, receives.stream),
+        None => comm.bytes(schedule.in_place(len as u64), Region::owned(len), receives.stream),
+    })
 }
 
 pub(crate) unsafe fn alltoall(
@@ -432,7 +454,7 @@ pub(crate) unsafe fn alltoall(
     recvcount: i64,
     recvtype: RawHandle,
     on: RawHandle,
-) -> Result<()> {
+) -> Result<Collective> {
     let comm = call(on)?;
     // SAFETY: as the body's.
     unsafe {
@@ -459,7 +481,7 @@ pub(crate) unsafe fn alltoallv(
     recvdispls: Ints,
     recvtype: RawHandle,
     on: RawHandle,
-) -> Result<()> {
+) -> Result<Collective> {
     let comm = call(on)?;
     let listed = |counts, displacements| Placement::Listed { counts, displacements };
     // SAFETY: as the body's.
@@ -488,7 +510,7 @@ pub(crate) unsafe fn alltoallw(
     recvdispls: Ints,
     recvtypes: *const RawHandle,
     on: RawHandle,
-) -> Result<()> {
+) -> Result<Collective> {
     let comm = call(on)?;
     // SAFETY: as the body's.
     unsafe {
@@ -594,13 +616,9 @@ impl Reduction {
         distinct("sendbuf", &sent, "recvbuf", &received)
     }
 
-    fn elements(&self, (input, output): (Region, Region)) -> Elements<'_> {
-        let Self { datatype, handle, op, .. } = self;
-        Elements { input, output, datatype, handle: *handle, op }
-    }
-
-    fn run(&self, schedule: &plan::Schedule, buffers: (Region, Region)) -> Result<()> {
-        self.comm.run(schedule, &self.elements(buffers))
+    fn planned(self, schedule: Schedule, (input, output): (Region, Region)) -> Collective {
+        let Self { comm, datatype, handle, op, .. } = self;
+        comm.elements(schedule, Elements { input, output, datatype, handle, op })
     }
 }
 
@@ -612,7 +630,7 @@ pub(crate) unsafe fn reduce(
     op: RawHandle,
     to: c_int,
     on: RawHandle,
-) -> Result<()> {
+) -> Result<Collective> {
     let this = Reduction::new(sendbuf, datatype, op, call(on)?)?;
     let to = root(&this.comm, to)?;
     let (rank, size, n) = (this.comm.rank(), this.comm.size(), count("count", n)?);
@@ -626,7 +644,7 @@ pub(crate) unsafe fn reduce(
         }
     };
     let schedule = plan::reduce(rank, size, to, this.operands(n, commutes, in_place), place()?);
-    this.run(&schedule, buffers)
+    Ok(this.planned(schedule, buffers))
 }
 
 pub(crate) unsafe fn allreduce(
@@ -636,14 +654,14 @@ pub(crate) unsafe fn allreduce(
     datatype: RawHandle,
     op: RawHandle,
     on: RawHandle,
-) -> Result<()> {
+) -> Result<Collective> {
     let this = Reduction::new(sendbuf, datatype, op, call(on)?)?;
     let (rank, size, n) = (this.comm.rank(), this.comm.size(), count("count", n)?);
     let commutes = this.op.is_commutative();
     // SAFETY: as the body's.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
     let schedule = plan::allreduce(rank, size, this.operands(n, commutes, this.in_place), place()?);
-    this.run(&schedule, buffers)
+    Ok(this.planned(schedule, buffers))
 }
 
 pub(crate) unsafe fn scan(
@@ -653,13 +671,13 @@ pub(crate) unsafe fn scan(
     datatype: RawHandle,
     op: RawHandle,
     on: RawHandle,
-) -> Result<()> {
+) -> Result<Collective> {
     let this = Reduction::new(sendbuf, datatype, op, call(on)?)?;
     let n = count("count", n)?;
     // SAFETY: as the body's.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
     let schedule = plan::scan(this.comm.rank(), this.comm.size(), n as u64, this.in_place);
-    this.run(&schedule, buffers)
+    Ok(this.planned(schedule, buffers))
 }
 
 pub(crate) unsafe fn exscan(
@@ -669,13 +687,13 @@ pub(crate) unsafe fn exscan(
     datatype: RawHandle,
     op: RawHandle,
     on: RawHandle,
-) -> Result<()> {
+) -> Result<Collective> {
     let this = Reduction::new(sendbuf, datatype, op, call(on)?)?;
     let n = count("count", n)?;
     // SAFETY: as the body's.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
     let schedule = plan::exscan(this.comm.rank(), this.comm.size(), n as u64, this.in_place);
-    this.run(&schedule, buffers)
+    Ok(this.planned(schedule, buffers))
 }
 
 unsafe fn reduce_scatter_counts(
@@ -685,27 +703,28 @@ unsafe fn reduce_scatter_counts(
     datatype: RawHandle,
     op: RawHandle,
     comm: Call,
-) -> Result<()> {
+) -> Result<Collective> {
     let this = Reduction::new(sendbuf, datatype, op, comm)?;
     let (rank, size) = (this.comm.rank(), this.comm.size());
     let total: usize = counts.iter().sum();
-    // SAFETY: as the body's.
-    let (input, output) = unsafe {
-        if this.in_place {
-            let whole = this.received(recvbuf, total)?;
-            let copy = this.elements((Region::empty(), whole.clone())).copy_of_output(total as u64);
-            (copy, whole)
-        } else {
-            let own = this.received(recvbuf, counts[rank as usize])?;
-            let input = this.sent(sendbuf, total)?;
-            this.check_distinct((&input, total), (&own, counts[rank as usize]))?;
-            (input, own)
-        }
-    };
+    let own = counts[rank as usize];
     let counts = |rank: u32| counts[rank as usize] as u64;
-    let commutes = this.op.is_commutative();
-    let schedule = plan::reduce_scatter(rank, size, &counts, this.element(), commutes);
-    this.run(&schedule, (input, output))
+    let schedule =
+        plan::reduce_scatter(rank, size, &counts, this.element(), this.op.is_commutative());
+    // SAFETY: as the body's.
+    unsafe {
+        if this.in_place {
+            let output = this.received(recvbuf, total)?;
+            let Reduction { comm, datatype, handle, op, .. } = this;
+            let elements = Elements { input: Region::empty(), output, datatype, handle, op };
+            let elements = elements.with_own_input(total as u64);
+            return Ok(comm.elements(schedule.in_place(total as u64), elements));
+        }
+        let output = this.received(recvbuf, own)?;
+        let input = this.sent(sendbuf, total)?;
+        this.check_distinct((&input, total), (&output, own))?;
+        Ok(this.planned(schedule, (input, output)))
+    }
 }
 
 pub(crate) unsafe fn reduce_scatter(
@@ -715,7 +734,7 @@ pub(crate) unsafe fn reduce_scatter(
     datatype: RawHandle,
     op: RawHandle,
     on: RawHandle,
-) -> Result<()> {
+) -> Result<Collective> {
     let comm = call(on)?;
     // SAFETY: as the body's.
     unsafe {
@@ -731,7 +750,7 @@ pub(crate) unsafe fn reduce_scatter_block(
     datatype: RawHandle,
     op: RawHandle,
     on: RawHandle,
-) -> Result<()> {
+) -> Result<Collective> {
     let comm = call(on)?;
     let counts = vec![count("recvcount", n)?; comm.size() as usize];
     // SAFETY: as the body's.

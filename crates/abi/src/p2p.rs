@@ -389,9 +389,11 @@ unsafe fn exchange(send: &Send, receive: &Receive, status: *mut Status) -> Resul
     let (told, received) = p2p::receive(&receive.comm, receive.from, receive.tag, &receive.into);
     let sent = match sent {
         Request::Operation(operation) => p2p::finish(operation)?.1,
-        Request::Done(_) | Request::Exchange(_) | Request::Flush(_) | Request::Persistent(_) => {
-            None
-        }
+        Request::Done(_)
+        | Request::Exchange(_)
+        | Request::Flush(_)
+        | Request::Collective(_)
+        | Request::Persistent(_) => None,
     };
     // SAFETY: as the body's.
     unsafe { fill(status, &told) };

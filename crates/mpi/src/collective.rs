@@ -1,14 +1,21 @@
 //! Collective operations: the planner's schedules, carried out (MPI-5.0 §6).
+//!
+//! A [`Collective`] is what one rank does, with its memory, ready to be carried out: at once, in the
+//! background, or any number of times. All go through one [`Running`], which moves on as far as completed
+//! operations allow whenever somebody has the core at hand.
 
 use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
 
 use datatype::{Datatype, Op};
-use engine::{Envelope, OpId, Outcome, Selector, SendMode};
+use engine::{Completion, Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
 use plan::{Buffer, Place, Schedule, Span, Step};
+use progress::{Core, Stage, Task};
 
 use crate::comm::{Comm, CommRef};
 use crate::process;
+use crate::request::{Request, Template};
 use crate::{Error, ErrorClass, Result};
 
 /// Waits until all processes of the communicator have called.
@@ -16,9 +23,7 @@ use crate::{Error, ErrorClass, Result};
 /// # Errors
 /// When a peer fails.
 pub fn barrier(comm: &Comm) -> Result<()> {
-    let schedule = plan::barrier(comm.rank(), comm.size(), place()?);
-    let nothing = Bytes::new(Region::empty(), Region::empty());
-    carry_out(comm, comm.next_collective(), &schedule, &nothing)
+    Call::new(CommRef::Derived(comm.clone())).barrier()?.run()
 }
 
 /// A collective call of this process. It counts from here on, before its arguments are checked: one that
@@ -27,22 +32,51 @@ pub fn barrier(comm: &Comm) -> Result<()> {
 #[derive(Debug)]
 pub struct Call {
     comm: CommRef,
-    number: i32,
+    /// Tells this collective's messages from those of others on the communicator, also of those that run
+    /// at the same time: all processes call in the same order.
+    tag: i32,
 }
+
+/// What this rank does in a collective operation, ready to be carried out.
+#[derive(Debug)]
+pub struct Collective {
+    call: Call,
+    schedule: Schedule,
+    memory: Memory,
+}
+
+/// The end of an operation in the background, once it is there: the error, if there was one.
+#[derive(Clone, Debug)]
+pub struct Pending(Arc<OnceLock<Option<Error>>>);
 
 impl Call {
     /// Counts a call on `comm`.
+    #[inline]
     pub fn new(comm: CommRef) -> Self {
-        let number = comm.next_collective();
-        Self { comm, number }
+        let tag = comm.next_collective();
+        Self { comm, tag }
     }
 
-    /// Carries out this rank's schedule, once.
+    /// A barrier.
     ///
     /// # Errors
-    /// When a peer fails, or sends a message of another length than this process expects.
-    pub fn run(&self, schedule: &Schedule, memory: &dyn Memory) -> Result<()> {
-        carry_out(&self.comm, self.number, schedule, memory)
+    /// When not initialised.
+    #[inline]
+    pub fn barrier(self) -> Result<Collective> {
+        let schedule = plan::barrier(self.rank(), self.size(), place()?);
+        Ok(self.bytes(schedule, Region::empty(), Region::empty()))
+    }
+
+    /// A schedule whose units are bytes of two packed streams.
+    #[inline]
+    pub fn bytes(self, schedule: Schedule, input: Region, output: Region) -> Collective {
+        Collective { call: self, schedule, memory: Memory::Bytes { input, output } }
+    }
+
+    /// A schedule whose units are elements.
+    #[inline]
+    pub fn elements(self, schedule: Schedule, elements: Elements) -> Collective {
+        Collective { call: self, schedule, memory: Memory::Elements(elements) }
     }
 }
 
@@ -54,6 +88,198 @@ impl Deref for Call {
     }
 }
 
+impl Collective {
+    /// Carries it out.
+    ///
+    /// # Errors
+    /// When a peer fails, or sends a message of another length than this process expects.
+    pub fn run(&self) -> Result<()> {
+        let progress = process::current()?.progress();
+        let mut running = Running::new(self);
+        let moves = |stage: Stage| (stage != Stage::Waits).then_some(stage);
+        while progress.wait(|core| moves(running.advance(core))) == Stage::Works {
+            running.work();
+        }
+        running.failure.map_or(Ok(()), Err)
+    }
+
+    /// Begins it; it goes on without calls.
+    ///
+    /// # Errors
+    /// When not initialised.
+    pub fn begin(self) -> Result<Request> {
+        Ok(Request::Collective(Arc::new(self).start()?))
+    }
+
+    /// A request that begins it whenever started.
+    ///
+    /// Such operations are made in the same order on all processes, but may be started in any
+    /// (MPI-5.0 §6.13): their messages keep the number of the call that made them, as a negative one, for
+    /// others will have come round to it.
+    pub fn persistent(mut self) -> Request {
+        self.call.tag = !self.call.tag;
+        Request::persistent(Template::Collective(Arc::new(self)))
+    }
+
+    /// As [`Collective::begin`]; at most once at a time.
+    pub(crate) fn start(self: Arc<Self>) -> Result<Pending> {
+        let progress = process::current()?.progress();
+        let pending = Pending(Arc::default());
+        progress.begin(Box::new(Background { running: Running::new(self), end: pending.clone() }));
+        Ok(pending)
+    }
+}
+
+impl Pending {
+    /// The end, if it is there.
+    #[inline]
+    pub(crate) fn end(&self) -> Option<&Option<Error>> {
+        self.0.get()
+    }
+}
+
+/// A collective that nobody has to wait for.
+struct Background {
+    running: Running<Arc<Collective>>,
+    end: Pending,
+}
+
+impl Task for Background {
+    fn advance(&mut self, core: &mut Core) -> Stage {
+        let stage = self.running.advance(core);
+        if stage == Stage::Ended {
+            let comm = self.running.collective.call.handle();
+            let failure = self.running.failure.take().map(|error| error.on(comm));
+            // It ends once.
+            let _ = self.end.0.set(failure);
+        }
+        stage
+    }
+
+    fn work(&mut self) {
+        self.running.work();
+    }
+}
+
+/// A collective under way.
+struct Running<C> {
+    collective: C,
+    temporaries: Vec<Region>,
+    /// The next step.
+    at: usize,
+    /// Operations that have to end before the next wait does, and how many bytes each moves.
+    begun: Vec<(OpId, u64)>,
+    failure: Option<Error>,
+}
+
+impl<C: Deref<Target = Collective>> Running<C> {
+    #[inline]
+    fn new(collective: C) -> Self {
+        let temporaries = &collective.schedule.temporaries;
+        let temporaries = temporaries.iter().map(|&units| collective.memory.temporary(units));
+        let temporaries = temporaries.collect();
+        Self { collective, temporaries, at: 0, begun: Vec::new(), failure: None }
+    }
+
+    /// Takes steps until one has to wait or is too long for who has the core.
+    fn advance(&mut self, core: &mut Core) -> Stage {
+        while let Some(&step) = self.collective.schedule.steps.get(self.at) {
+            match step {
+                Step::Send { to, span } => self.send(core, to, span),
+                Step::Receive { from, span } => self.receive(core, from, span),
+                Step::Wait => match self.settle(core) {
+                    Stage::Ended if self.failure.is_none() => {}
+                    stage => return stage,
+                },
+                Step::Copy { from, to } if self.collective.memory.is_brief(to) => {
+                    self.copy(from, to);
+                }
+                Step::Reduce { input, inout } if self.collective.memory.is_brief(inout) => {
+                    self.reduce(input, inout);
+                }
+                Step::Copy { .. } | Step::Reduce { .. } => return Stage::Works,
+            }
+            self.at += 1;
+        }
+        self.settle(core)
+    }
+
+    /// Takes the steps that need no core.
+    fn work(&mut self) {
+        while let Some(&step) = self.collective.schedule.steps.get(self.at) {
+            match step {
+                Step::Copy { from, to } => self.copy(from, to),
+                Step::Reduce { input, inout } => self.reduce(input, inout),
+                Step::Send { .. } | Step::Receive { .. } | Step::Wait => return,
+            }
+            self.at += 1;
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, core: &mut Core, to: u32, span: Span) {
+        let Call { comm, tag } = &self.collective.call;
+        let data = self.collective.memory.stream(span, &self.temporaries);
+        let context = comm.collective_context();
+        let envelope = Envelope { context, source: comm.rank(), tag: *tag, is_urgent: true };
+        let gate = comm.gate(to);
+        if !core.send_short(gate, envelope, &data) {
+            let op = core.engine.submit_send(gate, envelope, &data, SendMode::Standard);
+            self.begun.push((op, data.len() as u64));
+        }
+    }
+
+    #[inline]
+    fn receive(&mut self, core: &mut Core, from: u32, span: Span) {
+        let Call { comm, tag } = &self.collective.call;
+        let into = self.collective.memory.stream(span, &self.temporaries);
+        let context = comm.collective_context();
+        let selector = Selector { context, source: Some(from), tag: Some(*tag) };
+        let op = core.engine.submit_receive(Some(comm.gate(from)), selector, &into);
+        self.begun.push((op, into.len() as u64));
+    }
+
+    /// Whether all that was begun has ended.
+    #[inline]
+    fn settle(&mut self, core: &mut Core) -> Stage {
+        while let Some(&(op, bytes)) = self.begun.last() {
+            let Some(completion) = core.engine.take(op) else { return Stage::Waits };
+            self.begun.pop();
+            if completion.outcome != Outcome::Ok || completion.bytes != bytes {
+                self.failure = Some(failure(completion, bytes, core));
+            }
+        }
+        Stage::Ended
+    }
+
+    fn copy(&self, from: Span, to: Span) {
+        let stream = |span| self.collective.memory.stream(span, &self.temporaries);
+        stream(to).copy_from(&stream(from));
+    }
+
+    fn reduce(&self, input: Span, inout: Span) {
+        self.collective.memory.reduce(input, inout, &self.temporaries);
+    }
+}
+
+#[cold]
+fn failure(completion: Completion, expected: u64, core: &mut Core) -> Error {
+    let Completion { source, bytes, outcome, .. } = completion;
+    let got = match outcome {
+        Outcome::PeerFailed => {
+            let notices = core.take_notices().join("; ");
+            let message = format!("a peer is gone in the middle of a collective ({notices})");
+            return Error::new(ErrorClass::ProcAborted, message);
+        }
+        Outcome::Truncated { message_bytes } => message_bytes,
+        Outcome::Ok | Outcome::Cancelled => bytes,
+    };
+    let message = format!(
+        "rank {source} sent {got} bytes where {expected} were expected: counts or types differ between processes"
+    );
+    Error::new(ErrorClass::Truncate, message)
+}
+
 /// What the planner is told of the machine.
 ///
 /// # Errors
@@ -62,75 +288,83 @@ pub fn place() -> Result<Place> {
     Ok(process::current()?.place())
 }
 
-/// The memory of a schedule whose units are bytes of packed streams.
+/// How a schedule's spans lie in memory.
 #[derive(Debug)]
-pub struct Bytes {
-    input: Region,
-    output: Region,
+enum Memory {
+    /// Units are bytes of packed streams.
+    Bytes { input: Region, output: Region },
+    /// Units are elements.
+    Elements(Elements),
 }
 
 /// The memory of a schedule whose units are elements. The regions are contiguous, from the lowest byte
 /// of the elements' data to the highest ([`Datatype::reach`]); the elements' extent may be less than
 /// what each takes, or negative.
 #[derive(Debug)]
-pub struct Elements<'a> {
+pub struct Elements {
     /// What the caller hands in; empty in place.
     pub input: Region,
     /// What the caller gets.
     pub output: Region,
     /// The elements' type.
-    pub datatype: &'a Datatype,
+    pub datatype: Datatype,
     /// Its handle, for functions of the application.
     pub handle: u64,
     /// How elements combine.
-    pub op: &'a Op,
+    pub op: Op,
 }
 
-impl Bytes {
-    /// The streams of both buffers.
-    pub fn new(input: Region, output: Region) -> Self {
-        Self { input, output }
-    }
-}
-
-/// How a schedule's spans lie in memory.
-pub trait Memory {
+impl Memory {
     /// The memory of a temporary of `units` units.
-    fn temporary(&self, units: u64) -> Region;
-    /// The stream of a span's bytes.
-    fn stream(&self, span: Span, temporaries: &[Region]) -> Region;
-    /// Combines two spans.
-    fn reduce(&self, input: Span, inout: Span, temporaries: &[Region]);
-}
-
-impl Memory for Bytes {
     fn temporary(&self, units: u64) -> Region {
-        Region::owned(units as usize)
+        match self {
+            Self::Bytes { .. } => Region::owned(units as usize),
+            Self::Elements(elements) => elements.temporary(units),
+        }
     }
 
+    /// The stream of a span's bytes.
+    #[inline]
     fn stream(&self, span: Span, temporaries: &[Region]) -> Region {
-        let buffer = match span.buffer {
-            Buffer::Input => &self.input,
-            Buffer::Output => &self.output,
-            Buffer::Temporary(index) => &temporaries[index as usize],
-        };
-        buffer.slice(span.start as usize, span.len as usize)
+        match self {
+            Self::Bytes { input, output } => {
+                let buffer = match span.buffer {
+                    Buffer::Input => input,
+                    Buffer::Output => output,
+                    Buffer::Temporary(index) => &temporaries[index as usize],
+                };
+                buffer.slice(span.start as usize, span.len as usize)
+            }
+            Self::Elements(elements) => elements.stream(span, temporaries),
+        }
     }
 
-    fn reduce(&self, _: Span, _: Span, _: &[Region]) {
-        unreachable!("schedules that move bytes reduce nothing")
+    /// Combines two spans.
+    fn reduce(&self, input: Span, inout: Span, temporaries: &[Region]) {
+        match self {
+            Self::Bytes { .. } => unreachable!("schedules that move bytes reduce nothing"),
+            Self::Elements(elements) => elements.reduce(input, inout, temporaries),
+        }
+    }
+
+    /// Whether a step on a span takes so short a time that others may wait for the core meanwhile. A
+    /// function of the application may take any.
+    #[inline]
+    fn is_brief(&self, span: Span) -> bool {
+        let unit = match self {
+            Self::Bytes { .. } => 1,
+            Self::Elements(Elements { op: Op::User { .. }, .. }) => return false,
+            Self::Elements(elements) => elements.datatype.size() as u64,
+        };
+        span.len * unit <= BRIEF_BYTES
     }
 }
 
-impl Elements<'_> {
-    /// The output's `units` elements in memory of the library, gaps left out.
-    pub fn copy_of_output(&self, units: u64) -> Region {
-        let copy = [self.temporary(units)];
-        let all = |buffer| Span { buffer, start: 0, len: units };
-        let target = self.stream(all(Buffer::Temporary(0)), &copy);
-        target.copy_from(&self.stream(all(Buffer::Output), &copy));
-        let [copy] = copy;
-        copy
+impl Elements {
+    /// Gives the input `units` elements of its own.
+    #[must_use]
+    pub fn with_own_input(self, units: u64) -> Self {
+        Self { input: self.temporary(units), ..self }
     }
 
     fn buffer<'a>(&'a self, buffer: Buffer, temporaries: &'a [Region]) -> &'a Region {
@@ -167,9 +401,7 @@ impl Elements<'_> {
         let chosen = if self.input.is_empty() { &self.output } else { &self.input };
         chosen.as_span().map_or(0, |span| span.address as usize)
     }
-}
 
-impl Memory for Elements<'_> {
     fn temporary(&self, units: u64) -> Region {
         let (_, len) = self.reach(units);
         let memory = Region::owned(len + ALIGNMENT);
@@ -189,111 +421,12 @@ impl Memory for Elements<'_> {
             return;
         }
         let (from, to) = (self.whole(input, temporaries), self.whole(inout, temporaries));
-        self.op.apply(&from, &to, input.len as usize, self.datatype, self.handle);
+        self.op.apply(&from, &to, input.len as usize, &self.datatype, self.handle);
     }
 }
 
-/// Carries out a schedule. All processes of the communicator call their collectives in the same order,
-/// so that the same number tells the messages of this one from those of others.
-fn carry_out(comm: &Comm, tag: i32, schedule: &Schedule, memory: &dyn Memory) -> Result<()> {
-    let temporaries: Vec<Region> =
-        schedule.temporaries.iter().map(|&units| memory.temporary(units)).collect();
-    let mut begun = Vec::new();
-    let result = steps(comm, tag, schedule, memory, &temporaries, &mut begun);
-    if result.is_err() {
-        // What was begun may refer to the temporaries until the engine is done with it.
-        abandon(&begun);
-        std::mem::forget(temporaries);
-    }
-    result
-}
-
-fn steps(
-    comm: &Comm,
-    tag: i32,
-    schedule: &Schedule,
-    memory: &dyn Memory,
-    temporaries: &[Region],
-    begun: &mut Vec<(OpId, u64)>,
-) -> Result<()> {
-    let progress = process::current()?.progress();
-    let context = comm.collective_context();
-    for step in &schedule.steps {
-        match *step {
-            Step::Send { to, span } => {
-                let data = memory.stream(span, temporaries);
-                let envelope = Envelope { context, source: comm.rank(), tag, is_urgent: true };
-                let gate = comm.gate(to);
-                if progress.send_short(gate, envelope, &data) {
-                    continue;
-                }
-                let mode = SendMode::Standard;
-                let op =
-                    progress.submit(|core| core.engine.submit_send(gate, envelope, &data, mode));
-                begun.push((op, data.len() as u64));
-            }
-            Step::Receive { from, span } => {
-                let into = memory.stream(span, temporaries);
-                let selector = Selector { context, source: Some(from), tag: Some(tag) };
-                let gate = comm.gate(from);
-                let receive = |core: &mut progress::Core| {
-                    core.engine.submit_receive(Some(gate), selector, &into)
-                };
-                begun.push((progress.submit(receive), into.len() as u64));
-            }
-            Step::Wait => wait(begun)?,
-            Step::Copy { from, to } => {
-                memory.stream(to, temporaries).copy_from(&memory.stream(from, temporaries));
-            }
-            Step::Reduce { input, inout } => memory.reduce(input, inout, temporaries),
-        }
-    }
-    wait(begun)
-}
-
-fn wait(begun: &mut Vec<(OpId, u64)>) -> Result<()> {
-    let progress = process::current()?.progress();
-    let mut failure = None;
-    progress.wait(|core| {
-        while let Some(&(op, bytes)) = begun.last() {
-            let completion = core.engine.take(op)?;
-            begun.pop();
-            match completion.outcome {
-                Outcome::Ok if completion.bytes == bytes => {}
-                outcome => failure = Some((outcome, completion.source, completion.bytes, bytes)),
-            }
-        }
-        Some(())
-    });
-    match failure {
-        None => Ok(()),
-        Some((Outcome::PeerFailed, ..)) => {
-            let notices = progress.look(|core| core.take_notices()).join("; ");
-            let message = format!("a peer is gone in the middle of a collective ({notices})");
-            Err(Error::new(ErrorClass::ProcAborted, message))
-        }
-        Some((outcome, source, got, expected)) => {
-            let got = match outcome {
-                Outcome::Truncated { message_bytes } => message_bytes,
-                Outcome::Ok | Outcome::Cancelled | Outcome::PeerFailed => got,
-            };
-            let message = format!(
-                "rank {source} sent {got} bytes where {expected} were expected: counts or types differ between processes"
-            );
-            Err(Error::new(ErrorClass::Truncate, message))
-        }
-    }
-}
-
-fn abandon(begun: &[(OpId, u64)]) {
-    let Ok(process) = process::current() else { return };
-    process.progress().submit(|core| {
-        for &(op, _) in begun {
-            core.engine.submit_cancel(op);
-            core.engine.release(op);
-        }
-    });
-}
+/// What is copied or combined under the core's lock at most: a microsecond's work.
+const BRIEF_BYTES: u64 = 4 << 10;
 
 /// Temporaries are aligned as the application's memory is, as far as vector instructions care.
 const ALIGNMENT: usize = 64;

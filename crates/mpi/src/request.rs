@@ -8,6 +8,7 @@ use engine::{Completion, OpId, Outcome};
 use progress::Core;
 
 use crate::buffer::Flush;
+use crate::collective::{Collective, Pending};
 use crate::point_to_point::{Receive, Send};
 use crate::process;
 use crate::table::{Handle, Kind, Objects, Table};
@@ -74,6 +75,8 @@ pub enum Request {
     Exchange(Box<[Request; 2]>),
     /// Done when the messages in a buffer have left.
     Flush(Flush),
+    /// A collective that goes on by itself.
+    Collective(Pending),
     /// To be started any number of times.
     Persistent(Arc<Persistent>),
 }
@@ -96,6 +99,8 @@ pub enum Template {
     Send(Send),
     /// Receives.
     Receive(Receive),
+    /// Takes part in a collective.
+    Collective(Arc<Collective>),
 }
 
 /// A persistent request.
@@ -106,10 +111,11 @@ pub struct Persistent {
 }
 
 /// What a started persistent request is doing.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Active {
     Done(Status),
     Operation(Operation),
+    Collective(Pending),
 }
 
 impl Request {
@@ -133,7 +139,9 @@ impl Request {
         match self {
             Self::Done(status) => Some(Ended::of(*status)),
             Self::Operation(operation) => operation.poll(core, true),
-            Self::Exchange(_) | Self::Flush(_) | Self::Persistent(_) => self.poll_seldom(core),
+            Self::Exchange(_) | Self::Flush(_) | Self::Collective(_) | Self::Persistent(_) => {
+                self.poll_seldom(core)
+            }
         }
     }
 
@@ -147,12 +155,22 @@ impl Request {
                 Some(Ended { error: received.error.or(sent.error), ..received })
             }
             Self::Flush(flush) => flush.is_done(core).then_some(Ended::of(Status::EMPTY)),
+            Self::Collective(pending) => {
+                let error = pending.end()?.clone();
+                Some(Ended { error, ..Ended::of(Status::EMPTY) })
+            }
             Self::Persistent(persistent) => {
                 let mut active = persistent.active();
-                let ended = match *active {
+                let ended = match &*active {
                     None => Ended { status: Status::EMPTY, error: None, freed: false },
-                    Some(Active::Done(status)) => Ended { status, error: None, freed: false },
+                    Some(Active::Done(status)) => {
+                        Ended { status: *status, error: None, freed: false }
+                    }
                     Some(Active::Operation(operation)) => operation.poll(core, false)?,
+                    Some(Active::Collective(pending)) => {
+                        let error = pending.end()?.clone();
+                        Ended { status: Status::EMPTY, error, freed: false }
+                    }
                 };
                 *active = None;
                 Some(ended)
@@ -170,10 +188,12 @@ impl Request {
                 parts[1].peek(core).map(|_| status)
             }
             Self::Flush(flush) => flush.is_done(core).then_some(Status::EMPTY),
-            Self::Persistent(persistent) => match *persistent.active() {
+            Self::Collective(pending) => pending.end().map(|_| Status::EMPTY),
+            Self::Persistent(persistent) => match &*persistent.active() {
                 None => Some(Status::EMPTY),
-                Some(Active::Done(status)) => Some(status),
+                Some(Active::Done(status)) => Some(*status),
                 Some(Active::Operation(operation)) => operation.peek(core),
+                Some(Active::Collective(pending)) => pending.end().map(|_| Status::EMPTY),
             },
         }
     }
@@ -181,21 +201,37 @@ impl Request {
     /// Whether the request counts in calls that wait for any of several.
     fn is_active(&self) -> bool {
         match self {
-            Self::Done(_) | Self::Operation(_) | Self::Exchange(_) | Self::Flush(_) => true,
+            Self::Done(_)
+            | Self::Operation(_)
+            | Self::Exchange(_)
+            | Self::Flush(_)
+            | Self::Collective(_) => true,
             Self::Persistent(persistent) => persistent.active().is_some(),
         }
     }
 
-    /// The engine's operations behind the request.
+    /// The engine's operations behind the request; none where they are not the request's alone.
     fn operations(&self) -> Vec<Operation> {
         match self {
-            Self::Done(_) | Self::Flush(_) => Vec::new(),
+            Self::Done(_) | Self::Flush(_) | Self::Collective(_) => Vec::new(),
             Self::Operation(operation) => vec![*operation],
             Self::Exchange(parts) => parts.iter().flat_map(Self::operations).collect(),
-            Self::Persistent(persistent) => match *persistent.active() {
-                Some(Active::Operation(operation)) => vec![operation],
-                Some(Active::Done(_)) | None => Vec::new(),
+            Self::Persistent(persistent) => match &*persistent.active() {
+                Some(Active::Operation(operation)) => vec![*operation],
+                Some(Active::Done(_) | Active::Collective(_)) | None => Vec::new(),
             },
+        }
+    }
+
+    /// Whether it is a collective that has begun: such can be neither cancelled nor freed
+    /// (MPI-5.0 §6.12, §6.13).
+    fn is_begun_collective(&self) -> bool {
+        match self {
+            Self::Collective(_) => true,
+            Self::Done(_) | Self::Operation(_) | Self::Exchange(_) | Self::Flush(_) => false,
+            Self::Persistent(persistent) => {
+                matches!(&*persistent.active(), Some(Active::Collective(_)))
+            }
         }
     }
 }
@@ -270,10 +306,14 @@ impl Persistent {
         let request = match &self.template {
             Template::Send(send) => send.begin()?,
             Template::Receive(receive) => receive.begin()?,
+            Template::Collective(collective) => {
+                Request::Collective(Arc::clone(collective).start()?)
+            }
         };
         *active = match request {
             Request::Done(status) => Some(Active::Done(status)),
             Request::Operation(operation) => Some(Active::Operation(operation)),
+            Request::Collective(pending) => Some(Active::Collective(pending)),
             Request::Exchange(_) | Request::Flush(_) | Request::Persistent(_) => None,
         };
         Ok(())
@@ -305,7 +345,11 @@ fn startable(handle: Handle) -> Result<Arc<Persistent>> {
     match &REQUESTS.lock().find(handle)?.request {
         Request::Persistent(persistent) if persistent.active().is_some() => Err(already_active()),
         Request::Persistent(persistent) => Ok(Arc::clone(persistent)),
-        Request::Done(_) | Request::Operation(_) | Request::Exchange(_) | Request::Flush(_) => {
+        Request::Done(_)
+        | Request::Operation(_)
+        | Request::Exchange(_)
+        | Request::Flush(_)
+        | Request::Collective(_) => {
             Err(Error::new(ErrorClass::Request, "the request is not persistent"))
         }
     }
@@ -513,9 +557,16 @@ fn some(
 /// Cancels a receive that no message has met; sends go on (MPI-5.0 §3.8.4).
 ///
 /// # Errors
-/// As [`wait`].
+/// As [`wait`], and for a collective.
 pub fn cancel(handle: Handle) -> Result<()> {
-    let operations = REQUESTS.lock().find(handle)?.request.operations();
+    let operations = {
+        let mut requests = REQUESTS.lock();
+        let request = &requests.find(handle)?.request;
+        if request.is_begun_collective() {
+            return Err(begun_collective("cancelled"));
+        }
+        request.operations()
+    };
     for operation in operations {
         process::current()?.progress().submit(|core| core.engine.submit_cancel(operation.op));
     }
@@ -525,13 +576,25 @@ pub fn cancel(handle: Handle) -> Result<()> {
 /// Forgets a request; what it began completes by itself.
 ///
 /// # Errors
-/// As [`wait`].
+/// As [`wait`], and for a collective under way.
 pub fn free(handle: Handle) -> Result<()> {
-    let removed = REQUESTS.remove(handle)?;
+    let removed = {
+        let mut requests = REQUESTS.lock();
+        if requests.find(handle)?.request.is_begun_collective() {
+            return Err(begun_collective("freed"));
+        }
+        requests.remove(handle)?
+    };
     for operation in removed.request.operations() {
         process::current()?.progress().submit(|core| core.engine.release(operation.op));
     }
     Ok(())
+}
+
+#[cold]
+fn begun_collective(what: &str) -> Error {
+    let message = format!("a collective that has begun cannot be {what}; wait for it");
+    Error::new(ErrorClass::Request, message)
 }
 
 /// The handle whose Fortran integer is `value`.

@@ -76,6 +76,17 @@ pub struct Schedule {
 }
 
 impl Schedule {
+    /// The same after the output's `len` units have been copied to the input: what a plan that reads the
+    /// input makes of a call in place.
+    #[must_use]
+    pub fn in_place(mut self, len: u64) -> Self {
+        let (from, to) = (Buffer::Output.span(0, len), Buffer::Input.span(0, len));
+        if len > 0 {
+            self.steps.insert(0, Step::Copy { from, to });
+        }
+        self
+    }
+
     pub(crate) fn temporary(&mut self, len: u64) -> Buffer {
         self.temporaries.push(len);
         Buffer::Temporary(self.temporaries.len() as u32 - 1)
