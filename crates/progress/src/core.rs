@@ -35,6 +35,8 @@ pub struct Core {
     posted: Vec<LastShort>,
     /// A rail had no room for a frame, or not yet for all of it.
     has_backlog: bool,
+    /// That may still be so, or messages are gathered, or a task has to compute.
+    pub(crate) has_loose_ends: bool,
     /// How often progress was made.
     turn: u64,
     began: Instant,
@@ -148,6 +150,7 @@ impl Core {
             may_gather: true,
             posted: Vec::new(),
             has_backlog: false,
+            has_loose_ends: false,
             turn: 1,
             began: Instant::now(),
             journal: Journal::new(rank),
@@ -168,7 +171,7 @@ impl Core {
                 moved |= self.poll_rail(index);
             }
         }
-        if moved || self.is_gathering() || self.turn.is_multiple_of(TIDY_EVERY) {
+        if moved || self.has_loose_ends || self.turn.is_multiple_of(TIDY_EVERY) {
             self.tidy();
         } else {
             self.settle();
@@ -183,6 +186,9 @@ impl Core {
         }
         self.release_gathered();
         self.flush();
+        if self.has_loose_ends {
+            self.look_at_ends();
+        }
         if let Some(refusal) = self.engine.poll_refusal() {
             self.journal.print(&[refusal]);
         }
@@ -235,13 +241,7 @@ impl Core {
     /// Whether something does not come to its end unless somebody polls.
     #[inline]
     pub(crate) fn is_left_behind(&self) -> bool {
-        self.engine.has_pending() || self.has_loose_ends() || self.has_work()
-    }
-
-    /// As [`is_left_behind`](Self::is_left_behind), of what belongs to no operation.
-    #[inline]
-    pub(crate) fn has_loose_ends(&self) -> bool {
-        self.has_backlog || self.is_gathering()
+        self.engine.has_pending() || self.has_loose_ends
     }
 
     /// Whether a rail has had no room for something, as far as known.
@@ -249,9 +249,14 @@ impl Core {
         self.has_backlog
     }
 
+    fn look_at_ends(&mut self) {
+        self.has_loose_ends = self.has_backlog || self.is_gathering() || self.has_work();
+    }
+
     /// Looks whether the rails have taken by now what they had no room for.
     pub(crate) fn look_at_backlog(&mut self) {
         self.has_backlog = self.has_backlog && !self.is_quiet();
+        self.look_at_ends();
     }
 
     /// Tells peers whether a thread of this process stays in the library until its sends are done.
@@ -518,6 +523,7 @@ impl Core {
         let taken = self.engine.submit_gathered(gate, envelope, data);
         if taken && !self.gathering.contains(&gate) {
             self.gathering.push(gate);
+            self.has_loose_ends = true;
         }
         taken
     }
@@ -529,17 +535,28 @@ impl Core {
     /// Hands the frame just built to the rail; false when the rail is full.
     #[inline]
     fn post(&mut self, gate: GateId, rail: RailId) -> bool {
-        let posted = match self.rails[rail.0 as usize].rail.post(gate, &self.frame) {
+        let station = &mut self.rails[rail.0 as usize];
+        let buffers = station.buffers;
+        let posted = match station.rail.post(gate, &self.frame) {
             Post::Done => Posted::Done,
             Post::Held => Posted::Held,
             Post::Full => Posted::Full,
         };
-        let station = &self.rails[rail.0 as usize];
-        if posted == Posted::Full || station.buffers && !station.rail.is_flushed() {
-            self.has_backlog = true;
-        }
         self.engine.handle_posted(gate, rail, &mut self.frame, posted);
-        posted != Posted::Full
+        let is_taken = posted != Posted::Full;
+        if !is_taken || buffers {
+            self.note_backlog(rail, is_taken);
+        }
+        is_taken
+    }
+
+    /// A frame may have been left behind, or a part of it.
+    #[cold]
+    fn note_backlog(&mut self, rail: RailId, is_taken: bool) {
+        if !is_taken || !self.rails[rail.0 as usize].rail.is_flushed() {
+            self.has_backlog = true;
+            self.has_loose_ends = true;
+        }
     }
 
     fn pull(&mut self, pull: Pull) {

@@ -58,10 +58,15 @@ impl Core {
     pub(crate) fn add_task(&mut self, mut task: Box<dyn Task>) {
         match task.advance(self) {
             Stage::Waits => self.tasks.waiting.push(task),
-            Stage::Works => self.tasks.working.push(task),
+            Stage::Works => self.has_to_work(task),
             Stage::Ended => self.engine.submit_news(),
         }
         self.flush();
+    }
+
+    fn has_to_work(&mut self, task: Box<dyn Task>) {
+        self.tasks.working.push(task);
+        self.has_loose_ends = true;
     }
 
     /// Lets all waiting tasks go on. What they submit is not sent yet.
@@ -73,7 +78,7 @@ impl Core {
         while let Some(task) = tasks.get_mut(index) {
             match task.advance(self) {
                 Stage::Waits => index += 1,
-                Stage::Works => self.tasks.working.push(tasks.swap_remove(index)),
+                Stage::Works => self.has_to_work(tasks.swap_remove(index)),
                 Stage::Ended => {
                     drop(tasks.swap_remove(index));
                     self.engine.submit_news();

@@ -95,7 +95,7 @@ impl Progress {
     pub fn send_short(&self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
         let mut core = self.lock();
         let sent = core.send_short(gate, envelope, data);
-        if core.has_loose_ends() {
+        if core.has_loose_ends {
             self.hand_over(&mut core);
         }
         sent
@@ -166,7 +166,7 @@ impl Progress {
     /// Lets tasks compute what they have to, without the core.
     #[inline]
     fn work<'a>(&'a self, core: Guard<'a, Core>) -> Guard<'a, Core> {
-        if core.has_work() { self.work_for_tasks(core) } else { core }
+        if core.has_loose_ends { self.work_for_tasks(core) } else { core }
     }
 
     #[cold]
