@@ -142,17 +142,20 @@ impl Choice {
         }
         let messages = self.check_messages(view)?;
         let mut bytes = self.controls * packet::CONTROL_MAX + messages;
+        let mut is_nothing = bytes == 0;
         if let Some(Piece { stream, len, packed_max }) = self.piece {
             let asked = self.messages.iter().filter(|(_, carry)| *carry == Carry::Asked).count();
-            if len == 0 || stream > view.streams().count() + asked {
+            let streams = view.streams().count();
+            if len == 0 || stream > streams + asked {
                 return Err(Invalid::Piece { stream, len });
             }
             if packed_max > len - len / 20 {
                 return Err(Invalid::Packed { len, packed_max });
             }
             bytes += packet::DATA_LEN + len;
+            is_nothing &= stream >= streams;
         }
-        if bytes == 0 && view.links().len() == 1 && view.room() >= packet::CONTROL_MAX {
+        if is_nothing && view.links().len() == 1 && view.room() >= packet::CONTROL_MAX {
             return Err(Invalid::Nothing);
         }
         let room = view.room();
@@ -161,7 +164,7 @@ impl Choice {
 
     /// Bytes of the messages chosen.
     fn check_messages(&self, view: &View<'_>) -> Result<usize, Invalid> {
-        let (mut bytes, mut charged, mut ended) = (0, 0, false);
+        let (mut bytes, mut charged, mut ended, mut in_front) = (0, 0, false, true);
         let limit = view.order_room();
         for (index, &(at, carry)) in self.messages.iter().enumerate() {
             let message = view.message(at).filter(|_| index < limit);
@@ -170,7 +173,8 @@ impl Choice {
                 return Err(Invalid::Body);
             }
             // Chosen from the front without a gap, nothing is overtaken.
-            if at != index {
+            in_front &= at == index;
+            if !in_front {
                 self.check_order(view, index, at)?;
             }
             bytes += match carry {

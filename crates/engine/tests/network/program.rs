@@ -14,7 +14,11 @@ pub struct Program {
 
 impl Program {
     pub fn new(seed: u64, size: usize, shape: Shape) -> Self {
-        let network = Network::new(seed, size, shape);
+        Self::on(Network::new(seed, size, shape), size)
+    }
+
+    /// A program on all processes of a network.
+    pub fn on(network: Network, size: usize) -> Self {
         Self { network, size, receives: Vec::new(), taken: Vec::new() }
     }
 
@@ -22,10 +26,7 @@ impl Program {
         let rank = random.below(self.size);
         match random.below(16) {
             0..=6 => self.send(rank, random),
-            7..=11 => {
-                let receive = self.receive(random);
-                self.receives.push(self.network.submit_receive(rank, receive));
-            }
+            7..=11 => self.post(rank, random),
             12 => {
                 if !self.receives.is_empty() {
                     let at = random.below(self.receives.len());
@@ -50,12 +51,17 @@ impl Program {
         }
     }
 
-    fn send(&mut self, rank: usize, random: &mut Random) {
+    pub fn send(&mut self, rank: usize, random: &mut Random) {
         let (to, context) = (random.below(self.size), random.next() % 2);
         let bytes = random.pick(&[0, 1, 100, 256, 257, 1000, 1024, 1025, 5000, 9000]);
         let mode = random.pick(&[SendMode::Standard, SendMode::Standard, SendMode::Synchronous]);
         self.network
             .submit_send(rank, Send { to, context, tag: random.below(3) as i32, bytes, mode });
+    }
+
+    pub fn post(&mut self, rank: usize, random: &mut Random) {
+        let receive = self.receive(random);
+        self.receives.push(self.network.submit_receive(rank, receive));
     }
 
     fn receive(&self, random: &mut Random) -> Receive {

@@ -4,7 +4,9 @@ use engine::strategy::{self, Carry, Choice, Piece, Strategy, View};
 use engine::{Counters, SendMode};
 use wire::Capabilities;
 
-use crate::network::{Content, NEAR, Network, SLOW, Send, Shape, TWO_LINKS};
+use crate::network::{
+    ALL, Content, NEAR, Network, Program, Random, Receive, SLOW, Send, Shape, TWO_LINKS, for_seeds,
+};
 
 #[test]
 fn both_links_carry_a_long_message() {
@@ -127,10 +129,14 @@ fn a_strategy_that_breaks_a_rule_is_refused_with_its_reason() {
         }
     }
     type Rule = fn(&View<'_>, &mut Choice);
-    let rogues: [(Rule, &str); 9] = [
+    let rogues: [(Rule, &str); 11] = [
         (|_, choice| choice.controls = 7, "control packets"),
         (|_, choice| choice.messages.push((9, Carry::Copied)), "not to be had"),
         (|_, choice| choice.messages.push((2, Carry::Copied)), "overtakes an older one"),
+        (
+            |_, choice| choice.messages.extend([(3, Carry::Copied), (1, Carry::Copied)]),
+            "overtakes an older one",
+        ),
         (|_, choice| choice.messages.push((0, Carry::Copied)), "must ask"),
         (
             |_, choice| {
@@ -149,7 +155,14 @@ fn a_strategy_that_breaks_a_rule_is_refused_with_its_reason() {
             "goes on behind a body",
         ),
         (|_, choice| choice.piece = Some(Piece::plain(3, 1)), "a piece of"),
-        (|_, choice| choice.piece = Some(Piece::plain(0, 1 << 20)), "has room for"),
+        (|_, choice| choice.piece = Some(Piece::plain(0, 1)), "nothing chosen"),
+        (
+            |_, choice| {
+                choice.messages.push((0, Carry::Asked));
+                choice.piece = Some(Piece::plain(0, 1 << 20));
+            },
+            "has room for",
+        ),
         (
             |_, choice| {
                 choice.messages.push((0, Carry::Asked));
@@ -161,16 +174,79 @@ fn a_strategy_that_breaks_a_rule_is_refused_with_its_reason() {
     for (rogue, reason) in rogues {
         let mut network =
             Network::with_strategy(1, 2, NEAR, &|| Box::new(Rogue(rogue)) as Box<dyn Strategy>);
-        for (tag, bytes) in [(0, 20_000), (1, 8), (2, 8)] {
-            network.send(0, 1, tag, bytes);
-        }
-        for (tag, bytes) in [(0, 20_000), (1, 8), (2, 8)] {
-            network.receive(1, Some(0), Some(tag), bytes);
+        for (tag, bytes, context) in [(0, 20_000, 0), (1, 8, 0), (2, 8, 0), (3, 8, 2)] {
+            let mode = SendMode::Standard;
+            network.submit_send(0, Send { to: 1, context, tag, bytes, mode });
+            let receive = Receive { source: Some(0), context, tag: Some(tag), capacity: bytes };
+            network.submit_receive(1, receive);
         }
         network.finish();
         let refusal = network.refusal(0).expect("the rogue was found out");
         assert!(refusal.contains("strategy rogue") && refusal.contains(reason), "{refusal}");
     }
+}
+
+/// Chooses at random: what is valid, and now and then what comes to its mind.
+#[derive(Debug)]
+struct Whim {
+    random: Random,
+    is_careless: bool,
+}
+
+impl Strategy for Whim {
+    fn name(&self) -> &'static str {
+        "whim"
+    }
+
+    fn choose(&mut self, view: &View<'_>, choice: &mut Choice) {
+        let Self { random, is_careless } = self;
+        let is_careless = *is_careless && random.one_in(50);
+        for _ in 0..20 {
+            choice.clear();
+            choice.controls = random.below(view.controls() + 2);
+            for at in 0..random.below(4) {
+                let at = if random.one_in(8) { random.below(6) } else { at };
+                let carry = random.pick(&[Carry::Copied, Carry::Gathered, Carry::Asked]);
+                choice.messages.push((at, carry));
+            }
+            if random.one_in(2) {
+                let stream = random.below(view.streams().count() + 2);
+                let len = random.below(view.room().min(6000) + 1);
+                let packed_max = if random.one_in(4) { random.below(len + 1) } else { 0 };
+                choice.piece = Some(Piece { packed_max, ..Piece::plain(stream, len) });
+            }
+            // To leave all of several links idle is valid, and stalls.
+            let goes = choice.controls > 0 || !choice.messages.is_empty();
+            let is_piece = choice.piece.is_some_and(|piece| piece.stream < view.streams().count());
+            if (goes || is_piece) && (is_careless || choice.check(view).is_ok()) {
+                return;
+            }
+        }
+        choice.clear();
+        strategy::Fifo.choose(view, choice);
+    }
+}
+
+#[test]
+fn whatever_a_strategy_chooses_is_refused_or_brings_everything() {
+    for_seeds(4000, |seed| {
+        let mut random = Random::new(!seed);
+        let shape = random.pick(&ALL);
+        let is_careless = random.one_in(2);
+        let whim =
+            || Box::new(Whim { random: Random::new(seed), is_careless }) as Box<dyn Strategy>;
+        let mut program = Program::on(Network::with_strategy(seed, 3, shape, &whim), 3);
+        for _ in 0..10 + random.below(60) {
+            program.act(&mut random);
+            let steps = random.below(20);
+            program.network.run_steps(steps);
+        }
+        let mut network = program.drain();
+        let refusals = (0..3).filter_map(|rank| network.refusal(rank));
+        for refusal in refusals {
+            assert!(is_careless && refusal.starts_with("strategy whim: "), "{refusal}");
+        }
+    });
 }
 
 #[test]
