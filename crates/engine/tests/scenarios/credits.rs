@@ -1,8 +1,10 @@
 //! What waits unmatched, and what may.
 
-use engine::Selector;
+use engine::{Counters, Selector};
 
-use crate::network::{AHEAD, BUDGET_BYTES, GRANTED, NEAR, Network, for_seeds};
+use crate::network::{
+    AHEAD, AHEAD_TWO_LINKS, BUDGET_BYTES, GRANTED, NEAR, Network, Random, TWO_LINKS, for_seeds,
+};
 
 #[test]
 fn what_goes_ahead_is_paid_for_and_paid_back() {
@@ -70,6 +72,44 @@ fn what_is_granted_follows_the_link_and_stays_within_the_budget() {
             for tag in 0..200 {
                 network.receive(0, Some(from), Some(tag), 1000);
             }
+        }
+        network.finish();
+    });
+}
+
+#[test]
+fn all_gates_out_of_credit_at_once_bring_everything_to_late_receivers() {
+    const SIZE: usize = 6;
+    for_seeds(30, |seed| {
+        let mut random = Random::new(!seed);
+        let shape = random.pick(&[NEAR, TWO_LINKS, AHEAD, AHEAD_TWO_LINKS, GRANTED]);
+        let mut network = Network::new(seed, SIZE, shape);
+        let all = || (0..SIZE).flat_map(|a| (0..SIZE).map(move |b| (a, b)));
+        let pairs: Vec<_> = all().filter(|(from, to)| from != to).collect();
+        for tag in 0..60 {
+            for &(from, to) in &pairs {
+                let bytes = random.pick(&[8, 700, 1000, 1024, 5000]);
+                network.send(from, to, tag, bytes);
+                network.run_steps(2);
+            }
+        }
+        network.run();
+        let begin = SIZE.saturating_sub(1) * shape.capabilities.credit_bytes;
+        for rank in 0..SIZE {
+            let Counters { out_of_credit, unexpected_bytes_max, .. } = network.counters(rank);
+            assert!(out_of_credit > 0 && unexpected_bytes_max > begin / 2, "rank {rank}");
+        }
+        // One process after the other begins to receive, exactly or whatever comes.
+        for to in 0..SIZE {
+            for tag in (0..60).rev() {
+                for from in (0..SIZE).filter(|from| *from != to) {
+                    match to % 2 {
+                        0 => network.receive(to, Some(from), Some(tag), 5000),
+                        _ => network.receive(to, None, None, 5000),
+                    };
+                }
+            }
+            network.run();
         }
         network.finish();
     });

@@ -23,6 +23,28 @@ fn random_programs_match_as_the_model_does() {
 }
 
 #[test]
+fn thousands_of_wildcards_among_exact_receives_match_as_the_model_does() {
+    for_seeds(12, |seed| {
+        let mut random = Random::new(!seed);
+        let shape = random.pick(&ALL);
+        let mut program = Program::new(seed, 3, shape);
+        // Receives before messages, messages before receives, and both at once, with probes among them.
+        for phase in [seed % 3, (seed + 1) % 3, 2] {
+            for _ in 0..5000 {
+                let rank = random.below(3);
+                match phase {
+                    0 => program.post(rank, &mut random),
+                    1 => program.send(rank, &mut random),
+                    _ => program.act(&mut random),
+                }
+                program.network.run_steps(1);
+            }
+        }
+        program.drain();
+    });
+}
+
+#[test]
 fn a_cancelled_receive_takes_no_message() {
     let mut network = Network::new(0, 2, NEAR);
     let cancelled = network.receive(1, Some(0), None, 64);

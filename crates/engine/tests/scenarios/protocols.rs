@@ -4,7 +4,7 @@ use engine::{Outcome, SendMode};
 use wire::Capabilities;
 
 use crate::network::{
-    AHEAD, ALL, FETCH, FETCH_REFUSED, NEAR, Network, Receive, Send, Shape, for_seeds,
+    AHEAD, ALL, FETCH, FETCH_REFUSED, NEAR, Network, Receive, Send, Shape, TWO_LINKS, for_seeds,
 };
 
 #[test]
@@ -208,6 +208,28 @@ fn large_messages_head_to_head_pass_each_other() {
             network.finish();
         }
     });
+}
+
+#[test]
+fn a_hundred_megabytes_head_to_head_pass_each_other() {
+    const BYTES: usize = 100_000_000;
+    for (shape, dies) in [(NEAR, false), (FETCH, false), (TWO_LINKS, true)] {
+        let capabilities = Capabilities { frame_max: 256 << 10, ..shape.capabilities };
+        let mut network = Network::new(6, 2, Shape { capabilities, ..shape });
+        network.send_synchronous(0, 1, 0, BYTES);
+        network.send_synchronous(1, 0, 0, BYTES);
+        network.run();
+        network.receive(0, Some(1), Some(0), BYTES);
+        network.receive(1, None, None, BYTES);
+        if dies {
+            while network.delivered(0, 1, 1) < 100 {
+                network.run_steps(1);
+            }
+            network.cut_link(0, 1, 1);
+        }
+        network.finish();
+        assert_eq!(network.counters(0).unexpected_bytes_max, 0);
+    }
 }
 
 #[test]
