@@ -363,6 +363,9 @@ impl Progress {
             self.wait_for_bell(&self.wake, limit);
             core = self.lock();
             self.asleep.store(false, Ordering::Relaxed);
+        } else if self.guarded.load(Ordering::Relaxed) {
+            // The thread that stands by sleeps on: the rails are to ring for it.
+            return core;
         }
         core.finish_sleep();
         core

@@ -1,0 +1,131 @@
+//! While the thread that stands by sleeps, the rails ring: also after another thread has thought better of
+//! sleeping.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use driver::{Event, Post, Rail, RailError};
+use engine::{Config, Engine, Selector};
+use memory::Region;
+use progress::{Core, Directory, Policy, Progress};
+use wire::{Frame, GateId, RemoteRegion};
+
+#[test]
+fn a_thread_that_thinks_better_of_sleeping_leaves_the_guard_its_bell() {
+    let rail = Arc::new(Shown::default());
+    let core = Core::new(
+        Engine::new(Config::new(2)),
+        GateId(0),
+        2,
+        vec![Box::new(Quiet(Arc::clone(&rail)))],
+        Box::new(Nobody),
+    );
+    let progress = Progress::new(core, Policy::for_node(2, 1)).expect("descriptors");
+    // Something is left behind, for the thread that stands by to look after.
+    let into = Region::owned(8);
+    let selector = Selector { context: 0, source: Some(1), tag: None };
+    let op = progress.submit(|core| core.engine.submit_receive(Some(GateId(1)), selector, &into));
+    let seldom_woken = (0..ATTEMPTS).any(|_| {
+        until(PATIENCE, || rail.is_raised());
+        rail.has_news.store(true, Ordering::SeqCst);
+        let refusals = rail.refusals.load(Ordering::SeqCst);
+        // Comes to the point of sleeping, hears that there is news, and has what it wants.
+        progress.wait(|_| (rail.refusals.load(Ordering::SeqCst) > refusals).then_some(()));
+        // It looks by itself after half a second.
+        until(Duration::from_millis(200), || rail.is_raised())
+    });
+    assert!(seldom_woken, "a thread sleeps, and the rail does not ring");
+    progress.submit(|core| core.engine.submit_cancel(op));
+}
+
+fn until(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + limit;
+    while !is_so() {
+        if Instant::now() > end {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
+/// What the test sees of a rail, and tells it.
+#[derive(Default)]
+struct Shown {
+    /// Somebody sleeps, and is to be rung.
+    raised: AtomicBool,
+    /// There is news, for who is about to sleep, once.
+    has_news: AtomicBool,
+    /// How often somebody heard that.
+    refusals: AtomicU32,
+}
+
+impl Shown {
+    fn is_raised(&self) -> bool {
+        self.raised.load(Ordering::SeqCst)
+    }
+}
+
+/// A rail over which nothing comes.
+struct Quiet(Arc<Shown>);
+
+impl Rail for Quiet {
+    fn name(&self) -> &'static str {
+        "quiet"
+    }
+
+    fn address(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn connect(&mut self, _: GateId, _: &[u8]) -> Result<(), RailError> {
+        Ok(())
+    }
+
+    fn disconnect(&mut self, _: GateId) {}
+
+    fn post(&mut self, peer: GateId, _: &Frame) -> Post {
+        panic!("a frame for rank {}", peer.0)
+    }
+
+    fn poll(&mut self, _: &mut dyn FnMut(Event<'_>)) -> bool {
+        false
+    }
+
+    fn pull(&mut self, _: GateId, _: RemoteRegion, _: u64, _: &Region) -> Result<(), RailError> {
+        Err(RailError::Unreachable("no link".into()))
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        Vec::new()
+    }
+
+    fn prepare_sleep(&mut self) -> bool {
+        self.0.raised.store(true, Ordering::SeqCst);
+        let has_news = self.0.has_news.swap(false, Ordering::SeqCst);
+        self.0.refusals.fetch_add(u32::from(has_news), Ordering::SeqCst);
+        !has_news
+    }
+
+    fn finish_sleep(&mut self) {
+        self.0.raised.store(false, Ordering::SeqCst);
+    }
+
+    fn is_flushed(&self) -> bool {
+        true
+    }
+}
+
+struct Nobody;
+
+impl Directory for Nobody {
+    fn addresses(&mut self, _: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+        Ok(Vec::new())
+    }
+}
+
+const ATTEMPTS: u32 = 5;
+const PATIENCE: Duration = Duration::from_secs(20);
