@@ -6,7 +6,7 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives large layouts point_to_point unsupported bad_input tool topologies mad_pack mad_misuse mad_express; do
+for program in collectives large layouts point_to_point unsupported bad_input tool topologies mad_pack mad_misuse mad_express threads; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
 go() { timeout 120 "$prefix/bin/mpiexec" "$@"; }
@@ -17,6 +17,19 @@ for rails in shm tcp; do go -genv CANELE_RAILS $rails -n 2 "$work/large"; done
 go -genv CANELE_RAILS tcp -n 4 "$work/collectives"
 go -genv CANELE_RAILS tcp -n 3 "$work/point_to_point"
 "$work/collectives"
+
+# Many threads, alone and on cores that others want: CANELE_SEED repeats one.
+for seed in ${CANELE_SEED:-1 2 3 4}; do
+    for rails in shm tcp; do go -genv CANELE_RAILS $rails -n $((2 + seed % 3)) "$work/threads" "$seed" $((4 + seed % 5)); done
+done
+busy=()
+for _ in $(seq "$(nproc)"); do
+    nice -n 5 sh -c 'while :; do :; done' &
+    busy+=($!)
+done
+trap 'kill "${busy[@]}" 2>/dev/null || true; rm -rf "$work"' EXIT
+for rails in shm tcp; do go -genv CANELE_RAILS $rails -n 2 "$work/threads" "${CANELE_SEED:-5}" 8; done
+kill "${busy[@]}"
 
 for ranks in 1 2 6; do go -n $ranks "$work/topologies"; done
 go -n 1 "$work/tool"
