@@ -6,7 +6,7 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives large layouts point_to_point unsupported bad_input tool topologies mad_pack mad_misuse mad_express threads; do
+for program in collectives nonblocking large layouts point_to_point unsupported bad_input tool topologies mad_pack mad_misuse mad_express threads; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
 go() { timeout 120 "$prefix/bin/mpiexec" "$@"; }
@@ -16,6 +16,8 @@ for ranks in 2 3 6; do go -n $ranks "$work/point_to_point"; done
 for rails in shm tcp; do go -genv CANELE_RAILS $rails -n 2 "$work/large"; done
 go -genv CANELE_RAILS tcp -n 4 "$work/collectives"
 go -genv CANELE_RAILS tcp -n 3 "$work/point_to_point"
+for ranks in 1 2 3 5 8; do go -n $ranks "$work/nonblocking"; done
+for ranks in 2 4; do go -genv CANELE_RAILS tcp -n $ranks "$work/nonblocking"; done
 "$work/collectives"
 
 # Many threads, alone and on cores that others want: CANELE_SEED repeats one.

@@ -33,6 +33,18 @@ pub(crate) unsafe fn begin(collective: Result<Collective>, request: *mut RawHand
     unsafe { give(request, || collective.begin()) }
 }
 
+/// Keeps a collective, to be started again and again: the form `MPI_…_init`. No hints are known.
+pub(crate) unsafe fn keep(
+    collective: Result<Collective>,
+    info: RawHandle,
+    request: *mut RawHandle,
+) -> Result<()> {
+    let collective = collective?;
+    crate::info::optional(info)?;
+    // SAFETY: as the body's.
+    unsafe { give(request, || Ok(collective.persistent())) }
+}
+
 /// The place is looked at last: a call counts whatever is wrong with its arguments.
 unsafe fn give(place: *mut RawHandle, request: impl FnOnce() -> Result<Request>) -> Result<()> {
     leads_somewhere("request", place)?;
