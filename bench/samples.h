@@ -1,6 +1,6 @@
 /* Samples of one operation, what they come to, and the line of JSON that says so: the same for all
    instruments. Every program prints first a line that describes itself (`program_print`), then a line per
-   operation and case (`summary_print`). A case on the command line is a size, or a size and a count: `64/8`. */
+   operation and case (`summary_print`, or `missing_print`). A case on the command line is a size, or a size and a count: `64/8`. */
 #ifndef CANELE_BENCH_SAMPLES_H
 #define CANELE_BENCH_SAMPLES_H
 
@@ -76,12 +76,24 @@ static inline struct summary samples_summary(struct samples *samples) {
     };
 }
 
-static inline void summary_print(const char *operation, long bytes, long count, const struct summary *summary) {
+/* The line but for its end, where more is to be said. */
+static inline void summary_begin(const char *operation, long bytes, long count, const struct summary *summary) {
     printf("{\"operation\": \"%s\", \"bytes\": %ld, \"count\": %ld, \"samples\": %.0f, \"first_us\": %.3f, \"min_us\": %.3f, "
            "\"p25_us\": %.3f, \"median_us\": %.3f, \"p75_us\": %.3f, \"mean_us\": %.3f, \"p99_us\": %.3f, "
-           "\"max_us\": %.3f}\n",
+           "\"max_us\": %.3f",
            operation, bytes, count, summary->samples, summary->first, summary->min, summary->p25, summary->median,
            summary->p75, summary->mean, summary->p99, summary->max);
+}
+
+static inline void summary_print(const char *operation, long bytes, long count, const struct summary *summary) {
+    summary_begin(operation, bytes, count, summary);
+    printf("}\n");
+    fflush(stdout);
+}
+
+/* Instead of `summary_print`, where the library cannot do it: one line that says why, without quotes in it. */
+static inline void missing_print(const char *operation, long bytes, long count, const char *why) {
+    printf("{\"operation\": \"%s\", \"bytes\": %ld, \"count\": %ld, \"missing\": \"%s\"}\n", operation, bytes, count, why);
     fflush(stdout);
 }
 

@@ -47,19 +47,25 @@ assert len(report["rows"]) == cases, len(report["rows"])
 for entry in report["entries"]:
     assert entry["failure"] is None, entry["failure"]
     for round in entry["rounds"]:
-        assert len(round) == cases, len(round)
+        assert len(round) + len(entry.get("missing", [])) == cases, (len(round), entry.get("missing"))
         assert all(0 < read["min_us"] <= read["median_us"] <= read["max_us"] for read in round), round
 for row in report["rows"]:
     bases = [other for other in report["rows"] if (other["operation"], other["bytes"]) == (row["operation"], row["bytes"])]
     for cell in row["cells"]:
-        if row is bases[0] and (base := cell["against_base"]):
+        is_base = row["operation"] == "one message" if report["workload"]["instrument"] == "express" else row is bases[0]
+        if is_base and (base := cell["against_base"]):
             assert base["median"] == (0 if report["workload"]["instrument"] == "overhead" else 1), row
+    for cell in row["cells"]:
+        assert (cell["share"] is not None) == (report["workload"]["instrument"] in ["overlap"]), row
 PYTHON
 }
 experiment cut '/ whole' 5 --sizes 2,64 --packets 1,2,64
 experiment behind '/ alone' 4 --sizes 4 --long 0,64k
 experiment queues 'unexpected, any tag' 24 --depths 0,10,100
 experiment modules '/ alone' 2 --unready 0,1M
+experiment express '/ one' 12 --packets 1,64
+experiment express '/ Canele two' 6 --packets 8 --rounds 2 --variant one:CANELE_RAILS=tcp --variant two:CANELE_STRATEGY=fifo
+experiment overlap hidden 6 --sizes 64k --computing 1000
 experiment rails 'Canele two Mb/s' 2 --sizes 8,64k --rounds 2 --variant one:CANELE_RAILS=shm --variant two:CANELE_RAILS=tcp,shm
 [ "$(grep -c '^rails shm Canele two' progress)" = 4 ]
 grep -q 'CANELE_RAILS=tcp,shm' table

@@ -13,7 +13,7 @@ use crate::instrument::Workload;
 use crate::launch::{Ground, Launch};
 use crate::library::{Absence, Kind, Library, Variant};
 use crate::programs::{ProgramError, Programs};
-use crate::record::{Description, Line, Measurement};
+use crate::record::{Description, Line, Measurement, Missing};
 use crate::report::{Entry, Report};
 use crate::run::{Guarded, Interruption, RunError, run, tell};
 use crate::scenario::{Place, size_text};
@@ -127,7 +127,8 @@ pub fn measure(
     })
 }
 
-/// One run of one library. What fails is noted, and the library is not tried again.
+/// One run of one library. What fails is noted with what had been measured before, and the library is not
+/// tried again.
 fn take_turn(
     entry: &mut Entry,
     station: &Station,
@@ -151,13 +152,9 @@ fn take_turn(
         Ok(())
     };
     let result = station.run(plan, interruption, &mut on_line);
-    let result = result.and_then(|()| reading.end().map_err(RunError::Line));
-    match result {
-        Ok((description, round)) => {
-            entry.version = description.library;
-            entry.clock = Some(description.clock);
-            entry.rounds.push(round);
-        }
+    reading.settle(&result);
+    match result.and_then(|()| reading.check_end().map_err(RunError::Line)) {
+        Ok(()) => {}
         Err(RunError::Interrupted) => return Err(CampaignError::Interrupted),
         Err(error) => {
             let reason = format!("{told}: {error}");
@@ -165,6 +162,7 @@ fn take_turn(
             entry.failure = Some(reason);
         }
     }
+    reading.end(entry);
     Ok(())
 }
 
@@ -176,6 +174,7 @@ struct Reading {
     ranks: u32,
     description: Option<Description>,
     round: Vec<Measurement>,
+    missing: Vec<Missing>,
 }
 
 impl Reading {
@@ -187,6 +186,7 @@ impl Reading {
             ranks: plan.workload.ranks,
             description: None,
             round: Vec::new(),
+            missing: Vec::new(),
         }
     }
 
@@ -197,6 +197,14 @@ impl Reading {
             Line::Description(description) => {
                 self.check(&description)?;
                 self.description = Some(description);
+                Ok(None)
+            }
+            // Nothing counts before it is known who measures.
+            Line::Missing(_) | Line::Measurement(_) if self.description.is_none() => {
+                Err("the program measured before it described itself".into())
+            }
+            Line::Missing(missing) => {
+                self.missing.push(missing);
                 Ok(None)
             }
             Line::Measurement(read) => {
@@ -229,13 +237,43 @@ impl Reading {
         Ok(())
     }
 
-    fn end(self) -> Result<(Description, Vec<Measurement>), String> {
-        let description = self.description.ok_or("the program printed nothing")?;
-        if self.round.len() != self.expected {
-            let (count, expected) = (self.round.len(), self.expected);
+    /// Forgets what does not count: all of a run that was refused, or that failed after its last
+    /// measurement. Of a run that broke off there stays what it had measured.
+    fn settle(&mut self, result: &Result<(), RunError>) {
+        let is_refused = matches!(result, Err(RunError::Line(_)));
+        let is_whole = self.round.len() + self.missing.len() >= self.expected;
+        if is_refused || (result.is_err() && is_whole) {
+            self.round.clear();
+            self.missing.clear();
+        }
+    }
+
+    /// Whether all came that was asked for.
+    fn check_end(&self) -> Result<(), String> {
+        if self.description.is_none() {
+            return Err("the program printed nothing".into());
+        }
+        let (count, expected) = (self.round.len() + self.missing.len(), self.expected);
+        if count != expected {
             return Err(format!("{count} measurements came instead of {expected}"));
         }
-        Ok((description, self.round))
+        Ok(())
+    }
+
+    /// Adds to the library's part what came.
+    fn end(self, entry: &mut Entry) {
+        if let Some(description) = self.description {
+            entry.version = description.library;
+            entry.clock = Some(description.clock);
+        }
+        if !self.round.is_empty() {
+            entry.rounds.push(self.round);
+        }
+        for missing in self.missing {
+            if !entry.missing.contains(&missing) {
+                entry.missing.push(missing);
+            }
+        }
     }
 }
 
@@ -426,11 +464,50 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_breaks_off_does_not_count() {
-        assert!(reading(None).end().is_err());
+    fn a_run_that_breaks_off_is_told() {
+        assert!(reading(None).check_end().is_err());
         let mut reading = reading(None);
+        let measurement = serde_json::to_string(&crate::record::measurement(
+            "pingpong",
+            crate::instrument::Case { bytes: 8, count: 0 },
+            1.0,
+        ))
+        .unwrap();
+        assert!(reading.take(&measurement).is_err(), "nobody has said who measures");
         reading.take(&description("MPICH 5", 2, 20.0)).unwrap();
         assert!(reading.take(&description("MPICH 5", 2, 20.0)).is_err());
-        assert!(reading.end().unwrap_err().contains("0 measurements"));
+        assert!(reading.check_end().unwrap_err().contains("0 measurements"));
+        reading.take(&measurement).unwrap();
+        assert_eq!(reading.check_end(), Ok(()));
+    }
+
+    #[test]
+    fn of_a_run_that_breaks_off_there_stays_what_it_measured() {
+        let lines = [8, 16].map(|bytes| {
+            let case = crate::instrument::Case { bytes, count: 0 };
+            serde_json::to_string(&crate::record::measurement("pingpong", case, 1.0)).unwrap()
+        });
+        let missing = r#"{"operation": "pingpong", "bytes": 16, "count": 0, "missing": "why"}"#;
+        let too_long = || Err(RunError::TooLong { seconds: 1.0, text: String::new() });
+        let refused = || Err(RunError::Line("no".into()));
+        for (lines, result, rounds) in [
+            (&lines[..1], too_long(), 1),
+            (&lines[..1], refused(), 0),
+            (&lines[..], too_long(), 0),
+            (&[lines[0].clone(), missing.into()], Ok(()), 1),
+        ] {
+            let mut reading = reading(None);
+            reading.expected = 2;
+            reading.take(&description("MPICH 5", 2, 20.0)).unwrap();
+            for line in lines {
+                reading.take(line).unwrap();
+            }
+            reading.settle(&result);
+            let mut entry = Entry::new(Kind::Mpich, None);
+            reading.end(&mut entry);
+            assert_eq!(entry.rounds.len(), rounds, "{lines:?} {result:?}");
+            assert_eq!(entry.missing.len(), usize::from(result.is_ok()));
+            assert_eq!(entry.version, "MPICH 5");
+        }
     }
 }

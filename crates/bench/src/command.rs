@@ -54,9 +54,12 @@ struct ClockOptions {
 
 #[derive(Debug, Args)]
 struct Common {
-    /// The time for each size (or operation) in each round, in seconds
-    #[arg(long, default_value = "0.2", value_parser = seconds)]
-    seconds: f64,
+    /// The time for each size (or operation) in each round, in seconds [default: 0.2]
+    #[arg(long, value_parser = seconds)]
+    seconds: Option<f64>,
+    /// A trial of a few seconds: few cases, 0.02 s for each and 2 rounds, where nothing else is asked
+    #[arg(long)]
+    quick: bool,
     /// Canele under settings of its own beside the others, in turn: NAME:KEY=VALUE[,KEY=VALUE…]; may be
     /// given several times, and the ratios are those of the first
     #[arg(long = "variant", value_name = "VARIANT")]
@@ -98,6 +101,17 @@ struct Asked {
     options: Options,
 }
 
+impl Common {
+    fn seconds(&self) -> f64 {
+        self.seconds.unwrap_or(if self.quick { QUICK_SECONDS } else { WHOLE_SECONDS })
+    }
+
+    /// The instrument if nothing else is asked.
+    fn workload(&self, instrument: Instrument) -> Workload {
+        if self.quick { Workload::quick(instrument) } else { Workload::new(instrument) }
+    }
+}
+
 impl Asked {
     fn command(instrument: Instrument) -> clap::Command {
         let description = instrument.description();
@@ -109,8 +123,7 @@ impl Asked {
                 Arg::new(numbers.option)
                     .long(numbers.option)
                     .value_name("LIST")
-                    .help(numbers.help)
-                    .default_value(numbers.default)
+                    .help(format!("{} [default: {}]", numbers.help, numbers.default))
                     .value_parser(parser),
             )
         });
@@ -124,7 +137,8 @@ impl FromArgMatches for Asked {
         let missing = || clap::Error::new(clap::error::ErrorKind::MissingSubcommand);
         let (name, matches) = matches.subcommand().ok_or_else(missing)?;
         let instrument = name.parse().map_err(|_| missing())?;
-        let mut workload = Workload::new(instrument);
+        let options = Options::from_arg_matches(matches)?;
+        let mut workload = options.common.workload(instrument);
         let Description { sizes, counts, any_ranks, .. } = instrument.description();
         for (list, numbers) in [(&mut workload.sizes, sizes), (&mut workload.counts, counts)] {
             if let Some(List(asked)) = numbers.and_then(|numbers| matches.get_one(numbers.option)) {
@@ -134,7 +148,7 @@ impl FromArgMatches for Asked {
         if *any_ranks {
             workload.ranks = Ranks::from_arg_matches(matches)?.ranks;
         }
-        Ok(Self { workload, options: Options::from_arg_matches(matches)? })
+        Ok(Self { workload, options })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -269,7 +283,7 @@ fn alone(asked: Asked) -> Result<(), String> {
 fn compare(options: &CompareOptions) -> Result<(), String> {
     let plan = |subject: &Subject| {
         let Subject { instrument, place } = *subject;
-        let mut workload = Workload::new(instrument);
+        let mut workload = options.common.workload(instrument);
         let description = instrument.description();
         if let (Some(asked), Some(numbers)) = (&options.sizes, description.sizes) {
             workload.sizes = numbers
@@ -316,8 +330,13 @@ fn plan(
     // A difference is small beside what it is a difference of.
     let is_fine = base.is_some_and(|base| base.relation == Relation::Difference);
     let compares = has_peers || variants.len() > 1 || is_fine;
-    let rounds = common.rounds.unwrap_or(if compares { COMPARING_ROUNDS } else { 1 });
-    Ok(Plan { workload, place, kinds, variants, rounds, seconds: common.seconds })
+    let rounds = match (compares, common.quick) {
+        (false, _) => 1,
+        (true, false) => COMPARING_ROUNDS,
+        (true, true) => QUICK_ROUNDS,
+    };
+    let rounds = common.rounds.unwrap_or(rounds);
+    Ok(Plan { workload, place, kinds, variants, rounds, seconds: common.seconds() })
 }
 
 /// Measures plan by plan; each is printed and written as soon as it is there.
@@ -377,6 +396,12 @@ fn absolute(path: &Path) -> Result<PathBuf, String> {
 
 /// Rounds of a comparison if nothing is asked.
 const COMPARING_ROUNDS: u32 = 5;
+/// And of a quick one.
+const QUICK_ROUNDS: u32 = 2;
+/// For each size if nothing is asked.
+const WHOLE_SECONDS: f64 = 0.2;
+/// And in a quick trial.
+const QUICK_SECONDS: f64 = 0.02;
 
 #[cfg(test)]
 mod tests {
@@ -413,6 +438,9 @@ mod tests {
             "queues --depths 0,10000 --place lan",
             "modules --unready 0,1M",
             "overhead",
+            "express --packets 1,64 --quick",
+            "compare express pingpong --quick",
+            "overlap --sizes 64k,1M --computing 1000 --place wan",
             "rails --variant one:CANELE_RAILS=tcp --variant two",
             "burst --peers build/peers --place lan --by least",
         ] {

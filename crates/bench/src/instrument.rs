@@ -1,12 +1,14 @@
-//! The instruments, each described once: its program, what it is asked, and how its table and its plot
-//! are read. The command line, the runs, the tables and the plots follow from the description.
+//! The instruments, each described once (`catalogue`): its program, what it is asked, and how its table and
+//! its plot are read. The command line, the runs, the tables and the plots follow from the description.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::scenario::{Link, size, size_text};
+use crate::catalogue;
+use crate::record::Measurement;
+use crate::scenario::{Link, duration_text, size, size_text};
 use crate::statistics::{bandwidth_mbit_per_s, messages_per_us};
 
 /// What can be measured.
@@ -31,6 +33,10 @@ pub enum Instrument {
     Rails,
     /// A ping-pong over a bare rail, and over one below the scheduler.
     Overhead,
+    /// Packets that are each wanted at once, as one message and one by one.
+    Express,
+    /// How much of a transfer is hidden behind computing.
+    Overlap,
 }
 
 /// An instrument, as a value.
@@ -58,20 +64,26 @@ pub struct Description {
     pub any_ranks: bool,
     /// How many settings of ours it needs.
     pub least_variants: usize,
-    /// How many measurements the program prints for each case.
-    pub operations: usize,
+    /// How many measurements the program prints for a case, or says why it has none.
+    pub operations: fn(Case) -> usize,
+    /// Which of its samples' statistics have a row each.
+    pub statistics: &'static [Statistic],
     /// Columns of the table whose values have a panel of the plot each.
     pub panels: &'static [Column],
     /// The other columns that name a row; the last is the axis of the plot's panels.
     pub axis: &'static [Column],
     /// How panels are drawn.
     pub shape: Shape,
-    /// What follows from time, and is shown beside it.
+    /// What is shown and drawn beside the time.
     pub figure: Option<Quantity>,
-    /// The count that the others of the same size are set against.
+    /// Whether the time is drawn too.
+    pub draws_time: bool,
+    /// What the others of the same size are set against.
     pub base: Option<Base>,
     /// How many bytes a sample moves, about.
     pub moved_bytes: fn(Case) -> u64,
+    /// How long a sample takes at least, in seconds, whatever the library.
+    pub sample_s: fn(Case) -> f64,
     /// The least time a link allows, where that says something.
     pub least_us: Option<fn(&Link, Case) -> f64>,
     /// Whether raw TCP can do the same.
@@ -90,12 +102,53 @@ pub struct Case {
 /// What cases are set against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Base {
-    /// The count of the base case.
-    pub count: u64,
+    /// What is the base.
+    pub against: Against,
     /// The head of the column.
     pub head: &'static str,
     /// How they are set against it.
     pub relation: Relation,
+}
+
+/// What a measurement is set against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Against {
+    /// The same operation and size at this count.
+    Count(u64),
+    /// This operation in the same case.
+    Operation(&'static str),
+}
+
+/// What stands for the samples of a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Statistic {
+    /// Half of the samples are not above.
+    Median,
+    /// The mean.
+    Mean,
+    /// 99 % of the samples are not above.
+    P99,
+}
+
+impl Statistic {
+    /// Its value, in microseconds.
+    pub fn of(self, read: &Measurement) -> f64 {
+        match self {
+            Self::Median => read.median_us,
+            Self::Mean => read.mean_us,
+            Self::P99 => read.p99_us,
+        }
+    }
+
+    /// Its name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Median => "median",
+            Self::Mean => "mean",
+            Self::P99 => "99th percentile",
+        }
+    }
 }
 
 /// How a time is set against another.
@@ -126,6 +179,8 @@ pub struct Numbers {
     pub help: &'static str,
     /// What they are if nothing is asked.
     pub default: &'static str,
+    /// What they are for a trial of a few seconds.
+    pub quick: &'static str,
     /// The least.
     pub least: u64,
     /// The greatest.
@@ -145,6 +200,10 @@ pub enum Column {
     Length(&'static str),
     /// The count as one of these words, under this head.
     Word(&'static str, &'static [&'static str]),
+    /// The count, which is of microseconds, under this head.
+    Duration(&'static str),
+    /// The statistic.
+    Statistic,
 }
 
 /// How a panel is drawn.
@@ -165,15 +224,38 @@ pub enum Quantity {
     Bandwidth,
     /// Messages over the time, in millions a second.
     Rate,
+    /// A share that the program measured.
+    Share(Share),
+}
+
+/// What a share is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The head of its column.
+    pub head: &'static str,
+    /// What it is, beside an axis.
+    pub label: &'static str,
+    /// Whether what noise put below 0 or above 1 is shown as that.
+    pub is_clamped: bool,
+    /// A part shown beside it, likewise: the head of its column, and its name.
+    pub beside: Option<(&'static str, &'static str)>,
+}
+
+impl Share {
+    /// As it is shown.
+    pub fn shown(self, share: f64) -> f64 {
+        if self.is_clamped { share.clamp(0.0, 1.0) } else { share }
+    }
 }
 
 impl Quantity {
-    /// What a time comes to.
-    pub fn of(self, case: Case, time_us: f64) -> f64 {
+    /// What a time comes to; a share does not follow from it.
+    pub fn of(self, case: Case, time_us: f64) -> Option<f64> {
         match self {
-            Self::Time => time_us,
-            Self::Bandwidth => bandwidth_mbit_per_s(case.bytes, time_us),
-            Self::Rate => messages_per_us(case.count, time_us),
+            Self::Time => Some(time_us),
+            Self::Bandwidth => Some(bandwidth_mbit_per_s(case.bytes, time_us)),
+            Self::Rate => Some(messages_per_us(case.count, time_us)),
+            Self::Share(_) => None,
         }
     }
 
@@ -183,6 +265,7 @@ impl Quantity {
             Self::Time => "µs",
             Self::Bandwidth => "Mb/s",
             Self::Rate => "M/s",
+            Self::Share(share) => share.head,
         }
     }
 }
@@ -192,29 +275,34 @@ impl Column {
     pub fn head(self) -> &'static str {
         match self {
             Self::Operation => "operation",
-            Self::Bytes(head) | Self::Count(head) | Self::Length(head) | Self::Word(head, _) => {
-                head
-            }
+            Self::Statistic => "of the samples",
+            Self::Bytes(head)
+            | Self::Count(head)
+            | Self::Length(head)
+            | Self::Word(head, _)
+            | Self::Duration(head) => head,
         }
     }
 
     /// What stands in it.
-    pub fn text(self, operation: &str, case: Case) -> String {
+    pub fn text(self, operation: &str, case: Case, statistic: Statistic) -> String {
         match self {
             Self::Operation => operation.to_owned(),
             Self::Bytes(_) => size_text(case.bytes),
             Self::Count(_) => case.count.to_string(),
             Self::Length(_) => size_text(case.count),
             Self::Word(_, words) => words.get(case.count as usize).copied().unwrap_or("?").into(),
+            Self::Duration(_) => duration_text(case.count),
+            Self::Statistic => statistic.name().into(),
         }
     }
 
-    /// What it counts, for an axis; an operation counts nothing.
+    /// What it counts, for an axis; an operation and a statistic count nothing.
     pub fn number(self, case: Case) -> u64 {
         match self {
-            Self::Operation => 0,
+            Self::Operation | Self::Statistic => 0,
             Self::Bytes(_) => case.bytes,
-            Self::Count(_) | Self::Length(_) | Self::Word(..) => case.count,
+            Self::Count(_) | Self::Length(_) | Self::Word(..) | Self::Duration(_) => case.count,
         }
     }
 }
@@ -256,7 +344,7 @@ fn short_text(number: u64) -> String {
 
 impl Instrument {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Pingpong,
         Self::Burst,
         Self::Crowd,
@@ -266,20 +354,24 @@ impl Instrument {
         Self::Modules,
         Self::Rails,
         Self::Overhead,
+        Self::Express,
+        Self::Overlap,
     ];
 
     /// What it is.
     pub fn description(self) -> &'static Description {
         match self {
-            Self::Pingpong => &PINGPONG,
-            Self::Burst => &BURST,
-            Self::Crowd => &CROWD,
-            Self::Cut => &CUT,
-            Self::Behind => &BEHIND,
-            Self::Queues => &QUEUES,
-            Self::Modules => &MODULES,
-            Self::Rails => &RAILS,
-            Self::Overhead => &OVERHEAD,
+            Self::Pingpong => &catalogue::PINGPONG,
+            Self::Burst => &catalogue::BURST,
+            Self::Crowd => &catalogue::CROWD,
+            Self::Cut => &catalogue::CUT,
+            Self::Behind => &catalogue::BEHIND,
+            Self::Queues => &catalogue::QUEUES,
+            Self::Modules => &catalogue::MODULES,
+            Self::Rails => &catalogue::RAILS,
+            Self::Overhead => &catalogue::OVERHEAD,
+            Self::Express => &catalogue::EXPRESS,
+            Self::Overlap => &catalogue::OVERLAP,
         }
     }
 }
@@ -312,8 +404,17 @@ pub struct Workload {
 impl Workload {
     /// The instrument as it is if nothing is asked.
     pub fn new(instrument: Instrument) -> Self {
+        Self::of(instrument, |numbers| numbers.default)
+    }
+
+    /// The instrument as a trial of a few seconds.
+    pub fn quick(instrument: Instrument) -> Self {
+        Self::of(instrument, |numbers| numbers.quick)
+    }
+
+    fn of(instrument: Instrument, text: fn(&Numbers) -> &'static str) -> Self {
         let list = |numbers: Option<Numbers>| {
-            let list = numbers.map(|numbers| numbers.parse(numbers.default));
+            let list = numbers.map(|numbers| numbers.parse(text(&numbers)));
             list.and_then(Result::ok).unwrap_or_default()
         };
         let description = instrument.description();
@@ -342,21 +443,25 @@ impl Workload {
         std::iter::once(seconds.to_string()).chain(self.cases().into_iter().map(word)).collect()
     }
 
-    /// How many measurements the program prints.
+    /// How many measurements the program prints, or says why it has none.
     pub fn measurements(&self) -> usize {
         let Description { sizes, operations, .. } = self.description();
-        let cases = if sizes.is_some() { self.cases().len() } else { 1 };
-        cases * operations
+        match sizes {
+            Some(_) => self.cases().into_iter().map(operations).sum(),
+            None => operations(Case { bytes: 0, count: 0 }),
+        }
     }
 
     /// A run that takes longer than this is ended. Generous: a message of a size may cost several
     /// seconds where the link is long, and a few of them are sent whatever the budget is.
     pub fn limit(&self, seconds: f64) -> Duration {
-        let moved_bytes = self.description().moved_bytes;
+        let Description { moved_bytes, sample_s, operations, .. } = self.description();
         let moved: u64 = self.cases().into_iter().map(moved_bytes).sum();
         let transfers = moved as f64 * 100.0 / 50e6;
         let budgets = self.measurements() as f64 * seconds * 10.0;
-        Duration::from_secs_f64(60.0 + budgets + transfers)
+        let samples = |case: Case| operations(case) as f64 * sample_s(case) * 20.0;
+        let samples: f64 = self.cases().into_iter().map(samples).sum();
+        Duration::from_secs_f64(60.0 + budgets + transfers + samples)
     }
 
     fn cases(&self) -> Vec<Case> {
@@ -369,207 +474,6 @@ impl Workload {
         self.sizes.iter().flat_map(of).filter(|case| has_case(*case)).collect()
     }
 }
-
-/// What most instruments are: two ranks, a measurement for each size, a panel.
-const PLAIN: Description = Description {
-    name: "",
-    about: "",
-    program: "",
-    is_own: false,
-    title: "",
-    time: "",
-    sizes: None,
-    counts: None,
-    has_case: |_| true,
-    any_ranks: false,
-    least_variants: 0,
-    operations: 1,
-    panels: &[],
-    axis: &[Column::Bytes("size")],
-    shape: Shape::Lines,
-    figure: None,
-    base: None,
-    moved_bytes: |case| case.bytes,
-    least_us: None,
-    has_tcp: false,
-};
-
-const SIZES: Numbers = Numbers {
-    option: "sizes",
-    help: "Sizes in bytes, such as 1,16,64k,4M",
-    default: "8",
-    least: 1,
-    most: 1 << 30,
-};
-
-/// What exchanges one message by the program `pingpong`.
-const PINGPONG_LIKE: Description = Description {
-    program: "pingpong",
-    time: "half a round trip",
-    figure: Some(Quantity::Bandwidth),
-    least_us: Some(|link, case| link.limit_us(case.bytes)),
-    has_tcp: true,
-    ..PLAIN
-};
-
-static PINGPONG: Description = Description {
-    name: "pingpong",
-    about: "Half a round trip between two ranks, in µs and Mb/s, and raw TCP beside it",
-    title: "Ping-pong: half a round trip",
-    sizes: Some(Numbers { default: "1,8,16,64,256,1k,4k,16k,64k,256k,1M,4M,16M,64M", ..SIZES }),
-    ..PINGPONG_LIKE
-};
-
-static BURST: Description = Description {
-    name: "burst",
-    about: "Many short messages at once between two ranks, until the word is back that they are there: µs for all, and millions of messages a second",
-    program: "burst",
-    title: "Burst: messages at once and the word that they are there",
-    time: "all messages and the word",
-    sizes: Some(Numbers { default: "8,16,64,256,1k,4k", most: 64 << 10, ..SIZES }),
-    counts: Some(Numbers {
-        option: "messages",
-        help: "How many messages",
-        default: "1000",
-        least: 1,
-        most: 100_000,
-    }),
-    panels: &[Column::Count("messages")],
-    figure: Some(Quantity::Rate),
-    moved_bytes: |case| case.bytes * case.count,
-    least_us: Some(|link, case| link.limit_us(case.bytes * case.count) + link.delay_us),
-    ..PLAIN
-};
-
-static CROWD: Description = Description {
-    name: "crowd",
-    about: "Barrier and 8-byte allreduce on many ranks, in µs an operation",
-    program: "crowd",
-    title: "Crowd: a collective operation",
-    time: "time of the operation",
-    any_ranks: true,
-    operations: 2,
-    axis: &[Column::Operation, Column::Bytes("size")],
-    shape: Shape::Bars,
-    ..PLAIN
-};
-
-static CUT: Description = Description {
-    name: "cut",
-    about: "Half a round trip of a message cut into packets, each sent as a message of its own, in µs, and against the message in one packet",
-    program: "cut",
-    title: "Cut: half a round trip of a message in packets",
-    time: "half a round trip",
-    sizes: Some(Numbers { default: "64,1k,16k,64k,1M", ..SIZES }),
-    counts: Some(Numbers {
-        option: "packets",
-        help: "Into how many packets; more than its bytes are left out",
-        default: "1,2,4,8,16,32,64,128,256,512,1024",
-        least: 1,
-        most: 64 << 10,
-    }),
-    has_case: |case| case.count <= case.bytes,
-    panels: &[Column::Bytes("message")],
-    axis: &[Column::Count("packets")],
-    figure: Some(Quantity::Bandwidth),
-    base: Some(Base { count: 1, head: "/ whole", relation: Relation::Ratio }),
-    least_us: Some(|link, case| link.limit_us(case.bytes)),
-    ..PLAIN
-};
-
-static BEHIND: Description = Description {
-    name: "behind",
-    about: "A short message behind a long one to the same rank: µs until the answer to the short one, and to both, and against the short one alone",
-    program: "behind",
-    title: "Behind: a short message after a long one, until it is answered",
-    time: "until the answer",
-    sizes: Some(Numbers { default: "4,8", most: 64 << 10, ..SIZES }),
-    counts: Some(Numbers {
-        option: "long",
-        help: "Sizes of the long message in bytes; 0 is none",
-        default: "0,64k,1M",
-        least: 0,
-        most: 1 << 30,
-    }),
-    operations: 2,
-    panels: &[Column::Operation, Column::Bytes("short")],
-    axis: &[Column::Length("long")],
-    shape: Shape::Bars,
-    base: Some(Base { count: 0, head: "/ alone", relation: Relation::Ratio }),
-    moved_bytes: |case| case.bytes + case.count,
-    ..PLAIN
-};
-
-static QUEUES: Description = Description {
-    name: "queues",
-    about: "Half a round trip of short messages, in µs, while receives are posted or messages wait that do not match, with and without wildcards, and against empty queues",
-    program: "queues",
-    title: "Queues: half a round trip beside receives and messages that do not match",
-    time: "half a round trip",
-    sizes: Some(Numbers { most: 4 << 10, ..SIZES }),
-    counts: Some(Numbers {
-        option: "depths",
-        help: "How many receives or messages are queued",
-        default: "0,100,10000",
-        least: 0,
-        most: 30_000,
-    }),
-    operations: 8,
-    panels: &[Column::Operation, Column::Bytes("size")],
-    axis: &[Column::Count("queued")],
-    shape: Shape::Bars,
-    base: Some(Base { count: 0, head: "/ empty", relation: Relation::Ratio }),
-    // To queue and to match costs some libraries as much as so many bytes.
-    moved_bytes: |case| case.count * 4096,
-    ..PLAIN
-};
-
-static MODULES: Description = Description {
-    name: "modules",
-    about: "Half a round trip between two communicators' modules, in µs, while another module has been sent much and does not receive, and against alone",
-    program: "modules",
-    title: "Modules: half a round trip of one while the other does not receive",
-    time: "half a round trip",
-    sizes: Some(Numbers { most: 4 << 10, ..SIZES }),
-    counts: Some(Numbers {
-        option: "unready",
-        help: "How many bytes the other module has been sent, in messages of 64 B to 256 KiB",
-        default: "0,10M",
-        least: 0,
-        most: 1 << 30,
-    }),
-    panels: &[Column::Bytes("size")],
-    axis: &[Column::Length("unready")],
-    shape: Shape::Bars,
-    base: Some(Base { count: 0, head: "/ alone", relation: Relation::Ratio }),
-    moved_bytes: |case| case.count,
-    ..PLAIN
-};
-
-static RAILS: Description = Description {
-    name: "rails",
-    about: "Half a round trip under several settings of Canele (at least two of --variant), in µs and Mb/s: one rail against two",
-    title: "Rails: half a round trip",
-    sizes: Some(Numbers { default: "64,1k,4k,16k,64k,256k,1M,4M,16M,64M", ..SIZES }),
-    least_variants: 2,
-    ..PINGPONG_LIKE
-};
-
-static OVERHEAD: Description = Description {
-    name: "overhead",
-    about: "Half a round trip of a short message over a bare rail, in µs, and over one below engine and progress, and ns more; in shared memory and over TCP's loopback",
-    program: "overhead-pair",
-    is_own: true,
-    title: "Overhead: half a round trip over a bare rail, and below the scheduler",
-    time: "half a round trip",
-    sizes: Some(Numbers { most: 4 << 10, ..SIZES }),
-    operations: 4,
-    panels: &[Column::Operation],
-    axis: &[Column::Bytes("size"), Column::Word("way", &["bare rail", "scheduled"])],
-    shape: Shape::Bars,
-    base: Some(Base { count: 0, head: "less bare", relation: Relation::Difference }),
-    ..PLAIN
-};
 
 /// Ranks of a crowd if nothing is asked.
 const CROWD_RANKS: u32 = 16;
@@ -587,10 +491,14 @@ mod tests {
                 assert!(!text.is_empty(), "{instrument:?}");
             }
             for numbers in [description.sizes, description.counts].into_iter().flatten() {
-                let list = numbers.parse(numbers.default);
-                assert!(list.is_ok_and(|list| !list.is_empty()), "{instrument:?}");
+                for text in [numbers.default, numbers.quick] {
+                    let list = numbers.parse(text);
+                    assert!(list.is_ok_and(|list| !list.is_empty()), "{instrument:?}");
+                }
             }
-            assert!(Workload::new(instrument).measurements() > 0);
+            assert!(!description.statistics.is_empty(), "{instrument:?}");
+            let (whole, quick) = (Workload::new(instrument), Workload::quick(instrument));
+            assert!((1..=whole.measurements()).contains(&quick.measurements()), "{instrument:?}");
         }
         let error = "moon".parse::<Instrument>().unwrap_err();
         assert!(error.contains("moon") && error.contains("burst"), "{error}");
@@ -598,7 +506,7 @@ mod tests {
 
     #[test]
     fn numbers_out_of_bounds_are_named_with_the_bounds() {
-        let numbers = BURST.sizes.unwrap();
+        let numbers = catalogue::BURST.sizes.unwrap();
         assert_eq!(numbers.parse("8,64k"), Ok(vec![8, 65536]));
         let error = numbers.parse("8,1M").unwrap_err();
         assert_eq!(error, "1M is not between 1 and 64k");

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod campaign;
+mod catalogue;
 mod command;
 mod environment;
 mod ground;

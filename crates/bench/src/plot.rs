@@ -13,10 +13,10 @@ use plotters::prelude::*;
 use plotters::style::FontStyle;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::instrument::{Case, Column, Description, Quantity, Shape};
+use crate::instrument::{Case, Column, Description, Quantity, Shape, Share};
 use crate::library::Kind;
 use crate::report::{By, Report, Row};
-use crate::scenario::size_text;
+use crate::scenario::{duration_text, size_text};
 
 /// Why a plot could not be drawn.
 #[derive(Debug, thiserror::Error)]
@@ -138,22 +138,30 @@ fn panels<'a>(report: &Report, rows: &'a [Row]) -> Vec<Panel<'a>> {
             titles.push(title);
         }
     }
-    let quantities = || std::iter::once(Quantity::Time).chain(description.figure);
+    let time = || description.draws_time.then_some(Quantity::Time);
+    let quantities = || time().into_iter().chain(description.figure);
     let of = |title: &String, quantity| {
-        let rows = rows.iter().filter(|row| panel_title(description, row) == *title).collect();
-        Panel { title: title.clone(), quantity, rows }
+        let has_value = |row: &&Row| {
+            row.cells.iter().any(|cell| cell.value(quantity, row.case, By::Median).is_some())
+        };
+        let rows = rows.iter().filter(|row| panel_title(description, row) == *title);
+        let rows: Vec<&Row> = rows.filter(has_value).collect();
+        (!rows.is_empty()).then(|| Panel { title: title.clone(), quantity, rows })
     };
-    titles.iter().flat_map(|title| quantities().map(move |quantity| of(title, quantity))).collect()
+    let of = |title| quantities().filter_map(move |quantity| of(title, quantity));
+    titles.iter().flat_map(of).collect()
 }
 
 fn panel_title(description: &Description, row: &Row) -> String {
     let text = |column: &Column| match column {
         Column::Operation => row.operation.clone(),
+        Column::Statistic => row.statistic.name().to_owned(),
         Column::Bytes(head)
         | Column::Count(head)
         | Column::Length(head)
+        | Column::Duration(head)
         | Column::Word(head, _) => {
-            format!("{head}: {}", column.text(&row.operation, row.case))
+            format!("{head}: {}", column.text(&row.operation, row.case, row.statistic))
         }
     };
     description.panels.iter().map(text).collect::<Vec<_>>().join("; ")
@@ -176,6 +184,7 @@ fn time_label(report: &Report, quantity: Quantity) -> &'static str {
         Quantity::Time => report.workload.description().time,
         Quantity::Bandwidth => "bandwidth",
         Quantity::Rate => "messages a second",
+        Quantity::Share(share) => share.label,
     }
 }
 
@@ -186,6 +195,7 @@ fn tick(quantity: Quantity, value: f64) -> String {
         Quantity::Bandwidth => format!("{value} Mb/s"),
         Quantity::Rate if value < 1.0 => format!("{} k/s", rounded(value * 1e3)),
         Quantity::Rate => format!("{value} M/s"),
+        Quantity::Share(_) => format!("{} %", rounded(value * 100.0)),
     }
 }
 
@@ -211,7 +221,10 @@ impl Axis {
         let number = (at.round() as u64).saturating_sub(self.shift);
         match self.column {
             Column::Bytes(_) | Column::Length(_) => size_text(number),
-            Column::Operation | Column::Count(_) | Column::Word(..) => number.to_string(),
+            Column::Duration(_) => duration_text(number),
+            Column::Operation | Column::Statistic | Column::Count(_) | Column::Word(..) => {
+                number.to_string()
+            }
         }
     }
 
@@ -299,7 +312,7 @@ where
     }
     let corner = match quantity {
         Quantity::Time => SeriesLabelPosition::UpperLeft,
-        Quantity::Bandwidth => SeriesLabelPosition::LowerRight,
+        Quantity::Bandwidth | Quantity::Share(_) => SeriesLabelPosition::LowerRight,
         Quantity::Rate => SeriesLabelPosition::LowerLeft,
     };
     chart
@@ -335,8 +348,8 @@ fn lines(report: &Report, panel: &Panel, by: By, axis: Axis) -> Vec<Line> {
         .map(|(index, entry)| {
             let (color, marker) = look(report, index);
             let point = |row: &&Row| {
-                let time_us = row.cells[index].time_us(by)?;
-                Some((axis.at(row.case), panel.quantity.of(row.case, time_us)))
+                let value = row.cells[index].value(panel.quantity, row.case, by)?;
+                Some((axis.at(row.case), value))
             };
             let points = panel.rows.iter().filter_map(point).collect();
             let is_ours = entry.library == Kind::Canele;
@@ -348,7 +361,7 @@ fn lines(report: &Report, panel: &Panel, by: By, axis: Axis) -> Vec<Line> {
     let least = values().fold(f64::INFINITY, f64::min);
     let greatest = values().fold(0.0, f64::max);
     let limit = |row: &&Row| {
-        let value = panel.quantity.of(row.case, row.limit_us?);
+        let value = panel.quantity.of(row.case, row.limit_us?)?;
         let is_near = value > least / 2.0 && value < greatest * 2.0;
         is_near.then_some((axis.at(row.case), value))
     };
@@ -371,13 +384,13 @@ where
     B::ErrorType: 'static,
 {
     let rows = &panel.rows;
-    let value =
-        |index: usize, row: &Row| Some(panel.quantity.of(row.case, row.cells[index].time_us(by)?));
+    let value = |index: usize, row: &Row| row.cells[index].value(panel.quantity, row.case, by);
     let is_measured = |index: &usize| rows.iter().any(|row| value(*index, row).is_some());
     let drawn: Vec<usize> = (0..report.entries.len()).filter(is_measured).collect();
     let values =
         rows.iter().flat_map(|row| drawn.iter().filter_map(move |index| value(*index, row)));
-    let heights = Heights::of(values.collect(), !panel.title.is_empty());
+    let can_be_log = !matches!(panel.quantity, Quantity::Share(Share { is_clamped: true, .. }));
+    let heights = Heights::of(values.collect(), !panel.title.is_empty(), can_be_log);
     let bottom = heights.span.start;
     let mut chart = builder(panel, area).build_cartesian_2d(0.0..rows.len() as f64, heights)?;
     let middles: Vec<f64> = (0..rows.len()).map(|index| index as f64 + 0.5).collect();
@@ -451,15 +464,15 @@ struct Heights {
 
 impl Heights {
     /// With room above; more where the legend would hide bars.
-    fn of(values: Vec<f64>, has_legend_above: bool) -> Self {
+    fn of(values: Vec<f64>, has_legend_above: bool, can_be_log: bool) -> Self {
         let (least, greatest) = span(values.into_iter(), 1.0);
         let room = if has_legend_above { 1.4 } else { 1.15 };
-        if least > 0.0 && greatest > least * LOG_FROM {
+        if can_be_log && least > 0.0 && greatest > least * LOG_FROM {
             let bottom = least / 2.0;
             let top = bottom * (greatest / bottom).powf(room);
             return Self { is_log: true, span: bottom..top, ticks: ticks((bottom, top)) };
         }
-        let top = greatest * room;
+        let top = if greatest > 0.0 { greatest * room } else { 1.0 };
         let ten = 10.0_f64.powf(top.log10().floor() - 1.0);
         let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * ten);
         let step = steps.into_iter().find(|step| top / step <= TICKS_MAX).unwrap_or(top);
@@ -498,7 +511,8 @@ fn bar_name(description: &Description, row: &Row) -> String {
         .axis
         .iter()
         .filter(|column| **column == Column::Operation || says_something(column));
-    let words: Vec<_> = columns.map(|column| column.text(&row.operation, row.case)).collect();
+    let text = |column: &Column| column.text(&row.operation, row.case, row.statistic);
+    let words: Vec<_> = columns.map(text).collect();
     words.join(if is_named { " of " } else { ", " })
 }
 
@@ -627,10 +641,13 @@ mod tests {
 
     #[test]
     fn bars_of_several_orders_of_magnitude_are_as_high_as_their_logarithms() {
-        let linear = Heights::of(vec![60.0, 70.0], false);
+        let linear = Heights::of(vec![60.0, 70.0], false, true);
         assert_eq!(linear.ticks, [0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0]);
         assert_eq!([0.0, linear.span.end].map(|value| linear.map(&value, (0, 1000))), [0, 1000]);
-        let log = Heights::of(vec![0.2, 2000.0], true);
+        let none = Heights::of(vec![0.0, 0.0], true, true);
+        assert_eq!((none.span.end, none.is_log), (1.0, false));
+        assert!(!Heights::of(vec![0.001, 1.0], false, false).is_log);
+        let log = Heights::of(vec![0.2, 2000.0], true, true);
         let at = |value| log.map(&value, (0, 10_000));
         assert_eq!((at(0.1), at(log.span.end)), (0, 10_000));
         assert!((at(2.0) - at(0.2) - (at(2000.0) - at(200.0))).abs() <= 2);

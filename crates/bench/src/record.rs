@@ -1,5 +1,7 @@
 //! What the programs print: a line of JSON that describes the program, then one per operation and size.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::instrument::Case;
@@ -72,6 +74,32 @@ pub struct Measurement {
     pub p99_us: f64,
     /// The greatest.
     pub max_us: f64,
+    /// The share that the instrument is about, as it was computed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
+    /// What the share was made of, by name with its unit.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parts: BTreeMap<String, f64>,
+}
+
+/// A measurement that the library could not make, while it goes on with others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Missing {
+    /// What was to be done.
+    pub operation: String,
+    /// With messages of how many bytes.
+    pub bytes: u64,
+    /// Of how many.
+    pub count: u64,
+    /// Why it is not there.
+    pub missing: String,
+}
+
+impl Missing {
+    /// What it was to be a measurement of.
+    pub fn case(&self) -> Case {
+        Case { bytes: self.bytes, count: self.count }
+    }
 }
 
 impl Measurement {
@@ -97,6 +125,8 @@ impl Measurement {
             mean_us: sorted.iter().sum::<f64>() / count as f64,
             p99_us: quantile(0.99),
             max_us: sorted[count - 1],
+            share: None,
+            parts: BTreeMap::new(),
         }
     }
 
@@ -113,6 +143,8 @@ pub enum Line {
     Description(Description),
     /// One of the others.
     Measurement(Measurement),
+    /// That there is none.
+    Missing(Missing),
     /// Not ours: a launcher may say something too.
     Foreign,
 }
@@ -141,6 +173,9 @@ impl Line {
                 .map(Self::Description)
                 .map_err(|error| wrong(error.to_string()));
         }
+        if let Ok(missing) = serde_json::from_str(line) {
+            return Ok(Self::Missing(missing));
+        }
         let read: Measurement =
             serde_json::from_str(line).map_err(|error| wrong(error.to_string()))?;
         if read.samples == 0 || !(read.min_us >= 0.0 && read.median_us > 0.0) {
@@ -165,6 +200,8 @@ pub(crate) fn measurement(operation: &str, case: Case, median_us: f64) -> Measur
         mean_us: median_us * 1.05,
         p99_us: median_us * 2.0,
         max_us: median_us * 4.0,
+        share: None,
+        parts: BTreeMap::new(),
     }
 }
 
@@ -186,6 +223,20 @@ mod tests {
             panic!("not a measurement");
         };
         assert_eq!((read.bytes, read.samples, read.p99_us), (8, 50, 0.4));
+        assert_eq!((read.share, read.parts.len()), (None, 0));
+        let shared = MEASUREMENT.replace('}', r#", "share": -0.1, "parts": {"computing_us": 7}}"#);
+        let Line::Measurement(read) = Line::parse(&shared).unwrap() else {
+            panic!("not a measurement");
+        };
+        assert_eq!((read.share, read.parts["computing_us"]), (Some(-0.1), 7.0));
+        let missing = r#"{"operation": "x", "bytes": 1, "count": 2, "missing": "no such call"}"#;
+        let Line::Missing(missing) = Line::parse(missing).unwrap() else {
+            panic!("not a missing one");
+        };
+        assert_eq!(
+            (missing.case(), &missing.missing[..]),
+            (Case { bytes: 1, count: 2 }, "no such call")
+        );
         assert_eq!(Line::parse("[warn] a launcher's word").unwrap(), Line::Foreign);
     }
 

@@ -5,9 +5,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
-use crate::instrument::{Base, Case, Workload};
+use crate::instrument::{Against, Base, Case, Quantity, Share, Statistic, Workload};
 use crate::library::{Kind, Variant};
-use crate::record::{Clock, Measurement};
+use crate::record::{Clock, Measurement, Missing};
 use crate::scenario::{Link, Place};
 use crate::statistics::Across;
 
@@ -45,13 +45,16 @@ pub struct Entry {
     pub clock: Option<Clock>,
     /// The command that was run.
     pub command: String,
-    /// The measurements of each round.
+    /// The measurements of each round; the last may have ended early.
     pub rounds: Vec<Vec<Measurement>>,
+    /// What it could not measure while it measured others, each once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<Missing>,
     /// Why there are none, or no more.
     pub failure: Option<String>,
 }
 
-/// One operation and case: all libraries beside each other.
+/// One operation, case and statistic: all libraries beside each other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// What was done.
@@ -59,6 +62,8 @@ pub struct Row {
     /// Of how many bytes, and how many.
     #[serde(flatten)]
     pub case: Case,
+    /// What of the samples.
+    pub statistic: Statistic,
     /// The least time the link allows, in microseconds.
     pub limit_us: Option<f64>,
     /// The libraries, in the order of the report.
@@ -80,10 +85,14 @@ pub struct Cell {
     pub name: String,
     /// Which.
     pub library: Kind,
-    /// Each round's median, in microseconds; none where it failed.
+    /// Each round's statistic, in microseconds; none where it failed.
     pub time_us: Option<Across>,
-    /// What the instrument makes of the median time: Mb/s, or millions of messages a second.
+    /// What the instrument makes of the median time: Mb/s, or millions of messages a second; or the median share.
     pub figure: Option<f64>,
+    /// The share of each round, as it was computed.
+    pub share: Option<Across>,
+    /// The part that is shown beside the share, of the median round.
+    pub beside: Option<f64>,
     /// What the time is against that of the instrument's base case, of each round.
     pub against_base: Option<Across>,
     /// Our time over this one's.
@@ -120,6 +129,16 @@ impl Cell {
             By::Least => across.least,
         })
     }
+
+    /// A quantity as it is drawn; none where it was not measured. A share is that of the median round.
+    pub fn value(&self, quantity: Quantity, case: Case, by: By) -> Option<f64> {
+        match quantity {
+            Quantity::Share(share) => Some(share.shown(self.share?.median)),
+            Quantity::Time | Quantity::Bandwidth | Quantity::Rate => {
+                quantity.of(case, self.time_us(by)?)
+            }
+        }
+    }
 }
 
 /// A report and its rows, as they are written to a file.
@@ -133,16 +152,24 @@ pub struct Document<'a> {
 }
 
 impl Report {
-    /// A row for each operation and case that any library was measured at, in the order measured.
+    /// A row for each operation, case and statistic that any library was measured at, or could not be, in
+    /// the order measured.
     pub fn rows(&self) -> Vec<Row> {
+        let reads = self.entries.iter().flat_map(|entry| entry.rounds.iter().flatten());
+        let reads = reads.map(|read| (read.operation.as_str(), read.case()));
+        let missing = self.entries.iter().flat_map(|entry| &entry.missing);
+        let missing = missing.map(|missing| (missing.operation.as_str(), missing.case()));
         let mut keys: Vec<(&str, Case)> = Vec::new();
-        for read in self.entries.iter().flat_map(|entry| entry.rounds.iter().flatten()) {
-            let key = (read.operation.as_str(), read.case());
+        for key in reads.chain(missing) {
             if !keys.contains(&key) {
                 keys.push(key);
             }
         }
-        keys.into_iter().map(|(operation, case)| self.row(operation, case)).collect()
+        let statistics = self.workload.description().statistics;
+        let of = |(operation, case)| {
+            statistics.iter().map(move |statistic| self.row(operation, case, *statistic))
+        };
+        keys.into_iter().flat_map(of).collect()
     }
 
     /// Whether several rounds or several MPIs stand beside each other.
@@ -171,20 +198,31 @@ impl Report {
         format!("{}-{}", self.workload.description().name, self.place.name())
     }
 
-    fn row(&self, operation: &str, case: Case) -> Row {
+    fn row(&self, operation: &str, case: Case, statistic: Statistic) -> Row {
         let description = self.workload.description();
         let mut entries = self.entries.iter();
         let ours = entries.find(|entry| entry.library == Kind::Canele);
-        let ours = ours.and_then(|entry| entry.across(operation, case));
+        let ours = ours.and_then(|entry| entry.across(operation, case, statistic));
         let cell = |entry: &Entry| {
-            let time_us = entry.across(operation, case);
-            let figure = description.figure.zip(time_us);
-            let figure = figure.map(|(quantity, across)| quantity.of(case, across.median));
+            let time_us = entry.across(operation, case, statistic);
+            // A measurement has one share, whatever statistics are shown of its times.
+            let is_first = description.statistics.first() == Some(&statistic);
+            let share = is_first.then(|| entry.share(operation, case)).flatten();
+            let beside = match description.figure {
+                Some(Quantity::Share(Share { beside: Some((_, name)), .. })) if is_first => {
+                    let part = |round: &_| find(round, operation, case)?.parts.get(name).copied();
+                    entry.each(part).map(|across| across.median)
+                }
+                _ => None,
+            };
             let against_base =
                 description.base.and_then(|base| entry.against(operation, case, base));
             let ratio = time_us.and_then(|across| Some(ours?.median / across.median));
-            let library = entry.library;
-            Cell { name: entry.name(), library, time_us, figure, against_base, ratio }
+            let (name, library) = (entry.name(), entry.library);
+            let figure = None;
+            let cell = Cell { name, library, time_us, figure, share, beside, against_base, ratio };
+            let figure = |quantity| cell.value(quantity, case, By::Median);
+            Cell { figure: description.figure.and_then(figure), ..cell }
         };
         let cells: Vec<Cell> = self.entries.iter().map(cell).collect();
         let of = |kind: Kind| cells.iter().find(|cell| cell.library == kind)?.time_us;
@@ -201,6 +239,7 @@ impl Report {
         Row {
             operation: operation.into(),
             case,
+            statistic,
             limit_us: limit_us.map(|(link, least_us)| least_us(&link, case)),
             best_peer: best.map(|(library, _)| library),
             ratio_to_best_peer: ratio(best.map(|(_, time_us)| time_us)),
@@ -221,6 +260,7 @@ impl Entry {
             clock: None,
             command: String::new(),
             rounds: Vec::new(),
+            missing: Vec::new(),
             failure: None,
         }
     }
@@ -233,27 +273,34 @@ impl Entry {
         }
     }
 
-    fn across(&self, operation: &str, case: Case) -> Option<Across> {
-        let of_round = |round: &Vec<Measurement>| median_us(round, operation, case);
-        Across::of(&self.rounds.iter().filter_map(of_round).collect::<Vec<_>>())
+    fn across(&self, operation: &str, case: Case, statistic: Statistic) -> Option<Across> {
+        self.each(|round| Some(statistic.of(find(round, operation, case)?)))
+    }
+
+    fn share(&self, operation: &str, case: Case) -> Option<Across> {
+        self.each(|round| find(round, operation, case)?.share)
+    }
+
+    fn each(&self, of_round: impl Fn(&[Measurement]) -> Option<f64>) -> Option<Across> {
+        Across::of(&self.rounds.iter().filter_map(|round| of_round(round)).collect::<Vec<_>>())
     }
 
     /// What a case comes to against its base, round by round.
     fn against(&self, operation: &str, case: Case, base: Base) -> Option<Across> {
-        let of_round = |round: &Vec<Measurement>| {
-            let based = Case { count: base.count, ..case };
-            let (time_us, base_us) =
-                (median_us(round, operation, case)?, median_us(round, operation, based)?);
-            Some(base.relation.of(time_us, base_us))
+        let (based_operation, based_case) = match base.against {
+            Against::Count(count) => (operation, Case { count, ..case }),
+            Against::Operation(operation) => (operation, case),
         };
-        Across::of(&self.rounds.iter().filter_map(of_round).collect::<Vec<_>>())
+        self.each(|round| {
+            let time_us = find(round, operation, case)?.median_us;
+            let base_us = find(round, based_operation, based_case)?.median_us;
+            Some(base.relation.of(time_us, base_us))
+        })
     }
 }
 
-fn median_us(round: &[Measurement], operation: &str, case: Case) -> Option<f64> {
-    let mut reads = round.iter();
-    let read = reads.find(|read| read.operation == operation && read.case() == case);
-    read.map(|read| read.median_us)
+fn find<'a>(round: &'a [Measurement], operation: &str, case: Case) -> Option<&'a Measurement> {
+    round.iter().find(|read| read.operation == operation && read.case() == case)
 }
 
 #[cfg(test)]
@@ -335,7 +382,7 @@ pub(crate) mod tests {
         };
         let rounds = vec![round(1.0, 3.0), round(2.0, 8.0)];
         let entry = Entry { rounds, ..Entry::new(Kind::Canele, None) };
-        let base = |relation| Base { count: 0, head: "", relation };
+        let base = |relation| Base { against: Against::Count(0), head: "", relation };
         let across = |relation| {
             entry.against("short", Case { bytes: 4, count: 7 }, base(relation)).unwrap().median
         };

@@ -108,6 +108,16 @@ pub fn size_text(bytes: u64) -> String {
     }
 }
 
+/// A time for people: `10 ms`.
+pub fn duration_text(time_us: u64) -> String {
+    match time_us {
+        0 => "0".into(),
+        _ if time_us.is_multiple_of(1_000_000) => format!("{} s", time_us / 1_000_000),
+        _ if time_us.is_multiple_of(1000) => format!("{} ms", time_us / 1000),
+        _ => format!("{time_us} µs"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,6 +130,8 @@ mod tests {
         }
         let written: Vec<_> = [1, 1000, 1024, 65536, 1 << 26].map(size_text).into();
         assert_eq!(written, ["1 B", "1000 B", "1 KiB", "64 KiB", "64 MiB"]);
+        let written = [0, 1500, 10_000, 3_000_000].map(duration_text);
+        assert_eq!(written, ["0", "1500 µs", "10 ms", "3 s"]);
     }
 
     #[test]

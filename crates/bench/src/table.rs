@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use crate::instrument::{Base, Case, Description, Relation};
+use crate::instrument::{Base, Column, Description, Quantity, Relation, Share, Statistic};
 use crate::library::{Kind, Variant};
-use crate::record::Measurement;
+use crate::record::{Measurement, Missing};
 use crate::report::{Entry, Report, Row};
 use crate::statistics::Across;
 
@@ -14,12 +14,39 @@ pub fn render(report: &Report) -> String {
     let table = if report.is_comparison() { comparison(report) } else { single(report) };
     text.push_str(&layout(&table));
     for entry in &report.entries {
+        let name = entry.name();
+        for (reason, first, count) in reasons(report, &entry.missing) {
+            let more = if count > 1 { format!(" and {} more", count - 1) } else { String::new() };
+            let _ = writeln!(text, "{name}: not measured: {first}{more}: {reason}");
+        }
         if let Some(failure) = &entry.failure {
-            let name = entry.name();
-            let _ = writeln!(text, "{name}: not measured here: {failure}");
+            let measured =
+                if entry.rounds.is_empty() { "not measured here" } else { "ended early" };
+            let _ = writeln!(text, "{name}: {measured}: {failure}");
         }
     }
     text
+}
+
+/// What is missing for the same reason, told together: the reason, the first, and how many there are.
+fn reasons<'a>(report: &Report, missing: &'a [Missing]) -> Vec<(&'a str, String, usize)> {
+    let mut reasons: Vec<(&str, String, usize)> = Vec::new();
+    let columns = || named(report).filter(|column| *column != Column::Statistic);
+    for one in missing {
+        let words = columns().map(|column| match column {
+            Column::Operation => one.operation.clone(),
+            _ => {
+                let text = column.text(&one.operation, one.case(), Statistic::Median);
+                format!("{} {text}", column.head())
+            }
+        });
+        let words = words.collect::<Vec<_>>().join(", ");
+        match reasons.iter_mut().find(|(reason, ..)| *reason == one.missing) {
+            Some((_, _, count)) => *count += 1,
+            None => reasons.push((&one.missing, words, 1)),
+        }
+    }
+    reasons
 }
 
 fn heading(report: &Report) -> String {
@@ -69,10 +96,14 @@ fn comparison(report: &Report) -> Vec<Vec<String>> {
     head.extend(report.has_limit().then(|| "limit".into()));
     for entry in &report.entries {
         head.push(entry.name());
+        head.extend(share(figure).map(|share| share.head.to_owned()));
+        head.extend(beside(figure).map(|(head, _)| head.to_owned()));
         head.extend(base.map(|base| base.head.to_owned()));
     }
-    for entry in ours(report) {
-        head.extend(figure.map(|figure| format!("{} {}", entry.name(), figure.unit())));
+    if share(figure).is_none() {
+        for entry in ours(report) {
+            head.extend(figure.map(|figure| format!("{} {}", entry.name(), figure.unit())));
+        }
     }
     head.extend(ours(report).skip(1).map(|entry| format!("/ {}", entry.name())));
     if report.has_peers() {
@@ -89,14 +120,21 @@ fn ours(report: &Report) -> impl Iterator<Item = &Entry> {
 /// The line of a row, in the columns of [`comparison`].
 fn compared(report: &Report, row: &Row) -> Vec<String> {
     let Description { figure, base, .. } = report.workload.description();
-    let mut line = key(report, &row.operation, row.case);
+    let columns = named(report);
+    let mut line: Vec<String> =
+        columns.map(|column| column.text(&row.operation, row.case, row.statistic)).collect();
     line.extend(report.has_limit().then(|| row.limit_us.map_or_else(dash, time)));
     for cell in &row.cells {
         line.push(cell.time_us.map_or_else(dash, with_spread));
+        line.extend(share(figure).map(|_| cell.figure.map_or_else(dash, percent)));
+        line.extend(
+            beside(figure)
+                .map(|(_, share)| cell.beside.map_or_else(dash, |part| percent(share.shown(part)))),
+        );
         line.extend(base.map(|base| cell.against_base.map_or_else(dash, |at| against(base, at))));
     }
     let ours = || row.cells.iter().filter(|cell| cell.library == Kind::Canele);
-    if figure.is_some() {
+    if figure.is_some() && share(figure).is_none() {
         line.extend(ours().map(|cell| cell.figure.map_or_else(dash, quantity)));
     }
     line.extend(ours().skip(1).map(|cell| ratio(cell.ratio)));
@@ -110,9 +148,11 @@ fn compared(report: &Report, row: &Row) -> Vec<String> {
 /// One round of one library in detail, and raw TCP beside it.
 fn single(report: &Report) -> Vec<Vec<String>> {
     let Description { figure, base, .. } = report.workload.description();
-    let mut head = keys(report);
+    let columns = || named(report).filter(|column| *column != Column::Statistic);
+    let mut head: Vec<String> = columns().map(|column| column.head().to_owned()).collect();
     head.extend(["min µs", "median µs", "mean µs", "p99 µs"].map(str::to_owned));
     head.extend(figure.map(|figure| figure.unit().to_owned()));
+    head.extend(beside(figure).map(|(head, _)| head.to_owned()));
     head.extend(base.map(|base| base.head.to_owned()));
     if report.has_tcp() {
         head.extend(["TCP µs", "MPI / TCP"].map(str::to_owned));
@@ -122,10 +162,22 @@ fn single(report: &Report) -> Vec<Vec<String>> {
     let line = |read: &Measurement| {
         let mut rows = rows.iter();
         let row = rows.find(|row| row.operation == read.operation && row.case == read.case());
-        let mut line = key(report, &read.operation, read.case());
+        let text = |column: Column| column.text(&read.operation, read.case(), Statistic::Median);
+        let mut line: Vec<String> = columns().map(text).collect();
         line.extend([read.min_us, read.median_us, read.mean_us, read.p99_us].map(time));
-        line.extend(figure.map(|figure| quantity(figure.of(read.case(), read.median_us))));
-        let against_base = row.and_then(|row| row.cells.first()?.against_base);
+        let cell = row.and_then(|row| row.cells.first());
+        let of_cell = cell.and_then(|cell| cell.figure);
+        line.extend(figure.map(|figure| match figure {
+            Quantity::Share(_) => of_cell.map_or_else(dash, percent),
+            Quantity::Time | Quantity::Bandwidth | Quantity::Rate => {
+                of_cell.map_or_else(dash, quantity)
+            }
+        }));
+        line.extend(beside(figure).map(|(_, share)| {
+            let part = cell.and_then(|cell| cell.beside);
+            part.map_or_else(dash, |part| percent(share.shown(part)))
+        }));
+        let against_base = cell.and_then(|cell| cell.against_base);
         line.extend(base.map(|base| against_base.map_or_else(dash, |at| against(base, at))));
         if report.has_tcp() {
             let ratio_to_tcp = row.and_then(|row| row.ratio_to_raw_tcp);
@@ -149,13 +201,21 @@ fn against(base: Base, across: Across) -> String {
     }
 }
 
-fn keys(report: &Report) -> Vec<String> {
-    report.workload.description().columns().map(|column| column.head().to_owned()).collect()
+/// The columns that name a row.
+fn named(report: &Report) -> impl Iterator<Item = Column> {
+    report.workload.description().columns()
 }
 
-fn key(report: &Report, operation: &str, case: Case) -> Vec<String> {
-    let columns = report.workload.description().columns();
-    columns.map(|column| column.text(operation, case)).collect()
+fn keys(report: &Report) -> Vec<String> {
+    named(report).map(|column| column.head().to_owned()).collect()
+}
+
+/// What the share of a figure is, where it is one.
+fn share(figure: &Option<Quantity>) -> Option<Share> {
+    match figure {
+        Some(Quantity::Share(share)) => Some(*share),
+        Some(Quantity::Time | Quantity::Bandwidth | Quantity::Rate) | None => None,
+    }
 }
 
 /// Microseconds with three digits that matter, or all before the point.
@@ -173,6 +233,18 @@ fn with_spread(across: Across) -> String {
     let percent = across.spread * 100.0;
     let spread = if percent < 1000.0 { format!("{percent:.0}%") } else { ">999%".to_owned() };
     format!("{} ({spread})", time(across.median))
+}
+
+/// The head of what stands beside a share, and the share.
+fn beside(figure: &Option<Quantity>) -> Option<(&'static str, Share)> {
+    let share = share(figure)?;
+    share.beside.map(|(head, _)| (head, share))
+}
+
+/// A share, finer where it is small.
+fn percent(share: f64) -> String {
+    let decimals = if share.abs() < 0.05 { 2 } else { 1 };
+    format!("{:.decimals$} %", share * 100.0)
 }
 
 fn ratio(ratio: Option<f64>) -> String {
@@ -208,6 +280,7 @@ fn layout(rows: &[Vec<String>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::instrument::{Instrument, Workload};
     use crate::report::tests::sample;
 
     #[test]
@@ -244,6 +317,32 @@ mod tests {
         assert!(row.contains("14715") && row.contains("0.50") && row.contains("1.25"), "{text}");
         assert!(text.contains("Open MPI: not measured here: not installed"), "{text}");
         assert!(row.contains('–'), "{text}");
+    }
+
+    #[test]
+    fn shares_stand_beside_times_and_what_is_missing_is_told_once() {
+        let mut report = sample();
+        report.workload = Workload::new(Instrument::Overlap);
+        report.entries.truncate(2);
+        for (entry, share) in report.entries.iter_mut().zip([1.2, 0.034]) {
+            let reads = entry.rounds.iter_mut().flatten();
+            reads.for_each(|read| read.share = Some(share));
+        }
+        let missing = |bytes| Missing {
+            operation: "both compute".into(),
+            bytes,
+            count: 1000,
+            missing: "no such call".into(),
+        };
+        report.entries[1].missing = vec![missing(64), missing(128)];
+        let text = render(&report);
+        let row = text.lines().find(|line| line.contains("1 MiB")).unwrap();
+        assert!(row.contains("100.0 %") && row.contains("3.40 %"), "{text}");
+        let row = text.lines().find(|line| line.contains("64 B")).unwrap();
+        assert!(row.contains("both compute") && row.contains('–'), "{text}");
+        let told =
+            "MPICH: not measured: both compute, size 64 B, computing 1 ms and 1 more: no such call";
+        assert!(text.contains(told), "{text}");
     }
 
     #[test]

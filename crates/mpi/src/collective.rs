@@ -1,7 +1,7 @@
 //! Collective operations: the planner's schedules, carried out (MPI-5.0 §6).
 //!
 //! A [`Collective`] is what one rank does, with its memory, ready to be carried out: at once, in the
-//! background, or any number of times. All go through one [`Running`], which moves on as far as completed
+//! background, or any number of times. All go through one `Running`, which moves on as far as completed
 //! operations allow whenever somebody has the core at hand.
 
 use std::ops::Deref;

@@ -1,0 +1,292 @@
+//! The catalogue: each instrument's description, as a value.
+
+use crate::instrument::{
+    Against, Base, Column, Description, Numbers, Quantity, Relation, Shape, Share, Statistic,
+};
+
+/// What most instruments are: two ranks, a measurement for each size, a panel.
+const PLAIN: Description = Description {
+    name: "",
+    about: "",
+    program: "",
+    is_own: false,
+    title: "",
+    time: "",
+    sizes: None,
+    counts: None,
+    has_case: |_| true,
+    any_ranks: false,
+    least_variants: 0,
+    operations: |_| 1,
+    statistics: &[Statistic::Median],
+    panels: &[],
+    axis: &[Column::Bytes("size")],
+    shape: Shape::Lines,
+    figure: None,
+    draws_time: true,
+    base: None,
+    moved_bytes: |case| case.bytes,
+    sample_s: |_| 0.0,
+    least_us: None,
+    has_tcp: false,
+};
+
+const SIZES: Numbers = Numbers {
+    option: "sizes",
+    help: "Sizes in bytes, such as 1,16,64k,4M",
+    default: "8",
+    quick: "8",
+    least: 1,
+    most: 1 << 30,
+};
+
+/// What exchanges one message by the program `pingpong`.
+const PINGPONG_LIKE: Description = Description {
+    program: "pingpong",
+    time: "half a round trip",
+    figure: Some(Quantity::Bandwidth),
+    least_us: Some(|link, case| link.limit_us(case.bytes)),
+    has_tcp: true,
+    ..PLAIN
+};
+
+pub static PINGPONG: Description = Description {
+    name: "pingpong",
+    about: "Half a round trip between two ranks, in µs and Mb/s, and raw TCP beside it",
+    title: "Ping-pong: half a round trip",
+    sizes: Some(Numbers {
+        default: "1,8,16,64,256,1k,4k,16k,64k,256k,1M,4M,16M,64M",
+        quick: "8,64k,1M",
+        ..SIZES
+    }),
+    ..PINGPONG_LIKE
+};
+
+pub static BURST: Description = Description {
+    name: "burst",
+    about: "Many short messages at once between two ranks, until the word is back that they are there: µs for all, and millions of messages a second",
+    program: "burst",
+    title: "Burst: messages at once and the word that they are there",
+    time: "all messages and the word",
+    sizes: Some(Numbers { default: "8,16,64,256,1k,4k", quick: "8,1k", most: 64 << 10, ..SIZES }),
+    counts: Some(Numbers {
+        option: "messages",
+        help: "How many messages",
+        default: "1000",
+        quick: "1000",
+        least: 1,
+        most: 100_000,
+    }),
+    panels: &[Column::Count("messages")],
+    figure: Some(Quantity::Rate),
+    moved_bytes: |case| case.bytes * case.count,
+    least_us: Some(|link, case| link.limit_us(case.bytes * case.count) + link.delay_us),
+    ..PLAIN
+};
+
+pub static CROWD: Description = Description {
+    name: "crowd",
+    about: "Barrier and 8-byte allreduce on many ranks, in µs an operation",
+    program: "crowd",
+    title: "Crowd: a collective operation",
+    time: "time of the operation",
+    any_ranks: true,
+    operations: |_| 2,
+    axis: &[Column::Operation, Column::Bytes("size")],
+    shape: Shape::Bars,
+    ..PLAIN
+};
+
+pub static CUT: Description = Description {
+    name: "cut",
+    about: "Half a round trip of a message cut into packets, each sent as a message of its own, in µs, and against the message in one packet",
+    program: "cut",
+    title: "Cut: half a round trip of a message in packets",
+    time: "half a round trip",
+    sizes: Some(Numbers { default: "64,1k,16k,64k,1M", quick: "64,64k", ..SIZES }),
+    counts: Some(Numbers {
+        option: "packets",
+        help: "Into how many packets; more than its bytes are left out",
+        default: "1,2,4,8,16,32,64,128,256,512,1024",
+        quick: "1,8,64",
+        least: 1,
+        most: 64 << 10,
+    }),
+    has_case: |case| case.count <= case.bytes,
+    panels: &[Column::Bytes("message")],
+    axis: &[Column::Count("packets")],
+    figure: Some(Quantity::Bandwidth),
+    base: Some(Base { against: Against::Count(1), head: "/ whole", relation: Relation::Ratio }),
+    least_us: Some(|link, case| link.limit_us(case.bytes)),
+    ..PLAIN
+};
+
+pub static BEHIND: Description = Description {
+    name: "behind",
+    about: "A short message behind a long one to the same rank: µs until the answer to the short one, and to both, and against the short one alone",
+    program: "behind",
+    title: "Behind: a short message after a long one, until it is answered",
+    time: "until the answer",
+    sizes: Some(Numbers { default: "4,8", quick: "4", most: 64 << 10, ..SIZES }),
+    counts: Some(Numbers {
+        option: "long",
+        help: "Sizes of the long message in bytes; 0 is none",
+        default: "0,64k,1M",
+        quick: "0,64k",
+        least: 0,
+        most: 1 << 30,
+    }),
+    operations: |_| 2,
+    panels: &[Column::Operation, Column::Bytes("short")],
+    axis: &[Column::Length("long")],
+    shape: Shape::Bars,
+    base: Some(Base { against: Against::Count(0), head: "/ alone", relation: Relation::Ratio }),
+    moved_bytes: |case| case.bytes + case.count,
+    ..PLAIN
+};
+
+pub static QUEUES: Description = Description {
+    name: "queues",
+    about: "Half a round trip of short messages, in µs, while receives are posted or messages wait that do not match, with and without wildcards, and against empty queues",
+    program: "queues",
+    title: "Queues: half a round trip beside receives and messages that do not match",
+    time: "half a round trip",
+    sizes: Some(Numbers { most: 4 << 10, ..SIZES }),
+    counts: Some(Numbers {
+        option: "depths",
+        help: "How many receives or messages are queued",
+        default: "0,100,10000",
+        quick: "0,1000",
+        least: 0,
+        most: 30_000,
+    }),
+    operations: |_| 8,
+    panels: &[Column::Operation, Column::Bytes("size")],
+    axis: &[Column::Count("queued")],
+    shape: Shape::Bars,
+    base: Some(Base { against: Against::Count(0), head: "/ empty", relation: Relation::Ratio }),
+    // To queue and to match costs some libraries as much as so many bytes.
+    moved_bytes: |case| case.count * 4096,
+    ..PLAIN
+};
+
+pub static MODULES: Description = Description {
+    name: "modules",
+    about: "Half a round trip between two communicators' modules, in µs, while another module has been sent much and does not receive, and against alone",
+    program: "modules",
+    title: "Modules: half a round trip of one while the other does not receive",
+    time: "half a round trip",
+    sizes: Some(Numbers { most: 4 << 10, ..SIZES }),
+    counts: Some(Numbers {
+        option: "unready",
+        help: "How many bytes the other module has been sent, in messages of 64 B to 256 KiB",
+        default: "0,10M",
+        quick: "0,1M",
+        least: 0,
+        most: 1 << 30,
+    }),
+    panels: &[Column::Bytes("size")],
+    axis: &[Column::Length("unready")],
+    shape: Shape::Bars,
+    base: Some(Base { against: Against::Count(0), head: "/ alone", relation: Relation::Ratio }),
+    moved_bytes: |case| case.count,
+    ..PLAIN
+};
+
+pub static RAILS: Description = Description {
+    name: "rails",
+    about: "Half a round trip under several settings of Canele (at least two of --variant), in µs and Mb/s: one rail against two",
+    title: "Rails: half a round trip",
+    sizes: Some(Numbers {
+        default: "64,1k,4k,16k,64k,256k,1M,4M,16M,64M",
+        quick: "64,64k,1M",
+        ..SIZES
+    }),
+    least_variants: 2,
+    ..PINGPONG_LIKE
+};
+
+pub static OVERHEAD: Description = Description {
+    name: "overhead",
+    about: "Half a round trip of a short message over a bare rail, in µs, and over one below engine and progress, and ns more; in shared memory and over TCP's loopback",
+    program: "overhead-pair",
+    is_own: true,
+    title: "Overhead: half a round trip over a bare rail, and below the scheduler",
+    time: "half a round trip",
+    sizes: Some(Numbers { most: 4 << 10, ..SIZES }),
+    operations: |_| 4,
+    panels: &[Column::Operation],
+    axis: &[Column::Bytes("size"), Column::Word("way", &["bare rail", "scheduled"])],
+    shape: Shape::Bars,
+    base: Some(Base {
+        against: Against::Count(0),
+        head: "less bare",
+        relation: Relation::Difference,
+    }),
+    ..PLAIN
+};
+
+pub static EXPRESS: Description = Description {
+    name: "express",
+    about: "Packets that the receiver wants each at once, in µs to and fro and halved: as one message of the native interface, and one by one in several ways; peers, which have no such interface, as MPI messages",
+    program: "express",
+    title: "Express: half a round trip of packets that are each wanted at once",
+    time: "half a round trip of all packets",
+    sizes: Some(Numbers { default: "16", quick: "16", most: 4 << 10, ..SIZES }),
+    counts: Some(Numbers {
+        option: "packets",
+        help: "How many packets",
+        default: "1,4,16,64,256",
+        quick: "1,64",
+        least: 1,
+        most: 10_000,
+    }),
+    operations: |_| 6,
+    panels: &[Column::Bytes("packet"), Column::Count("packets")],
+    axis: &[Column::Operation],
+    shape: Shape::Bars,
+    base: Some(Base {
+        against: Against::Operation("one message"),
+        head: "/ one",
+        relation: Relation::Ratio,
+    }),
+    moved_bytes: |case| case.bytes * case.count,
+    ..PLAIN
+};
+
+pub static OVERLAP: Description = Description {
+    name: "overlap",
+    about: "A transfer and computing begun together, until both have ended, in µs, and how much of the shorter was hidden behind the longer: the sender computes, the receiver or both, with contiguous data and with a vector",
+    program: "overlap",
+    title: "Overlap: a transfer beside computing",
+    time: "until both have ended",
+    sizes: Some(Numbers {
+        help: "Sizes in bytes, multiples of 256",
+        default: "64k,1M,4M",
+        quick: "64k,1M",
+        least: 256,
+        most: 256 << 20,
+        ..SIZES
+    }),
+    counts: Some(Numbers {
+        option: "computing",
+        help: "How long is computed, in µs",
+        default: "1000,10000",
+        quick: "1000,10000",
+        least: 1,
+        most: 10_000_000,
+    }),
+    operations: |_| 6,
+    panels: &[Column::Operation],
+    axis: &[Column::Bytes("size"), Column::Duration("computing")],
+    shape: Shape::Bars,
+    figure: Some(Quantity::Share(Share {
+        head: "hidden",
+        label: "hidden share of the shorter",
+        is_clamped: true,
+        beside: Some(("by calls", "share_by_calls")),
+    })),
+    draws_time: false,
+    sample_s: |case| 3e-6 * case.count as f64,
+    ..PLAIN
+};
