@@ -5,7 +5,11 @@
 //! the message takes. As long as the C library knows of a single thread, taking and giving back the lock
 //! are plain writes, and the line travels while the next message is made.
 //!
-//! This is an unsafe zone: the lock gives out references to what it guards.
+//! This is an unsafe zone: the locks give out references to what they guard.
+
+mod turn;
+
+pub use turn::{Held, Missing, Turn};
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
