@@ -152,6 +152,7 @@ impl Region {
     ///
     /// # Panics
     /// If the range exceeds the region: an error of the library, not of its user.
+    #[inline]
     pub fn slice(&self, offset: usize, len: usize) -> Self {
         self.check(offset, len);
         Self { shape: self.shape.clone(), start: self.start + offset, len }
@@ -172,12 +173,17 @@ impl Region {
     #[inline]
     pub fn read(&self, offset: usize, target: &mut [u8]) {
         self.check(offset, target.len());
-        if let Shape::Flat(address) = self.shape {
-            let from = address.wrapping_add(self.start + offset);
+        match self.flat() {
             // SAFETY: as below, for the only span there is.
-            unsafe { std::ptr::copy_nonoverlapping(from, target.as_mut_ptr(), target.len()) };
-            return;
+            Some(address) => unsafe {
+                copy_few(address.wrapping_add(offset), target.as_mut_ptr(), target.len());
+            },
+            None => self.read_scattered(offset, target),
         }
+    }
+
+    #[inline(never)]
+    fn read_scattered(&self, offset: usize, target: &mut [u8]) {
         let mut to = target.as_mut_ptr();
         self.visit(offset, target.len(), &mut |span| {
             // SAFETY: the region's maker vouched for the span; `target` is a distinct live slice and
@@ -220,15 +226,20 @@ impl Region {
     #[inline]
     pub fn write(&self, offset: usize, source: &[u8]) {
         self.check(offset, source.len());
-        if let Shape::Flat(address) = self.shape {
-            let to = address.wrapping_add(self.start + offset);
+        match self.flat() {
             // SAFETY: as below, for the only span there is.
-            unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), to, source.len()) };
-            return;
+            Some(address) => unsafe {
+                copy_few(source.as_ptr(), address.wrapping_add(offset), source.len());
+            },
+            None => self.write_scattered(offset, source),
         }
+    }
+
+    #[inline(never)]
+    fn write_scattered(&self, offset: usize, source: &[u8]) {
         let mut from = source.as_ptr();
         self.visit(offset, source.len(), &mut |span| {
-            // SAFETY: as in `read`, with the roles exchanged.
+            // SAFETY: as in `read_scattered`, with the roles exchanged.
             unsafe {
                 std::ptr::copy_nonoverlapping(from, span.address, span.len);
                 from = from.add(span.len);
@@ -257,6 +268,23 @@ impl Region {
         });
     }
 
+    /// Copies bytes `from..from + len` of `source` over bytes `to..to + len` of the stream; they do not
+    /// overlap.
+    #[inline(always)]
+    pub fn copy_piece(&self, to: usize, source: &Region, from: usize, len: usize) {
+        self.check(to, len);
+        source.check(from, len);
+        match (self.flat(), source.flat()) {
+            (Some(target), Some(origin)) => {
+                let (target, origin) = (target.wrapping_add(to), origin.wrapping_add(from));
+                // SAFETY: both regions' makers vouched for their memory, of which these are the bytes
+                // that were checked.
+                unsafe { copy_few(origin, target, len) };
+            }
+            (Some(_) | None, _) => copy_scattered(self.slice(to, len), source.slice(from, len)),
+        }
+    }
+
     /// The stream's bytes as a vector: for small pieces and tests.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len];
@@ -282,6 +310,16 @@ impl Region {
         }
     }
 
+    /// The first byte, where the shape says that the others follow it.
+    #[inline(always)]
+    fn flat(&self) -> Option<*mut u8> {
+        match &self.shape {
+            Shape::Flat(address) => Some(address.wrapping_add(self.start)),
+            Shape::Owned(buffer) => Some(buffer.address.wrapping_add(self.start)),
+            Shape::Strided { .. } | Shape::Chain(_) => None,
+        }
+    }
+
     fn as_single_span(&self) -> Option<Span> {
         let mut first: Option<Span> = None;
         let single = self.visit(0, self.len, &mut |span| match &mut first {
@@ -298,13 +336,17 @@ impl Region {
         first.filter(|_| single)
     }
 
+    #[inline(always)]
     fn check(&self, offset: usize, len: usize) {
-        assert!(
-            offset.checked_add(len).is_some_and(|end| end <= self.len),
-            "bytes {offset}..+{len} lie outside a region of {} bytes",
-            self.len
-        );
+        if offset.checked_add(len).is_none_or(|end| end > self.len) {
+            outside(offset, len, self.len);
+        }
     }
+}
+
+#[cold]
+fn outside(offset: usize, len: usize, all: usize) -> ! {
+    panic!("bytes {offset}..+{len} lie outside a region of {all} bytes")
 }
 
 impl Drop for Buffer {
@@ -313,6 +355,38 @@ impl Drop for Buffer {
         // SAFETY: address and length came from `Box::into_raw` in `Region::from_box`, and this is
         // the last reference.
         drop(unsafe { Box::from_raw(slice) });
+    }
+}
+
+/// Takes its regions by value: then those in the registers of who copies in one piece can stay there.
+#[cold]
+fn copy_scattered(to: Region, from: Region) {
+    to.copy_from(&from);
+}
+
+/// Copies as `copy_nonoverlapping`, few bytes without a call.
+///
+/// # Safety
+/// As for that.
+#[inline(always)]
+unsafe fn copy_few(from: *const u8, to: *mut u8, len: usize) {
+    match len {
+        // SAFETY: both halves are among the bytes the caller vouched for; they overlap each other, so
+        // both are read before one is written.
+        16..=32 => unsafe {
+            let halves =
+                [from, from.add(len - 16)].map(|half| half.cast::<u128>().read_unaligned());
+            to.cast::<u128>().write_unaligned(halves[0]);
+            to.add(len - 16).cast::<u128>().write_unaligned(halves[1]);
+        },
+        // SAFETY: as above.
+        8..16 => unsafe {
+            let halves = [from, from.add(len - 8)].map(|half| half.cast::<u64>().read_unaligned());
+            to.cast::<u64>().write_unaligned(halves[0]);
+            to.add(len - 8).cast::<u64>().write_unaligned(halves[1]);
+        },
+        // SAFETY: as the function's.
+        _ => unsafe { std::ptr::copy_nonoverlapping(from, to, len) },
     }
 }
 
@@ -439,6 +513,26 @@ mod tests {
                 chain.write(0, &[1, 2, 3, 4, 5, 6][..first]);
                 chain.slice(first, second - first).write(0, &[1, 2, 3, 4, 5, 6][first..second]);
                 assert_eq!(parts.map(|part| part.to_vec()).concat(), [1, 2, 3, 4, 5, 6]);
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_of_any_length_are_copied_between_any_shapes() {
+        let source = Region::from_box((1..=40).collect());
+        let scattered = Region::chain([source.slice(0, 7), source.slice(7, 33)]);
+        for len in 0..=38 {
+            let (flat, parts) = (Region::owned(40), [Region::owned(3), Region::owned(37)]);
+            let chain = Region::chain(parts);
+            flat.copy_piece(1, &source, 2, len);
+            let expected: Vec<u8> = std::iter::once(0).chain(3..3 + len as u8).collect();
+            assert_eq!(flat.slice(0, len + 1).to_vec(), expected);
+            assert_eq!(flat.slice(len + 1, 39 - len).to_vec(), vec![0; 39 - len]);
+            for (target, source) in [(&flat, &scattered), (&chain, &source), (&chain, &scattered)] {
+                target.write(0, &[0; 40]);
+                target.copy_piece(1, source, 2, len);
+                assert_eq!(target.to_vec()[..len + 1], expected);
+                assert_eq!(target.to_vec()[len + 1..], vec![0; 39 - len]);
             }
         }
     }
