@@ -37,11 +37,8 @@ pub struct Record {
 /// Where the data of a packet are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// In the batch, from this place on.
-    Inline {
-        /// Offset of their first byte.
-        at: usize,
-    },
+    /// In the batch, behind the record.
+    Inline,
     /// In a message of their own.
     Apart,
 }
@@ -49,8 +46,8 @@ pub enum Form {
 /// What stands in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// A packet, and where the next entry begins.
-    Packet(Record, usize),
+    /// A packet.
+    Packet(Record),
     /// The message has no more packets.
     End,
 }
@@ -60,88 +57,162 @@ pub enum Entry {
 pub struct Strange;
 
 /// A batch being written.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Batch {
-    bytes: Vec<u8>,
+    memory: Region,
+    len: usize,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self { memory: Region::owned(BATCH_MAX), len: 0 }
+    }
 }
 
 impl Batch {
     /// Whether nothing is written in it.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.len == 0
     }
 
     /// What is written in it.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+    pub fn written(&self) -> Region {
+        self.memory.slice(0, self.len)
     }
 
-    /// Begins it again.
+    /// Begins it again, on the same memory.
     pub fn clear(&mut self) {
-        self.bytes.clear();
+        self.len = 0;
     }
 
     /// Whether a packet of `len` bytes can be written, and the end behind it.
-    #[inline]
+    #[inline(always)]
     pub fn has_room(&self, len: usize) -> bool {
         let needed = if len <= INLINE_MAX { WORD_LEN + len } else { APART_LEN };
-        self.bytes.len() + needed + WORD_LEN <= BATCH_MAX
+        self.len + needed + WORD_LEN <= BATCH_MAX
     }
 
     /// Writes a short packet.
-    #[inline]
+    #[inline(always)]
     pub fn put_inline(&mut self, constraints: Constraints, data: &Region) {
-        let word = INLINE | word_of(constraints) | (data.len() as u32) << LENGTH_SHIFT;
-        self.bytes.extend_from_slice(&word.to_le_bytes());
-        data.append_to(&mut self.bytes);
+        self.put(&word_of(constraints, data.len()).to_le_bytes());
+        self.memory.copy_piece(self.len, data, 0, data.len());
+        self.len += data.len();
     }
 
     /// Writes that the data of a packet of `bytes` bytes come apart.
     pub fn put_apart(&mut self, constraints: Constraints, bytes: u64) {
-        self.bytes.extend_from_slice(&(APART | word_of(constraints)).to_le_bytes());
-        self.bytes.extend_from_slice(&bytes.to_le_bytes());
+        self.put(&(APART | word_of(constraints, 0)).to_le_bytes());
+        self.put(&bytes.to_le_bytes());
     }
 
     /// Writes the end, for which [`Batch::has_room`] has left room.
     pub fn put_end(&mut self) {
-        self.bytes.extend_from_slice(&END.to_le_bytes());
+        self.put(&END.to_le_bytes());
+    }
+
+    #[inline(always)]
+    fn put(&mut self, bytes: &[u8]) {
+        self.memory.write(self.len, bytes);
+        self.len += bytes.len();
     }
 }
 
-/// The entry of a batch that begins at `at`; none when the batch has been read.
-///
-/// # Errors
-/// When the bytes are no entry, or something follows the end.
-#[inline]
-pub fn entry(batch: &[u8], at: usize) -> Result<Option<Entry>, Strange> {
-    let rest = batch.get(at..).ok_or(Strange)?;
-    if rest.is_empty() {
-        return Ok(None);
-    }
-    let (word, rest) = rest.split_first_chunk::<WORD_LEN>().ok_or(Strange)?;
-    let word = u32::from_le_bytes(*word);
-    let len = (word >> LENGTH_SHIFT) as usize;
-    let at = at + WORD_LEN;
-    match word & FORM_MASK {
-        INLINE if len <= rest.len() => {
-            let form = Form::Inline { at };
-            let constraints = constraints_of(word).ok_or(Strange)?;
-            let record = Record { constraints, bytes: len as u64, form };
-            Ok(Some(Entry::Packet(record, at + len)))
-        }
-        APART if len == 0 => {
-            let (bytes, _) = rest.split_first_chunk::<8>().ok_or(Strange)?;
-            let constraints = constraints_of(word).ok_or(Strange)?;
-            let bytes = u64::from_le_bytes(*bytes);
-            let record = Record { constraints, bytes, form: Form::Apart };
-            Ok(Some(Entry::Packet(record, at + 8)))
-        }
-        END if rest.is_empty() && word == END => Ok(Some(Entry::End)),
-        _ => Err(Strange),
+/// What batches are read with, one after the other.
+#[derive(Debug)]
+pub struct Reader {
+    memory: Region,
+    /// The batch is this long, and was read up to there.
+    len: usize,
+    at: usize,
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        Self { memory: Region::owned(BATCH_MAX), len: 0, at: 0 }
     }
 }
 
-fn word_of(constraints: Constraints) -> u32 {
+impl Reader {
+    /// What the next batch is received into. There is nothing to read until it is opened.
+    pub fn receive(&mut self) -> &Region {
+        self.open(0);
+        &self.memory
+    }
+
+    /// Begins to read a batch of `len` bytes.
+    pub fn open(&mut self, len: usize) {
+        (self.len, self.at) = (len, 0);
+    }
+
+    /// What the next entry is; none when the batch has been read.
+    ///
+    /// # Errors
+    /// When the bytes are no entry, or something follows the end.
+    #[inline]
+    pub fn entry(&self) -> Result<Option<Entry>, Strange> {
+        let left = self.len - self.at;
+        if left == 0 {
+            return Ok(None);
+        }
+        let word = u32::from_le_bytes(self.bytes(0)?);
+        let len = (word >> LENGTH_SHIFT) as usize;
+        let packet = |bytes, form| {
+            let constraints = constraints_of(word).ok_or(Strange)?;
+            Ok(Some(Entry::Packet(Record { constraints, bytes, form })))
+        };
+        match word & FORM_MASK {
+            INLINE if len <= left - WORD_LEN => packet(len as u64, Form::Inline),
+            APART if len == 0 => packet(u64::from_le_bytes(self.bytes(WORD_LEN)?), Form::Apart),
+            END if left == WORD_LEN && word == END => Ok(Some(Entry::End)),
+            _ => Err(Strange),
+        }
+    }
+
+    /// Takes the next packet, if it is a short one of this length and with these constraints.
+    #[inline(always)]
+    pub fn take_inline(&mut self, constraints: Constraints, into: &Region) -> bool {
+        let left = self.len - self.at;
+        let is_it = into.len() <= INLINE_MAX
+            && WORD_LEN + into.len() <= left
+            && self.bytes(0) == Ok(word_of(constraints, into.len()).to_le_bytes());
+        if is_it {
+            into.copy_piece(0, &self.memory, self.at + WORD_LEN, into.len());
+            self.at += WORD_LEN + into.len();
+        }
+        is_it
+    }
+
+    /// Copies the data of the next packet, which has that record.
+    pub fn copy(&self, record: &Record, into: &Region) {
+        into.copy_piece(0, &self.memory, self.at + WORD_LEN, record.bytes as usize);
+    }
+
+    /// Passes over the next packet, which has that record.
+    pub fn pass(&mut self, record: &Record) {
+        let behind = match record.form {
+            Form::Inline => record.bytes as usize,
+            Form::Apart => APART_LEN - WORD_LEN,
+        };
+        self.at += WORD_LEN + behind;
+    }
+
+    #[inline(always)]
+    fn bytes<const N: usize>(&self, after: usize) -> Result<[u8; N], Strange> {
+        let from = self.at + after;
+        if from + N > self.len {
+            return Err(Strange);
+        }
+        let mut bytes = [0; N];
+        self.memory.read(from, &mut bytes);
+        Ok(bytes)
+    }
+}
+
+/// The record of a packet, but for its form; `len` bytes follow.
+#[inline(always)]
+fn word_of(constraints: Constraints, len: usize) -> u32 {
     let send = match constraints.send {
         Send::Safer => 1 << SEND_SHIFT,
         Send::Later => 2 << SEND_SHIFT,
@@ -151,7 +222,7 @@ fn word_of(constraints: Constraints) -> u32 {
         Receive::Express => EXPRESS,
         Receive::Cheaper => 0,
     };
-    send | receive
+    send | receive | (len as u32) << LENGTH_SHIFT
 }
 
 fn constraints_of(word: u32) -> Option<Constraints> {
@@ -194,24 +265,49 @@ mod tests {
     fn what_is_written_is_read() {
         let mut batch = Batch::default();
         for (len, constraints) in ALL.into_iter().enumerate() {
-            batch.put_inline(constraints, &Region::from_box(vec![len as u8; len].into()));
+            batch.put_inline(constraints, &bytes_of(len));
             batch.put_apart(constraints, 1 << (10 * len));
         }
         batch.put_end();
-        let mut at = 0;
+        let mut reader = reader_of(&batch.written().to_vec());
         for (len, constraints) in ALL.into_iter().enumerate() {
-            let Ok(Some(Entry::Packet(record, next))) = entry(batch.bytes(), at) else {
-                panic!("no packet at {at}")
-            };
-            assert_eq!((record.constraints, record.bytes), (constraints, len as u64));
-            let Form::Inline { at: data } = record.form else { panic!("{record:?}") };
-            assert_eq!(batch.bytes()[data..][..len], vec![len as u8; len]);
+            let short = Record { constraints, bytes: len as u64, form: Form::Inline };
+            assert_eq!(reader.entry(), Ok(Some(Entry::Packet(short))));
+            let into = Region::owned(len);
+            reader.copy(&short, &into);
+            assert_eq!(into.to_vec(), bytes_of(len).to_vec());
+            reader.pass(&short);
             let apart = Record { constraints, bytes: 1 << (10 * len), form: Form::Apart };
-            assert_eq!(entry(batch.bytes(), next), Ok(Some(Entry::Packet(apart, next + 12))));
-            at = next + 12;
+            assert_eq!(reader.entry(), Ok(Some(Entry::Packet(apart))));
+            reader.pass(&apart);
         }
-        assert_eq!(entry(batch.bytes(), at), Ok(Some(Entry::End)));
-        assert_eq!(entry(&batch.bytes()[..at], at), Ok(None));
+        assert_eq!(reader.entry(), Ok(Some(Entry::End)));
+        reader.receive();
+        assert_eq!(reader.entry(), Ok(None));
+    }
+
+    #[test]
+    fn what_is_taken_at_once_is_what_was_packed() {
+        let mut batch = Batch::default();
+        for (len, constraints) in ALL.into_iter().enumerate() {
+            batch.put_inline(constraints, &bytes_of(len));
+        }
+        batch.put_apart(ALL[0], 3);
+        let mut reader = reader_of(&batch.written().to_vec());
+        for (len, constraints) in ALL.into_iter().enumerate() {
+            let into = Region::owned(len);
+            for other in ALL.into_iter().filter(|other| *other != constraints) {
+                assert!(!reader.take_inline(other, &into));
+            }
+            for wrong in [len + 1, len.max(1) - 1, 256 + len].into_iter().filter(|at| *at != len) {
+                assert!(!reader.take_inline(constraints, &Region::owned(wrong)));
+            }
+            assert!(reader.take_inline(constraints, &into));
+            assert_eq!(into.to_vec(), bytes_of(len).to_vec());
+        }
+        assert!(!reader.take_inline(ALL[0], &Region::owned(3)), "its data come apart");
+        reader.receive();
+        assert!(!reader.take_inline(ALL[0], &Region::owned(0)), "nothing has come");
     }
 
     #[test]
@@ -227,7 +323,7 @@ mod tests {
                 }
             }
             batch.put_end();
-            assert!(batch.bytes().len() <= BATCH_MAX);
+            assert!(batch.written().len() <= BATCH_MAX);
         }
     }
 
@@ -237,19 +333,37 @@ mod tests {
         batch.put_inline(ALL[1], &Region::owned(5));
         batch.put_apart(ALL[4], u64::MAX);
         batch.put_end();
-        for cut in 0..batch.bytes().len() {
+        let written = batch.written().to_vec();
+        for cut in 0..written.len() {
             for bit in 0..8 * cut {
-                let mut damaged = batch.bytes()[..cut].to_vec();
+                let mut damaged = written[..cut].to_vec();
                 damaged[bit / 8] ^= 1 << (bit % 8);
-                let mut at = 0;
-                while let Ok(Some(Entry::Packet(_, next))) = entry(&damaged, at) {
-                    assert!(next > at && next <= cut);
-                    at = next;
+                let mut reader = reader_of(&damaged);
+                for constraints in ALL {
+                    reader.take_inline(constraints, &Region::owned(5));
+                }
+                while let Ok(Some(Entry::Packet(record))) = reader.entry() {
+                    let before = reader.at;
+                    reader.pass(&record);
+                    assert!(reader.at > before && reader.at <= cut);
                 }
             }
         }
-        assert_eq!(entry(&[2, 0, 0, 0, 0], 0), Err(Strange), "something behind the end");
-        assert_eq!(entry(&[0, 0, 0, 0], 0), Err(Strange), "no send constraint");
-        assert_eq!(entry(&[], 1), Err(Strange));
+        let strange = |bytes: &[u8]| assert_eq!(reader_of(bytes).entry(), Err(Strange));
+        strange(&[2, 0, 0, 0, 0]);
+        strange(&[0, 0, 0, 0]);
+        strange(&[4, 1, 0, 0]);
+        strange(&[4, 0, 0]);
+    }
+
+    fn bytes_of(len: usize) -> Region {
+        Region::from_box(vec![len as u8; len].into())
+    }
+
+    fn reader_of(bytes: &[u8]) -> Reader {
+        let mut reader = Reader::default();
+        reader.receive().write(0, bytes);
+        reader.open(bytes.len());
+        reader
     }
 }

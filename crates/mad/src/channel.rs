@@ -10,7 +10,7 @@ use memory::Region;
 use progress::{Core, Progress};
 use wire::GateId;
 
-use crate::batch::{BATCH_MAX, Batch};
+use crate::batch::{Batch, Reader};
 use crate::packing::Reference;
 use crate::{Error, Fault, Packing, Result, Unpacking};
 
@@ -65,9 +65,9 @@ struct State {
 /// A channel and a peer.
 #[derive(Debug, Default)]
 struct Connection {
-    packing: Side<Desk>,
+    packing: Side<Batch>,
     packed_now: Reference,
-    unpacking: Side<Region>,
+    unpacking: Side<Reader>,
 }
 
 /// One direction of a connection.
@@ -84,14 +84,6 @@ impl<T> Default for Side<T> {
     fn default() -> Self {
         Self { is_open: false, next: 0, spare: None }
     }
-}
-
-/// What messages are packed on.
-#[derive(Debug)]
-pub(crate) struct Desk {
-    pub batch: Batch,
-    /// What the engine reads a batch from.
-    pub memory: Region,
 }
 
 /// The first batch of a message, taken out of matching.
@@ -188,9 +180,9 @@ impl Channel {
     pub fn begin_packing(&self, to: u32) -> Result<Packing> {
         let mut state = self.state()?;
         let connection = state.connection(&self.line, to)?;
-        let (sequence, desk) = connection.packing.begin(|| self.line.already_open(to, "to"))?;
-        let desk = desk.unwrap_or_else(Desk::new);
-        let packing = Packing::new(Arc::clone(&self.line), Place { peer: to, sequence }, desk);
+        let (sequence, batch) = connection.packing.begin(|| self.line.already_open(to, "to"))?;
+        let place = Place { peer: to, sequence };
+        let packing = Packing::new(Arc::clone(&self.line), place, batch.unwrap_or_default());
         connection.packed_now = packing.reference();
         self.line.lines.packings.fetch_add(1, Ordering::Relaxed);
         Ok(packing)
@@ -202,9 +194,9 @@ impl Channel {
     /// When the channel is closed.
     pub fn begin_unpacking(&self) -> Result<Unpacking> {
         drop(self.state()?);
-        let (place, memory, opener) = self.line.wait(|core| self.claim(core).transpose())?;
-        let memory = memory.unwrap_or_else(batch_memory);
-        Ok(Unpacking::new(Arc::clone(&self.line), place, memory, Some(opener)))
+        let (place, reader, opener) = self.line.wait(|core| self.claim(core).transpose())?;
+        let reader = reader.unwrap_or_default();
+        Ok(Unpacking::new(Arc::clone(&self.line), place, reader, Some(opener)))
     }
 
     /// Begins to unpack the next message of process `from`; does not wait.
@@ -214,13 +206,12 @@ impl Channel {
     pub fn begin_unpacking_from(&self, from: u32) -> Result<Unpacking> {
         let mut state = self.state()?;
         let connection = state.connection(&self.line, from)?;
-        let (sequence, memory) =
+        let (sequence, reader) =
             connection.unpacking.begin(|| self.line.already_open(from, "from"))?;
         let opener = state.take_aside(from);
         drop(state);
-        let memory = memory.unwrap_or_else(batch_memory);
         let place = Place { peer: from, sequence };
-        Ok(Unpacking::new(Arc::clone(&self.line), place, memory, opener))
+        Ok(Unpacking::new(Arc::clone(&self.line), place, reader.unwrap_or_default(), opener))
     }
 
     /// Closes the channel. What comes later waits until the number is opened again.
@@ -235,15 +226,15 @@ impl Channel {
     }
 
     /// The first message that waits, of a peer from which none is being unpacked.
-    fn claim(&self, core: &mut Core) -> Result<Option<(Place, Option<Region>, Opener)>> {
+    fn claim(&self, core: &mut Core) -> Result<Option<(Place, Option<Reader>, Opener)>> {
         let mut state = self.state()?;
         loop {
             if let Some(opener) = state.take_first_aside() {
                 let peer = opener.peer;
                 let connection = state.connection(&self.line, peer)?;
-                let (sequence, memory) =
+                let (sequence, reader) =
                     connection.unpacking.begin(|| self.line.already_open(peer, "from"))?;
-                return Ok(Some((Place { peer, sequence }, memory, opener)));
+                return Ok(Some((Place { peer, sequence }, reader, opener)));
             }
             let selector = self.line.any_opener();
             let Some((id, message)) = core.engine.submit_matched_probe(None, selector) else {
@@ -298,17 +289,17 @@ impl Line {
     }
 
     /// A message was packed.
-    pub fn end_packing(&self, peer: u32, desk: Desk) {
+    pub fn end_packing(&self, peer: u32, batch: Batch) {
         self.lines.packings.fetch_sub(1, Ordering::Relaxed);
         if let Some(connection) = self.lock().connections.get_mut(&peer) {
-            connection.packing.end(desk);
+            connection.packing.end(batch);
         }
     }
 
     /// A message was unpacked.
-    pub fn end_unpacking(&self, peer: u32, memory: Region) {
+    pub fn end_unpacking(&self, peer: u32, reader: Reader) {
         if let Some(connection) = self.lock().connections.get_mut(&peer) {
-            connection.unpacking.end(memory);
+            connection.unpacking.end(reader);
         }
     }
 
@@ -415,21 +406,10 @@ impl<T> Side<T> {
     }
 }
 
-impl Desk {
-    fn new() -> Self {
-        Self { batch: Batch::default(), memory: batch_memory() }
-    }
-}
-
 impl fmt::Debug for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Line").field("number", &self.number).finish_non_exhaustive()
     }
-}
-
-/// Memory for a batch on its way.
-pub(crate) fn batch_memory() -> Region {
-    Region::owned(BATCH_MAX)
 }
 
 /// Channel numbers are below this.

@@ -6,11 +6,13 @@
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int, c_void};
+use std::thread::LocalKey;
 
 use memory::Region;
 use mpi::ErrorClass;
 use mpi::table::{Handle, Kind, Table};
 
+use crate::batch::INLINE_MAX;
 use crate::{Channel, Constraints, Error, Fault, Next, Packing, Receive, Result, Send};
 use crate::{Unpacking, session};
 
@@ -105,12 +107,36 @@ pub unsafe extern "C" fn mad_pack(
     receive: c_int,
     next: c_int,
 ) -> c_int {
-    finish("mad_pack", || {
-        let constraints = constraints(send, receive)?;
-        let next = what_follows(next)?;
+    if let Some(constraints) = at_once(data, size, send, receive, next)
+        && send != LATER
+    {
         // SAFETY: as the function's.
+        let data = unsafe { Region::new(data.cast_mut().cast(), size) };
+        if try_last(&PACKED, connection, |message| message.pack_short(&data, constraints)) {
+            return 0;
+        }
+    }
+    // SAFETY: as the function's.
+    unsafe { pack_any(connection, data, size, send, receive, next) }
+}
+
+/// Adds a packet to a message, or says why not.
+#[inline(never)]
+unsafe fn pack_any(
+    connection: RawHandle,
+    data: *const c_void,
+    size: usize,
+    send: c_int,
+    receive: c_int,
+    next: c_int,
+) -> c_int {
+    finish("mad_pack", || {
+        let known = constraints(send, receive);
+        let constraints = known.ok_or_else(|| no_constraint(send, receive))?;
+        let next = what_follows(next)?;
+        // SAFETY: as the caller's.
         let data = unsafe { region(data.cast_mut(), size) }?;
-        find(&PACKINGS, "connection", connection)?.pack(&data, constraints, next)
+        with(&PACKINGS, &PACKED, connection, |message| message.pack(&data, constraints, next))
     })
 }
 
@@ -118,7 +144,7 @@ pub unsafe extern "C" fn mad_pack(
 #[unsafe(no_mangle)]
 pub extern "C" fn mad_end_packing(connection: RawHandle) -> c_int {
     finish("mad_end_packing", || {
-        let ended = find(&PACKINGS, "connection", connection)?.end();
+        let ended = with(&PACKINGS, &PACKED, connection, Packing::end);
         end(&PACKINGS, connection, ended)
     })
 }
@@ -181,12 +207,34 @@ pub unsafe extern "C" fn mad_unpack(
     receive: c_int,
     next: c_int,
 ) -> c_int {
-    finish("mad_unpack", || {
-        let constraints = constraints(send, receive)?;
-        let next = what_follows(next)?;
+    if let Some(constraints) = at_once(data, size, send, receive, next) {
         // SAFETY: as the function's.
+        let into = unsafe { Region::new(data.cast(), size) };
+        if try_last(&UNPACKED, connection, |message| message.unpack_short(&into, constraints)) {
+            return 0;
+        }
+    }
+    // SAFETY: as the function's.
+    unsafe { unpack_any(connection, data, size, send, receive, next) }
+}
+
+/// Takes the next packet of a message, or says why not.
+#[inline(never)]
+unsafe fn unpack_any(
+    connection: RawHandle,
+    data: *mut c_void,
+    size: usize,
+    send: c_int,
+    receive: c_int,
+    next: c_int,
+) -> c_int {
+    finish("mad_unpack", || {
+        let known = constraints(send, receive);
+        let constraints = known.ok_or_else(|| no_constraint(send, receive))?;
+        let next = what_follows(next)?;
+        // SAFETY: as the caller's.
         let into = unsafe { region(data, size) }?;
-        find(&UNPACKINGS, "connection", connection)?.unpack(&into, constraints, next)
+        with(&UNPACKINGS, &UNPACKED, connection, |message| message.unpack(&into, constraints, next))
     })
 }
 
@@ -194,7 +242,7 @@ pub unsafe extern "C" fn mad_unpack(
 #[unsafe(no_mangle)]
 pub extern "C" fn mad_end_unpacking(connection: RawHandle) -> c_int {
     finish("mad_end_unpacking", || {
-        let ended = find(&UNPACKINGS, "connection", connection)?.end();
+        let ended = with(&UNPACKINGS, &UNPACKED, connection, Unpacking::end);
         end(&UNPACKINGS, connection, ended)
     })
 }
@@ -257,6 +305,25 @@ unsafe fn region(data: *mut c_void, size: usize) -> Result<Region> {
     Ok(unsafe { Region::new(data.cast(), size) })
 }
 
+/// The constraints of a short packet with which nothing is wrong, and behind which the caller does not
+/// compute.
+#[inline(always)]
+fn at_once(
+    data: *const c_void,
+    size: usize,
+    send: c_int,
+    receive: c_int,
+    next: c_int,
+) -> Option<Constraints> {
+    // A bit for each valid value: nothing is said, or the constraints of another packet.
+    const NEXT: u64 = 1 | 0b1110 << EXPRESS | 0b1110 << RECEIVE_CHEAPER;
+    let is_valid = (0..64).contains(&next) && NEXT >> next & 1 != 0;
+    if data.is_null() || size > INLINE_MAX || !is_valid {
+        return None;
+    }
+    constraints(send, receive)
+}
+
 fn open(channel: RawHandle) -> Result<Channel> {
     session::node()?;
     find(&CHANNELS, "channel", channel)
@@ -267,23 +334,29 @@ fn rank(name: &str, value: c_int) -> Result<u32> {
     u32::try_from(value).map_err(message)
 }
 
-fn constraints(send: c_int, receive: c_int) -> Result<Constraints> {
-    let unknown = |name: &str, value: c_int| {
-        let message = format!("{name} = {value:#x} is no {name} constraint");
-        Error::new(Fault::Argument, message)
-    };
+#[inline(always)]
+fn constraints(send: c_int, receive: c_int) -> Option<Constraints> {
     let send = match send {
         SAFER => Send::Safer,
         LATER => Send::Later,
         SEND_CHEAPER => Send::Cheaper,
-        _ => return Err(unknown("send", send)),
+        _ => return None,
     };
     let receive = match receive {
         EXPRESS => Receive::Express,
         RECEIVE_CHEAPER => Receive::Cheaper,
-        _ => return Err(unknown("receive", receive)),
+        _ => return None,
     };
-    Ok(Constraints { send, receive })
+    Some(Constraints { send, receive })
+}
+
+#[cold]
+fn no_constraint(send: c_int, receive: c_int) -> Error {
+    let (name, value) = match constraints(send, EXPRESS) {
+        None => ("send", send),
+        Some(_) => ("receive", receive),
+    };
+    Error::new(Fault::Argument, format!("{name} = {value:#x} is no {name} constraint"))
 }
 
 fn what_follows(next: c_int) -> Result<Next> {
@@ -291,10 +364,10 @@ fn what_follows(next: c_int) -> Result<Next> {
         UNKNOWN => Ok(Next::Unknown),
         COMPUTING => Ok(Next::Computing),
         _ => match constraints(next & SEND_MASK, next & RECEIVE_MASK) {
-            Ok(constraints) if next & !(SEND_MASK | RECEIVE_MASK) == 0 => {
+            Some(constraints) if next & !(SEND_MASK | RECEIVE_MASK) == 0 => {
                 Ok(Next::Packet(constraints))
             }
-            Ok(_) | Err(_) => {
+            Some(_) | None => {
                 let message = format!("next = {next:#x} is none of MAD_NEXT_*");
                 Err(Error::new(Fault::Argument, message))
             }
@@ -310,6 +383,43 @@ fn insert<T: Clone>(table: &Table<T>, object: T) -> Result<RawHandle> {
 #[inline]
 fn find<T: Clone>(table: &Table<T>, name: &str, handle: RawHandle) -> Result<T> {
     table.find(Handle(handle as u64)).map_err(|error| unknown(name, handle, error))
+}
+
+/// Asks the message that the thread has called last; false when this is another one.
+#[inline(always)]
+fn try_last<T>(
+    last: &'static LocalKey<Last<T>>,
+    handle: RawHandle,
+    question: impl FnOnce(&T) -> bool,
+) -> bool {
+    let asked = last.try_with(|last| match last.try_borrow().as_deref() {
+        Ok(Some((known, message))) if *known == handle => question(message),
+        Ok(_) | Err(_) => false,
+    });
+    asked == Ok(true)
+}
+
+/// Calls a message. That which the thread has called last is not looked up in the table.
+#[inline]
+fn with<T: Clone>(
+    table: &Table<T>,
+    last: &'static LocalKey<Last<T>>,
+    handle: RawHandle,
+    call: impl Fn(&T) -> Result<()>,
+) -> Result<()> {
+    let called = last.try_with(|last| {
+        let mut last = last.try_borrow_mut().ok()?;
+        if last.as_ref().is_none_or(|(known, _)| *known != handle) {
+            *last = Some((handle, find(table, "connection", handle).ok()?));
+        }
+        last.as_ref().map(|(_, message)| call(message))
+    });
+    match called {
+        Ok(Some(Ok(()))) => Ok(()),
+        // The handle of a message that another call has ended is stale.
+        Ok(Some(failed)) => find(table, "connection", handle).and(failed),
+        Ok(None) | Err(_) => call(&find(table, "connection", handle)?),
+    }
 }
 
 fn remove<T: Clone>(table: &Table<T>, handle: RawHandle) -> Result<()> {
@@ -353,6 +463,11 @@ static CHANNELS: Table<Channel> = Table::new(Kind::Channel, ErrorClass::Arg);
 static PACKINGS: Table<Packing> = Table::new(Kind::Packing, ErrorClass::Arg);
 static UNPACKINGS: Table<Unpacking> = Table::new(Kind::Unpacking, ErrorClass::Arg);
 
+/// A message by its handle, if there was one.
+type Last<T> = RefCell<Option<(RawHandle, T)>>;
+
 thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
+    static PACKED: Last<Packing> = const { RefCell::new(None) };
+    static UNPACKED: Last<Unpacking> = const { RefCell::new(None) };
 }

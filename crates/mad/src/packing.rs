@@ -1,14 +1,16 @@
 //! A message being packed.
 
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use engine::{OpId, Outcome, SendMode};
+use lock::{Held, Missing, Turn};
 use memory::Region;
 use progress::Core;
 use wire::GateId;
 
 use crate::batch::{Batch, INLINE_MAX};
-use crate::channel::{Desk, Line, PACKETS_MAX, Part, Place, batch_memory};
+use crate::channel::{Line, PACKETS_MAX, Part, Place};
 use crate::unpacking::gone;
 use crate::{Constraints, Error, Fault, Next, Result, Send};
 
@@ -25,16 +27,15 @@ pub(crate) struct Reference(Weak<Inner>);
 struct Inner {
     line: Arc<Line>,
     place: Place,
-    /// Held while a thread packs or ends.
-    turn: Mutex<()>,
-    /// Another thread, before it waits, only lets what is packed leave.
-    draft: Mutex<Option<Draft>>,
+    /// Used by the thread that packs. Others, before they wait, let what is packed leave.
+    draft: Turn<Draft>,
+    has_ended: AtomicBool,
 }
 
 /// A message until it has ended.
 #[derive(Debug)]
 struct Draft {
-    desk: Desk,
+    batch: Batch,
     packets: u32,
     batches: u32,
     /// Packets whose memory must not be read yet, in order.
@@ -55,16 +56,17 @@ struct Late {
 }
 
 impl Packing {
-    pub(crate) fn new(line: Arc<Line>, place: Place, desk: Desk) -> Self {
+    pub(crate) fn new(line: Arc<Line>, place: Place, batch: Batch) -> Self {
         let draft = Draft {
-            desk,
+            batch,
             packets: 0,
             batches: 0,
             late: Vec::new(),
             queued: Vec::new(),
             ops: Vec::new(),
         };
-        Self(Arc::new(Inner { line, place, turn: Mutex::new(()), draft: Mutex::new(Some(draft)) }))
+        let has_ended = AtomicBool::new(false);
+        Self(Arc::new(Inner { line, place, draft: Turn::new(draft), has_ended }))
     }
 
     pub(crate) fn reference(&self) -> Reference {
@@ -82,34 +84,26 @@ impl Packing {
     /// When the message has ended, has as many packets as a message can have, or is in use by another
     /// thread.
     pub fn pack(&self, data: &Region, constraints: Constraints, next: Next) -> Result<()> {
-        let inner = &*self.0;
-        let _turn = in_use_by_one(&inner.turn)?;
-        let mut guard = inner.draft.lock().unwrap_or_else(|poison| poison.into_inner());
-        let draft = guard.as_mut().ok_or_else(ended)?;
-        if draft.packets + 1 == PACKETS_MAX {
-            let message = format!("a message has fewer than {PACKETS_MAX} packets");
-            return Err(Error::new(Fault::Limit, message));
+        let is_copied = constraints.send != Send::Later && next != Next::Computing;
+        if is_copied && self.pack_short(data, constraints) {
+            return Ok(());
         }
-        let position = draft.packets;
-        draft.packets += 1;
-        let data = data.clone();
-        let has_waited = !draft.queued.is_empty();
-        let is_late = constraints.send == Send::Later;
-        if is_late {
-            draft.late.push(Late { position, data, constraints, recorded: false });
-        } else {
-            inner.record_late(draft);
-            inner.put(draft, position, data, constraints);
+        let mut draft = self.0.take_turn()?;
+        self.0.pack_any(&mut draft, data, constraints, next)
+    }
+
+    /// Adds `data` that are read now, where that is all there is to do; else false.
+    #[inline(always)]
+    pub(crate) fn pack_short(&self, data: &Region, constraints: Constraints) -> bool {
+        let Ok(mut draft) = self.0.draft.take() else { return false };
+        let is_alone = draft.late.is_empty() && draft.queued.is_empty();
+        let is_short = data.len() <= INLINE_MAX && draft.batch.has_room(data.len());
+        let is_all = is_alone && is_short && draft.packets + 1 < PACKETS_MAX;
+        if is_all {
+            draft.packets += 1;
+            draft.batch.put_inline(constraints, data);
         }
-        let more_at_once =
-            matches!(next, Next::Packet(Constraints { send: Send::Safer | Send::Cheaper, .. }));
-        if next == Next::Computing || (has_waited && !more_at_once) {
-            inner.emit(draft);
-        }
-        if next == Next::Computing {
-            inner.line.progress.submit(Core::release_gathered);
-        }
-        Ok(())
+        is_all
     }
 
     /// Ends the message, and waits until nothing of the packets' memory is needed any more.
@@ -119,37 +113,74 @@ impl Packing {
     /// too.
     pub fn end(&self) -> Result<()> {
         let inner = &*self.0;
-        let _turn = in_use_by_one(&inner.turn)?;
-        let mut guard = inner.draft.lock().unwrap_or_else(|poison| poison.into_inner());
-        let mut draft = guard.take().ok_or_else(ended)?;
+        let mut draft = inner.take_turn()?.keep();
         for late in std::mem::take(&mut draft.late) {
             let Late { position, data, constraints, recorded } = late;
             if recorded {
                 draft.queued.push((position, data));
             } else {
-                inner.put(&mut draft, position, data, constraints);
+                inner.put(&mut draft, position, &data, constraints);
             }
         }
-        draft.desk.batch.put_end();
+        draft.batch.put_end();
         inner.emit(&mut draft);
         let sent = inner.wait(&mut draft.ops);
-        inner.line.end_packing(inner.place.peer, draft.desk);
+        inner.has_ended.store(true, Ordering::Relaxed);
+        inner.line.end_packing(inner.place.peer, draft.batch);
         sent
     }
 }
 
 impl Reference {
-    /// Lets what is packed leave, unless its thread is at it.
+    /// Lets what is packed leave.
     pub fn emit(&self) {
         let Some(inner) = self.0.upgrade() else { return };
-        let Ok(mut guard) = inner.draft.try_lock() else { return };
-        if let Some(draft) = &mut *guard {
-            inner.emit(draft);
+        if let Some(mut draft) = inner.draft.help() {
+            inner.emit(&mut draft);
         }
     }
 }
 
 impl Inner {
+    fn take_turn(&self) -> Result<Held<'_, Draft>> {
+        self.draft.take().map_err(|missing| match missing {
+            Missing::Gone if self.has_ended.load(Ordering::Relaxed) => ended(),
+            Missing::Used | Missing::Gone => busy(),
+        })
+    }
+
+    fn pack_any(
+        &self,
+        draft: &mut Draft,
+        data: &Region,
+        constraints: Constraints,
+        next: Next,
+    ) -> Result<()> {
+        if draft.packets + 1 == PACKETS_MAX {
+            let message = format!("a message has fewer than {PACKETS_MAX} packets");
+            return Err(Error::new(Fault::Limit, message));
+        }
+        let position = draft.packets;
+        draft.packets += 1;
+        let has_waited = !draft.queued.is_empty();
+        if constraints.send == Send::Later {
+            let data = data.clone();
+            draft.late.push(Late { position, data, constraints, recorded: false });
+        } else {
+            self.record_late(draft);
+            self.put(draft, position, data, constraints);
+        }
+        let more_at_once =
+            matches!(next, Next::Packet(Constraints { send: Send::Safer | Send::Cheaper, .. }));
+        if next == Next::Computing || (has_waited && !more_at_once) {
+            self.emit(draft);
+        }
+        if next == Next::Computing {
+            self.line.progress.submit(Core::release_gathered);
+        }
+        Ok(())
+    }
+
     /// Writes the records of packets that are read late, before those of others.
     fn record_late(&self, draft: &mut Draft) {
         for index in 0..draft.late.len() {
@@ -157,34 +188,34 @@ impl Inner {
             if !recorded {
                 let bytes = data.len() as u64;
                 self.make_room(draft, INLINE_MAX + 1);
-                draft.desk.batch.put_apart(constraints, bytes);
+                draft.batch.put_apart(constraints, bytes);
                 draft.late[index].recorded = true;
             }
         }
     }
 
-    fn put(&self, draft: &mut Draft, position: u32, data: Region, constraints: Constraints) {
+    fn put(&self, draft: &mut Draft, position: u32, data: &Region, constraints: Constraints) {
         self.make_room(draft, data.len());
         if data.len() <= INLINE_MAX {
-            return draft.desk.batch.put_inline(constraints, &data);
+            return draft.batch.put_inline(constraints, data);
         }
-        draft.desk.batch.put_apart(constraints, data.len() as u64);
+        draft.batch.put_apart(constraints, data.len() as u64);
         let data = match constraints.send {
             Send::Safer => Region::from_box(data.to_vec().into()),
-            Send::Later | Send::Cheaper => data,
+            Send::Later | Send::Cheaper => data.clone(),
         };
         draft.queued.push((position, data));
     }
 
     fn make_room(&self, draft: &mut Draft, len: usize) {
-        if !draft.desk.batch.has_room(len) {
+        if !draft.batch.has_room(len) {
             self.emit(draft);
         }
     }
 
     /// Hands the batch to the engine, and the data behind it.
     fn emit(&self, draft: &mut Draft) {
-        let Draft { desk: Desk { batch, memory }, batches, queued, ops, .. } = draft;
+        let Draft { batch, batches, queued, ops, .. } = draft;
         if batch.is_empty() && queued.is_empty() {
             return;
         }
@@ -196,16 +227,16 @@ impl Inner {
         };
         let written = (!batch.is_empty()).then(|| {
             *batches += 1;
-            (Part::Batch(*batches - 1), write(batch, memory))
+            (Part::Batch(*batches - 1), batch.written())
         });
         if let Some((part, data)) = &written
             && queued.is_empty()
             && line.progress.send_short(gate, envelope(*part), data)
         {
-            return;
+            return batch.clear();
         }
-        // The engine reads from it until it is sent.
-        *memory = batch_memory();
+        // The engine reads from its memory until it is sent.
+        *batch = Batch::default();
         let apart = queued.drain(..).map(|(position, data)| (Part::Data(position), data));
         let all = written.into_iter().chain(apart);
         line.progress.submit(|core| ops.extend(all.map(|(part, data)| send(core, part, &data))));
@@ -227,23 +258,10 @@ impl Inner {
     }
 }
 
-fn write(batch: &mut Batch, memory: &Region) -> Region {
-    memory.write(0, batch.bytes());
-    let data = memory.slice(0, batch.bytes().len());
-    batch.clear();
-    data
-}
-
-/// The lock of an object that one thread uses at a time.
-pub(crate) fn in_use_by_one<T>(state: &Mutex<T>) -> Result<MutexGuard<'_, T>> {
-    match state.try_lock() {
-        Ok(guard) => Ok(guard),
-        Err(TryLockError::Poisoned(poison)) => Ok(poison.into_inner()),
-        Err(TryLockError::WouldBlock) => {
-            let message = "a message is packed or unpacked by one thread at a time";
-            Err(Error::new(Fault::Busy, message))
-        }
-    }
+/// The error of a message that another thread is at.
+#[cold]
+pub(crate) fn busy() -> Error {
+    Error::new(Fault::Busy, "a message is packed or unpacked by one thread at a time")
 }
 
 /// The error of a message that has been ended.

@@ -1,15 +1,16 @@
 //! A message being unpacked.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use engine::{OpId, Outcome};
+use lock::{Held, Missing, Turn};
 use memory::Region;
 use progress::Core;
 
-use crate::batch::{self, Entry, Form, INLINE_MAX, Record, Strange};
+use crate::batch::{Entry, Form, INLINE_MAX, Reader, Record, Strange};
 use crate::channel::{Line, Opener, PACKETS_MAX, Part, Place};
-use crate::packing::{ended, in_use_by_one};
+use crate::packing::{busy, ended};
 use crate::{Constraints, Error, Fault, Next, Receive, Result};
 
 /// A message being unpacked. Clones are the same message. Until it has ended, memory that was given to
@@ -21,7 +22,7 @@ pub struct Unpacking(Arc<Inner>);
 struct Inner {
     line: Arc<Line>,
     place: Place,
-    intake: Mutex<Option<Intake>>,
+    intake: Turn<Intake>,
 }
 
 /// A message until its end.
@@ -29,11 +30,8 @@ struct Inner {
 struct Intake {
     /// The first batch, if it was taken out of matching.
     opener: Option<Opener>,
-    /// What batches are received into.
-    memory: Region,
-    /// The batch that is being read, and how far it was.
-    batch: Vec<u8>,
-    at: usize,
+    /// The batch that is being read. While an unpack waits, all that has come was read.
+    reader: Reader,
     /// How many batches have been asked for.
     batches: u32,
     /// The one on its way. There is one as long as everything is read and the end is not.
@@ -60,7 +58,7 @@ struct Wanted {
 
 /// What the next record is.
 enum Head {
-    Packet(Record, usize),
+    Packet(Record),
     End,
     /// It has not come yet, or never will.
     Nothing,
@@ -70,14 +68,12 @@ impl Unpacking {
     pub(crate) fn new(
         line: Arc<Line>,
         place: Place,
-        memory: Region,
+        reader: Reader,
         opener: Option<Opener>,
     ) -> Self {
         let intake = Intake {
             opener,
-            memory,
-            batch: Vec::new(),
-            at: 0,
+            reader,
             batches: 0,
             arriving: None,
             position: 0,
@@ -86,7 +82,7 @@ impl Unpacking {
             failure: None,
             broken: None,
         };
-        Self(Arc::new(Inner { line, place, intake: Mutex::new(Some(intake)) }))
+        Self(Arc::new(Inner { line, place, intake: Turn::new(intake) }))
     }
 
     /// From whom it comes.
@@ -101,23 +97,20 @@ impl Unpacking {
     /// When the packet has another length or other constraints, or there is none: then it stays the
     /// next. When the message has ended, is in use by another thread, or the peer is gone.
     pub fn unpack(&self, into: &Region, constraints: Constraints, next: Next) -> Result<()> {
-        let inner = &*self.0;
-        let mut guard = in_use_by_one(&inner.intake)?;
-        let intake = guard.as_mut().ok_or_else(ended)?;
-        let Some((record, end)) = intake.record(inner, constraints.receive)? else {
-            return intake.want(inner, into, constraints, next);
-        };
-        intake.check(inner, &record, into.len(), constraints)?;
-        let position = intake.position;
-        match (intake.take_now(inner, &record, end, into, next), constraints.receive) {
-            (None, _) => {}
-            (Some(op), Receive::Express) => inner.wait_for_data(position, op)?,
-            (Some(op), Receive::Cheaper) => intake.ops.push((position, op)),
+        if next != Next::Computing && self.unpack_short(into, constraints) {
+            return Ok(());
         }
-        if next == Next::Computing {
-            inner.line.progress.test(|core| intake.advance(inner, core));
-        }
-        Ok(())
+        let mut intake = self.0.take_turn()?;
+        intake.unpack_any(&self.0, into, constraints, next)
+    }
+
+    /// Takes the next packet into `into`, where it is there and fits; else false.
+    #[inline(always)]
+    pub(crate) fn unpack_short(&self, into: &Region, constraints: Constraints) -> bool {
+        let Ok(mut intake) = self.0.intake.take() else { return false };
+        let is_taken = intake.reader.take_inline(constraints, into);
+        intake.position += u32::from(is_taken);
+        is_taken
     }
 
     /// Ends the unpacking: waits until all data are there, and the sender has ended the message.
@@ -127,14 +120,12 @@ impl Unpacking {
     /// The unpacking has ended all the same, unless it had before or is in use by another thread.
     pub fn end(&self) -> Result<()> {
         let inner = &*self.0;
-        let mut guard = in_use_by_one(&inner.intake)?;
-        let intake = guard.as_mut().ok_or_else(ended)?;
+        let mut intake = inner.take_turn()?;
         let mut left = 0;
         inner.line.wait(|core| intake.finish(inner, core, &mut left));
-        let Some(Intake { memory, failure, broken, position, .. }) = guard.take() else {
-            return Err(ended());
-        };
-        inner.line.end_unpacking(inner.place.peer, memory);
+        let Intake { mut reader, failure, broken, position, .. } = intake.keep();
+        reader.open(0);
+        inner.line.end_unpacking(inner.place.peer, reader);
         let leftovers = (left > 0).then(|| {
             let message = format!(
                 "{left} of {position} packets from process {} were not unpacked and are lost",
@@ -147,6 +138,13 @@ impl Unpacking {
 }
 
 impl Inner {
+    fn take_turn(&self) -> Result<Held<'_, Intake>> {
+        self.intake.take().map_err(|missing| match missing {
+            Missing::Used => busy(),
+            Missing::Gone => ended(),
+        })
+    }
+
     fn ask_for_data(&self, core: &mut Core, position: u32, into: &Region) -> OpId {
         let (gate, selector) = self.line.selector(self.place, Part::Data(position));
         core.engine.submit_receive(gate, selector, into)
@@ -177,8 +175,31 @@ impl Inner {
 }
 
 impl Intake {
+    fn unpack_any(
+        &mut self,
+        inner: &Inner,
+        into: &Region,
+        constraints: Constraints,
+        next: Next,
+    ) -> Result<()> {
+        let Some(record) = self.record(inner, constraints.receive)? else {
+            return self.want(inner, into, constraints, next);
+        };
+        self.check(inner, &record, into.len(), constraints)?;
+        let position = self.position;
+        match (self.take_now(inner, &record, into, next), constraints.receive) {
+            (None, _) => {}
+            (Some(op), Receive::Express) => inner.wait_for_data(position, op)?,
+            (Some(op), Receive::Cheaper) => self.ops.push((position, op)),
+        }
+        if next == Next::Computing {
+            inner.line.progress.test(|core| self.advance(inner, core));
+        }
+        Ok(())
+    }
+
     /// The record that belongs to the next unpack; waits for it where its data are wanted at once.
-    fn record(&mut self, inner: &Inner, receive: Receive) -> Result<Option<(Record, usize)>> {
+    fn record(&mut self, inner: &Inner, receive: Receive) -> Result<Option<Record>> {
         if !self.is_ready(inner) {
             match receive {
                 Receive::Express => inner.line.wait(|core| {
@@ -191,7 +212,7 @@ impl Intake {
             }
         }
         match self.head(inner) {
-            Head::Packet(record, end) if self.wanted.is_empty() => Ok(Some((record, end))),
+            Head::Packet(record) if self.wanted.is_empty() => Ok(Some(record)),
             Head::End => Err(self.too_many(inner)),
             Head::Packet(..) | Head::Nothing => match &self.broken {
                 Some(broken) => Err(broken.clone()),
@@ -235,8 +256,8 @@ impl Intake {
         if self.broken.is_some() {
             return Head::Nothing;
         }
-        match batch::entry(&self.batch, self.at) {
-            Ok(Some(Entry::Packet(record, end))) => Head::Packet(record, end),
+        match self.reader.entry() {
+            Ok(Some(Entry::Packet(record))) => Head::Packet(record),
             Ok(Some(Entry::End)) => Head::End,
             Ok(None) => Head::Nothing,
             Err(Strange) => {
@@ -253,7 +274,7 @@ impl Intake {
             self.open_batch(inner, core);
             while !self.wanted.is_empty() {
                 match self.head(inner) {
-                    Head::Packet(record, end) => self.settle(inner, core, &record, end),
+                    Head::Packet(record) => self.settle(inner, core, &record),
                     Head::End => {
                         let failure = self.too_many(inner);
                         self.failure.get_or_insert(failure);
@@ -280,11 +301,7 @@ impl Intake {
         let Some(completion) = self.arriving.and_then(|op| core.engine.take(op)) else { return };
         self.arriving = None;
         match completion.outcome {
-            Outcome::Ok => {
-                self.batch.resize(completion.bytes as usize, 0);
-                self.memory.read(0, &mut self.batch);
-                self.at = 0;
-            }
+            Outcome::Ok => self.reader.open(completion.bytes as usize),
             Outcome::PeerFailed => self.broken = Some(gone(core, inner.place.peer)),
             Outcome::Truncated { .. } | Outcome::Cancelled => {
                 self.broken = Some(inner.strange("a batch that is too long"));
@@ -300,15 +317,16 @@ impl Intake {
             return None;
         }
         self.batches += 1;
+        let memory = self.reader.receive();
         if number == 0 {
             let peer = inner.place.peer;
             let opener = self.opener.take().or_else(|| inner.line.take_aside(peer));
             if let Some(Opener { id, .. }) = opener {
-                return core.engine.submit_matched_receive(id, &self.memory);
+                return core.engine.submit_matched_receive(id, memory);
             }
         }
         let (gate, selector) = inner.line.selector(inner.place, Part::Batch(number));
-        Some(core.engine.submit_receive(gate, selector, &self.memory))
+        Some(core.engine.submit_receive(gate, selector, memory))
     }
 
     /// Takes the packet that is next, outside the core; answers the operation that brings data that come
@@ -318,13 +336,12 @@ impl Intake {
         &mut self,
         inner: &Inner,
         record: &Record,
-        end: usize,
         into: &Region,
         next: Next,
     ) -> Option<OpId> {
         let op = match record.form {
-            Form::Inline { at } => {
-                into.write(0, &self.batch[at..end]);
+            Form::Inline => {
+                self.reader.copy(record, into);
                 None
             }
             Form::Apart => {
@@ -337,17 +354,17 @@ impl Intake {
                 })
             }
         };
-        self.pass(end);
+        self.pass(record);
         op
     }
 
     /// Gives the packet that is next to the first unpack that waits. If it does not fit, it is lost.
-    fn settle(&mut self, inner: &Inner, core: &mut Core, record: &Record, end: usize) {
+    fn settle(&mut self, inner: &Inner, core: &mut Core, record: &Record) {
         let Some(Wanted { into, constraints, early }) = self.wanted.pop_front() else { return };
         let position = self.position;
         match (self.check(inner, record, into.len(), constraints), record.form) {
-            (Ok(()), Form::Inline { at }) => {
-                into.write(0, &self.batch[at..end]);
+            (Ok(()), Form::Inline) => {
+                self.reader.copy(record, &into);
                 self.give_up(core, early);
             }
             (Ok(()), Form::Apart) => {
@@ -357,11 +374,11 @@ impl Intake {
             (Err(failure), _) => {
                 self.failure.get_or_insert(failure);
                 if !self.give_up(core, early) {
-                    return self.lose(inner, core, record, end);
+                    return self.lose(inner, core, record);
                 }
             }
         }
-        self.pass(end);
+        self.pass(record);
     }
 
     /// Takes a receive back. True when it has its data, or gets them: the memory is still written.
@@ -383,17 +400,16 @@ impl Intake {
     }
 
     /// Passes over a packet that nobody takes; its data are dropped when they come.
-    fn lose(&mut self, inner: &Inner, core: &mut Core, record: &Record, end: usize) {
+    fn lose(&mut self, inner: &Inner, core: &mut Core, record: &Record) {
         if record.form == Form::Apart {
             let op = inner.ask_for_data(core, self.position, &Region::empty());
             core.engine.release(op);
         }
-        self.pass(end);
+        self.pass(record);
     }
 
-    #[inline]
-    fn pass(&mut self, end: usize) {
-        self.at = end;
+    fn pass(&mut self, record: &Record) {
+        self.reader.pass(record);
         self.position += 1;
     }
 
@@ -402,8 +418,8 @@ impl Intake {
         loop {
             self.advance(inner, core);
             match self.head(inner) {
-                Head::Packet(record, end) => {
-                    self.lose(inner, core, &record, end);
+                Head::Packet(record) => {
+                    self.lose(inner, core, &record);
                     *left += 1;
                 }
                 Head::Nothing if self.broken.is_none() => return None,

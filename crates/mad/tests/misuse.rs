@@ -111,12 +111,13 @@ fn bytes_of_a_peer_that_make_no_sense_end_one_message() {
     let mut good = Batch::default();
     good.put_apart(CHEAPER, 5);
     good.put_end();
+    let good = good.written().to_vec();
     let strange: [(&[u8], &[u8]); 4] = [
         (&[0xff; 20], &[]),
         (&[0; 4], &[]),
         (&vec![0; 5000], &[]),
         // The data are longer than their record says.
-        (good.bytes(), &[1; 6]),
+        (&good, &[1; 6]),
     ];
     // The link opens while both communicate.
     thread::scope(|scope| {
@@ -131,7 +132,7 @@ fn bytes_of_a_peer_that_make_no_sense_end_one_message() {
         let taken = take(&message, 5, CHEAPER).map(drop);
         assert_fault(taken.and(message.end()), Fault::Peer, "what no peer sends");
     }
-    raw(there, FIRST_BATCHES, 5, good.bytes());
+    raw(there, FIRST_BATCHES, 5, &good);
     raw(there, DATA, 5 << 20, b"right");
     let message = channel.begin_unpacking().expect("a message");
     let into = Region::owned(5);
