@@ -8,7 +8,7 @@ use network::{NEAR, RAIL, Random, corpus, for_seeds, gate, mutate};
 use peak_alloc::PeakAlloc;
 use wire::pack::{Packer, UNPACKED_MAX};
 use wire::packet::{self, Header, Way};
-use wire::{Capabilities, Frame};
+use wire::{Capabilities, Frame, GateId, RailId};
 
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
@@ -27,6 +27,7 @@ fn memory_is_bounded() {
     a_short_unexpected_message_takes_a_few_words();
     short_messages_and_their_receives_allocate_nothing();
     keys_that_come_and_go_leave_nothing();
+    long_messages_head_to_head_take_no_memory_of_their_own();
 }
 
 fn what_a_peer_makes_us_allocate_is_bounded_by_what_it_sends() {
@@ -317,6 +318,56 @@ fn keys_that_come_and_go_leave_nothing() {
     }
 }
 
+/// A hundred megabytes each way over two links, of which one dies with what is under way on it.
+fn long_messages_head_to_head_take_no_memory_of_their_own() {
+    const BYTES: usize = 100_000_000;
+    const RAILS: [RailId; 2] = [RailId(0), RailId(1)];
+    let capabilities = Capabilities { frame_max: 64 << 10, replay: true, ..NEAR.capabilities };
+    let (data, into) = ([0; 2].map(|_| Region::owned(BYTES)), [0; 2].map(|_| Region::owned(BYTES)));
+    data.iter().for_each(|data| data.write(BYTES - 3, b"end"));
+    let mut engines = [0; 2].map(|_| Engine::new(Config::new(2)));
+    let mut wire = Vec::with_capacity(capabilities.frame_max);
+    let before = ALLOCATOR.current_usage();
+    ALLOCATOR.reset_peak_usage();
+    let mut ops = Vec::new();
+    for (rank, engine) in engines.iter_mut().enumerate() {
+        let peer = gate(1 - rank);
+        RAILS.iter().for_each(|&rail| engine.handle_up(peer, rail, capabilities));
+        let envelope = Envelope { context: 0, source: rank as u32, tag: 0, is_urgent: false };
+        ops.push((rank, engine.submit_send(peer, envelope, &data[rank], SendMode::Standard)));
+        let selector = Selector { context: 0, source: Some(peer.0), tag: None };
+        ops.push((rank, engine.submit_receive(Some(peer), selector, &into[rank])));
+    }
+    let (mut moved_bytes, mut lost) = (0, 0);
+    while ops.iter().any(|&(rank, op)| !engines[rank].is_complete(op)) {
+        let moved_before = (moved_bytes, lost);
+        for (from, rail) in [(0, RAILS[0]), (0, RAILS[1]), (1, RAILS[0]), (1, RAILS[1])] {
+            if !next_frame(&mut engines[from], gate(1 - from), rail, &mut wire) {
+                continue;
+            }
+            // In the middle, one link swallows what it is given, and dies of it.
+            if rail == RAILS[1] && moved_bytes > BYTES {
+                lost += 1;
+                continue;
+            }
+            moved_bytes += wire.len();
+            engines[1 - from].handle_frame(gate(from), rail, &wire).expect("it is in order");
+        }
+        if lost == 40 {
+            for (rank, engine) in engines.iter_mut().enumerate() {
+                assert!(engine.handle_link_down(gate(1 - rank), RAILS[1]), "another is left");
+            }
+        }
+        assert!((moved_bytes, lost) != moved_before, "nothing moves");
+    }
+    let taken = ALLOCATOR.peak_usage() - before;
+    println!("{taken} bytes for 100 MB each way, {lost} frames lost");
+    assert!(lost >= 40 && taken < 64 << 10, "{taken} bytes");
+    for into in into {
+        assert_eq!(into.slice(BYTES - 3, 3).to_vec(), b"end");
+    }
+}
+
 fn selecting(source: bool, tag: Option<i32>) -> Selector {
     Selector { context: 0, source: source.then_some(1), tag }
 }
@@ -337,6 +388,19 @@ fn return_credit(engine: &mut Engine) {
     while engine.poll_frame(gate(1), RAIL, &mut frame) {
         engine.handle_posted(gate(1), RAIL, &mut frame, Posted::Done);
     }
+}
+
+/// Takes an engine's next frame for a link, as bytes; false if it has none.
+fn next_frame(engine: &mut Engine, peer: GateId, rail: RailId, wire: &mut Vec<u8>) -> bool {
+    let mut frame = Frame::default();
+    let is_built = engine.poll_frame(peer, rail, &mut frame);
+    if is_built {
+        wire.clear();
+        wire.extend_from_slice(&frame.head);
+        frame.body.iter().for_each(|body| body.region.append_to(wire));
+        engine.handle_posted(peer, rail, &mut frame, Posted::Done);
+    }
+    is_built
 }
 
 /// Hands an engine its own frames.
