@@ -11,6 +11,7 @@ export CANELE_LAB=t$$
 as=()
 trap '"${as[@]}" "$canele" lab down; rm -rf "$work"' EXIT
 "$prefix/bin/mpicc" -Wall -Werror -O1 programs/collectives.c -o "$work/collectives" || exit 1
+"$prefix/bin/mpicc" -Wall -Werror -O1 programs/exchange.c -o "$work/exchange" || exit 1
 
 # A copy that another user can read too.
 cp -r "$prefix" "$work/prefix"
@@ -110,7 +111,16 @@ check "status knows both addresses" "10.77.0.11 10.78.0.11" "$(lab status | awk 
 pair() { grid "$@" -n 4 -hosts site0-node0:2,site0-node1:2 "$work/collectives"; }
 check "4 ranks on both networks" "collectives on 4 ranks: 0 failures" "$(pair)"
 check "and on the second alone" "collectives on 4 ranks: 0 failures" "$(pair -iface eth1)"
+# One cable is pulled in the middle of a run, which goes on over the other network.
+grid -n 4 -hosts site0-node0:2,site0-node1:2 "$work/exchange" 4 0 >"$work/out" 2>"$work/err" &
+job=$!
+sleep 1.5
 lab run site0-node1 sh -c 'PATH=$PATH:/usr/sbin; ip link set eth1 down'
+wait $job
+code=$?
+check "a run whose cable is pulled goes on: $(tail -1 "$work/out")" 0 $code
+check "and was right" 1 "$(grep -c ': 0 failures$' "$work/out")"
+check "it says that others go on: $(head -1 "$work/err")" yes "$(grep -qE 'to rank [0-9]+ is gone, others go on: ' "$work/err" && echo yes)"
 check "and with its cable out" "collectives on 4 ranks: 0 failures" "$(pair)"
 namespaces_of_one_site() { seq 0 1 | while read -r node; do lab run "site0-node$node" readlink /proc/self/ns/net; done; }
 namespaces_of_one_site >"$work/before"
@@ -131,7 +141,6 @@ raise
 check "an up after a kill works" "collectives on 8 ranks: 0 failures" "$(grid -n 8 -hosts $everywhere "$work/collectives")"
 
 # The wide area is cut for a second in the middle of a run: what was lost is sent again.
-"$prefix/bin/mpicc" -Wall -Werror -O1 programs/exchange.c -o "$work/exchange" || exit 1
 grid -n 4 -hosts site0-node0:1,site0-node1:1,site1-node0:1,site1-node1:1 "$work/exchange" 4 0 >"$work/out" 2>&1 &
 job=$!
 sleep 1.5
