@@ -168,12 +168,19 @@ def argument(parameter, wide):
 
 
 def collective(body, names):
-    """The call of a collective's body, and of what becomes of it: the body's name tells the form."""
+    """The call of a collective's body, and of what becomes of it: the body's name tells the form.
+
+    A call counts for its communicator when that is valid, whatever is wrong with the other arguments.
+    """
     if body.endswith("_init"):
-        return f"coll::keep(coll::{body[:-5]}({', '.join(names[:-2])}), {names[-2]}, {names[-1]})"
-    if body.startswith("i"):
-        return f"coll::begin(coll::{body[1:]}({', '.join(names[:-1])}), {names[-1]})"
-    return f"coll::run(coll::{body}({', '.join(names)}))"
+        form, use, body, names, rest = "Kept", "keep", body[:-5], names[:-2], names[-2:]
+    elif body.startswith("i"):
+        form, use, body, names, rest = "Begun", "begin", body[1:], names[:-1], names[-1:]
+    else:
+        form, use, rest = "Blocking", "run", []
+    names = names[:-1] + [f"coll::call({names[-1]}, coll::Form::{form})"]
+    plan = f"coll::{body}({', '.join(names)})"
+    return f"coll::{use}({', '.join([plan, *rest])})"
 
 
 def handler(function):

@@ -293,6 +293,17 @@ static void no_sooner(void) {
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
+/* Those that are begun do not meet the blocking ones, whatever comes first. */
+static void forms_apart(void) {
+    MPI_Request request;
+    int one = 1, sum = 0;
+    if (rank == 0) MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank != 0) MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    CHECK(sum == size);
+}
+
 static int class_of(int code) {
     int class;
     MPI_Error_class(code, &class);
@@ -313,8 +324,12 @@ static void errors(void) {
     CHECK(class_of(MPI_Iallreduce(&value, &sum, 1, MPI_INT, MPI_OP_NULL, comm, &request)) == MPI_ERR_OP);
     CHECK(class_of(MPI_Ibarrier(comm, 0)) == MPI_ERR_ARG);
     CHECK(class_of(MPI_Ibarrier(MPI_COMM_NULL, &request)) == MPI_ERR_COMM);
-    if (rank == 0) CHECK(class_of(MPI_Barrier_init(comm, MPI_INFO_NULL, 0)) == MPI_ERR_ARG);
-    else CHECK(class_of(MPI_Bcast(&value, 1, MPI_DATATYPE_NULL, 0, comm)) == MPI_ERR_TYPE);
+    int code = MPI_Barrier_init(comm, MPI_INFO_NULL, rank == 0 ? 0 : &kept);
+    CHECK(class_of(code) == (rank == 0 ? MPI_ERR_ARG : MPI_SUCCESS));
+    if (rank != 0) MPI_Request_free(&kept);
+    code = MPI_Ibcast(&value, 1, rank == 0 ? MPI_DATATYPE_NULL : MPI_INT, 0, MPI_COMM_SELF, &request);
+    CHECK(class_of(code) == (rank == 0 ? MPI_ERR_TYPE : MPI_SUCCESS));
+    if (rank != 0) MPI_Wait(&request, MPI_STATUS_IGNORE);
     CHECK(MPI_Iallreduce(&value, &sum, 1, MPI_INT, MPI_SUM, comm, &request) == MPI_SUCCESS);
     CHECK(class_of(MPI_Cancel(&request)) == MPI_ERR_REQUEST);
     CHECK(class_of(MPI_Request_free(&request)) == MPI_ERR_REQUEST);
@@ -337,7 +352,7 @@ static void errors(void) {
     if (size == 2) {
         int many[4] = {0};
         CHECK(MPI_Ibcast(many, rank == 0 ? 4 : 2, MPI_INT, 0, comm, &request) == MPI_SUCCESS);
-        int code = MPI_Wait(&request, &status);
+        code = MPI_Wait(&request, &status);
         CHECK(class_of(code) == (rank == 0 ? MPI_SUCCESS : MPI_ERR_TRUNCATE));
         CHECK(request == MPI_REQUEST_NULL);
     }
@@ -369,6 +384,7 @@ int main(int argc, char **argv) {
     one_by_one(2000, 2, pair, op);
     without_handles();
     for (int i = 0; i < 20; i++) no_sooner();
+    forms_apart();
     errors();
     MPI_Op_free(&op), MPI_Type_free(&pair), MPI_Comm_free(&other);
     MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

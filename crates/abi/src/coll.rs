@@ -6,6 +6,7 @@ use std::ffi::{c_int, c_void};
 use datatype::Datatype;
 use memory::Region;
 use mpi::collective::{Call, Collective, Elements, place};
+pub(crate) use mpi::comm::Form;
 use mpi::request::Request;
 use plan::{Operands, Schedule};
 
@@ -54,8 +55,8 @@ unsafe fn give(place: *mut RawHandle, request: impl FnOnce() -> Result<Request>)
 
 /// A call on a communicator, counted.
 #[inline]
-fn call(on: RawHandle) -> Result<Call> {
-    comm(on).map(Call::new)
+pub(crate) fn call(on: RawHandle, form: Form) -> Result<Call> {
+    Ok(Call::new(comm(on)?, form))
 }
 
 /// `MPI_IN_PLACE`.
@@ -63,8 +64,8 @@ fn is_in_place(address: *const c_void) -> bool {
     address as usize == 1
 }
 
-pub(crate) unsafe fn barrier(on: RawHandle) -> Result<Collective> {
-    call(on)?.barrier()
+pub(crate) unsafe fn barrier(call: Result<Call>) -> Result<Collective> {
+    call?.barrier()
 }
 
 pub(crate) unsafe fn bcast(
@@ -72,9 +73,9 @@ pub(crate) unsafe fn bcast(
     n: i64,
     datatype: RawHandle,
     from: c_int,
-    on: RawHandle,
+    call: Result<Call>,
 ) -> Result<Collective> {
-    let comm = call(on)?;
+    let comm = call?;
     let from = root(&comm, from)?;
     // SAFETY: as the body's.
     let data = unsafe { buffer(&BUFFER, buf, n, datatype) }?;
@@ -278,12 +279,12 @@ pub(crate) unsafe fn gather(
     recvcount: i64,
     recvtype: RawHandle,
     root: c_int,
-    on: RawHandle,
+    call: Result<Call>,
 ) -> Result<Collective> {
     let placement = Placement::Uniform(recvcount);
     // SAFETY: as the body's.
     unsafe {
-        let comm = call(on)?;
+        let comm = call?;
         gather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, root, comm, true)
     }
 }
@@ -297,12 +298,12 @@ pub(crate) unsafe fn gatherv(
     displacements: Ints,
     recvtype: RawHandle,
     root: c_int,
-    on: RawHandle,
+    call: Result<Call>,
 ) -> Result<Collective> {
     let placement = Placement::Listed { counts, displacements };
     // SAFETY: as the body's.
     unsafe {
-        let comm = call(on)?;
+        let comm = call?;
         gather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, root, comm, false)
     }
 }
@@ -347,12 +348,12 @@ pub(crate) unsafe fn scatter(
     recvcount: i64,
     recvtype: RawHandle,
     root: c_int,
-    on: RawHandle,
+    call: Result<Call>,
 ) -> Result<Collective> {
     let placement = Placement::Uniform(sendcount);
     // SAFETY: as the body's.
     unsafe {
-        let comm = call(on)?;
+        let comm = call?;
         scatter_blocks(sendbuf, placement, sendtype, recvbuf, recvcount, recvtype, root, comm, true)
     }
 }
@@ -366,12 +367,12 @@ pub(crate) unsafe fn scatterv(
     recvcount: i64,
     recvtype: RawHandle,
     root: c_int,
-    on: RawHandle,
+    call: Result<Call>,
 ) -> Result<Collective> {
     let placement = Placement::Listed { counts, displacements };
     // SAFETY: as the body's.
     unsafe {
-        let comm = call(on)?;
+        let comm = call?;
         scatter_blocks(
             sendbuf, placement, sendtype, recvbuf, recvcount, recvtype, root, comm, false,
         )
@@ -409,13 +410,11 @@ pub(crate) unsafe fn allgather(
     recvbuf: *mut c_void,
     recvcount: i64,
     recvtype: RawHandle,
-    on: RawHandle,
+    call: Result<Call>,
 ) -> Result<Collective> {
     let placement = Placement::Uniform(recvcount);
     // SAFETY: as the body's.
-    unsafe {
-        allgather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, call(on)?)
-    }
+    unsafe { allgather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, call?) }
 }
 
 pub(crate) unsafe fn allgatherv(
@@ -426,13 +425,11 @@ pub(crate) unsafe fn allgatherv(
     counts: Ints,
     displacements: Ints,
     recvtype: RawHandle,
-    on: RawHandle,
+    call: Result<Call>,
 ) -> Result<Collective> {
     let placement = Placement::Listed { counts, displacements };
     // SAFETY: as the body's.
-    unsafe {
-        allgather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, call(on)?)
-    }
+    unsafe { allgather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, call?) }
 }
 
 /// Exchanges blocks between all pairs; in place, what is sent is first copied aside.
@@ -465,9 +462,9 @@ pub(crate) unsafe fn alltoall(
     recvbuf: *mut c_void,
     recvcount: i64,
     recvtype: RawHandle,
-    on: RawHandle,
+    call: Result<Call>,
 ) -> Result<Collective> {
-    let comm = call(on)?;
+    let comm = call?;
     // SAFETY: as the body's.
     unsafe {
         let sends = match is_in_place(sendbuf) {
@@ -492,9 +489,9 @@ pub(crate) unsafe fn alltoallv(
     recvcounts: Ints,
     recvdispls: Ints,
     recvtype: RawHandle,
-    on: RawHandle,
+    call: Result<Call>,
 ) -> Result<Collective> {
-    let comm = call(on)?;
+    let comm = call?;
     let listed = |counts, displacements| Placement::Listed { counts, displacements };
     // SAFETY: as the body's.
     unsafe {
@@ -521,9 +518,9 @@ pub(crate) unsafe fn alltoallw(
     recvcounts: Ints,
     recvdispls: Ints,
     recvtypes: *const RawHandle,
-    on: RawHandle,
+    call: Result<Call>,
 ) -> Result<Collective> {
-    let comm = call(on)?;
+    let comm = call?;
     // SAFETY: as the body's.
     unsafe {
         let sends = match is_in_place(sendbuf) {
@@ -641,9 +638,9 @@ pub(crate) unsafe fn reduce(
     datatype: RawHandle,
     op: RawHandle,
     to: c_int,
-    on: RawHandle,
+    call: Result<Call>,
 ) -> Result<Collective> {
-    let this = Reduction::new(sendbuf, datatype, op, call(on)?)?;
+    let this = Reduction::new(sendbuf, datatype, op, call?)?;
     let to = root(&this.comm, to)?;
     let (rank, size, n) = (this.comm.rank(), this.comm.size(), count("count", n)?);
     let commutes = this.op.is_commutative();
@@ -665,9 +662,9 @@ pub(crate) unsafe fn allreduce(
     n: i64,
     datatype: RawHandle,
     op: RawHandle,
-    on: RawHandle,
+    call: Result<Call>,
 ) -> Result<Collective> {
-    let this = Reduction::new(sendbuf, datatype, op, call(on)?)?;
+    let this = Reduction::new(sendbuf, datatype, op, call?)?;
     let (rank, size, n) = (this.comm.rank(), this.comm.size(), count("count", n)?);
     let commutes = this.op.is_commutative();
     // SAFETY: as the body's.
@@ -682,9 +679,9 @@ pub(crate) unsafe fn scan(
     n: i64,
     datatype: RawHandle,
     op: RawHandle,
-    on: RawHandle,
+    call: Result<Call>,
 ) -> Result<Collective> {
-    let this = Reduction::new(sendbuf, datatype, op, call(on)?)?;
+    let this = Reduction::new(sendbuf, datatype, op, call?)?;
     let n = count("count", n)?;
     // SAFETY: as the body's.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
@@ -698,9 +695,9 @@ pub(crate) unsafe fn exscan(
     n: i64,
     datatype: RawHandle,
     op: RawHandle,
-    on: RawHandle,
+    call: Result<Call>,
 ) -> Result<Collective> {
-    let this = Reduction::new(sendbuf, datatype, op, call(on)?)?;
+    let this = Reduction::new(sendbuf, datatype, op, call?)?;
     let n = count("count", n)?;
     // SAFETY: as the body's.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
@@ -745,9 +742,9 @@ pub(crate) unsafe fn reduce_scatter(
     counts: Ints,
     datatype: RawHandle,
     op: RawHandle,
-    on: RawHandle,
+    call: Result<Call>,
 ) -> Result<Collective> {
-    let comm = call(on)?;
+    let comm = call?;
     // SAFETY: as the body's.
     unsafe {
         let counts = counts.read_counts(comm.size() as usize)?;
@@ -761,9 +758,9 @@ pub(crate) unsafe fn reduce_scatter_block(
     n: i64,
     datatype: RawHandle,
     op: RawHandle,
-    on: RawHandle,
+    call: Result<Call>,
 ) -> Result<Collective> {
-    let comm = call(on)?;
+    let comm = call?;
     let counts = vec![count("recvcount", n)?; comm.size() as usize];
     // SAFETY: as the body's.
     unsafe { reduce_scatter_counts(sendbuf, recvbuf, &counts, datatype, op, comm) }

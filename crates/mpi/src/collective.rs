@@ -13,7 +13,7 @@ use memory::Region;
 use plan::{Buffer, Place, Schedule, Span, Step};
 use progress::{Core, Stage, Task};
 
-use crate::comm::{Comm, CommRef};
+use crate::comm::{Comm, CommRef, Form};
 use crate::process;
 use crate::request::{Request, Template};
 use crate::{Error, ErrorClass, Result};
@@ -23,7 +23,7 @@ use crate::{Error, ErrorClass, Result};
 /// # Errors
 /// When a peer fails.
 pub fn barrier(comm: &Comm) -> Result<()> {
-    Call::new(CommRef::Derived(comm.clone())).barrier()?.run()
+    Call::new(CommRef::Derived(comm.clone()), Form::Blocking).barrier()?.run()
 }
 
 /// A collective call of this process. It counts from here on, before its arguments are checked: one that
@@ -33,7 +33,7 @@ pub fn barrier(comm: &Comm) -> Result<()> {
 pub struct Call {
     comm: CommRef,
     /// Tells this collective's messages from those of others on the communicator, also of those that run
-    /// at the same time: all processes call in the same order.
+    /// at the same time: all processes make their calls of a form in the same order.
     tag: i32,
 }
 
@@ -52,8 +52,8 @@ pub struct Pending(Arc<OnceLock<Option<Error>>>);
 impl Call {
     /// Counts a call on `comm`.
     #[inline]
-    pub fn new(comm: CommRef) -> Self {
-        let tag = comm.next_collective();
+    pub fn new(comm: CommRef, form: Form) -> Self {
+        let tag = comm.next_collective(form);
         Self { comm, tag }
     }
 
@@ -114,10 +114,8 @@ impl Collective {
     /// A request that begins it whenever started.
     ///
     /// Such operations are made in the same order on all processes, but may be started in any
-    /// (MPI-5.0 §6.13): their messages keep the number of the call that made them, as a negative one, for
-    /// others will have come round to it.
-    pub fn persistent(mut self) -> Request {
-        self.call.tag = !self.call.tag;
+    /// (MPI-5.0 §6.13): their messages keep the number of the call that made them.
+    pub fn persistent(self) -> Request {
         Request::persistent(Template::Collective(Arc::new(self)))
     }
 

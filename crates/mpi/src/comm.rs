@@ -30,7 +30,8 @@ struct Inner {
     /// As the group says.
     size: u32,
     group: Group,
-    collectives: AtomicI32,
+    /// How many collectives there were, by their form.
+    collectives: [AtomicI32; 3],
     handle: OnceLock<Handle>,
     buffer: buffer::Place,
     topology: OnceLock<Arc<Topology>>,
@@ -73,7 +74,7 @@ impl Comm {
             rank,
             size: group.size(),
             group,
-            collectives: AtomicI32::new(0),
+            collectives: Default::default(),
             handle: OnceLock::new(),
             buffer: buffer::Place::default(),
             topology: OnceLock::new(),
@@ -125,9 +126,17 @@ impl Comm {
         self.0.handle.get().copied().unwrap_or(NULL)
     }
 
-    /// The number of the next collective on this communicator, which its messages carry as tag.
-    pub fn next_collective(&self) -> i32 {
-        self.0.collectives.fetch_add(1, Ordering::Relaxed) & i32::MAX
+    /// The number of the next collective of its form on this communicator, which its messages carry as
+    /// tag. Those of different forms never match (MPI-5.0 §6.12), whatever the order of the calls; and
+    /// one that is kept may meet others that have come round to its count.
+    #[inline]
+    pub fn next_collective(&self, form: Form) -> i32 {
+        let count = self.0.collectives[form as usize].fetch_add(1, Ordering::Relaxed);
+        match form {
+            Form::Blocking => count & (BEGUN - 1),
+            Form::Begun => BEGUN | count & (BEGUN - 1),
+            Form::Kept => !(count & i32::MAX),
+        }
     }
 
     /// The name; empty until one is set.
@@ -306,7 +315,7 @@ impl Comm {
     /// The leader of `group` draws a context number and tells the other members.
     fn agree_context(&self, group: &Group) -> Result<u64> {
         let process = process::current()?;
-        let tag = self.next_collective();
+        let tag = self.next_collective(Form::Blocking);
         let Some(rank) = group.rank_of(process.rank()) else { return Ok(0) };
         let mine = if rank == 0 { draw_context(process).to_le_bytes() } else { [0; 8] };
         let span = exchange::Span { context: self.collective_context(), tag, group, rank };
@@ -335,6 +344,17 @@ impl Comm {
     fn details(&self) -> MutexGuard<'_, Details> {
         self.0.details.lock().unwrap_or_else(|poison| poison.into_inner())
     }
+}
+
+/// The forms of a collective operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The call is the operation.
+    Blocking,
+    /// The call begins the operation.
+    Begun,
+    /// The call makes a request to be started again and again.
+    Kept,
 }
 
 /// Where the processes of a communicator run, seen from one of them.
@@ -431,6 +451,9 @@ const ASSERTIONS: [&str; 5] = [
 const MEMORY_KINDS: (&str, &str) = ("mpi_memory_alloc_kinds", "mpi,system");
 
 const GROUP_CONTEXT: u64 = 2;
+
+/// The bit in the tags of collectives that were begun.
+const BEGUN: i32 = 1 << 30;
 
 static COMMS: Table<Comm> = Table::new(Kind::Comm, ErrorClass::Comm);
 

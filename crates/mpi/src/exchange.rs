@@ -4,7 +4,7 @@ use engine::{Envelope, Outcome, Selector, SendMode};
 use memory::Region;
 use wire::GateId;
 
-use crate::comm::Comm;
+use crate::comm::{Comm, Form};
 use crate::group::Group;
 use crate::process;
 use crate::{Error, ErrorClass, Result};
@@ -65,7 +65,7 @@ pub(crate) fn broadcast(span: &Span<'_>, mine: &[u8]) -> Result<Vec<u8>> {
 
 /// The bytes of every rank, in rank order, at every rank: gathered up the tree, then broadcast.
 pub(crate) fn allgather(comm: &Comm, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
-    let tag = comm.next_collective();
+    let tag = comm.next_collective(Form::Blocking);
     let context = comm.collective_context();
     let span = Span { context, tag, group: comm.group(), rank: comm.rank() };
     let mut gathered = Vec::new();
