@@ -307,7 +307,8 @@ impl Seen {
 
 /// Judges the links of a gate beside one another at a moment: the rail of one that is late, to be given
 /// up. A peer that computes is late on all links; one link is, when frames that left much later over
-/// another have arrived. Where there were none, the peer is asked for a sign of life over the others.
+/// another have arrived, and then a sign of life that was asked for over it does not come either. Where
+/// there were none, the peer is asked for a sign of life over the others.
 pub(crate) fn judge(links: &mut [Link], now_ns: u64) -> Option<RailId> {
     for at in 0..links.len() {
         let Some(since_ns) = links[at].ledger.as_ref().and_then(|own| own.waits_since_ns()) else {
@@ -324,10 +325,16 @@ pub(crate) fn judge(links: &mut [Link], now_ns: u64) -> Option<RailId> {
         let of = |at: usize| links[at].ledger.as_ref();
         let is_outrun = others().any(|other| of(other).is_some_and(|it| it.confirmed_ns > late_ns));
         if is_outrun {
+            let grace_ns = links[at].patience_ns();
             let ledger = links[at].ledger.as_mut()?;
-            let suspected_ns = *ledger.suspected_ns.get_or_insert(now_ns);
-            if now_ns - suspected_ns > GRACE_NS {
-                return Some(links[at].rail);
+            if let Some(suspected_ns) = ledger.suspected_ns {
+                if now_ns - suspected_ns > grace_ns {
+                    return Some(links[at].rail);
+                }
+            } else {
+                // Its peer may have had no reason to say what has come.
+                ledger.suspected_ns = Some(now_ns);
+                ledger.probes = true;
             }
             continue;
         }
@@ -347,9 +354,6 @@ const UNKNOWN_BYTES_PER_S: u64 = 1_000_000_000;
 /// A link is suspected when a frame takes so many times what was predicted, and so long.
 const LATE_TIMES: u64 = 8;
 const LATE_NS: u64 = 500_000_000;
-
-/// What came together from both links is told apart only after a while.
-const GRACE_NS: u64 = 100_000_000;
 
 /// What has to arrive before it says something of a link's rate, in bytes.
 const OBSERVED_MIN: u64 = 512 << 10;

@@ -113,4 +113,5 @@ const GATHERED: Duration = Duration::from_micros(50);
 /// Looks that find nothing before the thread sleeps for good.
 const IDLE_LOOKS: u32 = 10;
 
-const STACK_BYTES: usize = 256 << 10;
+/// Reduction functions of the application may run on it.
+const STACK_BYTES: usize = 8 << 20;

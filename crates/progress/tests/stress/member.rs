@@ -107,10 +107,12 @@ impl<'a> Member<'a> {
 
     /// All windows.
     pub fn act(mut self) {
+        let mut late = Vec::new();
         for window in 0..self.plan.windows {
             self.window = window;
-            let begun = self.begin_all();
-            let (late, begun) = begun.into_iter().partition(Pending::may_need_a_probe);
+            let (may_be_late, begun) =
+                self.begin_all().into_iter().partition::<Vec<_>, _>(Pending::may_need_a_probe);
+            late.extend(may_be_late);
             let mut items: Vec<_> = Vec::into_iter(begun).map(Item::Pending).collect();
             items.extend(self.turns());
             while !items.is_empty() {
@@ -118,9 +120,10 @@ impl<'a> Member<'a> {
                 let item = items.swap_remove(self.random.below(items.len()));
                 self.do_item(item, &mut items);
             }
-            self.wait_for_all(late);
             self.empty_pool();
         }
+        // An open probe may have found the message of a later window first.
+        self.wait_for_all(late);
         self.job.done.fetch_add(1, Ordering::Relaxed);
         self.process.states[self.number as usize].clear();
         // As processes do that finish together: others may need what is still to be sent.
@@ -143,7 +146,7 @@ impl<'a> Member<'a> {
                 queues.swap_remove(at);
             }
             for pending in self.begin(&some) {
-                if self.random.one_in(6) {
+                if !pending.may_need_a_probe() && self.random.one_in(6) {
                     lock(&self.process.pool).push((self.window, pending));
                 } else {
                     begun.push(pending);
