@@ -12,7 +12,7 @@
 //! Behind it stand the data, or the length of data that come apart in 64 bits. The record of the end is
 //! the last of the last batch.
 
-use memory::Region;
+use memory::{Page, Region};
 
 use crate::{Constraints, Receive, Send};
 
@@ -57,16 +57,10 @@ pub enum Entry {
 pub struct Strange;
 
 /// A batch being written.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Batch {
-    memory: Region,
+    page: Page<BATCH_MAX>,
     len: usize,
-}
-
-impl Default for Batch {
-    fn default() -> Self {
-        Self { memory: Region::owned(BATCH_MAX), len: 0 }
-    }
 }
 
 impl Batch {
@@ -78,7 +72,7 @@ impl Batch {
 
     /// What is written in it.
     pub fn written(&self) -> Region {
-        self.memory.slice(0, self.len)
+        self.page.region().slice(0, self.len)
     }
 
     /// Begins it again, on the same memory.
@@ -95,9 +89,15 @@ impl Batch {
 
     /// Writes a short packet.
     #[inline(always)]
-    pub fn put_inline(&mut self, constraints: Constraints, data: &Region) {
+    pub fn put_inline(&mut self, constraints: Constraints, data: &[u8]) {
         self.put(&word_of(constraints, data.len()).to_le_bytes());
-        self.memory.copy_piece(self.len, data, 0, data.len());
+        self.put(data);
+    }
+
+    /// Writes a short packet of any memory.
+    pub fn put_region(&mut self, constraints: Constraints, data: &Region) {
+        self.put(&word_of(constraints, data.len()).to_le_bytes());
+        self.page.region().copy_piece(self.len, data, 0, data.len());
         self.len += data.len();
     }
 
@@ -114,31 +114,25 @@ impl Batch {
 
     #[inline(always)]
     fn put(&mut self, bytes: &[u8]) {
-        self.memory.write(self.len, bytes);
+        self.page.write(self.len, bytes);
         self.len += bytes.len();
     }
 }
 
 /// What batches are read with, one after the other.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Reader {
-    memory: Region,
+    page: Page<BATCH_MAX>,
     /// The batch is this long, and was read up to there.
     len: usize,
     at: usize,
-}
-
-impl Default for Reader {
-    fn default() -> Self {
-        Self { memory: Region::owned(BATCH_MAX), len: 0, at: 0 }
-    }
 }
 
 impl Reader {
     /// What the next batch is received into. There is nothing to read until it is opened.
     pub fn receive(&mut self) -> &Region {
         self.open(0);
-        &self.memory
+        self.page.region()
     }
 
     /// Begins to read a batch of `len` bytes.
@@ -170,23 +164,24 @@ impl Reader {
         }
     }
 
-    /// Takes the next packet, if it is a short one of this length and with these constraints.
+    /// Whether the next packet has data that are here, this length, and these constraints.
     #[inline(always)]
-    pub fn take_inline(&mut self, constraints: Constraints, into: &Region) -> bool {
-        let left = self.len - self.at;
-        let is_it = into.len() <= INLINE_MAX
-            && WORD_LEN + into.len() <= left
-            && self.bytes(0) == Ok(word_of(constraints, into.len()).to_le_bytes());
-        if is_it {
-            into.copy_piece(0, &self.memory, self.at + WORD_LEN, into.len());
-            self.at += WORD_LEN + into.len();
-        }
-        is_it
+    pub fn is_next(&self, constraints: Constraints, len: usize) -> bool {
+        len <= INLINE_MAX
+            && WORD_LEN + len <= self.len - self.at
+            && self.bytes(0) == Ok(word_of(constraints, len).to_le_bytes())
+    }
+
+    /// Takes the data of the next packet, which has them here and this length.
+    #[inline(always)]
+    pub fn take_inline(&mut self, into: &mut [u8]) {
+        self.page.read(self.at + WORD_LEN, into);
+        self.at += WORD_LEN + into.len();
     }
 
     /// Copies the data of the next packet, which has that record.
     pub fn copy(&self, record: &Record, into: &Region) {
-        into.copy_piece(0, &self.memory, self.at + WORD_LEN, record.bytes as usize);
+        into.copy_piece(0, self.page.region(), self.at + WORD_LEN, record.bytes as usize);
     }
 
     /// Passes over the next packet, which has that record.
@@ -205,7 +200,7 @@ impl Reader {
             return Err(Strange);
         }
         let mut bytes = [0; N];
-        self.memory.read(from, &mut bytes);
+        self.page.read(from, &mut bytes);
         Ok(bytes)
     }
 }
@@ -265,7 +260,11 @@ mod tests {
     fn what_is_written_is_read() {
         let mut batch = Batch::default();
         for (len, constraints) in ALL.into_iter().enumerate() {
-            batch.put_inline(constraints, &bytes_of(len));
+            if len % 2 == 0 {
+                batch.put_inline(constraints, &bytes_of(len));
+            } else {
+                batch.put_region(constraints, &Region::from_box(bytes_of(len).into()));
+            }
             batch.put_apart(constraints, 1 << (10 * len));
         }
         batch.put_end();
@@ -275,7 +274,7 @@ mod tests {
             assert_eq!(reader.entry(), Ok(Some(Entry::Packet(short))));
             let into = Region::owned(len);
             reader.copy(&short, &into);
-            assert_eq!(into.to_vec(), bytes_of(len).to_vec());
+            assert_eq!(into.to_vec(), bytes_of(len));
             reader.pass(&short);
             let apart = Record { constraints, bytes: 1 << (10 * len), form: Form::Apart };
             assert_eq!(reader.entry(), Ok(Some(Entry::Packet(apart))));
@@ -295,26 +294,27 @@ mod tests {
         batch.put_apart(ALL[0], 3);
         let mut reader = reader_of(&batch.written().to_vec());
         for (len, constraints) in ALL.into_iter().enumerate() {
-            let into = Region::owned(len);
             for other in ALL.into_iter().filter(|other| *other != constraints) {
-                assert!(!reader.take_inline(other, &into));
+                assert!(!reader.is_next(other, len));
             }
-            for wrong in [len + 1, len.max(1) - 1, 256 + len].into_iter().filter(|at| *at != len) {
-                assert!(!reader.take_inline(constraints, &Region::owned(wrong)));
+            for wrong in (0..300).filter(|wrong| *wrong != len) {
+                assert!(!reader.is_next(constraints, wrong));
             }
-            assert!(reader.take_inline(constraints, &into));
-            assert_eq!(into.to_vec(), bytes_of(len).to_vec());
+            assert!(reader.is_next(constraints, len));
+            let mut into = vec![0; len];
+            reader.take_inline(&mut into);
+            assert_eq!(into, bytes_of(len));
         }
-        assert!(!reader.take_inline(ALL[0], &Region::owned(3)), "its data come apart");
+        assert!(!reader.is_next(ALL[0], 0) && !reader.is_next(ALL[0], 3), "its data come apart");
         reader.receive();
-        assert!(!reader.take_inline(ALL[0], &Region::owned(0)), "nothing has come");
+        assert!(!reader.is_next(ALL[0], 0), "nothing has come");
     }
 
     #[test]
     fn a_full_batch_has_room_for_the_end() {
         for len in [0, 1, INLINE_MAX, INLINE_MAX + 1] {
             let mut batch = Batch::default();
-            let data = Region::owned(len.min(INLINE_MAX));
+            let data = vec![0; len.min(INLINE_MAX)];
             while batch.has_room(len) {
                 if len <= INLINE_MAX {
                     batch.put_inline(ALL[0], &data);
@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn no_bytes_of_a_peer_panic() {
         let mut batch = Batch::default();
-        batch.put_inline(ALL[1], &Region::owned(5));
+        batch.put_inline(ALL[1], &[0; 5]);
         batch.put_apart(ALL[4], u64::MAX);
         batch.put_end();
         let written = batch.written().to_vec();
@@ -339,8 +339,8 @@ mod tests {
                 let mut damaged = written[..cut].to_vec();
                 damaged[bit / 8] ^= 1 << (bit % 8);
                 let mut reader = reader_of(&damaged);
-                for constraints in ALL {
-                    reader.take_inline(constraints, &Region::owned(5));
+                if ALL.into_iter().any(|constraints| reader.is_next(constraints, 5)) {
+                    reader.take_inline(&mut [0; 5]);
                 }
                 while let Ok(Some(Entry::Packet(record))) = reader.entry() {
                     let before = reader.at;
@@ -356,8 +356,8 @@ mod tests {
         strange(&[4, 0, 0]);
     }
 
-    fn bytes_of(len: usize) -> Region {
-        Region::from_box(vec![len as u8; len].into())
+    fn bytes_of(len: usize) -> Vec<u8> {
+        vec![len as u8; len]
     }
 
     fn reader_of(bytes: &[u8]) -> Reader {

@@ -107,12 +107,10 @@ pub unsafe extern "C" fn mad_pack(
     receive: c_int,
     next: c_int,
 ) -> c_int {
-    if let Some(constraints) = at_once(data, size, send, receive, next)
-        && send != LATER
-    {
+    if let Some(constraints) = at_once(data, size, send, receive, next) {
         // SAFETY: as the function's.
-        let data = unsafe { Region::new(data.cast_mut().cast(), size) };
-        if try_last(&PACKED, connection, |message| message.pack_short(&data, constraints)) {
+        let data = unsafe { std::slice::from_raw_parts(data.cast(), size) };
+        if try_last(&PACKED, connection, |message| message.pack_short(data, constraints)) {
             return 0;
         }
     }
@@ -208,9 +206,9 @@ pub unsafe extern "C" fn mad_unpack(
     next: c_int,
 ) -> c_int {
     if let Some(constraints) = at_once(data, size, send, receive, next) {
-        // SAFETY: as the function's.
-        let into = unsafe { Region::new(data.cast(), size) };
-        if try_last(&UNPACKED, connection, |message| message.unpack_short(&into, constraints)) {
+        // SAFETY: as the function's; the bytes are written only.
+        let into = unsafe { std::slice::from_raw_parts_mut(data.cast(), size) };
+        if try_last(&UNPACKED, connection, |message| message.unpack_short(into, constraints)) {
             return 0;
         }
     }

@@ -84,26 +84,25 @@ impl Packing {
     /// When the message has ended, has as many packets as a message can have, or is in use by another
     /// thread.
     pub fn pack(&self, data: &Region, constraints: Constraints, next: Next) -> Result<()> {
-        let is_copied = constraints.send != Send::Later && next != Next::Computing;
-        if is_copied && self.pack_short(data, constraints) {
+        let mut draft = self.0.take_turn()?;
+        if next != Next::Computing && draft.has_room(constraints, data.len()) {
+            draft.packets += 1;
+            draft.batch.put_region(constraints, data);
             return Ok(());
         }
-        let mut draft = self.0.take_turn()?;
         self.0.pack_any(&mut draft, data, constraints, next)
     }
 
-    /// Adds `data` that are read now, where that is all there is to do; else false.
+    /// Adds `data`, where no more is to do than to copy them; else false.
     #[inline(always)]
-    pub(crate) fn pack_short(&self, data: &Region, constraints: Constraints) -> bool {
+    pub(crate) fn pack_short(&self, data: &[u8], constraints: Constraints) -> bool {
         let Ok(mut draft) = self.0.draft.take() else { return false };
-        let is_alone = draft.late.is_empty() && draft.queued.is_empty();
-        let is_short = data.len() <= INLINE_MAX && draft.batch.has_room(data.len());
-        let is_all = is_alone && is_short && draft.packets + 1 < PACKETS_MAX;
-        if is_all {
+        let has_room = draft.has_room(constraints, data.len());
+        if has_room {
             draft.packets += 1;
             draft.batch.put_inline(constraints, data);
         }
-        is_all
+        has_room
     }
 
     /// Ends the message, and waits until nothing of the packets' memory is needed any more.
@@ -138,6 +137,16 @@ impl Reference {
         if let Some(mut draft) = inner.draft.help() {
             inner.emit(&mut draft);
         }
+    }
+}
+
+impl Draft {
+    /// Whether a packet needs no more than to be copied into the batch.
+    #[inline(always)]
+    fn has_room(&self, constraints: Constraints, len: usize) -> bool {
+        let is_alone = self.late.is_empty() && self.queued.is_empty();
+        let is_short = len <= INLINE_MAX && self.batch.has_room(len);
+        constraints.send != Send::Later && is_alone && is_short && self.packets + 1 < PACKETS_MAX
     }
 }
 
@@ -197,7 +206,7 @@ impl Inner {
     fn put(&self, draft: &mut Draft, position: u32, data: &Region, constraints: Constraints) {
         self.make_room(draft, data.len());
         if data.len() <= INLINE_MAX {
-            return draft.batch.put_inline(constraints, data);
+            return draft.batch.put_region(constraints, data);
         }
         draft.batch.put_apart(constraints, data.len() as u64);
         let data = match constraints.send {

@@ -97,20 +97,19 @@ impl Unpacking {
     /// When the packet has another length or other constraints, or there is none: then it stays the
     /// next. When the message has ended, is in use by another thread, or the peer is gone.
     pub fn unpack(&self, into: &Region, constraints: Constraints, next: Next) -> Result<()> {
-        if next != Next::Computing && self.unpack_short(into, constraints) {
-            return Ok(());
-        }
-        let mut intake = self.0.take_turn()?;
-        intake.unpack_any(&self.0, into, constraints, next)
+        self.0.take_turn()?.unpack_any(&self.0, into, constraints, next)
     }
 
     /// Takes the next packet into `into`, where it is there and fits; else false.
     #[inline(always)]
-    pub(crate) fn unpack_short(&self, into: &Region, constraints: Constraints) -> bool {
+    pub(crate) fn unpack_short(&self, into: &mut [u8], constraints: Constraints) -> bool {
         let Ok(mut intake) = self.0.intake.take() else { return false };
-        let is_taken = intake.reader.take_inline(constraints, into);
-        intake.position += u32::from(is_taken);
-        is_taken
+        let is_next = intake.reader.is_next(constraints, into.len());
+        if is_next {
+            intake.reader.take_inline(into);
+            intake.position += 1;
+        }
+        is_next
     }
 
     /// Ends the unpacking: waits until all data are there, and the sender has ended the message.

@@ -9,7 +9,9 @@
 //! for the memory until the operation completes); everything afterwards is bounds-checked and safe.
 
 mod layout;
+mod page;
 mod region;
 
 pub use layout::{Layout, Segment};
+pub use page::Page;
 pub use region::{Region, Span};

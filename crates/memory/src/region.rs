@@ -338,7 +338,7 @@ impl Region {
 
     #[inline(always)]
     fn check(&self, offset: usize, len: usize) {
-        if offset.checked_add(len).is_none_or(|end| end > self.len) {
+        if len > self.len || offset > self.len - len {
             outside(offset, len, self.len);
         }
     }
@@ -369,7 +369,7 @@ fn copy_scattered(to: Region, from: Region) {
 /// # Safety
 /// As for that.
 #[inline(always)]
-unsafe fn copy_few(from: *const u8, to: *mut u8, len: usize) {
+pub(crate) unsafe fn copy_few(from: *const u8, to: *mut u8, len: usize) {
     match len {
         // SAFETY: both halves are among the bytes the caller vouched for; they overlap each other, so
         // both are read before one is written.
