@@ -151,6 +151,15 @@ impl Progress {
         self.wait_locked(self.lock(), Some(Instant::now() + limit), ready)
     }
 
+    /// Lets waiting threads ask again: what they wait for has come, and not through the core.
+    pub fn wake(&self) {
+        let _core = self.lock();
+        self.wake_waiting();
+        if self.asleep.load(Ordering::Relaxed) {
+            self.wake_sleeper();
+        }
+    }
+
     /// Gives the core away where ranks are more than cores: for loops of tests that found nothing.
     pub fn pause(&self) {
         if !self.policy.has_a_core() {
