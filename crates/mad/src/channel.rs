@@ -154,10 +154,14 @@ impl Node {
     /// When messages are open; then no channel is closed.
     pub fn close(&self) -> Result<()> {
         let lines = self.lines.lock();
-        lines.values().try_for_each(|line| line.lock().has_no_messages(line.number))?;
-        for line in lines.values() {
-            line.lock().is_open = false;
+        // None begins a message on one while the others are looked at.
+        let mut all: Vec<_> = lines.values().map(|line| (line.number, line.lock())).collect();
+        all.iter().try_for_each(|(number, state)| state.has_no_messages(*number))?;
+        for (_, state) in &mut all {
+            state.is_open = false;
         }
+        drop(all);
+        self.progress.wake();
         Ok(())
     }
 
@@ -222,6 +226,9 @@ impl Channel {
         let mut state = self.state()?;
         state.has_no_messages(self.line.number)?;
         state.is_open = false;
+        drop(state);
+        // Threads may wait for a message from anybody.
+        self.line.progress.wake();
         Ok(())
     }
 
@@ -298,8 +305,15 @@ impl Line {
 
     /// A message was unpacked.
     pub fn end_unpacking(&self, peer: u32, reader: Reader) {
-        if let Some(connection) = self.lock().connections.get_mut(&peer) {
+        let mut state = self.lock();
+        if let Some(connection) = state.connections.get_mut(&peer) {
             connection.unpacking.end(reader);
+        }
+        let has_next = state.aside.iter().any(|opener| opener.peer == peer);
+        drop(state);
+        if has_next {
+            // Threads that wait for a message from anybody may have it now.
+            self.progress.wake();
         }
     }
 

@@ -485,6 +485,8 @@ impl Intake {
 /// The error of what needs a peer that is gone.
 #[cold]
 pub(crate) fn gone(core: &mut Core, peer: u32) -> Error {
-    let notices = core.take_notices().join("; ");
-    Error::new(Fault::Peer, format!("process {peer} is gone ({notices})"))
+    // Another thread may have been told why.
+    let notices = core.take_notices();
+    let why = if notices.is_empty() { String::new() } else { format!(" ({})", notices.join("; ")) };
+    Error::new(Fault::Peer, format!("process {peer} is gone{why}"))
 }
