@@ -156,7 +156,7 @@ impl Progress {
         let _core = self.lock();
         self.wake_waiting();
         if self.asleep.load(Ordering::Relaxed) {
-            self.wake_sleeper();
+            ring(&self.wake);
         }
     }
 
