@@ -263,8 +263,16 @@ impl Progress {
                 continue;
             }
             if !mine && self.polling.load(Ordering::Relaxed) {
+                core.release_gathered();
+                core.flush();
                 self.report(&core, before);
-                core = self.wait_for_others(core, deadline);
+                if core.has_backlog() {
+                    self.hand_over(&mut core);
+                }
+                // What has just completed may be what this thread waits for.
+                if core.engine.news() == before {
+                    core = self.wait_for_others(core, deadline);
+                }
                 continue;
             }
             mine = true;

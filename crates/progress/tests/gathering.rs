@@ -2,12 +2,14 @@
 
 mod pair;
 
+use std::sync::{Arc, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use engine::{Envelope, Selector, SendMode};
 use memory::Region;
 use pair::{PATIENCE, pair};
-use progress::Progress;
+use progress::{Core, Progress};
 use wire::GateId;
 
 #[test]
@@ -31,6 +33,43 @@ fn what_is_gathered_leaves_though_the_sender_stays_away() {
     assert!(counters.frames < counters.eager, "{counters:?}");
 }
 
+#[test]
+fn what_is_gathered_leaves_before_its_thread_waits_beside_a_sleeper() {
+    let [sender, receiver] = pair();
+    let at_receiver = Arc::clone(&receiver);
+    let other = thread::spawn(move || receive(&at_receiver));
+    send(&sender, 0);
+    assert!(other.join().unwrap().is_some(), "the link is open");
+    let [poller, waiter] = [Arc::clone(&sender), Arc::clone(&sender)];
+    thread::spawn(move || poller.wait(nothing));
+    thread::sleep(SOON);
+    let (gathered, has_gathered) = mpsc::channel();
+    thread::spawn(move || {
+        let mut gathered = Some(gathered);
+        waiter.wait(|core| {
+            if let Some(gathered) = gathered.take() {
+                let data = Region::owned(8);
+                let mut follows = || {
+                    core.send_short(GateId(1), envelope(), &data);
+                    core.is_gathering()
+                };
+                let follows = (0..MESSAGES).any(|_| follows());
+                gathered.send(follows).ok();
+            }
+            nothing(core)
+        });
+    });
+    assert_eq!(has_gathered.recv_timeout(PATIENCE), Ok(true));
+    // The waiting thread gives the core back when it goes to sleep.
+    assert!(!sender.look(|core| core.is_gathering()));
+}
+
+/// What is waited for in vain.
+fn nothing(core: &mut Core) -> Option<()> {
+    let selector = Selector { context: 1, source: None, tag: None };
+    core.engine.probe(None, selector).map(drop)
+}
+
 fn send(progress: &Progress, number: u8) {
     let data = Region::from_box([number; 8].into());
     let mode = SendMode::Standard;
@@ -52,4 +91,5 @@ fn envelope() -> Envelope {
     Envelope { context: 0, source: 0, tag: 0, is_urgent: false }
 }
 
+const SOON: Duration = Duration::from_millis(50);
 const MESSAGES: u8 = 200;

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use driver::{Rail, SimNetwork};
+use driver::{Rail, SimNetwork, SimPath};
 use engine::{Config, Engine, Envelope, Selector, SendMode};
 use memory::Region;
 use progress::{Core, Directory, Policy, Progress};
@@ -53,6 +53,35 @@ fn what_is_submitted_while_waiting_is_sent() {
     let found =
         until(&network, &receiver, || receiver.test(|core| core.engine.probe(None, selector(1))));
     assert!(found.is_some(), "sent though nobody flushed");
+}
+
+#[test]
+fn what_ends_while_its_own_thread_goes_to_sleep_is_seen() {
+    let network = SimNetwork::new(0);
+    // Frames leave at once, so a send ends when it is flushed.
+    network.set_usual_path(SimPath { bandwidth_bytes_per_s: None, ..SimPath::default() });
+    let [sender, receiver] = [0, 1].map(|rank| process(&network, rank));
+    send(&sender, 1);
+    let found =
+        until(&network, &receiver, || receiver.test(|core| core.engine.probe(None, selector(1))));
+    assert!(found.is_some(), "the link is open");
+    // Another polls for all, and hears nothing.
+    let poller = Arc::clone(&sender);
+    thread::spawn(move || poller.wait(|core| core.engine.probe(None, selector(2))));
+    thread::sleep(SOON);
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || {
+        let data = Region::owned(8);
+        let mut begun = None;
+        sender.wait(|core| {
+            let op = *begun.get_or_insert_with(|| {
+                core.engine.submit_send(GateId(1), envelope(3), &data, SendMode::Standard)
+            });
+            core.engine.take(op)
+        });
+        done.send(()).ok();
+    });
+    assert!(is_done.recv_timeout(PATIENCE).is_ok(), "a send ended, and its thread sleeps");
 }
 
 /// Lets time pass until there is an answer, and the process move.
