@@ -242,9 +242,8 @@ pub static EXPRESS: Description = Description {
         most: 10_000,
     }),
     operations: |_| 6,
-    panels: &[Column::Bytes("packet"), Column::Count("packets")],
-    axis: &[Column::Operation],
-    shape: Shape::Bars,
+    panels: &[Column::Operation, Column::Bytes("packet")],
+    axis: &[Column::Count("packets")],
     base: Some(Base {
         against: Against::Operation("one message"),
         head: "/ one",

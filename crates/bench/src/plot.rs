@@ -389,8 +389,8 @@ where
     let drawn: Vec<usize> = (0..report.entries.len()).filter(is_measured).collect();
     let values =
         rows.iter().flat_map(|row| drawn.iter().filter_map(move |index| value(*index, row)));
-    let can_be_log = !matches!(panel.quantity, Quantity::Share(Share { is_clamped: true, .. }));
-    let heights = Heights::of(values.collect(), !panel.title.is_empty(), can_be_log);
+    let is_of_one = matches!(panel.quantity, Quantity::Share(Share { is_clamped: true, .. }));
+    let heights = Heights::of(values.collect(), !panel.title.is_empty(), is_of_one);
     let bottom = heights.span.start;
     let mut chart = builder(panel, area).build_cartesian_2d(0.0..rows.len() as f64, heights)?;
     let middles: Vec<f64> = (0..rows.len()).map(|index| index as f64 + 0.5).collect();
@@ -463,14 +463,18 @@ struct Heights {
 }
 
 impl Heights {
-    /// With room above; more where the legend would hide bars.
-    fn of(values: Vec<f64>, has_legend_above: bool, can_be_log: bool) -> Self {
+    /// With room above; more where the legend would hide bars. What is of one goes from 0 to 1.
+    fn of(values: Vec<f64>, has_legend_above: bool, is_of_one: bool) -> Self {
         let (least, greatest) = span(values.into_iter(), 1.0);
         let room = if has_legend_above { 1.4 } else { 1.15 };
-        if can_be_log && least > 0.0 && greatest > least * LOG_FROM {
+        if !is_of_one && least > 0.0 && greatest > least * LOG_FROM {
             let bottom = least / 2.0;
             let top = bottom * (greatest / bottom).powf(room);
             return Self { is_log: true, span: bottom..top, ticks: ticks((bottom, top)) };
+        }
+        if is_of_one {
+            let ticks = (0..=5).map(|index| f64::from(index) / 5.0).collect();
+            return Self { is_log: false, span: 0.0..room, ticks };
         }
         let top = if greatest > 0.0 { greatest * room } else { 1.0 };
         let ten = 10.0_f64.powf(top.log10().floor() - 1.0);
@@ -641,13 +645,14 @@ mod tests {
 
     #[test]
     fn bars_of_several_orders_of_magnitude_are_as_high_as_their_logarithms() {
-        let linear = Heights::of(vec![60.0, 70.0], false, true);
+        let linear = Heights::of(vec![60.0, 70.0], false, false);
         assert_eq!(linear.ticks, [0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0]);
         assert_eq!([0.0, linear.span.end].map(|value| linear.map(&value, (0, 1000))), [0, 1000]);
-        let none = Heights::of(vec![0.0, 0.0], true, true);
+        let none = Heights::of(vec![0.0, 0.0], true, false);
         assert_eq!((none.span.end, none.is_log), (1.0, false));
-        assert!(!Heights::of(vec![0.001, 1.0], false, false).is_log);
-        let log = Heights::of(vec![0.2, 2000.0], true, true);
+        let share = Heights::of(vec![0.001, 0.1], false, true);
+        assert_eq!((share.span.end, share.ticks.len(), share.is_log), (1.15, 6, false));
+        let log = Heights::of(vec![0.2, 2000.0], true, false);
         let at = |value| log.map(&value, (0, 10_000));
         assert_eq!((at(0.1), at(log.span.end)), (0, 10_000));
         assert!((at(2.0) - at(0.2) - (at(2000.0) - at(200.0))).abs() <= 2);
