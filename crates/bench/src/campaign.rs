@@ -136,8 +136,26 @@ fn take_turn(
     told: &str,
     interruption: &Interruption,
 ) -> Result<(), CampaignError> {
+    for index in 0..plan.workload.ranks.len() {
+        run_on(entry, station, plan, index, told, interruption)?;
+        if entry.failure.is_some() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// A turn's run on one number of ranks.
+fn run_on(
+    entry: &mut Entry,
+    station: &Station,
+    plan: &Plan,
+    index: usize,
+    told: &str,
+    interruption: &Interruption,
+) -> Result<(), CampaignError> {
     let name = entry.name();
-    let mut reading = Reading::new(plan, entry.library, station.hosts());
+    let mut reading = Reading::new(plan, entry.library, station.hosts(), index);
     let mut on_line = |line: &str| {
         if let Some(read) = reading.take(line)? {
             tell(&format!(
@@ -151,18 +169,20 @@ fn take_turn(
         }
         Ok(())
     };
-    let result = station.run(plan, interruption, &mut on_line);
+    let result = station.run(plan, index, interruption, &mut on_line);
     reading.settle(&result);
     match result.and_then(|()| reading.check_end().map_err(RunError::Line)) {
         Ok(()) => {}
         Err(RunError::Interrupted) => return Err(CampaignError::Interrupted),
         Err(error) => {
-            let reason = format!("{told}: {error}");
+            let has_ranks = plan.workload.ranks.len() > 1;
+            let on = if has_ranks { format!(", {} ranks", reading.ranks) } else { String::new() };
+            let reason = format!("{told}{on}: {error}");
             tell(&format!("{name}: {reason}"));
             entry.failure = Some(reason);
         }
     }
-    reading.end(entry);
+    reading.end(entry, index == 0);
     Ok(())
 }
 
@@ -178,12 +198,12 @@ struct Reading {
 }
 
 impl Reading {
-    fn new(plan: &Plan, kind: Kind, hosts: Option<[String; 2]>) -> Self {
+    fn new(plan: &Plan, kind: Kind, hosts: Option<[String; 2]>, index: usize) -> Self {
         Self {
             kind,
             expected: plan.workload.measurements(),
             hosts,
-            ranks: plan.workload.ranks,
+            ranks: plan.workload.ranks[index],
             description: None,
             round: Vec::new(),
             missing: Vec::new(),
@@ -204,11 +224,11 @@ impl Reading {
                 Err("the program measured before it described itself".into())
             }
             Line::Missing(missing) => {
-                self.missing.push(missing);
+                self.missing.push(Missing { ranks: self.ranks, ..missing });
                 Ok(None)
             }
             Line::Measurement(read) => {
-                self.round.push(read);
+                self.round.push(Measurement { ranks: self.ranks, ..read });
                 Ok(self.round.last())
             }
         }
@@ -261,14 +281,16 @@ impl Reading {
     }
 
     /// Adds to the library's part what came.
-    fn end(self, entry: &mut Entry) {
+    fn end(self, entry: &mut Entry, is_first: bool) {
         if let Some(description) = self.description {
             entry.version = description.library;
             entry.clock = Some(description.clock);
         }
-        if !self.round.is_empty() {
-            entry.rounds.push(self.round);
+        match entry.rounds.last_mut() {
+            Some(round) if !is_first => round.extend(self.round),
+            Some(_) | None => entry.rounds.push(self.round),
         }
+        entry.rounds.pop_if(|round| round.is_empty());
         for missing in self.missing {
             if !entry.missing.contains(&missing) {
                 entry.missing.push(missing);
@@ -280,7 +302,7 @@ impl Reading {
 /// A library that is ready to run the program at the place.
 enum Station {
     /// By its launcher, or by a command that starts both ranks itself.
-    Mpi { launch: Launch, lab: Option<Lab>, hosts: Option<[String; 2]> },
+    Mpi { launches: Vec<Launch>, lab: Option<Lab>, hosts: Option<[String; 2]> },
     /// A server and a client.
     Tcp { program: PathBuf, lab: Option<Lab>, nodes: Option<[String; 2]> },
 }
@@ -307,21 +329,28 @@ impl Station {
             let words = [text(&own), "bench".into(), description.program.into()];
             let words = words.into_iter().chain(arguments).collect();
             let launch = Launch { node: None, words, environment: settings.collect() };
-            return Ok(Self::Mpi { launch, lab, hosts: ends });
+            return Ok(Self::Mpi { launches: vec![launch], lab, hosts: ends });
         }
         let library = Library::find(kind, &places.prefix, &places.peers);
         let library = library.map_err(|error| error.to_string())?;
         let program = programs.mpi(description.program, &library);
         let program = program.map_err(|error| error.to_string())?;
-        let ground = pair(&prepared.ground, plan);
-        let mut launch = Launch::new(&library, &ground, plan.workload.ranks, &program, &arguments);
-        launch.environment.extend(settings);
-        Ok(Self::Mpi { launch, lab, hosts: ends })
+        let settings: Vec<_> = settings.collect();
+        let launch = |ranks: &u32| {
+            let ground = pair(&prepared.ground, *ranks);
+            let mut launch = Launch::new(&library, &ground, *ranks, &program, &arguments);
+            launch.environment.extend(settings.iter().cloned());
+            launch
+        };
+        let launches = plan.workload.ranks.iter().map(launch).collect();
+        Ok(Self::Mpi { launches, lab, hosts: ends })
     }
 
     fn line(&self) -> String {
         match self {
-            Self::Mpi { launch, .. } => launch.line(),
+            Self::Mpi { launches, .. } => {
+                launches.iter().map(Launch::line).collect::<Vec<_>>().join("\n")
+            }
             Self::Tcp { program, .. } => program.display().to_string(),
         }
     }
@@ -338,12 +367,14 @@ impl Station {
     fn run(
         &self,
         plan: &Plan,
+        index: usize,
         interruption: &Interruption,
         on_line: &mut dyn FnMut(&str) -> Result<(), String>,
     ) -> Result<(), RunError> {
         let limit = plan.workload.limit(plan.seconds);
         match self {
-            Self::Mpi { launch, lab, .. } => {
+            Self::Mpi { launches, lab, .. } => {
+                let launch = &launches[index];
                 let mut command = enter(lab.as_ref(), launch.node.as_deref(), &launch.words)?;
                 let variables = launch.environment.iter().map(|(name, value)| (name, value));
                 run(command.envs(variables), limit, interruption, on_line)
@@ -400,9 +431,9 @@ fn enter(lab: Option<&Lab>, node: Option<&str>, words: &[String]) -> Result<Comm
 }
 
 /// The ground with as many nodes as the workload is spread over: two for two ranks, the ends of the link.
-fn pair(ground: &Ground, plan: &Plan) -> Ground {
+fn pair(ground: &Ground, ranks: u32) -> Ground {
     match (ground, ends(ground)) {
-        (Ground::Grid(grid), Some(ends)) if plan.workload.ranks == 2 => {
+        (Ground::Grid(grid), Some(ends)) if ranks == 2 => {
             Ground::Grid(crate::launch::Grid { nodes: ends.into(), ..grid.clone() })
         }
         _ => ground.clone(),
@@ -438,7 +469,7 @@ mod tests {
             rounds: 1,
             seconds: 0.1,
         };
-        Reading::new(&plan, Kind::Mpich, hosts)
+        Reading::new(&plan, Kind::Mpich, hosts, 0)
     }
 
     fn description(library: &str, ranks: u32, clock_ms: f64) -> String {
@@ -469,7 +500,7 @@ mod tests {
         let mut reading = reading(None);
         let measurement = serde_json::to_string(&crate::record::measurement(
             "pingpong",
-            crate::instrument::Case { bytes: 8, count: 0 },
+            crate::instrument::Case { bytes: 8, count: 0, ranks: 2 },
             1.0,
         ))
         .unwrap();
@@ -484,7 +515,7 @@ mod tests {
     #[test]
     fn of_a_run_that_breaks_off_there_stays_what_it_measured() {
         let lines = [8, 16].map(|bytes| {
-            let case = crate::instrument::Case { bytes, count: 0 };
+            let case = crate::instrument::Case { bytes, count: 0, ranks: 2 };
             serde_json::to_string(&crate::record::measurement("pingpong", case, 1.0)).unwrap()
         });
         let missing = r#"{"operation": "pingpong", "bytes": 16, "count": 0, "missing": "why"}"#;
@@ -504,7 +535,7 @@ mod tests {
             }
             reading.settle(&result);
             let mut entry = Entry::new(Kind::Mpich, None);
-            reading.end(&mut entry);
+            reading.end(&mut entry, true);
             assert_eq!(entry.rounds.len(), rounds, "{lines:?} {result:?}");
             assert_eq!(entry.missing.len(), usize::from(result.is_ok()));
             assert_eq!(entry.version, "MPICH 5");

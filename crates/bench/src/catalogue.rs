@@ -15,7 +15,7 @@ const PLAIN: Description = Description {
     sizes: None,
     counts: None,
     has_case: |_| true,
-    any_ranks: false,
+    ranks: None,
     least_variants: 0,
     operations: |_| 1,
     statistics: &[Statistic::Median],
@@ -38,6 +38,15 @@ const SIZES: Numbers = Numbers {
     quick: "8",
     least: 1,
     most: 1 << 30,
+};
+
+const RANKS: Numbers = Numbers {
+    option: "ranks",
+    help: "On how many ranks, such as 2,8,32",
+    default: "2",
+    quick: "2",
+    least: 2,
+    most: 1024,
 };
 
 /// What exchanges one message by the program `pingpong`.
@@ -86,13 +95,14 @@ pub static BURST: Description = Description {
 
 pub static CROWD: Description = Description {
     name: "crowd",
-    about: "Barrier and 8-byte allreduce on many ranks, in µs an operation",
+    about: "Barrier, 8-byte allreduce, 1 KiB alltoall and the ping-pong of all pairs at once, on many ranks, in µs an operation",
     program: "crowd",
-    title: "Crowd: a collective operation",
+    title: "Crowd: a collective operation, or half a round trip of pairs",
     time: "time of the operation",
-    any_ranks: true,
-    operations: |_| 2,
-    axis: &[Column::Operation, Column::Bytes("size")],
+    ranks: Some(Numbers { default: "2,4,8,16,32", quick: "2,8", ..RANKS }),
+    operations: |_| 4,
+    panels: &[Column::Operation, Column::Bytes("size")],
+    axis: &[Column::Ranks],
     shape: Shape::Bars,
     ..PLAIN
 };
@@ -287,5 +297,36 @@ pub static OVERLAP: Description = Description {
     })),
     draws_time: false,
     sample_s: |case| 3e-6 * case.count as f64,
+    ..PLAIN
+};
+
+pub static PROGRESS: Description = Description {
+    name: "progress",
+    about: "What ends while the application computes and calls nothing, in µs: how long the peer of a message waits, and how long the one that computes waits afterwards; the same of non-blocking collectives",
+    program: "progress",
+    title: "Progress: waiting, while others compute or after computing",
+    time: "time in the wait",
+    sizes: Some(Numbers {
+        help: "Sizes in bytes; 0 is a barrier",
+        default: "0,8,1M",
+        quick: "0,1M",
+        least: 0,
+        most: 256 << 20,
+        ..SIZES
+    }),
+    counts: Some(Numbers {
+        option: "computing",
+        help: "How long is computed, in µs",
+        default: "100000",
+        quick: "20000",
+        least: 1,
+        most: 10_000_000,
+    }),
+    ranks: Some(RANKS),
+    operations: |case| if case.bytes == 0 { 2 } else { 6 },
+    panels: &[Column::Operation, Column::Duration("computing")],
+    axis: &[Column::Bytes("size"), Column::Ranks],
+    shape: Shape::Bars,
+    sample_s: |case| 2e-6 * case.count as f64,
     ..PLAIN
 };

@@ -115,7 +115,8 @@ impl Common {
 impl Asked {
     fn command(instrument: Instrument) -> clap::Command {
         let description = instrument.description();
-        let lists = [description.sizes, description.counts].into_iter().flatten();
+        let lists = [description.sizes, description.counts, description.ranks];
+        let lists = lists.into_iter().flatten();
         let command = clap::Command::new(description.name);
         let command = lists.fold(command, |command, numbers| {
             let parser = move |text: &str| numbers.parse(text).map(List);
@@ -127,7 +128,6 @@ impl Asked {
                     .value_parser(parser),
             )
         });
-        let command = if description.any_ranks { Ranks::augment_args(command) } else { command };
         Options::augment_args(command).about(description.about)
     }
 }
@@ -139,14 +139,14 @@ impl FromArgMatches for Asked {
         let instrument = name.parse().map_err(|_| missing())?;
         let options = Options::from_arg_matches(matches)?;
         let mut workload = options.common.workload(instrument);
-        let Description { sizes, counts, any_ranks, .. } = instrument.description();
+        let Description { sizes, counts, ranks, .. } = instrument.description();
         for (list, numbers) in [(&mut workload.sizes, sizes), (&mut workload.counts, counts)] {
             if let Some(List(asked)) = numbers.and_then(|numbers| matches.get_one(numbers.option)) {
                 list.clone_from(asked);
             }
         }
-        if *any_ranks {
-            workload.ranks = Ranks::from_arg_matches(matches)?.ranks;
+        if let Some(List(asked)) = ranks.and_then(|ranks| matches.get_one(ranks.option)) {
+            workload.run_on(asked);
         }
         Ok(Self { workload, options })
     }
@@ -172,13 +172,6 @@ impl Subcommand for Asked {
 }
 
 #[derive(Debug, Args)]
-struct Ranks {
-    /// How many ranks
-    #[arg(long, default_value = "16", value_parser = clap::value_parser!(u32).range(2..=1024))]
-    ranks: u32,
-}
-
-#[derive(Debug, Args)]
 struct CompareOptions {
     /// Instruments, each at a place: pingpong@wan, burst@lan…; without a place in shared memory; a place
     /// alone is a ping-pong there
@@ -187,8 +180,9 @@ struct CompareOptions {
     /// Sizes such as 1,16,64k,4M instead of each instrument's own
     #[arg(long)]
     sizes: Option<String>,
-    #[command(flatten)]
-    ranks: Ranks,
+    /// Numbers of ranks such as 2,8,32 instead of each instrument's own
+    #[arg(long)]
+    ranks: Option<String>,
     /// Where the peers are
     #[arg(long, default_value = "build/peers")]
     peers: PathBuf,
@@ -290,8 +284,9 @@ fn compare(options: &CompareOptions) -> Result<(), String> {
                 .parse(asked)
                 .map_err(|error| format!("--sizes {asked}: {}: {error}", description.name))?;
         }
-        if description.any_ranks {
-            workload.ranks = options.ranks.ranks;
+        if let (Some(asked), Some(numbers)) = (&options.ranks, description.ranks) {
+            let ranks = numbers.parse(asked);
+            workload.run_on(&ranks.map_err(|error| format!("--ranks {asked}: {error}"))?);
         }
         plan(workload, place, true, &options.common)
     };
@@ -429,7 +424,9 @@ mod tests {
             "clock",
             "pingpong --place lan --sizes 1,64k",
             "burst --messages 10",
-            "crowd --ranks 4",
+            "crowd --ranks 4,32",
+            "compare crowd --ranks 8",
+            "progress --sizes 0,1M --computing 1000 --ranks 4",
             "compare",
             "compare wan crowd burst@lan crowd@wan --rounds 2",
             "burst --variant auto --variant fifo:CANELE_STRATEGY=fifo",

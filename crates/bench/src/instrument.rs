@@ -19,7 +19,7 @@ pub enum Instrument {
     Pingpong,
     /// Many messages at once between two ranks.
     Burst,
-    /// Barrier and allreduce on many ranks.
+    /// Collective operations and ping-pongs of pairs on many ranks.
     Crowd,
     /// A message in one packet, and the same in many.
     Cut,
@@ -37,6 +37,8 @@ pub enum Instrument {
     Express,
     /// How much of a transfer is hidden behind computing.
     Overlap,
+    /// What ends while the application computes.
+    Progress,
 }
 
 /// An instrument, as a value.
@@ -60,8 +62,8 @@ pub struct Description {
     pub counts: Option<Numbers>,
     /// Whether so many of so many bytes is a case at all.
     pub has_case: fn(Case) -> bool,
-    /// Whether its program runs on any number of ranks; else on two.
-    pub any_ranks: bool,
+    /// On how many ranks its program runs, each number in a run of its own; none is two.
+    pub ranks: Option<Numbers>,
     /// How many settings of ours it needs.
     pub least_variants: usize,
     /// How many measurements the program prints for a case, or says why it has none.
@@ -97,6 +99,8 @@ pub struct Case {
     pub bytes: u64,
     /// How many, or how long what stands before it is; 0 where nothing is counted.
     pub count: u64,
+    /// On how many ranks; 0 where that is not known yet.
+    pub ranks: u32,
 }
 
 /// What cases are set against.
@@ -204,6 +208,8 @@ pub enum Column {
     Duration(&'static str),
     /// The statistic.
     Statistic,
+    /// The number of ranks.
+    Ranks,
 }
 
 /// How a panel is drawn.
@@ -276,6 +282,7 @@ impl Column {
         match self {
             Self::Operation => "operation",
             Self::Statistic => "of the samples",
+            Self::Ranks => "ranks",
             Self::Bytes(head)
             | Self::Count(head)
             | Self::Length(head)
@@ -294,6 +301,7 @@ impl Column {
             Self::Word(_, words) => words.get(case.count as usize).copied().unwrap_or("?").into(),
             Self::Duration(_) => duration_text(case.count),
             Self::Statistic => statistic.name().into(),
+            Self::Ranks => case.ranks.to_string(),
         }
     }
 
@@ -302,6 +310,7 @@ impl Column {
         match self {
             Self::Operation | Self::Statistic => 0,
             Self::Bytes(_) => case.bytes,
+            Self::Ranks => u64::from(case.ranks),
             Self::Count(_) | Self::Length(_) | Self::Word(..) | Self::Duration(_) => case.count,
         }
     }
@@ -344,7 +353,7 @@ fn short_text(number: u64) -> String {
 
 impl Instrument {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Pingpong,
         Self::Burst,
         Self::Crowd,
@@ -356,6 +365,7 @@ impl Instrument {
         Self::Overhead,
         Self::Express,
         Self::Overlap,
+        Self::Progress,
     ];
 
     /// What it is.
@@ -372,6 +382,7 @@ impl Instrument {
             Self::Overhead => &catalogue::OVERHEAD,
             Self::Express => &catalogue::EXPRESS,
             Self::Overlap => &catalogue::OVERLAP,
+            Self::Progress => &catalogue::PROGRESS,
         }
     }
 }
@@ -393,8 +404,8 @@ impl FromStr for Instrument {
 pub struct Workload {
     /// Which.
     pub instrument: Instrument,
-    /// On how many ranks.
-    pub ranks: u32,
+    /// On how many ranks, each number in a run of its own.
+    pub ranks: Vec<u32>,
     /// For which sizes, in bytes.
     pub sizes: Vec<u64>,
     /// For which counts.
@@ -419,8 +430,16 @@ impl Workload {
         };
         let description = instrument.description();
         let (sizes, counts) = (list(description.sizes), list(description.counts));
-        let ranks = if description.any_ranks { CROWD_RANKS } else { 2 };
-        Self { instrument, ranks, sizes, counts }
+        let mut workload = Self { instrument, ranks: vec![2], sizes, counts };
+        if description.ranks.is_some() {
+            workload.run_on(&list(description.ranks));
+        }
+        workload
+    }
+
+    /// Sets the numbers of ranks.
+    pub fn run_on(&mut self, ranks: &[u64]) {
+        self.ranks = ranks.iter().map(|ranks| *ranks as u32).collect();
     }
 
     /// The instrument, as a value.
@@ -430,8 +449,11 @@ impl Workload {
 
     /// What its times are, in a title.
     pub fn title(&self) -> String {
-        let Description { title, any_ranks, .. } = self.description();
-        if *any_ranks { format!("{title} on {} ranks", self.ranks) } else { (*title).into() }
+        let Description { title, ranks, .. } = self.description();
+        match (ranks, &self.ranks[..]) {
+            (Some(_), [ranks]) => format!("{title}, on {ranks} ranks"),
+            _ => (*title).into(),
+        }
     }
 
     /// The program's arguments.
@@ -443,12 +465,12 @@ impl Workload {
         std::iter::once(seconds.to_string()).chain(self.cases().into_iter().map(word)).collect()
     }
 
-    /// How many measurements the program prints, or says why it has none.
+    /// How many measurements the program prints in a run, or says why it has none.
     pub fn measurements(&self) -> usize {
         let Description { sizes, operations, .. } = self.description();
         match sizes {
             Some(_) => self.cases().into_iter().map(operations).sum(),
-            None => operations(Case { bytes: 0, count: 0 }),
+            None => operations(Case { bytes: 0, count: 0, ranks: 0 }),
         }
     }
 
@@ -468,15 +490,12 @@ impl Workload {
         let counts: &[u64] = if self.counts.is_empty() { &[0] } else { &self.counts };
         let of = |bytes: &u64| {
             let bytes = *bytes;
-            counts.iter().map(move |count| Case { bytes, count: *count })
+            counts.iter().map(move |count| Case { bytes, count: *count, ranks: 0 })
         };
         let has_case = self.description().has_case;
         self.sizes.iter().flat_map(of).filter(|case| has_case(*case)).collect()
     }
 }
-
-/// Ranks of a crowd if nothing is asked.
-const CROWD_RANKS: u32 = 16;
 
 #[cfg(test)]
 mod tests {
@@ -490,7 +509,8 @@ mod tests {
             for text in [description.about, description.program, description.title] {
                 assert!(!text.is_empty(), "{instrument:?}");
             }
-            for numbers in [description.sizes, description.counts].into_iter().flatten() {
+            let lists = [description.sizes, description.counts, description.ranks];
+            for numbers in lists.into_iter().flatten() {
                 for text in [numbers.default, numbers.quick] {
                     let list = numbers.parse(text);
                     assert!(list.is_ok_and(|list| !list.is_empty()), "{instrument:?}");
@@ -521,7 +541,7 @@ mod tests {
             ..Workload::new(Instrument::Burst)
         };
         assert_eq!(burst.arguments(0.5), ["0.5", "8/1000", "1024/1000"]);
-        assert_eq!((burst.ranks, burst.measurements()), (2, 2));
+        assert_eq!((&burst.ranks[..], burst.measurements()), (&[2][..], 2));
         let pingpong = Workload { sizes: vec![8], ..Workload::new(Instrument::Pingpong) };
         assert_eq!(pingpong.arguments(0.5), ["0.5", "8"]);
         let cut = Workload {
@@ -530,8 +550,16 @@ mod tests {
             ..Workload::new(Instrument::Cut)
         };
         assert_eq!(cut.arguments(1.0), ["1", "2/1", "2/2", "64/1", "64/2", "64/4"]);
-        let crowd = Workload::new(Instrument::Crowd);
-        assert_eq!((crowd.arguments(1.0), crowd.measurements()), (vec!["1".to_owned()], 2));
+        let mut crowd = Workload::new(Instrument::Crowd);
+        assert_eq!((crowd.arguments(1.0), crowd.measurements()), (vec!["1".to_owned()], 4));
+        assert!(!crowd.title().contains("ranks"));
+        crowd.run_on(&[16]);
         assert!(crowd.title().contains("16 ranks"));
+        let progress = Workload {
+            sizes: vec![0, 8],
+            counts: vec![100],
+            ..Workload::new(Instrument::Progress)
+        };
+        assert_eq!(progress.measurements(), 2 + 6);
     }
 }

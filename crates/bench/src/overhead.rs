@@ -210,7 +210,7 @@ impl Ways {
             }
         }
         let of = |index: usize| {
-            let case = Case { bytes: size as u64, count: index as u64 };
+            let case = Case { bytes: size as u64, count: index as u64, ranks: 2 };
             let first_us = firsts_us[index].unwrap_or_default();
             Measurement::of(rail, case, first_us, &samples_us[index])
         };
@@ -538,7 +538,7 @@ mod tests {
             let mut ways = Ways::open(rail, 0, 2, [7; 32], &mut asking).unwrap();
             for size in [8, 64] {
                 let [bare, scheduled] = ways.measure(rail, size, 0.001).unwrap();
-                let case = |count| Case { bytes: size as u64, count };
+                let case = |count| Case { bytes: size as u64, count, ranks: 2 };
                 assert_eq!((bare.case(), scheduled.case()), (case(0), case(1)));
                 assert!(bare.samples >= 3 && scheduled.min_us > 0.0, "{bare:?} {scheduled:?}");
             }

@@ -156,6 +156,7 @@ fn panel_title(description: &Description, row: &Row) -> String {
     let text = |column: &Column| match column {
         Column::Operation => row.operation.clone(),
         Column::Statistic => row.statistic.name().to_owned(),
+        Column::Ranks => format!("{} ranks", row.case.ranks),
         Column::Bytes(head)
         | Column::Count(head)
         | Column::Length(head)
@@ -222,9 +223,11 @@ impl Axis {
         match self.column {
             Column::Bytes(_) | Column::Length(_) => size_text(number),
             Column::Duration(_) => duration_text(number),
-            Column::Operation | Column::Statistic | Column::Count(_) | Column::Word(..) => {
-                number.to_string()
-            }
+            Column::Operation
+            | Column::Statistic
+            | Column::Ranks
+            | Column::Count(_)
+            | Column::Word(..) => number.to_string(),
         }
     }
 
@@ -516,8 +519,12 @@ fn bar_name(description: &Description, row: &Row) -> String {
         .iter()
         .filter(|column| **column == Column::Operation || says_something(column));
     let text = |column: &Column| column.text(&row.operation, row.case, row.statistic);
-    let words: Vec<_> = columns.map(text).collect();
-    words.join(if is_named { " of " } else { ", " })
+    let is_alone = description.axis.len() == 1;
+    let words = columns.map(|column| match column {
+        Column::Ranks if !is_alone => format!("{} ranks", text(column)),
+        _ => text(column),
+    });
+    words.collect::<Vec<_>>().join(if is_named { " of " } else { ", " })
 }
 
 /// Colours that most people tell apart (Okabe and Ito), and a marker besides; ours under several settings
@@ -630,7 +637,7 @@ mod tests {
     #[test]
     fn collectives_are_drawn_as_bars() {
         let folder = tempfile::tempdir().unwrap();
-        let case = |bytes| Case { bytes, count: 0 };
+        let case = |bytes| Case { bytes, count: 0, ranks: 2 };
         let round =
             vec![measurement("barrier", case(0), 60.0), measurement("allreduce", case(8), 70.0)];
         let report = Report {
@@ -640,7 +647,7 @@ mod tests {
         };
         let svg =
             std::fs::read_to_string(&draw(&report, By::Least, folder.path()).unwrap()[0]).unwrap();
-        assert!(svg.contains("allreduce of 8 B") && svg.contains("60 µs"));
+        assert!(svg.contains("allreduce; size: 8 B") && svg.contains("60 µs"));
     }
 
     #[test]

@@ -130,7 +130,7 @@ fn write_error(path: &Path, source: io::Error) -> ProgramError {
     ProgramError::Write { path: path.display().to_string(), source }
 }
 
-const SOURCES: [(&str, &str); 15] = [
+const SOURCES: [(&str, &str); 16] = [
     ("clock.h", include_str!("../../../bench/clock.h")),
     ("samples.h", include_str!("../../../bench/samples.h")),
     ("program.h", include_str!("../../../bench/program.h")),
@@ -144,6 +144,7 @@ const SOURCES: [(&str, &str); 15] = [
     ("modules.c", include_str!("../../../bench/modules.c")),
     ("compute.h", include_str!("../../../bench/compute.h")),
     ("overlap.c", include_str!("../../../bench/overlap.c")),
+    ("progress.c", include_str!("../../../bench/progress.c")),
     ("express.c", include_str!("../../../bench/express.c")),
     ("tcp_pingpong.c", include_str!("../../../bench/tcp_pingpong.c")),
 ];

@@ -56,6 +56,9 @@ pub struct Measurement {
     pub bytes: u64,
     /// Of how many, or whatever else the instrument counts.
     pub count: u64,
+    /// On how many ranks, which the program's first line says.
+    #[serde(default)]
+    pub ranks: u32,
     /// How many samples the figures are made of.
     pub samples: u64,
     /// The first of this size, before any warm-up; not among the samples.
@@ -91,6 +94,9 @@ pub struct Missing {
     pub bytes: u64,
     /// Of how many.
     pub count: u64,
+    /// On how many ranks, which the program's first line says.
+    #[serde(default)]
+    pub ranks: u32,
     /// Why it is not there.
     pub missing: String,
 }
@@ -98,7 +104,7 @@ pub struct Missing {
 impl Missing {
     /// What it was to be a measurement of.
     pub fn case(&self) -> Case {
-        Case { bytes: self.bytes, count: self.count }
+        Case { bytes: self.bytes, count: self.count, ranks: self.ranks }
     }
 }
 
@@ -116,6 +122,7 @@ impl Measurement {
             operation: operation.into(),
             bytes: case.bytes,
             count: case.count,
+            ranks: case.ranks,
             samples: count as u64,
             first_us,
             min_us: sorted[0],
@@ -132,7 +139,7 @@ impl Measurement {
 
     /// What it was a measurement of.
     pub fn case(&self) -> Case {
-        Case { bytes: self.bytes, count: self.count }
+        Case { bytes: self.bytes, count: self.count, ranks: self.ranks }
     }
 }
 
@@ -191,6 +198,7 @@ pub(crate) fn measurement(operation: &str, case: Case, median_us: f64) -> Measur
         operation: operation.into(),
         bytes: case.bytes,
         count: case.count,
+        ranks: case.ranks,
         samples: 100,
         first_us: median_us * 3.0,
         min_us: median_us * 0.9,
@@ -235,7 +243,7 @@ mod tests {
         };
         assert_eq!(
             (missing.case(), &missing.missing[..]),
-            (Case { bytes: 1, count: 2 }, "no such call")
+            (Case { bytes: 1, count: 2, ranks: 0 }, "no such call")
         );
         assert_eq!(Line::parse("[warn] a launcher's word").unwrap(), Line::Foreign);
     }
@@ -257,7 +265,8 @@ mod tests {
     #[test]
     fn statistics_are_those_of_the_programs() {
         let samples_us: Vec<f64> = (0..100).map(|at| f64::from(100 - at)).collect();
-        let read = Measurement::of("known", Case { bytes: 3, count: 7 }, 7.0, &samples_us);
+        let read =
+            Measurement::of("known", Case { bytes: 3, count: 7, ranks: 2 }, 7.0, &samples_us);
         assert_eq!((read.samples, read.first_us, read.min_us, read.max_us), (100, 7.0, 1.0, 100.0));
         assert_eq!((read.p25_us, read.median_us, read.p75_us), (25.0, 50.5, 75.0));
         assert_eq!((read.mean_us, read.p99_us), (50.5, 99.0));
@@ -265,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_measurement_survives_its_own_json() {
-        let made = measurement("burst", Case { bytes: 8, count: 10 }, 4.0);
+        let made = measurement("burst", Case { bytes: 8, count: 10, ranks: 16 }, 4.0);
         let text = serde_json::to_string(&made).unwrap();
         assert_eq!(Line::parse(&text).unwrap(), Line::Measurement(made));
     }

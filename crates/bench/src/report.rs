@@ -318,7 +318,7 @@ pub(crate) mod tests {
                 .map(|round| {
                     let time_us = |bytes: u64| (5800.0 + bytes as f64 / 117.0) * factor * round;
                     let read = |bytes: &u64| {
-                        let case = Case { bytes: *bytes, count: 0 };
+                        let case = Case { bytes: *bytes, count: 0, ranks: 0 };
                         measurement("pingpong", case, time_us(*bytes))
                     };
                     sizes.iter().map(read).collect()
@@ -377,14 +377,18 @@ pub(crate) mod tests {
     #[test]
     fn a_case_is_set_against_its_base_round_by_round() {
         let round = |alone: f64, behind: f64| {
-            let of = |count, time_us| measurement("short", Case { bytes: 4, count }, time_us);
+            let of =
+                |count, time_us| measurement("short", Case { bytes: 4, count, ranks: 2 }, time_us);
             vec![of(0, alone), of(7, behind)]
         };
         let rounds = vec![round(1.0, 3.0), round(2.0, 8.0)];
         let entry = Entry { rounds, ..Entry::new(Kind::Canele, None) };
         let base = |relation| Base { against: Against::Count(0), head: "", relation };
         let across = |relation| {
-            entry.against("short", Case { bytes: 4, count: 7 }, base(relation)).unwrap().median
+            entry
+                .against("short", Case { bytes: 4, count: 7, ranks: 2 }, base(relation))
+                .unwrap()
+                .median
         };
         assert_eq!((across(Relation::Ratio), across(Relation::Difference)), (3.5, 4.0));
     }

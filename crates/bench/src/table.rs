@@ -332,6 +332,7 @@ mod tests {
             operation: "both compute".into(),
             bytes,
             count: 1000,
+            ranks: 2,
             missing: "no such call".into(),
         };
         report.entries[1].missing = vec![missing(64), missing(128)];
