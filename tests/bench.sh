@@ -43,7 +43,8 @@ experiment() { # name, word in the table, cases, arguments
     python3 - "$name-shm.json" "$cases" <<'PYTHON'
 import json, sys
 report, cases = json.load(open(sys.argv[1])), int(sys.argv[2])
-assert len(report["rows"]) == cases, len(report["rows"])
+statistics = len({row["statistic"] for row in report["rows"]})
+assert len(report["rows"]) == cases * statistics, len(report["rows"])
 for entry in report["entries"]:
     assert entry["failure"] is None, entry["failure"]
     for round in entry["rounds"]:
@@ -56,7 +57,11 @@ for row in report["rows"]:
         if is_base and (base := cell["against_base"]):
             assert base["median"] == (0 if report["workload"]["instrument"] == "overhead" else 1), row
     for cell in row["cells"]:
-        assert (cell["share"] is not None) == (report["workload"]["instrument"] in ["overlap"]), row
+        has_share = {
+            "overlap": True,
+            "reactivity": row["operation"] == "one a millisecond" and row["count"] > 0 and row["statistic"] == "median",
+        }
+        assert (cell["share"] is not None) == has_share.get(report["workload"]["instrument"], False), row
 PYTHON
 }
 experiment cut '/ whole' 5 --sizes 2,64 --packets 1,2,64
@@ -67,6 +72,7 @@ experiment express '/ one' 12 --packets 1,64
 experiment express '/ Canele two' 6 --packets 8 --rounds 2 --variant one:CANELE_RAILS=tcp --variant two:CANELE_STRATEGY=fifo
 experiment overlap hidden 6 --sizes 64k --computing 1000
 experiment progress 'receiver waits' 14 --sizes 0,8,64k --computing 2000 --ranks 2
+experiment reactivity kept 4 --threads 0,2
 experiment rails 'Canele two Mb/s' 2 --sizes 8,64k --rounds 2 --variant one:CANELE_RAILS=shm --variant two:CANELE_RAILS=tcp,shm
 [ "$(grep -c '^rails shm Canele two' progress)" = 4 ]
 grep -q 'CANELE_RAILS=tcp,shm' table

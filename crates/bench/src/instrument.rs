@@ -39,6 +39,8 @@ pub enum Instrument {
     Overlap,
     /// What ends while the application computes.
     Progress,
+    /// A ping-pong beside threads that compute.
+    Reactivity,
 }
 
 /// An instrument, as a value.
@@ -353,7 +355,7 @@ fn short_text(number: u64) -> String {
 
 impl Instrument {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Pingpong,
         Self::Burst,
         Self::Crowd,
@@ -366,6 +368,7 @@ impl Instrument {
         Self::Express,
         Self::Overlap,
         Self::Progress,
+        Self::Reactivity,
     ];
 
     /// What it is.
@@ -383,6 +386,7 @@ impl Instrument {
             Self::Express => &catalogue::EXPRESS,
             Self::Overlap => &catalogue::OVERLAP,
             Self::Progress => &catalogue::PROGRESS,
+            Self::Reactivity => &catalogue::REACTIVITY,
         }
     }
 }

@@ -112,7 +112,7 @@ impl Programs {
             .arg(&path)
             .arg(self.folder.join(format!("{source}.c")))
             .args(options)
-            .arg("-lm")
+            .args(["-lm", "-pthread"])
             .output();
         let compiler = compiler.display().to_string();
         let result =
@@ -130,7 +130,7 @@ fn write_error(path: &Path, source: io::Error) -> ProgramError {
     ProgramError::Write { path: path.display().to_string(), source }
 }
 
-const SOURCES: [(&str, &str); 16] = [
+const SOURCES: [(&str, &str); 17] = [
     ("clock.h", include_str!("../../../bench/clock.h")),
     ("samples.h", include_str!("../../../bench/samples.h")),
     ("program.h", include_str!("../../../bench/program.h")),
@@ -145,6 +145,7 @@ const SOURCES: [(&str, &str); 16] = [
     ("compute.h", include_str!("../../../bench/compute.h")),
     ("overlap.c", include_str!("../../../bench/overlap.c")),
     ("progress.c", include_str!("../../../bench/progress.c")),
+    ("reactivity.c", include_str!("../../../bench/reactivity.c")),
     ("express.c", include_str!("../../../bench/express.c")),
     ("tcp_pingpong.c", include_str!("../../../bench/tcp_pingpong.c")),
 ];
