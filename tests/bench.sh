@@ -59,6 +59,7 @@ for row in report["rows"]:
     for cell in row["cells"]:
         has_share = {
             "overlap": True,
+            "idle": True,
             "reactivity": row["operation"] == "one a millisecond" and row["count"] > 0 and row["statistic"] == "median",
         }
         assert (cell["share"] is not None) == has_share.get(report["workload"]["instrument"], False), row
@@ -73,6 +74,9 @@ experiment express '/ Canele two' 6 --packets 8 --rounds 2 --variant one:CANELE_
 experiment overlap hidden 6 --sizes 64k --computing 1000
 experiment progress 'receiver waits' 14 --sizes 0,8,64k --computing 2000 --ranks 2
 experiment reactivity kept 4 --threads 0,2
+experiment threads 'woken in turn' 6 --threads 1,3
+experiment offload MPI_Isend 4 --sizes 8,64k
+experiment idle 'receive posted' 3 --waiting 10000
 experiment rails 'Canele two Mb/s' 2 --sizes 8,64k --rounds 2 --variant one:CANELE_RAILS=shm --variant two:CANELE_RAILS=tcp,shm
 [ "$(grep -c '^rails shm Canele two' progress)" = 4 ]
 grep -q 'CANELE_RAILS=tcp,shm' table

@@ -359,3 +359,67 @@ pub static REACTIVITY: Description = Description {
     })),
     ..PLAIN
 };
+
+pub static THREADS: Description = Description {
+    name: "threads",
+    about: "Ping-pongs of many threads of two ranks at once, in one communicator and in one each, and threads that wait and are woken in turn: µs for a message of each, and millions of messages a second",
+    program: "threads",
+    title: "Threads: messages of many threads at once",
+    time: "half a round trip of each thread",
+    sizes: Some(Numbers { most: 1 << 20, ..SIZES }),
+    counts: Some(Numbers {
+        option: "threads",
+        help: "How many threads of each rank",
+        default: "1,2,4,8,16",
+        quick: "1,4",
+        least: 1,
+        most: 64,
+    }),
+    operations: |_| 3,
+    panels: &[Column::Operation, Column::Bytes("size")],
+    axis: &[Column::Count("threads")],
+    figure: Some(Quantity::Rate),
+    draws_time: false,
+    ..PLAIN
+};
+
+pub static OFFLOAD: Description = Description {
+    name: "offload",
+    about: "The time that MPI_Isend takes to return, by size, in µs, and the whole transfer until the receiver's word that it has all",
+    program: "offload",
+    title: "Offload: the call of MPI_Isend, and the whole transfer",
+    time: "time",
+    sizes: Some(Numbers { default: "8,64,1k,4k,16k,64k,256k,1M,4M", quick: "8,64k,1M", ..SIZES }),
+    operations: |_| 2,
+    panels: &[Column::Operation],
+    ..PLAIN
+};
+
+pub static IDLE: Description = Description {
+    name: "idle",
+    about: "Processor time that a rank uses while no message comes, as a share of a core: blocked in MPI_Recv, asleep with a receive posted, and asleep with none; and half the round trip that follows, in µs",
+    program: "idle",
+    title: "Idle: half a round trip after waiting, and what waiting costs",
+    time: "half a round trip",
+    sizes: Some(Numbers { most: 1 << 20, ..SIZES }),
+    counts: Some(Numbers {
+        option: "waiting",
+        help: "How long no message comes, in µs",
+        default: "1000000",
+        quick: "100000",
+        least: 1000,
+        most: 60_000_000,
+    }),
+    operations: |_| 3,
+    panels: &[Column::Bytes("size"), Column::Duration("waiting")],
+    axis: &[Column::Operation],
+    shape: Shape::Bars,
+    figure: Some(Quantity::Share(Share {
+        head: "CPU",
+        label: "processor time used, of a core",
+        is_clamped: false,
+        beside: None,
+    })),
+    sample_s: |case| 1e-6 * case.count as f64,
+    ..PLAIN
+};

@@ -41,6 +41,12 @@ pub enum Instrument {
     Progress,
     /// A ping-pong beside threads that compute.
     Reactivity,
+    /// Ping-pongs of many threads, and threads that wait.
+    Threads,
+    /// The time that a send takes to return.
+    Offload,
+    /// What waiting costs.
+    Idle,
 }
 
 /// An instrument, as a value.
@@ -355,7 +361,7 @@ fn short_text(number: u64) -> String {
 
 impl Instrument {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::Pingpong,
         Self::Burst,
         Self::Crowd,
@@ -369,6 +375,9 @@ impl Instrument {
         Self::Overlap,
         Self::Progress,
         Self::Reactivity,
+        Self::Threads,
+        Self::Offload,
+        Self::Idle,
     ];
 
     /// What it is.
@@ -387,6 +396,9 @@ impl Instrument {
             Self::Overlap => &catalogue::OVERLAP,
             Self::Progress => &catalogue::PROGRESS,
             Self::Reactivity => &catalogue::REACTIVITY,
+            Self::Threads => &catalogue::THREADS,
+            Self::Offload => &catalogue::OFFLOAD,
+            Self::Idle => &catalogue::IDLE,
         }
     }
 }

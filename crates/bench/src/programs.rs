@@ -130,7 +130,7 @@ fn write_error(path: &Path, source: io::Error) -> ProgramError {
     ProgramError::Write { path: path.display().to_string(), source }
 }
 
-const SOURCES: [(&str, &str); 17] = [
+const SOURCES: [(&str, &str); 20] = [
     ("clock.h", include_str!("../../../bench/clock.h")),
     ("samples.h", include_str!("../../../bench/samples.h")),
     ("program.h", include_str!("../../../bench/program.h")),
@@ -146,6 +146,9 @@ const SOURCES: [(&str, &str); 17] = [
     ("overlap.c", include_str!("../../../bench/overlap.c")),
     ("progress.c", include_str!("../../../bench/progress.c")),
     ("reactivity.c", include_str!("../../../bench/reactivity.c")),
+    ("threads.c", include_str!("../../../bench/threads.c")),
+    ("offload.c", include_str!("../../../bench/offload.c")),
+    ("idle.c", include_str!("../../../bench/idle.c")),
     ("express.c", include_str!("../../../bench/express.c")),
     ("tcp_pingpong.c", include_str!("../../../bench/tcp_pingpong.c")),
 ];

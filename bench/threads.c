@@ -1,0 +1,156 @@
+/* Threads that call at once: so many of each of two ranks exchange short messages, all in one communicator by a tag
+   each, or each in a communicator of its own; and so many threads of rank 1 wait for a request each, of which one
+   after the other is fulfilled and answered. A line of JSON for each case and operation.
+   Usage: threads SECONDS_PER_OPERATION SIZE/THREADS...
+
+   Times are half a round trip of each thread, or of the threads that wait all half round trips one after the other:
+   so threads by time is always the rate of messages, those of both ways counted. */
+#include <pthread.h>
+
+#include "program.h"
+
+enum { MOST_THREADS = 64, SLICES = 10 };
+enum { ONE, EACH, WAITING, OPERATIONS };
+static const char *const NAMES[] = {"one communicator", "a communicator each", "waiting, woken in turn"};
+
+struct worker {
+    pthread_t thread;
+    char *data;
+    int bytes, tag;
+    MPI_Comm comm;
+    double end_s; /* when rank 0's ends */
+    long exchanges;
+};
+
+static struct worker workers[MOST_THREADS];
+static MPI_Comm comms[MOST_THREADS];
+
+/* Rank 0's thread exchanges until its time is over, and tells rank 1's. */
+static void *exchange(void *of) {
+    struct worker *worker = of;
+    for (worker->exchanges = 1;; worker->exchanges++) {
+        int ends = clock_system_s() >= worker->end_s;
+        worker->data[0] = ends ? PROGRAM_ENDS : PROGRAM_GOES_ON;
+        MPI_Send(worker->data, worker->bytes, MPI_CHAR, 1, worker->tag, worker->comm);
+        MPI_Recv(worker->data, worker->bytes, MPI_CHAR, 1, worker->tag, worker->comm, MPI_STATUS_IGNORE);
+        if (ends) return NULL;
+    }
+}
+
+static void *answer(void *of) {
+    struct worker *worker = of;
+    do {
+        MPI_Request request;
+        MPI_Irecv(worker->data, worker->bytes, MPI_CHAR, 0, worker->tag, worker->comm, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        MPI_Send(worker->data, worker->bytes, MPI_CHAR, 0, worker->tag, worker->comm);
+    } while (worker->data[0] != PROGRAM_ENDS);
+    return NULL;
+}
+
+static void *nothing(void *of) { return of; }
+
+/* Starts so many threads; returns how many there are. */
+static int start(int count, void *(*what)(void *)) {
+    for (int i = 0; i < count; i++)
+        if (pthread_create(&workers[i].thread, NULL, what, &workers[i])) return i;
+    return count;
+}
+
+static void join(int count) {
+    for (int i = 0; i < count; i++) pthread_join(workers[i].thread, NULL);
+}
+
+/* Starts threads where it was tried before that there can be so many. */
+static void start_all(int count, void *(*what)(void *)) {
+    if (start(count, what) == count) return;
+    fprintf(stderr, "threads: %d threads could be started, and then not\n", count);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+/* Why so many threads cannot be measured, on all ranks alike; or null. */
+static const char *obstacle(int count) {
+    int provided, here = start(count, nothing), least;
+    join(here);
+    MPI_Allreduce(&here, &least, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    MPI_Query_thread(&provided);
+    if (provided < MPI_THREAD_MULTIPLE) return "it does not give MPI_THREAD_MULTIPLE";
+    return least < count ? "so many threads cannot be started" : NULL;
+}
+
+/* Half a round trip of each thread in one slice of the time. */
+static double slice(int count, int rank, double seconds) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    double begin = clock_system_s();
+    for (int i = 0; i < count; i++) workers[i].end_s = begin + seconds;
+    start_all(count, rank == 0 ? exchange : answer);
+    join(count);
+    double us = (clock_system_s() - begin) * 1e6;
+    long exchanges = 0;
+    for (int i = 0; i < count; i++) exchanges += workers[i].exchanges;
+    return rank == 0 ? us * count / (2.0 * (double)exchanges) : 0;
+}
+
+/* Wakes one of rank 1's threads after the other. */
+static double wake(void *what, char word) {
+    int count = *(int *)what;
+    uint64_t begin = clock_ticks();
+    for (int i = 0; i < count; i++) {
+        workers[i].data[0] = word;
+        MPI_Send(workers[i].data, workers[i].bytes, MPI_CHAR, 1, workers[i].tag, workers[i].comm);
+        MPI_Recv(workers[i].data, workers[i].bytes, MPI_CHAR, 1, workers[i].tag, workers[i].comm, MPI_STATUS_IGNORE);
+    }
+    return samples_us(clock_ticks() - begin, 2);
+}
+
+static void take(int operation, int count, int rank, double seconds, struct samples *samples) {
+    samples_clear(samples);
+    if (operation == WAITING) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (rank == 0) samples_take(samples, seconds, wake, &count);
+        if (rank == 1) start_all(count, answer), join(count);
+        return;
+    }
+    samples->first_us = slice(count, rank, seconds / SLICES);
+    for (; samples->count < SLICES; samples->count++) samples->us[samples->count] = slice(count, rank, seconds / SLICES);
+}
+
+static void measure(struct program_case asked, int rank, double seconds) {
+    static struct samples samples;
+    int count = (int)asked.count;
+    const char *why = obstacle(count);
+    for (int operation = 0; operation < OPERATIONS; operation++) {
+        if (why) {
+            if (rank == 0) missing_print(NAMES[operation], asked.bytes, asked.count, why);
+            continue;
+        }
+        for (int i = 0; i < count; i++) {
+            workers[i].tag = i, workers[i].bytes = (int)asked.bytes;
+            workers[i].data = program_memory("threads", (size_t)asked.bytes);
+            workers[i].comm = operation == EACH ? comms[i] : MPI_COMM_WORLD;
+        }
+        take(operation, count, rank, seconds, &samples);
+        for (int i = 0; i < count; i++) free(workers[i].data);
+        if (rank == 0) {
+            struct summary summary = samples_summary(&samples);
+            summary_print(NAMES[operation], asked.bytes, asked.count, &summary);
+        }
+    }
+}
+
+int main(int argc, char **argv) {
+    int size, rank = program_start("threads", &argc, &argv, &size), most = 0;
+    double seconds = argc > 1 ? program_number("threads", "the time per operation", argv[1], PROGRAM_MOST_SECONDS) : 0.2;
+    if (size != 2) {
+        fprintf(stderr, "threads: needs two ranks\n");
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    for (int i = 2; i < argc; i++) {
+        struct program_case asked = program_case("threads", argv[i], (struct program_case){1 << 20, MOST_THREADS});
+        if (asked.bytes < 1 || asked.count < 1) MPI_Abort(MPI_COMM_WORLD, 2);
+        for (; most < asked.count; most++) MPI_Comm_dup(MPI_COMM_WORLD, &comms[most]);
+        measure(asked, rank, seconds);
+    }
+    while (most > 0) MPI_Comm_free(&comms[--most]);
+    return program_end(0);
+}
