@@ -36,7 +36,9 @@ struct job {
 static int takes_part(const struct job *job, int kind) { return kind != MESSAGE || job->rank == 0 || job->rank == job->last; }
 
 static int computes(const struct job *job, int who) {
-    return who == FIRST_COMPUTES ? job->rank == 0 : who == LAST_COMPUTES ? job->rank == job->last : who == ALL_COMPUTE || job->rank != job->last;
+    if (who == FIRST_COMPUTES) return job->rank == 0;
+    if (who == LAST_COMPUTES) return job->rank == job->last;
+    return who == ALL_COMPUTE || job->rank != job->last;
 }
 
 /* Returns the error of the call, if any: a library may lack it. */
@@ -51,20 +53,20 @@ static int start(const struct job *job, int kind, MPI_Request *request) {
 }
 
 /* All ranks begin together and do it once. Gives all of them how long one waits, and waits afterwards, the greatest over
-   the ranks; returns 0, or an error of a call on any rank. */
+   the ranks; returns the error of a call, if there was one on any rank. */
 static int once(const struct job *job, const struct operation *operation, double times_us[2]) {
     double own[3] = {0, 0, 0}, all[3]; /* waits, waits after, error */
     MPI_Request request;
     MPI_Barrier(MPI_COMM_WORLD);
     if (takes_part(job, operation->kind)) {
         uint64_t begin = clock_ticks();
-        own[2] = start(job, operation->kind, &request) != MPI_SUCCESS;
-        if (!own[2] && computes(job, operation->who)) {
+        own[2] = start(job, operation->kind, &request);
+        if (own[2] == MPI_SUCCESS && computes(job, operation->who)) {
             compute_us(job->computing_us);
             begin = clock_ticks();
             MPI_Wait(&request, MPI_STATUS_IGNORE);
             own[1] = samples_us(clock_ticks() - begin, 1);
-        } else if (!own[2]) {
+        } else if (own[2] == MPI_SUCCESS) {
             MPI_Wait(&request, MPI_STATUS_IGNORE);
             own[0] = samples_us(clock_ticks() - begin, 1);
         }
@@ -73,7 +75,7 @@ static int once(const struct job *job, const struct operation *operation, double
     for (int i = 0; i < 2; i++) own[i] = fmax(own[i], clock_seconds(bench_clock.resolution) * 1e6);
     MPI_Allreduce(own, all, 3, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     times_us[0] = all[0], times_us[1] = all[1];
-    return all[2] != 0;
+    return (int)all[2];
 }
 
 static void print(const struct operation *operation, struct program_case asked, struct samples *samples) {
@@ -90,11 +92,14 @@ static void measure(const struct job *job, const struct operation *operation, st
     double times_us[2], begin = clock_system_s();
     for (int i = 0; i < 2; i++) samples_clear(&samples[i]);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    int failed = once(job, operation, times_us), ends = failed;
+    int error = once(job, operation, times_us), ends = error != MPI_SUCCESS;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
-    if (failed && job->rank == 0) {
-        if (operation->waits) missing_print(operation->waits, asked.bytes, asked.count, "the library lacks the call");
-        if (operation->after) missing_print(operation->after, asked.bytes, asked.count, "the library lacks the call");
+    if (ends && job->rank == 0) {
+        char why[MPI_MAX_ERROR_STRING];
+        int length;
+        MPI_Error_string(error, why, &length);
+        if (operation->waits) missing_print(operation->waits, asked.bytes, asked.count, why);
+        if (operation->after) missing_print(operation->after, asked.bytes, asked.count, why);
     }
     for (int i = 0; i < 2; i++) samples[i].first_us = times_us[i];
     while (!ends) {
@@ -104,7 +109,7 @@ static void measure(const struct job *job, const struct operation *operation, st
         ends = count == SAMPLES_ROOM || (count >= SAMPLES_LEAST && clock_system_s() - begin >= seconds);
         MPI_Bcast(&ends, 1, MPI_INT, 0, MPI_COMM_WORLD);
     }
-    if (!failed && job->rank == 0) print(operation, asked, samples);
+    if (error == MPI_SUCCESS && job->rank == 0) print(operation, asked, samples);
 }
 
 int main(int argc, char **argv) {

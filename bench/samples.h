@@ -91,17 +91,19 @@ static inline void summary_print(const char *operation, long bytes, long count, 
     fflush(stdout);
 }
 
-/* Instead of `summary_print`, where the library cannot do it: one line that says why, without quotes in it. */
-static inline void missing_print(const char *operation, long bytes, long count, const char *why) {
-    printf("{\"operation\": \"%s\", \"bytes\": %ld, \"count\": %ld, \"missing\": \"%s\"}\n", operation, bytes, count, why);
-    fflush(stdout);
-}
-
 /* Text inside a JSON string: quotes, backslashes and control characters become spaces. */
 static inline void program_print_text(const char *text) {
     putchar('"');
     for (; *text && *text != '\n'; text++) putchar((unsigned char)*text < 32 || *text == '"' || *text == '\\' ? ' ' : *text);
     putchar('"');
+}
+
+/* Instead of `summary_print`, where the library cannot do it: one line that says why. */
+static inline void missing_print(const char *operation, long bytes, long count, const char *why) {
+    printf("{\"operation\": \"%s\", \"bytes\": %ld, \"count\": %ld, \"missing\": ", operation, bytes, count);
+    program_print_text(why);
+    printf("}\n");
+    fflush(stdout);
 }
 
 static inline void program_print(const char *program, const char *library, int ranks, const char *first_host,
