@@ -27,7 +27,7 @@ impl Span<'_> {
         let gate = GateId(self.group.world_rank(to));
         let completion = progress.submit_and_wait(
             |core| core.engine.submit_send(gate, envelope, &region, SendMode::Standard),
-            |core, op| core.engine.take(*op),
+            |core, op| core.take_or_await(*op),
         );
         checked(completion.outcome, to)
     }
@@ -39,7 +39,7 @@ impl Span<'_> {
         let gate = GateId(self.group.world_rank(from));
         let completion = progress.submit_and_wait(
             |core| core.engine.submit_receive(Some(gate), selector, &region),
-            |core, op| core.engine.take(*op),
+            |core, op| core.take_or_await(*op),
         );
         checked(completion.outcome, from)?;
         Ok(region.slice(0, completion.bytes as usize).to_vec())

@@ -81,7 +81,7 @@ pub fn send(comm: &Comm, to: Option<u32>, tag: i32, data: &Region, mode: Mode) -
     let operation = |op| Operation { op, receives: false, comm: comm.handle() };
     let (_, error) = progress.submit_and_wait(
         |core| core.engine.submit_send(gate, envelope, data, mode),
-        |core, &op| Some(operation(op).interpret(core.engine.take(op)?, core)),
+        |core, &op| Some(operation(op).interpret(core.take_or_await(op)?, core)),
     );
     error.map_or(Ok(()), Err)
 }
@@ -106,7 +106,7 @@ pub fn receive(
     let operation = |op| Operation { op, receives: true, comm: comm.handle() };
     progress.submit_and_wait(
         |core| core.engine.submit_receive(gate, selector, into),
-        |core, &op| Some(operation(op).interpret(core.engine.take(op)?, core)),
+        |core, &op| Some(operation(op).interpret(core.take_or_await(op)?, core)),
     )
 }
 
@@ -279,7 +279,7 @@ pub fn begin_matched_receive(message: Handle, into: &Region) -> Result<Operation
 pub fn finish(operation: Operation) -> Result<(Status, Option<Error>)> {
     let progress = process::current()?.progress();
     Ok(progress.wait(|core| {
-        let completion = core.engine.take(operation.op)?;
+        let completion = core.take_or_await(operation.op)?;
         Some(operation.interpret(completion, core))
     }))
 }

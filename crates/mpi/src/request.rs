@@ -241,7 +241,7 @@ impl Request {
 impl Operation {
     #[inline]
     fn poll(&self, core: &mut Core, freed: bool) -> Option<Ended> {
-        let completion = core.engine.take(self.op)?;
+        let completion = core.take_or_await(self.op)?;
         let (status, error) = self.interpret(completion, core);
         Some(Ended { status, error, freed })
     }
@@ -544,6 +544,7 @@ fn some(
                 break;
             }
         }
+        core.await_any();
         Ok((found > 0).then_some(()))
     };
     let found = match waits {

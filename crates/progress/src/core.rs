@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use driver::{Event, Fault, Post, Rail};
-use engine::{Engine, Envelope, Posted, Pull};
+use engine::{Completion, Engine, Envelope, OpId, Posted, Pull};
 use memory::Region;
 use wire::{Capabilities, Frame, GateId, RailId};
 
 use crate::journal::Journal;
 use crate::tasks::Tasks;
+use crate::waiters::Waiters;
 
 /// Where the addresses of peers come from, asked at the first message to a peer.
 pub trait Directory: Send {
@@ -35,13 +36,16 @@ pub struct Core {
     posted: Vec<LastShort>,
     /// A rail had no room for a frame, or not yet for all of it.
     has_backlog: bool,
-    /// That may still be so, or messages are gathered, or a task has to compute.
+    /// That may still be so, or messages are gathered, a task has to compute, or threads wait for others.
     pub(crate) has_loose_ends: bool,
     /// How often progress was made.
     turn: u64,
     began: Instant,
     journal: Journal,
     pub(crate) tasks: Tasks,
+    pub(crate) waiters: Waiters,
+    /// What the question asked last waits for, if for one operation only.
+    pub(crate) awaited: Option<OpId>,
 }
 
 /// A short message that left at once.
@@ -155,6 +159,8 @@ impl Core {
             began: Instant::now(),
             journal: Journal::new(rank),
             tasks: Tasks::default(),
+            waiters: Waiters::default(),
+            awaited: None,
         }
     }
 
@@ -250,7 +256,25 @@ impl Core {
     }
 
     fn look_at_ends(&mut self) {
-        self.has_loose_ends = self.has_backlog || self.is_gathering() || self.has_work();
+        let has_threads = !self.waiters.is_empty();
+        self.has_loose_ends =
+            self.has_backlog || self.is_gathering() || self.has_work() || has_threads;
+    }
+
+    /// The end of an operation that the caller waits for; if it is not there, the question that is being
+    /// asked can have no answer before.
+    #[inline]
+    pub fn take_or_await(&mut self, op: OpId) -> Option<Completion> {
+        let completion = self.engine.take(op);
+        if completion.is_none() {
+            self.awaited = Some(op);
+        }
+        completion
+    }
+
+    /// The question that is being asked may be answered by any of several operations.
+    pub fn await_any(&mut self) {
+        self.awaited = None;
     }
 
     /// Looks whether the rails have taken by now what they had no room for.

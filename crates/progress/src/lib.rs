@@ -14,6 +14,7 @@ mod policy;
 mod standby;
 mod tasks;
 mod wait;
+mod waiters;
 
 pub use core::{Core, Directory};
 pub use policy::Policy;

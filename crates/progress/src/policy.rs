@@ -10,6 +10,8 @@ pub struct Policy {
     pub spin: Duration,
     /// After spinning, how often the core is yielded between polls before sleeping.
     pub yields: u32,
+    /// How many of the process's threads have a core each.
+    pub threads: usize,
 }
 
 impl Policy {
@@ -20,10 +22,11 @@ impl Policy {
     /// it, so that a peer that computes shortly is still met awake. With ranks beyond cores a spinning
     /// rank only keeps the one it waits for from running: the core is yielded at once.
     pub fn for_node(ranks: usize, cores: usize) -> Self {
+        let threads = (cores / ranks.max(1)).max(1);
         if ranks > cores {
-            Self { spin: Duration::ZERO, yields: CROWDED_YIELDS }
+            Self { spin: Duration::ZERO, yields: CROWDED_YIELDS, threads }
         } else {
-            Self { spin: SPIN, yields: 0 }
+            Self { spin: SPIN, yields: 0, threads }
         }
     }
 
@@ -41,6 +44,8 @@ pub(crate) struct Patience {
     polls: u32,
     guesses: u32,
     yields: u32,
+    /// Polls that brought nothing while others were due.
+    held_up: u32,
 }
 
 /// Whether it pays to yield to whoever else wants the core. Peers on the same core that no rail knows of
@@ -96,12 +101,19 @@ pub(crate) enum Next {
 
 impl Patience {
     pub fn new(policy: Policy) -> Self {
-        Self { policy, since: None, polls: 0, guesses: 0, yields: 0 }
+        Self { policy, since: None, polls: 0, guesses: 0, yields: 0, held_up: 0 }
     }
 
-    /// Something happened: the patience is fresh again.
+    /// Something happened: the patience is fresh again, but for those who are held up.
     pub fn renew(&mut self) {
-        *self = Self::new(self.policy);
+        *self = Self { held_up: self.held_up, ..Self::new(self.policy) };
+    }
+
+    /// Nothing happened, and another thread is due: whether it is its turn. A peer that is awake answers
+    /// sooner than threads change places.
+    pub fn gives_way(&mut self) -> bool {
+        self.held_up += 1;
+        self.policy.yields > 0 || self.held_up > HELD_UP_MAX
     }
 
     /// Nothing happened at the last poll.
@@ -143,6 +155,9 @@ const GUESSES_MAX: u32 = (1 << 14) - 1;
 /// How often a rank without a core of its own lets the others run before it sleeps.
 const CROWDED_YIELDS: u32 = 16;
 
+/// Polls that take about as long as a change of threads.
+const HELD_UP_MAX: u32 = 100;
+
 /// The clock is read once in so many polls.
 const POLLS_PER_CLOCK: u32 = 64;
 
@@ -183,7 +198,8 @@ mod tests {
 
     #[test]
     fn a_rank_with_a_core_spins_first_and_sleeps_in_the_end() {
-        let mut patience = Patience::new(Policy { spin: Duration::from_nanos(1), yields: 0 });
+        let mut patience =
+            Patience::new(Policy { spin: Duration::from_nanos(1), yields: 0, threads: 1 });
         assert_eq!(patience.next(&Courtesy::default()), Next::Spin);
         let outcome = (0..10 * POLLS_PER_CLOCK)
             .map(|_| patience.next(&Courtesy::default()))

@@ -1,8 +1,8 @@
 //! Calls from the application's threads: at once, or waiting.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use engine::Envelope;
@@ -20,10 +20,6 @@ use crate::tasks::Task;
 /// The communication of one process, shared by its threads.
 pub struct Progress {
     core: Lock<Core>,
-    /// Threads that sleep until the polling thread reports, and how often it has.
-    changed: Condvar,
-    reports: Mutex<u64>,
-    waiting: AtomicU32,
     /// Whether a waiting thread polls for all; guarded by `core`'s lock.
     polling: AtomicBool,
     /// Whether the polling thread sleeps in the kernel; guarded by `core`'s lock.
@@ -56,9 +52,6 @@ impl Progress {
         }
         Ok(Arc::new_cyclic(|myself| Self {
             core: Lock::new(core),
-            changed: Condvar::new(),
-            reports: Mutex::new(0),
-            waiting: AtomicU32::new(0),
             polling: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
             guarded: AtomicBool::new(false),
@@ -79,7 +72,7 @@ impl Progress {
         let before = core.engine.news();
         let result = command(&mut core);
         core.flush();
-        self.report(&core, before);
+        self.report(&mut core, before);
         self.leave(&mut core);
         drop(self.work(core));
         result
@@ -110,7 +103,7 @@ impl Progress {
         core = self.work(core);
         let answer = question(&mut core);
         core.settle();
-        self.report(&core, before);
+        self.report(&mut core, before);
         self.leave(&mut core);
         drop(self.work(core));
         answer
@@ -132,7 +125,7 @@ impl Progress {
         let before = core.engine.news();
         let submitted = command(&mut core);
         core.flush();
-        self.report(&core, before);
+        self.report(&mut core, before);
         self.wait_locked(core, None, |core| ready(core, &submitted))
             .unwrap_or_else(|| unreachable!())
     }
@@ -153,8 +146,7 @@ impl Progress {
 
     /// Lets waiting threads ask again: what they wait for has come, and not through the core.
     pub fn wake(&self) {
-        let _core = self.lock();
-        self.wake_waiting();
+        self.lock().waiters.wake_all();
         if self.asleep.load(Ordering::Relaxed) {
             ring(&self.wake);
         }
@@ -186,7 +178,7 @@ impl Progress {
             core = self.lock();
             let before = core.engine.news();
             core.add_task(task);
-            self.report(&core, before);
+            self.report(&mut core, before);
             self.leave(&mut core);
         }
         core
@@ -216,9 +208,9 @@ impl Progress {
 
     /// Tells waiting threads that something completed.
     #[inline]
-    fn report(&self, core: &Core, before: u64) {
+    fn report(&self, core: &mut Core, before: u64) {
         if core.engine.news() != before {
-            self.wake_waiting();
+            self.tell(core);
             if self.asleep.load(Ordering::Relaxed) {
                 ring(&self.wake);
             }
@@ -236,28 +228,26 @@ impl Progress {
         let mut patience = Patience::new(self.policy);
         loop {
             let before = core.engine.news();
+            core.awaited = None;
             let answer = ready(&mut core);
             core.settle();
             if answer.is_some() || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 if attentive {
                     core.set_attentive(false);
                 }
+                self.report(&mut core, before);
                 if mine {
-                    self.polling.store(false, Ordering::Relaxed);
-                    self.wake_waiting();
-                } else {
-                    self.report(&core, before);
+                    self.stop_polling(&mut core);
                 }
                 self.leave(&mut core);
                 drop(self.work(core));
                 return answer;
             }
             if core.has_work() {
-                self.report(&core, before);
+                self.report(&mut core, before);
                 if std::mem::take(&mut mine) {
                     // Others poll meanwhile.
-                    self.polling.store(false, Ordering::Relaxed);
-                    self.wake_waiting();
+                    self.stop_polling(&mut core);
                 }
                 core = self.work(core);
                 continue;
@@ -265,7 +255,7 @@ impl Progress {
             if !mine && self.polling.load(Ordering::Relaxed) {
                 core.release_gathered();
                 core.flush();
-                self.report(&core, before);
+                self.report(&mut core, before);
                 if core.has_backlog() {
                     self.hand_over(&mut core);
                 }
@@ -283,10 +273,17 @@ impl Progress {
             self.polling.store(true, Ordering::Relaxed);
             let moved = core.advance();
             if core.engine.news() != before {
-                self.wake_waiting();
+                self.tell(&mut core);
             }
             if moved {
                 patience.renew();
+                continue;
+            }
+            if core.waiters.has_due() && patience.gives_way() {
+                mine = false;
+                self.polling.store(false, Ordering::Relaxed);
+                core.waiters.wake_next();
+                core = self.wait_for_others(core, deadline);
                 continue;
             }
             core = match patience.next(&self.courtesy) {
@@ -320,44 +317,64 @@ impl Progress {
         let took = begin.elapsed();
         let before = core.engine.news();
         let news = core.advance();
-        self.report(&core, before);
+        self.report(&mut core, before);
         self.courtesy.learn(took, news);
         core
     }
 
-    /// Sleeps until the polling thread reports. The count of reports is taken while the core is held:
-    /// whatever changes afterwards is reported later.
+    /// Sleeps until the wait is over, or this thread is to poll.
     #[cold]
     fn wait_for_others<'a>(
         &'a self,
-        core: Guard<'a, Core>,
+        mut core: Guard<'a, Core>,
         deadline: Option<Instant>,
     ) -> Guard<'a, Core> {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        let reports = self.reports.lock().unwrap_or_else(|poison| poison.into_inner());
-        let seen = *reports;
+        let op = core.awaited;
+        let sleeper = core.waiters.add(op);
+        core.has_loose_ends = true;
+        let spin = if self.is_crowded(&core) { Duration::ZERO } else { self.policy.spin };
+        self.leave(&mut core);
         drop(core);
-        let limit = deadline
-            .map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
-        // Over or not, the caller looks again.
-        drop(self.changed.wait_timeout_while(reports, limit, |reports| *reports == seen));
-        let core = self.lock();
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        let is_woken = sleeper.sleep(spin, deadline);
+        let mut core = self.lock();
+        if !is_woken {
+            core.waiters.remove(&sleeper);
+        }
         core
     }
 
-    /// Wakes the threads that wait for the polling one.
+    /// Whether more threads wait than have a core each.
+    fn is_crowded(&self, core: &Core) -> bool {
+        core.waiters.len() >= self.policy.threads
+    }
+
+    /// Wakes the threads that wait for others and need not any more. Where cores are few they are left
+    /// to the polling thread, which gives way when it has nothing for itself.
     #[inline]
-    fn wake_waiting(&self) {
-        if self.waiting.load(Ordering::Relaxed) > 0 {
-            self.tell_waiting();
+    fn tell(&self, core: &mut Core) {
+        if !core.waiters.is_empty() {
+            self.tell_waiting(core);
         }
     }
 
     #[cold]
-    fn tell_waiting(&self) {
-        *self.reports.lock().unwrap_or_else(|poison| poison.into_inner()) += 1;
-        self.changed.notify_all();
+    fn tell_waiting(&self, core: &mut Core) {
+        let Core { waiters, engine, .. } = core;
+        waiters.find_due(engine);
+        let is_polled =
+            self.polling.load(Ordering::Relaxed) && !self.asleep.load(Ordering::Relaxed);
+        if !(is_polled && self.is_crowded(core)) {
+            core.waiters.wake_due();
+        }
+    }
+
+    /// The calling thread polls no more. Where cores are few it comes back before another has begun, or
+    /// the thread that stands by sees to it.
+    fn stop_polling(&self, core: &mut Core) {
+        self.polling.store(false, Ordering::Relaxed);
+        if !core.waiters.is_empty() && !self.is_crowded(core) {
+            core.waiters.wake_one();
+        }
     }
 
     /// Sleeps in the kernel until a rail rings, another thread completes something, or time is over.
@@ -367,6 +384,7 @@ impl Progress {
         mut core: Guard<'a, Core>,
         deadline: Option<Instant>,
     ) -> Guard<'a, Core> {
+        core.waiters.wake_due();
         if core.prepare_sleep() {
             self.asleep.store(true, Ordering::Relaxed);
             if self.guarded.swap(false, Ordering::Relaxed) {
@@ -396,9 +414,10 @@ impl Progress {
             let before = core.engine.news();
             core.release_gathered();
             core.flush();
-            self.report(&core, before);
+            self.report(&mut core, before);
             return Look::Gathered;
         }
+        core.waiters.relieve(self.polling.load(Ordering::Relaxed));
         loop {
             core.look_at_backlog();
             if !core.is_left_behind() {
@@ -415,7 +434,7 @@ impl Progress {
             let moved = core.advance();
             core = self.work(core);
             *seen = core.turn();
-            self.report(&core, before);
+            self.report(&mut core, before);
             core = if moved { self.breathe(core, std::hint::spin_loop) } else { self.guard(core) };
         }
     }
@@ -423,7 +442,9 @@ impl Progress {
     /// Whether something is left behind and nobody sleeps until a rail rings.
     pub(crate) fn is_deserted(&self) -> bool {
         let core = self.lock();
-        core.is_left_behind() && !self.asleep.load(Ordering::Relaxed)
+        // Who sleeps does not look at what others gather.
+        let is_watched = self.asleep.load(Ordering::Relaxed) && !core.is_gathering();
+        core.is_left_behind() && !is_watched
     }
 
     /// Sleeps in the kernel until a rail rings.
@@ -444,7 +465,11 @@ impl Progress {
     /// How long nobody has to poll for the application to be away. Where ranks share cores one that
     /// waits for its turn is not away.
     pub(crate) fn away_after(&self) -> Duration {
-        if self.policy.has_a_core() { AWAY } else { CROWDED_AWAY }
+        match self.policy.has_a_core() {
+            _ if !self.lock().waiters.is_empty() => DEFERRED,
+            true => AWAY,
+            false => CROWDED_AWAY,
+        }
     }
 
     /// Sleeps until a rail rings, `event` comes, or time is over.
@@ -477,3 +502,6 @@ const MAX_SLEEP: Duration = Duration::from_millis(500);
 /// An application that has left something behind and not polled for so long computes.
 const AWAY: Duration = Duration::from_micros(500);
 const CROWDED_AWAY: Duration = Duration::from_millis(4);
+
+/// Threads that are due wait so long at most for the one that polls to give way.
+const DEFERRED: Duration = Duration::from_micros(100);

@@ -529,6 +529,10 @@ impl<'a> Member<'a> {
 
     /// An operation has ended as it should have.
     fn check(&mut self, pending: &Pending, completion: Completion) {
+        if completion.outcome == Outcome::PeerFailed {
+            let notices = self.progress.look(|core| core.take_notices());
+            panic!("process {}: {:?}: a peer is gone: {notices:?}", self.rank, pending.what);
+        }
         match &pending.what {
             What::Send { lane, number } => {
                 assert_eq!(completion.outcome, Outcome::Ok, "{lane:?}, message {number}");

@@ -1,0 +1,159 @@
+//! Threads that wait while another polls.
+//!
+//! Each sleeps until what it waits for has come: one that waits for a single operation until that has
+//! ended, another until there is any news. Where cores are fewer than waiting threads, one whose wait is
+//! over is *due* first: it runs when the polling thread has nothing for itself and gives way, for a change
+//! of threads on a core costs more than a message.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use engine::{Engine, OpId};
+
+/// All of a process that wait for others; guarded as the core they wait on.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    asleep: Vec<Waiter>,
+    /// Their wait is over, and nobody has woken them.
+    due: VecDeque<Arc<Sleeper>>,
+    /// Looks since somebody was due first.
+    looks: u32,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    sleeper: Arc<Sleeper>,
+    /// It need not be woken before this has ended.
+    op: Option<OpId>,
+}
+
+/// A thread that waits.
+#[derive(Debug)]
+pub(crate) struct Sleeper {
+    woken: AtomicBool,
+    thread: Thread,
+}
+
+impl Waiters {
+    pub fn is_empty(&self) -> bool {
+        self.asleep.is_empty() && self.due.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.asleep.len() + self.due.len()
+    }
+
+    pub fn has_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    /// Adds the calling thread.
+    pub fn add(&mut self, op: Option<OpId>) -> Arc<Sleeper> {
+        thread_local! {
+            static SLEEPER: Arc<Sleeper> =
+                Arc::new(Sleeper { woken: AtomicBool::new(false), thread: thread::current() });
+        }
+        let sleeper = SLEEPER.with(Arc::clone);
+        sleeper.woken.store(false, Ordering::Relaxed);
+        self.asleep.push(Waiter { sleeper: Arc::clone(&sleeper), op });
+        sleeper
+    }
+
+    /// Takes out a thread that has not been woken.
+    pub fn remove(&mut self, sleeper: &Arc<Sleeper>) {
+        self.asleep.retain(|waiter| !Arc::ptr_eq(&waiter.sleeper, sleeper));
+        self.due.retain(|due| !Arc::ptr_eq(due, sleeper));
+    }
+
+    /// There is news: finds those who wait for no more.
+    pub fn find_due(&mut self, engine: &Engine) {
+        let is_over = |waiter: &mut Waiter| waiter.op.is_none_or(|op| engine.is_complete(op));
+        self.due.extend(self.asleep.extract_if(.., is_over).map(|waiter| waiter.sleeper));
+    }
+
+    /// Wakes the first that is due.
+    pub fn wake_next(&mut self) {
+        if let Some(due) = self.due.pop_front() {
+            due.wake();
+        }
+    }
+
+    /// Wakes all that are due.
+    pub fn wake_due(&mut self) {
+        self.due.drain(..).for_each(|due| due.wake());
+    }
+
+    /// A look at those who are due, now and then: all wake if nobody polls who would give way, and one if
+    /// the same thread has been polling for long.
+    pub fn relieve(&mut self, is_polled: bool) {
+        self.looks = if self.has_due() { self.looks + 1 } else { 0 };
+        if !is_polled {
+            self.wake_due();
+        } else if self.looks >= LOOKS_MAX {
+            self.looks = 0;
+            self.wake_next();
+        }
+    }
+
+    /// Wakes one: the first that is due, or else the last that has come, to poll for the others.
+    pub fn wake_one(&mut self) {
+        if self.has_due() {
+            self.wake_next();
+        } else if let Some(waiter) = self.asleep.pop() {
+            waiter.sleeper.wake();
+        }
+    }
+
+    /// Wakes all.
+    pub fn wake_all(&mut self) {
+        self.wake_due();
+        self.asleep.drain(..).for_each(|waiter| waiter.sleeper.wake());
+    }
+}
+
+impl Sleeper {
+    fn wake(&self) {
+        self.woken.store(true, Ordering::Release);
+        self.thread.unpark();
+    }
+
+    fn is_woken(&self) -> bool {
+        self.woken.load(Ordering::Acquire)
+    }
+
+    /// Waits until it is woken or time is over, awake for at most as long as `spin`; whether it was woken.
+    pub fn sleep(&self, spin: Duration, deadline: Option<Instant>) -> bool {
+        if !spin.is_zero() {
+            let begin = Instant::now();
+            let mut looks = 0u32;
+            while !looks.is_multiple_of(LOOKS_PER_CLOCK) || begin.elapsed() < spin {
+                if self.is_woken() {
+                    return true;
+                }
+                looks += 1;
+                std::hint::spin_loop();
+            }
+        }
+        while !self.is_woken() {
+            let Some(deadline) = deadline else {
+                thread::park();
+                continue;
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            thread::park_timeout(left);
+        }
+        true
+    }
+}
+
+/// Looks, of some 150 µs each, that a thread is due while another polls.
+const LOOKS_MAX: u32 = 10;
+
+/// The clock is read once in so many looks.
+const LOOKS_PER_CLOCK: u32 = 64;
