@@ -46,8 +46,8 @@ for rails in shm tcp; do
     go -genv CANELE_RAILS $rails -n 2 "$work/mad_misuse"
 done
 "$work/mad_pack"
-# Gathered, 64 packets are ten times as fast as flushed one by one over TCP (some 38 times, measured), and as
-# answered one by one in shared memory (some 13 times). The least times are looked at, and half of that
+# Gathered, 64 packets are ten times as fast as flushed one by one over TCP (21 to 42 times, measured), and as
+# answered one by one in shared memory (some 23 times). The least times are looked at, and half of ten
 # is enough: others may be using the machine.
 for one in "tcp:each flushed" "shm:each answered"; do
     IFS=: read -r rails way <<<"$one"
