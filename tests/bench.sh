@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # The instruments on an installed tree: they measure, write what they measured, and refuse mistakes in one
 # line. Usage: bench.sh PREFIX
-set -euo pipefail
+set -Eeuo pipefail
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+trap 'echo "bench.sh: line $LINENO failed"; tail -3 "$work/progress"' ERR
 canele=$prefix/bin/canele
 cd "$work"
 
@@ -27,9 +28,9 @@ for entry in (ours, tcp):
         assert read["samples"] >= 3
 assert report["environment"]["cores"] >= 1
 PYTHON
-timeout 120 "$canele" bench burst --seconds 0.01 --messages 100 --sizes 8 --output "$work" >table 2>/dev/null
+timeout 120 "$canele" bench burst --seconds 0.01 --messages 100 --sizes 8 --output "$work" >table 2>progress
 grep -q ' 8 B' table
-timeout 120 "$canele" bench crowd --ranks 2,3 --seconds 0.01 --output "$work" >table 2>/dev/null
+timeout 120 "$canele" bench crowd --ranks 2,3 --seconds 0.01 --output "$work" >table 2>progress
 [ "$(grep -c 'ping-pong of pairs' table)" = 2 ]
 
 # The experiments on the window, small: a table, a document that is whole, and a plot each.
@@ -92,7 +93,7 @@ fi
 grep -qE 'Canele bad: not measured here: .*(mpiexec|moon)' table || { cat table; exit 1; }
 
 # A comparison without peers says which are missing and still measures.
-timeout 120 "$canele" bench compare shm --rounds 2 --seconds 0.005 --sizes 8 --peers "$work/none" --output "$work" >table 2>/dev/null
+timeout 120 "$canele" bench compare shm --rounds 2 --seconds 0.005 --sizes 8 --peers "$work/none" --output "$work" >table 2>progress
 for peer in MPICH 'Open MPI' 'Intel MPI'; do grep -q "^$peer: not measured here: .*make peers" table; done
 head -c 8 pingpong-shm.png | grep -q PNG
 grep -q '<svg' pingpong-shm.svg

@@ -251,9 +251,13 @@ fn ratio(ratio: Option<f64>) -> String {
     ratio.map_or_else(dash, |ratio| format!("{ratio:.2}"))
 }
 
-/// Mb/s with a decimal; what is about 1 with the digits that matter.
+/// Mb/s with a decimal; what is about 1 or far below with the digits that matter.
 fn quantity(value: f64) -> String {
-    if value < 10.0 { time(value) } else { format!("{value:.1}") }
+    match value {
+        ..0.1 => format!("{value:.5}"),
+        ..10.0 => time(value),
+        _ => format!("{value:.1}"),
+    }
 }
 
 fn dash() -> String {
@@ -297,6 +301,7 @@ mod tests {
             [0.1714, 12.345, 123.45, 12345.6].map(time),
             ["0.171", "12.35", "123.5", "12346"]
         );
+        assert_eq!([0.00025, 3.7, 940.04].map(quantity), ["0.00025", "3.700", "940.0"]);
     }
 
     #[test]
