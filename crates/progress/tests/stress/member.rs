@@ -530,8 +530,9 @@ impl<'a> Member<'a> {
     /// An operation has ended as it should have.
     fn check(&mut self, pending: &Pending, completion: Completion) {
         if completion.outcome == Outcome::PeerFailed {
-            let notices = self.progress.look(|core| core.take_notices());
-            panic!("process {}: {:?}: a peer is gone: {notices:?}", self.rank, pending.what);
+            let notices = |process: &Process| process.progress.look(Core::take_notices);
+            let why: Vec<_> = self.job.processes.iter().map(notices).collect();
+            panic!("{pending:?}: {why:?}");
         }
         match &pending.what {
             What::Send { lane, number } => {
