@@ -45,6 +45,8 @@ typedef struct {
     /* What it does, and since when. */
     const char *volatile doing;
     volatile double since;
+    pending *volatile *waits_for;
+    volatile int waits_for_count;
 } member;
 
 static int rank, size, threads = 4, windows = 8;
@@ -257,6 +259,7 @@ static int wait_for_some(member *me, pending **some, int count) {
     MPI_Status *statuses = calloc(count, sizeof *statuses);
     char *over = calloc(count, 1);
     for (int i = 0; i < count; i++) requests[i] = some[i]->request;
+    me->waits_for = (pending *volatile *)some, me->waits_for_count = count;
     doing(me, names[way]);
     switch (way) {
         case 0: MPI_Wait(&requests[0], &statuses[0]), ended = 1, indices[0] = 0; break;
@@ -279,6 +282,7 @@ static int wait_for_some(member *me, pending **some, int count) {
             MPI_Wait(&requests[0], &statuses[0]), ended = 1, indices[0] = 0;
             break;
     }
+    me->waits_for_count = 0;
     CHECK(ended > 0 && ended <= count, "%s: %d of %d", names[way], ended, count);
     for (int i = 0; i < ended; i++) {
         int at = way == 3 || way == 6 ? i : indices[i];
@@ -548,9 +552,17 @@ static void *watch(void *unused) {
         int stuck = 0;
         for (int i = 0; i < threads; i++) stuck |= members[i].doing && now() - members[i].since > PATIENCE_S;
         if (!stuck) continue;
-        for (int i = 0; i < threads; i++)
+        for (int i = 0; i < threads; i++) {
+            member *one = &members[i];
             fprintf(stderr, "rank %d, seed %llu, thread %d: window %d: %s, for %.1f s\n", rank, (unsigned long long)seed,
-                    i, members[i].window, members[i].doing ? members[i].doing : "done", now() - members[i].since);
+                    i, one->window, one->doing ? one->doing : "done", now() - one->since);
+            for (int at = 0; at < one->waits_for_count; at++) {
+                const pending *what = one->waits_for[at];
+                fprintf(stderr, "    %s of kind %d, thread %d, %d to %d, tag %d, message %d\n",
+                        what->receives ? "receive" : "send", what->of.kind, what->of.thread, what->of.from, what->of.to,
+                        what->of.tag, what->number);
+            }
+        }
         sleep(1); /* the other ranks say it too */
         _exit(3);
     }
