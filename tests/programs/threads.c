@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { THREADS_MAX = 16, RANKS_MAX = 16, TAGS = 2, OPEN_MAX = 60000, NUMBERS_MAX = 4096, PATIENCE_S = 60 };
+enum { THREADS_MAX = 16, RANKS_MAX = 16, TAGS = 2, OPEN_MAX = 60000, NUMBERS_MAX = 4096, WINDOWS_MAX = 64, PATIENCE_S = 60 };
 enum kind { EXACT, OPEN, PROBED, SHARED, PING, NEVER, COLLECTIVE, BACKGROUND, KINDS };
 
 /* Messages that only order and tag tell apart; `thread` sends them and, unless they are shared, receives. */
@@ -55,7 +55,10 @@ static member members[THREADS_MAX];
 static pthread_t ids[THREADS_MAX];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pending *pool[65536];
-static int pool_window[65536], pooled, tickets;
+static int pool_window[65536], pooled;
+/* For messages that any thread may take: where those of a window travel, and how many were claimed. */
+static MPI_Comm shared[WINDOWS_MAX];
+static int tickets[WINDOWS_MAX];
 static char seen[THREADS_MAX][RANKS_MAX][TAGS][NUMBERS_MAX];
 static int failures;
 
@@ -150,7 +153,7 @@ static void keep(member *me, pending *one) {
 
 static void begin_send(member *me, lane l) {
     int number = me->sent[l.kind][l.to][l.tag]++, len = length_of(l, number), tag = tag_of(l);
-    MPI_Comm comm = me->comm[l.kind];
+    MPI_Comm comm = l.kind == SHARED ? shared[me->window] : me->comm[l.kind];
     pending *one = calloc(1, sizeof *one);
     one->of = l, one->number = number, one->buffer = malloc(len + 1);
     fill(one->buffer, l, number);
@@ -368,27 +371,22 @@ static void probe_and_receive(member *me, lane l) {
     free(buffer);
 }
 
-/* Takes messages that any thread may take, as many as were sent up to this window and nobody claimed. */
+/* Takes messages that any thread may take, as many as are sent in this window and nobody has claimed. */
 static void take_shared(member *me) {
-    int sent = 0;
-    for (int window = 0; window <= me->window; window++)
-        for (int thread = 0; thread < threads; thread++)
-            for (int from = 0; from < size; from++)
-                for (int tag = 0; tag < TAGS; tag++) sent += count_of(window, (lane){SHARED, thread, from, rank, tag});
-    for (;;) {
-        int claimed = __atomic_load_n(&tickets, __ATOMIC_RELAXED);
-        while (claimed < sent
-               && !__atomic_compare_exchange_n(&tickets, &claimed, claimed + 1, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-            ;
-        if (claimed >= sent) return;
+    MPI_Comm comm = shared[me->window];
+    int sent = 0, *claimed = &tickets[me->window];
+    for (int thread = 0; thread < threads; thread++)
+        for (int from = 0; from < size; from++)
+            for (int tag = 0; tag < TAGS; tag++) sent += count_of(me->window, (lane){SHARED, thread, from, rank, tag});
+    while (__atomic_fetch_add(claimed, 1, __ATOMIC_RELAXED) < sent) {
         MPI_Message message;
         MPI_Status status;
         doing(me, "probes for what any thread may take");
         if (below(me, 2)) {
-            MPI_Mprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, me->comm[SHARED], &message, &status);
+            MPI_Mprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &message, &status);
         } else {
             int flag = 0;
-            while (MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, me->comm[SHARED], &flag, &message, &status), !flag) rest(me);
+            while (MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, &message, &status), !flag) rest(me);
         }
         int tag = status.MPI_TAG;
         receive_matched(me, &message, &status, (lane){SHARED, tag / TAGS, status.MPI_SOURCE, rank, tag % TAGS}, -1);
@@ -577,7 +575,7 @@ int main(int argc, char **argv) {
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (provided != MPI_THREAD_MULTIPLE || threads > THREADS_MAX || size > RANKS_MAX) {
+    if (provided != MPI_THREAD_MULTIPLE || threads > THREADS_MAX || size > RANKS_MAX || windows > WINDOWS_MAX) {
         fprintf(stderr, "threads: level %d, %d threads, %d ranks\n", provided, threads, size);
         return 2;
     }
@@ -588,11 +586,12 @@ int main(int argc, char **argv) {
         me->number = i, me->random = mix(seed ^ (uint64_t)(rank * THREADS_MAX + i) << 32);
         me->open = calloc((size_t)windows * size * TAGS * 4, sizeof *me->open);
         for (int kind = 0; kind < KINDS; kind++) {
-            /* All threads share some. */
-            if (i > 0 && (kind == SHARED || kind == PING)) me->comm[kind] = members[0].comm[kind];
+            if (kind == SHARED) continue;
+            if (i > 0 && kind == PING) me->comm[kind] = members[0].comm[kind];
             else MPI_Comm_dup(MPI_COMM_WORLD, &me->comm[kind]);
         }
     }
+    for (int window = 0; window < windows; window++) MPI_Comm_dup(MPI_COMM_WORLD, &shared[window]);
     pthread_t watcher;
     double begin = now();
     for (int i = 0; i < threads; i++) doing(&members[i], "starts");

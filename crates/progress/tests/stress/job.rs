@@ -32,8 +32,8 @@ pub struct Process {
     pub progress: Arc<Progress>,
     /// Operations that whoever comes waits for, and in which window they began.
     pub pool: Mutex<Vec<(u32, Pending)>>,
-    /// How many messages for all threads have been claimed.
-    pub tickets: AtomicU32,
+    /// How many messages for all threads have been claimed, of each window.
+    pub tickets: Vec<AtomicU32>,
     /// What was received.
     pub ledger: Mutex<Vec<Entry>>,
     pub states: Vec<State>,
@@ -66,7 +66,7 @@ impl Job {
             Process {
                 progress: Progress::new(core, policy).expect("descriptors"),
                 pool: Mutex::default(),
-                tickets: AtomicU32::new(0),
+                tickets: (0..plan.windows).map(|_| AtomicU32::new(0)).collect(),
                 ledger: Mutex::default(),
                 states: (0..plan.threads).map(|_| State::default()).collect(),
             }

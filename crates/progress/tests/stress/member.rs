@@ -15,7 +15,9 @@ use progress::{Core, Progress};
 use wire::GateId;
 
 use crate::job::{Entry, Job, Process, lock};
-use crate::plan::{Kind, Lane, Leaves, Message, OPEN_MAX, Plan, Random, TAGS, context};
+use crate::plan::{
+    Kind, Lane, Leaves, Message, OPEN_MAX, Plan, Random, TAGS, context, shared_context,
+};
 
 /// A thread that acts.
 pub struct Member<'a> {
@@ -270,7 +272,17 @@ impl<'a> Member<'a> {
             Begin::Send(lane) => {
                 let number = next(&mut self.sent, lane);
                 let message = self.plan.message(lane, number);
-                Made::Send { lane, number, message, data: Region::from_box(message.bytes().into()) }
+                let (context, tag) = (lane.context(self.window), lane.wire_tag());
+                Made::Send {
+                    lane,
+                    number,
+                    envelope: Envelope { context, source: lane.from, tag, is_urgent: false },
+                    mode: match message.synchronous {
+                        true => SendMode::Synchronous,
+                        false => SendMode::Standard,
+                    },
+                    data: Region::from_box(message.bytes().into()),
+                }
             }
             Begin::Receive(lane) => {
                 let number = next(&mut self.received, lane);
@@ -362,7 +374,7 @@ impl<'a> Member<'a> {
 
     /// Probes, openly or not, and receives what was found; by a matched probe now and then.
     fn probe_and_receive(&mut self, wanted: Lane) {
-        let context = wanted.context();
+        let context = context(wanted.kind, wanted.thread);
         // Any message will do where all probes are open: there are as many as probes.
         let selector = match self.plan.probes_openly(self.rank, self.number) {
             true => Selector { context, source: None, tag: None },
@@ -452,18 +464,15 @@ impl<'a> Member<'a> {
         assert_eq!(completion.outcome, Outcome::Cancelled, "after {:?}", begin.elapsed());
     }
 
-    /// Takes messages that any thread may take, as many as were sent in windows up to this one and
-    /// nobody has claimed.
+    /// Takes messages that any thread may take, as many as are sent in this window and nobody has
+    /// claimed.
     fn take_shared(&mut self) {
         let lanes = self.plan.lanes(Kind::Shared).filter(|lane| lane.to == self.rank);
-        let sent: u32 = lanes
-            .flat_map(|lane| (0..=self.window).map(move |window| (window, lane)))
-            .map(|(window, lane)| self.plan.count(window, lane))
-            .sum();
-        let tickets = &self.process.tickets;
-        let claim = |taken| (taken < sent).then_some(taken + 1);
-        while tickets.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim).is_ok() {
-            let selector = Selector { context: context(Kind::Shared, 0), source: None, tag: None };
+        let sent: u32 = lanes.map(|lane| self.plan.count(self.window, lane)).sum();
+        let tickets = &self.process.tickets[self.window as usize];
+        while tickets.fetch_add(1, Ordering::Relaxed) < sent {
+            let context = shared_context(self.window);
+            let selector = Selector { context, source: None, tag: None };
             let (id, found) = self.seek(|core| core.engine.submit_matched_probe(None, selector));
             let into = Region::owned(found.bytes as usize);
             let op = self.progress.submit(|core| core.engine.submit_matched_receive(id, &into));
@@ -598,7 +607,8 @@ enum Made {
     Send {
         lane: Lane,
         number: u32,
-        message: Message,
+        envelope: Envelope,
+        mode: SendMode,
         data: Region,
     },
     Receive {
@@ -613,10 +623,8 @@ enum Made {
 impl Made {
     fn submit(&self, core: &mut Core) -> Pending {
         let op = match self {
-            Self::Send { lane, message, data, .. } => {
-                let mode =
-                    if message.synchronous { SendMode::Synchronous } else { SendMode::Standard };
-                core.engine.submit_send(GateId(lane.to), envelope(lane), data, mode)
+            Self::Send { lane, envelope, mode, data, .. } => {
+                core.engine.submit_send(GateId(lane.to), *envelope, data, *mode)
             }
             Self::Receive { gate, selector, into, .. } => {
                 core.engine.submit_receive(*gate, *selector, into)
@@ -628,8 +636,8 @@ impl Made {
     /// Sends it as `MPI_Send` does if it can; true if it is sent.
     fn send_short(&self, progress: &Progress) -> bool {
         match self {
-            Self::Send { lane, message, data, .. } if !message.synchronous => {
-                progress.send_short(GateId(lane.to), envelope(lane), data)
+            Self::Send { lane, envelope, mode: SendMode::Standard, data, .. } => {
+                progress.send_short(GateId(lane.to), *envelope, data)
             }
             Self::Send { .. } | Self::Receive { .. } => false,
         }
@@ -663,10 +671,10 @@ fn next(numbers: &mut BTreeMap<Lane, u32>, lane: Lane) -> u32 {
     *number - 1
 }
 
-fn envelope(lane: &Lane) -> Envelope {
-    Envelope { context: lane.context(), source: lane.from, tag: lane.wire_tag(), is_urgent: false }
-}
-
 fn exact(lane: Lane) -> Selector {
-    Selector { context: lane.context(), source: Some(lane.from), tag: Some(lane.wire_tag()) }
+    Selector {
+        context: context(lane.kind, lane.thread),
+        source: Some(lane.from),
+        tag: Some(lane.wire_tag()),
+    }
 }

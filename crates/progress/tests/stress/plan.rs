@@ -142,8 +142,13 @@ impl Kind {
 }
 
 impl Lane {
-    pub fn context(&self) -> u64 {
-        context(self.kind, self.thread)
+    /// Where the messages of a window travel. Threads that may take the same ones would take those of
+    /// other windows, for which others wait, if windows had not each their own.
+    pub fn context(&self, window: u32) -> u64 {
+        match self.kind {
+            Kind::Shared => shared_context(window),
+            _ => context(self.kind, self.thread),
+        }
     }
 
     /// The tag on the wire. In the context that all threads share, tags tell senders apart.
@@ -155,9 +160,13 @@ impl Lane {
     }
 }
 
-/// The context of messages that a thread receives, or all threads.
+/// The context of messages that all threads receive.
+pub fn shared_context(window: u32) -> u64 {
+    10_000 + u64::from(window)
+}
+
+/// The context of messages that one thread receives.
 pub fn context(kind: Kind, thread: u32) -> u64 {
-    let thread = if kind == Kind::Shared { 0 } else { thread };
     100 * (kind as u64 + 1) + u64::from(thread)
 }
 
