@@ -496,9 +496,9 @@ impl Core {
     #[inline]
     pub fn send_short(&mut self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
         let Some(&Route::Open(rails)) = self.routes.get(gate.0 as usize) else { return false };
-        let gather_within = self.rails[rails.first.0 as usize].gather_within;
-        if !gather_within.is_zero() && self.may_gather {
-            return self.send_or_gather(gate, gather_within, envelope, data);
+        let station = &self.rails[rails.first.0 as usize];
+        if station.buffers && self.may_gather {
+            return self.send_or_gather(gate, station.gather_within, envelope, data);
         }
         self.send_at_once(gate, envelope, data)
     }

@@ -352,7 +352,8 @@ impl Progress {
     /// to the polling thread, which gives way when it has nothing for itself.
     #[inline]
     fn tell(&self, core: &mut Core) {
-        if !core.waiters.is_empty() {
+        // Threads that wait are among the loose ends.
+        if core.has_loose_ends {
             self.tell_waiting(core);
         }
     }
@@ -370,9 +371,10 @@ impl Progress {
 
     /// The calling thread polls no more. Where cores are few it comes back before another has begun, or
     /// the thread that stands by sees to it.
+    #[inline]
     fn stop_polling(&self, core: &mut Core) {
         self.polling.store(false, Ordering::Relaxed);
-        if !core.waiters.is_empty() && !self.is_crowded(core) {
+        if core.has_loose_ends && !self.is_crowded(core) {
             core.waiters.wake_one();
         }
     }
