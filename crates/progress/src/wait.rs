@@ -279,7 +279,9 @@ impl Progress {
                 patience.renew();
                 continue;
             }
-            if core.waiters.has_due() && patience.gives_way() {
+            // What has just completed may be what this thread waits for.
+            let is_news = core.engine.news() != before;
+            if !is_news && core.waiters.has_due() && patience.gives_way() {
                 mine = false;
                 self.polling.store(false, Ordering::Relaxed);
                 core.waiters.wake_next();
@@ -294,8 +296,7 @@ impl Progress {
                 Next::Guess if self.courtesy.pays() => self.guess(core),
                 Next::Look | Next::Guess => core,
                 Next::Yield => self.breathe(core, std::thread::yield_now),
-                // What has just completed may be what this thread waits for.
-                Next::Sleep if core.engine.news() != before => core,
+                Next::Sleep if is_news => core,
                 Next::Sleep => self.sleep(core, deadline),
             };
         }

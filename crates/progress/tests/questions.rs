@@ -57,14 +57,7 @@ fn what_is_submitted_while_waiting_is_sent() {
 
 #[test]
 fn what_ends_while_its_own_thread_goes_to_sleep_is_seen() {
-    let network = SimNetwork::new(0);
-    // Frames leave at once, so a send ends when it is flushed.
-    network.set_usual_path(SimPath { bandwidth_bytes_per_s: None, ..SimPath::default() });
-    let [sender, receiver] = [0, 1].map(|rank| process(&network, rank));
-    send(&sender, 1);
-    let found =
-        until(&network, &receiver, || receiver.test(|core| core.engine.probe(None, selector(1))));
-    assert!(found.is_some(), "the link is open");
+    let (_network, sender, _receiver) = linked();
     // Another polls for all, and hears nothing.
     let poller = Arc::clone(&sender);
     thread::spawn(move || poller.wait(|core| core.engine.probe(None, selector(2))));
@@ -84,6 +77,36 @@ fn what_ends_while_its_own_thread_goes_to_sleep_is_seen() {
     assert!(is_done.recv_timeout(PATIENCE).is_ok(), "a send ended, and its thread sleeps");
 }
 
+#[test]
+fn what_ends_before_its_own_thread_gives_way_is_seen() {
+    let (network, sender, _receiver) = linked();
+    let (begin, may_begin) = mpsc::channel::<()>();
+    let (done, is_done) = mpsc::channel();
+    let poller = Arc::clone(&sender);
+    thread::spawn(move || {
+        let data = Region::owned(8);
+        let mut begun = None;
+        poller.wait(|core| {
+            if begun.is_none() && may_begin.try_recv().is_err() {
+                return None;
+            }
+            let op = *begun.get_or_insert_with(|| {
+                core.engine.submit_send(GateId(1), envelope(3), &data, SendMode::Standard)
+            });
+            core.engine.take(op)
+        });
+        done.send(()).ok();
+    });
+    thread::sleep(SOON);
+    // Any news may be its: it is due when the send has ended, and the polling thread gives way to it.
+    let waiter = Arc::clone(&sender);
+    thread::spawn(move || waiter.wait(|core| core.engine.probe(None, selector(2))));
+    thread::sleep(SOON);
+    begin.send(()).expect("it waits");
+    assert!(is_done.recv_timeout(PATIENCE).is_ok(), "a send ended, and its thread sleeps");
+    drop(network);
+}
+
 /// Lets time pass until there is an answer, and the process move.
 fn until<T>(
     network: &SimNetwork,
@@ -96,6 +119,18 @@ fn until<T>(
         thread::sleep(Duration::from_millis(1));
         answer()
     })
+}
+
+/// Two processes with a link over which frames leave at once, so that a send ends when it is flushed.
+fn linked() -> (SimNetwork, Arc<Progress>, Arc<Progress>) {
+    let network = SimNetwork::new(0);
+    network.set_usual_path(SimPath { bandwidth_bytes_per_s: None, ..SimPath::default() });
+    let [sender, receiver] = [0, 1].map(|rank| process(&network, rank));
+    send(&sender, 1);
+    let found =
+        until(&network, &receiver, || receiver.test(|core| core.engine.probe(None, selector(1))));
+    assert!(found.is_some(), "the link is open");
+    (network, sender, receiver)
 }
 
 fn send(progress: &Progress, tag: i32) {
