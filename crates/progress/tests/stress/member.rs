@@ -342,7 +342,7 @@ impl<'a> Member<'a> {
             },
             _ => {
                 let first = some.swap_remove(0);
-                let completion = self.progress.wait(|core| core.engine.take(first.op));
+                let completion = self.progress.wait(|core| core.take_or_await(first.op));
                 ended.push((first, completion));
             }
         }
@@ -514,25 +514,37 @@ impl<'a> Member<'a> {
         if self.random.one_in(2) && made.send_short(self.progress) {
             return;
         }
-        let (pending, completion) = self.progress.submit_and_wait(
-            |core| Some(made.submit(core)),
-            |core, pending| {
-                let completion = core.engine.take(pending.as_ref()?.op)?;
-                Some((Pending { op: pending.as_ref()?.op, what: made.what() }, completion))
-            },
-        );
-        self.check(&pending, completion);
+        self.begin_and_wait(&made);
     }
 
     fn receive(&mut self, lane: Lane) {
         let made = self.make(Begin::Receive(lane));
-        let (pending, completion) = self.progress.submit_and_wait(
-            |core| made.submit(core),
-            |core, pending| {
-                let completion = core.engine.take(pending.op)?;
-                Some((Pending { op: pending.op, what: made.what() }, completion))
-            },
-        );
+        self.begin_and_wait(&made);
+    }
+
+    /// As calls that wait do, or as collectives do, which begin what follows while they wait.
+    fn begin_and_wait(&mut self, made: &Made) {
+        let take = |core: &mut Core, op: OpId, awaits: bool| match awaits {
+            true => core.take_or_await(op),
+            false => core.engine.take(op),
+        };
+        let awaits = self.random.one_in(2);
+        let (pending, completion) = if self.random.one_in(2) {
+            let mut begun = None;
+            let completion = self.progress.wait(|core| {
+                let pending = begun.get_or_insert_with(|| made.submit(core));
+                take(core, pending.op, awaits)
+            });
+            (begun.expect("it has ended"), completion)
+        } else {
+            self.progress.submit_and_wait(
+                |core| made.submit(core),
+                |core, pending| {
+                    let completion = take(core, pending.op, awaits)?;
+                    Some((Pending { op: pending.op, what: made.what() }, completion))
+                },
+            )
+        };
         self.check(&pending, completion);
     }
 
