@@ -44,13 +44,14 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Whether a thread must act, rather than have begun, for this to end.
-    fn may_need_a_probe(&self) -> bool {
+    /// Whether this may end only in a later window: when a thread must act, rather than have begun, for it, or
+    /// when a message of a later window may have been taken instead of this one.
+    fn may_be_late(&self) -> bool {
         let kind = match &self.what {
             What::Send { lane, .. } => lane.kind,
             What::Receive { .. } => return false,
         };
-        matches!(kind, Kind::Probed | Kind::Cancelled | Kind::Shared)
+        kind != Kind::Exact
     }
 }
 
@@ -112,9 +113,9 @@ impl<'a> Member<'a> {
         let mut late = Vec::new();
         for window in 0..self.plan.windows {
             self.window = window;
-            let (may_be_late, begun) =
-                self.begin_all().into_iter().partition::<Vec<_>, _>(Pending::may_need_a_probe);
-            late.extend(may_be_late);
+            let (lates, begun) =
+                self.begin_all().into_iter().partition::<Vec<_>, _>(Pending::may_be_late);
+            late.extend(lates);
             let mut items: Vec<_> = Vec::into_iter(begun).map(Item::Pending).collect();
             items.extend(self.turns());
             while !items.is_empty() {
@@ -124,7 +125,6 @@ impl<'a> Member<'a> {
             }
             self.empty_pool();
         }
-        // An open probe may have found the message of a later window first.
         self.wait_for_all(late);
         self.job.done.fetch_add(1, Ordering::Relaxed);
         self.process.states[self.number as usize].clear();
@@ -148,7 +148,7 @@ impl<'a> Member<'a> {
                 queues.swap_remove(at);
             }
             for pending in self.begin(&some) {
-                if !pending.may_need_a_probe() && self.random.one_in(6) {
+                if !pending.may_be_late() && self.random.one_in(6) {
                     lock(&self.process.pool).push((self.window, pending));
                 } else {
                     begun.push(pending);
