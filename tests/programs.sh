@@ -46,18 +46,24 @@ for rails in shm tcp; do
     go -genv CANELE_RAILS $rails -n 2 "$work/mad_misuse"
 done
 "$work/mad_pack"
-# Gathered, 64 packets are ten times as fast as flushed one by one over TCP (21 to 42 times, measured), and as
-# answered one by one in shared memory (some 23 times). The least times are looked at, and half of ten
-# is enough: others may be using the machine.
-for one in "tcp:each flushed" "shm:each answered"; do
-    IFS=: read -r rails way <<<"$one"
-    go -genv CANELE_RAILS "$rails" -n 2 "$work/express" 0.1 16/64 >"$work/out"
-    times=$(python3 - "$way" "$work/out" <<'PYTHON'
+# Gathered, 64 packets are ten times as fast as flushed one by one over TCP (21 to 45 times, measured), and as
+# answered one by one in shared memory (some 23 times). The least times are looked at, half of ten is
+# enough, and there are five attempts: others may be using the machine.
+ratio() { # rails, way: how many times as long the packets take so as together
+    go -genv CANELE_RAILS "$1" -n 2 "$work/express" 0.1 16/64 >"$work/out"
+    python3 - "$2" "$work/out" <<'PYTHON'
 import json, sys
 least = {read["operation"]: read["min_us"] for read in map(json.loads, open(sys.argv[2])) if "operation" in read}
 print(int(least[sys.argv[1]] / least["one message"]))
 PYTHON
-)
+}
+for one in "tcp:each flushed" "shm:each answered"; do
+    IFS=: read -r rails way <<<"$one"
+    for _ in 1 2 3 4 5; do
+        times=$(ratio "$rails" "$way")
+        [ "$times" -lt 5 ] || break
+    done
+    [ "$times" -ge 5 ] || { echo "64 packets over $rails, $way: only $times times as slow as gathered"; exit 1; }
     echo "64 packets of 16 bytes over $rails, $way: $times times as slow as gathered"
 done
 

@@ -256,9 +256,6 @@ impl Progress {
                 core.release_gathered();
                 core.flush();
                 self.report(&mut core, before);
-                if core.has_backlog() {
-                    self.hand_over(&mut core);
-                }
                 // What has just completed may be what this thread waits for.
                 if core.engine.news() == before {
                     core = self.wait_for_others(core, deadline);
