@@ -1,15 +1,18 @@
 //! Threads that wait while another polls learn of all they may wait for, and what they submit while they
 //! wait is sent.
 
+mod simulated;
+
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use driver::{Rail, SimNetwork, SimPath};
-use engine::{Config, Engine, Envelope, Selector, SendMode};
+use driver::{SimNetwork, SimPath};
+use engine::SendMode;
 use memory::Region;
-use progress::{Core, Directory, Policy, Progress};
+use progress::Progress;
+use simulated::{envelope, process, selector, send};
 use wire::GateId;
 
 #[test]
@@ -131,37 +134,6 @@ fn linked() -> (SimNetwork, Arc<Progress>, Arc<Progress>) {
         until(&network, &receiver, || receiver.test(|core| core.engine.probe(None, selector(1))));
     assert!(found.is_some(), "the link is open");
     (network, sender, receiver)
-}
-
-fn send(progress: &Progress, tag: i32) {
-    let data = Region::owned(8);
-    progress.submit(|core| {
-        let op = core.engine.submit_send(GateId(1), envelope(tag), &data, SendMode::Standard);
-        core.engine.release(op);
-    });
-}
-
-fn envelope(tag: i32) -> Envelope {
-    Envelope { context: 0, source: 0, tag, is_urgent: false }
-}
-
-fn selector(tag: i32) -> Selector {
-    Selector { context: 0, source: Some(0), tag: Some(tag) }
-}
-
-fn process(network: &SimNetwork, rank: u32) -> Arc<Progress> {
-    let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(GateId(rank)))];
-    let core = Core::new(Engine::new(Config::new(2)), GateId(rank), 2, rails, Box::new(Ranks));
-    Progress::new(core, Policy::for_node(2, 1)).expect("descriptors")
-}
-
-/// On the simulated rail a rank is its own address.
-struct Ranks;
-
-impl Directory for Ranks {
-    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
-        Ok(vec![("sim".into(), peer.0.to_le_bytes().into())])
-    }
 }
 
 const PATIENCE: Duration = Duration::from_secs(20);

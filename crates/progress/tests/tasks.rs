@@ -1,14 +1,17 @@
 //! Tasks go on without calls of their own, compute without the core, and wake who waits for them.
 
+mod simulated;
+
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use driver::{Rail, SimNetwork};
-use engine::{Config, Engine, Envelope, OpId, Selector, SendMode};
+use driver::SimNetwork;
+use engine::{Envelope, OpId, Selector, SendMode};
 use memory::Region;
-use progress::{Core, Directory, Policy, Progress, Stage, Task};
+use progress::{Core, Progress, Stage, Task};
+use simulated::{envelope, process, selector, send};
 use wire::GateId;
 
 #[test]
@@ -148,40 +151,9 @@ fn until<T>(
     })
 }
 
-fn send(progress: &Progress, tag: i32) {
-    let data = Region::owned(8);
-    progress.submit(|core| {
-        let op = core.engine.submit_send(GateId(1), envelope(tag), &data, SendMode::Standard);
-        core.engine.release(op);
-    });
-}
-
 fn receive(progress: &Progress, tag: i32) -> OpId {
     let from = Selector { source: Some(1), ..selector(tag) };
     progress.submit(|core| core.engine.submit_receive(Some(GateId(1)), from, &Region::owned(8)))
-}
-
-fn envelope(tag: i32) -> Envelope {
-    Envelope { context: 0, source: 0, tag, is_urgent: false }
-}
-
-fn selector(tag: i32) -> Selector {
-    Selector { context: 0, source: Some(0), tag: Some(tag) }
-}
-
-fn process(network: &SimNetwork, rank: u32) -> Arc<Progress> {
-    let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(GateId(rank)))];
-    let core = Core::new(Engine::new(Config::new(2)), GateId(rank), 2, rails, Box::new(Ranks));
-    Progress::new(core, Policy::for_node(2, 1)).expect("descriptors")
-}
-
-/// On the simulated rail a rank is its own address.
-struct Ranks;
-
-impl Directory for Ranks {
-    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
-        Ok(vec![("sim".into(), peer.0.to_le_bytes().into())])
-    }
 }
 
 const LAST: i32 = 5;

@@ -1,0 +1,44 @@
+//! Two processes of a job within one, over the simulated network.
+
+use std::sync::Arc;
+
+use driver::{Rail, SimNetwork};
+use engine::{Config, Engine, Envelope, Selector, SendMode};
+use memory::Region;
+use progress::{Core, Directory, Policy, Progress};
+use wire::GateId;
+
+/// Sends 8 bytes from process 0 to process 1, and forgets it.
+pub fn send(progress: &Progress, tag: i32) {
+    let data = Region::owned(8);
+    progress.submit(|core| {
+        let op = core.engine.submit_send(GateId(1), envelope(tag), &data, SendMode::Standard);
+        core.engine.release(op);
+    });
+}
+
+/// Of process 0.
+pub fn envelope(tag: i32) -> Envelope {
+    Envelope { context: 0, source: 0, tag, is_urgent: false }
+}
+
+/// What process 0 sends.
+pub fn selector(tag: i32) -> Selector {
+    Selector { context: 0, source: Some(0), tag: Some(tag) }
+}
+
+/// A process over a network of two.
+pub fn process(network: &SimNetwork, rank: u32) -> Arc<Progress> {
+    let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(GateId(rank)))];
+    let core = Core::new(Engine::new(Config::new(2)), GateId(rank), 2, rails, Box::new(Ranks));
+    Progress::new(core, Policy::for_node(2, 1)).expect("descriptors")
+}
+
+/// On the simulated rail a rank is its own address.
+struct Ranks;
+
+impl Directory for Ranks {
+    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+        Ok(vec![("sim".into(), peer.0.to_le_bytes().into())])
+    }
+}
