@@ -194,7 +194,12 @@ impl Progress {
 
     fn hand_over(&self, core: &mut Core) {
         if !self.standby.call(&self.myself) {
+            // The system gave no thread: nobody sends what is gathered later, or wakes those who are due.
             core.stop_gathering();
+            core.waiters.wake_due();
+            if !self.polling.load(Ordering::Relaxed) {
+                core.waiters.wake_one();
+            }
         }
         // Who sleeps has not asked the rails for room.
         if core.has_backlog() {
