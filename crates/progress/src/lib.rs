@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod core;
+mod crowding;
 mod journal;
 mod policy;
 mod standby;

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::crowding::Crowding;
+
 /// How a thread waits when nothing has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -10,6 +12,8 @@ pub struct Policy {
     pub spin: Duration,
     /// After spinning, how often the core is yielded between polls before sleeping.
     pub yields: u32,
+    /// As `spin`, where others want the core.
+    pub brief: Duration,
     /// How many of the process's threads have a core each.
     pub threads: usize,
 }
@@ -24,9 +28,9 @@ impl Policy {
     pub fn for_node(ranks: usize, cores: usize) -> Self {
         let threads = (cores / ranks.max(1)).max(1);
         if ranks > cores {
-            Self { spin: Duration::ZERO, yields: CROWDED_YIELDS, threads }
+            Self { spin: Duration::ZERO, yields: CROWDED_YIELDS, brief: BRIEF, threads }
         } else {
-            Self { spin: SPIN, yields: 0, threads }
+            Self { spin: SPIN, yields: 0, brief: BRIEF, threads }
         }
     }
 
@@ -38,9 +42,10 @@ impl Policy {
 }
 
 /// The course of one wait.
-pub(crate) struct Patience {
-    policy: Policy,
-    since: Option<Instant>,
+pub(crate) struct Patience<'a> {
+    policy: &'a Policy,
+    /// When it began, or at least had begun, and when the clock was read last.
+    since: Option<(Instant, Instant)>,
     polls: u32,
     guesses: u32,
     yields: u32,
@@ -99,13 +104,16 @@ pub(crate) enum Next {
     Sleep,
 }
 
-impl Patience {
-    pub fn new(policy: Policy) -> Self {
+impl<'a> Patience<'a> {
+    pub fn new(policy: &'a Policy) -> Self {
         Self { policy, since: None, polls: 0, guesses: 0, yields: 0, held_up: 0 }
     }
 
     /// Something happened: the patience is fresh again, but for those who are held up.
-    pub fn renew(&mut self) {
+    pub fn renew(&mut self, crowding: &Crowding) {
+        if self.since.is_some() && crowding.is_crowded() {
+            crowding.learn(true);
+        }
         *self = Self { held_up: self.held_up, ..Self::new(self.policy) };
     }
 
@@ -117,14 +125,19 @@ impl Patience {
     }
 
     /// Nothing happened at the last poll.
-    pub fn next(&mut self, courtesy: &Courtesy) -> Next {
-        if !self.policy.spin.is_zero() {
+    pub fn next(&mut self, courtesy: &Courtesy, crowding: &Crowding) -> Next {
+        if self.policy.has_a_core() {
+            if crowding.is_crowded() {
+                return self.next_in_a_crowd(crowding);
+            }
             self.polls += 1;
             if !self.polls.is_multiple_of(POLLS_PER_CLOCK) {
                 return Next::Spin;
             }
             let now = Instant::now();
-            let spun = now - *self.since.get_or_insert(now);
+            let (since, read) = self.since.get_or_insert((now, now));
+            crowding.note_pause(now - std::mem::replace(read, now));
+            let spun = now - *since;
             if spun < self.policy.spin {
                 let is_time = courtesy.paid() || spun >= GUESS_AFTER * (self.guesses + 1);
                 self.guesses += u32::from(is_time);
@@ -137,10 +150,35 @@ impl Patience {
         }
         Next::Sleep
     }
+
+    /// Others want the core: it is kept for no longer than it costs to sleep.
+    #[cold]
+    fn next_in_a_crowd(&mut self, crowding: &Crowding) -> Next {
+        let Some((since, _)) = self.since else {
+            if !crowding.spinning_pays() {
+                return Next::Sleep;
+            }
+            let now = Instant::now();
+            self.since = Some((now, now));
+            return Next::Look;
+        };
+        self.polls += 1;
+        if !self.polls.is_multiple_of(POLLS_PER_CLOCK_IN_A_CROWD) {
+            return Next::Spin;
+        }
+        if since.elapsed() < self.policy.brief {
+            return Next::Look;
+        }
+        crowding.learn(false);
+        Next::Sleep
+    }
 }
 
 /// How long a rank with a core of its own spins: some tens of sleep-and-wake cycles (3–5 µs each).
 const SPIN: Duration = Duration::from_micros(200);
+
+/// About what sleeping and being woken costs.
+const BRIEF: Duration = Duration::from_micros(4);
 
 /// A peer that has a core answers within a site's round trip.
 const GUESS_AFTER: Duration = Duration::from_micros(25);
@@ -160,6 +198,7 @@ const HELD_UP_MAX: u32 = 100;
 
 /// The clock is read once in so many polls.
 const POLLS_PER_CLOCK: u32 = 64;
+const POLLS_PER_CLOCK_IN_A_CROWD: u32 = 8;
 
 #[cfg(test)]
 mod tests {
@@ -167,13 +206,14 @@ mod tests {
 
     #[test]
     fn a_crowded_rank_yields_and_then_sleeps() {
-        let mut patience = Patience::new(Policy::for_node(3, 2));
+        let policy = Policy::for_node(3, 2);
+        let mut patience = Patience::new(&policy);
         for _ in 0..CROWDED_YIELDS {
-            assert_eq!(patience.next(&Courtesy::default()), Next::Yield);
+            assert_eq!(patience.next(&Courtesy::default(), &Crowding::new()), Next::Yield);
         }
-        assert_eq!(patience.next(&Courtesy::default()), Next::Sleep);
-        patience.renew();
-        assert_eq!(patience.next(&Courtesy::default()), Next::Yield);
+        assert_eq!(patience.next(&Courtesy::default(), &Crowding::new()), Next::Sleep);
+        patience.renew(&Crowding::new());
+        assert_eq!(patience.next(&Courtesy::default(), &Crowding::new()), Next::Yield);
     }
 
     #[test]
@@ -198,11 +238,11 @@ mod tests {
 
     #[test]
     fn a_rank_with_a_core_spins_first_and_sleeps_in_the_end() {
-        let mut patience =
-            Patience::new(Policy { spin: Duration::from_nanos(1), yields: 0, threads: 1 });
-        assert_eq!(patience.next(&Courtesy::default()), Next::Spin);
+        let policy = Policy { spin: Duration::from_nanos(1), yields: 0, brief: BRIEF, threads: 1 };
+        let mut patience = Patience::new(&policy);
+        assert_eq!(patience.next(&Courtesy::default(), &Crowding::new()), Next::Spin);
         let outcome = (0..10 * POLLS_PER_CLOCK)
-            .map(|_| patience.next(&Courtesy::default()))
+            .map(|_| patience.next(&Courtesy::default(), &Crowding::new()))
             .find(|n| *n == Next::Sleep);
         assert_eq!(outcome, Some(Next::Sleep));
     }

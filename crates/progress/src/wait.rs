@@ -13,6 +13,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd};
 use wire::GateId;
 
 use crate::core::Core;
+use crate::crowding::Crowding;
 use crate::policy::{Courtesy, Next, Patience, Policy};
 use crate::standby::{Look, Standby};
 use crate::tasks::Task;
@@ -34,6 +35,7 @@ pub struct Progress {
     relief: OwnedFd,
     policy: Policy,
     courtesy: Courtesy,
+    crowding: Crowding,
     pub(crate) standby: Standby,
     myself: Weak<Self>,
 }
@@ -60,6 +62,7 @@ impl Progress {
             relief,
             policy,
             courtesy: Courtesy::default(),
+            crowding: Crowding::new(),
             standby: Standby::default(),
             myself: Weak::clone(myself),
         }))
@@ -230,7 +233,7 @@ impl Progress {
     ) -> Option<T> {
         let mut mine = false;
         let mut attentive = false;
-        let mut patience = Patience::new(self.policy);
+        let mut patience = Patience::new(&self.policy);
         loop {
             let before = core.engine.news();
             core.awaited = None;
@@ -268,7 +271,7 @@ impl Progress {
                 continue;
             }
             mine = true;
-            if !attentive && self.policy.has_a_core() && core.engine.has_offers() {
+            if !attentive && core.engine.has_offers() && self.has_a_core() {
                 attentive = true;
                 core.set_attentive(true);
             }
@@ -278,7 +281,7 @@ impl Progress {
                 self.tell(&mut core);
             }
             if moved {
-                patience.renew();
+                patience.renew(&self.crowding);
                 continue;
             }
             // What has just completed may be what this thread waits for.
@@ -290,7 +293,7 @@ impl Progress {
                 core = self.wait_for_others(core, deadline);
                 continue;
             }
-            core = match patience.next(&self.courtesy) {
+            core = match patience.next(&self.courtesy, &self.crowding) {
                 Next::Spin => self.breathe(core, std::hint::spin_loop),
                 Next::Look | Next::Guess if core.shares_core() => {
                     self.breathe(core, std::thread::yield_now)
@@ -335,7 +338,11 @@ impl Progress {
         let op = core.awaited;
         let sleeper = core.waiters.add(op);
         core.has_loose_ends = true;
-        let spin = if self.is_crowded(&core) { Duration::ZERO } else { self.policy.spin };
+        let spin = match self.is_crowded(&core) {
+            true => Duration::ZERO,
+            false if self.crowding.is_crowded() => self.policy.brief,
+            false => self.policy.spin,
+        };
         self.leave(&mut core);
         drop(core);
         let is_woken = sleeper.sleep(spin, deadline);
@@ -344,6 +351,11 @@ impl Progress {
             core.waiters.remove(&sleeper);
         }
         core
+    }
+
+    /// Whether a thread that waits has a core, and nobody else wants it.
+    fn has_a_core(&self) -> bool {
+        self.policy.has_a_core() && !self.crowding.is_crowded()
     }
 
     /// Whether more threads wait than have a core each.
@@ -397,6 +409,7 @@ impl Progress {
                 ring(&self.relief);
             }
             drop(core);
+            self.crowding.look();
             let limit = deadline.map_or(MAX_SLEEP, |deadline| {
                 deadline.saturating_duration_since(Instant::now()).min(MAX_SLEEP)
             });
@@ -470,7 +483,7 @@ impl Progress {
     /// How long nobody has to poll for the application to be away. Where ranks share cores one that
     /// waits for its turn is not away.
     pub(crate) fn away_after(&self) -> Duration {
-        match self.policy.has_a_core() {
+        match self.has_a_core() {
             _ if !self.lock().waiters.is_empty() => DEFERRED,
             true => AWAY,
             false => CROWDED_AWAY,
@@ -487,8 +500,10 @@ impl Progress {
             [PollFd::new(&self.bells, PollFlags::IN), PollFd::new(event, PollFlags::IN)];
         // An interruption by a signal only means that we look at the rails earlier.
         let _ = rustix::event::poll(&mut bells, Some(&timeout));
-        // It is empty, and does not block, when nobody has woken us by hand.
-        let _ = rustix::io::read(event, &mut [0; 8]);
+        if !bells[1].revents().is_empty() {
+            // It does not block.
+            let _ = rustix::io::read(event, &mut [0; 8]);
+        }
     }
 }
 

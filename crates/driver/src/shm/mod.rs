@@ -194,7 +194,7 @@ impl ShmRail {
         }
         self.by_peer[peer.0 as usize] = index as u32;
         self.events.push_back(News::Up(peer, Capabilities { pull, ..CAPABILITIES }));
-        self.ring_bell(index - 1);
+        self.links[index - 1].introduce();
         Ok(index - 1)
     }
 
@@ -395,6 +395,13 @@ impl Link {
         }
     }
 
+    /// Rings if the peer sleeps, which may not know of this link yet.
+    fn introduce(&self) {
+        if Fences::Sender.must_ring(&self.inbox) {
+            self.wake();
+        }
+    }
+
     #[cold]
     fn wake(&self) {
         // A full pipe has woken the peer already; a broken one has none to wake.
@@ -546,13 +553,20 @@ impl Rail for ShmRail {
         // Room in the pool comes from any reader.
         let wanted = self.links.iter().any(|link| link.refused && !link.down);
         let starved = self.links.iter().filter(|_| wanted).map(|link| &link.producer);
-        sleep::lie_down(&self.inbox, starved);
+        match self.links.is_empty() {
+            true => sleep::lie_down_alone(&self.inbox),
+            false => sleep::lie_down(&self.inbox, starved),
+        }
         let count = self.inbox.word32(COUNT_AT).load(Ordering::Acquire).min(PEERS_MAX);
         self.events.is_empty() && self.announced == count && !self.any_link_has_news()
     }
 
     fn finish_sleep(&mut self) {
         sleep::get_up(&self.inbox);
+        if self.links.is_empty() {
+            // A newcomer's ring is kept until it is known.
+            return;
+        }
         let mut rings = [0; 64];
         while matches!(self.bell.read(&mut rings), Ok(64)) {}
     }

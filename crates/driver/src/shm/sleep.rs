@@ -76,6 +76,13 @@ pub(crate) fn lie_down<'a, S: Shared + 'a>(
     S::fence_all();
 }
 
+/// As [`lie_down`], of a process without neighbours: a newcomer runs a fence of its own
+/// ([`Fences::Sender`]) before it looks at the flag, so that none is needed on other cores.
+pub(crate) fn lie_down_alone<S: Shared>(inbox: &S) {
+    inbox.word32(ASLEEP_AT).store(1, Ordering::Relaxed);
+    S::fence();
+}
+
 /// Tells that the owner of `inbox` is awake.
 pub(crate) fn get_up<S: Shared>(inbox: &S) {
     inbox.word32(ASLEEP_AT).store(0, Ordering::Relaxed);

@@ -1,0 +1,193 @@
+//! Whether others want the cores: other programs, or threads of the application that compute.
+//!
+//! Two signs tell that they do. A waiting thread that reads the clock, polls, and reads it again much later was
+//! put aside meanwhile; and more threads of the machine run, or could run, than it has cores. The first costs
+//! nothing, the second a look at a file, before a thread sleeps and at most every ten milliseconds. Where cores
+//! are wanted a thread that waits keeps its own for no longer than sleeping costs: who sleeps soon has its
+//! turn soon after it is woken, and who spins has used it up when the answer comes.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::unistd::{SysconfVar, sysconf};
+
+/// What one process has seen lately; its words are guarded as the core is.
+#[derive(Debug)]
+pub(crate) struct Crowding {
+    is_crowded: AtomicBool,
+    began: Instant,
+    /// When the signs are to be looked at next, in µs since `began`.
+    look_at_us: AtomicU64,
+    /// How long the core is taken to be wanted once a thread was put aside, in µs.
+    hold_us: AtomicU64,
+    /// Waits in a row that spun, and had to sleep after all.
+    vain: AtomicU32,
+    /// All cores of the machine, and what tells how many threads want them; none where it does not.
+    machine: Option<(usize, File)>,
+}
+
+impl Crowding {
+    pub fn new() -> Self {
+        let cores = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
+        let machine = cores.and_then(|cores| {
+            Some((usize::try_from(cores).ok()?, File::open("/proc/loadavg").ok()?))
+        });
+        Self {
+            is_crowded: AtomicBool::new(false),
+            began: Instant::now(),
+            look_at_us: AtomicU64::new(0),
+            hold_us: AtomicU64::new(HOLD_US),
+            vain: AtomicU32::new(0),
+            machine,
+        }
+    }
+
+    #[inline]
+    pub fn is_crowded(&self) -> bool {
+        self.is_crowded.load(Ordering::Relaxed)
+    }
+
+    /// A thread that polls has read the clock so much after it did so before.
+    #[inline]
+    pub fn note_pause(&self, pause: Duration) {
+        if pause >= PUT_ASIDE {
+            self.note_put_aside(self.now_us());
+        }
+    }
+
+    /// Waits longer for the next look where the last one has been wrong: cores that this process may use can
+    /// be wanted while others are free.
+    #[cold]
+    fn note_put_aside(&self, now_us: u64) {
+        if self.is_crowded() {
+            return;
+        }
+        let since_look_us = now_us.saturating_sub(self.look_at_us.load(Ordering::Relaxed));
+        let hold_us = match self.hold_us.load(Ordering::Relaxed) {
+            hold_us if since_look_us < 4 * hold_us => (2 * hold_us).min(HOLD_MAX_US),
+            _ => HOLD_US,
+        };
+        self.hold_us.store(hold_us, Ordering::Relaxed);
+        self.is_crowded.store(true, Ordering::Relaxed);
+        self.vain.store(0, Ordering::Relaxed);
+        self.look_at_us.store(now_us + hold_us, Ordering::Relaxed);
+    }
+
+    /// Looks, if it is time, how many threads of the machine want its cores. Asked before a thread sleeps.
+    pub fn look(&self) {
+        let now_us = self.now_us();
+        if now_us >= self.look_at_us.load(Ordering::Relaxed) {
+            self.judge(now_us, self.machine.as_ref().is_some_and(is_full));
+        }
+    }
+
+    fn judge(&self, now_us: u64, is_full: bool) {
+        self.look_at_us.store(now_us + HOLD_US, Ordering::Relaxed);
+        if self.is_crowded.swap(is_full, Ordering::Relaxed) != is_full {
+            self.vain.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a thread that begins to wait keeps its core for a while, where others want it.
+    pub fn spinning_pays(&self) -> bool {
+        let vain = self.vain.load(Ordering::Relaxed);
+        if vain < VAIN_MAX {
+            return true;
+        }
+        // One is tried now and then.
+        self.vain.store(vain + 1, Ordering::Relaxed);
+        vain.is_multiple_of(TRY_EVERY)
+    }
+
+    /// Whether what a thread has spun for came before it had to sleep.
+    pub fn learn(&self, paid: bool) {
+        let vain = self.vain.load(Ordering::Relaxed);
+        self.vain.store(if paid { 0 } else { vain.saturating_add(1) }, Ordering::Relaxed);
+    }
+
+    fn now_us(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Whether more threads run, or could run, than there are cores.
+fn is_full((cores, file): &(usize, File)) -> bool {
+    let mut text = [0; 64];
+    let len = file.read_at(&mut text, 0).unwrap_or(0);
+    std::str::from_utf8(&text[..len])
+        .ok()
+        .and_then(runnable)
+        .is_some_and(|runnable| runnable > *cores)
+}
+
+/// The threads that run or could run, from `/proc/loadavg` (proc_loadavg(5)).
+fn runnable(text: &str) -> Option<usize> {
+    text.split_ascii_whitespace().nth(3)?.split_once('/')?.0.parse().ok()
+}
+
+/// Polls between two looks at the clock take some µs; who was put aside comes back after milliseconds.
+const PUT_ASIDE: Duration = Duration::from_micros(500);
+
+/// Between two looks at the machine, and how long a core is taken to be wanted at least…
+const HOLD_US: u64 = 10_000;
+/// …and at most.
+const HOLD_MAX_US: u64 = 1_280_000;
+
+/// Waits that spun in vain before others do not even try…
+const VAIN_MAX: u32 = 4;
+/// …but for one in so many.
+const TRY_EVERY: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runnable_threads_are_read() {
+        assert_eq!(runnable("0.41 1.74 4.40 3/210 1234\n"), Some(3));
+        assert_eq!(runnable("0.41 1.74 4.40"), None);
+        assert_eq!(runnable("0.41 1.74 4.40 x/y 1"), None);
+    }
+
+    #[test]
+    fn this_machine_tells_how_many_want_its_cores() {
+        let (cores, file) = Crowding::new().machine.expect("a machine with /proc");
+        assert!(cores > 0);
+        assert!(!is_full(&(usize::MAX, file.try_clone().unwrap())));
+        assert!(is_full(&(0, file)), "this thread runs");
+    }
+
+    #[test]
+    fn a_thread_put_aside_is_believed_for_longer_when_the_machine_has_contradicted_it() {
+        let crowding = Crowding::new();
+        crowding.note_pause(PUT_ASIDE / 2);
+        assert!(!crowding.is_crowded());
+        let mut now_us = 1_000_000;
+        for hold_us in [HOLD_US, 2 * HOLD_US, 4 * HOLD_US] {
+            crowding.note_put_aside(now_us);
+            assert!(crowding.is_crowded());
+            assert_eq!(crowding.look_at_us.load(Ordering::Relaxed), now_us + hold_us);
+            now_us += hold_us;
+            crowding.judge(now_us, false);
+            assert!(!crowding.is_crowded());
+            now_us += HOLD_US;
+        }
+        crowding.note_put_aside(now_us + HOLD_MAX_US);
+        assert_eq!(crowding.hold_us.load(Ordering::Relaxed), HOLD_US);
+    }
+
+    #[test]
+    fn spinning_in_vain_is_tried_now_and_then_only() {
+        let crowding = Crowding::new();
+        for _ in 0..VAIN_MAX {
+            assert!(crowding.spinning_pays());
+            crowding.learn(false);
+        }
+        let tried = (0..10 * TRY_EVERY).filter(|_| crowding.spinning_pays()).count();
+        assert_eq!(tried, 10);
+        crowding.learn(true);
+        assert!(crowding.spinning_pays());
+    }
+}
