@@ -7,6 +7,7 @@ use engine::{Completion, Engine, Envelope, OpId, Posted, Pull};
 use memory::Region;
 use wire::{Capabilities, Frame, GateId, RailId};
 
+use crate::counters::{Counters, Place};
 use crate::journal::Journal;
 use crate::tasks::Tasks;
 use crate::waiters::Waiters;
@@ -44,6 +45,9 @@ pub struct Core {
     journal: Journal,
     pub(crate) tasks: Tasks,
     pub(crate) waiters: Waiters,
+    pub(crate) counters: Counters,
+    /// Who has it.
+    pub(crate) place: Place,
     /// What the question asked last waits for, if for one operation only.
     pub(crate) awaited: Option<OpId>,
 }
@@ -155,11 +159,13 @@ impl Core {
             posted: Vec::new(),
             has_backlog: false,
             has_loose_ends: false,
-            turn: 1,
+            turn: FIRST_TURN,
             began: Instant::now(),
             journal: Journal::new(rank),
             tasks: Tasks::default(),
             waiters: Waiters::default(),
+            counters: Counters::default(),
+            place: Place::default(),
             awaited: None,
         }
     }
@@ -242,6 +248,11 @@ impl Core {
     #[inline]
     pub(crate) fn turn(&self) -> u64 {
         self.turn
+    }
+
+    /// What was done so far, beyond what the engine counts.
+    pub fn counters(&self) -> Counters {
+        Counters { polls: self.turn - FIRST_TURN, ..self.counters }
     }
 
     /// Whether something does not come to its end unless somebody polls.
@@ -685,6 +696,9 @@ fn another_way(
 fn kind(name: &str) -> &str {
     name.trim_end_matches(|digit: char| digit.is_ascii_digit())
 }
+
+/// Messages that left in turn 0 have never left.
+const FIRST_TURN: u64 = 1;
 
 /// Every so many turns all is looked after, news or not.
 const TIDY_EVERY: u64 = 64;

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod core;
+mod counters;
 mod crowding;
 mod journal;
 mod policy;
@@ -18,6 +19,7 @@ mod wait;
 mod waiters;
 
 pub use core::{Core, Directory};
+pub use counters::{Counters, TaskSteps};
 pub use policy::Policy;
 pub use tasks::{Stage, Task};
 pub use wait::Progress;

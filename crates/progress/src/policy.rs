@@ -46,6 +46,8 @@ pub(crate) struct Patience<'a> {
     policy: &'a Policy,
     /// When it began, or at least had begun, and when the clock was read last.
     since: Option<(Instant, Instant)>,
+    /// What it has spun, as far as the clock was looked at, and not told.
+    spun: Duration,
     polls: u32,
     guesses: u32,
     yields: u32,
@@ -106,7 +108,15 @@ pub(crate) enum Next {
 
 impl<'a> Patience<'a> {
     pub fn new(policy: &'a Policy) -> Self {
-        Self { policy, since: None, polls: 0, guesses: 0, yields: 0, held_up: 0 }
+        Self {
+            policy,
+            since: None,
+            spun: Duration::ZERO,
+            polls: 0,
+            guesses: 0,
+            yields: 0,
+            held_up: 0,
+        }
     }
 
     /// Something happened: the patience is fresh again, but for those who are held up.
@@ -124,6 +134,11 @@ impl<'a> Patience<'a> {
         self.policy.yields > 0 || self.held_up > HELD_UP_MAX
     }
 
+    /// How long it has spun since it was last asked.
+    pub fn take_spun(&mut self) -> Duration {
+        std::mem::take(&mut self.spun)
+    }
+
     /// Nothing happened at the last poll.
     pub fn next(&mut self, courtesy: &Courtesy, crowding: &Crowding) -> Next {
         if self.policy.has_a_core() {
@@ -136,7 +151,9 @@ impl<'a> Patience<'a> {
             }
             let now = Instant::now();
             let (since, read) = self.since.get_or_insert((now, now));
-            crowding.note_pause(now - std::mem::replace(read, now));
+            let pause = now - std::mem::replace(read, now);
+            crowding.note_pause(pause);
+            self.spun += pause;
             let spun = now - *since;
             if spun < self.policy.spin {
                 let is_time = courtesy.paid() || spun >= GUESS_AFTER * (self.guesses + 1);
@@ -154,7 +171,7 @@ impl<'a> Patience<'a> {
     /// Others want the core: it is kept for no longer than it costs to sleep.
     #[cold]
     fn next_in_a_crowd(&mut self, crowding: &Crowding) -> Next {
-        let Some((since, _)) = self.since else {
+        let Some((since, read)) = &mut self.since else {
             if !crowding.spinning_pays() {
                 return Next::Sleep;
             }
@@ -166,7 +183,9 @@ impl<'a> Patience<'a> {
         if !self.polls.is_multiple_of(POLLS_PER_CLOCK_IN_A_CROWD) {
             return Next::Spin;
         }
-        if since.elapsed() < self.policy.brief {
+        let now = Instant::now();
+        self.spun += now - std::mem::replace(read, now);
+        if now - *since < self.policy.brief {
             return Next::Look;
         }
         crowding.learn(false);

@@ -51,11 +51,14 @@ impl Core {
 
     /// A task that has something to compute, to be given back by [`Core::add_task`].
     pub(crate) fn take_work(&mut self) -> Option<Box<dyn Task>> {
-        self.tasks.working.pop()
+        let task = self.tasks.working.pop()?;
+        self.counters.tasks(self.place).works += 1;
+        Some(task)
     }
 
     /// Adds a task, which goes on at once if it can.
     pub(crate) fn add_task(&mut self, mut task: Box<dyn Task>) {
+        self.counters.tasks(self.place).advances += 1;
         match task.advance(self) {
             Stage::Waits => self.tasks.waiting.push(task),
             Stage::Works => self.has_to_work(task),
@@ -74,6 +77,7 @@ impl Core {
     pub(crate) fn advance_tasks(&mut self) {
         self.tasks.seen = self.engine.news();
         let mut tasks = std::mem::take(&mut self.tasks.waiting);
+        self.counters.tasks(self.place).advances += tasks.len() as u64;
         let mut index = 0;
         while let Some(task) = tasks.get_mut(index) {
             match task.advance(self) {

@@ -13,6 +13,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd};
 use wire::GateId;
 
 use crate::core::Core;
+use crate::counters::Place;
 use crate::crowding::Crowding;
 use crate::policy::{Courtesy, Next, Patience, Policy};
 use crate::standby::{Look, Standby};
@@ -102,6 +103,7 @@ impl Progress {
     pub fn test<T>(&self, question: impl FnOnce(&mut Core) -> T) -> T {
         let mut core = self.lock();
         let before = core.engine.news();
+        core.counters.polls_by_tests += 1;
         core.advance();
         core = self.work(core);
         let answer = question(&mut core);
@@ -149,9 +151,10 @@ impl Progress {
 
     /// Lets waiting threads ask again: what they wait for has come, and not through the core.
     pub fn wake(&self) {
-        self.lock().waiters.wake_all();
+        let mut core = self.lock();
+        core.waiters.wake_all();
         if self.asleep.load(Ordering::Relaxed) {
-            ring(&self.wake);
+            self.ring(&mut core, &self.wake);
         }
     }
 
@@ -164,7 +167,9 @@ impl Progress {
 
     #[inline]
     fn lock(&self) -> Guard<'_, Core> {
-        self.core.lock()
+        let mut core = self.core.lock();
+        core.place = Place::Caller;
+        core
     }
 
     /// Lets tasks compute what they have to, without the core.
@@ -175,10 +180,12 @@ impl Progress {
 
     #[cold]
     fn work_for_tasks<'a>(&'a self, mut core: Guard<'a, Core>) -> Guard<'a, Core> {
+        let place = core.place;
         while let Some(mut task) = core.take_work() {
             drop(core);
             task.work();
             core = self.lock();
+            core.place = place;
             let before = core.engine.news();
             core.add_task(task);
             self.report(&mut core, before);
@@ -207,9 +214,9 @@ impl Progress {
         // Who sleeps has not asked the rails for room.
         if core.has_backlog() {
             if self.asleep.load(Ordering::Relaxed) {
-                ring(&self.wake);
+                self.ring(core, &self.wake);
             } else if self.guarded.load(Ordering::Relaxed) {
-                ring(&self.relief);
+                self.ring(core, &self.relief);
             }
         }
     }
@@ -220,7 +227,7 @@ impl Progress {
         if core.engine.news() != before {
             self.tell(core);
             if self.asleep.load(Ordering::Relaxed) {
-                ring(&self.wake);
+                self.ring(core, &self.wake);
             }
         }
     }
@@ -236,6 +243,7 @@ impl Progress {
         let mut patience = Patience::new(&self.policy);
         loop {
             let before = core.engine.news();
+            core.place = Place::Waiting;
             core.awaited = None;
             let answer = ready(&mut core);
             core.settle();
@@ -293,14 +301,16 @@ impl Progress {
                 core = self.wait_for_others(core, deadline);
                 continue;
             }
-            core = match patience.next(&self.courtesy, &self.crowding) {
+            let next = patience.next(&self.courtesy, &self.crowding);
+            if next != Next::Spin {
+                core.counters.spinning += patience.take_spun();
+            }
+            core = match next {
                 Next::Spin => self.breathe(core, std::hint::spin_loop),
-                Next::Look | Next::Guess if core.shares_core() => {
-                    self.breathe(core, std::thread::yield_now)
-                }
+                Next::Look | Next::Guess if core.shares_core() => self.yield_core(core),
                 Next::Guess if self.courtesy.pays() => self.guess(core),
                 Next::Look | Next::Guess => core,
-                Next::Yield => self.breathe(core, std::thread::yield_now),
+                Next::Yield => self.yield_core(core),
                 Next::Sleep if is_news => core,
                 Next::Sleep => self.sleep(core, deadline),
             };
@@ -315,12 +325,22 @@ impl Progress {
         self.lock()
     }
 
+    /// Gives the processor's core away as well.
+    fn yield_core<'a>(&'a self, mut core: Guard<'a, Core>) -> Guard<'a, Core> {
+        let began = core.counters.begin_yield();
+        core = self.breathe(core, std::thread::yield_now);
+        core.counters.end_yield(began);
+        core
+    }
+
     /// Yields, and learns whether that paid.
     #[cold]
     fn guess<'a>(&'a self, core: Guard<'a, Core>) -> Guard<'a, Core> {
         let begin = Instant::now();
         let mut core = self.breathe(core, std::thread::yield_now);
         let took = begin.elapsed();
+        core.counters.yields += 1;
+        core.counters.yielding += took;
         let before = core.engine.news();
         let news = core.advance();
         self.report(&mut core, before);
@@ -338,6 +358,7 @@ impl Progress {
         let op = core.awaited;
         let sleeper = core.waiters.add(op);
         core.has_loose_ends = true;
+        core.counters.waits_for_others += 1;
         let spin = match self.is_crowded(&core) {
             true => Duration::ZERO,
             false if self.crowding.is_crowded() => self.policy.brief,
@@ -347,6 +368,7 @@ impl Progress {
         drop(core);
         let is_woken = sleeper.sleep(spin, deadline);
         let mut core = self.lock();
+        core.counters.woken += u64::from(is_woken);
         if !is_woken {
             core.waiters.remove(&sleeper);
         }
@@ -406,15 +428,17 @@ impl Progress {
             self.asleep.store(true, Ordering::Relaxed);
             if self.guarded.swap(false, Ordering::Relaxed) {
                 // The rails ring for this thread now, and fall silent after it.
-                ring(&self.relief);
+                self.ring(&mut core, &self.relief);
             }
             drop(core);
             self.crowding.look();
             let limit = deadline.map_or(MAX_SLEEP, |deadline| {
                 deadline.saturating_duration_since(Instant::now()).min(MAX_SLEEP)
             });
-            self.wait_for_bell(&self.wake, limit);
+            let slept = self.wait_for_bell(&self.wake, limit);
             core = self.lock();
+            core.counters.sleeps += 1;
+            core.counters.sleeping += slept;
             self.asleep.store(false, Ordering::Relaxed);
         } else if self.guarded.load(Ordering::Relaxed) {
             // The thread that stands by sleeps on: the rails are to ring for it.
@@ -428,6 +452,8 @@ impl Progress {
     /// has polled since the last look, it polls, sleeps in the kernel, and goes on until somebody does.
     pub(crate) fn stand_in(&self, seen: &mut u64) -> Look {
         let mut core = self.lock();
+        core.place = Place::Standby;
+        core.counters.looks_by_standby += 1;
         if core.is_gathering() {
             let before = core.engine.news();
             core.release_gathered();
@@ -449,6 +475,8 @@ impl Progress {
                 return Look::Covered;
             }
             let before = core.engine.news();
+            core.place = Place::Standby;
+            core.counters.polls_by_standby += 1;
             let moved = core.advance();
             core = self.work(core);
             *seen = core.turn();
@@ -470,8 +498,10 @@ impl Progress {
         if core.prepare_sleep() {
             self.guarded.store(true, Ordering::Relaxed);
             drop(core);
-            self.wait_for_bell(&self.relief, MAX_SLEEP);
+            let slept = self.wait_for_bell(&self.relief, MAX_SLEEP);
             core = self.lock();
+            core.counters.sleeps_of_standby += 1;
+            core.counters.standby_sleeping += slept;
             if !self.guarded.swap(false, Ordering::Relaxed) {
                 return core;
             }
@@ -490,8 +520,16 @@ impl Progress {
         }
     }
 
-    /// Sleeps until a rail rings, `event` comes, or time is over.
-    fn wait_for_bell(&self, event: &OwnedFd, limit: Duration) {
+    /// Wakes a thread that sleeps on the rails.
+    fn ring(&self, core: &mut Core, event: &OwnedFd) {
+        core.counters.bells += 1;
+        // Fails only when the counter is full, and then the sleeper is awake anyhow.
+        let _ = rustix::io::write(event, &1u64.to_ne_bytes());
+    }
+
+    /// Sleeps until a rail rings, `event` comes, or time is over; answers for how long.
+    fn wait_for_bell(&self, event: &OwnedFd, limit: Duration) -> Duration {
+        let began = Instant::now();
         let timeout = rustix::time::Timespec {
             tv_sec: limit.as_secs() as i64,
             tv_nsec: i64::from(limit.subsec_nanos()),
@@ -504,16 +542,12 @@ impl Progress {
             // It does not block.
             let _ = rustix::io::read(event, &mut [0; 8]);
         }
+        began.elapsed()
     }
 }
 
 fn event() -> std::io::Result<OwnedFd> {
     Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
-}
-
-fn ring(event: &OwnedFd) {
-    // Fails only when the counter is full, and then the sleeper is awake anyhow.
-    let _ = rustix::io::write(event, &1u64.to_ne_bytes());
 }
 
 /// A sleeper looks at its rails at least this often, so that no lost bell can stop a job.

@@ -34,6 +34,10 @@ fn a_task_goes_on_while_a_thread_waits_for_something_else() {
     }
     assert!(told.ended.load(Ordering::Acquire));
     assert_eq!(told.works.load(Ordering::Acquire), LAST as u32);
+    let counters = receiver.look(|core| core.counters());
+    let tasks = [counters.tasks_of_callers, counters.tasks_of_waits, counters.tasks_of_standby];
+    assert!(tasks[1].works > 0, "{counters:?}");
+    assert_eq!(tasks.iter().map(|of| of.works).sum::<u64>(), LAST as u64, "{counters:?}");
     send(&sender, LAST + 1);
     until(&network, &sender, || waiting.is_finished().then_some(()));
     assert!(waiting.join().unwrap());

@@ -1,0 +1,98 @@
+//! What progress has done so far.
+//!
+//! Whoever has the core counts, so all of it is plain additions. No clock is read for it but beside calls of the
+//! kernel: what a thread spins is known where a wait looks at the clock for its own sake, and what threads lose
+//! by yielding is estimated from few of them.
+
+use std::time::{Duration, Instant};
+
+/// What a process has done for its communication; guarded as the core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Looks at the rails, by all threads.
+    pub polls: u64,
+    /// Those of calls that test.
+    pub polls_by_tests: u64,
+    /// Those of the thread that stands by.
+    pub polls_by_standby: u64,
+    /// How often the thread that stands by looked whether it is needed.
+    pub looks_by_standby: u64,
+    /// What threads spun that wait, polling, as far as it took long enough to look at the clock.
+    pub spinning: Duration,
+    /// How often a thread that waits gave its core to others, and went on polling.
+    pub yields: u64,
+    /// What that took, as estimated from some of them.
+    pub yielding: Duration,
+    /// Those since the last that was timed for all.
+    pub(crate) untimed: u32,
+    /// Sleeps in the kernel of the thread that polls for all.
+    pub sleeps: u64,
+    /// What they took.
+    pub sleeping: Duration,
+    /// Sleeps in the kernel of the thread that stands by.
+    pub sleeps_of_standby: u64,
+    /// What they took.
+    pub standby_sleeping: Duration,
+    /// How often a thread that sleeps on the rails was woken by another of its process.
+    pub bells: u64,
+    /// Waits left to another thread that polls.
+    pub waits_for_others: u64,
+    /// Of those, what ended because it was over, or because it was this thread's turn to poll.
+    pub woken: u64,
+    /// What tasks did in calls that submit or test,
+    pub tasks_of_callers: TaskSteps,
+    /// in threads that wait,
+    pub tasks_of_waits: TaskSteps,
+    /// and in the thread that stands by.
+    pub tasks_of_standby: TaskSteps,
+}
+
+/// What tasks did in one kind of thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskSteps {
+    /// How often they were asked to go on.
+    pub advances: u64,
+    /// How often they computed.
+    pub works: u64,
+}
+
+/// In whose hands the core is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A call that submits, tests or asks.
+    #[default]
+    Caller,
+    /// A thread that waits.
+    Waiting,
+    /// The thread that stands by.
+    Standby,
+}
+
+impl Counters {
+    /// What tasks did in threads of this kind.
+    pub(crate) fn tasks(&mut self, place: Place) -> &mut TaskSteps {
+        match place {
+            Place::Caller => &mut self.tasks_of_callers,
+            Place::Waiting => &mut self.tasks_of_waits,
+            Place::Standby => &mut self.tasks_of_standby,
+        }
+    }
+
+    /// A thread yields: when it began, for one in [`TIMED_YIELDS`], which stands for so many.
+    pub(crate) fn begin_yield(&mut self) -> Option<Instant> {
+        self.yields += 1;
+        self.untimed += 1;
+        (self.untimed == TIMED_YIELDS).then(Instant::now)
+    }
+
+    /// The thread is back.
+    pub(crate) fn end_yield(&mut self, began: Option<Instant>) {
+        if let Some(began) = began {
+            self.yielding += TIMED_YIELDS * began.elapsed();
+            self.untimed = 0;
+        }
+    }
+}
+
+/// A yield to nobody takes some 300 ns, of which two looks at the clock each time would be a good part.
+const TIMED_YIELDS: u32 = 16;

@@ -1,0 +1,128 @@
+//! What is done is counted: by whom, and how long it took.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use driver::OwnRail;
+use engine::{Config, Engine};
+use progress::{Core, Counters, Directory, Policy, Progress, Stage, Task};
+use wire::GateId;
+
+#[test]
+fn polls_are_counted_by_who_does_them() {
+    let process = process(CROWDED);
+    assert_eq!(counters(&process), Counters::default());
+    (0..TESTS).for_each(|_| process.test(|_| ()));
+    let Counters { polls, polls_by_tests, polls_by_standby, .. } = counters(&process);
+    assert_eq!((polls, polls_by_tests, polls_by_standby), (TESTS, TESTS, 0));
+    let (counted, _) = wait_until(&process, |counters| counters.polls > TESTS);
+    assert_eq!(counted.polls_by_tests, TESTS);
+}
+
+#[test]
+fn a_crowded_wait_yields_and_sleeps_and_does_not_spin() {
+    let process = process(CROWDED);
+    let (counted, took) = wait_until(&process, |counters| counters.sleeps > 0);
+    let Counters { yields, sleeping, spinning, .. } = counted;
+    assert!(yields >= u64::from(CROWDED.yields));
+    assert!(!sleeping.is_zero() && sleeping <= took, "{sleeping:?} of {took:?}");
+    assert_eq!(spinning, Duration::ZERO);
+}
+
+#[test]
+fn yields_are_timed() {
+    let process = process(Policy { yields: u32::MAX, ..CROWDED });
+    let (counted, _) = wait_until(&process, |counters| counters.yields >= 100);
+    assert!(!counted.yielding.is_zero() && counted.sleeps == 0, "{counted:?}");
+}
+
+#[test]
+fn who_has_a_core_spins_until_it_sleeps() {
+    let process = process(Policy { spin: SPIN, yields: 0, threads: 1 });
+    let (counted, took) = wait_until(&process, |counters| counters.sleeps > 0);
+    assert!(counted.spinning >= SPIN, "{counted:?}");
+    assert!(counted.spinning + counted.sleeping <= took, "{counted:?} of {took:?}");
+}
+
+#[test]
+fn threads_that_leave_polling_to_others_are_counted_and_woken() {
+    let process = process(CROWDED);
+    let waits = [(); 3].map(|()| {
+        let process = Arc::clone(&process);
+        thread::spawn(move || {
+            process.wait_for(PATIENCE, |core| (core.counters().polls_by_tests > 0).then_some(()))
+        })
+    });
+    let begun = Instant::now();
+    let until = |is_so: fn(&Counters) -> bool| {
+        while !is_so(&counters(&process)) {
+            assert!(begun.elapsed() < PATIENCE);
+            thread::sleep(SOON);
+            process.wake();
+        }
+    };
+    until(|counters| counters.waits_for_others >= 2);
+    until(|counters| counters.woken >= 2);
+    until(|counters| counters.bells > 0);
+    process.test(|_| ());
+    process.wake();
+    assert!(waits.into_iter().all(|wait| wait.join().unwrap().is_some()));
+}
+
+#[test]
+fn what_tasks_do_is_counted_where_they_do_it() {
+    let process = process(CROWDED);
+    process.begin(Box::new(Worker { left: 3 }));
+    let Counters { tasks_of_callers, tasks_of_waits, tasks_of_standby, .. } = counters(&process);
+    assert_eq!((tasks_of_callers.works, tasks_of_callers.advances), (3, 4));
+    assert_eq!((tasks_of_waits.works, tasks_of_standby.works), (0, 0));
+}
+
+/// Computes so many times.
+struct Worker {
+    left: u32,
+}
+
+impl Task for Worker {
+    fn advance(&mut self, _: &mut Core) -> Stage {
+        if self.left > 0 { Stage::Works } else { Stage::Ended }
+    }
+
+    fn work(&mut self) {
+        self.left -= 1;
+    }
+}
+
+/// A process alone in its job.
+fn process(policy: Policy) -> Arc<Progress> {
+    let rail = OwnRail::new(GateId(0)).expect("a rail to itself");
+    let engine = Engine::new(Config::new(1));
+    let core = Core::new(engine, GateId(0), 1, vec![Box::new(rail)], Box::new(Nobody));
+    Progress::new(core, policy).expect("descriptors")
+}
+
+/// Waits until it is so; what was counted then, and how long that took.
+fn wait_until(process: &Progress, is_so: fn(&Counters) -> bool) -> (Counters, Duration) {
+    let begun = Instant::now();
+    let counted = process.wait_for(PATIENCE, |core| Some(core.counters()).filter(is_so));
+    (counted.expect("in good time"), begun.elapsed())
+}
+
+fn counters(process: &Progress) -> Counters {
+    process.look(|core| core.counters())
+}
+
+struct Nobody;
+
+impl Directory for Nobody {
+    fn addresses(&mut self, _: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+        Ok(Vec::new())
+    }
+}
+
+const CROWDED: Policy = Policy { spin: Duration::ZERO, yields: 16, threads: 1 };
+const TESTS: u64 = 10;
+const SPIN: Duration = Duration::from_millis(1);
+const SOON: Duration = Duration::from_millis(1);
+const PATIENCE: Duration = Duration::from_secs(20);
