@@ -39,7 +39,7 @@ fn yields_are_timed() {
 
 #[test]
 fn who_has_a_core_spins_until_it_sleeps() {
-    let process = process(Policy { spin: SPIN, yields: 0, threads: 1 });
+    let process = process(Policy { spin: SPIN, yields: 0, brief: SPIN, threads: 1 });
     let (counted, took) = wait_until(&process, |counters| counters.sleeps > 0);
     assert!(counted.spinning >= SPIN, "{counted:?}");
     assert!(counted.spinning + counted.sleeping <= took, "{counted:?} of {took:?}");
@@ -121,7 +121,8 @@ impl Directory for Nobody {
     }
 }
 
-const CROWDED: Policy = Policy { spin: Duration::ZERO, yields: 16, threads: 1 };
+const CROWDED: Policy =
+    Policy { spin: Duration::ZERO, yields: 16, brief: Duration::ZERO, threads: 1 };
 const TESTS: u64 = 10;
 const SPIN: Duration = Duration::from_millis(1);
 const SOON: Duration = Duration::from_millis(1);
