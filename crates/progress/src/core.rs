@@ -7,7 +7,7 @@ use engine::{Completion, Engine, Envelope, OpId, Posted, Pull};
 use memory::Region;
 use wire::{Capabilities, Frame, GateId, RailId};
 
-use crate::counters::{Counters, Place};
+use crate::counters::Counters;
 use crate::journal::Journal;
 use crate::tasks::Tasks;
 use crate::waiters::Waiters;
@@ -46,8 +46,8 @@ pub struct Core {
     pub(crate) tasks: Tasks,
     pub(crate) waiters: Waiters,
     pub(crate) counters: Counters,
-    /// Who has it.
-    pub(crate) place: Place,
+    /// A call that submits or tests has it: who has it otherwise waits, or stands by.
+    pub(crate) is_in_call: bool,
     /// What the question asked last waits for, if for one operation only.
     pub(crate) awaited: Option<OpId>,
 }
@@ -165,7 +165,7 @@ impl Core {
             tasks: Tasks::default(),
             waiters: Waiters::default(),
             counters: Counters::default(),
-            place: Place::default(),
+            is_in_call: false,
             awaited: None,
         }
     }

@@ -56,28 +56,7 @@ pub struct TaskSteps {
     pub works: u64,
 }
 
-/// In whose hands the core is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// A call that submits, tests or asks.
-    #[default]
-    Caller,
-    /// A thread that waits.
-    Waiting,
-    /// The thread that stands by.
-    Standby,
-}
-
 impl Counters {
-    /// What tasks did in threads of this kind.
-    pub(crate) fn tasks(&mut self, place: Place) -> &mut TaskSteps {
-        match place {
-            Place::Caller => &mut self.tasks_of_callers,
-            Place::Waiting => &mut self.tasks_of_waits,
-            Place::Standby => &mut self.tasks_of_standby,
-        }
-    }
-
     /// A thread yields: when it began, for one in [`TIMED_YIELDS`], which stands for so many.
     pub(crate) fn begin_yield(&mut self) -> Option<Instant> {
         self.yields += 1;

@@ -6,6 +6,7 @@
 //! polls, and sleeps in the kernel on all rails once nobody does. While nothing is left behind it sleeps
 //! for good; a process that only makes blocking calls never has it.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{OnceLock, Weak};
 use std::thread::{self, Thread};
@@ -78,6 +79,7 @@ fn spawn(progress: Weak<Progress>) -> Option<Thread> {
 
 /// Looks while something is left behind, then sleeps, until the process's communication is gone.
 fn stand_by(progress: &Weak<Progress>) {
+    IS_THIS_THREAD.set(true);
     let mut seen = 0;
     let mut idle = 0;
     loop {
@@ -105,6 +107,15 @@ fn stand_by(progress: &Weak<Progress>) {
         drop(progress);
         thread::park();
     }
+}
+
+/// Whether the calling thread is the one that stands by.
+pub(crate) fn is_this_thread() -> bool {
+    IS_THIS_THREAD.get()
+}
+
+thread_local! {
+    static IS_THIS_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Gathered messages wait so long at most, and the kernel's timer slack.

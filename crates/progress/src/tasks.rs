@@ -6,6 +6,8 @@
 //! communicating, and a function of the application never runs under the library's lock.
 
 use crate::core::Core;
+use crate::counters::TaskSteps;
+use crate::standby;
 
 /// What a task does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,19 +54,29 @@ impl Core {
     /// A task that has something to compute, to be given back by [`Core::add_task`].
     pub(crate) fn take_work(&mut self) -> Option<Box<dyn Task>> {
         let task = self.tasks.working.pop()?;
-        self.counters.tasks(self.place).works += 1;
+        self.task_steps().works += 1;
         Some(task)
     }
 
     /// Adds a task, which goes on at once if it can.
     pub(crate) fn add_task(&mut self, mut task: Box<dyn Task>) {
-        self.counters.tasks(self.place).advances += 1;
+        self.task_steps().advances += 1;
         match task.advance(self) {
             Stage::Waits => self.tasks.waiting.push(task),
             Stage::Works => self.has_to_work(task),
             Stage::Ended => self.engine.submit_news(),
         }
         self.flush();
+    }
+
+    /// What tasks did in threads of this kind.
+    fn task_steps(&mut self) -> &mut TaskSteps {
+        let counters = &mut self.counters;
+        match (standby::is_this_thread(), self.is_in_call) {
+            (true, _) => &mut counters.tasks_of_standby,
+            (false, true) => &mut counters.tasks_of_callers,
+            (false, false) => &mut counters.tasks_of_waits,
+        }
     }
 
     fn has_to_work(&mut self, task: Box<dyn Task>) {
@@ -77,7 +89,7 @@ impl Core {
     pub(crate) fn advance_tasks(&mut self) {
         self.tasks.seen = self.engine.news();
         let mut tasks = std::mem::take(&mut self.tasks.waiting);
-        self.counters.tasks(self.place).advances += tasks.len() as u64;
+        self.task_steps().advances += tasks.len() as u64;
         let mut index = 0;
         while let Some(task) = tasks.get_mut(index) {
             match task.advance(self) {

@@ -13,7 +13,6 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd};
 use wire::GateId;
 
 use crate::core::Core;
-use crate::counters::Place;
 use crate::crowding::Crowding;
 use crate::policy::{Courtesy, Next, Patience, Policy};
 use crate::standby::{Look, Standby};
@@ -73,12 +72,13 @@ impl Progress {
     #[inline]
     pub fn submit<T>(&self, command: impl FnOnce(&mut Core) -> T) -> T {
         let mut core = self.lock();
+        core.is_in_call = true;
         let before = core.engine.news();
         let result = command(&mut core);
-        core.flush();
+        core.settle();
         self.report(&mut core, before);
         self.leave(&mut core);
-        drop(self.work(core));
+        self.work(core).is_in_call = false;
         result
     }
 
@@ -102,15 +102,16 @@ impl Progress {
     #[inline]
     pub fn test<T>(&self, question: impl FnOnce(&mut Core) -> T) -> T {
         let mut core = self.lock();
-        let before = core.engine.news();
+        core.is_in_call = true;
         core.counters.polls_by_tests += 1;
+        let before = core.engine.news();
         core.advance();
         core = self.work(core);
         let answer = question(&mut core);
         core.settle();
         self.report(&mut core, before);
         self.leave(&mut core);
-        drop(self.work(core));
+        self.work(core).is_in_call = false;
         answer
     }
 
@@ -129,7 +130,7 @@ impl Progress {
         let mut core = self.lock();
         let before = core.engine.news();
         let submitted = command(&mut core);
-        core.flush();
+        core.settle();
         self.report(&mut core, before);
         self.wait_locked(core, None, |core| ready(core, &submitted))
             .unwrap_or_else(|| unreachable!())
@@ -167,9 +168,7 @@ impl Progress {
 
     #[inline]
     fn lock(&self) -> Guard<'_, Core> {
-        let mut core = self.core.lock();
-        core.place = Place::Caller;
-        core
+        self.core.lock()
     }
 
     /// Lets tasks compute what they have to, without the core.
@@ -180,12 +179,13 @@ impl Progress {
 
     #[cold]
     fn work_for_tasks<'a>(&'a self, mut core: Guard<'a, Core>) -> Guard<'a, Core> {
-        let place = core.place;
+        let is_in_call = core.is_in_call;
         while let Some(mut task) = core.take_work() {
+            core.is_in_call = false;
             drop(core);
             task.work();
             core = self.lock();
-            core.place = place;
+            core.is_in_call = is_in_call;
             let before = core.engine.news();
             core.add_task(task);
             self.report(&mut core, before);
@@ -243,7 +243,6 @@ impl Progress {
         let mut patience = Patience::new(&self.policy);
         loop {
             let before = core.engine.news();
-            core.place = Place::Waiting;
             core.awaited = None;
             let answer = ready(&mut core);
             core.settle();
@@ -452,7 +451,6 @@ impl Progress {
     /// has polled since the last look, it polls, sleeps in the kernel, and goes on until somebody does.
     pub(crate) fn stand_in(&self, seen: &mut u64) -> Look {
         let mut core = self.lock();
-        core.place = Place::Standby;
         core.counters.looks_by_standby += 1;
         if core.is_gathering() {
             let before = core.engine.news();
@@ -475,7 +473,6 @@ impl Progress {
                 return Look::Covered;
             }
             let before = core.engine.news();
-            core.place = Place::Standby;
             core.counters.polls_by_standby += 1;
             let moved = core.advance();
             core = self.work(core);
