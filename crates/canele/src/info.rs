@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use settings::{Kind, Origin};
 use topo::cache::Listing;
 use topo::{Cache, Entry, Pair};
 use wire::cost::{Cost, HostCost};
@@ -42,19 +43,28 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn installation() -> Result<String, String> {
-    let variable = |name, otherwise: &str| std::env::var(name).unwrap_or_else(|_| otherwise.into());
-    let cache = Cache::of_environment();
-    let cache = cache.map_or("none".into(), |cache| cache.directory().display().to_string());
-    Ok(format!(
-        "Canele {}: MPI 5.0, ABI 1.0\n\
-         rails            self, shm, tcp (CANELE_RAILS)\n\
-         interface        {}\n\
-         connect timeout  {} s\n\
-         cache            {cache} (CANELE_CACHE_DIR)\n",
-        env!("CARGO_PKG_VERSION"),
-        variable("CANELE_IFACE", "any"),
-        variable("CANELE_CONNECT_TIMEOUT", "30"),
-    ))
+    let version = env!("CARGO_PKG_VERSION");
+    Ok(format!("Canele {version}: MPI 5.0, ABI 1.0\n\n{}", knobs()))
+}
+
+/// The settings with their values, and who says so.
+fn knobs() -> String {
+    let mut text = String::from("settings\n");
+    for setting in settings::ALL {
+        let origin = match setting.origin() {
+            Origin::Default => "default",
+            Origin::Environment => "environment",
+        };
+        let value = match (setting.origin(), setting.kind()) {
+            (Origin::Environment, Kind::Bytes(_) | Kind::Seconds(_)) => {
+                setting.number().map_or_else(|error| error.to_string(), |number| number.to_string())
+            }
+            (Origin::Environment, Kind::Text(_) | Kind::Found(_)) => setting.text().into_owned(),
+            (Origin::Default, kind) => kind.to_string(),
+        };
+        text += &format!("  {:<23} {value} ({origin})\n", setting.variable());
+    }
+    text
 }
 
 /// This machine, and the links between these ends.
@@ -75,7 +85,8 @@ fn links(cache: Option<&Cache>, ends: &[String]) -> Result<String, String> {
                 cache.directory().display()
             ),
             None => {
-                "nothing is remembered: CANELE_CACHE_DIR, XDG_CACHE_HOME and HOME are unset".into()
+                let variable = settings::CACHE_DIR.variable();
+                format!("nothing is remembered: {variable}, XDG_CACHE_HOME and HOME are unset")
             }
         });
     }
@@ -113,8 +124,8 @@ fn is_between(pair: &Pair, ends: &[String]) -> bool {
 }
 
 fn machine(cache: Option<&Cache>, sampled: &HostCost) -> String {
-    let place =
-        cache.map_or("none (CANELE_CACHE_DIR)".into(), |one| one.directory().display().to_string());
+    let nowhere = || format!("none ({})", settings::CACHE_DIR.variable());
+    let place = cache.map_or_else(nowhere, |one| one.directory().display().to_string());
     let cached = match cache.map(Cache::host) {
         None | Some(Ok(None)) => "nothing".into(),
         Some(Ok(Some(Entry { value, age }))) => {
@@ -275,7 +286,8 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let reason = told(&Cache::at(file.path().into()), &[]).unwrap_err();
         assert!(reason.ends_with("is not a directory"), "{reason}");
-        assert!(links(None, &["a".into()]).unwrap_err().contains("CANELE_CACHE_DIR"));
+        let variable = settings::CACHE_DIR.variable();
+        assert!(links(None, &["a".into()]).unwrap_err().contains(variable));
         assert!(links(None, &[]).unwrap().contains("cache    none"));
     }
 }

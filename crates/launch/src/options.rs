@@ -112,7 +112,10 @@ impl Options {
                 }
                 "l" | "prepend-rank" => options.label = true,
                 "timeout" => options.timeout_s = Some(u64::from(number(name, &value()?)?)),
-                "iface" => options.environment.push(("CANELE_IFACE".into(), value()?)),
+                "iface" => {
+                    let variable = settings::IFACE.variable().to_owned();
+                    options.environment.push((variable, value()?));
+                }
                 _ => return Err(UsageError(format!("unknown option {option}"))),
             }
         }

@@ -79,6 +79,8 @@ struct Run {
     /// Lets the reader of our input go on.
     permits: Sender<()>,
     started: Instant,
+    /// How long agents may take to answer.
+    connect_timeout: Duration,
     deadline: Option<Instant>,
 }
 
@@ -93,6 +95,8 @@ enum Cause {
 
 impl Run {
     fn start(options: &Options) -> Result<Self, String> {
+        let connect_timeout = settings::CONNECT_TIMEOUT.number();
+        let connect_timeout = connect_timeout.map_err(|error| error.to_string())?;
         let placement = options.placement();
         let hosts = match options.hosts.is_empty() {
             true => vec!["localhost".to_owned()],
@@ -141,6 +145,7 @@ impl Run {
             killed: false,
             permits,
             started,
+            connect_timeout: Duration::from_secs(connect_timeout),
             deadline: options.timeout_s.map(|seconds| started + Duration::from_secs(seconds)),
         })
     }
@@ -335,12 +340,13 @@ impl Run {
             eprintln!("mpiexec: the time given by -timeout is over; ending the job");
             self.end(124, Cause::First);
         }
-        if now - self.started > connect_timeout() && self.ending.is_none() {
+        if now - self.started > self.connect_timeout && self.ending.is_none() {
             let silent = self.nodes.iter().find(|node| !node.greeted).map(|node| node.host.clone());
             if let Some(host) = silent {
-                let seconds = connect_timeout().as_secs();
+                let seconds = self.connect_timeout.as_secs();
+                let variable = settings::CONNECT_TIMEOUT.variable();
                 eprintln!(
-                    "mpiexec: no agent answered on host {host} within {seconds} s (CANELE_CONNECT_TIMEOUT); ending the job"
+                    "mpiexec: no agent answered on host {host} within {seconds} s ({variable}); ending the job"
                 );
                 self.end(1, Cause::First);
             }
@@ -518,11 +524,6 @@ fn signal_name(signal: i32) -> &'static str {
         libc::SIGSYS => "Bad system call",
         _ => "see signal(7)",
     }
-}
-
-fn connect_timeout() -> Duration {
-    let seconds = std::env::var("CANELE_CONNECT_TIMEOUT").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs(seconds.unwrap_or(30))
 }
 
 /// The exit code of a program that writes where nobody reads, as a shell tells it.

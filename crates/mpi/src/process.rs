@@ -245,7 +245,8 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let job = Arc::new(job);
     let directory = Box::new(Cards { job: Arc::clone(&job), own, networks });
     let strategy = strategy::of_environment().map_err(failed)?;
-    let budget_bytes = budget_bytes().map_err(failed)?;
+    let budget_bytes = settings::UNMATCHED_BYTES.number();
+    let budget_bytes = budget_bytes.map_err(|error| failed(error.to_string()))? as usize;
     let host = topo::cache::host_cost(topo::Cache::of_environment().as_ref());
     let engine = Engine::new(Config { size: size as usize, budget_bytes, host, strategy });
     let core = Core::new(engine, GateId(rank), size as usize, rails, directory);
@@ -265,10 +266,10 @@ fn start(level: ThreadLevel) -> Result<Process> {
 }
 
 /// The rails of this process, the preferred first, and the networks that those over TCP serve.
-/// `CANELE_RAILS` (`shm,tcp`) restricts the rails, and `CANELE_IFACE` the networks.
+/// Settings restrict the rails and the networks.
 fn open_rails(job: &Job) -> Result<(Vec<Box<dyn Rail>>, TcpNetworks), String> {
     let rank = GateId(job.rank());
-    let wanted = std::env::var("CANELE_RAILS").unwrap_or_else(|_| "shm,tcp".into());
+    let wanted = settings::RAILS.text();
     let own = OwnRail::new(rank).map_err(|error| format!("rail self: {error}"))?;
     let mut rails: Vec<Box<dyn Rail>> = vec![Box::new(own)];
     let mut networks = TcpNetworks::default();
@@ -284,7 +285,10 @@ fn open_rails(job: &Job) -> Result<(Vec<Box<dyn Rail>>, TcpNetworks), String> {
             }
             "tcp" => networks = open_tcp(job, &mut rails)?,
             "self" | "" => {}
-            other => return Err(format!("CANELE_RAILS={wanted}: no rail `{other}` (shm, tcp)")),
+            other => {
+                let variable = settings::RAILS.variable();
+                return Err(format!("{variable}={wanted}: no rail `{other}` (shm, tcp)"));
+            }
         }
     }
     Ok((rails, networks))
@@ -296,7 +300,7 @@ fn open_tcp(job: &Job, rails: &mut Vec<Box<dyn Rail>>) -> Result<TcpNetworks, St
         rank: GateId(job.rank()),
         job: job.id(),
         secret: *job.secret().expose(),
-        interface: std::env::var("CANELE_IFACE").ok(),
+        interface: settings::IFACE.given().map(|given| given.to_string_lossy().into_owned()),
         connect_timeout: CONNECT_TIMEOUT,
     };
     let rail = TcpRail::new(config.clone()).map_err(|error| format!("rail tcp: {error}"))?;
@@ -309,16 +313,6 @@ fn open_tcp(job: &Job, rails: &mut Vec<Box<dyn Rail>>) -> Result<TcpNetworks, St
         }
     }
     Ok(networks)
-}
-
-/// How much memory unmatched messages may take: `CANELE_UNMATCHED_BYTES`.
-fn budget_bytes() -> Result<usize, String> {
-    match std::env::var("CANELE_UNMATCHED_BYTES") {
-        Err(_) => Ok(engine::BUDGET_BYTES),
-        Ok(text) => text
-            .parse()
-            .map_err(|_| format!("CANELE_UNMATCHED_BYTES={text}: a number of bytes is needed")),
-    }
 }
 
 /// How a waiting thread behaves. A launcher that does not tell how many ranks are on this node may have

@@ -1,4 +1,4 @@
-//! What chooses the contents of frames, by the name that `CANELE_STRATEGY` gives: the engine's own
+//! What chooses the contents of frames, by the name that a setting gives: the engine's own
 //! strategies, and those that a program has made known.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use engine::strategy::{NAMES, Strategy, named};
 /// Makes a strategy.
 pub type Maker = fn() -> Box<dyn Strategy>;
 
-/// Makes a strategy known by a name, which `CANELE_STRATEGY` may then give: to be called before the process
+/// Makes a strategy known by a name, which [`settings::STRATEGY`] may then give: to be called before the process
 /// joins its job. A name that is known already gets the new meaning.
 pub fn register(name: &'static str, make: Maker) {
     registered().insert(0, (name, make));
@@ -16,9 +16,11 @@ pub fn register(name: &'static str, make: Maker) {
 
 /// The strategy that the environment names; `auto` where it names none.
 pub(crate) fn of_environment() -> Result<Box<dyn Strategy>, String> {
-    let name = std::env::var("CANELE_STRATEGY").unwrap_or_else(|_| "auto".into());
-    find(&name)
-        .map_err(|known| format!("CANELE_STRATEGY={name}: no such strategy ({})", known.join(", ")))
+    let name = settings::STRATEGY.text();
+    find(&name).map_err(|known| {
+        let (variable, known) = (settings::STRATEGY.variable(), known.join(", "));
+        format!("{variable}={name}: no such strategy ({known})")
+    })
 }
 
 /// The strategy of a name; else the names that are known.
@@ -58,6 +60,7 @@ mod tests {
     fn strategies_are_found_by_name_and_others_told() {
         for name in NAMES {
             assert!(find(name).is_ok(), "{name}");
+            assert!(settings::STRATEGY.meaning().contains(&format!(" {name}")), "{name}");
         }
         let known = find("mine").expect_err("not known yet");
         assert_eq!(known, NAMES);

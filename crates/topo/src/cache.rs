@@ -327,7 +327,7 @@ pub fn host_cost(cache: Option<&Cache>) -> HostCost {
 /// another cache in each directory.
 fn directory(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let path = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    path("CANELE_CACHE_DIR")
+    path(settings::CACHE_DIR.variable())
         .or_else(|| Some(path("XDG_CACHE_HOME")?.join("canele")))
         .or_else(|| Some(path("HOME")?.join(".cache/canele")))
 }

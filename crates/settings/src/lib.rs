@@ -1,0 +1,245 @@
+//! What users may set, in one table: each setting is an environment variable.
+//!
+//! A process reads a variable once, when it first needs it; what the setting does is said here, what
+//! values mean is checked where they are used. The table is README's, `canele info --progress` shows it, and
+//! tools see it as the control variables of MPI-5.0 §15.3.6.
+#![forbid(unsafe_code)]
+
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::sync::OnceLock;
+
+/// Which rails may be used.
+pub static RAILS: Setting = setting(
+    "CANELE_RAILS",
+    Kind::Text("shm,tcp"),
+    "which rails may be used; the first that reaches a peer is taken, tcp over all networks in common",
+);
+
+/// What chooses the contents of frames.
+pub static STRATEGY: Setting = setting(
+    "CANELE_STRATEGY",
+    Kind::Text("auto"),
+    "what chooses the contents of frames: fifo, aggregate, reorder, piggyback, split, compress, auto; \
+     up to split nothing is compressed",
+);
+
+/// Memory for messages without a receive.
+pub static UNMATCHED_BYTES: Setting = setting(
+    "CANELE_UNMATCHED_BYTES",
+    Kind::Bytes(256 << 20),
+    "memory for messages without a receive, beyond what every link accepts from the beginning",
+);
+
+/// Where costs are remembered.
+pub static CACHE_DIR: Setting = setting(
+    "CANELE_CACHE_DIR",
+    Kind::Found("~/.cache/canele"),
+    "where costs of machine and links are remembered; canele info --link shows them and what follows",
+);
+
+/// What TCP uses.
+pub static IFACE: Setting = setting(
+    "CANELE_IFACE",
+    Kind::Found("all networks and the loopback, not bridges to guests"),
+    "interfaces, addresses or beginnings of addresses that TCP uses, such as eth0,10.2.; one of them \
+     makes one rail",
+);
+
+/// How long `mpiexec` waits for agents.
+pub static CONNECT_TIMEOUT: Setting =
+    setting("CANELE_CONNECT_TIMEOUT", Kind::Seconds(30), "seconds until mpiexec gives an agent up");
+
+/// All settings, in the order of README's table.
+pub static ALL: [&Setting; 6] =
+    [&RAILS, &STRATEGY, &UNMATCHED_BYTES, &CACHE_DIR, &IFACE, &CONNECT_TIMEOUT];
+
+/// One setting.
+#[derive(Debug)]
+pub struct Setting {
+    variable: &'static str,
+    kind: Kind,
+    meaning: &'static str,
+    given: OnceLock<Option<OsString>>,
+}
+
+/// What kind of value a setting has, and which if it is not given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Text.
+    Text(&'static str),
+    /// Text; where it is not given, what the system has to offer is taken: these words say what.
+    Found(&'static str),
+    /// A number of bytes.
+    Bytes(u64),
+    /// A number of seconds.
+    Seconds(u64),
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody has set it.
+    Default,
+    /// The environment.
+    Environment,
+}
+
+/// A value that is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalid {
+    variable: &'static str,
+    value: String,
+    wanted: &'static str,
+}
+
+impl Setting {
+    /// The environment variable.
+    pub fn variable(&self) -> &'static str {
+        self.variable
+    }
+
+    /// What kind of value it has.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// What it does, in a line.
+    pub fn meaning(&self) -> &'static str {
+        self.meaning
+    }
+
+    /// What the environment says, if anything; the same for as long as the process lives.
+    pub fn given(&self) -> Option<&OsStr> {
+        self.given.get_or_init(|| std::env::var_os(self.variable)).as_deref()
+    }
+
+    /// Where the value comes from.
+    pub fn origin(&self) -> Origin {
+        if self.given().is_some() { Origin::Environment } else { Origin::Default }
+    }
+
+    /// The value as text.
+    pub fn text(&self) -> Cow<'_, str> {
+        match (self.given(), self.kind) {
+            (Some(given), _) => given.to_string_lossy(),
+            (None, Kind::Text(text) | Kind::Found(text)) => text.into(),
+            (None, Kind::Bytes(number) | Kind::Seconds(number)) => number.to_string().into(),
+        }
+    }
+
+    /// The value as a number.
+    ///
+    /// # Errors
+    /// Where it is none; the text says what is needed.
+    pub fn number(&self) -> Result<u64, Invalid> {
+        let text = self.text();
+        text.parse().map_err(|_| Invalid {
+            variable: self.variable,
+            value: text.into_owned(),
+            wanted: self.kind.name(),
+        })
+    }
+}
+
+impl Kind {
+    /// What is needed, in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Text(_) | Self::Found(_) => "text",
+            Self::Bytes(_) => "a number of bytes",
+            Self::Seconds(_) => "a number of seconds",
+        }
+    }
+}
+
+/// The value where none is given.
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) | Self::Found(text) => f.write_str(text),
+            Self::Bytes(bytes) if bytes.is_multiple_of(1 << 20) => write!(f, "{} MiB", bytes >> 20),
+            Self::Bytes(number) | Self::Seconds(number) => write!(f, "{number}"),
+        }
+    }
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { variable, value, wanted } = self;
+        write!(f, "{variable}={value}: {wanted} is needed")
+    }
+}
+
+impl std::error::Error for Invalid {}
+
+const fn setting(variable: &'static str, kind: Kind, meaning: &'static str) -> Setting {
+    Setting { variable, kind, meaning, given: OnceLock::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+
+    const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+    #[test]
+    fn the_table_is_that_of_readme() {
+        let readme = std::fs::read_to_string(Path::new(ROOT).join("README.md")).unwrap();
+        let told: Vec<_> =
+            readme.lines().filter(|line| line.starts_with("| `CANELE_")).map(plain).collect();
+        let known: Vec<_> = ALL
+            .iter()
+            .map(|one| format!("| {} | {} | {} |", one.variable, one.kind, one.meaning))
+            .collect();
+        assert_eq!(told, known);
+    }
+
+    #[test]
+    fn settings_are_named_here_only() {
+        let mut named = Vec::new();
+        for file in sources(&Path::new(ROOT).join("crates")) {
+            let text = std::fs::read_to_string(&file).unwrap();
+            if ALL.iter().any(|one| text.contains(&format!("\"{}\"", one.variable))) {
+                named.push(file.strip_prefix(ROOT).unwrap().display().to_string());
+            }
+        }
+        named.sort();
+        // The instruments set variables for libraries that they measure.
+        assert_eq!(named, ["crates/bench/src/library.rs", "crates/settings/src/lib.rs"]);
+    }
+
+    #[test]
+    fn what_is_not_given_has_its_default() {
+        static ABSENT: Setting = setting("CANELE_OF_NO_MEANING", Kind::Bytes(1536 << 10), "");
+        assert_eq!((ABSENT.given(), ABSENT.origin()), (None, Origin::Default));
+        assert_eq!((ABSENT.text().as_ref(), ABSENT.number()), ("1572864", Ok(1536 << 10)));
+        assert_eq!(ABSENT.kind().to_string(), "1572864");
+        assert_eq!(Kind::Bytes(256 << 20).to_string(), "256 MiB");
+    }
+
+    #[test]
+    fn what_is_given_is_taken_and_named_where_it_is_wrong() {
+        static GIVEN: Setting = setting("PATH", Kind::Seconds(30), "");
+        assert_eq!(GIVEN.origin(), Origin::Environment);
+        assert_eq!(Some(GIVEN.text().as_ref()), std::env::var("PATH").ok().as_deref());
+        let reason = GIVEN.number().unwrap_err().to_string();
+        assert!(reason.starts_with("PATH=") && reason.ends_with(": a number of seconds is needed"));
+    }
+
+    fn plain(line: &str) -> String {
+        line.replace('`', "")
+    }
+
+    /// The sources of all crates, without their tests.
+    fn sources(place: &Path) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(place).unwrap().map(|entry| entry.unwrap().path());
+        let (directories, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+        let files = files.into_iter().filter(|file| file.extension().is_some_and(|it| it == "rs"));
+        let directories = directories.iter().filter(|path| !path.ends_with("tests"));
+        directories.flat_map(|path| sources(path)).chain(files).collect()
+    }
+}
