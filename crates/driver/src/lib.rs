@@ -8,12 +8,14 @@
 
 mod memory;
 mod own;
+mod precedence;
 mod rail;
 mod shm;
 mod sim;
 mod tcp;
 
 pub use own::OwnRail;
+pub use precedence::Thread;
 pub use rail::{Event, Fault, Post, Rail, RailError};
 pub use shm::{ShmConfig, ShmRail, node_identity};
 pub use sim::{SimLoss, SimNetwork, SimPath, SimRail};

@@ -9,6 +9,7 @@ use wire::{Capabilities, Frame, GateId, RailId};
 
 use crate::counters::Counters;
 use crate::journal::Journal;
+use crate::precedence::Precedence;
 use crate::tasks::Tasks;
 use crate::waiters::Waiters;
 
@@ -45,6 +46,7 @@ pub struct Core {
     journal: Journal,
     pub(crate) tasks: Tasks,
     pub(crate) waiters: Waiters,
+    pub(crate) precedence: Precedence,
     pub(crate) counters: Counters,
     /// A call that submits or tests has it: who has it otherwise waits, or stands by.
     pub(crate) is_in_call: bool,
@@ -164,6 +166,7 @@ impl Core {
             journal: Journal::new(rank),
             tasks: Tasks::default(),
             waiters: Waiters::default(),
+            precedence: Precedence::default(),
             counters: Counters::default(),
             is_in_call: false,
             awaited: None,

@@ -13,6 +13,7 @@ mod counters;
 mod crowding;
 mod journal;
 mod policy;
+mod precedence;
 mod standby;
 mod tasks;
 mod wait;

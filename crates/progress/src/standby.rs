@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use nix::sys::signal::SigSet;
 
+use crate::precedence::WATCH;
 use crate::wait::Progress;
 
 /// The thread's state, and its handle once it was needed.
@@ -92,6 +93,7 @@ fn stand_by(progress: &Weak<Progress>) {
             Look::Covered => Some(progress.away_after()),
             Look::Relieved => None,
         };
+        let period = period.or_else(|| progress.is_preceded().then_some(WATCH));
         if let Some(period) = period {
             drop(progress);
             thread::sleep(period);

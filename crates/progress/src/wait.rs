@@ -429,6 +429,7 @@ impl Progress {
                 // The rails ring for this thread now, and fall silent after it.
                 self.ring(&mut core, &self.relief);
             }
+            self.go_first(&mut core);
             drop(core);
             self.crowding.look();
             let limit = deadline.map_or(MAX_SLEEP, |deadline| {
@@ -447,11 +448,25 @@ impl Progress {
         core
     }
 
+    /// The calling thread is about to sleep: where others want the cores it goes before them when it is woken,
+    /// and the thread that stands by sees that it does not for longer than that takes.
+    fn go_first(&self, core: &mut Core) {
+        if self.crowding.is_crowded() {
+            let was_held = core.precedence.is_held();
+            core.precedence.claim();
+            let is_new = !was_held && core.precedence.is_held();
+            if is_new && !self.standby.call(&self.myself) {
+                core.precedence.give_up();
+            }
+        }
+    }
+
     /// One look of the thread that stands by, after which `seen` is the turn of the core; where nobody
     /// has polled since the last look, it polls, sleeps in the kernel, and goes on until somebody does.
     pub(crate) fn stand_in(&self, seen: &mut u64) -> Look {
         let mut core = self.lock();
         core.counters.looks_by_standby += 1;
+        core.precedence.look();
         if core.is_gathering() {
             let before = core.engine.news();
             core.release_gathered();
@@ -482,9 +497,17 @@ impl Progress {
         }
     }
 
-    /// Whether something is left behind and nobody sleeps until a rail rings.
+    /// Whether a thread goes before others.
+    pub(crate) fn is_preceded(&self) -> bool {
+        self.lock().precedence.is_held()
+    }
+
+    /// Whether something is left behind and nobody sleeps until a rail rings, or a thread goes before others.
     pub(crate) fn is_deserted(&self) -> bool {
         let core = self.lock();
+        if core.precedence.is_held() {
+            return true;
+        }
         // Who sleeps does not look at what others gather.
         let is_watched = self.asleep.load(Ordering::Relaxed) && !core.is_gathering();
         core.is_left_behind() && !is_watched

@@ -1,0 +1,110 @@
+//! Precedence of threads that wait over those that compute, where the system permits it.
+//!
+//! The kernel gives each thread a share of its core. One that exchanges short messages uses its share up sooner
+//! than threads that compute beside it, however little it does for each message, and is put aside for
+//! milliseconds. A thread that sleeps for messages where cores are wanted goes before the others, if the process
+//! may say so, until it has not slept for a while: then it computes, and is one of them. It cannot be put back
+//! when its wait ends, for that would have the kernel give its core away at once; the thread that stands by
+//! sees to it.
+
+use std::time::{Duration, Instant};
+
+use driver::Thread;
+
+/// The threads that go before others; guarded as the core.
+#[derive(Debug, Default)]
+pub(crate) struct Precedence {
+    holders: Vec<Holder>,
+    /// The system does not permit it.
+    is_refused: bool,
+    looked: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Holder {
+    thread: Thread,
+    id: std::thread::ThreadId,
+    /// It has slept since the last look.
+    has_slept: bool,
+}
+
+impl Precedence {
+    pub fn is_held(&self) -> bool {
+        !self.holders.is_empty()
+    }
+
+    /// The calling thread is about to sleep where cores are wanted.
+    pub fn claim(&mut self) {
+        if self.is_refused {
+            return;
+        }
+        let id = std::thread::current().id();
+        if let Some(holder) = self.holders.iter_mut().find(|holder| holder.id == id) {
+            holder.has_slept = true;
+            return;
+        }
+        let Some(thread) = Thread::current() else { return };
+        match thread.precede() {
+            Ok(()) => self.holders.push(Holder { thread, id, has_slept: true }),
+            Err(_) => self.is_refused = true,
+        }
+    }
+
+    /// There is nobody to put threads back.
+    pub fn give_up(&mut self) {
+        self.is_refused = true;
+        for holder in self.holders.drain(..) {
+            let _ = holder.thread.step_back();
+        }
+    }
+
+    /// Puts back the threads that have not slept for as long as [`WATCH`].
+    pub fn look(&mut self) {
+        let now = Instant::now();
+        if !self.is_held() || self.looked.is_some_and(|looked| now - looked < WATCH) {
+            return;
+        }
+        self.looked = Some(now);
+        self.holders.retain_mut(|holder| {
+            let stays = std::mem::take(&mut holder.has_slept);
+            if !stays {
+                // It may have ended.
+                let _ = holder.thread.step_back();
+            }
+            stays
+        });
+    }
+}
+
+/// A thread that has not slept for so long computes.
+pub(crate) const WATCH: Duration = Duration::from_millis(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_have_not_slept_are_put_back() {
+        let mut precedence = Precedence::default();
+        precedence.claim();
+        precedence.claim();
+        assert!(precedence.holders.len() <= 1);
+        if !precedence.is_held() {
+            // Not every system permits it, and a thread of another standing keeps that.
+            assert!(precedence.is_refused || Thread::current().is_none());
+            return;
+        }
+        assert_eq!(Thread::current(), None);
+        precedence.look();
+        assert!(precedence.is_held(), "it has slept");
+        precedence.look();
+        assert!(precedence.is_held(), "it has just been looked at");
+        precedence.looked = None;
+        precedence.claim();
+        precedence.look();
+        precedence.looked = None;
+        precedence.look();
+        assert!(!precedence.is_held());
+        assert!(Thread::current().is_some());
+    }
+}
