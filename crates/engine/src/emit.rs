@@ -62,13 +62,14 @@ pub(crate) fn emit_end(
         head.truncate(mark);
         return;
     }
-    if probes || is_pressing || ledger.is_prompt(body.is_some()) {
+    let is_prompt = probes || is_pressing || ledger.is_prompt(body.is_some());
+    if is_prompt {
         packet::ask_prompt(&mut head[mark..]);
     }
     let number = way.number_out;
     way.number_out = number.wrapping_add(1);
     let (head, body, token) = (head[mark..].to_vec(), body.clone(), *token);
-    ledger.keep(Kept { number, sequence, head, body, token, sent_ns: now_ns });
+    ledger.keep(Kept { number, sequence, head, body, token, sent_ns: now_ns }, is_prompt);
 }
 
 /// Sends a frame again that a dead link may have lost.
@@ -88,7 +89,7 @@ pub(crate) fn emit_again(way: &mut Gate, link: usize, now_ns: u64, frame: &mut F
     frame.body = kept.body.clone();
     frame.token = kept.token;
     kept.sent_ns = now_ns;
-    ledger.keep(kept);
+    ledger.keep(kept, true);
     true
 }
 

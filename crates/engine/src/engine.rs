@@ -652,8 +652,9 @@ impl Engine {
             link.adapt(&Thresholds::derive(&cost, &host, budget));
             let wanted = link.capabilities.credit_wanted;
             self.grant(gate, wanted);
-            self.list(gate);
         }
+        // A link that was passed over may be the better one now.
+        self.list(gate);
     }
 
     /// Grants a peer credit up to `wanted` bytes in all, as far as the budget goes: never more than half

@@ -93,6 +93,12 @@ impl Link {
         predicted.saturating_mul(LATE_TIMES).max(LATE_NS)
     }
 
+    /// What a frame's number takes of it, in bytes.
+    #[inline]
+    pub fn mark_len(&self) -> usize {
+        if self.ledger.is_some() { packet::MARK_LEN } else { 0 }
+    }
+
     /// Whether a frame could be posted now.
     #[inline]
     pub fn is_ready(&self) -> bool {
@@ -110,6 +116,11 @@ impl Link {
     /// Whether nothing is under way that an operation waits for.
     pub fn is_settled(&self) -> bool {
         self.ledger.as_ref().is_none_or(|ledger| ledger.is_settled())
+    }
+
+    /// Whether the peer is to say that something has arrived, and has not.
+    pub fn awaits_word(&self) -> bool {
+        self.ledger.as_ref().is_some_and(|ledger| ledger.awaits_word())
     }
 
     /// Bytes posted of which the peer has not yet said that they have arrived; 0 where it does not say.
@@ -152,6 +163,8 @@ pub(crate) struct Ledger {
     /// How many have been said to have arrived, and when the last of them had left.
     confirmed: u32,
     confirmed_ns: u64,
+    /// How many frames had left with the last that the peer was asked to confirm at once.
+    prompted: u32,
     /// Since when the link seems to be late.
     suspected_ns: Option<u64>,
     /// Whether the peer is asked for a sign of life.
@@ -167,10 +180,19 @@ impl Ledger {
         self.kept.len() < KEPT_MAX
     }
 
-    /// Keeps a frame that is about to be posted.
-    pub fn keep(&mut self, kept: Kept) {
+    /// Keeps a frame that is about to be posted; `is_prompt` if it is to be confirmed at once.
+    pub fn keep(&mut self, kept: Kept, is_prompt: bool) {
         self.bytes += kept.len();
         self.kept.push_back(kept);
+        if is_prompt {
+            self.prompted = self.confirmed.wrapping_add(self.kept.len() as u32);
+        }
+    }
+
+    /// Whether a frame is under way that the peer was asked to confirm at once.
+    fn awaits_word(&self) -> bool {
+        let outstanding = self.prompted.wrapping_sub(self.confirmed);
+        (1..=self.kept.len() as u32).contains(&outstanding)
     }
 
     /// Whether the frame that is kept next is to be confirmed at once.

@@ -101,8 +101,8 @@ pub enum Invalid {
         /// Its longest packed.
         packed_max: usize,
     },
-    /// Nothing, where the link that asks is the only one that could carry what waits.
-    #[error("nothing chosen of what waits for the only link")]
+    /// Nothing, where no other link is going to ask for what waits ([`View::is_last`]).
+    #[error("nothing chosen of what waits, with every link idle")]
     Nothing,
     /// More than fits.
     #[error("{bytes} bytes in a frame that has room for {room}")]
@@ -155,7 +155,7 @@ impl Choice {
             bytes += packet::DATA_LEN + len;
             is_nothing &= stream >= streams;
         }
-        if is_nothing && view.links().len() == 1 && view.room() >= packet::CONTROL_MAX {
+        if is_nothing && view.is_last() {
             return Err(Invalid::Nothing);
         }
         let room = view.room();

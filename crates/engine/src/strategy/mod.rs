@@ -40,7 +40,8 @@ pub trait Strategy: Send + Debug {
     fn name(&self) -> &'static str;
 
     /// Chooses the next frame of the link that asks; `choice` comes empty. Left empty, the link stays
-    /// idle until something changes at the gate.
+    /// idle until something changes at the gate, which is refused where nothing is going to
+    /// ([`View::is_last`]).
     fn choose(&mut self, view: &View<'_>, choice: &mut Choice);
 }
 

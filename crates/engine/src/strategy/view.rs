@@ -17,6 +17,7 @@ pub struct View<'a> {
     host: &'a HostCost,
     link: usize,
     room: usize,
+    is_empty: bool,
 }
 
 /// A message whose envelope has not left.
@@ -97,8 +98,9 @@ impl<'a> View<'a> {
         host: &'a HostCost,
         taken: usize,
     ) -> Self {
-        let room = way.links[link].capabilities.frame_max.saturating_sub(taken);
-        Self { id, way, ops, host, link, room }
+        let own = &way.links[link];
+        let room = own.capabilities.frame_max.saturating_sub(taken);
+        Self { id, way, ops, host, link, room, is_empty: taken <= own.mark_len() }
     }
 
     /// The peer.
@@ -130,6 +132,19 @@ impl<'a> View<'a> {
     /// What packing has brought on the way to the peer.
     pub fn packing(&self) -> &Packing {
         &self.way.packing
+    }
+
+    /// Whether what waits would wait for ever if the link that asks took nothing: the frame is empty
+    /// so far, no other link is full or still to be asked, and no word is due of what is under way.
+    pub fn is_last(&self) -> bool {
+        let links = &self.way.links;
+        let is_other = |at: usize| at != self.link;
+        let is_busy = |link: &Link| link.full || link.listed;
+        let others_go_on = || {
+            links.iter().enumerate().any(|(at, link)| is_other(at) && is_busy(link))
+                || links.iter().any(Link::awaits_word)
+        };
+        self.is_empty && (links.len() == 1 || !others_go_on())
     }
 
     /// Bytes that the frame can still hold.
@@ -199,7 +214,8 @@ impl<'a> View<'a> {
     #[inline]
     pub fn is_short(&self, bytes: usize) -> bool {
         let Capabilities { frame_max, eager_max, .. } = *self.link().capabilities();
-        bytes <= eager_max.min(frame_max.saturating_sub(packet::EAGER_LEN))
+        let header = packet::EAGER_LEN + self.link().link.mark_len();
+        bytes <= eager_max.min(frame_max.saturating_sub(header))
     }
 }
 

@@ -125,6 +125,8 @@ struct Process {
     away_until_ns: u64,
     /// Until when it packs and unpacks what it has been seen to.
     busy_ns: u64,
+    /// Why it gave up its strategy.
+    refusal: Option<String>,
 }
 
 struct Tracked {
@@ -196,6 +198,7 @@ impl Network {
             flush_due: false,
             away_until_ns: 0,
             busy_ns: 0,
+            refusal: None,
         };
         Self {
             random: Random::new(seed),
@@ -414,8 +417,8 @@ impl Network {
     }
 
     /// Why a process gave up its strategy.
-    pub fn refusal(&mut self, rank: usize) -> Option<String> {
-        self.processes[rank].engine.poll_refusal()
+    pub fn refusal(&self, rank: usize) -> Option<String> {
+        self.processes[rank].refusal.clone()
     }
 
     /// When the last process has nothing to do any more, now that nothing is left to happen.
@@ -446,6 +449,9 @@ impl Network {
     pub fn finish(&mut self) {
         self.run();
         for (rank, process) in self.processes.iter().enumerate() {
+            let refusal = process.refusal.as_deref().unwrap_or_default();
+            let is_ours = |name: &&str| refusal.starts_with(&format!("strategy {name}:"));
+            assert!(!strategy::NAMES.iter().any(is_ours), "rank {rank}: {refusal}");
             let open = process.open.iter().chain(&process.posted);
             let open: Vec<_> = open.map(|&index| process.describe(index)).collect();
             assert!(open.is_empty(), "rank {rank} still waits: {open:?}");

@@ -5,7 +5,8 @@ use engine::{Counters, SendMode};
 use wire::Capabilities;
 
 use crate::network::{
-    ALL, Content, NEAR, Network, Program, Random, Receive, SLOW, Send, Shape, TWO_LINKS, for_seeds,
+    AHEAD_TWO_LINKS, ALL, Content, NEAR, Network, Program, Random, Receive, SLOW, SLOW_TWO_LINKS,
+    Send, Shape, TWO_LINKS, for_seeds,
 };
 
 #[test]
@@ -215,10 +216,7 @@ impl Strategy for Whim {
                 let packed_max = if random.one_in(4) { random.below(len + 1) } else { 0 };
                 choice.piece = Some(Piece { packed_max, ..Piece::plain(stream, len) });
             }
-            // To leave all of several links idle is valid, and stalls.
-            let goes = choice.controls > 0 || !choice.messages.is_empty();
-            let is_piece = choice.piece.is_some_and(|piece| piece.stream < view.streams().count());
-            if (goes || is_piece) && (is_careless || choice.check(view).is_ok()) {
+            if is_careless || choice.check(view).is_ok() {
                 return;
             }
         }
@@ -241,7 +239,7 @@ fn whatever_a_strategy_chooses_is_refused_or_brings_everything() {
             let steps = random.below(20);
             program.network.run_steps(steps);
         }
-        let mut network = program.drain();
+        let network = program.drain();
         let refusals = (0..3).filter_map(|rank| network.refusal(rank));
         for refusal in refusals {
             assert!(is_careless && refusal.starts_with("strategy whim: "), "{refusal}");
@@ -259,9 +257,42 @@ fn a_strategy_that_chooses_nothing_stalls_only_itself() {
         }
         fn choose(&mut self, _: &View<'_>, _: &mut Choice) {}
     }
-    let mut network = Network::with_strategy(1, 2, NEAR, &|| Box::new(Idle) as Box<dyn Strategy>);
-    network.send_synchronous(0, 1, 0, 100);
-    network.receive(1, Some(0), Some(0), 100);
-    network.finish();
-    assert!(network.refusal(0).is_some_and(|text| text.contains("nothing")));
+    for shape in ALL {
+        for bytes in [100, 100_000] {
+            let idle = || Box::new(Idle) as Box<dyn Strategy>;
+            let mut network = Network::with_strategy(1, 2, shape, &idle);
+            network.send_synchronous(0, 1, 0, bytes);
+            network.receive(1, Some(0), Some(0), bytes);
+            network.finish();
+            assert!(network.refusal(0).is_some_and(|text| text.contains("nothing")), "{shape:?}");
+        }
+    }
+}
+
+#[test]
+fn a_strategy_may_leave_links_idle_as_long_as_another_goes_on() {
+    /// One link only, and one frame with a body at a time.
+    #[derive(Debug)]
+    struct Choosy;
+    impl Strategy for Choosy {
+        fn name(&self) -> &'static str {
+            "choosy"
+        }
+        fn choose(&mut self, view: &View<'_>, choice: &mut Choice) {
+            let waits = view.links().any(|link| link.backlog_bytes() > 0) && !view.is_last();
+            if view.place() + 1 == view.links().len() && !waits {
+                strategy::Fifo.choose(view, choice);
+            }
+        }
+    }
+    for shape in [TWO_LINKS, AHEAD_TWO_LINKS, SLOW_TWO_LINKS] {
+        let choosy = || Box::new(Choosy) as Box<dyn Strategy>;
+        let mut network = Network::with_strategy(1, 2, shape, &choosy);
+        for tag in 0..20 {
+            network.send(0, 1, tag, [8, 700, 50_000][tag as usize % 3]);
+            network.receive(1, Some(0), Some(tag), 50_000);
+        }
+        network.finish();
+        assert_eq!(network.refusal(0), None, "{shape:?}");
+    }
 }
