@@ -2,7 +2,8 @@
 
 use wire::packet;
 
-use super::{Carry, Choice, Piece, Strategy, View};
+use super::aggregate::Budget;
+use super::{Choice, Piece, Strategy, View};
 
 /// See the module's documentation.
 #[derive(Clone, Copy, Debug)]
@@ -14,16 +15,13 @@ impl Strategy for Fifo {
     }
 
     fn choose(&mut self, view: &View<'_>, choice: &mut Choice) {
+        let mut budget = Budget::new(view);
         if view.controls() > 0 {
-            choice.controls = 1;
+            choice.controls = usize::from(budget.room >= packet::CONTROL_MAX);
         } else if let Some(message) = view.messages().next() {
-            let affordable = View::cost_bytes(message.bytes) <= view.credit();
-            let carry = match affordable && view.is_short(message.bytes) {
-                true if message.bytes <= view.link().capabilities().inline_max => Carry::Copied,
-                true => Carry::Gathered,
-                false => Carry::Asked,
-            };
-            choice.messages.push((message.at, carry));
+            // What does not fit beside what was gathered has the next frame.
+            let carry = budget.carry(view, message.bytes);
+            budget.take(choice, message.at, message.bytes, carry);
         } else if view.streams().next().is_some() && view.room() > packet::DATA_LEN {
             choice.piece = Some(Piece::plain(0, view.room() - packet::DATA_LEN));
         }

@@ -1,6 +1,6 @@
 //! How messages travel, by their length and mode.
 
-use engine::{Outcome, SendMode};
+use engine::{Outcome, SendMode, strategy};
 use wire::Capabilities;
 
 use crate::network::{
@@ -116,17 +116,41 @@ fn gathered_messages_share_a_frame_with_what_follows() {
 }
 
 #[test]
+fn what_does_not_fit_beside_gathered_messages_has_a_frame_of_its_own() {
+    for shape in [NEAR, TWO_LINKS] {
+        for_seeds(strategy::NAMES.len() as u64, |seed| {
+            let mut network = Network::new(seed, 2, shape);
+            network.receive(1, Some(0), None, 0);
+            network.send_synchronous(0, 1, 0, 0);
+            network.run();
+            for tag in 1..=16 {
+                assert!(network.gather_now(0, 1, tag, 200));
+            }
+            network.send_synchronous(0, 1, 17, 1024);
+            for tag in 1..=17 {
+                network.receive(1, Some(0), Some(tag), 1024);
+            }
+            network.finish();
+        });
+    }
+}
+
+#[test]
 fn what_fits_no_frame_asks_though_it_is_short() {
-    let narrow = Capabilities { frame_max: 512, ..NEAR.capabilities };
-    for_seeds(4, |seed| {
-        let mut network = Network::new(seed, 2, Shape { capabilities: narrow, ..NEAR });
-        for (tag, bytes) in (0..).zip([479, 480, 481, 512, 513, 1024]) {
-            network.send(0, 1, tag, bytes);
-            network.receive(1, Some(0), Some(tag), bytes);
-        }
-        network.finish();
-        assert_eq!(network.counters(0).rendezvous, 4, "32 bytes of each frame are the header's");
-    });
+    for (shape, header) in [(NEAR, 32), (TWO_LINKS, 40)] {
+        let narrow = Capabilities { frame_max: 512, ..shape.capabilities };
+        let room = 512 - header;
+        for_seeds(strategy::NAMES.len() as u64, |seed| {
+            let mut network = Network::new(seed, 2, Shape { capabilities: narrow, ..shape });
+            for (tag, bytes) in (0..).zip([room - 1, room, room + 1, 512, 513, 1024]) {
+                network.send(0, 1, tag, bytes);
+                network.receive(1, Some(0), Some(tag), bytes);
+            }
+            network.finish();
+            let asked = network.counters(0).rendezvous;
+            assert_eq!(asked, 4, "{header} bytes of each frame are headers");
+        });
+    }
 }
 
 #[test]
