@@ -6,14 +6,20 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives nonblocking large layouts point_to_point unsupported bad_input tool topologies mad_pack mad_misuse threads; do
+for program in collectives nonblocking large layouts point_to_point objects unsupported bad_input tool topologies mad_pack mad_misuse threads; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
+done
+for program in collectives nonblocking; do
+    "$prefix/bin/mpicc" -Wall -Werror -O1 -DLARGE "programs/$program.c" -o "$work/large_$program"
 done
 "$prefix/bin/mpicc" -Wall -Werror -O1 ../bench/express.c -o "$work/express" -lm
 go() { timeout 120 "$prefix/bin/mpiexec" "$@"; }
 for ranks in 1 2 3 5 8 13; do go -n $ranks "$work/collectives"; done
 for ranks in 1 2 3 6; do go -n $ranks "$work/layouts"; done
 for ranks in 2 3 6; do go -n $ranks "$work/point_to_point"; done
+for ranks in 1 2 5; do go -n $ranks "$work/objects"; done
+go -genv CANELE_RAILS tcp -n 3 "$work/objects"
+for program in collectives nonblocking; do for ranks in 2 5; do go -n $ranks "$work/large_$program"; done; done
 for rails in shm tcp; do go -genv CANELE_RAILS $rails -n 2 "$work/large"; done
 go -genv CANELE_RAILS tcp -n 4 "$work/collectives"
 go -genv CANELE_RAILS tcp -n 3 "$work/point_to_point"

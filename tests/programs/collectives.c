@@ -1,8 +1,35 @@
-/* Every blocking collective against its definition, on whatever number of ranks. Prints one line. */
+/* Every blocking collective against its definition, on whatever number of ranks; with LARGE by the forms for
+   large counts. Prints one line. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#ifdef LARGE
+typedef MPI_Count number;
+typedef MPI_Aint place;
+#define MPI_Bcast MPI_Bcast_c
+#define MPI_Gather MPI_Gather_c
+#define MPI_Gatherv MPI_Gatherv_c
+#define MPI_Scatter MPI_Scatter_c
+#define MPI_Scatterv MPI_Scatterv_c
+#define MPI_Allgather MPI_Allgather_c
+#define MPI_Allgatherv MPI_Allgatherv_c
+#define MPI_Alltoall MPI_Alltoall_c
+#define MPI_Alltoallv MPI_Alltoallv_c
+#define MPI_Alltoallw MPI_Alltoallw_c
+#define MPI_Reduce MPI_Reduce_c
+#define MPI_Allreduce MPI_Allreduce_c
+#define MPI_Reduce_scatter MPI_Reduce_scatter_c
+#define MPI_Reduce_scatter_block MPI_Reduce_scatter_block_c
+#define MPI_Scan MPI_Scan_c
+#define MPI_Exscan MPI_Exscan_c
+#define MPI_Op_create MPI_Op_create_c
+#define MPI_Type_contiguous MPI_Type_contiguous_c
+#define MPI_Type_vector MPI_Type_vector_c
+#else
+typedef int number, place;
+#endif
 
 static int rank, size, failures;
 
@@ -19,10 +46,10 @@ typedef struct {
     unsigned a, b;
 } affine;
 
-static void compose(void *in, void *inout, int *len, MPI_Datatype *type) {
+static void compose(void *in, void *inout, number *len, MPI_Datatype *type) {
     affine *f = in, *g = inout;
     (void)type;
-    for (int i = 0; i < *len; i++) {
+    for (number i = 0; i < *len; i++) {
         affine h = {f[i].a * g[i].a, f[i].a * g[i].b + f[i].b};
         g[i] = h;
     }
@@ -74,7 +101,9 @@ static void data_movement(int n) {
 }
 
 static void ragged(void) {
-    int *counts = malloc(sizeof(int) * size), *displs = malloc(sizeof(int) * size), total = 0;
+    number *counts = malloc(sizeof(number) * size);
+    place *displs = malloc(sizeof(place) * size);
+    int total = 0;
     for (int r = 0; r < size; r++) counts[r] = r % 3, displs[r] = total + 1, total += counts[r] + 1;
     int mine[3] = {10 * rank, 10 * rank + 1, 10 * rank + 2}, *all = malloc(sizeof(int) * (total + 1));
     memset(all, -1, sizeof(int) * (total + 1));
@@ -91,6 +120,31 @@ static void ragged(void) {
     MPI_Scatterv(all, counts, displs, MPI_INT, got, counts[rank], MPI_INT, 0, MPI_COMM_WORLD);
     for (int i = 0; i < counts[rank]; i++) CHECK(got[i] == displs[rank] + i);
     free(counts), free(displs), free(all);
+}
+
+/* Rank r sends (r + s) % 3 elements to rank s, which is what it gets from there. */
+static void ragged_exchange(void) {
+    number *counts = malloc(sizeof(number) * size);
+    place *displs = malloc(sizeof(place) * size), *bytes = malloc(sizeof(place) * size);
+    MPI_Datatype *types = malloc(sizeof(MPI_Datatype) * size);
+    int *out = malloc(sizeof(int) * 3 * size), *in = malloc(sizeof(int) * 3 * size);
+    for (int r = 0; r < size; r++) {
+        counts[r] = (rank + r) % 3, displs[r] = 3 * (size - 1 - r), bytes[r] = displs[r] * (int)sizeof(int), types[r] = MPI_INT;
+        for (int i = 0; i < 3; i++) out[displs[r] + i] = (rank * size + r) * 3 + i;
+    }
+    for (int in_bytes = 0; in_bytes < 2; in_bytes++) {
+        memset(in, -1, sizeof(int) * 3 * size);
+        if (in_bytes) MPI_Alltoallw(out, counts, bytes, types, in, counts, bytes, types, MPI_COMM_WORLD);
+        else MPI_Alltoallv(out, counts, displs, MPI_INT, in, counts, displs, MPI_INT, MPI_COMM_WORLD);
+        for (int r = 0; r < size; r++)
+            for (int i = 0; i < 3; i++) CHECK(in[displs[r] + i] == (i < (rank + r) % 3 ? (r * size + rank) * 3 + i : -1));
+    }
+    int first = 0, total = 0;
+    for (int r = 0; r < size; r++) counts[r] = r % 3, first += r < rank ? r % 3 : 0, total += r % 3;
+    for (int i = 0; i < total; i++) out[i] = i + rank;
+    MPI_Reduce_scatter(out, in, counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    for (int i = 0; i < rank % 3; i++) CHECK(in[i] == (first + i) * size + size * (size - 1) / 2);
+    free(counts), free(displs), free(bytes), free(types), free(out), free(in);
 }
 
 static void reductions(int n) {
@@ -172,6 +226,7 @@ int main(int argc, char **argv) {
         reductions(lengths[i]);
     }
     ragged();
+    ragged_exchange();
     user_operation();
     derived();
     int all;

@@ -1,11 +1,20 @@
 /* Every collective begun and waited for, and made once and started again and again, beside the blocking
-   one; several at once, on two communicators, ended in any order; and what may not be done. On whatever
-   number of ranks. Prints one line. */
+   one; several at once, on two communicators, ended in any order; and what may not be done. With LARGE
+   by the forms for large counts. On whatever number of ranks. Prints one line. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#ifdef LARGE
+typedef MPI_Count number;
+typedef MPI_Aint place;
+#define NAME(function) function##_c
+#else
+typedef int number, place;
+#define NAME(function) function
+#endif
 
 static int rank, size, failures;
 
@@ -38,18 +47,20 @@ typedef struct {
     int kind, n, root, ints;
     MPI_Datatype type;
     MPI_Op op;
-    int *in, *out, *counts, *displs;
+    int *in, *out;
+    number *counts;
+    place *displs;
     MPI_Datatype *types;
-    int *bytes;
+    place *bytes;
 } job;
 
 static size_t words(const job *j) { return (size_t)j->n * j->ints * size; }
 
 static job make(int kind, int n, int root, int ints, MPI_Datatype type, MPI_Op op) {
-    job j = {kind, n, root, ints, type, op, 0, 0, 0, 0, 0, 0};
+    job j = {.kind = kind, .n = n, .root = root, .ints = ints, .type = type, .op = op};
     j.in = malloc((words(&j) + 1) * sizeof(int)), j.out = malloc((words(&j) + 1) * sizeof(int));
-    j.counts = malloc(sizeof(int) * size), j.displs = malloc(sizeof(int) * size);
-    j.bytes = malloc(sizeof(int) * size), j.types = malloc(sizeof(MPI_Datatype) * size);
+    j.counts = malloc(sizeof(number) * size), j.displs = malloc(sizeof(place) * size);
+    j.bytes = malloc(sizeof(place) * size), j.types = malloc(sizeof(MPI_Datatype) * size);
     /* Ragged: rank r has n - r % 2, at the places of blocks of n. */
     for (int r = 0; r < size; r++) {
         j.counts[r] = n > 1 ? n - r % 2 : n;
@@ -72,10 +83,10 @@ static void drop(job *j) {
 }
 
 /* Calls MPI_Foo, MPI_Ifoo or MPI_Foo_init. */
-#define FORMS(Foo, Ifoo, Foo_init, ...)                                                           \
-    (form == BLOCKING ? Foo(__VA_ARGS__, comm)                                                    \
-                      : form == BEGUN ? Ifoo(__VA_ARGS__, comm, request)                          \
-                                      : Foo_init(__VA_ARGS__, comm, MPI_INFO_NULL, request))
+#define FORMS(Foo, Ifoo, Foo_init, ...)                                                              \
+    (form == BLOCKING ? NAME(Foo)(__VA_ARGS__, comm)                                                 \
+                      : form == BEGUN ? NAME(Ifoo)(__VA_ARGS__, comm, request)                       \
+                                      : NAME(Foo_init)(__VA_ARGS__, comm, MPI_INFO_NULL, request))
 
 static int call(job *j, int form, MPI_Comm comm, MPI_Request *request) {
     int n = j->n, root = j->root, am_root = rank == root;
@@ -108,7 +119,7 @@ static int call(job *j, int form, MPI_Comm comm, MPI_Request *request) {
     case ALLTOALLV_IN_PLACE:
     case ALLTOALLW: {
         /* Between r and s: as many as the smaller has. */
-        static int mutual[64];
+        static number mutual[64];
         for (int r = 0; r < size; r++) mutual[r] = j->counts[r] < j->counts[rank] ? j->counts[r] : j->counts[rank];
         if (j->kind == ALLTOALLV)
             return FORMS(MPI_Alltoallv, MPI_Ialltoallv, MPI_Alltoallv_init, j->in, mutual, j->displs, t, j->out, mutual, j->displs, t);
