@@ -48,7 +48,6 @@ pub(crate) fn emit_end(
     way: &mut Gate,
     link: usize,
     (mark, sequence): (usize, u32),
-    now_ns: u64,
     frame: &mut Frame,
 ) {
     // Before the peer's patience with what overtakes is used up, it is asked what has arrived.
@@ -68,12 +67,12 @@ pub(crate) fn emit_end(
     }
     let number = way.number_out;
     way.number_out = number.wrapping_add(1);
-    let (head, body, token) = (head[mark..].to_vec(), body.clone(), *token);
-    ledger.keep(Kept { number, sequence, head, body, token, sent_ns: now_ns }, is_prompt);
+    let (head, body, token) = (ledger.copy_of(&head[mark..]), body.clone(), *token);
+    ledger.keep(Kept { number, sequence, head, body, token, sent_ns: None }, is_prompt);
 }
 
 /// Sends a frame again that a dead link may have lost.
-pub(crate) fn emit_again(way: &mut Gate, link: usize, now_ns: u64, frame: &mut Frame) -> bool {
+pub(crate) fn emit_again(way: &mut Gate, link: usize, frame: &mut Frame) -> bool {
     let Link { capabilities, ledger: Some(ledger), tally, .. } = &mut way.links[link] else {
         return false;
     };
@@ -88,7 +87,7 @@ pub(crate) fn emit_again(way: &mut Gate, link: usize, now_ns: u64, frame: &mut F
     packet::ask_prompt(&mut frame.head[mark..]);
     frame.body = kept.body.clone();
     frame.token = kept.token;
-    kept.sent_ns = now_ns;
+    kept.sent_ns = None;
     ledger.keep(kept, true);
     true
 }

@@ -52,6 +52,9 @@ impl Config {
 /// Memory for unmatched messages, where nobody says otherwise.
 pub const BUDGET_BYTES: usize = 256 << 20;
 
+/// So often the time need not be told, where nothing is under way.
+const UNTIMED_MAX: u32 = 64;
+
 /// No peer is believed to accept more.
 const CREDIT_MAX: usize = 1 << 30;
 
@@ -199,6 +202,8 @@ pub struct Engine {
     /// Gates that have, or had, several links.
     forked: Vec<GateId>,
     now_ns: u64,
+    /// How often in a row the engine did not want to know it.
+    untimed: u32,
     host: HostCost,
     budget_bytes: usize,
     granted_bytes: usize,
@@ -226,6 +231,7 @@ impl Engine {
             unexpected_bytes: 0,
             forked: Vec::new(),
             now_ns: 0,
+            untimed: 0,
             host: config.host,
             budget_bytes: config.budget_bytes,
             granted_bytes: 0,
@@ -300,7 +306,7 @@ impl Engine {
     }
 
     /// As [`Engine::submit_short`], where frames are kept and there may be several links.
-    #[cold]
+    #[inline(never)]
     fn submit_short_kept(
         &mut self,
         gate: GateId,
@@ -319,7 +325,7 @@ impl Engine {
         let sequence = way.sequence_out;
         let mark = emit_begin(way, at, frame);
         emit_whole(way, envelope, data, &mut frame.head);
-        emit_end(way, at, (mark, sequence), self.now_ns, frame);
+        emit_end(way, at, (mark, sequence), frame);
         self.counters.eager += 1;
         self.counters.frames += 1;
         Some(rail)
@@ -535,7 +541,7 @@ impl Engine {
         }
         if way.links[at].ledger.is_some() && !way.may_number(at) {
             way.links[at].tally.tell(&mut frame.head);
-        } else if way.lost.is_empty() || !emit_again(way, at, self.now_ns, frame) {
+        } else if way.lost.is_empty() || !emit_again(way, at, frame) {
             self.build(gate, at, frame);
         }
         self.counters.frames += u64::from(!frame.is_empty());
@@ -544,7 +550,7 @@ impl Engine {
 
     /// Builds a frame of what the strategy chooses.
     fn build(&mut self, gate: GateId, link: usize, frame: &mut Frame) {
-        let Self { gates, ops, counters, packer, host, strategy, choice, now_ns, .. } = self;
+        let Self { gates, ops, counters, packer, host, strategy, choice, .. } = self;
         let Some(Some(way)) = gates.get_mut(gate.0 as usize) else { return };
         let sequence = if way.gathered.is_empty() { way.sequence_out } else { way.gathered_from };
         let mark = emit_begin(way, link, frame);
@@ -561,7 +567,7 @@ impl Engine {
             }
             emit_choice(way, link, ops, choice, frame, (counters, packer));
         }
-        emit_end(way, link, (mark, sequence), *now_ns, frame);
+        emit_end(way, link, (mark, sequence), frame);
     }
 
     /// Why a strategy was given up, once.
@@ -603,15 +609,7 @@ impl Engine {
     pub fn handle_sent(&mut self, gate: GateId, rail: RailId, token: FrameToken) {
         // What may have to leave again is free when it has arrived.
         if self.gate(gate).link(rail).is_some_and(|link| link.ledger.is_none()) {
-            self.free(token);
-        }
-    }
-
-    fn free(&mut self, token: FrameToken) {
-        let id = OpId { index: token.0 as u32, generation: (token.0 >> 32) as u32 };
-        if let Some(Op { state: OpState::Send(send), .. }) = self.ops.find_mut(id) {
-            send.held = send.held.saturating_sub(1);
-            self.ops.complete_send_if_done(id.index);
+            free(&mut self.ops, token);
         }
     }
 
@@ -668,10 +666,21 @@ impl Engine {
         self.granted_bytes += bytes;
     }
 
-    /// Whether the engine is to be told the time: where links are judged beside one another.
+    /// Whether the engine is to be told the time, when asked after what came was taken in: where links are
+    /// judged beside one another, while something is under way on them, and now and then.
     #[inline]
-    pub fn wants_time(&self) -> bool {
-        !self.forked.is_empty()
+    pub fn wants_time(&mut self) -> bool {
+        !self.forked.is_empty() && self.judges_now()
+    }
+
+    fn judges_now(&mut self) -> bool {
+        let Self { forked, gates, untimed, .. } = self;
+        let is_under_way = forked.iter().any(|gate| {
+            let way = gates[gate.0 as usize].as_ref();
+            way.is_some_and(|way| way.links.iter().any(Link::has_kept))
+        });
+        *untimed = if is_under_way || *untimed == UNTIMED_MAX { 0 } else { *untimed + 1 };
+        *untimed == 0
     }
 
     /// It is so late, by a clock that never goes back. Answers a link that has fallen so far behind the
@@ -682,6 +691,7 @@ impl Engine {
         for at in 0..self.forked.len() {
             let gate = self.forked[at];
             let way = self.gate(gate);
+            way.links.iter_mut().for_each(|link| link.stamp(now_ns));
             if way.links.len() < 2 {
                 continue;
             }
@@ -766,6 +776,10 @@ impl Engine {
                 }
                 continue;
             }
+            if let Packet::Arrived { frames } = packet {
+                self.handle_arrived(gate, rail, frames)?;
+                continue;
+            }
             self.handle_packet(gate, rail, packet)?;
         }
         Ok(())
@@ -815,17 +829,21 @@ impl Engine {
     }
 
     /// Frames have arrived: what was kept of them is free.
+    #[inline(never)]
     fn handle_arrived(&mut self, gate: GateId, rail: RailId, frames: u32) -> Result<(), PeerError> {
-        let now_ns = self.now_ns;
-        let Some(link) = self.gate(gate).link(rail) else { return Ok(()) };
-        for token in link.confirm(frames, now_ns)? {
-            self.free(token);
+        let Self { gates, ops, now_ns, .. } = self;
+        let Some(Some(way)) = gates.get_mut(gate.0 as usize) else { return Ok(()) };
+        let Some(link) = way.link(rail) else { return Ok(()) };
+        link.confirm(frames, *now_ns, |token| free(ops, token))?;
+        // The peer puts more in order now, and the link keeps more.
+        if !way.is_drained() {
+            self.list(gate);
         }
-        self.list(gate);
         Ok(())
     }
 
     /// Notes a numbered frame; false if it came before, over a link that died since.
+    #[inline]
     fn is_new(
         &mut self,
         gate: GateId,
@@ -838,8 +856,7 @@ impl Engine {
             link.tally.receive();
         }
         let is_new = way.seen.insert(number)?;
-        way.is_pressed |= prompt;
-        if way.is_pressed {
+        if prompt || way.is_pressed {
             // On all links: what holds the sender up may be a frame on another, which may be still to come.
             way.links.iter_mut().for_each(|link| link.tally.ask());
             way.is_pressed = !way.seen.is_complete();
@@ -1298,6 +1315,15 @@ impl Engine {
             return Err(PeerError::Credit { charged: way.charged, granted });
         }
         Ok(())
+    }
+}
+
+/// The memory of a frame is free.
+fn free(ops: &mut Ops, token: FrameToken) {
+    let id = OpId { index: token.0 as u32, generation: (token.0 >> 32) as u32 };
+    if let Some(Op { state: OpState::Send(send), .. }) = ops.find_mut(id) {
+        send.held = send.held.saturating_sub(1);
+        ops.complete_send_if_done(id.index);
     }
 }
 

@@ -190,15 +190,18 @@ impl Gate {
     /// no more than that in order.
     #[inline]
     pub fn order_room(&self) -> usize {
-        let oldest = self.links.iter().filter_map(|link| link.ledger.as_ref()?.oldest());
-        let oldest = oldest.chain(self.lost.iter().map(Kept::age));
-        let spread = oldest
-            .map(|(number, sequence)| {
-                let frames = self.number_out.wrapping_sub(number);
-                frames.max(self.sequence_out.wrapping_sub(sequence)) as usize
-            })
-            .max();
-        spread.map_or(EARLY_MAX, |spread| EARLY_MAX.saturating_sub(spread))
+        let mut spread = 0;
+        let mut reckon = |(number, sequence): (u32, u32)| {
+            let frames = self.number_out.wrapping_sub(number);
+            spread = spread.max(frames).max(self.sequence_out.wrapping_sub(sequence));
+        };
+        for link in &self.links {
+            if let Some(oldest) = link.ledger.as_ref().and_then(|ledger| ledger.oldest()) {
+                reckon(oldest);
+            }
+        }
+        self.lost.iter().map(Kept::age).for_each(reckon);
+        EARLY_MAX.saturating_sub(spread as usize)
     }
 
     /// Credit is given back in a frame of its own when a quarter of it is owed…

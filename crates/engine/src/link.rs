@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use smallvec::SmallVec;
 use wire::packet;
 use wire::{Body, Capabilities, Cost, Frame, FrameToken, RailId, Thresholds};
 
@@ -61,21 +60,29 @@ impl Link {
         };
     }
 
-    /// The peer has so many of the frames; answers the tokens of those it had not before.
+    /// The peer has so many of the frames; tells the tokens of those it had not before.
+    #[inline]
     pub fn confirm(
         &mut self,
         frames: u32,
         now_ns: u64,
-    ) -> Result<SmallVec<[FrameToken; 8]>, PeerError> {
+        arrived: impl FnMut(FrameToken),
+    ) -> Result<(), PeerError> {
         let Some(ledger) = &mut self.ledger else {
             return Err(PeerError::Confirmation { sent: 0, got: frames });
         };
         let before = ledger.bytes;
-        let tokens = ledger.confirm(frames)?;
+        ledger.confirm(frames, now_ns, arrived)?;
         if let Some((bytes, took_ns)) = ledger.observe((before - ledger.bytes) as u64, now_ns) {
             self.cost.learn(bytes, took_ns);
         }
-        Ok(tokens)
+        Ok(())
+    }
+
+    /// It is so late: what has left since the time was told before has left by now.
+    pub fn stamp(&mut self, now_ns: u64) {
+        let kept = self.ledger.iter_mut().flat_map(|ledger| ledger.kept.iter_mut().rev());
+        kept.take_while(|kept| kept.sent_ns.is_none()).for_each(|kept| kept.sent_ns = Some(now_ns));
     }
 
     /// Takes what the rail predicts, as far as the traffic has not shown it.
@@ -113,6 +120,12 @@ impl Link {
             || self.ledger.as_ref().is_some_and(|ledger| ledger.probes)
     }
 
+    /// Whether frames are under way of which the peer is to say that they have arrived.
+    #[inline]
+    pub fn has_kept(&self) -> bool {
+        self.ledger.as_ref().is_some_and(|ledger| !ledger.kept.is_empty())
+    }
+
     /// Whether nothing is under way that an operation waits for.
     pub fn is_settled(&self) -> bool {
         self.ledger.as_ref().is_none_or(|ledger| ledger.is_settled())
@@ -138,8 +151,8 @@ pub(crate) struct Kept {
     pub head: Vec<u8>,
     pub body: Option<Body>,
     pub token: Option<FrameToken>,
-    /// When it left.
-    pub sent_ns: u64,
+    /// When it left, at the latest; none until the time is told the next time.
+    pub sent_ns: Option<u64>,
 }
 
 impl Kept {
@@ -160,6 +173,8 @@ pub(crate) struct Ledger {
     kept: VecDeque<Kept>,
     /// Their bytes.
     bytes: usize,
+    /// Memory that heads were kept in, for those to come.
+    spare: Vec<Vec<u8>>,
     /// How many have been said to have arrived, and when the last of them had left.
     confirmed: u32,
     confirmed_ns: u64,
@@ -195,25 +210,47 @@ impl Ledger {
         (1..=self.kept.len() as u32).contains(&outstanding)
     }
 
+    /// A copy of a head, to be kept.
+    #[inline]
+    pub fn copy_of(&mut self, head: &[u8]) -> Vec<u8> {
+        let mut copy = self.spare.pop().unwrap_or_default();
+        copy.extend_from_slice(head);
+        copy
+    }
+
     /// Whether the frame that is kept next is to be confirmed at once.
     pub fn is_prompt(&self, has_body: bool) -> bool {
         has_body || self.kept.len() % PROMPT_EVERY == PROMPT_EVERY - 1
     }
 
-    /// The peer has so many of the frames; answers the tokens of those it had not before.
-    fn confirm(&mut self, frames: u32) -> Result<SmallVec<[FrameToken; 8]>, PeerError> {
+    /// The peer has so many of the frames; tells the tokens of those it had not before.
+    #[inline]
+    fn confirm(
+        &mut self,
+        frames: u32,
+        now_ns: u64,
+        mut arrived: impl FnMut(FrameToken),
+    ) -> Result<(), PeerError> {
         let news = frames.wrapping_sub(self.confirmed) as usize;
         if news > self.kept.len() {
             let expected = self.confirmed.wrapping_add(self.kept.len() as u32);
             return Err(PeerError::Confirmation { sent: expected, got: frames });
         }
         self.confirmed = frames;
-        let Self { kept, bytes, confirmed_ns, .. } = self;
-        let confirmed = kept.drain(..news).inspect(|kept| {
-            *bytes -= kept.len();
-            *confirmed_ns = kept.sent_ns;
-        });
-        Ok(confirmed.filter_map(|kept| kept.token).collect())
+        for _ in 0..news {
+            let Some(kept) = self.kept.pop_front() else { break };
+            self.bytes -= kept.len();
+            self.confirmed_ns = kept.sent_ns.unwrap_or(now_ns);
+            let Kept { mut head, token, .. } = kept;
+            if let Some(token) = token {
+                arrived(token);
+            }
+            if self.spare.len() < SPARE_MAX && head.capacity() <= SPARE_BYTES_MAX {
+                head.clear();
+                self.spare.push(head);
+            }
+        }
+        Ok(())
     }
 
     /// Frames of so many bytes have arrived now: what that says of the link's rate, as bytes and the time
@@ -232,12 +269,12 @@ impl Ledger {
 
     /// When the oldest frame left that has not been said to have arrived.
     fn waits_since_ns(&self) -> Option<u64> {
-        self.kept.front().map(|kept| kept.sent_ns)
+        self.kept.front().and_then(|kept| kept.sent_ns)
     }
 
     /// Whether a frame has left since.
     fn has_sent_since(&self, since_ns: u64) -> bool {
-        self.kept.back().is_some_and(|kept| kept.sent_ns > since_ns)
+        self.kept.back().is_some_and(|kept| kept.sent_ns.is_none_or(|sent_ns| sent_ns > since_ns))
     }
 
     /// Takes note that the peer is asked for a sign of life; whether it was to be.
@@ -309,7 +346,17 @@ impl Seen {
     }
 
     /// Notes a frame; false if it has come before.
+    #[inline]
     pub fn insert(&mut self, number: u32) -> Result<bool, PeerError> {
+        if number == self.next && self.beyond.is_empty() {
+            self.next = number.wrapping_add(1);
+            return Ok(true);
+        }
+        self.insert_beyond(number)
+    }
+
+    #[inline(never)]
+    fn insert_beyond(&mut self, number: u32) -> Result<bool, PeerError> {
         let ahead = number.wrapping_sub(self.next);
         if ahead > u32::MAX / 2 {
             return Ok(false);
@@ -379,6 +426,10 @@ const LATE_NS: u64 = 500_000_000;
 
 /// What has to arrive before it says something of a link's rate, in bytes.
 const OBSERVED_MIN: u64 = 512 << 10;
+
+/// The memory of so many short heads is held ready.
+const SPARE_MAX: usize = 4;
+const SPARE_BYTES_MAX: usize = 4 << 10;
 
 /// Frames that may be under way on a link without having been confirmed.
 const KEPT_MAX: usize = 1024;

@@ -139,6 +139,9 @@ impl Network {
     /// Closes links that are late, as `progress` does.
     pub(super) fn judge(&mut self, rank: usize) {
         let now_ns = self.now_ns;
+        if !self.processes[rank].engine.wants_time() {
+            return;
+        }
         while let Some((GateId(peer), RailId(lane))) =
             self.processes[rank].engine.handle_time(now_ns)
         {
