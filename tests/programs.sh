@@ -74,7 +74,7 @@ for one in "tcp:each flushed" "shm:each answered"; do
 done
 
 # Bad arguments are named, and end the job unless the program asks otherwise.
-go -n 1 "$work/bad_input" ../api/functions.txt
+timeout 120 "$work/bad_input" ../api/functions.txt
 go -n 1 "$work/bad_input" stated
 go -n 2 "$work/bad_input" pair
 code=0

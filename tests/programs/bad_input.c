@@ -2,7 +2,10 @@
    argument and value.
 
    bad_input FUNCTIONS    goes through the table of the API (api/functions.txt): every implemented function
-                          is called with one bad argument at a time, each in a process of its own.
+                          is called with one bad argument at a time, by copies of this program, for a call
+                          may be the end of its process. Needs no mpiexec.
+   bad_input FUNCTIONS NUMBER DESCRIPTOR
+                          is such a copy: it begins with trial NUMBER, and ends with the first that fails.
    bad_input fatal        one bad call under the handler that communicators begin with.
    bad_input early        a call before MPI_Init.
    bad_input pair         what two processes see.
@@ -28,6 +31,12 @@ typedef struct {
     parameter parameters[PARAMETERS_MAX];
     int count;
 } function;
+
+/* What is about to be tried. */
+typedef struct {
+    int number, functions;
+    char text[150];
+} trial;
 
 static int checked, failures;
 
@@ -299,18 +308,8 @@ static void try_one(const function *f, int index, const bad *b) {
     long arguments[PARAMETERS_MAX] = {0};
     for (int i = 0; i < f->count; i++) arguments[i] = good(f, i);
     arguments[index] = b->value;
-    checked++;
-    fflush(stdout);
-    pid_t child = fork();
-    if (child == 0) {
-        alarm(10);
-        judge(f->name, p->name, b->what, call(f, arguments), b->class);
-        _exit(0);
-    }
-    int status;
-    waitpid(child, &status, 0);
-    if (WIFSIGNALED(status)) printf("%s: %s %s: died of signal %d\n", f->name, b->what, p->name, WTERMSIG(status));
-    failures += status != 0;
+    alarm(10);
+    judge(f->name, p->name, b->what, call(f, arguments), b->class);
 }
 
 static int parse(char *line, function *f) {
@@ -335,25 +334,61 @@ static int parse(char *line, function *f) {
     return 1;
 }
 
-static void go_over(const char *path) {
+/* Tries all from number `first` on; tells `report` of each before. */
+static void go_over(const char *path, int first, int report) {
     FILE *table = fopen(path, "r");
     char line[2048];
     function f;
     bad values[16];
-    int functions = 0;
+    trial next = {0};
     if (!table) perror(path), exit(1);
     while (fgets(line, sizeof line, table)) {
+        int before = next.number;
         if (!parse(line, &f)) continue;
-        int before = checked;
         for (int i = 0; i < f.count; i++) {
             int n = bad_values(&f, &f.parameters[i], values);
-            for (int j = 0; j < n; j++)
-                if (!is_free(&f, &f.parameters[i], &values[j])) try_one(&f, i, &values[j]);
+            for (int j = 0; j < n; j++) {
+                if (is_free(&f, &f.parameters[i], &values[j])) continue;
+                next.functions += next.number == before;
+                snprintf(next.text, sizeof next.text, "%s: %s %s", f.name, values[j].what, f.parameters[i].name);
+                if (next.number >= first) {
+                    if (write(report, &next, sizeof next) != sizeof next) exit(1);
+                    try_one(&f, i, &values[j]);
+                }
+                next.number++;
+            }
         }
-        functions += checked > before;
     }
     fclose(table);
-    printf("bad arguments: %d of %d functions, %d failures\n", checked, functions, failures);
+}
+
+/* Has copies of this program try all, each from where the one before has ended. */
+static void oversee(const char *path) {
+    trial last = {.number = -1};
+    int status = 1;
+    while (status != 0) {
+        int report[2], first = last.number + 1;
+        if (pipe(report) != 0) perror("pipe"), exit(1);
+        pid_t copy = fork();
+        if (copy == 0) {
+            char number[16], descriptor[16];
+            snprintf(number, sizeof number, "%d", first), snprintf(descriptor, sizeof descriptor, "%d", report[1]);
+            close(report[0]);
+            execl("/proc/self/exe", "bad_input", path, number, descriptor, NULL);
+            _exit(1);
+        }
+        close(report[1]);
+        while (read(report[0], &last, sizeof last) == sizeof last) checked++;
+        close(report[0]);
+        waitpid(copy, &status, 0);
+        failures += status != 0;
+        if (WIFSIGNALED(status)) printf("%s: died of signal %d\n", last.text, WTERMSIG(status));
+        if (status != 0 && last.number < first) {
+            printf("a copy ended without a trial\n");
+            break;
+        }
+    }
+    printf("bad arguments: %d of %d functions, %d failures\n", checked, last.functions, failures);
 }
 
 /* Fails unless a call ends with this class and a message that says so. */
@@ -531,6 +566,7 @@ static void pair(void) {
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "stated";
     if (!strcmp(what, "early")) return MPI_Barrier(MPI_COMM_WORLD);
+    if (argc == 2 && strchr(what, '/')) return oversee(what), failures != 0;
     MPI_Init(&argc, &argv);
     if (!strcmp(what, "fatal")) {
         MPI_Send(memory, 1, MPI_INT, 42, 0, MPI_COMM_WORLD);
@@ -542,8 +578,8 @@ int main(int argc, char **argv) {
     make_kinds();
     if (!strcmp(what, "pair")) {
         pair();
-    } else if (strcmp(what, "stated")) {
-        go_over(what);
+    } else if (argc == 4) {
+        go_over(what, atoi(argv[2]), atoi(argv[3]));
     } else {
         arrays(), objects(), handlers(), statuses();
         printf("bad input beyond types: %d calls, %d failures\n", checked, failures);
