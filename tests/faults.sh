@@ -61,6 +61,47 @@ for rails in shm tcp; do
     check "a peer that died unseen, over $rails" "probes of the dead: 0 failures" "$told"
 done
 
+# What systems do to programs: children, and many threads that wait for the dead.
+"$prefix/bin/mpicc" -Wall -Werror -O1 programs/disturbed.c -o "$work/disturbed" || exit 1
+for rails in shm tcp; do
+    told=$(timeout 90 "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n 2 "$work/disturbed" fork 2>"$work/err")
+    check "ranks that fork, over $rails" "fork: 0 failures" "$told"
+    check "and a line for each child that calls MPI" "6 6" "$(grep -c "called in a forked process" "$work/err") $(wc -l <"$work/err")"
+    # shellcheck disable=SC2016
+    told=$(timeout 90 "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n 2 sh -c '"$0" waiters; [ "$PMI_RANK" = 0 ] || sleep 30' "$work/disturbed" 2>/dev/null)
+    check "all threads that wait for a peer hear of its death, over $rails" "64 threads wait for the dead: 0 failures" "$told"
+done
+
+# Ranks that are stopped for a while, and ranks of which all but one core is taken away.
+"$prefix/bin/mpicc" -Wall -Werror -O1 programs/exchange.c -o "$work/exchange" || exit 1
+cores=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)
+disturb() { # what
+    local id
+    while read -r id; do
+        case $1 in
+            stop) kill -STOP "$id"; sleep 0.4; kill -CONT "$id" ;;
+            take) taskset -apc "${cores%%[-,]*}" "$id" >/dev/null ;;
+            give) taskset -apc "$cores" "$id" >/dev/null ;;
+        esac
+    done <"$work/ids"
+}
+for rails in shm tcp; do
+    rm -f "$work/ids"
+    # shellcheck disable=SC2016
+    "$prefix/bin/mpiexec" -timeout 90 -genv CANELE_RAILS $rails -n 4 sh -c 'echo $$ >>"$1"; exec "$0" 5 0' "$work/exchange" "$work/ids" >"$work/said" 2>"$work/err" &
+    job=$!
+    until_true 10 '[ "$(cat "$work/ids" 2>/dev/null | wc -l)" = 4 ]'
+    sleep 0.5
+    disturb stop
+    disturb take
+    sleep 1
+    disturb give
+    wait $job
+    check "ranks stopped, and moved to one core, over $rails: the code" 0 $?
+    check "right results ($(cat "$work/said"))" 1 "$(grep -c 'among 4 ranks: 0 failures' "$work/said")"
+    check "and nothing to complain of" "" "$(cat "$work/err")"
+done
+
 # Launchers that are not understood.
 for variable in PMIX_NAMESPACE PMIX_RANK PRTE_LAUNCHED OMPI_COMM_WORLD_SIZE PALS_RANKID; do
     timeout 10 env $variable=1 "$work/fault" hang "$work/ids" 2>"$work/err"

@@ -6,6 +6,7 @@
 //! that has nothing to report returns at once. Sleeping is the business of `progress`, which asks
 //! each rail for its descriptors.
 
+mod fork;
 mod memory;
 mod own;
 mod precedence;
@@ -14,6 +15,7 @@ mod shm;
 mod sim;
 mod tcp;
 
+pub use fork::tell_forked;
 pub use own::OwnRail;
 pub use precedence::Thread;
 pub use rail::{Event, Fault, Post, Rail, RailError};

@@ -103,11 +103,13 @@ impl Process {
 /// The initialised process.
 ///
 /// # Errors
-/// `MPI_ERR_OTHER` before initialisation and after finalisation.
+/// `MPI_ERR_OTHER` before initialisation, after finalisation, and in processes forked from one that is
+/// initialised.
 #[inline]
 pub fn current() -> Result<&'static Process> {
     match (STATE.load(Ordering::Acquire), PROCESS.get()) {
         (LEAVING.., Some(process)) => Ok(process),
+        (FORKED, _) => Err(forked()),
         (FINALIZED, _) => Err(Error::new(ErrorClass::Other, "called after MPI_Finalize")),
         _ => Err(Error::new(ErrorClass::Other, "called before MPI_Init")),
     }
@@ -115,12 +117,29 @@ pub fn current() -> Result<&'static Process> {
 
 /// Whether initialisation has been completed, at any time.
 pub fn is_initialized() -> bool {
-    matches!(STATE.load(Ordering::Acquire), ACTIVE | FINALIZED)
+    matches!(STATE.load(Ordering::Acquire), ACTIVE | FINALIZED | FORKED)
 }
 
-/// Whether finalisation has been completed.
+/// Whether finalisation has been completed; in forked processes, so that they do not try it.
 pub fn is_finalized() -> bool {
-    STATE.load(Ordering::Acquire) == FINALIZED
+    matches!(STATE.load(Ordering::Acquire), FINALIZED | FORKED)
+}
+
+/// Fails in a process forked from one that is in its job. It asks for no lock: at the fork another thread
+/// may have held any.
+///
+/// # Errors
+/// `MPI_ERR_OTHER` in such a process.
+#[inline]
+pub fn refuse_forked() -> Result<()> {
+    if STATE.load(Ordering::Relaxed) == FORKED { Err(forked()) } else { Ok(()) }
+}
+
+#[cold]
+fn forked() -> Error {
+    let text = "called in a forked process, which has no part in the job: \
+        its parent may call, or a program it executes";
+    Error::new(ErrorClass::Other, text)
 }
 
 /// Initialises MPI in this process. All levels of thread support are given as asked, or more where the
@@ -129,6 +148,7 @@ pub fn is_finalized() -> bool {
 /// # Errors
 /// When called twice, and as [`join`].
 pub fn initialize(level: ThreadLevel) -> Result<&'static Process> {
+    refuse_forked()?;
     static STARTING: Mutex<()> = Mutex::new(());
     let _one_at_a_time = STARTING.lock().unwrap_or_else(|poison| poison.into_inner());
     match STATE.load(Ordering::Acquire) {
@@ -156,9 +176,10 @@ pub fn finalize() -> Result<()> {
 /// publishes their addresses.
 ///
 /// # Errors
-/// After the process has left its job, under a launcher that is not understood, or without the means of
-/// the system; the text says what to do.
+/// After the process has left its job, in a process forked from it, under a launcher that is not
+/// understood, or without the means of the system; the text says what to do.
 pub fn join(level: ThreadLevel) -> Result<&'static Process> {
+    refuse_forked()?;
     let mut users = users();
     if *users == 0 && PROCESS.get().is_some() {
         let message = "the process has left its job; it cannot join again";
@@ -168,6 +189,7 @@ pub fn join(level: ThreadLevel) -> Result<&'static Process> {
         Some(process) => process,
         None => {
             let process = start(level)?;
+            driver::tell_forked(have_forked);
             PROCESS.get_or_init(|| process)
         }
     };
@@ -179,8 +201,9 @@ pub fn join(level: ThreadLevel) -> Result<&'static Process> {
 /// the launcher is told.
 ///
 /// # Errors
-/// When nobody uses it, or when a peer or the launcher has failed.
+/// When nobody uses it, in a forked process, or when a peer or the launcher has failed.
 pub fn leave() -> Result<()> {
+    refuse_forked()?;
     let mut users = users();
     let process = match (PROCESS.get(), *users) {
         (Some(process), 1..) => process,
@@ -213,15 +236,21 @@ fn users() -> MutexGuard<'static, u32> {
     USERS.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
-/// Ends the job with `code`, without returning.
+/// Ends the job with `code`, without returning; a forked process ends only itself.
 pub fn abort(code: i32) -> ! {
     if let Some(process) = PROCESS.get()
+        && refuse_forked().is_ok()
         && process.job.abort(code)
     {
         // The launcher ends this process with the others; if it cannot, we end ourselves.
         std::thread::sleep(ABORT_PATIENCE);
     }
     std::process::exit(if code == 0 { 1 } else { code })
+}
+
+/// In a copy of the process, before anything else.
+extern "C" fn have_forked() {
+    STATE.store(FORKED, Ordering::Relaxed);
 }
 
 fn start(level: ThreadLevel) -> Result<Process> {
@@ -398,9 +427,11 @@ const ABORT_PATIENCE: Duration = Duration::from_secs(2);
 /// States of MPI in this process, whatever other interfaces do.
 const NEW: u8 = 0;
 const FINALIZED: u8 = 1;
+/// A copy of a process in its job.
+const FORKED: u8 = 2;
 /// Not initialised, but the last of all interfaces takes leave.
-const LEAVING: u8 = 2;
-const ACTIVE: u8 = 3;
+const LEAVING: u8 = 3;
+const ACTIVE: u8 = 4;
 
 static STATE: AtomicU8 = AtomicU8::new(NEW);
 static PROCESS: OnceLock<Process> = OnceLock::new();

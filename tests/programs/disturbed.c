@@ -1,0 +1,142 @@
+/* What systems do to programs. Usage: disturbed WHAT; WHAT is
+   fork: every rank has children while it communicates: one that ends at once, one that becomes another
+     program, one that ends as programs do, one that calls MPI, which is refused;
+   waiters: 64 threads of rank 0 wait for rank 1 in all ways, which ends without a word (behind a shell
+     that stays, so that the launcher sees nothing amiss), and all are told. */
+#include <mpi.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { WAITERS = 64, ROUNDS = 300, LEN = 100000 };
+
+static int rank, size, failures;
+
+#define CHECK(condition)                                                             \
+    do {                                                                             \
+        if (!(condition)) {                                                          \
+            __atomic_add_fetch(&failures, 1, __ATOMIC_RELAXED);                      \
+            fprintf(stderr, "rank %d: line %d: %s\n", rank, __LINE__, #condition);   \
+        }                                                                            \
+    } while (0)
+
+/* Data around a ring, checked. */
+static void exchange(int round) {
+    static int out[LEN], in[LEN];
+    int next = (rank + 1) % size, previous = (rank + size - 1) % size, len = round % 3 ? 10 : LEN, wrong = 0;
+    for (int i = 0; i < len; i++) out[i] = rank + round + i;
+    MPI_Sendrecv(out, len, MPI_INT, next, 1, in, len, MPI_INT, previous, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    for (int i = 0; i < len; i++) wrong += in[i] != previous + round + i;
+    CHECK(wrong == 0);
+}
+
+static void at_exit(void) { fflush(NULL); }
+
+static void be_child(int way) {
+    int value = 0, flag = 0;
+    switch (way) {
+        case 0: _exit(0);
+        case 1: execlp("true", "true", NULL); _exit(1);
+        case 2:
+            MPI_Finalized(&flag);
+            exit(!flag);
+        case 3:
+            /* Ends this process, and no other. */
+            MPI_Send(&value, 1, MPI_INT, (rank + 1) % size, 7, MPI_COMM_WORLD);
+            _exit(0);
+        default: _exit(0);
+    }
+}
+
+static void *communicate(void *until) {
+    int out = 0, in;
+    while (!__atomic_load_n((int *)until, __ATOMIC_ACQUIRE))
+        MPI_Sendrecv(&out, 1, MPI_INT, rank, 8, &in, 1, MPI_INT, rank, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    return NULL;
+}
+
+static void fork_at_times(void) {
+    pthread_t other;
+    int over = 0;
+    atexit(at_exit);
+    pthread_create(&other, NULL, communicate, &over);
+    for (int round = 0; round < ROUNDS; round++) {
+        exchange(round);
+        if (round % 20) continue;
+        int way = round / 20 % 4, status;
+        fflush(NULL);
+        pid_t child = fork();
+        if (child == 0) be_child(way);
+        exchange(round);
+        waitpid(child, &status, 0);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == (way == 3 ? MPI_ERR_OTHER : 0));
+    }
+    __atomic_store_n(&over, 1, __ATOMIC_RELEASE);
+    pthread_join(other, NULL);
+}
+
+static void *wait_for_the_dead(void *argument) {
+    int number = (int)(size_t)argument, value = 0, code = 0, class, index, flag = 0;
+    char *big = calloc(1, 1 << 20);
+    MPI_Request requests[2];
+    MPI_Status statuses[2];
+    MPI_Message message;
+    MPI_Comm comm = MPI_COMM_WORLD;
+    switch (number % 8) {
+        case 0: code = MPI_Recv(&value, 1, MPI_INT, 1, number, comm, &statuses[0]); break;
+        case 1: code = MPI_Probe(1, number, comm, &statuses[0]); break;
+        case 2: code = MPI_Ssend(&value, 1, MPI_INT, 1, number, comm); break;
+        case 3: code = MPI_Ssend(big, 1 << 20, MPI_CHAR, 1, number, comm); break;
+        case 4:
+            MPI_Irecv(&value, 1, MPI_INT, 1, number, comm, &requests[0]);
+            MPI_Irecv(big, 1, MPI_INT, 0, number, comm, &requests[1]);
+            code = MPI_Waitany(2, requests, &index, &statuses[0]);
+            MPI_Cancel(&requests[1]);
+            MPI_Wait(&requests[1], &statuses[1]);
+            break;
+        case 5:
+            MPI_Irecv(&value, 1, MPI_INT, 1, number, comm, &requests[0]);
+            while (code = MPI_Test(&requests[0], &flag, &statuses[0]), code == MPI_SUCCESS && !flag) usleep(100);
+            break;
+        case 6: code = MPI_Mprobe(1, number, comm, &message, &statuses[0]); break;
+        case 7: code = MPI_Sendrecv(&value, 1, MPI_INT, 1, number, big, 1, MPI_INT, 1, number, comm, &statuses[0]); break;
+    }
+    MPI_Error_class(code, &class);
+    CHECK(class == MPI_ERR_PROC_ABORTED);
+    free(big);
+    return NULL;
+}
+
+static void wait_in_all_ways(void) {
+    pthread_t ids[WAITERS];
+    exchange(1);
+    if (rank == 1) {
+        usleep(300 * 1000);
+        _exit(0);
+    }
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    for (size_t i = 0; i < WAITERS; i++) pthread_create(&ids[i], NULL, wait_for_the_dead, (void *)i);
+    for (int i = 0; i < WAITERS; i++) pthread_join(ids[i], NULL);
+    printf("%d threads wait for the dead: %d failures\n", WAITERS, failures);
+    fflush(NULL);
+    _exit(failures != 0);
+}
+
+int main(int argc, char **argv) {
+    int provided, total = 0;
+    const char *what = argc > 1 ? argv[1] : "";
+    alarm(60);
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (strcmp(what, "fork") == 0) fork_at_times();
+    else if (strcmp(what, "waiters") == 0) wait_in_all_ways();
+    else return 2;
+    MPI_Allreduce(&failures, &total, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (rank == 0) printf("%s: %d failures\n", what, total);
+    MPI_Finalize();
+    return total != 0;
+}
