@@ -61,15 +61,21 @@ for rails in shm tcp; do
     check "a peer that died unseen, over $rails" "probes of the dead: 0 failures" "$told"
 done
 
-# What systems do to programs: children, and many threads that wait for the dead.
+# What systems do to programs: children, threads that are cancelled, many that wait for the dead.
 "$prefix/bin/mpicc" -Wall -Werror -O1 programs/disturbed.c -o "$work/disturbed" || exit 1
 for rails in shm tcp; do
     told=$(timeout 90 "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n 2 "$work/disturbed" fork 2>"$work/err")
     check "ranks that fork, over $rails" "fork: 0 failures" "$told"
     check "and a line for each child that calls MPI" "6 6" "$(grep -c "called in a forked process" "$work/err") $(wc -l <"$work/err")"
+    told=$(timeout 90 "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n 2 "$work/disturbed" cancel)
+    check "threads cancelled inside a receive, over $rails" "cancel: 0 failures" "$told"
+    told=$(timeout 90 "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n 3 "$work/disturbed" pending | uniq -c | sed 's/^ *//')
+    check "no call is a cancellation point, over $rails" "3 pending: 0 failures" "$told"
+    timeout 90 "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n 3 "$work/disturbed" abort 2>/dev/null
+    check "nor MPI_Abort, over $rails" 42 $?
     # shellcheck disable=SC2016
     told=$(timeout 90 "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n 2 sh -c '"$0" waiters; [ "$PMI_RANK" = 0 ] || sleep 30' "$work/disturbed" 2>/dev/null)
-    check "all threads that wait for a peer hear of its death, over $rails" "64 threads wait for the dead: 0 failures" "$told"
+    check "all threads that wait for a peer hear of its death, over $rails" "64 threads of 64 are told: 0 failures" "$told"
 done
 
 # Ranks that are stopped for a while, and ranks of which all but one core is taken away.

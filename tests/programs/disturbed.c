@@ -2,9 +2,14 @@
    fork: every rank has children while it communicates: one that ends at once, one that becomes another
      program, one that ends as programs do, one that calls MPI, which is refused;
    waiters: 64 threads of rank 0 wait for rank 1 in all ways, which ends without a word (behind a shell
-     that stays, so that the launcher sees nothing amiss), and all are told. */
+     that stays, so that the launcher sees nothing amiss), and all are told;
+   cancel: a thread is cancelled inside a receive, while others communicate; it ends after its receive;
+   pending: a thread that was cancelled before makes calls of all kinds, from MPI_Init to MPI_Finalize: it
+     ends after them, for none is a cancellation point;
+   abort: such a thread ends the job by MPI_Abort with code 42. */
 #include <mpi.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +18,7 @@
 
 enum { WAITERS = 64, ROUNDS = 300, LEN = 100000 };
 
-static int rank, size, failures;
+static int rank, size, failures, told;
 
 #define CHECK(condition)                                                             \
     do {                                                                             \
@@ -99,13 +104,14 @@ static void *wait_for_the_dead(void *argument) {
             break;
         case 5:
             MPI_Irecv(&value, 1, MPI_INT, 1, number, comm, &requests[0]);
-            while (code = MPI_Test(&requests[0], &flag, &statuses[0]), code == MPI_SUCCESS && !flag) usleep(100);
+            while (code = MPI_Test(&requests[0], &flag, &statuses[0]), code == MPI_SUCCESS && !flag) sched_yield();
             break;
         case 6: code = MPI_Mprobe(1, number, comm, &message, &statuses[0]); break;
         case 7: code = MPI_Sendrecv(&value, 1, MPI_INT, 1, number, big, 1, MPI_INT, 1, number, comm, &statuses[0]); break;
     }
     MPI_Error_class(code, &class);
     CHECK(class == MPI_ERR_PROC_ABORTED);
+    __atomic_add_fetch(&told, 1, __ATOMIC_RELAXED);
     free(big);
     return NULL;
 }
@@ -120,20 +126,131 @@ static void wait_in_all_ways(void) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     for (size_t i = 0; i < WAITERS; i++) pthread_create(&ids[i], NULL, wait_for_the_dead, (void *)i);
     for (int i = 0; i < WAITERS; i++) pthread_join(ids[i], NULL);
-    printf("%d threads wait for the dead: %d failures\n", WAITERS, failures);
+    printf("%d threads of %d are told: %d failures\n", told, WAITERS, failures);
     fflush(NULL);
     _exit(failures != 0);
+}
+
+static void *receive_for_long(void *returned) {
+    int value = 0;
+    MPI_Recv(&value, 1, MPI_INT, (rank + 1) % size, 99, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    *(volatile int *)returned = value;
+    for (;;) pthread_testcancel();
+    return NULL;
+}
+
+static void cancel_threads(void) {
+    for (int round = 0; round < 20; round++) {
+        pthread_t other;
+        void *result = NULL;
+        int value = 42, got = 0;
+        pthread_create(&other, NULL, receive_for_long, &got);
+        /* It is met spinning, sleeping, and beside another. */
+        for (int i = 0; i < 20; i++) exchange(round + i);
+        usleep(round % 2 * 5000);
+        pthread_cancel(other);
+        usleep(round % 3 * 5000);
+        for (int i = 0; i < 20; i++) exchange(round + i);
+        MPI_Send(&value, 1, MPI_INT, (rank + size - 1) % size, 99, MPI_COMM_WORLD);
+        pthread_join(other, &result);
+        CHECK(got == 42);
+        CHECK(result == PTHREAD_CANCELED);
+    }
+}
+
+static void wait_ms(double ms) {
+    for (double end = MPI_Wtime() + ms / 1000; MPI_Wtime() < end;) continue;
+}
+
+/* Waits beside another thread, and asleep. */
+static void *wait_too(void *returned) {
+    int value = 0;
+    pthread_cancel(pthread_self());
+    MPI_Recv(&value, 1, MPI_INT, (rank + size - 1) % size, 31, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    __atomic_store_n((int *)returned, value, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+static void call_all(void) {
+    static int big[2][LEN];
+    int value = 7, got = 0, len = 0, next = (rank + 1) % size, previous = (rank + size - 1) % size;
+    char text[MPI_MAX_ERROR_STRING];
+    pthread_t other;
+    MPI_Comm comm;
+    MPI_Request requests[2];
+    /* First contact, both ways to send long messages, and what is sent while nobody calls. */
+    for (int round = 0; round < 6; round++) exchange(round);
+    MPI_Irecv(big[0], LEN, MPI_INT, previous, 30, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isend(big[1], LEN, MPI_INT, next, 30, MPI_COMM_WORLD, &requests[1]);
+    wait_ms(20);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Iallreduce(&value, &got, 1, MPI_INT, MPI_SUM, comm, &requests[0]);
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    CHECK(got == 7 * size);
+    /* Two threads wait; the one for whom the message is sleeps, or polls for the other. */
+    for (int first = 0; first < 2; first++) {
+        got = 0;
+        pthread_create(&other, NULL, wait_too, &got);
+        wait_ms(20);
+        for (int turn = 0; turn < 2; turn++) {
+            if (turn == first) MPI_Send(&value, 1, MPI_INT, next, 31, MPI_COMM_WORLD);
+            else MPI_Barrier(comm);
+        }
+        /* To join is a cancellation point. */
+        while (!__atomic_load_n(&got, __ATOMIC_ACQUIRE)) sched_yield();
+        pthread_detach(other);
+        wait_ms(rank * 10);
+        MPI_Barrier(comm);
+    }
+    MPI_Comm_free(&comm);
+    MPI_Get_processor_name(text, &len);
+    MPI_Info_get_valuelen(MPI_INFO_ENV, "host", &len, &got);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    int code = MPI_Send(&value, 1, MPI_INT, size, 0, MPI_COMM_WORLD);
+    CHECK(MPI_Error_string(code, text, &len) == MPI_SUCCESS);
+}
+
+static void *call_cancelled(void *does_abort) {
+    int provided;
+    pthread_cancel(pthread_self());
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (does_abort) {
+        if (rank == 1) MPI_Abort(MPI_COMM_WORLD, 42);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    call_all();
+    MPI_Finalize();
+    failures--;
+    pthread_testcancel();
+    return NULL;
+}
+
+/* The thread takes back the one failure at its end. */
+static int be_cancelled(int does_abort) {
+    pthread_t caller;
+    void *result = NULL;
+    failures = 1;
+    pthread_create(&caller, NULL, call_cancelled, does_abort ? &failures : NULL);
+    pthread_join(caller, &result);
+    CHECK(result == PTHREAD_CANCELED);
+    printf("pending: %d failures\n", failures);
+    return failures != 0;
 }
 
 int main(int argc, char **argv) {
     int provided, total = 0;
     const char *what = argc > 1 ? argv[1] : "";
     alarm(60);
+    if (strcmp(what, "pending") == 0 || strcmp(what, "abort") == 0) return be_cancelled(strcmp(what, "abort") == 0);
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (strcmp(what, "fork") == 0) fork_at_times();
     else if (strcmp(what, "waiters") == 0) wait_in_all_ways();
+    else if (strcmp(what, "cancel") == 0) cancel_threads();
     else return 2;
     MPI_Allreduce(&failures, &total, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0) printf("%s: %d failures\n", what, total);

@@ -4,6 +4,8 @@ use std::ffi::{c_char, c_double, c_int, c_void};
 use std::sync::LazyLock;
 use std::time::Instant;
 
+use lock::Uncancelled;
+
 use crate::convention::*;
 use crate::error::write_string;
 
@@ -51,6 +53,7 @@ pub(crate) unsafe fn get_library_version(text: *mut c_char, len: *mut c_int) -> 
 }
 
 pub(crate) unsafe fn get_processor_name(name: *mut c_char, len: *mut c_int) -> Result<()> {
+    let _uncancelled = Uncancelled::begin();
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     // SAFETY: as the body's: a place for MPI_MAX_PROCESSOR_NAME bytes.
     unsafe { write_string(host.trim(), 256, name, len) }

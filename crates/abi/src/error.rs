@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::{c_char, c_int};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
+use lock::Uncancelled;
 use mpi::errhandler::Errhandler;
 use mpi::{comm, process};
 
@@ -132,6 +133,7 @@ pub(crate) fn unsupported(function: &'static str, on: On) -> c_int {
 }
 
 fn die(text: &str, code: c_int) -> ! {
+    let _uncancelled = Uncancelled::begin();
     let rank =
         process::current().map_or(String::new(), |process| format!("rank {}: ", process.rank()));
     // Written in one piece: whoever ends the job may not wait for the rest of a line.

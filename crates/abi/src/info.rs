@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
+use lock::Uncancelled;
 use mpi::info::Info;
 
 use crate::arguments::string;
@@ -16,6 +17,7 @@ fn find(info: RawHandle) -> Result<Info> {
 
 /// What the process knows of how it was started (MPI-5.0 §11.2.2).
 fn environment() -> Info {
+    let _uncancelled = Uncancelled::begin();
     let info = Info::default();
     let mut arguments = std::env::args_os().map(|one| one.to_string_lossy().into_owned());
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();

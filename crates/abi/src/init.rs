@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
+use lock::Uncancelled;
 use mpi::process::{self, ThreadLevel};
 
 use crate::convention::*;
@@ -56,6 +57,7 @@ pub(crate) unsafe fn is_thread_main(flag: *mut c_int) -> Result<()> {
 
 pub(crate) unsafe fn abort(_comm: RawHandle, code: c_int) -> Result<()> {
     let rank = process::current().map_or(0, |process| process.rank());
+    let _uncancelled = Uncancelled::begin();
     eprintln!("canele: rank {rank}: MPI_Abort with code {code}; ending the job");
     process::abort(code)
 }

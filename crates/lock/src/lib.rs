@@ -7,8 +7,10 @@
 //!
 //! This is an unsafe zone: the locks give out references to what they guard.
 
+mod cancel;
 mod turn;
 
+pub use cancel::Uncancelled;
 pub use turn::{Held, Missing, Turn};
 
 use std::cell::UnsafeCell;

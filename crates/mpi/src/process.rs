@@ -11,6 +11,7 @@ use std::time::Duration;
 use boot::Job;
 use driver::{OwnRail, Rail, ShmConfig, ShmRail, TcpConfig, TcpNetworks, TcpRail, node_identity};
 use engine::{Config, Engine};
+use lock::Uncancelled;
 use plan::Place;
 use progress::{Core, Directory, Policy, Progress};
 use wire::GateId;
@@ -180,6 +181,7 @@ pub fn finalize() -> Result<()> {
 /// understood, or without the means of the system; the text says what to do.
 pub fn join(level: ThreadLevel) -> Result<&'static Process> {
     refuse_forked()?;
+    let _uncancelled = Uncancelled::begin();
     let mut users = users();
     if *users == 0 && PROCESS.get().is_some() {
         let message = "the process has left its job; it cannot join again";
@@ -204,6 +206,7 @@ pub fn join(level: ThreadLevel) -> Result<&'static Process> {
 /// When nobody uses it, in a forked process, or when a peer or the launcher has failed.
 pub fn leave() -> Result<()> {
     refuse_forked()?;
+    let _uncancelled = Uncancelled::begin();
     let mut users = users();
     let process = match (PROCESS.get(), *users) {
         (Some(process), 1..) => process,
@@ -238,6 +241,7 @@ fn users() -> MutexGuard<'static, u32> {
 
 /// Ends the job with `code`, without returning; a forked process ends only itself.
 pub fn abort(code: i32) -> ! {
+    let _uncancelled = Uncancelled::begin();
     if let Some(process) = PROCESS.get()
         && refuse_forked().is_ok()
         && process.job.abort(code)

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use driver::{Event, Fault, Post, Rail};
 use engine::{Completion, Engine, Envelope, OpId, Posted, Pull};
+use lock::Uncancelled;
 use memory::Region;
 use wire::{Capabilities, Frame, GateId, RailId};
 
@@ -609,6 +610,7 @@ impl Core {
 
     #[cold]
     fn open(&mut self, gate: GateId) {
+        let _uncancelled = Uncancelled::begin();
         let index = gate.0 as usize;
         match self.routes.get(index) {
             Some(Route::Closed) => {}

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use driver::Refusal;
+use lock::Uncancelled;
 use wire::GateId;
 
 /// The lines of one process.
@@ -81,6 +82,7 @@ impl Journal {
 
     /// Writes lines to standard error; a process without one is none the worse for it.
     pub fn print(&self, lines: &[String]) {
+        let _uncancelled = Uncancelled::begin();
         for line in lines {
             let _ = writeln!(std::io::stderr(), "canele: rank {}: {line}", self.rank.0);
         }

@@ -18,11 +18,12 @@ mod takeover;
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use lock::Uncancelled;
 use memory::Region;
 use wire::{Capabilities, Frame, GateId, RemoteRegion};
 
@@ -152,6 +153,7 @@ impl ShmRail {
 
     /// Attaches to a peer's inbox and announces a ring there.
     fn attach(&mut self, peer: GateId, address: &Address) -> Result<usize, RailError> {
+        let _uncancelled = Uncancelled::begin();
         if address.identity != self.address.identity {
             return Err(RailError::Unreachable("another node".into()));
         }
@@ -405,7 +407,7 @@ impl Link {
     #[cold]
     fn wake(&self) {
         // A full pipe has woken the peer already; a broken one has none to wake.
-        let _ = (&self.bell).write(&[1]);
+        let _ = rustix::io::write(&self.bell, &[1]);
     }
 
     /// Whether the ring is to be left alone for now.
@@ -568,7 +570,7 @@ impl Rail for ShmRail {
             return;
         }
         let mut rings = [0; 64];
-        while matches!(self.bell.read(&mut rings), Ok(64)) {}
+        while matches!(rustix::io::read(&self.bell, &mut rings), Ok(64)) {}
     }
 
     fn is_flushed(&self) -> bool {

@@ -9,6 +9,8 @@ use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
+use lock::Uncancelled;
+
 use super::shared::Shared;
 
 /// A mapped segment.
@@ -35,6 +37,7 @@ impl Shared for Segment {
 
     /// The memory is reserved: a lack of it is an error here rather than a signal at the first touch.
     fn create(len: usize) -> io::Result<Self> {
+        let _uncancelled = Uncancelled::begin();
         // SAFETY: the name is a C string; the descriptor is checked before use.
         let fd = unsafe { libc::memfd_create(c"canele".as_ptr(), libc::MFD_CLOEXEC) };
         if fd < 0 {
@@ -54,6 +57,7 @@ impl Shared for Segment {
     }
 
     fn attach(pid: i32, fd: RawFd, len: usize) -> io::Result<Self> {
+        let _uncancelled = Uncancelled::begin();
         let file = open_descriptor(pid, fd, true)?;
         let metadata = file.metadata()?;
         // SAFETY: no preconditions.

@@ -25,6 +25,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use lock::Uncancelled;
 use memory::Region;
 use rustc_hash::FxHashMap;
 use rustix::event::epoll;
@@ -383,6 +384,7 @@ impl Rail for TcpRail {
     }
 
     fn connect(&mut self, peer: GateId, address: &[u8]) -> Result<(), RailError> {
+        let _uncancelled = Uncancelled::begin();
         if self.links.contains_key(&peer) {
             return Ok(());
         }
@@ -410,6 +412,7 @@ impl Rail for TcpRail {
     }
 
     fn disconnect(&mut self, peer: GateId) {
+        let _uncancelled = Uncancelled::begin();
         let Some(link) = self.links.remove(&peer) else { return };
         match link {
             Link::Dialling(_) => self.drop_dials(peer),
@@ -420,6 +423,7 @@ impl Rail for TcpRail {
     }
 
     fn post(&mut self, peer: GateId, frame: &Frame) -> Post {
+        let _uncancelled = Uncancelled::begin();
         let Some(Link::Open { key }) = self.links.get(&peer) else { return Post::Full };
         let key = *key;
         let Some(Socket::Open(open)) = self.sockets.get_mut(&key) else { return Post::Full };
@@ -437,6 +441,7 @@ impl Rail for TcpRail {
     }
 
     fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
+        let _uncancelled = Uncancelled::begin();
         let mut moved = false;
         let mut index = 0;
         while index < self.hot.len() {
