@@ -306,7 +306,7 @@ impl Engine {
     }
 
     /// As [`Engine::submit_short`], where frames are kept and there may be several links.
-    #[inline(never)]
+    #[cold]
     fn submit_short_kept(
         &mut self,
         gate: GateId,

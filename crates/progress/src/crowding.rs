@@ -22,8 +22,10 @@ pub(crate) struct Crowding {
     look_at_us: AtomicU64,
     /// How long the core is taken to be wanted once a thread was put aside, in µs.
     hold_us: AtomicU64,
-    /// Waits in a row that spun, and had to sleep after all.
-    vain: AtomicU32,
+    /// How many waits may spin in vain before others do not even try.
+    trust: AtomicU32,
+    /// Waits since one tried all the same.
+    untried: AtomicU32,
     /// All cores of the machine, and what tells how many threads want them; none where it does not.
     machine: Option<(usize, File)>,
 }
@@ -39,7 +41,8 @@ impl Crowding {
             began: Instant::now(),
             look_at_us: AtomicU64::new(0),
             hold_us: AtomicU64::new(HOLD_US),
-            vain: AtomicU32::new(0),
+            trust: AtomicU32::new(TRUST_MAX),
+            untried: AtomicU32::new(0),
             machine,
         }
     }
@@ -71,7 +74,7 @@ impl Crowding {
         };
         self.hold_us.store(hold_us, Ordering::Relaxed);
         self.is_crowded.store(true, Ordering::Relaxed);
-        self.vain.store(0, Ordering::Relaxed);
+        self.trust.store(TRUST_MAX, Ordering::Relaxed);
         self.look_at_us.store(now_us + hold_us, Ordering::Relaxed);
     }
 
@@ -86,25 +89,27 @@ impl Crowding {
     fn judge(&self, now_us: u64, is_full: bool) {
         self.look_at_us.store(now_us + HOLD_US, Ordering::Relaxed);
         if self.is_crowded.swap(is_full, Ordering::Relaxed) != is_full {
-            self.vain.store(0, Ordering::Relaxed);
+            self.trust.store(TRUST_MAX, Ordering::Relaxed);
         }
     }
 
-    /// Whether a thread that begins to wait keeps its core for a while, where others want it.
-    pub fn spinning_pays(&self) -> bool {
-        let vain = self.vain.load(Ordering::Relaxed);
-        if vain < VAIN_MAX {
-            return true;
+    /// How long a thread that begins to wait keeps its core, where others want it: as long as sleeping costs
+    /// (`brief`), or not at all where that has been in vain. Now and then one tries for longer, for two that both
+    /// sleep at once keep each other from answering soon.
+    pub fn patience(&self, brief: Duration) -> Duration {
+        if self.trust.load(Ordering::Relaxed) > 0 {
+            return brief;
         }
-        // One is tried now and then.
-        self.vain.store(vain + 1, Ordering::Relaxed);
-        vain.is_multiple_of(TRY_EVERY)
+        let untried = self.untried.load(Ordering::Relaxed) + 1;
+        self.untried.store(untried % TRY_EVERY, Ordering::Relaxed);
+        if untried == TRY_EVERY { TRY_FOR * brief } else { Duration::ZERO }
     }
 
     /// Whether what a thread has spun for came before it had to sleep.
     pub fn learn(&self, paid: bool) {
-        let vain = self.vain.load(Ordering::Relaxed);
-        self.vain.store(if paid { 0 } else { vain.saturating_add(1) }, Ordering::Relaxed);
+        let trust = self.trust.load(Ordering::Relaxed);
+        let trust = if paid { (trust + GAIN).min(TRUST_MAX) } else { trust.saturating_sub(1) };
+        self.trust.store(trust, Ordering::Relaxed);
     }
 
     fn now_us(&self) -> u64 {
@@ -135,10 +140,13 @@ const HOLD_US: u64 = 10_000;
 /// …and at most.
 const HOLD_MAX_US: u64 = 1_280_000;
 
-/// Waits that spun in vain before others do not even try…
-const VAIN_MAX: u32 = 4;
-/// …but for one in so many.
+/// Waits that spin in vain before others do not even try: at most, and for one that paid.
+const TRUST_MAX: u32 = 64;
+const GAIN: u32 = 4;
+
+/// One in so many tries all the same, for so many times as long: a peer that sleeps is woken, and answers.
 const TRY_EVERY: u32 = 16;
+const TRY_FOR: u32 = 4;
 
 #[cfg(test)]
 mod tests {
@@ -181,13 +189,21 @@ mod tests {
     #[test]
     fn spinning_in_vain_is_tried_now_and_then_only() {
         let crowding = Crowding::new();
-        for _ in 0..VAIN_MAX {
-            assert!(crowding.spinning_pays());
+        let brief = Duration::from_micros(1);
+        let patient = |waits: u32| {
+            let patience = (0..waits).map(|_| crowding.patience(brief));
+            patience.filter(|patience| !patience.is_zero()).collect::<Vec<_>>()
+        };
+        for _ in 0..TRUST_MAX {
+            assert_eq!(patient(1), [brief]);
             crowding.learn(false);
         }
-        let tried = (0..10 * TRY_EVERY).filter(|_| crowding.spinning_pays()).count();
-        assert_eq!(tried, 10);
+        assert_eq!(patient(3 * TRY_EVERY), [TRY_FOR * brief; 3]);
         crowding.learn(true);
-        assert!(crowding.spinning_pays());
+        for _ in 0..GAIN {
+            assert_eq!(patient(1), [brief]);
+            crowding.learn(false);
+        }
+        assert!(patient(TRY_EVERY - 1).is_empty());
     }
 }

@@ -48,6 +48,8 @@ pub(crate) struct Patience<'a> {
     since: Option<(Instant, Instant)>,
     /// What it has spun, as far as the clock was looked at, and not told.
     spun: Duration,
+    /// How long it spins where others want the core; known once it has begun to.
+    limit: Duration,
     polls: u32,
     guesses: u32,
     yields: u32,
@@ -98,7 +100,7 @@ impl Courtesy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Spin,
-    /// Yield the core to a peer that runs on the same one, else spin.
+    /// Leave the core to a peer that runs on the same one, else spin.
     Look,
     /// As `Look`, and if none is known, yield all the same if that has paid lately.
     Guess,
@@ -112,6 +114,7 @@ impl<'a> Patience<'a> {
             policy,
             since: None,
             spun: Duration::ZERO,
+            limit: Duration::ZERO,
             polls: 0,
             guesses: 0,
             yields: 0,
@@ -172,7 +175,8 @@ impl<'a> Patience<'a> {
     #[cold]
     fn next_in_a_crowd(&mut self, crowding: &Crowding) -> Next {
         let Some((since, read)) = &mut self.since else {
-            if !crowding.spinning_pays() {
+            self.limit = crowding.patience(self.policy.brief);
+            if self.limit.is_zero() {
                 return Next::Sleep;
             }
             let now = Instant::now();
@@ -185,7 +189,7 @@ impl<'a> Patience<'a> {
         }
         let now = Instant::now();
         self.spun += now - std::mem::replace(read, now);
-        if now - *since < self.policy.brief {
+        if now - *since < self.limit {
             return Next::Look;
         }
         crowding.learn(false);

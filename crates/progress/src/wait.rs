@@ -306,7 +306,9 @@ impl Progress {
             }
             core = match next {
                 Next::Spin => self.breathe(core, std::hint::spin_loop),
-                Next::Look | Next::Guess if core.shares_core() => self.yield_core(core),
+                Next::Look | Next::Guess if core.shares_core() => {
+                    self.leave_core(core, is_news, deadline)
+                }
                 Next::Guess if self.courtesy.pays() => self.guess(core),
                 Next::Look | Next::Guess => core,
                 Next::Yield => self.yield_core(core),
@@ -330,6 +332,21 @@ impl Progress {
         core = self.breathe(core, std::thread::yield_now);
         core.counters.end_yield(began);
         core
+    }
+
+    /// Lets a peer on the same core run. To yield where others want it as well would be to have it back after
+    /// milliseconds.
+    fn leave_core<'a>(
+        &'a self,
+        core: Guard<'a, Core>,
+        is_news: bool,
+        deadline: Option<Instant>,
+    ) -> Guard<'a, Core> {
+        match self.crowding.is_crowded() {
+            true if is_news => core,
+            true => self.sleep(core, deadline),
+            false => self.yield_core(core),
+        }
     }
 
     /// Yields, and learns whether that paid.
