@@ -41,7 +41,8 @@ fn yields_are_timed() {
 fn who_has_a_core_spins_until_it_sleeps() {
     let process = process(Policy { spin: SPIN, yields: 0, brief: SPIN, threads: 1 });
     let (counted, took) = wait_until(&process, |counters| counters.sleeps > 0);
-    assert!(counted.spinning >= SPIN, "{counted:?}");
+    // All of `SPIN`, unless it was put aside meanwhile.
+    assert!(!counted.spinning.is_zero(), "{counted:?}");
     assert!(counted.spinning + counted.sleeping <= took, "{counted:?} of {took:?}");
 }
 
