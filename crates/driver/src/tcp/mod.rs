@@ -5,6 +5,8 @@
 //! the wanted rank of this job. Of two connections opened head to head the lower rank's survives, if
 //! it has come so far that its end has proved itself; until then the higher rank's may be quicker.
 //! Further rails serve one network each ([`networks`]).
+//! Between two polls a connection takes no more of long messages than its network carries in half a
+//! millisecond: what the kernel has goes first, and what is submitted in a row with a long message can pass.
 //! Sockets never block; the sockets with traffic are read directly, the others through epoll.
 
 mod dial;
@@ -19,6 +21,8 @@ mod networks;
 mod patience;
 mod proving;
 mod stream;
+#[cfg(test)]
+mod turns;
 mod vigil;
 
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -78,6 +82,9 @@ pub struct TcpRail {
     hot: Vec<u64>,
     /// Keys of other links with frames left in their buffers, of which epoll knows nothing.
     unread: Vec<u64>,
+    /// Keys of open links that refused a frame though they have room.
+    deferred: Vec<u64>,
+    /// How often the rail was polled, wrapping.
     polls: u32,
     /// Open links with frames that the kernel has not taken.
     backlogged: usize,
@@ -184,6 +191,7 @@ impl TcpRail {
             links: FxHashMap::default(),
             hot: Vec::new(),
             unread: Vec::new(),
+            deferred: Vec::new(),
             polls: 0,
             backlogged: 0,
             unproved: 0,
@@ -205,7 +213,8 @@ impl TcpRail {
         let known = self.knowledge.first(&socket);
         let cost = known.as_ref().map(|known| known.cost);
         let stream = FrameStream::new(socket);
-        let open = Open { peer, stream, known, quiet: 0, wants_write: false };
+        let mut open = Open { peer, stream, known, quiet: 0, wants_write: false };
+        open.reckon_burst();
         self.sockets.insert(key, Socket::Open(Box::new(open)));
         self.links.insert(peer, Link::Open { key });
         self.drop_dials(peer);
@@ -293,12 +302,12 @@ impl TcpRail {
         let peer = open.peer;
         match open.stream.flush(&mut |token| sink(Event::Sent { peer, token })) {
             Ok(moved) => {
-                if open.stream.refused && open.stream.has_room() {
-                    open.stream.refused = false;
+                if open.stream.invite(self.polls) {
                     if let Some(known) = &mut open.known
                         && known.look(&open.stream.socket)
                     {
                         sink(Event::Cost { peer, cost: known.cost });
+                        open.reckon_burst();
                     }
                     sink(Event::Room { peer });
                 }
@@ -310,6 +319,20 @@ impl TcpRail {
                 true
             }
         }
+    }
+
+    /// Lets those send what they deferred that still have room for it.
+    fn invite_deferred(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
+        let mut moved = false;
+        for key in std::mem::take(&mut self.deferred) {
+            if let Some(Socket::Open(open)) = self.sockets.get_mut(&key)
+                && open.stream.invite(self.polls)
+            {
+                sink(Event::Room { peer: open.peer });
+                moved = true;
+            }
+        }
+        moved
     }
 
     fn poll_epoll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
@@ -427,9 +450,12 @@ impl Rail for TcpRail {
         let Some(Link::Open { key }) = self.links.get(&peer) else { return Post::Full };
         let key = *key;
         let Some(Socket::Open(open)) = self.sockets.get_mut(&key) else { return Post::Full };
-        match open.stream.post(frame) {
+        match open.stream.post(frame, self.polls) {
             Ok(post) => {
                 set_interest(&self.epoll, key, open, &mut self.backlogged);
+                if post == Post::Full && open.stream.is_flushed() {
+                    self.deferred.push(key);
+                }
                 post
             }
             Err(_) => {
@@ -442,7 +468,8 @@ impl Rail for TcpRail {
 
     fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         let _uncancelled = Uncancelled::begin();
-        let mut moved = false;
+        self.polls = self.polls.wrapping_add(1);
+        let mut moved = !self.deferred.is_empty() && self.invite_deferred(sink);
         let mut index = 0;
         while index < self.hot.len() {
             let key = self.hot[index];
@@ -461,7 +488,6 @@ impl Rail for TcpRail {
             moved |= self.read(key, sink);
             self.note_unread(key);
         }
-        self.polls = self.polls.wrapping_add(1);
         let busy = self.dialled > 0 || self.backlogged > 0;
         if self.polls.is_multiple_of(EPOLL_EVERY) || self.hot.is_empty() || busy {
             moved |= self.poll_epoll(sink);
@@ -484,13 +510,14 @@ impl Rail for TcpRail {
     fn prepare_sleep(&mut self) -> bool {
         let has_frame =
             |socket: &Socket| matches!(socket, Socket::Open(open) if open.stream.has_frame());
-        self.failed.is_empty() && !self.sockets.values().any(has_frame)
+        let has_news = !self.failed.is_empty() || !self.deferred.is_empty();
+        !has_news && !self.sockets.values().any(has_frame)
     }
 
     fn finish_sleep(&mut self) {}
 
     fn is_flushed(&self) -> bool {
-        self.backlogged == 0
+        self.backlogged == 0 && self.deferred.is_empty()
     }
 }
 
@@ -506,6 +533,13 @@ impl Drop for TcpRail {
 }
 
 impl Open {
+    /// What leaves at once follows from what the link carries.
+    fn reckon_burst(&mut self) {
+        let carried =
+            self.known.as_ref().map_or(u64::MAX, |known| known.cost.bytes_within(BURST_NS));
+        self.stream.burst = usize::try_from(carried).unwrap_or(usize::MAX).max(BURST_MIN);
+    }
+
     /// Keeps what was learned of the connection, for jobs to come.
     fn keep(&self, knowledge: &Knowledge) {
         if let Some(known) = &self.known {
@@ -539,6 +573,11 @@ const GATHER_WITHIN: Duration = Duration::from_micros(2);
 /// How long a network of the peer's numbers is tried: there is another way, and this may be another
 /// network.
 const NETWORK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A long message's first frames are to keep the link busy until the rail is polled, by the thread that
+/// stands by at the latest, and no longer.
+const BURST_NS: u64 = 500_000;
+const BURST_MIN: usize = 64 << 10;
 
 /// With hot links, epoll is asked once in so many polls.
 const EPOLL_EVERY: u32 = 64;

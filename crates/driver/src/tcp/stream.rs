@@ -18,8 +18,13 @@ pub(crate) struct FrameStream {
     start: usize,
     end: usize,
     queue: VecDeque<Outgoing>,
-    /// A frame was refused for want of room.
+    /// A frame was refused, for want of room or of leave.
     pub refused: bool,
+    /// How much leaves at once, in bytes: see [`FrameStream::post`].
+    pub burst: usize,
+    /// What is left of that, and in which turn it was counted.
+    leave: usize,
+    turn: u32,
     /// The peer said goodbye.
     closed: bool,
 }
@@ -51,16 +56,26 @@ impl FrameStream {
             end: 0,
             queue: VecDeque::new(),
             refused: false,
+            burst: usize::MAX,
+            leave: usize::MAX,
+            turn: 0,
             closed: false,
         }
     }
 
-    /// Sends a frame, or as much of it as the socket takes, and keeps the rest.
-    pub fn post(&mut self, frame: &Frame) -> Result<Post, io::Error> {
-        if self.queue.len() >= DEPTH {
+    /// Sends a frame, or as much of it as the socket takes, and keeps the rest. In a turn, which is the
+    /// time between two polls, long frames beyond a burst are refused: what the kernel has goes first,
+    /// and what the application submits meanwhile is to be let before them.
+    pub fn post(&mut self, frame: &Frame, turn: u32) -> Result<Post, io::Error> {
+        if self.turn != turn {
+            self.turn = turn;
+            self.leave = self.burst;
+        }
+        if self.queue.len() >= DEPTH || (self.leave == 0 && frame.body.is_some()) {
             self.refused = true;
             return Ok(Post::Full);
         }
+        self.leave = self.leave.saturating_sub(frame.len());
         let header = header_of(frame.len());
         if !self.queue.is_empty() {
             self.queue.push_back(Outgoing::new(&header, frame, 0));
@@ -93,11 +108,20 @@ impl FrameStream {
         Ok(moved)
     }
 
+    /// What was refused may come, in this turn without limit, if there is room; whether it may.
+    pub fn invite(&mut self, turn: u32) -> bool {
+        if !self.refused || !self.has_room() {
+            return false;
+        }
+        (self.refused, self.turn, self.leave) = (false, turn, usize::MAX);
+        true
+    }
+
     pub fn is_flushed(&self) -> bool {
         self.queue.is_empty()
     }
 
-    pub fn has_room(&self) -> bool {
+    fn has_room(&self) -> bool {
         self.queue.len() < DEPTH
     }
 
@@ -314,7 +338,7 @@ mod tests {
         while seen < 100u64 {
             if posted < 100 {
                 let frame = frame(posted, lengths[posted as usize % 5]);
-                match one.post(&frame).unwrap() {
+                match one.post(&frame, 0).unwrap() {
                     Post::Full => {}
                     Post::Held => {
                         held.push(FrameToken(posted));
@@ -347,6 +371,24 @@ mod tests {
             }
         };
         assert_eq!(end, Fault::Closed);
+    }
+
+    #[test]
+    fn a_turn_takes_a_burst_of_long_frames_and_short_ones_all_the_same() {
+        let (mut one, _other) = pair();
+        one.burst = 10_000;
+        for turn in 1..4 {
+            assert_eq!(one.post(&frame(0, 6000), turn).unwrap(), Post::Done);
+            assert_eq!(one.post(&frame(1, 6000), turn).unwrap(), Post::Done);
+            let short = Frame { head: vec![7; 100], body: None, token: None };
+            assert_eq!(one.post(&short, turn).unwrap(), Post::Done);
+            assert!(!one.invite(turn), "nothing was refused");
+            assert_eq!(one.post(&frame(2, 6000), turn).unwrap(), Post::Full);
+            assert!(one.invite(turn + 10) && one.is_flushed());
+            for number in 2..5 {
+                assert_eq!(one.post(&frame(number, 6000), turn + 10).unwrap(), Post::Done);
+            }
+        }
     }
 
     proptest! {
