@@ -33,6 +33,14 @@ check "names the line" 1 "$(grep -c "$work/hosts:2" "$work/err")"
 run -timeout 1 -n 2 sleep 30 2>/dev/null
 check "a job that takes too long" 124 $?
 
+# A program that is no MPI program, beside one that waits for it in MPI_Init.
+for one in 0:0 0.5:0 0:0.5; do
+    IFS=: read -r others waits <<<"$one"
+    run -n 1 bash -c "sleep $waits; echo cmd=barrier_in >&\$PMI_FD; read -r line <&\$PMI_FD" : -n 1 sleep "$others" 2>"$work/err"
+    check "a rank that ends without MPI_Init after $others s: a failure" 1 $?
+    check "is named" "mpiexec: rank 1 on localhost: ended without MPI_Init, in which rank 0 waits for all; ending the job" "$(cat "$work/err")"
+done
+
 # A rank killed: the others are ended, and nothing is left behind.
 run -n 2 sh -c "echo \$\$ >>$work/ids; if [ \$PMI_RANK = 0 ]; then sleep 0.2; kill -9 \$\$; fi; sleep 60 & echo \$! >>$work/ids; wait" 2>/dev/null
 check "a rank ended by a signal" 137 $?

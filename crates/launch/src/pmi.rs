@@ -49,6 +49,11 @@ impl Server {
         self.initialized[rank] && !self.finalized[rank]
     }
 
+    /// A rank that waits for the others.
+    pub fn waiting(&self) -> Option<usize> {
+        self.waiting.iter().position(|waiting| *waiting)
+    }
+
     /// Answers a line of `rank`, one of the job's.
     pub fn handle(&mut self, rank: u32, line: &str) -> Answer {
         let words: HashMap<&str, &str> =
@@ -132,7 +137,9 @@ mod tests {
         let mut server = Server::new("job".into(), vec![0, 0], HashMap::new());
         assert_eq!(server.handle(0, "cmd=barrier_in"), Answer::Later);
         assert!(matches!(server.handle(1, "cmd=barrier_in"), Answer::Everyone(_)));
+        assert_eq!(server.waiting(), None);
         assert_eq!(server.handle(1, "cmd=barrier_in"), Answer::Later);
+        assert_eq!(server.waiting(), Some(1));
     }
 
     #[test]

@@ -228,7 +228,7 @@ impl Run {
                     self.send(rank, Kind::PmiAnswer, format!("{line}\n").into());
                 }
             }
-            Answer::Later => {}
+            Answer::Later => self.end_if_waiting_in_vain(),
             Answer::Abort(code) => {
                 self.aborting[rank as usize] = true;
                 let cause = match code {
@@ -254,7 +254,7 @@ impl Run {
             Exit::Code(0) if self.server.is_open(rank) => {
                 (1, "ended without MPI_Finalize".to_owned())
             }
-            Exit::Code(0) => return,
+            Exit::Code(0) => return self.end_if_waiting_in_vain(),
             Exit::Code(code) => (exit_code(code), format!("exited with code {code}")),
             Exit::Signal(signal) => {
                 let code = exit_code(128 + signal);
@@ -268,6 +268,18 @@ impl Run {
             eprintln!("mpiexec: rank {rank} on {host}: {text}{more}");
         }
         self.end(code, Cause::First);
+    }
+
+    /// Ranks that wait for others wait for ever when one of them has ended.
+    fn end_if_waiting_in_vain(&mut self) {
+        let ended = self.ended.iter().position(|ended| *ended);
+        if let (Some(rank), Some(other), None) = (ended, self.server.waiting(), self.ending) {
+            let host = &self.nodes[self.homes[rank]].host;
+            eprintln!(
+                "mpiexec: rank {rank} on {host}: ended without MPI_Init, in which rank {other} waits for all; ending the job"
+            );
+            self.end(1, Cause::First);
+        }
     }
 
     /// Ends the job; the first failure gives the exit code. Where ranks only miss a peer, it is given a
