@@ -51,10 +51,11 @@ pub fn detect(variable: &dyn Fn(&str) -> Option<String>) -> Result<Launcher, Boo
             return Err(BootError::Stranger { launcher, name, advice });
         }
     }
-    let tasks = variable("SLURM_STEP_NUM_TASKS").and_then(|tasks| tasks.parse::<u32>().ok());
-    if tasks.is_some_and(|tasks| tasks > 1) && variable("SLURM_PROCID").is_some() {
-        let advice = "use `mpiexec` inside the allocation";
-        return Err(BootError::Stranger { launcher: "srun", name: "SLURM_STEP_NUM_TASKS", advice });
+    for (name, beside, launcher, advice) in STRANGERS_OF_MANY {
+        let tasks = variable(name).and_then(|tasks| tasks.parse::<u32>().ok());
+        if tasks.is_some_and(|tasks| tasks > 1) && variable(beside).is_some() {
+            return Err(BootError::Stranger { launcher, name, advice });
+        }
     }
     Ok(Launcher::None)
 }
@@ -71,6 +72,18 @@ const STRANGERS: [(&str, &str, &str); 6] = [
     ("OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun", "start the program with Canele's `mpiexec`"),
     ("PALS_RANKID", "PALS", "start the program with Canele's `mpiexec`"),
     ("JSM_NAMESPACE_SIZE", "jsrun", "start the program with Canele's `mpiexec`"),
+];
+
+/// Variables that say how many processes there are, where there may be one, and what each has beside.
+const STRANGERS_OF_MANY: [(&str, &str, &str, &str); 3] = [
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun", "use `mpiexec` inside the allocation"),
+    ("FLUX_JOB_SIZE", "FLUX_TASK_RANK", "flux run", "use `mpiexec` inside the allocation"),
+    (
+        "PMI_SIZE",
+        "PMI_RANK",
+        "a launcher without a connection (PMI_FD or PMI_PORT)",
+        "start the program with Canele's `mpiexec`",
+    ),
 ];
 
 #[cfg(test)]
@@ -102,6 +115,9 @@ mod tests {
         let text = |variables: &[_]| found(variables).unwrap_err().to_string();
         assert!(text(&[("PMIX_RANK", "0")]).contains("PMIX_RANK"));
         assert!(text(&[("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "4")]).contains("srun"));
+        assert!(text(&[("FLUX_TASK_RANK", "1"), ("FLUX_JOB_SIZE", "4")]).contains("flux"));
+        assert!(text(&[("PMI_RANK", "1"), ("PMI_SIZE", "4")]).contains("PMI_SIZE"));
+        assert_eq!(found(&[("PMI_RANK", "0"), ("PMI_SIZE", "1")]).unwrap(), Launcher::None);
         assert!(text(&[("PMI_FD", "5"), ("PMI_RANK", "1")]).contains("PMI_SIZE"));
         assert!(text(&[("PMI_FD", "x")]).contains("PMI_FD"));
         assert!(

@@ -172,7 +172,11 @@ fn launcher(name: &str) -> Result<Launcher, UsageError> {
 }
 
 fn hosts_of(list: &str) -> Result<Vec<(String, Option<u32>)>, UsageError> {
-    list.split(',').filter(|host| !host.is_empty()).map(|host| host_of(host, "-hosts")).collect()
+    let hosts: Vec<&str> = list.split(',').filter(|host| !host.is_empty()).collect();
+    if hosts.is_empty() {
+        return Err(UsageError(format!("-hosts: `{list}` names no host")));
+    }
+    hosts.into_iter().map(|host| host_of(host, "-hosts")).collect()
 }
 
 /// `name` or `name:count`.
@@ -293,6 +297,13 @@ mod tests {
         assert_eq!(hosts, [("a".into(), None), ("b".into(), Some(2)), ("c".into(), Some(3))]);
         let error = hosts_from("a\nb weight=2\n", "f").unwrap_err().to_string();
         assert!(error.contains("f:2") && error.contains("weight=2"), "{error}");
+    }
+
+    #[test]
+    fn no_hosts_are_not_this_machine() {
+        let words = ["-hosts", "", "./a"].map(OsString::from);
+        let error = Options::parse(&words).unwrap_err().to_string();
+        assert!(error.contains("-hosts: `` names no host"), "{error}");
     }
 
     #[test]
