@@ -1,9 +1,9 @@
 //! Whether others want the cores: other programs, or threads of the application that compute.
 //!
 //! Two signs tell that they do. A waiting thread that reads the clock, polls, and reads it again much later was
-//! put aside meanwhile; and more threads of the machine run, or could run, than it has cores. The first costs
-//! nothing, the second a look at a file, before a thread sleeps and at most every ten milliseconds. Where cores
-//! are wanted a thread that waits keeps its own for no longer than sleeping costs: who sleeps soon has its
+//! put aside meanwhile: then cores are taken to be wanted for a while, for longer when the same happens soon after,
+//! and for as long as more threads of the machine run, or could, than it has cores. Where waits are long the
+//! latter is looked at without the former, for who spins long takes much from those who compute. Where cores are wanted a thread that waits keeps its own for no longer than sleeping costs: who sleeps soon has its
 //! turn soon after it is woken, and who spins has used it up when the answer comes.
 
 use std::fs::File;
@@ -18,10 +18,12 @@ use nix::unistd::{SysconfVar, sysconf};
 pub(crate) struct Crowding {
     is_crowded: AtomicBool,
     began: Instant,
-    /// When the signs are to be looked at next, in µs since `began`.
-    look_at_us: AtomicU64,
-    /// How long the core is taken to be wanted once a thread was put aside, in µs.
+    /// Until when that holds, or when it ended, in µs since `began`.
+    until_us: AtomicU64,
+    /// For how long it did when a thread was put aside last, in µs.
     hold_us: AtomicU64,
+    /// When the machine is looked at next, in µs since `began`.
+    look_at_us: AtomicU64,
     /// How many waits may spin in vain before others do not even try.
     trust: AtomicU32,
     /// Waits since one tried all the same.
@@ -39,8 +41,9 @@ impl Crowding {
         Self {
             is_crowded: AtomicBool::new(false),
             began: Instant::now(),
-            look_at_us: AtomicU64::new(0),
+            until_us: AtomicU64::new(0),
             hold_us: AtomicU64::new(HOLD_US),
+            look_at_us: AtomicU64::new(0),
             trust: AtomicU32::new(TRUST_MAX),
             untried: AtomicU32::new(0),
             machine,
@@ -52,44 +55,64 @@ impl Crowding {
         self.is_crowded.load(Ordering::Relaxed)
     }
 
-    /// A thread that polls has read the clock so much after it did so before.
-    #[inline]
-    pub fn note_pause(&self, pause: Duration) {
-        if pause >= PUT_ASIDE {
-            self.note_put_aside(self.now_us());
+    /// As [`Crowding::is_crowded`], now that the clock was read: when the time is over it goes on while the
+    /// machine is full.
+    pub fn is_crowded_at(&self, now: Instant) -> bool {
+        let now_us = self.us(now);
+        if now_us >= self.until_us.load(Ordering::Relaxed) {
+            self.judge(now_us, self.is_full());
         }
-    }
-
-    /// Waits longer for the next look where the last one has been wrong: cores that this process may use can
-    /// be wanted while others are free.
-    #[cold]
-    fn note_put_aside(&self, now_us: u64) {
-        if self.is_crowded() {
-            return;
-        }
-        let since_look_us = now_us.saturating_sub(self.look_at_us.load(Ordering::Relaxed));
-        let hold_us = match self.hold_us.load(Ordering::Relaxed) {
-            hold_us if since_look_us < 4 * hold_us => (2 * hold_us).min(HOLD_MAX_US),
-            _ => HOLD_US,
-        };
-        self.hold_us.store(hold_us, Ordering::Relaxed);
-        self.is_crowded.store(true, Ordering::Relaxed);
-        self.trust.store(TRUST_MAX, Ordering::Relaxed);
-        self.look_at_us.store(now_us + hold_us, Ordering::Relaxed);
-    }
-
-    /// Looks, if it is time, how many threads of the machine want its cores. Asked before a thread sleeps.
-    pub fn look(&self) {
-        let now_us = self.now_us();
-        if now_us >= self.look_at_us.load(Ordering::Relaxed) {
-            self.judge(now_us, self.machine.as_ref().is_some_and(is_full));
-        }
+        self.is_crowded()
     }
 
     fn judge(&self, now_us: u64, is_full: bool) {
-        self.look_at_us.store(now_us + HOLD_US, Ordering::Relaxed);
-        if self.is_crowded.swap(is_full, Ordering::Relaxed) != is_full {
+        match is_full {
+            true => self.hold(now_us + LOOK_EVERY_US),
+            false => self.is_crowded.store(false, Ordering::Relaxed),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.machine.as_ref().is_some_and(is_full)
+    }
+
+    /// A thread that polls has read the clock, and so much earlier the last time.
+    #[inline]
+    pub fn note_pause(&self, pause: Duration, now: Instant) {
+        if pause >= PUT_ASIDE {
+            self.note_put_aside(self.us(now));
+        }
+    }
+
+    #[cold]
+    fn note_put_aside(&self, now_us: u64) {
+        let until_us = self.until_us.load(Ordering::Relaxed);
+        let free_us = if until_us > 0 { now_us.saturating_sub(until_us) } else { u64::MAX };
+        let hold_us = match self.hold_us.load(Ordering::Relaxed) {
+            hold_us if self.is_crowded() => hold_us,
+            hold_us if free_us < 4 * hold_us => (2 * hold_us).min(HOLD_MAX_US),
+            _ => HOLD_US,
+        };
+        self.hold_us.store(hold_us, Ordering::Relaxed);
+        self.hold(now_us + hold_us);
+    }
+
+    fn hold(&self, until_us: u64) {
+        self.until_us.fetch_max(until_us, Ordering::Relaxed);
+        if !self.is_crowded.swap(true, Ordering::Relaxed) {
             self.trust.store(TRUST_MAX, Ordering::Relaxed);
+        }
+    }
+
+    /// A thread has slept for so long: where waits are long, it is seen now and then how many threads want the
+    /// machine's cores.
+    pub fn note_sleep(&self, slept: Duration, now: Instant) {
+        let now_us = self.us(now);
+        if slept >= LONG && now_us >= self.look_at_us.load(Ordering::Relaxed) {
+            self.look_at_us.store(now_us + LOOK_EVERY_US, Ordering::Relaxed);
+            if self.is_full() {
+                self.hold(now_us + LOOK_EVERY_US);
+            }
         }
     }
 
@@ -112,8 +135,8 @@ impl Crowding {
         self.trust.store(trust, Ordering::Relaxed);
     }
 
-    fn now_us(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+    fn us(&self, at: Instant) -> u64 {
+        u64::try_from(at.duration_since(self.began).as_micros()).unwrap_or(u64::MAX)
     }
 }
 
@@ -135,10 +158,16 @@ fn runnable(text: &str) -> Option<usize> {
 /// Polls between two looks at the clock take some µs; who was put aside comes back after milliseconds.
 const PUT_ASIDE: Duration = Duration::from_micros(500);
 
-/// Between two looks at the machine, and how long a core is taken to be wanted at least…
+/// How long a core is taken to be wanted once a thread was put aside: at least…
 const HOLD_US: u64 = 10_000;
 /// …and at most.
 const HOLD_MAX_US: u64 = 1_280_000;
+
+/// No answer that a thread spins for comes so late.
+const LONG: Duration = Duration::from_micros(200);
+
+/// Between two looks at the machine.
+const LOOK_EVERY_US: u64 = 10_000;
 
 /// Waits that spin in vain before others do not even try: at most, and for one that paid.
 const TRUST_MAX: u32 = 64;
@@ -168,22 +197,39 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_put_aside_is_believed_for_longer_when_the_machine_has_contradicted_it() {
+    fn a_thread_put_aside_again_soon_is_believed_for_longer() {
         let crowding = Crowding::new();
-        crowding.note_pause(PUT_ASIDE / 2);
+        let at = |us| crowding.began + Duration::from_micros(us);
+        crowding.note_pause(PUT_ASIDE / 2, at(0));
         assert!(!crowding.is_crowded());
         let mut now_us = 1_000_000;
         for hold_us in [HOLD_US, 2 * HOLD_US, 4 * HOLD_US] {
-            crowding.note_put_aside(now_us);
-            assert!(crowding.is_crowded());
-            assert_eq!(crowding.look_at_us.load(Ordering::Relaxed), now_us + hold_us);
-            now_us += hold_us;
-            crowding.judge(now_us, false);
+            crowding.note_pause(PUT_ASIDE, at(now_us));
+            crowding.note_pause(PUT_ASIDE, at(now_us));
+            assert!(crowding.is_crowded_at(at(now_us + hold_us - 1)));
+            crowding.judge(now_us + hold_us, false);
             assert!(!crowding.is_crowded());
-            now_us += HOLD_US;
+            now_us += hold_us + HOLD_US;
         }
-        crowding.note_put_aside(now_us + HOLD_MAX_US);
+        crowding.note_pause(PUT_ASIDE, at(now_us + HOLD_MAX_US));
         assert_eq!(crowding.hold_us.load(Ordering::Relaxed), HOLD_US);
+    }
+
+    #[test]
+    fn long_waits_look_at_the_machine_now_and_then() {
+        let at = |crowding: &Crowding, us| crowding.began + Duration::from_micros(us);
+        let file = || File::open("/proc/loadavg").unwrap();
+        let full = Crowding { machine: Some((0, file())), ..Crowding::new() };
+        full.note_sleep(LONG / 2, at(&full, 0));
+        assert!(!full.is_crowded());
+        full.note_sleep(LONG, at(&full, 0));
+        assert!(full.is_crowded_at(at(&full, LOOK_EVERY_US - 1)));
+        assert!(full.is_crowded_at(at(&full, LOOK_EVERY_US)), "this thread runs");
+        let roomy = Crowding { machine: Some((usize::MAX, file())), ..Crowding::new() };
+        roomy.note_sleep(LONG, at(&roomy, 0));
+        assert!(!roomy.is_crowded());
+        roomy.note_pause(PUT_ASIDE, at(&roomy, 0));
+        assert!(roomy.is_crowded() && !roomy.is_crowded_at(at(&roomy, HOLD_US)));
     }
 
     #[test]

@@ -155,7 +155,7 @@ impl<'a> Patience<'a> {
             let now = Instant::now();
             let (since, read) = self.since.get_or_insert((now, now));
             let pause = now - std::mem::replace(read, now);
-            crowding.note_pause(pause);
+            crowding.note_pause(pause, now);
             self.spun += pause;
             let spun = now - *since;
             if spun < self.policy.spin {
@@ -174,21 +174,24 @@ impl<'a> Patience<'a> {
     /// Others want the core: it is kept for no longer than it costs to sleep.
     #[cold]
     fn next_in_a_crowd(&mut self, crowding: &Crowding) -> Next {
-        let Some((since, read)) = &mut self.since else {
-            self.limit = crowding.patience(self.policy.brief);
-            if self.limit.is_zero() {
-                return Next::Sleep;
-            }
-            let now = Instant::now();
-            self.since = Some((now, now));
-            return Next::Look;
-        };
         self.polls += 1;
-        if !self.polls.is_multiple_of(POLLS_PER_CLOCK_IN_A_CROWD) {
+        if self.since.is_some() && !self.polls.is_multiple_of(POLLS_PER_CLOCK_IN_A_CROWD) {
             return Next::Spin;
         }
         let now = Instant::now();
-        self.spun += now - std::mem::replace(read, now);
+        let Some((since, read)) = &mut self.since else {
+            if crowding.is_crowded_at(now) {
+                self.limit = crowding.patience(self.policy.brief);
+                if self.limit.is_zero() {
+                    return Next::Sleep;
+                }
+            }
+            self.since = Some((now, now));
+            return Next::Look;
+        };
+        let pause = now - std::mem::replace(read, now);
+        crowding.note_pause(pause, now);
+        self.spun += pause;
         if now - *since < self.limit {
             return Next::Look;
         }

@@ -448,7 +448,6 @@ impl Progress {
             }
             self.go_first(&mut core);
             drop(core);
-            self.crowding.look();
             let limit = deadline.map_or(MAX_SLEEP, |deadline| {
                 deadline.saturating_duration_since(Instant::now()).min(MAX_SLEEP)
             });
@@ -456,6 +455,7 @@ impl Progress {
             core = self.lock();
             core.counters.sleeps += 1;
             core.counters.sleeping += slept;
+            self.crowding.note_sleep(slept, Instant::now());
             self.asleep.store(false, Ordering::Relaxed);
         } else if self.guarded.load(Ordering::Relaxed) {
             // The thread that stands by sleeps on: the rails are to ring for it.
