@@ -273,6 +273,34 @@ fn a_long_message_does_not_hold_up_a_short_one() {
 }
 
 #[test]
+fn where_a_network_is_near_a_short_message_waits_for_short_pieces() {
+    let capabilities = Capabilities {
+        frame_max: 256 << 10,
+        adapts: true,
+        ahead_max: 2 << 20,
+        ..NEAR.capabilities
+    };
+    let shape = Shape { latency_ns: 20_000, bytes_per_us: 125, capabilities, ..NEAR };
+    let strategy = || strategy::named("auto").expect("a known name");
+    for seed in 0..10 {
+        let mut network = Network::with_strategy(seed, 2, shape, &strategy);
+        let long = network.receive(1, Some(0), Some(1), 16 << 20);
+        let short = network.receive(1, Some(0), Some(2), 8);
+        network.send(0, 1, 1, 16 << 20);
+        network.run_steps(60);
+        let begin_ns = network.now_ns;
+        network.send(0, 1, 2, 8);
+        while !network.is_complete(short) {
+            network.run_steps(1);
+        }
+        // As many frames as the link takes, one that it has refused, and its own.
+        let took_ns = network.now_ns - begin_ns;
+        assert!(took_ns < 7 * 500_000, "seed {seed}: {took_ns} ns");
+        assert!(!network.is_complete(long));
+    }
+}
+
+#[test]
 fn long_messages_share_the_way() {
     for seed in 0..10 {
         let slow = Shape { bytes_per_us: 100, ..NEAR };
