@@ -235,8 +235,8 @@ impl Network {
     }
 
     pub(super) fn post(&mut self, from: usize, to: usize, rail: RailId, frame: &Frame) -> Posted {
-        let shape = self.shape(from, to);
         let lane = rail.0 as usize;
+        let shape = self.shape(from, to).of_lane(lane);
         assert!(!frame.is_empty(), "an empty frame was posted");
         assert!(frame.len() <= shape.capabilities.frame_max, "a frame is too long");
         assert_eq!(frame.body.is_some(), frame.token.is_some(), "a body has a token");
@@ -287,7 +287,7 @@ impl Network {
         cargo: Cargo,
         arrival_ns: u64,
     ) {
-        let is_replayed = self.shape(from, to).capabilities.replay;
+        let is_replayed = self.shape(from, to).of_lane(lane).capabilities.replay;
         let way = &mut self.way(from, to).lanes[lane];
         way.in_flight -= 1;
         if way.state == State::Cut {

@@ -492,7 +492,7 @@ impl Network {
         match event {
             Event::Flush(rank) => self.flush(rank),
             Event::Up(rank, peer, lane) => {
-                let shape = self.shape(rank, peer);
+                let shape = self.shape(rank, peer).of_lane(lane);
                 let state = &mut self.way(rank, peer).lanes[lane].state;
                 if *state == State::Opening {
                     *state = State::Open;

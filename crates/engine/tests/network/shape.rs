@@ -17,10 +17,32 @@ pub struct Shape {
     /// Links between the two; they open one after the other.
     pub links: usize,
     pub capabilities: Capabilities,
+    /// What links beyond the first are like, if not like it.
+    pub other: Option<Other>,
     /// Whether a fetch succeeds where the link allows one.
     pub pull_works: bool,
     /// What the messages are made of.
     pub content: Content,
+}
+
+/// A link of another kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Other {
+    pub latency_ns: u64,
+    pub bytes_per_us: u64,
+    pub capabilities: Capabilities,
+}
+
+impl Shape {
+    /// What one of the links is like.
+    pub fn of_lane(self, lane: usize) -> Self {
+        match self.other {
+            Some(Other { latency_ns, bytes_per_us, capabilities }) if lane > 0 => {
+                Self { latency_ns, bytes_per_us, capabilities, ..self }
+            }
+            Some(_) | None => self,
+        }
+    }
 }
 
 /// A link with small thresholds, so that small scenarios meet all of them.
@@ -42,6 +64,7 @@ pub const NEAR: Shape = Shape {
         adapts: false,
         replay: false,
     },
+    other: None,
     pull_works: false,
     content: Content::Dense,
 };
@@ -108,5 +131,35 @@ pub const SLOW_TWO_LINKS: Shape = Shape {
     ..SLOW
 };
 
-pub const ALL: [Shape; 9] =
-    [NEAR, FETCH, FETCH_REFUSED, TWO_LINKS, AHEAD, AHEAD_TWO_LINKS, GRANTED, SLOW, SLOW_TWO_LINKS];
+/// Memory that both share, and a network.
+pub const TWO_KINDS: Shape = Shape {
+    links: 2,
+    latency_ns: 200,
+    bytes_per_us: 400,
+    capabilities: Capabilities { adapts: true, ..TWO_LINKS.capabilities },
+    other: Some(Other {
+        latency_ns: 30_000,
+        bytes_per_us: 125,
+        capabilities: Capabilities {
+            frame_max: 40 << 10,
+            inline_max: 1024,
+            eager_max: 8 << 10,
+            adapts: true,
+            ..TWO_LINKS.capabilities
+        },
+    }),
+    ..NEAR
+};
+
+pub const ALL: [Shape; 10] = [
+    NEAR,
+    FETCH,
+    FETCH_REFUSED,
+    TWO_LINKS,
+    AHEAD,
+    AHEAD_TWO_LINKS,
+    GRANTED,
+    SLOW,
+    SLOW_TWO_LINKS,
+    TWO_KINDS,
+];

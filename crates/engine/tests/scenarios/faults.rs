@@ -5,8 +5,8 @@ use engine::{Outcome, Selector};
 use wire::Capabilities;
 
 use crate::network::{
-    AHEAD, AHEAD_TWO_LINKS, ALL, Content, Fates, Handle, NEAR, Network, Program, Random,
-    SLOW_TWO_LINKS, Shape, TWO_LINKS, for_seeds,
+    AHEAD, AHEAD_TWO_LINKS, ALL, Content, Fates, Handle, NEAR, Network, Other, Program, Random,
+    SLOW_TWO_LINKS, Shape, TWO_KINDS, TWO_LINKS, for_seeds,
 };
 
 #[test]
@@ -109,7 +109,10 @@ fn frames_are_lost_and_repeated_and_overtake_one_another_while_links_die() {
 fn links_that_die(seed: u64) -> Network {
     let mut random = Random::new(!seed);
     let (links, size) = (2 + random.below(2), 2 + random.below(2));
-    let shape = Shape { links, ..random.pick(&[TWO_LINKS, AHEAD_TWO_LINKS, SLOW_TWO_LINKS]) };
+    let shape = Shape {
+        links,
+        ..random.pick(&[TWO_LINKS, AHEAD_TWO_LINKS, SLOW_TWO_LINKS, ALIKE_IN_LENGTH])
+    };
     let mut program = Program::new(seed, size, shape);
     for _ in 0..10 + random.below(60) {
         program.act(&mut random);
@@ -126,6 +129,15 @@ fn links_that_die(seed: u64) -> Network {
     }
     program.drain_whole()
 }
+
+/// Memory and a network whose frames memory can carry, should the network die.
+const ALIKE_IN_LENGTH: Shape = match TWO_KINDS.other {
+    Some(other) => {
+        let capabilities = Capabilities { adapts: true, ..TWO_LINKS.capabilities };
+        Shape { other: Some(Other { capabilities, ..other }), ..TWO_KINDS }
+    }
+    None => TWO_KINDS,
+};
 
 #[test]
 fn a_split_rendezvous_survives_a_link_that_dies_at_any_step() {

@@ -6,7 +6,7 @@ use wire::Capabilities;
 
 use crate::network::{
     AHEAD_TWO_LINKS, ALL, Content, NEAR, Network, Program, Random, Receive, SLOW, SLOW_TWO_LINKS,
-    Send, Shape, TWO_LINKS, for_seeds,
+    Send, Shape, TWO_KINDS, TWO_LINKS, for_seeds,
 };
 
 #[test]
@@ -27,6 +27,30 @@ fn both_links_carry_a_long_message() {
     for seed in [4, 11, 18, 25] {
         let (one, two) = (took_ns(1, seed), took_ns(2, seed));
         assert!(two * 185 < one * 100, "seed {seed}: {one} ns over one link, {two} ns over two");
+    }
+}
+
+#[test]
+fn links_of_two_kinds_share_a_long_message_by_what_they_carry() {
+    let strategy = || strategy::named("split").expect("a known name");
+    let took_ns = |seed, shape: Shape| {
+        let mut network = Network::with_strategy(seed, 2, shape, &strategy);
+        network.receive(1, Some(0), None, 0);
+        network.send(0, 1, 0, 0);
+        network.run();
+        let begin_ns = network.now_ns;
+        network.receive(1, Some(0), None, 2_000_000);
+        network.send(0, 1, 1, 2_000_000);
+        network.finish();
+        (network.end_ns() - begin_ns) as f64
+    };
+    let Some(other) = TWO_KINDS.other else { panic!("two kinds") };
+    let rate = TWO_KINDS.bytes_per_us as f64;
+    let possible = rate / (rate + other.bytes_per_us as f64);
+    for seed in 0..4 {
+        let alone_ns = took_ns(seed, Shape { links: 1, ..TWO_KINDS });
+        let share = took_ns(seed, TWO_KINDS) / alone_ns;
+        assert!(share > possible * 0.95 && share < possible * 1.05, "seed {seed}: {share}");
     }
 }
 
