@@ -41,7 +41,9 @@ for rails in shm tcp; do go -genv CANELE_RAILS $rails -n 2 "$work/threads" "${CA
 kill "${busy[@]}"
 
 for ranks in 1 2 6; do go -n $ranks "$work/topologies"; done
-go -n 1 "$work/tool"
+go -n 1 "$work/tool" list
+for rails in shm tcp; do go -genv CANELE_RAILS $rails -n 2 "$work/tool"; done
+go -genv CANELE_UNMATCHED_BYTES 1048576 -genv CANELE_STRATEGY fifo -n 3 "$work/tool"
 
 # The native interface, with MPI and without.
 for rails in shm tcp; do

@@ -2006,65 +2006,65 @@ pub unsafe extern "C" fn MPI_T_category_changed(update_number: *mut c_int) -> c_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_changed(update_number: *mut c_int) -> c_int { unsafe { tool::t_category_changed(update_number) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_category_get_categories(_cat_index: c_int, _len: c_int, _indices: *mut c_int) -> c_int { tool::no_such_index() }
+pub unsafe extern "C" fn MPI_T_category_get_categories(cat_index: c_int, len: c_int, indices: *mut c_int) -> c_int { unsafe { tool::t_category_get_categories(cat_index, len, indices) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_category_get_categories(_cat_index: c_int, _len: c_int, _indices: *mut c_int) -> c_int { tool::no_such_index() }
+pub unsafe extern "C" fn PMPI_T_category_get_categories(cat_index: c_int, len: c_int, indices: *mut c_int) -> c_int { unsafe { tool::t_category_get_categories(cat_index, len, indices) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_category_get_cvars(_cat_index: c_int, _len: c_int, _indices: *mut c_int) -> c_int { tool::no_such_index() }
+pub unsafe extern "C" fn MPI_T_category_get_cvars(cat_index: c_int, len: c_int, indices: *mut c_int) -> c_int { unsafe { tool::t_category_get_cvars(cat_index, len, indices) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_category_get_cvars(_cat_index: c_int, _len: c_int, _indices: *mut c_int) -> c_int { tool::no_such_index() }
+pub unsafe extern "C" fn PMPI_T_category_get_cvars(cat_index: c_int, len: c_int, indices: *mut c_int) -> c_int { unsafe { tool::t_category_get_cvars(cat_index, len, indices) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_category_get_events(_cat_index: c_int, _len: c_int, _indices: *mut c_int) -> c_int { tool::no_such_index() }
+pub unsafe extern "C" fn MPI_T_category_get_events(cat_index: c_int, len: c_int, indices: *mut c_int) -> c_int { unsafe { tool::t_category_get_events(cat_index, len, indices) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_category_get_events(_cat_index: c_int, _len: c_int, _indices: *mut c_int) -> c_int { tool::no_such_index() }
+pub unsafe extern "C" fn PMPI_T_category_get_events(cat_index: c_int, len: c_int, indices: *mut c_int) -> c_int { unsafe { tool::t_category_get_events(cat_index, len, indices) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_category_get_index(_name: *const c_char, _cat_index: *mut c_int) -> c_int { tool::no_such_name() }
+pub unsafe extern "C" fn MPI_T_category_get_index(name: *const c_char, cat_index: *mut c_int) -> c_int { unsafe { tool::t_category_get_index(name, cat_index) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_category_get_index(_name: *const c_char, _cat_index: *mut c_int) -> c_int { tool::no_such_name() }
+pub unsafe extern "C" fn PMPI_T_category_get_index(name: *const c_char, cat_index: *mut c_int) -> c_int { unsafe { tool::t_category_get_index(name, cat_index) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_category_get_info(_cat_index: c_int, _name: *mut c_char, _name_len: *mut c_int, _desc: *mut c_char, _desc_len: *mut c_int, _num_cvars: *mut c_int, _num_pvars: *mut c_int, _num_categories: *mut c_int) -> c_int { tool::no_such_index() }
+pub unsafe extern "C" fn MPI_T_category_get_info(cat_index: c_int, name: *mut c_char, name_len: *mut c_int, desc: *mut c_char, desc_len: *mut c_int, num_cvars: *mut c_int, num_pvars: *mut c_int, num_categories: *mut c_int) -> c_int { unsafe { tool::t_category_get_info(cat_index, name, name_len, desc, desc_len, num_cvars, num_pvars, num_categories) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_category_get_info(_cat_index: c_int, _name: *mut c_char, _name_len: *mut c_int, _desc: *mut c_char, _desc_len: *mut c_int, _num_cvars: *mut c_int, _num_pvars: *mut c_int, _num_categories: *mut c_int) -> c_int { tool::no_such_index() }
+pub unsafe extern "C" fn PMPI_T_category_get_info(cat_index: c_int, name: *mut c_char, name_len: *mut c_int, desc: *mut c_char, desc_len: *mut c_int, num_cvars: *mut c_int, num_pvars: *mut c_int, num_categories: *mut c_int) -> c_int { unsafe { tool::t_category_get_info(cat_index, name, name_len, desc, desc_len, num_cvars, num_pvars, num_categories) } }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_num(num_cat: *mut c_int) -> c_int { unsafe { tool::t_category_get_num(num_cat) } }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_num(num_cat: *mut c_int) -> c_int { unsafe { tool::t_category_get_num(num_cat) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_category_get_num_events(_cat_index: c_int, _num_events: *mut c_int) -> c_int { tool::no_such_index() }
+pub unsafe extern "C" fn MPI_T_category_get_num_events(cat_index: c_int, num_events: *mut c_int) -> c_int { unsafe { tool::t_category_get_num_events(cat_index, num_events) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_category_get_num_events(_cat_index: c_int, _num_events: *mut c_int) -> c_int { tool::no_such_index() }
+pub unsafe extern "C" fn PMPI_T_category_get_num_events(cat_index: c_int, num_events: *mut c_int) -> c_int { unsafe { tool::t_category_get_num_events(cat_index, num_events) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_category_get_pvars(_cat_index: c_int, _len: c_int, _indices: *mut c_int) -> c_int { tool::no_such_index() }
+pub unsafe extern "C" fn MPI_T_category_get_pvars(cat_index: c_int, len: c_int, indices: *mut c_int) -> c_int { unsafe { tool::t_category_get_pvars(cat_index, len, indices) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_category_get_pvars(_cat_index: c_int, _len: c_int, _indices: *mut c_int) -> c_int { tool::no_such_index() }
+pub unsafe extern "C" fn PMPI_T_category_get_pvars(cat_index: c_int, len: c_int, indices: *mut c_int) -> c_int { unsafe { tool::t_category_get_pvars(cat_index, len, indices) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_cvar_get_index(_name: *const c_char, _cvar_index: *mut c_int) -> c_int { tool::no_such_name() }
+pub unsafe extern "C" fn MPI_T_cvar_get_index(name: *const c_char, cvar_index: *mut c_int) -> c_int { unsafe { tool::t_cvar_get_index(name, cvar_index) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_cvar_get_index(_name: *const c_char, _cvar_index: *mut c_int) -> c_int { tool::no_such_name() }
+pub unsafe extern "C" fn PMPI_T_cvar_get_index(name: *const c_char, cvar_index: *mut c_int) -> c_int { unsafe { tool::t_cvar_get_index(name, cvar_index) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_cvar_get_info(_cvar_index: c_int, _name: *mut c_char, _name_len: *mut c_int, _verbosity: *mut c_int, _datatype: *mut RawHandle, _enumtype: *mut RawHandle, _desc: *mut c_char, _desc_len: *mut c_int, _bind: *mut c_int, _scope: *mut c_int) -> c_int { tool::no_such_index() }
+pub unsafe extern "C" fn MPI_T_cvar_get_info(cvar_index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: *mut c_int, datatype: *mut RawHandle, enumtype: *mut RawHandle, desc: *mut c_char, desc_len: *mut c_int, bind: *mut c_int, scope: *mut c_int) -> c_int { unsafe { tool::t_cvar_get_info(cvar_index, name, name_len, verbosity, datatype, enumtype, desc, desc_len, bind, scope) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_cvar_get_info(_cvar_index: c_int, _name: *mut c_char, _name_len: *mut c_int, _verbosity: *mut c_int, _datatype: *mut RawHandle, _enumtype: *mut RawHandle, _desc: *mut c_char, _desc_len: *mut c_int, _bind: *mut c_int, _scope: *mut c_int) -> c_int { tool::no_such_index() }
+pub unsafe extern "C" fn PMPI_T_cvar_get_info(cvar_index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: *mut c_int, datatype: *mut RawHandle, enumtype: *mut RawHandle, desc: *mut c_char, desc_len: *mut c_int, bind: *mut c_int, scope: *mut c_int) -> c_int { unsafe { tool::t_cvar_get_info(cvar_index, name, name_len, verbosity, datatype, enumtype, desc, desc_len, bind, scope) } }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_get_num(num_cvar: *mut c_int) -> c_int { unsafe { tool::t_cvar_get_num(num_cvar) } }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_cvar_get_num(num_cvar: *mut c_int) -> c_int { unsafe { tool::t_cvar_get_num(num_cvar) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_cvar_handle_alloc(_cvar_index: c_int, _obj_handle: *mut c_void, _handle: *mut RawHandle, _count: *mut c_int) -> c_int { tool::no_such_index() }
+pub unsafe extern "C" fn MPI_T_cvar_handle_alloc(cvar_index: c_int, obj_handle: *mut c_void, handle: *mut RawHandle, count: *mut c_int) -> c_int { unsafe { tool::t_cvar_handle_alloc(cvar_index, obj_handle, handle, count) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_cvar_handle_alloc(_cvar_index: c_int, _obj_handle: *mut c_void, _handle: *mut RawHandle, _count: *mut c_int) -> c_int { tool::no_such_index() }
+pub unsafe extern "C" fn PMPI_T_cvar_handle_alloc(cvar_index: c_int, obj_handle: *mut c_void, handle: *mut RawHandle, count: *mut c_int) -> c_int { unsafe { tool::t_cvar_handle_alloc(cvar_index, obj_handle, handle, count) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_cvar_handle_free(_handle: *mut RawHandle) -> c_int { tool::no_such_handle() }
+pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: *mut RawHandle) -> c_int { unsafe { tool::t_cvar_handle_free(handle) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_cvar_handle_free(_handle: *mut RawHandle) -> c_int { tool::no_such_handle() }
+pub unsafe extern "C" fn PMPI_T_cvar_handle_free(handle: *mut RawHandle) -> c_int { unsafe { tool::t_cvar_handle_free(handle) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_cvar_read(_handle: RawHandle, _buf: *mut c_void) -> c_int { tool::no_such_handle() }
+pub unsafe extern "C" fn MPI_T_cvar_read(handle: RawHandle, buf: *mut c_void) -> c_int { unsafe { tool::t_cvar_read(handle, buf) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_cvar_read(_handle: RawHandle, _buf: *mut c_void) -> c_int { tool::no_such_handle() }
+pub unsafe extern "C" fn PMPI_T_cvar_read(handle: RawHandle, buf: *mut c_void) -> c_int { unsafe { tool::t_cvar_read(handle, buf) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_cvar_write(_handle: RawHandle, _buf: *const c_void) -> c_int { tool::no_such_handle() }
+pub unsafe extern "C" fn MPI_T_cvar_write(handle: RawHandle, buf: *const c_void) -> c_int { unsafe { tool::t_cvar_write(handle, buf) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_cvar_write(_handle: RawHandle, _buf: *const c_void) -> c_int { tool::no_such_handle() }
+pub unsafe extern "C" fn PMPI_T_cvar_write(handle: RawHandle, buf: *const c_void) -> c_int { unsafe { tool::t_cvar_write(handle, buf) } }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_enum_get_info(_enumtype: RawHandle, _num: *mut c_int, _name: *mut c_char, _name_len: *mut c_int) -> c_int { tool::no_such_handle() }
 #[unsafe(no_mangle)]
@@ -2142,13 +2142,13 @@ pub unsafe extern "C" fn MPI_T_init_thread(required: c_int, provided: *mut c_int
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_init_thread(required: c_int, provided: *mut c_int) -> c_int { unsafe { tool::t_init_thread(required, provided) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_pvar_get_index(_name: *const c_char, _var_class: c_int, _pvar_index: *mut c_int) -> c_int { tool::no_such_name() }
+pub unsafe extern "C" fn MPI_T_pvar_get_index(name: *const c_char, var_class: c_int, pvar_index: *mut c_int) -> c_int { unsafe { tool::t_pvar_get_index(name, var_class, pvar_index) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_pvar_get_index(_name: *const c_char, _var_class: c_int, _pvar_index: *mut c_int) -> c_int { tool::no_such_name() }
+pub unsafe extern "C" fn PMPI_T_pvar_get_index(name: *const c_char, var_class: c_int, pvar_index: *mut c_int) -> c_int { unsafe { tool::t_pvar_get_index(name, var_class, pvar_index) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_T_pvar_get_info(_pvar_index: c_int, _name: *mut c_char, _name_len: *mut c_int, _verbosity: *mut c_int, _var_class: *mut c_int, _datatype: *mut RawHandle, _enumtype: *mut RawHandle, _desc: *mut c_char, _desc_len: *mut c_int, _bind: *mut c_int, _readonly: *mut c_int, _continuous: *mut c_int, _atomic: *mut c_int) -> c_int { tool::no_such_index() }
+pub unsafe extern "C" fn MPI_T_pvar_get_info(pvar_index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: *mut c_int, var_class: *mut c_int, datatype: *mut RawHandle, enumtype: *mut RawHandle, desc: *mut c_char, desc_len: *mut c_int, bind: *mut c_int, readonly: *mut c_int, continuous: *mut c_int, atomic: *mut c_int) -> c_int { unsafe { tool::t_pvar_get_info(pvar_index, name, name_len, verbosity, var_class, datatype, enumtype, desc, desc_len, bind, readonly, continuous, atomic) } }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_T_pvar_get_info(_pvar_index: c_int, _name: *mut c_char, _name_len: *mut c_int, _verbosity: *mut c_int, _var_class: *mut c_int, _datatype: *mut RawHandle, _enumtype: *mut RawHandle, _desc: *mut c_char, _desc_len: *mut c_int, _bind: *mut c_int, _readonly: *mut c_int, _continuous: *mut c_int, _atomic: *mut c_int) -> c_int { tool::no_such_index() }
+pub unsafe extern "C" fn PMPI_T_pvar_get_info(pvar_index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: *mut c_int, var_class: *mut c_int, datatype: *mut RawHandle, enumtype: *mut RawHandle, desc: *mut c_char, desc_len: *mut c_int, bind: *mut c_int, readonly: *mut c_int, continuous: *mut c_int, atomic: *mut c_int) -> c_int { unsafe { tool::t_pvar_get_info(pvar_index, name, name_len, verbosity, var_class, datatype, enumtype, desc, desc_len, bind, readonly, continuous, atomic) } }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_get_num(num_pvar: *mut c_int) -> c_int { unsafe { tool::t_pvar_get_num(num_pvar) } }
 #[unsafe(no_mangle)]

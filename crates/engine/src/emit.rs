@@ -102,6 +102,7 @@ pub(crate) fn emit_choice(
     (counters, packer): (&mut Counters, &mut Packer),
 ) {
     for _ in 0..choice.controls {
+        counters.answers += 1;
         match way.control.pop_front() {
             Some(Control::Clear { op, receiver, wanted }) => {
                 packet::emit_clear(&mut frame.head, op, receiver, wanted);
@@ -238,6 +239,7 @@ fn emit_piece(
     } else {
         way.packing.pack(packer, &plain, packed_max, counters)
     };
+    counters.pieces += 1;
     let (head, at, bytes) = (&mut frame.head, send.next, len as u32);
     let of = if is_ahead { send.sequence } else { send.receiver };
     match (&packed, is_ahead) {

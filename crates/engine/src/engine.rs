@@ -172,6 +172,10 @@ pub struct Counters {
     pub rendezvous: u64,
     /// Of those that asked, for want of credit only.
     pub out_of_credit: u64,
+    /// Answers to requests, and ends of fetched messages told.
+    pub answers: u64,
+    /// Pieces of messages that asked first.
+    pub pieces: u64,
     /// Frames built.
     pub frames: u64,
     /// Messages that waited for a receive.
@@ -186,6 +190,13 @@ pub struct Counters {
     pub packed_to_bytes: u64,
     /// Bytes packed that did not get short enough, and went as they are.
     pub packed_in_vain_bytes: u64,
+}
+
+impl Counters {
+    /// Packets built that are of a message.
+    pub fn packets(&self) -> u64 {
+        self.eager + self.rendezvous + self.answers + self.pieces
+    }
 }
 
 /// The communication engine of one process; see the crate's documentation for the order of calls.

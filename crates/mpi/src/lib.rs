@@ -17,6 +17,7 @@ pub mod process;
 pub mod request;
 pub mod strategy;
 pub mod table;
+pub mod tool;
 pub mod topology;
 
 pub use error::{Error, ErrorClass, Result};

@@ -173,6 +173,12 @@ pub fn finalize() -> Result<()> {
     Ok(())
 }
 
+/// What the process has counted, once it has joined its job.
+pub fn counters() -> Option<(progress::Counters, engine::Counters)> {
+    let counted = |core: &mut Core| (core.counters(), core.engine.counters());
+    PROCESS.get().map(|process| process.progress.look(counted))
+}
+
 /// Counts one more user of this process's communication. The first joins the job, opens the rails and
 /// publishes their addresses.
 ///

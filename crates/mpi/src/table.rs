@@ -32,8 +32,8 @@ pub enum Kind {
     Errhandler,
     /// An info object.
     Info,
-    /// A session of the tool interface.
-    ToolSession,
+    /// A session of the tool interface, or a variable in its hands.
+    Tool,
     /// A channel of the native interface.
     Channel,
     /// A message of the native interface being packed.

@@ -1,0 +1,572 @@
+//! What tools see of the library (MPI-5.0 §15.3): its settings as control variables, its counters as
+//! performance variables, and the categories of both.
+//!
+//! The library counts whether anybody looks or not; what a session sees of a counter, since it was started and
+//! while it was not stopped, follows from two looks at it ([`Watch`]). All works before initialisation, when
+//! nothing has been counted, and after finalisation, when nothing more is.
+
+use settings::Setting;
+
+use crate::table::{Handle, Kind, Objects, Table};
+use crate::{ErrorClass, process};
+
+/// Why a call of the interface is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// An argument leads nowhere.
+    InvalidArgument,
+    /// No variable or category has this index.
+    InvalidIndex,
+    /// None has this name.
+    InvalidName,
+    /// The handle is none, or of another session.
+    InvalidHandle,
+    /// There is no such session.
+    InvalidSession,
+    /// There are too many handles.
+    OutOfHandles,
+    /// There are too many sessions.
+    OutOfSessions,
+    /// The environment's value of a setting is none.
+    NotAccessible,
+    /// Settings are not changed by tools.
+    SetNever,
+    /// The variable cannot be written or reset.
+    NoWrite,
+    /// It cannot be started or stopped.
+    NoStartStop,
+}
+
+/// The result of a call.
+pub type Result<T> = std::result::Result<T, Refusal>;
+
+/// What a counter counts in (MPI-5.0 §15.3.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Events.
+    Counter,
+    /// Time, in nanoseconds here.
+    Timer,
+    /// The most there was of something at once, in bytes. It is what it is: nobody starts or resets it.
+    HighWatermark,
+}
+
+/// A performance variable.
+#[derive(Debug)]
+pub struct Counter {
+    /// Its name.
+    pub name: &'static str,
+    /// What it counts in.
+    pub class: Class,
+    /// What it counts, in a line.
+    pub meaning: &'static str,
+    value: fn(&Counts) -> u64,
+}
+
+impl Counter {
+    /// Whether it goes on whatever a session does, and cannot be written.
+    pub fn is_continuous(&self) -> bool {
+        match self.class {
+            Class::Counter | Class::Timer => false,
+            Class::HighWatermark => true,
+        }
+    }
+}
+
+/// All settings.
+pub fn settings() -> &'static [&'static Setting] {
+    &settings::ALL
+}
+
+/// All counters.
+pub fn counters() -> &'static [Counter] {
+    &COUNTERS
+}
+
+/// What belongs together: a name, a meaning, and the indices of settings and counters.
+#[derive(Debug)]
+pub struct Category {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is about, in a line.
+    pub meaning: &'static str,
+    /// Which settings belong to it.
+    pub settings: std::ops::Range<usize>,
+    /// Which counters.
+    pub counters: std::ops::Range<usize>,
+}
+
+/// All categories.
+pub fn categories() -> &'static [Category] {
+    &CATEGORIES
+}
+
+/// Gives a setting a handle.
+///
+/// # Errors
+/// For an index that no setting has, or too many handles.
+pub fn open_setting(index: usize) -> Result<Handle> {
+    let setting = *settings::ALL.get(index).ok_or(Refusal::InvalidIndex)?;
+    OBJECTS.insert(Object::Setting(setting)).map_err(|_| Refusal::OutOfHandles)
+}
+
+/// The setting behind a handle.
+///
+/// # Errors
+/// For a handle that is none.
+pub fn setting(handle: Handle) -> Result<&'static Setting> {
+    match OBJECTS.lock().find(handle) {
+        Ok(Object::Setting(setting)) => Ok(setting),
+        Ok(Object::Session(_) | Object::Watch(_)) | Err(_) => Err(Refusal::InvalidHandle),
+    }
+}
+
+/// Gives a setting's handle back.
+///
+/// # Errors
+/// For a handle that is none.
+pub fn close_setting(handle: Handle) -> Result<()> {
+    setting(handle)?;
+    OBJECTS.remove(handle).map(drop).map_err(|_| Refusal::InvalidHandle)
+}
+
+/// Begins a session, which has its own view of every counter.
+///
+/// # Errors
+/// When there are too many.
+pub fn begin_session() -> Result<Handle> {
+    OBJECTS.insert(Object::Session(Vec::new())).map_err(|_| Refusal::OutOfSessions)
+}
+
+/// Ends a session; its handles end with it.
+///
+/// # Errors
+/// For a session that is none.
+pub fn end_session(session: Handle) -> Result<()> {
+    let mut objects = OBJECTS.lock();
+    for handle in std::mem::take(handles_of(&mut objects, session)?) {
+        // It was there as long as the session.
+        let _ = objects.remove(handle);
+    }
+    objects.remove(session).map(drop).map_err(|_| Refusal::InvalidSession)
+}
+
+/// Gives a counter a handle in a session.
+///
+/// # Errors
+/// For a session that is none, an index that no counter has, or too many handles.
+pub fn watch(session: Handle, index: usize) -> Result<Handle> {
+    let mut objects = OBJECTS.lock();
+    handles_of(&mut objects, session)?;
+    let counter = COUNTERS.get(index).ok_or(Refusal::InvalidIndex)?;
+    let handle = objects.insert(Object::Watch(Watch::new(counter)));
+    let handle = handle.map_err(|_| Refusal::OutOfHandles)?;
+    handles_of(&mut objects, session)?.push(handle);
+    Ok(handle)
+}
+
+/// Gives a counter's handle back.
+///
+/// # Errors
+/// For a session that is none, or a handle that is not of this session.
+pub fn unwatch(session: Handle, handle: Handle) -> Result<()> {
+    let mut objects = OBJECTS.lock();
+    let handles = handles_of(&mut objects, session)?;
+    let at = handles.iter().position(|known| *known == handle).ok_or(Refusal::InvalidHandle)?;
+    handles.swap_remove(at);
+    objects.remove(handle).map(drop).map_err(|_| Refusal::InvalidHandle)
+}
+
+/// Does something with a counter of a session.
+///
+/// # Errors
+/// For a session that is none, a handle that is not of this session, and what `act` refuses.
+pub fn with_one<T>(
+    session: Handle,
+    handle: Handle,
+    act: impl FnOnce(&mut Watch, &Counts) -> Result<T>,
+) -> Result<T> {
+    // The core is locked before the table.
+    let counts = Counts::now();
+    let mut objects = OBJECTS.lock();
+    if !handles_of(&mut objects, session)?.contains(&handle) {
+        return Err(Refusal::InvalidHandle);
+    }
+    act(watch_of(&mut objects, handle)?, &counts)
+}
+
+/// Does something with all counters of a session; those that refuse are passed over.
+///
+/// # Errors
+/// For a session that is none.
+pub fn with_all(session: Handle, act: impl Fn(&mut Watch, &Counts) -> Result<()>) -> Result<()> {
+    let counts = Counts::now();
+    let mut objects = OBJECTS.lock();
+    for handle in handles_of(&mut objects, session)?.clone() {
+        let _ = act(watch_of(&mut objects, handle)?, &counts);
+    }
+    Ok(())
+}
+
+/// What handles refer to.
+#[derive(Debug)]
+enum Object {
+    /// A session, with the handles of its counters.
+    Session(Vec<Handle>),
+    Setting(&'static Setting),
+    Watch(Watch),
+}
+
+static OBJECTS: Table<Object> = Table::new(Kind::Tool, ErrorClass::Session);
+
+/// The handles of a session's counters.
+fn handles_of(objects: &mut Objects<Object>, session: Handle) -> Result<&mut Vec<Handle>> {
+    match objects.find(session) {
+        Ok(Object::Session(handles)) => Ok(handles),
+        Ok(Object::Setting(_) | Object::Watch(_)) | Err(_) => Err(Refusal::InvalidSession),
+    }
+}
+
+fn watch_of(objects: &mut Objects<Object>, handle: Handle) -> Result<&mut Watch> {
+    match objects.find(handle) {
+        Ok(Object::Watch(watch)) => Ok(watch),
+        Ok(Object::Session(_) | Object::Setting(_)) | Err(_) => Err(Refusal::InvalidHandle),
+    }
+}
+
+/// What the process has counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    progress: progress::Counters,
+    engine: engine::Counters,
+}
+
+impl Counts {
+    /// As of now: nothing before the process has joined its job.
+    pub fn now() -> Self {
+        let counted = process::counters();
+        counted.map_or_else(Self::default, |(progress, engine)| Self { progress, engine })
+    }
+}
+
+/// A session's view of a counter: the sum of what it counted while the session had it started.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    counter: &'static Counter,
+    /// What was counted before it was last stopped, or what was written.
+    sum: u64,
+    /// What the counter said when it was started.
+    since: Option<u64>,
+}
+
+impl Watch {
+    fn new(counter: &'static Counter) -> Self {
+        Self { counter, sum: 0, since: counter.is_continuous().then_some(0) }
+    }
+
+    /// Which counter it is.
+    pub fn counter(&self) -> &'static Counter {
+        self.counter
+    }
+
+    /// The value.
+    pub fn read(&self, counts: &Counts) -> u64 {
+        let now = (self.counter.value)(counts);
+        // Another thread may have looked later and been here sooner.
+        self.sum + self.since.map_or(0, |since| now.saturating_sub(since))
+    }
+
+    /// Begins to count.
+    ///
+    /// # Errors
+    /// [`Refusal::NoStartStop`] where it always does.
+    pub fn start(&mut self, counts: &Counts) -> Result<()> {
+        self.may_start_or_stop()?;
+        self.since.get_or_insert((self.counter.value)(counts));
+        Ok(())
+    }
+
+    /// Counts no more.
+    ///
+    /// # Errors
+    /// [`Refusal::NoStartStop`] where it always does.
+    pub fn stop(&mut self, counts: &Counts) -> Result<()> {
+        self.may_start_or_stop()?;
+        self.sum = self.read(counts);
+        self.since = None;
+        Ok(())
+    }
+
+    /// Sets the value, and goes on from there.
+    ///
+    /// # Errors
+    /// [`Refusal::NoWrite`] where it is what it is.
+    pub fn write(&mut self, value: u64, counts: &Counts) -> Result<()> {
+        if self.counter.is_continuous() {
+            return Err(Refusal::NoWrite);
+        }
+        self.sum = value;
+        self.since = self.since.map(|_| (self.counter.value)(counts));
+        Ok(())
+    }
+
+    fn may_start_or_stop(&self) -> Result<()> {
+        if self.counter.is_continuous() { Err(Refusal::NoStartStop) } else { Ok(()) }
+    }
+}
+
+const fn counts(name: &'static str, value: fn(&Counts) -> u64, meaning: &'static str) -> Counter {
+    Counter { name, class: Class::Counter, meaning, value }
+}
+
+const fn times(name: &'static str, value: fn(&Counts) -> u64, meaning: &'static str) -> Counter {
+    Counter { name, class: Class::Timer, meaning, value }
+}
+
+const fn most(name: &'static str, value: fn(&Counts) -> u64, meaning: &'static str) -> Counter {
+    Counter { name, class: Class::HighWatermark, meaning, value }
+}
+
+/// The counters, those of a category one after the other.
+static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
+    counts("polls", |all| all.progress.polls, "looks at all rails for news"),
+    counts("polls_by_tests", |all| all.progress.polls_by_tests, "looks by calls that test"),
+    counts(
+        "polls_by_standby",
+        |all| all.progress.polls_by_standby,
+        "looks by the thread that stands by while the application is away",
+    ),
+    counts(
+        "looks_by_standby",
+        |all| all.progress.looks_by_standby,
+        "times that the thread that stands by looked whether it is needed",
+    ),
+    times(
+        "time_spinning",
+        |all| all.progress.spinning.as_nanos() as u64,
+        "time that waiting threads spun, polling, of waits that took 64 polls at least",
+    ),
+    counts(
+        "yields",
+        |all| all.progress.yields,
+        "times that a waiting thread gave its core to others and went on polling",
+    ),
+    times(
+        "time_yielding",
+        |all| all.progress.yielding.as_nanos() as u64,
+        "time that took, estimated from one in 16 where ranks share cores",
+    ),
+    counts(
+        "sleeps",
+        |all| all.progress.sleeps,
+        "sleeps in the kernel of the thread that polls for all that wait",
+    ),
+    times("time_sleeping", |all| all.progress.sleeping.as_nanos() as u64, "time they took"),
+    counts(
+        "sleeps_of_standby",
+        |all| all.progress.sleeps_of_standby,
+        "sleeps in the kernel of the thread that stands by, while something is left to it",
+    ),
+    times(
+        "time_standby_sleeping",
+        |all| all.progress.standby_sleeping.as_nanos() as u64,
+        "time they took",
+    ),
+    counts(
+        "bells",
+        |all| all.progress.bells,
+        "times that a thread which slept in the kernel was woken by another of its process",
+    ),
+    counts(
+        "waits_for_others",
+        |all| all.progress.waits_for_others,
+        "waits of threads while another polled for all",
+    ),
+    counts(
+        "wakes",
+        |all| all.progress.woken,
+        "such threads woken, because what they waited for had come or to poll in their turn",
+    ),
+    counts(
+        "task_steps_in_calls",
+        |all| all.progress.tasks_of_callers.advances,
+        "times that a begun collective was looked after in calls that submit or test",
+    ),
+    counts(
+        "task_steps_in_waits",
+        |all| all.progress.tasks_of_waits.advances,
+        "times that a begun collective was looked after by threads that wait",
+    ),
+    counts(
+        "task_steps_by_standby",
+        |all| all.progress.tasks_of_standby.advances,
+        "times that a begun collective was looked after by the thread that stands by",
+    ),
+    counts(
+        "task_works_in_calls",
+        |all| all.progress.tasks_of_callers.works,
+        "times that a begun collective computed in calls that submit or test",
+    ),
+    counts(
+        "task_works_in_waits",
+        |all| all.progress.tasks_of_waits.works,
+        "times that a begun collective computed in threads that wait",
+    ),
+    counts(
+        "task_works_by_standby",
+        |all| all.progress.tasks_of_standby.works,
+        "times that a begun collective computed in the thread that stands by",
+    ),
+    counts("frames_sent", |all| all.engine.frames, "frames given to rails"),
+    counts(
+        "packets_sent",
+        |all| all.engine.packets(),
+        "packets in them: messages, requests, answers and pieces; by frame, what gathering brings",
+    ),
+    counts("messages_sent_whole", |all| all.engine.eager, "messages that left with their envelope"),
+    counts("messages_sent_in_pieces", |all| all.engine.rendezvous, "messages that asked first"),
+    counts(
+        "messages_out_of_credit",
+        |all| all.engine.out_of_credit,
+        "of those that asked first, those that did so for want of credit only",
+    ),
+    counts("pieces_sent", |all| all.engine.pieces, "pieces of messages that asked first"),
+    counts("pieces_packed", |all| all.engine.packed, "pieces of them that were compressed"),
+    counts(
+        "bytes_packed_from",
+        |all| all.engine.packed_from_bytes,
+        "bytes of these pieces before they were compressed",
+    ),
+    counts("bytes_packed_to", |all| all.engine.packed_to_bytes, "and after"),
+    counts(
+        "bytes_packed_in_vain",
+        |all| all.engine.packed_in_vain_bytes,
+        "bytes compressed that did not get short enough, and went as they are",
+    ),
+    counts(
+        "messages_unexpected",
+        |all| all.engine.unexpected,
+        "messages that came before their receive",
+    ),
+    most(
+        "unexpected_bytes_most",
+        |all| all.engine.unexpected_bytes_max as u64,
+        "the most bytes of them held at once, since the beginning",
+    ),
+];
+
+const OF_PROGRESS: usize = 20;
+const OF_MESSAGES: usize = 12;
+
+static CATEGORIES: [Category; 3] = [
+    Category {
+        name: "settings",
+        meaning: "what users may set, by the environment",
+        settings: 0..settings::ALL.len(),
+        counters: 0..0,
+    },
+    Category {
+        name: "progress",
+        meaning: "who polls, sleeps and computes, and how long",
+        settings: 0..0,
+        counters: 0..OF_PROGRESS,
+    },
+    Category {
+        name: "messages",
+        meaning: "what becomes of messages: frames, packets, credit, compression",
+        settings: 0..0,
+        counters: OF_PROGRESS..OF_PROGRESS + OF_MESSAGES,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(polls: u64) -> Counts {
+        let mut counts = Counts::default();
+        counts.progress.polls = polls;
+        counts
+    }
+
+    #[test]
+    fn a_session_sees_what_is_counted_while_it_has_the_counter_started() {
+        let mut watch = Watch::new(&COUNTERS[0]);
+        assert_eq!(watch.read(&counted(10)), 0);
+        watch.start(&counted(10)).unwrap();
+        watch.start(&counted(11)).unwrap();
+        assert_eq!(watch.read(&counted(15)), 5);
+        watch.stop(&counted(17)).unwrap();
+        watch.stop(&counted(18)).unwrap();
+        assert_eq!(watch.read(&counted(30)), 7);
+        watch.start(&counted(40)).unwrap();
+        assert_eq!(watch.read(&counted(41)), 8);
+        watch.write(100, &counted(50)).unwrap();
+        assert_eq!(watch.read(&counted(51)), 101);
+        assert_eq!(watch.read(&counted(49)), 100, "an older look");
+    }
+
+    #[test]
+    fn the_most_there_was_is_what_it_is() {
+        let index = COUNTERS.iter().position(Counter::is_continuous).unwrap();
+        let mut watch = Watch::new(&COUNTERS[index]);
+        let engine = engine::Counters { unexpected_bytes_max: 7, ..Default::default() };
+        let counts = Counts { engine, ..Counts::default() };
+        assert_eq!(watch.read(&counts), 7);
+        assert_eq!(watch.start(&counts), Err(Refusal::NoStartStop));
+        assert_eq!(watch.stop(&counts), Err(Refusal::NoStartStop));
+        assert_eq!(watch.write(0, &counts), Err(Refusal::NoWrite));
+        assert_eq!(watch.read(&counts), 7);
+    }
+
+    #[test]
+    fn handles_end_with_their_session_and_are_of_no_other() {
+        let [one, other] = [begin_session().unwrap(), begin_session().unwrap()];
+        let handle = watch(one, 0).unwrap();
+        assert_eq!(watch(one, COUNTERS.len()).unwrap_err(), Refusal::InvalidIndex);
+        let read = |session, handle| with_one(session, handle, |one, all| Ok(one.read(all)));
+        assert_eq!(read(one, handle), Ok(0));
+        assert_eq!(read(other, handle), Err(Refusal::InvalidHandle));
+        assert_eq!(unwatch(other, handle), Err(Refusal::InvalidHandle));
+        let second = watch(one, 1).unwrap();
+        unwatch(one, second).unwrap();
+        assert_eq!(unwatch(one, second), Err(Refusal::InvalidHandle));
+        with_all(one, Watch::start).unwrap();
+        end_session(one).unwrap();
+        assert_eq!(read(one, handle), Err(Refusal::InvalidSession));
+        assert_eq!(end_session(one), Err(Refusal::InvalidSession));
+        assert!(OBJECTS.lock().find(handle).is_err());
+        end_session(other).unwrap();
+    }
+
+    #[test]
+    fn names_are_unique_and_every_variable_has_one_category() {
+        for (at, counter) in COUNTERS.iter().enumerate() {
+            let same = COUNTERS.iter().filter(|other| other.name == counter.name).count();
+            assert_eq!(same, 1, "{}", counter.name);
+            let of = CATEGORIES.iter().filter(|one| one.counters.contains(&at)).count();
+            assert_eq!(of, 1, "{}", counter.name);
+            assert!(!counter.meaning.is_empty());
+        }
+        for at in 0..settings::ALL.len() {
+            let of = CATEGORIES.iter().filter(|one| one.settings.contains(&at)).count();
+            assert_eq!(of, 1, "setting {at}");
+        }
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_parts_that_they_are_for() {
+        let bytes = settings::Kind::Bytes(engine::BUDGET_BYTES as u64);
+        assert_eq!(settings::UNMATCHED_BYTES.kind(), bytes);
+    }
+
+    #[test]
+    fn settings_have_handles() {
+        let handle = open_setting(0).unwrap();
+        assert_eq!(setting(handle).unwrap().variable(), settings::ALL[0].variable());
+        assert_eq!(watch(handle, 0), Err(Refusal::InvalidSession), "of another kind");
+        close_setting(handle).unwrap();
+        assert_eq!(setting(handle).unwrap_err(), Refusal::InvalidHandle);
+        assert_eq!(open_setting(settings::ALL.len()).unwrap_err(), Refusal::InvalidIndex);
+    }
+}
