@@ -1,8 +1,8 @@
 /* What systems do to programs. Usage: disturbed WHAT; WHAT is
    fork: every rank has children while it communicates: one that ends at once, one that becomes another
      program, one that ends as programs do, one that calls MPI, which is refused;
-   waiters: 64 threads of rank 0 wait for rank 1 in all ways, which ends without a word (behind a shell
-     that stays, so that the launcher sees nothing amiss), and all are told;
+   waiters: 64 threads of rank 0 wait for rank 1 in all ways, half of them cancelled before; it ends
+     without a word (behind a shell that stays, so that the launcher sees nothing amiss), and all are told;
    cancel: a thread is cancelled inside a receive, while others communicate; it ends after its receive;
    pending: a thread that was cancelled before makes calls of all kinds, from MPI_Init to MPI_Finalize: it
      ends after them, for none is a cancellation point;
@@ -90,6 +90,7 @@ static void *wait_for_the_dead(void *argument) {
     MPI_Status statuses[2];
     MPI_Message message;
     MPI_Comm comm = MPI_COMM_WORLD;
+    if (number % 16 >= 8) pthread_cancel(pthread_self());
     switch (number % 8) {
         case 0: code = MPI_Recv(&value, 1, MPI_INT, 1, number, comm, &statuses[0]); break;
         case 1: code = MPI_Probe(1, number, comm, &statuses[0]); break;

@@ -1,6 +1,6 @@
 //! Attributes of communicators and datatypes (MPI-5.0 §7.7).
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
@@ -303,7 +303,7 @@ fn predefined(key: c_int) -> Result<Option<Option<*const c_int>>> {
         _ => return Ok(None),
     };
     Ok(Some(value.map(|value| {
-        static VALUES: LazyLock<Mutex<HashMap<c_int, &'static Mutex<c_int>>>> =
+        static VALUES: LazyLock<Mutex<BTreeMap<c_int, &'static Mutex<c_int>>>> =
             LazyLock::new(Mutex::default);
         let mut values = VALUES.lock().unwrap_or_else(|poison| poison.into_inner());
         let place = values.entry(key).or_insert_with(|| Box::leak(Box::default()));
@@ -314,8 +314,8 @@ fn predefined(key: c_int) -> Result<Option<Option<*const c_int>>> {
 }
 
 /// The attributes of datatypes, by handle.
-fn of_types() -> MutexGuard<'static, HashMap<RawHandle, Attributes>> {
-    static TYPES: LazyLock<Mutex<HashMap<RawHandle, Attributes>>> = LazyLock::new(Mutex::default);
+fn of_types() -> MutexGuard<'static, BTreeMap<RawHandle, Attributes>> {
+    static TYPES: LazyLock<Mutex<BTreeMap<RawHandle, Attributes>>> = LazyLock::new(Mutex::default);
     TYPES.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 

@@ -1,6 +1,6 @@
 //! Error codes, and the way of a failure to its handler (MPI-5.0 §9).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{c_char, c_int};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
@@ -246,7 +246,7 @@ fn not_added(name: &str, code: c_int) -> Error {
 struct Codes {
     last: c_int,
     /// The application's own codes: the class and text of each.
-    known: HashMap<c_int, (c_int, String)>,
+    known: BTreeMap<c_int, (c_int, String)>,
     /// How many failures there were, as far as a code counts.
     failures: c_int,
     /// Codes and texts of the latest failures.

@@ -1,7 +1,7 @@
 //! Predefined datatypes found by what they should hold: Fortran's kinds, sizes, pairs
 //! (MPI-5.0 §19.1.5, §6.9.4).
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::{LazyLock, Mutex};
 
@@ -130,7 +130,7 @@ unsafe fn give(
 
 /// The handle of a Fortran kind.
 pub(crate) fn handle_of(kind: &Datatype) -> Result<RawHandle> {
-    type Handles = HashMap<(c_int, Vec<i64>), RawHandle>;
+    type Handles = BTreeMap<(c_int, Vec<i64>), RawHandle>;
     static HANDLES: LazyLock<Mutex<Handles>> = LazyLock::new(Mutex::default);
     let contents = kind.contents();
     let mut handles = HANDLES.lock().unwrap_or_else(|poison| poison.into_inner());

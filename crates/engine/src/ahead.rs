@@ -4,8 +4,8 @@
 //! spares both: the first bytes of a long message, or all of it, follow the request at once. They go
 //! where the receive wants them if it is posted, and wait, paid for by the credit, if it is not.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use crate::engine::PeerError;
 use crate::gate::charge;
@@ -13,7 +13,7 @@ use crate::op::{OpId, Ops, receive_piece};
 
 /// The messages of one gate that come ahead, by sequence.
 #[derive(Debug, Default)]
-pub(crate) struct Arrivals(HashMap<u32, Arrival>);
+pub(crate) struct Arrivals(BTreeMap<u32, Arrival>);
 
 /// One of them, until all bytes that come ahead are here and a receive has them.
 #[derive(Debug, Default)]

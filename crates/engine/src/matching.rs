@@ -19,7 +19,7 @@ mod queues;
 mod tests;
 mod waiting;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use memory::Region;
 use wire::GateId;
@@ -153,7 +153,7 @@ impl Matching {
 #[derive(Debug, Default)]
 pub(crate) struct Matched {
     next: u64,
-    messages: HashMap<u64, Unexpected>,
+    messages: BTreeMap<u64, Unexpected>,
 }
 
 impl Matched {

@@ -9,7 +9,8 @@ use std::marker::PhantomData;
 /// cancellation point: what it holds stays held, and all others wait for ever. No call of MPI is such a
 /// point: the thread ends at the next one after it. So this must be held wherever a call of the C library
 /// is made that is one (POSIX.1-2024 XSH §2.9.5.2), on whatever way from the application; on ways that
-/// must be short the kernel is called without the C library instead, as `rustix` and `std`'s locks do.
+/// must be short the kernel is called without the C library instead, as `rustix` and `std`'s locks do, and
+/// no `HashMap` is made: for the first in each thread `std` asks for random numbers.
 #[derive(Debug)]
 #[must_use = "the thread may be cancelled again as soon as this is dropped"]
 pub struct Uncancelled {

@@ -1,6 +1,6 @@
 //! Channels, their connections, and how their messages are told from all others.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -26,7 +26,7 @@ pub struct Node {
 #[derive(Default)]
 struct Lines {
     /// Taken before a line's state, where both are.
-    numbers: Mutex<HashMap<u32, Arc<Line>>>,
+    numbers: Mutex<BTreeMap<u32, Arc<Line>>>,
     /// Messages being packed.
     packings: AtomicUsize,
 }
@@ -56,7 +56,7 @@ pub(crate) struct Line {
 struct State {
     is_open: bool,
     openings: u64,
-    connections: HashMap<u32, Connection>,
+    connections: BTreeMap<u32, Connection>,
     /// First batches that came to an unpacking from anybody while their peer's last message was still
     /// being unpacked, in order. The peers' credits bound them.
     aside: VecDeque<Opener>,
@@ -349,7 +349,7 @@ impl Line {
 }
 
 impl Lines {
-    fn lock(&self) -> MutexGuard<'_, HashMap<u32, Arc<Line>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<Line>>> {
         self.numbers.lock().unwrap_or_else(|poison| poison.into_inner())
     }
 

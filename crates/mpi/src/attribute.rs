@@ -3,7 +3,7 @@
 //! Copy and delete callbacks are C functions; the `abi` crate calls them. Here are the keys and the
 //! values, in the order they were set.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
 use crate::{Error, ErrorClass, Result};
@@ -112,7 +112,7 @@ pub fn free(key: i32, owner: Owner) -> Result<()> {
 #[derive(Default)]
 struct Keys {
     last: i32,
-    known: HashMap<i32, Arc<Keyval>>,
+    known: BTreeMap<i32, Arc<Keyval>>,
 }
 
 fn keys() -> MutexGuard<'static, Keys> {

@@ -1,6 +1,6 @@
 //! Groups: ordered sets of processes (MPI-5.0 §7.3).
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::{Error, ErrorClass, Result};
@@ -14,7 +14,7 @@ enum Members {
     /// Ranks `0..size` of the job, in order.
     All { size: u32 },
     /// Any others.
-    Listed { ranks: Vec<u32>, index: HashMap<u32, u32> },
+    Listed { ranks: Vec<u32>, index: BTreeMap<u32, u32> },
 }
 
 /// How two groups or communicators relate (MPI-5.0 §7.3.1).
