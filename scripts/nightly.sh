@@ -51,7 +51,7 @@ obstacle() { # runtime
 # switches stacks in ways that sanitizers do not know, and runs everything on one thread.
 sanitized() { # directory, flags
     CARGO_TARGET_DIR=$target/nightly-$1 RUSTFLAGS=$2 TSAN_OPTIONS=suppressions=$PWD/tests/tsan.supp cargo +nightly test --locked --target $host --lib --tests --no-fail-fast \
-        -p memory -p wire -p engine -p datatype -p driver -p progress -p mpi -- --skip shm::model
+        -p memory -p wire -p engine -p datatype -p driver -p lock -p progress -p mpi -- --skip model::
 }
 
 # Other seeds than the test suite's, another million every day, until the time is over.
@@ -68,7 +68,10 @@ seeds() {
     do :; done
 }
 
-models() { LOOM_MAX_PREEMPTIONS=5 cargo test --locked -p driver --lib -- shm::model; }
+models() {
+    export LOOM_MAX_PREEMPTIONS=5
+    cargo test --locked -p driver --lib -- shm::model && cargo test --locked -p lock --lib -- model::
+}
 
 # An installed tree, and the C programs in $work.
 programs() {
@@ -131,7 +134,7 @@ if wants thread; then
         step thread "tests under the thread sanitizer" 1800 sanitized thread "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer"
     fi
 fi
-wants models && step models "every order of the shared-memory protocols, up to 5 preemptions" 1800 models
+wants models && step models "every order of the locks and the shared-memory protocols, up to 5 preemptions" 1800 models
 wants seeds && step seeds "scenarios and parsers with new seeds for $soak_s s" $((soak_s + 900)) seeds
 wants exchange && step exchange "5 ranks that exchange data for $soak_s s" $((soak_s + 900)) exchange
 if wants memcheck; then

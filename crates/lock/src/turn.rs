@@ -4,9 +4,9 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
-use crate::{SPINS, has_one_thread};
+use super::parts::{AtomicU32, SPINS, has_one_thread, spin_loop, yield_now};
 
 /// Guards a value that has users, of which there must be one at a time, and helpers, which act for the
 /// user while it is away. To take it costs an atomic exchange, or less while the process has one
@@ -41,10 +41,9 @@ unsafe impl<T: Send> Send for Turn<T> {}
 unsafe impl<T: Sync> Sync for Held<'_, T> {}
 
 impl<T> Turn<T> {
-    /// A turn that nobody has.
-    pub const fn new(value: T) -> Self {
-        let value = UnsafeCell::new(MaybeUninit::new(value));
-        Self { state: AtomicU32::new(FREE), value }
+    /// A turn that nobody has, made of a zero.
+    pub(super) const fn of(state: AtomicU32, value: T) -> Self {
+        Self { state, value: UnsafeCell::new(MaybeUninit::new(value)) }
     }
 
     /// Takes the value to use it; waits for a helper.
@@ -135,7 +134,7 @@ impl<T> Drop for Held<'_, T> {
 
 impl<T> Drop for Turn<T> {
     fn drop(&mut self) {
-        if *self.state.get_mut() != EMPTY {
+        if self.state.load(Ordering::Relaxed) != EMPTY {
             // SAFETY: the value is there, and nobody has it.
             unsafe { self.value.get_mut().assume_init_drop() };
         }
@@ -152,74 +151,10 @@ impl<T> fmt::Debug for Turn<T> {
 #[cold]
 fn pause(turns: &mut u32) {
     *turns = turns.saturating_add(1);
-    if *turns <= SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
+    if *turns <= SPINS { spin_loop() } else { yield_now() }
 }
 
 const FREE: u32 = 0;
 const USED: u32 = 1;
 const HELPED: u32 = 2;
 const EMPTY: u32 = 3;
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::AtomicBool;
-
-    use super::*;
-
-    #[test]
-    fn one_user_at_a_time() {
-        let turn = Turn::new(1);
-        let held = turn.take().expect("a free turn");
-        assert_eq!(turn.take().err(), Some(Missing::Used));
-        drop(held);
-        let kept = turn.take().expect("a free turn again").keep();
-        assert_eq!((kept, turn.take().err()), (1, Some(Missing::Gone)));
-        assert!(turn.help().is_none());
-    }
-
-    #[test]
-    fn users_and_helpers_exclude_each_other_and_helpers_miss_nothing() {
-        let (turn, inside) = (Turn::new(0), AtomicBool::new(false));
-        let (seen, done) = (AtomicU32::new(0), AtomicBool::new(false));
-        let alone = |step: &mut dyn FnMut()| {
-            assert!(!inside.swap(true, Ordering::Relaxed));
-            step();
-            inside.store(false, Ordering::Relaxed);
-        };
-        let help = || {
-            if let Some(mut made) = turn.help() {
-                alone(&mut || {
-                    seen.fetch_add(std::mem::take(&mut *made), Ordering::Relaxed);
-                });
-            }
-        };
-        std::thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| {
-                    while !done.load(Ordering::Relaxed) {
-                        help();
-                    }
-                });
-            }
-            for _ in 0..20_000 {
-                let mut made = turn.take().expect("one user only");
-                alone(&mut || *made += 1);
-            }
-            done.store(true, Ordering::Relaxed);
-        });
-        help();
-        assert_eq!(seen.load(Ordering::Relaxed), 20_000);
-    }
-
-    #[test]
-    fn what_is_kept_is_dropped_once_and_the_rest_too() {
-        let value = Arc::new(());
-        let [kept, left] = [0, 1].map(|_| Turn::new(Arc::clone(&value)));
-        let kept_value = kept.take().expect("a free turn").keep();
-        drop(kept);
-        assert_eq!(Arc::strong_count(&value), 3);
-        drop((kept_value, left));
-        assert_eq!(Arc::strong_count(&value), 1);
-    }
-}
