@@ -1,9 +1,10 @@
 //! What waits unmatched, and what may.
 
-use engine::{Counters, Selector};
+use engine::{Counters, Selector, SendMode, strategy};
 
 use crate::network::{
-    AHEAD, AHEAD_TWO_LINKS, BUDGET_BYTES, GRANTED, NEAR, Network, Random, TWO_LINKS, for_seeds,
+    AHEAD, AHEAD_TWO_LINKS, ALL, BUDGET_BYTES, GRANTED, NEAR, Network, Random, Receive, Send,
+    TWO_LINKS, for_seeds,
 };
 
 #[test]
@@ -149,6 +150,40 @@ fn the_flood_of_one_gate_leaves_the_others_alone() {
         assert_eq!(network.counters(2).out_of_credit, 0);
         for tag in 0..300 {
             network.receive(0, None, Some(tag), 500);
+        }
+        network.finish();
+    });
+}
+
+#[test]
+fn a_communicator_that_nobody_receives_on_leaves_the_others_alone() {
+    const SIZES: [usize; 6] = [0, 8, 700, 1024, 5000, 100_000];
+    for_seeds((ALL.len() * strategy::NAMES.len()) as u64, |seed| {
+        let shape = ALL[seed as usize / strategy::NAMES.len()];
+        let mut network = Network::new(seed, 2, shape);
+        let send = |network: &mut Network, context, tag, bytes| {
+            let mode = SendMode::Standard;
+            network.submit_send(0, Send { to: 1, context, tag, bytes, mode });
+        };
+        let receive = |network: &mut Network, context, tag| {
+            let receive = Receive { source: Some(0), context, tag: Some(tag), capacity: 100_000 };
+            network.submit_receive(1, receive)
+        };
+        for tag in 0..150 {
+            send(&mut network, 2, tag, SIZES[tag as usize % SIZES.len()]);
+            network.run_steps(3);
+        }
+        network.run();
+        assert!(network.counters(0).out_of_credit > 0, "the flood has used up the credit");
+        for tag in 0..60 {
+            let ready = receive(&mut network, 0, tag);
+            send(&mut network, 2, 150 + tag, SIZES[tag as usize % 5 + 1]);
+            send(&mut network, 0, tag, SIZES[tag as usize % SIZES.len()]);
+            network.run();
+            assert!(network.is_complete(ready), "message {tag} is behind what nobody receives");
+        }
+        for tag in (0..210).rev() {
+            receive(&mut network, 2, tag);
         }
         network.finish();
     });
