@@ -106,6 +106,9 @@ printf '#!/bin/sh\n[ $1 = far ] && exec sleep 60\nshift; exec "$@"\n' >"$work/ha
 printf '#!/bin/sh\necho "Welcome to this machine"; exec sleep 60\n' >"$work/talkative"
 printf '#!/bin/sh\nexec <&- >&-; sleep 60\n' >"$work/closed"
 chmod +x "$work/silent" "$work/talkative" "$work/closed" "$work/half"
+CANELE_CONNECT_TIMEOUT=soon run true 2>"$work/err"
+check "a timeout that is no number: a failure" 1 $?
+check "that says so" "mpiexec: CANELE_CONNECT_TIMEOUT=soon: a number of seconds is needed" "$(cat "$work/err")"
 too_late "a launcher that is missing" "launcher $work/none for host far: No such file" -n 2 -hosts far -launcher-exec "$work/none"
 too_late "a launcher that hangs" "no agent answered on host far within 1 s" -n 2 -hosts far -launcher-exec "$work/silent"
 too_late "a launcher that hangs, before many ranks" "no agent answered on host far within 1 s" -genv BALLAST "$(head -c 20000 /dev/zero | tr '\0' x)" -n 64 -hosts far -launcher-exec "$work/silent"
