@@ -7,7 +7,6 @@
 //! turn soon after it is woken, and who spins has used it up when the answer comes.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -143,7 +142,7 @@ impl Crowding {
 /// Whether more threads run, or could run, than there are cores.
 fn is_full((cores, file): &(usize, File)) -> bool {
     let mut text = [0; 64];
-    let len = file.read_at(&mut text, 0).unwrap_or(0);
+    let len = rustix::io::pread(file, &mut text, 0).unwrap_or(0);
     std::str::from_utf8(&text[..len])
         .ok()
         .and_then(runnable)
