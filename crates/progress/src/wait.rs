@@ -40,6 +40,16 @@ pub struct Progress {
     myself: Weak<Self>,
 }
 
+/// The course of one wait.
+struct Wait<'a> {
+    /// This thread polls for all.
+    polls: bool,
+    /// This thread has told peers that it stays until what it has offered is sent.
+    attentive: bool,
+    patience: Patience<'a>,
+    deadline: Option<Instant>,
+}
+
 impl Progress {
     /// Joins `core` with a waiting `policy`.
     ///
@@ -238,83 +248,123 @@ impl Progress {
         deadline: Option<Instant>,
         mut ready: impl FnMut(&mut Core) -> Option<T>,
     ) -> Option<T> {
-        let mut mine = false;
-        let mut attentive = false;
-        let mut patience = Patience::new(&self.policy);
+        let patience = Patience::new(&self.policy);
+        let mut wait = Wait { polls: false, attentive: false, patience, deadline };
         loop {
             let before = core.engine.news();
             core.awaited = None;
             let answer = ready(&mut core);
             core.settle();
             if answer.is_some() || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                if attentive {
-                    core.set_attentive(false);
-                }
-                self.report(&mut core, before);
-                if mine {
-                    self.stop_polling(&mut core);
-                }
-                self.leave(&mut core);
-                drop(self.work(core));
+                self.end_wait(core, &wait, before);
                 return answer;
             }
-            if core.has_work() {
-                self.report(&mut core, before);
-                if std::mem::take(&mut mine) {
-                    // Others poll meanwhile.
-                    self.stop_polling(&mut core);
-                }
-                core = self.work(core);
-                continue;
-            }
-            if !mine && self.polling.load(Ordering::Relaxed) {
-                core.release_gathered();
-                core.flush();
-                self.report(&mut core, before);
-                // What has just completed may be what this thread waits for.
-                if core.engine.news() == before {
-                    core = self.wait_for_others(core, deadline);
-                }
-                continue;
-            }
-            mine = true;
-            if !attentive && core.engine.has_offers() && self.has_a_core() {
-                attentive = true;
-                core.set_attentive(true);
-            }
-            self.polling.store(true, Ordering::Relaxed);
-            let moved = core.advance();
-            if core.engine.news() != before {
-                self.tell(&mut core);
-            }
-            if moved {
-                patience.renew(&self.crowding);
-                continue;
-            }
-            // What has just completed may be what this thread waits for.
-            let is_news = core.engine.news() != before;
-            if !is_news && core.waiters.has_due() && patience.gives_way() {
-                mine = false;
-                self.polling.store(false, Ordering::Relaxed);
-                core.waiters.wake_next();
-                core = self.wait_for_others(core, deadline);
-                continue;
-            }
-            let next = patience.next(&self.courtesy, &self.crowding);
-            if next != Next::Spin {
-                core.counters.spinning += patience.take_spun();
-            }
-            core = match next {
-                Next::Spin => self.breathe(core, std::hint::spin_loop),
-                Next::Look | Next::Guess if core.shares_core() => {
-                    self.leave_core(core, is_news, deadline)
-                }
-                Next::Guess if self.courtesy.pays() => self.guess(core),
-                Next::Look | Next::Guess => core,
-                Next::Yield => self.yield_core(core),
-                Next::Sleep if is_news => core,
-                Next::Sleep => self.sleep(core, deadline),
+            core = if core.has_work() {
+                self.work_meanwhile(core, &mut wait, before)
+            } else if !wait.polls && self.polling.load(Ordering::Relaxed) {
+                self.leave_it_to_others(core, &wait, before)
+            } else {
+                self.poll(core, &mut wait, before)
             };
+        }
+    }
+
+    #[inline]
+    fn end_wait(&self, mut core: Guard<'_, Core>, wait: &Wait<'_>, before: u64) {
+        if wait.attentive {
+            core.set_attentive(false);
+        }
+        self.report(&mut core, before);
+        if wait.polls {
+            self.stop_polling(&mut core);
+        }
+        self.leave(&mut core);
+        drop(self.work(core));
+    }
+
+    /// Computes for tasks; others poll meanwhile.
+    #[cold]
+    fn work_meanwhile<'a>(
+        &'a self,
+        mut core: Guard<'a, Core>,
+        wait: &mut Wait<'_>,
+        before: u64,
+    ) -> Guard<'a, Core> {
+        self.report(&mut core, before);
+        if std::mem::take(&mut wait.polls) {
+            self.stop_polling(&mut core);
+        }
+        self.work(core)
+    }
+
+    /// Another thread polls.
+    fn leave_it_to_others<'a>(
+        &'a self,
+        mut core: Guard<'a, Core>,
+        wait: &Wait<'_>,
+        before: u64,
+    ) -> Guard<'a, Core> {
+        core.release_gathered();
+        core.flush();
+        self.report(&mut core, before);
+        // What has just completed may be what this thread waits for.
+        if core.engine.news() == before { self.wait_for_others(core, wait.deadline) } else { core }
+    }
+
+    /// Polls once for all threads, and pauses if nothing moved.
+    #[inline]
+    fn poll<'a>(
+        &'a self,
+        mut core: Guard<'a, Core>,
+        wait: &mut Wait<'_>,
+        before: u64,
+    ) -> Guard<'a, Core> {
+        wait.polls = true;
+        if !wait.attentive && core.engine.has_offers() && self.has_a_core() {
+            wait.attentive = true;
+            core.set_attentive(true);
+        }
+        self.polling.store(true, Ordering::Relaxed);
+        let moved = core.advance();
+        // What has just completed may be what this thread waits for.
+        let is_news = core.engine.news() != before;
+        if is_news {
+            self.tell(&mut core);
+        }
+        if moved {
+            wait.patience.renew(&self.crowding);
+            return core;
+        }
+        if !is_news && core.waiters.has_due() && wait.patience.gives_way() {
+            wait.polls = false;
+            self.polling.store(false, Ordering::Relaxed);
+            core.waiters.wake_next();
+            return self.wait_for_others(core, wait.deadline);
+        }
+        self.pause_between_polls(core, wait, is_news)
+    }
+
+    #[inline]
+    fn pause_between_polls<'a>(
+        &'a self,
+        mut core: Guard<'a, Core>,
+        wait: &mut Wait<'_>,
+        is_news: bool,
+    ) -> Guard<'a, Core> {
+        let next = wait.patience.next(&self.courtesy, &self.crowding);
+        if next != Next::Spin {
+            core.counters.spinning += wait.patience.take_spun();
+        }
+        match next {
+            Next::Spin => self.breathe(core, std::hint::spin_loop),
+            Next::Look | Next::Guess if core.shares_core() => {
+                self.leave_core(core, is_news, wait.deadline)
+            }
+            Next::Guess if self.courtesy.pays() => self.guess(core),
+            Next::Look | Next::Guess => core,
+            Next::Yield => self.yield_core(core),
+            Next::Sleep if is_news => core,
+            Next::Sleep => self.sleep(core, wait.deadline),
         }
     }
 
