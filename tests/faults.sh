@@ -79,7 +79,7 @@ for rails in shm tcp; do
 done
 
 # Ranks that are stopped for a while, and ranks of which all but one core is taken away.
-"$prefix/bin/mpicc" -Wall -Werror -O1 programs/exchange.c -o "$work/exchange" || exit 1
+for program in exchange threads; do "$prefix/bin/mpicc" -Wall -Werror -O1 programs/$program.c -o "$work/$program" || exit 1; done
 cores=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)
 disturb() { # what
     local id
@@ -89,23 +89,27 @@ disturb() { # what
             take) taskset -apc "${cores%%[-,]*}" "$id" >/dev/null ;;
             give) taskset -apc "$cores" "$id" >/dev/null ;;
         esac
-    done <"$work/ids"
+    done <"$work/ids" 2>/dev/null
 }
 for rails in shm tcp; do
-    rm -f "$work/ids"
-    # shellcheck disable=SC2016
-    "$prefix/bin/mpiexec" -timeout 90 -genv CANELE_RAILS $rails -n 4 sh -c 'echo $$ >>"$1"; exec "$0" 5 0' "$work/exchange" "$work/ids" >"$work/said" 2>"$work/err" &
-    job=$!
-    until_true 10 '[ "$(cat "$work/ids" 2>/dev/null | wc -l)" = 4 ]'
-    sleep 0.5
-    disturb stop
-    disturb take
-    sleep 1
-    disturb give
-    wait $job
-    check "ranks stopped, and moved to one core, over $rails: the code" 0 $?
-    check "right results ($(cat "$work/said"))" 1 "$(grep -c 'among 4 ranks: 0 failures' "$work/said")"
-    check "and nothing to complain of" "" "$(cat "$work/err")"
+    for what in "exchange 5 0" "threads 1 3 40"; do
+        rm -f "$work/ids"
+        # shellcheck disable=SC2016,SC2086
+        "$prefix/bin/mpiexec" -timeout 120 -genv CANELE_RAILS $rails -n 4 sh -c 'echo $$ >>"$0"; exec "$@"' "$work/ids" "$work"/$what >"$work/said" 2>"$work/err" &
+        job=$!
+        until_true 10 '[ "$(cat "$work/ids" 2>/dev/null | wc -l)" = 4 ]'
+        sleep 0.5
+        disturb stop
+        disturb take
+        running=$(alive "$work/ids")
+        sleep 1
+        disturb give
+        wait $job
+        check "$what: ranks stopped, and moved to one core, over $rails: the code" 0 $?
+        check "while they ran" 4 "$running"
+        check "right results ($(cat "$work/said"))" 1 "$(grep -c ' 4 ranks: 0 failures' "$work/said")"
+        check "and nothing to complain of" "" "$(cat "$work/err")"
+    done
 done
 
 # Launchers that are not understood.
