@@ -44,6 +44,10 @@ for ranks in 1 2 6; do go -n $ranks "$work/topologies"; done
 go -n 1 "$work/tool" list
 for rails in shm tcp; do go -genv CANELE_RAILS $rails -n 2 "$work/tool"; done
 go -genv CANELE_UNMATCHED_BYTES 1048576 -genv CANELE_STRATEGY fifo -n 3 "$work/tool"
+CANELE_STRATEGY=fifo go -n 2 "$prefix/bin/canele" info --progress >"$work/out"
+for part in '^2 ranks on this node' '^wake-up .* at least' '^  spins ' '^  CANELE_STRATEGY  *fifo (environment)'; do
+    [ "$(grep -c "$part" "$work/out")" = 2 ] || { cat "$work/out"; echo "canele info --progress in a job does not tell: $part"; exit 1; }
+done
 
 # The native interface, with MPI and without.
 for rails in shm tcp; do

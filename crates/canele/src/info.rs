@@ -17,10 +17,15 @@ pub struct Arguments {
     /// interface, or of those between two
     #[arg(long, num_args = 0..=2, value_names = ["HERE", "THERE"])]
     link: Option<Vec<String>>,
+    /// Who polls, spins, sleeps and stands by on this node, and why; in a job started by mpiexec, for its
+    /// ranks here
+    #[arg(long, conflicts_with = "link")]
+    progress: bool,
 }
 
 pub fn run(arguments: &Arguments) -> ExitCode {
     let told = match &arguments.link {
+        None if arguments.progress => Ok(format!("{}\n{}", crate::board::text(), knobs())),
         None => installation(),
         Some(ends) => links(Cache::of_environment().as_ref(), ends),
     };
@@ -197,7 +202,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-fn time(ns: u64) -> String {
+pub fn time(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),
         1_000..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),

@@ -1,5 +1,6 @@
 //! The `canele` command: what this installation is, its instruments, and the emulated grid.
 
+mod board;
 mod info;
 
 use std::process::ExitCode;
@@ -17,7 +18,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Word {
-    /// What this installation is, and what links cost
+    /// What this installation is, what links cost, and how ranks wait
     Info(info::Arguments),
     /// The emulated grid: up, run, status, down
     Lab(lab::Arguments),

@@ -11,6 +11,7 @@
 mod core;
 mod counters;
 mod crowding;
+mod explain;
 mod journal;
 mod policy;
 mod precedence;
@@ -21,6 +22,7 @@ mod waiters;
 
 pub use core::{Core, Directory};
 pub use counters::{Counters, TaskSteps};
+pub use explain::{Amount, Explained, may_precede};
 pub use policy::Policy;
 pub use tasks::{Stage, Task};
 pub use wait::Progress;

@@ -121,10 +121,10 @@ thread_local! {
 }
 
 /// Gathered messages wait so long at most, and the kernel's timer slack.
-const GATHERED: Duration = Duration::from_micros(50);
+pub(crate) const GATHERED: Duration = Duration::from_micros(50);
 
 /// Looks that find nothing before the thread sleeps for good.
-const IDLE_LOOKS: u32 = 10;
+pub(crate) const IDLE_LOOKS: u32 = 10;
 
 /// Reduction functions of the application may run on it.
 const STACK_BYTES: usize = 8 << 20;

@@ -638,11 +638,11 @@ fn event() -> std::io::Result<OwnedFd> {
 }
 
 /// A sleeper looks at its rails at least this often, so that no lost bell can stop a job.
-const MAX_SLEEP: Duration = Duration::from_millis(500);
+pub(crate) const MAX_SLEEP: Duration = Duration::from_millis(500);
 
 /// An application that has left something behind and not polled for so long computes.
-const AWAY: Duration = Duration::from_micros(500);
-const CROWDED_AWAY: Duration = Duration::from_millis(4);
+pub(crate) const AWAY: Duration = Duration::from_micros(500);
+pub(crate) const CROWDED_AWAY: Duration = Duration::from_millis(4);
 
 /// Threads that are due wait so long at most for the one that polls to give way.
 const DEFERRED: Duration = Duration::from_micros(100);

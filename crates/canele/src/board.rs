@@ -1,0 +1,167 @@
+//! `canele info --progress`: who polls, spins, sleeps and stands by on this node, and why.
+
+use std::time::Duration;
+
+use progress::{Amount, Explained, Policy};
+use topo::processor::{self, Cores, Wake};
+
+/// What a rank on this node does: one of the job that this process is started in, or of any.
+pub fn text() -> String {
+    let ranks = std::env::var(LOCAL_RANKS).ok().and_then(|text| text.parse().ok());
+    let found = Found {
+        host: topo::sample::host_name(),
+        cores: processor::cores(),
+        runnable: processor::runnable(),
+        wake: processor::wake(),
+        may_precede: progress::may_precede(),
+        ranks,
+    };
+    found.tell()
+}
+
+/// What was found out about the node.
+struct Found {
+    host: String,
+    cores: Cores,
+    runnable: Option<usize>,
+    wake: Option<Wake>,
+    may_precede: Result<(), &'static str>,
+    /// Of the job on this node, where a launcher tells.
+    ranks: Option<usize>,
+}
+
+impl Found {
+    fn tell(&self) -> String {
+        let usable = self.cores.usable;
+        let policies = match self.ranks {
+            Some(ranks) => self.policy(&format!("{ranks} ranks on this node"), ranks),
+            None => {
+                let few = self.policy(&format!("up to {usable} ranks on this node"), 1);
+                few + &self.policy(&format!("more than {usable} ranks"), usable + 1)
+            }
+        };
+        self.machine() + &policies
+    }
+
+    fn machine(&self) -> String {
+        let Cores { allowed, usable, machine } = &self.cores;
+        let bound = if *usable < allowed.len() {
+            format!(", {usable} of them at once by its control group")
+        } else {
+            String::new()
+        };
+        let runnable = self.runnable.map_or("not told".into(), |threads| {
+            let wanted = if threads > *machine { "more than there are cores" } else { "no crowd" };
+            format!("{threads} run or could run now: {wanted}")
+        });
+        let wake = self.wake.map_or("not measured".into(), |Wake { least, median }| {
+            format!(
+                "{} at least, {} in the middle, from the call to a sleeping thread until it runs",
+                time(least),
+                time(median)
+            )
+        });
+        let precedence = match self.may_precede {
+            Ok(()) => {
+                "threads that sleep for messages, where cores are wanted, before those that compute"
+                    .into()
+            }
+            Err(reason) => format!("none: {reason}"),
+        };
+        format!(
+            "host        {}\n\
+             cores       {}: {} of the machine's {machine} are this process's{bound}\n\
+             threads     {runnable}\n\
+             wake-up     {wake}\n\
+             precedence  {precedence}\n",
+            self.host,
+            ranges(allowed),
+            allowed.len(),
+        )
+    }
+
+    fn policy(&self, title: &str, ranks: usize) -> String {
+        let wake = self.wake.map_or(Duration::ZERO, |wake| wake.median);
+        let mut text = format!("\n{title}\n");
+        for Explained { name, amount, because } in
+            Policy::for_node(ranks, self.cores.usable).explain(wake)
+        {
+            let amount = match amount {
+                Amount::None => "never".into(),
+                Amount::Time(span) => time(span),
+                Amount::Number(number) => number.to_string(),
+            };
+            text += &format!("  {name:<10}{amount:>9}  {because}\n");
+        }
+        text
+    }
+}
+
+/// Numbers in order as `0-3,8`.
+fn ranges(numbers: &[usize]) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for run in numbers.chunk_by(|one, next| one + 1 == *next) {
+        match run {
+            [only] => parts.push(only.to_string()),
+            [first, .., last] => parts.push(format!("{first}-{last}")),
+            [] => {}
+        }
+    }
+    parts.join(",")
+}
+
+fn time(span: Duration) -> String {
+    crate::info::time(span.as_nanos() as u64)
+}
+
+/// By which launchers tell how many of a job's ranks are on a node.
+const LOCAL_RANKS: &str = "MPI_LOCALNRANKS";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(ranks: Option<usize>) -> Found {
+        let wake = Wake { least: Duration::from_micros(3), median: Duration::from_micros(4) };
+        Found {
+            host: "here".into(),
+            cores: Cores { allowed: vec![0, 1, 2, 8], usable: 2, machine: 16 },
+            runnable: Some(17),
+            wake: Some(wake),
+            may_precede: Err("it is not allowed"),
+            ranks,
+        }
+    }
+
+    #[test]
+    fn the_node_is_told_with_what_follows_for_few_ranks_and_many() {
+        let text = found(None).tell();
+        let expected = [
+            "0-2,8: 4 of the machine's 16 are this process's, 2 of them at once",
+            "17 run or could run now: more than there are cores",
+            "3.0 µs at least, 4.0 µs in the middle",
+            "precedence  none: it is not allowed\n",
+            "\nup to 2 ranks on this node\n  spins      200.0 µs  some 50 times",
+            "\nmore than 2 ranks\n  spins         never  ranks are more than cores",
+        ];
+        for part in expected {
+            assert!(text.contains(part), "{part}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn in_a_job_it_is_told_what_its_ranks_do() {
+        let text = found(Some(3)).tell();
+        assert!(text.contains("\n3 ranks on this node\n  spins         never"), "{text}");
+        assert!(!text.contains("more than 2 ranks"));
+        let unknown = Found { wake: None, runnable: None, ..found(Some(1)) }.tell();
+        assert!(unknown.contains("wake-up     not measured"), "{unknown}");
+    }
+
+    #[test]
+    fn numbers_are_told_in_ranges() {
+        assert_eq!(ranges(&[]), "");
+        assert_eq!(ranges(&[4]), "4");
+        assert_eq!(ranges(&[0, 1, 2, 8, 10, 11]), "0-2,8,10-11");
+    }
+}

@@ -1,0 +1,147 @@
+//! What a policy comes to, and why, for whoever wonders: `canele info --progress` shows it.
+
+use std::time::Duration;
+
+use crate::Policy;
+use crate::standby::{GATHERED, IDLE_LOOKS};
+use crate::wait::{AWAY, CROWDED_AWAY, MAX_SLEEP};
+
+/// One thing that a policy says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explained {
+    /// What is said something of.
+    pub name: &'static str,
+    /// How much.
+    pub amount: Amount,
+    /// Why.
+    pub because: String,
+}
+
+/// How much of something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amount {
+    /// Not at all.
+    None,
+    /// For so long.
+    Time(Duration),
+    /// So often, or so many.
+    Number(u32),
+}
+
+impl Policy {
+    /// All that this policy says. `wake` is what it costs on this machine to sleep in the kernel and to be woken.
+    pub fn explain(&self, wake: Duration) -> Vec<Explained> {
+        let say = |name, amount, because: &str| Explained { name, amount, because: because.into() };
+        let waits = if self.has_a_core() { self.with_a_core(wake) } else { self.without_a_core() };
+        let (away, otherwise) = match self.has_a_core() {
+            true => (AWAY, format!("; {CROWDED_AWAY:?} where others want the cores")),
+            false => (CROWDED_AWAY, ": one that waits for its turn is not away".into()),
+        };
+        let standby = format!(
+            "without a poll while something is left behind: then a thread polls, and sleeps, for it{otherwise}"
+        );
+        let mut all = waits;
+        all.extend([
+            say(
+                "sleeps",
+                Amount::Time(MAX_SLEEP),
+                "at a time at most, so that a lost bell is a delay and not the end",
+            ),
+            say(
+                "threads",
+                Amount::Number(self.threads as u32),
+                "can wait with a core each; of more, one polls, and gives way to those whose wait is over",
+            ),
+            say("stands by", Amount::Time(away), &standby),
+            say(
+                "gathered",
+                Amount::Time(GATHERED),
+                "short messages wait for company, where nobody polls sooner",
+            ),
+            say(
+                "rests",
+                Amount::Number(IDLE_LOOKS),
+                "looks in a row that find nothing left behind, and the thread sleeps until it is called",
+            ),
+        ]);
+        all
+    }
+
+    fn with_a_core(&self, wake: Duration) -> Vec<Explained> {
+        let times = self.spin.as_nanos() / wake.as_nanos().max(1);
+        vec![
+            Explained {
+                name: "spins",
+                amount: Amount::Time(self.spin),
+                because: format!(
+                    "some {times} times what sleeping and being woken costs: a peer that computes shortly is met awake"
+                ),
+            },
+            Explained {
+                name: "if wanted",
+                amount: Amount::Time(self.brief),
+                because: "where others want the cores: about what sleeping costs, and not at all where that was in vain"
+                    .into(),
+            },
+            Explained {
+                name: "yields",
+                amount: Amount::None,
+                because: "but to a peer seen on the same core, and on a guess for as long as that pays".into(),
+            },
+        ]
+    }
+
+    fn without_a_core(&self) -> Vec<Explained> {
+        vec![
+            Explained {
+                name: "spins",
+                amount: Amount::None,
+                because: "ranks are more than cores: it would keep from running whom it waits for"
+                    .into(),
+            },
+            Explained {
+                name: "yields",
+                amount: Amount::Number(self.yields),
+                because: "times, with a poll after each, and then sleeps".into(),
+            },
+        ]
+    }
+}
+
+/// Whether threads of this process that wait may go before those that compute: tried on a thread of its own.
+///
+/// # Errors
+/// The reason why not.
+pub fn may_precede() -> Result<(), &'static str> {
+    let tried = || match driver::Thread::current() {
+        None => Err("this process has a standing of its own, which is left alone"),
+        Some(thread) => thread.precede().map_err(|_| "it takes CAP_SYS_NICE, or RLIMIT_NICE of 30"),
+    };
+    std::thread::spawn(tried).join().unwrap_or(Err("there is no thread to try it on"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_with_a_core_spin_and_others_yield() {
+        let wake = Duration::from_micros(4);
+        let amount = |policy: Policy, name| {
+            let all = policy.explain(wake);
+            all.iter().find(|one| one.name == name).map(|one| one.amount)
+        };
+        let alone = Policy::for_node(2, 4);
+        assert_eq!(amount(alone, "spins"), Some(Amount::Time(alone.spin)));
+        assert_eq!(amount(alone, "if wanted"), Some(Amount::Time(alone.brief)));
+        assert_eq!(amount(alone, "yields"), Some(Amount::None));
+        assert_eq!(amount(alone, "threads"), Some(Amount::Number(2)));
+        assert!(alone.explain(wake)[0].because.starts_with("some 50 times"));
+        let crowded = Policy::for_node(5, 4);
+        assert_eq!(amount(crowded, "spins"), Some(Amount::None));
+        assert_eq!(amount(crowded, "yields"), Some(Amount::Number(crowded.yields)));
+        assert_eq!(amount(crowded, "stands by"), Some(Amount::Time(CROWDED_AWAY)));
+        assert_eq!(amount(alone, "stands by"), Some(Amount::Time(AWAY)));
+        assert!(alone.explain(Duration::ZERO).len() > 5, "a cost that was not measured");
+    }
+}

@@ -1,0 +1,134 @@
+//! The cores of this machine, who wants them, and what it costs a thread to sleep and to be woken on them.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::thread::{CpuSet, sched_getaffinity};
+
+/// Which cores there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cores {
+    /// Those that this process may run on, by their numbers.
+    pub allowed: Vec<usize>,
+    /// How many of them it may use up: fewer where a control group bounds its processor time.
+    pub usable: usize,
+    /// How many the machine has in all.
+    pub machine: usize,
+}
+
+/// The cores of this machine and process.
+pub fn cores() -> Cores {
+    let allowed: Vec<usize> = match sched_getaffinity(None) {
+        Ok(set) => (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect(),
+        Err(_) => Vec::new(),
+    };
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").ok();
+    let machine = online.and_then(|text| listed(text.trim())).unwrap_or(allowed.len());
+    let usable = std::thread::available_parallelism().map_or(1, usize::from);
+    Cores { allowed, usable, machine }
+}
+
+/// How many threads of the machine run or could run now, this one included, if it tells.
+pub fn runnable() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    // proc_loadavg(5): runnable/all.
+    text.split_ascii_whitespace().nth(3)?.split_once('/')?.0.parse().ok()
+}
+
+/// What it costs from the call that wakes a thread until that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wake {
+    /// At least.
+    pub least: Duration,
+    /// In half of the cases at most.
+    pub median: Duration,
+}
+
+/// Lets two threads wake each other in turn, each asleep in the kernel as a waiting rank is; takes some
+/// [`ENOUGH`]. None where the system gives no thread or event.
+pub fn wake() -> Option<Wake> {
+    let [there, back] = [event()?, event()?];
+    let mut halves = std::thread::scope(|scope| {
+        let echo = || while hear(&there) == Some(PING) && call(&back, PING) {};
+        let builder = std::thread::Builder::new().name("canele-echo".into());
+        builder.spawn_scoped(scope, echo).ok()?;
+        let begun = Instant::now();
+        let mut halves = Vec::new();
+        while halves.len() < ROUNDS && (halves.is_empty() || begun.elapsed() < ENOUGH) {
+            let sent = Instant::now();
+            if !call(&there, PING) || hear(&back).is_none() {
+                break;
+            }
+            halves.push(sent.elapsed() / 2);
+        }
+        call(&there, STOP);
+        Some(halves)
+    })?;
+    halves.sort_unstable();
+    Some(Wake { least: *halves.first()?, median: halves[halves.len() / 2] })
+}
+
+/// How many cores a list such as `0-3,8` names.
+fn listed(text: &str) -> Option<usize> {
+    let count = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        Some(last.checked_sub(first)? + 1)
+    };
+    text.split(',').map(count).sum()
+}
+
+fn event() -> Option<OwnedFd> {
+    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()
+}
+
+fn call(event: &OwnedFd, word: u64) -> bool {
+    rustix::io::write(event, &word.to_ne_bytes()).is_ok()
+}
+
+/// Sleeps until somebody calls; none if nobody does.
+fn hear(event: &OwnedFd) -> Option<u64> {
+    let limit = rustix::time::Timespec { tv_sec: PATIENCE_S, tv_nsec: 0 };
+    poll(&mut [PollFd::from_borrowed_fd(event.as_fd(), PollFlags::IN)], Some(&limit)).ok()?;
+    let mut word = [0; 8];
+    rustix::io::read(event, &mut word).ok()?;
+    Some(u64::from_ne_bytes(word))
+}
+
+const PING: u64 = 1;
+const STOP: u64 = 2;
+/// The first find caches and cores cold.
+const ROUNDS: usize = 400;
+/// On a busy machine some rounds take milliseconds.
+const ENOUGH: Duration = Duration::from_millis(50);
+const PATIENCE_S: i64 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cores_are_counted() {
+        assert_eq!(listed("0"), Some(1));
+        assert_eq!(listed("0-1"), Some(2));
+        assert_eq!(listed("0-3,8,10-11"), Some(7));
+        for text in ["", "3-1", "a", "0-"] {
+            assert_eq!(listed(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn this_process_has_cores_of_this_machine() {
+        let Cores { allowed, usable, machine } = cores();
+        assert!(!allowed.is_empty() && allowed.len() <= machine);
+        assert!(usable >= 1 && usable <= allowed.len());
+        assert!(runnable().is_some_and(|threads| threads >= 1));
+    }
+
+    #[test]
+    fn to_wake_a_thread_takes_time() {
+        let Wake { least, median } = wake().expect("threads and events");
+        assert!(!least.is_zero() && least <= median);
+    }
+}
