@@ -269,7 +269,7 @@ impl Progress {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn end_wait(&self, mut core: Guard<'_, Core>, wait: &Wait<'_>, before: u64) {
         if wait.attentive {
             core.set_attentive(false);
@@ -312,7 +312,7 @@ impl Progress {
     }
 
     /// Polls once for all threads, and pauses if nothing moved.
-    #[inline]
+    #[inline(always)]
     fn poll<'a>(
         &'a self,
         mut core: Guard<'a, Core>,
@@ -344,7 +344,7 @@ impl Progress {
         self.pause_between_polls(core, wait, is_news)
     }
 
-    #[inline]
+    #[inline(always)]
     fn pause_between_polls<'a>(
         &'a self,
         mut core: Guard<'a, Core>,
