@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use progress::{Amount, Explained, Policy};
+use topo::Cache;
 use topo::processor::{self, Cores, Wake};
 
 /// What a rank on this node does: one of the job that this process is started in, or of any.
@@ -13,6 +14,9 @@ pub fn text() -> String {
         cores: processor::cores(),
         runnable: processor::runnable(),
         wake: processor::wake(),
+        late: Duration::from_nanos(
+            topo::cache::host_cost(Cache::of_environment().as_ref()).wake_ns,
+        ),
         may_precede: progress::may_precede(),
         ranks,
     };
@@ -25,6 +29,8 @@ struct Found {
     cores: Cores,
     runnable: Option<usize>,
     wake: Option<Wake>,
+    /// What a thread is late that sleeps until a time; by this ranks know how long to spin.
+    late: Duration,
     may_precede: Result<(), &'static str>,
     /// Of the job on this node, where a launcher tells.
     ranks: Option<usize>,
@@ -56,9 +62,10 @@ impl Found {
         });
         let wake = self.wake.map_or("not measured".into(), |Wake { least, median }| {
             format!(
-                "{} at least, {} in the middle, from the call to a sleeping thread until it runs",
+                "{} at least, {} in the middle, from the call to a sleeping thread until it runs; {} by a timer",
                 time(least),
-                time(median)
+                time(median),
+                time(self.late)
             )
         });
         let precedence = match self.may_precede {
@@ -81,10 +88,9 @@ impl Found {
     }
 
     fn policy(&self, title: &str, ranks: usize) -> String {
-        let wake = self.wake.map_or(Duration::ZERO, |wake| wake.median);
         let mut text = format!("\n{title}\n");
         for Explained { name, amount, because } in
-            Policy::for_node(ranks, self.cores.usable).explain(wake)
+            Policy::for_node(ranks, self.cores.usable).woken_in(self.late).explain(self.late)
         {
             let amount = match amount {
                 Amount::None => "never".into(),
@@ -128,6 +134,7 @@ mod tests {
             cores: Cores { allowed: vec![0, 1, 2, 8], usable: 2, machine: 16 },
             runnable: Some(17),
             wake: Some(wake),
+            late: Duration::from_micros(10),
             may_precede: Err("it is not allowed"),
             ranks,
         }
@@ -141,7 +148,7 @@ mod tests {
             "17 run or could run now: more than there are cores",
             "3.0 µs at least, 4.0 µs in the middle",
             "precedence  none: it is not allowed\n",
-            "\nup to 2 ranks on this node\n  spins      200.0 µs  some 50 times",
+            "\nup to 2 ranks on this node\n  spins      200.0 µs  some 20 times",
             "\nmore than 2 ranks\n  spins         never  ranks are more than cores",
         ];
         for part in expected {

@@ -150,11 +150,11 @@ fn machine(cache: Option<&Cache>, sampled: &HostCost) -> String {
 
 fn host(cost: &HostCost) -> String {
     let HostCost { copy_ns, near_ps_per_byte, far_ps_per_byte, vector_ns, call_ns, .. } = cost;
-    let HostCost { pack_ps_per_byte, unpack_ps_per_byte, .. } = cost;
+    let HostCost { pack_ps_per_byte, unpack_ps_per_byte, wake_ns, .. } = cost;
     format!(
         "copy {copy_ns} ns + {near_ps_per_byte} ps/B up to {}, {far_ps_per_byte} ps/B beyond; \
          vector element {vector_ns} ns; system call {call_ns} ns; pack {pack_ps_per_byte} ps/B, \
-         unpack {unpack_ps_per_byte} ps/B",
+         unpack {unpack_ps_per_byte} ps/B; woken {wake_ns} ns late",
         size(HostCost::NEAR_MAX)
     )
 }

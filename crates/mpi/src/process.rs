@@ -289,7 +289,8 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let host = topo::cache::host_cost(topo::Cache::of_environment().as_ref());
     let engine = Engine::new(Config { size: size as usize, budget_bytes, host, strategy });
     let core = Core::new(engine, GateId(rank), size as usize, rails, directory);
-    let progress = Progress::new(core, policy(size)).map_err(|error| failed(error.to_string()))?;
+    let policy = policy(size).woken_in(Duration::from_nanos(host.wake_ns));
+    let progress = Progress::new(core, policy).map_err(|error| failed(error.to_string()))?;
     Ok(Process {
         rank,
         size,

@@ -29,7 +29,7 @@ pub enum Amount {
 }
 
 impl Policy {
-    /// All that this policy says. `wake` is what it costs on this machine to sleep in the kernel and to be woken.
+    /// All that this policy says. `wake` is what a thread of this machine is late that sleeps until a time.
     pub fn explain(&self, wake: Duration) -> Vec<Explained> {
         let say = |name, amount, because: &str| Explained { name, amount, because: because.into() };
         let waits = if self.has_a_core() { self.with_a_core(wake) } else { self.without_a_core() };
@@ -74,19 +74,22 @@ impl Policy {
                 name: "spins",
                 amount: Amount::Time(self.spin),
                 because: format!(
-                    "some {times} times what sleeping and being woken costs: a peer that computes shortly is met awake"
+                    "some {times} times what a thread is late that sleeps: a peer that computes shortly is met awake"
                 ),
             },
             Explained {
                 name: "if wanted",
                 amount: Amount::Time(self.brief),
-                because: "where others want the cores: about what sleeping costs, and not at all where that was in vain"
-                    .into(),
+                because:
+                    "where others want the cores: half of that, and not at all where it was in vain"
+                        .into(),
             },
             Explained {
                 name: "yields",
                 amount: Amount::None,
-                because: "but to a peer seen on the same core, and on a guess for as long as that pays".into(),
+                because:
+                    "but to a peer seen on the same core, and on a guess for as long as that pays"
+                        .into(),
             },
         ]
     }
@@ -126,7 +129,7 @@ mod tests {
 
     #[test]
     fn ranks_with_a_core_spin_and_others_yield() {
-        let wake = Duration::from_micros(4);
+        let wake = Duration::from_micros(10);
         let amount = |policy: Policy, name| {
             let all = policy.explain(wake);
             all.iter().find(|one| one.name == name).map(|one| one.amount)
@@ -136,7 +139,7 @@ mod tests {
         assert_eq!(amount(alone, "if wanted"), Some(Amount::Time(alone.brief)));
         assert_eq!(amount(alone, "yields"), Some(Amount::None));
         assert_eq!(amount(alone, "threads"), Some(Amount::Number(2)));
-        assert!(alone.explain(wake)[0].because.starts_with("some 50 times"));
+        assert!(alone.explain(wake)[0].because.starts_with("some 20 times"));
         let crowded = Policy::for_node(5, 4);
         assert_eq!(amount(crowded, "spins"), Some(Amount::None));
         assert_eq!(amount(crowded, "yields"), Some(Amount::Number(crowded.yields)));

@@ -34,6 +34,16 @@ impl Policy {
         }
     }
 
+    /// The same on a machine where a thread that sleeps is woken so late.
+    #[must_use]
+    pub fn woken_in(mut self, wake: Duration) -> Self {
+        self.brief = (wake / 2).clamp(BRIEF_MIN, BRIEF_MAX);
+        if self.has_a_core() {
+            self.spin = (SPIN_WAKES * wake).clamp(SPIN_MIN, SPIN_MAX);
+        }
+        self
+    }
+
     /// Whether a waiting thread keeps its core for a while.
     #[inline]
     pub fn has_a_core(&self) -> bool {
@@ -200,11 +210,19 @@ impl<'a> Patience<'a> {
     }
 }
 
-/// How long a rank with a core of its own spins: some tens of sleep-and-wake cycles (3–5 µs each).
+/// How long a rank with a core of its own spins, where a thread is woken in 10 µs…
 const SPIN: Duration = Duration::from_micros(200);
+/// …and in general…
+const SPIN_WAKES: u32 = 20;
+/// …no less than a site's round trip, and no longer than pays on a laptop.
+const SPIN_MIN: Duration = Duration::from_micros(50);
+const SPIN_MAX: Duration = Duration::from_micros(500);
 
-/// About what sleeping and being woken costs.
-const BRIEF: Duration = Duration::from_micros(4);
+/// How long where others want the core: half of what sleeping costs, for it takes from them…
+const BRIEF: Duration = Duration::from_micros(5);
+/// …no less than a peer takes that runs, and no longer than would lose the core to others often.
+const BRIEF_MIN: Duration = Duration::from_micros(2);
+const BRIEF_MAX: Duration = Duration::from_micros(6);
 
 /// A peer that has a core answers within a site's round trip.
 const GUESS_AFTER: Duration = Duration::from_micros(25);

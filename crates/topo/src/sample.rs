@@ -4,13 +4,15 @@
 
 use std::hint::black_box;
 use std::io::{IoSlice, IoSliceMut};
+use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags,
     SocketType, recvmsg, sendmsg, socketpair,
 };
+use rustix::thread::{current_timer_slack, set_current_timer_slack};
 use wire::HostCost;
 use wire::pack::Packer;
 
@@ -39,6 +41,7 @@ pub fn host() -> HostCost {
         call_ns,
         pack_ps_per_byte,
         unpack_ps_per_byte,
+        wake_ns: wake_ns().unwrap_or(usual.wake_ns),
     }
 }
 
@@ -109,6 +112,16 @@ fn send((from, to): &(OwnedFd, OwnedFd), elements: usize) -> Option<u64> {
     least
 }
 
+/// How late a sleep ends, by a timer without slack: what it takes to be woken, from an idle core if this one
+/// is. None where the system gives no such timer.
+fn wake_ns() -> Option<u64> {
+    let slack_ns = current_timer_slack().ok()?;
+    set_current_timer_slack(NonZeroU64::new(1)).ok()?;
+    let late_ps = least_ps(NAPS, 1, || std::thread::sleep(NAP)).checked_sub(NAP_PS);
+    set_current_timer_slack(NonZeroU64::new(slack_ns)).ok()?;
+    late_ps.map(|late_ps| late_ps.div_ceil(1000))
+}
+
 /// The least time of one call in picoseconds, over `rounds` of `times` calls.
 fn least_ps(rounds: u32, times: u32, mut call: impl FnMut()) -> u64 {
     let round = |_| {
@@ -133,6 +146,9 @@ const SENT_LEN: usize = 1024;
 const ELEMENTS: usize = 16;
 /// Packets that fit a socket's buffer at once.
 const SENDS: u32 = 8;
+const NAPS: u32 = 16;
+const NAP: Duration = Duration::from_micros(20);
+const NAP_PS: u64 = 20_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -150,6 +166,7 @@ mod tests {
             "a megabyte takes longer than a call: {cost:?}"
         );
         assert!(cost.unpack_ps_per_byte > 0 && cost.pack_ps_per_byte > cost.unpack_ps_per_byte);
+        assert!(cost.wake_ns > cost.call_ns, "to sleep is a call, and more: {cost:?}");
         assert_eq!(cost.to_string().parse(), Ok(cost));
     }
 }

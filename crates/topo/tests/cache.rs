@@ -272,7 +272,7 @@ fn cost_of(child: Child) -> HostCost {
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     // The harness has begun the line.
-    let line = text.lines().find_map(|line| Some(&line[line.find("host/2")?..]));
+    let line = text.lines().find_map(|line| Some(&line[line.find("host/3")?..]));
     line.expect("a cost").parse().unwrap()
 }
 

@@ -213,6 +213,8 @@ pub struct HostCost {
     pub pack_ps_per_byte: u64,
     /// …and unpacked.
     pub unpack_ps_per_byte: u64,
+    /// What a thread is late that sleeps until a time.
+    pub wake_ns: u64,
 }
 
 impl HostCost {
@@ -279,6 +281,7 @@ impl Default for HostCost {
             call_ns: 800,
             pack_ps_per_byte: 2500,
             unpack_ps_per_byte: 1000,
+            wake_ns: 10_000,
         }
     }
 }
@@ -408,16 +411,16 @@ impl fmt::Display for Cost {
     }
 }
 
-/// `host/2 COPY NEAR FAR VECTOR CALL PACK UNPACK`, in the units of the fields.
+/// `host/3 COPY NEAR FAR VECTOR CALL PACK UNPACK WAKE`, in the units of the fields.
 impl fmt::Display for HostCost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { copy_ns, near_ps_per_byte, far_ps_per_byte, vector_ns, call_ns, .. } = self;
-        let Self { pack_ps_per_byte, unpack_ps_per_byte, .. } = self;
+        let Self { pack_ps_per_byte, unpack_ps_per_byte, wake_ns, .. } = self;
         write!(
             f,
             "{HOST_WORD} {copy_ns} {near_ps_per_byte} {far_ps_per_byte} {vector_ns} {call_ns}"
         )?;
-        write!(f, " {pack_ps_per_byte} {unpack_ps_per_byte}")
+        write!(f, " {pack_ps_per_byte} {unpack_ps_per_byte} {wake_ns}")
     }
 }
 
@@ -475,7 +478,8 @@ impl FromStr for HostCost {
     fn from_str(text: &str) -> Result<Self, CostError> {
         let fields =
             fields(text, HOST_WORD, |_, field| number(field).filter(|&value| value <= HOST_MAX))?;
-        let [copy_ns, near_ps_per_byte, far_ps_per_byte, vector_ns, call_ns, pack, unpack] = fields;
+        let [copy_ns, near_ps_per_byte, far_ps_per_byte, vector_ns, call_ns, pack, unpack, wake_ns] =
+            fields;
         Ok(Self {
             copy_ns,
             near_ps_per_byte,
@@ -484,6 +488,7 @@ impl FromStr for HostCost {
             call_ns,
             pack_ps_per_byte: pack,
             unpack_ps_per_byte: unpack,
+            wake_ns,
         })
     }
 }
@@ -557,4 +562,4 @@ const LATENCY_MAX_NS: u64 = 1_000_000_000_000;
 const HOST_MAX: u64 = 1_000_000_000;
 
 const COST_WORD: &str = "cost/1";
-const HOST_WORD: &str = "host/2";
+const HOST_WORD: &str = "host/3";
