@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static int rank, size, failures;
@@ -205,6 +206,37 @@ static void two_threads(mad_channel_t channel, mad_channel_t go, int sends, int 
     for (int i = 0; i < before; i++) CHECK(bytes[i] == '*');
 }
 
+/* Of a message that is open when the process forks the parent sends what it packs, and the child nothing. */
+static void forked(mad_channel_t channel, int sends, int peer) {
+    const char *reason = "called in a forked process";
+    mad_connection_t c, d;
+    int status = 1;
+    if (!sends) {
+        DO(mad_begin_unpacking_from(channel, peer, &c));
+        DO(mad_unpack(c, other, 8, S, X, U));
+        DO(mad_end_unpacking(c));
+        CHECK(!memcmp(other, word, 8));
+        return;
+    }
+    DO(mad_begin_packing(channel, peer, &c));
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        failures = 0;
+        FAILS(MAD_ERR_STATE, reason, mad_rank(&rank));
+        FAILS(MAD_ERR_STATE, reason, mad_begin_packing(channel, peer, &d));
+        FAILS(MAD_ERR_STATE, reason, mad_end_packing(c));
+        FAILS(MAD_ERR_STATE, reason, mad_init());
+        FAILS(MAD_ERR_STATE, reason, mad_finalize());
+        fflush(NULL);
+        _exit(failures);
+    }
+    waitpid(child, &status, 0);
+    CHECK(status == 0);
+    DO(mad_pack(c, word, 8, S, X, U));
+    DO(mad_end_packing(c));
+}
+
 int main(void) {
     mad_channel_t channel, go, none = NULL;
     FAILS(MAD_ERR_STATE, "mad_init comes first", mad_rank(&rank));
@@ -223,6 +255,7 @@ int main(void) {
     else unpacks_wrongly(channel, 0);
     wrong_in_advance(channel, go, rank == 0, 1 - rank);
     two_threads(channel, go, rank == 0, 1 - rank);
+    forked(channel, rank == 0, 1 - rank);
     DO(mad_finalize());
     FAILS(MAD_ERR_STATE, "mad_finalize last", mad_finalize());
     FAILS(MAD_ERR_STATE, "mad_finalize last", mad_size(&size));

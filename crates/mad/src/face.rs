@@ -263,10 +263,10 @@ pub extern "C" fn mad_last_error() -> *const c_char {
     LAST.with_borrow(|last| last.as_ptr())
 }
 
-/// Runs a body; keeps the reason of a failure.
+/// Runs a body, unless the process is a forked one; keeps the reason of a failure.
 #[inline]
 fn finish(function: &'static str, body: impl FnOnce() -> Result<()>) -> c_int {
-    match body() {
+    match session::refuse_forked().and_then(|()| body()) {
         Ok(()) => 0,
         Err(error) => fail(function, &error),
     }

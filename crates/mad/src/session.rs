@@ -12,7 +12,6 @@ use crate::{Error, Fault, Node, Result};
 /// # Errors
 /// When the process cannot join its job, or has left it; the text says what to do.
 pub fn initialize() -> Result<()> {
-    process::refuse_forked().map_err(state)?;
     let mut users = users();
     if *users == 0 {
         let process = process::join(ThreadLevel::Multiple).map_err(system)?;
@@ -29,7 +28,6 @@ pub fn initialize() -> Result<()> {
 /// When not initialised; when messages are open, and then it stays initialised; when a peer or the
 /// launcher has failed.
 pub fn finalize() -> Result<()> {
-    process::refuse_forked().map_err(state)?;
     let mut users = users();
     if *users == 1 {
         NODE.get().map_or(Ok(()), Node::close)?;
@@ -42,21 +40,24 @@ pub fn finalize() -> Result<()> {
 /// This process.
 ///
 /// # Errors
-/// When not initialised, and in processes forked from one that is.
+/// When not initialised.
 pub fn node() -> Result<&'static Node> {
-    process::refuse_forked().map_err(state)?;
     let is_initialized = *users() > 0;
     NODE.get().filter(|_| is_initialized).ok_or_else(not_initialized)
+}
+
+/// Fails in a process forked from one that is in its job.
+///
+/// # Errors
+/// As said.
+#[inline]
+pub fn refuse_forked() -> Result<()> {
+    process::refuse_forked().map_err(|error| Error::new(Fault::State, error.message.clone()))
 }
 
 #[cold]
 fn not_initialized() -> Error {
     Error::new(Fault::State, "mad_init comes first, and mad_finalize last")
-}
-
-#[cold]
-fn state(error: mpi::Error) -> Error {
-    Error::new(Fault::State, error.message.clone())
 }
 
 fn system(error: mpi::Error) -> Error {
