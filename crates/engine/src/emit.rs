@@ -21,39 +21,46 @@ pub(crate) fn emit_whole(way: &mut Gate, envelope: Envelope, data: &Region, head
     data.append_to(head);
 }
 
+/// A frame that was begun.
+pub(crate) struct Begun {
+    /// Where its number stands.
+    mark: usize,
+    /// The sequence of its first message, or of the next.
+    sequence: u32,
+    /// How many messages could leave before it.
+    room: usize,
+}
+
 /// Begins a frame: what the peer is to be told of the link, the frame's number where the link may be
-/// replaced, what was gathered, and credit. Answers where the number stands.
-pub(crate) fn emit_begin(way: &mut Gate, link: usize, frame: &mut Frame) -> usize {
-    way.links[link].tally.tell(&mut frame.head);
-    let mark = frame.head.len();
-    if way.links[link].ledger.is_some() {
-        packet::emit_mark(&mut frame.head, way.number_out, false);
+/// replaced, what was gathered, and credit. The gate has `room` for so many more messages in order.
+#[inline]
+pub(crate) fn emit_begin(way: &mut Gate, link: usize, room: usize, frame: &mut Frame) -> Begun {
+    let (head, link) = (&mut frame.head, &mut way.links[link]);
+    link.tally.tell(head);
+    let mark = head.len();
+    if link.ledger.is_some() {
+        packet::emit_mark(head, way.number_out, false);
     }
-    if frame.head.is_empty() {
-        std::mem::swap(&mut frame.head, &mut way.gathered);
-    } else {
-        frame.head.append(&mut way.gathered);
+    let mut sequence = way.sequence_out;
+    if !way.gathered.is_empty() {
+        sequence = way.gathered_from;
+        if head.is_empty() {
+            std::mem::swap(head, &mut way.gathered);
+        } else {
+            head.append(&mut way.gathered);
+        }
     }
     way.released = false;
     if way.may_return_credit() {
         let bytes = way.return_credit();
         packet::emit_credit(&mut frame.head, bytes);
     }
-    mark
+    Begun { mark, sequence, room }
 }
 
 /// Ends a frame: one that may be lost with its link is kept, from its number on, until it has arrived.
-/// `sequence` is that of its first message, or of the next.
-pub(crate) fn emit_end(
-    way: &mut Gate,
-    link: usize,
-    (mark, sequence): (usize, u32),
-    frame: &mut Frame,
-) {
-    // Before the peer's patience with what overtakes is used up, it is asked what has arrived.
-    let messages = way.sequence_out.wrapping_sub(sequence) as usize;
-    let is_pressing = way.links[link].ledger.is_some()
-        && way.order_room().min(EARLY_MAX.saturating_sub(messages)) < EARLY_MAX / 2;
+pub(crate) fn emit_end(way: &mut Gate, link: usize, begun: Begun, frame: &mut Frame) {
+    let Begun { mark, sequence, room } = begun;
     let Some(ledger) = &mut way.links[link].ledger else { return };
     let Frame { head, body, token } = frame;
     let probes = ledger.take_probe();
@@ -61,6 +68,9 @@ pub(crate) fn emit_end(
         head.truncate(mark);
         return;
     }
+    // Before the peer's patience with what overtakes is used up, it is asked what has arrived.
+    let messages = way.sequence_out.wrapping_sub(sequence) as usize;
+    let is_pressing = room.saturating_sub(messages) < EARLY_MAX / 2;
     let is_prompt = probes || is_pressing || ledger.is_prompt(body.is_some());
     if is_prompt {
         packet::ask_prompt(&mut head[mark..]);

@@ -329,14 +329,14 @@ impl Engine {
         let at = way.first_ready()?;
         let link = &way.links[at];
         let rail = link.rail;
-        if !way.takes_short(link, data.len()) || way.order_room() == 0 {
+        let room = way.order_room();
+        if !way.takes_short(link, data.len()) || room == 0 {
             return None;
         }
         frame.clear();
-        let sequence = way.sequence_out;
-        let mark = emit_begin(way, at, frame);
+        let begun = emit_begin(way, at, room, frame);
         emit_whole(way, envelope, data, &mut frame.head);
-        emit_end(way, at, (mark, sequence), frame);
+        emit_end(way, at, begun, frame);
         self.counters.eager += 1;
         self.counters.frames += 1;
         Some(rail)
@@ -563,8 +563,7 @@ impl Engine {
     fn build(&mut self, gate: GateId, link: usize, frame: &mut Frame) {
         let Self { gates, ops, counters, packer, host, strategy, choice, .. } = self;
         let Some(Some(way)) = gates.get_mut(gate.0 as usize) else { return };
-        let sequence = if way.gathered.is_empty() { way.sequence_out } else { way.gathered_from };
-        let mark = emit_begin(way, link, frame);
+        let begun = emit_begin(way, link, way.order_room(), frame);
         if way.has_choice() {
             choice.clear();
             let view = View::new(gate, (way, link), ops, host, frame.head.len());
@@ -578,7 +577,7 @@ impl Engine {
             }
             emit_choice(way, link, ops, choice, frame, (counters, packer));
         }
-        emit_end(way, link, (mark, sequence), frame);
+        emit_end(way, link, begun, frame);
     }
 
     /// Why a strategy was given up, once.
