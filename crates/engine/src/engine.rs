@@ -221,6 +221,8 @@ pub struct Engine {
     counters: Counters,
     packer: Packer,
     strategy: Box<dyn Strategy>,
+    /// Whether it gathers.
+    gathers: bool,
     choice: Choice,
     /// Why the strategy that was asked for was given up.
     refusal: Option<String>,
@@ -248,6 +250,7 @@ impl Engine {
             granted_bytes: 0,
             counters: Counters::default(),
             packer: Packer::default(),
+            gathers: config.strategy.gathers(),
             strategy: config.strategy,
             choice: Choice::default(),
             refusal: None,
@@ -345,14 +348,15 @@ impl Engine {
     /// Lays a short message beside others of its gate, to share a frame with them and with what follows,
     /// until [`Engine::release_gathered`] or until the gate has something else to send. True when the
     /// message is taken: it is sent, its memory free. False when it must be submitted as any other, as
-    /// when the frame is full.
+    /// when the frame is full, or the strategy gathers nothing.
     pub fn submit_gathered(&mut self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
         let Some(Some(way)) = self.gates.get_mut(gate.0 as usize) else { return false };
         let Some(link) = way.links.first() else { return false };
         let len = data.len();
         let Capabilities { frame_max, inline_max, .. } = link.capabilities;
         let frame_max = frame_max.saturating_sub(BEGIN_MAX).min(GATHERED_MAX);
-        if len > inline_max
+        if !self.gathers
+            || len > inline_max
             || way.gathered.len() + packet::EAGER_LEN + len > frame_max
             || charge(len) > way.credit
             || !way.window.is_empty()
@@ -561,7 +565,7 @@ impl Engine {
 
     /// Builds a frame of what the strategy chooses.
     fn build(&mut self, gate: GateId, link: usize, frame: &mut Frame) {
-        let Self { gates, ops, counters, packer, host, strategy, choice, .. } = self;
+        let Self { gates, ops, counters, packer, host, strategy, gathers, choice, .. } = self;
         let Some(Some(way)) = gates.get_mut(gate.0 as usize) else { return };
         let begun = emit_begin(way, link, way.order_room(), frame);
         if way.has_choice() {
@@ -572,6 +576,7 @@ impl Engine {
                 let text = format!("strategy {}: {invalid}; fifo goes on", strategy.name());
                 self.refusal = Some(text);
                 *strategy = Box::new(Fifo);
+                *gathers = strategy.gathers();
                 choice.clear();
                 strategy.choose(&view, choice);
             }

@@ -14,6 +14,10 @@ impl Strategy for Fifo {
         "fifo"
     }
 
+    fn gathers(&self) -> bool {
+        false
+    }
+
     fn choose(&mut self, view: &View<'_>, choice: &mut Choice) {
         let mut budget = Budget::new(view);
         if view.controls() > 0 {

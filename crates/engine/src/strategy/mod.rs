@@ -43,6 +43,12 @@ pub trait Strategy: Send + Debug {
     /// idle until something changes at the gate, which is refused where nothing is going to
     /// ([`View::is_last`]).
     fn choose(&mut self, view: &View<'_>, choice: &mut Choice);
+
+    /// Whether short messages may share a frame before a link asks for one
+    /// ([`Engine::submit_gathered`](crate::Engine::submit_gathered)).
+    fn gathers(&self) -> bool {
+        true
+    }
 }
 
 /// How much of the message whose turn it is goes into a frame with `room`: a share, so that the receiver
