@@ -45,8 +45,8 @@ pub struct Wake {
     pub median: Duration,
 }
 
-/// Lets two threads wake each other in turn, each asleep in the kernel as a waiting rank is; takes some
-/// [`ENOUGH`]. None where the system gives no thread or event.
+/// Lets two threads wake each other in turn, each asleep in the kernel as a waiting rank is, for some
+/// milliseconds. None where the system gives no thread or event.
 pub fn wake() -> Option<Wake> {
     let [there, back] = [event()?, event()?];
     let mut halves = std::thread::scope(|scope| {
