@@ -31,16 +31,8 @@ pub enum Amount {
 impl Policy {
     /// All that this policy says. `wake` is what a thread of this machine is late that sleeps until a time.
     pub fn explain(&self, wake: Duration) -> Vec<Explained> {
-        let say = |name, amount, because: &str| Explained { name, amount, because: because.into() };
-        let waits = if self.has_a_core() { self.with_a_core(wake) } else { self.without_a_core() };
-        let (away, otherwise) = match self.has_a_core() {
-            true => (AWAY, format!("; {CROWDED_AWAY:?} where others want the cores")),
-            false => (CROWDED_AWAY, ": one that waits for its turn is not away".into()),
-        };
-        let standby = format!(
-            "without a poll while something is left behind: then a thread polls, and sleeps, for it{otherwise}"
-        );
-        let mut all = waits;
+        let mut all =
+            if self.has_a_core() { self.with_a_core(wake) } else { self.without_a_core() };
         all.extend([
             say(
                 "sleeps",
@@ -52,7 +44,7 @@ impl Policy {
                 Amount::Number(self.threads as u32),
                 "can wait with a core each; of more, one polls, and gives way to those whose wait is over",
             ),
-            say("stands by", Amount::Time(away), &standby),
+            self.standby(),
             say(
                 "gathered",
                 Amount::Time(GATHERED),
@@ -69,46 +61,53 @@ impl Policy {
 
     fn with_a_core(&self, wake: Duration) -> Vec<Explained> {
         let times = self.spin.as_nanos() / wake.as_nanos().max(1);
+        let spins = format!(
+            "some {times} times what a thread is late that sleeps: a peer that computes shortly is met awake"
+        );
         vec![
-            Explained {
-                name: "spins",
-                amount: Amount::Time(self.spin),
-                because: format!(
-                    "some {times} times what a thread is late that sleeps: a peer that computes shortly is met awake"
-                ),
-            },
-            Explained {
-                name: "if wanted",
-                amount: Amount::Time(self.brief),
-                because:
-                    "where others want the cores: half of that, and not at all where it was in vain"
-                        .into(),
-            },
-            Explained {
-                name: "yields",
-                amount: Amount::None,
-                because:
-                    "but to a peer seen on the same core, and on a guess for as long as that pays"
-                        .into(),
-            },
+            say("spins", Amount::Time(self.spin), spins),
+            say(
+                "if wanted",
+                Amount::Time(self.brief),
+                "where others want the cores: half of that, and not at all where it was in vain",
+            ),
+            say(
+                "yields",
+                Amount::None,
+                "but to a peer seen on the same core, and on a guess for as long as that pays",
+            ),
         ]
     }
 
     fn without_a_core(&self) -> Vec<Explained> {
         vec![
-            Explained {
-                name: "spins",
-                amount: Amount::None,
-                because: "ranks are more than cores: it would keep from running whom it waits for"
-                    .into(),
-            },
-            Explained {
-                name: "yields",
-                amount: Amount::Number(self.yields),
-                because: "times, with a poll after each, and then sleeps".into(),
-            },
+            say(
+                "spins",
+                Amount::None,
+                "ranks are more than cores: it would keep from running whom it waits for",
+            ),
+            say(
+                "yields",
+                Amount::Number(self.yields),
+                "times, with a poll after each, and then sleeps",
+            ),
         ]
     }
+
+    fn standby(&self) -> Explained {
+        let (away, otherwise) = match self.has_a_core() {
+            true => (AWAY, format!("; {CROWDED_AWAY:?} where others want the cores")),
+            false => (CROWDED_AWAY, ", for who waits for its turn is not away".into()),
+        };
+        let because = format!(
+            "without a poll while something is left behind: then a thread polls and sleeps for it{otherwise}"
+        );
+        say("stands by", Amount::Time(away), because)
+    }
+}
+
+fn say(name: &'static str, amount: Amount, because: impl Into<String>) -> Explained {
+    Explained { name, amount, because: because.into() }
 }
 
 /// Whether threads of this process that wait may go before those that compute: tried on a thread of its own.
