@@ -154,10 +154,10 @@ impl<'a> Patience<'a> {
 
     /// Nothing happened at the last poll.
     pub fn next(&mut self, courtesy: &Courtesy, crowding: &Crowding) -> Next {
+        if crowding.is_crowded() {
+            return self.next_in_a_crowd(crowding);
+        }
         if self.policy.has_a_core() {
-            if crowding.is_crowded() {
-                return self.next_in_a_crowd(crowding);
-            }
             self.polls += 1;
             if !self.polls.is_multiple_of(POLLS_PER_CLOCK) {
                 return Next::Spin;
@@ -191,7 +191,10 @@ impl<'a> Patience<'a> {
         let now = Instant::now();
         let Some((since, read)) = &mut self.since else {
             if crowding.is_crowded_at(now) {
-                self.limit = crowding.patience(self.policy.brief);
+                self.limit = match self.policy.has_a_core() {
+                    true => crowding.patience(self.policy.brief),
+                    false => Duration::ZERO,
+                };
                 if self.limit.is_zero() {
                     return Next::Sleep;
                 }

@@ -380,7 +380,9 @@ impl Progress {
     fn yield_core<'a>(&'a self, mut core: Guard<'a, Core>) -> Guard<'a, Core> {
         let began = core.counters.begin_yield();
         core = self.breathe(core, std::thread::yield_now);
-        core.counters.end_yield(began);
+        if let Some((away, now)) = core.counters.end_yield(began) {
+            self.crowding.note_pause(away, now);
+        }
         core
     }
 
