@@ -25,7 +25,8 @@ fn a_crowded_wait_yields_and_sleeps_and_does_not_spin() {
     let process = process(CROWDED);
     let (counted, took) = wait_until(&process, |counters| counters.sleeps > 0);
     let Counters { yields, sleeping, spinning, .. } = counted;
-    assert!(yields >= u64::from(CROWDED.yields));
+    // All of them, unless one gave the core to others for long.
+    assert!((1..=u64::from(CROWDED.yields)).contains(&yields));
     assert!(!sleeping.is_zero() && sleeping <= took, "{sleeping:?} of {took:?}");
     assert_eq!(spinning, Duration::ZERO);
 }
@@ -33,8 +34,8 @@ fn a_crowded_wait_yields_and_sleeps_and_does_not_spin() {
 #[test]
 fn yields_are_timed() {
     let process = process(Policy { yields: u32::MAX, ..CROWDED });
-    let (counted, _) = wait_until(&process, |counters| counters.yields >= 100);
-    assert!(!counted.yielding.is_zero() && counted.sleeps == 0, "{counted:?}");
+    let (counted, _) = wait_until(&process, |counters| !counters.yielding.is_zero());
+    assert!(counted.yields > 0 && counted.sleeps == 0, "{counted:?}");
 }
 
 #[test]
