@@ -543,7 +543,9 @@ impl Progress {
             self.report(&mut core, before);
             return Look::Gathered;
         }
-        core.waiters.relieve(self.polling.load(Ordering::Relaxed));
+        // Who polls is at times between two waits.
+        let is_polled = self.polling.load(Ordering::Relaxed) || core.turn() != *seen;
+        core.waiters.relieve(is_polled);
         loop {
             core.look_at_backlog();
             if !core.is_left_behind() {
