@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WAITERS = 64, ROUNDS = 300, LEN = 100000 };
+enum { WAITERS = 64, ROUNDS = 120, LEN = 100000 };
 
 static int rank, size, failures, told;
 
@@ -70,8 +70,8 @@ static void fork_at_times(void) {
     pthread_create(&other, NULL, communicate, &over);
     for (int round = 0; round < ROUNDS; round++) {
         exchange(round);
-        if (round % 20) continue;
-        int way = round / 20 % 4, status;
+        if (round % 8) continue;
+        int way = round / 8 % 4, status;
         fflush(NULL);
         pid_t child = fork();
         if (child == 0) be_child(way);
@@ -141,17 +141,17 @@ static void *receive_for_long(void *returned) {
 }
 
 static void cancel_threads(void) {
-    for (int round = 0; round < 20; round++) {
+    for (int round = 0; round < 12; round++) {
         pthread_t other;
         void *result = NULL;
         int value = 42, got = 0;
         pthread_create(&other, NULL, receive_for_long, &got);
         /* It is met spinning, sleeping, and beside another. */
-        for (int i = 0; i < 20; i++) exchange(round + i);
+        for (int i = 0; i < 6; i++) exchange(round + i);
         usleep(round % 2 * 5000);
         pthread_cancel(other);
         usleep(round % 3 * 5000);
-        for (int i = 0; i < 20; i++) exchange(round + i);
+        for (int i = 0; i < 6; i++) exchange(round + i);
         MPI_Send(&value, 1, MPI_INT, (rank + size - 1) % size, 99, MPI_COMM_WORLD);
         pthread_join(other, &result);
         CHECK(got == 42);
@@ -244,7 +244,7 @@ static int be_cancelled(int does_abort) {
 int main(int argc, char **argv) {
     int provided, total = 0;
     const char *what = argc > 1 ? argv[1] : "";
-    alarm(60);
+    alarm(80);
     if (strcmp(what, "pending") == 0 || strcmp(what, "abort") == 0) return be_cancelled(strcmp(what, "abort") == 0);
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
