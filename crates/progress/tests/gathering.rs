@@ -20,12 +20,17 @@ fn what_is_gathered_leaves_though_the_sender_stays_away() {
         (0..=MESSAGES).all(|number| receive(&receiver).is_some_and(|got| got == [number; 8]))
     });
     send(&sender, 0);
-    for number in 1..=MESSAGES {
-        let data = Region::from_box([number; 8].into());
-        if !sender.send_short(GateId(1), envelope(), &data) {
+    let data: Vec<_> = (1..=MESSAGES).map(|number| Region::from_box([number; 8].into())).collect();
+    let (alone, together) = data.split_at(data.len() / 2);
+    for (data, number) in alone.iter().zip(1..) {
+        if !sender.send_short(GateId(1), envelope(), data) {
             send(&sender, number);
         }
     }
+    // Where a call takes longer than a message waits for company, only these have some.
+    sender.submit(|core| {
+        assert!(together.iter().all(|data| core.send_short(GateId(1), envelope(), data)));
+    });
     // No call of the sender's from here on.
     assert!(other.join().unwrap(), "all messages arrive, in order");
     let counters = sender.look(|core| core.engine.counters());
