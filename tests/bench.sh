@@ -72,6 +72,8 @@ experiment queues 'unexpected, any tag' 24 --depths 0,10,100
 experiment modules '/ alone' 2 --unready 0,1M
 experiment express '/ one' 12 --packets 1,64
 experiment express '/ Canele two' 6 --packets 8 --rounds 2 --variant one:CANELE_RAILS=tcp --variant two:CANELE_STRATEGY=fifo
+experiment cut '/ Canele off' 2 --sizes 64 --packets 1,64 --rounds 2 --on-off
+grep -q 'CANELE_STRATEGY=fifo' table
 experiment overlap hidden 6 --sizes 64k --computing 1000
 experiment progress 'receiver waits' 14 --sizes 0,8,64k --computing 2000 --ranks 2
 experiment reactivity kept 4 --threads 0,2

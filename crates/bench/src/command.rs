@@ -64,6 +64,9 @@ struct Common {
     /// given several times, and the ratios are those of the first
     #[arg(long = "variant", value_name = "VARIANT")]
     variants: Vec<Variant>,
+    /// Canele with its strategy on and off, in turn: as --variant on --variant off:CANELE_STRATEGY=fifo
+    #[arg(long, conflicts_with = "variants")]
+    on_off: bool,
     /// How often each library has its turn [default: 1, and 5 where several are compared]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: Option<u32>,
@@ -104,6 +107,11 @@ struct Asked {
 impl Common {
     fn seconds(&self) -> f64 {
         self.seconds.unwrap_or(if self.quick { QUICK_SECONDS } else { WHOLE_SECONDS })
+    }
+
+    /// Canele's settings, beside one another.
+    fn variants(&self) -> Vec<Variant> {
+        if self.on_off { Variant::on_and_off() } else { self.variants.clone() }
     }
 
     /// The instrument if nothing else is asked.
@@ -304,10 +312,10 @@ fn plan(
     if *is_own && place != Place::Shm {
         return Err(format!("{name}: runs on this machine only, not at {}", place.name()));
     }
-    let variants = common.variants.clone();
+    let variants = common.variants();
     if variants.len() < *least_variants {
         return Err(format!(
-            "{name}: needs {least_variants} settings of Canele at least: --variant one:KEY=VALUE --variant two:KEY=VALUE"
+            "{name}: needs {least_variants} settings of Canele at least: --variant one:KEY=VALUE --variant two:KEY=VALUE, or --on-off"
         ));
     }
     if let Some(twice) = (1..variants.len())
@@ -440,6 +448,8 @@ mod tests {
             "overlap --sizes 64k,1M --computing 1000 --place wan",
             "rails --variant one:CANELE_RAILS=tcp --variant two",
             "burst --peers build/peers --place lan --by least",
+            "express --on-off",
+            "compare cut behind --on-off",
         ] {
             assert!(parse(line).is_ok(), "{line}");
         }
@@ -455,6 +465,7 @@ mod tests {
             ("burst --ranks 2", "--ranks"),
             ("crowd --sizes 8", "--sizes"),
             ("burst --variant x:y", "KEY=VALUE"),
+            ("burst --variant x --on-off", "--on-off"),
             ("crowd --ranks 1", "1"),
             ("compare mars", "mars"),
             ("compare crowd@mars", "mars"),

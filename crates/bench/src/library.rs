@@ -89,6 +89,17 @@ pub struct Variant {
     pub settings: Vec<(String, String)>,
 }
 
+impl Variant {
+    /// Ours as it is, and with the strategy that optimises nothing.
+    pub fn on_and_off() -> Vec<Self> {
+        let off = vec![("CANELE_STRATEGY".into(), "fifo".into())];
+        vec![
+            Self { name: "on".into(), settings: Vec::new() },
+            Self { name: "off".into(), settings: off },
+        ]
+    }
+}
+
 impl FromStr for Variant {
     type Err = String;
 

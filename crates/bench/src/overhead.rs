@@ -13,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
 use driver::{Event, Post, Rail, ShmConfig, ShmRail, TcpConfig, TcpRail};
+use engine::strategy::{self, Strategy};
 use engine::{Config, Engine, Envelope, Outcome, Selector, SendMode};
 use memory::Region;
 use progress::{Core, Directory, Policy, Progress};
@@ -242,6 +243,12 @@ fn open_rail(name: &str, rank: u32, job: u8, secret: [u8; 32]) -> Result<Box<dyn
     Ok(Box::new(TcpRail::new(config).map_err(failed)?))
 }
 
+/// What the setting names, as for programs.
+fn strategy() -> Result<Box<dyn Strategy>, String> {
+    let name = std::env::var("CANELE_STRATEGY").unwrap_or_else(|_| "auto".into());
+    strategy::named(&name).ok_or_else(|| format!("CANELE_STRATEGY={name}: no such strategy"))
+}
+
 /// A way to exchange messages of one size, whose first byte tells the other process whether to go on.
 trait Way {
     /// Messages have this size from now on.
@@ -379,7 +386,7 @@ impl Scheduled {
         address: Vec<u8>,
     ) -> Result<Self, String> {
         let directory = Box::new(Known { rail: rail.name(), address });
-        let engine = Engine::new(Config::new(2));
+        let engine = Engine::new(Config { strategy: strategy()?, ..Config::new(2) });
         let core = Core::new(engine, GateId(rank), 2, vec![rail], directory);
         let progress = Progress::new(core, Policy::for_node(2, cores));
         let peer = 1 - rank;
