@@ -9,7 +9,7 @@ trap 'rm -rf "$work"' EXIT
 for program in collectives nonblocking large layouts point_to_point objects unsupported bad_input tool topologies mad_pack mad_misuse threads; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
-for program in collectives nonblocking; do
+for program in collectives nonblocking objects; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 -DLARGE "programs/$program.c" -o "$work/large_$program"
 done
 "$prefix/bin/mpicc" -Wall -Werror -O1 ../bench/express.c -o "$work/express" -lm
@@ -19,7 +19,7 @@ for ranks in 1 2 3 6; do go -n $ranks "$work/layouts"; done
 for ranks in 2 3 6; do go -n $ranks "$work/point_to_point"; done
 for ranks in 1 2 5; do go -n $ranks "$work/objects"; done
 go -genv CANELE_RAILS tcp -n 3 "$work/objects"
-for program in collectives nonblocking; do for ranks in 2 5; do go -n $ranks "$work/large_$program"; done; done
+for program in collectives nonblocking objects; do for ranks in 2 5; do go -n $ranks "$work/large_$program"; done; done
 for rails in shm tcp; do go -genv CANELE_RAILS $rails -n 2 "$work/large"; done
 go -genv CANELE_RAILS tcp -n 4 "$work/collectives"
 go -genv CANELE_RAILS tcp -n 3 "$work/point_to_point"

@@ -1,9 +1,35 @@
-/* What programs ask of groups, communicators, types, infos, statuses and handles, and each way to send.
-   On whatever number of ranks. Prints one line. */
+/* What programs ask of groups, communicators, types, infos, statuses and handles, and each way to send;
+   with LARGE by the forms for large counts. On whatever number of ranks. Prints one line. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#ifdef LARGE
+typedef MPI_Count number;
+#define MPI_Send MPI_Send_c
+#define MPI_Ssend MPI_Ssend_c
+#define MPI_Bsend MPI_Bsend_c
+#define MPI_Rsend MPI_Rsend_c
+#define MPI_Isend MPI_Isend_c
+#define MPI_Issend MPI_Issend_c
+#define MPI_Ibsend MPI_Ibsend_c
+#define MPI_Irsend MPI_Irsend_c
+#define MPI_Send_init MPI_Send_init_c
+#define MPI_Ssend_init MPI_Ssend_init_c
+#define MPI_Bsend_init MPI_Bsend_init_c
+#define MPI_Rsend_init MPI_Rsend_init_c
+#define MPI_Irecv MPI_Irecv_c
+#define MPI_Sendrecv MPI_Sendrecv_c
+#define MPI_Sendrecv_replace MPI_Sendrecv_replace_c
+#define MPI_Buffer_attach MPI_Buffer_attach_c
+#define MPI_Buffer_detach MPI_Buffer_detach_c
+#define MPI_Pack MPI_Pack_c
+#define MPI_Pack_size MPI_Pack_size_c
+#define MPI_Unpack MPI_Unpack_c
+#else
+typedef int number;
+#endif
 
 static int rank, size, failures;
 
@@ -18,7 +44,8 @@ static int rank, size, failures;
 /* Each mode, blocking, begun and kept, to the next rank; a ready one after the receive is known to be there. */
 static void modes(void) {
     static char lent[8 * (MPI_BSEND_OVERHEAD + 16)];
-    int next = (rank + 1) % size, previous = (rank + size - 1) % size, out, in, bytes;
+    int next = (rank + 1) % size, previous = (rank + size - 1) % size, out, in;
+    number bytes;
     void *address;
     MPI_Request receive, send;
     MPI_Buffer_attach(lent, sizeof lent);
@@ -50,7 +77,7 @@ static void modes(void) {
     }
     MPI_Buffer_flush();
     MPI_Buffer_detach(&address, &bytes);
-    CHECK(address == lent);
+    CHECK(address == lent && bytes == sizeof lent);
     MPI_Status status;
     in = rank;
     MPI_Sendrecv_replace(&in, 1, MPI_INT, next, 5, previous, 5, MPI_COMM_WORLD, &status);
@@ -148,7 +175,8 @@ static void types(void) {
     MPI_Datatype column, shifted;
     MPI_Aint lb, extent;
     MPI_Count large_lb, large_extent, bytes;
-    int need, position = 0, back = 0, matrix[12], packed[64], again[12] = {0};
+    number need, position = 0, back = 0;
+    int matrix[12], packed[64], again[12] = {0};
     MPI_Type_vector(4, 1, 3, MPI_INT, &column);
     MPI_Type_create_resized(column, -4, 4, &shifted);
     MPI_Type_commit(&shifted);
