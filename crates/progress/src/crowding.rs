@@ -27,14 +27,16 @@ pub(crate) struct Crowding {
     trust: AtomicU32,
     /// Waits since one tried all the same.
     untried: AtomicU32,
-    /// All cores of the machine, and what tells how many threads want them; none where it does not.
+    /// All cores of the machine, and what tells how many threads want them; none where that says nothing.
     machine: Option<(usize, File)>,
 }
 
 impl Crowding {
-    pub fn new() -> Self {
+    /// For a process that has a core, or not: the ranks of a job that outnumber the cores fill the machine
+    /// themselves.
+    pub fn new(has_a_core: bool) -> Self {
         let cores = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
-        let machine = cores.and_then(|cores| {
+        let machine = cores.filter(|_| has_a_core).and_then(|cores| {
             Some((usize::try_from(cores).ok()?, File::open("/proc/loadavg").ok()?))
         });
         Self {
@@ -160,7 +162,7 @@ const PUT_ASIDE: Duration = Duration::from_micros(500);
 /// How long a core is taken to be wanted once a thread was put aside: at least…
 const HOLD_US: u64 = 10_000;
 /// …and at most.
-const HOLD_MAX_US: u64 = 1_280_000;
+const HOLD_MAX_US: u64 = 160_000;
 
 /// No answer that a thread spins for comes so late.
 const LONG: Duration = Duration::from_micros(200);
@@ -189,7 +191,7 @@ mod tests {
 
     #[test]
     fn this_machine_tells_how_many_want_its_cores() {
-        let (cores, file) = Crowding::new().machine.expect("a machine with /proc");
+        let (cores, file) = Crowding::new(true).machine.expect("a machine with /proc");
         assert!(cores > 0);
         assert!(!is_full(&(usize::MAX, file.try_clone().unwrap())));
         assert!(is_full(&(0, file)), "this thread runs");
@@ -197,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_thread_put_aside_again_soon_is_believed_for_longer() {
-        let crowding = Crowding::new();
+        let crowding = Crowding::new(true);
         let at = |us| crowding.began + Duration::from_micros(us);
         crowding.note_pause(PUT_ASIDE / 2, at(0));
         assert!(!crowding.is_crowded());
@@ -218,13 +220,13 @@ mod tests {
     fn long_waits_look_at_the_machine_now_and_then() {
         let at = |crowding: &Crowding, us| crowding.began + Duration::from_micros(us);
         let file = || File::open("/proc/loadavg").unwrap();
-        let full = Crowding { machine: Some((0, file())), ..Crowding::new() };
+        let full = Crowding { machine: Some((0, file())), ..Crowding::new(true) };
         full.note_sleep(LONG / 2, at(&full, 0));
         assert!(!full.is_crowded());
         full.note_sleep(LONG, at(&full, 0));
         assert!(full.is_crowded_at(at(&full, LOOK_EVERY_US - 1)));
         assert!(full.is_crowded_at(at(&full, LOOK_EVERY_US)), "this thread runs");
-        let roomy = Crowding { machine: Some((usize::MAX, file())), ..Crowding::new() };
+        let roomy = Crowding { machine: Some((usize::MAX, file())), ..Crowding::new(true) };
         roomy.note_sleep(LONG, at(&roomy, 0));
         assert!(!roomy.is_crowded());
         roomy.note_pause(PUT_ASIDE, at(&roomy, 0));
@@ -233,7 +235,7 @@ mod tests {
 
     #[test]
     fn spinning_in_vain_is_tried_now_and_then_only() {
-        let crowding = Crowding::new();
+        let crowding = Crowding::new(true);
         let brief = Duration::from_micros(1);
         let patient = |waits: u32| {
             let patience = (0..waits).map(|_| crowding.patience(brief));

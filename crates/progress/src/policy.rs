@@ -256,11 +256,11 @@ mod tests {
         let policy = Policy::for_node(3, 2);
         let mut patience = Patience::new(&policy);
         for _ in 0..CROWDED_YIELDS {
-            assert_eq!(patience.next(&Courtesy::default(), &Crowding::new()), Next::Yield);
+            assert_eq!(patience.next(&Courtesy::default(), &Crowding::new(true)), Next::Yield);
         }
-        assert_eq!(patience.next(&Courtesy::default(), &Crowding::new()), Next::Sleep);
-        patience.renew(&Crowding::new());
-        assert_eq!(patience.next(&Courtesy::default(), &Crowding::new()), Next::Yield);
+        assert_eq!(patience.next(&Courtesy::default(), &Crowding::new(true)), Next::Sleep);
+        patience.renew(&Crowding::new(true));
+        assert_eq!(patience.next(&Courtesy::default(), &Crowding::new(true)), Next::Yield);
     }
 
     #[test]
@@ -287,9 +287,9 @@ mod tests {
     fn a_rank_with_a_core_spins_first_and_sleeps_in_the_end() {
         let policy = Policy { spin: Duration::from_nanos(1), yields: 0, brief: BRIEF, threads: 1 };
         let mut patience = Patience::new(&policy);
-        assert_eq!(patience.next(&Courtesy::default(), &Crowding::new()), Next::Spin);
+        assert_eq!(patience.next(&Courtesy::default(), &Crowding::new(true)), Next::Spin);
         let outcome = (0..10 * POLLS_PER_CLOCK)
-            .map(|_| patience.next(&Courtesy::default(), &Crowding::new()))
+            .map(|_| patience.next(&Courtesy::default(), &Crowding::new(true)))
             .find(|n| *n == Next::Sleep);
         assert_eq!(outcome, Some(Next::Sleep));
     }

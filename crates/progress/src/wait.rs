@@ -72,7 +72,7 @@ impl Progress {
             relief,
             policy,
             courtesy: Courtesy::default(),
-            crowding: Crowding::new(),
+            crowding: Crowding::new(policy.has_a_core()),
             standby: Standby::default(),
             myself: Weak::clone(myself),
         }))
