@@ -17,6 +17,10 @@ use nix::unistd::{SysconfVar, sysconf};
 pub(crate) struct Crowding {
     is_crowded: AtomicBool,
     began: Instant,
+    /// When a thread was put aside last, in µs since `began`.
+    put_aside_us: AtomicU64,
+    /// How often in a row, each soon after the one before.
+    times: AtomicU32,
     /// Until when that holds, or when it ended, in µs since `began`.
     until_us: AtomicU64,
     /// For how long it did when a thread was put aside last, in µs.
@@ -42,6 +46,8 @@ impl Crowding {
         Self {
             is_crowded: AtomicBool::new(false),
             began: Instant::now(),
+            put_aside_us: AtomicU64::new(0),
+            times: AtomicU32::new(0),
             until_us: AtomicU64::new(0),
             hold_us: AtomicU64::new(HOLD_US),
             look_at_us: AtomicU64::new(0),
@@ -85,8 +91,21 @@ impl Crowding {
         }
     }
 
+    /// Once may be chance, or what carries this machine: it counts when it happens again soon and the machine is
+    /// full, or again and again. Where ranks take turns on the cores each turn is short.
     #[cold]
     fn note_put_aside(&self, now_us: u64) {
+        let last_us = self.put_aside_us.swap(now_us, Ordering::Relaxed);
+        let is_again = now_us.saturating_sub(last_us) < AGAIN_US;
+        let times = if is_again { self.times.load(Ordering::Relaxed).saturating_add(1) } else { 1 };
+        self.times.store(times, Ordering::Relaxed);
+        let is_certain = match &self.machine {
+            Some(machine) => times >= OFTEN || times > 2 && is_full(machine),
+            None => times > 1,
+        };
+        if !is_certain {
+            return;
+        }
         let until_us = self.until_us.load(Ordering::Relaxed);
         let free_us = if until_us > 0 { now_us.saturating_sub(until_us) } else { u64::MAX };
         let hold_us = match self.hold_us.load(Ordering::Relaxed) {
@@ -159,6 +178,11 @@ fn runnable(text: &str) -> Option<usize> {
 /// Polls between two looks at the clock take some µs; who was put aside comes back after milliseconds.
 const PUT_ASIDE: Duration = Duration::from_micros(500);
 
+/// Who shares a core with a thread that computes is put aside again so soon.
+const AGAIN_US: u64 = 40_000;
+/// So often in a row is no chance, even on a machine with free cores.
+const OFTEN: u32 = 4;
+
 /// How long a core is taken to be wanted once a thread was put aside: at least…
 const HOLD_US: u64 = 10_000;
 /// …and at most.
@@ -199,20 +223,24 @@ mod tests {
 
     #[test]
     fn a_thread_put_aside_again_soon_is_believed_for_longer() {
-        let crowding = Crowding::new(true);
+        let crowding = Crowding::new(false);
         let at = |us| crowding.began + Duration::from_micros(us);
-        crowding.note_pause(PUT_ASIDE / 2, at(0));
-        assert!(!crowding.is_crowded());
         let mut now_us = 1_000_000;
+        crowding.note_pause(PUT_ASIDE / 2, at(now_us));
+        let often = |now_us| (0..OFTEN).for_each(|_| crowding.note_pause(PUT_ASIDE, at(now_us)));
+        for times in 0..10 {
+            crowding.note_pause(PUT_ASIDE, at(now_us + times * AGAIN_US));
+        }
+        assert!(!crowding.is_crowded(), "each may be chance");
+        now_us += 20 * AGAIN_US;
         for hold_us in [HOLD_US, 2 * HOLD_US, 4 * HOLD_US] {
-            crowding.note_pause(PUT_ASIDE, at(now_us));
-            crowding.note_pause(PUT_ASIDE, at(now_us));
+            often(now_us);
             assert!(crowding.is_crowded_at(at(now_us + hold_us - 1)));
             crowding.judge(now_us + hold_us, false);
             assert!(!crowding.is_crowded());
             now_us += hold_us + HOLD_US;
         }
-        crowding.note_pause(PUT_ASIDE, at(now_us + HOLD_MAX_US));
+        often(now_us + HOLD_MAX_US);
         assert_eq!(crowding.hold_us.load(Ordering::Relaxed), HOLD_US);
     }
 
@@ -228,6 +256,8 @@ mod tests {
         assert!(full.is_crowded_at(at(&full, LOOK_EVERY_US)), "this thread runs");
         let roomy = Crowding { machine: Some((usize::MAX, file())), ..Crowding::new(true) };
         roomy.note_sleep(LONG, at(&roomy, 0));
+        assert!(!roomy.is_crowded());
+        (1..OFTEN).for_each(|_| roomy.note_pause(PUT_ASIDE, at(&roomy, 0)));
         assert!(!roomy.is_crowded());
         roomy.note_pause(PUT_ASIDE, at(&roomy, 0));
         assert!(roomy.is_crowded() && !roomy.is_crowded_at(at(&roomy, HOLD_US)));
