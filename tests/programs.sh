@@ -13,7 +13,7 @@ for program in collectives nonblocking objects; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 -DLARGE "programs/$program.c" -o "$work/large_$program"
 done
 "$prefix/bin/mpicc" -Wall -Werror -O1 ../bench/express.c -o "$work/express" -lm
-go() { timeout 120 "$prefix/bin/mpiexec" "$@"; }
+go() { timeout 300 "$prefix/bin/mpiexec" "$@"; }
 for ranks in 1 2 3 5 8 13; do go -n $ranks "$work/collectives"; done
 for ranks in 1 2 3 6; do go -n $ranks "$work/layouts"; done
 for ranks in 2 3 6; do go -n $ranks "$work/point_to_point"; done
