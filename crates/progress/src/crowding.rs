@@ -1,10 +1,12 @@
 //! Whether others want the cores: other programs, or threads of the application that compute.
 //!
 //! Two signs tell that they do. A waiting thread that reads the clock, polls, and reads it again much later was
-//! put aside meanwhile: then cores are taken to be wanted for a while, for longer when the same happens soon after,
-//! and for as long as more threads of the machine run, or could, than it has cores. Where waits are long the
-//! latter is looked at without the former, for who spins long takes much from those who compute. Where cores are wanted a thread that waits keeps its own for no longer than sleeping costs: who sleeps soon has its
-//! turn soon after it is woken, and who spins has used it up when the answer comes.
+//! put aside meanwhile: when that happens again and again, cores are taken to be wanted for a while, for longer when
+//! it goes on soon after, and for as long as more threads of the machine run, or could, than it has cores. Where
+//! waits are long the latter is looked at without the former, for who spins long takes much from those who compute.
+//!
+//! Where cores are wanted a thread that waits keeps its own for no longer than sleeping costs: who sleeps soon has
+//! its turn soon after it is woken, and who spins has used it up when the answer comes.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
