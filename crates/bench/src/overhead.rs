@@ -245,8 +245,8 @@ fn open_rail(name: &str, rank: u32, job: u8, secret: [u8; 32]) -> Result<Box<dyn
 
 /// What the setting names, as for programs.
 fn strategy() -> Result<Box<dyn Strategy>, String> {
-    let name = std::env::var("CANELE_STRATEGY").unwrap_or_else(|_| "auto".into());
-    strategy::named(&name).ok_or_else(|| format!("CANELE_STRATEGY={name}: no such strategy"))
+    let (name, variable) = (settings::STRATEGY.text(), settings::STRATEGY.variable());
+    strategy::named(&name).ok_or_else(|| format!("{variable}={name}: no such strategy"))
 }
 
 /// A way to exchange messages of one size, whose first byte tells the other process whether to go on.
