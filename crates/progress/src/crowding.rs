@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::{SysconfVar, sysconf};
 
+use crate::trust::{Trust, Try};
+
 /// What one process has seen lately; its words are guarded as the core is.
 #[derive(Debug)]
 pub(crate) struct Crowding {
@@ -29,10 +31,8 @@ pub(crate) struct Crowding {
     hold_us: AtomicU64,
     /// When the machine is looked at next, in µs since `began`.
     look_at_us: AtomicU64,
-    /// How many waits may spin in vain before others do not even try.
-    trust: AtomicU32,
-    /// Waits since one tried all the same.
-    untried: AtomicU32,
+    /// In spinning for as long as sleeping costs.
+    trust: Trust,
     /// All cores of the machine, and what tells how many threads want them; none where that says nothing.
     machine: Option<(usize, File)>,
 }
@@ -53,8 +53,7 @@ impl Crowding {
             until_us: AtomicU64::new(0),
             hold_us: AtomicU64::new(HOLD_US),
             look_at_us: AtomicU64::new(0),
-            trust: AtomicU32::new(TRUST_MAX),
-            untried: AtomicU32::new(0),
+            trust: Trust::new(),
             machine,
         }
     }
@@ -122,7 +121,7 @@ impl Crowding {
     fn hold(&self, until_us: u64) {
         self.until_us.fetch_max(until_us, Ordering::Relaxed);
         if !self.is_crowded.swap(true, Ordering::Relaxed) {
-            self.trust.store(TRUST_MAX, Ordering::Relaxed);
+            self.trust.restore();
         }
     }
 
@@ -142,19 +141,16 @@ impl Crowding {
     /// (`brief`), or not at all where that has been in vain. Now and then one tries for longer, for two that both
     /// sleep at once keep each other from answering soon.
     pub fn patience(&self, brief: Duration) -> Duration {
-        if self.trust.load(Ordering::Relaxed) > 0 {
-            return brief;
+        match self.trust.ask() {
+            Try::Yes => brief,
+            Try::Again => TRY_FOR * brief,
+            Try::No => Duration::ZERO,
         }
-        let untried = self.untried.load(Ordering::Relaxed) + 1;
-        self.untried.store(untried % TRY_EVERY, Ordering::Relaxed);
-        if untried == TRY_EVERY { TRY_FOR * brief } else { Duration::ZERO }
     }
 
     /// Whether what a thread has spun for came before it had to sleep.
     pub fn learn(&self, paid: bool) {
-        let trust = self.trust.load(Ordering::Relaxed);
-        let trust = if paid { (trust + GAIN).min(TRUST_MAX) } else { trust.saturating_sub(1) };
-        self.trust.store(trust, Ordering::Relaxed);
+        self.trust.learn(paid);
     }
 
     fn us(&self, at: Instant) -> u64 {
@@ -196,12 +192,8 @@ const LONG: Duration = Duration::from_micros(200);
 /// Between two looks at the machine.
 const LOOK_EVERY_US: u64 = 10_000;
 
-/// Waits that spin in vain before others do not even try: at most, and for one that paid.
-const TRUST_MAX: u32 = 64;
-const GAIN: u32 = 4;
-
-/// One in so many tries all the same, for so many times as long: a peer that sleeps is woken, and answers.
-const TRY_EVERY: u32 = 16;
+/// Who tries though it has been in vain does so for so many times as long: a peer that sleeps is woken, and
+/// answers.
 const TRY_FOR: u32 = 4;
 
 #[cfg(test)]
@@ -263,26 +255,5 @@ mod tests {
         assert!(!roomy.is_crowded());
         roomy.note_pause(PUT_ASIDE, at(&roomy, 0));
         assert!(roomy.is_crowded() && !roomy.is_crowded_at(at(&roomy, HOLD_US)));
-    }
-
-    #[test]
-    fn spinning_in_vain_is_tried_now_and_then_only() {
-        let crowding = Crowding::new(true);
-        let brief = Duration::from_micros(1);
-        let patient = |waits: u32| {
-            let patience = (0..waits).map(|_| crowding.patience(brief));
-            patience.filter(|patience| !patience.is_zero()).collect::<Vec<_>>()
-        };
-        for _ in 0..TRUST_MAX {
-            assert_eq!(patient(1), [brief]);
-            crowding.learn(false);
-        }
-        assert_eq!(patient(3 * TRY_EVERY), [TRY_FOR * brief; 3]);
-        crowding.learn(true);
-        for _ in 0..GAIN {
-            assert_eq!(patient(1), [brief]);
-            crowding.learn(false);
-        }
-        assert!(patient(TRY_EVERY - 1).is_empty());
     }
 }

@@ -17,6 +17,7 @@ mod policy;
 mod precedence;
 mod standby;
 mod tasks;
+mod trust;
 mod wait;
 mod waiters;
 

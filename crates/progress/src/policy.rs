@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::crowding::Crowding;
+use crate::trust::{Trust, Try};
 
 /// How a thread waits when nothing has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,10 +142,25 @@ impl<'a> Patience<'a> {
     }
 
     /// Nothing happened, and another thread is due: whether it is its turn. A peer that is awake answers
-    /// sooner than threads change places.
-    pub fn gives_way(&mut self) -> bool {
+    /// sooner than threads change places, if it answers this thread.
+    pub fn gives_way(&mut self, trust: &Trust) -> bool {
         self.held_up += 1;
-        self.policy.yields > 0 || self.held_up > HELD_UP_MAX
+        if self.held_up == 1 && (self.policy.yields > 0 || trust.ask() == Try::No) {
+            return true;
+        }
+        let is_over = self.held_up > HELD_UP_MAX;
+        if is_over {
+            trust.learn(false);
+        }
+        is_over
+    }
+
+    /// What this thread waited for has come: if others were due meanwhile, it was right to let them wait.
+    #[inline]
+    pub fn end(&self, trust: &Trust) {
+        if self.held_up > 0 {
+            trust.learn(true);
+        }
     }
 
     /// How long it has spun since it was last asked.

@@ -17,6 +17,7 @@ use crate::crowding::Crowding;
 use crate::policy::{Courtesy, Next, Patience, Policy};
 use crate::standby::{Look, Standby};
 use crate::tasks::Task;
+use crate::trust::Trust;
 
 /// The communication of one process, shared by its threads.
 pub struct Progress {
@@ -36,6 +37,8 @@ pub struct Progress {
     policy: Policy,
     courtesy: Courtesy,
     crowding: Crowding,
+    /// In polling on while other threads are due.
+    holding_up: Trust,
     pub(crate) standby: Standby,
     myself: Weak<Self>,
 }
@@ -73,6 +76,7 @@ impl Progress {
             policy,
             courtesy: Courtesy::default(),
             crowding: Crowding::new(policy.has_a_core()),
+            holding_up: Trust::new(),
             standby: Standby::default(),
             myself: Weak::clone(myself),
         }))
@@ -276,6 +280,7 @@ impl Progress {
         }
         self.report(&mut core, before);
         if wait.polls {
+            wait.patience.end(&self.holding_up);
             self.stop_polling(&mut core);
         }
         self.leave(&mut core);
@@ -335,7 +340,7 @@ impl Progress {
             wait.patience.renew(&self.crowding);
             return core;
         }
-        if !is_news && core.waiters.has_due() && wait.patience.gives_way() {
+        if !is_news && core.waiters.has_due() && wait.patience.gives_way(&self.holding_up) {
             wait.polls = false;
             self.polling.store(false, Ordering::Relaxed);
             core.waiters.wake_next();
