@@ -64,14 +64,14 @@ impl Counters {
         (self.untimed == TIMED_YIELDS).then(Instant::now)
     }
 
-    /// The thread is back; answers for how long it was away, where that was timed, and since when.
-    pub(crate) fn end_yield(&mut self, began: Option<Instant>) -> Option<(Duration, Instant)> {
-        let (began, now) = (began?, Instant::now());
-        self.yielding += TIMED_YIELDS * (now - began);
-        self.untimed = 0;
-        Some((now - began, now))
+    /// The thread is back.
+    pub(crate) fn end_yield(&mut self, began: Option<Instant>) {
+        if let Some(began) = began {
+            self.yielding += TIMED_YIELDS * began.elapsed();
+            self.untimed = 0;
+        }
     }
 }
 
 /// A yield to nobody takes some 300 ns, of which two looks at the clock each time would be a good part.
-const TIMED_YIELDS: u32 = 4;
+const TIMED_YIELDS: u32 = 16;

@@ -33,16 +33,14 @@ pub(crate) struct Crowding {
     look_at_us: AtomicU64,
     /// In spinning for as long as sleeping costs.
     trust: Trust,
-    /// All cores of the machine, and what tells how many threads want them; none where that says nothing.
+    /// All cores of the machine, and what tells how many threads want them; none where it does not.
     machine: Option<(usize, File)>,
 }
 
 impl Crowding {
-    /// For a process that has a core, or not: the ranks of a job that outnumber the cores fill the machine
-    /// themselves.
-    pub fn new(has_a_core: bool) -> Self {
+    pub fn new() -> Self {
         let cores = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
-        let machine = cores.filter(|_| has_a_core).and_then(|cores| {
+        let machine = cores.and_then(|cores| {
             Some((usize::try_from(cores).ok()?, File::open("/proc/loadavg").ok()?))
         });
         Self {
@@ -93,17 +91,14 @@ impl Crowding {
     }
 
     /// Once may be chance, or what carries this machine: it counts when it happens again soon and the machine is
-    /// full, or again and again. Where ranks take turns on the cores each turn is short.
+    /// full, or again and again.
     #[cold]
     fn note_put_aside(&self, now_us: u64) {
         let last_us = self.put_aside_us.swap(now_us, Ordering::Relaxed);
         let is_again = now_us.saturating_sub(last_us) < AGAIN_US;
         let times = if is_again { self.times.load(Ordering::Relaxed).saturating_add(1) } else { 1 };
         self.times.store(times, Ordering::Relaxed);
-        let is_certain = match &self.machine {
-            Some(machine) => times >= OFTEN || times > 2 && is_full(machine),
-            None => times > 1,
-        };
+        let is_certain = times > OFTEN || times == OFTEN && self.is_full();
         if !is_certain {
             return;
         }
@@ -178,8 +173,8 @@ const PUT_ASIDE: Duration = Duration::from_micros(500);
 
 /// Who shares a core with a thread that computes is put aside again so soon.
 const AGAIN_US: u64 = 40_000;
-/// So often in a row is no chance, even on a machine with free cores.
-const OFTEN: u32 = 4;
+/// So often in a row is no chance on a full machine; once more, and it is none on any.
+const OFTEN: u32 = 3;
 
 /// How long a core is taken to be wanted once a thread was put aside: at least…
 const HOLD_US: u64 = 10_000;
@@ -209,7 +204,7 @@ mod tests {
 
     #[test]
     fn this_machine_tells_how_many_want_its_cores() {
-        let (cores, file) = Crowding::new(true).machine.expect("a machine with /proc");
+        let (cores, file) = Crowding::new().machine.expect("a machine with /proc");
         assert!(cores > 0);
         assert!(!is_full(&(usize::MAX, file.try_clone().unwrap())));
         assert!(is_full(&(0, file)), "this thread runs");
@@ -217,11 +212,11 @@ mod tests {
 
     #[test]
     fn a_thread_put_aside_again_soon_is_believed_for_longer() {
-        let crowding = Crowding::new(false);
+        let crowding = Crowding { machine: None, ..Crowding::new() };
         let at = |us| crowding.began + Duration::from_micros(us);
         let mut now_us = 1_000_000;
         crowding.note_pause(PUT_ASIDE / 2, at(now_us));
-        let often = |now_us| (0..OFTEN).for_each(|_| crowding.note_pause(PUT_ASIDE, at(now_us)));
+        let often = |now_us| (0..=OFTEN).for_each(|_| crowding.note_pause(PUT_ASIDE, at(now_us)));
         for times in 0..10 {
             crowding.note_pause(PUT_ASIDE, at(now_us + times * AGAIN_US));
         }
@@ -242,16 +237,16 @@ mod tests {
     fn long_waits_look_at_the_machine_now_and_then() {
         let at = |crowding: &Crowding, us| crowding.began + Duration::from_micros(us);
         let file = || File::open("/proc/loadavg").unwrap();
-        let full = Crowding { machine: Some((0, file())), ..Crowding::new(true) };
+        let full = Crowding { machine: Some((0, file())), ..Crowding::new() };
         full.note_sleep(LONG / 2, at(&full, 0));
         assert!(!full.is_crowded());
         full.note_sleep(LONG, at(&full, 0));
         assert!(full.is_crowded_at(at(&full, LOOK_EVERY_US - 1)));
         assert!(full.is_crowded_at(at(&full, LOOK_EVERY_US)), "this thread runs");
-        let roomy = Crowding { machine: Some((usize::MAX, file())), ..Crowding::new(true) };
+        let roomy = Crowding { machine: Some((usize::MAX, file())), ..Crowding::new() };
         roomy.note_sleep(LONG, at(&roomy, 0));
         assert!(!roomy.is_crowded());
-        (1..OFTEN).for_each(|_| roomy.note_pause(PUT_ASIDE, at(&roomy, 0)));
+        (0..OFTEN).for_each(|_| roomy.note_pause(PUT_ASIDE, at(&roomy, 0)));
         assert!(!roomy.is_crowded());
         roomy.note_pause(PUT_ASIDE, at(&roomy, 0));
         assert!(roomy.is_crowded() && !roomy.is_crowded_at(at(&roomy, HOLD_US)));

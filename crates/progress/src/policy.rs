@@ -170,10 +170,10 @@ impl<'a> Patience<'a> {
 
     /// Nothing happened at the last poll.
     pub fn next(&mut self, courtesy: &Courtesy, crowding: &Crowding) -> Next {
-        if crowding.is_crowded() {
-            return self.next_in_a_crowd(crowding);
-        }
         if self.policy.has_a_core() {
+            if crowding.is_crowded() {
+                return self.next_in_a_crowd(crowding);
+            }
             self.polls += 1;
             if !self.polls.is_multiple_of(POLLS_PER_CLOCK) {
                 return Next::Spin;
@@ -207,10 +207,7 @@ impl<'a> Patience<'a> {
         let now = Instant::now();
         let Some((since, read)) = &mut self.since else {
             if crowding.is_crowded_at(now) {
-                self.limit = match self.policy.has_a_core() {
-                    true => crowding.patience(self.policy.brief),
-                    false => Duration::ZERO,
-                };
+                self.limit = crowding.patience(self.policy.brief);
                 if self.limit.is_zero() {
                     return Next::Sleep;
                 }
@@ -272,11 +269,11 @@ mod tests {
         let policy = Policy::for_node(3, 2);
         let mut patience = Patience::new(&policy);
         for _ in 0..CROWDED_YIELDS {
-            assert_eq!(patience.next(&Courtesy::default(), &Crowding::new(true)), Next::Yield);
+            assert_eq!(patience.next(&Courtesy::default(), &Crowding::new()), Next::Yield);
         }
-        assert_eq!(patience.next(&Courtesy::default(), &Crowding::new(true)), Next::Sleep);
-        patience.renew(&Crowding::new(true));
-        assert_eq!(patience.next(&Courtesy::default(), &Crowding::new(true)), Next::Yield);
+        assert_eq!(patience.next(&Courtesy::default(), &Crowding::new()), Next::Sleep);
+        patience.renew(&Crowding::new());
+        assert_eq!(patience.next(&Courtesy::default(), &Crowding::new()), Next::Yield);
     }
 
     #[test]
@@ -303,9 +300,9 @@ mod tests {
     fn a_rank_with_a_core_spins_first_and_sleeps_in_the_end() {
         let policy = Policy { spin: Duration::from_nanos(1), yields: 0, brief: BRIEF, threads: 1 };
         let mut patience = Patience::new(&policy);
-        assert_eq!(patience.next(&Courtesy::default(), &Crowding::new(true)), Next::Spin);
+        assert_eq!(patience.next(&Courtesy::default(), &Crowding::new()), Next::Spin);
         let outcome = (0..10 * POLLS_PER_CLOCK)
-            .map(|_| patience.next(&Courtesy::default(), &Crowding::new(true)))
+            .map(|_| patience.next(&Courtesy::default(), &Crowding::new()))
             .find(|n| *n == Next::Sleep);
         assert_eq!(outcome, Some(Next::Sleep));
     }

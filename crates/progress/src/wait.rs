@@ -75,7 +75,7 @@ impl Progress {
             relief,
             policy,
             courtesy: Courtesy::default(),
-            crowding: Crowding::new(policy.has_a_core()),
+            crowding: Crowding::new(),
             holding_up: Trust::new(),
             standby: Standby::default(),
             myself: Weak::clone(myself),
@@ -385,9 +385,7 @@ impl Progress {
     fn yield_core<'a>(&'a self, mut core: Guard<'a, Core>) -> Guard<'a, Core> {
         let began = core.counters.begin_yield();
         core = self.breathe(core, std::thread::yield_now);
-        if let Some((away, now)) = core.counters.end_yield(began) {
-            self.crowding.note_pause(away, now);
-        }
+        core.counters.end_yield(began);
         core
     }
 
