@@ -510,7 +510,9 @@ impl Progress {
             core = self.lock();
             core.counters.sleeps += 1;
             core.counters.sleeping += slept;
-            self.crowding.note_sleep(slept, Instant::now());
+            if self.policy.has_a_core() {
+                self.crowding.note_sleep(slept, Instant::now());
+            }
             self.asleep.store(false, Ordering::Relaxed);
         } else if self.guarded.load(Ordering::Relaxed) {
             // The thread that stands by sleeps on: the rails are to ring for it.
