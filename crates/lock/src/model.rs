@@ -18,10 +18,16 @@ use parts::{AtomicU32, Condvar, Mutex};
 use turn::{Missing, Turn};
 
 #[path = "mutual.rs"]
-#[allow(clippy::duplicate_mod, reason = "the same code, made of other parts")]
+#[allow(
+    clippy::duplicate_mod,
+    reason = "the locks' own source again, here with loom's atomics for `parts`"
+)]
 mod mutual;
 #[path = "turn.rs"]
-#[allow(clippy::duplicate_mod, reason = "the same code, made of other parts")]
+#[allow(
+    clippy::duplicate_mod,
+    reason = "the locks' own source again, here with loom's atomics for `parts`"
+)]
 mod turn;
 
 /// What is wrong.

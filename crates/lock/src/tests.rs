@@ -36,6 +36,7 @@ fn sleepers_are_woken_one_by_one() {
         for _ in 0..3 {
             scope.spawn(|| *lock.lock() += 1);
         }
+        // So that they are likely asleep by then; what is asserted holds whenever they come.
         std::thread::sleep(Duration::from_millis(20));
         assert_eq!(*held, 0);
         drop(held);
