@@ -23,6 +23,12 @@ for program in collectives nonblocking objects; do for ranks in 2 5; do go -n $r
 for rails in shm tcp; do go -genv CANELE_RAILS $rails -n 2 "$work/large"; done
 go -genv CANELE_RAILS tcp -n 4 "$work/collectives"
 go -genv CANELE_RAILS tcp -n 3 "$work/point_to_point"
+# Both to each peer at once.
+for rails in shm+tcp tcp+shm; do
+    go -genv CANELE_RAILS $rails -n 3 "$work/point_to_point"
+    go -genv CANELE_RAILS $rails -n 4 "$work/nonblocking"
+    go -genv CANELE_RAILS $rails -n 2 "$work/large"
+done
 for ranks in 1 2 3 5 8; do go -n $ranks "$work/nonblocking"; done
 for ranks in 2 4; do go -genv CANELE_RAILS tcp -n $ranks "$work/nonblocking"; done
 "$work/collectives"

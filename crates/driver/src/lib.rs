@@ -19,6 +19,6 @@ pub use fork::tell_forked;
 pub use own::OwnRail;
 pub use precedence::Thread;
 pub use rail::{Event, Fault, Post, Rail, RailError};
-pub use shm::{ShmConfig, ShmRail, node_identity};
+pub use shm::{FRAME_MAX_OF_ALL, ShmConfig, ShmRail, node_identity};
 pub use sim::{SimLoss, SimNetwork, SimPath, SimRail};
 pub use tcp::{Refusal, TcpConfig, TcpNetwork, TcpNetworks, TcpRail, TcpSample};

@@ -267,7 +267,7 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let job = Job::join().map_err(|error| Error::new(ErrorClass::Other, error.to_string()))?;
     let (rank, size) = (job.rank(), job.size());
     let failed = |text: String| Error::new(ErrorClass::Other, text);
-    let (rails, networks) = open_rails(&job).map_err(failed)?;
+    let Opened { rails, teams, networks } = open_rails(&job).map_err(failed)?;
     let mut card = Vec::new();
     for rail in &rails {
         append(&mut card, rail.name().as_bytes());
@@ -289,6 +289,10 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let host = topo::cache::host_cost(topo::Cache::of_environment().as_ref());
     let engine = Engine::new(Config { size: size as usize, budget_bytes, host, strategy });
     let core = Core::new(engine, GateId(rank), size as usize, rails, directory);
+    let join = |core: Core, team: &Vec<String>| {
+        core.with_team(&team.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let core = teams.iter().fold(core, join);
     let policy = policy(size).woken_in(Duration::from_nanos(host.wake_ns));
     let progress = Progress::new(core, policy).map_err(|error| failed(error.to_string()))?;
     Ok(Process {
@@ -305,33 +309,53 @@ fn start(level: ThreadLevel) -> Result<Process> {
     })
 }
 
-/// The rails of this process, the preferred first, and the networks that those over TCP serve.
-/// Settings restrict the rails and the networks.
-fn open_rails(job: &Job) -> Result<(Vec<Box<dyn Rail>>, TcpNetworks), String> {
+/// What a process communicates by.
+struct Opened {
+    /// The preferred first.
+    rails: Vec<Box<dyn Rail>>,
+    /// Kinds of rails that carry for a peer together.
+    teams: Vec<Vec<String>>,
+    /// Those that the rails over TCP serve.
+    networks: TcpNetworks,
+}
+
+/// Opens the rails of this process. Settings restrict the rails and the networks.
+fn open_rails(job: &Job) -> Result<Opened, String> {
     let rank = GateId(job.rank());
-    let wanted = settings::RAILS.text();
     let own = OwnRail::new(rank).map_err(|error| format!("rail self: {error}"))?;
-    let mut rails: Vec<Box<dyn Rail>> = vec![Box::new(own)];
-    let mut networks = TcpNetworks::default();
+    let mut opened =
+        Opened { rails: vec![Box::new(own)], teams: Vec::new(), networks: TcpNetworks::default() };
     if job.size() == 1 {
-        return Ok((rails, networks));
+        return Ok(opened);
     }
-    for name in wanted.split(',') {
-        match name.trim() {
-            "shm" => {
-                let rail =
-                    ShmRail::new(ShmConfig { rank, job: u128::from(job.id()).to_le_bytes() });
-                rails.push(Box::new(rail.map_err(|error| format!("rail shm: {error}"))?));
-            }
-            "tcp" => networks = open_tcp(job, &mut rails)?,
-            "self" | "" => {}
-            other => {
-                let variable = settings::RAILS.variable();
-                return Err(format!("{variable}={wanted}: no rail `{other}` (shm, tcp)"));
+    let wanted = settings::RAILS.text();
+    let variable = settings::RAILS.variable();
+    for team in wanted.split(',') {
+        let names: Vec<_> = team.split('+').map(|name| name.trim().to_owned()).collect();
+        for name in &names {
+            let is_open = opened.rails.iter().skip(1).any(|rail| rail.name() == name);
+            match name.as_str() {
+                _ if is_open => return Err(format!("{variable}={wanted}: `{name}` twice")),
+                "shm" => opened.rails.push(open_shm(job)?),
+                "tcp" => opened.networks = open_tcp(job, &mut opened.rails)?,
+                "self" | "" => {}
+                other => {
+                    return Err(format!("{variable}={wanted}: no rail `{other}` (shm, tcp)"));
+                }
             }
         }
+        if names.len() > 1 {
+            opened.teams.push(names);
+        }
     }
-    Ok((rails, networks))
+    Ok(opened)
+}
+
+/// Opens the rail over shared memory.
+fn open_shm(job: &Job) -> Result<Box<dyn Rail>, String> {
+    let config = ShmConfig { rank: GateId(job.rank()), job: u128::from(job.id()).to_le_bytes() };
+    let rail = ShmRail::new(config).map_err(|error| format!("rail shm: {error}"))?;
+    Ok(Box::new(rail))
 }
 
 /// Opens the rail over TCP, and one more for each further network.

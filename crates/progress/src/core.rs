@@ -71,8 +71,11 @@ struct Station {
     gather_within: Duration,
     /// Whether it takes frames before it has sent them.
     buffers: bool,
-    /// Whether another rail may carry what this one loses.
+    /// The first of the rails that carry for a peer together; each may carry what another loses.
+    team: RailId,
+    /// Whether there are others in its team, and whether they are of other kinds.
     has_twin: bool,
+    is_mixed: bool,
     /// Polls of others' news in a row without any of its own.
     dull: u32,
     /// Skips left before it is polled again.
@@ -134,7 +137,8 @@ struct Attempt {
 }
 
 impl Core {
-    /// The engine of process `rank` in a job of `size` over `rails`, the preferred ones first.
+    /// The engine of process `rank` in a job of `size` over `rails`, the preferred ones first. To a peer the
+    /// first that reaches it leads, and those of its kind.
     pub fn new(
         engine: Engine,
         rank: GateId,
@@ -142,16 +146,17 @@ impl Core {
         rails: Vec<Box<dyn Rail>>,
         directory: Box<dyn Directory>,
     ) -> Self {
-        let names: Vec<_> = rails.iter().map(|rail| rail.name()).collect();
+        let kinds: Vec<_> = rails.iter().map(|rail| kind(rail.name())).collect();
         let station = |rail: Box<dyn Rail>| {
             let gather_within = rail.gather_within();
-            let is_twin = |name: &&&str| kind(name) == kind(rail.name());
-            let has_twin = names.iter().filter(is_twin).count() > 1;
             let (name, buffers) = (rail.name(), !gather_within.is_zero());
-            Station { rail, name, gather_within, buffers, has_twin, dull: 0, skip: 0 }
+            let first = kinds.iter().position(|known| *known == kind(name)).unwrap_or_default();
+            let team = RailId(first as u8);
+            let (has_twin, is_mixed, dull, skip) = (false, false, 0, 0);
+            Station { rail, name, gather_within, buffers, team, has_twin, is_mixed, dull, skip }
         };
         let rails = rails.into_iter().map(station).collect();
-        Self {
+        let mut core = Self {
             engine,
             rails,
             routes: vec![Route::Closed; size],
@@ -171,6 +176,29 @@ impl Core {
             counters: Counters::default(),
             is_in_call: false,
             awaited: None,
+        };
+        core.count_teams();
+        core
+    }
+
+    /// Lets the rails of some kinds carry for a peer together, each as it can.
+    #[must_use]
+    pub fn with_team(mut self, kinds: &[&str]) -> Self {
+        let is_member = |station: &Station| kinds.contains(&kind(station.name));
+        if let Some(first) = self.rails.iter().position(is_member) {
+            let members = self.rails.iter_mut().filter(|station| is_member(station));
+            members.for_each(|station| station.team = RailId(first as u8));
+        }
+        self.count_teams();
+        self
+    }
+
+    fn count_teams(&mut self) {
+        let teams: Vec<_> = self.rails.iter().map(|one| (one.team, kind(one.name))).collect();
+        for station in &mut self.rails {
+            let mut team = teams.iter().filter(|(team, _)| *team == station.team);
+            station.has_twin = team.clone().count() > 1;
+            station.is_mixed = team.any(|(_, other)| *other != kind(station.name));
         }
     }
 
@@ -362,7 +390,7 @@ impl Core {
         let Self { engine, rails, routes, journal, .. } = self;
         let station = &mut rails[index];
         let (rail, name) = (RailId(index as u8), station.name);
-        let replay = station.has_twin;
+        let (replay, is_mixed) = (station.has_twin, station.is_mixed);
         let mut misbehaved: Vec<(GateId, String)> = Vec::new();
         let mut refused: Vec<(GateId, Attempt)> = Vec::new();
         let mut failed: Vec<(GateId, Fault)> = Vec::new();
@@ -392,7 +420,9 @@ impl Core {
                     Route::Open(rails) => rails.insert(rail),
                     Route::Failed => return,
                 }
-                engine.handle_up(peer, rail, Capabilities { replay, ..capabilities });
+                let capabilities = Capabilities { replay, ..capabilities };
+                let capabilities = if is_mixed { shared(capabilities) } else { capabilities };
+                engine.handle_up(peer, rail, capabilities);
             }
             Event::Down { peer, fault } => match another_way(routes, (rail, name), peer, &fault) {
                 Some(attempt) => refused.push((peer, attempt)),
@@ -631,7 +661,7 @@ impl Core {
         self.connect(gate, Attempt { later: candidates, refusals: Vec::new() });
     }
 
-    /// Tries the rails that are left in turn until one begins to open; those of its kind open beside it.
+    /// Tries the rails that are left in turn until one begins to open; those of its team open beside it.
     fn connect(&mut self, gate: GateId, attempt: Attempt) {
         let Attempt { later, mut refusals } = attempt;
         let mut later = later.into_iter();
@@ -658,12 +688,12 @@ impl Core {
         self.engine.handle_down(gate);
     }
 
-    /// Opens the other links of a rail's kind; where one cannot, there is one link less.
+    /// Opens the other links of a rail's team; where one cannot, there is one link less.
     fn connect_twins(&mut self, gate: GateId, rail: RailId, later: &[(RailId, Vec<u8>)]) {
-        let kind = kind(self.rails[rail.0 as usize].rail.name());
+        let team = self.rails[rail.0 as usize].team;
         for (twin, address) in later {
             let station = &mut self.rails[twin.0 as usize];
-            if self::kind(station.rail.name()) == kind {
+            if station.team == team {
                 let _ = station.rail.connect(gate, address);
             }
         }
@@ -695,6 +725,13 @@ fn another_way(
     }
     attempt.refusals.push(format!("{name}: {reason}"));
     Some(std::mem::take(attempt))
+}
+
+/// What a link can do beside links of other kinds: each carries whatever another may lose, and nobody fetches
+/// what several are to share.
+fn shared(capabilities: Capabilities) -> Capabilities {
+    let frame_max = capabilities.frame_max.min(driver::FRAME_MAX_OF_ALL);
+    Capabilities { frame_max, pull: false, ..capabilities }
 }
 
 /// Rails of one kind differ by a number at the end of their names: `tcp`, `tcp1`.

@@ -14,7 +14,8 @@ use std::sync::OnceLock;
 pub static RAILS: Setting = setting(
     "CANELE_RAILS",
     Kind::Text("shm,tcp"),
-    "which rails may be used; the first that reaches a peer is taken, tcp over all networks in common",
+    "which rails may be used; the first that reaches a peer is taken, tcp over all networks in common; \
+     shm+tcp: both together",
 );
 
 /// What chooses the contents of frames.

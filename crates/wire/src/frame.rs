@@ -79,6 +79,10 @@ pub struct Capabilities {
     pub replay: bool,
 }
 
+/// How many unmatched bytes processes accept of each other from the beginning, whichever of their links
+/// opens first on either side.
+pub const FIRST_CREDIT_BYTES: usize = 64 << 10;
+
 /// Contiguous memory of a peer process on this node, for a single-copy transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteRegion {

@@ -12,5 +12,7 @@ pub mod packet;
 pub mod thresholds;
 
 pub use cost::{Cost, HostCost};
-pub use frame::{Body, Capabilities, Frame, FrameToken, GateId, RailId, RemoteRegion};
+pub use frame::{
+    Body, Capabilities, FIRST_CREDIT_BYTES, Frame, FrameToken, GateId, RailId, RemoteRegion,
+};
 pub use thresholds::Thresholds;

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use lock::Uncancelled;
 use memory::Region;
-use wire::{Capabilities, Frame, GateId, RemoteRegion};
+use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, GateId, RemoteRegion};
 
 use crate::rail::{Event, Fault, Post, Rail, RailError};
 
@@ -655,13 +655,16 @@ const STREAM: usize = 32;
 /// Some cache lines' ways between distant cores.
 const REST: Duration = Duration::from_nanos(2000);
 
+/// The longest frame that every rail takes, in bytes.
+pub const FRAME_MAX_OF_ALL: usize = CHUNK_FRAME_MAX;
+
 const CAPABILITIES: Capabilities = Capabilities {
     frame_max: CHUNK_FRAME_MAX,
     inline_max: 4 << 10,
     eager_max: 16 << 10,
     ahead_max: 0,
     piece_min: 16 << 10,
-    credit_bytes: 1 << 20,
+    credit_bytes: FIRST_CREDIT_BYTES,
     credit_wanted: 1 << 20,
     pull: true,
     adapts: false,

@@ -33,7 +33,7 @@ use lock::Uncancelled;
 use memory::Region;
 use rustc_hash::FxHashMap;
 use rustix::event::epoll;
-use wire::{Capabilities, Frame, GateId, RemoteRegion};
+use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, GateId, RemoteRegion};
 
 use crate::rail::{Event, Fault, Post, Rail, RailError};
 
@@ -592,7 +592,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     eager_max: 64 << 10,
     ahead_max: 2 << 20,
     piece_min: 64 << 10,
-    credit_bytes: 64 << 10,
+    credit_bytes: FIRST_CREDIT_BYTES,
     credit_wanted: 4 << 20,
     pull: false,
     adapts: true,
