@@ -7,6 +7,7 @@
 //! each rail for its descriptors.
 
 mod fork;
+mod identity;
 mod memory;
 mod own;
 mod precedence;
@@ -16,6 +17,7 @@ mod sim;
 mod tcp;
 
 pub use fork::tell_forked;
+pub use identity::Identity;
 pub use own::OwnRail;
 pub use precedence::Thread;
 pub use rail::{Event, Fault, Post, Rail, RailError};
