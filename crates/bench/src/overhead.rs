@@ -239,7 +239,8 @@ fn open_rail(name: &str, rank: u32, job: u8, secret: [u8; 32]) -> Result<Box<dyn
         return Ok(Box::new(rail.map_err(failed)?));
     }
     let interface = Some(LOOPBACK.into());
-    let config = TcpConfig { rank, job: job.into(), secret, interface, connect_timeout: PATIENCE };
+    let usual = TcpConfig::new(rank, job.into(), secret);
+    let config = TcpConfig { interface, connect_timeout: PATIENCE, ..usual };
     Ok(Box::new(TcpRail::new(config).map_err(failed)?))
 }
 

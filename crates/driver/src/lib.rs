@@ -23,4 +23,4 @@ pub use precedence::Thread;
 pub use rail::{Event, Fault, Post, Rail, RailError};
 pub use shm::{FRAME_MAX_OF_ALL, ShmConfig, ShmRail, node_identity};
 pub use sim::{SimLoss, SimNetwork, SimPath, SimRail};
-pub use tcp::{Refusal, TcpConfig, TcpNetwork, TcpNetworks, TcpRail, TcpSample};
+pub use tcp::{Encryption, Refusal, TcpConfig, TcpNetwork, TcpNetworks, TcpRail, TcpSample};

@@ -13,11 +13,9 @@ use wire::GateId;
 #[test]
 fn connections_wait_for_descriptors_without_keeping_the_process_awake() {
     let mut rail = TcpRail::new(TcpConfig {
-        rank: GateId(0),
-        job: 7,
-        secret: [1; 32],
         interface: Some("127.0.0.1".into()),
         connect_timeout: Duration::from_secs(10),
+        ..TcpConfig::new(GateId(0), 7, [1; 32])
     })
     .expect("sockets");
     let address = rail.address();

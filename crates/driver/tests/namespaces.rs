@@ -27,11 +27,8 @@ fn a_node() {
     let rank: u32 = std::env::var("NODE").expect("run by the test of namespaces").parse().unwrap();
     let peer = GateId(1 - rank);
     let mut rail = TcpRail::new(TcpConfig {
-        rank: GateId(rank),
-        job: 1,
-        secret: [1; 32],
-        interface: None,
         connect_timeout: Duration::from_secs(10),
+        ..TcpConfig::new(GateId(rank), 1, [1; 32])
     })
     .expect("sockets");
     let meeting = Meeting::of_script();

@@ -184,11 +184,8 @@ impl Way {
 
 fn open(rank: u32, networks: &TcpNetworks) -> Vec<Way> {
     let config = TcpConfig {
-        rank: GateId(rank),
-        job: 1,
-        secret: [1; 32],
-        interface: None,
         connect_timeout: Duration::from_secs(20),
+        ..TcpConfig::new(GateId(rank), 1, [1; 32])
     };
     let mut rails = vec![TcpRail::new(config.clone()).expect("sockets")];
     let further = networks.all().iter().skip(1);

@@ -361,11 +361,9 @@ fn open_shm(job: &Job) -> Result<Box<dyn Rail>, String> {
 /// Opens the rail over TCP, and one more for each further network.
 fn open_tcp(job: &Job, rails: &mut Vec<Box<dyn Rail>>) -> Result<TcpNetworks, String> {
     let config = TcpConfig {
-        rank: GateId(job.rank()),
-        job: job.id(),
-        secret: *job.secret().expose(),
         interface: settings::IFACE.given().map(|given| given.to_string_lossy().into_owned()),
         connect_timeout: CONNECT_TIMEOUT,
+        ..TcpConfig::new(GateId(job.rank()), job.id(), *job.secret().expose())
     };
     let rail = TcpRail::new(config.clone()).map_err(|error| format!("rail tcp: {error}"))?;
     rails.push(Box::new(rail));

@@ -61,11 +61,9 @@ fn each_reason_is_told_once_and_the_rest_counted() {
 #[ignore = "a part in the test of strangers, which starts it"]
 fn the_process() {
     let config = TcpConfig {
-        rank: GateId(0),
-        job: 5,
-        secret: [1; 32],
         interface: Some("127.0.0.1".into()),
         connect_timeout: Duration::from_secs(10),
+        ..TcpConfig::new(GateId(0), 5, [1; 32])
     };
     let rail = Box::new(TcpRail::new(config).expect("sockets"));
     let address = driver::Rail::address(&*rail);

@@ -1,9 +1,12 @@
 //! Who is at the other end: a mutual proof of the job's secret before anything else is read.
 //!
-//! The initiator says hello (job, both ranks, a nonce); the acceptor answers with a nonce and a code
-//! over both; the initiator proves itself with a code of its own; the acceptor's verdict decides
-//! whether this connection is the link. Codes are HMAC-SHA256 under the secret and bind role, ranks
-//! and both nonces, so that nothing recorded is of use again.
+//! The initiator says hello (job, both ranks, a nonce, and whether it is going to encrypt); the acceptor
+//! answers with a nonce and a code over both; the initiator proves itself with a code of its own; the
+//! acceptor's verdict decides whether this connection is the link. Codes are HMAC-SHA256 under the secret
+//! and bind role, ranks and both nonces, so that nothing recorded is of use again.
+//!
+//! Where the link is to be encrypted, all after the hello is. The codes then bind the keys that the two
+//! ends have agreed on, too: who sits in between has other keys with each of them.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -35,12 +38,21 @@ pub enum Refusal {
     /// It went away in the middle.
     #[error("it closed the connection in the middle of the handshake")]
     Closed,
+    /// It changed what was said, or somebody between did.
+    #[error("what came is not what was sent: somebody changes the bytes between the two")]
+    Altered,
+    /// It does not encrypt, and has to.
+    #[error("it does not encrypt, as it must between the two (has it another CANELE_ENCRYPT?)")]
+    Clear,
+    /// It encrypts, and must not.
+    #[error("it encrypts, as it must not between the two (has it another CANELE_ENCRYPT?)")]
+    Encrypted,
     /// Too many others are in the middle of a handshake.
     #[error("too many unproved connections are open")]
     Crowd,
 }
 
-pub(crate) const HELLO_LEN: usize = 56;
+pub(crate) const HELLO_LEN: usize = 57;
 pub(crate) const ANSWER_LEN: usize = 64;
 pub(crate) const PROOF_LEN: usize = 32;
 pub(crate) const VERDICT_LEN: usize = 1;
@@ -51,16 +63,27 @@ pub(crate) const DECLINED: u8 = 2;
 pub(crate) type Hello = [u8; HELLO_LEN];
 pub(crate) type Answer = [u8; ANSWER_LEN];
 pub(crate) type Nonce = [u8; 32];
+/// What is the same at both ends of an encrypted connection and nowhere else; zeros in clear.
+pub(crate) type Binding = [u8; 32];
+
+/// Who says hello.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    pub rank: GateId,
+    /// Whether all that it says after the hello is encrypted.
+    pub encrypts: bool,
+}
 
 impl Credentials {
     /// The initiator's first word to `peer`.
-    pub fn hello(&self, peer: GateId, nonce: Nonce) -> Hello {
+    pub fn hello(&self, peer: GateId, encrypts: bool, nonce: Nonce) -> Hello {
         let mut hello = [0; HELLO_LEN];
         hello[..8].copy_from_slice(MAGIC);
         hello[8..16].copy_from_slice(&self.job.to_le_bytes());
         hello[16..20].copy_from_slice(&self.rank.0.to_le_bytes());
         hello[20..24].copy_from_slice(&peer.0.to_le_bytes());
-        hello[24..].copy_from_slice(&nonce);
+        hello[24..56].copy_from_slice(&nonce);
+        hello[56] = u8::from(encrypts);
         hello
     }
 
@@ -68,8 +91,8 @@ impl Credentials {
     ///
     /// # Errors
     /// When it is nobody of this job who looks for us.
-    pub fn check_hello(&self, hello: &Hello) -> Result<GateId, Refusal> {
-        if &hello[..8] != MAGIC {
+    pub fn check_hello(&self, hello: &Hello) -> Result<Caller, Refusal> {
+        if &hello[..8] != MAGIC || hello[56] > 1 {
             return Err(Refusal::Protocol);
         }
         let word = |at: usize| {
@@ -80,14 +103,14 @@ impl Credentials {
         if hello[8..16] != self.job.to_le_bytes() || word(20) != self.rank.0 {
             return Err(Refusal::Job);
         }
-        Ok(GateId(word(16)))
+        Ok(Caller { rank: GateId(word(16)), encrypts: hello[56] == 1 })
     }
 
     /// The acceptor's answer.
-    pub fn answer(&self, hello: &Hello, nonce: Nonce) -> Answer {
+    pub fn answer(&self, hello: &Hello, binding: &Binding, nonce: Nonce) -> Answer {
         let mut answer = [0; ANSWER_LEN];
         answer[..32].copy_from_slice(&nonce);
-        let code = self.code(b"answer", hello, &nonce).finalize().into_bytes();
+        let code = self.code(b"answer", hello, binding, &nonce).finalize().into_bytes();
         answer[32..].copy_from_slice(&code);
         answer
     }
@@ -96,14 +119,19 @@ impl Credentials {
     ///
     /// # Errors
     /// When it does not.
-    pub fn check_answer(&self, hello: &Hello, answer: &Answer) -> Result<(), Refusal> {
-        let code = self.code(b"answer", hello, &answer[..32]);
+    pub fn check_answer(
+        &self,
+        hello: &Hello,
+        binding: &Binding,
+        answer: &Answer,
+    ) -> Result<(), Refusal> {
+        let code = self.code(b"answer", hello, binding, &answer[..32]);
         code.verify_slice(&answer[32..]).map_err(|_| Refusal::Secret)
     }
 
     /// The initiator's proof.
-    pub fn proof(&self, hello: &Hello, answer: &Answer) -> [u8; PROOF_LEN] {
-        self.code(b"proof!", hello, &answer[..32]).finalize().into_bytes().into()
+    pub fn proof(&self, hello: &Hello, binding: &Binding, answer: &Answer) -> [u8; PROOF_LEN] {
+        self.code(b"proof!", hello, binding, &answer[..32]).finalize().into_bytes().into()
     }
 
     /// Whether a proof comes from one who knows the secret.
@@ -113,26 +141,28 @@ impl Credentials {
     pub fn check_proof(
         &self,
         hello: &Hello,
+        binding: &Binding,
         answer: &Answer,
         proof: &[u8; PROOF_LEN],
     ) -> Result<(), Refusal> {
-        let code = self.code(b"proof!", hello, &answer[..32]);
+        let code = self.code(b"proof!", hello, binding, &answer[..32]);
         code.verify_slice(proof).map_err(|_| Refusal::Secret)
     }
 
-    fn code(&self, role: &[u8; 6], hello: &Hello, nonce: &[u8]) -> Hmac<Sha256> {
+    fn code(&self, role: &[u8; 6], hello: &Hello, binding: &Binding, nonce: &[u8]) -> Hmac<Sha256> {
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.secret) else {
             unreachable!("HMAC takes keys of any length");
         };
         mac.update(role);
         mac.update(hello);
+        mac.update(binding);
         mac.update(nonce);
         mac
     }
 }
 
 /// A name and a version; the zero byte keeps line-oriented strangers out at once.
-const MAGIC: &[u8; 8] = b"canele\x00\x01";
+const MAGIC: &[u8; 8] = b"canele\x00\x02";
 
 #[cfg(test)]
 mod tests {
@@ -144,41 +174,61 @@ mod tests {
 
     #[test]
     fn two_of_a_job_prove_each_other() {
-        let (a, b) = (side(0, 9, 1), side(1, 9, 1));
-        let hello = a.hello(GateId(1), [5; 32]);
-        assert_eq!(b.check_hello(&hello), Ok(GateId(0)));
-        let answer = b.answer(&hello, [6; 32]);
-        assert_eq!(a.check_answer(&hello, &answer), Ok(()));
-        let proof = a.proof(&hello, &answer);
-        assert_eq!(b.check_proof(&hello, &answer, &proof), Ok(()));
+        for encrypts in [false, true] {
+            let (a, b) = (side(0, 9, 1), side(1, 9, 1));
+            let hello = a.hello(GateId(1), encrypts, [5; 32]);
+            assert_eq!(b.check_hello(&hello), Ok(Caller { rank: GateId(0), encrypts }));
+            let answer = b.answer(&hello, &CLEAR, [6; 32]);
+            assert_eq!(a.check_answer(&hello, &CLEAR, &answer), Ok(()));
+            let proof = a.proof(&hello, &CLEAR, &answer);
+            assert_eq!(b.check_proof(&hello, &CLEAR, &answer, &proof), Ok(()));
+        }
     }
 
     #[test]
     fn strangers_are_refused_each_for_its_reason() {
         let b = side(1, 9, 1);
-        assert_eq!(b.check_hello(&side(0, 8, 1).hello(GateId(1), [0; 32])), Err(Refusal::Job));
-        assert_eq!(b.check_hello(&side(0, 9, 1).hello(GateId(2), [0; 32])), Err(Refusal::Job));
+        let hello = |job, to| side(0, job, 1).hello(GateId(to), false, [0; 32]);
+        assert_eq!(b.check_hello(&hello(8, 1)), Err(Refusal::Job));
+        assert_eq!(b.check_hello(&hello(9, 2)), Err(Refusal::Job));
         assert_eq!(b.check_hello(&[b'G'; HELLO_LEN]), Err(Refusal::Protocol));
         let thief = side(0, 9, 2);
-        let hello = thief.hello(GateId(1), [5; 32]);
-        let answer = b.answer(&hello, [6; 32]);
-        assert_eq!(thief.check_answer(&hello, &answer), Err(Refusal::Secret));
-        assert_eq!(
-            b.check_proof(&hello, &answer, &thief.proof(&hello, &answer)),
-            Err(Refusal::Secret)
-        );
+        let hello = thief.hello(GateId(1), false, [5; 32]);
+        let answer = b.answer(&hello, &CLEAR, [6; 32]);
+        assert_eq!(thief.check_answer(&hello, &CLEAR, &answer), Err(Refusal::Secret));
+        let proof = thief.proof(&hello, &CLEAR, &answer);
+        assert_eq!(b.check_proof(&hello, &CLEAR, &answer, &proof), Err(Refusal::Secret));
     }
 
     #[test]
     fn a_recorded_proof_does_not_fit_another_nonce() {
         let (a, b) = (side(0, 9, 1), side(1, 9, 1));
-        let hello = a.hello(GateId(1), [5; 32]);
-        let proof = a.proof(&hello, &b.answer(&hello, [6; 32]));
-        let fresh = b.answer(&hello, [7; 32]);
-        assert_eq!(b.check_proof(&hello, &fresh, &proof), Err(Refusal::Secret));
+        let hello = a.hello(GateId(1), false, [5; 32]);
+        let proof = a.proof(&hello, &CLEAR, &b.answer(&hello, &CLEAR, [6; 32]));
+        let fresh = b.answer(&hello, &CLEAR, [7; 32]);
+        assert_eq!(b.check_proof(&hello, &CLEAR, &fresh, &proof), Err(Refusal::Secret));
         // Nor can an answer be reflected as a proof.
         let mut reflected = [0; PROOF_LEN];
         reflected.copy_from_slice(&fresh[32..]);
-        assert_eq!(b.check_proof(&hello, &fresh, &reflected), Err(Refusal::Secret));
+        assert_eq!(b.check_proof(&hello, &CLEAR, &fresh, &reflected), Err(Refusal::Secret));
     }
+
+    #[test]
+    fn proofs_of_another_connection_or_another_kind_of_connection_do_not_fit() {
+        let (a, b) = (side(0, 9, 1), side(1, 9, 1));
+        let hello = a.hello(GateId(1), true, [5; 32]);
+        let (one, other) = ([1; 32], [2; 32]);
+        let answer = b.answer(&hello, &one, [6; 32]);
+        assert_eq!(a.check_answer(&hello, &one, &answer), Ok(()));
+        assert_eq!(a.check_answer(&hello, &other, &answer), Err(Refusal::Secret));
+        assert_eq!(a.check_answer(&hello, &CLEAR, &answer), Err(Refusal::Secret));
+        let proof = a.proof(&hello, &one, &answer);
+        assert_eq!(b.check_proof(&hello, &one, &answer, &proof), Ok(()));
+        assert_eq!(b.check_proof(&hello, &other, &answer, &proof), Err(Refusal::Secret));
+        let mut clear = hello;
+        clear[56] = 0;
+        assert_eq!(b.check_proof(&clear, &one, &answer, &proof), Err(Refusal::Secret));
+    }
+
+    const CLEAR: Binding = [0; 32];
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use wire::{Frame, GateId};
 
-use super::handshake::{ACCEPTED, ANSWER_LEN, Credentials, HELLO_LEN, PROOF_LEN};
+use super::handshake::{ACCEPTED, ANSWER_LEN, Binding, Credentials, HELLO_LEN, PROOF_LEN};
 use super::proving::UNPROVED_MAX;
 use super::{TcpConfig, TcpRail};
 use crate::rail::{Event, Fault, Post, Rail};
@@ -31,8 +31,8 @@ impl Exchange {
             let interface = Some("127.0.0.1".into());
             let rank = GateId(rank);
             let connect_timeout = patience;
-            TcpRail::new(TcpConfig { rank, job: JOB, secret: SECRET, interface, connect_timeout })
-                .unwrap()
+            let usual = TcpConfig::new(rank, JOB, SECRET);
+            TcpRail::new(TcpConfig { interface, connect_timeout, ..usual }).unwrap()
         });
         let (refused, madman) = (Vec::new(), Vec::new());
         let mut exchange = Self { rails, up: [false; 2], rounds: 0, refused, madman };
@@ -153,12 +153,12 @@ fn wait_for_end(stream: &mut TcpStream) -> usize {
 fn prove(target: SocketAddr) -> (TcpStream, Vec<u8>) {
     let own = credentials(2);
     let mut stream = TcpStream::connect(target).unwrap();
-    let hello = own.hello(GateId(0), [9; 32]);
+    let hello = own.hello(GateId(0), false, [9; 32]);
     stream.write_all(&hello).unwrap();
     let mut answer = [0; ANSWER_LEN];
     stream.read_exact(&mut answer).unwrap();
-    own.check_answer(&hello, &answer).unwrap();
-    let proof = own.proof(&hello, &answer);
+    own.check_answer(&hello, &CLEAR, &answer).unwrap();
+    let proof = own.proof(&hello, &CLEAR, &answer);
     stream.write_all(&proof).unwrap();
     let mut verdict = [0];
     stream.read_exact(&mut verdict).unwrap();
@@ -173,7 +173,7 @@ fn garbage_and_other_versions_are_refused() {
         say(target, b"GET / HTTP/1.1\r\nHost: a-host-with-a-long-name.example\r\n\r\n")
     });
     exchange.suffer(|target| {
-        let mut other_version = credentials(2).hello(GateId(0), [1; 32]);
+        let mut other_version = credentials(2).hello(GateId(0), false, [1; 32]);
         other_version[7] += 1;
         say(target, &other_version);
     });
@@ -186,18 +186,18 @@ fn other_jobs_and_thieves_are_refused() {
     let mut exchange = Exchange::new(PATIENCE);
     exchange.suffer(|target| {
         let other = Credentials { job: JOB + 1, ..credentials(2) };
-        say(target, &other.hello(GateId(0), [1; 32]));
-        say(target, &credentials(2).hello(GateId(5), [1; 32]));
+        say(target, &other.hello(GateId(0), false, [1; 32]));
+        say(target, &credentials(2).hello(GateId(5), false, [1; 32]));
     });
     assert_eq!(exchange.refused, [Refusal::Job; 2]);
     exchange.suffer(|target| {
         let thief = Credentials { secret: [0; 32], ..credentials(2) };
         let mut stream = TcpStream::connect(target).unwrap();
-        let hello = thief.hello(GateId(0), [1; 32]);
+        let hello = thief.hello(GateId(0), false, [1; 32]);
         stream.write_all(&hello).unwrap();
         let mut answer = [0; ANSWER_LEN];
         stream.read_exact(&mut answer).unwrap();
-        stream.write_all(&thief.proof(&hello, &answer)).unwrap();
+        stream.write_all(&thief.proof(&hello, &CLEAR, &answer)).unwrap();
         assert_eq!(wait_for_end(&mut stream), 0);
     });
     assert_eq!(exchange.refused[2..], [Refusal::Secret]);
@@ -210,7 +210,7 @@ fn a_handshake_cut_short_is_refused_and_a_recorded_one_too() {
     exchange.suffer(|target| {
         for len in [1, 8, HELLO_LEN - 1] {
             let mut stream = TcpStream::connect(target).unwrap();
-            stream.write_all(&credentials(2).hello(GateId(0), [1; 32])[..len]).unwrap();
+            stream.write_all(&credentials(2).hello(GateId(0), false, [1; 32])[..len]).unwrap();
             stream.shutdown(Shutdown::Write).unwrap();
             assert_eq!(wait_for_end(&mut stream), 0);
         }
@@ -219,7 +219,7 @@ fn a_handshake_cut_short_is_refused_and_a_recorded_one_too() {
     // Whoever says a proper hello and leaves may have found a better way.
     exchange.suffer(|target| {
         let mut stream = TcpStream::connect(target).unwrap();
-        stream.write_all(&credentials(2).hello(GateId(0), [1; 32])).unwrap();
+        stream.write_all(&credentials(2).hello(GateId(0), false, [1; 32])).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         assert_eq!(wait_for_end(&mut stream), ANSWER_LEN);
     });
@@ -312,14 +312,14 @@ proptest! {
         let mut exchange = Exchange::new(PATIENCE);
         exchange.suffer(move |target| {
             let own = credentials(2);
-            let hello = own.hello(GateId(0), [9; 32]);
+            let hello = own.hello(GateId(0), false, [9; 32]);
             let mut stream = TcpStream::connect(target).unwrap();
             stream.write_all(&hello[..honest.min(HELLO_LEN)]).unwrap();
             let mut due = hello.get(honest).copied();
             if honest >= HELLO_LEN {
                 let mut answer = [0; ANSWER_LEN];
                 stream.read_exact(&mut answer).unwrap();
-                let proof = own.proof(&hello, &answer);
+                let proof = own.proof(&hello, &CLEAR, &answer);
                 stream.write_all(&proof[..(honest - HELLO_LEN).min(PROOF_LEN)]).unwrap();
                 due = proof.get(honest - HELLO_LEN).copied();
             }
@@ -341,13 +341,15 @@ proptest! {
     #[test]
     fn only_a_hello_to_this_rank_of_this_job_is_one(hello: [u8; HELLO_LEN], at in 0..HELLO_LEN, flip in 1u8..) {
         let own = credentials(0);
-        prop_assert_eq!(own.check_hello(&hello).is_ok(), hello[..8] == *b"canele\x00\x01" && hello[8..16] == JOB.to_le_bytes() && hello[20..24] == [0; 4]);
-        let mut changed = credentials(2).hello(GateId(0), [3; 32]);
+        prop_assert_eq!(own.check_hello(&hello).is_ok(), hello[..8] == *b"canele\x00\x02" && hello[56] <= 1 && hello[8..16] == JOB.to_le_bytes() && hello[20..24] == [0; 4]);
+        let mut changed = credentials(2).hello(GateId(0), false, [3; 32]);
         changed[at] ^= flip;
         let checked = own.check_hello(&changed);
         match at {
             0..8 => prop_assert_eq!(checked, Err(Refusal::Protocol)),
             8..16 | 20..24 => prop_assert_eq!(checked, Err(Refusal::Job)),
+            56 if changed[56] == 1 => prop_assert_eq!(checked.map(|caller| caller.encrypts), Ok(true)),
+            56 => prop_assert_eq!(checked, Err(Refusal::Protocol)),
             // Another rank or another nonce: the proof will not fit.
             _ => prop_assert!(checked.is_ok()),
         }
@@ -357,9 +359,9 @@ proptest! {
     #[test]
     fn no_bit_of_a_handshake_can_be_changed(at in 0..HELLO_LEN + ANSWER_LEN + PROOF_LEN, bit in 0..8u32) {
         let (own, other) = (credentials(2), credentials(0));
-        let hello = own.hello(GateId(0), [3; 32]);
-        let answer = other.answer(&hello, [4; 32]);
-        let proof = own.proof(&hello, &answer);
+        let hello = own.hello(GateId(0), false, [3; 32]);
+        let answer = other.answer(&hello, &CLEAR, [4; 32]);
+        let proof = own.proof(&hello, &CLEAR, &answer);
         let (mut changed_hello, mut changed_answer, mut changed_proof) = (hello, answer, proof);
         let flip = 1u8 << bit;
         match at {
@@ -369,12 +371,13 @@ proptest! {
                 inner => changed_proof[inner - ANSWER_LEN] ^= flip,
             },
         }
-        let accepted = own.check_answer(&changed_hello, &changed_answer).is_ok()
-            && other.check_proof(&changed_hello, &changed_answer, &changed_proof).is_ok();
+        let accepted = own.check_answer(&changed_hello, &CLEAR, &changed_answer).is_ok()
+            && other.check_proof(&changed_hello, &CLEAR, &changed_answer, &changed_proof).is_ok();
         prop_assert!(!accepted);
     }
 }
 
+const CLEAR: Binding = [0; 32];
 const JOB: u64 = 77;
 const SECRET: [u8; 32] = [5; 32];
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -10,6 +10,7 @@
 //! Sockets never block; the sockets with traffic are read directly, the others through epoll.
 
 mod dial;
+mod encryption;
 mod handshake;
 #[cfg(test)]
 mod hostile;
@@ -21,11 +22,12 @@ mod networks;
 mod patience;
 mod proving;
 mod stream;
+mod tls;
 #[cfg(test)]
 mod turns;
 mod vigil;
 
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -38,6 +40,8 @@ use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, GateId, RemoteRegion};
 use crate::rail::{Event, Fault, Post, Rail, RailError};
 
 use dial::{Clock, Dialling};
+pub use encryption::Encryption;
+use encryption::Rule;
 use handshake::Credentials;
 pub use handshake::Refusal;
 use interfaces::Interface;
@@ -47,6 +51,7 @@ use networks::NAMES;
 pub use networks::{TcpNetwork, TcpNetworks};
 use proving::Unproved;
 use stream::{FRAME_MAX, FrameStream, Received};
+use tls::Channel;
 
 /// What the rail needs to know.
 #[derive(Clone)]
@@ -61,11 +66,23 @@ pub struct TcpConfig {
     pub interface: Option<String>,
     /// How long a peer's addresses are tried, and how long a stranger may take to prove itself.
     pub connect_timeout: Duration,
+    /// Which links are encrypted; the peers decide alike.
+    pub encryption: Encryption,
+}
+
+impl TcpConfig {
+    /// All networks, nothing encrypted.
+    pub fn new(rank: GateId, job: u64, secret: [u8; 32]) -> Self {
+        let connect_timeout = Duration::from_secs(30);
+        let encryption = Encryption::None;
+        Self { rank, job, secret, interface: None, connect_timeout, encryption }
+    }
 }
 
 /// The rail of one process over TCP.
 pub struct TcpRail {
     credentials: Credentials,
+    encryption: Rule,
     knowledge: Knowledge,
     /// What it serves, if not all.
     network: Option<TcpNetwork>,
@@ -175,9 +192,10 @@ impl TcpRail {
                 .map_err(|error| system("epoll_ctl")(error.into()))?;
             listeners.push(listener);
         }
-        let TcpConfig { rank, job, secret, connect_timeout, .. } = config;
+        let TcpConfig { rank, job, secret, connect_timeout, encryption, .. } = config;
         Ok(Self {
             credentials: Credentials { rank, job, secret },
+            encryption: Rule::new(encryption),
             knowledge: Knowledge::new(network.as_ref().map_or(NAMES[0], TcpNetwork::name)),
             network,
             identity: interfaces::network_identity(),
@@ -204,15 +222,15 @@ impl TcpRail {
         })
     }
 
-    fn open(&mut self, key: u64, peer: GateId, socket: TcpStream, sink: &mut dyn FnMut(Event<'_>)) {
+    fn open(&mut self, key: u64, peer: GateId, channel: Channel, sink: &mut dyn FnMut(Event<'_>)) {
         let data = epoll::EventData::new_u64(key);
         // Fails only for lack of kernel memory; the link is then found silent by its peer's timeout.
-        let _ = epoll::modify(&self.epoll, &socket, data, epoll::EventFlags::IN);
+        let _ = epoll::modify(&self.epoll, &channel.socket, data, epoll::EventFlags::IN);
         // Fails for no TCP socket; a host that vanishes is then noticed when it is sent something.
-        let _ = vigil::watch(&socket, self.silence());
-        let known = self.knowledge.first(&socket);
+        let _ = vigil::watch(&channel.socket, self.silence());
+        let known = self.knowledge.first(&channel.socket);
         let cost = known.as_ref().map(|known| known.cost);
-        let stream = FrameStream::new(socket);
+        let stream = FrameStream::new(channel);
         let mut open = Open { peer, stream, known, quiet: 0, wants_write: false };
         open.reckon_burst();
         self.sockets.insert(key, Socket::Open(Box::new(open)));
@@ -252,7 +270,7 @@ impl TcpRail {
     /// A link that is not hot and has more to show gets a turn at the next poll.
     fn note_unread(&mut self, key: u64) {
         if let Some(Socket::Open(open)) = self.sockets.get(&key)
-            && open.stream.has_frame()
+            && open.stream.has_more()
             && !self.hot.contains(&key)
             && !self.unread.contains(&key)
         {
@@ -285,7 +303,9 @@ impl TcpRail {
     fn close_vanished(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         let silence = self.silence();
         let vanished = self.sockets.iter().filter_map(|(&key, socket)| match socket {
-            Socket::Open(open) => Some((key, vigil::has_vanished(&open.stream.socket, silence)?)),
+            Socket::Open(open) => {
+                Some((key, vigil::has_vanished(&open.stream.channel.socket, silence)?))
+            }
             Socket::Unproved(_) => None,
         });
         let vanished: Vec<_> = vanished.collect();
@@ -304,7 +324,7 @@ impl TcpRail {
             Ok(moved) => {
                 if open.stream.invite(self.polls) {
                     if let Some(known) = &mut open.known
-                        && known.look(&open.stream.socket)
+                        && known.look(&open.stream.channel.socket)
                     {
                         sink(Event::Cost { peer, cost: known.cost });
                         open.reckon_burst();
@@ -508,10 +528,10 @@ impl Rail for TcpRail {
     }
 
     fn prepare_sleep(&mut self) -> bool {
-        let has_frame =
-            |socket: &Socket| matches!(socket, Socket::Open(open) if open.stream.has_frame());
+        let has_more =
+            |socket: &Socket| matches!(socket, Socket::Open(open) if open.stream.has_more());
         let has_news = !self.failed.is_empty() || !self.deferred.is_empty();
-        !has_news && !self.sockets.values().any(has_frame)
+        !has_news && !self.sockets.values().any(has_more)
     }
 
     fn finish_sleep(&mut self) {}
@@ -543,7 +563,7 @@ impl Open {
     /// Keeps what was learned of the connection, for jobs to come.
     fn keep(&self, knowledge: &Knowledge) {
         if let Some(known) = &self.known {
-            knowledge.keep(&self.stream.socket, known);
+            knowledge.keep(&self.stream.channel.socket, known);
         }
     }
 }
@@ -556,7 +576,8 @@ fn set_interest(epoll: &OwnedFd, key: u64, open: &mut Open, backlogged: &mut usi
         let write = if wants_write { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
         let data = epoll::EventData::new_u64(key);
         // Fails only for lack of kernel memory; the hot reader and the next post try again.
-        let _ = epoll::modify(epoll, &open.stream.socket, data, epoll::EventFlags::IN | write);
+        let _ =
+            epoll::modify(epoll, &open.stream.channel.socket, data, epoll::EventFlags::IN | write);
     }
 }
 

@@ -21,11 +21,9 @@ impl Pair {
     fn new() -> Self {
         let rails = [0, 1].map(|rank| {
             TcpRail::new(TcpConfig {
-                rank: GateId(rank),
-                job: 3,
-                secret: [8; 32],
                 interface: Some("127.0.0.1".into()),
                 connect_timeout: PATIENCE,
+                ..TcpConfig::new(GateId(rank), 3, [8; 32])
             })
             .unwrap()
         });

@@ -13,12 +13,13 @@ use super::handshake::{
     ACCEPTED, ANSWER_LEN, Answer, DECLINED, HELLO_LEN, Hello, PROOF_LEN, Refusal, VERDICT_LEN,
 };
 use super::networks::TcpNetwork;
+use super::tls::{self, Channel};
 use super::{LISTENER_KEYS, Link, Shortage, Socket, TcpRail};
 use crate::rail::{Event, Fault};
 
 /// A connection in its handshake.
 pub(super) struct Unproved {
-    socket: TcpStream,
+    channel: Channel,
     /// The other end.
     address: SocketAddr,
     stage: Stage,
@@ -34,6 +35,7 @@ enum Stage {
     Answer { peer: GateId, hello: Hello },
     Verdict { peer: GateId },
     Hello,
+    Keys { peer: GateId, hello: Hello },
     Proof { peer: GateId, hello: Hello, answer: Answer },
 }
 
@@ -42,7 +44,7 @@ impl TcpRail {
         let key = self.next_key;
         self.next_key += 1;
         let data = epoll::EventData::new_u64(key);
-        if epoll::add(&self.epoll, &unproved.socket, data, interest).is_ok() {
+        if epoll::add(&self.epoll, &unproved.channel.socket, data, interest).is_ok() {
             self.unproved += 1;
             self.sockets.insert(key, Socket::Unproved(Box::new(unproved)));
         }
@@ -76,7 +78,8 @@ impl TcpRail {
             Ok(socket) => {
                 let stage = Stage::Connect { peer };
                 let deadline = now + TRY_TIMEOUT.min(self.connect_timeout);
-                let unproved = Unproved { socket, address, stage, got: Vec::new(), deadline };
+                let channel = Channel::new(socket);
+                let unproved = Unproved { channel, address, stage, got: Vec::new(), deadline };
                 self.add(unproved, epoll::EventFlags::OUT);
             }
             Err(error) => self.note_failure(peer, address, error.to_string()),
@@ -115,7 +118,8 @@ impl TcpRail {
             {
                 // Where the connection has just come about, the other end learns whose it was. Where
                 // it has not, it learns nothing, and need not.
-                let _ = one.say(&self.credentials.hello(peer, nonce));
+                let encrypts = self.encryption.covers(peer);
+                let _ = one.say(&self.credentials.hello(peer, encrypts, nonce));
             }
         }
         self.count_dialled();
@@ -147,7 +151,8 @@ impl TcpRail {
             self.make_way();
             let deadline = now + self.connect_timeout;
             let stage = Stage::Hello;
-            let unproved = Unproved { socket, address, stage, got: Vec::new(), deadline };
+            let channel = Channel::new(socket);
+            let unproved = Unproved { channel, address, stage, got: Vec::new(), deadline };
             self.add(unproved, epoll::EventFlags::IN);
         }
     }
@@ -208,7 +213,12 @@ impl TcpRail {
     fn note_refusal(&mut self, one: &Unproved, refusal: Refusal) {
         let excusable = match refusal {
             Refusal::Slow | Refusal::Closed | Refusal::Crowd => true,
-            Refusal::Protocol | Refusal::Job | Refusal::Secret => false,
+            Refusal::Protocol
+            | Refusal::Job
+            | Refusal::Secret
+            | Refusal::Altered
+            | Refusal::Clear
+            | Refusal::Encrypted => false,
         };
         if !(excusable && one.is_known()) {
             self.refused.push((one.address, refusal));
@@ -230,12 +240,17 @@ impl TcpRail {
                 Ok(Step::On) if connecting => {
                     let data = epoll::EventData::new_u64(key);
                     // Fails only for lack of kernel memory; the try then runs out of time.
-                    let _ = epoll::modify(&self.epoll, &one.socket, data, epoll::EventFlags::IN);
+                    let _ = epoll::modify(
+                        &self.epoll,
+                        &one.channel.socket,
+                        data,
+                        epoll::EventFlags::IN,
+                    );
                     self.note_connection(&mut one);
                 }
                 Ok(Step::On) => {}
                 Ok(Step::Open(peer)) => {
-                    self.open(key, peer, one.socket, sink);
+                    self.open(key, peer, one.channel, sink);
                     return true;
                 }
                 Ok(Step::Drop) => return false,
@@ -258,24 +273,30 @@ impl TcpRail {
     fn step(&mut self, one: &mut Unproved) -> Result<Step, Failure> {
         match one.stage {
             Stage::Connect { peer } => {
-                if let Some(error) = one.socket.take_error()? {
+                let socket = &one.channel.socket;
+                if let Some(error) = socket.take_error()? {
                     return Err(error.into());
                 }
-                match one.socket.peer_addr() {
+                match socket.peer_addr() {
                     Ok(_) => {}
                     Err(error) if error.kind() == ErrorKind::NotConnected => return Ok(Step::Wait),
                     Err(error) => return Err(error.into()),
                 }
-                one.socket.set_nodelay(true)?;
-                let hello = self.credentials.hello(peer, nonce()?);
+                socket.set_nodelay(true)?;
+                let encrypts = self.encryption.covers(peer);
+                let hello = self.credentials.hello(peer, encrypts, nonce()?);
                 one.say(&hello)?;
+                if encrypts {
+                    one.channel.encrypt_as_client(self.encryption.identity(&self.credentials))?;
+                }
                 one.stage = Stage::Answer { peer, hello };
                 Ok(Step::On)
             }
             Stage::Answer { peer, hello } => {
                 let Some(answer) = one.hear::<ANSWER_LEN>()? else { return Ok(Step::Wait) };
-                self.credentials.check_answer(&hello, &answer)?;
-                let proof = self.credentials.proof(&hello, &answer);
+                let binding = one.channel.binding()?;
+                self.credentials.check_answer(&hello, &binding, &answer)?;
+                let proof = self.credentials.proof(&hello, &binding, &answer);
                 one.say(&proof)?;
                 one.stage = Stage::Verdict { peer };
                 Ok(Step::On)
@@ -296,16 +317,28 @@ impl TcpRail {
             }
             Stage::Hello => {
                 let Some(hello) = one.hear::<HELLO_LEN>()? else { return Ok(Step::Wait) };
-                let peer = self.credentials.check_hello(&hello)?;
-                one.socket.set_nodelay(true)?;
-                let answer = self.credentials.answer(&hello, nonce()?);
+                let caller = self.credentials.check_hello(&hello)?;
+                self.encryption.check(caller)?;
+                one.channel.socket.set_nodelay(true)?;
+                if caller.encrypts {
+                    one.channel.encrypt_as_server(self.encryption.identity(&self.credentials))?;
+                }
+                one.stage = Stage::Keys { peer: caller.rank, hello };
+                Ok(Step::On)
+            }
+            Stage::Keys { peer, hello } => {
+                if !one.channel.agree()? {
+                    return Ok(Step::Wait);
+                }
+                let answer = self.credentials.answer(&hello, &one.channel.binding()?, nonce()?);
                 one.say(&answer)?;
                 one.stage = Stage::Proof { peer, hello, answer };
                 Ok(Step::On)
             }
             Stage::Proof { peer, hello, answer } => {
                 let Some(proof) = one.hear::<PROOF_LEN>()? else { return Ok(Step::Wait) };
-                self.credentials.check_proof(&hello, &answer, &proof)?;
+                let binding = one.channel.binding()?;
+                self.credentials.check_proof(&hello, &binding, &answer, &proof)?;
                 let accepted = match self.links.get(&peer) {
                     None => true,
                     Some(Link::Open { .. }) => false,
@@ -346,18 +379,18 @@ impl Unproved {
             Stage::Connect { peer } | Stage::Answer { peer, .. } | Stage::Verdict { peer } => {
                 Some(*peer)
             }
-            Stage::Hello | Stage::Proof { .. } => None,
+            Stage::Hello | Stage::Keys { .. } | Stage::Proof { .. } => None,
         }
     }
 
     /// Whether the other end has said a proper hello to this process.
     fn is_known(&self) -> bool {
-        matches!(self.stage, Stage::Proof { .. })
+        matches!(self.stage, Stage::Keys { .. } | Stage::Proof { .. })
     }
 
     /// Handshake words are short: a fresh connection takes them whole.
     fn say(&mut self, word: &[u8]) -> Result<(), Failure> {
-        match self.socket.write(word)? {
+        match self.channel.write(word)? {
             count if count == word.len() => Ok(()),
             _ => Err(Refusal::Closed.into()),
         }
@@ -367,7 +400,7 @@ impl Unproved {
     fn hear<const N: usize>(&mut self) -> Result<Option<[u8; N]>, Failure> {
         let mut buffer = [0; N];
         let missing = N - self.got.len();
-        match self.socket.read(&mut buffer[..missing]) {
+        match self.channel.read(&mut buffer[..missing]) {
             Ok(0) => return Err(Refusal::Closed.into()),
             Ok(count) => self.got.extend(&buffer[..count]),
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
@@ -412,7 +445,10 @@ impl From<Refusal> for Failure {
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        Self::System(error)
+        match tls::refusal_in(&error) {
+            Some(refusal) => Self::Refused(refusal),
+            None => Self::System(error),
+        }
     }
 }
 

@@ -2,17 +2,17 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::net::TcpStream;
 
 use memory::Region;
 use wire::{Frame, FrameToken};
 
+use super::tls::Channel;
 use crate::rail::{Fault, Post};
 
 /// A connection that carries frames: each is preceded by its length and the length's complement.
 #[derive(Debug)]
 pub(crate) struct FrameStream {
-    pub socket: TcpStream,
+    pub channel: Channel,
     /// Received bytes are `buffer[start..end]`.
     buffer: Vec<u8>,
     start: usize,
@@ -48,9 +48,9 @@ pub(crate) enum Received {
 }
 
 impl FrameStream {
-    pub fn new(socket: TcpStream) -> Self {
+    pub fn new(channel: Channel) -> Self {
         Self {
-            socket,
+            channel,
             buffer: vec![0; BUFFER_FIRST],
             start: 0,
             end: 0,
@@ -82,7 +82,7 @@ impl FrameStream {
             return Ok(if frame.body.is_some() { Post::Held } else { Post::Done });
         }
         let body = frame.body.as_ref().map(|body| &body.region);
-        let sent = send(&mut self.socket, &[&header, &frame.head], body, 0)?;
+        let sent = send(&mut self.channel, &[&header, &frame.head], body, 0)?;
         if sent == HEADER_LEN + frame.len() {
             return Ok(Post::Done);
         }
@@ -92,9 +92,9 @@ impl FrameStream {
 
     /// Sends what is left; reports tokens of frames that are gone.
     pub fn flush(&mut self, sent: &mut dyn FnMut(FrameToken)) -> Result<bool, io::Error> {
-        let mut moved = false;
+        let mut moved = self.channel.flush()?;
         while let Some(first) = self.queue.front_mut() {
-            let count = first.send(&mut self.socket)?;
+            let count = first.send(&mut self.channel)?;
             moved |= count > 0;
             if !first.is_done() {
                 break;
@@ -118,7 +118,7 @@ impl FrameStream {
     }
 
     pub fn is_flushed(&self) -> bool {
-        self.queue.is_empty()
+        self.queue.is_empty() && self.channel.is_flushed()
     }
 
     fn has_room(&self) -> bool {
@@ -128,7 +128,7 @@ impl FrameStream {
     /// Reads once, without blocking.
     pub fn receive(&mut self) -> Received {
         self.make_room();
-        match self.socket.read(&mut self.buffer[self.end..]) {
+        match self.channel.read(&mut self.buffer[self.end..]) {
             Ok(0) if self.closed => Received::End(Fault::Closed),
             Ok(0) => Received::End(Fault::Lost("the peer closed the connection".into())),
             Ok(count) => {
@@ -178,11 +178,16 @@ impl FrameStream {
         }
     }
 
+    /// Whether there is something to show, or to be received, of which the socket knows nothing.
+    pub fn has_more(&self) -> bool {
+        self.has_frame() || self.channel.holds_more()
+    }
+
     /// Says goodbye as far as the socket takes it at once.
     pub fn say_goodbye(&mut self) {
         if self.queue.is_empty() {
             // A peer that cannot be told finds the connection closed.
-            let _ = self.socket.write(&GOODBYE);
+            let _ = self.channel.write(&GOODBYE);
         }
     }
 
@@ -230,9 +235,9 @@ impl Outgoing {
         self.head_done == self.head.len() && self.body_done == body
     }
 
-    fn send(&mut self, socket: &mut TcpStream) -> Result<usize, io::Error> {
+    fn send(&mut self, channel: &mut Channel) -> Result<usize, io::Error> {
         let head = &self.head[self.head_done..];
-        let sent = send(socket, &[head], self.body.as_ref(), self.body_done)?;
+        let sent = send(channel, &[head], self.body.as_ref(), self.body_done)?;
         let of_head = sent.min(head.len());
         self.head_done += of_head;
         self.body_done += sent - of_head;
@@ -243,7 +248,7 @@ impl Outgoing {
 /// Sends `heads` and the body from `body_from` on in one call, from where they lie; 0 when the socket
 /// is full.
 fn send(
-    socket: &mut TcpStream,
+    channel: &mut Channel,
     heads: &[&[u8]],
     body: Option<&Region>,
     body_from: usize,
@@ -264,7 +269,7 @@ fn send(
             count < SLICES_MAX
         });
     }
-    match socket.write_vectored(&slices[..count]) {
+    match channel.write_slices(&mut slices[..count]) {
         Ok(sent) => Ok(sent),
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
             Ok(0)
@@ -310,8 +315,10 @@ const SLICES_MAX: usize = 64;
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
     use wire::Body;
+
+    use crate::identity::Identity;
 
     fn pair() -> (FrameStream, FrameStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -319,7 +326,18 @@ mod tests {
         let (other, _) = listener.accept().unwrap();
         one.set_nonblocking(true).unwrap();
         other.set_nonblocking(true).unwrap();
-        (FrameStream::new(one), FrameStream::new(other))
+        (FrameStream::new(Channel::new(one)), FrameStream::new(Channel::new(other)))
+    }
+
+    /// The same, encrypted.
+    fn private_pair() -> (FrameStream, FrameStream) {
+        let identity = Identity::of(&[1; 32], 2);
+        let (mut one, mut other) = pair();
+        one.channel.encrypt_as_client(&identity).unwrap();
+        other.channel.encrypt_as_server(&identity).unwrap();
+        while ![&mut one, &mut other].map(|end| end.channel.agree().unwrap()).iter().all(|it| *it) {
+        }
+        (one, other)
     }
 
     fn frame(number: u64, len: usize) -> Frame {
@@ -331,7 +349,11 @@ mod tests {
 
     #[test]
     fn long_and_short_frames_pass_a_full_socket_in_order() {
-        let (mut one, mut other) = pair();
+        pass_frames(pair());
+        pass_frames(private_pair());
+    }
+
+    fn pass_frames((mut one, mut other): (FrameStream, FrameStream)) {
         let lengths = [0, 1, 5000, FRAME_MAX - 8, 70_000];
         let (mut posted, mut seen, mut tokens) = (0, 0, Vec::new());
         let mut held = Vec::new();
@@ -348,6 +370,7 @@ mod tests {
                 }
             }
             one.flush(&mut |token| tokens.push(token)).unwrap();
+            assert!(one.queue.len() <= DEPTH);
             assert!(!matches!(other.receive(), Received::End(_)));
             other
                 .deliver(&mut |bytes| {

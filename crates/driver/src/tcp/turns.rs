@@ -11,7 +11,8 @@ use crate::rail::{Event, Post, Rail};
 fn rail(rank: u32) -> TcpRail {
     let interface = Some("127.0.0.1".into());
     let (rank, connect_timeout) = (GateId(rank), Duration::from_secs(5));
-    TcpRail::new(TcpConfig { rank, job: 5, secret: [4; 32], interface, connect_timeout }).unwrap()
+    let usual = TcpConfig::new(rank, 5, [4; 32]);
+    TcpRail::new(TcpConfig { interface, connect_timeout, ..usual }).unwrap()
 }
 
 /// Two rails with a link between them, of which the first takes the shortest bursts.

@@ -7,8 +7,8 @@ mod scenarios;
 use std::time::Duration;
 
 use driver::{
-    OwnRail, Rail, ShmConfig, ShmRail, SimLoss, SimNetwork, SimPath, TcpConfig, TcpNetworks,
-    TcpRail,
+    Encryption, OwnRail, Rail, ShmConfig, ShmRail, SimLoss, SimNetwork, SimPath, TcpConfig,
+    TcpNetworks, TcpRail,
 };
 use kit::{Field, Ground};
 use wire::GateId;
@@ -50,6 +50,19 @@ struct Tcp;
 impl Ground for Tcp {
     fn field(&self, count: u32) -> Field {
         Field { rails: (0..count).map(tcp_rail).collect(), pass: Box::new(|| {}) }
+    }
+
+    fn wakes(&self) -> bool {
+        true
+    }
+}
+
+/// TCP over the loopback, encrypted.
+struct Private;
+
+impl Ground for Private {
+    fn field(&self, count: u32) -> Field {
+        Field { rails: (0..count).map(private_rail).collect(), pass: Box::new(|| {}) }
     }
 
     fn wakes(&self) -> bool {
@@ -101,6 +114,11 @@ fn tcp_rail(rank: u32) -> Box<dyn Rail> {
     Box::new(TcpRail::new(tcp_config(rank)).expect("sockets"))
 }
 
+fn private_rail(rank: u32) -> Box<dyn Rail> {
+    let config = TcpConfig { encryption: Encryption::All, ..tcp_config(rank) };
+    Box::new(TcpRail::new(config).expect("sockets"))
+}
+
 fn network_rail(rank: u32) -> Box<dyn Rail> {
     let networks = TcpNetworks::find(Some(LOOPBACK)).expect("interfaces");
     let network = networks.all().first().expect("the loopback");
@@ -109,11 +127,9 @@ fn network_rail(rank: u32) -> Box<dyn Rail> {
 
 fn tcp_config(rank: u32) -> TcpConfig {
     TcpConfig {
-        rank: GateId(rank),
-        job: 11,
-        secret: [3; 32],
         interface: Some(LOOPBACK.into()),
         connect_timeout: Duration::from_secs(20),
+        ..TcpConfig::new(GateId(rank), 11, [3; 32])
     }
 }
 
@@ -140,6 +156,7 @@ macro_rules! conformance {
 conformance!(own, Own; order sizes many bursts pull farewell disconnection wake full room;);
 conformance!(shm, Shm; order sizes many bursts pull farewell disconnection wake full room; echo death deafness);
 conformance!(tcp, Tcp; order sizes many bursts pull farewell disconnection wake full room; echo death deafness);
+conformance!(private, Private; order sizes many bursts pull farewell disconnection wake full room; echo death deafness);
 conformance!(network, Network; order sizes many bursts pull farewell disconnection wake full room; echo death deafness);
 conformance!(sim, Sim; order sizes many bursts pull farewell disconnection wake full room;);
 

@@ -143,6 +143,7 @@ fn open(rail: &str, rank: u32) -> End {
     let rail: Box<dyn Rail> = match rail {
         "shm" => crate::shm_rail(rank),
         "tcp" => crate::tcp_rail(rank),
+        "private" => crate::private_rail(rank),
         "network" => crate::network_rail(rank),
         other => panic!("no rail {other} between processes"),
     };

@@ -59,11 +59,9 @@ fn fail(why: &str) {
 
 fn rail(rank: u32) -> TcpRail {
     let config = TcpConfig {
-        rank: GateId(rank),
-        job: 7,
-        secret: [9; 32],
         interface: Some("127.0.0.1".into()),
         connect_timeout: Duration::from_secs(20),
+        ..TcpConfig::new(GateId(rank), 7, [9; 32])
     };
     TcpRail::new(config).expect("a rail over the loopback")
 }

@@ -12,11 +12,9 @@ use wire::GateId;
 pub fn pair() -> [Arc<Progress>; 2] {
     let rails = [0, 1].map(|rank| {
         let config = TcpConfig {
-            rank: GateId(rank),
-            job: 7,
-            secret: [9; 32],
             interface: Some("127.0.0.1".into()),
             connect_timeout: PATIENCE,
+            ..TcpConfig::new(GateId(rank), 7, [9; 32])
         };
         TcpRail::new(config).expect("a rail over the loopback")
     });

@@ -166,11 +166,9 @@ impl Rail for Attended {
 
 fn tcp(rank: u32) -> Box<dyn Rail> {
     let config = TcpConfig {
-        rank: GateId(rank),
-        job: 7,
-        secret: [9; 32],
         interface: Some("127.0.0.1".into()),
         connect_timeout: Duration::from_secs(20),
+        ..TcpConfig::new(GateId(rank), 7, [9; 32])
     };
     Box::new(TcpRail::new(config).expect("a rail over the loopback"))
 }
