@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# mpiexec as its users know it. Usage: launch.sh BIN (the directory of mpiexec and canele-agent)
+# mpiexec as its users know it. Usage: launch.sh BIN (the directory of mpiexec, canele-agent and mpicc)
 set -u
 mpiexec=$1/mpiexec
 . "$(dirname "$0")/check.sh"
@@ -60,6 +60,15 @@ check "mpiexec killed leaves nothing behind" 0 "$(alive "$work/ids")"
 printf '#!/bin/sh\nhost=$1; shift; LAB_HOST=$host exec "$@"\n' >"$work/launcher"
 chmod +x "$work/launcher"
 check "a launcher of one's own" "one one two " "$(run -n 3 -hosts one:2,two:1 -launcher-exec "$work/launcher" sh -c 'echo $LAB_HOST' | sort | tr '\n' ' ')"
+
+# Who is where: first ranks of nodes and sites.
+"$1/mpicc" -Wall -Werror -O1 "$(dirname "$0")/programs/sites.c" -o "$work/sites" || exit 1
+check "everybody here, unless sites are named" "0:0 0:0 0:0 0:0 0 strangers" "$(run -n 4 "$work/sites")"
+check "sites that are named" "0:0 0:1 0:0 0:1 0 strangers" "$(run -n 1 -env CANELE_SITE a "$work/sites" : -n 1 -env CANELE_SITE b "$work/sites" : -n 1 -env CANELE_SITE a "$work/sites" : -n 1 -env CANELE_SITE b "$work/sites")"
+check "two agents on one node" "0:0 0:0 0:0 0 strangers" "$(run -hosts one:2,two:1 -launcher-exec "$work/launcher" -n 3 "$work/sites")"
+run -n 1 "$work/sites" : -n 1 -env CANELE_SITE b "$work/sites" 2>"$work/err" >&2
+check "a site's name that rank 0 lacks: a failure" 16 $?
+check "that says so" 1 "$(grep -c 'CANELE_SITE=b, but rank 0 has none: name the sites of all, or of none' "$work/err")"
 
 check "64 ranks" "$(seq 0 63 | md5sum)" "$(run -n 64 sh -c 'echo $PMI_RANK' | sort -n | md5sum)"
 check "a variable for one program only" "1 none" "$(run -n 1 -env B 1 sh -c 'echo $B' : -n 1 sh -c 'sleep 0.2; echo ${B:-none}' | tr '\n' ' ' | sed 's/ $//')"

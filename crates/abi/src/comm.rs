@@ -133,6 +133,10 @@ pub(crate) unsafe fn comm_split_type(
         (TYPE_SHARED, ..) | (TYPE_HW_GUIDED | TYPE_RESOURCE_GUIDED, Some(SHARED_MEMORY), _) => {
             Some(nodes.first)
         }
+        (TYPE_HW_GUIDED | TYPE_RESOURCE_GUIDED, Some(SITE), _) => {
+            let process = mpi::process::current()?;
+            Some(process.sites().site(process.rank()) as c_int)
+        }
         (TYPE_RESOURCE_GUIDED, None, Some("mpi://WORLD")) => Some(0),
         (TYPE_RESOURCE_GUIDED, None, Some("mpi://SELF")) => Some(comm.rank() as c_int),
         (TYPE_HW_UNGUIDED, ..) => nodes.several.then_some(nodes.first),
@@ -233,6 +237,7 @@ const TYPE_RESOURCE_GUIDED: c_int = 224;
 /// The hint that names the resource to split by, or tells by which it was split.
 const RESOURCE_TYPE: &str = "mpi_hw_resource_type";
 const SHARED_MEMORY: &str = "mpi_shared_memory";
+pub(crate) const SITE: &str = "canele://site";
 
 /// `MPI_MAX_OBJECT_NAME`.
 pub(crate) const NAME_MAX: usize = 128;

@@ -38,6 +38,7 @@ pub(crate) unsafe fn abi_get_info(info: *mut RawHandle) -> Result<()> {
 pub(crate) unsafe fn get_hw_resource_info(info: *mut RawHandle) -> Result<()> {
     let made = mpi::info::Info::default();
     made.set("mpi_shared_memory", "true")?;
+    made.set(crate::comm::SITE, "true")?;
     // SAFETY: as the body's.
     unsafe { put(info, raw(made.register()?)) }
 }

@@ -313,5 +313,5 @@ const SHARED_SECRET_KEY: &str = "canele-shared-secret";
 /// `MPI_ERR_PROC_ABORTED`. A launcher then waits for that peer's own code.
 pub const PEER_IS_GONE: i32 = 58;
 
-/// A published value has at most so many pieces.
-const PIECES_MAX: usize = 64;
+/// A published value has at most so many pieces: the map of 50 000 ranks, were all of them apart.
+const PIECES_MAX: usize = 1024;

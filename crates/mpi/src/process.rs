@@ -14,6 +14,7 @@ use engine::{Config, Engine};
 use lock::Uncancelled;
 use plan::Place;
 use progress::{Core, Directory, Policy, Progress};
+use topo::sites::{Home, Map, Network};
 use wire::GateId;
 
 use crate::comm::Comm;
@@ -42,6 +43,7 @@ pub struct Process {
     myself: Comm,
     node_identity: Vec<u8>,
     place: Place,
+    sites: Map,
     level: ThreadLevel,
     main_thread: ThreadId,
 }
@@ -78,6 +80,12 @@ impl Process {
     #[inline]
     pub fn place(&self) -> Place {
         self.place
+    }
+
+    /// The nodes and sites of the job's ranks; all processes say the same.
+    #[inline]
+    pub fn sites(&self) -> &Map {
+        &self.sites
     }
 
     /// The same bytes in all processes that share memory with this one, and in no others.
@@ -273,13 +281,17 @@ fn start(level: ThreadLevel) -> Result<Process> {
         append(&mut card, rail.name().as_bytes());
         append(&mut card, &rail.address());
     }
+    let home = home(&networks).map_err(failed)?;
+    append(&mut card, HOME.as_bytes());
+    append(&mut card, &home.emit());
     job.publish(CARD, &card).map_err(|error| failed(error.to_string()))?;
     if rank == 0 {
-        job.publish(CORES, &(cores() as u32).to_le_bytes())
-            .map_err(|error| failed(error.to_string()))?;
+        let mut word = (cores() as u32).to_le_bytes().to_vec();
+        word.push(u8::from(home.site.is_some()));
+        job.publish(WORD, &word).map_err(|error| failed(error.to_string()))?;
     }
     job.fence().map_err(|error| failed(error.to_string()))?;
-    let place = place(&job).map_err(failed)?;
+    let (place, sites) = survey(&job, &home).map_err(failed)?;
     let own = rails.iter().map(|rail| (rail.name().to_owned(), rail.address())).collect();
     let job = Arc::new(job);
     let directory = Box::new(Cards { job: Arc::clone(&job), own, networks });
@@ -304,6 +316,7 @@ fn start(level: ThreadLevel) -> Result<Process> {
         myself: Comm::myself(rank),
         node_identity: node_identity(),
         place,
+        sites,
         level,
         main_thread: std::thread::current().id(),
     })
@@ -383,15 +396,74 @@ fn policy(size: u32) -> Policy {
     Policy::for_node(local_ranks().unwrap_or(size as usize), cores())
 }
 
-/// Whether the whole job crowds one node, by the word of rank 0: every process must choose the same
-/// algorithms, whatever cores it may use itself.
-fn place(job: &Job) -> Result<Place, String> {
-    if job.size() == 1 || local_ranks() != Some(job.size() as usize) {
-        return Ok(Place::Spread);
+/// Where this process is.
+fn home(rails: &TcpNetworks) -> Result<Home, String> {
+    let site = settings::SITE.given().map(|name| name.to_string_lossy().into_owned());
+    if let Some(name) = site.as_deref().filter(|name| !(1..=SITE_NAME_MAX).contains(&name.len())) {
+        let variable = settings::SITE.variable();
+        return Err(format!(
+            "{variable}={name}: the name of a site has 1 to {SITE_NAME_MAX} bytes"
+        ));
     }
-    let bytes = job.fetch(0, CORES).map_err(|error| error.to_string())?;
-    let bytes = <[u8; 4]>::try_from(&bytes[..]).map_err(|_| "rank 0 published nonsense")?;
-    Ok(if job.size() > u32::from_le_bytes(bytes) { Place::Crowd } else { Place::Spread })
+    let found;
+    let networks = match rails.all() {
+        // Without rails over TCP hosts are on networks nevertheless.
+        [] => {
+            let interface = settings::IFACE.given().map(|given| given.to_string_lossy());
+            found = TcpNetworks::find(interface.as_deref()).unwrap_or_default();
+            found.all()
+        }
+        networks => networks,
+    };
+    let networks = networks.iter().map(|one| Network::new(one.address(), one.prefix())).collect();
+    Ok(Home { node: node_identity(), site, networks })
+}
+
+/// Whether the whole job crowds one node, and where its ranks are. Every process must choose the same
+/// algorithms, whatever cores it may use itself: where the launcher says that all are on one node, rank 0
+/// says how many cores there are, and whether they are of sites that were named.
+fn survey(job: &Job, home: &Home) -> Result<(Place, Map), String> {
+    if job.size() == 1 {
+        return Ok((Place::Spread, Map::flat()));
+    }
+    if local_ranks() != Some(job.size() as usize) {
+        return Ok((Place::Spread, map(job)?));
+    }
+    let word = job.fetch(0, WORD).map_err(|error| error.to_string())?;
+    let Some((cores, &[is_named])) = word.split_first_chunk::<4>() else {
+        return Err("rank 0 published nonsense".into());
+    };
+    let is_crowd = job.size() > u32::from_le_bytes(*cores);
+    let place = if is_crowd { Place::Crowd } else { Place::Spread };
+    match (is_named, &home.site) {
+        (0, None) => Ok((place, Map::flat())),
+        (0, Some(name)) => {
+            let variable = settings::SITE.variable();
+            Err(format!(
+                "{variable}={name}, but rank 0 has none: name the sites of all, or of none"
+            ))
+        }
+        (_, _) => Ok((place, map(job)?)),
+    }
+}
+
+/// The map of the job: rank 0 reads what all have published, the others what it makes of that.
+fn map(job: &Job) -> Result<Map, String> {
+    let text = |error: boot::BootError| error.to_string();
+    if job.rank() == 0 {
+        let home = |rank| {
+            let card = parse_card(&job.fetch(rank, CARD).map_err(text)?);
+            let mut entries = card.into_iter().flatten();
+            let entry = entries.find(|(name, _)| name == HOME);
+            let home = entry.and_then(|(_, bytes)| Home::parse(&bytes));
+            home.ok_or_else(|| format!("process {rank} published nonsense"))
+        };
+        let homes = (0..job.size()).map(home).collect::<Result<Vec<Home>, String>>()?;
+        job.publish(SITES, &Map::of(&homes).emit()).map_err(text)?;
+    }
+    job.fence().map_err(text)?;
+    let map = Map::parse(&job.fetch(0, SITES).map_err(text)?, job.size());
+    map.ok_or_else(|| "rank 0 published nonsense".into())
 }
 
 /// How many of the job's ranks are on this node, if the launcher tells.
@@ -446,7 +518,13 @@ fn parse_card(mut card: &[u8]) -> Option<Vec<(String, Vec<u8>)>> {
 }
 
 const CARD: &str = "rails";
-const CORES: &str = "cores";
+/// Among the rails of a card: where the process is.
+const HOME: &str = "home";
+/// What rank 0 says before it knows the others: its cores, and whether it has a site's name.
+const WORD: &str = "word";
+const SITES: &str = "sites";
+
+const SITE_NAME_MAX: usize = 255;
 
 /// How long a peer's addresses are tried.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);

@@ -48,13 +48,20 @@ pub static IFACE: Setting = setting(
      makes one rail",
 );
 
+/// Where this process is.
+pub static SITE: Setting = setting(
+    "CANELE_SITE",
+    Kind::Found("found by the networks that hosts have in common"),
+    "the name of the site that a rank is on, the same for all ranks there; mpiexec -grid sets it",
+);
+
 /// How long `mpiexec` waits for agents.
 pub static CONNECT_TIMEOUT: Setting =
     setting("CANELE_CONNECT_TIMEOUT", Kind::Seconds(30), "seconds until mpiexec gives an agent up");
 
 /// All settings, in the order of README's table.
-pub static ALL: [&Setting; 6] =
-    [&RAILS, &STRATEGY, &UNMATCHED_BYTES, &CACHE_DIR, &IFACE, &CONNECT_TIMEOUT];
+pub static ALL: [&Setting; 7] =
+    [&RAILS, &STRATEGY, &UNMATCHED_BYTES, &CACHE_DIR, &IFACE, &SITE, &CONNECT_TIMEOUT];
 
 /// One setting.
 #[derive(Debug)]

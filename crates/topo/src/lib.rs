@@ -2,13 +2,15 @@
 //!
 //! The numbers themselves, and what follows from them, are `wire`'s. [`sample`] takes this machine's in
 //! a few milliseconds; [`cache`] keeps them, and those of links, so that a job begins with what the last
-//! one learned. [`processor`] tells of cores, and what it costs to sleep and be woken on them.
+//! one learned. [`processor`] tells of cores, and what it costs to sleep and be woken on them. [`sites`] says
+//! which processes of a job are on one node, and of one site.
 #![forbid(unsafe_code)]
 
 pub mod cache;
 mod file;
 pub mod processor;
 pub mod sample;
+pub mod sites;
 
 pub use cache::{Cache, Entry, Pair};
 pub use file::Ignored;

@@ -87,6 +87,11 @@ impl TcpNetwork {
         self.interface.address
     }
 
+    /// Bits that the addresses of the network share.
+    pub fn prefix(&self) -> u8 {
+        self.interface.prefix
+    }
+
     pub(super) fn interface(&self) -> &Interface {
         &self.interface
     }
