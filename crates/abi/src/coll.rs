@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 
 use datatype::Datatype;
 use memory::Region;
-use mpi::collective::{Call, Collective, Elements, place};
+use mpi::collective::{Call, Collective, Elements};
 pub(crate) use mpi::comm::Form;
 use mpi::request::Request;
 use plan::{Operands, Schedule};
@@ -79,7 +79,7 @@ pub(crate) unsafe fn bcast(
     let from = root(&comm, from)?;
     // SAFETY: as the body's.
     let data = unsafe { buffer(&BUFFER, buf, n, datatype) }?;
-    let schedule = plan::broadcast(comm.rank(), comm.size(), from, data.len() as u64, place()?);
+    let schedule = plan::broadcast(comm.rank(), comm.places()?, from, data.len() as u64);
     Ok(comm.bytes(schedule, Region::empty(), data))
 }
 
@@ -253,11 +253,11 @@ unsafe fn gather_blocks(
             distinct("sendbuf", &input, "recvbuf", &blocks.own(rank))?;
             let sizes = |rank: u32| blocks.sizes[rank as usize];
             check_own(in_place, input.len() as u64, sizes(rank))?;
-            let schedule = plan::gather(rank, size, to, &sizes, uniform, in_place);
+            let schedule = plan::gather(rank, comm.places()?, to, &sizes, uniform, in_place);
             return Ok(comm.bytes(schedule, input, blocks.stream));
         }
         let own = input.len() as u64;
-        let schedule = plan::gather(rank, size, to, &|_| own, uniform, false);
+        let schedule = plan::gather(rank, comm.places()?, to, &|_| own, uniform, false);
         Ok(comm.bytes(schedule, input, Region::empty()))
     }
 }
@@ -331,11 +331,11 @@ unsafe fn scatter_blocks(
             distinct("sendbuf", &blocks.own(rank), "recvbuf", &output)?;
             let sizes = |rank: u32| blocks.sizes[rank as usize];
             check_own(in_place, sizes(rank), output.len() as u64)?;
-            let schedule = plan::scatter(rank, size, from, &sizes, uniform, in_place);
+            let schedule = plan::scatter(rank, comm.places()?, from, &sizes, uniform, in_place);
             return Ok(comm.bytes(schedule, blocks.stream, output));
         }
         let own = output.len() as u64;
-        let schedule = plan::scatter(rank, size, from, &|_| own, uniform, false);
+        let schedule = plan::scatter(rank, comm.places()?, from, &|_| own, uniform, false);
         Ok(comm.bytes(schedule, Region::empty(), output))
     }
 }
@@ -398,7 +398,7 @@ unsafe fn allgather_blocks(
         distinct("sendbuf", &input, "recvbuf", &blocks.own(comm.rank()))?;
         let sizes = |rank: u32| blocks.sizes[rank as usize];
         check_own(in_place, input.len() as u64, sizes(comm.rank()))?;
-        let schedule = plan::allgather(comm.rank(), comm.size(), &sizes, in_place);
+        let schedule = plan::allgather(comm.rank(), comm.places()?, &sizes, in_place);
         Ok(comm.bytes(schedule, input, blocks.stream))
     }
 }
@@ -439,7 +439,7 @@ fn alltoall_blocks(
     receives: Blocks,
     uniform: bool,
 ) -> Result<Collective> {
-    let (rank, size) = (comm.rank(), comm.size());
+    let rank = comm.rank();
     if let Some(sends) = &sends {
         distinct("sendbuf", &sends.own(rank), "recvbuf", &receives.own(rank))?;
     }
@@ -447,7 +447,7 @@ fn alltoall_blocks(
     check_own(false, sent[rank as usize], receives.sizes[rank as usize])?;
     let to = |to: u32| sent[to as usize];
     let from = |from: u32| receives.sizes[from as usize];
-    let schedule = plan::alltoall(rank, size, &to, &from, uniform, place()?);
+    let schedule = plan::alltoall(rank, comm.places()?, &to, &from, uniform);
     let len = receives.stream.len();
     Ok(match sends {
         Some(sends) => comm.bytes(schedule, sends.stream, receives.stream),
@@ -642,7 +642,7 @@ pub(crate) unsafe fn reduce(
 ) -> Result<Collective> {
     let this = Reduction::new(sendbuf, datatype, op, call?)?;
     let to = root(&this.comm, to)?;
-    let (rank, size, n) = (this.comm.rank(), this.comm.size(), count("count", n)?);
+    let (rank, n) = (this.comm.rank(), count("count", n)?);
     let commutes = this.op.is_commutative();
     let in_place = this.in_place && rank == to;
     // SAFETY: as the body's.
@@ -652,7 +652,8 @@ pub(crate) unsafe fn reduce(
             false => (this.sent(sendbuf, n)?, Region::empty()),
         }
     };
-    let schedule = plan::reduce(rank, size, to, this.operands(n, commutes, in_place), place()?);
+    let schedule =
+        plan::reduce(rank, this.comm.places()?, to, this.operands(n, commutes, in_place));
     Ok(this.planned(schedule, buffers))
 }
 
@@ -665,11 +666,12 @@ pub(crate) unsafe fn allreduce(
     call: Result<Call>,
 ) -> Result<Collective> {
     let this = Reduction::new(sendbuf, datatype, op, call?)?;
-    let (rank, size, n) = (this.comm.rank(), this.comm.size(), count("count", n)?);
+    let (rank, n) = (this.comm.rank(), count("count", n)?);
     let commutes = this.op.is_commutative();
     // SAFETY: as the body's.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
-    let schedule = plan::allreduce(rank, size, this.operands(n, commutes, this.in_place), place()?);
+    let schedule =
+        plan::allreduce(rank, this.comm.places()?, this.operands(n, commutes, this.in_place));
     Ok(this.planned(schedule, buffers))
 }
 
@@ -685,7 +687,7 @@ pub(crate) unsafe fn scan(
     let n = count("count", n)?;
     // SAFETY: as the body's.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
-    let schedule = plan::scan(this.comm.rank(), this.comm.size(), n as u64, this.in_place);
+    let schedule = plan::scan(this.comm.rank(), this.comm.places()?, n as u64, this.in_place);
     Ok(this.planned(schedule, buffers))
 }
 
@@ -701,7 +703,7 @@ pub(crate) unsafe fn exscan(
     let n = count("count", n)?;
     // SAFETY: as the body's.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
-    let schedule = plan::exscan(this.comm.rank(), this.comm.size(), n as u64, this.in_place);
+    let schedule = plan::exscan(this.comm.rank(), this.comm.places()?, n as u64, this.in_place);
     Ok(this.planned(schedule, buffers))
 }
 
@@ -714,12 +716,17 @@ unsafe fn reduce_scatter_counts(
     comm: Call,
 ) -> Result<Collective> {
     let this = Reduction::new(sendbuf, datatype, op, comm)?;
-    let (rank, size) = (this.comm.rank(), this.comm.size());
+    let rank = this.comm.rank();
     let total: usize = counts.iter().sum();
     let own = counts[rank as usize];
     let counts = |rank: u32| counts[rank as usize] as u64;
-    let schedule =
-        plan::reduce_scatter(rank, size, &counts, this.element(), this.op.is_commutative());
+    let schedule = plan::reduce_scatter(
+        rank,
+        this.comm.places()?,
+        &counts,
+        this.element(),
+        this.op.is_commutative(),
+    );
     // SAFETY: as the body's.
     unsafe {
         if this.in_place {

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use datatype::{Datatype, Op};
 use engine::{Completion, Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
-use plan::{Buffer, Place, Schedule, Span, Step};
+use plan::{Buffer, Schedule, Span, Step};
 use progress::{Core, Stage, Task};
 
 use crate::comm::{Comm, CommRef, Form};
@@ -63,7 +63,7 @@ impl Call {
     /// When not initialised.
     #[inline]
     pub fn barrier(self) -> Result<Collective> {
-        let schedule = plan::barrier(self.rank(), self.size(), place()?);
+        let schedule = plan::barrier(self.rank(), self.places()?);
         Ok(self.bytes(schedule, Region::empty(), Region::empty()))
     }
 
@@ -276,14 +276,6 @@ fn failure(completion: Completion, expected: u64, core: &mut Core) -> Error {
         "rank {source} sent {got} bytes where {expected} were expected: counts or types differ between processes"
     );
     Error::new(ErrorClass::Truncate, message)
-}
-
-/// What the planner is told of the machine.
-///
-/// # Errors
-/// When not initialised.
-pub fn place() -> Result<Place> {
-    Ok(process::current()?.place())
 }
 
 /// How a schedule's spans lie in memory.

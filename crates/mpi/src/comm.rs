@@ -35,6 +35,7 @@ struct Inner {
     handle: OnceLock<Handle>,
     buffer: buffer::Place,
     topology: OnceLock<Arc<Topology>>,
+    places: OnceLock<plan::Topology>,
     details: Mutex<Details>,
 }
 
@@ -78,6 +79,7 @@ impl Comm {
             handle: OnceLock::new(),
             buffer: buffer::Place::default(),
             topology: OnceLock::new(),
+            places: OnceLock::new(),
             details: Mutex::new(Details {
                 name: Vec::new(),
                 errhandler,
@@ -198,6 +200,24 @@ impl Comm {
         // A new communicator has none yet.
         let _ = self.0.topology.set(topology.into());
         self
+    }
+
+    /// Where the members run: what collectives are planned from.
+    ///
+    /// # Errors
+    /// When not initialised.
+    #[inline]
+    pub fn places(&self) -> Result<&plan::Topology> {
+        match self.0.places.get() {
+            Some(places) => Ok(places),
+            None => self.find_places(),
+        }
+    }
+
+    #[cold]
+    fn find_places(&self) -> Result<&plan::Topology> {
+        let is_crowded = process::current()?.is_crowded();
+        Ok(self.0.places.get_or_init(|| plan::Topology::flat(self.size(), is_crowded)))
     }
 
     /// Runs `access` on the attributes. Callbacks must not run inside it.

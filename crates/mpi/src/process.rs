@@ -12,7 +12,6 @@ use boot::Job;
 use driver::{OwnRail, Rail, ShmConfig, ShmRail, TcpConfig, TcpNetworks, TcpRail, node_identity};
 use engine::{Config, Engine};
 use lock::Uncancelled;
-use plan::Place;
 use progress::{Core, Directory, Policy, Progress};
 use topo::sites::{Home, Map, Network};
 use wire::GateId;
@@ -42,7 +41,7 @@ pub struct Process {
     world: Comm,
     myself: Comm,
     node_identity: Vec<u8>,
-    place: Place,
+    is_crowded: bool,
     sites: Map,
     level: ThreadLevel,
     main_thread: ThreadId,
@@ -76,10 +75,9 @@ impl Process {
         &self.myself
     }
 
-    /// What the job's ranks run on; all processes say the same.
-    #[inline]
-    pub fn place(&self) -> Place {
-        self.place
+    /// Whether the whole job is on one node, with more ranks than cores; all processes say the same.
+    pub fn is_crowded(&self) -> bool {
+        self.is_crowded
     }
 
     /// The nodes and sites of the job's ranks; all processes say the same.
@@ -291,7 +289,7 @@ fn start(level: ThreadLevel) -> Result<Process> {
         job.publish(WORD, &word).map_err(|error| failed(error.to_string()))?;
     }
     job.fence().map_err(|error| failed(error.to_string()))?;
-    let (place, sites) = survey(&job, &home).map_err(failed)?;
+    let (is_crowded, sites) = survey(&job, &home).map_err(failed)?;
     let own = rails.iter().map(|rail| (rail.name().to_owned(), rail.address())).collect();
     let job = Arc::new(job);
     let directory = Box::new(Cards { job: Arc::clone(&job), own, networks });
@@ -315,7 +313,7 @@ fn start(level: ThreadLevel) -> Result<Process> {
         world: Comm::world(rank, size),
         myself: Comm::myself(rank),
         node_identity: node_identity(),
-        place,
+        is_crowded,
         sites,
         level,
         main_thread: std::thread::current().id(),
@@ -422,28 +420,27 @@ fn home(rails: &TcpNetworks) -> Result<Home, String> {
 /// Whether the whole job crowds one node, and where its ranks are. Every process must choose the same
 /// algorithms, whatever cores it may use itself: where the launcher says that all are on one node, rank 0
 /// says how many cores there are, and whether they are of sites that were named.
-fn survey(job: &Job, home: &Home) -> Result<(Place, Map), String> {
+fn survey(job: &Job, home: &Home) -> Result<(bool, Map), String> {
     if job.size() == 1 {
-        return Ok((Place::Spread, Map::flat()));
+        return Ok((false, Map::flat()));
     }
     if local_ranks() != Some(job.size() as usize) {
-        return Ok((Place::Spread, map(job)?));
+        return Ok((false, map(job)?));
     }
     let word = job.fetch(0, WORD).map_err(|error| error.to_string())?;
     let Some((cores, &[is_named])) = word.split_first_chunk::<4>() else {
         return Err("rank 0 published nonsense".into());
     };
-    let is_crowd = job.size() > u32::from_le_bytes(*cores);
-    let place = if is_crowd { Place::Crowd } else { Place::Spread };
+    let is_crowded = job.size() > u32::from_le_bytes(*cores);
     match (is_named, &home.site) {
-        (0, None) => Ok((place, Map::flat())),
+        (0, None) => Ok((is_crowded, Map::flat())),
         (0, Some(name)) => {
             let variable = settings::SITE.variable();
             Err(format!(
                 "{variable}={name}, but rank 0 has none: name the sites of all, or of none"
             ))
         }
-        (_, _) => Ok((place, map(job)?)),
+        (_, _) => Ok((is_crowded, map(job)?)),
     }
 }
 

@@ -4,13 +4,15 @@
 //! they must; thresholds are named at the end.
 
 use crate::crowd;
-use crate::schedule::{Buffer, Place, Schedule, Span, part, starts};
+use crate::schedule::{Buffer, Schedule, Span, part, starts};
+use crate::topology::Topology;
 
 /// Dissemination (Hensgen, Finkel, Manber 1988): after round `k` a rank has heard of `2^(k+1)` ranks.
 /// In a crowd rank 0 hears and tells all.
-pub fn barrier(rank: u32, size: u32, place: Place) -> Schedule {
+pub fn barrier(rank: u32, topology: &Topology) -> Schedule {
     let mut schedule = Schedule::default();
-    if place == Place::Crowd {
+    let size = topology.size();
+    if topology.is_crowded() {
         crowd::barrier(&mut schedule, rank, size);
         return schedule;
     }
@@ -25,8 +27,9 @@ pub fn barrier(rank: u32, size: u32, place: Place) -> Schedule {
 }
 
 /// `len` bytes of the root's output to everyone's.
-pub fn broadcast(rank: u32, size: u32, root: u32, len: u64, place: Place) -> Schedule {
+pub fn broadcast(rank: u32, topology: &Topology, root: u32, len: u64) -> Schedule {
     let mut schedule = Schedule::default();
+    let size = topology.size();
     if len >= LONG && size > 4 {
         scatter_for_broadcast(&mut schedule, rank, size, root, len);
         let blocks: Vec<Span> = (0..size)
@@ -37,7 +40,7 @@ pub fn broadcast(rank: u32, size: u32, root: u32, len: u64, place: Place) -> Sch
             .collect();
         let relative = (rank + size - root) % size;
         ring(&mut schedule, relative, size, root, &blocks);
-    } else if place == Place::Crowd {
+    } else if topology.is_crowded() {
         crowd::broadcast(&mut schedule, rank, size, root, Buffer::Output.span(0, len));
     } else {
         binomial_broadcast(&mut schedule, rank, size, root, Buffer::Output.span(0, len));
@@ -118,13 +121,14 @@ fn ring(schedule: &mut Schedule, relative: u32, size: u32, root: u32, blocks: &[
 /// ranks know only their own, and `uniform` that all are equal.
 pub fn gather(
     rank: u32,
-    size: u32,
+    topology: &Topology,
     root: u32,
     sizes: &dyn Fn(u32) -> u64,
     uniform: bool,
     in_place: bool,
 ) -> Schedule {
     let mut schedule = Schedule::default();
+    let size = topology.size();
     let own = Buffer::Input.span(0, sizes(rank));
     if uniform && sizes(rank) < LONG && size > 2 {
         binomial_gather(&mut schedule, rank, size, root, sizes(rank), in_place);
@@ -182,13 +186,14 @@ fn binomial_gather(
 /// Blocks of the root's input to everyone's output; arguments as for [`gather`].
 pub fn scatter(
     rank: u32,
-    size: u32,
+    topology: &Topology,
     root: u32,
     sizes: &dyn Fn(u32) -> u64,
     uniform: bool,
     in_place: bool,
 ) -> Schedule {
     let mut schedule = Schedule::default();
+    let size = topology.size();
     let own = Buffer::Output.span(0, sizes(rank));
     if uniform && sizes(rank) < LONG && size > 2 {
         binomial_scatter(&mut schedule, rank, size, root, sizes(rank), in_place);
@@ -245,8 +250,14 @@ fn binomial_scatter(
 ///
 /// Short: each round doubles the run of blocks that end with a rank's own (Bruck 1997, without its
 /// rotation, since spans may lie anywhere). Long: a ring.
-pub fn allgather(rank: u32, size: u32, sizes: &dyn Fn(u32) -> u64, in_place: bool) -> Schedule {
+pub fn allgather(
+    rank: u32,
+    topology: &Topology,
+    sizes: &dyn Fn(u32) -> u64,
+    in_place: bool,
+) -> Schedule {
     let mut schedule = Schedule::default();
+    let size = topology.size();
     let starts = starts((0..size).map(sizes));
     let block = |index: u32| Buffer::Output.span(starts[index as usize], sizes(index));
     if !in_place {
@@ -292,14 +303,14 @@ fn run(starts: &[u64], size: u32, last: u32, count: u32) -> impl Iterator<Item =
 /// the caller made.
 pub fn alltoall(
     rank: u32,
-    size: u32,
+    topology: &Topology,
     sends: &dyn Fn(u32) -> u64,
     receives: &dyn Fn(u32) -> u64,
     uniform: bool,
-    place: Place,
 ) -> Schedule {
     let mut schedule = Schedule::default();
-    if place == Place::Spread && uniform && sends(0) <= BRUCK_MAX && size >= 8 {
+    let size = topology.size();
+    if !topology.is_crowded() && uniform && sends(0) <= BRUCK_MAX && size >= 8 {
         bruck_alltoall(&mut schedule, rank, size, sends(0));
         return schedule;
     }

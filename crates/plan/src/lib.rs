@@ -14,7 +14,9 @@ mod crowd;
 mod data;
 mod reduction;
 mod schedule;
+mod topology;
 
 pub use data::{allgather, alltoall, barrier, broadcast, gather, scatter};
 pub use reduction::{Operands, allreduce, exscan, reduce, reduce_scatter, scan};
-pub use schedule::{Buffer, Place, Schedule, Span, Step};
+pub use schedule::{Buffer, Schedule, Span, Step};
+pub use topology::Topology;

@@ -4,7 +4,8 @@
 //! order depends on nothing but the arguments, so results repeat bit for bit.
 
 use crate::crowd;
-use crate::schedule::{Buffer, Place, Schedule, Span, part, starts};
+use crate::schedule::{Buffer, Schedule, Span, part, starts};
+use crate::topology::Topology;
 
 /// What is combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +27,8 @@ impl Operands {
 }
 
 /// Everyone's operands, combined, to the root's output.
-pub fn reduce(rank: u32, size: u32, root: u32, operands: Operands, place: Place) -> Schedule {
+pub fn reduce(rank: u32, topology: &Topology, root: u32, operands: Operands) -> Schedule {
+    let size = topology.size();
     let Operands { len, commutes, in_place, .. } = operands;
     let mut schedule = Schedule::default();
     let own = match (rank == root, in_place) {
@@ -40,7 +42,7 @@ pub fn reduce(rank: u32, size: u32, root: u32, operands: Operands, place: Place)
         gather_parts(&mut schedule, rank, size, root, len, sum);
         return schedule;
     }
-    if place == Place::Crowd && !operands.are_long() {
+    if topology.is_crowded() && !operands.are_long() {
         crowd::reduce(&mut schedule, rank, size, root, own, Buffer::Output.span(0, len));
         return schedule;
     }
@@ -92,7 +94,8 @@ fn binomial_reduce(schedule: &mut Schedule, rank: u32, size: u32, top: u32, sum:
 /// Short: recursive doubling, after the ranks beyond a power of two have joined a neighbour. Long:
 /// a ring that scatters the reduction, and a ring that gathers it; 2n(p−1)/p elements per rank. In a
 /// crowd rank 0 combines what is short.
-pub fn allreduce(rank: u32, size: u32, operands: Operands, place: Place) -> Schedule {
+pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
+    let size = topology.size();
     let Operands { len, commutes, in_place, .. } = operands;
     let mut schedule = Schedule::default();
     let whole = Buffer::Output.span(0, len);
@@ -106,7 +109,7 @@ pub fn allreduce(rank: u32, size: u32, operands: Operands, place: Place) -> Sche
         let blocks = parts(len, size);
         ring_reduce_scatter(&mut schedule, rank, size, Buffer::Output, &blocks);
         ring_allgather(&mut schedule, rank, size, &blocks);
-    } else if place == Place::Crowd && !operands.are_long() {
+    } else if topology.is_crowded() && !operands.are_long() {
         crowd::reduce(&mut schedule, rank, size, 0, whole, whole);
         crowd::broadcast(&mut schedule, rank, size, 0, whole);
     } else {
@@ -219,11 +222,12 @@ fn gather_parts(schedule: &mut Schedule, rank: u32, size: u32, root: u32, len: u
 /// place, the caller has copied the output to the input.
 pub fn reduce_scatter(
     rank: u32,
-    size: u32,
+    topology: &Topology,
     counts: &dyn Fn(u32) -> u64,
     element: u64,
     commutes: bool,
 ) -> Schedule {
+    let size = topology.size();
     let mut schedule = Schedule::default();
     let starts = starts((0..size).map(counts));
     let len = starts[size as usize];
@@ -255,7 +259,8 @@ pub fn reduce_scatter(
 }
 
 /// The combination of the inputs of ranks up to and with this one.
-pub fn scan(rank: u32, size: u32, len: u64, in_place: bool) -> Schedule {
+pub fn scan(rank: u32, topology: &Topology, len: u64, in_place: bool) -> Schedule {
+    let size = topology.size();
     let mut schedule = Schedule::default();
     let result = Buffer::Output.span(0, len);
     if !in_place {
@@ -271,7 +276,8 @@ pub fn scan(rank: u32, size: u32, len: u64, in_place: bool) -> Schedule {
 }
 
 /// The combination of the inputs of ranks below this one; rank 0's output is left as it is.
-pub fn exscan(rank: u32, size: u32, len: u64, in_place: bool) -> Schedule {
+pub fn exscan(rank: u32, topology: &Topology, len: u64, in_place: bool) -> Schedule {
+    let size = topology.size();
     let mut schedule = Schedule::default();
     let result = Buffer::Output.span(0, len);
     let passed = schedule.temporary(len).span(0, len);

@@ -57,15 +57,6 @@ pub enum Step {
     },
 }
 
-/// What the ranks of a communicator run on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// A core for every rank.
-    Spread,
-    /// One node, with more ranks than cores.
-    Crowd,
-}
-
 /// What one rank does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use plan::{Buffer, Operands, Place, Schedule, Span, Step};
+use plan::{Buffer, Operands, Schedule, Span, Step, Topology};
 
 type Unit = Option<String>;
 
@@ -105,14 +105,19 @@ fn block(rank: u32, len: u64, to: u32) -> Vec<Unit> {
 
 /// Lengths on both sides of the algorithms' thresholds.
 const LENGTHS: [u64; 4] = [0, 1, 7, 100];
-const PLACES: [Place; 2] = [Place::Spread, Place::Crowd];
+
+/// On one node, with a core each or in a crowd.
+fn machines(size: u32) -> [Topology; 2] {
+    [false, true].map(|is_crowded| Topology::flat(size, is_crowded))
+}
+
 const SIZES: std::ops::RangeInclusive<u32> = 1..=33;
 
 #[test]
 fn barrier_waits_for_everyone_in_log_rounds() {
     for size in SIZES {
         let schedules: Vec<_> =
-            (0..size).map(|rank| plan::barrier(rank, size, Place::Spread)).collect();
+            (0..size).map(|rank| plan::barrier(rank, &Topology::flat(size, false))).collect();
         let rounds = schedules[0].steps.iter().filter(|step| **step == Step::Wait).count();
         assert_eq!(rounds as u32, u32::BITS - (size - 1).leading_zeros());
         // Whoever leaves has heard of everyone: knowledge spreads with the messages.
@@ -133,7 +138,7 @@ fn barrier_waits_for_everyone_in_log_rounds() {
 fn barrier_of_a_crowd_asks_each_rank_to_wait_once_and_its_first_twice() {
     for size in SIZES {
         let schedules: Vec<_> =
-            (0..size).map(|rank| plan::barrier(rank, size, Place::Crowd)).collect();
+            (0..size).map(|rank| plan::barrier(rank, &Topology::flat(size, true))).collect();
         for (rank, schedule) in schedules.iter().enumerate() {
             let waits = schedule.steps.iter().filter(|step| **step == Step::Wait).count();
             assert!(waits <= if rank == 0 { 2 } else { 1 });
@@ -156,11 +161,11 @@ fn broadcast_gives_everyone_the_roots_data() {
                     continue;
                 }
                 let data = block(root, len, 0);
-                for place in PLACES {
+                for machine in machines(size) {
                     let rank = |rank| {
                         let none = || vec![None; len as usize];
                         let output = if rank == root { data.clone() } else { none() };
-                        Rank::new(plan::broadcast(rank, size, root, len, place), vec![], output)
+                        Rank::new(plan::broadcast(rank, &machine, root, len), vec![], output)
                     };
                     let outputs = run((0..size).map(rank).collect());
                     assert!(outputs.iter().all(|output| *output == data));
@@ -173,6 +178,7 @@ fn broadcast_gives_everyone_the_roots_data() {
 #[test]
 fn gather_and_scatter_move_blocks_to_and_from_the_root() {
     for size in SIZES {
+        let machine = Topology::flat(size, false);
         for root in [0, size / 3, size - 1] {
             for (uniform, in_place) in [(true, false), (true, true), (false, false), (false, true)]
             {
@@ -180,7 +186,7 @@ fn gather_and_scatter_move_blocks_to_and_from_the_root() {
                 let whole: Vec<Unit> =
                     (0..size).flat_map(|rank| block(rank, sizes(rank), root)).collect();
                 let gathers = (0..size).map(|rank| {
-                    let schedule = plan::gather(rank, size, root, &sizes, uniform, in_place);
+                    let schedule = plan::gather(rank, &machine, root, &sizes, uniform, in_place);
                     let mut output = vec![None; if rank == root { whole.len() } else { 0 }];
                     let own = block(rank, sizes(rank), root);
                     if rank == root && in_place {
@@ -191,7 +197,7 @@ fn gather_and_scatter_move_blocks_to_and_from_the_root() {
                 });
                 assert_eq!(run(gathers.collect())[root as usize], whole);
                 let scatters = (0..size).map(|rank| {
-                    let schedule = plan::scatter(rank, size, root, &sizes, uniform, in_place);
+                    let schedule = plan::scatter(rank, &machine, root, &sizes, uniform, in_place);
                     let input = if rank == root { whole.clone() } else { vec![] };
                     Rank::new(schedule, input, vec![None; sizes(rank) as usize])
                 });
@@ -208,6 +214,7 @@ fn gather_and_scatter_move_blocks_to_and_from_the_root() {
 #[test]
 fn allgather_gives_everyone_everything() {
     for size in SIZES {
+        let machine = Topology::flat(size, false);
         for len in [0, 1, 3, 30_000] {
             if len > 3 && size > 6 {
                 continue;
@@ -217,7 +224,7 @@ fn allgather_gives_everyone_everything() {
                 let whole: Vec<Unit> =
                     (0..size).flat_map(|rank| block(rank, sizes(rank), 0)).collect();
                 let rank = |rank: u32| {
-                    let schedule = plan::allgather(rank, size, &sizes, in_place);
+                    let schedule = plan::allgather(rank, &machine, &sizes, in_place);
                     let mut output = vec![None; whole.len()];
                     if in_place {
                         let at = (0..rank).map(sizes).sum::<u64>() as usize;
@@ -238,14 +245,14 @@ fn allgather_gives_everyone_everything() {
 #[test]
 fn alltoall_exchanges_every_pair() {
     for size in SIZES {
-        for (uniform, place) in
-            [true, false].map(|uniform| PLACES.map(|place| (uniform, place))).concat()
+        for (uniform, machine) in
+            [true, false].iter().flat_map(|&uniform| machines(size).map(|one| (uniform, one)))
         {
             let pair =
                 move |from: u32, to: u32| if uniform { 3 } else { u64::from((from + 2 * to) % 4) };
             let rank = |rank: u32| {
                 let (sends, receives) = (|to| pair(rank, to), |from| pair(from, rank));
-                let schedule = plan::alltoall(rank, size, &sends, &receives, uniform, place);
+                let schedule = plan::alltoall(rank, &machine, &sends, &receives, uniform);
                 let input = (0..size).flat_map(|to| block(rank, pair(rank, to), to)).collect();
                 let len: u64 = (0..size).map(|from| pair(from, rank)).sum();
                 Rank::new(schedule, input, vec![None; len as usize])
@@ -289,16 +296,16 @@ fn reductions_combine_every_operand_once_and_in_order() {
                     |rank: u32| if in_place { mine(rank) } else { vec![None; len as usize] };
                 let root = size / 2;
                 let operands = Operands { len, element: 1024, commutes, in_place };
-                for machine in PLACES {
+                for machine in machines(size) {
                     let all = (0..size).map(|rank| {
-                        let schedule = plan::allreduce(rank, size, operands, machine);
+                        let schedule = plan::allreduce(rank, &machine, operands);
                         Rank::new(schedule, mine(rank), place(rank))
                     });
                     for unit in run(all.collect()).iter().flatten() {
                         same(unit, &combined(size), commutes);
                     }
                     let one = (0..size).map(|rank| {
-                        let schedule = plan::reduce(rank, size, root, operands, machine);
+                        let schedule = plan::reduce(rank, &machine, root, operands);
                         let output = if rank == root { place(rank) } else { vec![] };
                         Rank::new(schedule, mine(rank), output)
                     });
@@ -306,14 +313,15 @@ fn reductions_combine_every_operand_once_and_in_order() {
                         same(unit, &combined(size), commutes);
                     }
                 }
+                let machine = Topology::flat(size, false);
                 let scans = (0..size).map(|rank| {
-                    Rank::new(plan::scan(rank, size, len, in_place), mine(rank), place(rank))
+                    Rank::new(plan::scan(rank, &machine, len, in_place), mine(rank), place(rank))
                 });
                 for (rank, output) in (1..).zip(run(scans.collect())) {
                     output.iter().for_each(|unit| same(unit, &combined(rank), false));
                 }
                 let exscans = (0..size).map(|rank| {
-                    Rank::new(plan::exscan(rank, size, len, in_place), mine(rank), place(rank))
+                    Rank::new(plan::exscan(rank, &machine, len, in_place), mine(rank), place(rank))
                 });
                 for (rank, output) in (0..).zip(run(exscans.collect())).skip(1) {
                     output.iter().for_each(|unit| same(unit, &combined(rank), false));
@@ -326,11 +334,12 @@ fn reductions_combine_every_operand_once_and_in_order() {
 #[test]
 fn reduce_scatter_gives_each_its_block() {
     for size in SIZES {
+        let machine = Topology::flat(size, false);
         for (commutes, each) in [(false, 3), (true, 3), (true, 100)] {
             let counts = move |rank: u32| if rank.is_multiple_of(3) { each } else { each / 2 };
             let len: u64 = (0..size).map(counts).sum();
             let ranks = (0..size).map(|rank| {
-                let schedule = plan::reduce_scatter(rank, size, &counts, 1024, commutes);
+                let schedule = plan::reduce_scatter(rank, &machine, &counts, 1024, commutes);
                 let input = vec![Some(letter(rank)); len as usize];
                 Rank::new(schedule, input, vec![None; counts(rank) as usize])
             });
