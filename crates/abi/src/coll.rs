@@ -687,7 +687,8 @@ pub(crate) unsafe fn scan(
     let n = count("count", n)?;
     // SAFETY: as the body's.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
-    let schedule = plan::scan(this.comm.rank(), this.comm.places()?, n as u64, this.in_place);
+    let operands = this.operands(n, this.op.is_commutative(), this.in_place);
+    let schedule = plan::scan(this.comm.rank(), this.comm.places()?, operands);
     Ok(this.planned(schedule, buffers))
 }
 
@@ -703,7 +704,8 @@ pub(crate) unsafe fn exscan(
     let n = count("count", n)?;
     // SAFETY: as the body's.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
-    let schedule = plan::exscan(this.comm.rank(), this.comm.places()?, n as u64, this.in_place);
+    let operands = this.operands(n, this.op.is_commutative(), this.in_place);
+    let schedule = plan::exscan(this.comm.rank(), this.comm.places()?, operands);
     Ok(this.planned(schedule, buffers))
 }
 

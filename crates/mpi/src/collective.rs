@@ -165,9 +165,17 @@ struct Running<C> {
     temporaries: Vec<Region>,
     /// The next step.
     at: usize,
-    /// Operations that have to end before the next wait does, and how many bytes each moves.
-    begun: Vec<(OpId, u64)>,
+    /// Operations that have to end before the next wait does, in the order of their steps.
+    begun: Vec<Begun>,
     failure: Option<Error>,
+}
+
+/// An operation under way.
+struct Begun {
+    step: u32,
+    op: OpId,
+    /// How many it moves.
+    bytes: u64,
 }
 
 impl<C: Deref<Target = Collective>> Running<C> {
@@ -189,6 +197,11 @@ impl<C: Deref<Target = Collective>> Running<C> {
                     Stage::Ended if self.failure.is_none() => {}
                     stage => return stage,
                 },
+                Step::Await { step } => {
+                    if !self.settle_one(core, step) {
+                        return Stage::Waits;
+                    }
+                }
                 Step::Copy { from, to } if self.collective.memory.is_brief(to) => {
                     self.copy(from, to);
                 }
@@ -208,7 +221,8 @@ impl<C: Deref<Target = Collective>> Running<C> {
             match step {
                 Step::Copy { from, to } => self.copy(from, to),
                 Step::Reduce { input, inout } => self.reduce(input, inout),
-                Step::Send { .. } | Step::Receive { .. } | Step::Wait => return,
+                Step::Send { .. } | Step::Receive { .. } => return,
+                Step::Wait | Step::Await { .. } => return,
             }
             self.at += 1;
         }
@@ -223,7 +237,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
         let gate = comm.gate(to);
         if !core.send_short(gate, envelope, &data) {
             let op = core.engine.submit_send(gate, envelope, &data, SendMode::Standard);
-            self.begun.push((op, data.len() as u64));
+            self.begun.push(Begun { step: self.at as u32, op, bytes: data.len() as u64 });
         }
     }
 
@@ -234,20 +248,38 @@ impl<C: Deref<Target = Collective>> Running<C> {
         let context = comm.collective_context();
         let selector = Selector { context, source: Some(from), tag: Some(*tag) };
         let op = core.engine.submit_receive(Some(comm.gate(from)), selector, &into);
-        self.begun.push((op, into.len() as u64));
+        self.begun.push(Begun { step: self.at as u32, op, bytes: into.len() as u64 });
     }
 
     /// Whether all that was begun has ended.
     #[inline]
     fn settle(&mut self, core: &mut Core) -> Stage {
-        while let Some(&(op, bytes)) = self.begun.last() {
+        while let Some(&Begun { op, bytes, .. }) = self.begun.last() {
             let Some(completion) = core.engine.take(op) else { return Stage::Waits };
             self.begun.pop();
-            if completion.outcome != Outcome::Ok || completion.bytes != bytes {
-                self.failure = Some(failure(completion, bytes, core));
-            }
+            self.check(completion, bytes, core);
         }
         Stage::Ended
+    }
+
+    /// Whether what was begun in a step has ended. What fails is told at the next wait for everything:
+    /// what else was begun is still under way, and may be what a peer waits for.
+    fn settle_one(&mut self, core: &mut Core, step: u32) -> bool {
+        let Ok(index) = self.begun.binary_search_by_key(&step, |begun| begun.step) else {
+            return true;
+        };
+        let Begun { op, bytes, .. } = self.begun[index];
+        let Some(completion) = core.engine.take(op) else { return false };
+        self.begun.remove(index);
+        self.check(completion, bytes, core);
+        true
+    }
+
+    #[inline]
+    fn check(&mut self, completion: Completion, bytes: u64, core: &mut Core) {
+        if completion.outcome != Outcome::Ok || completion.bytes != bytes {
+            self.failure = Some(failure(completion, bytes, core));
+        }
     }
 
     fn copy(&self, from: Span, to: Span) {

@@ -3,6 +3,7 @@
 //! Units are bytes. Short operations take ⌈log2 p⌉ rounds, long ones move no byte more often than
 //! they must; thresholds are named at the end.
 
+use crate::across::{self, bundle, exchange};
 use crate::crowd;
 use crate::schedule::{Buffer, Schedule, Span, part, starts};
 use crate::topology::Topology;
@@ -12,6 +13,10 @@ use crate::topology::Topology;
 pub fn barrier(rank: u32, topology: &Topology) -> Schedule {
     let mut schedule = Schedule::default();
     let size = topology.size();
+    if let Some(levels) = topology.across() {
+        across::barrier::barrier(&mut schedule, levels, rank);
+        return schedule;
+    }
     if topology.is_crowded() {
         crowd::barrier(&mut schedule, rank, size);
         return schedule;
@@ -30,7 +35,10 @@ pub fn barrier(rank: u32, topology: &Topology) -> Schedule {
 pub fn broadcast(rank: u32, topology: &Topology, root: u32, len: u64) -> Schedule {
     let mut schedule = Schedule::default();
     let size = topology.size();
-    if len >= LONG && size > 4 {
+    if let Some(levels) = topology.across() {
+        let costs = topology.costs();
+        across::broadcast::broadcast(&mut schedule, levels, costs, rank, root, len);
+    } else if len >= LONG && size > 4 {
         scatter_for_broadcast(&mut schedule, rank, size, root, len);
         let blocks: Vec<Span> = (0..size)
             .map(|index| {
@@ -130,7 +138,13 @@ pub fn gather(
     let mut schedule = Schedule::default();
     let size = topology.size();
     let own = Buffer::Input.span(0, sizes(rank));
-    if uniform && sizes(rank) < LONG && size > 2 {
+    let bundles = |levels| bundle::is_shorter_for_one(levels, topology.costs(), sizes(rank));
+    if let Some(levels) = topology.across() {
+        if uniform && bundles(levels) {
+            bundle::gather(&mut schedule, levels, rank, root, sizes(rank), in_place);
+            return schedule;
+        }
+    } else if uniform && sizes(rank) < LONG && size > 2 {
         binomial_gather(&mut schedule, rank, size, root, sizes(rank), in_place);
         return schedule;
     }
@@ -195,7 +209,13 @@ pub fn scatter(
     let mut schedule = Schedule::default();
     let size = topology.size();
     let own = Buffer::Output.span(0, sizes(rank));
-    if uniform && sizes(rank) < LONG && size > 2 {
+    let bundles = |levels| bundle::is_shorter_for_one(levels, topology.costs(), sizes(rank));
+    if let Some(levels) = topology.across() {
+        if uniform && bundles(levels) {
+            bundle::scatter(&mut schedule, levels, rank, root, sizes(rank), in_place);
+            return schedule;
+        }
+    } else if uniform && sizes(rank) < LONG && size > 2 {
         binomial_scatter(&mut schedule, rank, size, root, sizes(rank), in_place);
         return schedule;
     }
@@ -260,8 +280,19 @@ pub fn allgather(
     let size = topology.size();
     let starts = starts((0..size).map(sizes));
     let block = |index: u32| Buffer::Output.span(starts[index as usize], sizes(index));
+    if let Some(levels) = topology.across()
+        && bundle::is_shorter_for_all(levels, topology.costs(), starts[size as usize])
+    {
+        bundle::allgather(&mut schedule, levels, rank, sizes, in_place);
+        return schedule;
+    }
     if !in_place {
         schedule.copy(Buffer::Input.span(0, sizes(rank)), block(rank));
+    }
+    if let Some(levels) = topology.across() {
+        let lies = |rank: u32| (starts[rank as usize], sizes(rank));
+        across::broadcast::allgather(&mut schedule, levels, topology.costs(), rank, &lies);
+        return schedule;
     }
     if starts[size as usize] >= LONG * 2 {
         let blocks: Vec<Span> = (0..size).map(block).collect();
@@ -310,7 +341,13 @@ pub fn alltoall(
 ) -> Schedule {
     let mut schedule = Schedule::default();
     let size = topology.size();
-    if !topology.is_crowded() && uniform && sends(0) <= BRUCK_MAX && size >= 8 {
+    let bundles = |levels| uniform && exchange::is_shorter(levels, topology.costs(), sends(0));
+    if let Some(levels) = topology.across() {
+        if bundles(levels) {
+            exchange::alltoall(&mut schedule, levels, rank, sends(0));
+            return schedule;
+        }
+    } else if !topology.is_crowded() && uniform && sends(0) <= BRUCK_MAX && size >= 8 {
         bruck_alltoall(&mut schedule, rank, size, sends(0));
         return schedule;
     }

@@ -10,6 +10,7 @@
 //! ranks in `tests/definition.rs`.
 #![forbid(unsafe_code)]
 
+mod across;
 mod crowd;
 mod data;
 mod reduction;
@@ -19,4 +20,4 @@ mod topology;
 pub use data::{allgather, alltoall, barrier, broadcast, gather, scatter};
 pub use reduction::{Operands, allreduce, exscan, reduce, reduce_scatter, scan};
 pub use schedule::{Buffer, Schedule, Span, Step};
-pub use topology::Topology;
+pub use topology::{Cost, Costs, Distance, Location, Topology};

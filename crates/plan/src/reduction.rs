@@ -3,6 +3,8 @@
 //! Operands are combined in the order of ranks (MPI-5.0 §6.9.1) unless the operation commutes; the
 //! order depends on nothing but the arguments, so results repeat bit for bit.
 
+use crate::across::prefix::{Prefix, prefix as prefix_across};
+use crate::across::reduction as across;
 use crate::crowd;
 use crate::schedule::{Buffer, Schedule, Span, part, starts};
 use crate::topology::Topology;
@@ -24,6 +26,16 @@ impl Operands {
     fn are_long(&self) -> bool {
         self.len * self.element >= LONG
     }
+
+    /// Where this rank's operand is: not in the output, to which results come while it is on its way.
+    pub(crate) fn outside_output(&self, schedule: &mut Schedule, in_place: bool) -> Span {
+        if !in_place {
+            return Buffer::Input.span(0, self.len);
+        }
+        let aside = schedule.room(self.len);
+        schedule.copy(Buffer::Output.span(0, self.len), aside);
+        aside
+    }
 }
 
 /// Everyone's operands, combined, to the root's output.
@@ -31,6 +43,10 @@ pub fn reduce(rank: u32, topology: &Topology, root: u32, operands: Operands) -> 
     let size = topology.size();
     let Operands { len, commutes, in_place, .. } = operands;
     let mut schedule = Schedule::default();
+    if let Some(levels) = topology.across() {
+        across::reduce(&mut schedule, levels, topology.costs(), rank, root, operands);
+        return schedule;
+    }
     let own = match (rank == root, in_place) {
         (true, true) => Buffer::Output.span(0, len),
         _ => Buffer::Input.span(0, len),
@@ -98,6 +114,10 @@ pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule
     let size = topology.size();
     let Operands { len, commutes, in_place, .. } = operands;
     let mut schedule = Schedule::default();
+    if let Some(levels) = topology.across() {
+        across::allreduce(&mut schedule, levels, topology.costs(), rank, operands);
+        return schedule;
+    }
     let whole = Buffer::Output.span(0, len);
     if !in_place {
         schedule.copy(Buffer::Input.span(0, len), whole);
@@ -231,6 +251,12 @@ pub fn reduce_scatter(
     let mut schedule = Schedule::default();
     let starts = starts((0..size).map(counts));
     let len = starts[size as usize];
+    if let Some(levels) = topology.across() {
+        let lies = |rank: u32| (starts[rank as usize], counts(rank));
+        let costs = topology.costs();
+        across::reduce_scatter(&mut schedule, levels, costs, rank, &lies, element, commutes);
+        return schedule;
+    }
     let sum = schedule.temporary(len);
     schedule.copy(Buffer::Input.span(0, len), sum.span(0, len));
     let own = sum.span(starts[rank as usize], counts(rank));
@@ -259,9 +285,16 @@ pub fn reduce_scatter(
 }
 
 /// The combination of the inputs of ranks up to and with this one.
-pub fn scan(rank: u32, topology: &Topology, len: u64, in_place: bool) -> Schedule {
+pub fn scan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
+    let Operands { len, in_place, .. } = operands;
     let size = topology.size();
     let mut schedule = Schedule::default();
+    if let Some(levels) = topology.across() {
+        let own = operands.outside_output(&mut schedule, in_place);
+        let (costs, element) = (topology.costs(), operands.element);
+        prefix_across(&mut schedule, levels, costs, rank, Prefix::Scan, own, element);
+        return schedule;
+    }
     let result = Buffer::Output.span(0, len);
     if !in_place {
         schedule.copy(Buffer::Input.span(0, len), result);
@@ -276,9 +309,16 @@ pub fn scan(rank: u32, topology: &Topology, len: u64, in_place: bool) -> Schedul
 }
 
 /// The combination of the inputs of ranks below this one; rank 0's output is left as it is.
-pub fn exscan(rank: u32, topology: &Topology, len: u64, in_place: bool) -> Schedule {
+pub fn exscan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
+    let Operands { len, in_place, .. } = operands;
     let size = topology.size();
     let mut schedule = Schedule::default();
+    if let Some(levels) = topology.across() {
+        let own = operands.outside_output(&mut schedule, in_place);
+        let (costs, element) = (topology.costs(), operands.element);
+        prefix_across(&mut schedule, levels, costs, rank, Prefix::Exscan, own, element);
+        return schedule;
+    }
     let result = Buffer::Output.span(0, len);
     let passed = schedule.temporary(len).span(0, len);
     let received = schedule.temporary(len).span(0, len);

@@ -41,6 +41,11 @@ pub enum Step {
     },
     /// Wait for everything begun.
     Wait,
+    /// Wait for what was begun in a step.
+    Await {
+        /// The place of that step in the schedule.
+        step: u32,
+    },
     /// Copy.
     Copy {
         /// From here.
@@ -74,6 +79,13 @@ impl Schedule {
         let (from, to) = (Buffer::Output.span(0, len), Buffer::Input.span(0, len));
         if len > 0 {
             self.steps.insert(0, Step::Copy { from, to });
+            for step in &mut self.steps {
+                match step {
+                    Step::Await { step } => *step += 1,
+                    Step::Send { .. } | Step::Receive { .. } | Step::Wait => {}
+                    Step::Copy { .. } | Step::Reduce { .. } => {}
+                }
+            }
         }
         self
     }
@@ -83,6 +95,16 @@ impl Schedule {
         Buffer::Temporary(self.temporaries.len() as u32 - 1)
     }
 
+    /// Memory of its own beside what was given before, all in one temporary.
+    pub(crate) fn room(&mut self, len: u64) -> Span {
+        if self.temporaries.is_empty() {
+            self.temporaries.push(0);
+        }
+        let start = self.temporaries[0];
+        self.temporaries[0] += len;
+        Buffer::Temporary(0).span(start, len)
+    }
+
     pub(crate) fn send(&mut self, to: u32, span: Span) {
         if span.len > 0 {
             self.steps.push(Step::Send { to, span });
@@ -90,8 +112,22 @@ impl Schedule {
     }
 
     pub(crate) fn receive(&mut self, from: u32, span: Span) {
-        if span.len > 0 {
-            self.steps.push(Step::Receive { from, span });
+        self.expect(from, span);
+    }
+
+    /// A receive that can be awaited by itself.
+    pub(crate) fn expect(&mut self, from: u32, span: Span) -> Ticket {
+        if span.len == 0 {
+            return Ticket::default();
+        }
+        self.steps.push(Step::Receive { from, span });
+        Ticket(Some(self.steps.len() as u32 - 1))
+    }
+
+    /// Waits for one receive.
+    pub(crate) fn settle(&mut self, ticket: Ticket) {
+        if let Some(step) = ticket.0 {
+            self.steps.push(Step::Await { step });
         }
     }
 
@@ -121,6 +157,17 @@ impl Schedule {
         if left.len > 0 {
             self.steps.push(Step::Reduce { input: left, inout: right });
         }
+    }
+}
+
+/// What was begun, if anything was.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ticket(Option<u32>);
+
+impl Span {
+    /// A part of it, which begins `start` units on.
+    pub(crate) fn part(self, start: u64, len: u64) -> Self {
+        Self { start: self.start + start, len, ..self }
     }
 }
 

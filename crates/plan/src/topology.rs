@@ -1,4 +1,4 @@
-//! Where the ranks of a communicator run.
+//! Where the ranks of a communicator run, and what messages cost there.
 //!
 //! All ranks plan from equal topologies: what they do fits together only because they decide alike.
 
@@ -7,12 +7,83 @@
 pub struct Topology {
     size: u32,
     is_crowded: bool,
+    levels: Option<Box<Levels>>,
+    costs: Costs,
+}
+
+/// Where one rank runs: numbers that tell nodes and sites apart, and mean nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// Ranks with equal numbers share memory.
+    pub node: u32,
+    /// Ranks with equal numbers are near each other. A node lies in one site: that of its first rank.
+    pub site: u32,
+}
+
+/// What a message costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// From the end of the sender's work to the beginning of the receiver's.
+    pub latency_ns: u64,
+    /// What the way carries.
+    pub bytes_per_s: u64,
+    /// The work of either side.
+    pub overhead_ns: u64,
+}
+
+/// What messages cost by how far they go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costs {
+    /// Within a node.
+    pub node: Cost,
+    /// Between nodes of a site.
+    pub site: Cost,
+    /// Between sites.
+    pub wide: Cost,
+}
+
+/// How far apart two ranks are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Distance {
+    /// They share memory.
+    Node,
+    /// They are in one site.
+    Site,
+    /// They are in different sites.
+    Wide,
+}
+
+/// Ranks by node and nodes by site. Sites are numbered in the order of their first ranks, nodes likewise
+/// within each site and then on: the *order of the grid*, in which the ranks of every node and of every
+/// site are neighbours.
+#[derive(Clone, Debug)]
+pub(crate) struct Levels {
+    /// All ranks in the order of the grid.
+    ranks: Vec<u32>,
+    /// Each rank's place in it.
+    places: Vec<u32>,
+    /// Each rank's node.
+    node_of: Vec<u32>,
+    /// Each node's site.
+    site_of: Vec<u32>,
+    /// Where each node begins in `ranks`, and the end.
+    node_starts: Vec<u32>,
+    /// Where each site begins among the nodes, and the end.
+    site_starts: Vec<u32>,
 }
 
 impl Topology {
     /// The ranks of one node. `is_crowded` says that they outnumber its cores.
     pub fn flat(size: u32, is_crowded: bool) -> Self {
-        Self { size, is_crowded }
+        Self { size, is_crowded, levels: None, costs: Costs::default() }
+    }
+
+    /// Ranks where `locations` says. A single node is as [`Topology::flat`].
+    pub fn new(locations: &[Location], is_crowded: bool, costs: Costs) -> Self {
+        let size = locations.len() as u32;
+        let several = locations.iter().any(|location| location.node != locations[0].node);
+        let levels = several.then(|| Box::new(Levels::new(locations)));
+        Self { size, is_crowded: is_crowded && !several, levels, costs }
     }
 
     /// The number of ranks.
@@ -25,5 +96,225 @@ impl Topology {
     #[inline]
     pub fn is_crowded(&self) -> bool {
         self.is_crowded
+    }
+
+    /// How many sites the ranks are in.
+    pub fn sites(&self) -> u32 {
+        self.levels.as_ref().map_or(1, |levels| levels.sites())
+    }
+
+    /// How many nodes the ranks are on.
+    pub fn nodes(&self) -> u32 {
+        self.levels.as_ref().map_or(1, |levels| levels.nodes())
+    }
+
+    /// What messages cost.
+    pub fn costs(&self) -> &Costs {
+        &self.costs
+    }
+
+    /// How far apart two ranks are.
+    pub fn distance(&self, one: u32, other: u32) -> Distance {
+        let Some(levels) = &self.levels else { return Distance::Node };
+        if levels.node(one) == levels.node(other) {
+            Distance::Node
+        } else if levels.site(one) == levels.site(other) {
+            Distance::Site
+        } else {
+            Distance::Wide
+        }
+    }
+
+    /// The levels, where there are several sites.
+    #[inline]
+    pub(crate) fn across(&self) -> Option<&Levels> {
+        self.levels.as_deref().filter(|levels| levels.sites() > 1)
+    }
+}
+
+impl Costs {
+    /// What a message costs over a distance.
+    pub fn at(&self, distance: Distance) -> Cost {
+        match distance {
+            Distance::Node => self.node,
+            Distance::Site => self.site,
+            Distance::Wide => self.wide,
+        }
+    }
+}
+
+impl Default for Costs {
+    /// Shared memory, gigabit Ethernet, and a continent's middling distance at the same rate.
+    fn default() -> Self {
+        let gigabit = 117_000_000;
+        Self {
+            node: Cost { latency_ns: 600, bytes_per_s: 4_000_000_000, overhead_ns: 400 },
+            site: Cost { latency_ns: 20_000, bytes_per_s: gigabit, overhead_ns: 4_000 },
+            wide: Cost { latency_ns: 6_000_000, bytes_per_s: gigabit, overhead_ns: 4_000 },
+        }
+    }
+}
+
+impl Cost {
+    /// How long `bytes` are on their way behind the first.
+    pub fn stream_ns(&self, bytes: u64) -> u64 {
+        (u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_s.max(1))) as u64
+    }
+}
+
+impl Levels {
+    fn new(locations: &[Location]) -> Self {
+        let nodes = dense(locations.iter().map(|location| location.node));
+        let first_of_node = firsts(&nodes);
+        let site_of_node: Vec<u32> =
+            dense(first_of_node.iter().map(|&rank| locations[rank as usize].site));
+        // By site, and then by the first rank.
+        let mut order: Vec<u32> = (0..first_of_node.len() as u32).collect();
+        order.sort_by_key(|&node| (site_of_node[node as usize], node));
+        let mut renumbered = vec![0; order.len()];
+        (0..).zip(&order).for_each(|(new, &old)| renumbered[old as usize] = new);
+        let site_of: Vec<u32> = order.iter().map(|&old| site_of_node[old as usize]).collect();
+        let node_of: Vec<u32> = nodes.iter().map(|&old| renumbered[old as usize]).collect();
+        let mut ranks: Vec<u32> = (0..locations.len() as u32).collect();
+        ranks.sort_by_key(|&rank| (node_of[rank as usize], rank));
+        let mut places = vec![0; ranks.len()];
+        (0..).zip(&ranks).for_each(|(place, &rank)| places[rank as usize] = place);
+        let node_starts = boundaries(ranks.iter().map(|&rank| node_of[rank as usize]));
+        let site_starts = boundaries(site_of.iter().copied());
+        Self { ranks, places, node_of, site_of, node_starts, site_starts }
+    }
+
+    pub(crate) fn sites(&self) -> u32 {
+        self.site_starts.len() as u32 - 1
+    }
+
+    fn nodes(&self) -> u32 {
+        self.site_of.len() as u32
+    }
+
+    pub(crate) fn node(&self, rank: u32) -> u32 {
+        self.node_of[rank as usize]
+    }
+
+    pub(crate) fn site(&self, rank: u32) -> u32 {
+        self.site_of[self.node(rank) as usize]
+    }
+
+    pub(crate) fn site_of_node(&self, node: u32) -> u32 {
+        self.site_of[node as usize]
+    }
+
+    /// The nodes of a site.
+    pub(crate) fn nodes_of(&self, site: u32) -> std::ops::Range<u32> {
+        self.site_starts[site as usize]..self.site_starts[site as usize + 1]
+    }
+
+    /// The ranks of a node, the lowest first.
+    pub(crate) fn ranks_of_node(&self, node: u32) -> &[u32] {
+        let (start, end) = self.places_of_node(node);
+        &self.ranks[start as usize..end as usize]
+    }
+
+    /// The ranks of a site in the order of the grid.
+    pub(crate) fn ranks_of_site(&self, site: u32) -> &[u32] {
+        let (start, end) = self.places_of_site(site);
+        &self.ranks[start as usize..end as usize]
+    }
+
+    /// All ranks in the order of the grid.
+    pub(crate) fn ranks(&self) -> &[u32] {
+        &self.ranks
+    }
+
+    /// A rank's place in the order of the grid.
+    pub(crate) fn place(&self, rank: u32) -> u32 {
+        self.places[rank as usize]
+    }
+
+    /// From where to where the ranks of a node are in the order of the grid.
+    pub(crate) fn places_of_node(&self, node: u32) -> (u32, u32) {
+        (self.node_starts[node as usize], self.node_starts[node as usize + 1])
+    }
+
+    /// From where to where the ranks of a site are in the order of the grid.
+    pub(crate) fn places_of_site(&self, site: u32) -> (u32, u32) {
+        let nodes = self.nodes_of(site);
+        (self.node_starts[nodes.start as usize], self.node_starts[nodes.end as usize])
+    }
+}
+
+/// The same numbers, counted from 0 in the order in which they first come.
+fn dense(numbers: impl Iterator<Item = u32>) -> Vec<u32> {
+    let mut known = std::collections::BTreeMap::new();
+    let number = |number| {
+        let next = known.len() as u32;
+        *known.entry(number).or_insert(next)
+    };
+    numbers.map(number).collect()
+}
+
+/// Where each of dense numbers comes first.
+fn firsts(numbers: &[u32]) -> Vec<u32> {
+    let mut firsts = Vec::new();
+    for (index, &number) in (0..).zip(numbers) {
+        if number as usize == firsts.len() {
+            firsts.push(index);
+        }
+    }
+    firsts
+}
+
+/// Where each of ascending dense numbers begins, and the end.
+fn boundaries(numbers: impl Iterator<Item = u32>) -> Vec<u32> {
+    let mut starts = Vec::new();
+    let mut end = 0;
+    for number in numbers {
+        if number as usize == starts.len() {
+            starts.push(end);
+        }
+        end += 1;
+    }
+    starts.push(end);
+    starts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(locations: &[(u32, u32)]) -> Topology {
+        let locations: Vec<Location> =
+            locations.iter().map(|&(node, site)| Location { node, site }).collect();
+        Topology::new(&locations, false, Costs::default())
+    }
+
+    #[test]
+    fn ranks_of_nodes_and_sites_are_neighbours_in_the_order_of_the_grid() {
+        // Two sites dealt in turns, the first with two nodes.
+        let topology = of(&[(7, 3), (9, 1), (7, 3), (9, 1), (2, 3), (9, 1)]);
+        assert_eq!((topology.sites(), topology.nodes()), (2, 3));
+        let levels = topology.across().unwrap();
+        assert_eq!(levels.ranks(), [0, 2, 4, 1, 3, 5]);
+        assert_eq!(levels.ranks_of_site(0), [0, 2, 4]);
+        assert_eq!(levels.ranks_of_site(1), [1, 3, 5]);
+        assert_eq!(levels.ranks_of_node(1), [4]);
+        assert_eq!((levels.node(5), levels.site(5), levels.place(5)), (2, 1, 5));
+        assert_eq!(levels.nodes_of(0), 0..2);
+        let far = |one, other| topology.distance(one, other);
+        assert_eq!(
+            [far(0, 2), far(0, 4), far(0, 1)],
+            [Distance::Node, Distance::Site, Distance::Wide]
+        );
+    }
+
+    #[test]
+    fn one_node_has_no_levels_and_several_are_no_crowd() {
+        let here = Location { node: 5, site: 8 };
+        let topology = Topology::new(&[here; 4], true, Costs::default());
+        assert!(topology.levels.is_none() && topology.is_crowded() && topology.sites() == 1);
+        let there = Location { node: 6, site: 8 };
+        let topology = Topology::new(&[here, there], true, Costs::default());
+        assert!(topology.across().is_none() && !topology.is_crowded() && topology.nodes() == 2);
+        assert_eq!(Topology::new(&[], false, Costs::default()).size(), 0);
     }
 }

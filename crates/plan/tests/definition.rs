@@ -1,106 +1,18 @@
-//! Every schedule against the definition of its operation: all ranks are run, message by message.
-//!
-//! Units are strings, and the operation of reductions is concatenation, which does not commute; where
-//! an algorithm asks for an operation that does, operands are sorted before they are compared.
+//! Every schedule of the ranks of one node against the definition of its operation.
 
-use std::collections::{HashMap, VecDeque};
+mod machine;
 
-use plan::{Buffer, Operands, Schedule, Span, Step, Topology};
-
-type Unit = Option<String>;
-
-struct Rank {
-    schedule: Schedule,
-    at: usize,
-    input: Vec<Unit>,
-    output: Vec<Unit>,
-    temporaries: Vec<Vec<Unit>>,
-    /// Receives begun since the last wait: sender and place.
-    awaited: Vec<(u32, Span)>,
-}
-
-impl Rank {
-    fn new(schedule: Schedule, input: Vec<Unit>, output: Vec<Unit>) -> Self {
-        let temporaries =
-            schedule.temporaries.iter().map(|&len| vec![None; len as usize]).collect();
-        Self { schedule, at: 0, input, output, temporaries, awaited: Vec::new() }
-    }
-
-    fn units(&mut self, span: Span) -> &mut [Unit] {
-        let buffer = match span.buffer {
-            Buffer::Input => &mut self.input,
-            Buffer::Output => &mut self.output,
-            Buffer::Temporary(index) => &mut self.temporaries[index as usize],
-        };
-        &mut buffer[span.start as usize..(span.start + span.len) as usize]
-    }
-}
+use machine::{Rank, Unit, run as run_on};
+use plan::{Operands, Step, Topology};
 
 /// Runs all ranks to their end and gives their outputs.
-fn run(mut ranks: Vec<Rank>) -> Vec<Vec<Unit>> {
-    let mut wires: HashMap<(u32, u32), VecDeque<Vec<Unit>>> = HashMap::new();
-    loop {
-        let mut moved = false;
-        let mut open = false;
-        for me in 0..ranks.len() as u32 {
-            let rank = &mut ranks[me as usize];
-            while rank.at < rank.schedule.steps.len() {
-                match rank.schedule.steps[rank.at] {
-                    Step::Send { to, span } => {
-                        let data = rank.units(span).to_vec();
-                        assert!(
-                            data.iter().all(Option::is_some),
-                            "rank {me} sends what it has not"
-                        );
-                        wires.entry((me, to)).or_default().push_back(data);
-                    }
-                    Step::Receive { from, span } => rank.awaited.push((from, span)),
-                    Step::Wait => {
-                        while let Some(&(from, span)) = rank.awaited.first() {
-                            let wire = wires.entry((from, me)).or_default();
-                            let Some(data) = wire.pop_front() else { break };
-                            assert_eq!(data.len() as u64, span.len, "{from} to {me}");
-                            rank.units(span).clone_from_slice(&data);
-                            rank.awaited.remove(0);
-                            moved = true;
-                        }
-                        if !rank.awaited.is_empty() {
-                            break;
-                        }
-                    }
-                    Step::Copy { from, to } => {
-                        assert_eq!(from.len, to.len);
-                        let data = rank.units(from).to_vec();
-                        rank.units(to).clone_from_slice(&data);
-                    }
-                    Step::Reduce { input, inout } => {
-                        assert_eq!(input.len, inout.len);
-                        let left = rank.units(input).to_vec();
-                        for (left, right) in left.into_iter().zip(rank.units(inout)) {
-                            *right = Some(left.unwrap() + right.as_ref().unwrap());
-                        }
-                    }
-                }
-                rank.at += 1;
-                moved = true;
-            }
-            open |= rank.at < rank.schedule.steps.len();
-        }
-        if !open {
-            assert!(wires.values().all(VecDeque::is_empty), "messages nobody received");
-            assert!(ranks.iter().all(|rank| rank.awaited.is_empty()), "receives without a wait");
-            return ranks.into_iter().map(|rank| rank.output).collect();
-        }
-        assert!(moved, "deadlock");
-    }
-}
-
-fn letter(rank: u32) -> String {
-    format!("[{rank}]")
+fn run(ranks: Vec<Rank>) -> Vec<Vec<Unit>> {
+    let topology = Topology::flat(ranks.len() as u32, false);
+    run_on(ranks, &topology).outputs
 }
 
 fn block(rank: u32, len: u64, to: u32) -> Vec<Unit> {
-    (0..len).map(|index| Some(format!("{rank}>{to}.{index} "))).collect()
+    (0..len).map(|index| Unit::Datum { from: rank, to, index }).collect()
 }
 
 /// Lengths on both sides of the algorithms' thresholds.
@@ -163,7 +75,7 @@ fn broadcast_gives_everyone_the_roots_data() {
                 let data = block(root, len, 0);
                 for machine in machines(size) {
                     let rank = |rank| {
-                        let none = || vec![None; len as usize];
+                        let none = || vec![Unit::Nothing; len as usize];
                         let output = if rank == root { data.clone() } else { none() };
                         Rank::new(plan::broadcast(rank, &machine, root, len), vec![], output)
                     };
@@ -187,7 +99,8 @@ fn gather_and_scatter_move_blocks_to_and_from_the_root() {
                     (0..size).flat_map(|rank| block(rank, sizes(rank), root)).collect();
                 let gathers = (0..size).map(|rank| {
                     let schedule = plan::gather(rank, &machine, root, &sizes, uniform, in_place);
-                    let mut output = vec![None; if rank == root { whole.len() } else { 0 }];
+                    let mut output =
+                        vec![Unit::Nothing; if rank == root { whole.len() } else { 0 }];
                     let own = block(rank, sizes(rank), root);
                     if rank == root && in_place {
                         let at = (0..root).map(sizes).sum::<u64>() as usize;
@@ -199,7 +112,7 @@ fn gather_and_scatter_move_blocks_to_and_from_the_root() {
                 let scatters = (0..size).map(|rank| {
                     let schedule = plan::scatter(rank, &machine, root, &sizes, uniform, in_place);
                     let input = if rank == root { whole.clone() } else { vec![] };
-                    Rank::new(schedule, input, vec![None; sizes(rank) as usize])
+                    Rank::new(schedule, input, vec![Unit::Nothing; sizes(rank) as usize])
                 });
                 for (rank, output) in run(scatters.collect()).into_iter().enumerate() {
                     if !(in_place && rank as u32 == root) {
@@ -225,7 +138,7 @@ fn allgather_gives_everyone_everything() {
                     (0..size).flat_map(|rank| block(rank, sizes(rank), 0)).collect();
                 let rank = |rank: u32| {
                     let schedule = plan::allgather(rank, &machine, &sizes, in_place);
-                    let mut output = vec![None; whole.len()];
+                    let mut output = vec![Unit::Nothing; whole.len()];
                     if in_place {
                         let at = (0..rank).map(sizes).sum::<u64>() as usize;
                         output[at..at + sizes(rank) as usize].clone_from_slice(&block(
@@ -255,7 +168,7 @@ fn alltoall_exchanges_every_pair() {
                 let schedule = plan::alltoall(rank, &machine, &sends, &receives, uniform);
                 let input = (0..size).flat_map(|to| block(rank, pair(rank, to), to)).collect();
                 let len: u64 = (0..size).map(|from| pair(from, rank)).sum();
-                Rank::new(schedule, input, vec![None; len as usize])
+                Rank::new(schedule, input, vec![Unit::Nothing; len as usize])
             };
             for (rank, output) in run((0..size).map(rank).collect()).into_iter().enumerate() {
                 let rank = rank as u32;
@@ -267,23 +180,6 @@ fn alltoall_exchanges_every_pair() {
     }
 }
 
-/// The operands of ranks `0..ranks`, in order.
-fn combined(ranks: u32) -> Unit {
-    Some((0..ranks).map(letter).collect())
-}
-
-fn same(found: &Unit, expected: &Unit, commutes: bool) {
-    let sorted = |unit: &Unit| {
-        let text = unit.clone().unwrap();
-        let mut parts: Vec<String> = text.split_inclusive(']').map(str::to_owned).collect();
-        if commutes {
-            parts.sort();
-        }
-        parts.concat()
-    };
-    assert_eq!(sorted(found), sorted(expected));
-}
-
 #[test]
 fn reductions_combine_every_operand_once_and_in_order() {
     for size in SIZES {
@@ -291,9 +187,10 @@ fn reductions_combine_every_operand_once_and_in_order() {
             // An element of 1 KiB makes a hundred of them long.
             for (commutes, in_place) in [(false, false), (false, true), (true, false), (true, true)]
             {
-                let mine = |rank: u32| vec![Some(letter(rank)); len as usize];
-                let place =
-                    |rank: u32| if in_place { mine(rank) } else { vec![None; len as usize] };
+                let mine = |rank: u32| vec![Unit::operand(rank, commutes); len as usize];
+                let place = |rank: u32| {
+                    if in_place { mine(rank) } else { vec![Unit::Nothing; len as usize] }
+                };
                 let root = size / 2;
                 let operands = Operands { len, element: 1024, commutes, in_place };
                 for machine in machines(size) {
@@ -301,30 +198,29 @@ fn reductions_combine_every_operand_once_and_in_order() {
                         let schedule = plan::allreduce(rank, &machine, operands);
                         Rank::new(schedule, mine(rank), place(rank))
                     });
-                    for unit in run(all.collect()).iter().flatten() {
-                        same(unit, &combined(size), commutes);
-                    }
+                    let found = run(all.collect());
+                    assert!(found.iter().flatten().all(|unit| unit.is_all_below(size)));
+                    assert!(found.iter().all(|output| *output == found[0]));
                     let one = (0..size).map(|rank| {
                         let schedule = plan::reduce(rank, &machine, root, operands);
                         let output = if rank == root { place(rank) } else { vec![] };
                         Rank::new(schedule, mine(rank), output)
                     });
-                    for unit in &run(one.collect())[root as usize] {
-                        same(unit, &combined(size), commutes);
-                    }
+                    let found = &run(one.collect())[root as usize];
+                    assert!(found.iter().all(|unit| unit.is_all_below(size)));
                 }
                 let machine = Topology::flat(size, false);
                 let scans = (0..size).map(|rank| {
-                    Rank::new(plan::scan(rank, &machine, len, in_place), mine(rank), place(rank))
+                    Rank::new(plan::scan(rank, &machine, operands), mine(rank), place(rank))
                 });
                 for (rank, output) in (1..).zip(run(scans.collect())) {
-                    output.iter().for_each(|unit| same(unit, &combined(rank), false));
+                    assert!(output.iter().all(|unit| unit.is_all_below(rank)));
                 }
                 let exscans = (0..size).map(|rank| {
-                    Rank::new(plan::exscan(rank, &machine, len, in_place), mine(rank), place(rank))
+                    Rank::new(plan::exscan(rank, &machine, operands), mine(rank), place(rank))
                 });
                 for (rank, output) in (0..).zip(run(exscans.collect())).skip(1) {
-                    output.iter().for_each(|unit| same(unit, &combined(rank), false));
+                    assert!(output.iter().all(|unit| unit.is_all_below(rank)));
                 }
             }
         }
@@ -340,12 +236,10 @@ fn reduce_scatter_gives_each_its_block() {
             let len: u64 = (0..size).map(counts).sum();
             let ranks = (0..size).map(|rank| {
                 let schedule = plan::reduce_scatter(rank, &machine, &counts, 1024, commutes);
-                let input = vec![Some(letter(rank)); len as usize];
-                Rank::new(schedule, input, vec![None; counts(rank) as usize])
+                let input = vec![Unit::operand(rank, commutes); len as usize];
+                Rank::new(schedule, input, vec![Unit::Nothing; counts(rank) as usize])
             });
-            for unit in run(ranks.collect()).iter().flatten() {
-                same(unit, &combined(size), commutes);
-            }
+            assert!(run(ranks.collect()).iter().flatten().all(|unit| unit.is_all_below(size)));
         }
     }
 }

@@ -1,0 +1,124 @@
+//! Data that go from one rank to all, and from all ranks to all.
+
+use crate::across::{Cuts, Way, lane, timetable};
+use crate::schedule::{Buffer, Schedule, Span, Ticket};
+use crate::topology::{Costs, Levels};
+
+/// `len` bytes of the root's output to everyone's.
+pub(crate) fn broadcast(
+    schedule: &mut Schedule,
+    levels: &Levels,
+    costs: &Costs,
+    me: u32,
+    root: u32,
+    len: u64,
+) {
+    let cuts = Cuts::new(len, 1, costs);
+    // What is short leaves from the root itself; else the nodes of its site send parts.
+    let pinned = (cuts.count == 1).then_some(root);
+    let course = |index| {
+        let (start, len) = cuts.segment(index);
+        let way = Way { levels, lane: lane(index), root: pinned };
+        Course::new(way, root, me, Buffer::Output.span(start, len))
+    };
+    let courses: Vec<Course> = (0..cuts.count).map(course).collect();
+    let begins: Vec<u32> = (0..cuts.count).collect();
+    run(schedule, me, courses, &begins, cuts.under_way(1, costs));
+}
+
+/// Every rank's block to everyone, straight from whoever has it. `blocks` says where they lie in the
+/// output, where each rank has its own already.
+pub(crate) fn allgather(
+    schedule: &mut Schedule,
+    levels: &Levels,
+    costs: &Costs,
+    me: u32,
+    blocks: &dyn Fn(u32) -> (u64, u64),
+) {
+    let longest = levels.ranks().iter().map(|&rank| blocks(rank).1).max().unwrap_or(0);
+    let (mut courses, mut begins) = (Vec::new(), Vec::new());
+    // In the order of the grid, each rank first: else all would send to the same one at a time.
+    for &root in levels.ranks() {
+        let (first, len) = blocks(root);
+        let cuts = Cuts::new(len, 1, costs);
+        let way = Way { levels, lane: levels.place(root), root: Some(root) };
+        for index in 0..cuts.count {
+            let (start, len) = cuts.segment(index);
+            courses.push(Course::new(way, root, me, Buffer::Output.span(first + start, len)));
+            begins.push(index);
+        }
+    }
+    run(schedule, me, courses, &begins, Cuts::new(longest, 1, costs).under_way(1, costs));
+}
+
+/// A span's way from a root to all, as one rank sees it.
+struct Course<'a> {
+    way: Way<'a>,
+    root: u32,
+    span: Span,
+    /// From whom it comes, and in which stage.
+    source: Option<(usize, u32)>,
+    arrived: Ticket,
+}
+
+/// From the root to the head of its site; to other sites; to nodes; to ranks.
+const ENTRY: usize = 0;
+const CROSSING: usize = 1;
+const NODES: usize = 2;
+const RANKS: usize = 3;
+
+fn run(schedule: &mut Schedule, me: u32, mut courses: Vec<Course>, begins: &[u32], under_way: u32) {
+    let order = timetable(begins, &[0, 1, 2 + under_way, 3 + under_way]);
+    for &(stage, index) in &order {
+        let Course { source, span, ref mut arrived, .. } = courses[index];
+        if let Some((_, from)) = source.filter(|source| source.0 == stage) {
+            *arrived = schedule.expect(from, span);
+        }
+    }
+    for &(stage, index) in &order {
+        courses[index].send(schedule, me, stage);
+    }
+    schedule.wait();
+}
+
+impl<'a> Course<'a> {
+    fn new(way: Way<'a>, root: u32, me: u32, span: Span) -> Self {
+        let levels = way.levels;
+        let (head, site_head) = (way.head_of(me), way.site_head_of(me));
+        let source = if me == root {
+            None
+        } else if me == site_head {
+            let is_roots_site = levels.site(me) == levels.site(root);
+            Some(if is_roots_site { (ENTRY, root) } else { (CROSSING, way.site_head_of(root)) })
+        } else if me == head {
+            Some((NODES, site_head))
+        } else {
+            Some((RANKS, head))
+        };
+        Self { way, root, span, source, arrived: Ticket::default() }
+    }
+
+    /// What this rank sends in a stage, once it has it.
+    fn send(&mut self, schedule: &mut Schedule, me: u32, stage: usize) {
+        let Self { way, root, span, .. } = *self;
+        let is_site_head = me == way.site_head_of(me);
+        let is_roots_site = way.levels.site(me) == way.levels.site(root);
+        let mut pass = |to: u32| {
+            if to != root && to != me {
+                schedule.settle(std::mem::take(&mut self.arrived));
+                schedule.send(to, span);
+            }
+        };
+        match stage {
+            ENTRY if me == root => pass(way.site_head_of(root)),
+            CROSSING if is_site_head && is_roots_site => {
+                way.other_sites(me).for_each(|site| pass(way.site_head(site)));
+            }
+            NODES if is_site_head => {
+                way.other_nodes(me).for_each(|node| pass(way.node_head(node)));
+            }
+            RANKS if me == way.head_of(me) => way.neighbours(me).for_each(pass),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Short blocks that travel together: a bundle holds the blocks of a node, a site or all ranks in the
+//! order of the grid, so that what a head collects lies beside each other.
+
+use crate::across::Way;
+use crate::schedule::{Buffer, Schedule, Span, starts};
+use crate::topology::{Costs, Levels};
+
+/// Whether blocks of `total` bytes of all ranks go to all sooner in bundles than each by itself: on three
+/// legs within the site they wait for each other, but each rank receives once and not for every rank.
+pub(crate) fn is_shorter_for_all(levels: &Levels, costs: &Costs, total: u64) -> bool {
+    let ranks = levels.ranks().len() as u64;
+    3 * costs.site.stream_ns(total) <= 2 * ranks * costs.site.overhead_ns
+}
+
+/// Whether blocks of `len` bytes come to one rank, or leave it, sooner in bundles: each of a site then
+/// takes two legs more, but the root deals with a message for each site and not for each rank.
+pub(crate) fn is_shorter_for_one(levels: &Levels, costs: &Costs, len: u64) -> bool {
+    let largest = (0..levels.sites()).map(|site| levels.ranks_of_site(site).len()).max();
+    let bundle = costs.site.stream_ns(len.saturating_mul(largest.unwrap_or(0) as u64));
+    let legs = 2 * costs.site.latency_ns + 2 * bundle;
+    legs < levels.ranks().len() as u64 * costs.site.overhead_ns
+}
+
+/// Every rank's block to everyone's output.
+pub(crate) fn allgather(
+    schedule: &mut Schedule,
+    levels: &Levels,
+    me: u32,
+    sizes: &dyn Fn(u32) -> u64,
+    in_place: bool,
+) {
+    let way = Way { levels, lane: 0, root: None };
+    let bundle = Bundle::new(schedule, levels, sizes, (0, levels.ranks().len() as u32), true);
+    let (head, site_head) = (way.head_of(me), way.site_head_of(me));
+    let before = || (0..me).map(sizes).sum();
+    let own = match in_place {
+        true => Buffer::Output.span(before(), sizes(me)),
+        false => Buffer::Input.span(0, sizes(me)),
+    };
+    let whole = bundle.span(0, levels.ranks().len() as u32);
+    if me == head {
+        way.neighbours(me).for_each(|rank| schedule.receive(rank, bundle.block(rank)));
+        bundle.take(schedule, own, me);
+    } else {
+        schedule.send(head, own);
+        // What comes may lie where that was.
+        schedule.wait();
+        schedule.receive(head, whole);
+    }
+    if me == site_head {
+        for node in way.other_nodes(me) {
+            schedule.receive(way.node_head(node), bundle.node(node));
+        }
+        schedule.wait();
+        for site in way.other_sites(me) {
+            schedule.receive(way.site_head(site), bundle.site(site));
+            schedule.send(way.site_head(site), bundle.site(levels.site(me)));
+        }
+        schedule.wait();
+        way.other_nodes(me).for_each(|node| schedule.send(way.node_head(node), whole));
+    } else if me == head {
+        schedule.wait();
+        schedule.send(site_head, bundle.node(levels.node(me)));
+        schedule.wait();
+        schedule.receive(site_head, whole);
+        schedule.wait();
+    }
+    if me == head {
+        way.neighbours(me).for_each(|rank| schedule.send(rank, whole));
+    }
+    schedule.wait();
+    bundle.unpack(schedule, sizes);
+}
+
+/// Every rank's block of `len` bytes to the root's output.
+pub(crate) fn gather(
+    schedule: &mut Schedule,
+    levels: &Levels,
+    me: u32,
+    root: u32,
+    len: u64,
+    in_place: bool,
+) {
+    let way = Way { levels, lane: 0, root: Some(root) };
+    let own = match me == root && in_place {
+        true => Buffer::Output.span(u64::from(root) * len, len),
+        false => Buffer::Input.span(0, len),
+    };
+    let (head, site_head) = (way.head_of(me), way.site_head_of(me));
+    if me != head {
+        schedule.send(head, own);
+        return schedule.wait();
+    }
+    let bundle = Bundle::new(schedule, levels, &|_| len, way.reach(me), me == root);
+    way.neighbours(me).for_each(|rank| schedule.receive(rank, bundle.block(rank)));
+    bundle.take(schedule, own, me);
+    if me == site_head {
+        for node in way.other_nodes(me) {
+            schedule.receive(way.node_head(node), bundle.node(node));
+        }
+    }
+    if me == root {
+        for site in way.other_sites(me) {
+            schedule.receive(way.site_head(site), bundle.site(site));
+        }
+    }
+    schedule.wait();
+    if me == root {
+        bundle.unpack(schedule, &|_| len);
+    } else if me == site_head {
+        schedule.send(root, bundle.site(levels.site(me)));
+    } else {
+        schedule.send(site_head, bundle.node(levels.node(me)));
+    }
+    schedule.wait();
+}
+
+/// Blocks of `len` bytes of the root's input to everyone's output.
+pub(crate) fn scatter(
+    schedule: &mut Schedule,
+    levels: &Levels,
+    me: u32,
+    root: u32,
+    len: u64,
+    in_place: bool,
+) {
+    let way = Way { levels, lane: 0, root: Some(root) };
+    let own = Buffer::Output.span(0, len);
+    let (head, site_head) = (way.head_of(me), way.site_head_of(me));
+    if me != head {
+        schedule.receive(head, own);
+        return schedule.wait();
+    }
+    let bundle = Bundle::new(schedule, levels, &|_| len, way.reach(me), false);
+    if me == root {
+        bundle.pack(schedule, &|_| len);
+        for site in way.other_sites(me) {
+            schedule.send(way.site_head(site), bundle.site(site));
+        }
+    } else if me == site_head {
+        schedule.receive(root, bundle.site(levels.site(me)));
+    } else {
+        schedule.receive(site_head, bundle.node(levels.node(me)));
+    }
+    schedule.wait();
+    if me == site_head {
+        for node in way.other_nodes(me) {
+            schedule.send(way.node_head(node), bundle.node(node));
+        }
+    }
+    way.neighbours(me).for_each(|rank| schedule.send(rank, bundle.block(rank)));
+    if !(me == root && in_place) {
+        schedule.copy(bundle.block(me), own);
+    }
+    schedule.wait();
+}
+
+impl Way<'_> {
+    /// From where to where, in the order of the grid, are the ranks whose blocks go through a head.
+    fn reach(&self, head: u32) -> (u32, u32) {
+        if self.root == Some(head) {
+            (0, self.levels.ranks().len() as u32)
+        } else if head == self.site_head_of(head) {
+            self.levels.places_of_site(self.levels.site(head))
+        } else {
+            self.levels.places_of_node(self.levels.node(head))
+        }
+    }
+}
+
+/// Blocks of neighbouring ranks of the grid, beside each other.
+struct Bundle<'a> {
+    levels: &'a Levels,
+    /// The first rank's place in the order of the grid.
+    first: u32,
+    /// Where each block begins in `memory`.
+    starts: Vec<u64>,
+    memory: Span,
+    /// Whether `memory` is the output, in whose order the blocks are anyway.
+    is_output: bool,
+}
+
+impl<'a> Bundle<'a> {
+    fn new(
+        schedule: &mut Schedule,
+        levels: &'a Levels,
+        sizes: &dyn Fn(u32) -> u64,
+        (first, end): (u32, u32),
+        goes_out: bool,
+    ) -> Self {
+        let ranks = &levels.ranks()[first as usize..end as usize];
+        let starts = starts(ranks.iter().map(|&rank| sizes(rank)));
+        let len = starts.last().copied().unwrap_or(0);
+        let is_output = goes_out && (first..).zip(ranks).all(|(place, &rank)| place == rank);
+        let memory = if is_output { Buffer::Output.span(0, len) } else { schedule.room(len) };
+        Self { levels, first, starts, memory, is_output }
+    }
+
+    /// The blocks from one place to another in the order of the grid.
+    fn span(&self, first: u32, end: u32) -> Span {
+        let start = self.starts[(first - self.first) as usize];
+        self.memory.part(start, self.starts[(end - self.first) as usize] - start)
+    }
+
+    fn block(&self, rank: u32) -> Span {
+        let place = self.levels.place(rank);
+        self.span(place, place + 1)
+    }
+
+    fn node(&self, node: u32) -> Span {
+        let (first, end) = self.levels.places_of_node(node);
+        self.span(first, end)
+    }
+
+    fn site(&self, site: u32) -> Span {
+        let (first, end) = self.levels.places_of_site(site);
+        self.span(first, end)
+    }
+
+    /// Puts a head's own block to the others.
+    fn take(&self, schedule: &mut Schedule, own: Span, me: u32) {
+        let place = self.block(me);
+        if own != place {
+            schedule.copy(own, place);
+        }
+    }
+
+    /// The blocks of all ranks to the output, where they are not there yet.
+    fn unpack(&self, schedule: &mut Schedule, sizes: &dyn Fn(u32) -> u64) {
+        if !self.is_output {
+            let runs = self.runs(sizes);
+            runs.for_each(|(start, part)| {
+                schedule.copy(part, Buffer::Output.span(start, part.len));
+            });
+        }
+    }
+
+    /// The blocks of all ranks from the input.
+    fn pack(&self, schedule: &mut Schedule, sizes: &dyn Fn(u32) -> u64) {
+        let runs = self.runs(sizes);
+        runs.for_each(|(start, part)| schedule.copy(Buffer::Input.span(start, part.len), part));
+    }
+
+    /// Where runs of consecutive ranks begin in the order of ranks, and where they are here.
+    fn runs(&self, sizes: &dyn Fn(u32) -> u64) -> impl Iterator<Item = (u64, Span)> {
+        let ranks = self.levels.ranks();
+        let starts = starts((0..ranks.len() as u32).map(sizes));
+        let mut place = 0;
+        std::iter::from_fn(move || {
+            let first = place;
+            let rank = *ranks.get(first)?;
+            while ranks.get(place).is_some_and(|&next| next == rank + (place - first) as u32) {
+                place += 1;
+            }
+            Some((starts[rank as usize], self.span(first as u32, place as u32)))
+        })
+    }
+}

@@ -1,0 +1,144 @@
+//! Operations over several sites: no datum crosses the distance between two sites twice, and nothing
+//! waits for more than one crossing.
+//!
+//! Every node has a *head*, and every site has one among the heads of its nodes. What the ranks of a node
+//! have goes to its head, from there to the head of the site, which exchanges it with all other sites'
+//! heads at once; what comes goes the same way back (Kielmann et al., MagPIe, 1999; Karonis et al.,
+//! MPICH-G2, 2000). Long data are cut in segments, each with heads of its own, so that all nodes and many
+//! connections work at once (Matsuda et al. 2006), and segments are on all legs of the way at the same
+//! time.
+//!
+//! A rank first begins all its receives and then sends what is complete, both in one order that all ranks
+//! share ([`timetable`]): by when each leg of each segment is expected to be due. So messages between two
+//! ranks meet in order, and no rank waits for anything that comes later in that order: nothing can lock
+//! up, even if no message leaves before its receive has begun.
+
+pub(crate) mod barrier;
+pub(crate) mod broadcast;
+pub(crate) mod bundle;
+pub(crate) mod exchange;
+pub(crate) mod prefix;
+pub(crate) mod reduction;
+
+use crate::schedule::part;
+use crate::topology::{Costs, Levels};
+
+/// Who is head of what, for one segment.
+#[derive(Clone, Copy)]
+pub(crate) struct Way<'a> {
+    pub levels: &'a Levels,
+    /// Which of the possible heads: neighbouring lanes go through different nodes.
+    pub lane: u32,
+    /// A rank that is the head of its node and its site.
+    pub root: Option<u32>,
+}
+
+impl Way<'_> {
+    pub(crate) fn node_head(&self, node: u32) -> u32 {
+        if let Some(root) = self.root.filter(|&root| self.levels.node(root) == node) {
+            return root;
+        }
+        let ranks = self.levels.ranks_of_node(node);
+        let nodes = self.levels.nodes_of(self.levels.site_of_node(node)).len();
+        ranks[self.lane as usize / nodes % ranks.len()]
+    }
+
+    pub(crate) fn site_head(&self, site: u32) -> u32 {
+        if let Some(root) = self.root.filter(|&root| self.levels.site(root) == site) {
+            return root;
+        }
+        let nodes = self.levels.nodes_of(site);
+        self.node_head(nodes.start + self.lane % nodes.len() as u32)
+    }
+
+    /// The head of a rank's node.
+    pub(crate) fn head_of(&self, rank: u32) -> u32 {
+        self.node_head(self.levels.node(rank))
+    }
+
+    /// The head of a rank's site.
+    pub(crate) fn site_head_of(&self, rank: u32) -> u32 {
+        self.site_head(self.levels.site(rank))
+    }
+
+    /// The other ranks on a rank's node.
+    pub(crate) fn neighbours(&self, rank: u32) -> impl Iterator<Item = u32> {
+        let ranks = self.levels.ranks_of_node(self.levels.node(rank)).iter().copied();
+        ranks.filter(move |&other| other != rank)
+    }
+
+    /// The other nodes in a rank's site.
+    pub(crate) fn other_nodes(&self, rank: u32) -> impl Iterator<Item = u32> {
+        let own = self.levels.node(rank);
+        self.levels.nodes_of(self.levels.site(rank)).filter(move |&node| node != own)
+    }
+
+    /// The sites that a rank is not in.
+    pub(crate) fn other_sites(&self, rank: u32) -> impl Iterator<Item = u32> {
+        let own = self.levels.site(rank);
+        (0..self.levels.sites()).filter(move |&site| site != own)
+    }
+}
+
+/// Data in segments.
+#[derive(Clone, Copy)]
+pub(crate) struct Cuts {
+    len: u64,
+    pub count: u32,
+}
+
+impl Cuts {
+    /// `len` units of `unit` bytes in as many segments as are predicted to arrive soonest. With `n`
+    /// segments of a stream of time `t` over a way of `h` legs the last arrives `t + (h − 1)·t/n` after
+    /// the first leaves, and each segment takes the work of some messages besides: the best `n` is
+    /// `√((h − 1)·t/work)`.
+    pub(crate) fn new(len: u64, unit: u64, costs: &Costs) -> Self {
+        let bytes = len.saturating_mul(unit);
+        let work_ns = (SEGMENT_MESSAGES * costs.site.overhead_ns).max(1);
+        let best = ((LEGS - 1) * costs.wide.stream_ns(bytes) / work_ns).isqrt();
+        let most = (bytes / SEGMENT_LEAST).min(len).min(SEGMENTS_MOST);
+        Self { len, count: best.min(most).max(1) as u32 }
+    }
+
+    /// Begin and length of a segment.
+    pub(crate) fn segment(&self, index: u32) -> (u64, u64) {
+        part(self.len, self.count, index)
+    }
+
+    /// How many segments follow each other into a wide link before the first has arrived.
+    pub(crate) fn under_way(&self, unit: u64, costs: &Costs) -> u32 {
+        let segment_ns =
+            costs.wide.stream_ns((self.len / u64::from(self.count)).saturating_mul(unit));
+        (costs.wide.latency_ns / segment_ns.max(1)).min(SEGMENTS_MOST) as u32
+    }
+}
+
+/// The heads of segment `index`.
+pub(crate) fn lane(index: u32) -> u32 {
+    index % LANES
+}
+
+/// All stages of all courses in the order in which they are due: course `c` begins at `begins[c]`, and its
+/// stage `s` is `delays[s]` later, counted in segments.
+pub(crate) fn timetable(begins: &[u32], delays: &[u32]) -> Vec<(usize, usize)> {
+    let due = |stage: usize, course: usize| begins[course] + delays[stage];
+    let stages = (0..delays.len()).flat_map(|stage| (0..begins.len()).map(move |one| (stage, one)));
+    let mut all: Vec<(usize, usize)> = stages.collect();
+    all.sort_by_key(|&(stage, course)| (due(stage, course), stage, course));
+    all
+}
+
+/// The legs of a way: within the node, within the site, between sites, and the same back.
+const LEGS: u64 = 4;
+
+/// How many messages' work a segment makes on the way.
+const SEGMENT_MESSAGES: u64 = 10;
+
+/// Shorter segments are not worth their messages, in bytes.
+const SEGMENT_LEAST: u64 = 8 << 10;
+
+/// More segments hide nothing more.
+const SEGMENTS_MOST: u64 = 64;
+
+/// At most so many pairs of ranks exchange the data of two sites: each pair needs a connection.
+const LANES: u32 = 16;

@@ -1,0 +1,353 @@
+//! Reductions over sites: each combines what its ranks have, sites exchange their combinations, and all
+//! combine those in the same order.
+//!
+//! Operands of an operation that does not commute are combined only with those of neighbouring ranks:
+//! what goes up is a combination for each *run* of consecutive ranks. Where every site's ranks are
+//! consecutive, that is one; where ranks were dealt to the sites in turns, it is as many as there are ranks.
+
+use crate::across::{Cuts, Way, lane, timetable};
+use crate::reduction::Operands;
+use crate::schedule::{Buffer, Schedule, Span, Ticket};
+use crate::topology::{Costs, Levels};
+
+/// Everyone's `own`, combined, to everyone's output.
+pub(crate) fn allreduce(
+    schedule: &mut Schedule,
+    levels: &Levels,
+    costs: &Costs,
+    me: u32,
+    operands: Operands,
+) {
+    let own = operands.outside_output(schedule, operands.in_place);
+    let cuts = Cuts::new(operands.len, operands.element, costs);
+    let course = |index| {
+        let (start, len) = cuts.segment(index);
+        let way = Way { levels, lane: lane(index), root: None };
+        Course::new(way, Goal::Everyone, own.part(start, len), Buffer::Output.span(start, len))
+    };
+    let courses = (0..cuts.count).map(course).collect();
+    let begins: Vec<u32> = (0..cuts.count).collect();
+    let under_way = cuts.under_way(operands.element, costs);
+    Reduction::new(levels, me, operands.commutes).run(schedule, courses, &begins, under_way);
+}
+
+/// Everyone's operands, combined, to the root's output.
+pub(crate) fn reduce(
+    schedule: &mut Schedule,
+    levels: &Levels,
+    costs: &Costs,
+    me: u32,
+    root: u32,
+    operands: Operands,
+) {
+    let own = operands.outside_output(schedule, operands.in_place && me == root);
+    let cuts = Cuts::new(operands.len, operands.element, costs);
+    let pinned = (cuts.count == 1).then_some(root);
+    let course = |index| {
+        let (start, len) = cuts.segment(index);
+        let way = Way { levels, lane: lane(index), root: pinned };
+        Course::new(way, Goal::Root(root), own.part(start, len), Buffer::Output.span(start, len))
+    };
+    let courses = (0..cuts.count).map(course).collect();
+    let begins: Vec<u32> = (0..cuts.count).collect();
+    let under_way = cuts.under_way(operands.element, costs);
+    Reduction::new(levels, me, operands.commutes).run(schedule, courses, &begins, under_way);
+}
+
+/// Everyone's input, combined; block `i` of the result to rank `i`'s output. Each block takes a way of its
+/// own.
+pub(crate) fn reduce_scatter(
+    schedule: &mut Schedule,
+    levels: &Levels,
+    costs: &Costs,
+    me: u32,
+    blocks: &dyn Fn(u32) -> (u64, u64),
+    element: u64,
+    commutes: bool,
+) {
+    let longest = levels.ranks().iter().map(|&rank| blocks(rank).1).max().unwrap_or(0);
+    let (mut courses, mut begins) = (Vec::new(), Vec::new());
+    for &root in levels.ranks() {
+        let (first, len) = blocks(root);
+        let cuts = Cuts::new(len, element, costs);
+        let way = Way { levels, lane: levels.place(root), root: Some(root) };
+        for index in 0..cuts.count {
+            let (start, len) = cuts.segment(index);
+            let own = Buffer::Input.span(first + start, len);
+            courses.push(Course::new(way, Goal::Root(root), own, Buffer::Output.span(start, len)));
+            begins.push(index);
+        }
+    }
+    let under_way = Cuts::new(longest, element, costs).under_way(element, costs);
+    Reduction::new(levels, me, commutes).run(schedule, courses, &begins, under_way);
+}
+
+/// Consecutive ranks, from the first to before the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub first: u32,
+    pub end: u32,
+}
+
+/// The runs of ascending ranks.
+pub(crate) fn runs(ranks: impl Iterator<Item = u32>) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for rank in ranks {
+        match runs.last_mut() {
+            Some(run) if run.end == rank => run.end += 1,
+            _ => runs.push(Run { first: rank, end: rank + 1 }),
+        }
+    }
+    runs
+}
+
+/// The combinations of some ranks' operands, one for each run, beside each other in `span`.
+#[derive(Debug)]
+struct Part {
+    runs: Vec<Run>,
+    span: Span,
+    /// Whether nobody else needs what is there.
+    is_free: bool,
+    arrived: Ticket,
+}
+
+/// Who gets the result.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Goal {
+    Everyone,
+    Root(u32),
+}
+
+/// The way of one segment, as one rank sees it.
+struct Course<'a> {
+    way: Way<'a>,
+    goal: Goal,
+    own: Span,
+    /// Where the result goes, at those who get it.
+    result: Span,
+    /// What comes from the node, from other nodes, from other sites.
+    arriving: [Vec<Part>; 3],
+    /// What is combined so far.
+    combined: Option<Part>,
+    /// The result, where it comes from elsewhere.
+    finished: Ticket,
+}
+
+impl<'a> Course<'a> {
+    fn new(way: Way<'a>, goal: Goal, own: Span, result: Span) -> Self {
+        let arriving = [Vec::new(), Vec::new(), Vec::new()];
+        Self { way, goal, own, result, arriving, combined: None, finished: Ticket::default() }
+    }
+}
+
+/// From ranks to the head of their node; from there to that of the site; to other sites; from the head of
+/// the site to nodes, or to the root; to ranks.
+const RANKS: usize = 0;
+const NODES: usize = 1;
+const CROSSING: usize = 2;
+const TO_NODES: usize = 3;
+const TO_RANKS: usize = 4;
+
+struct Reduction<'a> {
+    levels: &'a Levels,
+    me: u32,
+    commutes: bool,
+    /// The runs of each node and of each site, unless the operation commutes.
+    runs: [Vec<Vec<Run>>; 2],
+}
+
+impl<'a> Reduction<'a> {
+    fn new(levels: &'a Levels, me: u32, commutes: bool) -> Self {
+        let mut runs_of = [Vec::new(), Vec::new()];
+        if !commutes {
+            for site in 0..levels.sites() {
+                let of_node = |node| runs(levels.ranks_of_node(node).iter().copied());
+                runs_of[0].extend(levels.nodes_of(site).map(of_node));
+                let mut ranks = levels.ranks_of_site(site).to_vec();
+                ranks.sort_unstable();
+                runs_of[1].push(runs(ranks.into_iter()));
+            }
+        }
+        Self { levels, me, commutes, runs: runs_of }
+    }
+
+    fn run(
+        &self,
+        schedule: &mut Schedule,
+        mut courses: Vec<Course>,
+        begins: &[u32],
+        under_way: u32,
+    ) {
+        let order = timetable(begins, &[0, 1, 2, 3 + under_way, 4 + under_way]);
+        for &(stage, course) in &order {
+            self.expect(schedule, &mut courses[course], stage);
+        }
+        for &(stage, course) in &order {
+            self.send(schedule, &mut courses[course], stage);
+        }
+        schedule.wait();
+    }
+
+    /// The receives of a stage.
+    fn expect(&self, schedule: &mut Schedule, course: &mut Course, stage: usize) {
+        let (way, me) = (course.way, self.me);
+        let (is_head, is_site_head) = (me == way.head_of(me), me == way.site_head_of(me));
+        let arriving = &mut course.arriving;
+        let len = course.own.len;
+        let mut part = |from: u32, runs: Vec<Run>| {
+            let span = schedule.room(len * runs.len() as u64);
+            Part { runs, span, is_free: true, arrived: schedule.expect(from, span) }
+        };
+        match stage {
+            RANKS if is_head => {
+                arriving[0].extend(way.neighbours(me).map(|rank| part(rank, run_of(rank))));
+            }
+            NODES if is_site_head => {
+                let of_node = |node| part(way.node_head(node), self.runs(0, node));
+                arriving[1].extend(way.other_nodes(me).map(of_node));
+            }
+            CROSSING if is_site_head && self.hears_all(course.goal) => {
+                let of_site = |site| part(way.site_head(site), self.runs(1, site));
+                arriving[2].extend(way.other_sites(me).map(of_site));
+            }
+            TO_NODES if course.goal == Goal::Root(me) && !is_site_head => {
+                course.finished = schedule.expect(way.site_head_of(me), course.result);
+            }
+            TO_NODES if course.goal == Goal::Everyone && is_head && !is_site_head => {
+                course.finished = schedule.expect(way.site_head_of(me), course.result);
+            }
+            TO_RANKS if course.goal == Goal::Everyone && !is_head => {
+                course.finished = schedule.expect(way.head_of(me), course.result);
+            }
+            _ => {}
+        }
+    }
+
+    /// What is combined and sent in a stage.
+    fn send(&self, schedule: &mut Schedule, course: &mut Course, stage: usize) {
+        let (way, me) = (course.way, self.me);
+        let (head, site_head) = (way.head_of(me), way.site_head_of(me));
+        match stage {
+            RANKS if me != head => schedule.send(head, course.own),
+            RANKS => {
+                let (runs, span) = (run_of(me), course.own);
+                let own = Part { runs, span, is_free: false, arrived: Ticket::default() };
+                course.combined = Some(own);
+            }
+            NODES if me == head => {
+                self.combine(schedule, course, 0);
+                self.pass_up(schedule, course, (me != site_head).then_some(site_head).into_iter());
+            }
+            CROSSING if me == site_head => {
+                self.combine(schedule, course, 1);
+                let told = |site: &u32| match course.goal {
+                    Goal::Everyone => true,
+                    Goal::Root(root) => self.levels.site(root) == *site,
+                };
+                let heads: Vec<u32> =
+                    way.other_sites(me).filter(told).map(|site| way.site_head(site)).collect();
+                self.pass_up(schedule, course, heads.into_iter());
+            }
+            TO_NODES if me == site_head && self.hears_all(course.goal) => {
+                self.finish(schedule, course);
+            }
+            TO_RANKS if me == head && course.goal == Goal::Everyone => {
+                schedule.settle(course.finished);
+                way.neighbours(me).for_each(|rank| schedule.send(rank, course.result));
+            }
+            _ => {}
+        }
+    }
+
+    /// Combines what is there with what has come in a stage.
+    fn combine(&self, schedule: &mut Schedule, course: &mut Course, stage: usize) {
+        let mut parts: Vec<Part> = course.combined.take().into_iter().collect();
+        parts.append(&mut course.arriving[stage]);
+        course.combined = Some(self.merge(schedule, parts, course.own.len));
+    }
+
+    fn pass_up(&self, schedule: &mut Schedule, course: &mut Course, to: impl Iterator<Item = u32>) {
+        let Some(part) = &mut course.combined else { return };
+        for head in to {
+            schedule.send(head, part.span);
+            part.is_free = false;
+        }
+    }
+
+    /// Combines what all sites have, in the order of the sites, so that all find the same; passes it on.
+    fn finish(&self, schedule: &mut Schedule, course: &mut Course) {
+        let (way, me) = (course.way, self.me);
+        let mut parts = std::mem::take(&mut course.arriving[2]);
+        let own = self.levels.site(me) as usize;
+        parts.splice(own..own, course.combined.take());
+        let all = self.merge(schedule, parts, course.own.len).span;
+        match course.goal {
+            Goal::Everyone => {
+                way.other_nodes(me).for_each(|node| schedule.send(way.node_head(node), all));
+                schedule.copy(all, course.result);
+            }
+            Goal::Root(root) if root == me => schedule.copy(all, course.result),
+            Goal::Root(root) => schedule.send(root, all),
+        }
+    }
+
+    /// Combinations of neighbouring runs, or of all, in place where nobody needs the parts.
+    fn merge(&self, schedule: &mut Schedule, parts: Vec<Part>, len: u64) -> Part {
+        let mut pieces: Vec<(Run, Span, bool, Ticket)> = Vec::new();
+        for part in parts {
+            for (index, run) in (0..).zip(part.runs) {
+                let span = part.span.part(index * len, len);
+                pieces.push((run, span, part.is_free, part.arrived));
+            }
+        }
+        if !self.commutes {
+            pieces.sort_by_key(|piece| piece.0.first);
+        }
+        let mut merged: Vec<(Run, Span, bool)> = Vec::new();
+        for (run, span, is_free, arrived) in pieces {
+            schedule.settle(arrived);
+            match merged.last_mut() {
+                Some(last) if self.commutes || last.0.end == run.first => {
+                    let into = if is_free { span } else { schedule.room(len) };
+                    if into != span {
+                        schedule.copy(span, into);
+                    }
+                    schedule.reduce(last.1, into);
+                    *last = (Run { first: last.0.first, end: run.end }, into, true);
+                }
+                _ => merged.push((run, span, is_free)),
+            }
+        }
+        pack(schedule, &merged, len)
+    }
+
+    /// Whether this rank's site combines what all have.
+    fn hears_all(&self, goal: Goal) -> bool {
+        match goal {
+            Goal::Everyone => true,
+            Goal::Root(root) => self.levels.site(root) == self.levels.site(self.me),
+        }
+    }
+
+    /// The runs of a node or a site; all are one where order does not matter.
+    fn runs(&self, level: usize, index: u32) -> Vec<Run> {
+        if self.commutes { run_of(0) } else { self.runs[level][index as usize].clone() }
+    }
+}
+
+/// Several combinations beside each other, to be sent as one message.
+fn pack(schedule: &mut Schedule, merged: &[(Run, Span, bool)], len: u64) -> Part {
+    let runs = merged.iter().map(|piece| piece.0).collect();
+    if let [(_, span, is_free)] = *merged {
+        return Part { runs, span, is_free, arrived: Ticket::default() };
+    }
+    let all = schedule.room(len * merged.len() as u64);
+    for (index, (_, span, _)) in (0..).zip(merged) {
+        schedule.copy(*span, all.part(index * len, len));
+    }
+    Part { runs, span: all, is_free: true, arrived: Ticket::default() }
+}
+
+fn run_of(rank: u32) -> Vec<Run> {
+    vec![Run { first: rank, end: rank + 1 }]
+}

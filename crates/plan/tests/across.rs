@@ -1,0 +1,366 @@
+//! Schedules over several sites: right, free of deadlock without buffers, with one crossing between sites
+//! on any way, and with no more bytes between two sites than there must be.
+//!
+//! The shapes are random; `CANELE_SEED=n` repeats one.
+
+mod machine;
+
+use machine::{Outcome, Rank, Unit, run};
+use plan::{Cost, Costs, Location, Operands, Schedule, Topology};
+
+/// Numbers from a seed (Steele, Lea, Flood: SplitMix, 2014).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end
+    }
+
+    fn flip(&mut self) -> bool {
+        self.below(2) == 1
+    }
+}
+
+/// A machine and what is asked of it.
+struct Case {
+    topology: Topology,
+    locations: Vec<Location>,
+    root: u32,
+    in_place: bool,
+    commutes: bool,
+    /// Whether nothing is cut: the later segments of long reductions are put in order behind what has come
+    /// of the first.
+    is_short: bool,
+    random: Random,
+}
+
+impl Case {
+    fn new(seed: u64) -> Self {
+        let mut random = Random(seed);
+        let size = 1 + random.below(64);
+        let (sites, nodes) = (1 + random.below(5), 1 + random.below(4));
+        // In blocks, dealt in turns, or as it comes.
+        let order = random.below(3);
+        let locations: Vec<Location> = (0..size)
+            .map(|rank| {
+                let place = match order {
+                    0 => rank * sites * nodes / size,
+                    1 => rank % (sites * nodes),
+                    _ => random.below(sites * nodes),
+                };
+                Location { node: place as u32, site: (place / nodes) as u32 }
+            })
+            .collect();
+        let costs = if random.flip() { Costs::default() } else { bundling() };
+        let topology = Topology::new(&locations, random.flip(), costs);
+        let root = random.below(size) as u32;
+        let (in_place, commutes) = (random.flip(), random.flip());
+        Self { topology, locations, root, in_place, commutes, is_short: true, random }
+    }
+
+    fn size(&self) -> u32 {
+        self.topology.size()
+    }
+
+    fn site(&self, rank: u32) -> u32 {
+        self.locations[rank as usize].site
+    }
+
+    /// A length in units: none, few, or enough for several segments.
+    fn length(&mut self, most: u64) -> u64 {
+        match self.random.below(4) {
+            0 => 0,
+            1 => 1,
+            2 => 1 + self.random.below(9),
+            _ => self.random.below(most),
+        }
+    }
+
+    fn run(
+        &self,
+        schedule: impl Fn(u32) -> Schedule,
+        input: impl Fn(u32) -> Vec<Unit>,
+        output: impl Fn(u32) -> Vec<Unit>,
+    ) -> Outcome {
+        let rank = |rank| Rank::new(schedule(rank), input(rank), output(rank));
+        let outcome = run((0..self.size()).map(rank).collect(), &self.topology);
+        if self.topology.sites() > 1 && self.is_short {
+            assert!(outcome.depth <= 1, "{} crossings", outcome.depth);
+        }
+        outcome
+    }
+
+    /// That what crossed between each two sites is what `least` says for two ranks, summed.
+    fn check_crossed(&self, outcome: &Outcome, least: impl Fn(u32, u32) -> u64) {
+        for &(from, to) in outcome.crossed.keys() {
+            assert_ne!(self.site(from), self.site(to));
+        }
+        let mut expected = std::collections::BTreeMap::new();
+        let mut found = std::collections::BTreeMap::new();
+        for from in 0..self.size() {
+            for to in 0..self.size() {
+                let pair = (self.site(from), self.site(to));
+                if pair.0 != pair.1 {
+                    *expected.entry(pair).or_insert(0) += least(from, to);
+                    let crossed = outcome.crossed.get(&(from, to)).copied().unwrap_or(0);
+                    *found.entry(pair).or_insert(0) += crossed;
+                }
+            }
+        }
+        assert_eq!(found, expected, "units between sites");
+    }
+
+    /// Whether a rank is the lowest of its site.
+    fn is_first(&self, rank: u32) -> bool {
+        (0..rank).all(|lower| self.site(lower) != self.site(rank))
+    }
+
+    /// How many runs of consecutive ranks the site of a rank has, as far as that matters.
+    fn runs(&self, rank: u32) -> u64 {
+        let begins = |one: &u32| {
+            self.site(*one) == self.site(rank)
+                && (*one == 0 || self.site(*one - 1) != self.site(rank))
+        };
+        if self.commutes { 1 } else { (0..self.size()).filter(begins).count() as u64 }
+    }
+}
+
+/// A network within the site so good that bundles always pay.
+fn bundling() -> Costs {
+    let site = Cost { latency_ns: 0, bytes_per_s: u64::MAX, overhead_ns: 4_000 };
+    Costs { site, ..Costs::default() }
+}
+
+fn nothing(len: u64) -> Vec<Unit> {
+    vec![Unit::Nothing; len as usize]
+}
+
+fn block(from: u32, to: u32, len: u64) -> Vec<Unit> {
+    (0..len).map(|index| Unit::Datum { from, to, index }).collect()
+}
+
+/// Runs a check for many seeds, or for the one asked for.
+fn for_seeds(check: impl Fn(Case)) {
+    let asked = std::env::var("CANELE_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seeds = asked.map_or(0..CASES, |seed: u64| seed..seed + 1);
+    for seed in seeds {
+        let told = Told(seed);
+        check(Case::new(seed));
+        std::mem::forget(told);
+    }
+}
+
+/// Says what was at work when a check fails.
+struct Told(u64);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        eprintln!("failed with CANELE_SEED={}", self.0);
+    }
+}
+
+const CASES: u64 = 150;
+
+#[test]
+fn barrier_hears_of_all() {
+    for_seeds(|case| {
+        let none = |_| Vec::new();
+        let outcome = case.run(|rank| plan::barrier(rank, &case.topology), none, none);
+        let sites = u64::from(case.topology.sites());
+        if sites > 1 {
+            assert_eq!(outcome.messages, sites * (sites - 1));
+            assert_eq!(outcome.depth, 1);
+        }
+    });
+}
+
+#[test]
+fn broadcast_crosses_once() {
+    for_seeds(|mut case| {
+        let (len, root) = (case.length(60_000), case.root);
+        let data = block(root, 0, len);
+        let place = |rank| if rank == root { data.clone() } else { nothing(len) };
+        let plan = |rank| plan::broadcast(rank, &case.topology, root, len);
+        let outcome = case.run(plan, |_| Vec::new(), place);
+        assert!(outcome.outputs.iter().all(|output| *output == data));
+        case.check_crossed(
+            &outcome,
+            |from, to| {
+                if from == root && case.is_first(to) { len } else { 0 }
+            },
+        );
+    });
+}
+
+#[test]
+fn gather_and_scatter_cross_once() {
+    for_seeds(|mut case| {
+        let uniform = case.random.flip();
+        let each = case.length(600);
+        let sizes = |rank: u32| if uniform { each } else { u64::from(rank * 7 % 4) };
+        let (root, in_place) = (case.root, case.in_place);
+        let blocks = |rank| block(rank, root, sizes(rank));
+        let whole: Vec<Unit> = (0..case.size()).flat_map(blocks).collect();
+        let before: u64 = (0..root).map(sizes).sum();
+        let own = before as usize..(before + sizes(root)) as usize;
+        let place = |rank| {
+            let mut place = nothing(if rank == root { whole.len() as u64 } else { 0 });
+            if rank == root && in_place {
+                place[own.clone()].copy_from_slice(&whole[own.clone()]);
+            }
+            place
+        };
+        let plan = |rank| {
+            plan::gather(rank, &case.topology, root, &sizes, uniform, in_place && rank == root)
+        };
+        let outcome = case.run(plan, blocks, place);
+        assert_eq!(outcome.outputs[root as usize], whole);
+        case.check_crossed(&outcome, |from, to| if to == root { sizes(from) } else { 0 });
+
+        let plan = |rank| {
+            plan::scatter(rank, &case.topology, root, &sizes, uniform, in_place && rank == root)
+        };
+        let input = |rank| if rank == root { whole.clone() } else { Vec::new() };
+        let outcome = case.run(plan, input, |rank| nothing(sizes(rank)));
+        for (rank, output) in (0..).zip(&outcome.outputs) {
+            assert!((in_place && rank == root) || *output == blocks(rank));
+        }
+        case.check_crossed(&outcome, |from, to| if from == root { sizes(to) } else { 0 });
+    });
+}
+
+#[test]
+fn allgather_crosses_once() {
+    for_seeds(|mut case| {
+        let uniform = case.random.flip();
+        let most = if case.size() > 8 { 600 } else { 60_000 };
+        let each = case.length(most);
+        let sizes = |rank: u32| if uniform { each } else { u64::from(rank * 7 % 4) };
+        let blocks = |rank| block(rank, 0, sizes(rank));
+        let whole: Vec<Unit> = (0..case.size()).flat_map(blocks).collect();
+        let place = |rank: u32| {
+            let mut place = nothing(whole.len() as u64);
+            if case.in_place {
+                let before = (0..rank).map(sizes).sum::<u64>() as usize;
+                let own = before..before + sizes(rank) as usize;
+                place[own.clone()].copy_from_slice(&whole[own]);
+            }
+            place
+        };
+        let plan = |rank| plan::allgather(rank, &case.topology, &sizes, case.in_place);
+        let outcome = case.run(plan, blocks, place);
+        assert!(outcome.outputs.iter().all(|output| *output == whole));
+        case.check_crossed(&outcome, |from, to| if case.is_first(to) { sizes(from) } else { 0 });
+    });
+}
+
+#[test]
+fn alltoall_crosses_once() {
+    for_seeds(|mut case| {
+        let uniform = case.random.flip();
+        let each = case.length(40);
+        let pair = |from: u32, to: u32| if uniform { each } else { u64::from((from + 2 * to) % 4) };
+        let ranks = || 0..case.size();
+        let plan = |rank| {
+            let (sends, receives) = (|to| pair(rank, to), |from| pair(from, rank));
+            plan::alltoall(rank, &case.topology, &sends, &receives, uniform)
+        };
+        let input = |from| ranks().flat_map(|to| block(from, to, pair(from, to))).collect();
+        let place = |to| nothing(ranks().map(|from| pair(from, to)).sum());
+        let outcome = case.run(plan, input, place);
+        for (to, output) in ranks().zip(&outcome.outputs) {
+            let expected: Vec<Unit> =
+                ranks().flat_map(|from| block(from, to, pair(from, to))).collect();
+            assert_eq!(*output, expected);
+        }
+        case.check_crossed(&outcome, pair);
+    });
+}
+
+fn operands(case: &mut Case) -> Operands {
+    let element = [4, 1 << 10, 1 << 14][case.random.below(3) as usize];
+    let len = case.length(120);
+    case.is_short = len * element < 16 << 10;
+    Operands { len, element, commutes: case.commutes, in_place: case.in_place }
+}
+
+#[test]
+fn reductions_cross_once() {
+    for_seeds(|mut case| {
+        let operands = operands(&mut case);
+        let (size, root) = (case.size(), case.root);
+        let mine = |rank| vec![Unit::operand(rank, case.commutes); operands.len as usize];
+        let place = |rank| if case.in_place { mine(rank) } else { nothing(operands.len) };
+
+        let plan = |rank| plan::allreduce(rank, &case.topology, operands);
+        let outcome = case.run(plan, mine, place);
+        let first = &outcome.outputs[0];
+        assert!(first.iter().all(|unit| unit.is_all_below(size)));
+        assert!(outcome.outputs.iter().all(|output| output == first));
+        let is_pair = |from, to| case.is_first(from) && case.is_first(to);
+        case.check_crossed(&outcome, |from, to| {
+            if is_pair(from, to) { operands.len * case.runs(from) } else { 0 }
+        });
+
+        let plan = |rank| plan::reduce(rank, &case.topology, root, operands);
+        let place = |rank| if rank == root { place(rank) } else { Vec::new() };
+        let outcome = case.run(plan, mine, place);
+        let result = &outcome.outputs[root as usize];
+        assert!(result.iter().all(|unit| unit.is_all_below(size)));
+        case.check_crossed(&outcome, |from, to| {
+            if to == root && case.is_first(from) { operands.len * case.runs(from) } else { 0 }
+        });
+    });
+}
+
+#[test]
+fn prefixes_cross_once() {
+    for_seeds(|mut case| {
+        // Prefixes are combined in order, whatever the operation.
+        case.commutes = false;
+        let operands = operands(&mut case);
+        let mine = |rank| vec![Unit::operand(rank, false); operands.len as usize];
+        let place = |rank| if case.in_place { mine(rank) } else { nothing(operands.len) };
+        let least = |from, to| match case.is_first(from) && case.is_first(to) {
+            true => operands.len * case.runs(from),
+            false => 0,
+        };
+        let outcome = case.run(|rank| plan::scan(rank, &case.topology, operands), mine, place);
+        for (rank, output) in (0..).zip(&outcome.outputs) {
+            assert!(output.iter().all(|unit| unit.is_all_below(rank + 1)));
+        }
+        if case.topology.sites() > 1 {
+            case.check_crossed(&outcome, least);
+        }
+        let outcome = case.run(|rank| plan::exscan(rank, &case.topology, operands), mine, place);
+        for (rank, output) in (0..).zip(&outcome.outputs).skip(1) {
+            assert!(output.iter().all(|unit| unit.is_all_below(rank)));
+        }
+        if case.topology.sites() > 1 {
+            case.check_crossed(&outcome, least);
+        }
+    });
+}
+
+#[test]
+fn reduce_scatter_crosses_once() {
+    for_seeds(|mut case| {
+        let each = case.length(20);
+        let element = [4, 1 << 14][case.random.below(2) as usize];
+        let counts = |rank: u32| if rank.is_multiple_of(3) { each } else { each / 2 };
+        let len: u64 = (0..case.size()).map(counts).sum();
+        case.is_short = each * element < 16 << 10;
+        let input = |rank| vec![Unit::operand(rank, case.commutes); len as usize];
+        let plan =
+            |rank| plan::reduce_scatter(rank, &case.topology, &counts, element, case.commutes);
+        let outcome = case.run(plan, input, |rank| nothing(counts(rank)));
+        assert!(outcome.outputs.iter().flatten().all(|unit| unit.is_all_below(case.size())));
+        case.check_crossed(&outcome, |from, to| {
+            if case.is_first(from) { counts(to) * case.runs(from) } else { 0 }
+        });
+    });
+}

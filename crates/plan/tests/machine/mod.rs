@@ -1,0 +1,229 @@
+//! Runs the schedules of all ranks, message by message, on a machine that buffers nothing: a send ends when
+//! its receive has begun. Memory that is on its way may be read only where it is sent, and not at all
+//! where it is received.
+
+use std::collections::{HashMap, VecDeque};
+
+use plan::{Buffer, Distance, Schedule, Span, Step, Topology};
+
+/// What stands for one unit of data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Nothing was written here.
+    Nothing,
+    /// A datum of its own.
+    Datum { from: u32, to: u32, index: u64 },
+    /// The operands of consecutive ranks, combined in order.
+    Run { first: u32, end: u32 },
+    /// The operands of ranks, combined in an order of which `history` is a digest.
+    Set { ranks: u64, history: u64 },
+}
+
+impl Unit {
+    /// The operand of a rank.
+    pub fn operand(rank: u32, commutes: bool) -> Self {
+        match commutes {
+            true => Self::Set { ranks: 1 << rank, history: u64::from(rank) },
+            false => Self::Run { first: rank, end: rank + 1 },
+        }
+    }
+
+    /// What the operands of ranks `0..end` come to, whatever the order if it does not matter.
+    pub fn is_all_below(self, end: u32) -> bool {
+        match self {
+            Self::Run { first, end: found } => (first, found) == (0, end),
+            Self::Set { ranks, .. } => ranks == u64::MAX.checked_shr(64 - end).unwrap_or(0),
+            Self::Nothing | Self::Datum { .. } => false,
+        }
+    }
+
+    fn combined(self, right: Self) -> Self {
+        match (self, right) {
+            (Self::Run { first, end }, Self::Run { first: next, end: last }) => {
+                assert_eq!(end, next, "operands combined out of order");
+                Self::Run { first, end: last }
+            }
+            (Self::Set { ranks, history }, Self::Set { ranks: others, history: other_history }) => {
+                assert_eq!(ranks & others, 0, "an operand is combined twice");
+                let history = history.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
+                let history = (history ^ other_history).wrapping_mul(0xd6e8_feb8_6659_fd93);
+                Self::Set { ranks: ranks | others, history }
+            }
+            (left, right) => panic!("{left:?} and {right:?} combined"),
+        }
+    }
+}
+
+/// What one rank begins with and does.
+pub struct Rank {
+    pub schedule: Schedule,
+    pub input: Vec<Unit>,
+    pub output: Vec<Unit>,
+    temporaries: Vec<Vec<Unit>>,
+    /// The next step.
+    at: usize,
+    begun: Vec<Begun>,
+    /// How many crossings between sites all that was heard of had behind it at most.
+    depth: u32,
+}
+
+struct Begun {
+    step: usize,
+    span: Span,
+    is_send: bool,
+    has_ended: bool,
+    depth: u32,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    pub outputs: Vec<Vec<Unit>>,
+    /// Units that went from one site to another.
+    pub crossed: HashMap<(u32, u32), u64>,
+    /// As many messages went between sites.
+    pub messages: u64,
+    /// The longest chain of crossings.
+    pub depth: u32,
+}
+
+impl Rank {
+    pub fn new(schedule: Schedule, input: Vec<Unit>, output: Vec<Unit>) -> Self {
+        let temporaries =
+            schedule.temporaries.iter().map(|&len| vec![Unit::Nothing; len as usize]).collect();
+        Self { schedule, at: 0, input, output, temporaries, begun: Vec::new(), depth: 0 }
+    }
+
+    fn units(&mut self, span: Span) -> &mut [Unit] {
+        let buffer = match span.buffer {
+            Buffer::Input => &mut self.input,
+            Buffer::Output => &mut self.output,
+            Buffer::Temporary(index) => &mut self.temporaries[index as usize],
+        };
+        &mut buffer[span.start as usize..(span.start + span.len) as usize]
+    }
+
+    /// That a span is not on its way: `writes` forbids sends too.
+    fn check(&self, me: u32, span: Span, writes: bool) {
+        for other in self.begun.iter().filter(|other| writes || !other.is_send) {
+            let apart = other.span.buffer != span.buffer
+                || other.span.start + other.span.len <= span.start
+                || span.start + span.len <= other.span.start;
+            assert!(apart, "rank {me}, step {}: {span:?} is on its way", self.at);
+        }
+    }
+
+    fn begin(&mut self, me: u32, span: Span, is_send: bool) {
+        self.check(me, span, !is_send);
+        let depth = self.depth;
+        self.begun.push(Begun { step: self.at, span, is_send, has_ended: false, depth });
+    }
+
+    /// Whether what was begun, in one step or in all, has ended.
+    fn settles(&mut self, step: Option<usize>) -> bool {
+        let counts = |begun: &Begun| step.is_none_or(|step| begun.step == step);
+        if self.begun.iter().any(|begun| counts(begun) && !begun.has_ended) {
+            return false;
+        }
+        let heard = self.begun.iter().filter(|begun| counts(begun) && !begun.is_send);
+        self.depth = heard.map(|begun| begun.depth).fold(self.depth, u32::max);
+        self.begun.retain(|begun| !counts(begun));
+        true
+    }
+}
+
+type Wires = HashMap<(u32, u32), [VecDeque<usize>; 2]>;
+
+/// Runs all ranks to their end.
+pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut wires = Wires::new();
+    loop {
+        let mut moved = false;
+        for me in 0..ranks.len() as u32 {
+            while let Some(&step) = ranks[me as usize].schedule.steps.get(ranks[me as usize].at) {
+                let rank = &mut ranks[me as usize];
+                let at = rank.at;
+                match step {
+                    Step::Send { to, span } => {
+                        assert!(
+                            rank.units(span).iter().all(|unit| *unit != Unit::Nothing),
+                            "rank {me}, step {at} sends what it has not: {span:?}"
+                        );
+                        rank.begin(me, span, true);
+                        wires.entry((me, to)).or_default()[0].push_back(at);
+                        transfer(&mut ranks, &mut wires, (me, to), topology, &mut outcome);
+                    }
+                    Step::Receive { from, span } => {
+                        rank.begin(me, span, false);
+                        wires.entry((from, me)).or_default()[1].push_back(at);
+                        transfer(&mut ranks, &mut wires, (from, me), topology, &mut outcome);
+                    }
+                    Step::Wait if !rank.settles(None) => break,
+                    Step::Await { step } if !rank.settles(Some(step as usize)) => break,
+                    Step::Wait | Step::Await { .. } => {}
+                    Step::Copy { from, to } => {
+                        assert_eq!(from.len, to.len);
+                        rank.check(me, from, false);
+                        rank.check(me, to, true);
+                        let data = rank.units(from).to_vec();
+                        rank.units(to).copy_from_slice(&data);
+                    }
+                    Step::Reduce { input, inout } => {
+                        assert_eq!(input.len, inout.len);
+                        rank.check(me, input, false);
+                        rank.check(me, inout, true);
+                        let left = rank.units(input).to_vec();
+                        for (left, right) in left.into_iter().zip(rank.units(inout)) {
+                            *right = left.combined(*right);
+                        }
+                    }
+                }
+                ranks[me as usize].at += 1;
+                moved = true;
+            }
+        }
+        if ranks.iter().all(|rank| rank.at == rank.schedule.steps.len()) {
+            break;
+        }
+        assert!(moved, "deadlock");
+    }
+    assert!(wires.values().flatten().all(VecDeque::is_empty), "messages nobody received");
+    assert!(ranks.iter().all(|rank| rank.begun.is_empty()), "begun and not waited for");
+    outcome.depth = ranks.iter().map(|rank| rank.depth).max().unwrap_or(0);
+    outcome.outputs = ranks.into_iter().map(|rank| rank.output).collect();
+    outcome
+}
+
+/// Moves what both sides have begun.
+fn transfer(
+    ranks: &mut [Rank],
+    wires: &mut Wires,
+    (from, to): (u32, u32),
+    topology: &Topology,
+    outcome: &mut Outcome,
+) {
+    let [sends, receives] = wires.entry((from, to)).or_default();
+    let (Some(&sent), Some(&received)) = (sends.front(), receives.front()) else { return };
+    sends.pop_front();
+    receives.pop_front();
+    let send = begun(&mut ranks[from as usize], sent);
+    send.has_ended = true;
+    let (source, mut depth) = (send.span, send.depth);
+    if topology.distance(from, to) == Distance::Wide {
+        depth += 1;
+        outcome.messages += 1;
+        *outcome.crossed.entry((from, to)).or_default() += source.len;
+    }
+    let data = ranks[from as usize].units(source).to_vec();
+    let receive = begun(&mut ranks[to as usize], received);
+    receive.has_ended = true;
+    receive.depth = depth;
+    let place = receive.span;
+    assert_eq!(source.len, place.len, "{from} to {to}");
+    ranks[to as usize].units(place).copy_from_slice(&data);
+}
+
+fn begun(rank: &mut Rank, step: usize) -> &mut Begun {
+    rank.begun.iter_mut().find(|begun| begun.step == step).expect("it was begun")
+}
