@@ -361,7 +361,7 @@ mod tests {
 
     /// Carries pieces from one end to the other, which has so much room.
     fn carry(network: &mut Network, ends: &mut [Tls; 2], pieces: &[usize], room: usize) {
-        let sent: Vec<u8> = (0..pieces.iter().sum()).map(|i: usize| (i * 7 >> 3) as u8).collect();
+        let sent: Vec<u8> = (0..pieces.iter().sum()).map(|i: usize| ((i * 7) >> 3) as u8).collect();
         let (mut written, mut piece, mut received) = (0, 0, Vec::<u8>::new());
         let mut room = vec![0; room];
         let mut looks = 0;
