@@ -9,7 +9,9 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use boot::Job;
-use driver::{OwnRail, Rail, ShmConfig, ShmRail, TcpConfig, TcpNetworks, TcpRail, node_identity};
+use driver::{
+    Encryption, OwnRail, Rail, ShmConfig, ShmRail, TcpConfig, TcpNetworks, TcpRail, node_identity,
+};
 use engine::{Config, Engine};
 use lock::Uncancelled;
 use progress::{Core, Directory, Policy, Progress};
@@ -273,7 +275,8 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let job = Job::join().map_err(|error| Error::new(ErrorClass::Other, error.to_string()))?;
     let (rank, size) = (job.rank(), job.size());
     let failed = |text: String| Error::new(ErrorClass::Other, text);
-    let Opened { rails, teams, networks } = open_rails(&job).map_err(failed)?;
+    let known_sites = Arc::new(OnceLock::new());
+    let Opened { rails, teams, networks } = open_rails(&job, &known_sites).map_err(failed)?;
     let mut card = Vec::new();
     for rail in &rails {
         append(&mut card, rail.name().as_bytes());
@@ -290,6 +293,7 @@ fn start(level: ThreadLevel) -> Result<Process> {
     }
     job.fence().map_err(|error| failed(error.to_string()))?;
     let (is_crowded, sites) = survey(&job, &home).map_err(failed)?;
+    let sites = known_sites.get_or_init(|| sites).clone();
     let own = rails.iter().map(|rail| (rail.name().to_owned(), rail.address())).collect();
     let job = Arc::new(job);
     let directory = Box::new(Cards { job: Arc::clone(&job), own, networks });
@@ -330,8 +334,9 @@ struct Opened {
     networks: TcpNetworks,
 }
 
-/// Opens the rails of this process. Settings restrict the rails and the networks.
-fn open_rails(job: &Job) -> Result<Opened, String> {
+/// Opens the rails of this process. Settings restrict the rails and the networks; which links are between
+/// sites they find in `sites` before the first is opened.
+fn open_rails(job: &Job, sites: &Arc<OnceLock<Map>>) -> Result<Opened, String> {
     let rank = GateId(job.rank());
     let own = OwnRail::new(rank).map_err(|error| format!("rail self: {error}"))?;
     let mut opened =
@@ -348,7 +353,7 @@ fn open_rails(job: &Job) -> Result<Opened, String> {
             match name.as_str() {
                 _ if is_open => return Err(format!("{variable}={wanted}: `{name}` twice")),
                 "shm" => opened.rails.push(open_shm(job)?),
-                "tcp" => opened.networks = open_tcp(job, &mut opened.rails)?,
+                "tcp" => opened.networks = open_tcp(job, sites, &mut opened.rails)?,
                 "self" | "" => {}
                 other => {
                     return Err(format!("{variable}={wanted}: no rail `{other}` (shm, tcp)"));
@@ -370,10 +375,15 @@ fn open_shm(job: &Job) -> Result<Box<dyn Rail>, String> {
 }
 
 /// Opens the rail over TCP, and one more for each further network.
-fn open_tcp(job: &Job, rails: &mut Vec<Box<dyn Rail>>) -> Result<TcpNetworks, String> {
+fn open_tcp(
+    job: &Job,
+    sites: &Arc<OnceLock<Map>>,
+    rails: &mut Vec<Box<dyn Rail>>,
+) -> Result<TcpNetworks, String> {
     let config = TcpConfig {
         interface: settings::IFACE.given().map(|given| given.to_string_lossy().into_owned()),
         connect_timeout: CONNECT_TIMEOUT,
+        encryption: encryption(job, sites)?,
         ..TcpConfig::new(GateId(job.rank()), job.id(), *job.secret().expose())
     };
     let rail = TcpRail::new(config.clone()).map_err(|error| format!("rail tcp: {error}"))?;
@@ -386,6 +396,27 @@ fn open_tcp(job: &Job, rails: &mut Vec<Box<dyn Rail>>) -> Result<TcpNetworks, St
         }
     }
     Ok(networks)
+}
+
+/// Which links are encrypted; between sites, unless the setting says otherwise. Whoever says hello with the
+/// number of a rank that is not there has not proved anything yet.
+fn encryption(job: &Job, sites: &Arc<OnceLock<Map>>) -> Result<Encryption, String> {
+    let wanted = settings::ENCRYPT.text();
+    match wanted.trim() {
+        "sites" => {
+            let (sites, own, size) = (Arc::clone(sites), job.rank(), job.size());
+            let is_here =
+                move |peer: u32, map: &Map| peer < size && map.site(peer) == map.site(own);
+            let covers = move |peer: GateId| !sites.get().is_some_and(|map| is_here(peer.0, map));
+            Ok(Encryption::Some(Arc::new(covers)))
+        }
+        "all" => Ok(Encryption::All),
+        "none" => Ok(Encryption::None),
+        _ => {
+            let variable = settings::ENCRYPT.variable();
+            Err(format!("{variable}={wanted}: `sites`, `all` or `none` is needed"))
+        }
+    }
 }
 
 /// How a waiting thread behaves. A launcher that does not tell how many ranks are on this node may have

@@ -55,13 +55,20 @@ pub static SITE: Setting = setting(
     "the name of the site that a rank is on, the same for all ranks there; mpiexec -grid sets it",
 );
 
+/// Which links are encrypted.
+pub static ENCRYPT: Setting = setting(
+    "CANELE_ENCRYPT",
+    Kind::Text("sites"),
+    "which links over TCP are encrypted: between sites, all, none; the same for all ranks",
+);
+
 /// How long `mpiexec` waits for agents.
 pub static CONNECT_TIMEOUT: Setting =
     setting("CANELE_CONNECT_TIMEOUT", Kind::Seconds(30), "seconds until mpiexec gives an agent up");
 
 /// All settings, in the order of README's table.
-pub static ALL: [&Setting; 7] =
-    [&RAILS, &STRATEGY, &UNMATCHED_BYTES, &CACHE_DIR, &IFACE, &SITE, &CONNECT_TIMEOUT];
+pub static ALL: [&Setting; 8] =
+    [&RAILS, &STRATEGY, &UNMATCHED_BYTES, &CACHE_DIR, &IFACE, &SITE, &ENCRYPT, &CONNECT_TIMEOUT];
 
 /// One setting.
 #[derive(Debug)]
