@@ -150,4 +150,88 @@ kill -CONT $job
 wait $job
 check "and SIGCONT continues both" 0 $?
 
+# A grid: two sites on this machine, each with an agent that leads to another.
+mkdir -p "$work/north/bin" "$work/south"
+printf '#!/bin/sh\necho "$PMI_RANK $CANELE_SITE ${WHERE:-nowhere} $PWD"\n' >"$work/north/bin/app"
+sed 's/PMI_RANK/PMI_RANK southern/' "$work/north/bin/app" >"$work/south/app"
+chmod +x "$work/north/bin/app" "$work/south/app"
+cat >"$work/grid.toml" <<END
+[[site]]
+name = "north"
+hosts = ["one:1", "two"]
+slots = 2
+launch = "fork"
+binaries = "$work/north/bin"
+environment = { WHERE = "up there" }
+[[site]]
+name = "south"
+hosts = ["three:1", "four:2"]
+launch = "$work/launcher"
+spread = "fork"
+directory = "$work/south"
+END
+grid() { run --grid="$work/grid.toml" "$@"; }
+here=$(pwd)
+check "ranks have what their site says" "0 north up there $here;1 north up there $here;2 north up there $here;3 southern south nowhere $work/south;4 southern south nowhere $work/south;5 southern south nowhere $work/south;" \
+    "$(grid -n 6 ./app | sort -n | tr '\n' ';')"
+check "what the command line says comes first" "0 north down /;" "$(grid -genv WHERE down -wdir / -n 1 app | tr '\n' ';')"
+check "the launcher is given the first host" "3 three" "$(grid -n 6 sh -c 'echo $LAB_HOST' | grep . | uniq -c | sed 's/^ *//')"
+check "an agent for each host, those of a site below its first" "1 1 2 " "$(grid -n 6 sh -c 'echo $PPID $(ps -o ppid= -p $PPID)' | sort -u | awk '{ print $2 }' | sort | uniq -c | awk '{ print $1 }' | sort | tr '\n' ' ')"
+check "who is where" "0:0 0:0 0:0 0:3 0:3 0:3 0 strangers" "$(grid -n 6 "$work/sites")"
+check "input and output by way of two agents" "$(md5sum <"$work/bytes")" "$(grid -n 6 sh -c '[ $PMI_RANK != 0 ] || cat' <"$work/bytes" | md5sum)"
+check "a line of 3 MB from below" "$(sh -c "$long" | md5sum)" "$(grid -n 6 sh -c "[ \$PMI_RANK != 5 ] || $long" | md5sum)"
+grid -n 6 sh -c 'exit $((PMI_RANK == 5 ? 9 : 0))' 2>"$work/err"
+check "a failure on a far host: its code" 9 $?
+check "is named with host and site" "mpiexec: rank 5 on four of site south: exited with code 9" "$(sed 's/; ending the job//' "$work/err")"
+lost() { # rank whose agent is killed, expected text
+    rm -f "$work/ids"
+    grid -n 6 sh -c "echo \$\$ >>$work/ids; until [ \$(wc -l <$work/ids) -ge 6 ]; do sleep 0.05; done; [ \$PMI_RANK != $1 ] || { kill -9 \$PPID; exec sleep 60; }; sleep 60 & echo \$! >>$work/ids; wait" 2>"$work/err"
+    check "the agent of rank $1 killed: a failure" 1 $?
+    check "that names host and site" "mpiexec: $2" "$(cat "$work/err")"
+    until_true 5 '[ "$(alive "$work/ids")" = 0 ]'
+    check "and leaves nothing behind" 0 "$(alive "$work/ids")"
+}
+lost 5 "the agent on host four of site south with 2 ranks is gone (signal: 9 (SIGKILL))"
+lost 3 "the agent on host three of site south with 3 ranks is gone (signal: 9 (SIGKILL))"
+rm -f "$work/ids"
+"$mpiexec" -timeout 20 -grid "$work/grid.toml" -n 6 sh -c "echo \$\$ >>$work/ids; sleep 60 & echo \$! >>$work/ids; wait" &
+job=$!
+disown
+until_true 10 '[ "$(cat "$work/ids" 2>/dev/null | wc -l)" = 12 ]'
+kill -9 $job
+until_true 5 '[ "$(alive "$work/ids")" = 0 ]'
+check "mpiexec killed leaves nothing behind on any site" "12 0" "$(wc -l <"$work/ids") $(alive "$work/ids")"
+rm -f "$work/ids"
+"$mpiexec" -timeout 20 -grid "$work/grid.toml" -n 6 sh -c "trap 'echo told; exit 0' USR1; echo \$\$ >>$work/ids; while :; do sleep 0.05; done" >"$work/said" 2>/dev/null &
+job=$!
+until_true 10 '[ "$(cat "$work/ids" 2>/dev/null | wc -l)" = 6 ]'
+kill -USR1 $job
+wait $job
+check "signals reach all ranks of all sites" 6 "$(grep -c told "$work/said")"
+sed "s|^spread = .*|spread = \"$work/silent {host}\"|" "$work/grid.toml" >"$work/silent.toml"
+too_late "a host below that is silent" "no agent answered on host four of site south within 1 s" -grid "$work/silent.toml" -n 6
+sed "s|^spread = .*|spread = \"$work/none\"|" "$work/grid.toml" >"$work/missing.toml"
+too_late "a launcher below that is missing" "launcher $work/none for host four of site south: No such file" -grid "$work/missing.toml" -n 6
+sed "s|^spread = .*|spread = \"$work/talkative\"|" "$work/grid.toml" >"$work/talks.toml"
+too_late "a login below that talks" "on host four of site south something else than an agent answered: .Welcome" -grid "$work/talks.toml" -n 6
+sed 's/^slots = 2/slots = two/' "$work/grid.toml" >"$work/wrong.toml"
+run -grid "$work/wrong.toml" true 2>"$work/err"
+check "a grid with a mistake" 2 $?
+check "names file, line and key" "1 1" "$(grep -c "$work/wrong.toml:4: slots: " "$work/err") $(wc -l <"$work/err")"
+grid -hosts a,b true 2>"$work/err"
+check "a grid and hosts" "2 1" "$? $(grep -c 'leave -hosts and -hostfile out' "$work/err")"
+
+# The job's secret: known to ranks, and written nowhere.
+rm -f "$work/secret" "$work/ids"
+"$mpiexec" -timeout 20 -grid "$work/grid.toml" -n 6 bash -c "echo cmd=get kvsname=x key=canele-secret >&\$PMI_FD; read -r line <&\$PMI_FD; echo \${line##*value=} >>$work/secret; echo \$\$ >>$work/ids; exec sleep 60" 2>/dev/null &
+job=$!
+until_true 10 '[ "$(cat "$work/ids" 2>/dev/null | wc -l)" = 6 ]'
+secret=$(sort -u "$work/secret")
+check "all ranks have one secret" 64 "${#secret}"
+processes=$(ls /proc | grep -E '^[0-9]+$')
+spilt=$(for id in $processes; do cat "/proc/$id/cmdline" "/proc/$id/environ"; done 2>/dev/null | tr '\0' '\n' | grep -cF "$secret")
+check "which stands in no command line and no environment" "0 yes" "$spilt $([ "$(echo "$processes" | wc -l)" -gt 12 ] && echo yes)"
+kill -TERM $job
+wait $job
+
 finish_checks

@@ -1,24 +1,26 @@
-//! The agent of a node: starts its ranks and stands between them and `mpiexec`.
+//! The agent of a node: starts its ranks, and the agents below it, and stands between them and `mpiexec`.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use crate::below::Below;
 use crate::channel::{Ended, Exit, Kind, Message, RankStart, Start};
 use crate::system;
 
 /// The way to `mpiexec`, shared by the threads that have something to say.
-type Out = Arc<Mutex<std::io::Stdout>>;
+pub(crate) type Out = Arc<Mutex<std::io::Stdout>>;
 
 /// The signals that `mpiexec` has sent to the ranks, a bit for each number.
-type Sent = Arc<AtomicU64>;
+pub(crate) type Sent = Arc<AtomicU64>;
 
 /// Runs an agent on its standard streams until `mpiexec` closes them.
 pub fn agent_main() -> ExitCode {
@@ -27,7 +29,8 @@ pub fn agent_main() -> ExitCode {
     let descriptors = system::raise_descriptors();
     let out: Out = Arc::new(Mutex::new(std::io::stdout()));
     tell(&out, &Message::new(Kind::Hello, 0, VERSION));
-    let mut agent = Agent { ranks: HashMap::new(), sent: Sent::default(), descriptors, out };
+    let (ranks, below, sent) = (HashMap::new(), Below::default(), Sent::default());
+    let mut agent = Agent { ranks, below, sent, descriptors, out };
     let mut input = std::io::stdin().lock();
     // The channel's end, in good order or not, ends the job here.
     while let Ok(Some(message)) = Message::read(&mut input) {
@@ -36,12 +39,14 @@ pub fn agent_main() -> ExitCode {
     for rank in agent.ranks.values() {
         system::signal_group(rank.group, libc::SIGKILL);
     }
+    agent.below.close();
     system::end_descendants();
     ExitCode::SUCCESS
 }
 
 struct Agent {
     ranks: HashMap<u32, Rank>,
+    below: Below,
     sent: Sent,
     /// The limit that ranks get back.
     descriptors: Option<libc::rlimit>,
@@ -57,40 +62,57 @@ struct Rank {
 
 impl Agent {
     fn handle(&mut self, message: Message) {
-        let Message { kind, rank, body } = message;
-        match kind {
-            Kind::Start => match serde_json::from_slice::<Start>(&body) {
+        let is_elsewhere = !self.ranks.contains_key(&message.rank);
+        match message.kind {
+            Kind::Start => match serde_json::from_slice::<Start>(&message.body) {
                 Ok(start) => self.start(&start),
                 Err(error) => eprintln!("canele-agent: a start that cannot be read: {error}"),
             },
-            Kind::Input => {
-                if let Some(rank) = self.ranks.get_mut(&rank) {
-                    match (&rank.input, body.is_empty()) {
-                        (_, true) => rank.input = None,
-                        // The thread that feeds the rank lives as long as this end.
-                        (Some(input), false) => drop(input.send(body)),
-                        (None, false) => {}
-                    }
+            Kind::Input | Kind::PmiAnswer if is_elsewhere => self.below.send(message),
+            Kind::Input => self.feed(message),
+            Kind::PmiAnswer => {
+                if let Some(rank) = self.ranks.get_mut(&message.rank) {
+                    // A rank that has gone needs no answer.
+                    let _ = rank.pmi.write_all(&message.body);
+                }
+            }
+            Kind::PmiForAll => {
+                self.below.send_to_all(&message);
+                for rank in self.ranks.values_mut() {
+                    let _ = rank.pmi.write_all(&message.body);
                 }
             }
             Kind::Signal => {
-                let signal = body.first().copied().map_or(libc::SIGTERM, i32::from);
+                self.below.send_to_all(&message);
+                let signal = message.body.first().copied().map_or(libc::SIGTERM, i32::from);
                 self.sent.fetch_or(bit(signal), Ordering::Relaxed);
                 for rank in self.ranks.values() {
                     system::signal_group(rank.group, signal);
                 }
             }
-            Kind::PmiAnswer => {
-                if let Some(rank) = self.ranks.get_mut(&rank) {
-                    // A rank that has gone needs no answer.
-                    let _ = rank.pmi.write_all(&body);
-                }
-            }
-            Kind::Output | Kind::Error | Kind::PmiRequest | Kind::Exit | Kind::Hello => {}
+            Kind::Output
+            | Kind::Error
+            | Kind::PmiRequest
+            | Kind::Exit
+            | Kind::Hello
+            | Kind::Lost => {}
+        }
+    }
+
+    /// Gives a rank of this agent's a piece of its input.
+    fn feed(&mut self, message: Message) {
+        let Some(rank) = self.ranks.get_mut(&message.rank) else { return };
+        match (&rank.input, message.body.is_empty()) {
+            (_, true) => rank.input = None,
+            // The thread that feeds the rank lives as long as this end.
+            (Some(input), false) => drop(input.send(message.body)),
+            (None, false) => {}
         }
     }
 
     fn start(&mut self, start: &Start) {
+        // They take longer than ranks.
+        self.below.start(start, &self.sent, &self.out);
         for one in &start.ranks {
             match self.start_rank(one, start.size) {
                 Ok(started) => {
@@ -129,7 +151,7 @@ impl Agent {
     }
 
     fn command(&self, start: &RankStart, size: u32, pmi: &UnixStream) -> Command {
-        let mut command = Command::new(&start.command[0]);
+        let mut command = Command::new(program(start));
         command.args(&start.command[1..]);
         // Standard input goes to rank 0, as everywhere.
         command.stdin(if start.rank == 0 { Stdio::piped() } else { Stdio::null() });
@@ -154,6 +176,16 @@ impl Agent {
     }
 }
 
+/// The program of a rank: where programs are looked for first, if it is there.
+fn program(start: &RankStart) -> PathBuf {
+    let given = Path::new(&start.command[0]);
+    let there = start.binaries.as_ref().filter(|_| given.is_relative()).and_then(|place| {
+        // The rank may run in another directory.
+        std::path::absolute(Path::new(place).join(given)).ok()
+    });
+    there.filter(|path| path.is_file()).unwrap_or_else(|| given.into())
+}
+
 fn refusal(start: &RankStart, error: &std::io::Error) -> (i32, String) {
     let program = start.command[0].display();
     if let Some(directory) = &start.directory
@@ -162,7 +194,10 @@ fn refusal(start: &RankStart, error: &std::io::Error) -> (i32, String) {
         return (127, format!("no directory {directory}"));
     }
     match error.kind() {
-        std::io::ErrorKind::NotFound => (127, format!("program {program} not found")),
+        std::io::ErrorKind::NotFound => {
+            let also = start.binaries.as_ref().map(|place| format!(", nor in {place}"));
+            (127, format!("program {program} not found{}", also.unwrap_or_default()))
+        }
         std::io::ErrorKind::PermissionDenied => {
             (126, format!("program {program} cannot be executed"))
         }
@@ -234,7 +269,7 @@ fn ended(status: io::Result<ExitStatus>, sent: u64) -> Ended {
     Ended { how, told }
 }
 
-fn bit(signal: i32) -> u64 {
+pub(crate) fn bit(signal: i32) -> u64 {
     1u64.checked_shl(signal as u32).unwrap_or(0)
 }
 
@@ -280,14 +315,14 @@ fn report_end(out: &Out, rank: u32, ended: &Ended) {
     tell(out, &Message::new(Kind::Exit, rank, body));
 }
 
-fn tell(out: &Out, message: &Message) {
+pub(crate) fn tell(out: &Out, message: &Message) {
     let mut out: MutexGuard<'_, _> = out.lock().unwrap_or_else(|poison| poison.into_inner());
     // A closed channel is seen by the reading side, which ends everything.
     let _ = message.write(&mut *out);
 }
 
 /// What `Hello` carries.
-pub(crate) const VERSION: &str = "canele-agent 2";
+pub(crate) const VERSION: &str = "canele-agent 3";
 
 /// The signals by which `mpiexec` ends a job.
 const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGKILL];

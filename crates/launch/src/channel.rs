@@ -1,4 +1,4 @@
-//! What `mpiexec` and an agent say to each other: messages of a kind, a rank and bytes.
+//! What agents, and `mpiexec` above them, say to each other: messages of a kind, a rank and bytes.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -25,6 +25,8 @@ pub(crate) enum Kind {
     Signal,
     /// To the agent: a line for a rank's PMI connection.
     PmiAnswer,
+    /// To the agent: a line for the PMI connections of all ranks.
+    PmiForAll,
     /// From the agent: a piece of a rank's standard output.
     Output,
     /// From the agent: a piece of a rank's standard error.
@@ -35,13 +37,37 @@ pub(crate) enum Kind {
     Exit,
     /// From the agent: it is there, and speaks this version.
     Hello,
+    /// From the agent: one below it is [`Lost`].
+    Lost,
 }
 
-/// What an agent starts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What an agent starts: ranks beside it, and agents below it with theirs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Start {
     pub size: u32,
     pub ranks: Vec<RankStart>,
+    pub branches: Vec<Branch>,
+    /// How long agents below may take to answer.
+    pub patience_s: u64,
+}
+
+/// An agent on another host, or on this one in another's place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Branch {
+    /// What messages call it: the host, and its site where it has one.
+    pub host: String,
+    /// The command that starts it.
+    pub command: Vec<String>,
+    pub start: Start,
+}
+
+/// An agent that is gone, or never came.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Lost {
+    /// The ranks that it had, or should have had, with those below it.
+    pub ranks: Vec<u32>,
+    /// A line that names the host and says why.
+    pub text: String,
 }
 
 /// One rank.
@@ -49,6 +75,8 @@ pub(crate) struct Start {
 pub(crate) struct RankStart {
     pub rank: u32,
     pub command: Vec<OsString>,
+    /// Where a program without an absolute path is looked for first.
+    pub binaries: Option<String>,
     pub directory: Option<String>,
     pub environment: Vec<(String, String)>,
     /// Whether the agent's own environment is passed on.
@@ -70,6 +98,14 @@ pub(crate) enum Exit {
     Signal(i32),
     /// It could not be started: exit code and reason.
     NotStarted(i32, String),
+}
+
+impl Start {
+    /// All ranks that this leads to.
+    pub fn all_ranks(&self) -> Vec<u32> {
+        let below = self.branches.iter().flat_map(|branch| branch.start.all_ranks());
+        self.ranks.iter().map(|one| one.rank).chain(below).collect()
+    }
 }
 
 impl Message {
@@ -119,11 +155,13 @@ impl Kind {
             Self::Input,
             Self::Signal,
             Self::PmiAnswer,
+            Self::PmiForAll,
             Self::Output,
             Self::Error,
             Self::PmiRequest,
             Self::Exit,
             Self::Hello,
+            Self::Lost,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }

@@ -2,18 +2,22 @@
 //!
 //! `mpiexec` starts one agent per node, directly or through a launcher such as ssh, and speaks with it
 //! over the agent's standard streams; no port is opened anywhere, and the job's secret travels on no
-//! command line. The agent starts the node's ranks, passes their output, input, exits and PMI-1
+//! command line. On a grid it starts one agent per site, which starts those of the site's other hosts. The agent starts the node's ranks, passes their output, input, exits and PMI-1
 //! requests on, and ends everything it started when its channel closes, whatever the reason.
 
 mod agent;
+mod below;
 mod channel;
+mod grid;
 mod node;
 mod options;
 mod output;
 mod pmi;
 mod run;
 mod system;
+mod tree;
 
 pub use agent::agent_main;
+pub use grid::{Grid, GridError, Host, Network, Site};
 pub use options::{HELP, Options, UsageError};
 pub use run::mpiexec_main;

@@ -1,35 +1,33 @@
-//! `mpiexec`'s side of an agent: how it is started, spoken with and ended.
+//! An agent, seen from above: how it is started, spoken with and ended, by `mpiexec` or another agent.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, Sender, SyncSender};
+use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::channel::{Kind, Message, Start};
-use crate::options::{Launcher, Options, SSH};
+use crate::agent::VERSION;
+use crate::channel::{Branch, Kind, Message};
 use crate::system;
 
-/// News for `mpiexec`'s loop.
-pub(crate) enum News {
-    From(usize, Message),
-    /// An agent's channel has closed.
-    Closed(usize),
-    /// What came over an agent's channel was no agent's: its beginning.
-    Strange(usize, String),
-    /// A piece of our own standard input; empty at its end.
-    Input(Vec<u8>),
+/// What comes from an agent.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Report {
+    Message(Message),
+    /// Its channel has closed.
+    Closed,
+    /// What came over its channel was no agent's: its beginning.
+    Strange(String),
 }
 
 /// An agent, or the launcher that is to start it.
 pub(crate) struct Node {
     pub host: String,
+    /// Its ranks, with those of the agents below it.
+    pub ranks: Vec<u32>,
     /// Whether the agent has said that it is there.
-    pub greeted: bool,
-    /// How many ranks it has.
-    pub ranks: usize,
+    greeted: bool,
     process: Child,
     /// To the thread that writes, so that a channel that is full blocks nobody else. What waits is
     /// bounded by what agents ask for, and by one piece of input.
@@ -37,33 +35,24 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Starts the agent of `host` and tells it what to start; its reports go to `news` as those of
-    /// agent `index`.
+    /// Starts the agent of a branch and tells it what to start. What it says goes to `report`, which says
+    /// whether anybody wants to hear more.
     ///
     /// # Errors
     /// When the launcher cannot be started; one line that names it.
     pub fn start(
-        host: &str,
-        options: &Options,
-        start: &Start,
-        index: usize,
-        news: &SyncSender<News>,
+        branch: &Branch,
+        report: impl FnMut(Report) -> bool + Send + 'static,
     ) -> Result<Self, String> {
-        let agent = agent_path()?;
-        let words = match launcher(host, options) {
-            Launcher::Fork => vec![agent],
-            Launcher::Command(mut words) => {
-                words.extend([host.to_owned(), agent]);
-                words
-            }
-        };
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let Branch { host, command: words, start } = branch;
+        let (program, arguments) = words.split_first().ok_or("an agent without a command")?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         // Signals from the terminal reach the ranks through us, and leave the agent alone.
         command.process_group(0);
         let mut process = command
             .spawn()
-            .map_err(|error| format!("launcher {} for host {host}: {error}", words[0]))?;
+            .map_err(|error| format!("launcher {program} for host {host}: {error}"))?;
         let (Some(mut stdin), Some(reports)) = (process.stdin.take(), process.stdout.take()) else {
             return Err(format!("no channel to the agent on {host}"));
         };
@@ -76,11 +65,10 @@ impl Node {
                 }
             }
         });
-        let news = news.clone();
-        let reader = system::start_thread(move || read_reports(reports, index, &news));
+        let reader = system::start_thread(move || read_reports(reports, report));
         writer.and(reader).map_err(|error| format!("threads for host {host}: {error}"))?;
-        let node =
-            Self { host: host.into(), greeted: false, ranks: start.ranks.len(), process, channel };
+        let ranks = start.all_ranks();
+        let node = Self { host: host.clone(), ranks, greeted: false, process, channel };
         let body = serde_json::to_vec(start).map_err(|error| error.to_string())?;
         node.send(Message::new(Kind::Start, 0, body));
         Ok(node)
@@ -92,8 +80,58 @@ impl Node {
         let _ = self.channel.send(message);
     }
 
-    /// How the agent ended, whose channel has closed; ends what is left of it.
-    pub fn fate(&mut self) -> String {
+    /// The way by which [`Node::send`] sends.
+    pub fn channel(&self) -> Sender<Message> {
+        self.channel.clone()
+    }
+
+    /// Whether the agent has said that it is there.
+    pub fn is_greeted(&self) -> bool {
+        self.greeted
+    }
+
+    /// Takes note that the agent is there.
+    ///
+    /// # Errors
+    /// When it is of another version; a line that says so.
+    pub fn greet(&mut self, version: &[u8]) -> Result<(), String> {
+        self.greeted = true;
+        match version == VERSION.as_bytes() {
+            true => Ok(()),
+            false => Err(format!(
+                "the agent on {} is `{}`, needed is `{VERSION}`: install the same version",
+                self.host,
+                String::from_utf8_lossy(version)
+            )),
+        }
+    }
+
+    /// Why an agent is gone whose channel has closed; ends what is left of it.
+    pub fn obituary(&mut self) -> String {
+        let fate = self.fate();
+        let Self { host, ranks, greeted, .. } = self;
+        match greeted {
+            true => format!("the agent on host {host} with {} ranks is gone ({fate})", ranks.len()),
+            false => format!("the launcher could not start an agent on host {host} ({fate})"),
+        }
+    }
+
+    /// What is wrong where something else than an agent has answered; ends it.
+    pub fn stranger(&mut self, said: &str) -> String {
+        self.fate();
+        let host = &self.host;
+        format!(
+            "on host {host} something else than an agent answered: `{said}` (do login scripts print there?)"
+        )
+    }
+
+    /// What is wrong where nobody has answered.
+    pub fn silence(&self, patience_s: u64) -> String {
+        let (host, variable) = (&self.host, settings::CONNECT_TIMEOUT.variable());
+        format!("no agent answered on host {host} within {patience_s} s ({variable})")
+    }
+
+    fn fate(&mut self) -> String {
         match wait(&mut self.process, LAST_BREATH) {
             Some(status) => status.to_string(),
             None => {
@@ -138,9 +176,7 @@ fn wait(process: &mut Child, patience: Duration) -> Option<ExitStatus> {
 }
 
 /// Passes an agent's messages on until its channel closes.
-fn read_reports(mut reports: ChildStdout, index: usize, news: &SyncSender<News>) {
-    // The loop may have ended before us: then nobody wants to know.
-    let tell = |one| news.send(one).is_ok();
+fn read_reports(mut reports: ChildStdout, mut tell: impl FnMut(Report) -> bool) {
     let mut first = [0];
     match reports.read(&mut first) {
         Ok(1..) if first[0] == Kind::Hello as u8 => {}
@@ -150,44 +186,21 @@ fn read_reports(mut reports: ChildStdout, index: usize, news: &SyncSender<News>)
             let count = reports.read(&mut said).unwrap_or(0);
             let said = [&first[..], &said[..count]].concat();
             let said = String::from_utf8_lossy(&said);
-            tell(News::Strange(index, said.lines().next().unwrap_or("").to_owned()));
+            tell(Report::Strange(said.lines().next().unwrap_or("").to_owned()));
             return;
         }
         Ok(0) | Err(_) => {
-            tell(News::Closed(index));
+            tell(Report::Closed);
             return;
         }
     }
     let mut reports = (&first[..]).chain(reports);
     while let Ok(Some(message)) = Message::read(&mut reports) {
-        if !tell(News::From(index, message)) {
+        if !tell(Report::Message(message)) {
             return;
         }
     }
-    tell(News::Closed(index));
-}
-
-fn launcher(host: &str, options: &Options) -> Launcher {
-    match &options.launcher {
-        Some(launcher) => launcher.clone(),
-        None if is_here(host) => Launcher::Fork,
-        None => Launcher::Command(SSH.iter().map(|word| (*word).to_owned()).collect()),
-    }
-}
-
-fn is_here(host: &str) -> bool {
-    let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    host == "localhost" || host.starts_with("127.") || host == "::1" || host == own.trim()
-}
-
-/// The agent lies beside `mpiexec`.
-fn agent_path() -> Result<String, String> {
-    let own = std::env::current_exe().map_err(|error| format!("own path: {error}"))?;
-    let beside: PathBuf = own.with_file_name("canele-agent");
-    match beside.is_file() {
-        true => Ok(beside.to_string_lossy().into_owned()),
-        false => Err(format!("{} is missing: install Canele again", beside.display())),
-    }
+    tell(Report::Closed);
 }
 
 /// How long an agent may take to end what it has started.

@@ -1,7 +1,9 @@
 //! The command line of `mpiexec`: the conventions of Hydra.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use crate::grid::Grid;
 
 /// What was asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -10,6 +12,8 @@ pub struct Options {
     pub programs: Vec<Program>,
     /// The hosts and how many ranks each takes; empty is this machine.
     pub hosts: Vec<(String, Option<u32>)>,
+    /// The grid that the hosts are of.
+    pub grid: Option<Grid>,
     /// Ranks per host, where the hosts do not say.
     pub per_host: Option<u32>,
     /// How agents are started.
@@ -44,6 +48,13 @@ pub enum Launcher {
     Fork,
     /// By a command that is given the host and then the agent's command line.
     Command(Vec<String>),
+}
+
+impl Launcher {
+    /// How agents on other hosts are started, unless told otherwise.
+    pub(crate) fn ssh() -> Self {
+        Self::Command(SSH.split_whitespace().map(str::to_owned).collect())
+    }
 }
 
 /// What is wrong with a command line.
@@ -84,8 +95,17 @@ impl Options {
                 continue;
             }
             let option = argument.to_string_lossy();
-            let name = option.trim_start_matches('-');
+            // `--name=value` is one word.
+            let (word, mut joined) =
+                match option.strip_prefix("--").and_then(|it| it.split_once('=')) {
+                    Some((name, value)) => (name, Some(value.to_owned())),
+                    None => (&*option, None),
+                };
+            let name = word.trim_start_matches('-');
             let mut value = || {
+                if let Some(value) = joined.take() {
+                    return Ok(value);
+                }
                 let missing = || UsageError(format!("option -{name} needs a value"));
                 let value = rest.next().ok_or_else(missing)?;
                 let strange = || UsageError(format!("-{name} {}: not in UTF-8", value.display()));
@@ -99,6 +119,10 @@ impl Options {
                 "hosts" | "host" => options.hosts.extend(hosts_of(&value()?)?),
                 "hostfile" | "f" | "machinefile" => {
                     options.hosts.extend(hosts_in(&PathBuf::from(value()?))?);
+                }
+                "grid" => {
+                    let grid = Grid::read(Path::new(&value()?));
+                    options.take_grid(grid.map_err(|error| UsageError(error.to_string()))?);
                 }
                 "genv" => options.environment.push((value()?, value()?)),
                 "env" => program.environment.push((value()?, value()?)),
@@ -118,8 +142,15 @@ impl Options {
                 }
                 _ => return Err(UsageError(format!("unknown option {option}"))),
             }
+            if joined.is_some() {
+                return Err(UsageError(format!("{option}: -{name} takes no value")));
+            }
         }
         options.end_program(&mut program)?;
+        let of_grid = options.grid.iter().flat_map(|grid| &grid.sites).map(|site| site.hosts.len());
+        if options.grid.is_some() && options.hosts.len() != of_grid.sum::<usize>() {
+            return Err(UsageError("-grid names the hosts: leave -hosts and -hostfile out".into()));
+        }
         Ok(Parsed::Run(options))
     }
 
@@ -140,6 +171,13 @@ impl Options {
         let one_round = self.hosts.iter().enumerate();
         let one_round = one_round.flat_map(|(index, host)| vec![index; slots(host) as usize]);
         one_round.collect::<Vec<_>>().into_iter().cycle().take(size).collect()
+    }
+
+    /// Takes the hosts of a grid.
+    pub(crate) fn take_grid(&mut self, grid: Grid) {
+        let hosts = grid.sites.iter().flat_map(|site| &site.hosts);
+        self.hosts.extend(hosts.map(|host| (host.name.clone(), host.slots)));
+        self.grid = Some(grid);
     }
 
     fn end_program(&mut self, program: &mut Program) -> Result<(), UsageError> {
@@ -165,7 +203,7 @@ fn number(name: &str, value: &str) -> Result<u32, UsageError> {
 fn launcher(name: &str) -> Result<Launcher, UsageError> {
     match name {
         "fork" => Ok(Launcher::Fork),
-        "ssh" => Ok(Launcher::Command(SSH.iter().map(|word| (*word).to_owned()).collect())),
+        "ssh" => Ok(Launcher::ssh()),
         "rsh" => Ok(Launcher::Command(vec!["rsh".into()])),
         _ => Err(UsageError(format!("-launcher {name}: not one of ssh, rsh, fork"))),
     }
@@ -223,11 +261,10 @@ fn hosts_from(text: &str, name: &str) -> Result<Vec<(String, Option<u32>)>, Usag
     Ok(hosts)
 }
 
-/// How agents on other hosts are started, unless told otherwise.
-pub(crate) const SSH: [&str; 6] = ["ssh", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20"];
+const SSH: &str = "ssh -x -o BatchMode=yes -o ConnectTimeout=20";
 
 /// Ranks in one job.
-const RANKS_MAX: u32 = 1 << 20;
+pub(crate) const RANKS_MAX: u32 = 1 << 20;
 
 /// What `mpiexec --help` prints.
 pub const HELP: &str = "\
@@ -236,6 +273,7 @@ mpiexec [options] program [arguments] [: [options] program [arguments]]...
   -n, -np N             number of ranks of the program (1)
   -hosts A:2,B:2        hosts and ranks on each
   -f, -hostfile FILE    hosts from a file: lines `host`, `host:2` or `host slots=2`
+  -grid FILE            sites and their hosts (docs/grid.md)
   -ppn N                ranks per host where the hosts do not say
   -genv NAME VALUE      a variable for all programs;  -env: for this program
   -genvnone             do not pass the local environment on

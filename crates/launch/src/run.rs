@@ -8,13 +8,13 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::agent::VERSION;
-use crate::channel::{Ended, Exit, Kind, Message, RankStart, Start};
-use crate::node::{News, Node};
+use crate::channel::{Ended, Exit, Kind, Lost, Message};
+use crate::node::{Node, Report};
 use crate::options::{HELP, Options, Parsed};
 use crate::output::{Outputs, Stream};
 use crate::pmi::{Answer, Server};
 use crate::system;
+use crate::tree::{Surroundings, Tree};
 
 /// Runs `mpiexec` with these arguments, without its own name.
 pub fn mpiexec_main(arguments: &[OsString]) -> ExitCode {
@@ -57,10 +57,20 @@ fn tell(text: &str) -> ExitCode {
     }
 }
 
+/// News for the loop.
+enum News {
+    /// From one of the agents.
+    From(usize, Report),
+    /// A piece of our own standard input; empty at its end.
+    Input(Vec<u8>),
+}
+
 struct Run {
     nodes: Vec<Node>,
-    /// The node of each rank.
-    homes: Vec<usize>,
+    /// Which of the nodes leads to each rank.
+    ways: Vec<usize>,
+    /// What messages call each rank's host.
+    hosts: Vec<String>,
     server: Server,
     news: Receiver<News>,
     outputs: Outputs,
@@ -80,7 +90,7 @@ struct Run {
     permits: Sender<()>,
     started: Instant,
     /// How long agents may take to answer.
-    connect_timeout: Duration,
+    connect_timeout_s: u64,
     deadline: Option<Instant>,
 }
 
@@ -97,30 +107,16 @@ impl Run {
     fn start(options: &Options) -> Result<Self, String> {
         let connect_timeout = settings::CONNECT_TIMEOUT.number();
         let connect_timeout = connect_timeout.map_err(|error| error.to_string())?;
-        let placement = options.placement();
-        let hosts = match options.hosts.is_empty() {
-            true => vec!["localhost".to_owned()],
-            false => options.hosts.iter().map(|(host, _)| host.clone()).collect(),
-        };
+        let tree = Tree::of(options, &surroundings(options, connect_timeout)?);
         let (sender, news) = mpsc::sync_channel(NEWS_MAX);
-        let mut homes = vec![0; placement.len()];
         let mut nodes: Vec<Node> = Vec::new();
-        let starts = starts(options, &placement);
-        for (host, name) in hosts.iter().enumerate() {
-            let mine: Vec<RankStart> = starts
-                .iter()
-                .filter(|(home, _)| *home == host)
-                .map(|(_, one)| one.clone())
-                .collect();
-            if mine.is_empty() {
-                continue;
-            }
-            for one in &mine {
-                homes[one.rank as usize] = nodes.len();
-            }
-            let start = Start { size: placement.len() as u32, ranks: mine };
-            nodes.push(Node::start(name, options, &start, nodes.len(), &sender)?);
+        for (index, branch) in tree.branches.iter().enumerate() {
+            let news = sender.clone();
+            // The loop may have ended before: then nobody wants to know.
+            let report = move |report| news.send(News::From(index, report)).is_ok();
+            nodes.push(Node::start(branch, report)?);
         }
+        let Tree { ways, hosts, nodes: homes, .. } = tree;
         let permits = read_input(sender)?;
         let mut values = HashMap::new();
         values.insert(boot::SECRET_KEY.to_owned(), random()?);
@@ -131,13 +127,14 @@ impl Run {
         let started = Instant::now();
         Ok(Self {
             nodes,
+            ways,
+            hosts,
             server: Server::new(format!("canele_{}", &random()?[..16]), programs, values),
             news,
             outputs: Outputs::new(options.label),
             left: homes.len(),
             ended: vec![false; homes.len()],
             aborting: vec![false; homes.len()],
-            homes,
             code: 0,
             explained: false,
             missing: None,
@@ -145,7 +142,7 @@ impl Run {
             killed: false,
             permits,
             started,
-            connect_timeout: Duration::from_secs(connect_timeout),
+            connect_timeout_s: connect_timeout,
             deadline: options.timeout_s.map(|seconds| started + Duration::from_secs(seconds)),
         })
     }
@@ -155,9 +152,12 @@ impl Run {
         let mut looked = Instant::now();
         while self.left > 0 {
             match self.news.recv_timeout(TICK) {
-                Ok(News::From(node, message)) => self.handle(node, message),
-                Ok(News::Closed(node)) => self.lose(node),
-                Ok(News::Strange(node, text)) => self.refuse(node, &text),
+                Ok(News::From(node, Report::Message(message))) => self.handle(node, message),
+                Ok(News::From(node, Report::Closed)) => self.lose(node),
+                Ok(News::From(node, Report::Strange(said))) => {
+                    let text = self.nodes[node].stranger(&said);
+                    self.give_up(&self.nodes[node].ranks.clone(), &text);
+                }
                 Ok(News::Input(piece)) => self.send(0, Kind::Input, piece),
                 Err(RecvTimeoutError::Timeout) => self.outputs.flush_prompts(),
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -189,7 +189,7 @@ impl Run {
 
     fn handle(&mut self, node: usize, message: Message) {
         let Message { kind, rank, body } = message;
-        if rank as usize >= self.homes.len() {
+        if rank as usize >= self.ways.len() {
             return;
         }
         match kind {
@@ -204,18 +204,18 @@ impl Run {
             }
             // The reader has gone when the input has ended.
             Kind::Input => drop(self.permits.send(())),
-            Kind::Start | Kind::Signal | Kind::PmiAnswer => {}
+            Kind::Lost => {
+                if let Ok(Lost { ranks, text }) = serde_json::from_slice(&body) {
+                    self.give_up(&ranks, &text);
+                }
+            }
+            Kind::Start | Kind::Signal | Kind::PmiAnswer | Kind::PmiForAll => {}
         }
     }
 
     fn greet(&mut self, node: usize, version: &[u8]) {
-        self.nodes[node].greeted = true;
-        if version != VERSION.as_bytes() {
-            let host = &self.nodes[node].host;
-            let theirs = String::from_utf8_lossy(version);
-            eprintln!(
-                "mpiexec: the agent on {host} is `{theirs}`, needed is `{VERSION}`: install the same version"
-            );
+        if let Err(text) = self.nodes[node].greet(version) {
+            eprintln!("mpiexec: {text}");
             self.end(1, Cause::First);
         }
     }
@@ -224,9 +224,7 @@ impl Run {
         match self.server.handle(rank, line) {
             Answer::Line(line) => self.send(rank, Kind::PmiAnswer, format!("{line}\n").into()),
             Answer::Everyone(line) => {
-                for rank in 0..self.homes.len() as u32 {
-                    self.send(rank, Kind::PmiAnswer, format!("{line}\n").into());
-                }
+                self.send_to_all(&Message::new(Kind::PmiForAll, 0, format!("{line}\n")));
             }
             Answer::Later => self.end_if_waiting_in_vain(),
             Answer::Abort(code) => {
@@ -263,7 +261,7 @@ impl Run {
             Exit::NotStarted(code, reason) => (exit_code(code), reason),
         };
         if !self.explained {
-            let host = &self.nodes[self.homes[rank as usize]].host;
+            let host = &self.hosts[rank as usize];
             let more = if self.left > 0 { "; ending the job" } else { "" };
             eprintln!("mpiexec: rank {rank} on {host}: {text}{more}");
         }
@@ -274,7 +272,7 @@ impl Run {
     fn end_if_waiting_in_vain(&mut self) {
         let ended = self.ended.iter().position(|ended| *ended);
         if let (Some(rank), Some(other), None) = (ended, self.server.waiting(), self.ending) {
-            let host = &self.nodes[self.homes[rank]].host;
+            let host = &self.hosts[rank];
             eprintln!(
                 "mpiexec: rank {rank} on {host}: ended without MPI_Init, in which rank {other} waits for all; ending the job"
             );
@@ -309,9 +307,11 @@ impl Run {
     }
 
     fn signal_all(&self, signal: i32) {
-        for node in &self.nodes {
-            node.send(Message::new(Kind::Signal, 0, [signal as u8]));
-        }
+        self.send_to_all(&Message::new(Kind::Signal, 0, [signal as u8]));
+    }
+
+    fn send_to_all(&self, message: &Message) {
+        self.nodes.iter().for_each(|node| node.send(message.clone()));
     }
 
     fn pass_signal(&mut self, signal: i32) {
@@ -352,101 +352,73 @@ impl Run {
             eprintln!("mpiexec: the time given by -timeout is over; ending the job");
             self.end(124, Cause::First);
         }
-        if now - self.started > self.connect_timeout && self.ending.is_none() {
-            let silent = self.nodes.iter().find(|node| !node.greeted).map(|node| node.host.clone());
-            if let Some(host) = silent {
-                let seconds = self.connect_timeout.as_secs();
-                let variable = settings::CONNECT_TIMEOUT.variable();
-                eprintln!(
-                    "mpiexec: no agent answered on host {host} within {seconds} s ({variable}); ending the job"
-                );
+        let patience = Duration::from_secs(self.connect_timeout_s);
+        if now - self.started > patience && self.ending.is_none() {
+            let silent = self.nodes.iter().find(|node| !node.is_greeted());
+            if let Some(text) = silent.map(|node| node.silence(self.connect_timeout_s)) {
+                eprintln!("mpiexec: {text}; ending the job");
                 self.end(1, Cause::First);
             }
         }
-        if self.killed && self.nodes.iter().any(|node| !node.greeted) {
+        if self.killed {
             // Ranks of a silent node were never started.
-            for rank in 0..self.homes.len() {
-                if !self.nodes[self.homes[rank]].greeted && !self.ended[rank] {
-                    self.ended[rank] = true;
-                    self.left -= 1;
-                }
-            }
+            let silent = self.nodes.iter().filter(|node| !node.is_greeted());
+            let ranks: Vec<u32> = silent.flat_map(|node| node.ranks.clone()).collect();
+            self.count_out(&ranks);
         }
     }
 
     /// An agent is gone, with all ranks it had.
     fn lose(&mut self, node: usize) {
-        if !self.has_ranks_left(node) {
+        let ranks = self.nodes[node].ranks.clone();
+        if self.has_any(&ranks) {
+            let text = self.nodes[node].obituary();
+            self.give_up(&ranks, &text);
+        }
+    }
+
+    fn has_any(&self, ranks: &[u32]) -> bool {
+        ranks.iter().any(|&rank| self.ended.get(rank as usize) == Some(&false))
+    }
+
+    /// Ends the job because these ranks are lost, if they have not ended before.
+    fn give_up(&mut self, ranks: &[u32], text: &str) {
+        if !self.has_any(ranks) {
             return;
         }
-        let Node { greeted, ranks, .. } = self.nodes[node];
-        let (fate, host) = (self.nodes[node].fate(), &self.nodes[node].host);
-        self.give_up(
-            node,
-            &match greeted {
-                true => format!("the agent on host {host} with {ranks} ranks is gone ({fate})"),
-                false => format!("the launcher could not start an agent on host {host} ({fate})"),
-            },
-        );
-    }
-
-    /// What answers on a host is no agent.
-    fn refuse(&mut self, node: usize, said: &str) {
-        let host = &self.nodes[node].host;
-        let text = format!(
-            "on host {host} something else than an agent answered: `{said}` (do login scripts print there?)"
-        );
-        self.nodes[node].fate();
-        self.give_up(node, &text);
-    }
-
-    fn has_ranks_left(&self, node: usize) -> bool {
-        (0..self.homes.len()).any(|rank| self.homes[rank] == node && !self.ended[rank])
-    }
-
-    fn give_up(&mut self, node: usize, text: &str) {
         if !self.explained {
             eprintln!("mpiexec: {text}");
         }
-        for rank in 0..self.homes.len() {
-            if self.homes[rank] == node && !std::mem::replace(&mut self.ended[rank], true) {
-                self.left -= 1;
-            }
-        }
+        self.count_out(ranks);
         self.end(1, Cause::First);
     }
 
+    /// These ranks will not tell of their end.
+    fn count_out(&mut self, ranks: &[u32]) {
+        for &rank in ranks {
+            if self.ended.get(rank as usize) == Some(&false) {
+                self.ended[rank as usize] = true;
+                self.left -= 1;
+            }
+        }
+    }
+
     fn send(&self, rank: u32, kind: Kind, body: Vec<u8>) {
-        self.nodes[self.homes[rank as usize]].send(Message::new(kind, rank, body));
+        self.nodes[self.ways[rank as usize]].send(Message::new(kind, rank, body));
     }
 }
 
-/// What each rank's agent is told, with the rank's home.
-fn starts(options: &Options, placement: &[usize]) -> Vec<(usize, RankStart)> {
-    let programs = options.programs.iter().flat_map(|one| vec![one; one.ranks as usize]);
-    let local = |home: usize| placement.iter().filter(|other| **other == home).count();
-    let directory = std::env::current_dir().ok().map(|path| path.to_string_lossy().into_owned());
-    let shared = shared_environment(options);
-    let mut seen: HashMap<usize, usize> = HashMap::new();
-    let ranks = (0u32..).zip(placement).zip(programs);
-    ranks
-        .map(|((rank, &home), program)| {
-            let position = seen.entry(home).or_default();
-            let mut environment = shared.clone();
-            environment.extend(program.environment.iter().cloned());
-            environment.push(("MPI_LOCALNRANKS".into(), local(home).to_string()));
-            environment.push(("MPI_LOCALRANKID".into(), position.to_string()));
-            *position += 1;
-            let start = RankStart {
-                rank,
-                command: program.command.clone(),
-                directory: program.directory.clone().or_else(|| directory.clone()),
-                environment,
-                inherit: !options.no_environment,
-            };
-            (home, start)
-        })
-        .collect()
+/// What is around us.
+fn surroundings(options: &Options, patience_s: u64) -> Result<Surroundings, String> {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let directory = std::env::current_dir().ok();
+    Ok(Surroundings {
+        agent: agent_path()?,
+        host: host.trim().to_owned(),
+        directory: directory.map(|path| path.to_string_lossy().into_owned()),
+        environment: shared_environment(options),
+        patience_s,
+    })
 }
 
 /// The environment that goes to all ranks: ours, but for what belongs to this host or this session,
@@ -464,8 +436,17 @@ fn shared_environment(options: &Options) -> Vec<(String, String)> {
         });
         environment.extend(kept);
     }
-    environment.extend(options.environment.iter().cloned());
     environment
+}
+
+/// The agent lies beside `mpiexec`.
+fn agent_path() -> Result<String, String> {
+    let own = std::env::current_exe().map_err(|error| format!("own path: {error}"))?;
+    let beside = own.with_file_name("canele-agent");
+    match beside.is_file() {
+        true => Ok(beside.to_string_lossy().into_owned()),
+        false => Err(format!("{} is missing: install Canele again", beside.display())),
+    }
 }
 
 /// Reads our standard input, a piece at a time: the next one when the rank has taken the last.

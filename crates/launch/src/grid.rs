@@ -1,0 +1,576 @@
+//! The grid in a file: sites with their hosts, networks, and how agents are started there.
+//!
+//! `docs/grid.md` describes it. What is wrong in a file is told in one line, with file, line and key.
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use crate::options::{Launcher, RANKS_MAX};
+
+/// Sites and networks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Grid {
+    /// In the order in which ranks fill them.
+    #[serde(rename = "site")]
+    pub sites: Vec<Site>,
+    /// What the sites name.
+    #[serde(rename = "network", skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<Network>,
+}
+
+/// Hosts that are near each other, and are reached and equipped alike.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Site {
+    /// What its ranks find in `CANELE_SITE`.
+    pub name: String,
+    /// `host` or `host:ranks`.
+    #[serde(serialize_with = "as_words")]
+    pub hosts: Vec<Host>,
+    /// How `mpiexec` starts the agent on the first host, if the file says.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_command")]
+    pub launch: Option<Launcher>,
+    /// How that agent starts those of the other hosts, if the file says.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_command")]
+    pub spread: Option<Launcher>,
+    /// The agent's path there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Where ranks run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
+    /// Where programs are looked for first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub binaries: Option<String>,
+    /// The names of its networks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<String>,
+    /// The hosts through which others are reached.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gateways: Vec<String>,
+    /// Variables for its ranks.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+}
+
+/// A host, and how many ranks it takes, if that is said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// What the launcher calls it.
+    pub name: String,
+    /// Ranks.
+    pub slots: Option<u32>,
+}
+
+/// A network.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Network {
+    /// What sites call it.
+    pub name: String,
+    /// Its addresses, `address/bits`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub subnets: Vec<String>,
+    /// Other networks that it is routed to, in both directions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reaches: Vec<String>,
+}
+
+/// What is wrong with a grid: one line with file, line and key.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{0}")]
+pub struct GridError(String);
+
+impl Grid {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it cannot be read, or something in it is wrong.
+    pub fn read(path: &Path) -> Result<Self, GridError> {
+        let name = path.display();
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::parse(&text, &name.to_string()),
+            Err(error) => Err(GridError(format!("{name}: cannot be read: {error}"))),
+        }
+    }
+
+    /// The grid that a text describes; errors call it `name`.
+    ///
+    /// # Errors
+    /// When something in it is wrong.
+    pub fn parse(text: &str, name: &str) -> Result<Self, GridError> {
+        let source = Source { text, name };
+        let file: File = toml::from_str(text).map_err(|error| source.refuse(&error))?;
+        let networks = source.networks(file.network)?;
+        let mut sites: Vec<Site> = Vec::new();
+        for site in file.site {
+            let site = source.site(site, &sites, &networks)?;
+            sites.push(site);
+        }
+        let grid = Self { sites, networks };
+        match grid.apart() {
+            None if grid.sites.is_empty() => Err(GridError(format!(
+                "{name}: site: there is none: begin with [[site]], a name and hosts"
+            ))),
+            None => Ok(grid),
+            Some((one, other)) => Err(GridError(format!(
+                "{name}: networks: none leads from site `{one}` to site `{other}`: name one in common, \
+                 say what reaches what, or give both gateways"
+            ))),
+        }
+    }
+
+    /// The text of a file that describes the grid.
+    pub fn text(&self) -> String {
+        // All keys are strings, and nothing is nested but tables at the end.
+        toml::to_string(self).unwrap_or_default()
+    }
+
+    /// Two sites between which no network leads, if there are any.
+    fn apart(&self) -> Option<(&str, &str)> {
+        let meet = |one: &Site, other: &Site| {
+            let is_open = |site: &Site| site.networks.is_empty();
+            let has_way = one.networks.iter().any(|own| {
+                other.networks.iter().any(|theirs| own == theirs || self.is_routed(own, theirs))
+            });
+            let by_gateways = !one.gateways.is_empty() && !other.gateways.is_empty();
+            is_open(one) || is_open(other) || has_way || by_gateways
+        };
+        let pairs = self.sites.iter().enumerate();
+        let mut pairs =
+            pairs.flat_map(|(at, one)| self.sites[at + 1..].iter().map(move |other| (one, other)));
+        let apart = pairs.find(|(one, other)| !meet(one, other));
+        apart.map(|(one, other)| (one.name.as_str(), other.name.as_str()))
+    }
+
+    fn is_routed(&self, one: &str, other: &str) -> bool {
+        let says = |from: &str, to: &str| {
+            let network = self.networks.iter().find(|network| network.name == from);
+            network.is_some_and(|network| network.reaches.iter().any(|name| name == to))
+        };
+        says(one, other) || says(other, one)
+    }
+}
+
+impl Launcher {
+    /// The launcher that a word or a command names.
+    pub(crate) fn named(text: &str) -> Option<Self> {
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        match text.trim() {
+            "" => None,
+            "fork" => Some(Self::Fork),
+            "ssh" => Some(Self::ssh()),
+            "slurm" => Some(Self::Command(words(SRUN))),
+            command => Some(Self::Command(words(command))),
+        }
+    }
+
+    /// The command that starts `agent` on `host`.
+    pub(crate) fn command(&self, host: &str, agent: &str) -> Vec<String> {
+        let words = match self {
+            Self::Fork => return vec![agent.into()],
+            Self::Command(words) => words,
+        };
+        let is_template = words.iter().any(|word| word.contains(HOST));
+        let words = words.iter().map(|word| word.replace(HOST, host));
+        let end = if is_template { vec![agent.into()] } else { vec![host.into(), agent.into()] };
+        words.chain(end).collect()
+    }
+}
+
+/// The file as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    site: Vec<SiteEntry>,
+    #[serde(default)]
+    network: Vec<NetworkEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SiteEntry {
+    name: Spanned<String>,
+    hosts: Spanned<Vec<Spanned<String>>>,
+    slots: Option<Spanned<u32>>,
+    launch: Option<Spanned<String>>,
+    spread: Option<Spanned<String>>,
+    agent: Option<Spanned<String>>,
+    directory: Option<Spanned<String>>,
+    binaries: Option<Spanned<String>>,
+    #[serde(default)]
+    environment: BTreeMap<Spanned<String>, Spanned<String>>,
+    #[serde(default)]
+    networks: Vec<Spanned<String>>,
+    #[serde(default)]
+    gateways: Vec<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NetworkEntry {
+    name: Spanned<String>,
+    #[serde(default)]
+    subnets: Vec<Spanned<String>>,
+    #[serde(default)]
+    reaches: Vec<Spanned<String>>,
+}
+
+/// The text, and what it is called.
+struct Source<'a> {
+    text: &'a str,
+    name: &'a str,
+}
+
+impl Source<'_> {
+    fn networks(&self, entries: Vec<NetworkEntry>) -> Result<Vec<Network>, GridError> {
+        let names: HashSet<String> = entries.iter().map(|one| one.name.get_ref().clone()).collect();
+        let mut seen = HashSet::new();
+        let mut networks = Vec::new();
+        for entry in entries {
+            let name = self.name_of("name", &entry.name, &mut seen)?;
+            let advice = "is no subnet: write an address and its bits, such as 10.77.0.0/24";
+            let subnets = self.all("subnets", entry.subnets, is_subnet, advice)?;
+            let is_known = |name: &str| names.contains(name);
+            let reaches = self.all("reaches", entry.reaches, is_known, NO_NETWORK)?;
+            networks.push(Network { name, subnets, reaches });
+        }
+        Ok(networks)
+    }
+
+    fn site(
+        &self,
+        entry: SiteEntry,
+        before: &[Site],
+        networks: &[Network],
+    ) -> Result<Site, GridError> {
+        let mut taken = before.iter().map(|site| site.name.clone()).collect();
+        let name = self.name_of("name", &entry.name, &mut taken)?;
+        let hosts = self.hosts(&entry, before)?;
+        let is_known = |name: &str| networks.iter().any(|network| network.name == name);
+        let networks = self.all("networks", entry.networks, is_known, NO_NETWORK)?;
+        let is_host = |name: &str| hosts.iter().any(|host| host.name == name);
+        let advice = "is none of this site's hosts: add it there";
+        let gateways = self.all("gateways", entry.gateways, is_host, advice)?;
+        Ok(Site {
+            name,
+            hosts,
+            launch: self.launcher("launch", entry.launch)?,
+            spread: self.launcher("spread", entry.spread)?,
+            agent: self.filled("agent", entry.agent)?,
+            directory: self.filled("directory", entry.directory)?,
+            binaries: self.filled("binaries", entry.binaries)?,
+            environment: self.environment(entry.environment)?,
+            networks,
+            gateways,
+        })
+    }
+
+    /// The hosts with the ranks that they take.
+    fn hosts(&self, entry: &SiteEntry, before: &[Site]) -> Result<Vec<Host>, GridError> {
+        let slots = entry.slots.as_ref();
+        if let Some(slots) = slots.filter(|slots| !(1..=RANKS_MAX).contains(slots.get_ref())) {
+            return Err(self.at("slots", slots, &format!("is not a number from 1 to {RANKS_MAX}")));
+        }
+        if entry.hosts.get_ref().is_empty() {
+            let place = self.place(entry.hosts.span().start);
+            return Err(GridError(format!("{place}: hosts: there is none: name one at least")));
+        }
+        let known = before.iter().flat_map(|site| &site.hosts).map(|host| host.name.as_str());
+        let mut known: HashSet<&str> = known.collect();
+        let mut hosts = Vec::new();
+        for one in entry.hosts.get_ref() {
+            let (name, own) = match one.get_ref().rsplit_once(':') {
+                Some((name, count)) => (name, Some(count)),
+                None => (one.get_ref().as_str(), None),
+            };
+            let number = |count: &str| count.parse().ok().filter(|n| (1..=RANKS_MAX).contains(n));
+            let own = own.map(|count| number(count).ok_or(())).transpose();
+            let Ok(own) = own else {
+                return Err(self.at(
+                    "hosts",
+                    one,
+                    "has no number of ranks behind its colon: write host:4",
+                ));
+            };
+            if name.is_empty() || name.starts_with('-') || name.contains(char::is_whitespace) {
+                return Err(self.at("hosts", one, "is no name of a host"));
+            }
+            if !known.insert(name) {
+                return Err(self.at(
+                    "hosts",
+                    one,
+                    "is named before: a host is of one site, and there once",
+                ));
+            }
+            hosts.push(Host {
+                name: name.into(),
+                slots: own.or(slots.map(|slots| *slots.get_ref())),
+            });
+        }
+        Ok(hosts)
+    }
+
+    fn environment(
+        &self,
+        entries: BTreeMap<Spanned<String>, Spanned<String>>,
+    ) -> Result<BTreeMap<String, String>, GridError> {
+        let mut environment = BTreeMap::new();
+        for (name, value) in entries {
+            if name.get_ref() == settings::SITE.variable() {
+                return Err(self.at(
+                    "environment",
+                    &name,
+                    "is set to the site's name: leave it out",
+                ));
+            }
+            if name.get_ref().is_empty() || name.get_ref().contains(['=', '\0']) {
+                return Err(self.at("environment", &name, "is no name of a variable"));
+            }
+            if value.get_ref().contains('\0') {
+                return Err(self.at("environment", &name, "has a value with a zero byte"));
+            }
+            environment.insert(name.into_inner(), value.into_inner());
+        }
+        Ok(environment)
+    }
+
+    fn launcher(
+        &self,
+        key: &str,
+        text: Option<Spanned<String>>,
+    ) -> Result<Option<Launcher>, GridError> {
+        let advice = "is no launcher: write ssh, slurm, fork or a command";
+        let Some(text) = text else { return Ok(None) };
+        Launcher::named(text.get_ref()).map(Some).ok_or_else(|| self.at(key, &text, advice))
+    }
+
+    fn filled(
+        &self,
+        key: &str,
+        text: Option<Spanned<String>>,
+    ) -> Result<Option<String>, GridError> {
+        match text {
+            Some(text) if text.get_ref().is_empty() || text.get_ref().contains('\0') => {
+                Err(self.at(key, &text, "is no path: name one, or leave the key out"))
+            }
+            text => Ok(text.map(Spanned::into_inner)),
+        }
+    }
+
+    /// A name that was not there before.
+    fn name_of(
+        &self,
+        key: &str,
+        name: &Spanned<String>,
+        taken: &mut HashSet<String>,
+    ) -> Result<String, GridError> {
+        let text = name.get_ref();
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if !(1..=NAME_MAX).contains(&text.len()) || !text.chars().all(is_plain) {
+            let advice = format!("is no name: take 1 to {NAME_MAX} letters, digits, dots, - and _");
+            return Err(self.at(key, name, &advice));
+        }
+        match taken.insert(text.clone()) {
+            true => Ok(text.clone()),
+            false => Err(self.at(key, name, "is there twice: choose another name")),
+        }
+    }
+
+    /// The values, if all of them may stand there.
+    fn all(
+        &self,
+        key: &str,
+        values: Vec<Spanned<String>>,
+        may_be: impl Fn(&str) -> bool,
+        advice: &str,
+    ) -> Result<Vec<String>, GridError> {
+        match values.iter().find(|value| !may_be(value.get_ref())) {
+            Some(stranger) => Err(self.at(key, stranger, advice)),
+            None => Ok(values.into_iter().map(Spanned::into_inner).collect()),
+        }
+    }
+
+    /// What is wrong with a value.
+    fn at(&self, key: &str, value: &Spanned<impl std::fmt::Display>, advice: &str) -> GridError {
+        let place = self.place(value.span().start);
+        GridError(format!("{place}: {key}: `{}` {advice}", value.get_ref()))
+    }
+
+    /// What the parser refuses. Its own words name unknown and missing keys, but not those whose value is of
+    /// another kind.
+    fn refuse(&self, error: &toml::de::Error) -> GridError {
+        let said = error.message().lines().collect::<Vec<_>>().join(" ");
+        let Some(start) = error.span().map(|span| span.start.min(self.text.len())) else {
+            return GridError(format!("{}: {said}", self.name));
+        };
+        let begin = self.text[..start].rfind('\n').map_or(0, |newline| newline + 1);
+        let line = self.text[begin..].lines().next().unwrap_or("");
+        let key = match line.split_once('=') {
+            Some((key, _)) => key.trim(),
+            None => line.trim(),
+        };
+        GridError(format!("{}: {key}: {said} (docs/grid.md lists the keys)", self.place(start)))
+    }
+
+    fn place(&self, offset: usize) -> String {
+        let line = self.text[..offset].matches('\n').count() + 1;
+        format!("{}:{line}", self.name)
+    }
+}
+
+fn is_subnet(text: &str) -> bool {
+    let Some((address, bits)) = text.split_once('/') else { return false };
+    match (address.parse(), bits.parse::<u8>()) {
+        (Ok(IpAddr::V4(_)), Ok(bits)) => bits <= 32,
+        (Ok(IpAddr::V6(_)), Ok(bits)) => bits <= 128,
+        (Err(_), _) | (_, Err(_)) => false,
+    }
+}
+
+fn as_words<S: serde::Serializer>(hosts: &[Host], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(hosts.iter().map(|host| match host.slots {
+        Some(slots) => format!("{}:{slots}", host.name),
+        None => host.name.clone(),
+    }))
+}
+
+fn as_command<S: serde::Serializer>(launcher: &Option<Launcher>, to: S) -> Result<S::Ok, S::Error> {
+    match launcher {
+        Some(Launcher::Fork) => to.serialize_str("fork"),
+        Some(Launcher::Command(words)) => to.serialize_str(&words.join(" ")),
+        None => to.serialize_none(),
+    }
+}
+
+const NO_NETWORK: &str = "is no [[network]] of this file: add it";
+
+/// Stands for the host in a launcher's command.
+const HOST: &str = "{host}";
+
+/// How Slurm starts an agent on a host of the allocation.
+const SRUN: &str = "srun --nodes=1 --ntasks=1 --overlap --export=ALL --nodelist={host}";
+
+/// The longest name of a site or network.
+const NAME_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> &'static str {
+        let text = include_str!("../../../docs/grid.md");
+        let (_, rest) = text.split_once("```toml\n").unwrap();
+        rest.split_once("```").unwrap().0
+    }
+
+    #[test]
+    fn the_example_of_the_documentation_is_what_it_says() {
+        let grid = Grid::parse(example(), "grid.toml").unwrap();
+        assert_eq!(
+            grid.sites.iter().map(|site| site.name.as_str()).collect::<Vec<_>>(),
+            ["rennes", "nancy"]
+        );
+        let slots =
+            |site: usize| grid.sites[site].hosts.iter().map(|host| host.slots).collect::<Vec<_>>();
+        assert_eq!((slots(0), slots(1)), (vec![Some(2), Some(4)], vec![Some(8); 3]));
+        let nancy = &grid.sites[1];
+        let spread = nancy.spread.as_ref().unwrap().command("grillon-2", "agent");
+        assert_eq!(spread[spread.len() - 2..], ["--nodelist=grillon-2", "agent"]);
+        let launch = nancy.launch.as_ref().unwrap().command("grillon-1", "agent");
+        assert_eq!(launch[launch.len() - 3..], ["2222", "grillon-1", "agent"]);
+        assert_eq!(nancy.environment["OMP_NUM_THREADS"], "4");
+        assert_eq!(grid.networks.len(), 3);
+        assert_eq!(Grid::parse(&grid.text(), "again").unwrap(), grid, "{}", grid.text());
+    }
+
+    #[test]
+    fn every_key_of_the_documentation_is_known() {
+        let text = include_str!("../../../docs/grid.md");
+        let keys = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+        let keys: Vec<&str> = keys.map(|(key, _)| key).collect();
+        assert!(keys.len() == 11, "{keys:?}");
+        for key in keys {
+            let line = format!("[[site]]\nname = \"a\"\nhosts = [\"h\"]\n{key} = 1.5\n");
+            let told = Grid::parse(&line, "g").unwrap_err().to_string();
+            assert!(!told.contains("unknown field"), "{told}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_told_in_a_line_with_its_number_and_its_key() {
+        let site = "[[site]]\nname = \"a\"\nhosts = [\"h\"]\n";
+        for (text, expected) in [
+            ("", "g: site: there is none"),
+            (
+                "[[site]]\nname = 3\nhosts = [\"h\"]",
+                "g:2: name: invalid type: integer `3`, expected a string",
+            ),
+            ("[[site]]\nhosts = [\"h\"]", "missing field `name`"),
+            ("[[site]]\nname = \"a\"\n", "missing field `hosts`"),
+            ("[[site]]\nname = \"a b\"\nhosts = [\"h\"]", "g:2: name: `a b` is no name"),
+            ("[[site]]\nname = \"a\"\nhosts = []", "g:3: hosts: there is none"),
+            (
+                "[[site]]\nname = \"a\"\nhosts = [\"h\",\n \"i:x\"]",
+                "g:4: hosts: `i:x` has no number",
+            ),
+            ("[[site]]\nname = \"a\"\nhosts = [\"h\", \"h\"]", "g:3: hosts: `h` is named before"),
+            (
+                "[[site]]\nname = \"a\"\nhosts = [\"-oProxyCommand=x\"]",
+                "g:3: hosts: `-oProxyCommand=x` is no name",
+            ),
+            (&format!("{site}slotz = 3\n"), "g:4: slotz: unknown field `slotz`, expected one of"),
+            (&format!("{site}slots = 0\n"), "g:4: slots: `0` is not a number from 1"),
+            (&format!("{site}slots = \"4\"\n"), "g:4: slots: invalid type: string"),
+            (&format!("{site}launch = \" \"\n"), "g:4: launch: ` ` is no launcher"),
+            (&format!("{site}agent = \"\"\n"), "g:4: agent: `` is no path"),
+            (
+                &format!("{site}gateways = [\"x\"]\n"),
+                "g:4: gateways: `x` is none of this site's hosts",
+            ),
+            (&format!("{site}networks = [\"x\"]\n"), "g:4: networks: `x` is no [[network]]"),
+            (
+                &format!("{site}environment = {{ \"A=B\" = \"\" }}\n"),
+                "g:4: environment: `A=B` is no name",
+            ),
+            (
+                &format!("{site}environment = {{ CANELE_SITE = \"x\" }}\n"),
+                "is set to the site's name",
+            ),
+            (&format!("{site}{site}"), "g:5: name: `a` is there twice"),
+            (
+                &format!("{site}[[network]]\nname = \"n\"\nsubnets = [\"10.0.0.0/33\"]"),
+                "g:6: subnets: `10.0.0.0/33`",
+            ),
+            (
+                &format!("{site}[[network]]\nname = \"n\"\nreaches = [\"m\"]"),
+                "g:6: reaches: `m` is no [[network]]",
+            ),
+            ("[[site]\n", "g:1: [[site]"),
+        ] {
+            let told = Grid::parse(text, "g").unwrap_err().to_string();
+            assert!(told.contains(expected), "{text}\n{told}\n{expected}");
+            assert_eq!(told.lines().count(), 1, "{told}");
+        }
+    }
+
+    #[test]
+    fn sites_that_name_networks_have_to_meet() {
+        let grid = |more: &str, gateways: &str| {
+            let text = format!(
+                "[[site]]\nname = \"a\"\nhosts = [\"h\"]\nnetworks = [\"n\"]\n{gateways}\n\
+                 [[site]]\nname = \"b\"\nhosts = [\"i\"]\nnetworks = [\"m\"]\n{}\n\
+                 [[network]]\nname = \"n\"\n[[network]]\nname = \"m\"\n{more}",
+                gateways.replace('h', "i")
+            );
+            Grid::parse(&text, "g")
+        };
+        let told = grid("", "").unwrap_err().to_string();
+        assert!(told.contains("none leads from site `a` to site `b`"), "{told}");
+        assert!(grid("reaches = [\"n\"]", "").is_ok());
+        assert!(grid("", "gateways = [\"h\"]").is_ok());
+    }
+}

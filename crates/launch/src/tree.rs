@@ -1,0 +1,257 @@
+//! What `mpiexec` starts: the tree of agents, with what each rank is told.
+//!
+//! Without a grid there is an agent for each host, all below `mpiexec`. On a grid there is one for each site
+//! below `mpiexec`, on the site's first host that has ranks, and those of the other hosts are below it.
+
+use std::collections::HashMap;
+
+use crate::channel::{Branch, RankStart, Start};
+use crate::grid::Site;
+use crate::options::{Launcher, Options};
+
+/// What is to be started, and who is where.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Tree {
+    /// The agents below `mpiexec`.
+    pub branches: Vec<Branch>,
+    /// Which of them leads to each rank.
+    pub ways: Vec<usize>,
+    /// What messages call each rank's host.
+    pub hosts: Vec<String>,
+    /// The number of each rank's node, those with ranks counted in the order of hosts.
+    pub nodes: Vec<usize>,
+}
+
+/// What `mpiexec` finds around itself.
+pub(crate) struct Surroundings {
+    /// The agent's path here.
+    pub agent: String,
+    /// This machine's name.
+    pub host: String,
+    pub directory: Option<String>,
+    /// Variables that may mean something to ranks.
+    pub environment: Vec<(String, String)>,
+    pub patience_s: u64,
+}
+
+impl Tree {
+    /// The tree for a run.
+    pub fn of(options: &Options, here: &Surroundings) -> Self {
+        let placement = options.placement();
+        let sites = sites_of(options);
+        let mut ranks = ranks_of(options, here, &placement, &sites);
+        let size = placement.len() as u32;
+        let local = [("localhost".to_owned(), None)];
+        let hosts = if options.hosts.is_empty() { &local[..] } else { &options.hosts };
+        let mut tree = Self {
+            branches: Vec::new(),
+            ways: vec![0; placement.len()],
+            hosts: vec![String::new(); placement.len()],
+            nodes: vec![0; placement.len()],
+        };
+        let mut last_site: Option<&Site> = None;
+        let mut nodes = 0;
+        for (index, (host, _)) in hosts.iter().enumerate() {
+            let Some(mine) = ranks.remove(&index) else { continue };
+            let site = sites.get(index).copied().flatten();
+            let is_below = site.is_some() && site == last_site;
+            let name = site.map_or(host.clone(), |site| format!("{host} of site {}", site.name));
+            for one in &mine {
+                let rank = one.rank as usize;
+                tree.ways[rank] = tree.branches.len() - usize::from(is_below);
+                tree.nodes[rank] = nodes;
+                tree.hosts[rank].clone_from(&name);
+            }
+            nodes += 1;
+            let patience_s = here.patience_s;
+            let start = Start { size, ranks: mine, branches: Vec::new(), patience_s };
+            let launcher = launcher(host, site, is_below, options, here);
+            let agent = site.and_then(|site| site.agent.as_ref()).unwrap_or(&here.agent);
+            let branch = Branch { host: name, command: launcher.command(host, agent), start };
+            match tree.branches.last_mut().filter(|_| is_below) {
+                Some(first) => first.start.branches.push(branch),
+                None => tree.branches.push(branch),
+            }
+            last_site = site;
+        }
+        tree
+    }
+}
+
+/// The site of each host; none without a grid.
+fn sites_of(options: &Options) -> Vec<Option<&Site>> {
+    let sites = options.grid.iter().flat_map(|grid| &grid.sites);
+    sites.flat_map(|site| site.hosts.iter().map(move |_| Some(site))).collect()
+}
+
+/// How the agent of a host is started, from here or by the agent of its site.
+fn launcher(
+    host: &str,
+    site: Option<&Site>,
+    is_below: bool,
+    options: &Options,
+    here: &Surroundings,
+) -> Launcher {
+    let launch = site.and_then(|site| site.launch.as_ref());
+    let spread = site.and_then(|site| site.spread.as_ref()).filter(|_| is_below);
+    let is_here = !is_below
+        && (host == "localhost" || host.starts_with("127.") || host == "::1" || host == here.host);
+    match spread.or(launch).or(options.launcher.as_ref()) {
+        Some(launcher) => launcher.clone(),
+        None if is_here => Launcher::Fork,
+        None => Launcher::ssh(),
+    }
+}
+
+/// What the ranks of each host are told.
+fn ranks_of(
+    options: &Options,
+    here: &Surroundings,
+    placement: &[usize],
+    sites: &[Option<&Site>],
+) -> HashMap<usize, Vec<RankStart>> {
+    let programs = options.programs.iter().flat_map(|one| vec![one; one.ranks as usize]);
+    let mut on_hosts: HashMap<usize, Vec<RankStart>> = HashMap::new();
+    for ((rank, &host), program) in (0u32..).zip(placement).zip(programs) {
+        let site = sites.get(host).copied().flatten();
+        let mut environment = here.environment.clone();
+        environment.extend(site.iter().flat_map(|site| site.environment.clone()));
+        environment.extend(options.environment.iter().cloned());
+        environment.extend(program.environment.iter().cloned());
+        if let Some(site) = site {
+            environment.push((settings::SITE.variable().to_owned(), site.name.clone()));
+        }
+        let directory = program.directory.as_ref();
+        let directory = directory.or(site.and_then(|site| site.directory.as_ref()));
+        on_hosts.entry(host).or_default().push(RankStart {
+            rank,
+            command: program.command.clone(),
+            binaries: site.and_then(|site| site.binaries.clone()),
+            directory: directory.or(here.directory.as_ref()).cloned(),
+            environment,
+            inherit: !options.no_environment,
+        });
+    }
+    for ranks in on_hosts.values_mut() {
+        let count = ranks.len().to_string();
+        for (position, one) in ranks.iter_mut().enumerate() {
+            one.environment.push(("MPI_LOCALNRANKS".into(), count.clone()));
+            one.environment.push(("MPI_LOCALRANKID".into(), position.to_string()));
+        }
+    }
+    on_hosts
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+    use crate::grid::Grid;
+    use crate::options::Parsed;
+
+    fn options(line: &str) -> Options {
+        let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        match Options::parse(&words).unwrap() {
+            Parsed::Run(options) => options,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn here() -> Surroundings {
+        Surroundings {
+            agent: "/here/agent".into(),
+            host: "head".into(),
+            directory: Some("/here".into()),
+            environment: vec![("A".into(), "here".into())],
+            patience_s: 30,
+        }
+    }
+
+    fn tree(line: &str, grid: &str) -> Tree {
+        let mut options = options(line);
+        if !grid.is_empty() {
+            options.take_grid(Grid::parse(grid, "g").unwrap());
+        }
+        Tree::of(&options, &here())
+    }
+
+    fn shape(branches: &[Branch]) -> Vec<(&str, Vec<u32>, usize)> {
+        branches
+            .iter()
+            .map(|branch| {
+                let ranks = branch.start.ranks.iter().map(|one| one.rank).collect();
+                (branch.host.as_str(), ranks, branch.start.branches.len())
+            })
+            .collect()
+    }
+
+    const GRID: &str = "[[site]]\nname = \"n\"\nhosts = [\"head:1\", \"b:2\"]\nbinaries = \"bin\"\n\
+        [[site]]\nname = \"s\"\nhosts = [\"c\", \"d\", \"e\"]\nslots = 2\nlaunch = \"fork\"\n\
+        spread = \"go {host} --\"\nagent = \"/there/agent\"\ndirectory = \"/run\"\n\
+        environment = { A = \"there\", B = \"x\" }\n";
+
+    #[test]
+    fn without_a_grid_every_host_is_below_mpiexec() {
+        let tree = tree("-n 4 -hosts head:1,b:2 x", "");
+        assert_eq!(shape(&tree.branches), [("head", vec![0, 3], 0), ("b", vec![1, 2], 0)]);
+        assert_eq!((&tree.ways[..], &tree.nodes[..]), (&[0, 1, 1, 0][..], &[0, 1, 1, 0][..]));
+        assert_eq!(tree.branches[0].command, ["/here/agent"]);
+        assert_eq!(tree.branches[1].command[..2], ["ssh", "-x"]);
+        assert_eq!(tree.branches[0].start.ranks[0].directory.as_deref(), Some("/here"));
+    }
+
+    #[test]
+    fn on_a_grid_the_first_host_of_a_site_leads_to_the_others() {
+        let tree = tree("-n 7 x", GRID);
+        assert_eq!(
+            shape(&tree.branches),
+            [("head of site n", vec![0], 1), ("c of site s", vec![3, 4], 1)]
+        );
+        assert_eq!(shape(&tree.branches[1].start.branches), [("d of site s", vec![5, 6], 0)]);
+        assert_eq!(tree.ways, [0, 0, 0, 1, 1, 1, 1]);
+        assert_eq!(tree.nodes, [0, 1, 1, 2, 2, 3, 3]);
+        assert_eq!(tree.hosts[5], "d of site s");
+        assert_eq!(tree.branches[1].start.all_ranks(), [3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn agents_are_started_as_their_site_says() {
+        let tree = tree("-n 6 x", GRID);
+        let [north, south] = &tree.branches[..] else { panic!("{tree:?}") };
+        assert_eq!(north.command, ["/here/agent"]);
+        assert_eq!(north.start.branches[0].command[..1], ["ssh"]);
+        assert_eq!(south.command, ["/there/agent"]);
+        assert_eq!(south.start.branches[0].command, ["go", "d", "--", "/there/agent"]);
+    }
+
+    #[test]
+    fn ranks_have_what_their_site_says_unless_the_command_line_says_more() {
+        let value = |tree: &Tree, rank: usize, name: &str| {
+            let branch = &tree.branches[tree.ways[rank]];
+            let below = branch.start.branches.iter().flat_map(|branch| &branch.start.ranks);
+            let start = branch.start.ranks.iter().chain(below).find(|one| one.rank == rank as u32);
+            let all = start.unwrap().environment.iter().rev();
+            all.clone().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+        };
+        let plain = tree("-n 6 x", GRID);
+        let variable = settings::SITE.variable();
+        assert_eq!(value(&plain, 0, variable).as_deref(), Some("n"));
+        assert_eq!(value(&plain, 5, variable).as_deref(), Some("s"));
+        assert_eq!(value(&plain, 0, "A").as_deref(), Some("here"));
+        assert_eq!(value(&plain, 5, "A").as_deref(), Some("there"));
+        assert_eq!(value(&plain, 3, "MPI_LOCALNRANKS").as_deref(), Some("2"));
+        assert_eq!(plain.branches[1].start.ranks[0].directory.as_deref(), Some("/run"));
+        assert_eq!(plain.branches[0].start.ranks[0].binaries.as_deref(), Some("bin"));
+        let given = tree("-genv A g -n 6 -env B p -wdir /w x", GRID);
+        assert_eq!(value(&given, 5, "A").as_deref(), Some("g"));
+        assert_eq!(value(&given, 5, "B").as_deref(), Some("p"));
+        assert_eq!(given.branches[1].start.ranks[0].directory.as_deref(), Some("/w"));
+    }
+
+    #[test]
+    fn sites_without_ranks_are_not_started() {
+        let tree = tree("-n 2 x", GRID);
+        assert_eq!(shape(&tree.branches), [("head of site n", vec![0], 1)]);
+    }
+}
