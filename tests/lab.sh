@@ -52,6 +52,73 @@ raise() {
     check "its goodput, $mbit Mb/s, is below its rate" yes "$(awk -v r="${mbit:-0}" 'BEGIN { if (r > 50 && r < 1000) print "yes" }')"
 }
 
+# Datagrams from a node to another's echo: "SENT sent, CAME came, TWICE twice, OVERTAKEN overtaken".
+datagrams() { timeout 30 "${as[@]}" "$canele" lab run "$1" python3 "$work/datagrams.py" count "$2" 7000 "$3" "$4" 0.001; }
+echoes() { # nodes
+    for node in "$@"; do
+        rm -f "$work/echo-$node"
+        "${as[@]}" "$canele" lab run "$node" python3 "$work/datagrams.py" echo 7000 60 >"$work/echo-$node" 2>/dev/null &
+        disown
+        until_true 10 '[ -s "$work/echo-$node" ]'
+    done
+}
+among() { awk -v n="${1:-none}" -v least="$2" -v most="$3" 'BEGIN { if (n ~ /^[0-9]+$/ && n >= least && n <= most) print "yes" }'; }
+# A count of the link from site 0 to site 1.
+counted() { lab status --json | python3 -c 'import json, sys; print(next(link["counts"][sys.argv[1]] for link in json.load(sys.stdin)["links"] if (link["from"], link["to"]) == (0, 1)))' "$1"; }
+
+# Links that lose, double, hold back, are cut, forbid and narrow, while they carry.
+badness() {
+    if lab status --json | grep -q '"delay_by": "netem"'; then
+        echo "SKIPPED: the kernel makes the links here, which cannot be changed"
+        return
+    fi
+    cp programs/datagrams.py "$work/" && chmod a+r "$work/datagrams.py"
+    echoes site1-node0 site0-node1
+    local said before
+    before=$(counted packets)
+    check "a link as it should be" "500 sent, 500 came, 0 twice, 0 overtaken" "$(datagrams site0-node0 10.77.1.10 500 100)"
+    check "counts what it carries" yes "$(among $(($(counted packets) - before)) 500 520)"
+    lab set --from 0 --to 1 --loss 10% --duplicate 5% --reorder 5% --reorder-delay 5ms >"$work/out"
+    check "set says what is" 1 "$(grep -c 'loses 10 %, doubles 5 %, holds back 5 %' "$work/out")"
+    said=$(datagrams site0-node0 10.77.1.10 1000 100)
+    echo "    $said"
+    read -r _ _ came _ twice _ overtaken _ <<<"$said"
+    check "a tenth is lost" yes "$(among "$came" 840 950)"
+    check "as counted" "$(counted lost)" "$((1000 - came))"
+    check "some come twice" "$(counted duplicated)" "$twice"
+    check "some come late" yes "$(among "$overtaken" 15 "$(counted reordered)")"
+    lab set --loss 0 --duplicate 0 --reorder 0 >/dev/null
+    datagrams site0-node0 10.77.1.10 2000 100 >"$work/out" &
+    until_true 10 '[ "$(counted packets)" -gt $((before + 2300)) ]'
+    lab cut 1 --for 0.3s
+    wait $!
+    said=$(cat "$work/out")
+    check "a cut of 0.3 s ends by itself: $said" yes "$(read -r _ _ came _ <<<"$said"; among "$came" 300 1900)"
+    check "and took as many" yes "$(among "$(counted cut_off)" 50 1700)"
+    for way in in out both; do
+        lab cut 0:1 --direction $way
+        check "a node cut off ($way)" "20 sent, 0 came, 0 twice, 0 overtaken" "$(datagrams site0-node0 10.77.0.11 20 100)"
+        lab heal
+    done
+    check "and healed" "20 sent, 20 came, 0 twice, 0 overtaken" "$(datagrams site0-node0 10.77.0.11 20 100)"
+    lab set --mtu 1280 --udp-forbidden=false >/dev/null
+    check "a narrow link takes the short" "20 sent, 20 came, 0 twice, 0 overtaken" "$(datagrams site0-node0 10.77.1.10 20 1200)"
+    check "and drops the long, silently" "20 sent, 0 came, 0 twice, 0 overtaken" "$(datagrams site0-node0 10.77.1.10 20 1400)"
+    lab set --mtu 1500 --udp-forbidden >/dev/null
+    check "UDP forbidden" "20 sent, 0 came, 0 twice, 0 overtaken" "$(datagrams site0-node0 10.77.1.10 20 100)"
+    said=$(lab flow --for 0.5s)
+    check "but not TCP: $said" yes "$(awk '/^cubic site0-node1 to site1-node1: / { if ($5 > 20 && $5 < 1000) print "yes" }' <<<"$said")"
+    lab set --udp-forbidden=false --rate 100Mbit >/dev/null
+    said=$(lab flow --for 1s)
+    check "a slower link: $said" yes "$(awk '/^cubic/ { if ($5 > 5 && $5 < 100) print "yes" }' <<<"$said")"
+    lab set --rate 1Gbit >/dev/null
+    for mistake in "set" "set --loss 2" "set --from 0 --to 0 --loss 1%" "cut 2" "cut 0:9" "cut x" "set --mtu 9000"; do
+        # shellcheck disable=SC2086
+        lab $mistake >/dev/null 2>"$work/err"
+        check "refused in a line: $mistake" "yes 1" "$([ $? != 0 ] && echo yes) $(wc -l <"$work/err")"
+    done
+}
+
 # Everything that a lab promises, for whoever is in `as`.
 whole_life() {
     raise
@@ -64,6 +131,7 @@ whole_life() {
     check "an unknown node is an error that names the known" 1 "$(grep -c 'no node .site9-node0.: there are site0-node0' "$work/err")"
     check "8 ranks on both sites" "collectives on 8 ranks: 0 failures" "$(grid -n 8 -hosts $everywhere "$work/collectives")"
     check "status" 1 "$(lab status | grep -c 'is up')"
+    badness
     namespaces >"$work/before"
     check "four networks" 4 "$(sort -u "$work/before" | wc -l)"
     "${as[@]}" "$canele" lab run site1-node1 sh -c 'sleep 100 & sleep 100' 2>/dev/null &
@@ -127,15 +195,37 @@ namespaces_of_one_site >"$work/before"
 lab down
 check "and down leaves nothing of them" "" "$(left_behind "$work/before")"
 
+# Three sites at distances of their own, one of them private.
+lab up --name "$CANELE_LAB" --sites 3 --pair 1-2=3ms --private 1 >"$work/up" 2>"$work/err"
+code=$?
+sed 's/^/    /' "$work/up" "$work/err"
+check "three sites are up, or say that they are not as asked" yes "$([ $code = 0 ] || grep -q 'not as asked' "$work/err" && echo yes)"
+check "each pair has its delay" "$(printf '1.500\n5.800')" "$(lab status | awk '/^  site[12] to site2:|^  site0 to site2:/ { print $4 }' | sort -u)"
+namespaces_of_three() { seq 0 2 | while read -r site; do lab run "site$site-node1" readlink /proc/self/ns/net; done; }
+namespaces_of_three >"$work/before"
+echoes site1-node0 site1-node1 site2-node1
+reaches() { datagrams "$1" "$2" 5 100 | sed 's/.*sent, \([0-9]*\) came.*/\1/'; }
+check "the gateway of a private site is reached" 5 "$(reaches site0-node0 10.77.1.10)"
+check "another node of it is not" 0 "$(reaches site0-node0 10.77.1.11)"
+check "but from its own site" 5 "$(reaches site1-node0 10.77.1.11)"
+check "and goes out itself" 5 "$(reaches site1-node1 10.77.2.11)"
+timeout 5 "$canele" lab flow --for 0.2s --from site0-node0 --to site1-node1 >"$work/out" 2>/dev/null
+check "no connection comes in" "yes" "$([ $? != 0 ] && echo yes)"
+check "one comes out" 1 "$(lab flow --for 0.2s --from site1-node1 --to site0-node0 | grep -c 'Mb/s')"
+lab up --name "$CANELE_LAB" --private 2 2>"$work/err"
+check "a site that is not there cannot be private" 1 "$(grep -c 'no site 2' "$work/err")"
+lab down
+check "and down leaves nothing of three" "" "$(left_behind "$work/before")"
+
 # One lab after another, some of them ended badly.
 raise
 namespaces >"$work/before"
 raise
 namespaces >"$work/after"
-check "a second up replaces the first" "" "$(left_behind "$work/before" | grep -v "^$CANELE_LAB\\." | grep -v -E 'sleep infinity|lab link')"
+check "a second up replaces the first" "" "$(left_behind "$work/before" | grep -v "^$CANELE_LAB\\." | grep -v -E 'sleep infinity|lab steward')"
 check "its networks are new, or made anew" 4 "$(sort -u "$work/after" | wc -l)"
 check "and work" "collectives on 8 ranks: 0 failures" "$(grid -n 8 -hosts $everywhere "$work/collectives")"
-for id in $(left_behind "$work/after" | awk '/sleep infinity|lab link/ { print $1 }'); do kill -9 "$id"; done
+for id in $(left_behind "$work/after" | awk '/sleep infinity|lab steward/ { print $1 }'); do kill -9 "$id"; done
 check "status knows that it was killed" 1 "$(lab status | grep -c broken)"
 raise
 check "an up after a kill works" "collectives on 8 ranks: 0 failures" "$(grid -n 8 -hosts $everywhere "$work/collectives")"
@@ -144,11 +234,9 @@ check "an up after a kill works" "collectives on 8 ranks: 0 failures" "$(grid -n
 grid -n 4 -hosts site0-node0:1,site0-node1:1,site1-node0:1,site1-node1:1 "$work/exchange" 4 0 >"$work/out" 2>&1 &
 job=$!
 sleep 1.5
-wall() { lab run "$1" sh -c "PATH=\$PATH:/usr/sbin XTABLES_LOCKFILE=$work/lock iptables-legacy $2"; }
-for node in site1-node0 site1-node1; do wall $node "-A INPUT -s 10.77.0.0/24 -j DROP"; done
+lab cut 1 --for 1s
 sleep 1
-lost=$(wall site1-node0 "-vnxL INPUT" | awk '/DROP/ { print $1 }')
-for node in site1-node0 site1-node1; do wall $node "-F INPUT"; done
+lost=$(counted cut_off)
 wait $job
 code=$?
 check "the cut took packets: ${lost:-0}" yes "$([ "${lost:-0}" -gt 0 ] && echo yes)"

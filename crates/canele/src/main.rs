@@ -20,7 +20,7 @@ struct Cli {
 enum Word {
     /// What this installation is, what links cost, and how ranks wait
     Info(info::Arguments),
-    /// The emulated grid: up, run, status, down
+    /// The emulated grid: up, run, status, set, cut, heal, flow, down
     Lab(lab::Arguments),
     /// The instruments: measure Canele, its peers and raw TCP
     Bench(bench::Arguments),

@@ -2,15 +2,17 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::process::{ExitCode, Stdio};
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use crate::check;
+use crate::check::{self, check_links};
+use crate::flow;
 use crate::grid::{Lab, LabError};
-use crate::link::{self, Wire};
-use crate::spec::Spec;
+use crate::spec::{self, Spec};
+use crate::steward::{self, Change, Cut, Link, Way, Which};
 
 /// `canele lab` and its words.
 #[derive(Debug, Args)]
@@ -29,19 +31,66 @@ enum Word {
     )]
     Run {
         #[command(flatten)]
-        which: Which,
+        named: Named,
         /// The node, such as site0-node1
         node: String,
         /// The command and its arguments
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         command: Vec<OsString>,
     },
-    /// Say what is up
-    Status(Which),
+    /// Say what is up, what links are like, and what they have carried
+    Status {
+        #[command(flatten)]
+        named: Named,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Change links between sites while they carry
+    Set {
+        #[command(flatten)]
+        named: Named,
+        #[command(flatten)]
+        which: Which,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Cut a site off from all others, or a node from everybody: what goes there is lost
+    Cut {
+        #[command(flatten)]
+        named: Named,
+        /// The site, such as 1, or the node of a site, such as 1:0
+        #[arg(value_name = "SITE[:NODE]", value_parser = target)]
+        target: (u32, Option<u32>),
+        /// For how long, such as 2s; else until `heal`
+        #[arg(long = "for", value_parser = spec::span)]
+        duration: Option<Duration>,
+        /// What is lost: what goes in, what goes out, or both
+        #[arg(long, default_value = "both")]
+        direction: Way,
+    },
+    /// End all cuts
+    Heal(Named),
+    /// Fill a link with a stream of TCP, as somebody else's traffic would, and say what it got
+    Flow {
+        #[command(flatten)]
+        named: Named,
+        #[command(flatten)]
+        flow: flow::Flow,
+    },
     /// Take the grid down, and all that runs there
-    Down(Which),
+    Down(Named),
     #[command(hide = true)]
-    Link { links: u16, rate: u64, delay_ns: u64, buffer: u64, loss: f64 },
+    Steward {
+        #[arg(action = clap::ArgAction::Set)]
+        carries: bool,
+        spec: String,
+        socket: PathBuf,
+    },
+    #[command(hide = true)]
+    Sink,
+    #[command(hide = true)]
+    Source(flow::Source),
     #[command(hide = true)]
     Serve { address: String },
     #[command(hide = true)]
@@ -49,7 +98,7 @@ enum Word {
 }
 
 #[derive(Debug, Args)]
-struct Which {
+struct Named {
     /// The lab's name
     #[arg(long, env = "CANELE_LAB", default_value = "lab", value_parser = crate::spec::name)]
     name: String,
@@ -59,14 +108,20 @@ struct Which {
 pub fn run(arguments: Arguments) -> ExitCode {
     let result = match arguments.word {
         Word::Up(spec) => up(&spec),
-        Word::Run { which, node, command } => enter(&which.name, &node, &command),
-        Word::Status(which) => status(&which.name),
-        Word::Down(which) => down(&which.name),
-        Word::Link { links, rate, delay_ns, buffer, loss } => {
-            let delay = Duration::from_nanos(delay_ns);
-            carry(links, |seed| Wire::new(rate, delay, buffer, loss, seed))
+        Word::Run { named, node, command } => enter(&named.name, &node, &command),
+        Word::Status { named, json } => status(&named.name, json),
+        Word::Set { named, which, change } => set(&named.name, which, change),
+        Word::Cut { named, target, duration, direction } => {
+            let cut = Cut { site: target.0, node: target.1, way: direction };
+            with(&named.name, |lab| lab.cut(cut, duration).map(|_| ()))
         }
-        Word::Serve { address } => check::serve(&address).map_err(|error| error.to_string()),
+        Word::Heal(named) => with(&named.name, |lab| lab.heal().map(|_| ())),
+        Word::Flow { named, flow } => find(&named.name).and_then(|lab| flow.run(&lab)),
+        Word::Down(named) => down(&named.name),
+        Word::Steward { carries, spec, socket } => keep(carries, &spec, &socket),
+        Word::Sink => flow::sink().map_err(text),
+        Word::Source(source) => source.run().map_err(text),
+        Word::Serve { address } => check::serve(&address).map_err(text),
         Word::Measure { address } => measure(&address),
     };
     match result {
@@ -79,7 +134,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
 }
 
 fn up(spec: &Spec) -> Result<(), String> {
-    let lab = Lab::up(spec).map_err(|error| error.to_string())?;
+    let lab = Lab::up(spec).map_err(text)?;
     println!(
         "lab `{}`: {} sites of {} nodes; delay by {}",
         spec.name, spec.sites, spec.nodes, lab.delay_by
@@ -92,121 +147,6 @@ fn up(spec: &Spec) -> Result<(), String> {
     }
 }
 
-/// What is measured together, and what it should be.
-struct Measurement {
-    name: String,
-    from: String,
-    to: String,
-    /// Where the server listens; several are sent to at once.
-    addresses: Vec<String>,
-    /// None where links disturb one another.
-    rtt: Option<Duration>,
-    rate: u64,
-}
-
-/// What a lab's check measures: each LAN of a site, all of them at once, and the way to another site.
-fn measurements(lab: &Lab) -> Vec<Measurement> {
-    let spec = &lab.spec;
-    let mut all = Vec::new();
-    let (from, neighbour) = (spec.host(0, 0), spec.host(0, 1));
-    let mut add = |name: String, to: &str, addresses, rtt, rate| {
-        all.push(Measurement { name, from: from.clone(), to: to.into(), addresses, rtt, rate });
-    };
-    if spec.nodes > 1 {
-        let addresses: Vec<String> = (0..spec.nics).map(|nic| spec.address(0, 1, nic)).collect();
-        for (nic, address) in addresses.iter().enumerate() {
-            let name = if nic == 0 { "in a site".into() } else { format!("by eth{nic}") };
-            add(name, &neighbour, vec![address.clone()], Some(Duration::ZERO), spec.lan_rate);
-        }
-        if spec.nics > 1 {
-            let rate = spec.lan_rate * u64::from(spec.nics);
-            add("by all".into(), &neighbour, addresses, None, rate);
-        }
-    }
-    if spec.sites > 1 {
-        let rate = spec.wan_rate.min(spec.lan_rate);
-        let addresses = vec![spec.address(1, 0, 0)];
-        add("wide area".into(), &spec.host(1, 0), addresses, Some(spec.rtt), rate);
-    }
-    all
-}
-
-/// Measures and prints; whether all lies within five per cent.
-fn check_links(lab: &Lab) -> Result<bool, String> {
-    println!("  link       round trip asked / measured      goodput possible / measured");
-    let mut good = true;
-    for one in measurements(lab) {
-        let possible = one.rate as f64 * GOODPUT;
-        let is_rtt_good = |found| one.rtt.is_none_or(|asked| is_rtt_good(found, asked));
-        let (mut found, mut goodput) = probe(lab, &one)?;
-        // A machine with other work delays packets: what counts is what the link can do.
-        for _ in 1..PROBES {
-            if is_rtt_good(found) && is_rate_good(goodput, possible) {
-                break;
-            }
-            let (again, rate) = probe(lab, &one)?;
-            found = found.min(again);
-            goodput = goodput.max(rate);
-        }
-        let rate_good = is_rate_good(goodput, possible);
-        good &= is_rtt_good(found) && rate_good;
-        let verdict = |good| if good { "ok" } else { "OFF" };
-        let round_trip = one.rtt.map_or_else(String::new, |asked| {
-            let (asked_ms, found_ms) = (asked.as_secs_f64() * 1e3, found.as_secs_f64() * 1e3);
-            format!("{asked_ms:9.3} ms / {found_ms:.3} ms {}", verdict(is_rtt_good(found)))
-        });
-        println!(
-            "  {:9}  {round_trip:27}     {:.0} Mb/s / {:.0} Mb/s {}",
-            one.name,
-            possible / 1e6,
-            goodput / 1e6,
-            verdict(rate_good),
-        );
-    }
-    Ok(good)
-}
-
-fn is_rtt_good(found: Duration, asked: Duration) -> bool {
-    found.abs_diff(asked) <= asked.mul_f64(TOLERANCE).max(RTT_FLOOR)
-}
-
-fn is_rate_good(found: f64, possible: f64) -> bool {
-    (found - possible).abs() <= possible * TOLERANCE
-}
-
-/// The longest round trip and the sum of the goodputs, over all of the server's addresses at once.
-fn probe(lab: &Lab, one: &Measurement) -> Result<(Duration, f64), String> {
-    let results: Vec<_> = std::thread::scope(|scope| {
-        let start = |address| scope.spawn(move || probe_one(lab, &one.from, &one.to, address));
-        let probes: Vec<_> = one.addresses.iter().map(String::as_str).map(start).collect();
-        let failed = |_| Err("the measurement has panicked".into());
-        probes.into_iter().map(|probe| probe.join().unwrap_or_else(failed)).collect()
-    });
-    results.into_iter().try_fold((Duration::ZERO, 0.0), |(rtt, goodput), result| {
-        let (this_rtt, this_goodput) = result?;
-        Ok((this_rtt.max(rtt), goodput + this_goodput))
-    })
-}
-
-fn probe_one(lab: &Lab, from: &str, to: &str, address: &str) -> Result<(Duration, f64), String> {
-    let own = std::env::current_exe().map_err(|error| error.to_string())?.display().to_string();
-    let words = |what: &str| [&own, "lab", what, address].map(str::to_owned);
-    let text = |error: LabError| error.to_string();
-    let mut server = lab.command(to, &words("serve")).map_err(text)?;
-    let mut server = server.stdin(Stdio::null()).spawn().map_err(|error| error.to_string())?;
-    let output = lab.command(from, &words("measure")).map_err(text)?.output();
-    // It has answered its only client, or never will.
-    let _ = server.kill();
-    let _ = server.wait();
-    let output = output.map_err(|error| error.to_string())?;
-    let line = String::from_utf8_lossy(&output.stdout).into_owned();
-    let mut numbers = line.split_whitespace().filter_map(|word| word.parse::<f64>().ok());
-    match (numbers.next(), numbers.next()) {
-        (Some(seconds), Some(rate)) => Ok((Duration::from_secs_f64(seconds), rate)),
-        _ => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
-    }
-}
-
 /// Prints the nodes and their addresses.
 fn list(lab: &Lab) {
     for node in &lab.nodes {
@@ -215,18 +155,118 @@ fn list(lab: &Lab) {
     }
 }
 
+fn find(name: &str) -> Result<Lab, String> {
+    Lab::find(name).map_err(text)
+}
+
+fn with(name: &str, act: impl FnOnce(&Lab) -> Result<(), LabError>) -> Result<(), String> {
+    act(&find(name)?).map_err(text)
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
 fn enter(lab: &str, node: &str, command: &[OsString]) -> Result<(), String> {
-    let lab = Lab::find(lab).map_err(|error| error.to_string())?;
-    let error = lab.command(node, command).map_err(|error| error.to_string())?.exec();
+    let error = find(lab)?.command(node, command).map_err(text)?.exec();
     Err(format!("nsenter: {error}"))
 }
 
-fn status(lab: &str) -> Result<(), String> {
-    let lab = Lab::find(lab).map_err(|error| error.to_string())?;
-    let state = if lab.is_whole() { "up" } else { "broken: take it down and up again" };
+/// What `status` says as JSON.
+#[derive(serde::Serialize)]
+struct Status<'a> {
+    name: &'a str,
+    is_up: bool,
+    delay_by: &'a str,
+    spec: &'a Spec,
+    nodes: Vec<Host<'a>>,
+    /// Empty where the kernel makes the links.
+    links: Vec<Link>,
+}
+
+#[derive(serde::Serialize)]
+struct Host<'a> {
+    host: &'a str,
+    site: u32,
+    addresses: Vec<&'a str>,
+}
+
+fn status(lab: &str, json: bool) -> Result<(), String> {
+    let lab = find(lab)?;
+    let is_up = lab.is_whole();
+    let links = if is_up { lab.links().map_err(text)? } else { Vec::new() };
+    if json {
+        let of = |node: &crate::grid::Node| node.site;
+        let nodes = lab.nodes.iter().map(|node| Host {
+            host: &node.host,
+            site: of(node),
+            addresses: node.addresses().collect(),
+        });
+        let (name, spec, delay_by) = (&lab.spec.name, &lab.spec, &lab.delay_by);
+        let status = Status { name, is_up, delay_by, spec, nodes: nodes.collect(), links };
+        println!("{}", serde_json::to_string_pretty(&status).map_err(text)?);
+        return Ok(());
+    }
+    let state = if is_up { "up" } else { "broken: take it down and up again" };
     println!("lab `{}` is {state}", lab.spec.name);
     list(&lab);
+    links.iter().for_each(|link| println!("  {}", describe(link)));
     Ok(())
+}
+
+/// A link in a line: what it is like, and what it has carried and lost.
+fn describe(link: &Link) -> String {
+    let (conditions, counts) = (link.conditions, link.counts);
+    let mut words = vec![
+        format!("site{} to site{}:", link.from, link.to),
+        format!("{:.3} ms,", conditions.delay.as_secs_f64() * 1e3),
+        format!("{} Mb/s,", conditions.rate_bits_per_s as f64 / 1e6),
+    ];
+    let mut add = |is_so: bool, text: String| words.extend(is_so.then_some(text));
+    let percent = |share: f64| format!("{:.4}", share * 100.0);
+    let percent = |share| percent(share).trim_end_matches('0').trim_end_matches('.').to_owned();
+    add(conditions.loss > 0.0, format!("loses {} %,", percent(conditions.loss)));
+    add(conditions.duplicate > 0.0, format!("doubles {} %,", percent(conditions.duplicate)));
+    add(conditions.reorder > 0.0, format!("holds back {} %,", percent(conditions.reorder)));
+    add(conditions.mtu_bytes != 1500, format!("MTU {},", conditions.mtu_bytes));
+    add(conditions.is_udp_forbidden, "no UDP,".into());
+    add(link.is_cut, "cut,".into());
+    add(true, format!("carried {} packets, {} bytes", counts.packets, counts.bytes));
+    for (count, what) in [
+        (counts.lost, "lost"),
+        (counts.overflowed, "dropped by the buffer"),
+        (counts.cut_off, "cut off"),
+        (counts.forbidden, "forbidden"),
+        (counts.duplicated, "doubled"),
+        (counts.reordered, "held back"),
+    ] {
+        add(count > 0, format!("; {count} {what}"));
+    }
+    words.join(" ").replace(" ;", ";")
+}
+
+fn set(lab: &str, which: Which, change: Change) -> Result<(), String> {
+    if change == Change::default() {
+        return Err("nothing to change: name a condition, such as --loss 0.1%".into());
+    }
+    let links = find(lab)?.set(which, change).map_err(text)?;
+    links.iter().for_each(|link| println!("{}", describe(link)));
+    Ok(())
+}
+
+/// Reads `1` or `1:0`.
+fn target(word: &str) -> Result<(u32, Option<u32>), String> {
+    let (site, node) = match word.split_once(':') {
+        Some((site, node)) => (site, Some(node)),
+        None => (word, None),
+    };
+    let number = |digits: &str| digits.parse().map_err(|_| "not like 1 or 1:0".to_owned());
+    Ok((number(site)?, node.map(number).transpose()?))
+}
+
+fn keep(carries: bool, spec: &str, socket: &std::path::Path) -> Result<(), String> {
+    let spec = serde_json::from_str(spec).map_err(text)?;
+    steward::serve(&spec, carries, socket).map_err(text)
 }
 
 fn down(lab: &str) -> Result<(), String> {
@@ -237,35 +277,8 @@ fn down(lab: &str) -> Result<(), String> {
     }
 }
 
-/// The process of the links, one thread each.
-fn carry(links: u16, wire: impl Fn(u64) -> Wire) -> Result<(), String> {
-    let threads: Vec<_> = (0..links)
-        .map(|queue| {
-            let wire = wire(SEED + u64::from(queue));
-            std::thread::spawn(move || link::carry(queue, wire))
-        })
-        .collect();
-    for thread in threads {
-        if let Ok(Err(error)) = thread.join() {
-            return Err(format!("packets cannot be queued to user space: {error}"));
-        }
-    }
-    Ok(())
-}
-
 fn measure(address: &str) -> Result<(), String> {
     let (rtt, goodput) = check::measure(address).map_err(|error| error.to_string())?;
     println!("{} {goodput}", rtt.as_secs_f64());
     Ok(())
 }
-
-/// Where the numbers that decide of losses begin.
-const SEED: u64 = 0x9e37_79b9;
-/// Of a rate on Ethernet with packets of 1500 bytes, what TCP can carry.
-const GOODPUT: f64 = 0.941;
-/// How far off a link may be.
-const TOLERANCE: f64 = 0.05;
-/// What a round trip may take without any delay asked for.
-const RTT_FLOOR: Duration = Duration::from_micros(200);
-/// A link that is off is measured so many times.
-const PROBES: usize = 3;

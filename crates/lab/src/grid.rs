@@ -7,13 +7,14 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use crate::namespace::{Holder, MARK, Rights, end_all, spawn};
 use crate::netem;
-use crate::spec::Spec;
+use crate::spec::{Spec, lan, port};
+use crate::steward::{self, Change, Cut, Link, Request, Which};
 
 /// Why a lab could not be raised or found.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +41,12 @@ pub enum LabError {
     /// There is no such node.
     #[error("no node `{0}`: there are {1}")]
     Node(String, String),
+    /// What was asked for names what there is not.
+    #[error("{0}")]
+    Spec(String),
+    /// The links of the lab did not do what was asked.
+    #[error("{0}")]
+    Refused(String),
     /// Not allowed here.
     #[error("the lab needs root, or a kernel that gives user namespaces to users: {0}")]
     Privilege(String),
@@ -55,9 +62,9 @@ pub struct Lab {
     rights: Rights,
     /// What its processes carry in their environment.
     mark: String,
-    /// The router's holder and the links' process.
+    /// The router's holder, and the process of the links.
     router: Holder,
-    link: Option<Holder>,
+    steward: Option<Holder>,
     /// How delay is made: `netem` or `user space`.
     pub delay_by: String,
 }
@@ -90,6 +97,7 @@ impl Lab {
     /// # Errors
     /// When privileges or tools are missing. Nothing is left behind then.
     pub fn up(spec: &Spec) -> Result<Self, LabError> {
+        spec.check().map_err(LabError::Spec)?;
         if let Ok(old) = Self::find(&spec.name) {
             old.down()?;
         }
@@ -109,7 +117,7 @@ impl Lab {
             rights,
             mark,
             router,
-            link: None,
+            steward: None,
             delay_by: String::new(),
         };
         if let Err(error) = lab.build() {
@@ -159,6 +167,7 @@ impl Lab {
             _ => {
                 let _ = fs::remove_file(hosts_path(&self.spec.name));
                 let _ = fs::remove_file(lock_path(&self.spec.name));
+                let _ = fs::remove_file(socket_path(&self.spec.name));
                 // It stays while other labs are in it.
                 let _ = fs::remove_dir(state_folder());
                 Ok(())
@@ -183,9 +192,54 @@ impl Lab {
         Ok(command)
     }
 
+    /// What the links between sites are like now, and what they have carried.
+    ///
+    /// # Errors
+    /// When nobody answers.
+    pub fn links(&self) -> Result<Vec<Link>, LabError> {
+        self.ask(&Request::Report)
+    }
+
+    /// Changes links; from the next packet on they are so.
+    ///
+    /// # Errors
+    /// When there are no such links, or they are the kernel's.
+    pub fn set(&self, which: Which, change: Change) -> Result<Vec<Link>, LabError> {
+        self.ask(&Request::Set(which, change))
+    }
+
+    /// Cuts a site off from all others, or a node from all that is not in it, for so long or until
+    /// [`Lab::heal`].
+    ///
+    /// # Errors
+    /// When there is no such site or node, or the system refuses.
+    pub fn cut(&self, cut: Cut, duration: Option<Duration>) -> Result<Vec<Link>, LabError> {
+        let Spec { sites, nodes, .. } = self.spec;
+        if cut.site >= sites || cut.node.is_some_and(|node| node >= nodes) {
+            let text = format!("there are {sites} sites of {nodes} nodes, counted from 0");
+            return Err(LabError::Spec(text));
+        }
+        self.ask(&Request::Cut(cut, duration))
+    }
+
+    /// Ends all cuts.
+    ///
+    /// # Errors
+    /// When nobody answers, or the system refuses.
+    pub fn heal(&self) -> Result<Vec<Link>, LabError> {
+        self.ask(&Request::Heal)
+    }
+
+    fn ask(&self, request: &Request) -> Result<Vec<Link>, LabError> {
+        let answer = steward::ask(&socket_path(&self.spec.name), request);
+        let what = || "ask the process of the links".to_owned();
+        let answer = answer.map_err(|source| LabError::System { what: what(), source })?;
+        answer.map_err(LabError::Refused)
+    }
+
     fn holders(&self) -> impl Iterator<Item = &Holder> {
         let nodes = self.nodes.iter().map(|node| &node.holder);
-        self.link.iter().chain(nodes).chain([&self.router]).chain(self.rights.holder())
+        self.steward.iter().chain(nodes).chain([&self.router]).chain(self.rights.holder())
     }
 
     fn build(&mut self) -> Result<(), LabError> {
@@ -194,6 +248,8 @@ impl Lab {
         self.save()?;
         self.write_hosts()?;
         self.in_router("echo 1 >/proc/sys/net/ipv4/ip_forward && ip link set lo up")?;
+        // A LAN is a switch: what it carries is none of the router's rules' business.
+        let _ = self.in_router("echo 0 >/proc/sys/net/bridge/bridge-nf-call-iptables");
         // Sites may choose the congestion control of the report's time.
         let _ = fs::write("/proc/sys/net/ipv4/tcp_allowed_congestion_control", "reno cubic bbr");
         for site in 0..spec.sites {
@@ -239,7 +295,7 @@ impl Lab {
 
     /// Gives a node an interface on one of its site's LANs.
     fn plug_in(&self, holder: &Holder, site: u32, node: u32, nic: u32) -> Result<(), LabError> {
-        let (port, lan, inside) = (format!("p{site}-{node}-{nic}"), lan(site, nic), holder.pid);
+        let (port, lan, inside) = (port(site, node, nic), lan(site, nic), holder.pid);
         let address = self.spec.address(site, node, nic);
         // A token bucket holds what goes at line speed; a long segment must fit it.
         let limit = format!("tbf rate {}bit burst 96kb limit 1mb", self.spec.lan_rate);
@@ -252,49 +308,102 @@ impl Lab {
         self.rights.run_in(holder, &script)
     }
 
+    /// Where the kernel queues packets to us, links can be changed and counted; else its own emulator
+    /// makes them.
     fn make_links(&mut self) -> Result<(), LabError> {
+        self.keep_private()?;
         if self.spec.sites < 2 {
             self.delay_by = "nothing".into();
-        } else if self.in_router(netem::PROBE).is_ok() {
-            self.delay_by = "netem".into();
-            for site in 0..self.spec.sites {
-                for command in netem::commands(&self.spec, site) {
-                    self.in_router(&command)?;
-                }
-            }
-        } else {
-            self.delay_by = "user space".into();
-            self.queue_packets()?;
+            return self.start_steward(false);
         }
-        Ok(())
+        self.delay_by = "user space".into();
+        let Err(refusal) = self.queue_packets() else { return Ok(()) };
+        if self.in_router(netem::PROBE).is_err() {
+            return Err(refusal);
+        }
+        self.delay_by = "netem".into();
+        if let Some(steward) = self.steward.take() {
+            steward.end();
+        }
+        for (from, to) in self.spec.directions() {
+            // Of those that were never added there is nothing to delete.
+            let _ = self.in_router(&self.queue_rule("-D", from, to, 0));
+        }
+        for site in 0..self.spec.sites {
+            for command in netem::commands(&self.spec, site) {
+                self.in_router(&command)?;
+            }
+        }
+        self.start_steward(false)
     }
 
     /// Has the packets between sites queued to a process of ours.
     fn queue_packets(&mut self) -> Result<(), LabError> {
-        let Spec { sites, rtt, wan_rate, wan_buffer, wan_loss, .. } = self.spec.clone();
-        let pairs = (0..sites).flat_map(|from| (0..sites).map(move |to| (from, to)));
-        let mut number = 0;
-        self.in_router(&format!(
-            "command -v {IPTABLES} >/dev/null || {{ echo {IPTABLES} is missing: install the package iptables >&2; exit 1; }}"
-        ))?;
-        // The lock file is root's; this router is ours alone.
-        let lock = lock_path(&self.spec.name);
-        for (from, to) in pairs.filter(|(from, to)| from != to) {
-            self.in_router(&format!(
-                "XTABLES_LOCKFILE={} {IPTABLES} -A FORWARD -i site{from} -o site{to} -j NFQUEUE --queue-num {number}",
-                lock.display()
-            ))?;
-            number += 1;
+        self.need(IPTABLES, "iptables")?;
+        for (number, (from, to)) in (0..).zip(self.spec.directions()) {
+            self.in_router(&self.queue_rule("-A", from, to, number))?;
         }
+        // Of a shorter MTU nobody is told, as behind many a firewall.
+        self.in_router(&self.rule("-A OUTPUT -p icmp --icmp-type fragmentation-needed -j DROP"))?;
+        self.start_steward(true)
+    }
+
+    fn queue_rule(&self, word: &str, from: u32, to: u32, number: u32) -> String {
+        let (from, to) = (lan(from, 0), lan(to, 0));
+        self.rule(&format!("{word} FORWARD -i {from} -o {to} -j NFQUEUE --queue-num {number}"))
+    }
+
+    /// Lets connections into private sites to their first nodes only, and hides the others of them.
+    fn keep_private(&self) -> Result<(), LabError> {
+        for site in &self.spec.private_sites {
+            self.need(IPTABLES, "iptables")?;
+            let (lan, gateway) = (lan(*site, 0), self.spec.address(*site, 0, 0));
+            for rule in [
+                format!(
+                    "-A FORWARD ! -i {lan} -o {lan} ! -d {gateway} -m conntrack --ctstate NEW,INVALID -j DROP"
+                ),
+                format!("-t nat -A POSTROUTING -s {gateway} -j ACCEPT"),
+                format!(
+                    "-t nat -A POSTROUTING -s 10.77.{site}.0/24 ! -o {lan} -j SNAT --to-source 10.77.{site}.1"
+                ),
+            ] {
+                self.in_router(&self.rule(&rule))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A command that adds or deletes a rule of the router.
+    fn rule(&self, words: &str) -> String {
+        // The lock file is root's; this router is ours alone.
+        format!("XTABLES_LOCKFILE={} {IPTABLES} {words}", lock_path(&self.spec.name).display())
+    }
+
+    fn need(&self, tool: &str, package: &str) -> Result<(), LabError> {
+        self.in_router(&format!(
+            "command -v {tool} >/dev/null || {{ echo {tool} is missing: install the package {package} >&2; exit 1; }}"
+        ))
+    }
+
+    fn start_steward(&mut self, carries: bool) -> Result<(), LabError> {
         let own = std::env::current_exe()
             .map_err(|source| LabError::System { what: "own path".into(), source })?;
+        let socket = socket_path(&self.spec.name);
+        let _ = fs::remove_file(&socket);
         let mut command = self.rights.enter(&self.router, &["-n", "--"]);
-        command.arg(own).args(["lab", "link", &number.to_string(), &wan_rate.to_string()]);
-        command.arg((rtt / 2).as_nanos().to_string());
-        command.args([wan_buffer.to_string(), wan_loss.to_string()]).env(MARK, &self.mark);
-        self.link = Some(spawn(command, "lab link")?);
-        // The queue drops what comes before somebody listens.
-        thread::sleep(Duration::from_millis(50));
+        command.arg(own).args(["lab", "steward", &carries.to_string()]);
+        command.arg(serde_json::to_string(&self.spec).unwrap_or_default()).arg(socket);
+        command.env(MARK, &self.mark);
+        let steward = spawn(command, "lab steward")?;
+        self.steward = Some(steward);
+        let since = Instant::now();
+        while self.links().is_err() {
+            if !steward.is_alive() || since.elapsed() > START {
+                let text = "packets cannot be queued to user space".into();
+                return Err(LabError::Refused(text));
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
         Ok(())
     }
 
@@ -320,11 +429,6 @@ impl Lab {
     }
 }
 
-/// The bridge that is a site's LAN. By the name of the first, links between sites know the site.
-fn lan(site: u32, nic: u32) -> String {
-    if nic == 0 { format!("site{site}") } else { format!("site{site}-lan{nic}") }
-}
-
 fn write(path: &PathBuf, bytes: &[u8]) -> Result<(), LabError> {
     let what = || format!("write {}", path.display());
     if let Some(folder) = path.parent() {
@@ -341,6 +445,10 @@ fn state_path(name: &str) -> PathBuf {
 
 fn hosts_path(name: &str) -> PathBuf {
     state_folder().join(format!("{name}.hosts"))
+}
+
+fn socket_path(name: &str) -> PathBuf {
+    state_folder().join(format!("{name}.socket"))
 }
 
 fn lock_path(name: &str) -> PathBuf {
@@ -360,3 +468,5 @@ fn state_folder() -> PathBuf {
 
 /// The tool that knows the queues; its successor needs a kernel that has them too.
 const IPTABLES: &str = "iptables-legacy";
+/// How long the process of the links may take to answer at first.
+const START: Duration = Duration::from_secs(5);

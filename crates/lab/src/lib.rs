@@ -2,20 +2,27 @@
 //!
 //! A node is a set of namespaces (network, host name, System V IPC, mounts with a `/dev/shm` of its
 //! own), kept alive by a holder process; a site is a bridge its nodes are plugged into, each at the
-//! LAN's rate; between the sites stands a router whose links delay, limit and lose as asked. Where the
-//! kernel has no netem the router's packets are queued to user space ([`link`]): they stay in the
-//! kernel, only their lengths come up.
+//! LAN's rate; between the sites stands a router whose links delay, limit and lose as asked. The router's
+//! packets are queued to a process in user space, the steward: they stay in the kernel, only their lengths
+//! come up, unless packets are to be told apart. What links are like can be changed while they carry, and
+//! what they carry is counted. Where the kernel queues nothing to users, its own emulator (netem) makes the
+//! links, as they were asked for at first.
 #![forbid(unsafe_code)]
 
 mod check;
 mod command;
+mod flow;
 mod grid;
-pub mod link;
+mod link;
 mod namespace;
 mod netem;
 mod nfqueue;
 mod spec;
+mod steward;
+mod wire;
 
 pub use command::{Arguments, run};
 pub use grid::{Lab, LabError, Node};
-pub use spec::Spec;
+pub use spec::{Pair, Spec, share};
+pub use steward::{Change, Cut, Link, Way, Which};
+pub use wire::{Conditions, Counts};

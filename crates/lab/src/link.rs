@@ -1,132 +1,223 @@
-//! A link in user space: packets are held back for as long as a real link would take.
+//! A link in user space: the kernel queues packets to us and keeps them; they are let out when a real
+//! link would have carried them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::num::NonZeroU64;
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{EventfdFlags, PollFd, PollFlags};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, ipproto};
 use rustix::time::Timespec;
 
-use crate::nfqueue::PacketQueue;
+use crate::nfqueue::{Packet, PacketQueue};
+use crate::wire::{Conditions, Counts, Fate, Size, Wire};
 
-/// One direction of a link: a first-in first-out queue in front of a wire. Pure; times are handed in,
-/// in nanoseconds.
+/// What the steward and the carrier of a direction share.
 #[derive(Debug)]
-pub struct Wire {
-    rate_bits_per_s: u64,
-    delay_ns: u64,
-    buffer_bytes: u64,
-    loss: f64,
-    seed: u64,
-    /// When the last packet accepted has left the sender's end.
-    free_at_ns: u64,
+pub(crate) struct Direction {
+    state: Mutex<State>,
+    /// Rung when the conditions have changed.
+    bell: OwnedFd,
 }
 
-impl Wire {
-    /// A wire that is free at time 0.
-    pub fn new(
-        rate_bits_per_s: u64,
-        delay: Duration,
-        buffer_bytes: u64,
-        loss: f64,
-        seed: u64,
-    ) -> Self {
-        let delay_ns = delay.as_nanos() as u64;
-        Self { rate_bits_per_s, delay_ns, buffer_bytes, loss, seed, free_at_ns: 0 }
+/// What a direction is like now, and what it has carried.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct State {
+    pub conditions: Conditions,
+    pub is_cut: bool,
+    pub counts: Counts,
+}
+
+impl Direction {
+    pub fn new(conditions: Conditions) -> io::Result<Self> {
+        let state = State { conditions, is_cut: false, counts: Counts::default() };
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(Self { state: Mutex::new(state), bell: rustix::event::eventfd(0, flags)? })
     }
 
-    /// When a packet of `bytes` that arrives at `now_ns` comes out; none when it is lost or does not
-    /// fit the buffer.
-    pub fn pass(&mut self, now_ns: u64, bytes: u64) -> Option<u64> {
-        if self.loss > 0.0 && self.draw() < self.loss {
-            return None;
-        }
-        let backlog_ns = self.free_at_ns.saturating_sub(now_ns);
-        let backlog = u128::from(backlog_ns) * u128::from(self.rate_bits_per_s) / 8_000_000_000;
-        if backlog as u64 + bytes > self.buffer_bytes && backlog > 0 {
-            return None;
-        }
-        let on_wire = bytes.div_ceil(SEGMENT).max(1) * OVERHEAD + bytes;
-        let serial = u128::from(on_wire) * 8_000_000_000 / u128::from(self.rate_bits_per_s);
-        self.free_at_ns = self.free_at_ns.max(now_ns) + serial as u64;
-        Some(self.free_at_ns + self.delay_ns)
+    /// What it is like now.
+    pub fn state(&self) -> State {
+        *self.lock()
     }
 
-    /// A number from 0 to 1 (xorshift64*).
-    fn draw(&mut self) -> f64 {
-        self.seed ^= self.seed >> 12;
-        self.seed ^= self.seed << 25;
-        self.seed ^= self.seed >> 27;
-        (self.seed.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1u64 << 53) as f64
+    /// Changes it; from the next packet on it is so.
+    pub fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.lock());
+        // It is full only when it has been rung and not heard.
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Carries the packets of netfilter's queue `number` over a wire until the process ends.
-///
-/// # Errors
-/// When the kernel has no such queue, or refuses it.
-pub fn carry(number: u16, wire: Wire) -> io::Result<()> {
-    let queue = PacketQueue::open(number, PACKETS_MAX)?;
-    // Timers otherwise come up to 50 µs late.
-    rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN))?;
-    Carrier { queue, wire, held: VecDeque::new(), start: Instant::now() }.run()
-}
-
-struct Carrier {
+/// A queue of netfilter's, and what is needed to send packets of it once more.
+pub(crate) struct Source {
     queue: PacketQueue,
+    raw: OwnedFd,
+}
+
+impl Source {
+    /// Takes queue `number`.
+    ///
+    /// # Errors
+    /// When the kernel has no such queue, or refuses it.
+    pub fn open(number: u16) -> io::Result<Self> {
+        let queue = PacketQueue::open(number, PACKETS_MAX)?;
+        let (family, flags) = (AddressFamily::INET, SocketFlags::CLOEXEC);
+        let raw = rustix::net::socket_with(family, SocketType::RAW, flags, Some(ipproto::RAW))?;
+        Ok(Self { queue, raw })
+    }
+
+    /// Carries its packets until the process ends.
+    ///
+    /// # Errors
+    /// When the kernel takes the queue away.
+    pub fn carry(self, seed: u64, direction: &Direction) -> io::Result<()> {
+        // Timers otherwise come up to 50 µs late.
+        rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN))?;
+        let carrier = Carrier {
+            queue: self.queue,
+            raw: self.raw,
+            wire: Wire::new(seed),
+            direction,
+            in_turn: VecDeque::new(),
+            late: BTreeSet::new(),
+            copies: VecDeque::new(),
+            start: Instant::now(),
+        };
+        carrier.run()
+    }
+}
+
+struct Carrier<'a> {
+    queue: PacketQueue,
+    /// Sends what comes a second time.
+    raw: OwnedFd,
     wire: Wire,
-    /// Packets on the wire: when each comes out.
-    held: VecDeque<(u64, u32)>,
+    direction: &'a Direction,
+    /// Packets on the wire in their turn: when each comes out.
+    in_turn: VecDeque<(u64, u32)>,
+    /// Packets that others overtake, by when they come out and their number.
+    late: BTreeSet<(u64, u32)>,
+    /// What comes once more, and when.
+    copies: VecDeque<(u64, Vec<u8>)>,
     start: Instant,
 }
 
-impl Carrier {
+impl Carrier<'_> {
     fn run(mut self) -> io::Result<()> {
         let mut arrived = Vec::new();
         loop {
+            let conditions = self.direction.state().conditions;
+            self.queue.set_segmented(conditions.tell_packets_apart())?;
             for _ in 0..BURST {
                 if !self.queue.receive(&mut |packet| arrived.push(packet))? {
                     break;
                 }
             }
             for packet in arrived.drain(..) {
-                match self.wire.pass(self.now(), u64::from(packet.bytes)) {
-                    Some(release) => self.held.push_back((release, packet.id)),
-                    None => self.queue.drop_packet(packet.id)?,
-                }
+                self.take(packet)?;
             }
             self.release()?;
             self.wait()?;
         }
     }
 
-    /// Lets out what is due, all of it by one verdict.
+    fn take(&mut self, packet: Packet) -> io::Result<()> {
+        let now = self.now();
+        let size = Size { bytes: u64::from(packet.bytes), protocol: packet.protocol };
+        let mut state = self.direction.lock();
+        let State { conditions, is_cut, counts } = &mut *state;
+        let fate = self.wire.pass(conditions, *is_cut, now, size, counts);
+        drop(state);
+        match fate {
+            Fate::Dropped => self.queue.drop_packet(packet.id)?,
+            Fate::Passes { at_ns, is_doubled } => {
+                self.in_turn.push_back((at_ns, packet.id));
+                // What has not come up whole cannot be sent again.
+                if is_doubled && !packet.content.is_empty() {
+                    self.copies.push_back((at_ns, packet.content));
+                }
+            }
+            Fate::Late { at_ns } => {
+                self.late.insert((at_ns, packet.id));
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets out what is due: all that is in its turn by one verdict, unless packets before it stay.
     fn release(&mut self) -> io::Result<()> {
         let now = self.now();
         let mut last = None;
-        while let Some((release, id)) = self.held.front()
+        while let Some((release, id)) = self.in_turn.front()
             && *release <= now
         {
+            if !self.late.is_empty() {
+                self.queue.accept(*id)?;
+            }
             last = Some(*id);
-            self.held.pop_front();
+            self.in_turn.pop_front();
         }
-        last.map_or(Ok(()), |id| self.queue.accept_up_to(id))
+        if let Some(last) = last
+            && self.late.is_empty()
+        {
+            self.queue.accept_up_to(last)?;
+        }
+        while let Some((release, id)) = self.late.first().copied()
+            && release <= now
+        {
+            self.queue.accept(id)?;
+            self.late.pop_first();
+        }
+        while let Some((release, content)) = self.copies.front()
+            && *release <= now
+        {
+            self.send_again(content);
+            self.copies.pop_front();
+        }
+        Ok(())
     }
 
-    /// Until the next packet is due or another one comes.
+    fn send_again(&self, content: &[u8]) {
+        let Some(to) = content.get(16..20).and_then(|bytes| bytes.first_chunk::<4>()) else {
+            return;
+        };
+        let to = SocketAddrV4::new(Ipv4Addr::from(*to), 0);
+        // A copy that the kernel has no room for is lost, as it would be on a real link.
+        let _ = rustix::net::sendto(&self.raw, content, SendFlags::DONTWAIT, &to);
+    }
+
+    /// Until the next packet is due, another one comes or the conditions change.
     fn wait(&self) -> io::Result<()> {
-        let left = match self.held.front() {
-            Some((release, _)) => Duration::from_nanos(release.saturating_sub(self.now())),
+        let in_turn = self.in_turn.front().map(|(release, _)| *release);
+        let late = self.late.first().map(|(release, _)| *release);
+        let left = match in_turn.into_iter().chain(late).min() {
+            Some(release) => Duration::from_nanos(release.saturating_sub(self.now())),
             None => Duration::from_secs(1),
         };
         let timeout =
             Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-        let mut descriptors = [PollFd::from_borrowed_fd(self.queue.descriptor(), PollFlags::IN)];
+        let bell = &self.direction.bell;
+        let mut descriptors = [
+            PollFd::from_borrowed_fd(self.queue.descriptor(), PollFlags::IN),
+            PollFd::new(bell, PollFlags::IN),
+        ];
         match rustix::event::poll(&mut descriptors, Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
+        if !descriptors[1].revents().is_empty() {
+            // Who rings has changed the conditions before.
+            let _ = rustix::io::read(bell, &mut [0; 8]);
+        }
+        Ok(())
     }
 
     fn now(&self) -> u64 {
@@ -134,56 +225,7 @@ impl Carrier {
     }
 }
 
-/// A packet's share of Ethernet besides IP: preamble, header, check sequence and gap.
-const OVERHEAD: u64 = 38;
-/// What the kernel cuts long packets into, in bytes of IP.
-const SEGMENT: u64 = 1500;
 /// Packets queued in the kernel.
 const PACKETS_MAX: u32 = 65_536;
 /// Receptions before the clock is looked at.
 const BURST: usize = 64;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn a_packet_takes_its_serialisation_and_the_delay() {
-        let mut wire = Wire::new(1_000_000_000, Duration::from_millis(5), 2_000_000, 0.0, 1);
-        let serial = (1500 + 38) * 8;
-        assert_eq!(wire.pass(0, 1500), Some(5_000_000 + serial));
-        assert_eq!(wire.pass(0, 1500), Some(5_000_000 + 2 * serial));
-        assert_eq!(wire.pass(1_000_000, 1500), Some(6_000_000 + serial));
-    }
-
-    #[test]
-    fn a_full_buffer_drops_its_tail() {
-        let mut wire = Wire::new(8_000_000, Duration::ZERO, 4_000, 0.0, 1);
-        let passed = (0..10).filter(|_| wire.pass(0, 1500).is_some()).count();
-        assert!((2..=4).contains(&passed), "{passed}");
-        assert!(wire.pass(10_000_000_000, 1500).is_some());
-    }
-
-    #[test]
-    fn losses_are_as_many_as_asked() {
-        let mut wire = Wire::new(1_000_000_000, Duration::ZERO, u64::MAX, 0.1, 42);
-        let lost = (0..10_000).filter(|i| wire.pass(i * 100_000, 100).is_none()).count();
-        assert!((800..1200).contains(&lost), "{lost} of 10000 with seed 42");
-    }
-
-    proptest! {
-        #[test]
-        fn nothing_overtakes(packets in proptest::collection::vec((0u64..100_000, 1u64..65_000), 1..200)) {
-            let mut wire = Wire::new(100_000_000, Duration::from_micros(700), 300_000, 0.05, 7);
-            let (mut now, mut last) = (0, 0);
-            for (gap, bytes) in packets {
-                now += gap;
-                if let Some(release) = wire.pass(now, bytes) {
-                    prop_assert!(release >= last && release >= now + 700_000);
-                    last = release;
-                }
-            }
-        }
-    }
-}

@@ -1,22 +1,22 @@
 //! Links made by the kernel's own emulator, where it has one.
 
-use crate::spec::Spec;
+use crate::spec::{Spec, lan};
 
 /// The commands that give a router's port towards site `to` its delay, rate, buffer and loss: a band
 /// for each site that packets come from, with an emulator of its own, and one without for the rest.
 pub(crate) fn commands(spec: &Spec, to: u32) -> Vec<String> {
-    let Spec { sites, rtt, wan_rate, wan_buffer, wan_loss, .. } = spec;
-    let port = format!("site{to}");
-    // The emulator's limit counts packets, those on their way included.
-    let delay_s = rtt.as_secs_f64() / 2.0;
-    let held_bytes = *wan_buffer as f64 + *wan_rate as f64 / 8.0 * delay_s;
-    let packets = (held_bytes / PACKET_BYTES).ceil().max(1.0) as u64;
+    let Spec { sites, wan_rate, wan_buffer, wan_loss, .. } = spec;
+    let port = lan(to, 0);
     let rest = vec![sites.to_string(); 16].join(" ");
     let bands = sites + 1;
     let mut lines =
         vec![format!("tc qdisc add dev {port} root handle 1: prio bands {bands} priomap {rest}")];
     for from in (0..*sites).filter(|from| *from != to) {
         let band = from + 1;
+        // The emulator's limit counts packets, those on their way included.
+        let delay_s = spec.rtt_between(from, to).as_secs_f64() / 2.0;
+        let held_bytes = *wan_buffer as f64 + *wan_rate as f64 / 8.0 * delay_s;
+        let packets = (held_bytes / PACKET_BYTES).ceil().max(1.0) as u64;
         lines.push(format!(
             "tc qdisc add dev {port} parent 1:{band} handle {}: netem delay {}us limit {packets} loss {}% rate {wan_rate}bit {OVERHEAD_BYTES}",
             10 + from,

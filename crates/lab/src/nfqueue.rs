@@ -1,7 +1,8 @@
 //! Packets queued by netfilter for a verdict of ours (`nfnetlink_queue`).
 //!
 //! Only the beginning of each packet comes up, with its whole length; the packet stays in the kernel,
-//! unsegmented. Numbers in attributes are big-endian, those of netlink itself the machine's.
+//! unsegmented, unless packets are to be told apart: then they come up one by one, whole and with their
+//! check sums. Numbers in attributes are big-endian, those of netlink itself the machine's.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,15 +15,20 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 pub(crate) struct PacketQueue {
     socket: OwnedFd,
     number: u16,
+    is_segmented: bool,
     buffer: Vec<u8>,
 }
 
 /// A packet that waits for its verdict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Packet {
     pub id: u32,
     /// Length of the IP packet, before segmentation.
     pub bytes: u32,
+    /// What it carries, by its number.
+    pub protocol: u8,
+    /// It, from the IP header on; empty where it did not come up whole.
+    pub content: Vec<u8>,
 }
 
 impl PacketQueue {
@@ -34,14 +40,28 @@ impl PacketQueue {
             rustix::net::socket_with(AddressFamily::NETLINK, kind, flags, Some(NETFILTER))?;
         rustix::net::bind(&socket, &SocketAddrNetlink::new(0, 0))?;
         let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVE_BYTES);
-        let mut queue = Self { socket, number, buffer: vec![0; 64 << 10] };
-        queue.configure(CFG_CMD, &[CMD_BIND, 0, 0, 0])?;
-        let mut parameters = COPY_BYTES.to_be_bytes().to_vec();
-        parameters.push(COPY_PACKET);
-        queue.configure(CFG_PARAMS, &parameters)?;
-        queue.configure(CFG_QUEUE_MAXLEN, &packets_max.to_be_bytes())?;
-        queue.configure_gso()?;
+        let mut queue = Self { socket, number, is_segmented: false, buffer: vec![0; 64 << 10] };
+        queue.configure(&[(CFG_CMD, &[CMD_BIND, 0, 0, 0])])?;
+        queue.configure(&[(CFG_PARAMS, &copy(HEADER_BYTES))])?;
+        queue.configure(&[(CFG_QUEUE_MAXLEN, &packets_max.to_be_bytes())])?;
+        let flag = CFG_F_GSO.to_be_bytes();
+        queue.configure(&[(CFG_FLAGS, &flag), (CFG_MASK, &flag)])?;
         Ok(queue)
+    }
+
+    /// Whether packets come up one by one and whole from now on.
+    pub fn set_segmented(&mut self, is_segmented: bool) -> io::Result<()> {
+        if is_segmented == self.is_segmented {
+            return Ok(());
+        }
+        self.is_segmented = is_segmented;
+        let (flags, bytes) =
+            if is_segmented { (0, WHOLE_BYTES) } else { (CFG_F_GSO, HEADER_BYTES) };
+        let (flags, mask) = (flags.to_be_bytes(), CFG_F_GSO.to_be_bytes());
+        // Packets may come before an answer would, so none is asked for.
+        let attributes: [(u16, &[u8]); 3] =
+            [(CFG_PARAMS, &copy(bytes)), (CFG_FLAGS, &flags), (CFG_MASK, &mask)];
+        self.send(MSG_CONFIG, 0, &attributes)
     }
 
     /// Takes in what has arrived, without waiting.
@@ -69,6 +89,11 @@ impl PacketQueue {
         self.verdict(MSG_VERDICT_BATCH, VERDICT_ACCEPT, id)
     }
 
+    /// Lets one packet pass.
+    pub fn accept(&mut self, id: u32) -> io::Result<()> {
+        self.verdict(MSG_VERDICT, VERDICT_ACCEPT, id)
+    }
+
     /// Drops one packet.
     pub fn drop_packet(&mut self, id: u32) -> io::Result<()> {
         self.verdict(MSG_VERDICT, VERDICT_DROP, id)
@@ -85,14 +110,8 @@ impl PacketQueue {
         self.send(message, 0, &[(VERDICT_HDR, &value)])
     }
 
-    fn configure(&mut self, attribute: u16, value: &[u8]) -> io::Result<()> {
-        self.send(MSG_CONFIG, FLAG_ACK, &[(attribute, value)])?;
-        self.acknowledged()
-    }
-
-    fn configure_gso(&mut self) -> io::Result<()> {
-        let flag = CFG_F_GSO.to_be_bytes();
-        self.send(MSG_CONFIG, FLAG_ACK, &[(CFG_FLAGS, &flag), (CFG_MASK, &flag)])?;
+    fn configure(&mut self, attributes: &[(u16, &[u8])]) -> io::Result<()> {
+        self.send(MSG_CONFIG, FLAG_ACK, attributes)?;
         self.acknowledged()
     }
 
@@ -131,6 +150,12 @@ impl PacketQueue {
     }
 }
 
+/// Parameters of a queue: of each packet so many bytes come up.
+fn copy(bytes: u32) -> [u8; 5] {
+    let [a, b, c, d] = bytes.to_be_bytes();
+    [a, b, c, d, COPY_PACKET]
+}
+
 /// Calls `sink` with kind and body of each message.
 fn messages(mut bytes: &[u8], sink: &mut dyn FnMut(u16, &[u8])) {
     while let Some(header) = bytes.first_chunk::<HEADER_LEN>() {
@@ -142,10 +167,10 @@ fn messages(mut bytes: &[u8], sink: &mut dyn FnMut(u16, &[u8])) {
     }
 }
 
-/// Id and length from the attributes of a packet's message.
+/// What is known of a packet, from the attributes of a packet's message.
 fn parse_packet(body: &[u8]) -> Option<Packet> {
     let mut rest = body.get(4..)?;
-    let (mut id, mut captured, mut length) = (None, 0, None);
+    let (mut id, mut payload, mut length) = (None, &[][..], None);
     while let Some(header) = rest.first_chunk::<4>() {
         let len = u16::from_ne_bytes([header[0], header[1]]) as usize;
         let kind = u16::from_ne_bytes([header[2], header[3]]) & ATTRIBUTE_MASK;
@@ -153,12 +178,16 @@ fn parse_packet(body: &[u8]) -> Option<Packet> {
         match kind {
             PACKET_HDR => id = value.first_chunk::<4>().map(|word| u32::from_be_bytes(*word)),
             CAP_LEN => length = value.first_chunk::<4>().map(|word| u32::from_be_bytes(*word)),
-            PAYLOAD => captured = value.len() as u32,
+            PAYLOAD => payload = value,
             _ => {}
         }
         rest = rest.get(len.next_multiple_of(4)..).unwrap_or(&[]);
     }
-    Some(Packet { id: id?, bytes: length.unwrap_or(captured) })
+    let protocol = payload.get(PROTOCOL_AT).copied().unwrap_or(0);
+    let bytes = length.unwrap_or(payload.len() as u32);
+    let is_whole = payload.len() as u32 == bytes;
+    let content = if is_whole { payload.to_vec() } else { Vec::new() };
+    Some(Packet { id: id?, bytes, protocol, content })
 }
 
 const HEADER_LEN: usize = 16;
@@ -186,8 +215,12 @@ const CFG_F_GSO: u32 = 4;
 const VERDICT_DROP: u32 = 0;
 const VERDICT_ACCEPT: u32 = 1;
 
-/// Of each packet so many bytes come up; with none at all the kernel would send everything.
-const COPY_BYTES: u32 = 20;
+/// Of each packet so many bytes come up: the IP header; with none at all the kernel would send everything.
+const HEADER_BYTES: u32 = 20;
+/// More than any packet on Ethernet has.
+const WHOLE_BYTES: u32 = 2048;
+/// Where the IP header says what it carries.
+const PROTOCOL_AT: usize = 9;
 /// Room for what arrives while we do something else.
 const RECEIVE_BYTES: usize = 16 << 20;
 
@@ -205,9 +238,14 @@ mod tests {
             body.resize(body.len().next_multiple_of(4), 0);
         };
         attribute(PACKET_HDR, &[0, 0, 0, 9, 8, 0, 2]);
-        attribute(PAYLOAD, &[0; 20]);
-        attribute(CAP_LEN, &[0, 0, 5, 220]);
-        assert_eq!(parse_packet(&body), Some(Packet { id: 9, bytes: 1500 }));
+        let mut header = vec![0; 20];
+        header[PROTOCOL_AT] = 17;
+        attribute(PAYLOAD, &header);
+        let whole = Packet { id: 9, bytes: 20, protocol: 17, content: header.clone() };
+        assert_eq!(parse_packet(&body), Some(whole.clone()));
+        body.extend([8, 0, CAP_LEN as u8, 0, 0, 0, 5, 220]);
+        let packet = Packet { bytes: 1500, content: Vec::new(), ..whole };
+        assert_eq!(parse_packet(&body), Some(packet));
         assert_eq!(parse_packet(&body[..9]), None);
         assert_eq!(parse_packet(&[]), None);
     }

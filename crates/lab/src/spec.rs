@@ -5,6 +5,8 @@ use std::time::Duration;
 use clap::{Args, value_parser};
 use serde::{Deserialize, Serialize};
 
+use crate::wire::Conditions;
+
 /// Sites, nodes and links. The default is Rennes–Nancy of the 2007 report.
 #[derive(Clone, Debug, PartialEq, Args, Serialize, Deserialize)]
 #[serde(default)]
@@ -33,9 +35,28 @@ pub struct Spec {
     /// Buffer in front of the link between sites, such as 2MB; what does not fit is dropped
     #[arg(long, default_value = "2MB", value_parser = bytes)]
     pub wan_buffer: u64,
-    /// Share of packets lost between sites, from 0 to 1
-    #[arg(long, default_value_t = 0.0, value_parser = share)]
+    /// Share of packets lost between sites, such as 0.1% or 0.001
+    #[arg(long, default_value = "0", value_parser = share)]
     pub wan_loss: f64,
+    /// A round trip of its own between two sites, such as 0-2=40ms; may be given several times
+    #[arg(long = "pair", value_name = "SITE-SITE=RTT", value_parser = pair)]
+    pub pairs: Vec<Pair>,
+    /// A site into which connections come only to its first node; the others of it go out by the address
+    /// of their router (NAT); may be given several times
+    #[arg(long = "private", value_name = "SITE", value_parser = value_parser!(u32).range(0..8))]
+    pub private_sites: Vec<u32>,
+    /// By which it is decided what packets are lost, doubled and overtaken
+    #[arg(long, default_value_t = SEED)]
+    pub seed: u64,
+}
+
+/// Two sites that are farther from each other, or nearer, than others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pair {
+    /// Which.
+    pub sites: [u32; 2],
+    /// The round trip between them.
+    pub rtt: Duration,
 }
 
 impl Default for Spec {
@@ -50,6 +71,9 @@ impl Default for Spec {
             lan_rate: 1_000_000_000,
             wan_buffer: 2_000_000,
             wan_loss: 0.0,
+            pairs: Vec::new(),
+            private_sites: Vec::new(),
+            seed: SEED,
         }
     }
 }
@@ -58,6 +82,46 @@ impl Spec {
     /// The host name of a node.
     pub fn host(&self, site: u32, node: u32) -> String {
         format!("site{site}-node{node}")
+    }
+
+    /// Whether all sites that are named exist.
+    ///
+    /// # Errors
+    /// The one that does not.
+    pub fn check(&self) -> Result<(), String> {
+        let named = self.pairs.iter().flat_map(|pair| pair.sites).chain(self.private_sites.clone());
+        match named.into_iter().find(|site| *site >= self.sites) {
+            Some(site) => Err(format!("there is no site {site}: there are {}", self.sites)),
+            None => Ok(()),
+        }
+    }
+
+    /// The round trip between two sites.
+    pub fn rtt_between(&self, one: u32, other: u32) -> Duration {
+        let is_it = |pair: &&Pair| pair.sites == [one, other] || pair.sites == [other, one];
+        self.pairs.iter().rfind(is_it).map_or(self.rtt, |pair| pair.rtt)
+    }
+
+    /// What the link from one site to another is like at first.
+    pub fn conditions(&self, from: u32, to: u32) -> Conditions {
+        Conditions {
+            rate_bits_per_s: self.wan_rate,
+            delay: self.rtt_between(from, to) / 2,
+            buffer_bytes: self.wan_buffer,
+            loss: self.wan_loss,
+            duplicate: 0.0,
+            reorder: 0.0,
+            reorder_delay: REORDER_DELAY,
+            mtu_bytes: ETHERNET_MTU_BYTES,
+            is_udp_forbidden: false,
+        }
+    }
+
+    /// Every direction between two sites, in the order of their queues.
+    pub fn directions(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
+        let sites = self.sites;
+        let pairs = (0..sites).flat_map(move |from| (0..sites).map(move |to| (from, to)));
+        pairs.filter(|(from, to)| from != to)
     }
 
     /// The address of a node on one of its LANs.
@@ -69,6 +133,22 @@ impl Spec {
 /// Second number of the addresses on first LANs; those on second LANs have the next.
 const FIRST_LAN: u32 = 77;
 
+/// The bridge that is a site's LAN. By the name of the first, links between sites know the site.
+pub(crate) fn lan(site: u32, nic: u32) -> String {
+    if nic == 0 { format!("site{site}") } else { format!("site{site}-lan{nic}") }
+}
+
+/// The router's end of a node's cable.
+pub(crate) fn port(site: u32, node: u32, nic: u32) -> String {
+    format!("p{site}-{node}-{nic}")
+}
+
+/// Where the numbers that decide of losses begin.
+const SEED: u64 = 0x9e37_79b9;
+/// How much later packets come that others overtake: some eighty packets at 1 Gb/s.
+const REORDER_DELAY: Duration = Duration::from_millis(1);
+const ETHERNET_MTU_BYTES: u32 = 1500;
+
 /// A lab's name.
 pub(crate) fn name(text: &str) -> Result<String, String> {
     let fits = !text.is_empty()
@@ -77,9 +157,28 @@ pub(crate) fn name(text: &str) -> Result<String, String> {
     if fits { Ok(text.into()) } else { Err("a name has 1 to 8 letters and digits".into()) }
 }
 
-fn share(text: &str) -> Result<f64, String> {
-    let share = text.parse().ok().filter(|share| (0.0..1.0).contains(share));
-    share.ok_or_else(|| "a share is a number from 0 to 1".into())
+/// Reads a share: a number from 0 to 1, or with `%`.
+///
+/// # Errors
+/// For what is neither.
+pub fn share(text: &str) -> Result<f64, String> {
+    let (digits, factor) = text.strip_suffix('%').map_or((text, 1.0), |digits| (digits, 0.01));
+    let share = digits.parse().ok().map(|number: f64| number * factor);
+    let share = share.filter(|share| (0.0..1.0).contains(share));
+    share.ok_or_else(|| "a share is a number from 0 to 1, or with %, such as 0.1%".into())
+}
+
+/// A round trip between two sites: `0-2=40ms`.
+fn pair(text: &str) -> Result<Pair, String> {
+    let wrong = || "not like 0-2=40ms".to_owned();
+    let (sites, rtt) = text.split_once('=').ok_or_else(wrong)?;
+    let (one, other) = sites.split_once('-').ok_or_else(wrong)?;
+    let sites = [one, other].map(|site| site.parse().ok());
+    let [Some(one), Some(other)] = sites else { return Err(wrong()) };
+    if one == other {
+        return Err("a pair has two sites".into());
+    }
+    Ok(Pair { sites: [one, other], rtt: duration(rtt)? })
 }
 
 fn split(text: &str) -> Option<(f64, &str)> {
@@ -96,20 +195,29 @@ fn quantity(text: &str, units: &[(&str, f64)], what: &str) -> Result<f64, String
         .ok_or_else(|| format!("not like {what}"))
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    time(text, 10.0)
+}
+
+/// How long something lasts that ends by itself.
+pub(crate) fn span(text: &str) -> Result<Duration, String> {
+    time(text, 3600.0)
+}
+
+fn time(text: &str, most_s: f64) -> Result<Duration, String> {
     let seconds = quantity(text, &[("s", 1.0), ("ms", 1e-3), ("us", 1e-6)], "11.6ms")?;
-    if seconds > 10.0 {
-        return Err("longer than 10s".into());
+    if seconds > most_s {
+        return Err(format!("longer than {most_s}s"));
     }
     Ok(Duration::from_nanos((seconds * 1e9).round() as u64))
 }
 
-fn rate(text: &str) -> Result<u64, String> {
+pub(crate) fn rate(text: &str) -> Result<u64, String> {
     let rate = quantity(text, &[("Gbit", 1e9), ("Mbit", 1e6), ("kbit", 1e3)], "1Gbit")? as u64;
     if rate < 8_000 { Err("less than 8kbit".into()) } else { Ok(rate) }
 }
 
-fn bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     Ok(quantity(text, &[("MB", 1e6), ("kB", 1e3), ("B", 1.0)], "2MB")? as u64)
 }
 
@@ -145,6 +253,20 @@ mod tests {
     }
 
     #[test]
+    fn pairs_and_shares_are_read() {
+        let spec = parse("--sites 3 --pair 0-2=40ms --private 1 --wan-loss 0.1%").unwrap();
+        assert_eq!(spec.check(), Ok(()));
+        assert!((spec.wan_loss - 0.001).abs() < 1e-12);
+        let delays = [(0, 1), (0, 2), (2, 0)].map(|(from, to)| spec.conditions(from, to).delay);
+        assert_eq!(delays, [5800, 20_000, 20_000].map(Duration::from_micros));
+        assert_eq!(spec.directions().count(), 6);
+        for line in ["--pair 0-5=1ms", "--private 2"] {
+            let text = parse(line).unwrap().check().unwrap_err();
+            assert!(text.contains("there are 2"), "{text}");
+        }
+    }
+
+    #[test]
     fn no_two_interfaces_have_the_same_address() {
         let spec = parse("--sites 8 --nodes 32 --nics 4").unwrap();
         let mut seen = std::collections::HashSet::new();
@@ -164,6 +286,9 @@ mod tests {
             "--sites 0",
             "--nics 5",
             "--wan-loss 2",
+            "--wan-loss 200%",
+            "--pair 0-0=1ms",
+            "--pair 0=1ms",
             "--frob 1",
             "--rtt",
         ] {

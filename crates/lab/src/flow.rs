@@ -1,0 +1,176 @@
+//! A competing flow: somebody else's bulk transfer over the lab's links.
+
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+
+use crate::grid::Lab;
+use crate::spec;
+
+/// A stream of TCP from a node to another, as asked for.
+#[derive(Debug, Args)]
+pub(crate) struct Flow {
+    /// For how long, such as 10s
+    #[arg(long = "for", value_parser = spec::span, default_value = "10s")]
+    duration: Duration,
+    /// How it finds its rate
+    #[arg(long, default_value = "cubic")]
+    congestion: Congestion,
+    /// The node it comes from [default: the last of the first site]
+    #[arg(long)]
+    from: Option<String>,
+    /// The node it goes to [default: the last of the last site]
+    #[arg(long)]
+    to: Option<String>,
+}
+
+/// The kernel's ways to find a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Congestion {
+    /// What most hosts use.
+    Cubic,
+    /// By bandwidth and round trip.
+    Bbr,
+    /// The oldest.
+    Reno,
+}
+
+impl Congestion {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Cubic => "cubic",
+            Self::Bbr => "bbr",
+            Self::Reno => "reno",
+        }
+    }
+}
+
+impl Flow {
+    /// Runs it to its end and prints what it got.
+    pub fn run(&self, lab: &Lab) -> Result<(), String> {
+        let spec = &lab.spec;
+        let last = |site| spec.host(site, spec.nodes - 1);
+        let from = self.from.clone().unwrap_or_else(|| last(0));
+        let to = self.to.clone().unwrap_or_else(|| last(spec.sites - 1));
+        if from == to {
+            return Err(format!("a flow from {from} to itself crosses no link"));
+        }
+        let own = std::env::current_exe().map_err(|error| error.to_string())?;
+        let own = own.display().to_string();
+        let words = |words: &[&str]| -> Vec<String> {
+            [&own, "lab"].iter().chain(words).map(|word| (*word).to_owned()).collect()
+        };
+        let sink = lab.command(&to, &words(&["sink"])).map_err(|error| error.to_string())?;
+        let mut sink = Ended::start(sink)?;
+        let mut lines = BufReader::new(sink.0.stdout.take().ok_or("the sink has no output")?);
+        let mut port = String::new();
+        lines.read_line(&mut port).map_err(|error| error.to_string())?;
+        let address = lab.nodes.iter().find(|node| node.host == to).map(|node| &node.address);
+        let address = format!("{}:{}", address.ok_or("the node has no address")?, port.trim());
+        let seconds = self.duration.as_secs_f64().to_string();
+        let words = words(&["source", &address, &seconds, self.congestion.name()]);
+        let source = lab.command(&from, &words).map_err(|error| error.to_string())?;
+        let mut source = Ended::start(source)?;
+        let status = source.0.wait().map_err(|error| error.to_string())?;
+        if !status.success() {
+            return Err(format!("the flow ended with {status}: see above"));
+        }
+        let mut got = String::new();
+        lines.read_line(&mut got).map_err(|error| error.to_string())?;
+        let mut numbers = got.split_whitespace().filter_map(|word| word.parse::<f64>().ok());
+        let (Some(bytes), Some(seconds)) = (numbers.next(), numbers.next()) else {
+            return Err("the flow's end was not seen: nothing came for a while".into());
+        };
+        println!(
+            "{} {from} to {to}: {:.1} Mb/s, {bytes} bytes in {seconds:.3} s",
+            self.congestion.name(),
+            bytes * 8e-6 / seconds.max(1e-9),
+        );
+        Ok(())
+    }
+}
+
+/// A child that does not outlive its owner.
+struct Ended(Child);
+
+impl Ended {
+    fn start(mut command: Command) -> Result<Self, String> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command.spawn().map(Self).map_err(|error| format!("start a flow: {error}"))
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // It may have ended, which is as good.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Where a flow ends: prints its port, swallows a stream, and prints bytes and seconds from the first
+/// byte to the last.
+pub(crate) fn sink() -> io::Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    println!("{}", listener.local_addr()?.port());
+    let (mut socket, _) = listener.accept()?;
+    socket.set_read_timeout(Some(SILENCE))?;
+    let mut buffer = vec![0; 1 << 20];
+    let (mut bytes, mut first, mut last) = (0, None, Instant::now());
+    loop {
+        match socket.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => {
+                last = Instant::now();
+                first.get_or_insert(last);
+                bytes += count;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    println!("{bytes} {}", last.duration_since(first.unwrap_or(last)).as_secs_f64());
+    Ok(())
+}
+
+/// Where a flow begins.
+#[derive(Debug, Args)]
+pub(crate) struct Source {
+    address: SocketAddr,
+    seconds: f64,
+    congestion: Congestion,
+}
+
+impl Source {
+    /// Sends as much as it can for so long.
+    pub fn run(&self) -> io::Result<()> {
+        let mut socket = TcpStream::connect_timeout(&self.address, SILENCE)?;
+        let name = self.congestion.name();
+        rustix::net::sockopt::set_tcp_congestion(&socket, name).map_err(|error| {
+            io::Error::other(format!("the kernel does not let this node use {name}: {error}"))
+        })?;
+        socket.set_write_timeout(Some(GLANCE))?;
+        let piece = vec![0; 256 << 10];
+        let since = Instant::now();
+        while since.elapsed().as_secs_f64() < self.seconds {
+            match socket.write(&piece) {
+                Ok(_) => {}
+                Err(error) if is_late(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}
+
+/// So long a stream may stand still, as over a link that is cut.
+const SILENCE: Duration = Duration::from_secs(60);
+/// How often a source that cannot send looks at the clock.
+const GLANCE: Duration = Duration::from_millis(100);
