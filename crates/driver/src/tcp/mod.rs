@@ -9,12 +9,12 @@
 //! millisecond: what the kernel has goes first, and what is submitted in a row with a long message can pass.
 //! Sockets never block; the sockets with traffic are read directly, the others through epoll.
 
-mod dial;
+pub(crate) mod dial;
 mod encryption;
 mod handshake;
 #[cfg(test)]
 mod hostile;
-mod interfaces;
+pub(crate) mod interfaces;
 mod knowledge;
 mod measure;
 mod networks;

@@ -7,8 +7,8 @@ mod scenarios;
 use std::time::Duration;
 
 use driver::{
-    Encryption, OwnRail, Rail, ShmConfig, ShmRail, SimLoss, SimNetwork, SimPath, TcpConfig,
-    TcpNetworks, TcpRail,
+    Encryption, Identity, OwnRail, QuicConfig, QuicRail, Rail, ShmConfig, ShmRail, SimLoss,
+    SimNetwork, SimPath, TcpConfig, TcpNetworks, TcpRail,
 };
 use kit::{Field, Ground};
 use wire::GateId;
@@ -83,6 +83,19 @@ impl Ground for Network {
     }
 }
 
+/// QUIC over the loopback.
+struct Quic;
+
+impl Ground for Quic {
+    fn field(&self, count: u32) -> Field {
+        Field { rails: (0..count).map(quic_rail).collect(), pass: Box::new(|| {}) }
+    }
+
+    fn wakes(&self) -> bool {
+        true
+    }
+}
+
 /// Virtual time, over a network that delays and loses.
 struct Sim;
 
@@ -125,6 +138,17 @@ fn network_rail(rank: u32) -> Box<dyn Rail> {
     Box::new(TcpRail::on(network, tcp_config(rank)).expect("sockets"))
 }
 
+fn quic_rail(rank: u32) -> Box<dyn Rail> {
+    let rail = QuicRail::new(QuicConfig {
+        rank: GateId(rank),
+        job: 11,
+        identity: Identity::of(&[3; 32], 11),
+        interface: Some(LOOPBACK.into()),
+        connect_timeout: Duration::from_secs(20),
+    });
+    Box::new(rail.expect("sockets"))
+}
+
 fn tcp_config(rank: u32) -> TcpConfig {
     TcpConfig {
         interface: Some(LOOPBACK.into()),
@@ -158,6 +182,7 @@ conformance!(shm, Shm; order sizes many bursts pull farewell disconnection wake 
 conformance!(tcp, Tcp; order sizes many bursts pull farewell disconnection wake full room; echo death deafness);
 conformance!(private, Private; order sizes many bursts pull farewell disconnection wake full room; echo death deafness);
 conformance!(network, Network; order sizes many bursts pull farewell disconnection wake full room; echo death deafness);
+conformance!(quic, Quic; order sizes many bursts pull farewell disconnection wake full room; echo death deafness);
 conformance!(sim, Sim; order sizes many bursts pull farewell disconnection wake full room;);
 
 #[test]

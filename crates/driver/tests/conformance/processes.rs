@@ -145,6 +145,7 @@ fn open(rail: &str, rank: u32) -> End {
         "tcp" => crate::tcp_rail(rank),
         "private" => crate::private_rail(rank),
         "network" => crate::network_rail(rank),
+        "quic" => crate::quic_rail(rank),
         other => panic!("no rail {other} between processes"),
     };
     End::new(rank, rail)

@@ -1,0 +1,427 @@
+//! What a path carries, learned from what arrives, and how much may therefore be under way.
+//!
+//! Made for messages: a burst, then silence, then a burst again. What a path carries does not change by
+//! silence, so nothing is unlearned by it. The rate is measured on trains of packets, however short the
+//! message was: where acknowledgements come in more slowly than the packets had left, the network has set
+//! their pace; where they do not, the path carries at least as much. The greatest of the last rounds is what
+//! the path carries. About once in ten rounds a round leaves a quarter faster, to find out whether there is
+//! more.
+//!
+//! Twice what is in flight at that rate may be under way, so that late acknowledgements and lost packets
+//! do not stop the sender; the pace, not the window, keeps the queue short. Packets that are lost now and
+//! then, without a queue, do not say that the path is full. Many, or some while there is a queue, do: then
+//! the sender goes back to seven tenths of what was under way, as CUBIC does, and to the rate that arrived.
+//!
+//! Ideas: BBR (Cardwell et al., 2016), packet trains (Jain and Routhier, 1986), telling losses apart by the
+//! queue (TCP Veno; Fu and Liew, 2003).
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// What is known of a path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Path {
+    /// What it carries, packet headers included but for those of IP and UDP.
+    pub bytes_per_s: f64,
+    /// The least round trip.
+    pub round_trip: Duration,
+}
+
+/// The sender's picture of a path. In: [`handle_sent`](Self::handle_sent), [`handle_ack`](Self::handle_ack)
+/// for each packet and [`handle_acks_end`](Self::handle_acks_end) behind them,
+/// [`handle_loss`](Self::handle_loss). Out: [`window`](Self::window), [`pace`](Self::pace).
+#[derive(Debug)]
+pub(super) struct Model {
+    phase: Phase,
+    round_trip: Floor,
+    /// What the path carries, in bytes per second, as far as known.
+    rate: f64,
+    /// The greatest rates of the last rounds that measured one, the oldest first.
+    rates: VecDeque<f64>,
+    /// Bytes that have arrived.
+    delivered: u64,
+    in_flight: u64,
+    /// Acknowledgements of late: a train.
+    train: VecDeque<Point>,
+    /// Of the packets that the acknowledgement at hand names: when the newest left, and their bytes.
+    newest: Option<Instant>,
+    arriving: u64,
+    round: Round,
+    /// No more than this is under way since the path was full; grows with every round.
+    ceiling: Option<f64>,
+    mtu: u64,
+    /// What was known from before.
+    known: Option<Path>,
+    /// What was last told.
+    told: Option<Path>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// What the path carries is not known: twice as much each round, until the rate stops growing.
+    Startup { window: f64, best: f64, stalled: u8 },
+    /// It is known. Rounds since the last one that left faster.
+    Cruise { rounds: u8 },
+}
+
+/// An acknowledgement.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    at: Instant,
+    delivered: u64,
+    /// When the newest packet left of those acknowledged.
+    sent: Instant,
+}
+
+/// From the moment when something leaves until it has arrived.
+#[derive(Debug, Default)]
+struct Round {
+    /// Ends when something has arrived that left later than this.
+    begin: Option<Instant>,
+    arrived: u64,
+    lost: u64,
+    is_marked: bool,
+    most_in_flight: u64,
+    least_round_trip: Option<Duration>,
+    /// The greatest measured rate, and whether the network had set it.
+    rate: f64,
+    is_network_rate: bool,
+}
+
+impl Model {
+    /// A path of which something may be known from before.
+    pub fn new(known: Option<Path>) -> Self {
+        let phase = match known {
+            Some(_) => Phase::Cruise { rounds: 1 },
+            None => Phase::Startup { window: WINDOW_FIRST, best: 0.0, stalled: 0 },
+        };
+        Self {
+            phase,
+            round_trip: Floor::new(known.map(|path| path.round_trip)),
+            rate: known.map_or(RATE_FIRST, |path| path.bytes_per_s.clamp(RATE_MIN, RATE_MAX)),
+            rates: VecDeque::new(),
+            delivered: 0,
+            in_flight: 0,
+            train: VecDeque::new(),
+            newest: None,
+            arriving: 0,
+            round: Round::default(),
+            ceiling: None,
+            mtu: 1200,
+            known,
+            told: None,
+        }
+    }
+
+    /// What was learned, once something was.
+    pub fn path(&self) -> Option<Path> {
+        let round_trip = self.round_trip.least()?;
+        let is_learned = !self.rates.is_empty() && matches!(self.phase, Phase::Cruise { .. });
+        is_learned.then_some(Path { bytes_per_s: self.rate, round_trip })
+    }
+
+    /// What was learned, or else was known from before.
+    pub fn known(&self) -> Option<Path> {
+        self.path().or(self.known)
+    }
+
+    /// What was learned, if it differs from what was last told.
+    pub fn lesson(&mut self) -> Option<Path> {
+        let path = self.path()?;
+        let differs = |told: Path| {
+            let by = |one: f64, other: f64| (one / other - 1.0).abs() > TELLING;
+            by(path.bytes_per_s, told.bytes_per_s)
+                || by(path.round_trip.as_secs_f64(), told.round_trip.as_secs_f64())
+        };
+        let is_new = self.told.is_none_or(differs);
+        is_new.then(|| *self.told.insert(path))
+    }
+
+    /// Bytes that may be under way.
+    pub fn window(&self) -> u64 {
+        let window = match self.phase {
+            Phase::Startup { window, .. } => window,
+            Phase::Cruise { .. } => {
+                let window = 2.0 * self.carried_at_once() + self.rate * LATE.as_secs_f64();
+                window.min(self.ceiling.unwrap_or(f64::MAX))
+            }
+        };
+        (window as u64).clamp(WINDOW_MIN_PACKETS * self.mtu, WINDOW_MAX)
+    }
+
+    /// Bytes that are under way.
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// At which rate to send, in bytes per second.
+    pub fn pace(&self) -> f64 {
+        let pace = match self.phase {
+            Phase::Startup { window, .. } => {
+                let round_trip = self.round_trip.least().unwrap_or(ROUND_TRIP_FIRST);
+                STARTUP_GAIN * self.rate.max(window / round_trip.as_secs_f64())
+            }
+            Phase::Cruise { rounds: 0 } => PROBE_GAIN * self.rate,
+            Phase::Cruise { .. } if self.has_queue() => DRAIN_GAIN * self.rate,
+            Phase::Cruise { .. } => self.rate,
+        };
+        pace.clamp(RATE_MIN, RATE_MAX)
+    }
+
+    /// Something has left that will be acknowledged.
+    pub fn handle_sent(&mut self, now: Instant, bytes: u64) {
+        if self.in_flight == 0 {
+            // Acknowledgements from before say nothing of the train that begins.
+            self.train.clear();
+        }
+        self.in_flight += bytes;
+        self.round.most_in_flight = self.round.most_in_flight.max(self.in_flight);
+        self.round.begin.get_or_insert(now);
+    }
+
+    /// A packet has arrived.
+    pub fn handle_ack(&mut self, sent: Instant, bytes: u64) {
+        self.arriving += bytes;
+        self.in_flight = self.in_flight.saturating_sub(bytes);
+        self.newest = Some(self.newest.map_or(sent, |newest| newest.max(sent)));
+    }
+
+    /// All packets that an acknowledgement names have been handled; so much is still under way.
+    pub fn handle_acks_end(&mut self, now: Instant, in_flight: u64) {
+        self.in_flight = in_flight;
+        let Some(sent) = self.newest.take() else { return };
+        let arriving = std::mem::take(&mut self.arriving);
+        self.delivered += arriving;
+        self.round.arrived += arriving;
+        let round_trip = now.saturating_duration_since(sent);
+        self.round_trip.observe(now, round_trip);
+        let least = &mut self.round.least_round_trip;
+        *least = Some(least.map_or(round_trip, |least| least.min(round_trip)));
+        let point = Point { at: now, delivered: self.delivered, sent };
+        self.measure(&point);
+        self.train.push_back(point);
+        if let Phase::Startup { window, .. } = &mut self.phase
+            && self.round.most_in_flight as f64 > *window / 2.0
+        {
+            *window += arriving as f64;
+        }
+        if self.round.begin.is_some_and(|begin| sent >= begin) {
+            self.end_round(now);
+        }
+    }
+
+    /// Packets are taken for lost.
+    pub fn handle_loss(&mut self, bytes: u64) {
+        self.in_flight = self.in_flight.saturating_sub(bytes);
+        self.round.lost += bytes;
+    }
+
+    /// The network has marked packets instead of dropping them.
+    pub fn handle_mark(&mut self) {
+        self.round.is_marked = true;
+    }
+
+    /// Nothing has arrived for so long that the path must have failed, or be another one.
+    pub fn handle_collapse(&mut self) {
+        self.back_off();
+    }
+
+    /// The longest packet has changed.
+    pub fn set_mtu(&mut self, bytes: u16) {
+        self.mtu = bytes.into();
+    }
+
+    /// Measures the rate of the train that ends with `point`.
+    fn measure(&mut self, point: &Point) {
+        let span = self.round_trip.least().unwrap_or(ROUND_TRIP_FIRST).max(TRAIN_MIN) * 2;
+        while self.train.len() > TRAIN_POINTS
+            || self.train.front().is_some_and(|first| point.at - first.at > span)
+        {
+            self.train.pop_front();
+        }
+        let Some(first) = self.train.front() else { return };
+        let bytes = point.delivered - first.delivered;
+        let arrival = point.at.saturating_duration_since(first.at);
+        let departure = point.sent.saturating_duration_since(first.sent);
+        if arrival < TRAIN_MIN || bytes < TRAIN_PACKETS * self.mtu {
+            return;
+        }
+        let is_network_rate = arrival > departure.mul_f64(SLOWER);
+        let rate = bytes as f64 / arrival.max(departure).as_secs_f64();
+        self.round.is_network_rate |= is_network_rate;
+        if is_network_rate || rate > self.rate {
+            self.round.rate = self.round.rate.max(rate);
+        }
+        // That there is more need not wait for the round's end.
+        if rate > self.rate {
+            self.rate = rate.min(RATE_MAX);
+        }
+    }
+
+    fn end_round(&mut self, now: Instant) {
+        let round = std::mem::take(&mut self.round);
+        if self.is_congested(&round) {
+            self.handle_congestion(&round);
+        } else if round.rate > 0.0 {
+            self.rates.push_back(round.rate);
+            if self.rates.len() > RATES {
+                self.rates.pop_front();
+            }
+            self.rate = self.greatest();
+        }
+        self.go_on(&round);
+        self.round.least_round_trip = round.least_round_trip;
+        self.round.begin = (self.in_flight > 0).then_some(now);
+        self.round.most_in_flight = self.in_flight;
+    }
+
+    fn go_on(&mut self, round: &Round) {
+        let was_busy = round.most_in_flight as f64 > self.carried_at_once() / 2.0;
+        match &mut self.phase {
+            Phase::Startup { best, stalled, .. } => {
+                if round.rate > *best * GROWING {
+                    *best = round.rate;
+                    *stalled = 0;
+                } else if round.is_network_rate {
+                    *stalled += 1;
+                    if *stalled >= STALLED_MAX {
+                        self.phase = Phase::Cruise { rounds: 1 };
+                    }
+                }
+            }
+            Phase::Cruise { rounds } if was_busy => {
+                *rounds = (*rounds + 1) % CYCLE;
+                if let Some(ceiling) = self.ceiling {
+                    let grown = ceiling + self.carried_at_once() / REGROWTH_ROUNDS;
+                    let is_over = grown > 2.0 * self.carried_at_once();
+                    self.ceiling = (!is_over).then_some(grown);
+                }
+            }
+            Phase::Cruise { .. } => {}
+        }
+    }
+
+    /// Whether a round has shown that the path is full.
+    fn is_congested(&self, round: &Round) -> bool {
+        let all = (round.arrived + round.lost) as f64;
+        let share = round.lost as f64 / all.max(1.0);
+        let is_many = round.lost >= LOST_PACKETS_MIN * self.mtu;
+        round.is_marked
+            || is_many && (share > LOST_MAX || share > LOST_WITH_QUEUE_MAX && queue_of(round, self))
+    }
+
+    fn handle_congestion(&mut self, round: &Round) {
+        if round.is_network_rate {
+            // What arrived is all there is; greater rates are of another time.
+            self.rates.clear();
+            self.rates.push_back(round.rate);
+            self.rate = round.rate.max(self.rate * BACK_OFF);
+        }
+        self.ceiling =
+            Some((round.most_in_flight as f64 * BACK_OFF).max(self.carried_at_once() / 2.0));
+        self.phase = Phase::Cruise { rounds: 1 };
+    }
+
+    fn back_off(&mut self) {
+        self.ceiling = Some(self.carried_at_once() / 2.0);
+        self.phase = Phase::Cruise { rounds: 1 };
+    }
+
+    fn greatest(&self) -> f64 {
+        self.rates.iter().copied().fold(RATE_MIN, f64::max)
+    }
+
+    /// Bytes under way that keep the path busy.
+    fn carried_at_once(&self) -> f64 {
+        self.rate * self.round_trip.least().unwrap_or(ROUND_TRIP_FIRST).as_secs_f64()
+    }
+
+    /// Whether packets have lately waited in the network.
+    fn has_queue(&self) -> bool {
+        queue_of(&self.round, self)
+    }
+}
+
+fn queue_of(round: &Round, model: &Model) -> bool {
+    let (Some(now), Some(least)) = (round.least_round_trip, model.round_trip.least()) else {
+        return false;
+    };
+    now.saturating_sub(least) > least / 8 + QUEUE_MIN
+}
+
+/// The least of the last minute or two.
+#[derive(Clone, Copy, Debug)]
+struct Floor {
+    before: Option<Duration>,
+    now: Option<Duration>,
+    since: Option<Instant>,
+}
+
+impl Floor {
+    fn new(known: Option<Duration>) -> Self {
+        Self { before: known, now: None, since: None }
+    }
+
+    fn least(&self) -> Option<Duration> {
+        match (self.before, self.now) {
+            (Some(before), Some(now)) => Some(before.min(now)),
+            (before, now) => before.or(now),
+        }
+    }
+
+    fn observe(&mut self, now: Instant, value: Duration) {
+        if self.now.is_none_or(|least| value < least) {
+            self.now = Some(value);
+        }
+        let since = *self.since.get_or_insert(now);
+        if now.saturating_duration_since(since) > FLOOR_EVERY {
+            *self = Self { before: self.now, now: None, since: Some(now) };
+        }
+    }
+}
+
+/// An unknown path is first tried with so much.
+const WINDOW_FIRST: f64 = 65_536.0;
+const RATE_FIRST: f64 = 1_000_000.0;
+const ROUND_TRIP_FIRST: Duration = Duration::from_millis(10);
+const STARTUP_GAIN: f64 = 2.0;
+/// A rate that does not grow by so much in a round has been reached…
+const GROWING: f64 = 1.2;
+/// …when that is so for so many rounds.
+const STALLED_MAX: u8 = 2;
+
+/// A difference that is worth telling.
+const TELLING: f64 = 0.05;
+
+const PROBE_GAIN: f64 = 1.25;
+const DRAIN_GAIN: f64 = 0.9;
+/// Rounds from one that leaves faster to the next.
+const CYCLE: u8 = 10;
+/// Rounds of which the greatest rate counts.
+const RATES: usize = 12;
+
+/// A train is shorter than this only where nothing longer is needed to tell the rate from the time that
+/// processes take to be woken.
+const TRAIN_MIN: Duration = Duration::from_millis(3);
+const TRAIN_PACKETS: u64 = 24;
+const TRAIN_POINTS: usize = 512;
+/// Arriving so much more slowly than leaving is the network's doing.
+const SLOWER: f64 = 1.03;
+
+/// A share of lost packets beyond which the path is full, and one that says so when packets wait besides.
+const LOST_MAX: f64 = 0.03;
+const LOST_WITH_QUEUE_MAX: f64 = 0.004;
+const LOST_PACKETS_MIN: u64 = 3;
+/// Waiting for less may be the host's doing.
+const QUEUE_MIN: Duration = Duration::from_micros(1500);
+const BACK_OFF: f64 = 0.7;
+/// Rounds until what may be under way has grown by what the path carries at once.
+const REGROWTH_ROUNDS: f64 = 64.0;
+
+/// Acknowledgements may be so late.
+const LATE: Duration = Duration::from_millis(4);
+const WINDOW_MIN_PACKETS: u64 = 16;
+const WINDOW_MAX: u64 = 256 << 20;
+const RATE_MIN: f64 = 100_000.0;
+const RATE_MAX: f64 = 12.5e9;
+const FLOOR_EVERY: Duration = Duration::from_secs(60);

@@ -1,0 +1,966 @@
+//! The rail's state, which the application's threads and the keeper serve in turn: sockets, connections,
+//! and which peers they lead to.
+//!
+//! [`Core::serve`] does all that the protocol asks for: it takes in what has come, answers it, sends what may
+//! leave, and looks after timers. [`Core::report`] shows what came of it. The keeper only serves.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use quinn_proto::{
+    ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint, Event as Happening, Incoming,
+    StreamEvent, TransportErrorCode,
+};
+use rustc_hash::FxHashMap;
+use rustix::event::epoll;
+use wire::{Capabilities, Cost, Frame, GateId};
+
+use super::controller::SharedGate;
+use super::frames::FRAME_MAX;
+use super::hello::{ACCEPTED, HELLO_LEN, Myself};
+use super::knowledge::Knowledge;
+use super::line::{Code, Line, Reading, Stage};
+use super::settings::{self, Keys};
+use super::socket::{Datagram, Intake, Socket};
+use crate::rail::{Event, Fault, Post, RailError};
+use crate::tcp::Refusal;
+use crate::tcp::dial::{Clock, Dialling, Due};
+
+/// Everything of the rail that changes.
+pub(super) struct Core {
+    myself: Myself,
+    keys: Keys,
+    knowledge: Knowledge,
+    endpoint: Endpoint,
+    pub sockets: Vec<Socket>,
+    intake: Intake,
+    /// Datagrams of one look, and a batch on its way out.
+    inbound: Vec<Datagram>,
+    batch: Vec<u8>,
+    epoll: Arc<OwnedFd>,
+    lines: FxHashMap<usize, Line>,
+    links: FxHashMap<GateId, Link>,
+    /// Lines that may have something to send, or to read.
+    to_serve: Vec<usize>,
+    to_read: VecDeque<usize>,
+    timers: BinaryHeap<Reverse<(Instant, usize)>>,
+    news: VecDeque<News>,
+    /// Lines that may yet become links.
+    unproved: usize,
+    dialled: usize,
+    clock: Clock,
+    connect_timeout: Duration,
+    /// When to look again after peers that are dialled and strangers that dawdle.
+    next_look: Instant,
+    /// When to look again at what was learned of the paths.
+    next_lesson: Instant,
+    /// The user knows of buffers that are too small.
+    has_complained: bool,
+    /// The application's thread sleeps until the descriptors wake it.
+    pub is_asleep: bool,
+}
+
+/// What is known of a peer.
+enum Link {
+    Dialling(Dialling),
+    Open { key: usize },
+}
+
+/// What has happened and was not told.
+enum News {
+    Up { peer: GateId },
+    Room { peer: GateId },
+    Cost { peer: GateId, cost: Cost },
+    Down { peer: GateId, fault: Fault },
+    Refused { from: SocketAddr, reason: Refusal },
+    Hampered { reason: String },
+}
+
+impl Core {
+    pub fn new(
+        myself: Myself,
+        keys: Keys,
+        sockets: Vec<Socket>,
+        epoll: Arc<OwnedFd>,
+        connect_timeout: Duration,
+    ) -> Self {
+        let tries_lengths = sockets.iter().all(Socket::keeps_packets_whole);
+        let config = Arc::new(settings::endpoint());
+        let endpoint = Endpoint::new(config, Some(keys.any_server()), tries_lengths, None);
+        let now = Instant::now();
+        Self {
+            myself,
+            keys,
+            knowledge: Knowledge::new(),
+            endpoint,
+            sockets,
+            intake: Intake::new(),
+            inbound: Vec::new(),
+            batch: Vec::new(),
+            epoll,
+            lines: FxHashMap::default(),
+            links: FxHashMap::default(),
+            to_serve: Vec::new(),
+            to_read: VecDeque::new(),
+            timers: BinaryHeap::new(),
+            news: VecDeque::new(),
+            unproved: 0,
+            dialled: 0,
+            clock: Clock::new(),
+            connect_timeout,
+            next_look: now,
+            next_lesson: now,
+            has_complained: false,
+            is_asleep: false,
+        }
+    }
+
+    /// Whether there is anything to keep alive.
+    pub fn has_lines(&self) -> bool {
+        !self.lines.is_empty()
+    }
+
+    /// Whether everything posted has arrived.
+    pub fn is_flushed(&self) -> bool {
+        self.lines.values().all(|line| line.peer().is_none() || line.is_flushed())
+    }
+
+    /// Whether there is something to report, or to do at once.
+    pub fn has_news(&self, now: Instant) -> bool {
+        !(self.news.is_empty() && self.to_read.is_empty() && self.to_serve.is_empty())
+            || self.next(now).is_some_and(|next| next <= now)
+    }
+
+    /// When to serve next if nothing comes before.
+    pub fn next(&self, now: Instant) -> Option<Instant> {
+        let timer = self.timers.peek().map(|Reverse((at, _))| *at);
+        let is_looking = self.dialled > 0 || self.unproved > 0;
+        let look = is_looking.then(|| self.next_look.max(now));
+        timer.into_iter().chain(look).min()
+    }
+
+    /// Begins to look for `peer` at these addresses.
+    pub fn connect(&mut self, peer: GateId, candidates: Vec<SocketAddr>) {
+        if self.links.contains_key(&peer) {
+            return;
+        }
+        let now = self.clock.look(Instant::now());
+        let dialling = Dialling::new(candidates, now, self.connect_timeout);
+        self.links.insert(peer, Link::Dialling(dialling));
+        self.dialled += 1;
+        self.dial(Instant::now());
+    }
+
+    pub fn is_known(&self, peer: GateId) -> bool {
+        self.links.contains_key(&peer)
+    }
+
+    /// Ends what leads to `peer`, without a word to the engine.
+    pub fn disconnect(&mut self, peer: GateId, now: Instant) {
+        match self.links.remove(&peer) {
+            Some(Link::Dialling(_)) => {
+                self.dialled -= 1;
+                self.drop_dials(peer, now);
+            }
+            Some(Link::Open { key }) => self.close(key, Code::Misbehaved, now),
+            None => {}
+        }
+        self.news.retain(|news| news.peer() != Some(peer));
+        self.serve_lines(now);
+    }
+
+    /// Says goodbye to all.
+    pub fn leave(&mut self, now: Instant) {
+        let open: Vec<usize> = self
+            .lines
+            .iter()
+            .filter(|(_, line)| line.peer().is_some())
+            .map(|(&key, _)| key)
+            .collect();
+        for key in open {
+            self.learn(key);
+            self.close(key, Code::Goodbye, now);
+        }
+        self.serve_lines(now);
+    }
+
+    pub fn post(&mut self, peer: GateId, frame: &Frame, now: Instant) -> Post {
+        let Some(Link::Open { key }) = self.links.get(&peer) else { return Post::Full };
+        let key = *key;
+        let Some(line) = self.lines.get_mut(&key) else { return Post::Full };
+        let post = line.outbox.post(frame);
+        if post != Post::Full && !line.is_paced(now) {
+            self.pump(key, now);
+        }
+        post
+    }
+
+    /// Does what is due; whether anything was.
+    pub fn serve(&mut self, now: Instant) -> bool {
+        let mut moved = self.take_in(now);
+        moved |= self.run_timers(now);
+        if (self.dialled > 0 || self.unproved > 0) && now >= self.next_look {
+            self.next_look = now + LOOK_EVERY;
+            self.expire(now);
+            self.dial(now);
+        }
+        if now >= self.next_lesson {
+            self.next_lesson = now + LESSON_EVERY;
+            self.look_at_paths();
+        }
+        moved |= self.serve_lines(now);
+        moved
+    }
+
+    /// Shows what has happened; whether anything was.
+    pub fn report(&mut self, now: Instant, sink: &mut dyn FnMut(Event<'_>)) -> bool {
+        let mut moved = !self.news.is_empty();
+        for news in std::mem::take(&mut self.news) {
+            news.tell(sink);
+        }
+        for _ in 0..self.to_read.len() {
+            let Some(key) = self.to_read.pop_front() else { break };
+            moved |= self.read(key, sink);
+        }
+        self.serve_lines(now);
+        moved
+    }
+
+    fn read(&mut self, key: usize, sink: &mut dyn FnMut(Event<'_>)) -> bool {
+        let Some(line) = self.lines.get_mut(&key) else { return false };
+        line.listed.to_read = false;
+        let Some(peer) = line.peer() else { return false };
+        let mut moved = false;
+        let reading = line.read(READ_BYTES, &mut |bytes| {
+            moved = true;
+            sink(Event::Frame { peer, bytes });
+        });
+        match reading {
+            Ok(Reading::More) => self.list_to_read(key),
+            Ok(Reading::Dry) => {
+                line.readable = false;
+                if let Some(fault) = line.ending.take() {
+                    line.stage = Stage::Closing;
+                    self.links.remove(&peer);
+                    sink(Event::Down { peer, fault });
+                    moved = true;
+                }
+            }
+            Err(fault) => {
+                self.links.remove(&peer);
+                self.close(key, Code::Misbehaved, Instant::now());
+                sink(Event::Down { peer, fault });
+                moved = true;
+            }
+        }
+        self.list_to_serve(key);
+        moved
+    }
+
+    /// Takes in what has come to the sockets.
+    fn take_in(&mut self, now: Instant) -> bool {
+        let mut events = [epoll::Event {
+            flags: epoll::EventFlags::empty(),
+            data: epoll::EventData::new_u64(0),
+        }; EVENTS];
+        let zero = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let count = epoll::wait(&*self.epoll, &mut events[..], Some(&zero)).unwrap_or(0);
+        let mut moved = false;
+        for event in &events[..count] {
+            // The timer's own entry is beyond the sockets: it only wakes.
+            let index = event.data.u64() as usize;
+            if index >= self.sockets.len() {
+                continue;
+            }
+            let flags = event.flags;
+            if flags.contains(epoll::EventFlags::ERR) {
+                self.hear_errors(index, now);
+            }
+            if flags.contains(epoll::EventFlags::OUT) && self.sockets[index].unstick() {
+                self.set_interest(index);
+                self.stir_all(index);
+            }
+            moved |= self.take_in_from(index, now);
+        }
+        moved
+    }
+
+    fn take_in_from(&mut self, index: usize, now: Instant) -> bool {
+        let mut moved = false;
+        for _ in 0..LOOKS {
+            let mut inbound = std::mem::take(&mut self.inbound);
+            let has_more = self.sockets[index]
+                .receive(&mut self.intake, &mut |datagram| inbound.push(datagram));
+            moved |= !inbound.is_empty();
+            for datagram in inbound.drain(..) {
+                self.handle(index, datagram, now);
+            }
+            self.inbound = inbound;
+            if !has_more {
+                break;
+            }
+        }
+        moved
+    }
+
+    fn handle(&mut self, index: usize, datagram: Datagram, now: Instant) {
+        let Datagram { from, to, ecn, bytes } = datagram;
+        let mut answer = std::mem::take(&mut self.batch);
+        answer.clear();
+        match self.endpoint.handle(now, from, to, ecn, bytes, &mut answer) {
+            Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                if let Some(line) = self.lines.get_mut(&handle.0) {
+                    line.connection.handle_event(event);
+                    self.list_to_serve(handle.0);
+                }
+            }
+            Some(DatagramEvent::NewConnection(incoming)) => {
+                self.admit(index, incoming, now, &mut answer);
+            }
+            Some(DatagramEvent::Response(transmit)) => {
+                self.sockets[index].send(transmit, &mut answer);
+            }
+            None => {}
+        }
+        self.batch = answer;
+    }
+
+    /// A stranger comes. Where many wait to be known, only those whose address is proved are let in; it
+    /// costs them a round trip. Where more wait than can be known, none is.
+    fn admit(&mut self, index: usize, incoming: Incoming, now: Instant, answer: &mut Vec<u8>) {
+        let from = incoming.remote_address();
+        if self.unproved >= UNPROVED_MAX {
+            self.endpoint.ignore(incoming);
+            return self.note_refusal(from, Refusal::Crowd);
+        }
+        let is_crowded = self.unproved >= UNPROVED_EASY;
+        if is_crowded && !incoming.remote_address_validated() && incoming.may_retry() {
+            if let Ok(transmit) = self.endpoint.retry(incoming, answer) {
+                self.sockets[index].send(transmit, answer);
+            }
+            return;
+        }
+        let known = self.knowledge.recall(self.sockets[index].address, from);
+        let gate = SharedGate::new(known);
+        let config = self.keys.server(&gate, known);
+        match self.endpoint.accept(incoming, now, answer, Some(config)) {
+            Ok((handle, connection)) => {
+                let mut line = Line::new(connection, index, Stage::Strange, gate, now);
+                line.deadline = self.clock.look(now) + TRY_TIMEOUT;
+                self.add(handle, line);
+            }
+            Err(error) => {
+                if let Some(transmit) = error.response {
+                    self.sockets[index].send(transmit, answer);
+                }
+                self.note_refusal(from, Refusal::Protocol);
+            }
+        }
+    }
+
+    fn add(&mut self, handle: ConnectionHandle, mut line: Line) {
+        line.reckon_depth();
+        self.unproved += 1;
+        self.lines.insert(handle.0, line);
+        self.list_to_serve(handle.0);
+    }
+
+    /// Tries the next addresses of peers that are being dialled; gives up those that are out of time.
+    fn dial(&mut self, at: Instant) {
+        let now = self.clock.look(at);
+        let mut due = Vec::new();
+        for (&peer, link) in &mut self.links {
+            let Link::Dialling(dialling) = link else { continue };
+            match dialling.due(now) {
+                Due::Nothing => {}
+                due_now => due.push((peer, due_now)),
+            }
+        }
+        for (peer, due_now) in due {
+            match due_now {
+                Due::Nothing => {}
+                Due::Try(address) => self.dial_one(peer, address, at),
+                Due::GiveUp(account) => {
+                    self.links.remove(&peer);
+                    self.dialled -= 1;
+                    self.drop_dials(peer, at);
+                    self.news.push_back(News::Down { peer, fault: Fault::Unreachable(account) });
+                }
+            }
+        }
+        self.serve_lines(at);
+    }
+
+    fn dial_one(&mut self, peer: GateId, address: SocketAddr, now: Instant) {
+        let Some(index) = self.way_to(address) else {
+            return self.note_failure(
+                peer,
+                address,
+                "no address here to reach it from".into(),
+                now,
+            );
+        };
+        let known = self.knowledge.recall(self.sockets[index].address, address);
+        let gate = SharedGate::new(known);
+        let config = self.keys.client(&gate, known);
+        match self.endpoint.connect(now, config, address, SERVER_NAME) {
+            Ok((handle, connection)) => {
+                let mut line = Line::new(connection, index, Stage::Dialled { peer }, gate, now);
+                line.deadline = self.clock.now() + TRY_TIMEOUT.min(self.connect_timeout);
+                self.add(handle, line);
+            }
+            Err(error) => self.note_failure(peer, address, error.to_string(), now),
+        }
+    }
+
+    /// The socket to reach an address from: the system's route says which of our addresses that is.
+    fn way_to(&self, address: SocketAddr) -> Option<usize> {
+        let own = route(address);
+        let fits = |socket: &Socket| socket.address.is_ipv4() == address.is_ipv4();
+        let is_own = |socket: &Socket| Some(socket.address.ip()) == own;
+        let leads_out = |socket: &Socket| {
+            fits(socket) && socket.address.ip().is_loopback() == address.ip().is_loopback()
+        };
+        let sockets = &self.sockets;
+        sockets.iter().position(is_own).or_else(|| sockets.iter().position(leads_out))
+    }
+
+    fn note_failure(&mut self, peer: GateId, address: SocketAddr, text: String, at: Instant) {
+        let now = self.clock.now();
+        if let Some(Link::Dialling(dialling)) = self.links.get_mut(&peer) {
+            dialling.handle_failure(address, text, now);
+            self.next_look = at;
+        }
+    }
+
+    /// Closes this side's own attempts to reach `peer`.
+    fn drop_dials(&mut self, peer: GateId, now: Instant) {
+        let is_dial = |line: &Line| line.dials() == Some(peer);
+        let dials: Vec<usize> =
+            self.lines.iter().filter(|(_, line)| is_dial(line)).map(|(&key, _)| key).collect();
+        for key in dials {
+            self.close(key, Code::Declined, now);
+        }
+    }
+
+    /// Whether this side has said hello to `peer` and waits for the verdict: that may be the link.
+    fn has_asked(&self, peer: GateId) -> bool {
+        self.lines.values().any(|line| line.stage == Stage::Asked { peer })
+    }
+
+    /// Gives up connections that have not become links in time.
+    fn expire(&mut self, at: Instant) {
+        let now = self.clock.look(at);
+        let is_late = |line: &Line| line.is_unproved() && now >= line.deadline;
+        let late: Vec<usize> =
+            self.lines.iter().filter(|(_, line)| is_late(line)).map(|(&key, _)| key).collect();
+        for key in late {
+            let Some(line) = self.lines.get(&key) else { continue };
+            let (dials, address) = (line.dials(), line.connection.remote_address());
+            self.close(key, Code::Declined, at);
+            match dials {
+                Some(peer) => self.note_failure(peer, address, "no answer".into(), at),
+                None => self.note_refusal(address, Refusal::Slow),
+            }
+        }
+    }
+
+    fn close(&mut self, key: usize, code: Code, now: Instant) {
+        let Some(line) = self.lines.get_mut(&key) else { return };
+        self.unproved -= usize::from(line.is_unproved());
+        line.close(now, code);
+        self.list_to_serve(key);
+    }
+
+    fn run_timers(&mut self, now: Instant) -> bool {
+        let mut moved = false;
+        while let Some(&Reverse((at, key))) = self.timers.peek() {
+            if at > now {
+                break;
+            }
+            self.timers.pop();
+            let Some(line) = self.lines.get_mut(&key) else { continue };
+            if line.timer != Some(at) {
+                continue;
+            }
+            line.timer = None;
+            if line.connection.poll_timeout().is_some_and(|due| due <= now) {
+                line.connection.handle_timeout(now);
+                line.stir();
+            }
+            moved |= self.check_doubt(key, now);
+            self.list_to_serve(key);
+        }
+        moved
+    }
+
+    /// Looks after all lines that may have something to do.
+    fn serve_lines(&mut self, now: Instant) -> bool {
+        let mut moved = false;
+        for _ in 0..ROUNDS {
+            if self.to_serve.is_empty() {
+                break;
+            }
+            for key in std::mem::take(&mut self.to_serve) {
+                if let Some(line) = self.lines.get_mut(&key) {
+                    line.listed.to_serve = false;
+                    line.stir();
+                    self.tend(key, now);
+                    moved |= self.pump(key, now);
+                }
+            }
+        }
+        moved
+    }
+
+    fn list_to_serve(&mut self, key: usize) {
+        if let Some(line) = self.lines.get_mut(&key)
+            && !std::mem::replace(&mut line.listed.to_serve, true)
+        {
+            self.to_serve.push(key);
+        }
+    }
+
+    fn list_to_read(&mut self, key: usize) {
+        if let Some(line) = self.lines.get_mut(&key)
+            && !std::mem::replace(&mut line.listed.to_read, true)
+        {
+            self.to_read.push_back(key);
+        }
+    }
+
+    /// Sends what may leave on one line, and notes when more may.
+    fn pump(&mut self, key: usize, now: Instant) -> bool {
+        let Some(line) = self.lines.get_mut(&key) else { return false };
+        let socket = &mut self.sockets[line.socket];
+        let was_stuck = socket.is_stuck();
+        let moved = line.pump(now, socket, &mut self.batch);
+        let (index, is_stuck) = (line.socket, socket.is_stuck());
+        if let Some(peer) = line.peer()
+            && line.outbox.invite()
+        {
+            self.news.push_back(News::Room { peer });
+        }
+        self.note_timer(key);
+        if is_stuck && !was_stuck {
+            self.set_interest(index);
+        }
+        self.remove_drained(key);
+        moved
+    }
+
+    fn note_timer(&mut self, key: usize) {
+        let Some(line) = self.lines.get_mut(&key) else { return };
+        let doubt = line.doubted.map(|(until, _)| until);
+        let Some(next) = line.next().into_iter().chain(doubt).min() else { return };
+        // An entry that comes too soon does no harm; it is made anew then.
+        if line.timer.is_none_or(|at| next < at) {
+            line.timer = Some(next);
+            self.timers.push(Reverse((next, key)));
+        }
+    }
+
+    fn remove_drained(&mut self, key: usize) {
+        let Some(line) = self.lines.get_mut(&key) else { return };
+        while let Some(event) = line.connection.poll_endpoint_events() {
+            if let Some(event) = self.endpoint.handle_event(ConnectionHandle(key), event) {
+                line.connection.handle_event(event);
+            }
+        }
+        if line.connection.is_drained() && line.stage == Stage::Closing {
+            self.lines.remove(&key);
+        }
+    }
+
+    /// Follows what has happened to one connection.
+    fn tend(&mut self, key: usize, now: Instant) {
+        while let Some(happening) = self.lines.get_mut(&key).and_then(|line| line.connection.poll())
+        {
+            match happening {
+                Happening::Connected => self.handle_connected(key),
+                Happening::ConnectionLost { reason } => self.handle_lost(key, &reason, now),
+                Happening::Stream(StreamEvent::Opened { dir: Dir::Bi }) => self.handle_opened(key),
+                Happening::Stream(StreamEvent::Readable { .. }) => {
+                    if let Some(line) = self.lines.get_mut(&key) {
+                        line.readable = true;
+                    }
+                }
+                Happening::Stream(_)
+                | Happening::HandshakeDataReady
+                | Happening::DatagramReceived
+                | Happening::DatagramsUnblocked => {}
+            }
+        }
+        let Some(line) = self.lines.get_mut(&key) else { return };
+        while let Some(event) = line.connection.poll_endpoint_events() {
+            if let Some(event) = self.endpoint.handle_event(ConnectionHandle(key), event) {
+                line.connection.handle_event(event);
+            }
+        }
+        if line.readable {
+            match line.stage {
+                Stage::Open { .. } => self.list_to_read(key),
+                Stage::Strange => self.hear_hello(key, now),
+                Stage::Asked { peer } => self.hear_verdict(key, peer, now),
+                Stage::Dialled { .. } | Stage::Closing => {}
+            }
+        }
+    }
+
+    fn handle_connected(&mut self, key: usize) {
+        let Some(line) = self.lines.get_mut(&key) else { return };
+        if let Stage::Dialled { peer } = line.stage {
+            line.stream = line.connection.streams().open(Dir::Bi);
+            line.say(&self.myself.hello(peer));
+            line.stage = Stage::Asked { peer };
+        }
+    }
+
+    fn handle_opened(&mut self, key: usize) {
+        let Some(line) = self.lines.get_mut(&key) else { return };
+        let accepted = line.connection.streams().accept(Dir::Bi);
+        if line.stage == Stage::Strange && line.stream.is_none() {
+            line.stream = accepted;
+            line.readable = true;
+        }
+    }
+
+    fn hear_hello(&mut self, key: usize, now: Instant) {
+        let Some(line) = self.lines.get_mut(&key) else { return };
+        let Some(hello) = line.hear::<HELLO_LEN>() else { return };
+        let from = line.connection.remote_address();
+        match self.myself.check(&hello) {
+            Ok(peer) if self.accepts(peer) => {
+                if let Some(line) = self.lines.get_mut(&key) {
+                    line.say(&[ACCEPTED]);
+                }
+                self.open(key, peer, now);
+            }
+            Ok(_) => self.close(key, Code::Declined, now),
+            Err(refusal) => {
+                self.close(key, Code::Misbehaved, now);
+                self.note_refusal(from, refusal);
+            }
+        }
+    }
+
+    /// Of two connections opened head to head the lower rank's survives, if it has come so far that its
+    /// end has said hello.
+    fn accepts(&self, peer: GateId) -> bool {
+        match self.links.get(&peer) {
+            None => true,
+            Some(Link::Open { .. }) => false,
+            Some(Link::Dialling(_)) => peer < self.myself.rank || !self.has_asked(peer),
+        }
+    }
+
+    fn hear_verdict(&mut self, key: usize, peer: GateId, now: Instant) {
+        let Some(line) = self.lines.get_mut(&key) else { return };
+        match line.hear::<1>() {
+            None => {}
+            Some([ACCEPTED]) if !matches!(self.links.get(&peer), Some(Link::Open { .. })) => {
+                self.open(key, peer, now);
+            }
+            Some(_) => self.close(key, Code::Declined, now),
+        }
+    }
+
+    fn open(&mut self, key: usize, peer: GateId, now: Instant) {
+        if let Some(Link::Dialling(_)) = self.links.insert(peer, Link::Open { key }) {
+            self.dialled -= 1;
+        }
+        let Some(line) = self.lines.get_mut(&key) else { return };
+        line.stage = Stage::Open { peer };
+        self.unproved -= 1;
+        let known = line.gate.lock().model.known();
+        let round_trip = line.connection.rtt();
+        let here = self.sockets[line.socket].address;
+        let there = line.connection.remote_address();
+        let path =
+            self.knowledge.recall(here, there).or(known).unwrap_or_else(|| usual(round_trip));
+        let cost = self.knowledge.cost(&path);
+        self.news.push_back(News::Up { peer });
+        self.news.push_back(News::Cost { peer, cost });
+        self.list_to_read(key);
+        self.drop_dials(peer, now);
+    }
+
+    fn handle_lost(&mut self, key: usize, reason: &ConnectionError, now: Instant) {
+        let Some(line) = self.lines.get_mut(&key) else { return };
+        let address = line.connection.remote_address();
+        match line.stage {
+            Stage::Open { .. } => {
+                line.ending = Some(fault(reason));
+                self.list_to_read(key);
+                self.learn(key);
+            }
+            Stage::Dialled { peer } | Stage::Asked { peer } => {
+                line.stage = Stage::Closing;
+                self.unproved -= 1;
+                self.note_failure(peer, address, reason.to_string(), now);
+            }
+            Stage::Strange => {
+                line.stage = Stage::Closing;
+                self.unproved -= 1;
+                if let Some(refusal) = refusal(reason) {
+                    self.note_refusal(address, refusal);
+                }
+            }
+            Stage::Closing => {}
+        }
+    }
+
+    fn note_refusal(&mut self, from: SocketAddr, reason: Refusal) {
+        if self.news.len() < NEWS_MAX {
+            self.news.push_back(News::Refused { from, reason });
+        }
+    }
+
+    /// A host says that packets to it cannot be delivered, not which. Anybody can say so; but who does not
+    /// answer then is gone.
+    fn hear_errors(&mut self, index: usize, now: Instant) {
+        let mut addresses = Vec::new();
+        self.sockets[index].errors(&mut |address| addresses.push(address));
+        for address in addresses {
+            let is_there = |line: &Line| line.connection.remote_address().ip() == address;
+            let there: Vec<usize> =
+                self.lines.iter().filter(|(_, line)| is_there(line)).map(|(&key, _)| key).collect();
+            for key in there {
+                self.doubt(key, now);
+            }
+        }
+    }
+
+    fn doubt(&mut self, key: usize, now: Instant) {
+        let Some(line) = self.lines.get_mut(&key) else { return };
+        let heard = line.connection.stats().udp_rx.datagrams;
+        match line.stage {
+            Stage::Dialled { peer } if heard == 0 => {
+                let address = line.connection.remote_address();
+                self.close(key, Code::Declined, now);
+                self.note_failure(peer, address, "nobody is there".into(), now);
+            }
+            Stage::Open { .. } if line.doubted.is_none() => {
+                line.doubted = Some((now + DOUBT, heard));
+                line.connection.ping();
+                self.list_to_serve(key);
+            }
+            Stage::Open { .. }
+            | Stage::Dialled { .. }
+            | Stage::Asked { .. }
+            | Stage::Strange
+            | Stage::Closing => {}
+        }
+    }
+
+    /// The time to show a sign of life may be over.
+    fn check_doubt(&mut self, key: usize, now: Instant) -> bool {
+        let Some(line) = self.lines.get_mut(&key) else { return false };
+        let Some((_, heard)) = line.doubted.take_if(|(until, _)| now >= *until) else {
+            return false;
+        };
+        let is_silent = line.connection.stats().udp_rx.datagrams == heard;
+        if is_silent && line.peer().is_some() && line.ending.is_none() {
+            let text = "its host says that nobody is there, and nobody answers";
+            line.ending = Some(Fault::Lost(text.into()));
+            line.connection.close(now, (Code::Goodbye as u32).into(), bytes::Bytes::new());
+            self.list_to_read(key);
+        }
+        is_silent
+    }
+
+    /// Takes what was learned of the paths to the engine, and to the user what keeps them from being used.
+    fn look_at_paths(&mut self) {
+        for line in self.lines.values_mut() {
+            let Some(peer) = line.peer() else { continue };
+            line.reckon_depth();
+            let mut gate = line.gate.lock();
+            let Some(path) = gate.model.lesson() else { continue };
+            drop(gate);
+            self.news.push_back(News::Cost { peer, cost: self.knowledge.cost(&path) });
+            let needed = (path.bytes_per_s * LATE.as_secs_f64()) as usize;
+            let got = self.sockets[line.socket].receive_buffer_bytes;
+            if got < needed && !std::mem::replace(&mut self.has_complained, true) {
+                let reason = format!(
+                    "the system gives a UDP socket {got} bytes, where {needed} would keep what arrives while \
+                     this process computes; sysctl net.core.rmem_max={needed} would help"
+                );
+                self.news.push_back(News::Hampered { reason });
+            }
+        }
+    }
+
+    /// Keeps what was learned of a path, for jobs to come.
+    fn learn(&self, key: usize) {
+        let Some(line) = self.lines.get(&key) else { return };
+        if let Some(path) = line.gate.lock().model.path() {
+            let here = self.sockets[line.socket].address;
+            self.knowledge.keep(here, line.connection.remote_address(), &path);
+        }
+    }
+
+    fn stir_all(&mut self, index: usize) {
+        let keys: Vec<usize> = self
+            .lines
+            .iter()
+            .filter(|(_, line)| line.socket == index)
+            .map(|(&key, _)| key)
+            .collect();
+        keys.into_iter().for_each(|key| self.list_to_serve(key));
+    }
+
+    fn set_interest(&mut self, index: usize) {
+        let socket = &self.sockets[index];
+        let write =
+            if socket.is_stuck() { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
+        let data = epoll::EventData::new_u64(index as u64);
+        // Fails only for lack of kernel memory; what comes in is then found all the same.
+        let _ = epoll::modify(&*self.epoll, socket, data, epoll::EventFlags::IN | write);
+    }
+}
+
+impl News {
+    fn peer(&self) -> Option<GateId> {
+        match self {
+            Self::Up { peer }
+            | Self::Room { peer }
+            | Self::Cost { peer, .. }
+            | Self::Down { peer, .. } => Some(*peer),
+            Self::Refused { .. } | Self::Hampered { .. } => None,
+        }
+    }
+
+    fn tell(self, sink: &mut dyn FnMut(Event<'_>)) {
+        match self {
+            Self::Up { peer } => sink(Event::Up { peer, capabilities: CAPABILITIES }),
+            Self::Room { peer } => sink(Event::Room { peer }),
+            Self::Cost { peer, cost } => sink(Event::Cost { peer, cost }),
+            Self::Down { peer, fault } => sink(Event::Down { peer, fault }),
+            Self::Refused { from, reason } => sink(Event::Refused { from, reason }),
+            Self::Hampered { reason } => sink(Event::Hampered { reason }),
+        }
+    }
+}
+
+/// A path of which only the round trip is known.
+fn usual(round_trip: Duration) -> super::congestion::Path {
+    let bytes_per_s = if round_trip > FAR { FAR_RATE } else { NEAR_RATE };
+    super::congestion::Path { bytes_per_s, round_trip }
+}
+
+/// What the end of a link means to the engine.
+fn fault(reason: &ConnectionError) -> Fault {
+    match reason {
+        ConnectionError::ApplicationClosed(close)
+            if close.error_code == (Code::Goodbye as u32).into() =>
+        {
+            Fault::Closed
+        }
+        reason => Fault::Lost(reason.to_string()),
+    }
+}
+
+/// What the end of a stranger's connection means, if it is to be told. Who goes away in the middle may have
+/// found a better way.
+fn refusal(reason: &ConnectionError) -> Option<Refusal> {
+    let code = match reason {
+        ConnectionError::TransportError(error) => error.code,
+        ConnectionError::ConnectionClosed(close) => close.error_code,
+        ConnectionError::VersionMismatch => return Some(Refusal::Protocol),
+        ConnectionError::TimedOut => return Some(Refusal::Slow),
+        ConnectionError::ApplicationClosed(_)
+        | ConnectionError::Reset
+        | ConnectionError::LocallyClosed
+        | ConnectionError::CidsExhausted => return None,
+    };
+    let is_of_tls = (0x100..0x200).contains(&u64::from(code));
+    let is_of_protocol =
+        code != TransportErrorCode::NO_ERROR && code != TransportErrorCode::APPLICATION_ERROR;
+    match (is_of_tls, is_of_protocol) {
+        (true, _) => Some(Refusal::Secret),
+        (false, true) => Some(Refusal::Protocol),
+        (false, false) => None,
+    }
+}
+
+/// From which of this host's addresses packets leave for `address`.
+fn route(address: SocketAddr) -> Option<IpAddr> {
+    let any: IpAddr = if address.is_ipv4() {
+        std::net::Ipv4Addr::UNSPECIFIED.into()
+    } else {
+        std::net::Ipv6Addr::UNSPECIFIED.into()
+    };
+    // Connecting a datagram socket sends nothing: the system looks the route up.
+    let probe = std::net::UdpSocket::bind((any, 0)).ok()?;
+    probe.connect(address).ok()?;
+    Some(probe.local_addr().ok()?.ip())
+}
+
+/// Opens the sockets for these addresses and has them watched.
+pub(super) fn open_sockets(
+    addresses: Vec<IpAddr>,
+    epoll: &OwnedFd,
+) -> Result<Vec<Socket>, RailError> {
+    let system = |call| move |source| RailError::System { call, source };
+    let mut sockets = Vec::new();
+    for address in addresses {
+        let socket = Socket::bind(address).map_err(system("bind"))?;
+        let data = epoll::EventData::new_u64(sockets.len() as u64);
+        epoll::add(epoll, &socket, data, epoll::EventFlags::IN)
+            .map_err(|error| system("epoll_ctl")(error.into()))?;
+        sockets.push(socket);
+    }
+    Ok(sockets)
+}
+
+/// The name that a client asks for: it goes nowhere, and nobody checks it.
+const SERVER_NAME: &str = "canele";
+
+/// Connections at once that have not become links; and how many before addresses must be proved.
+const UNPROVED_MAX: usize = 128;
+const UNPROVED_EASY: usize = 32;
+/// How long one address has to answer, and a stranger to say who it is.
+const TRY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often peers that are dialled and strangers are looked after.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How often the engine learns what paths cost.
+const LESSON_EVERY: Duration = Duration::from_millis(100);
+/// How long a peer has to show that it is there when somebody says that it is not.
+const DOUBT: Duration = Duration::from_secs(2);
+/// What a process may be late, for the buffer to hold what arrives meanwhile.
+const LATE: Duration = Duration::from_millis(20);
+
+/// Events taken from epoll at once.
+const EVENTS: usize = 16;
+/// Looks at one socket before the others have their turn.
+const LOOKS: usize = 4;
+/// Frames shown of one link before the others have their turn, in bytes.
+const READ_BYTES: usize = 512 << 10;
+/// Lines that make work for themselves have as many turns.
+const ROUNDS: usize = 4;
+const NEWS_MAX: usize = 4096;
+
+/// Longer round trips leave the site.
+const FAR: Duration = Duration::from_millis(2);
+/// 10 Gb/s.
+const NEAR_RATE: f64 = 1.25e9;
+/// 1 Gb/s.
+const FAR_RATE: f64 = 125e6;
+
+/// Until a link is measured, as over TCP.
+const CAPABILITIES: Capabilities = Capabilities {
+    frame_max: FRAME_MAX,
+    inline_max: 8 << 10,
+    eager_max: 64 << 10,
+    ahead_max: 2 << 20,
+    piece_min: 64 << 10,
+    credit_bytes: 64 << 10,
+    credit_wanted: 4 << 20,
+    pull: false,
+    adapts: true,
+    replay: false,
+};

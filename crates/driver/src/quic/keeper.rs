@@ -1,0 +1,99 @@
+//! The thread that looks in when nobody polls.
+//!
+//! A process that computes for long neither acknowledges what arrives nor shows a sign of life, and its
+//! peers would take it for dead. The keeper serves the rail when it was not polled since the last look, and
+//! sleeps longer where there is nothing to look after, or somebody sleeps on the descriptors.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::core::Core;
+
+/// The thread, for the rail that it serves.
+pub(super) struct Keeper {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    /// How often the rail was polled.
+    polls: AtomicU64,
+    stops: AtomicBool,
+}
+
+impl Keeper {
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn start(core: &Arc<Mutex<Core>>) -> io::Result<Self> {
+        let shared = Arc::new(Shared { polls: AtomicU64::new(0), stops: AtomicBool::new(false) });
+        let (core, own) = (Arc::clone(core), Arc::clone(&shared));
+        let builder = thread::Builder::new().name("canele-quic".into()).stack_size(STACK_BYTES);
+        let thread = without_signals(|| builder.spawn(move || keep(&core, &own)))?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// The rail is polled.
+    pub fn note_poll(&self) {
+        // Only who has the rail writes; the keeper looks whether it has changed.
+        let polls = self.shared.polls.load(Ordering::Relaxed);
+        self.shared.polls.store(polls.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Ends the thread and waits for it.
+    pub fn stop(&mut self) {
+        self.shared.stops.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // A keeper that has panicked keeps nothing any more.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn keep(core: &Mutex<Core>, shared: &Shared) {
+    let mut seen = shared.polls.load(Ordering::Relaxed);
+    let mut nap = NAP_MIN;
+    loop {
+        thread::park_timeout(nap);
+        if shared.stops.load(Ordering::Acquire) {
+            return;
+        }
+        let polls = shared.polls.load(Ordering::Relaxed);
+        let is_polled = std::mem::replace(&mut seen, polls) != polls;
+        if is_polled {
+            nap = NAP_MIN;
+            continue;
+        }
+        let mut core = super::lock(core);
+        if core.is_asleep || !core.has_lines() {
+            nap = (2 * nap).min(NAP_MAX);
+        } else {
+            nap = NAP_MIN;
+            core.serve(Instant::now());
+        }
+    }
+}
+
+/// Signals are for the application's threads: one that is made meanwhile inherits that all are blocked.
+fn without_signals<T>(make: impl FnOnce() -> T) -> T {
+    // SAFETY: sets of signals are plain bits, for which zero is a value; the calls read and write only
+    // the two sets.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &all, &mut before);
+        let made = make();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        made
+    }
+}
+
+/// From one look to the next: short beside what peers wait for an answer…
+const NAP_MIN: Duration = Duration::from_millis(20);
+/// …and long beside what a look costs.
+const NAP_MAX: Duration = Duration::from_millis(160);
+const STACK_BYTES: usize = 256 << 10;

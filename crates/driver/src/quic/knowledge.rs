@@ -1,0 +1,58 @@
+//! What this process knows of paths: from jobs before, and for jobs to come.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use topo::sample::host_name;
+use topo::{Cache, Pair};
+use wire::{Cost, HostCost};
+
+use super::congestion::Path;
+
+/// Remembers paths between jobs, and predicts what they cost.
+pub(super) struct Knowledge {
+    host: HostCost,
+    cache: Option<Cache>,
+}
+
+impl Knowledge {
+    pub fn new() -> Self {
+        let cache = Cache::of_environment();
+        Self { host: topo::cache::host_cost(cache.as_ref()), cache }
+    }
+
+    /// What is remembered of the path from here to there.
+    pub fn recall(&self, here: SocketAddr, there: SocketAddr) -> Option<Path> {
+        let cost = self.cache.as_ref()?.link(&pair(here, there)).ok()??.value;
+        Some(Path {
+            bytes_per_s: cost.bytes_per_s(OBSERVED_LEN) as f64,
+            round_trip: Duration::from_nanos(2 * cost.latency_ns()),
+        })
+    }
+
+    /// Keeps what was learned of a path.
+    pub fn keep(&self, here: SocketAddr, there: SocketAddr, path: &Path) {
+        if let Some(cache) = &self.cache {
+            // What cannot be remembered is measured again by the next job.
+            let _ = cache.keep_link(&pair(here, there), &self.cost(path));
+        }
+    }
+
+    /// What frames cost on a path. A packet takes some system calls' time to be sealed and sent.
+    pub fn cost(&self, path: &Path) -> Cost {
+        let one_way_ns = path.round_trip.as_nanos() as u64 / 2;
+        Cost::linear(one_way_ns, GAP_CALLS * self.host.call_ns, path.bytes_per_s as u64)
+    }
+}
+
+/// The ends of a path, without ports.
+fn pair(here: SocketAddr, there: SocketAddr) -> Pair {
+    Pair::new(NAME, &format!("{}/{}", host_name(), here.ip()), &there.ip().to_string())
+}
+
+/// The rail's name.
+pub(super) const NAME: &str = "quic";
+
+/// The rate is that of frames as long as this: long enough for the gap not to count.
+const OBSERVED_LEN: u64 = 1 << 20;
+const GAP_CALLS: u64 = 4;

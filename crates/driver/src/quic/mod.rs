@@ -1,0 +1,236 @@
+//! The rail over UDP: QUIC, with a congestion controller that knows its paths.
+//!
+//! One UDP socket per address and one connection per peer; one stream of a connection carries the frames of
+//! both directions, whole and in order. Both ends show the job's key in the handshake, and say which ranks
+//! they are behind it. What a path carries is remembered between jobs and survives silence, so that a message
+//! leaves at the path's pace from its first byte on ([`congestion`]); little is accepted ahead of the pace, so
+//! that what is submitted later can still be let before ([`frames`]).
+//!
+//! What TCP does in the kernel happens here: packets are sealed, paced, acknowledged and repeated by
+//! whichever thread polls. A process that computes does not poll, so a keeper looks in now and then and
+//! keeps the connections alive; it neither shows frames nor takes the engine's lock. Whatever was posted
+//! counts as left behind until it has arrived.
+
+mod congestion;
+mod controller;
+mod core;
+mod frames;
+mod hello;
+mod keeper;
+mod knowledge;
+mod line;
+mod pacer;
+mod settings;
+mod socket;
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ::lock::Uncancelled;
+use memory::Region;
+use rustix::event::epoll;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use wire::{Frame, GateId, RemoteRegion};
+
+use crate::identity::Identity;
+use crate::rail::{Event, Post, Rail, RailError};
+use crate::tcp::interfaces::{self, Interface};
+
+use self::core::{Core, open_sockets};
+use self::hello::Myself;
+use self::keeper::Keeper;
+use self::knowledge::NAME;
+use self::settings::Keys;
+
+/// What the rail needs to know.
+#[derive(Clone, Debug)]
+pub struct QuicConfig {
+    /// This process.
+    pub rank: GateId,
+    /// The job's number, the same in all its processes.
+    pub job: u64,
+    /// What the job's processes know one another by.
+    pub identity: Identity,
+    /// Listen on these interfaces or addresses only, a list with commas.
+    pub interface: Option<String>,
+    /// How long a peer's addresses are tried.
+    pub connect_timeout: Duration,
+}
+
+/// The rail of one process over UDP.
+pub struct QuicRail {
+    core: Arc<Mutex<Core>>,
+    /// Watches the sockets and the timer.
+    epoll: Arc<OwnedFd>,
+    /// Wakes who sleeps when something is due.
+    timer: OwnedFd,
+    is_timer_set: bool,
+    network: [u8; 16],
+    interfaces: Vec<Interface>,
+    address: Vec<u8>,
+    keeper: Keeper,
+}
+
+impl QuicRail {
+    /// Opens the sockets.
+    ///
+    /// # Errors
+    /// When no usable interface is found, or the kernel gives no socket or thread.
+    pub fn new(config: QuicConfig) -> Result<Self, RailError> {
+        let system = |call| move |source| RailError::System { call, source };
+        let interfaces = interfaces::list().map_err(system("list of network interfaces"))?;
+        let addresses = interfaces::choose(&interfaces, config.interface.as_deref());
+        if addresses.is_empty() {
+            let text = match &config.interface {
+                Some(name) => format!("no interface or address `{name}` here (CANELE_IFACE)"),
+                None => "no network interface with an address".into(),
+            };
+            return Err(RailError::Unreachable(text));
+        }
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .map_err(|error| system("epoll_create")(error.into()))?;
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)
+            .map_err(|error| system("timerfd_create")(error.into()))?;
+        let data = epoll::EventData::new_u64(TIMER_KEY);
+        epoll::add(&epoll, &timer, data, epoll::EventFlags::IN)
+            .map_err(|error| system("epoll_ctl")(error.into()))?;
+        let sockets = open_sockets(addresses, &epoll)?;
+        let listeners: Vec<_> = sockets.iter().map(|socket| socket.address).collect();
+        let network = interfaces::network_identity();
+        let keys = Keys::new(config.identity.client(), config.identity.server())?;
+        let myself = Myself { rank: config.rank, job: config.job };
+        let epoll = Arc::new(epoll);
+        let core = Core::new(myself, keys, sockets, Arc::clone(&epoll), config.connect_timeout);
+        let core = Arc::new(Mutex::new(core));
+        let keeper = Keeper::start(&core).map_err(system("a thread"))?;
+        let address = interfaces::emit(network, &listeners);
+        Ok(Self { core, epoll, timer, is_timer_set: false, network, interfaces, address, keeper })
+    }
+
+    fn core(&self) -> MutexGuard<'_, Core> {
+        lock(&self.core)
+    }
+
+    /// Has the timer wake who sleeps at `at`, or not at all.
+    fn set_timer(&mut self, now: Instant, at: Option<Instant>) {
+        if at.is_none() && !self.is_timer_set {
+            return;
+        }
+        let after = at.map(|at| at.saturating_duration_since(now).max(Duration::from_nanos(1)));
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let value = after.map_or(zero, |after| Timespec {
+            tv_sec: after.as_secs() as i64,
+            tv_nsec: after.subsec_nanos().into(),
+        });
+        let value = Itimerspec { it_interval: zero, it_value: value };
+        // Fails for no timer; sleepers look up by themselves now and then, too.
+        let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &value);
+        self.is_timer_set = at.is_some();
+    }
+}
+
+impl Rail for QuicRail {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn address(&self) -> Vec<u8> {
+        self.address.clone()
+    }
+
+    fn connect(&mut self, peer: GateId, address: &[u8]) -> Result<(), RailError> {
+        let _uncancelled = Uncancelled::begin();
+        let (network, offered) = interfaces::parse(address)
+            .ok_or_else(|| RailError::Unreachable("a malformed address".into()))?;
+        let here = network == self.network;
+        let candidates = interfaces::order(here, offered, &self.interfaces);
+        let mut core = self.core();
+        if core.is_known(peer) {
+            return Ok(());
+        }
+        if candidates.is_empty() {
+            let text = "each of its addresses is one of this node too, or of no use elsewhere";
+            return Err(RailError::Unreachable(text.into()));
+        }
+        core.connect(peer, candidates);
+        Ok(())
+    }
+
+    fn disconnect(&mut self, peer: GateId) {
+        let _uncancelled = Uncancelled::begin();
+        self.core().disconnect(peer, Instant::now());
+    }
+
+    fn post(&mut self, peer: GateId, frame: &Frame) -> Post {
+        let _uncancelled = Uncancelled::begin();
+        self.core().post(peer, frame, Instant::now())
+    }
+
+    fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
+        let _uncancelled = Uncancelled::begin();
+        self.keeper.note_poll();
+        let mut core = self.core();
+        let now = Instant::now();
+        let moved = core.serve(now);
+        core.report(now, sink) || moved
+    }
+
+    fn pull(&mut self, _: GateId, _: RemoteRegion, _: u64, _: &Region) -> Result<(), RailError> {
+        Err(RailError::Unreachable("QUIC cannot fetch".into()))
+    }
+
+    fn gather_within(&self) -> Duration {
+        GATHER_WITHIN
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.epoll.as_fd()]
+    }
+
+    fn prepare_sleep(&mut self) -> bool {
+        let _uncancelled = Uncancelled::begin();
+        let now = Instant::now();
+        let mut core = self.core();
+        if core.has_news(now) {
+            return false;
+        }
+        core.is_asleep = true;
+        let next = core.next(now);
+        drop(core);
+        self.set_timer(now, next);
+        true
+    }
+
+    fn finish_sleep(&mut self) {
+        let _uncancelled = Uncancelled::begin();
+        self.core().is_asleep = false;
+        self.set_timer(Instant::now(), None);
+    }
+
+    fn is_flushed(&self) -> bool {
+        self.core().is_flushed()
+    }
+}
+
+impl Drop for QuicRail {
+    fn drop(&mut self) {
+        self.keeper.stop();
+        self.core().leave(Instant::now());
+    }
+}
+
+/// A thread that panicked has left nothing half done that matters more than going on.
+fn lock(core: &Mutex<Core>) -> MutexGuard<'_, Core> {
+    core.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The timer's key in epoll, beyond all sockets'.
+const TIMER_KEY: u64 = u64::MAX;
+
+/// A packet costs some microseconds to be sealed and sent, whatever is in it.
+const GATHER_WITHIN: Duration = Duration::from_micros(4);
