@@ -216,8 +216,17 @@ impl Comm {
 
     #[cold]
     fn find_places(&self) -> Result<&plan::Topology> {
-        let is_crowded = process::current()?.is_crowded();
-        Ok(self.0.places.get_or_init(|| plan::Topology::flat(self.size(), is_crowded)))
+        let process = process::current()?;
+        let (map, is_crowded) = (process.sites(), process.is_crowded());
+        let find = || {
+            if map.nodes() == 1 {
+                return plan::Topology::flat(self.size(), is_crowded);
+            }
+            let locate = |rank| plan::Location { node: map.node(rank), site: map.site(rank) };
+            let locations: Vec<plan::Location> = self.group().iter().map(locate).collect();
+            plan::Topology::new(&locations, is_crowded, plan::Costs::default())
+        };
+        Ok(self.0.places.get_or_init(find))
     }
 
     /// Runs `access` on the attributes. Callbacks must not run inside it.
