@@ -9,6 +9,8 @@
 //! millisecond: what the kernel has goes first, and what is submitted in a row with a long message can pass.
 //! Sockets never block; the sockets with traffic are read directly, the others through epoll.
 
+#[cfg(test)]
+mod between;
 pub(crate) mod dial;
 mod encryption;
 mod handshake;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use wire::GateId;
 
-use super::{Link, TcpConfig, TcpRail, interfaces};
+use super::{Encryption, Link, TcpConfig, TcpRail, interfaces};
 use crate::rail::{Event, Fault, Rail};
 use crate::tcp::Refusal;
 
@@ -19,10 +19,15 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
+        Self::with(Encryption::None)
+    }
+
+    fn with(encryption: Encryption) -> Self {
         let rails = [0, 1].map(|rank| {
             TcpRail::new(TcpConfig {
                 interface: Some("127.0.0.1".into()),
                 connect_timeout: PATIENCE,
+                encryption: encryption.clone(),
                 ..TcpConfig::new(GateId(rank), 3, [8; 32])
             })
             .unwrap()
@@ -91,26 +96,30 @@ fn a_wrong_address_is_noticed_and_the_next_one_tried() {
 
 #[test]
 fn whoever_computes_after_dialling_finds_its_peer_all_the_same() {
-    let mut pair = Pair::new();
-    pair.connect(0);
-    // The peer gives the silent connection up meanwhile.
-    pair.poll_for(&[1], 2 * PATIENCE);
-    pair.come_up();
-    let mut pair = Pair::new();
-    pair.connect(0);
-    sleep(2 * PATIENCE);
-    pair.come_up();
-    assert!(pair.refused.is_empty());
+    for encryption in [Encryption::None, Encryption::All] {
+        let mut pair = Pair::with(encryption.clone());
+        pair.connect(0);
+        // The peer gives the silent connection up meanwhile.
+        pair.poll_for(&[1], 2 * PATIENCE);
+        pair.come_up();
+        let mut pair = Pair::with(encryption);
+        pair.connect(0);
+        sleep(2 * PATIENCE);
+        pair.come_up();
+        assert!(pair.refused.is_empty());
+    }
 }
 
 #[test]
 fn a_peer_that_computes_is_waited_for() {
-    let mut pair = Pair::new();
-    pair.connect(0);
-    pair.poll_for(&[0], 4 * PATIENCE);
-    assert!(pair.down.is_empty(), "{:?}", pair.down);
-    pair.come_up();
-    assert!(pair.refused.is_empty(), "{:?}", pair.refused);
+    for encryption in [Encryption::None, Encryption::All] {
+        let mut pair = Pair::with(encryption);
+        pair.connect(0);
+        pair.poll_for(&[0], 4 * PATIENCE);
+        assert!(pair.down.is_empty(), "{:?}", pair.down);
+        pair.come_up();
+        assert!(pair.refused.is_empty(), "{:?}", pair.refused);
+    }
 }
 
 #[test]
@@ -150,8 +159,9 @@ fn the_higher_rank_connects_where_the_lower_cannot() {
 
 #[test]
 fn head_to_head_one_connection_is_left_whoever_is_quicker() {
-    for turns in 0..40u32 {
-        let mut pair = Pair::new();
+    for turns in 0..80u32 {
+        let encryption = if turns < 40 { Encryption::None } else { Encryption::All };
+        let mut pair = Pair::with(encryption);
         for at in 0..12 {
             if at == turns % 5 {
                 pair.connect(0);

@@ -29,19 +29,21 @@ impl Channel {
     /// Encrypts from here on, as the side that has opened the connection.
     pub fn encrypt_as_client(&mut self, identity: &Identity) -> Result<(), Refusal> {
         let connection = ClientConnection::new(identity.client(), Identity::name());
-        self.encrypt(connection.map_err(refusal_of)?.into())
+        self.encrypt(connection.map_err(refusal_of)?.into());
+        Ok(())
     }
 
     /// Encrypts from here on, as the side that was called.
     pub fn encrypt_as_server(&mut self, identity: &Identity) -> Result<(), Refusal> {
         let connection = ServerConnection::new(identity.server());
-        self.encrypt(connection.map_err(refusal_of)?.into())
+        self.encrypt(connection.map_err(refusal_of)?.into());
+        Ok(())
     }
 
-    fn encrypt(&mut self, connection: Connection) -> Result<(), Refusal> {
+    fn encrypt(&mut self, connection: Connection) {
         let tls = self.tls.insert(Box::new(Tls::new(connection)));
-        tls.flush(&mut self.socket).map_err(|_| Refusal::Closed)?;
-        Ok(())
+        // Whoever reads next finds it if the other end is gone.
+        let _ = tls.flush(&mut self.socket);
     }
 
     /// Goes on with agreeing on keys; whether that is done.
