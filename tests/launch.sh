@@ -221,6 +221,14 @@ check "names file, line and key" "1 1" "$(grep -c "$work/wrong.toml:4: slots: " 
 grid -hosts a,b true 2>"$work/err"
 check "a grid and hosts" "2 1" "$? $(grep -c 'leave -hosts and -hostfile out' "$work/err")"
 
+# A grid that is found.
+"$1/canele" grid --hosts one:2,two --launcher-exec "$work/launcher" --save "$work/found.toml" >"$work/said" 2>"$work/err"
+check "a grid is found: $(head -1 "$work/err")" 0 $?
+check "one machine is one site" "site0  one  two" "$(grep '^site0  one' "$work/said")"
+check "which can be used" "site0 one site0 one site0 two " "$(run -grid "$work/found.toml" -n 3 sh -c 'echo $CANELE_SITE $LAB_HOST' | sort | tr '\n' ' ')"
+"$1/canele" grid --hosts one,two --launcher-exec /bin/false 2>"$work/err"
+check "a host without an agent" "1 canele grid: the launcher could not start an agent on host one (exit status: 1)" "$? $(cat "$work/err")"
+
 # The job's secret: known to ranks, and written nowhere.
 rm -f "$work/secret" "$work/ids"
 "$mpiexec" -timeout 20 -grid "$work/grid.toml" -n 6 bash -c "echo cmd=get kvsname=x key=canele-secret >&\$PMI_FD; read -r line <&\$PMI_FD; echo \${line##*value=} >>$work/secret; echo \$\$ >>$work/ids; exec sleep 60" 2>/dev/null &

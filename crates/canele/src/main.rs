@@ -1,6 +1,7 @@
 //! The `canele` command: what this installation is, its instruments, and the emulated grid.
 
 mod board;
+mod grid;
 mod info;
 
 use std::process::ExitCode;
@@ -20,6 +21,8 @@ struct Cli {
 enum Word {
     /// What this installation is, what links cost, and how ranks wait
     Info(info::Arguments),
+    /// Find sites by measuring between hosts
+    Grid(grid::Arguments),
     /// The emulated grid: up, run, status, set, cut, heal, flow, down
     Lab(lab::Arguments),
     /// The instruments: measure Canele, its peers and raw TCP
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
     };
     match cli.word {
         Word::Info(arguments) => info::run(&arguments),
+        Word::Grid(arguments) => grid::run(&arguments),
         Word::Lab(arguments) => lab::run(arguments),
         Word::Bench(arguments) => bench::run(arguments),
     }

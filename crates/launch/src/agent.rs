@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use crate::below::Below;
 use crate::channel::{Ended, Exit, Kind, Message, RankStart, Start};
+use crate::found::Probe;
+use crate::probe::{self, Token};
 use crate::system;
 
 /// The way to `mpiexec`, shared by the threads that have something to say.
@@ -90,12 +92,23 @@ impl Agent {
                     system::signal_group(rank.group, signal);
                 }
             }
+            Kind::Listen => {
+                let token = Token::try_from(&message.body[..]);
+                let addresses = token.map_err(|_| "a token that is none".to_owned());
+                let addresses = addresses
+                    .and_then(|token| probe::listen(token).map_err(|error| error.to_string()));
+                let body = serde_json::to_vec(&addresses).unwrap_or_default();
+                tell(&self.out, &Message::new(Kind::Listening, 0, body));
+            }
+            Kind::Probe => measure(message.body, &self.out),
             Kind::Output
             | Kind::Error
             | Kind::PmiRequest
             | Kind::Exit
             | Kind::Hello
-            | Kind::Lost => {}
+            | Kind::Lost
+            | Kind::Listening
+            | Kind::Probed => {}
         }
     }
 
@@ -173,6 +186,20 @@ impl Agent {
             system::limit_descriptors(&mut command, limit);
         }
         command
+    }
+}
+
+/// Measures in a thread of its own, for connecting may take long.
+fn measure(probe: Vec<u8>, out: &Out) {
+    let theirs = Arc::clone(out);
+    let started = system::start_thread(move || {
+        let probe = serde_json::from_slice::<Probe>(&probe).ok();
+        let time = probe.and_then(|one| probe::round_trip_us(&one.addresses, &one.token));
+        let body = serde_json::to_vec(&time).unwrap_or_default();
+        tell(&theirs, &Message::new(Kind::Probed, 0, body));
+    });
+    if started.is_err() {
+        tell(out, &Message::new(Kind::Probed, 0, "null"));
     }
 }
 

@@ -39,6 +39,14 @@ pub(crate) enum Kind {
     Hello,
     /// From the agent: one below it is [`Lost`].
     Lost,
+    /// To the agent: listen for those who show this token.
+    Listen,
+    /// From the agent: where it listens, or why not.
+    Listening,
+    /// To the agent: a [`Probe`](crate::found::Probe).
+    Probe,
+    /// From the agent: the round trip in microseconds, if there was one.
+    Probed,
 }
 
 /// What an agent starts: ranks beside it, and agents below it with theirs.
@@ -162,6 +170,10 @@ impl Kind {
             Self::Exit,
             Self::Hello,
             Self::Lost,
+            Self::Listen,
+            Self::Listening,
+            Self::Probe,
+            Self::Probed,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }

@@ -8,16 +8,19 @@
 mod agent;
 mod below;
 mod channel;
+mod found;
 mod grid;
 mod node;
 mod options;
 mod output;
 mod pmi;
+mod probe;
 mod run;
 mod system;
 mod tree;
 
 pub use agent::agent_main;
+pub use found::Found;
 pub use grid::{Grid, GridError, Host, Network, Site};
 pub use options::{HELP, Options, UsageError};
 pub use run::mpiexec_main;

@@ -119,7 +119,7 @@ impl Run {
         let Tree { ways, hosts, nodes: homes, .. } = tree;
         let permits = read_input(sender)?;
         let mut values = HashMap::new();
-        values.insert(boot::SECRET_KEY.to_owned(), random()?);
+        values.insert(boot::SECRET_KEY.to_owned(), hexadecimal(random()?));
         values.insert("PMI_process_mapping".to_owned(), mapping(&homes));
         let programs = (0u32..).zip(&options.programs);
         let programs =
@@ -129,7 +129,11 @@ impl Run {
             nodes,
             ways,
             hosts,
-            server: Server::new(format!("canele_{}", &random()?[..16]), programs, values),
+            server: Server::new(
+                format!("canele_{}", &hexadecimal(random()?)[..16]),
+                programs,
+                values,
+            ),
             news,
             outputs: Outputs::new(options.label),
             left: homes.len(),
@@ -209,7 +213,14 @@ impl Run {
                     self.give_up(&ranks, &text);
                 }
             }
-            Kind::Start | Kind::Signal | Kind::PmiAnswer | Kind::PmiForAll => {}
+            Kind::Start
+            | Kind::Signal
+            | Kind::PmiAnswer
+            | Kind::PmiForAll
+            | Kind::Listen
+            | Kind::Listening
+            | Kind::Probe
+            | Kind::Probed => {}
         }
     }
 
@@ -409,7 +420,7 @@ impl Run {
 }
 
 /// What is around us.
-fn surroundings(options: &Options, patience_s: u64) -> Result<Surroundings, String> {
+pub(crate) fn surroundings(options: &Options, patience_s: u64) -> Result<Surroundings, String> {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let directory = std::env::current_dir().ok();
     Ok(Surroundings {
@@ -467,11 +478,15 @@ fn read_input(sender: SyncSender<News>) -> Result<Sender<()>, String> {
     Ok(permits)
 }
 
-/// 256 random bits, in hexadecimal.
-fn random() -> Result<String, String> {
+/// 256 random bits.
+pub(crate) fn random() -> Result<[u8; 32], String> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| format!("random numbers: {error}"))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(bytes)
+}
+
+fn hexadecimal(bytes: [u8; 32]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Which ranks share a node, as PMI says it: blocks of (first node, nodes, ranks on each).

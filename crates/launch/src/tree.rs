@@ -78,6 +78,15 @@ impl Tree {
     }
 }
 
+/// Agents without ranks on the hosts of a command line without a grid.
+pub(crate) fn bare(options: &Options, here: &Surroundings) -> Vec<Branch> {
+    let branch = |(host, _): &(String, Option<u32>)| {
+        let command = launcher(host, None, false, options, here).command(host, &here.agent);
+        Branch { host: host.clone(), command, start: Start::default() }
+    };
+    options.hosts.iter().map(branch).collect()
+}
+
 /// The site of each host; none without a grid.
 fn sites_of(options: &Options) -> Vec<Option<&Site>> {
     let sites = options.grid.iter().flat_map(|grid| &grid.sites);
