@@ -13,8 +13,8 @@ use crate::topology::Topology;
 pub fn barrier(rank: u32, topology: &Topology) -> Schedule {
     let mut schedule = Schedule::default();
     let size = topology.size();
-    if let Some(levels) = topology.across() {
-        across::barrier::barrier(&mut schedule, levels, rank);
+    if let Some(sites) = topology.across() {
+        across::barrier::barrier(&mut schedule, &sites.short, rank);
         return schedule;
     }
     if topology.is_crowded() {
@@ -35,9 +35,8 @@ pub fn barrier(rank: u32, topology: &Topology) -> Schedule {
 pub fn broadcast(rank: u32, topology: &Topology, root: u32, len: u64) -> Schedule {
     let mut schedule = Schedule::default();
     let size = topology.size();
-    if let Some(levels) = topology.across() {
-        let costs = topology.costs();
-        across::broadcast::broadcast(&mut schedule, levels, costs, rank, root, len);
+    if let Some(sites) = topology.across() {
+        across::broadcast::broadcast(&mut schedule, sites, rank, root, len);
     } else if len >= LONG && size > 4 {
         scatter_for_broadcast(&mut schedule, rank, size, root, len);
         let blocks: Vec<Span> = (0..size)
@@ -138,10 +137,9 @@ pub fn gather(
     let mut schedule = Schedule::default();
     let size = topology.size();
     let own = Buffer::Input.span(0, sizes(rank));
-    let bundles = |levels| bundle::is_shorter_for_one(levels, topology.costs(), sizes(rank));
-    if let Some(levels) = topology.across() {
-        if uniform && bundles(levels) {
-            bundle::gather(&mut schedule, levels, rank, root, sizes(rank), in_place);
+    if let Some(sites) = topology.across() {
+        if uniform && bundle::is_shorter_for_one(sites, sizes(rank)) {
+            bundle::gather(&mut schedule, &sites.short, rank, root, sizes(rank), in_place);
             return schedule;
         }
     } else if uniform && sizes(rank) < LONG && size > 2 {
@@ -209,10 +207,9 @@ pub fn scatter(
     let mut schedule = Schedule::default();
     let size = topology.size();
     let own = Buffer::Output.span(0, sizes(rank));
-    let bundles = |levels| bundle::is_shorter_for_one(levels, topology.costs(), sizes(rank));
-    if let Some(levels) = topology.across() {
-        if uniform && bundles(levels) {
-            bundle::scatter(&mut schedule, levels, rank, root, sizes(rank), in_place);
+    if let Some(sites) = topology.across() {
+        if uniform && bundle::is_shorter_for_one(sites, sizes(rank)) {
+            bundle::scatter(&mut schedule, &sites.short, rank, root, sizes(rank), in_place);
             return schedule;
         }
     } else if uniform && sizes(rank) < LONG && size > 2 {
@@ -280,18 +277,18 @@ pub fn allgather(
     let size = topology.size();
     let starts = starts((0..size).map(sizes));
     let block = |index: u32| Buffer::Output.span(starts[index as usize], sizes(index));
-    if let Some(levels) = topology.across()
-        && bundle::is_shorter_for_all(levels, topology.costs(), starts[size as usize])
+    if let Some(sites) = topology.across()
+        && bundle::is_shorter_for_all(sites, starts[size as usize])
     {
-        bundle::allgather(&mut schedule, levels, rank, sizes, in_place);
+        bundle::allgather(&mut schedule, &sites.short, rank, sizes, in_place);
         return schedule;
     }
     if !in_place {
         schedule.copy(Buffer::Input.span(0, sizes(rank)), block(rank));
     }
-    if let Some(levels) = topology.across() {
+    if let Some(sites) = topology.across() {
         let lies = |rank: u32| (starts[rank as usize], sizes(rank));
-        across::broadcast::allgather(&mut schedule, levels, topology.costs(), rank, &lies);
+        across::broadcast::allgather(&mut schedule, sites, rank, &lies);
         return schedule;
     }
     if starts[size as usize] >= LONG * 2 {
@@ -341,10 +338,9 @@ pub fn alltoall(
 ) -> Schedule {
     let mut schedule = Schedule::default();
     let size = topology.size();
-    let bundles = |levels| uniform && exchange::is_shorter(levels, topology.costs(), sends(0));
-    if let Some(levels) = topology.across() {
-        if bundles(levels) {
-            exchange::alltoall(&mut schedule, levels, rank, sends(0));
+    if let Some(sites) = topology.across() {
+        if uniform && exchange::is_shorter(sites, sends(0)) {
+            exchange::alltoall(&mut schedule, &sites.short, rank, sends(0));
             return schedule;
         }
     } else if !topology.is_crowded() && uniform && sends(0) <= BRUCK_MAX && size >= 8 {

@@ -8,6 +8,7 @@ pub struct Topology {
     size: u32,
     is_crowded: bool,
     levels: Option<Box<Levels>>,
+    across: Option<Box<Across>>,
     costs: Costs,
 }
 
@@ -40,6 +41,8 @@ pub struct Costs {
     pub site: Cost,
     /// Between sites.
     pub wide: Cost,
+    /// What a rank takes to go on that has slept: who waits for another site has.
+    pub wake_ns: u64,
 }
 
 /// How far apart two ranks are.
@@ -51,6 +54,16 @@ pub enum Distance {
     Site,
     /// They are in different sites.
     Wide,
+}
+
+/// What operations over several sites are planned from.
+#[derive(Clone, Debug)]
+pub(crate) struct Across {
+    /// The levels that what is long goes through.
+    pub long: Levels,
+    /// Those that what is short goes through.
+    pub short: Levels,
+    pub costs: Costs,
 }
 
 /// Ranks by node and nodes by site. Sites are numbered in the order of their first ranks, nodes likewise
@@ -75,7 +88,7 @@ pub(crate) struct Levels {
 impl Topology {
     /// The ranks of one node. `is_crowded` says that they outnumber its cores.
     pub fn flat(size: u32, is_crowded: bool) -> Self {
-        Self { size, is_crowded, levels: None, costs: Costs::default() }
+        Self { size, is_crowded, levels: None, across: None, costs: Costs::default() }
     }
 
     /// Ranks where `locations` says. A single node is as [`Topology::flat`].
@@ -83,7 +96,9 @@ impl Topology {
         let size = locations.len() as u32;
         let several = locations.iter().any(|location| location.node != locations[0].node);
         let levels = several.then(|| Box::new(Levels::new(locations)));
-        Self { size, is_crowded: is_crowded && !several, levels, costs }
+        let across = levels.as_deref().filter(|levels| levels.sites() > 1);
+        let across = across.map(|levels| Box::new(Across::new(levels, locations, costs)));
+        Self { size, is_crowded: is_crowded && !several, levels, across, costs }
     }
 
     /// The number of ranks.
@@ -125,10 +140,10 @@ impl Topology {
         }
     }
 
-    /// The levels, where there are several sites.
+    /// What operations over several sites are planned from, where there are several.
     #[inline]
-    pub(crate) fn across(&self) -> Option<&Levels> {
-        self.levels.as_deref().filter(|levels| levels.sites() > 1)
+    pub(crate) fn across(&self) -> Option<&Across> {
+        self.across.as_deref()
     }
 }
 
@@ -151,6 +166,7 @@ impl Default for Costs {
             node: Cost { latency_ns: 600, bytes_per_s: 4_000_000_000, overhead_ns: 400 },
             site: Cost { latency_ns: 20_000, bytes_per_s: gigabit, overhead_ns: 4_000 },
             wide: Cost { latency_ns: 6_000_000, bytes_per_s: gigabit, overhead_ns: 4_000 },
+            wake_ns: 30_000,
         }
     }
 }
@@ -159,6 +175,29 @@ impl Cost {
     /// How long `bytes` are on their way behind the first.
     pub fn stream_ns(&self, bytes: u64) -> u64 {
         (u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_s.max(1))) as u64
+    }
+}
+
+impl Across {
+    /// Short messages skip the heads of nodes where the head of a site tells all its ranks sooner than the
+    /// last of them would wake after a leg more.
+    fn new(levels: &Levels, locations: &[Location], costs: Costs) -> Self {
+        let sites = 0..levels.sites();
+        let ranks = sites.clone().map(|site| levels.ranks_of_site(site).len() as u64).max();
+        let nodes = sites.map(|site| levels.nodes_of(site).len() as u64).max();
+        let (ranks, nodes) = (ranks.unwrap_or(1), nodes.unwrap_or(1));
+        let by_nodes_ns = nodes * costs.site.overhead_ns
+            + ranks.div_ceil(nodes) * costs.node.overhead_ns
+            + costs.node.latency_ns
+            + costs.wake_ns;
+        let short = if ranks * costs.site.overhead_ns <= by_nodes_ns {
+            let in_site = |rank| levels.site(rank);
+            let whole = |rank| Location { node: in_site(rank), site: in_site(rank) };
+            Levels::new(&(0..locations.len() as u32).map(whole).collect::<Vec<_>>())
+        } else {
+            levels.clone()
+        };
+        Self { long: levels.clone(), short, costs }
     }
 }
 
@@ -293,7 +332,7 @@ mod tests {
         // Two sites dealt in turns, the first with two nodes.
         let topology = of(&[(7, 3), (9, 1), (7, 3), (9, 1), (2, 3), (9, 1)]);
         assert_eq!((topology.sites(), topology.nodes()), (2, 3));
-        let levels = topology.across().unwrap();
+        let levels = &topology.across().unwrap().long;
         assert_eq!(levels.ranks(), [0, 2, 4, 1, 3, 5]);
         assert_eq!(levels.ranks_of_site(0), [0, 2, 4]);
         assert_eq!(levels.ranks_of_site(1), [1, 3, 5]);

@@ -2,20 +2,14 @@
 
 use crate::across::{Cuts, Way, lane, timetable};
 use crate::schedule::{Buffer, Schedule, Span, Ticket};
-use crate::topology::{Costs, Levels};
+use crate::topology::Across;
 
 /// `len` bytes of the root's output to everyone's.
-pub(crate) fn broadcast(
-    schedule: &mut Schedule,
-    levels: &Levels,
-    costs: &Costs,
-    me: u32,
-    root: u32,
-    len: u64,
-) {
-    let cuts = Cuts::new(len, 1, costs);
+pub(crate) fn broadcast(schedule: &mut Schedule, sites: &Across, me: u32, root: u32, len: u64) {
+    let cuts = Cuts::new(len, 1, &sites.costs);
     // What is short leaves from the root itself; else the nodes of its site send parts.
     let pinned = (cuts.count == 1).then_some(root);
+    let levels = cuts.levels(sites);
     let course = |index| {
         let (start, len) = cuts.segment(index);
         let way = Way { levels, lane: lane(index), root: pinned };
@@ -23,24 +17,24 @@ pub(crate) fn broadcast(
     };
     let courses: Vec<Course> = (0..cuts.count).map(course).collect();
     let begins: Vec<u32> = (0..cuts.count).collect();
-    run(schedule, me, courses, &begins, cuts.under_way(1, costs));
+    run(schedule, me, courses, &begins, cuts.under_way(1, &sites.costs));
 }
 
 /// Every rank's block to everyone, straight from whoever has it. `blocks` says where they lie in the
 /// output, where each rank has its own already.
 pub(crate) fn allgather(
     schedule: &mut Schedule,
-    levels: &Levels,
-    costs: &Costs,
+    sites: &Across,
     me: u32,
     blocks: &dyn Fn(u32) -> (u64, u64),
 ) {
+    let levels = &sites.long;
     let longest = levels.ranks().iter().map(|&rank| blocks(rank).1).max().unwrap_or(0);
     let (mut courses, mut begins) = (Vec::new(), Vec::new());
     // In the order of the grid, each rank first: else all would send to the same one at a time.
     for &root in levels.ranks() {
         let (first, len) = blocks(root);
-        let cuts = Cuts::new(len, 1, costs);
+        let cuts = Cuts::new(len, 1, &sites.costs);
         let way = Way { levels, lane: levels.place(root), root: Some(root) };
         for index in 0..cuts.count {
             let (start, len) = cuts.segment(index);
@@ -48,7 +42,8 @@ pub(crate) fn allgather(
             begins.push(index);
         }
     }
-    run(schedule, me, courses, &begins, Cuts::new(longest, 1, costs).under_way(1, costs));
+    let under_way = Cuts::new(longest, 1, &sites.costs).under_way(1, &sites.costs);
+    run(schedule, me, courses, &begins, under_way);
 }
 
 /// A span's way from a root to all, as one rank sees it.

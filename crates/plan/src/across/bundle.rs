@@ -3,22 +3,22 @@
 
 use crate::across::Way;
 use crate::schedule::{Buffer, Schedule, Span, starts};
-use crate::topology::{Costs, Levels};
+use crate::topology::{Across, Levels};
 
 /// Whether blocks of `total` bytes of all ranks go to all sooner in bundles than each by itself: on three
 /// legs within the site they wait for each other, but each rank receives once and not for every rank.
-pub(crate) fn is_shorter_for_all(levels: &Levels, costs: &Costs, total: u64) -> bool {
-    let ranks = levels.ranks().len() as u64;
+pub(crate) fn is_shorter_for_all(Across { short, costs, .. }: &Across, total: u64) -> bool {
+    let ranks = short.ranks().len() as u64;
     3 * costs.site.stream_ns(total) <= 2 * ranks * costs.site.overhead_ns
 }
 
 /// Whether blocks of `len` bytes come to one rank, or leave it, sooner in bundles: each of a site then
 /// takes two legs more, but the root deals with a message for each site and not for each rank.
-pub(crate) fn is_shorter_for_one(levels: &Levels, costs: &Costs, len: u64) -> bool {
-    let largest = (0..levels.sites()).map(|site| levels.ranks_of_site(site).len()).max();
+pub(crate) fn is_shorter_for_one(Across { short, costs, .. }: &Across, len: u64) -> bool {
+    let largest = (0..short.sites()).map(|site| short.ranks_of_site(site).len()).max();
     let bundle = costs.site.stream_ns(len.saturating_mul(largest.unwrap_or(0) as u64));
     let legs = 2 * costs.site.latency_ns + 2 * bundle;
-    legs < levels.ranks().len() as u64 * costs.site.overhead_ns
+    legs < short.ranks().len() as u64 * costs.site.overhead_ns
 }
 
 /// Every rank's block to everyone's output.

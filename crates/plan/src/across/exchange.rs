@@ -2,14 +2,14 @@
 
 use crate::across::Way;
 use crate::schedule::{Buffer, Schedule, Span};
-use crate::topology::{Costs, Levels};
+use crate::topology::{Across, Levels};
 
 /// Whether blocks of `len` bytes travel sooner in bundles: two legs more within the site, and the work of
 /// the site's head for all its ranks, against each rank's messages with all ranks elsewhere.
-pub(crate) fn is_shorter(levels: &Levels, costs: &Costs, len: u64) -> bool {
-    let largest = (0..levels.sites()).map(|site| levels.ranks_of_site(site).len() as u64).max();
+pub(crate) fn is_shorter(Across { short, costs, .. }: &Across, len: u64) -> bool {
+    let largest = (0..short.sites()).map(|site| short.ranks_of_site(site).len() as u64).max();
     let largest = largest.unwrap_or(0);
-    let foreign = levels.ranks().len() as u64 - largest;
+    let foreign = short.ranks().len() as u64 - largest;
     let bundle = costs.site.stream_ns(len.saturating_mul(largest * foreign));
     let legs = costs.site.latency_ns + largest * costs.site.overhead_ns + bundle;
     2 * legs < 2 * foreign * costs.site.overhead_ns

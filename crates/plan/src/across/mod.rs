@@ -21,7 +21,7 @@ pub(crate) mod prefix;
 pub(crate) mod reduction;
 
 use crate::schedule::part;
-use crate::topology::{Costs, Levels};
+use crate::topology::{Across, Costs, Levels};
 
 /// Who is head of what, for one segment.
 #[derive(Clone, Copy)]
@@ -98,6 +98,11 @@ impl Cuts {
         let best = ((LEGS - 1) * costs.wide.stream_ns(bytes) / work_ns).isqrt();
         let most = (bytes / SEGMENT_LEAST).min(len).min(SEGMENTS_MOST);
         Self { len, count: best.min(most).max(1) as u32 }
+    }
+
+    /// What the segments go through.
+    pub(crate) fn levels<'a>(&self, sites: &'a Across) -> &'a Levels {
+        if self.count == 1 { &sites.short } else { &sites.long }
     }
 
     /// Begin and length of a segment.

@@ -4,7 +4,7 @@
 use crate::across::reduction::{Run, runs};
 use crate::across::{Cuts, Way, lane, timetable};
 use crate::schedule::{Buffer, Schedule, Span, Ticket};
-use crate::topology::{Costs, Levels};
+use crate::topology::{Across, Levels};
 
 /// Which prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,15 +18,15 @@ pub(crate) enum Prefix {
 /// The prefix of everyone's `own` to everyone's output. `own` lies outside the output.
 pub(crate) fn prefix(
     schedule: &mut Schedule,
-    levels: &Levels,
-    costs: &Costs,
+    across: &Across,
     me: u32,
     prefix: Prefix,
     own: Span,
     element: u64,
 ) {
-    let cuts = Cuts::new(own.len, element, costs);
-    let under_way = cuts.under_way(element, costs);
+    let cuts = Cuts::new(own.len, element, &across.costs);
+    let under_way = cuts.under_way(element, &across.costs);
+    let levels = &across.long;
     let sites = Sites::new(levels, me, prefix);
     let course = |index| {
         let (start, len) = cuts.segment(index);

@@ -8,18 +8,13 @@
 use crate::across::{Cuts, Way, lane, timetable};
 use crate::reduction::Operands;
 use crate::schedule::{Buffer, Schedule, Span, Ticket};
-use crate::topology::{Costs, Levels};
+use crate::topology::{Across, Levels};
 
 /// Everyone's `own`, combined, to everyone's output.
-pub(crate) fn allreduce(
-    schedule: &mut Schedule,
-    levels: &Levels,
-    costs: &Costs,
-    me: u32,
-    operands: Operands,
-) {
+pub(crate) fn allreduce(schedule: &mut Schedule, sites: &Across, me: u32, operands: Operands) {
     let own = operands.outside_output(schedule, operands.in_place);
-    let cuts = Cuts::new(operands.len, operands.element, costs);
+    let cuts = Cuts::new(operands.len, operands.element, &sites.costs);
+    let levels = cuts.levels(sites);
     let course = |index| {
         let (start, len) = cuts.segment(index);
         let way = Way { levels, lane: lane(index), root: None };
@@ -27,21 +22,21 @@ pub(crate) fn allreduce(
     };
     let courses = (0..cuts.count).map(course).collect();
     let begins: Vec<u32> = (0..cuts.count).collect();
-    let under_way = cuts.under_way(operands.element, costs);
+    let under_way = cuts.under_way(operands.element, &sites.costs);
     Reduction::new(levels, me, operands.commutes).run(schedule, courses, &begins, under_way);
 }
 
 /// Everyone's operands, combined, to the root's output.
 pub(crate) fn reduce(
     schedule: &mut Schedule,
-    levels: &Levels,
-    costs: &Costs,
+    sites: &Across,
     me: u32,
     root: u32,
     operands: Operands,
 ) {
     let own = operands.outside_output(schedule, operands.in_place && me == root);
-    let cuts = Cuts::new(operands.len, operands.element, costs);
+    let cuts = Cuts::new(operands.len, operands.element, &sites.costs);
+    let levels = cuts.levels(sites);
     let pinned = (cuts.count == 1).then_some(root);
     let course = |index| {
         let (start, len) = cuts.segment(index);
@@ -50,7 +45,7 @@ pub(crate) fn reduce(
     };
     let courses = (0..cuts.count).map(course).collect();
     let begins: Vec<u32> = (0..cuts.count).collect();
-    let under_way = cuts.under_way(operands.element, costs);
+    let under_way = cuts.under_way(operands.element, &sites.costs);
     Reduction::new(levels, me, operands.commutes).run(schedule, courses, &begins, under_way);
 }
 
@@ -58,18 +53,19 @@ pub(crate) fn reduce(
 /// own.
 pub(crate) fn reduce_scatter(
     schedule: &mut Schedule,
-    levels: &Levels,
-    costs: &Costs,
+    sites: &Across,
     me: u32,
     blocks: &dyn Fn(u32) -> (u64, u64),
     element: u64,
     commutes: bool,
 ) {
-    let longest = levels.ranks().iter().map(|&rank| blocks(rank).1).max().unwrap_or(0);
+    let longest = sites.long.ranks().iter().map(|&rank| blocks(rank).1).max().unwrap_or(0);
+    let longest = Cuts::new(longest, element, &sites.costs);
+    let levels = longest.levels(sites);
     let (mut courses, mut begins) = (Vec::new(), Vec::new());
     for &root in levels.ranks() {
         let (first, len) = blocks(root);
-        let cuts = Cuts::new(len, element, costs);
+        let cuts = Cuts::new(len, element, &sites.costs);
         let way = Way { levels, lane: levels.place(root), root: Some(root) };
         for index in 0..cuts.count {
             let (start, len) = cuts.segment(index);
@@ -78,7 +74,7 @@ pub(crate) fn reduce_scatter(
             begins.push(index);
         }
     }
-    let under_way = Cuts::new(longest, element, costs).under_way(element, costs);
+    let under_way = longest.under_way(element, &sites.costs);
     Reduction::new(levels, me, commutes).run(schedule, courses, &begins, under_way);
 }
 
