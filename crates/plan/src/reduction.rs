@@ -43,8 +43,8 @@ pub fn reduce(rank: u32, topology: &Topology, root: u32, operands: Operands) -> 
     let size = topology.size();
     let Operands { len, commutes, in_place, .. } = operands;
     let mut schedule = Schedule::default();
-    if let Some(levels) = topology.across() {
-        across::reduce(&mut schedule, levels, topology.costs(), rank, root, operands);
+    if let Some(sites) = topology.across() {
+        across::reduce(&mut schedule, sites, rank, root, operands);
         return schedule;
     }
     let own = match (rank == root, in_place) {
@@ -107,15 +107,17 @@ fn binomial_reduce(schedule: &mut Schedule, rank: u32, size: u32, top: u32, sum:
 
 /// Everyone's operands, combined, to everyone's output.
 ///
-/// Short: recursive doubling, after the ranks beyond a power of two have joined a neighbour. Long:
+/// Short: recursive doubling, after the ranks beyond a power of two have joined a neighbour; what is very
+/// short is gathered instead, which takes ⌈log2 p⌉ rounds for any p (Torres and Kofuji shape exchanges for 5,
+/// 6 and 7 by hand). Long:
 /// a ring that scatters the reduction, and a ring that gathers it; 2n(p−1)/p elements per rank. In a
 /// crowd rank 0 combines what is short.
 pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
     let size = topology.size();
     let Operands { len, commutes, in_place, .. } = operands;
     let mut schedule = Schedule::default();
-    if let Some(levels) = topology.across() {
-        across::allreduce(&mut schedule, levels, topology.costs(), rank, operands);
+    if let Some(sites) = topology.across() {
+        across::allreduce(&mut schedule, sites, rank, operands);
         return schedule;
     }
     let whole = Buffer::Output.span(0, len);
@@ -132,6 +134,8 @@ pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule
     } else if topology.is_crowded() && !operands.are_long() {
         crowd::reduce(&mut schedule, rank, size, 0, whole, whole);
         crowd::broadcast(&mut schedule, rank, size, 0, whole);
+    } else if !size.is_power_of_two() && len * operands.element * u64::from(size) <= GATHERED_MAX {
+        gather_and_combine(&mut schedule, rank, size, whole);
     } else {
         recursive_doubling(&mut schedule, rank, size, whole);
     }
@@ -181,6 +185,27 @@ fn recursive_doubling(schedule: &mut Schedule, rank: u32, size: u32, whole: Span
         schedule.send(rank - 1, whole);
         schedule.wait();
     }
+}
+
+/// Every rank gets all operands, each round twice as many (Bruck 1997), and combines them in order.
+fn gather_and_combine(schedule: &mut Schedule, rank: u32, size: u32, whole: Span) {
+    let all = schedule.temporary(whole.len * u64::from(size));
+    // The operand of the rank `distance` below.
+    let operands = |distance: u32, count: u32| {
+        all.span(u64::from(distance) * whole.len, u64::from(count) * whole.len)
+    };
+    schedule.copy(whole, operands(0, 1));
+    let mut have = 1;
+    while have < size {
+        let passed = have.min(size - have);
+        schedule.receive((rank + size - have) % size, operands(have, passed));
+        schedule.send((rank + have) % size, operands(0, passed));
+        schedule.wait();
+        have += passed;
+    }
+    let of = |other: u32| operands((rank + size - other) % size, 1);
+    (1..size).for_each(|other| schedule.reduce(of(other - 1), of(other)));
+    schedule.copy(of(size - 1), whole);
 }
 
 /// Afterwards block `rank` of `buffer` is complete: each block travels once around, every rank adding
@@ -251,10 +276,9 @@ pub fn reduce_scatter(
     let mut schedule = Schedule::default();
     let starts = starts((0..size).map(counts));
     let len = starts[size as usize];
-    if let Some(levels) = topology.across() {
+    if let Some(sites) = topology.across() {
         let lies = |rank: u32| (starts[rank as usize], counts(rank));
-        let costs = topology.costs();
-        across::reduce_scatter(&mut schedule, levels, costs, rank, &lies, element, commutes);
+        across::reduce_scatter(&mut schedule, sites, rank, &lies, element, commutes);
         return schedule;
     }
     let sum = schedule.temporary(len);
@@ -289,10 +313,9 @@ pub fn scan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
     let Operands { len, in_place, .. } = operands;
     let size = topology.size();
     let mut schedule = Schedule::default();
-    if let Some(levels) = topology.across() {
+    if let Some(sites) = topology.across() {
         let own = operands.outside_output(&mut schedule, in_place);
-        let (costs, element) = (topology.costs(), operands.element);
-        prefix_across(&mut schedule, levels, costs, rank, Prefix::Scan, own, element);
+        prefix_across(&mut schedule, sites, rank, Prefix::Scan, own, operands.element);
         return schedule;
     }
     let result = Buffer::Output.span(0, len);
@@ -313,10 +336,9 @@ pub fn exscan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
     let Operands { len, in_place, .. } = operands;
     let size = topology.size();
     let mut schedule = Schedule::default();
-    if let Some(levels) = topology.across() {
+    if let Some(sites) = topology.across() {
         let own = operands.outside_output(&mut schedule, in_place);
-        let (costs, element) = (topology.costs(), operands.element);
-        prefix_across(&mut schedule, levels, costs, rank, Prefix::Exscan, own, element);
+        prefix_across(&mut schedule, sites, rank, Prefix::Exscan, own, operands.element);
         return schedule;
     }
     let result = Buffer::Output.span(0, len);
@@ -367,3 +389,6 @@ fn parts(len: u64, size: u32) -> Vec<(u64, u64)> {
 
 /// From here on bandwidth counts more than rounds, in bytes.
 const LONG: u64 = 64 << 10;
+
+/// So many bytes of all ranks together cost less than a round.
+const GATHERED_MAX: u64 = 1 << 10;

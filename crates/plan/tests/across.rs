@@ -163,7 +163,7 @@ impl Drop for Told {
     }
 }
 
-const CASES: u64 = 150;
+const CASES: u64 = 100;
 
 #[test]
 fn barrier_hears_of_all() {

@@ -46,6 +46,26 @@ fn barrier_waits_for_everyone_in_log_rounds() {
     }
 }
 
+/// Torres and Kofuji's aim: any number of ranks takes no more rounds than the next power of two.
+#[test]
+fn short_exchanges_take_log_rounds() {
+    for size in SIZES {
+        let machine = Topology::flat(size, false);
+        let least = u32::BITS - (size - 1).leading_zeros();
+        let operands = Operands { len: 1, element: 4, commutes: true, in_place: false };
+        for rank in 0..size {
+            for schedule in [
+                plan::barrier(rank, &machine),
+                plan::allgather(rank, &machine, &|_| 4, false),
+                plan::allreduce(rank, &machine, operands),
+            ] {
+                let waits = schedule.steps.iter().filter(|step| **step == Step::Wait);
+                assert_eq!(waits.count() as u32, least, "rank {rank} of {size}");
+            }
+        }
+    }
+}
+
 #[test]
 fn barrier_of_a_crowd_asks_each_rank_to_wait_once_and_its_first_twice() {
     for size in SIZES {
@@ -185,14 +205,15 @@ fn reductions_combine_every_operand_once_and_in_order() {
     for size in SIZES {
         for len in LENGTHS {
             // An element of 1 KiB makes a hundred of them long.
-            for (commutes, in_place) in [(false, false), (false, true), (true, false), (true, true)]
+            for (commutes, in_place, element) in
+                [(false, false, 1024), (false, true, 4), (true, false, 4), (true, true, 1024)]
             {
                 let mine = |rank: u32| vec![Unit::operand(rank, commutes); len as usize];
                 let place = |rank: u32| {
                     if in_place { mine(rank) } else { vec![Unit::Nothing; len as usize] }
                 };
                 let root = size / 2;
-                let operands = Operands { len, element: 1024, commutes, in_place };
+                let operands = Operands { len, element, commutes, in_place };
                 for machine in machines(size) {
                     let all = (0..size).map(|rank| {
                         let schedule = plan::allreduce(rank, &machine, operands);
