@@ -56,6 +56,7 @@ pub(crate) const HELLO_LEN: usize = 57;
 pub(crate) const ANSWER_LEN: usize = 64;
 pub(crate) const PROOF_LEN: usize = 32;
 pub(crate) const VERDICT_LEN: usize = 1;
+pub(crate) const SEAL_LEN: usize = 32;
 
 pub(crate) const ACCEPTED: u8 = 1;
 pub(crate) const DECLINED: u8 = 2;
@@ -147,6 +148,30 @@ impl Credentials {
     ) -> Result<(), Refusal> {
         let code = self.code(b"proof!", hello, binding, &answer[..32]);
         code.verify_slice(proof).map_err(|_| Refusal::Secret)
+    }
+
+    /// The code that binds `words` to a proof: what is asked of a gateway.
+    pub fn seal(&self, hello: &Hello, answer: &Answer, words: &[u8]) -> [u8; SEAL_LEN] {
+        self.sealing(hello, answer, words).finalize().into_bytes().into()
+    }
+
+    /// Whether `words` are those of the one who has proved itself.
+    ///
+    /// # Errors
+    /// When they are not.
+    pub fn check_seal(
+        &self,
+        hello: &Hello,
+        answer: &Answer,
+        words: &[u8],
+        seal: &[u8; SEAL_LEN],
+    ) -> Result<(), Refusal> {
+        let code = self.sealing(hello, answer, words);
+        code.verify_slice(seal).map_err(|_| Refusal::Altered)
+    }
+
+    fn sealing(&self, hello: &Hello, answer: &Answer, words: &[u8]) -> Hmac<Sha256> {
+        self.code(b"sealed", hello, &[0; 32], &answer[..32]).chain_update(words)
     }
 
     fn code(&self, role: &[u8; 6], hello: &Hello, binding: &Binding, nonce: &[u8]) -> Hmac<Sha256> {

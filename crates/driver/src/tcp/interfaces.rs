@@ -185,44 +185,61 @@ pub(crate) fn network_identity() -> [u8; 16] {
 pub(crate) fn emit(identity: [u8; 16], listeners: &[SocketAddr]) -> Vec<u8> {
     let mut bytes = vec![VERSION];
     bytes.extend(identity);
-    for listener in listeners {
-        match listener.ip() {
-            IpAddr::V4(address) => {
-                bytes.push(4);
-                bytes.extend(address.octets());
-            }
-            IpAddr::V6(address) => {
-                bytes.push(6);
-                bytes.extend(address.octets());
-            }
-        }
-        bytes.extend(listener.port().to_le_bytes());
-    }
+    listeners.iter().for_each(|listener| emit_one(&mut bytes, *listener));
     bytes
 }
 
 /// The namespace and the listeners that a peer published; none when the bytes are no address.
 pub(crate) fn parse(bytes: &[u8]) -> Option<([u8; 16], Vec<SocketAddr>)> {
     let rest = bytes.strip_prefix(&[VERSION])?;
-    let (identity, mut rest) = rest.split_first_chunk::<16>()?;
-    let mut listeners = Vec::new();
-    while let Some((kind, tail)) = rest.split_first() {
-        let (address, tail) = match kind {
-            4 => {
-                let (octets, tail) = tail.split_first_chunk::<4>()?;
-                (IpAddr::V4(Ipv4Addr::from(*octets)), tail)
-            }
-            6 => {
-                let (octets, tail) = tail.split_first_chunk::<16>()?;
-                (IpAddr::V6(Ipv6Addr::from(*octets)), tail)
-            }
-            _ => return None,
-        };
-        let (port, tail) = tail.split_first_chunk::<2>()?;
-        listeners.push(SocketAddr::new(address, u16::from_le_bytes(*port)));
-        rest = tail;
+    let (identity, rest) = rest.split_first_chunk::<16>()?;
+    Some((*identity, parse_all(rest)?))
+}
+
+/// Appends an address and a port.
+pub(super) fn emit_one(bytes: &mut Vec<u8>, one: SocketAddr) {
+    match one.ip() {
+        IpAddr::V4(address) => {
+            bytes.push(4);
+            bytes.extend(address.octets());
+        }
+        IpAddr::V6(address) => {
+            bytes.push(6);
+            bytes.extend(address.octets());
+        }
     }
-    (listeners.len() <= ADDRESSES_MAX).then_some((*identity, listeners))
+    bytes.extend(one.port().to_le_bytes());
+}
+
+/// Takes an address and a port from the front; none when there are none.
+pub(super) fn parse_one(bytes: &mut &[u8]) -> Option<SocketAddr> {
+    let (kind, rest) = bytes.split_first()?;
+    let (address, rest) = match kind {
+        4 => {
+            let (octets, rest) = rest.split_first_chunk::<4>()?;
+            (IpAddr::V4(Ipv4Addr::from(*octets)), rest)
+        }
+        6 => {
+            let (octets, rest) = rest.split_first_chunk::<16>()?;
+            (IpAddr::V6(Ipv6Addr::from(*octets)), rest)
+        }
+        _ => return None,
+    };
+    let (port, rest) = rest.split_first_chunk::<2>()?;
+    *bytes = rest;
+    Some(SocketAddr::new(address, u16::from_le_bytes(*port)))
+}
+
+/// All that is left, which is addresses and ports, and not too many.
+pub(super) fn parse_all(mut bytes: &[u8]) -> Option<Vec<SocketAddr>> {
+    let mut listeners = Vec::new();
+    while !bytes.is_empty() {
+        listeners.push(parse_one(&mut bytes)?);
+        if listeners.len() > ADDRESSES_MAX {
+            return None;
+        }
+    }
+    Some(listeners)
 }
 
 /// Interfaces to the guests of a machine: bridges, and the host's ends of pairs.
@@ -235,7 +252,7 @@ const INNER: &[&str] = &[
 const TUNNELS: &[&str] = &["tun", "wg", "ppp", "tailscale", "zt"];
 
 /// Addresses offered at most: 16 of IPv6 fit a published address of 512 bytes.
-const ADDRESSES_MAX: usize = 16;
+pub(super) const ADDRESSES_MAX: usize = 16;
 
 const VERSION: u8 = 1;
 

@@ -23,6 +23,7 @@ mod networks;
 #[cfg(test)]
 mod patience;
 mod proving;
+pub mod relay;
 mod stream;
 mod tls;
 #[cfg(test)]
