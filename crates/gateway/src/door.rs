@@ -1,0 +1,172 @@
+//! Where callers come in over TCP: each proves itself in time, and is carried then.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use driver::Refusal;
+use driver::relay::{
+    CHALLENGE_LEN, GREETING_LEN, PROOF_HEAD_LEN, Porter, REPLY_LEN, Reply, Request,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::Desk;
+use crate::errand::{self, Denial, Reached};
+use crate::leg::{self, Leg};
+
+/// Those who have not proved themselves yet, in the order in which they came.
+#[derive(Default)]
+pub(crate) struct Antechamber {
+    inside: Mutex<Inside>,
+}
+
+#[derive(Default)]
+struct Inside {
+    next: u64,
+    callers: BTreeMap<u64, (SocketAddr, AbortHandle)>,
+}
+
+impl Antechamber {
+    /// Spawns what is done with the caller, which gets its number to [`leave`](Self::leave) by. In a crowd
+    /// the one that has been here longest has to go: who it was.
+    fn enter<F>(&self, from: SocketAddr, task: impl FnOnce(u64) -> F) -> Option<SocketAddr>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let mut inside = self.inside();
+        let number = inside.next;
+        inside.next += 1;
+        let expelled = if inside.callers.len() >= UNPROVED_MAX {
+            inside.callers.pop_first().map(|(_, (address, task))| {
+                task.abort();
+                address
+            })
+        } else {
+            None
+        };
+        // The task cannot leave before it has entered: that takes the lock.
+        inside.callers.insert(number, (from, tokio::spawn(task(number)).abort_handle()));
+        expelled
+    }
+
+    /// The caller has proved itself or was turned away.
+    fn leave(&self, number: u64) {
+        self.inside().callers.remove(&number);
+    }
+
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets callers in, for ever.
+pub(crate) async fn keep(listener: TcpListener, desk: Arc<Desk>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, from)) => {
+                let task = |number| admit(desk.clone(), stream, from, number);
+                if let Some(expelled) = desk.antechamber.enter(from, task) {
+                    desk.ledger.refuse(expelled, Refusal::Crowd);
+                }
+            }
+            // For want of descriptors or memory, mostly; or the caller has left already.
+            Err(_) => sleep(REST).await,
+        }
+    }
+}
+
+async fn admit(desk: Arc<Desk>, mut stream: TcpStream, from: SocketAddr, number: u64) {
+    let heard = timeout(PROOF_PATIENCE, hear(&desk.porter, &mut stream)).await;
+    desk.antechamber.leave(number);
+    match heard.unwrap_or(Err(Refusal::Slow)) {
+        Ok(request) => serve(&desk, Leg::Tcp(stream), from, &request).await,
+        Err(refusal) => desk.ledger.refuse(from, refusal),
+    }
+}
+
+/// The request of a caller that has proved itself.
+async fn hear(porter: &Porter, stream: &mut TcpStream) -> Result<Request, Refusal> {
+    let closed = |_: io::Error| Refusal::Closed;
+    let mut hello = [0; GREETING_LEN];
+    stream.read_exact(&mut hello).await.map_err(closed)?;
+    let answer = porter.answer(&hello, nonce().map_err(closed)?)?;
+    stream.write_all(&answer).await.map_err(closed)?;
+    let mut head = [0; PROOF_HEAD_LEN];
+    stream.read_exact(&mut head).await.map_err(closed)?;
+    let mut sealed = vec![0; porter.check_proof(&hello, &answer, &head)?];
+    stream.read_exact(&mut sealed).await.map_err(closed)?;
+    let request = porter.check_request(&hello, &answer, &sealed)?;
+    leg::prepare(stream).map_err(closed)?;
+    Ok(request)
+}
+
+/// Does what a member of the job asks for, and carries its connection to the end.
+pub(crate) async fn serve(desk: &Arc<Desk>, mut caller: Leg, from: SocketAddr, request: &Request) {
+    let opened = match enter(desk) {
+        Ok(permit) => errand::run(desk, request).await.map(|reached| (permit, reached)),
+        Err(denial) => Err(denial),
+    };
+    match opened {
+        Ok((_permit, Reached { leg, round_trip })) => {
+            if say(&mut caller, &Reply::Open { beyond: round_trip }).await.is_ok() {
+                let _carried = desk.ledger.begin();
+                let ledger = &desk.ledger;
+                leg::carry(caller, leg, &ledger.from_callers, &ledger.to_callers).await;
+            }
+        }
+        Err(denial) => {
+            desk.ledger.deny(from, &denial);
+            // Who does not stay to hear it will not miss it.
+            let _ = say(&mut caller, &Reply::Refused(denial.to_string())).await;
+        }
+    }
+}
+
+fn enter(desk: &Desk) -> Result<OwnedSemaphorePermit, Denial> {
+    desk.room.clone().try_acquire_owned().map_err(|_| Denial::Full)
+}
+
+async fn say(caller: &mut Leg, reply: &Reply) -> io::Result<()> {
+    let bytes = reply.emit();
+    match caller {
+        Leg::Tcp(stream) => stream.write_all(&bytes).await,
+        Leg::Trunk(to, _) => Ok(to.write_all(&bytes).await?),
+    }
+}
+
+/// Calls another gateway over a connection of its own: the connection and what the gateway replies.
+pub(crate) async fn call(
+    porter: &Porter,
+    stream: &mut TcpStream,
+    request: &Request,
+) -> Result<Reply, String> {
+    let lost = |error: io::Error| error.to_string();
+    let hello = porter.hello(nonce().map_err(lost)?);
+    stream.write_all(&hello).await.map_err(lost)?;
+    let mut answer = [0; CHALLENGE_LEN];
+    stream.read_exact(&mut answer).await.map_err(lost)?;
+    let said = porter.ask(&hello, &answer, request).map_err(|refusal| refusal.to_string())?;
+    stream.write_all(&said).await.map_err(lost)?;
+    let mut reply = [0; REPLY_LEN];
+    stream.read_exact(&mut reply).await.map_err(lost)?;
+    Reply::parse(&reply).ok_or_else(|| "its reply is none".into())
+}
+
+fn nonce() -> io::Result<[u8; 32]> {
+    let mut nonce = [0; 32];
+    getrandom::fill(&mut nonce).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(nonce)
+}
+
+/// How long a caller may take to prove itself and ask.
+const PROOF_PATIENCE: Duration = Duration::from_secs(5);
+/// Callers at once that have not.
+pub(crate) const UNPROVED_MAX: usize = 256;
+/// How long the door is shut when nobody can be let in.
+const REST: Duration = Duration::from_millis(100);

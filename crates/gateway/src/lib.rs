@@ -1,0 +1,130 @@
+//! The gateway: carries connections between the hosts of its site and others.
+//!
+//! A rank that cannot or may not reach another calls a gateway, proves the job's secret and asks for a
+//! connection (`driver::relay`). The gateway opens it, to a host of its own site or through a gateway of
+//! another, and passes bytes both ways as they come. It reads none of them: the two ranks prove themselves
+//! to each other, and encrypt, through it. Where one end takes nothing, nothing is read from the other.
+//!
+//! | file | does |
+//! |---|---|
+//! | `door` | lets callers in that prove themselves, and refuses others, in bounded number and time |
+//! | `errand` | opens what they ask for, where that is allowed |
+//! | `trunk` | shares one connection by QUIC with each other gateway, while UDP leads there |
+//! | `leg` | the two ends of what is carried, and the carrying |
+//! | `ledger` | counts, and tells of refusals once for each kind |
+#![forbid(unsafe_code)]
+
+mod door;
+mod errand;
+mod ledger;
+mod leg;
+mod network;
+mod options;
+mod trunk;
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use driver::relay::Porter;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use door::Antechamber;
+use ledger::Ledger;
+pub use network::{Net, NetError};
+pub use options::{Options, Pass, PassError};
+use trunk::Trunks;
+
+/// What a gateway has to know.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where it is called, over TCP and over UDP.
+    pub listen: Vec<SocketAddr>,
+    /// The networks of its site: it opens connections to these.
+    pub hosts: Vec<Net>,
+    /// The networks of other sites' gateways, which it may call.
+    pub gateways: Vec<Net>,
+    /// What proves that somebody belongs to the job.
+    pub pass: Pass,
+    /// Whether gateways may be called over UDP.
+    pub udp: bool,
+}
+
+/// A gateway that can be called.
+pub struct Gateway {
+    listeners: Vec<TcpListener>,
+    desk: Arc<Desk>,
+}
+
+/// What all connections of a gateway share.
+struct Desk {
+    porter: Porter,
+    hosts: Vec<Net>,
+    gateways: Vec<Net>,
+    trunks: Trunks,
+    antechamber: Antechamber,
+    /// Connections that may still be carried.
+    room: Arc<Semaphore>,
+    ledger: Arc<Ledger>,
+}
+
+impl Gateway {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// When an address cannot be had.
+    pub async fn open(config: Config) -> io::Result<Self> {
+        let mut listeners = Vec::new();
+        for address in &config.listen {
+            let listener = TcpListener::bind(address).await;
+            listeners.push(listener.map_err(|error| named(&format!("TCP {address}"), &error))?);
+        }
+        let addresses =
+            listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
+        let trunks = Trunks::open(&config.pass, if config.udp { &addresses } else { &[] })?;
+        let desk = Desk {
+            porter: Porter::new(config.pass.job, *config.pass.secret),
+            hosts: config.hosts,
+            gateways: config.gateways,
+            trunks,
+            antechamber: Antechamber::default(),
+            room: Arc::new(Semaphore::new(CARRIED_MAX)),
+            ledger: Arc::new(Ledger::default()),
+        };
+        Ok(Self { listeners, desk: Arc::new(desk) })
+    }
+
+    /// Where it is called.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().filter_map(|one| one.local_addr().ok()).collect()
+    }
+
+    /// What it has done so far, in a few lines, whenever that is called.
+    pub fn account(&self) -> impl Fn() -> String + Send + Sync + use<> {
+        let desk = self.desk.clone();
+        move || format!("{}{}", desk.ledger.account(), desk.trunks.account())
+    }
+
+    /// Serves until `end`; what it carries then breaks off with the runtime.
+    pub async fn serve(self, end: impl Future<Output = ()>) {
+        let mut tasks = JoinSet::new();
+        for listener in self.listeners {
+            tasks.spawn(door::keep(listener, self.desk.clone()));
+        }
+        for endpoint in self.desk.trunks.endpoints() {
+            tasks.spawn(trunk::keep(endpoint, self.desk.clone()));
+        }
+        end.await;
+        self.desk.trunks.close().await;
+    }
+}
+
+fn named(what: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
+}
+
+/// Connections carried at once.
+const CARRIED_MAX: usize = 4096;

@@ -1,0 +1,92 @@
+//! The gateway's command.
+#![forbid(unsafe_code)]
+
+use std::io::{self, BufRead, Read};
+use std::process::ExitCode;
+
+use clap::Parser;
+use gateway::{Config, Gateway, Options, Pass};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+use zeroize::Zeroizing;
+
+fn main() -> ExitCode {
+    match run(Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("canele-gateway: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: Options) -> Result<(), Box<dyn std::error::Error>> {
+    let pass = read_pass()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let gateway = Gateway::open(Config {
+            listen: options.listen,
+            hosts: options.allow,
+            gateways: options.gateways,
+            pass,
+            udp: !options.no_udp,
+        });
+        let gateway = gateway.await?;
+        let account = gateway.account();
+        for address in gateway.addresses() {
+            println!("{address}");
+        }
+        tell(account, gateway, options.until_eof).await?;
+        Ok(())
+    })
+}
+
+/// Serves until a signal or the end of standard input, and gives an account then and when asked for one.
+async fn tell(account: impl Fn() -> String, gateway: Gateway, until_eof: bool) -> io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut asked = signal(SignalKind::user_defined1())?;
+    let mut end_of_input = if until_eof { watch_input() } else { None };
+    let end = async {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => return,
+                _ = interrupt.recv() => return,
+                _ = asked.recv() => eprint!("{}", account()),
+                () = ended(&mut end_of_input) => return,
+            }
+        }
+    };
+    gateway.serve(end).await;
+    eprint!("{}", account());
+    Ok(())
+}
+
+/// Told when standard input has ended.
+fn watch_input() -> Option<oneshot::Receiver<()>> {
+    let (sender, receiver) = oneshot::channel();
+    std::thread::spawn(move || {
+        let mut sink = [0; 64];
+        while matches!(io::stdin().lock().read(&mut sink), Ok(1..)) {}
+        // Nobody listens any more where the gateway has ended for another reason.
+        let _ = sender.send(());
+    });
+    Some(receiver)
+}
+
+async fn ended(input: &mut Option<oneshot::Receiver<()>>) {
+    match input {
+        Some(receiver) => drop(receiver.await),
+        None => std::future::pending().await,
+    }
+}
+
+/// The first line of standard input, and no more of it than fits one.
+fn read_pass() -> Result<Pass, Box<dyn std::error::Error>> {
+    let mut line = Zeroizing::new(String::with_capacity(LINE_MAX as usize));
+    io::stdin().lock().take(LINE_MAX).read_line(&mut line)?;
+    Ok(Pass::parse(&line)?)
+}
+
+/// A pass has 81 bytes and the line's end.
+const LINE_MAX: u64 = 83;

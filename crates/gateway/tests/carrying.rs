@@ -1,0 +1,257 @@
+//! What goes in at one end comes out at the other, however many gateways are between.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Daemon, PATIENCE, echo, exchange, host, open, request};
+
+/// A generator of pseudo-random numbers (Steele, Lea and Flood 2014, splitmix64).
+#[derive(Clone)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// Writes the first `len` bytes of a seed's, in pieces of any length.
+fn write_bytes(stream: &mut TcpStream, seed: u64, len: usize) -> std::io::Result<()> {
+    let mut bytes = Random(seed);
+    let mut pieces = Random(!seed);
+    let mut left = len;
+    while left > 0 {
+        let piece = (1 + pieces.below(50_000) as usize).min(left);
+        let piece: Vec<u8> = (0..piece).map(|_| bytes.next() as u8).collect();
+        stream.write_all(&piece)?;
+        left -= piece.len();
+    }
+    Ok(())
+}
+
+/// Reads the first bytes of a seed's until there are `len`, or the end; how many there were.
+fn check_bytes(stream: &mut TcpStream, seed: u64, len: usize) -> std::io::Result<usize> {
+    let mut bytes = Random(seed);
+    let mut buffer = vec![0; 30_000];
+    let mut seen = 0;
+    while seen < len {
+        let room = buffer.len().min(len - seen);
+        let count = stream.read(&mut buffer[..room])?;
+        if count == 0 {
+            break;
+        }
+        assert!(buffer[..count].iter().all(|byte| *byte == bytes.next() as u8), "at {seen}");
+        seen += count;
+    }
+    Ok(seen)
+}
+
+/// Hears a seed and two lengths, and sends and takes as many bytes at once.
+fn counterpart() -> SocketAddr {
+    host(|mut stream| {
+        let mut plan = [0; 24];
+        if stream.read_exact(&mut plan).is_err() {
+            return;
+        }
+        let word = |at: usize| u64::from_le_bytes(*plan[at..].first_chunk().unwrap());
+        let (seed, forth, back) = (word(0), word(8) as usize, word(16) as usize);
+        let mut to = stream.try_clone().unwrap();
+        let writer = thread::spawn(move || {
+            // The other end may break off.
+            if write_bytes(&mut to, !seed, back).is_ok() {
+                let _ = to.shutdown(Shutdown::Write);
+            }
+        });
+        let _ = check_bytes(&mut stream, seed, forth);
+        writer.join().unwrap();
+    })
+}
+
+/// One connection: both ways at once, and an end of one kind or another.
+fn converse(gateway: SocketAddr, through: &[SocketAddr], host: SocketAddr, seed: u64) {
+    let mut random = Random(seed);
+    let [forth, back] = [0, 0].map(|_| {
+        let bits = random.below(20);
+        random.below(1 << bits) as usize
+    });
+    let mut stream = open(gateway, &request(host, through));
+    let plan = [seed, forth as u64, back as u64].map(u64::to_le_bytes).concat();
+    stream.write_all(&plan).unwrap();
+    if random.below(5) == 0 {
+        // Breaks off somewhere in the middle.
+        let part = random.below(forth as u64 + 1) as usize;
+        let _ = write_bytes(&mut stream, seed, part);
+        return;
+    }
+    let mut to = stream.try_clone().unwrap();
+    let says_end = random.below(2) == 0;
+    let writer = thread::spawn(move || {
+        write_bytes(&mut to, seed, forth).unwrap();
+        if says_end {
+            to.shutdown(Shutdown::Write).unwrap();
+        }
+    });
+    assert_eq!(check_bytes(&mut stream, !seed, back).unwrap(), back, "seed {seed}");
+    writer.join().unwrap();
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0, "seed {seed}: more than there was");
+}
+
+fn many(gateway: &Daemon, through: &[SocketAddr]) {
+    let seed = std::env::var("CANELE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    println!("CANELE_SEED={seed}");
+    let host = counterpart();
+    let mut random = Random(seed);
+    for _ in 0..3 {
+        let seeds: Vec<u64> = (0..25).map(|_| random.next()).collect();
+        thread::scope(|scope| {
+            for seed in seeds {
+                scope.spawn(move || converse(gateway.address, through, host, seed));
+            }
+        });
+    }
+    gateway.until_told("connections: 0 now, 75 in all");
+}
+
+#[test]
+fn many_connections_come_through_one_gateway() {
+    many(&Daemon::start(true), &[]);
+}
+
+#[test]
+fn many_connections_come_through_two_gateways_over_udp() {
+    let (near, far) = (Daemon::start(true), Daemon::start(true));
+    many(&near, &[far.address]);
+    far.until_told("connections: 0 now, 75 in all");
+    assert!(near.account().contains("over UDP"), "{}", near.account());
+}
+
+#[test]
+fn many_connections_come_through_two_gateways_over_tcp() {
+    let (near, far) = (Daemon::start(true), Daemon::start(false));
+    many(&near, &[far.address]);
+    far.until_told("connections: 0 now, 75 in all");
+    assert!(near.account().contains("over TCP"), "{}", near.account());
+}
+
+#[test]
+fn both_directions_share_a_connection() {
+    let (near, far) = (Daemon::start(true), Daemon::start(true));
+    let host = echo();
+    exchange(&mut open(near.address, &request(host, &[far.address])));
+    exchange(&mut open(far.address, &request(host, &[near.address])));
+    let way = format!("gateway {}: over UDP", near.address);
+    assert!(far.account().contains(&way), "{}", far.account());
+}
+
+#[test]
+fn the_next_gateway_is_called_when_one_is_gone() {
+    let (near, far) = (Daemon::start(true), Daemon::start(true));
+    let gone = Daemon::start(true).address;
+    let host = echo();
+    exchange(&mut open(near.address, &request(host, &[gone, far.address])));
+}
+
+#[test]
+fn the_round_trips_behind_a_gateway_are_told() {
+    use driver::relay::Reply;
+    let (near, far) = (Daemon::start(true), Daemon::start(true));
+    let (_stream, reply) = common::call(near.address, &request(echo(), &[far.address])).unwrap();
+    let Reply::Open { beyond } = reply else { panic!("{reply:?}") };
+    assert!(!beyond.is_zero() && beyond < PATIENCE, "{beyond:?}");
+}
+
+/// A receiver that does not read stops the sender, and nothing is lost when it reads on.
+fn hold_back(gateway: &Daemon, through: &[SocketAddr]) {
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Arc::new(std::sync::Mutex::new(wait));
+    let host = host(move |mut stream| {
+        wait.lock().unwrap().recv_timeout(PATIENCE).unwrap();
+        let mut len = [0; 8];
+        let count = check_bytes(&mut stream, 5, usize::MAX).unwrap() as u64;
+        len.copy_from_slice(&count.to_le_bytes());
+        stream.write_all(&len).unwrap();
+    });
+    let mut stream = open(gateway.address, &request(host, through));
+    stream.set_nonblocking(true).unwrap();
+    let mut bytes = Random(5);
+    let mut piece: Vec<u8> = Vec::new();
+    let (mut taken, mut since) = (0u64, Instant::now());
+    while since.elapsed() < Duration::from_secs(1) {
+        if piece.is_empty() {
+            piece = (0..1 << 16).map(|_| bytes.next() as u8).collect();
+        }
+        match stream.write(&piece) {
+            Ok(count) => {
+                taken += count as u64;
+                piece.drain(..count);
+                since = Instant::now();
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                thread::sleep(Duration::from_millis(5));
+            }
+            Err(error) => panic!("{error}"),
+        }
+        assert!(taken < BUFFERED_MAX, "{taken} bytes are under way to nobody");
+    }
+    go.send(()).unwrap();
+    stream.set_nonblocking(false).unwrap();
+    stream.write_all(&piece).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut len = [0; 8];
+    stream.read_exact(&mut len).unwrap();
+    assert_eq!(u64::from_le_bytes(len), taken + piece.len() as u64);
+}
+
+#[test]
+fn a_receiver_that_does_not_read_stops_the_sender() {
+    hold_back(&Daemon::start(true), &[]);
+}
+
+#[test]
+fn a_receiver_behind_two_gateways_stops_the_sender_and_nobody_else() {
+    for udp in [true, false] {
+        let (near, far) = (Daemon::start(udp), Daemon::start(udp));
+        let idle = host(|stream| {
+            thread::sleep(PATIENCE);
+            drop(stream);
+        });
+        let mut stuck = open(near.address, &request(idle, &[far.address]));
+        stuck.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+        while stuck.write_all(&[0; 1 << 16]).is_ok() {}
+        hold_back(&near, &[far.address]);
+    }
+}
+
+#[test]
+fn a_gateway_that_dies_breaks_connections_off_and_a_new_one_carries_again() {
+    for dies in [0, 1] {
+        let mut gateways = [Daemon::start(true), Daemon::start(true)].map(Some);
+        let [near, far] = gateways.each_ref().map(|one| one.as_ref().unwrap().address);
+        let host = echo();
+        let mut stream = open(near, &request(host, &[far]));
+        exchange(&mut stream);
+        let began = Instant::now();
+        drop(gateways[dies].take());
+        // What was on its way may be lost, but the end is told.
+        let end = stream.read(&mut [0]);
+        assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
+        assert!(began.elapsed() < PATIENCE);
+        gateways[dies] = Some(Daemon::on([near, far][dies], true, "127.0.0.0/8"));
+        exchange(&mut open(near, &request(host, &[far])));
+    }
+}
+
+/// All kernels' buffers on the way, the window of a stream, and some.
+const BUFFERED_MAX: u64 = 80 << 20;

@@ -1,0 +1,157 @@
+//! Gateways on the loopback, hosts behind them, and callers.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use driver::relay::{CHALLENGE_LEN, Porter, REPLY_LEN, Reply, Request};
+use gateway::{Config, Gateway, Pass};
+use tokio::sync::oneshot;
+use wire::GateId;
+
+/// A gateway in a thread of its own, until it is dropped.
+pub struct Daemon {
+    pub address: SocketAddr,
+    account: Box<dyn Fn() -> String + Send + Sync>,
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Daemon {
+    pub fn start(udp: bool) -> Self {
+        Self::on("127.0.0.1:0".parse().unwrap(), udp, "127.0.0.0/8")
+    }
+
+    /// A gateway at `listen` that opens connections to `allow`.
+    pub fn on(listen: SocketAddr, udp: bool, allow: &str) -> Self {
+        let config = Config {
+            listen: vec![listen],
+            hosts: vec![allow.parse().unwrap()],
+            gateways: vec!["127.0.0.1".parse().unwrap()],
+            pass: pass(7),
+            udp,
+        };
+        let (told, ready) = std::sync::mpsc::channel();
+        let (end, ended) = oneshot::channel();
+        let thread = thread::spawn(move || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let gateway = Gateway::open(config).await.unwrap();
+                let account: Box<dyn Fn() -> String + Send + Sync> = Box::new(gateway.account());
+                told.send((gateway.addresses()[0], account)).unwrap();
+                gateway.serve(async { drop(ended.await) }).await;
+            });
+        });
+        let (address, account) = ready.recv_timeout(PATIENCE).unwrap();
+        Self { address, account, end: Some(end), thread: Some(thread) }
+    }
+
+    pub fn account(&self) -> String {
+        (self.account)()
+    }
+
+    /// Waits until the account has this line.
+    pub fn until_told(&self, line: &str) {
+        let limit = Instant::now() + PATIENCE;
+        while !self.account().lines().any(|one| one == line) {
+            assert!(Instant::now() < limit, "no `{line}` in\n{}", self.account());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+/// The pass of job 1, with a secret of such bytes.
+pub fn pass(byte: u8) -> Pass {
+    Pass::parse(&format!("{:016x} {}", 1, format!("{byte:02x}").repeat(32))).unwrap()
+}
+
+pub fn porter(byte: u8) -> Porter {
+    let pass = pass(byte);
+    Porter::new(pass.job, *pass.secret)
+}
+
+/// A request for the host at `address`, through another gateway or not.
+pub fn request(address: SocketAddr, via: &[SocketAddr]) -> Request {
+    Request { peer: GateId(3), via: via.to_vec(), listeners: vec![address] }
+}
+
+/// Calls a gateway; the connection, and what it replies.
+pub fn call(gateway: SocketAddr, request: &Request) -> io::Result<(TcpStream, Reply)> {
+    call_as(&porter(7), gateway, request).map(|(stream, reply, _)| (stream, reply))
+}
+
+/// The same, and all that was said.
+pub fn call_as(
+    porter: &Porter,
+    gateway: SocketAddr,
+    request: &Request,
+) -> io::Result<(TcpStream, Reply, Vec<u8>)> {
+    let mut stream = TcpStream::connect(gateway)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_nodelay(true)?;
+    let hello = porter.hello([9; 32]);
+    stream.write_all(&hello)?;
+    let mut answer = [0; CHALLENGE_LEN];
+    stream.read_exact(&mut answer)?;
+    let said = porter.ask(&hello, &answer, request).map_err(io::Error::other)?;
+    stream.write_all(&said)?;
+    let mut reply = [0; REPLY_LEN];
+    stream.read_exact(&mut reply)?;
+    let reply = Reply::parse(&reply).ok_or(io::ErrorKind::InvalidData)?;
+    Ok((stream, reply, [&hello[..], &said].concat()))
+}
+
+/// A connection that is there.
+pub fn open(gateway: SocketAddr, request: &Request) -> TcpStream {
+    let (stream, reply) = call(gateway, request).unwrap();
+    assert!(matches!(reply, Reply::Open { .. }), "{reply:?}");
+    stream
+}
+
+/// A host that does the same with each connection, in a thread of its own.
+pub fn host(serve: impl Fn(TcpStream) + Send + Sync + Clone + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // It ends with the process.
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (serve, stream) = (serve.clone(), stream.unwrap());
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_nodelay(true).unwrap();
+            thread::spawn(move || serve(stream));
+        }
+    });
+    address
+}
+
+/// A host that sends back what it hears.
+pub fn echo() -> SocketAddr {
+    host(|mut stream| {
+        let mut to = stream.try_clone().unwrap();
+        // It may have gone.
+        let _ = io::copy(&mut stream, &mut to);
+        let _ = to.shutdown(std::net::Shutdown::Write);
+    })
+}
+
+/// Says a word and hears it back.
+pub fn exchange(stream: &mut TcpStream) {
+    stream.write_all(b"hello").unwrap();
+    let mut heard = [0; 5];
+    stream.read_exact(&mut heard).unwrap();
+    assert_eq!(&heard, b"hello");
+}
+
+/// Whatever takes longer has failed.
+pub const PATIENCE: Duration = Duration::from_secs(30);

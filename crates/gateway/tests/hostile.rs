@@ -1,0 +1,185 @@
+//! Whatever strangers do, the job's own connections are served.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Daemon, PATIENCE, call, call_as, echo, exchange, open, porter, request};
+use driver::relay::{GREETING_LEN, Reply, Request};
+use wire::GateId;
+
+/// Says `bytes` and waits to be shown the door; how much was heard.
+fn say(gateway: SocketAddr, bytes: &[u8]) -> usize {
+    let mut stream = TcpStream::connect(gateway).unwrap();
+    // The door may be shown before all is said.
+    let _ = stream.write_all(bytes);
+    wait_for_end(&mut stream)
+}
+
+fn wait_for_end(stream: &mut TcpStream) -> usize {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (mut heard, mut sink) = (0, [0; 1024]);
+    loop {
+        match stream.read(&mut sink) {
+            Ok(0) => return heard,
+            Ok(count) => heard += count,
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return heard,
+            Err(error) => panic!("the connection was not closed: {error}"),
+        }
+    }
+}
+
+/// Members are served while `attack` goes on, and afterwards.
+fn suffer(gateway: &Daemon, attack: impl FnOnce(SocketAddr) + Send) {
+    let host = echo();
+    let mut before = open(gateway.address, &request(host, &[]));
+    thread::scope(|scope| {
+        let attacker = scope.spawn(|| attack(gateway.address));
+        loop {
+            exchange(&mut before);
+            exchange(&mut open(gateway.address, &request(host, &[])));
+            if attacker.is_finished() {
+                break;
+            }
+        }
+    });
+    exchange(&mut before);
+}
+
+#[test]
+fn garbage_other_jobs_and_thieves_are_refused() {
+    let gateway = Daemon::start(true);
+    suffer(&gateway, |target| {
+        let http = b"GET / HTTP/1.1\r\nHost: a-host-with-a-very-long-name.example\r\n\r\n";
+        assert_eq!(say(target, http), 0);
+        assert_eq!(say(target, &vec![0xff; 1 << 20]), 0);
+        let other = driver::relay::Porter::new(2, [7; 32]);
+        assert_eq!(say(target, &other.hello([1; 32])), 0);
+        // A thief sees that the gateway knows another secret; who does not look is refused.
+        assert!(call_as(&porter(8), target, &request(target, &[])).is_err());
+        let mut stream = TcpStream::connect(target).unwrap();
+        stream.write_all(&porter(8).hello([1; 32])).unwrap();
+        stream.write_all(&[3; 400]).unwrap();
+        wait_for_end(&mut stream);
+    });
+    gateway.until_told("refused, protocol: 2");
+    gateway.until_told("refused, job: 1");
+    gateway.until_told("refused, secret: 1");
+}
+
+#[test]
+fn a_recorded_call_is_of_no_use() {
+    let gateway = Daemon::start(true);
+    let host = echo();
+    let (stream, _, said) = call_as(&porter(7), gateway.address, &request(host, &[])).unwrap();
+    drop(stream);
+    suffer(&gateway, |target| {
+        say(target, &said);
+    });
+    gateway.until_told("refused, secret: 1");
+}
+
+#[test]
+fn a_request_that_somebody_changes_on_the_way_is_refused() {
+    let gateway = Daemon::start(true);
+    let (host, porter) = (echo(), porter(7));
+    let mut stream = TcpStream::connect(gateway.address).unwrap();
+    let hello = porter.hello([4; 32]);
+    stream.write_all(&hello).unwrap();
+    let mut answer = [0; driver::relay::CHALLENGE_LEN];
+    stream.read_exact(&mut answer).unwrap();
+    let mut said = porter.ask(&hello, &answer, &request(host, &[])).unwrap();
+    let at = said.len() - 40;
+    said[at] ^= 1;
+    stream.write_all(&said).unwrap();
+    assert_eq!(wait_for_end(&mut stream), 0);
+    gateway.until_told("refused, altered: 1");
+}
+
+#[test]
+fn no_connections_are_opened_but_to_the_sites_own_networks() {
+    let gateway = Daemon::on("127.0.0.1:0".parse().unwrap(), true, "127.0.5.0/24");
+    let denied = |request: &Request| match call(gateway.address, request).unwrap().1 {
+        Reply::Refused(text) => text,
+        reply => panic!("{reply:?}"),
+    };
+    let text = denied(&request(echo(), &[]));
+    assert!(text.contains("rank 3") && text.contains("127.0.5.0/24"), "{text}");
+    gateway.until_told("refused, forbidden: 1");
+    let text = denied(&request(echo(), &["192.0.2.1:9".parse().unwrap()]));
+    assert!(text.contains("rank 3") && text.contains("--gateways"), "{text}");
+    gateway.until_told("refused, estranged: 1");
+    // Nobody listens there.
+    let text = denied(&request("127.0.5.1:1".parse().unwrap(), &[]));
+    assert!(text.contains("127.0.5.1:1") && text.contains("refused"), "{text}");
+    gateway.until_told("refused, unreached: 1");
+    let nowhere = Request { peer: GateId(1), via: Vec::new(), listeners: Vec::new() };
+    assert!(denied(&nowhere).contains("rank 1"));
+}
+
+#[test]
+fn the_half_open_are_bounded_in_number() {
+    let gateway = Daemon::start(true);
+    suffer(&gateway, |target| {
+        let mut strangers = Vec::new();
+        for number in 0..3000 {
+            let mut stream = TcpStream::connect(target).unwrap();
+            if number % 2 == 0 {
+                let hello = porter(7).hello([number as u8; 32]);
+                // Pushed out already, perhaps.
+                let _ = stream.write_all(&hello[..number % GREETING_LEN]);
+            }
+            strangers.push(stream);
+            if strangers.len() == 400 {
+                drop(strangers.drain(..200));
+            }
+        }
+    });
+    let account = gateway.account();
+    let crowd = account.lines().find_map(|line| line.strip_prefix("refused, crowd: "));
+    assert!(crowd.is_some_and(|count| count.parse::<u64>().unwrap() > 100), "{account}");
+}
+
+#[test]
+fn the_slow_are_shown_the_door() {
+    let gateway = Daemon::start(true);
+    suffer(&gateway, |target| {
+        let mut stream = TcpStream::connect(target).unwrap();
+        let hello = porter(7).hello([1; 32]);
+        let began = Instant::now();
+        // A byte now and then, for longer than anybody may take.
+        for byte in hello.iter().cycle() {
+            if stream.write_all(&[*byte]).is_err() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(200));
+            assert!(began.elapsed() < PATIENCE);
+        }
+    });
+    gateway.until_told("refused, slow: 1");
+}
+
+#[test]
+fn strangers_over_udp_are_refused() {
+    let gateway = Daemon::start(true);
+    let far = Daemon::start(true);
+    suffer(&gateway, |target| {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut byte = 1u8;
+        for len in 0..1400 {
+            let noise: Vec<u8> = (0..len)
+                .map(|at| {
+                    byte = byte.wrapping_mul(31).wrapping_add(at as u8);
+                    byte
+                })
+                .collect();
+            socket.send_to(&noise, target).unwrap();
+        }
+    });
+    // Over UDP it goes on as well.
+    exchange(&mut open(far.address, &request(echo(), &[gateway.address])));
+    assert!(far.account().contains("over UDP"), "{}", far.account());
+}
