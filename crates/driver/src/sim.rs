@@ -78,6 +78,7 @@ impl Default for SimPath {
                 pull: false,
                 adapts: false,
                 replay: false,
+                reopens: false,
             },
         }
     }

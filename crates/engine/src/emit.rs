@@ -7,7 +7,8 @@ use wire::{Body, Frame, FrameToken};
 
 use crate::engine::Counters;
 use crate::gate::{Control, EARLY_MAX, Gate, Pending, charge};
-use crate::link::{Kept, Link};
+use crate::ledger::NOBODY;
+use crate::link::Link;
 use crate::op::{Envelope, Op, OpId, OpState, Ops, SendState};
 use crate::strategy::{Carry, Choice, Piece};
 
@@ -21,26 +22,50 @@ pub(crate) fn emit_whole(way: &mut Gate, envelope: Envelope, data: &Region, head
     data.append_to(head);
 }
 
+/// Builds the frame of a short message that goes whole, where frames are kept; the gate has `room` for so many
+/// more messages in order.
+#[inline]
+pub(crate) fn emit_short(
+    way: &mut Gate,
+    link: usize,
+    room: usize,
+    (envelope, data): (Envelope, &Region),
+    frame: &mut Frame,
+) {
+    let sequence = way.sequence_out;
+    let (mut is_prompt, mut from) = (false, 0);
+    if let Some(ledger) = &mut way.links[link].ledger {
+        is_prompt = room <= EARLY_MAX / 2 || ledger.is_prompt(false);
+        if is_prompt || ledger.may_tell() {
+            ledger.tell(&mut frame.head, is_prompt);
+            from = frame.head.len();
+        }
+    }
+    emit_whole(way, envelope, data, &mut frame.head);
+    if let Some(ledger) = &mut way.links[link].ledger {
+        ledger.keep(frame, from, sequence, is_prompt);
+    }
+}
+
 /// A frame that was begun.
 pub(crate) struct Begun {
-    /// Where its number stands.
-    mark: usize,
+    /// Where the word of what has arrived ends.
+    pub from: usize,
     /// The sequence of its first message, or of the next.
     sequence: u32,
     /// How many messages could leave before it.
     room: usize,
 }
 
-/// Begins a frame: what the peer is to be told of the link, the frame's number where the link may be
-/// replaced, what was gathered, and credit. The gate has `room` for so many more messages in order.
+/// Begins a frame: what has arrived over the link where frames are kept, what was gathered, and credit. The
+/// gate has `room` for so many more messages in order.
 #[inline]
 pub(crate) fn emit_begin(way: &mut Gate, link: usize, room: usize, frame: &mut Frame) -> Begun {
     let (head, link) = (&mut frame.head, &mut way.links[link]);
-    link.tally.tell(head);
-    let mark = head.len();
-    if link.ledger.is_some() {
-        packet::emit_mark(head, way.number_out, false);
+    if let Some(ledger) = &link.ledger {
+        packet::emit_arrived(head, ledger.received(), false);
     }
+    let from = head.len();
     let mut sequence = way.sequence_out;
     if !way.gathered.is_empty() {
         sequence = way.gathered_from;
@@ -55,50 +80,50 @@ pub(crate) fn emit_begin(way: &mut Gate, link: usize, room: usize, frame: &mut F
         let bytes = way.return_credit();
         packet::emit_credit(&mut frame.head, bytes);
     }
-    Begun { mark, sequence, room }
+    Begun { from, sequence, room }
 }
 
-/// Ends a frame: one that may be lost with its link is kept, from its number on, until it has arrived.
+/// Ends a frame: one that may be lost with its link is kept until it has arrived.
 pub(crate) fn emit_end(way: &mut Gate, link: usize, begun: Begun, frame: &mut Frame) {
-    let Begun { mark, sequence, room } = begun;
+    let Begun { from, sequence, room } = begun;
     let Some(ledger) = &mut way.links[link].ledger else { return };
-    let Frame { head, body, token } = frame;
     let probes = ledger.take_probe();
-    if head.len() == mark + packet::MARK_LEN && body.is_none() && !probes {
-        head.truncate(mark);
-        return;
+    if frame.head.len() == from && frame.body.is_none() {
+        if !probes {
+            if ledger.is_asked() {
+                ledger.note_told();
+            } else {
+                frame.head.clear();
+            }
+            return;
+        }
+        // A frame that counts, and says nothing.
+        packet::emit_credit(&mut frame.head, 0);
     }
+    ledger.note_told();
     // Before the peer's patience with what overtakes is used up, it is asked what has arrived.
     let messages = way.sequence_out.wrapping_sub(sequence) as usize;
     let is_pressing = room.saturating_sub(messages) < EARLY_MAX / 2;
-    let is_prompt = probes || is_pressing || ledger.is_prompt(body.is_some());
+    let is_prompt = probes || is_pressing || ledger.is_prompt(frame.body.is_some());
     if is_prompt {
-        packet::ask_prompt(&mut head[mark..]);
+        packet::ask_prompt(&mut frame.head);
     }
-    let number = way.number_out;
-    way.number_out = number.wrapping_add(1);
-    let (head, body, token) = (ledger.copy_of(&head[mark..]), body.clone(), *token);
-    ledger.keep(Kept { number, sequence, head, body, token, sent_ns: None }, is_prompt);
+    ledger.keep(frame, from, sequence, is_prompt);
 }
 
-/// Sends a frame again that a dead link may have lost.
-pub(crate) fn emit_again(way: &mut Gate, link: usize, frame: &mut Frame) -> bool {
-    let Link { capabilities, ledger: Some(ledger), tally, .. } = &mut way.links[link] else {
+/// Sends a frame over a link that another has lost.
+pub(crate) fn emit_lost(way: &mut Gate, link: usize, frame: &mut Frame) -> bool {
+    let Link { capabilities, ledger: Some(ledger), .. } = &mut way.links[link] else {
         return false;
     };
-    let Some(mut kept) = way.lost.pop_front_if(|kept| kept.len() <= capabilities.frame_max) else {
+    let Some(lost) = way.lost.pop_front_if(|lost| lost.fits(capabilities.frame_max)) else {
         return false;
     };
-    if kept.len() + BEGIN_MAX <= capabilities.frame_max {
-        tally.tell(&mut frame.head);
-    }
-    let mark = frame.head.len();
-    frame.head.extend_from_slice(&kept.head);
-    packet::ask_prompt(&mut frame.head[mark..]);
-    frame.body = kept.body.clone();
-    frame.token = kept.token;
-    kept.sent_ns = None;
-    ledger.keep(kept, true);
+    ledger.tell(&mut frame.head, true);
+    frame.head.extend_from_slice(&lost.head);
+    frame.body = lost.body.clone();
+    frame.token = lost.body.is_some().then(|| lost.token.unwrap_or(NOBODY));
+    ledger.keep_lost(lost);
     true
 }
 
@@ -112,12 +137,18 @@ pub(crate) fn emit_choice(
     (counters, packer): (&mut Counters, &mut Packer),
 ) {
     for _ in 0..choice.controls {
-        counters.answers += 1;
         match way.control.pop_front() {
             Some(Control::Clear { op, receiver, wanted }) => {
+                counters.answers += 1;
                 packet::emit_clear(&mut frame.head, op, receiver, wanted);
             }
-            Some(Control::Finish { op }) => packet::emit_finish(&mut frame.head, op),
+            Some(Control::Finish { op }) => {
+                counters.answers += 1;
+                packet::emit_finish(&mut frame.head, op);
+            }
+            Some(Control::Parted { link, frames }) => {
+                packet::emit_parted(&mut frame.head, link, frames);
+            }
             None => break,
         }
     }
@@ -292,7 +323,7 @@ fn ahead_len(len: usize, way: &Gate, link: usize) -> usize {
 pub(crate) const GATHERED_MAX: usize = 16 << 10;
 
 /// What a frame may begin with, besides what was chosen and gathered, in bytes.
-pub(crate) const BEGIN_MAX: usize = 8 + packet::MARK_LEN + 8;
+pub(crate) const BEGIN_MAX: usize = packet::ARRIVED_LEN + 8;
 
 fn token(id: OpId) -> FrameToken {
     FrameToken(u64::from(id.generation) << 32 | u64::from(id.index))

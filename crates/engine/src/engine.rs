@@ -1,20 +1,21 @@
 //! The engine: commands, events, outputs.
 
+mod links;
+
 use std::collections::VecDeque;
 
 use memory::Region;
 use wire::pack::Packer;
 use wire::packet::{self, FrameError, Header, Packet, Way};
-use wire::{
-    Capabilities, Cost, Frame, FrameToken, GateId, HostCost, RailId, RemoteRegion, Thresholds,
-};
+use wire::{Capabilities, Frame, FrameToken, GateId, HostCost, RailId, RemoteRegion};
+
+pub use links::{Loss, Overdue};
 
 use crate::ahead::Settled;
 use crate::emit::{
-    BEGIN_MAX, GATHERED_MAX, emit_again, emit_begin, emit_choice, emit_end, emit_whole,
+    BEGIN_MAX, GATHERED_MAX, emit_begin, emit_choice, emit_end, emit_lost, emit_short, emit_whole,
 };
 use crate::gate::{Control, EARLY_MAX, Gate, Pending, Reach, charge};
-use crate::link::{Kept, Link, judge};
 use crate::matching::{
     Content, Matched, MatchedId, Matching, Message, Selector, Unexpected, wanted,
 };
@@ -31,6 +32,9 @@ pub struct Config {
     pub size: usize,
     /// How much memory unmatched messages may take beyond what every link accepts from the beginning.
     pub budget_bytes: usize,
+    /// How long a peer may be without an open link before it is taken to have failed, in nanoseconds; 0: not
+    /// at all.
+    pub patience_ns: u64,
     /// What this machine takes to copy and to send.
     pub host: HostCost,
     /// What chooses the contents of frames.
@@ -43,6 +47,7 @@ impl Config {
         Self {
             size,
             budget_bytes: BUDGET_BYTES,
+            patience_ns: PATIENCE_NS,
             host: HostCost::default(),
             strategy: Box::new(Auto::default()),
         }
@@ -52,8 +57,8 @@ impl Config {
 /// Memory for unmatched messages, where nobody says otherwise.
 pub const BUDGET_BYTES: usize = 256 << 20;
 
-/// So often the time need not be told, where nothing is under way.
-const UNTIMED_MAX: u32 = 64;
+/// How long a peer may be without an open link, where nobody says otherwise, in nanoseconds.
+pub const PATIENCE_NS: u64 = 60_000_000_000;
 
 /// No peer is believed to accept more.
 const CREDIT_MAX: usize = 1 << 30;
@@ -144,9 +149,12 @@ pub enum PeerError {
         /// Its length in the message, as it says.
         bytes: usize,
     },
-    /// A frame's number inside the frame.
-    #[error("a frame's number stands inside the frame")]
-    Mark,
+    /// A word about the link inside a frame.
+    #[error("a word about the link stands inside a frame")]
+    Word,
+    /// A frame over a link that the peer has not greeted over.
+    #[error("a frame came before the greeting")]
+    Greeting,
     /// More frames are said to have arrived than were sent.
     #[error("{got} frames are said to have arrived of {sent}")]
     Confirmation {
@@ -178,6 +186,8 @@ pub struct Counters {
     pub pieces: u64,
     /// Frames built.
     pub frames: u64,
+    /// Frames sent again, because a link was lost.
+    pub resent: u64,
     /// Messages that waited for a receive.
     pub unexpected: u64,
     /// The most bytes of unmatched messages held at once.
@@ -210,11 +220,16 @@ pub struct Engine {
     wanted: VecDeque<GateId>,
     pulls: VecDeque<OpId>,
     unexpected_bytes: usize,
-    /// Gates that have, or had, several links.
-    forked: Vec<GateId>,
+    /// Gates whose links are looked at beside one another, or waited for.
+    watched: Vec<GateId>,
+    /// A long frame has left for one of these, or one is waited for.
+    is_timed: bool,
     now_ns: u64,
     /// How often in a row the engine did not want to know it.
     untimed: u32,
+    /// Links that the peer has given up: to be closed.
+    severed: VecDeque<(GateId, RailId)>,
+    patience_ns: u64,
     host: HostCost,
     budget_bytes: usize,
     granted_bytes: usize,
@@ -242,9 +257,12 @@ impl Engine {
             wanted: VecDeque::new(),
             pulls: VecDeque::new(),
             unexpected_bytes: 0,
-            forked: Vec::new(),
+            watched: Vec::new(),
+            is_timed: false,
             now_ns: 0,
             untimed: 0,
+            severed: VecDeque::new(),
+            patience_ns: config.patience_ns,
             host: config.host,
             budget_bytes: config.budget_bytes,
             granted_bytes: 0,
@@ -320,7 +338,6 @@ impl Engine {
     }
 
     /// As [`Engine::submit_short`], where frames are kept and there may be several links.
-    #[cold]
     fn submit_short_kept(
         &mut self,
         gate: GateId,
@@ -337,9 +354,7 @@ impl Engine {
             return None;
         }
         frame.clear();
-        let begun = emit_begin(way, at, room, frame);
-        emit_whole(way, envelope, data, &mut frame.head);
-        emit_end(way, at, begun, frame);
+        emit_short(way, at, room, (envelope, data), frame);
         self.counters.eager += 1;
         self.counters.frames += 1;
         Some(rail)
@@ -527,7 +542,12 @@ impl Engine {
         while let Some((id, rail)) = self.ready.pop_front() {
             let gate = self.gate(id);
             let has_work = gate.has_work();
-            let Some(link) = gate.link(rail) else { continue };
+            let Some(link) = gate.link(rail) else {
+                if gate.greets(rail) {
+                    return Some((id, rail));
+                }
+                continue;
+            };
             link.listed = false;
             if !link.full && (has_work || link.has_work()) {
                 return Some((id, rail));
@@ -542,7 +562,9 @@ impl Engine {
     pub fn poll_frame(&mut self, gate: GateId, rail: RailId, frame: &mut Frame) -> bool {
         frame.clear();
         let Some(Some(way)) = self.gates.get_mut(gate.0 as usize) else { return false };
-        let Some(at) = way.links.iter().position(|link| link.rail == rail) else { return false };
+        let Some(at) = way.links.iter().position(|link| link.rail == rail) else {
+            return self.poll_greeting(gate, rail, frame);
+        };
         let link = &mut way.links[at];
         if link.full {
             return false;
@@ -554,13 +576,33 @@ impl Engine {
         if !way.has_work() && !way.links[at].has_work() {
             return false;
         }
-        if way.links[at].ledger.is_some() && !way.may_number(at) {
-            way.links[at].tally.tell(&mut frame.head);
-        } else if way.lost.is_empty() || !emit_again(way, at, frame) {
+        if way.links[at].ledger.is_none() || !self.emit_kept(gate, at, frame) {
             self.build(gate, at, frame);
         }
         self.counters.frames += u64::from(!frame.is_empty());
         !frame.is_empty()
+    }
+
+    /// Where frames are kept: builds one that goes again, or the word that alone can go; false if there is
+    /// room for what is new.
+    fn emit_kept(&mut self, gate: GateId, at: usize, frame: &mut Frame) -> bool {
+        let Some(Some(way)) = self.gates.get_mut(gate.0 as usize) else { return true };
+        let may_keep = way.may_keep(at);
+        let Some(ledger) = &mut way.links[at].ledger else { return false };
+        if ledger.emit_again(frame) {
+            self.counters.resent += 1;
+            return true;
+        }
+        if !may_keep {
+            if ledger.is_asked() {
+                ledger.tell(&mut frame.head, false);
+            }
+            return true;
+        }
+        let goes_again = !way.lost.is_empty() && emit_lost(way, at, frame);
+        self.counters.resent += u64::from(goes_again);
+        self.is_timed |= goes_again;
+        goes_again
     }
 
     /// Builds a frame of what the strategy chooses.
@@ -570,7 +612,8 @@ impl Engine {
         let begun = emit_begin(way, link, way.order_room(), frame);
         if way.has_choice() {
             choice.clear();
-            let view = View::new(gate, (way, link), ops, host, frame.head.len());
+            let taken = frame.head.len();
+            let view = View::new(gate, (way, link), ops, host, (taken, taken == begun.from));
             strategy.choose(&view, choice);
             if let Err(invalid) = choice.check(&view) {
                 let text = format!("strategy {}: {invalid}; fifo goes on", strategy.name());
@@ -583,6 +626,7 @@ impl Engine {
             emit_choice(way, link, ops, choice, frame, (counters, packer));
         }
         emit_end(way, link, begun, frame);
+        self.is_timed |= frame.body.is_some();
     }
 
     /// Why a strategy was given up, once.
@@ -601,13 +645,13 @@ impl Engine {
             }
             Posted::Held => {}
             Posted::Full => {
-                let Some(link) = self.gate(gate).link(rail) else { return };
+                let Some(link) = self.gate(gate).any_link(rail) else { return };
                 link.full = true;
                 link.stalled = Some(std::mem::take(frame));
             }
         }
         // What this link does not take, now that it has more to do, another may.
-        if !self.forked.is_empty() || posted == Posted::Full {
+        if !self.watched.is_empty() || posted == Posted::Full {
             self.list_if_working(gate);
         }
     }
@@ -617,146 +661,6 @@ impl Engine {
     fn list_if_working(&mut self, gate: GateId) {
         if self.gate(gate).has_work() {
             self.list(gate);
-        }
-    }
-
-    /// The memory of a frame is free again, as far as the rail goes.
-    pub fn handle_sent(&mut self, gate: GateId, rail: RailId, token: FrameToken) {
-        // What may have to leave again is free when it has arrived.
-        if self.gate(gate).link(rail).is_some_and(|link| link.ledger.is_none()) {
-            free(&mut self.ops, token);
-        }
-    }
-
-    /// A full link has room again.
-    pub fn handle_room(&mut self, gate: GateId, rail: RailId) {
-        if let Some(link) = self.gate(gate).link(rail) {
-            link.full = false;
-            self.list(gate);
-        }
-    }
-
-    /// A link is open. A peer that is gone stays gone: its messages and credits have no beginning
-    /// any more.
-    pub fn handle_up(&mut self, gate: GateId, rail: RailId, capabilities: Capabilities) {
-        let way = self.gate(gate);
-        if way.reach == Reach::Gone || way.link(rail).is_some() {
-            return;
-        }
-        if way.reach != Reach::Up {
-            way.reach = Reach::Up;
-            way.accepted = capabilities.credit_bytes;
-            way.credit = capabilities.credit_bytes;
-        }
-        way.links.push(Link::new(rail, capabilities));
-        if way.links.len() == 2 && !self.forked.contains(&gate) {
-            self.forked.push(gate);
-        }
-        self.grant(gate, capabilities.credit_wanted);
-        self.list(gate);
-    }
-
-    /// What a link costs is known, or known better.
-    pub fn handle_cost(&mut self, gate: GateId, rail: RailId, cost: Cost) {
-        let (host, budget) = (self.host, self.budget_bytes as u64);
-        let Some(link) = self.gate(gate).link(rail) else { return };
-        link.predict(cost);
-        if link.capabilities.adapts {
-            link.adapt(&Thresholds::derive(&cost, &host, budget));
-            let wanted = link.capabilities.credit_wanted;
-            self.grant(gate, wanted);
-        }
-        // A link that was passed over may be the better one now.
-        self.list(gate);
-    }
-
-    /// Grants a peer credit up to `wanted` bytes in all, as far as the budget goes: never more than half
-    /// of what is left, so that there is some for those that come later.
-    fn grant(&mut self, gate: GateId, wanted: usize) {
-        let left = self.budget_bytes.saturating_sub(self.granted_bytes) / 2;
-        let way = self.gate(gate);
-        let bytes = wanted.saturating_sub(way.accepted + way.untold).min(left);
-        way.granted += bytes;
-        way.untold += bytes;
-        self.granted_bytes += bytes;
-    }
-
-    /// Whether the engine is to be told the time, when asked after what came was taken in: where links are
-    /// judged beside one another, while something is under way on them, and now and then.
-    #[inline]
-    pub fn wants_time(&mut self) -> bool {
-        !self.forked.is_empty() && self.judges_now()
-    }
-
-    fn judges_now(&mut self) -> bool {
-        let Self { forked, gates, untimed, .. } = self;
-        let is_under_way = forked.iter().any(|gate| {
-            let way = gates[gate.0 as usize].as_ref();
-            way.is_some_and(|way| way.links.iter().any(Link::has_kept))
-        });
-        *untimed = if is_under_way || *untimed == UNTIMED_MAX { 0 } else { *untimed + 1 };
-        *untimed == 0
-    }
-
-    /// It is so late, by a clock that never goes back. Answers a link that has fallen so far behind the
-    /// others of its gate that it is to be closed; [`Engine::handle_link_down`] follows.
-    pub fn handle_time(&mut self, now_ns: u64) -> Option<(GateId, RailId)> {
-        self.now_ns = now_ns;
-        let mut late = None;
-        for at in 0..self.forked.len() {
-            let gate = self.forked[at];
-            let way = self.gate(gate);
-            way.links.iter_mut().for_each(|link| link.stamp(now_ns));
-            if way.links.len() < 2 {
-                continue;
-            }
-            late = judge(&mut way.links, now_ns).map(|rail| (gate, rail)).or(late);
-            if way.links.iter().any(Link::has_work) || way.has_work() {
-                self.list(gate);
-            }
-        }
-        late
-    }
-
-    /// A link is gone. True if others carry on, and what it may have lost; else the peer is gone, as
-    /// [`Engine::handle_down`] says.
-    pub fn handle_link_down(&mut self, gate: GateId, rail: RailId) -> bool {
-        let way = self.gate(gate);
-        let Some(at) = way.links.iter().position(|link| link.rail == rail) else {
-            return way.reach == Reach::Up;
-        };
-        let Link { ledger, .. } = way.links.remove(at);
-        let frame_max = way.links.iter().map(|link| link.capabilities.frame_max).max();
-        let carries = |kept: &Kept| frame_max.is_some_and(|max| kept.len() <= max);
-        let survives = !way.links.is_empty() && ledger.is_some();
-        if let Some(ledger) = ledger {
-            way.lost.extend(ledger.into_kept());
-        }
-        if !survives || !way.lost.iter().all(carries) {
-            self.handle_down(gate);
-            return false;
-        }
-        self.list(gate);
-        true
-    }
-
-    /// The peer is gone, or there is no way to it: operations that need it complete with
-    /// [`Outcome::PeerFailed`].
-    pub fn handle_down(&mut self, gate: GateId) {
-        self.end_ahead(gate);
-        self.ops.news += 1;
-        let way = self.gate(gate);
-        let reach = match way.reach {
-            Reach::Closed | Reach::Wanted | Reach::Unreachable => Reach::Unreachable,
-            Reach::Up | Reach::Gone => Reach::Gone,
-        };
-        let granted = way.granted;
-        *way = Gate { reach, ..Gate::new() };
-        self.granted_bytes -= granted;
-        self.matching.drop_requests(gate);
-        for index in self.ops.of_gate(gate) {
-            self.matching.cancel(self.ops.id(index));
-            self.fail(index);
         }
     }
 
@@ -772,42 +676,25 @@ impl Engine {
         bytes: &[u8],
     ) -> Result<(), PeerError> {
         let peer = self.gates.get(gate.0 as usize).ok_or(PeerError::Gate(gate.0))?;
-        let is_open = |way: &Gate| way.links.iter().any(|link| link.rail == rail);
-        if !peer.as_ref().is_some_and(|way| is_open(way)) {
-            return Err(PeerError::NotConnected);
-        }
-        let (mut rest, mut is_numbered) = (bytes, false);
+        let way = peer.as_ref().ok_or(PeerError::NotConnected)?;
+        let mut rest = match way.links.iter().position(|link| link.rail == rail) {
+            Some(at) if way.links[at].ledger.is_some() => self.hear(gate, at, bytes)?,
+            Some(_) => bytes,
+            None => self.hear_apart(gate, rail, bytes)?,
+        };
         while let Some(packet) = packet::parse(&mut rest)? {
             if let Packet::Eager { header, acknowledge, payload } = packet {
                 self.handle_eager(gate, header, acknowledge, payload)?;
                 continue;
             }
-            if let Packet::Mark { number, prompt } = packet {
-                if std::mem::replace(&mut is_numbered, true) {
-                    return Err(PeerError::Mark);
-                }
-                if !self.is_new(gate, rail, number, prompt)? {
-                    return Ok(());
-                }
-                continue;
-            }
-            if let Packet::Arrived { frames } = packet {
-                self.handle_arrived(gate, rail, frames)?;
-                continue;
-            }
-            self.handle_packet(gate, rail, packet)?;
+            self.handle_packet(gate, packet)?;
         }
         Ok(())
     }
 
     /// Takes in a packet, apart from the way of short messages.
     #[inline(never)]
-    fn handle_packet(
-        &mut self,
-        gate: GateId,
-        rail: RailId,
-        packet: Packet<'_>,
-    ) -> Result<(), PeerError> {
+    fn handle_packet(&mut self, gate: GateId, packet: Packet<'_>) -> Result<(), PeerError> {
         match packet {
             Packet::Eager { header, acknowledge, payload } => {
                 self.handle_eager(gate, header, acknowledge, payload)
@@ -838,46 +725,9 @@ impl Engine {
                 way.credit = CREDIT_MAX.min(way.credit + bytes as usize);
                 Ok(())
             }
-            Packet::Arrived { frames } => self.handle_arrived(gate, rail, frames),
-            Packet::Mark { .. } => Err(PeerError::Mark),
+            Packet::Parted { link, frames } => self.handle_parted(gate, link, frames),
+            Packet::Arrived { .. } | Packet::Greeting { .. } => Err(PeerError::Word),
         }
-    }
-
-    /// Frames have arrived: what was kept of them is free.
-    #[inline(never)]
-    fn handle_arrived(&mut self, gate: GateId, rail: RailId, frames: u32) -> Result<(), PeerError> {
-        let Self { gates, ops, now_ns, .. } = self;
-        let Some(Some(way)) = gates.get_mut(gate.0 as usize) else { return Ok(()) };
-        let Some(link) = way.link(rail) else { return Ok(()) };
-        link.confirm(frames, *now_ns, |token| free(ops, token))?;
-        // The peer puts more in order now, and the link keeps more.
-        if !way.is_drained() {
-            self.list(gate);
-        }
-        Ok(())
-    }
-
-    /// Notes a numbered frame; false if it came before, over a link that died since.
-    #[inline]
-    fn is_new(
-        &mut self,
-        gate: GateId,
-        rail: RailId,
-        number: u32,
-        prompt: bool,
-    ) -> Result<bool, PeerError> {
-        let way = self.gate(gate);
-        if let Some(link) = way.link(rail) {
-            link.tally.receive();
-        }
-        let is_new = way.seen.insert(number)?;
-        if prompt || way.is_pressed {
-            // On all links: what holds the sender up may be a frame on another, which may be still to come.
-            way.links.iter_mut().for_each(|link| link.tally.ask());
-            way.is_pressed = !way.seen.is_complete();
-            self.list(gate);
-        }
-        Ok(is_new)
     }
 
     /// Memory of a peer that is to be fetched.
@@ -957,6 +807,9 @@ impl Engine {
                 for link in way.links.iter_mut().filter(|link| !link.full && !link.listed) {
                     link.listed = true;
                     ready.push_back((id, link.rail));
+                }
+                if !way.apart.is_empty() {
+                    way.list_greetings(|rail| ready.push_back((id, rail)));
                 }
             }
             Reach::Wanted | Reach::Unreachable | Reach::Gone => {}

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use smallvec::SmallVec;
-use wire::{Capabilities, RailId, packet};
+use wire::packet::{self, Incarnation};
+use wire::{Capabilities, RailId};
 
 use crate::ahead::Arrivals;
 use crate::emit::BEGIN_MAX;
-use crate::link::{Kept, Link, Seen};
+use crate::ledger::{Ledger, Lost};
+use crate::link::{Apart, Link, State};
 use crate::matching::Unexpected;
 use crate::op::OpId;
 use crate::pack::Packing;
@@ -39,6 +41,7 @@ impl Reach {
 pub(crate) enum Control {
     Clear { op: u32, receiver: u32, wanted: u64 },
     Finish { op: u32 },
+    Parted { link: Incarnation, frames: u32 },
 }
 
 /// A send whose envelope has not left.
@@ -56,8 +59,12 @@ pub(crate) struct Pending {
 #[derive(Debug)]
 pub(crate) struct Gate {
     pub reach: Reach,
-    /// The links to the peer, those that opened first before others.
+    /// The links that carry frames to the peer, those that opened first before others.
     pub links: SmallVec<[Link; 1]>,
+    /// Those that carry nothing now.
+    pub apart: Vec<Apart>,
+    /// For how long none has been open, as far as somebody looked; none before the first look.
+    pub parted_for_ns: Option<u64>,
     pub control: VecDeque<Control>,
     /// Sends whose envelope has not left yet, in order.
     pub window: VecDeque<Pending>,
@@ -75,12 +82,10 @@ pub(crate) struct Gate {
     pub early: BTreeMap<u32, Unexpected>,
     /// Messages that come ahead of their clear.
     pub arrivals: Arrivals,
-    /// The number of the next numbered frame, those that came, and those that a dead link may have lost.
-    pub number_out: u32,
-    pub seen: Seen,
     /// The peer waits to be told what has come, and of what is missing when it has.
     pub is_pressed: bool,
-    pub lost: VecDeque<Kept>,
+    /// Frames that links have lost, and others are to carry.
+    pub lost: VecDeque<Lost>,
     /// Unmatched bytes the peer still accepts.
     pub credit: usize,
     /// Unmatched bytes that are accepted of the peer in all: from the beginning, and as granted since.
@@ -103,6 +108,8 @@ impl Gate {
         Self {
             reach: Reach::Closed,
             links: SmallVec::new(),
+            apart: Vec::new(),
+            parted_for_ns: None,
             control: VecDeque::new(),
             window: VecDeque::new(),
             streams: VecDeque::new(),
@@ -113,8 +120,6 @@ impl Gate {
             sequence_in: 0,
             early: BTreeMap::new(),
             arrivals: Arrivals::default(),
-            number_out: 0,
-            seen: Seen::default(),
             is_pressed: false,
             lost: VecDeque::new(),
             credit: 0,
@@ -131,6 +136,88 @@ impl Gate {
     #[inline]
     pub fn link(&mut self, rail: RailId) -> Option<&mut Link> {
         self.links.iter_mut().find(|link| link.rail == rail)
+    }
+
+    /// As [`Gate::link`], and among those that carry nothing now.
+    pub fn any_link(&mut self, rail: RailId) -> Option<&mut Link> {
+        let apart = self.apart.iter_mut().map(|apart| &mut apart.link);
+        self.links.iter_mut().chain(apart).find(|link| link.rail == rail)
+    }
+
+    /// Whether the peer was reached, and no link to it is open.
+    pub fn is_parted(&self) -> bool {
+        let is_open = |apart: &Apart| matches!(apart.state, State::Open { .. });
+        self.links.is_empty() && !self.apart.is_empty() && !self.apart.iter().any(is_open)
+    }
+
+    /// Whether links of the gate are looked at beside one another, or waited for.
+    pub fn is_watched(&self) -> bool {
+        self.links.len() + self.apart.len() > 1 || !self.apart.is_empty()
+    }
+
+    /// Names the links over which the peer is still to be greeted, once.
+    pub fn list_greetings(&mut self, mut list: impl FnMut(RailId)) {
+        let apart = self.apart.iter_mut().filter(|apart| !apart.link.listed && apart.greets());
+        for apart in apart {
+            apart.link.listed = true;
+            list(apart.link.rail);
+        }
+    }
+
+    /// Whether the peer is still to be greeted over a link, which was listed.
+    pub fn greets(&mut self, rail: RailId) -> bool {
+        let Some(apart) = self.apart(rail) else { return false };
+        apart.link.listed = false;
+        apart.greets()
+    }
+
+    /// A link that carries nothing now.
+    pub fn apart(&mut self, rail: RailId) -> Option<&mut Apart> {
+        self.apart.iter_mut().find(|apart| apart.link.rail == rail)
+    }
+
+    /// The longest frame that a link can carry which is open or may open again.
+    fn frame_max(&self) -> Option<usize> {
+        let hopeful = self.apart.iter().filter(|apart| apart.state != State::Gone);
+        let links = self.links.iter().chain(hopeful.map(|apart| &apart.link));
+        links.map(|link| link.capabilities.frame_max).max()
+    }
+
+    /// Whether all that may have been lost can go another way, now or later.
+    pub fn can_recover(&self) -> bool {
+        let Some(frame_max) = self.frame_max() else { return false };
+        let gone = self.apart.iter().filter(|apart| apart.state == State::Gone);
+        let mut ledgers = gone.filter_map(|apart| apart.link.ledger.as_ref());
+        self.lost.iter().all(|lost| lost.fits(frame_max))
+            && ledgers.all(|ledger| ledger.fits(frame_max))
+    }
+
+    /// A link is gone; the peer is to be told what has come over it.
+    pub fn part(&mut self, mut link: Link, state: State) {
+        link.close();
+        self.tell_parted(&link);
+        self.apart.push(Apart { link, state });
+    }
+
+    /// Has the peer told, over another link, that no more is taken from this one.
+    pub fn tell_parted(&mut self, link: &Link) {
+        let Some(ledger) = &link.ledger else { return };
+        let name = ledger.name(link.rail);
+        self.control
+            .retain(|word| !matches!(word, Control::Parted { link, .. } if link.rail == name.rail));
+        self.control.push_back(Control::Parted { link: name, frames: ledger.received() });
+    }
+
+    /// Gives what a link has kept, of which the peer has said that it takes no more from there, to those that can
+    /// carry it.
+    pub fn give_away(&mut self, rail: RailId) {
+        let Some(frame_max) = self.frame_max() else { return };
+        let lost = &mut self.lost;
+        let mut own = self.apart.iter_mut().filter(|apart| apart.link.rail == rail);
+        let ledger = own.next().and_then(|apart| apart.link.ledger.as_mut());
+        if let Some(ledger) = ledger.filter(|ledger| ledger.fits(frame_max)) {
+            ledger.take_lost(lost);
+        }
     }
 
     /// Whether there is something to send that any link may carry.
@@ -171,8 +258,8 @@ impl Gate {
         self.links.iter().position(|link| link.is_ready() && !link.has_work())
     }
 
-    /// Whether the peer could put one more numbered frame in order, and the link keep it.
-    pub fn may_number(&self, link: usize) -> bool {
+    /// Whether the peer could put one more frame in order, and the link keep it.
+    pub fn may_keep(&self, link: usize) -> bool {
         self.links[link].is_ready() && self.order_room() > 0
     }
 
@@ -190,18 +277,18 @@ impl Gate {
     /// no more than that in order.
     #[inline]
     pub fn order_room(&self) -> usize {
-        let mut spread = 0;
-        let mut reckon = |(number, sequence): (u32, u32)| {
-            let frames = self.number_out.wrapping_sub(number);
-            spread = spread.max(frames).max(self.sequence_out.wrapping_sub(sequence));
-        };
-        for link in &self.links {
-            if let Some(oldest) = link.ledger.as_ref().and_then(|ledger| ledger.oldest()) {
-                reckon(oldest);
-            }
-        }
-        self.lost.iter().map(Kept::age).for_each(reckon);
-        EARLY_MAX.saturating_sub(spread as usize)
+        // One link delivers in order.
+        let is_one = self.links.len() == 1 && self.apart.is_empty() && self.lost.is_empty();
+        if is_one { EARLY_MAX } else { self.order_room_of_many() }
+    }
+
+    fn order_room_of_many(&self) -> usize {
+        let apart = self.apart.iter().map(|apart| &apart.link);
+        let ledgers = self.links.iter().chain(apart).filter_map(|link| link.ledger.as_deref());
+        let oldest = ledgers.filter_map(Ledger::oldest_sequence);
+        let lost = self.lost.iter().map(|lost| lost.sequence);
+        let spread = oldest.chain(lost).map(|oldest| self.sequence_out.wrapping_sub(oldest)).max();
+        EARLY_MAX.saturating_sub(spread.unwrap_or(0) as usize)
     }
 
     /// Credit is given back in a frame of its own when a quarter of it is owed…
@@ -231,7 +318,8 @@ impl Gate {
         self.reach.is_failed()
             || (self.is_drained()
                 && self.gathered.is_empty()
-                && self.links.iter().all(Link::is_settled))
+                && self.links.iter().all(Link::is_settled)
+                && self.apart.iter().all(|apart| apart.link.backlog_bytes() == 0))
     }
 }
 
@@ -243,5 +331,5 @@ pub(crate) fn charge(len: usize) -> usize {
 
 const OVERHEAD: usize = 64;
 
-/// More messages than this never overtake one another, nor more frames.
+/// More messages than this never overtake one another.
 pub(crate) const EARLY_MAX: usize = 4096;

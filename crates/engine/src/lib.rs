@@ -29,12 +29,16 @@ mod ahead;
 mod emit;
 mod engine;
 mod gate;
+mod ledger;
 mod link;
 mod matching;
 mod op;
 mod pack;
 pub mod strategy;
 
-pub use engine::{BUDGET_BYTES, Config, Counters, Engine, PeerError, Posted, Pull, PullId};
+pub use engine::{
+    BUDGET_BYTES, Config, Counters, Engine, Loss, Overdue, PATIENCE_NS, PeerError, Posted, Pull,
+    PullId,
+};
 pub use matching::{MatchedId, Message, Selector};
 pub use op::{Completion, Envelope, OpId, Outcome, SendMode};

@@ -2,7 +2,7 @@
 
 mod network;
 
-use engine::{Config, Engine, Envelope, Posted, Selector, SendMode};
+use engine::{Config, Engine, Envelope, Loss, Posted, Selector, SendMode};
 use memory::Region;
 use network::{NEAR, RAIL, Random, corpus, for_seeds, gate, mutate};
 use peak_alloc::PeakAlloc;
@@ -355,7 +355,8 @@ fn long_messages_head_to_head_take_no_memory_of_their_own() {
         }
         if lost == 40 {
             for (rank, engine) in engines.iter_mut().enumerate() {
-                assert!(engine.handle_link_down(gate(1 - rank), RAILS[1]), "another is left");
+                let loss = engine.handle_link_down(gate(1 - rank), RAILS[1], false);
+                assert_eq!(loss, Loss::Borne, "another is left");
             }
         }
         assert!((moved_bytes, lost) != moved_before, "nothing moves");

@@ -301,7 +301,8 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let budget_bytes = settings::UNMATCHED_BYTES.number();
     let budget_bytes = budget_bytes.map_err(|error| failed(error.to_string()))? as usize;
     let host = topo::cache::host_cost(topo::Cache::of_environment().as_ref());
-    let engine = Engine::new(Config { size: size as usize, budget_bytes, host, strategy });
+    let config = Config { budget_bytes, host, strategy, ..Config::new(size as usize) };
+    let engine = Engine::new(config);
     let core = Core::new(engine, GateId(rank), size as usize, rails, directory);
     let join = |core: Core, team: &Vec<String>| {
         core.with_team(&team.iter().map(String::as_str).collect::<Vec<_>>())

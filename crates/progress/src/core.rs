@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use driver::{Event, Fault, Post, Rail};
-use engine::{Completion, Engine, Envelope, OpId, Posted, Pull};
+use engine::{Completion, Engine, Envelope, Loss, OpId, Overdue, Posted, Pull};
 use lock::Uncancelled;
 use memory::Region;
 use wire::{Capabilities, Frame, GateId, RailId};
@@ -436,6 +436,9 @@ impl Core {
         for (peer, fault) in failed {
             self.handle_down(rail, peer, fault);
         }
+        if self.engine.has_severed() {
+            self.close_severed();
+        }
         for (peer, attempt) in refused {
             self.connect(peer, attempt);
         }
@@ -443,15 +446,37 @@ impl Core {
         moved
     }
 
-    /// Closes a link that has fallen far behind another to the same peer.
+    /// Closes a link that has fallen far behind another to the same peer, and gives up peers that were without a
+    /// link for too long.
     #[cold]
     fn judge_links(&mut self) {
         let now_ns = self.began.elapsed().as_nanos() as u64;
-        while let Some((peer, rail)) = self.engine.handle_time(now_ns) {
-            let rail_of = &mut self.rails[rail.0 as usize].rail;
-            rail_of.disconnect(peer);
-            let fault = Fault::Lost(format!("{} delivers nothing, another does", rail_of.name()));
-            self.handle_down(rail, peer, fault);
+        while let Some(overdue) = self.engine.handle_time(now_ns) {
+            match overdue {
+                Overdue::Link(peer, rail) => {
+                    let name = self.rails[rail.0 as usize].rail.name();
+                    let text = format!("{name} delivers nothing, another does");
+                    self.close_link(rail, peer, Fault::Lost(text));
+                }
+                Overdue::Peer(peer) => {
+                    let text = "no link has opened again in time".into();
+                    self.fail(peer, Fault::Lost(text));
+                }
+            }
+        }
+    }
+
+    /// Closes a link that its rail takes to be open.
+    fn close_link(&mut self, rail: RailId, peer: GateId, fault: Fault) {
+        self.rails[rail.0 as usize].rail.disconnect(peer);
+        self.handle_down(rail, peer, fault);
+    }
+
+    /// Closes links that their peers have given up.
+    #[cold]
+    fn close_severed(&mut self) {
+        while let Some((peer, rail)) = self.engine.poll_severed() {
+            self.close_link(rail, peer, Fault::Lost("the other end has lost it".into()));
         }
     }
 
@@ -460,7 +485,8 @@ impl Core {
         let concerned = match self.routes.get_mut(peer.0 as usize) {
             Some(Route::Open(rails)) => {
                 let concerned = rails.contains(rail);
-                if concerned && self.engine.handle_link_down(peer, rail) {
+                let ends = !matches!(fault, Fault::Lost(_));
+                if concerned && self.engine.handle_link_down(peer, rail, ends) != Loss::Final {
                     rails.remove(rail);
                     let name = self.rails[rail.0 as usize].rail.name();
                     let text = fault.text().unwrap_or("closed");

@@ -74,9 +74,12 @@ pub struct Capabilities {
     pub pull: bool,
     /// Whether the sizes above follow what the link costs; else they are those of the rail's mechanism.
     pub adapts: bool,
-    /// Whether frames are numbered and kept until they have arrived, so that other links can carry them
-    /// if this one dies.
+    /// Whether frames are to be kept until they have arrived, because other links can carry them if this one
+    /// dies. They are kept where either end wants it, if the link reopens; else both ends have to say the same.
     pub replay: bool,
+    /// Whether the rail can open the link again when the network has failed it. Both ends say the same; frames
+    /// are kept for that where either end finds the peer far.
+    pub reopens: bool,
 }
 
 /// How many unmatched bytes processes accept of each other from the beginning, whichever of their links

@@ -93,16 +93,28 @@ pub enum Packet<'a> {
         /// The sender's operation.
         op: u32,
     },
-    /// Numbers the frame it begins: a frame that a dying link may have lost comes again with its number.
-    Mark {
-        /// Position among the numbered frames of this gate, wrapping.
-        number: u32,
-        /// Whether the sender waits to hear that the frame has arrived.
+    /// The first word over a link whose frames may be kept until they have arrived, each time it opens.
+    Greeting {
+        /// The sender's name for the link.
+        link: Incarnation,
+        /// Counted frames that have arrived over it, in all its incarnations, wrapping.
+        frames: u32,
+        /// Whether the sender wants frames to be kept: they are where either does.
+        keeps: bool,
+    },
+    /// At the beginning of a frame: so many counted frames have arrived over this link. A frame counts if
+    /// there is anything in it besides such words.
+    Arrived {
+        /// Their count over all incarnations of the link, wrapping.
+        frames: u32,
+        /// Whether the sender waits to hear how many of its own have arrived.
         prompt: bool,
     },
-    /// So many numbered frames have arrived over this link.
-    Arrived {
-        /// Their count since the link is open, wrapping.
+    /// No more frames are taken from a link, of whose frames so many have arrived, before it greets anew.
+    Parted {
+        /// The sender's name for the link.
+        link: Incarnation,
+        /// Counted frames that have arrived over it, in all its incarnations, wrapping.
         frames: u32,
     },
     /// The receiver has room for so many more unmatched bytes.
@@ -110,6 +122,15 @@ pub enum Packet<'a> {
         /// Bytes given back.
         bytes: u32,
     },
+}
+
+/// How one side calls a link that may open more than once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Incarnation {
+    /// Its rail's number there.
+    pub rail: u8,
+    /// How often it has opened there.
+    pub epoch: u32,
 }
 
 /// How the data of a request comes.
@@ -157,11 +178,13 @@ const CREDIT: u8 = 0x18;
 const REQUEST_AHEAD: u8 = 0x19;
 const REQUEST_AHEAD_WHOLE: u8 = 0x1a;
 const AHEAD: u8 = 0x1b;
-const MARK: u8 = 0x1c;
-const MARK_PROMPT: u8 = 0x1d;
+const GREETING: u8 = 0x1c;
+const ARRIVED_PROMPT: u8 = 0x1d;
 const ARRIVED: u8 = 0x1e;
 const DATA_PACKED: u8 = 0x1f;
 const AHEAD_PACKED: u8 = 0x20;
+const PARTED: u8 = 0x21;
+const GREETING_KEEPS: u8 = 0x22;
 
 /// Length of an eager packet's header in bytes.
 pub const EAGER_LEN: usize = 32;
@@ -171,8 +194,10 @@ pub const REQUEST_LEN: usize = 44;
 pub const DATA_LEN: usize = 20;
 /// Length of the header of either, packed, in bytes.
 pub const PACKED_LEN: usize = 24;
-/// Length of a frame's number in bytes.
-pub const MARK_LEN: usize = 8;
+/// Length of the word that says what has arrived, in bytes.
+pub const ARRIVED_LEN: usize = 8;
+/// Length of a greeting, and of the word that a link is parted, in bytes.
+pub const INCARNATION_LEN: usize = 12;
 /// The longest packet without payload, in bytes.
 pub const CONTROL_MAX: usize = REQUEST_LEN;
 
@@ -261,25 +286,52 @@ pub fn emit_credit(to: &mut Vec<u8>, bytes: u32) {
     to.extend_from_slice(&bytes.to_le_bytes());
 }
 
-/// Appends a frame's number: the first packet of a frame.
-pub fn emit_mark(to: &mut Vec<u8>, number: u32, prompt: bool) {
-    to.extend_from_slice(&[if prompt { MARK_PROMPT } else { MARK }, 0, 0, 0]);
-    to.extend_from_slice(&number.to_le_bytes());
+/// Appends how many counted frames have arrived over this link, and perhaps the question for the peer's word.
+#[inline]
+pub fn emit_arrived(to: &mut Vec<u8>, frames: u32, prompt: bool) {
+    let mut packet = [0; ARRIVED_LEN];
+    packet[0] = if prompt { ARRIVED_PROMPT } else { ARRIVED };
+    packet[4..].copy_from_slice(&frames.to_le_bytes());
+    to.extend_from_slice(&packet);
 }
 
-/// Asks the receiver of a frame that begins with a number to say at once that it has arrived.
+/// Asks the receiver of a frame that begins with what has arrived to say the same at once.
 pub fn ask_prompt(frame: &mut [u8]) {
     if let Some(kind) = frame.first_mut()
-        && *kind == MARK
+        && *kind == ARRIVED
     {
-        *kind = MARK_PROMPT;
+        *kind = ARRIVED_PROMPT;
     }
 }
 
-/// Appends how many numbered frames have arrived over this link.
-pub fn emit_arrived(to: &mut Vec<u8>, frames: u32) {
-    to.extend_from_slice(&[ARRIVED, 0, 0, 0]);
-    to.extend_from_slice(&frames.to_le_bytes());
+/// What has arrived, as a frame's first word says, whether the peer's word is awaited, and the rest of the
+/// frame; none where it begins with something else.
+#[inline]
+pub fn split_arrived(frame: &[u8]) -> Option<(u32, bool, &[u8])> {
+    let (word, rest) = frame.split_first_chunk::<ARRIVED_LEN>()?;
+    match word[0] {
+        ARRIVED => Some((u32_at(word, 4), false, rest)),
+        ARRIVED_PROMPT => Some((u32_at(word, 4), true, rest)),
+        _ => None,
+    }
+}
+
+/// Appends a greeting: the first word over a link.
+pub fn emit_greeting(to: &mut Vec<u8>, link: Incarnation, frames: u32, keeps: bool) {
+    emit_incarnation(to, if keeps { GREETING_KEEPS } else { GREETING }, link, frames);
+}
+
+/// Appends the word that a link is parted.
+pub fn emit_parted(to: &mut Vec<u8>, link: Incarnation, frames: u32) {
+    emit_incarnation(to, PARTED, link, frames);
+}
+
+fn emit_incarnation(to: &mut Vec<u8>, kind: u8, link: Incarnation, frames: u32) {
+    let mut packet = [0; INCARNATION_LEN];
+    (packet[0], packet[1]) = (kind, link.rail);
+    packet[4..8].copy_from_slice(&link.epoch.to_le_bytes());
+    packet[8..12].copy_from_slice(&frames.to_le_bytes());
+    to.extend_from_slice(&packet);
 }
 
 /// Takes the first packet off `frame`; `None` at its end.
@@ -332,11 +384,19 @@ pub fn parse<'a>(frame: &mut &'a [u8]) -> Result<Option<Packet<'a>>, FrameError>
         }
         FINISH => Packet::Finish { op: u32_at(take::<8>(frame)?, 4) },
         CREDIT => Packet::Credit { bytes: u32_at(take::<8>(frame)?, 4) },
-        MARK | MARK_PROMPT => {
-            let number = u32_at(take::<MARK_LEN>(frame)?, 4);
-            Packet::Mark { number, prompt: kind == MARK_PROMPT }
+        ARRIVED | ARRIVED_PROMPT => {
+            let frames = u32_at(take::<ARRIVED_LEN>(frame)?, 4);
+            Packet::Arrived { frames, prompt: kind == ARRIVED_PROMPT }
         }
-        ARRIVED => Packet::Arrived { frames: u32_at(take::<8>(frame)?, 4) },
+        GREETING | GREETING_KEEPS | PARTED => {
+            let word = take::<INCARNATION_LEN>(frame)?;
+            let link = Incarnation { rail: word[1], epoch: u32_at(word, 4) };
+            let frames = u32_at(word, 8);
+            match kind {
+                PARTED => Packet::Parted { link, frames },
+                _ => Packet::Greeting { link, frames, keeps: kind == GREETING_KEEPS },
+            }
+        }
         kind => return Err(FrameError::Kind { kind }),
     };
     Ok(Some(packet))
@@ -422,9 +482,12 @@ mod tests {
         bytes.push(4);
         emit_packed_ahead(&mut bytes, 7, 3, u32::MAX, 2);
         bytes.extend([5, 6]);
-        emit_mark(&mut bytes, u32::MAX, false);
-        emit_mark(&mut bytes, 0, true);
-        emit_arrived(&mut bytes, 17);
+        let link = Incarnation { rail: 3, epoch: u32::MAX };
+        emit_arrived(&mut bytes, 17, false);
+        emit_arrived(&mut bytes, u32::MAX, true);
+        emit_greeting(&mut bytes, link, 1 << 31, false);
+        emit_greeting(&mut bytes, link, 0, true);
+        emit_parted(&mut bytes, link, 6);
         let expected = [
             Packet::Eager { header, acknowledge: None, payload: &[8, 9] },
             Packet::Eager { header, acknowledge: Some(0), payload: &[] },
@@ -439,9 +502,11 @@ mod tests {
             Packet::Ahead { sequence: 7, offset: 3, payload: &[2, 3] },
             Packet::PackedData { receiver: 6, offset: 1 << 32, bytes: 1 << 20, payload: &[4] },
             Packet::PackedAhead { sequence: 7, offset: 3, bytes: u32::MAX, payload: &[5, 6] },
-            Packet::Mark { number: u32::MAX, prompt: false },
-            Packet::Mark { number: 0, prompt: true },
-            Packet::Arrived { frames: 17 },
+            Packet::Arrived { frames: 17, prompt: false },
+            Packet::Arrived { frames: u32::MAX, prompt: true },
+            Packet::Greeting { link, frames: 1 << 31, keeps: false },
+            Packet::Greeting { link, frames: 0, keeps: true },
+            Packet::Parted { link, frames: 6 },
         ];
         let mut rest = &bytes[..];
         for packet in expected {
@@ -450,9 +515,27 @@ mod tests {
         assert_eq!(parse(&mut rest).unwrap(), None);
     }
 
+    #[test]
+    fn a_frame_that_begins_with_what_has_arrived_is_split_behind_it() {
+        for prompt in [false, true] {
+            let mut bytes = Vec::new();
+            emit_arrived(&mut bytes, 9, prompt);
+            assert_eq!(split_arrived(&bytes[..7]), None);
+            bytes.push(5);
+            assert_eq!(split_arrived(&bytes), Some((9, prompt, &[5][..])));
+            ask_prompt(&mut bytes);
+            assert_eq!(split_arrived(&bytes), Some((9, true, &[5][..])));
+        }
+        let mut other = Vec::new();
+        emit_credit(&mut other, 9);
+        ask_prompt(&mut other);
+        assert_eq!(split_arrived(&other), None);
+        assert_eq!(parse(&mut &other[..]), Ok(Some(Packet::Credit { bytes: 9 })));
+    }
+
     proptest! {
         #[test]
-        fn any_bytes_end_or_fail(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0x10u8..0x22) {
+        fn any_bytes_end_or_fail(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0x10u8..0x24) {
             let mut bytes = bytes;
             bytes.insert(0, kind);
             let mut rest = &bytes[..];

@@ -1,7 +1,7 @@
 //! Packets as bytes: every packet comes back as it went, and every damage is told.
 
 use proptest::prelude::*;
-use wire::packet::{self, FrameError, Header, Packet, Way};
+use wire::packet::{self, FrameError, Header, Incarnation, Packet, Way};
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..<_>::default() })]
@@ -50,7 +50,7 @@ proptest! {
 
     #[test]
     fn unknown_kinds_are_named(kind in any::<u8>(), rest in prop::collection::vec(any::<u8>(), 0..64)) {
-        prop_assume!(!(0x11..=0x20).contains(&kind));
+        prop_assume!(!(0x11..=0x22).contains(&kind));
         let bytes = [&[kind][..], &rest].concat();
         prop_assert_eq!(packet::parse(&mut &bytes[..]), Err(FrameError::Kind { kind }));
     }
@@ -78,10 +78,12 @@ fn lengths_are_those_that_the_engine_reckons_with() {
         lengths(&|to| packet::emit_clear(to, 1, 2, 3)),
         lengths(&|to| packet::emit_finish(to, 1)),
         lengths(&|to| packet::emit_credit(to, 1)),
-        lengths(&|to| packet::emit_arrived(to, 1)),
-        lengths(&|to| packet::emit_mark(to, 1, true)),
+        lengths(&|to| packet::emit_arrived(to, 1, true)),
+        lengths(&|to| packet::emit_greeting(to, LINK, 1, true)),
+        lengths(&|to| packet::emit_parted(to, LINK, 1)),
     ];
-    assert_eq!(controls[5], packet::MARK_LEN);
+    assert_eq!(controls[4], packet::ARRIVED_LEN);
+    assert_eq!(controls[5..], [packet::INCARNATION_LEN; 2]);
     assert_eq!(controls[0], packet::REQUEST_LEN);
     assert_eq!(controls.iter().max(), Some(&packet::CONTROL_MAX));
 }
@@ -95,6 +97,8 @@ fn a_payload_as_long_as_a_length_can_say_is_missing() {
     assert_eq!(packet::parse(&mut &bytes[..]), Err(FrameError::Short { missing }));
 }
 
+const LINK: Incarnation = Incarnation { rail: 1, epoch: 2 };
+
 /// A packet with its payload.
 #[derive(Clone, Debug)]
 enum Owned {
@@ -107,8 +111,9 @@ enum Owned {
     PackedAhead(u32, u64, u32, Vec<u8>),
     Finish(u32),
     Credit(u32),
-    Mark(u32, bool),
-    Arrived(u32),
+    Arrived(u32, bool),
+    Greeting(Incarnation, u32, bool),
+    Parted(Incarnation, u32),
 }
 
 fn owned() -> impl Strategy<Value = Owned> {
@@ -132,9 +137,15 @@ fn owned() -> impl Strategy<Value = Owned> {
             .prop_map(|((of, offset, bytes), data)| Owned::PackedAhead(of, offset, bytes, data)),
         any::<u32>().prop_map(Owned::Finish),
         any::<u32>().prop_map(Owned::Credit),
-        any::<(u32, bool)>().prop_map(|(number, prompt)| Owned::Mark(number, prompt)),
-        any::<u32>().prop_map(Owned::Arrived),
+        any::<(u32, bool)>().prop_map(|(frames, prompt)| Owned::Arrived(frames, prompt)),
+        (link(), any::<(u32, bool)>())
+            .prop_map(|(link, (frames, keeps))| Owned::Greeting(link, frames, keeps)),
+        (link(), any::<u32>()).prop_map(|(link, frames)| Owned::Parted(link, frames)),
     ]
+}
+
+fn link() -> impl Strategy<Value = Incarnation> {
+    any::<(u8, u32)>().prop_map(|(rail, epoch)| Incarnation { rail, epoch })
 }
 
 fn way() -> impl Strategy<Value = Way> {
@@ -173,8 +184,11 @@ impl Owned {
             }
             Self::Finish(op) => Packet::Finish { op: *op },
             Self::Credit(bytes) => Packet::Credit { bytes: *bytes },
-            Self::Mark(number, prompt) => Packet::Mark { number: *number, prompt: *prompt },
-            Self::Arrived(frames) => Packet::Arrived { frames: *frames },
+            Self::Arrived(frames, prompt) => Packet::Arrived { frames: *frames, prompt: *prompt },
+            Self::Greeting(link, frames, keeps) => {
+                Packet::Greeting { link: *link, frames: *frames, keeps: *keeps }
+            }
+            Self::Parted(link, frames) => Packet::Parted { link: *link, frames: *frames },
         }
     }
 
@@ -189,8 +203,9 @@ impl Owned {
             | Self::Clear(..)
             | Self::Finish(_)
             | Self::Credit(_)
-            | Self::Mark(..)
-            | Self::Arrived(_) => 0,
+            | Self::Arrived(..)
+            | Self::Greeting(..)
+            | Self::Parted(..) => 0,
         }
     }
 }
@@ -229,8 +244,11 @@ fn emit_all(frame: &[Owned]) -> Vec<u8> {
             }
             Owned::Finish(op) => packet::emit_finish(&mut bytes, *op),
             Owned::Credit(credit) => packet::emit_credit(&mut bytes, *credit),
-            Owned::Mark(number, prompt) => packet::emit_mark(&mut bytes, *number, *prompt),
-            Owned::Arrived(frames) => packet::emit_arrived(&mut bytes, *frames),
+            Owned::Arrived(frames, prompt) => packet::emit_arrived(&mut bytes, *frames, *prompt),
+            Owned::Greeting(link, frames, keeps) => {
+                packet::emit_greeting(&mut bytes, *link, *frames, *keeps);
+            }
+            Owned::Parted(link, frames) => packet::emit_parted(&mut bytes, *link, *frames),
         }
     }
     bytes

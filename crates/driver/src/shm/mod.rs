@@ -669,4 +669,5 @@ const CAPABILITIES: Capabilities = Capabilities {
     pull: true,
     adapts: false,
     replay: false,
+    reopens: false,
 };

@@ -621,4 +621,5 @@ const CAPABILITIES: Capabilities = Capabilities {
     pull: false,
     adapts: true,
     replay: false,
+    reopens: false,
 };

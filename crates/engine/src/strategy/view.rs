@@ -96,11 +96,10 @@ impl<'a> View<'a> {
         (way, link): (&'a Gate, usize),
         ops: &'a Ops,
         host: &'a HostCost,
-        taken: usize,
+        (taken, is_empty): (usize, bool),
     ) -> Self {
-        let own = &way.links[link];
-        let room = own.capabilities.frame_max.saturating_sub(taken);
-        Self { id, way, ops, host, link, room, is_empty: taken <= own.mark_len() }
+        let room = way.links[link].capabilities.frame_max.saturating_sub(taken);
+        Self { id, way, ops, host, link, room, is_empty }
     }
 
     /// The peer.
@@ -214,7 +213,7 @@ impl<'a> View<'a> {
     #[inline]
     pub fn is_short(&self, bytes: usize) -> bool {
         let Capabilities { frame_max, eager_max, .. } = *self.link().capabilities();
-        let header = packet::EAGER_LEN + self.link().link.mark_len();
+        let header = packet::EAGER_LEN + self.link().link.word_len();
         bytes <= eager_max.min(frame_max.saturating_sub(header))
     }
 }

@@ -1,9 +1,11 @@
 //! The links: how frames travel, and what becomes of them.
 
-use engine::{Counters, Engine, PeerError, Posted, PullId};
+use std::collections::BTreeSet;
+
+use engine::{Counters, Engine, Loss, Overdue, PeerError, Posted, PullId};
 use memory::{Region, Span};
 use wire::packet::{self, Packet};
-use wire::{Frame, FrameToken, GateId, HostCost, RailId, RemoteRegion};
+use wire::{Capabilities, Frame, FrameToken, GateId, HostCost, RailId, RemoteRegion};
 
 use super::check::overlaps;
 use super::{Event, Network, Process, Sent, Shape, Tamper, gate};
@@ -11,6 +13,10 @@ use super::{Event, Network, Process, Sent, Shape, Tamper, gate};
 /// The way from one process to another.
 pub struct Way {
     pub lanes: Vec<Lane>,
+    /// Connections that have lost something.
+    pub broken: BTreeSet<(usize, u32)>,
+    /// Whether one of the two has closed all, for good.
+    pub is_given_up: bool,
     pub tamper: Option<Tamper>,
     pub tampered: bool,
 }
@@ -26,6 +32,10 @@ pub enum State {
 #[derive(Clone, Copy)]
 pub struct Lane {
     pub state: State,
+    /// Which of the link's connections this is.
+    pub connection: u32,
+    /// Whether the process knows that it is cut.
+    pub is_known_cut: bool,
     pub refused: bool,
     pub in_flight: usize,
     pub free_ns: u64,
@@ -35,14 +45,25 @@ pub struct Lane {
     pub delivered: u64,
 }
 
+/// A frame's way over a link.
+#[derive(Clone, Copy)]
+pub struct Passage {
+    pub from: usize,
+    pub to: usize,
+    pub lane: usize,
+    pub connection: u32,
+    /// The frame's place among all that were posted.
+    pub number: u64,
+}
+
 /// What became of frames.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fates {
     /// Lost on a link.
     pub lost: u64,
-    /// Delivered once more, over another link.
-    pub repeated: u64,
-    /// Delivered before a frame with a lower number.
+    /// Sent once more, over another link.
+    pub resent: u64,
+    /// Delivered before a frame that left earlier.
     pub overtaking: u64,
 }
 
@@ -58,6 +79,7 @@ impl Network {
     pub fn cut(&mut self, a: usize, b: usize) {
         for (from, to) in [(a, b), (b, a)] {
             self.way(from, to).cut();
+            self.way(from, to).is_given_up = true;
             let delay = self.random.below(5_000) as u64;
             self.schedule(delay, Event::Down(from, to));
         }
@@ -67,12 +89,104 @@ impl Network {
     /// notice, each in its time.
     pub fn cut_link(&mut self, a: usize, b: usize, lane: usize) {
         for (from, to) in [(a, b), (b, a)] {
-            if std::mem::replace(&mut self.way(from, to).lanes[lane].state, State::Cut)
-                == State::Open
-            {
+            let way = &mut self.way(from, to).lanes[lane];
+            let connection = way.connection;
+            if std::mem::replace(&mut way.state, State::Cut) == State::Open {
                 let delay = self.random.below(200_000) as u64;
-                self.schedule(delay, Event::LinkDown(from, to, lane));
+                self.schedule(delay, Event::LinkDown(from, to, lane, connection));
             }
+        }
+    }
+
+    /// Cuts an open link as [`Network::cut_link`] does, or on one way first, and mends it after a while. Both
+    /// processes look at the clock until then.
+    pub fn cut_for(&mut self, (a, b): (usize, usize), lane: usize, for_ns: u64) {
+        let ends = [(a, b), (b, a)];
+        let is_open = |state| state == State::Open;
+        if !ends.iter().all(|&(from, to)| is_open(self.way(from, to).lanes[lane].state))
+            || !self.mending.insert((a.min(b), a.max(b), lane))
+        {
+            return;
+        }
+        match self.random.below(3) {
+            0 => self.lose(a, b, lane),
+            1 => self.lose(b, a, lane),
+            _ => self.cut_link(a, b, lane),
+        }
+        self.schedule(for_ns, Event::Mended(a, b, lane));
+        self.look_at_clock(a, b, for_ns);
+    }
+
+    /// Two processes look at the clock for a while.
+    pub fn look_at_clock(&mut self, a: usize, b: usize, for_ns: u64) {
+        for tick in 0..for_ns / TICK_NS + 20 {
+            self.schedule(tick * TICK_NS, Event::Tick(a));
+            self.schedule(tick * TICK_NS, Event::Tick(b));
+        }
+    }
+
+    /// A link's rails connect anew, one end before the other. Now and then only one end learns of it, and the
+    /// other tries once more.
+    pub(super) fn mend(&mut self, a: usize, b: usize, lane: usize) {
+        self.connections += 1;
+        let connection = self.connections;
+        let (first, second) = if self.random.one_in(2) { (a, b) } else { (b, a) };
+        let latency_ns = self.shape(a, b).of_lane(lane).latency_ns;
+        let (first_ns, second_ns) = (self.now_ns + latency_ns, self.now_ns + 2 * latency_ns);
+        let opened = |rank, peer, peer_ns| Event::Opened { rank, peer, lane, connection, peer_ns };
+        self.schedule(latency_ns, opened(first, second, second_ns));
+        if self.random.one_in(3) {
+            let later_ns = latency_ns + self.random.below(400_000) as u64;
+            self.schedule(later_ns, Event::LinkDown(first, second, lane, connection));
+            self.schedule(later_ns + latency_ns, Event::Mended(a, b, lane));
+        } else {
+            self.schedule(2 * latency_ns, opened(second, first, first_ns));
+        }
+    }
+
+    /// What one end of a link can do. Of two that open again, the lower rank wants frames to be kept.
+    pub(super) fn capabilities(&self, rank: usize, peer: usize, lane: usize) -> Capabilities {
+        let capabilities = self.shape(rank, peer).of_lane(lane).capabilities;
+        let Capabilities { replay, reopens, .. } = capabilities;
+        Capabilities { replay: replay && !(reopens && rank > peer), ..capabilities }
+    }
+
+    /// One end of a link is open once more; whatever it had before is over.
+    pub(super) fn open_anew(
+        &mut self,
+        (rank, peer): (usize, usize),
+        lane: usize,
+        connection: u32,
+        peer_ns: u64,
+    ) {
+        if self.way(rank, peer).is_given_up {
+            return;
+        }
+        if !self.way(rank, peer).lanes[lane].is_known_cut
+            && self.link_down(rank, peer, lane) == Loss::Final
+        {
+            return;
+        }
+        let Lane { delivered, .. } = self.way(rank, peer).lanes[lane];
+        self.way(rank, peer).lanes[lane] = Lane {
+            state: State::Open,
+            connection,
+            last_arrival_ns: peer_ns,
+            delivered,
+            ..Lane::CLOSED
+        };
+        if self.way(peer, rank).lanes[lane].connection == connection {
+            self.mending.remove(&(rank.min(peer), rank.max(peer), lane));
+        }
+        let capabilities = self.capabilities(rank, peer, lane);
+        self.processes[rank].engine.handle_up(gate(peer), rail(lane), capabilities);
+        self.settle(rank);
+    }
+
+    pub(super) fn find_cut(&mut self, rank: usize, peer: usize, lane: usize, connection: u32) {
+        let way = &self.way(rank, peer).lanes[lane];
+        if way.connection == connection && !way.is_known_cut {
+            self.link_down(rank, peer, lane);
         }
     }
 
@@ -85,8 +199,9 @@ impl Network {
         }
         if !std::mem::replace(&mut way.swallows, true) {
             for (rank, peer) in [(from, to), (to, from)] {
+                let connection = self.way(rank, peer).lanes[lane].connection;
                 let delay = self.random.below(200_000) as u64;
-                self.schedule(delay, Event::LinkDown(rank, peer, lane));
+                self.schedule(delay, Event::LinkDown(rank, peer, lane, connection));
             }
         }
     }
@@ -121,7 +236,7 @@ impl Network {
         for (from, to) in [(a, b), (b, a)] {
             self.way(from, to).lanes[lane].swallows = true;
             for tick in 0..600 {
-                self.schedule(tick * 50_000_000, Event::Tick(from));
+                self.schedule(tick * TICK_NS, Event::Tick(from));
             }
         }
     }
@@ -129,9 +244,9 @@ impl Network {
     /// A process does not look at its engine for a while; the others look at the clock meanwhile.
     pub fn look_away(&mut self, rank: usize, for_ns: u64) {
         self.processes[rank].away_until_ns = self.now_ns + for_ns;
-        for tick in 0..for_ns / 50_000_000 + 20 {
+        for tick in 0..for_ns / TICK_NS + 20 {
             for other in (0..self.processes.len()).filter(|other| *other != rank) {
-                self.schedule(tick * 50_000_000, Event::Tick(other));
+                self.schedule(tick * TICK_NS, Event::Tick(other));
             }
         }
     }
@@ -142,13 +257,44 @@ impl Network {
         if !self.processes[rank].engine.wants_time() {
             return;
         }
-        while let Some((GateId(peer), RailId(lane))) =
-            self.processes[rank].engine.handle_time(now_ns)
-        {
-            self.late_links += 1;
-            self.way(rank, peer as usize).lanes[lane as usize].state = State::Cut;
-            let engine = &mut self.processes[rank].engine;
-            assert!(engine.handle_link_down(GateId(peer), RailId(lane)), "another is left");
+        while let Some(overdue) = self.processes[rank].engine.handle_time(now_ns) {
+            match overdue {
+                Overdue::Link(GateId(peer), RailId(lane)) => {
+                    self.late_links += 1;
+                    let loss = self.link_down(rank, peer as usize, lane as usize);
+                    assert_eq!(loss, Loss::Borne, "another is left");
+                }
+                Overdue::Peer(GateId(peer)) => self.give_up(rank, peer as usize),
+            }
+        }
+    }
+
+    /// A process finds a link gone.
+    pub(super) fn link_down(&mut self, rank: usize, peer: usize, lane: usize) -> Loss {
+        let way = &mut self.way(rank, peer).lanes[lane];
+        (way.state, way.is_known_cut) = (State::Cut, true);
+        let loss = self.processes[rank].engine.handle_link_down(gate(peer), rail(lane), false);
+        if loss == Loss::Final {
+            self.give_up(rank, peer);
+        }
+        self.settle(rank);
+        loss
+    }
+
+    /// A process closes all that leads to a peer.
+    fn give_up(&mut self, rank: usize, peer: usize) {
+        for (from, to) in [(rank, peer), (peer, rank)] {
+            self.way(from, to).cut();
+            self.way(from, to).is_given_up = true;
+        }
+        self.down(rank, peer);
+        self.schedule(1_000, Event::Down(peer, rank));
+    }
+
+    /// Closes links that peers have given up, as `progress` does.
+    fn close_severed(&mut self, rank: usize) {
+        while let Some((GateId(peer), RailId(lane))) = self.processes[rank].engine.poll_severed() {
+            self.link_down(rank, peer as usize, lane as usize);
         }
     }
 
@@ -274,23 +420,20 @@ impl Network {
             (way.free_ns + shape.latency_ns + way.late_ns + jitter_ns).max(way.last_arrival_ns + 1);
         let (departure_ns, arrival_ns) = (way.free_ns, way.last_arrival_ns);
         let cargo = if is_held { Cargo::Held(frame.clone()) } else { Cargo::Copied(bytes(frame)) };
-        let event = Event::Departed { from, to, lane, cargo, arrival_ns };
-        self.schedule(departure_ns - now_ns, event);
+        let connection = way.connection;
+        self.posted += 1;
+        let passage = Passage { from, to, lane, connection, number: self.posted };
+        self.schedule(departure_ns - now_ns, Event::Departed { passage, cargo, arrival_ns });
         if is_held { Posted::Held } else { Posted::Done }
     }
 
-    pub(super) fn depart(
-        &mut self,
-        from: usize,
-        to: usize,
-        lane: usize,
-        cargo: Cargo,
-        arrival_ns: u64,
-    ) {
-        let is_replayed = self.shape(from, to).of_lane(lane).capabilities.replay;
+    pub(super) fn depart(&mut self, passage: Passage, cargo: Cargo, arrival_ns: u64) {
+        let Passage { from, to, lane, connection, .. } = passage;
+        let is_kept = self.shape(from, to).of_lane(lane).capabilities.replay;
         let way = &mut self.way(from, to).lanes[lane];
-        way.in_flight -= 1;
-        if way.state == State::Cut {
+        let is_current = way.connection == connection;
+        way.in_flight -= usize::from(is_current);
+        if way.state == State::Cut || !is_current {
             self.fates.lost += 1;
             if let Cargo::Held(frame) = cargo {
                 self.let_go(from, &frame);
@@ -304,7 +447,7 @@ impl Network {
                 let (token, span) = held(&frame);
                 let delay = self.random.below(10_000) as u64;
                 self.schedule(delay, Event::Sent { from, to, lane, token, span });
-                if is_replayed {
+                if is_kept {
                     self.let_go(from, &frame);
                 }
                 bytes(&frame)
@@ -314,7 +457,7 @@ impl Network {
             self.processes[from].engine.handle_room(gate(to), rail(lane));
         }
         self.settle(from);
-        self.schedule(arrival_ns - self.now_ns, Event::Arrived { from, to, lane, bytes });
+        self.schedule(arrival_ns - self.now_ns, Event::Arrived { passage, bytes });
     }
 
     /// A rail reads the memory of a frame no more.
@@ -341,18 +484,30 @@ impl Network {
         }
     }
 
-    pub(super) fn arrive(&mut self, from: usize, to: usize, lane: usize, bytes: Vec<u8>) {
+    pub(super) fn arrive(&mut self, passage: Passage, bytes: Vec<u8>) {
+        let Passage { from, to, lane, connection, number } = passage;
         let away_until_ns = self.processes[to].away_until_ns;
         if self.now_ns < away_until_ns {
             // The links' order among themselves is that in which the process will look at them.
             let later_ns = away_until_ns - self.now_ns + lane as u64;
-            return self.schedule(later_ns, Event::Arrived { from, to, lane, bytes });
+            return self.schedule(later_ns, Event::Arrived { passage, bytes });
         }
-        let Lane { state, swallows, .. } = self.way(from, to).lanes[lane];
-        if state == State::Cut || swallows || self.way(to, from).lanes[lane].state == State::Cut {
+        let sender = self.way(from, to).lanes[lane];
+        let receiver = self.way(to, from).lanes[lane];
+        // A sender that has connected anew may have an end that still reads what it sent before.
+        let is_over =
+            sender.connection == connection && (sender.state == State::Cut || sender.swallows);
+        let is_read = receiver.connection == connection && receiver.state == State::Open;
+        let broken = &mut self.way(from, to).broken;
+        // Nothing comes behind what is lost.
+        if is_over || !is_read || broken.contains(&(lane, connection)) {
+            broken.insert((lane, connection));
             self.fates.lost += 1;
             return;
         }
+        let newest = self.newest.entry((from, to)).or_default();
+        self.fates.overtaking += u64::from(number < *newest);
+        *newest = number.max(*newest);
         self.way(from, to).lanes[lane].delivered += 1;
         if let Some(record) = &mut self.record {
             record.push(bytes.clone());
@@ -374,6 +529,7 @@ impl Network {
                 break;
             }
         }
+        self.close_severed(to);
         self.settle(to);
     }
 
@@ -415,22 +571,17 @@ impl Network {
                     self.processes[to].reference.arrive_ahead(gate(from), sequence, bytes);
                     continue;
                 }
-                Packet::Mark { number, .. } => {
-                    let later = (from, to, number + 1)..=(from, to, u32::MAX);
-                    self.fates.overtaking += u64::from(self.numbers.range(later).next().is_some());
-                    if !self.numbers.insert((from, to, number)) {
-                        self.fates.repeated += 1;
-                        return;
-                    }
-                    continue;
-                }
                 Packet::Arrived { .. }
+                | Packet::Greeting { .. }
+                | Packet::Parted { .. }
                 | Packet::Clear { .. }
                 | Packet::Data { .. }
                 | Packet::PackedData { .. }
                 | Packet::Finish { .. }
                 | Packet::Credit { .. } => continue,
             };
+            let is_new = self.sequences.insert((from, to, header.sequence));
+            assert!(is_new, "message {} from {from} to {to} came twice", header.sequence);
             let pairs = self.processes[to].reference.arrive(gate(from), header, asks);
             for (receive, message) in pairs {
                 self.pair(to, receive, message);
@@ -472,6 +623,8 @@ impl Network {
         let links = self.shape(from, to).links;
         self.ways.entry((from, to)).or_insert_with(|| Way {
             lanes: vec![Lane::CLOSED; links],
+            broken: BTreeSet::new(),
+            is_given_up: false,
             tamper: None,
             tampered: false,
         })
@@ -499,6 +652,8 @@ impl Way {
 impl Lane {
     pub const CLOSED: Self = Self {
         state: State::Closed,
+        connection: 0,
+        is_known_cut: false,
         refused: false,
         in_flight: 0,
         free_ns: 0,
@@ -527,3 +682,6 @@ fn bytes(frame: &Frame) -> Vec<u8> {
 pub fn rail(lane: usize) -> RailId {
     RailId(lane as u8)
 }
+
+/// How often processes look at the clock where somebody waits for that.
+const TICK_NS: u64 = 50_000_000;

@@ -38,7 +38,7 @@ use check::UNTOUCHED;
 pub use content::Content;
 use content::filled;
 pub use lanes::Fates;
-use lanes::{Cargo, State, Way, rail};
+use lanes::{Cargo, Passage, State, Way, rail};
 pub use mangle::{corpus, mutate};
 pub use program::Program;
 pub use random::{Random, for_seeds};
@@ -87,7 +87,7 @@ pub struct Network {
     pub accusations: Vec<(usize, usize, PeerError)>,
     /// What has happened so far, counted.
     pub steps: usize,
-    pub fates: Fates,
+    fates: Fates,
     /// How many fetches were tried.
     pub fetches: u64,
     /// How many messages were sent without an operation.
@@ -105,8 +105,14 @@ pub struct Network {
     messages: Vec<Sent>,
     /// Messages by sender, receiver and context, in the order of their submission.
     order: BTreeMap<(usize, usize, u64), Vec<usize>>,
-    /// Numbered frames that have come, by sender and receiver.
-    numbers: BTreeSet<(usize, usize, u32)>,
+    /// Messages that have come, by sender and receiver.
+    sequences: BTreeSet<(usize, usize, u32)>,
+    /// Frames posted so far, and the newest that came, by sender and receiver.
+    posted: u64,
+    newest: BTreeMap<(usize, usize), u64>,
+    /// How often links have connected anew, and those that are going to.
+    connections: u32,
+    mending: BTreeSet<(usize, usize, usize)>,
     /// Memory that rails hold: whose, and where it lies.
     held: Vec<(usize, FrameToken, Span)>,
     agenda: Agenda<Event>,
@@ -162,12 +168,14 @@ enum Event {
     Release(usize, usize),
     Up(usize, usize, usize),
     Room(usize, usize, usize),
-    Departed { from: usize, to: usize, lane: usize, cargo: Cargo, arrival_ns: u64 },
+    Departed { passage: Passage, cargo: Cargo, arrival_ns: u64 },
     Sent { from: usize, to: usize, lane: usize, token: FrameToken, span: Span },
-    Arrived { from: usize, to: usize, lane: usize, bytes: Vec<u8> },
+    Arrived { passage: Passage, bytes: Vec<u8> },
     Pulled { rank: usize, id: PullId, remote: RemoteRegion, from: usize, local: Region },
     Down(usize, usize),
-    LinkDown(usize, usize, usize),
+    LinkDown(usize, usize, usize, u32),
+    Mended(usize, usize, usize),
+    Opened { rank: usize, peer: usize, lane: usize, connection: u32, peer_ns: u64 },
     Tick(usize),
 }
 
@@ -217,7 +225,11 @@ impl Network {
             ways: BTreeMap::new(),
             messages: Vec::new(),
             order: BTreeMap::new(),
-            numbers: BTreeSet::new(),
+            sequences: BTreeSet::new(),
+            posted: 0,
+            newest: BTreeMap::new(),
+            connections: 0,
+            mending: BTreeSet::new(),
             held: Vec::new(),
             agenda: Agenda::new(),
         }
@@ -481,6 +493,12 @@ impl Network {
         self.processes[handle.rank].ops[handle.index].end.expect("the operation is complete")
     }
 
+    /// What became of frames.
+    pub fn fates(&self) -> Fates {
+        let resent = self.processes.iter().map(|one| one.engine.counters().resent).sum();
+        Fates { resent, ..self.fates }
+    }
+
     pub fn counters(&self, rank: usize) -> Counters {
         self.processes[rank].engine.counters()
     }
@@ -496,8 +514,9 @@ impl Network {
                 let state = &mut self.way(rank, peer).lanes[lane].state;
                 if *state == State::Opening {
                     *state = State::Open;
+                    let capabilities = self.capabilities(rank, peer, lane);
                     let engine = &mut self.processes[rank].engine;
-                    engine.handle_up(gate(peer), rail(lane), shape.capabilities);
+                    engine.handle_up(gate(peer), rail(lane), capabilities);
                     if shape.capabilities.adapts {
                         let bytes_per_s = shape.bytes_per_us * 1_000_000;
                         let cost = Cost::linear(shape.latency_ns, 1, bytes_per_s);
@@ -514,11 +533,11 @@ impl Network {
                 }
                 self.settle(rank);
             }
-            Event::Departed { from, to, lane, cargo, arrival_ns } => {
-                self.depart(from, to, lane, cargo, arrival_ns);
+            Event::Departed { passage, cargo, arrival_ns } => {
+                self.depart(passage, cargo, arrival_ns);
             }
             Event::Sent { from, to, lane, token, span } => self.sent(from, to, lane, token, span),
-            Event::Arrived { from, to, lane, bytes } => self.arrive(from, to, lane, bytes),
+            Event::Arrived { passage, bytes } => self.arrive(passage, bytes),
             Event::Pulled { rank, id, remote, from, local } => {
                 self.pulled(rank, id, remote, from, &local);
             }
@@ -527,15 +546,12 @@ impl Network {
                 self.judge(rank);
                 self.settle(rank);
             }
-            Event::LinkDown(rank, peer, lane) => {
-                self.way(rank, peer).lanes[lane].state = State::Cut;
-                if !self.processes[rank].engine.handle_link_down(gate(peer), rail(lane)) {
-                    self.way(rank, peer).cut();
-                    self.way(peer, rank).cut();
-                    self.down(rank, peer);
-                    self.schedule(1_000, Event::Down(peer, rank));
-                }
-                self.settle(rank);
+            Event::LinkDown(rank, peer, lane, connection) => {
+                self.find_cut(rank, peer, lane, connection);
+            }
+            Event::Mended(a, b, lane) => self.mend(a, b, lane),
+            Event::Opened { rank, peer, lane, connection, peer_ns } => {
+                self.open_anew((rank, peer), lane, connection, peer_ns);
             }
             Event::Release(rank, peer) => {
                 self.processes[rank].engine.release_gathered(gate(peer));

@@ -63,6 +63,7 @@ pub const NEAR: Shape = Shape {
         pull: false,
         adapts: false,
         replay: false,
+        reopens: false,
     },
     other: None,
     pull_works: false,
@@ -82,6 +83,10 @@ pub const SLOW: Shape = Shape {
     content: Content::Mixed,
     ..NEAR
 };
+
+/// A link that could open again, and that is too near for anybody to want it.
+pub const GREETED: Shape =
+    Shape { capabilities: Capabilities { reopens: true, ..NEAR.capabilities }, ..NEAR };
 
 /// Where asking takes long.
 pub const AHEAD: Shape = Shape {
@@ -151,8 +156,9 @@ pub const TWO_KINDS: Shape = Shape {
     ..NEAR
 };
 
-pub const ALL: [Shape; 10] = [
+pub const ALL: [Shape; 11] = [
     NEAR,
+    GREETED,
     FETCH,
     FETCH_REFUSED,
     TWO_LINKS,

@@ -6,5 +6,6 @@ mod faults;
 mod matching;
 #[path = "../network/mod.rs"]
 mod network;
+mod parting;
 mod protocols;
 mod strategies;

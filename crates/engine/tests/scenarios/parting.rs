@@ -1,0 +1,109 @@
+//! Links that are cut and open again.
+
+use engine::{Outcome, strategy};
+use wire::Capabilities;
+
+use crate::network::{
+    AHEAD, AHEAD_TWO_LINKS, NEAR, Network, Program, Random, SLOW, SLOW_TWO_LINKS, Shape, TWO_LINKS,
+    for_seeds,
+};
+
+/// As a shape, and its links open again. One end wants that, the other has no reason to.
+const fn reopening(shape: Shape) -> Shape {
+    let capabilities = Capabilities { replay: true, reopens: true, ..shape.capabilities };
+    Shape { capabilities, ..shape }
+}
+
+const REOPENING: [Shape; 7] = [
+    reopening(NEAR),
+    reopening(AHEAD),
+    reopening(SLOW),
+    reopening(TWO_LINKS),
+    reopening(AHEAD_TWO_LINKS),
+    reopening(SLOW_TWO_LINKS),
+    Shape { links: 3, ..reopening(TWO_LINKS) },
+];
+
+#[test]
+fn cuts_cost_time_and_nothing_else() {
+    let mut resent = 0;
+    for_seeds(6000, |seed| {
+        resent += links_that_are_cut(seed).fates().resent;
+    });
+    if std::env::var_os("CANELE_SEED").is_none() {
+        assert!(resent > 10_000, "only {resent} frames were sent again");
+    }
+}
+
+/// A random program whose links are cut again and again, all at once or one by one; it ends as if none was.
+fn links_that_are_cut(seed: u64) -> Network {
+    let mut random = Random::new(!seed);
+    let size = 2 + random.below(2);
+    let shape = random.pick(&REOPENING);
+    let mut program = Program::new(seed, size, shape);
+    for _ in 0..10 + random.below(60) {
+        program.act(&mut random);
+        let steps = random.below(40);
+        program.network.run_steps(steps);
+        let (from, to) = (random.below(size), random.below(size));
+        if from == to || !random.one_in(6) {
+            continue;
+        }
+        let for_ns = random.pick(&[1_000, 30_000, 400_000, 90_000_000, 3_000_000_000]);
+        let all = random.one_in(2);
+        let lane = random.below(shape.links);
+        for lane in (0..shape.links).filter(|at| all || *at == lane) {
+            let for_ns = 1 + random.below(for_ns) as u64;
+            program.network.cut_for((from, to), lane, for_ns);
+        }
+    }
+    program.drain_whole()
+}
+
+#[test]
+fn a_rendezvous_survives_a_cut_of_all_links_at_any_step() {
+    for_seeds(3 * STEPS_MAX, |seed| {
+        let (shape, step) = (REOPENING[[0, 4, 6][seed as usize % 3]], seed as usize / 3);
+        let split = || strategy::named("split").expect("a known name");
+        let mut network = Network::with_strategy(seed, 2, shape, &split);
+        let mut ends = Vec::new();
+        for (from, to) in [(0, 1), (1, 0)] {
+            ends.push(network.receive(to, Some(from), Some(0), 12_000));
+            ends.push(network.send_synchronous(from, to, 0, 12_000));
+            ends.push(network.send(from, to, 1, 12_000));
+            ends.push(network.receive(to, Some(from), Some(1), 12_000));
+        }
+        network.run_steps(step);
+        (0..shape.links).for_each(|lane| network.cut_for((0, 1), lane, 700_000));
+        // And once more when it is whole, or nearly.
+        network.run_steps(40);
+        (0..shape.links).for_each(|lane| network.cut_for((0, 1), lane, 50_000));
+        network.finish();
+        assert!(ends.iter().all(|&end| network.end(end).outcome == Outcome::Ok));
+    });
+}
+
+const STEPS_MAX: u64 = 400;
+
+#[test]
+fn whoever_is_away_for_longer_than_is_borne_has_failed() {
+    for_seeds(60, |seed| {
+        let shape = REOPENING[seed as usize % REOPENING.len()];
+        let mut network = Network::new(seed, 3, shape);
+        let sends = [0, 1].map(|tag| network.send_synchronous(0, 1, tag, 20_000));
+        let receives = [network.receive(1, Some(0), Some(0), 20_000)];
+        let elsewhere =
+            [network.send_synchronous(0, 2, 0, 9000), network.receive(2, None, None, 9000)];
+        network.run_until_links(0, 1, shape.links);
+        network.run_until_links(1, 0, shape.links);
+        network.run_steps(seed as usize % 10);
+        (0..shape.links).for_each(|lane| network.cut_for((0, 1), lane, 100_000_000_000));
+        network.finish();
+        for end in sends.into_iter().chain(receives) {
+            assert!(matches!(network.end(end).outcome, Outcome::PeerFailed | Outcome::Ok));
+        }
+        assert_eq!(network.end(sends[1]).outcome, Outcome::PeerFailed, "nobody has received it");
+        assert!(elsewhere.iter().all(|&end| network.end(end).outcome == Outcome::Ok));
+        assert!((60_000_000_000..110_000_000_000).contains(&network.now_ns), "{}", network.now_ns);
+    });
+}
