@@ -963,4 +963,5 @@ const CAPABILITIES: Capabilities = Capabilities {
     pull: false,
     adapts: true,
     replay: false,
+    reopens: false,
 };
