@@ -26,4 +26,6 @@ pub use rail::{Event, Fault, Post, Rail, RailError};
 pub use shm::{FRAME_MAX_OF_ALL, ShmConfig, ShmRail, node_identity};
 pub use sim::{SimLoss, SimNetwork, SimPath, SimRail};
 pub use tcp::relay;
-pub use tcp::{Encryption, Refusal, TcpConfig, TcpNetwork, TcpNetworks, TcpRail, TcpSample};
+pub use tcp::{
+    Congestion, Encryption, Refusal, TcpConfig, TcpNetwork, TcpNetworks, TcpRail, TcpSample,
+};

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use boot::Job;
 use driver::{
-    Encryption, OwnRail, Rail, ShmConfig, ShmRail, TcpConfig, TcpNetworks, TcpRail, node_identity,
+    Congestion, Encryption, OwnRail, Rail, ShmConfig, ShmRail, TcpConfig, TcpNetworks, TcpRail,
+    node_identity,
 };
 use engine::{Config, Engine};
 use lock::Uncancelled;
@@ -385,6 +386,7 @@ fn open_tcp(
         interface: settings::IFACE.given().map(|given| given.to_string_lossy().into_owned()),
         connect_timeout: CONNECT_TIMEOUT,
         encryption: encryption(job, sites)?,
+        congestion: congestion(),
         ..TcpConfig::new(GateId(job.rank()), job.id(), *job.secret().expose())
     };
     let rail = TcpRail::new(config.clone()).map_err(|error| format!("rail tcp: {error}"))?;
@@ -397,6 +399,14 @@ fn open_tcp(
         }
     }
     Ok(networks)
+}
+
+/// Which congestion control connections get.
+fn congestion() -> Congestion {
+    match settings::CONGESTION.text().trim() {
+        "auto" => Congestion::Auto,
+        name => Congestion::Named(name.to_owned()),
+    }
 }
 
 /// Which links are encrypted; between sites, unless the setting says otherwise. Whoever says hello with the

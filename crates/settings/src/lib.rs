@@ -62,13 +62,29 @@ pub static ENCRYPT: Setting = setting(
     "which links over TCP are encrypted: between sites, all, none; the same for all ranks",
 );
 
+/// How fast TCP sends.
+pub static CONGESTION: Setting = setting(
+    "CANELE_CONGESTION",
+    Kind::Text("auto"),
+    "the congestion control of TCP by its name; auto: over 1 ms and more bbr, where the system has it",
+);
+
 /// How long `mpiexec` waits for agents.
 pub static CONNECT_TIMEOUT: Setting =
     setting("CANELE_CONNECT_TIMEOUT", Kind::Seconds(30), "seconds until mpiexec gives an agent up");
 
 /// All settings, in the order of README's table.
-pub static ALL: [&Setting; 8] =
-    [&RAILS, &STRATEGY, &UNMATCHED_BYTES, &CACHE_DIR, &IFACE, &SITE, &ENCRYPT, &CONNECT_TIMEOUT];
+pub static ALL: [&Setting; 9] = [
+    &RAILS,
+    &STRATEGY,
+    &UNMATCHED_BYTES,
+    &CACHE_DIR,
+    &IFACE,
+    &SITE,
+    &ENCRYPT,
+    &CONGESTION,
+    &CONNECT_TIMEOUT,
+];
 
 /// One setting.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 //! opens, and from the traffic.
 
 use std::net::TcpStream;
+use std::time::Duration;
 
 use topo::sample::host_name;
 use topo::{Cache, Pair};
@@ -19,6 +20,8 @@ pub struct Knowledge {
 /// What is known of one connection.
 pub struct Known {
     pub cost: Cost,
+    /// Of the handshake, if the kernel knows.
+    pub round_trip: Option<Duration>,
     /// Looks at the traffic.
     looks: u32,
     /// The network has shown its rate.
@@ -43,7 +46,8 @@ impl Knowledge {
             }
             None => sample.cost(&self.host),
         };
-        Some(Known { cost, looks: 0, has_learned: false })
+        let round_trip = sample.round_trip_ns.map(Duration::from_nanos);
+        Some(Known { cost, round_trip, looks: 0, has_learned: false })
     }
 
     /// Keeps what was learned of a connection that ends.

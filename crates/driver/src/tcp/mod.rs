@@ -11,6 +11,7 @@
 
 #[cfg(test)]
 mod between;
+mod congestion;
 pub(crate) mod dial;
 mod encryption;
 mod handshake;
@@ -42,6 +43,7 @@ use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, GateId, RemoteRegion};
 
 use crate::rail::{Event, Fault, Post, Rail, RailError};
 
+pub use congestion::Congestion;
 use dial::{Clock, Dialling};
 pub use encryption::Encryption;
 use encryption::Rule;
@@ -71,14 +73,23 @@ pub struct TcpConfig {
     pub connect_timeout: Duration,
     /// Which links are encrypted; the peers decide alike.
     pub encryption: Encryption,
+    /// What controls how fast connections send.
+    pub congestion: Congestion,
 }
 
 impl TcpConfig {
     /// All networks, nothing encrypted.
     pub fn new(rank: GateId, job: u64, secret: [u8; 32]) -> Self {
         let connect_timeout = Duration::from_secs(30);
-        let encryption = Encryption::None;
-        Self { rank, job, secret, interface: None, connect_timeout, encryption }
+        Self {
+            rank,
+            job,
+            secret,
+            interface: None,
+            connect_timeout,
+            encryption: Encryption::None,
+            congestion: Congestion::Auto,
+        }
     }
 }
 
@@ -86,6 +97,7 @@ impl TcpConfig {
 pub struct TcpRail {
     credentials: Credentials,
     encryption: Rule,
+    congestion: Congestion,
     knowledge: Knowledge,
     /// What it serves, if not all.
     network: Option<TcpNetwork>,
@@ -184,6 +196,7 @@ impl TcpRail {
         network: Option<TcpNetwork>,
     ) -> Result<Self, RailError> {
         let system = |call| move |source| RailError::System { call, source };
+        config.congestion.check().map_err(system("setsockopt(TCP_CONGESTION)"))?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|error| system("epoll_create")(error.into()))?;
         let mut listeners = Vec::new();
@@ -195,10 +208,11 @@ impl TcpRail {
                 .map_err(|error| system("epoll_ctl")(error.into()))?;
             listeners.push(listener);
         }
-        let TcpConfig { rank, job, secret, connect_timeout, encryption, .. } = config;
+        let TcpConfig { rank, job, secret, connect_timeout, encryption, congestion, .. } = config;
         Ok(Self {
             credentials: Credentials { rank, job, secret },
             encryption: Rule::new(encryption),
+            congestion,
             knowledge: Knowledge::new(network.as_ref().map_or(NAMES[0], TcpNetwork::name)),
             network,
             identity: interfaces::network_identity(),
@@ -232,6 +246,9 @@ impl TcpRail {
         // Fails for no TCP socket; a host that vanishes is then noticed when it is sent something.
         let _ = vigil::watch(&channel.socket, self.silence());
         let known = self.knowledge.first(&channel.socket);
+        if let Some(round_trip) = known.as_ref().and_then(|known| known.round_trip) {
+            self.congestion.choose(&channel.socket, round_trip);
+        }
         let cost = known.as_ref().map(|known| known.cost);
         let stream = FrameStream::new(channel);
         let mut open = Open { peer, stream, known, quiet: 0, wants_write: false };
