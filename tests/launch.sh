@@ -139,7 +139,7 @@ check "SIGUSR1 reaches the ranks" USR1 "$(signalled USR1)"
 check "SIGUSR2 reaches the ranks" USR2 "$(signalled USR2)"
 check "SIGTERM reaches the ranks" TERM "$(signalled TERM)"
 rm -f "$work/ids"
-"$mpiexec" -timeout 20 -n 1 sh -c "echo \$\$ >$work/ids; sleep 1; exit 0" &
+"$mpiexec" -timeout 20 -n 1 sh -c "echo \$\$ >$work/ids; sleep 2; exit 0" &
 job=$!
 until_true 10 '[ -s "$work/ids" ]'
 state() { awk '{ print $3 }' "/proc/$1/stat"; }
@@ -149,6 +149,8 @@ check "SIGTSTP stops mpiexec and the ranks" TT "$(state $job)$(state "$(cat "$wo
 kill -CONT $job
 wait $job
 check "and SIGCONT continues both" 0 $?
+
+check "what is encrypted" "all none " "$({ run --encrypt=all -n 1 sh -c 'echo $CANELE_ENCRYPT'; run -encrypt none -n 1 sh -c 'echo $CANELE_ENCRYPT'; } | tr '\n' ' ')"
 
 # A grid: two sites on this machine, each with an agent that leads to another.
 mkdir -p "$work/north/bin" "$work/south"

@@ -136,6 +136,14 @@ impl Options {
                 }
                 "l" | "prepend-rank" => options.label = true,
                 "timeout" => options.timeout_s = Some(u64::from(number(name, &value()?)?)),
+                "encrypt" => {
+                    let which = value()?;
+                    if !ENCRYPTED.contains(&which.as_str()) {
+                        let known = ENCRYPTED.join(", ");
+                        return Err(UsageError(format!("-encrypt {which}: not one of {known}")));
+                    }
+                    options.environment.push((settings::ENCRYPT.variable().to_owned(), which));
+                }
                 "iface" => {
                     let variable = settings::IFACE.variable().to_owned();
                     options.environment.push((variable, value()?));
@@ -263,6 +271,9 @@ fn hosts_from(text: &str, name: &str) -> Result<Vec<(String, Option<u32>)>, Usag
 
 const SSH: &str = "ssh -x -o BatchMode=yes -o ConnectTimeout=20";
 
+/// Which links may be encrypted.
+const ENCRYPTED: [&str; 3] = ["sites", "all", "none"];
+
 /// Ranks in one job.
 pub(crate) const RANKS_MAX: u32 = 1 << 20;
 
@@ -280,6 +291,8 @@ mpiexec [options] program [arguments] [: [options] program [arguments]]...
   -wdir DIR             where the program runs
   -launcher ssh|rsh|fork
   -launcher-exec CMD    start agents by `CMD host command...`
+  -encrypt sites|all|none
+                        which links are encrypted: those between sites, all, none
   -iface NAME           the network interface to use
   -l                    label lines of output with their rank
   -timeout SECONDS      end the job after this time
@@ -308,6 +321,16 @@ mod tests {
         assert_eq!(options.programs[0].command, ["./a", "-n", "3"]);
         assert_eq!(options.programs[1].environment, [("C".into(), "d".into())]);
         assert!(options.label);
+    }
+
+    #[test]
+    fn a_value_may_stand_in_the_word_of_its_option() {
+        for line in ["--encrypt=all -n 2 ./a --b=c", "-encrypt all --n=2 ./a --b=c"] {
+            let options = run(line);
+            let variable = settings::ENCRYPT.variable().to_owned();
+            assert_eq!(options.environment, [(variable, "all".to_owned())]);
+            assert_eq!((options.size(), options.programs[0].command.len()), (2, 2));
+        }
     }
 
     #[test]
@@ -353,6 +376,10 @@ mod tests {
             ("-n 2", "no program"),
             ("-n", "-n needs"),
             ("-launcher pony ./a", "pony"),
+            ("-encrypt some ./a", "-encrypt some: not one of sites, all, none"),
+            ("--encrypt ./a", "-encrypt ./a"),
+            ("--l=yes ./a", "-l takes no value"),
+            ("-grid /nowhere ./a", "/nowhere: cannot be read"),
         ] {
             let error = parse(line).unwrap_err().to_string();
             assert!(error.contains(word), "{line}: {error}");
