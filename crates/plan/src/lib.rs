@@ -13,11 +13,13 @@
 mod across;
 mod crowd;
 mod data;
+mod predict;
 mod reduction;
 mod schedule;
 mod topology;
 
 pub use data::{allgather, alltoall, barrier, broadcast, gather, scatter};
+pub use predict::{Prediction, predict};
 pub use reduction::{Operands, allreduce, exscan, reduce, reduce_scatter, scan};
 pub use schedule::{Buffer, Schedule, Span, Step};
 pub use topology::{Cost, Costs, Distance, Location, Topology};

@@ -128,6 +128,14 @@ impl Topology {
         &self.costs
     }
 
+    /// Where a rank runs, by dense numbers.
+    pub fn location(&self, rank: u32) -> Location {
+        match &self.levels {
+            Some(levels) => Location { node: levels.node(rank), site: levels.site(rank) },
+            None => Location { node: 0, site: 0 },
+        }
+    }
+
     /// How far apart two ranks are.
     pub fn distance(&self, one: u32, other: u32) -> Distance {
         let Some(levels) = &self.levels else { return Distance::Node };

@@ -1,12 +1,12 @@
 //! The barrier of several sites.
 
-use crate::across::Way;
+use crate::across::{Pin, Way};
 use crate::schedule::Schedule;
 use crate::topology::Levels;
 
 /// Sites hear of each other as soon as all their ranks have come.
 pub(crate) fn barrier(schedule: &mut Schedule, levels: &Levels, me: u32) {
-    let way = Way { levels, lane: 0, root: None };
+    let way = Way { levels, lane: 0, pin: Pin::None };
     let (head, site_head) = (way.head_of(me), way.site_head_of(me));
     if me != head {
         schedule.send_signal(head);

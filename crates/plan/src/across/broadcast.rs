@@ -1,6 +1,6 @@
 //! Data that go from one rank to all, and from all ranks to all.
 
-use crate::across::{Cuts, Way, lane, timetable};
+use crate::across::{Cuts, Pin, Way, lane, timetable};
 use crate::schedule::{Buffer, Schedule, Span, Ticket};
 use crate::topology::Across;
 
@@ -8,11 +8,11 @@ use crate::topology::Across;
 pub(crate) fn broadcast(schedule: &mut Schedule, sites: &Across, me: u32, root: u32, len: u64) {
     let cuts = Cuts::new(len, 1, &sites.costs);
     // What is short leaves from the root itself; else the nodes of its site send parts.
-    let pinned = (cuts.count == 1).then_some(root);
+    let pin = if cuts.count == 1 { Pin::Site(root) } else { Pin::Node(root) };
     let levels = cuts.levels(sites);
     let course = |index| {
         let (start, len) = cuts.segment(index);
-        let way = Way { levels, lane: lane(index), root: pinned };
+        let way = Way { levels, lane: lane(index), pin };
         Course::new(way, root, me, Buffer::Output.span(start, len))
     };
     let courses: Vec<Course> = (0..cuts.count).map(course).collect();
@@ -35,7 +35,7 @@ pub(crate) fn allgather(
     for &root in levels.ranks() {
         let (first, len) = blocks(root);
         let cuts = Cuts::new(len, 1, &sites.costs);
-        let way = Way { levels, lane: levels.place(root), root: Some(root) };
+        let way = Way { levels, lane: levels.place(root), pin: Pin::Site(root) };
         for index in 0..cuts.count {
             let (start, len) = cuts.segment(index);
             courses.push(Course::new(way, root, me, Buffer::Output.span(first + start, len)));

@@ -1,7 +1,7 @@
 //! Short blocks that travel together: a bundle holds the blocks of a node, a site or all ranks in the
 //! order of the grid, so that what a head collects lies beside each other.
 
-use crate::across::Way;
+use crate::across::{Pin, Way};
 use crate::schedule::{Buffer, Schedule, Span, starts};
 use crate::topology::{Across, Levels};
 
@@ -29,7 +29,7 @@ pub(crate) fn allgather(
     sizes: &dyn Fn(u32) -> u64,
     in_place: bool,
 ) {
-    let way = Way { levels, lane: 0, root: None };
+    let way = Way { levels, lane: 0, pin: Pin::None };
     let bundle = Bundle::new(schedule, levels, sizes, (0, levels.ranks().len() as u32), true);
     let (head, site_head) = (way.head_of(me), way.site_head_of(me));
     let before = || (0..me).map(sizes).sum();
@@ -81,7 +81,7 @@ pub(crate) fn gather(
     len: u64,
     in_place: bool,
 ) {
-    let way = Way { levels, lane: 0, root: Some(root) };
+    let way = Way { levels, lane: 0, pin: Pin::Site(root) };
     let own = match me == root && in_place {
         true => Buffer::Output.span(u64::from(root) * len, len),
         false => Buffer::Input.span(0, len),
@@ -124,7 +124,7 @@ pub(crate) fn scatter(
     len: u64,
     in_place: bool,
 ) {
-    let way = Way { levels, lane: 0, root: Some(root) };
+    let way = Way { levels, lane: 0, pin: Pin::Site(root) };
     let own = Buffer::Output.span(0, len);
     let (head, site_head) = (way.head_of(me), way.site_head_of(me));
     if me != head {
@@ -158,7 +158,7 @@ pub(crate) fn scatter(
 impl Way<'_> {
     /// From where to where, in the order of the grid, are the ranks whose blocks go through a head.
     fn reach(&self, head: u32) -> (u32, u32) {
-        if self.root == Some(head) {
+        if self.pin == Pin::Site(head) {
             (0, self.levels.ranks().len() as u32)
         } else if head == self.site_head_of(head) {
             self.levels.places_of_site(self.levels.site(head))

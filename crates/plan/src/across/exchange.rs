@@ -1,6 +1,6 @@
 //! Short blocks of every pair of ranks, in one message for each pair of sites.
 
-use crate::across::Way;
+use crate::across::{Pin, Way};
 use crate::schedule::{Buffer, Schedule, Span};
 use crate::topology::{Across, Levels};
 
@@ -48,7 +48,7 @@ struct Exchange<'a> {
 
 impl<'a> Exchange<'a> {
     fn new(levels: &'a Levels, me: u32, len: u64) -> Self {
-        let way = Way { levels, lane: 0, root: None };
+        let way = Way { levels, lane: 0, pin: Pin::None };
         let own = levels.places_of_site(levels.site(me));
         Self { levels, way, me, head: way.site_head_of(me), len, own }
     }

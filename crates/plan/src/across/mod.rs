@@ -29,13 +29,26 @@ pub(crate) struct Way<'a> {
     pub levels: &'a Levels,
     /// Which of the possible heads: neighbouring lanes go through different nodes.
     pub lane: u32,
-    /// A rank that is the head of its node and its site.
-    pub root: Option<u32>,
+    pub pin: Pin,
+}
+
+/// What a root is the head of, whatever the lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pin {
+    /// There is no root, or it is as any other rank.
+    None,
+    /// Its node and its site: what is short takes no leg more than it must.
+    Site(u32),
+    /// Its node; the heads of its site are on other nodes, if there are others. What is long then leaves
+    /// the root's node once, and the others pass it on both to other sites and to each other.
+    Node(u32),
 }
 
 impl Way<'_> {
     pub(crate) fn node_head(&self, node: u32) -> u32 {
-        if let Some(root) = self.root.filter(|&root| self.levels.node(root) == node) {
+        if let Pin::Site(root) | Pin::Node(root) = self.pin
+            && self.levels.node(root) == node
+        {
             return root;
         }
         let ranks = self.levels.ranks_of_node(node);
@@ -44,11 +57,19 @@ impl Way<'_> {
     }
 
     pub(crate) fn site_head(&self, site: u32) -> u32 {
-        if let Some(root) = self.root.filter(|&root| self.levels.site(root) == site) {
-            return root;
-        }
         let nodes = self.levels.nodes_of(site);
-        self.node_head(nodes.start + self.lane % nodes.len() as u32)
+        let count = nodes.len() as u32;
+        match self.pin {
+            Pin::Site(root) if self.levels.site(root) == site => root,
+            Pin::Node(root) if self.levels.site(root) == site && count > 1 => {
+                let own = self.levels.node(root);
+                let node = nodes.start + self.lane % (count - 1);
+                self.node_head(node + u32::from(node >= own))
+            }
+            Pin::None | Pin::Site(_) | Pin::Node(_) => {
+                self.node_head(nodes.start + self.lane % count)
+            }
+        }
     }
 
     /// The head of a rank's node.

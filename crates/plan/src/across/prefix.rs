@@ -2,7 +2,7 @@
 //! to, and tells each of its ranks the prefix.
 
 use crate::across::reduction::{Run, runs};
-use crate::across::{Cuts, Way, lane, timetable};
+use crate::across::{Cuts, Pin, Way, lane, timetable};
 use crate::schedule::{Buffer, Schedule, Span, Ticket};
 use crate::topology::{Across, Levels};
 
@@ -30,7 +30,7 @@ pub(crate) fn prefix(
     let sites = Sites::new(levels, me, prefix);
     let course = |index| {
         let (start, len) = cuts.segment(index);
-        let way = Way { levels, lane: lane(index), root: None };
+        let way = Way { levels, lane: lane(index), pin: Pin::None };
         let result = Buffer::Output.span(start, len);
         let operands = Vec::new();
         Course { way, own: own.part(start, len), result, operands, foreign: Vec::new() }

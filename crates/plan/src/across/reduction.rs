@@ -5,7 +5,7 @@
 //! what goes up is a combination for each *run* of consecutive ranks. Where every site's ranks are
 //! consecutive, that is one; where ranks were dealt to the sites in turns, it is as many as there are ranks.
 
-use crate::across::{Cuts, Way, lane, timetable};
+use crate::across::{Cuts, Pin, Way, lane, timetable};
 use crate::reduction::Operands;
 use crate::schedule::{Buffer, Schedule, Span, Ticket};
 use crate::topology::{Across, Levels};
@@ -17,7 +17,7 @@ pub(crate) fn allreduce(schedule: &mut Schedule, sites: &Across, me: u32, operan
     let levels = cuts.levels(sites);
     let course = |index| {
         let (start, len) = cuts.segment(index);
-        let way = Way { levels, lane: lane(index), root: None };
+        let way = Way { levels, lane: lane(index), pin: Pin::None };
         Course::new(way, Goal::Everyone, own.part(start, len), Buffer::Output.span(start, len))
     };
     let courses = (0..cuts.count).map(course).collect();
@@ -37,10 +37,10 @@ pub(crate) fn reduce(
     let own = operands.outside_output(schedule, operands.in_place && me == root);
     let cuts = Cuts::new(operands.len, operands.element, &sites.costs);
     let levels = cuts.levels(sites);
-    let pinned = (cuts.count == 1).then_some(root);
+    let pin = if cuts.count == 1 { Pin::Site(root) } else { Pin::None };
     let course = |index| {
         let (start, len) = cuts.segment(index);
-        let way = Way { levels, lane: lane(index), root: pinned };
+        let way = Way { levels, lane: lane(index), pin };
         Course::new(way, Goal::Root(root), own.part(start, len), Buffer::Output.span(start, len))
     };
     let courses = (0..cuts.count).map(course).collect();
@@ -66,7 +66,7 @@ pub(crate) fn reduce_scatter(
     for &root in levels.ranks() {
         let (first, len) = blocks(root);
         let cuts = Cuts::new(len, element, &sites.costs);
-        let way = Way { levels, lane: levels.place(root), root: Some(root) };
+        let way = Way { levels, lane: levels.place(root), pin: Pin::Site(root) };
         for index in 0..cuts.count {
             let (start, len) = cuts.segment(index);
             let own = Buffer::Input.span(first + start, len);

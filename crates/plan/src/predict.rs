@@ -1,0 +1,243 @@
+//! What the schedules of all ranks are predicted to take.
+//!
+//! Time is virtual. A rank works for its messages one after the other; a node takes and gives bytes at the
+//! rate of its site's network, and two sites exchange them at the rate of what is between them. Whoever had
+//! to wait long goes on a little later: it slept.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+
+use crate::schedule::{Schedule, Step};
+use crate::topology::{Cost, Distance, Topology};
+
+/// What a collective is predicted to take, from the call of all ranks at once to the last one's return.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Prediction {
+    /// How long it takes.
+    pub time_ns: u64,
+    /// Messages between nodes, those between sites included.
+    pub messages: u64,
+    /// Messages between sites.
+    pub wide_messages: u64,
+    /// Bytes between sites, in all directions.
+    pub wide_bytes: u64,
+}
+
+/// What the schedules of all ranks, in the order of ranks, are predicted to take; a unit has `unit_bytes`.
+pub fn predict(schedules: &[Schedule], topology: &Topology, unit_bytes: u64) -> Prediction {
+    let mut world = World::new(schedules, topology, unit_bytes);
+    while let Some(Reverse((now_ns, event))) = world.events.pop() {
+        match event {
+            Event::Comes(message) => world.take_in(now_ns, message),
+            Event::Goes(rank) => world.step(rank),
+        }
+    }
+    let time_ns = world.ranks.iter().map(|rank| rank.clock_ns).max().unwrap_or(0);
+    Prediction { time_ns, ..world.prediction }
+}
+
+struct World<'a> {
+    schedules: &'a [Schedule],
+    topology: &'a Topology,
+    unit_bytes: u64,
+    ranks: Vec<Rank>,
+    /// What happens next.
+    events: BinaryHeap<Reverse<(u64, Event)>>,
+    /// When messages between two ranks arrive, and which steps wait for such.
+    wires: HashMap<(u32, u32), Wire>,
+    /// When nodes have sent, and received, what they had to; and when sites have sent to each other.
+    lines: HashMap<Line, u64>,
+    prediction: Prediction,
+    /// How many messages there were.
+    sent: u64,
+}
+
+#[derive(Default)]
+struct Rank {
+    clock_ns: u64,
+    at: usize,
+    /// Whether it is among those that can go on.
+    is_ready: bool,
+    /// Steps begun, and when they end, if that is known.
+    begun: Vec<(u32, Option<u64>)>,
+}
+
+#[derive(Default)]
+struct Wire {
+    arrivals: VecDeque<u64>,
+    expected: VecDeque<u32>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A message comes to the node of its receiver.
+    Comes(Message),
+    /// A rank goes on.
+    Goes(u32),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Message {
+    /// How many were sent before.
+    number: u64,
+    from: u32,
+    to: u32,
+    bytes: u64,
+}
+
+/// What carries one message at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Line {
+    Out(u32),
+    In(u32),
+    Between(u32, u32),
+}
+
+impl<'a> World<'a> {
+    fn new(schedules: &'a [Schedule], topology: &'a Topology, unit_bytes: u64) -> Self {
+        let ranks = schedules.iter().map(|_| Rank { is_ready: true, ..Rank::default() }).collect();
+        let goes = |rank| Reverse((0, Event::Goes(rank)));
+        let events = (0..schedules.len() as u32).map(goes).collect();
+        let (wires, lines) = (HashMap::new(), HashMap::new());
+        let prediction = Prediction::default();
+        Self { schedules, topology, unit_bytes, ranks, events, wires, lines, prediction, sent: 0 }
+    }
+
+    /// One step of the rank that is the earliest.
+    fn step(&mut self, me: u32) {
+        let rank = &mut self.ranks[me as usize];
+        rank.is_ready = false;
+        let Some(&step) = self.schedules[me as usize].steps.get(rank.at) else { return };
+        let at = rank.at as u32;
+        match step {
+            Step::Send { to, span } => {
+                let ends = self.send(me, to, span.len.saturating_mul(self.unit_bytes));
+                self.ranks[me as usize].begun.push((at, Some(ends)));
+            }
+            Step::Receive { from, .. } => {
+                let wire = self.wires.entry((from, me)).or_default();
+                let arrival = wire.arrivals.pop_front();
+                if arrival.is_none() {
+                    wire.expected.push_back(at);
+                }
+                self.ranks[me as usize].begun.push((at, arrival));
+            }
+            Step::Wait if !self.settle(me, None) => return,
+            Step::Await { step } if !self.settle(me, Some(step)) => return,
+            Step::Wait | Step::Await { .. } => {}
+            Step::Copy { to: span, .. } | Step::Reduce { inout: span, .. } => {
+                let bytes = span.len.saturating_mul(self.unit_bytes);
+                let takes_ns = self.topology.costs().node.stream_ns(bytes);
+                self.ranks[me as usize].clock_ns += takes_ns;
+            }
+        }
+        self.ranks[me as usize].at += 1;
+        self.make_ready(me);
+    }
+
+    fn make_ready(&mut self, rank: u32) {
+        let Rank { clock_ns, is_ready, .. } = &mut self.ranks[rank as usize];
+        if !std::mem::replace(is_ready, true) {
+            self.events.push(Reverse((*clock_ns, Event::Goes(rank))));
+        }
+    }
+
+    /// Sends, and says when that ends.
+    fn send(&mut self, me: u32, to: u32, bytes: u64) -> u64 {
+        let distance = self.topology.distance(me, to);
+        let cost = self.topology.costs().at(distance);
+        let clock_ns = &mut self.ranks[me as usize].clock_ns;
+        *clock_ns += cost.overhead_ns;
+        let start = *clock_ns;
+        let (sent, comes) = match distance {
+            Distance::Node => {
+                *clock_ns += cost.stream_ns(bytes);
+                (*clock_ns, *clock_ns + cost.latency_ns)
+            }
+            Distance::Site | Distance::Wide => self.travel(me, to, bytes, start, cost),
+        };
+        self.prediction.messages += u64::from(distance != Distance::Node);
+        if distance == Distance::Wide {
+            self.prediction.wide_messages += 1;
+            self.prediction.wide_bytes += bytes;
+        }
+        let message = Message { number: self.sent, from: me, to, bytes };
+        self.sent += 1;
+        self.events.push(Reverse((comes, Event::Comes(message))));
+        sent
+    }
+
+    /// When a message between nodes has left, and when it begins to come.
+    fn travel(&mut self, me: u32, to: u32, bytes: u64, start: u64, cost: Cost) -> (u64, u64) {
+        let (one, other) = (self.topology.location(me), self.topology.location(to));
+        let near_ns = self.topology.costs().site.stream_ns(bytes);
+        let leaves = self.occupy(Line::Out(one.node), start, near_ns);
+        let crosses = match one.site == other.site {
+            true => leaves,
+            false => {
+                self.occupy(Line::Between(one.site, other.site), leaves, cost.stream_ns(bytes))
+            }
+        };
+        (leaves + near_ns, crosses + cost.latency_ns)
+    }
+
+    /// When a line that is busy with others first begins to carry something.
+    fn occupy(&mut self, line: Line, from: u64, takes: u64) -> u64 {
+        let free = self.lines.entry(line).or_default();
+        let begins = from.max(*free);
+        *free = begins + takes;
+        begins
+    }
+
+    /// A message comes to its receiver's node.
+    fn take_in(&mut self, now_ns: u64, Message { from, to, bytes, .. }: Message) {
+        let distance = self.topology.distance(from, to);
+        let (costs, cost) = (*self.topology.costs(), self.topology.costs().at(distance));
+        let there = match distance {
+            Distance::Node => now_ns,
+            Distance::Site | Distance::Wide => {
+                let node = self.topology.location(to).node;
+                let near_ns = costs.site.stream_ns(bytes);
+                self.occupy(Line::In(node), now_ns, near_ns) + near_ns.max(cost.stream_ns(bytes))
+            }
+        };
+        let arrival = there + cost.overhead_ns;
+        let wire = self.wires.entry((from, to)).or_default();
+        match wire.expected.pop_front() {
+            Some(step) => self.arrive(to, step, arrival),
+            None => wire.arrivals.push_back(arrival),
+        }
+    }
+
+    /// Tells a rank when what it waits for ends.
+    fn arrive(&mut self, to: u32, step: u32, arrival: u64) {
+        let rank = &mut self.ranks[to as usize];
+        if let Some(begun) = rank.begun.iter_mut().find(|begun| begun.0 == step) {
+            begun.1 = Some(arrival);
+        }
+        let waits = self.schedules[to as usize].steps.get(rank.at);
+        if let Some(Step::Wait | Step::Await { .. }) = waits {
+            self.make_ready(to);
+        }
+    }
+
+    /// Goes on to when what was begun, in one step or in all, ends, if that is known.
+    fn settle(&mut self, me: u32, step: Option<u32>) -> bool {
+        let rank = &mut self.ranks[me as usize];
+        let counts = |begun: &(u32, Option<u64>)| step.is_none_or(|step| begun.0 == step);
+        let ends = rank.begun.iter().filter(|begun| counts(begun)).map(|begun| begun.1);
+        let Some(end) = ends.reduce(|one, other| Some(one?.max(other?))) else { return true };
+        let Some(end) = end else { return false };
+        let wake_ns = self.topology.costs().wake_ns;
+        if end > rank.clock_ns.saturating_add(SPINS * wake_ns) {
+            rank.clock_ns = end + wake_ns;
+        } else {
+            rank.clock_ns = rank.clock_ns.max(end);
+        }
+        rank.begun.retain(|begun| !counts(begun));
+        true
+    }
+}
+
+/// Who waits so many times longer than waking takes has gone to sleep.
+const SPINS: u64 = 10;
