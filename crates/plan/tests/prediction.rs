@@ -50,7 +50,9 @@ fn short_ones_take_one_crossing() {
 #[test]
 fn long_ones_take_little_more_than_their_bytes() {
     let grid = grid();
-    for (bytes, most) in [(64 << 10, 1.1), (1 << 20, 1.35), (16 << 20, 1.55), (256 << 20, 1.55)] {
+    for (bytes, most) in
+        [(64 << 10, 1.1), (256 << 10, 1.2), (1 << 20, 1.35), (16 << 20, 1.55), (256 << 20, 1.55)]
+    {
         let operands = Operands { len: bytes / 8, element: 8, commutes: true, in_place: false };
         let found = of(&grid, 1, |rank| plan::broadcast(rank, &grid, 2, bytes));
         assert_eq!(found.wide_bytes, bytes);

@@ -29,12 +29,14 @@ pub(crate) fn allgather(
     blocks: &dyn Fn(u32) -> (u64, u64),
 ) {
     let levels = &sites.long;
+    let ranks = levels.ranks().len() as u32;
+    let cut = |len| Cuts::among(ranks, len, 1, &sites.costs);
     let longest = levels.ranks().iter().map(|&rank| blocks(rank).1).max().unwrap_or(0);
     let (mut courses, mut begins) = (Vec::new(), Vec::new());
     // In the order of the grid, each rank first: else all would send to the same one at a time.
     for &root in levels.ranks() {
         let (first, len) = blocks(root);
-        let cuts = Cuts::new(len, 1, &sites.costs);
+        let cuts = cut(len);
         let way = Way { levels, lane: levels.place(root), pin: Pin::Site(root) };
         for index in 0..cuts.count {
             let (start, len) = cuts.segment(index);
@@ -42,7 +44,7 @@ pub(crate) fn allgather(
             begins.push(index);
         }
     }
-    let under_way = Cuts::new(longest, 1, &sites.costs).under_way(1, &sites.costs);
+    let under_way = cut(longest).under_way(1, &sites.costs);
     run(schedule, me, courses, &begins, under_way);
 }
 

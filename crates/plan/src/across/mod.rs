@@ -114,9 +114,15 @@ impl Cuts {
     /// the first leaves, and each segment takes the work of some messages besides: the best `n` is
     /// `√((h − 1)·t/work)`.
     pub(crate) fn new(len: u64, unit: u64, costs: &Costs) -> Self {
+        Self::among(1, len, unit, costs)
+    }
+
+    /// One of as many as there are ranks, which are all on their way at once.
+    pub(crate) fn among(ranks: u32, len: u64, unit: u64, costs: &Costs) -> Self {
         let bytes = len.saturating_mul(unit);
+        let stream_ns = costs.wide.stream_ns(bytes.saturating_mul(u64::from(ranks)));
         let work_ns = (SEGMENT_MESSAGES * costs.site.overhead_ns).max(1);
-        let best = ((LEGS - 1) * costs.wide.stream_ns(bytes) / work_ns).isqrt();
+        let best = ((LEGS - 1).saturating_mul(stream_ns) / work_ns).isqrt() / u64::from(ranks);
         let most = (bytes / SEGMENT_LEAST).min(len).min(SEGMENTS_MOST);
         Self { len, count: best.min(most).max(1) as u32 }
     }

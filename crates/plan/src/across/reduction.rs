@@ -59,13 +59,15 @@ pub(crate) fn reduce_scatter(
     element: u64,
     commutes: bool,
 ) {
+    let ranks = sites.long.ranks().len() as u32;
+    let cut = |len| Cuts::among(ranks, len, element, &sites.costs);
     let longest = sites.long.ranks().iter().map(|&rank| blocks(rank).1).max().unwrap_or(0);
-    let longest = Cuts::new(longest, element, &sites.costs);
+    let longest = cut(longest);
     let levels = longest.levels(sites);
     let (mut courses, mut begins) = (Vec::new(), Vec::new());
     for &root in levels.ranks() {
         let (first, len) = blocks(root);
-        let cuts = Cuts::new(len, element, &sites.costs);
+        let cuts = cut(len);
         let way = Way { levels, lane: levels.place(root), pin: Pin::Site(root) };
         for index in 0..cuts.count {
             let (start, len) = cuts.segment(index);
