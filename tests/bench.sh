@@ -80,9 +80,26 @@ experiment reactivity kept 4 --threads 0,2
 experiment threads 'woken in turn' 6 --threads 1,3
 experiment offload MPI_Isend 4 --sizes 8,64k
 experiment idle 'receive posted' 3 --waiting 10000
-experiment rails 'Canele two Mb/s' 2 --sizes 8,64k --rounds 2 --variant one:CANELE_RAILS=shm --variant two:CANELE_RAILS=tcp,shm
+experiment rails 'Canele two Mb/s' 2 --place shm --sizes 8,64k --rounds 2 --variant one:CANELE_RAILS=shm --variant two:CANELE_RAILS=tcp,shm
 [ "$(grep -c '^rails shm Canele two' progress)" = 4 ]
 grep -q 'CANELE_RAILS=tcp,shm' table
+
+# What crosses long links, here over none: silence, a row of messages and its plot over time.
+experiment wan silence 4 --place shm --sizes 8,64k --silence 0,1000
+experiment slowstart 'until 500 Mb/s' 2 --place shm --messages 20 --rounds 2
+grep -q '8 x TCP' table
+python3 - <<'PYTHON'
+import json
+entries = json.load(open("slowstart-shm.json"))["entries"]
+assert [entry["version"].split()[0] for entry in entries] == ["Canele", "raw", "TCP"], entries
+for read in (read for entry in entries for round in entry["rounds"] for read in round if read["operation"] == "each message"):
+    assert len(read["trace_us"]) == read["samples"] == 20 and min(read["trace_us"]) == read["min_us"] > 0, read
+PYTHON
+experiment coll 'at random' 24 --place shm --ranks 3 --sizes 0,8
+timeout 120 "$canele" bench crowd --ranks 2 --seconds 0.005 --beside 2 --output "$work" >table 2>progress
+grep -q 'beside 2 busy programs' table
+[ -s crowd-shm-beside2.json ]
+[ "$(pgrep -cf "^$work/programs/busy" || true)" = 0 ]
 
 experiment overhead 'less bare' 4 --rounds 2
 grep -q '^ *tcp .* scheduled .* ns (' table || { cat table; exit 1; }
@@ -114,6 +131,8 @@ refuses 5x pingpong --sizes 5x
 refuses /none/bin/mpiexec pingpong --prefix /none --output "$work"
 refuses nowhere pingpong --place wan --lab nowhere --output "$work"
 refuses mars compare mars
+refuses 'between sites' wan --place shm --loss 1% --output "$work"
+refuses 'nothing to measure' coll --place shm --sizes 7 --output "$work"
 refuses settings rails --variant one:A=b --output "$work"
 refuses 'this machine only' overhead --place lan --output "$work"
 refuses 'two of this name' burst --variant one --variant one:A=b --output "$work"

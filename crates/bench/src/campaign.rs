@@ -8,15 +8,15 @@ use std::process::{Command, Stdio};
 use lab::Lab;
 
 use crate::environment::Environment;
-use crate::ground::{GroundError, Grounds, Prepared};
+use crate::ground::{GroundError, Grounds, Prepared, Weather};
 use crate::instrument::Workload;
 use crate::launch::{Ground, Launch};
 use crate::library::{Absence, Kind, Library, Variant};
 use crate::programs::{ProgramError, Programs};
 use crate::record::{Description, Line, Measurement, Missing};
-use crate::report::{Entry, Report};
+use crate::report::{CROSSING_BYTES, Entry, Report};
 use crate::run::{Guarded, Interruption, RunError, run, tell};
-use crate::scenario::{Place, size_text};
+use crate::scenario::{Place, Surroundings, size_text};
 
 /// What is to be measured.
 #[derive(Clone, Debug)]
@@ -25,7 +25,9 @@ pub struct Plan {
     pub workload: Workload,
     /// Where.
     pub place: Place,
-    /// By which libraries; raw TCP may be among them where it can do the same.
+    /// Beside what.
+    pub surroundings: Surroundings,
+    /// By which libraries; TCP without any may be among them where it can do the same.
     pub kinds: Vec<Kind>,
     /// Settings of ours, each measured beside the others; none is ours as it is.
     pub variants: Vec<Variant>,
@@ -70,6 +72,9 @@ pub enum CampaignError {
     /// A program of ours does not compile.
     #[error(transparent)]
     Program(#[from] ProgramError),
+    /// A busy program could not be started.
+    #[error("--beside: {0}")]
+    Busy(RunError),
     /// Somebody pressed Ctrl-C.
     #[error("interrupted")]
     Interrupted,
@@ -87,7 +92,13 @@ pub fn measure(
     interruption: &Interruption,
 ) -> Result<Report, CampaignError> {
     Library::find(Kind::Canele, &places.prefix, &places.peers)?;
-    let prepared = grounds.prepare(plan.place, programs, interruption)?;
+    let nics = plan.workload.description().nics;
+    let prepared = grounds.prepare(plan.place, nics, programs, interruption)?;
+    let Surroundings { loss, beside } = plan.surroundings;
+    let weather = prepared.lab.as_ref().filter(|_| loss > 0.0);
+    let weather = weather.map(|lab| Weather::bad(lab, loss)).transpose();
+    let _weather = weather.map_err(GroundError::Weather)?;
+    let _busy = busy(beside, programs)?;
     let mut environment = Environment::now();
     let mut entries = plan.entries();
     let mut stations = Vec::new();
@@ -119,12 +130,23 @@ pub fn measure(
         environment,
         workload: plan.workload.clone(),
         place: plan.place,
+        surroundings: plan.surroundings,
         rounds: plan.rounds,
         seconds_per_size: plan.seconds,
         link: prepared.link,
         lab: prepared.check,
         entries,
     })
+}
+
+/// Starts so many programs that do nothing but compute.
+fn busy(count: u32, programs: &Programs) -> Result<Vec<Guarded>, CampaignError> {
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    let program = programs.plain("busy")?;
+    let start = |_| Guarded::start(Command::new(&program).stdin(Stdio::null()));
+    (0..count).map(start).collect::<Result<_, _>>().map_err(CampaignError::Busy)
 }
 
 /// One run of one library. What fails is noted with what had been measured before, and the library is not
@@ -156,7 +178,9 @@ fn run_on(
 ) -> Result<(), CampaignError> {
     let name = entry.name();
     let mut reading = Reading::new(plan, entry.library, station.hosts(), index);
+    let mut counter = station.counter(plan);
     let mut on_line = |line: &str| {
+        let line = &counter.take(line)?;
         if let Some(read) = reading.take(line)? {
             tell(&format!(
                 "{} {} {name:9} {told}  {:9} {:>7}  {:>12.3} µs",
@@ -213,7 +237,7 @@ impl Reading {
     /// Takes a line; returns the measurement it holds.
     fn take(&mut self, line: &str) -> Result<Option<&Measurement>, String> {
         match Line::parse(line).map_err(|error| error.to_string())? {
-            Line::Foreign => Ok(None),
+            Line::Foreign | Line::Mark => Ok(None),
             Line::Description(description) => {
                 self.check(&description)?;
                 self.description = Some(description);
@@ -299,12 +323,46 @@ impl Reading {
     }
 }
 
+/// Counts what crosses links from a mark to the next measurement, and adds that to it.
+#[derive(Default)]
+struct Counter<'a> {
+    /// None where nothing is counted.
+    lab: Option<&'a Lab>,
+    marked_bytes: Option<u64>,
+}
+
+impl Counter<'_> {
+    /// Takes a line; returns it with what was counted.
+    fn take(&mut self, line: &str) -> Result<String, String> {
+        let Some(lab) = self.lab else { return Ok(line.into()) };
+        match Line::parse(line).map_err(|error| error.to_string())? {
+            Line::Mark => self.marked_bytes = Some(carried_bytes(lab)?),
+            Line::Measurement(mut read) => {
+                let calls = read.parts.get("crossing_calls").copied();
+                if let (Some(before), Some(calls)) = (self.marked_bytes.take(), calls) {
+                    let bytes = carried_bytes(lab)?.saturating_sub(before) as f64 / calls;
+                    read.parts.insert(CROSSING_BYTES.into(), bytes);
+                }
+                return serde_json::to_string(&read).map_err(|error| error.to_string());
+            }
+            Line::Description(_) | Line::Missing(_) | Line::Foreign => {}
+        }
+        Ok(line.into())
+    }
+}
+
+/// What all links between sites have carried so far.
+fn carried_bytes(lab: &Lab) -> Result<u64, String> {
+    let links = lab.links().map_err(|error| error.to_string())?;
+    Ok(links.iter().map(|link| link.counts.bytes).sum())
+}
+
 /// A library that is ready to run the program at the place.
 enum Station {
     /// By its launcher, or by a command that starts both ranks itself.
     Mpi { launches: Vec<Launch>, lab: Option<Lab>, hosts: Option<[String; 2]> },
     /// A server and a client.
-    Tcp { program: PathBuf, lab: Option<Lab>, nodes: Option<[String; 2]> },
+    Tcp { program: PathBuf, streams: u32, lab: Option<Lab>, nodes: Option<[String; 2]> },
 }
 
 impl Station {
@@ -317,12 +375,15 @@ impl Station {
     ) -> Result<Self, String> {
         let (kind, lab) = (entry.library, prepared.lab.clone());
         let ends = ends(&prepared.ground);
-        if kind == Kind::RawTcp {
-            let program = programs.plain("tcp_pingpong").map_err(|error| error.to_string())?;
-            return Ok(Self::Tcp { program, lab, nodes: ends });
+        if let Some(streams) = kind.streams() {
+            let program = programs.plain("tcp").map_err(|error| error.to_string())?;
+            return Ok(Self::Tcp { program, streams, lab, nodes: ends });
         }
-        let arguments = plan.workload.arguments(plan.seconds);
         let description = plan.workload.description();
+        let mut arguments = plan.workload.arguments(plan.seconds);
+        if counts_crossing(plan, lab.as_ref()) {
+            arguments.insert(0, "crossing".into());
+        }
         let settings = entry.variant.iter().flat_map(|variant| variant.settings.iter().cloned());
         if description.is_own {
             let own = std::env::current_exe().map_err(|error| format!("own path: {error}"))?;
@@ -346,12 +407,25 @@ impl Station {
         Ok(Self::Mpi { launches, lab, hosts: ends })
     }
 
+    /// Counts on the lab's links where that is wanted.
+    fn counter(&self, plan: &Plan) -> Counter<'_> {
+        match self {
+            Self::Mpi { lab, .. } => {
+                let lab = lab.as_ref().filter(|lab| counts_crossing(plan, Some(lab)));
+                Counter { lab, marked_bytes: None }
+            }
+            Self::Tcp { .. } => Counter::default(),
+        }
+    }
+
     fn line(&self) -> String {
         match self {
             Self::Mpi { launches, .. } => {
                 launches.iter().map(Launch::line).collect::<Vec<_>>().join("\n")
             }
-            Self::Tcp { program, .. } => program.display().to_string(),
+            Self::Tcp { program, streams, .. } => {
+                format!("{} in {streams} streams", program.display())
+            }
         }
     }
 
@@ -379,11 +453,14 @@ impl Station {
                 let variables = launch.environment.iter().map(|(name, value)| (name, value));
                 run(command.envs(variables), limit, interruption, on_line)
             }
-            Self::Tcp { program, lab, nodes } => {
+            Self::Tcp { program, streams, lab, nodes } => {
                 let [from, to] =
                     nodes.as_ref().map_or([None, None], |[from, to]| [Some(from), Some(to)]);
-                let server = server(program, lab.as_ref(), to)?;
-                let mut words = vec![text(program), server.address.clone(), server.port.clone()];
+                let streams = streams.to_string();
+                let server = server(program, &streams, lab.as_ref(), to)?;
+                let what = plan.workload.description().program;
+                let mut words = vec![text(program), what.to_owned()];
+                words.extend([server.address.clone(), server.port.clone(), streams]);
                 words.extend(plan.workload.arguments(plan.seconds));
                 let mut command = enter(lab.as_ref(), from.map(String::as_str), &words)?;
                 run(&mut command, limit, interruption, on_line)
@@ -399,8 +476,13 @@ struct Server {
     _child: Guarded,
 }
 
-fn server(program: &Path, lab: Option<&Lab>, node: Option<&String>) -> Result<Server, RunError> {
-    let words = [text(program), "serve".into()];
+fn server(
+    program: &Path,
+    streams: &str,
+    lab: Option<&Lab>,
+    node: Option<&String>,
+) -> Result<Server, RunError> {
+    let words = [text(program), "serve".into(), streams.into()];
     let mut command = enter(lab, node.map(String::as_str), &words)?;
     let mut child = Guarded::start(command.stdin(Stdio::null()).stdout(Stdio::piped()))?;
     let mut port = String::new();
@@ -414,6 +496,12 @@ fn server(program: &Path, lab: Option<&Lab>, node: Option<&String>) -> Result<Se
     let known = lab.and_then(|lab| lab.nodes.iter().find(|known| Some(&known.host) == node));
     let address = known.map_or("127.0.0.1", |node| &node.address).to_owned();
     Ok(Server { address, port: port.trim().into(), _child: child })
+}
+
+/// Whether what crosses links is counted: between sites, where the lab's links count.
+fn counts_crossing(plan: &Plan, lab: Option<&Lab>) -> bool {
+    let is_wanted = plan.workload.description().has_crossing && plan.place == Place::Wan;
+    is_wanted && lab.is_some_and(|lab| lab.links().is_ok_and(|links| !links.is_empty()))
 }
 
 /// A command in a node of the lab, or on the machine.
@@ -464,6 +552,7 @@ mod tests {
         let plan = Plan {
             workload: Workload { sizes: vec![8], ..Workload::new(Instrument::Pingpong) },
             place: Place::Shm,
+            surroundings: Surroundings::default(),
             kinds: vec![Kind::Mpich],
             variants: Vec::new(),
             rounds: 1,

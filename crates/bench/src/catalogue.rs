@@ -1,8 +1,11 @@
 //! The catalogue: each instrument's description, as a value.
 
 use crate::instrument::{
-    Against, Base, Column, Description, Numbers, Quantity, Relation, Shape, Share, Statistic,
+    Against, Base, Case, Column, Description, Instrument, Numbers, Quantity, Relation, Shape,
+    Share, Statistic,
 };
+use crate::library::Kind;
+use crate::scenario::{Link, Place};
 
 /// What most instruments are: two ranks, a measurement for each size, a panel.
 const PLAIN: Description = Description {
@@ -16,6 +19,10 @@ const PLAIN: Description = Description {
     counts: None,
     has_case: |_| true,
     ranks: None,
+    place: Place::Shm,
+    nics: 1,
+    then: None,
+    long_sizes: None,
     least_variants: 0,
     operations: |_| 1,
     statistics: &[Statistic::Median],
@@ -28,7 +35,9 @@ const PLAIN: Description = Description {
     moved_bytes: |case| case.bytes,
     sample_s: |_| 0.0,
     least_us: None,
-    has_tcp: false,
+    tcp: &[],
+    has_crossing: false,
+    is_drawn: |_, _| true,
 };
 
 const SIZES: Numbers = Numbers {
@@ -54,8 +63,8 @@ const PINGPONG_LIKE: Description = Description {
     program: "pingpong",
     time: "half a round trip",
     figure: Some(Quantity::Bandwidth),
-    least_us: Some(|link, case| link.limit_us(case.bytes)),
-    has_tcp: true,
+    least_us: Some(|link, _, case| link.limit_us(case.bytes)),
+    tcp: &[Kind::RawTcp],
     ..PLAIN
 };
 
@@ -89,7 +98,7 @@ pub static BURST: Description = Description {
     panels: &[Column::Count("messages")],
     figure: Some(Quantity::Rate),
     moved_bytes: |case| case.bytes * case.count,
-    least_us: Some(|link, case| link.limit_us(case.bytes * case.count) + link.delay_us),
+    least_us: Some(|link, _, case| link.limit_us(case.bytes * case.count) + link.delay_us),
     ..PLAIN
 };
 
@@ -127,7 +136,7 @@ pub static CUT: Description = Description {
     axis: &[Column::Count("packets")],
     figure: Some(Quantity::Bandwidth),
     base: Some(Base { against: Against::Count(1), head: "/ whole", relation: Relation::Ratio }),
-    least_us: Some(|link, case| link.limit_us(case.bytes)),
+    least_us: Some(|link, _, case| link.limit_us(case.bytes)),
     ..PLAIN
 };
 
@@ -213,6 +222,8 @@ pub static RAILS: Description = Description {
         ..SIZES
     }),
     least_variants: 2,
+    place: Place::Lan,
+    nics: 2,
     ..PINGPONG_LIKE
 };
 
@@ -423,3 +434,104 @@ pub static IDLE: Description = Description {
     sample_s: |case| 1e-6 * case.count as f64,
     ..PLAIN
 };
+
+pub static WAN: Description = Description {
+    name: "wan",
+    about: "Half a round trip over a long link, in µs, and against the least that the link allows: one message after the other and after silence; mean, median and first; and raw TCP in one stream and in eight",
+    title: "WAN: half a round trip",
+    sizes: Some(Numbers { default: "1,1k,16k,64k,256k,1M,4M,16M", quick: "1,64k,1M", ..SIZES }),
+    long_sizes: Some("1,1k,16k,64k,256k,1M,4M,16M,64M"),
+    counts: Some(Numbers {
+        option: "silence",
+        help: "How long nobody sends before each message, in µs; 0 is one message after the other",
+        default: "0,1000000",
+        quick: "0,200000",
+        least: 0,
+        most: 60_000_000,
+    }),
+    place: Place::Wan,
+    then: Some(Instrument::Slowstart),
+    statistics: &[Statistic::Mean, Statistic::Median, Statistic::First],
+    panels: &[Column::Duration("silence"), Column::Statistic],
+    draws_time: false,
+    sample_s: |case| 1e-6 * case.count as f64,
+    tcp: &[Kind::RawTcp, Kind::TcpStreams],
+    ..PINGPONG_LIKE
+};
+
+pub static SLOWSTART: Description = Description {
+    name: "slowstart",
+    about: "Long messages to and fro in a row on connections that have carried nothing before: half a round trip of each over time, in µs, and how long it took until one went at 500 Mb/s; and raw TCP in one stream and in eight",
+    program: "slowstart",
+    title: "Slow start: messages in a row from the first on",
+    time: "time",
+    sizes: Some(Numbers { default: "1M", quick: "1M", ..SIZES }),
+    counts: Some(Numbers {
+        option: "messages",
+        help: "How many messages",
+        default: "200",
+        quick: "20",
+        least: 1,
+        most: 50_000,
+    }),
+    place: Place::Wan,
+    operations: |_| 2,
+    statistics: &[Statistic::Mean, Statistic::Median, Statistic::First],
+    panels: &[Column::Operation],
+    axis: &[Column::Bytes("size"), Column::Count("messages")],
+    shape: Shape::Trace,
+    moved_bytes: |case| case.bytes * case.count / 10,
+    least_us: Some(|link, operation, case| {
+        // To be fast is seen when a whole message has come back.
+        let trips = if operation == "each message" { 1.0 } else { 2.0 };
+        trips * link.limit_us(case.bytes)
+    }),
+    tcp: &[Kind::RawTcp, Kind::TcpStreams],
+    ..PLAIN
+};
+
+pub static COLL: Description = Description {
+    name: "coll",
+    about: "Collective operations, in µs: fifty in a row as Torres & Kofuji measure them, each alone with all ranks coming at once, and at random; and what each puts on the link between sites, counted there",
+    program: "coll",
+    title: "Collectives: time of the operation",
+    time: "time of the operation",
+    sizes: Some(Numbers {
+        help: "Sizes in bytes, multiples of 8; 0 is the barrier",
+        default: "0,8,64k,1M",
+        quick: "0,8,64k",
+        least: 0,
+        most: 64 << 20,
+        ..SIZES
+    }),
+    ranks: Some(Numbers { default: "8", quick: "4", most: 64, ..RANKS }),
+    has_case: |case| case.bytes.is_multiple_of(8),
+    place: Place::Wan,
+    operations: |case| if case.bytes == 0 { 3 } else { 21 },
+    statistics: &[Statistic::Least, Statistic::Mean],
+    panels: &[Column::Operation],
+    axis: &[
+        Column::Bytes("size"),
+        Column::Ranks,
+        Column::Word("ranks come", &["in a row", "at once", "at random"]),
+    ],
+    shape: Shape::Bars,
+    moved_bytes: |case| case.bytes * 500,
+    least_us: Some(collective_limit_us),
+    has_crossing: true,
+    // Alone and at once: the way whose time is that of one call.
+    is_drawn: |case, statistic| case.count == 1 && statistic == Statistic::Mean,
+    ..PLAIN
+};
+
+/// The least time of a collective between two halves of the ranks that a link connects: its delay, and
+/// what one half must hear of the other over the link, each datum once.
+fn collective_limit_us(link: &Link, operation: &str, case: Case) -> f64 {
+    let half = u64::from(case.ranks / 2);
+    let crossing = match operation {
+        "allgather" | "gather" | "scatter" => half * case.bytes,
+        "alltoall" => half * half * case.bytes,
+        _ => case.bytes,
+    };
+    link.limit_us(crossing)
+}

@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Arg, ArgMatches, Args, FromArgMatches, Subcommand};
+use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, Subcommand};
 
 use crate::campaign::{Places, Plan, measure};
 use crate::ground::Grounds;
@@ -19,7 +19,7 @@ use crate::programs::Programs;
 use crate::record::Clock;
 use crate::report::{By, Document, Report};
 use crate::run::{Interruption, run as run_command, tell};
-use crate::scenario::Place;
+use crate::scenario::{Place, Surroundings};
 use crate::table;
 
 /// Measures Canele, its peers and raw TCP.
@@ -60,6 +60,12 @@ struct Common {
     /// A trial of a few seconds: few cases, 0.02 s for each and 2 rounds, where nothing else is asked
     #[arg(long)]
     quick: bool,
+    /// The share of packets that links between sites lose meanwhile, such as 0.1%
+    #[arg(long, default_value = "0", value_parser = lab::share)]
+    loss: f64,
+    /// How many programs compute on the machine meanwhile
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1024))]
+    beside: u32,
     /// Canele under settings of its own beside the others, in turn: NAME:KEY=VALUE[,KEY=VALUE…]; may be
     /// given several times, and the ratios are those of the first
     #[arg(long = "variant", value_name = "VARIANT")]
@@ -87,9 +93,9 @@ struct Common {
 /// Options of every instrument.
 #[derive(Debug, Args)]
 struct Options {
-    /// shm, lan or wan
-    #[arg(long, default_value = "shm")]
-    place: Place,
+    /// shm, lan or wan [default: the instrument's own, mostly shm]
+    #[arg(long)]
+    place: Option<Place>,
     /// Measure the peers that are installed in this folder beside Canele
     #[arg(long)]
     peers: Option<PathBuf>,
@@ -136,7 +142,13 @@ impl Asked {
                     .value_parser(parser),
             )
         });
-        Options::augment_args(command).about(description.about)
+        let command = Options::augment_args(command).about(description.about);
+        if description.long_sizes.is_none() {
+            return command;
+        }
+        let help = "A thorough run: sizes too that take long";
+        let flag = Arg::new(THOROUGH).long("long").help(help).action(ArgAction::SetTrue);
+        command.arg(flag.conflicts_with("quick"))
     }
 }
 
@@ -144,10 +156,14 @@ impl FromArgMatches for Asked {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let missing = || clap::Error::new(clap::error::ErrorKind::MissingSubcommand);
         let (name, matches) = matches.subcommand().ok_or_else(missing)?;
-        let instrument = name.parse().map_err(|_| missing())?;
+        let instrument: Instrument = name.parse().map_err(|_| missing())?;
         let options = Options::from_arg_matches(matches)?;
-        let mut workload = options.common.workload(instrument);
-        let Description { sizes, counts, ranks, .. } = instrument.description();
+        let description: &Description = instrument.description();
+        let mut workload = match description.long_sizes {
+            Some(_) if matches.get_flag(THOROUGH) => Workload::long(instrument),
+            Some(_) | None => options.common.workload(instrument),
+        };
+        let Description { sizes, counts, ranks, .. } = description;
         for (list, numbers) in [(&mut workload.sizes, sizes), (&mut workload.counts, counts)] {
             if let Some(List(asked)) = numbers.and_then(|numbers| matches.get_one(numbers.option)) {
                 list.clone_from(asked);
@@ -181,8 +197,8 @@ impl Subcommand for Asked {
 
 #[derive(Debug, Args)]
 struct CompareOptions {
-    /// Instruments, each at a place: pingpong@wan, burst@lan…; without a place in shared memory; a place
-    /// alone is a ping-pong there
+    /// Instruments, each at a place: pingpong@wan, burst@lan…; without a place at its own, mostly in shared
+    /// memory; a place alone is a ping-pong there
     #[arg(default_values = ["shm", "lan", "wan", "crowd"])]
     what: Vec<Subject>,
     /// Sizes such as 1,16,64k,4M instead of each instrument's own
@@ -212,8 +228,12 @@ impl FromStr for Subject {
         if let Ok(place) = text.parse() {
             return Ok(Self { instrument: Instrument::Pingpong, place });
         }
-        let (name, place) = text.split_once('@').unwrap_or((text, "shm"));
-        Ok(Self { instrument: name.parse()?, place: place.parse()? })
+        let (name, place) = match text.split_once('@') {
+            Some((name, place)) => (name, Some(place.parse()?)),
+            None => (text, None),
+        };
+        let instrument: Instrument = name.parse()?;
+        Ok(Self { instrument, place: place.unwrap_or(instrument.description().place) })
     }
 }
 
@@ -277,8 +297,13 @@ fn clock(options: &ClockOptions) -> Result<(), String> {
 /// One instrument, on Canele alone unless peers are asked for.
 fn alone(asked: Asked) -> Result<(), String> {
     let Asked { workload, options } = asked;
-    let plan = plan(workload, options.place, options.peers.is_some(), &options.common)?;
-    measure_all(&[plan], &options.common, &options.peers.unwrap_or_default())
+    let description = workload.description();
+    let place = options.place.unwrap_or(description.place);
+    let then = description.then.map(|instrument| options.common.workload(instrument));
+    let workloads = [workload].into_iter().chain(then);
+    let plan = |workload| plan(workload, place, options.peers.is_some(), &options.common);
+    let plans = workloads.map(plan).collect::<Result<Vec<Plan>, String>>()?;
+    measure_all(&plans, &options.common, &options.peers.unwrap_or_default())
 }
 
 /// Canele beside its peers.
@@ -308,9 +333,13 @@ fn plan(
     has_peers: bool,
     common: &Common,
 ) -> Result<Plan, String> {
-    let Description { name, has_tcp, least_variants, is_own, base, .. } = workload.description();
+    let Description { name, tcp, least_variants, is_own, base, .. } = workload.description();
     if *is_own && place != Place::Shm {
         return Err(format!("{name}: runs on this machine only, not at {}", place.name()));
+    }
+    if common.loss > 0.0 && place != Place::Wan {
+        let place = place.name();
+        return Err(format!("{name}: --loss is of links between sites, not at {place}"));
     }
     let variants = common.variants();
     if variants.len() < *least_variants {
@@ -329,7 +358,7 @@ fn plan(
     }
     let has_peers = has_peers && !is_own;
     let mut kinds = if has_peers { Kind::MPI.to_vec() } else { vec![Kind::Canele] };
-    kinds.extend(has_tcp.then_some(Kind::RawTcp));
+    kinds.extend_from_slice(tcp);
     // A difference is small beside what it is a difference of.
     let is_fine = base.is_some_and(|base| base.relation == Relation::Difference);
     let compares = has_peers || variants.len() > 1 || is_fine;
@@ -339,7 +368,9 @@ fn plan(
         (true, true) => QUICK_ROUNDS,
     };
     let rounds = common.rounds.unwrap_or(rounds);
-    Ok(Plan { workload, place, kinds, variants, rounds, seconds: common.seconds() })
+    let surroundings = Surroundings { loss: common.loss, beside: common.beside };
+    let seconds = common.seconds();
+    Ok(Plan { workload, place, surroundings, kinds, variants, rounds, seconds })
 }
 
 /// Measures plan by plan; each is printed and written as soon as it is there.
@@ -397,6 +428,8 @@ fn absolute(path: &Path) -> Result<PathBuf, String> {
     std::path::absolute(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
+/// The flag of a thorough run; some instruments have lists of long messages.
+const THOROUGH: &str = "thorough";
 /// Rounds of a comparison if nothing is asked.
 const COMPARING_ROUNDS: u32 = 5;
 /// And of a quick one.
@@ -450,6 +483,11 @@ mod tests {
             "burst --peers build/peers --place lan --by least",
             "express --on-off",
             "compare cut behind --on-off",
+            "wan --long --loss 0.1%",
+            "slowstart --messages 20 --place lan",
+            "coll --ranks 4,8 --sizes 0,64k --place shm",
+            "compare coll coll@lan wan@wan",
+            "crowd --ranks 8,16 --beside 4",
         ] {
             assert!(parse(line).is_ok(), "{line}");
         }
@@ -468,6 +506,9 @@ mod tests {
             ("burst --variant x --on-off", "--on-off"),
             ("crowd --ranks 1", "1"),
             ("compare mars", "mars"),
+            ("wan --long --quick", "--quick"),
+            ("wan --loss 2", "2"),
+            ("coll --beside -1", "-1"),
             ("compare crowd@mars", "mars"),
             ("compare --by luck", "luck"),
             ("compare --rounds 0", "0"),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use lab::{Lab, Spec};
+use lab::{Change, Lab, LabError, Spec, Which};
 
 use crate::launch::{Grid, Ground};
 use crate::programs::{ProgramError, Programs};
@@ -18,6 +18,37 @@ pub struct Grounds {
     borrowed: Option<String>,
     raised: Option<Lab>,
     check: Vec<String>,
+}
+
+/// Links that are worse for a while, and as they were when this is dropped.
+#[derive(Debug)]
+pub struct Weather {
+    lab: Lab,
+    before: Vec<lab::Link>,
+}
+
+impl Weather {
+    /// Has all links between the sites of a lab lose this share of packets.
+    ///
+    /// # Errors
+    /// When the lab's links cannot be changed.
+    pub fn bad(lab: &Lab, loss: f64) -> Result<Self, LabError> {
+        let before = lab.links()?;
+        lab.set(Which::default(), Change { loss: Some(loss), ..Change::default() })?;
+        Ok(Self { lab: lab.clone(), before })
+    }
+}
+
+impl Drop for Weather {
+    fn drop(&mut self) {
+        for link in &self.before {
+            let which = Which { from: Some(link.from), to: Some(link.to) };
+            let change = Change { loss: Some(link.conditions.loss), ..Change::default() };
+            if let Err(error) = self.lab.set(which, change) {
+                tell(&format!("canele bench: the lab's links stay as they are: {error}"));
+            }
+        }
+    }
 }
 
 /// Why there is no ground.
@@ -34,6 +65,19 @@ pub enum GroundError {
     /// It could not be raised.
     #[error("the lab cannot be raised: {0}")]
     Raise(RunError),
+    /// Its links cannot be as asked.
+    #[error("--loss: the lab's links cannot be changed: {0}")]
+    Weather(LabError),
+    /// Its nodes have too few network interfaces.
+    #[error("the lab `{lab}` has {nics} network interfaces in each node: {needed} are needed")]
+    Interfaces {
+        /// Its name.
+        lab: String,
+        /// How many.
+        nics: u32,
+        /// How many are needed.
+        needed: u32,
+    },
     /// It is too small.
     #[error("the lab `{lab}` has no two nodes {where_}")]
     TooSmall {
@@ -69,10 +113,11 @@ impl Grounds {
     /// The ground for a place.
     ///
     /// # Errors
-    /// When there is no lab of the name, none can be raised, or it lacks nodes.
+    /// When there is no lab of the name, none can be raised, or it lacks nodes or interfaces.
     pub fn prepare(
         &mut self,
         place: Place,
+        nics: u32,
         programs: &Programs,
         interruption: &Interruption,
     ) -> Result<Prepared, GroundError> {
@@ -80,7 +125,7 @@ impl Grounds {
             let ground = Ground::Machine;
             return Ok(Prepared { ground, lab: None, link: None, check: Vec::new() });
         }
-        let lab = self.lab(interruption)?;
+        let lab = self.lab(nics, interruption)?;
         let nodes = nodes(&lab.spec, place);
         if nodes.len() < 2 {
             let where_ = match place {
@@ -92,23 +137,40 @@ impl Grounds {
         let name = lab.spec.name.clone();
         let enter = programs.enter(&self.canele, &name)?;
         let grid = Grid { lab: name, nodes, canele: self.canele.clone(), enter };
-        let link = Link::of(place, &lab.spec);
+        // Links may have been changed since the lab is up.
+        let links = if place == Place::Wan { lab.links().unwrap_or_default() } else { Vec::new() };
+        let is_it = |link: &&lab::Link| (link.from, link.to) == (0, lab.spec.sites - 1);
+        let found = links.iter().find(is_it);
+        let found = found.map(|link| Link::between(&link.conditions, &lab.spec));
+        let link = found.or_else(|| Link::of(place, &lab.spec));
         Ok(Prepared { ground: Ground::Grid(grid), lab: Some(lab), link, check: self.check.clone() })
     }
 
-    fn lab(&mut self, interruption: &Interruption) -> Result<Lab, GroundError> {
+    fn lab(&mut self, needed: u32, interruption: &Interruption) -> Result<Lab, GroundError> {
         if let Some(name) = &self.borrowed {
-            return Ok(Lab::find(name)?);
+            let lab = Lab::find(name)?;
+            let (nics, lab_name) = (lab.spec.nics, lab.spec.name.clone());
+            let error = GroundError::Interfaces { lab: lab_name, nics, needed };
+            return if nics < needed { Err(error) } else { Ok(lab) };
         }
-        if let Some(lab) = &self.raised {
-            return Ok(lab.clone());
+        match self.raised.take() {
+            Some(lab) if lab.spec.nics == needed => return Ok(self.raised.insert(lab).clone()),
+            Some(lab) => lab.down()?,
+            None => {}
         }
         if Lab::find(RAISED).is_ok_and(|lab| lab.is_whole()) {
             return Err(GroundError::Taken);
         }
         let mut check = Vec::new();
         let raising = run(
-            Command::new(&self.canele).args(["lab", "up", "--name", RAISED]),
+            Command::new(&self.canele).args([
+                "lab",
+                "up",
+                "--name",
+                RAISED,
+                "--nics",
+                &needed.to_string(),
+            ]),
             RAISING,
             interruption,
             &mut |line| {
@@ -180,9 +242,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let programs = Programs::new(folder.path(), Path::new("/none")).unwrap();
         let mut grounds = Grounds::new(Path::new("/none/canele"), Some("nowhere".into()));
-        let error = grounds.prepare(Place::Wan, &programs, &Interruption::default()).unwrap_err();
+        let error =
+            grounds.prepare(Place::Wan, 1, &programs, &Interruption::default()).unwrap_err();
         assert!(error.to_string().contains("nowhere"), "{error}");
-        let machine = grounds.prepare(Place::Shm, &programs, &Interruption::default()).unwrap();
+        let machine = grounds.prepare(Place::Shm, 1, &programs, &Interruption::default()).unwrap();
         assert_eq!(machine.ground, Ground::Machine);
     }
 }

@@ -7,8 +7,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue;
+use crate::library::Kind;
 use crate::record::Measurement;
-use crate::scenario::{Link, duration_text, size, size_text};
+use crate::scenario::{Link, Place, duration_text, size, size_text};
 use crate::statistics::{bandwidth_mbit_per_s, messages_per_us};
 
 /// What can be measured.
@@ -47,6 +48,12 @@ pub enum Instrument {
     Offload,
     /// What waiting costs.
     Idle,
+    /// A ping-pong over a long link, at once and after silence.
+    Wan,
+    /// Long messages in a row from the first on.
+    Slowstart,
+    /// Collective operations.
+    Coll,
 }
 
 /// An instrument, as a value.
@@ -72,6 +79,14 @@ pub struct Description {
     pub has_case: fn(Case) -> bool,
     /// On how many ranks its program runs, each number in a run of its own; none is two.
     pub ranks: Option<Numbers>,
+    /// Where it is measured if nothing is asked.
+    pub place: Place,
+    /// How many network interfaces each node needs.
+    pub nics: u32,
+    /// What is measured next if it is measured alone.
+    pub then: Option<Instrument>,
+    /// Its sizes for a thorough run, where those are others.
+    pub long_sizes: Option<&'static str>,
     /// How many settings of ours it needs.
     pub least_variants: usize,
     /// How many measurements the program prints for a case, or says why it has none.
@@ -94,10 +109,14 @@ pub struct Description {
     pub moved_bytes: fn(Case) -> u64,
     /// How long a sample takes at least, in seconds, whatever the library.
     pub sample_s: fn(Case) -> f64,
-    /// The least time a link allows, where that says something.
-    pub least_us: Option<fn(&Link, Case) -> f64>,
-    /// Whether raw TCP can do the same.
-    pub has_tcp: bool,
+    /// The least time a link allows for an operation, where that says something.
+    pub least_us: Option<fn(&Link, &str, Case) -> f64>,
+    /// The ways over TCP that can do the same, without any MPI.
+    pub tcp: &'static [Kind],
+    /// Whether its program stops, when asked to, for what crosses links to be counted.
+    pub has_crossing: bool,
+    /// Whether rows of a case and statistic are drawn.
+    pub is_drawn: fn(Case, Statistic) -> bool,
 }
 
 /// One setting of a program: so many of so many bytes, whatever they count.
@@ -135,6 +154,10 @@ pub enum Against {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Statistic {
+    /// The first of its size, before any warm-up.
+    First,
+    /// The least.
+    Least,
     /// Half of the samples are not above.
     Median,
     /// The mean.
@@ -147,6 +170,8 @@ impl Statistic {
     /// Its value, in microseconds.
     pub fn of(self, read: &Measurement) -> f64 {
         match self {
+            Self::First => read.first_us,
+            Self::Least => read.min_us,
             Self::Median => read.median_us,
             Self::Mean => read.mean_us,
             Self::P99 => read.p99_us,
@@ -156,6 +181,8 @@ impl Statistic {
     /// Its name for people.
     pub fn name(self) -> &'static str {
         match self {
+            Self::First => "first",
+            Self::Least => "least",
             Self::Median => "median",
             Self::Mean => "mean",
             Self::P99 => "99th percentile",
@@ -227,6 +254,8 @@ pub enum Shape {
     Lines,
     /// Bars for each library beside each other.
     Bars,
+    /// A line for each library over the time that the samples took in their order, both scales linear.
+    Trace,
 }
 
 /// What is drawn, or shown beside the time.
@@ -361,7 +390,7 @@ fn short_text(number: u64) -> String {
 
 impl Instrument {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 19] = [
         Self::Pingpong,
         Self::Burst,
         Self::Crowd,
@@ -378,6 +407,9 @@ impl Instrument {
         Self::Threads,
         Self::Offload,
         Self::Idle,
+        Self::Wan,
+        Self::Slowstart,
+        Self::Coll,
     ];
 
     /// What it is.
@@ -399,6 +431,9 @@ impl Instrument {
             Self::Threads => &catalogue::THREADS,
             Self::Offload => &catalogue::OFFLOAD,
             Self::Idle => &catalogue::IDLE,
+            Self::Wan => &catalogue::WAN,
+            Self::Slowstart => &catalogue::SLOWSTART,
+            Self::Coll => &catalogue::COLL,
         }
     }
 }
@@ -437,6 +472,15 @@ impl Workload {
     /// The instrument as a trial of a few seconds.
     pub fn quick(instrument: Instrument) -> Self {
         Self::of(instrument, |numbers| numbers.quick)
+    }
+
+    /// The instrument for a thorough run.
+    pub fn long(instrument: Instrument) -> Self {
+        let description = instrument.description();
+        let sizes = description.sizes.zip(description.long_sizes);
+        let sizes = sizes.and_then(|(numbers, text)| numbers.parse(text).ok());
+        let workload = Self::new(instrument);
+        Self { sizes: sizes.unwrap_or(workload.sizes.clone()), ..workload }
     }
 
     fn of(instrument: Instrument, text: fn(&Numbers) -> &'static str) -> Self {
@@ -535,6 +579,8 @@ mod tests {
             assert!(!description.statistics.is_empty(), "{instrument:?}");
             let (whole, quick) = (Workload::new(instrument), Workload::quick(instrument));
             assert!((1..=whole.measurements()).contains(&quick.measurements()), "{instrument:?}");
+            let long = Workload::long(instrument).measurements();
+            assert_eq!(long > whole.measurements(), description.long_sizes.is_some());
         }
         let error = "moon".parse::<Instrument>().unwrap_err();
         assert!(error.contains("moon") && error.contains("burst"), "{error}");

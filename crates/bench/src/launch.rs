@@ -70,7 +70,7 @@ impl Launch {
     fn launcher(&mut self, library: &Library, ground: &Ground) {
         let program = match library.kind {
             Kind::Mpich | Kind::IntelMpi => "bin/mpiexec.hydra",
-            Kind::Canele | Kind::OpenMpi | Kind::RawTcp => "bin/mpiexec",
+            Kind::Canele | Kind::OpenMpi | Kind::RawTcp | Kind::TcpStreams => "bin/mpiexec",
         };
         self.add([text(&library.root.join(program))]);
         self.set("LD_LIBRARY_PATH", text(&library.libraries()));
@@ -115,7 +115,7 @@ impl Launch {
                 self.add(["--prtemca".into(), "plm_ssh_agent".into(), enter]);
                 self.add(["--bind-to".into(), "none".into(), "--host".into(), list]);
             }
-            Kind::RawTcp => {}
+            Kind::RawTcp | Kind::TcpStreams => {}
         }
     }
 

@@ -18,6 +18,8 @@ pub enum Kind {
     IntelMpi,
     /// No MPI: a TCP connection, as the measure of the others.
     RawTcp,
+    /// The same over several connections at once.
+    TcpStreams,
 }
 
 impl Kind {
@@ -32,6 +34,16 @@ impl Kind {
             Self::OpenMpi => "Open MPI",
             Self::IntelMpi => "Intel MPI",
             Self::RawTcp => "raw TCP",
+            Self::TcpStreams => "8 x TCP",
+        }
+    }
+
+    /// Over how many connections it goes, if it is no MPI.
+    pub fn streams(self) -> Option<u32> {
+        match self {
+            Self::RawTcp => Some(1),
+            Self::TcpStreams => Some(8),
+            Self::Canele | Self::Mpich | Self::OpenMpi | Self::IntelMpi => None,
         }
     }
 
@@ -39,7 +51,7 @@ impl Kind {
     pub fn is_peer(self) -> bool {
         match self {
             Self::Mpich | Self::OpenMpi | Self::IntelMpi => true,
-            Self::Canele | Self::RawTcp => false,
+            Self::Canele | Self::RawTcp | Self::TcpStreams => false,
         }
     }
 
@@ -47,6 +59,7 @@ impl Kind {
     pub fn signature(self) -> &'static str {
         match self {
             Self::IntelMpi => "Intel(R) MPI",
+            Self::TcpStreams => "TCP in several streams",
             Self::Canele | Self::Mpich | Self::OpenMpi | Self::RawTcp => self.name(),
         }
     }
@@ -55,14 +68,14 @@ impl Kind {
     pub fn has_standard_abi(self) -> bool {
         match self {
             Self::Canele | Self::Mpich | Self::IntelMpi => true,
-            Self::OpenMpi | Self::RawTcp => false,
+            Self::OpenMpi | Self::RawTcp | Self::TcpStreams => false,
         }
     }
 
     /// Its folder below that of the peers.
     fn folder(self) -> &'static str {
         match self {
-            Self::Canele | Self::RawTcp => "",
+            Self::Canele | Self::RawTcp | Self::TcpStreams => "",
             Self::Mpich => "mpich",
             Self::OpenMpi => "openmpi",
             Self::IntelMpi => "impi-rt",
@@ -75,7 +88,7 @@ impl Kind {
             Self::Canele => &["bin/mpiexec", "bin/mpicc", "lib/libmpi_abi.so.1"],
             Self::Mpich | Self::IntelMpi => &["bin/mpiexec.hydra", "lib/libmpi_abi.so.1"],
             Self::OpenMpi => &["bin/mpiexec", "bin/mpicc"],
-            Self::RawTcp => &[],
+            Self::RawTcp | Self::TcpStreams => &[],
         }
     }
 }
@@ -134,7 +147,7 @@ fn setting(word: &str) -> Option<(String, String)> {
 pub struct Library {
     /// Which.
     pub kind: Kind,
-    /// Where it is installed; empty for raw TCP.
+    /// Where it is installed; empty for TCP.
     pub root: PathBuf,
 }
 
@@ -148,16 +161,13 @@ pub struct Absence {
 }
 
 impl Library {
-    /// Raw TCP, which is always there.
-    pub const RAW_TCP: Self = Self { kind: Kind::RawTcp, root: PathBuf::new() };
-
     /// Looks for a library: ours in `prefix`, a peer in its folder below `peers`.
     ///
     /// # Errors
     /// When a file it needs is not there; the text says how to get it.
     pub fn find(kind: Kind, prefix: &Path, peers: &Path) -> Result<Self, Absence> {
         let (root, advice) = match kind {
-            Kind::RawTcp => return Ok(Self::RAW_TCP),
+            Kind::RawTcp | Kind::TcpStreams => return Ok(Self { kind, root: PathBuf::new() }),
             Kind::Canele => (
                 prefix.to_path_buf(),
                 "run `make install PREFIX=…` and use its canele, or give --prefix",

@@ -15,6 +15,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::instrument::{Case, Column, Description, Quantity, Shape, Share};
 use crate::library::Kind;
+use crate::record::Measurement;
 use crate::report::{By, Report, Row};
 use crate::scenario::{duration_text, size_text};
 
@@ -88,8 +89,7 @@ where
     B::ErrorType: 'static,
 {
     area.fill(&WHITE)?;
-    let title = format!("{}, {}", report.workload.title(), report.place.title());
-    let area = area.margin(8, 0, 0, 0).titled(&title, (FONT, 22))?;
+    let area = area.margin(8, 0, 0, 0).titled(&report.title(), (FONT, 22))?;
     let environment = &report.environment;
     let note = format!(
         "{}, {} cores, {}; {} {} rounds, libraries in turn; {}; load {:.1} to {:.1}",
@@ -114,6 +114,7 @@ where
         match description.shape {
             Shape::Lines => lines_panel(report, panel, by, &area)?,
             Shape::Bars => bars_panel(report, panel, by, &area)?,
+            Shape::Trace => trace_panel(report, panel, &area)?,
         }
     }
     body.present()?;
@@ -131,8 +132,19 @@ struct Panel<'a> {
 /// The panels of a report: one for each of what the instrument tells apart, and each quantity.
 fn panels<'a>(report: &Report, rows: &'a [Row]) -> Vec<Panel<'a>> {
     let description = report.workload.description();
+    let is_drawn = |row: &&Row| (description.is_drawn)(row.case, row.statistic);
+    let rows: Vec<&Row> = rows.iter().filter(is_drawn).collect();
+    if description.shape == Shape::Trace {
+        let first = rows.iter().find(|row| traces(report, row).next().is_some());
+        let panel = |row: &&'a Row| Panel {
+            title: String::new(),
+            quantity: Quantity::Bandwidth,
+            rows: vec![*row],
+        };
+        return first.map(panel).into_iter().collect();
+    }
     let mut titles: Vec<String> = Vec::new();
-    for row in rows {
+    for row in &rows {
         let title = panel_title(description, row);
         if !titles.contains(&title) {
             titles.push(title);
@@ -144,7 +156,8 @@ fn panels<'a>(report: &Report, rows: &'a [Row]) -> Vec<Panel<'a>> {
         let has_value = |row: &&Row| {
             row.cells.iter().any(|cell| cell.value(quantity, row.case, By::Median).is_some())
         };
-        let rows = rows.iter().filter(|row| panel_title(description, row) == *title);
+        let rows = rows.iter().copied();
+        let rows = rows.filter(|row| panel_title(description, row) == *title);
         let rows: Vec<&Row> = rows.filter(has_value).collect();
         (!rows.is_empty()).then(|| Panel { title: title.clone(), quantity, rows })
     };
@@ -318,15 +331,103 @@ where
         Quantity::Bandwidth | Quantity::Share(_) => SeriesLabelPosition::LowerRight,
         Quantity::Rate => SeriesLabelPosition::LowerLeft,
     };
+    draw_legend(&mut chart, corner)
+}
+
+fn draw_legend<'a, B, X, Y>(
+    chart: &mut ChartContext<'a, B, Cartesian2d<X, Y>>,
+    position: SeriesLabelPosition,
+) -> Result<(), Box<dyn Error>>
+where
+    B: DrawingBackend + 'a,
+    B::ErrorType: 'static,
+    X: Ranged,
+    Y: Ranged,
+{
     chart
         .configure_series_labels()
-        .position(corner)
+        .position(position)
         .background_style(WHITE.mix(0.85))
         .border_style(RGBColor(200, 200, 200))
         .label_font((FONT, 14))
         .legend_area_size(30)
         .draw()?;
     Ok(())
+}
+
+/// The samples of a row in their order, of each library that was measured, in its median round.
+fn traces<'a>(
+    report: &'a Report,
+    row: &'a Row,
+) -> impl Iterator<Item = (usize, &'a Measurement)> + 'a {
+    report.entries.iter().enumerate().filter_map(move |(index, entry)| {
+        let is_it = |read: &&Measurement| {
+            read.operation == row.operation && read.case() == row.case && !read.trace_us.is_empty()
+        };
+        let mut reads: Vec<&Measurement> =
+            entry.rounds.iter().filter_map(|round| round.iter().find(is_it)).collect();
+        reads.sort_by(|one, other| one.mean_us.total_cmp(&other.mean_us));
+        reads.get(reads.len() / 2).map(|read| (index, *read))
+    })
+}
+
+/// Mb/s of each message over the time when it had come back.
+fn trace_panel<B: DrawingBackend>(
+    report: &Report,
+    panel: &Panel,
+    area: &Area<'_, B>,
+) -> Result<(), Box<dyn Error>>
+where
+    B::ErrorType: 'static,
+{
+    let Some(row) = panel.rows.first() else { return Ok(()) };
+    let line = |(index, read): (usize, &Measurement)| {
+        let mut end_s = 0.0;
+        let point = |half_us: &f64| {
+            end_s += 2e-6 * half_us;
+            (end_s, panel.quantity.of(row.case, *half_us).unwrap_or(0.0))
+        };
+        (index, read.trace_us.iter().map(point).collect::<Vec<(f64, f64)>>())
+    };
+    let lines: Vec<_> = traces(report, row).map(line).collect();
+    let points = || lines.iter().flat_map(|(_, points)| points);
+    let limit = row.limit_us.and_then(|limit_us| panel.quantity.of(row.case, limit_us));
+    let longest_s = points().map(|point| point.0).fold(0.0, f64::max);
+    let fastest = points().map(|point| point.1).chain(limit).fold(0.0, f64::max);
+    let mut chart = builder(panel, area)
+        .build_cartesian_2d(0.0..longest_s * 1.02, Heights::of(vec![fastest], true, false))?;
+    chart
+        .configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(RGBColor(222, 222, 222))
+        .x_desc("time")
+        .y_desc(time_label(report, panel.quantity))
+        .x_label_formatter(&|at| format!("{} s", rounded(*at)))
+        .y_label_formatter(&|value| tick(panel.quantity, *value))
+        .label_style((FONT, 14))
+        .axis_desc_style((FONT, 15))
+        .draw()?;
+    let legend = |style: ShapeStyle| {
+        move |(x, y): (i32, i32)| PathElement::new([(x, y), (x + 22, y)], style)
+    };
+    if let Some(limit) = limit {
+        let ends = [(0.0, limit), (longest_s, limit)];
+        let style = BLACK.stroke_width(2);
+        chart
+            .draw_series(DashedLineSeries::new(ends, 7, 5, style))?
+            .label("limit of the link")
+            .legend(legend(style));
+    }
+    for (index, points) in lines.into_iter().rev() {
+        let entry = &report.entries[index];
+        let width = if entry.library == Kind::Canele { 3 } else { 2 };
+        let style = look(report, index).0.stroke_width(width);
+        chart
+            .draw_series(LineSeries::new(points, style))?
+            .label(entry.name())
+            .legend(legend(style));
+    }
+    draw_legend(&mut chart, SeriesLabelPosition::UpperRight)
 }
 
 fn builder<'a, 'b, B: DrawingBackend>(
@@ -446,15 +547,7 @@ where
         let name = bar_name(report.workload.description(), row);
         area.strip_coord_spec().draw(&Text::new(name, (x, y + 6), under.clone()))?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
-        .background_style(WHITE.mix(0.85))
-        .border_style(RGBColor(200, 200, 200))
-        .label_font((FONT, 14))
-        .legend_area_size(30)
-        .draw()?;
-    Ok(())
+    draw_legend(&mut chart, SeriesLabelPosition::UpperRight)
 }
 
 /// The axis of bars: of their values, or, where those are of several orders of magnitude, of their
@@ -541,6 +634,7 @@ fn look(report: &Report, index: usize) -> (RGBColor, Marker) {
         Kind::OpenMpi => (RGBColor(0, 158, 115), Marker::Cross),
         Kind::IntelMpi => (RGBColor(204, 121, 167), Marker::Circle),
         Kind::RawTcp => (RGBColor(110, 110, 110), Marker::Cross),
+        Kind::TcpStreams => (RGBColor(170, 170, 170), Marker::Triangle),
     }
 }
 

@@ -75,7 +75,7 @@ impl Programs {
         self.compile(&library.root.join("bin/mpicc"), name, &own, &[])
     }
 
-    /// A program without MPI: `clock` or `tcp_pingpong`.
+    /// A program without MPI: `clock`, `tcp` or `busy`.
     ///
     /// # Errors
     /// When it does not compile.
@@ -130,12 +130,18 @@ fn write_error(path: &Path, source: io::Error) -> ProgramError {
     ProgramError::Write { path: path.display().to_string(), source }
 }
 
-const SOURCES: [(&str, &str); 20] = [
+const SOURCES: [(&str, &str); 26] = [
     ("clock.h", include_str!("../../../bench/clock.h")),
     ("samples.h", include_str!("../../../bench/samples.h")),
     ("program.h", include_str!("../../../bench/program.h")),
     ("clock.c", include_str!("../../../bench/clock.c")),
+    ("exchange.h", include_str!("../../../bench/exchange.h")),
+    ("pingpong.h", include_str!("../../../bench/pingpong.h")),
     ("pingpong.c", include_str!("../../../bench/pingpong.c")),
+    ("slowstart.c", include_str!("../../../bench/slowstart.c")),
+    ("torres.h", include_str!("../../../bench/torres.h")),
+    ("coll.c", include_str!("../../../bench/coll.c")),
+    ("busy.c", include_str!("../../../bench/busy.c")),
     ("burst.c", include_str!("../../../bench/burst.c")),
     ("crowd.c", include_str!("../../../bench/crowd.c")),
     ("cut.c", include_str!("../../../bench/cut.c")),
@@ -150,7 +156,7 @@ const SOURCES: [(&str, &str); 20] = [
     ("offload.c", include_str!("../../../bench/offload.c")),
     ("idle.c", include_str!("../../../bench/idle.c")),
     ("express.c", include_str!("../../../bench/express.c")),
-    ("tcp_pingpong.c", include_str!("../../../bench/tcp_pingpong.c")),
+    ("tcp.c", include_str!("../../../bench/tcp.c")),
 ];
 
 #[cfg(test)]

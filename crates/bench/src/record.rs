@@ -80,9 +80,12 @@ pub struct Measurement {
     /// The share that the instrument is about, as it was computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
-    /// What the share was made of, by name with its unit.
+    /// What the share was made of, and what else belongs to it, by name with its unit.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parts: BTreeMap<String, f64>,
+    /// The samples in their order, where that is what the instrument is about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trace_us: Vec<f64>,
 }
 
 /// A measurement that the library could not make, while it goes on with others.
@@ -134,6 +137,7 @@ impl Measurement {
             max_us: sorted[count - 1],
             share: None,
             parts: BTreeMap::new(),
+            trace_us: Vec::new(),
         }
     }
 
@@ -152,6 +156,8 @@ pub enum Line {
     Measurement(Measurement),
     /// That there is none.
     Missing(Missing),
+    /// That what crosses links counts from now on, until the next measurement.
+    Mark,
     /// Not ours: a launcher may say something too.
     Foreign,
 }
@@ -179,6 +185,9 @@ impl Line {
             return serde_json::from_str(line)
                 .map(Self::Description)
                 .map_err(|error| wrong(error.to_string()));
+        }
+        if line.starts_with("{\"mark\"") {
+            return Ok(Self::Mark);
         }
         if let Ok(missing) = serde_json::from_str(line) {
             return Ok(Self::Missing(missing));
@@ -210,6 +219,7 @@ pub(crate) fn measurement(operation: &str, case: Case, median_us: f64) -> Measur
         max_us: median_us * 4.0,
         share: None,
         parts: BTreeMap::new(),
+        trace_us: Vec::new(),
     }
 }
 
@@ -245,6 +255,7 @@ mod tests {
             (missing.case(), &missing.missing[..]),
             (Case { bytes: 1, count: 2, ranks: 0 }, "no such call")
         );
+        assert_eq!(Line::parse(r#"{"mark": "crossing"}"#).unwrap(), Line::Mark);
         assert_eq!(Line::parse("[warn] a launcher's word").unwrap(), Line::Foreign);
     }
 

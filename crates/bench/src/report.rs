@@ -8,7 +8,7 @@ use crate::environment::Environment;
 use crate::instrument::{Against, Base, Case, Quantity, Share, Statistic, Workload};
 use crate::library::{Kind, Variant};
 use crate::record::{Clock, Measurement, Missing};
-use crate::scenario::{Link, Place};
+use crate::scenario::{Link, Place, Surroundings};
 use crate::statistics::Across;
 
 /// A measurement of several libraries at one place.
@@ -20,6 +20,9 @@ pub struct Report {
     pub workload: Workload,
     /// Where the ranks were.
     pub place: Place,
+    /// What went on beside.
+    #[serde(default)]
+    pub surroundings: Surroundings,
     /// How often each library had its turn.
     pub rounds: u32,
     /// The time for each size in each round.
@@ -76,6 +79,8 @@ pub struct Row {
     pub ratio_of_least: Option<f64>,
     /// Our time over that of raw TCP.
     pub ratio_to_raw_tcp: Option<f64>,
+    /// Our time over the least that the link allows.
+    pub ratio_to_limit: Option<f64>,
 }
 
 /// One library in a row.
@@ -93,6 +98,8 @@ pub struct Cell {
     pub share: Option<Across>,
     /// The part that is shown beside the share, of the median round.
     pub beside: Option<f64>,
+    /// The bytes that an operation put on the links between sites, of the median round.
+    pub crossing_bytes: Option<f64>,
     /// What the time is against that of the instrument's base case, of each round.
     pub against_base: Option<Across>,
     /// Our time over this one's.
@@ -174,7 +181,7 @@ impl Report {
 
     /// Whether several rounds or several MPIs stand beside each other.
     pub fn is_comparison(&self) -> bool {
-        let mpis = self.entries.iter().filter(|entry| entry.library != Kind::RawTcp);
+        let mpis = self.entries.iter().filter(|entry| entry.library.streams().is_none());
         self.rounds > 1 || mpis.count() > 1
     }
 
@@ -193,9 +200,22 @@ impl Report {
         self.link.is_some() && self.workload.description().least_us.is_some()
     }
 
+    /// Whether what crossed links was counted.
+    pub fn has_crossing(&self) -> bool {
+        let mut reads = self.entries.iter().flat_map(|entry| entry.rounds.iter().flatten());
+        reads.any(|read| read.parts.contains_key(CROSSING_BYTES))
+    }
+
+    /// What was measured, where, and beside what.
+    pub fn title(&self) -> String {
+        let (workload, place) = (self.workload.title(), self.place.title());
+        format!("{workload}, {place}{}", self.surroundings.title())
+    }
+
     /// The name of its files, without an ending.
     pub fn stem(&self) -> String {
-        format!("{}-{}", self.workload.description().name, self.place.name())
+        let (name, place) = (self.workload.description().name, self.place.name());
+        format!("{name}-{place}{}", self.surroundings.stem())
     }
 
     fn row(&self, operation: &str, case: Case, statistic: Statistic) -> Row {
@@ -218,9 +238,20 @@ impl Report {
             let against_base =
                 description.base.and_then(|base| entry.against(operation, case, base));
             let ratio = time_us.and_then(|across| Some(ours?.median / across.median));
-            let (name, library) = (entry.name(), entry.library);
-            let figure = None;
-            let cell = Cell { name, library, time_us, figure, share, beside, against_base, ratio };
+            let crossing =
+                |round: &_| find(round, operation, case)?.parts.get(CROSSING_BYTES).copied();
+            let crossing_bytes = entry.each(crossing).filter(|_| is_first);
+            let cell = Cell {
+                name: entry.name(),
+                library: entry.library,
+                time_us,
+                figure: None,
+                share,
+                beside,
+                crossing_bytes: crossing_bytes.map(|across| across.median),
+                against_base,
+                ratio,
+            };
             let figure = |quantity| cell.value(quantity, case, By::Median);
             Cell { figure: description.figure.and_then(figure), ..cell }
         };
@@ -236,15 +267,17 @@ impl Report {
         let least = peers().map(|(_, across)| across.least).min_by(f64::total_cmp);
         let ratio = |other: Option<f64>| Some(ours?.median / other?);
         let limit_us = self.link.zip(description.least_us);
+        let limit_us = limit_us.map(|(link, least_us)| least_us(&link, operation, case));
         Row {
             operation: operation.into(),
             case,
             statistic,
-            limit_us: limit_us.map(|(link, least_us)| least_us(&link, case)),
+            limit_us,
             best_peer: best.map(|(library, _)| library),
             ratio_to_best_peer: ratio(best.map(|(_, time_us)| time_us)),
             ratio_of_least: ours.and_then(|ours| Some(ours.least / least?)),
             ratio_to_raw_tcp: ratio(of(Kind::RawTcp).map(|across| across.median)),
+            ratio_to_limit: ratio(limit_us.filter(|limit_us| *limit_us > 0.0)),
             cells,
         }
     }
@@ -299,6 +332,9 @@ impl Entry {
     }
 }
 
+/// The part of a measurement that says what it put on links.
+pub const CROSSING_BYTES: &str = "crossing_bytes";
+
 fn find<'a>(round: &'a [Measurement], operation: &str, case: Case) -> Option<&'a Measurement> {
     round.iter().find(|read| read.operation == operation && read.case() == case)
 }
@@ -330,6 +366,7 @@ pub(crate) mod tests {
             environment: Environment::now(),
             workload: Workload { sizes: sizes.clone(), ..Workload::new(Instrument::Pingpong) },
             place: Place::Wan,
+            surroundings: Surroundings::default(),
             rounds: 2,
             seconds_per_size: 0.1,
             link: Link::of(Place::Wan, &lab::Spec::default()),

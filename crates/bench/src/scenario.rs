@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use lab::Spec;
+use lab::{Conditions, Spec};
 use serde::{Deserialize, Serialize};
 
 /// Where the ranks are.
@@ -65,17 +65,74 @@ impl Link {
         let (delay, rate) = match place {
             Place::Shm => return None,
             Place::Lan => (Duration::ZERO, spec.lan_rate),
-            Place::Wan => (spec.rtt / 2, spec.wan_rate.min(spec.lan_rate)),
+            Place::Wan => return Some(Self::between(&spec.conditions(0, spec.sites - 1), spec)),
         };
-        Some(Self {
+        Some(Self::new(delay, rate))
+    }
+
+    /// The link between sites under these conditions.
+    pub fn between(conditions: &Conditions, spec: &Spec) -> Self {
+        Self::new(conditions.delay, conditions.rate_bits_per_s.min(spec.lan_rate))
+    }
+
+    fn new(delay: Duration, rate_bits_per_s: u64) -> Self {
+        Self {
             delay_us: delay.as_secs_f64() * 1e6,
-            goodput_mbit_per_s: rate as f64 * GOODPUT / 1e6,
-        })
+            goodput_mbit_per_s: rate_bits_per_s as f64 * GOODPUT / 1e6,
+        }
     }
 
     /// The least time a message needs, in microseconds.
     pub fn limit_us(&self, bytes: u64) -> f64 {
         self.delay_us + bytes as f64 * 8.0 / self.goodput_mbit_per_s
+    }
+}
+
+/// What goes on beside a measurement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Surroundings {
+    /// The share of packets that the links between sites lose.
+    pub loss: f64,
+    /// How many programs compute on the machine.
+    pub beside: u32,
+}
+
+impl Surroundings {
+    /// What they are, at the end of a title.
+    pub fn title(self) -> String {
+        let mut text = String::new();
+        if self.loss > 0.0 {
+            text.push_str(&format!(", {} % of packets lost", self.loss_percent()));
+        }
+        if self.beside > 0 {
+            text.push_str(&format!(", beside {} busy programs", self.beside));
+        }
+        text
+    }
+
+    /// What they are, at the end of a file's name.
+    pub fn stem(self) -> String {
+        let mut text = String::new();
+        if self.loss > 0.0 {
+            text.push_str(&format!("-loss{}", self.loss_percent()));
+        }
+        if self.beside > 0 {
+            text.push_str(&format!("-beside{}", self.beside));
+        }
+        text
+    }
+
+    fn loss_percent(self) -> f64 {
+        (self.loss * 1e8).round() / 1e6
+    }
+}
+
+/// A count of bytes for people: `1.05 MB`.
+pub fn bytes_text(bytes: f64) -> String {
+    match bytes {
+        ..1e4 => format!("{bytes:.0} B"),
+        ..1e6 => format!("{:.1} kB", bytes / 1e3),
+        _ => format!("{:.2} MB", bytes / 1e6),
     }
 }
 
@@ -132,6 +189,15 @@ mod tests {
         assert_eq!(written, ["1 B", "1000 B", "1 KiB", "64 KiB", "64 MiB"]);
         let written = [0, 1500, 10_000, 3_000_000].map(duration_text);
         assert_eq!(written, ["0", "1500 µs", "10 ms", "3 s"]);
+    }
+
+    #[test]
+    fn surroundings_are_named_where_there_are_any() {
+        assert_eq!(Surroundings::default().title() + &Surroundings::default().stem(), "");
+        let bad = Surroundings { loss: 0.001, beside: 4 };
+        assert_eq!(bad.title(), ", 0.1 % of packets lost, beside 4 busy programs");
+        assert_eq!(bad.stem(), "-loss0.1-beside4");
+        assert_eq!([820.0, 65_600.0, 1_086_000.0].map(bytes_text), ["820 B", "65.6 kB", "1.09 MB"]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::instrument::{Base, Column, Description, Quantity, Relation, Share, St
 use crate::library::{Kind, Variant};
 use crate::record::{Measurement, Missing};
 use crate::report::{Entry, Report, Row};
+use crate::scenario::bytes_text;
 use crate::statistics::Across;
 
 /// A report as text: what and where, the table, and what could not be measured and why.
@@ -57,9 +58,8 @@ fn heading(report: &Report) -> String {
         format!("{} rounds, the libraries in turn", report.rounds)
     };
     let mut text = format!(
-        "{}, {}; {turns}\n{}; {} cores, {}, {}; load {:.1} to {:.1}\n",
-        report.workload.title(),
-        report.place.title(),
+        "{}; {turns}\n{}; {} cores, {}, {}; load {:.1} to {:.1}\n",
+        report.title(),
         environment.date,
         environment.cores,
         environment.processor,
@@ -98,6 +98,7 @@ fn comparison(report: &Report) -> Vec<Vec<String>> {
         head.push(entry.name());
         head.extend(share(figure).map(|share| share.head.to_owned()));
         head.extend(beside(figure).map(|(head, _)| head.to_owned()));
+        head.extend(report.has_crossing().then(|| "on the WAN".into()));
         head.extend(base.map(|base| base.head.to_owned()));
     }
     if share(figure).is_none() {
@@ -110,6 +111,7 @@ fn comparison(report: &Report) -> Vec<Vec<String>> {
         head.extend(["/ best peer", "(least)"].map(str::to_owned));
     }
     head.extend(report.has_tcp().then(|| "/ raw TCP".into()));
+    head.extend(report.has_limit().then(|| "/ limit".into()));
     std::iter::once(head).chain(report.rows().iter().map(|row| compared(report, row))).collect()
 }
 
@@ -131,6 +133,8 @@ fn compared(report: &Report, row: &Row) -> Vec<String> {
             beside(figure)
                 .map(|(_, share)| cell.beside.map_or_else(dash, |part| percent(share.shown(part)))),
         );
+        let crossing = || cell.crossing_bytes.map_or_else(dash, bytes_text);
+        line.extend(report.has_crossing().then(crossing));
         line.extend(base.map(|base| cell.against_base.map_or_else(dash, |at| against(base, at))));
     }
     let ours = || row.cells.iter().filter(|cell| cell.library == Kind::Canele);
@@ -142,6 +146,7 @@ fn compared(report: &Report, row: &Row) -> Vec<String> {
         line.extend([row.ratio_to_best_peer, row.ratio_of_least].map(ratio));
     }
     line.extend(report.has_tcp().then(|| ratio(row.ratio_to_raw_tcp)));
+    line.extend(report.has_limit().then(|| ratio(row.ratio_to_limit)));
     line
 }
 
@@ -154,9 +159,11 @@ fn single(report: &Report) -> Vec<Vec<String>> {
     head.extend(figure.map(|figure| figure.unit().to_owned()));
     head.extend(beside(figure).map(|(head, _)| head.to_owned()));
     head.extend(base.map(|base| base.head.to_owned()));
+    head.extend(report.has_crossing().then(|| "on the WAN".into()));
     if report.has_tcp() {
         head.extend(["TCP µs", "MPI / TCP"].map(str::to_owned));
     }
+    head.extend(report.has_limit().then(|| "/ limit".into()));
     let rows = report.rows();
     let measured = report.entries.first().and_then(|entry| entry.rounds.first());
     let line = |read: &Measurement| {
@@ -179,11 +186,16 @@ fn single(report: &Report) -> Vec<Vec<String>> {
         }));
         let against_base = cell.and_then(|cell| cell.against_base);
         line.extend(base.map(|base| against_base.map_or_else(dash, |at| against(base, at))));
+        let crossing = || cell.and_then(|cell| cell.crossing_bytes).map_or_else(dash, bytes_text);
+        line.extend(report.has_crossing().then(crossing));
         if report.has_tcp() {
             let ratio_to_tcp = row.and_then(|row| row.ratio_to_raw_tcp);
             line.push(ratio_to_tcp.map_or_else(dash, |ratio| time(read.median_us / ratio)));
             line.push(ratio(ratio_to_tcp));
         }
+        let to_limit = row.and_then(|row| row.limit_us).filter(|limit_us| *limit_us > 0.0);
+        let to_limit = to_limit.map(|limit_us| read.median_us / limit_us);
+        line.extend(report.has_limit().then(|| ratio(to_limit)));
         line
     };
     std::iter::once(head).chain(measured.into_iter().flatten().map(line)).collect()
@@ -362,6 +374,8 @@ mod tests {
         let text = render(&report);
         assert!(text.contains("p99 µs") && text.contains("MPI / TCP"), "{text}");
         let row = text.lines().find(|line| line.trim_start().starts_with("16 B")).unwrap();
-        assert_eq!(row.split_whitespace().last(), Some("1.25"), "{text}");
+        // Before the ratio to the limit, 5800.1 µs.
+        let last: Vec<&str> = row.split_whitespace().rev().take(2).collect();
+        assert_eq!(last, ["1.00", "1.25"], "{text}");
     }
 }

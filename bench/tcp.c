@@ -1,0 +1,196 @@
+/* Exchanges over raw TCP, in one stream or cut into several: lines of JSON as pingpong.c and slowstart.c print.
+   Usage: tcp serve STREAMS | tcp pingpong|slowstart ADDRESS PORT STREAMS SECONDS_PER_SIZE CASE...
+
+   The server prints its port. Both sides poll, then poll and offer their core to whoever shares it, then sleep
+   in the kernel, so that a long link does not cost a core which its emulation needs. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "exchange.h"
+
+static const double POLL_S = 30e-6, YIELD_S = 200e-6;
+
+static void die(const char *what) {
+    fprintf(stderr, "tcp: %s: %s\n", what, strerror(errno));
+    exit(1);
+}
+
+enum { MOST_STREAMS = 64 };
+
+struct streams {
+    int count, fds[MOST_STREAMS];
+};
+
+/* A message's share of one stream. */
+struct part {
+    char *data;
+    size_t left;
+};
+
+/* A message is cut into equal parts, the last being what is left. */
+static size_t cut(const struct streams *streams, char *data, size_t bytes, struct part *parts) {
+    size_t each = (bytes + (size_t)streams->count - 1) / (size_t)streams->count;
+    for (int i = 0; i < streams->count; i++) {
+        size_t begin = each * (size_t)i < bytes ? each * (size_t)i : bytes, left = bytes - begin;
+        parts[i] = (struct part){data + begin, left < each ? left : each};
+    }
+    return bytes;
+}
+
+static void wait_for(const struct streams *streams, const struct part *parts, short event, double *idle_since) {
+    double now = clock_system_s();
+    if (*idle_since == 0) *idle_since = now;
+    if (now - *idle_since < POLL_S) return;
+    if (now - *idle_since < YIELD_S) {
+        sched_yield();
+        return;
+    }
+    struct pollfd entries[MOST_STREAMS];
+    for (int i = 0; i < streams->count; i++) entries[i] = (struct pollfd){parts[i].left ? streams->fds[i] : -1, event, 0};
+    if (poll(entries, (nfds_t)streams->count, 60000) == 0) {
+        fprintf(stderr, "tcp: nothing moves for a minute\n");
+        exit(1);
+    }
+}
+
+static void put(const struct streams *streams, const char *data, size_t bytes) {
+    struct part parts[MOST_STREAMS];
+    double idle_since = 0;
+    for (size_t left = cut(streams, (char *)data, bytes, parts); left > 0;) {
+        size_t before = left;
+        for (int i = 0; i < streams->count; i++) {
+            if (!parts[i].left) continue;
+            ssize_t n = send(streams->fds[i], parts[i].data, parts[i].left, MSG_NOSIGNAL | MSG_DONTWAIT);
+            if (n < 0 && errno != EAGAIN && errno != EINTR) die("send");
+            if (n > 0) parts[i].data += n, parts[i].left -= (size_t)n, left -= (size_t)n;
+        }
+        if (left < before) idle_since = 0;
+        else wait_for(streams, parts, POLLOUT, &idle_since);
+    }
+}
+
+/* Returns 0 at the end of a stream. */
+static int get(const struct streams *streams, char *data, size_t bytes) {
+    struct part parts[MOST_STREAMS];
+    double idle_since = 0;
+    for (size_t left = cut(streams, data, bytes, parts); left > 0;) {
+        size_t before = left;
+        for (int i = 0; i < streams->count; i++) {
+            if (!parts[i].left) continue;
+            ssize_t n = recv(streams->fds[i], parts[i].data, parts[i].left, MSG_DONTWAIT);
+            if (n == 0) return 0;
+            if (n < 0 && errno != EAGAIN && errno != EINTR) die("recv");
+            if (n > 0) parts[i].data += n, parts[i].left -= (size_t)n, left -= (size_t)n;
+        }
+        if (left < before) idle_since = 0;
+        else wait_for(streams, parts, POLLIN, &idle_since);
+    }
+    return 1;
+}
+
+static void without_delay(int fd) {
+    int one = 1;
+    if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one)) die("TCP_NODELAY");
+}
+
+/* A client opens its streams one after the other, so that both sides know them in the same order. */
+static void listen_and_accept(struct streams *streams) {
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t length = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (void *)&address, sizeof address) || listen(fd, MOST_STREAMS)) die("listen");
+    if (getsockname(fd, (void *)&address, &length)) die("getsockname");
+    printf("%d\n", ntohs(address.sin_port));
+    fflush(stdout);
+    for (int i = 0; i < streams->count; i++) {
+        struct pollfd entry = {fd, POLLIN, 0};
+        if (poll(&entry, 1, 30000) <= 0) {
+            fprintf(stderr, "tcp: no client came within 30 s\n");
+            exit(1);
+        }
+        streams->fds[i] = accept(fd, 0, 0);
+        if (streams->fds[i] < 0) die("accept");
+        without_delay(streams->fds[i]);
+    }
+    close(fd);
+}
+
+static void connect_to(struct streams *streams, const char *host, const char *port) {
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    address.sin_port = htons((uint16_t)program_number("tcp", "port", port, 65535));
+    if (inet_pton(AF_INET, host, &address.sin_addr) != 1) {
+        fprintf(stderr, "tcp: `%s` is no IPv4 address\n", host);
+        exit(2);
+    }
+    for (int i = 0; i < streams->count; i++) {
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (fd < 0 || connect(fd, (void *)&address, sizeof address)) die("connect");
+        without_delay(fd);
+        streams->fds[i] = fd;
+    }
+}
+
+/* The length of what comes goes by the first stream. */
+static struct streams first_of(const struct streams *streams) { return (struct streams){1, {streams->fds[0]}}; }
+
+static void serve(const struct streams *streams) {
+    struct streams first = first_of(streams);
+    uint64_t bytes;
+    while (get(&first, (char *)&bytes, sizeof bytes) && bytes > 0 && bytes <= PROGRAM_MOST_BYTES) {
+        char *data = program_memory("tcp", bytes);
+        do {
+            if (!get(streams, data, bytes)) exit(1);
+            put(streams, data, bytes);
+        } while (data[0] != PROGRAM_ENDS);
+        free(data);
+    }
+}
+
+static void once(const struct exchange *exchange) {
+    put(exchange->with, exchange->out, (size_t)exchange->bytes);
+    if (get(exchange->with, exchange->in, (size_t)exchange->bytes)) return;
+    fprintf(stderr, "tcp: the server has gone\n");
+    exit(1);
+}
+
+static int measure(struct streams *streams, enum exchange_kind kind, const char *text, double seconds) {
+    struct program_case asked = exchange_case("tcp", kind, text);
+    uint64_t bytes = (uint64_t)asked.bytes;
+    struct exchange exchange = {once, streams, program_memory("tcp", bytes), program_memory("tcp", bytes), asked.bytes};
+    struct streams first = first_of(streams);
+    put(&first, (char *)&bytes, sizeof bytes);
+    int failed = exchange_measure("tcp", kind, &exchange, asked, seconds);
+    free(exchange.out);
+    free(exchange.in);
+    return failed;
+}
+
+int main(int argc, char **argv) {
+    int serves = argc == 3 && !strcmp(argv[1], "serve"), failed = 0;
+    if (!serves && argc < 7) {
+        fprintf(stderr, "usage: tcp serve STREAMS | tcp pingpong|slowstart ADDRESS PORT STREAMS SECONDS_PER_SIZE CASE...\n");
+        return 2;
+    }
+    struct streams streams = {.count = (int)program_number("tcp", "streams", argv[serves ? 2 : 4], MOST_STREAMS)};
+    if (serves) {
+        listen_and_accept(&streams);
+        serve(&streams);
+        return 0;
+    }
+    connect_to(&streams, argv[2], argv[3]);
+    enum exchange_kind kind = strcmp(argv[1], "slowstart") ? EXCHANGE_PINGPONG : EXCHANGE_ROW;
+    double seconds = program_number("tcp", "the time per size", argv[5], PROGRAM_MOST_SECONDS);
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    clock_calibrate();
+    clock_check(0.02);
+    program_print("tcp", streams.count > 1 ? "TCP in several streams" : "raw TCP", 2, host, argv[2]);
+    for (int i = 6; i < argc; i++) failed |= measure(&streams, kind, argv[i], seconds);
+    return failed;
+}
