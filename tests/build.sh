@@ -9,6 +9,7 @@ trap 'rm -rf "$work"' EXIT
 export PATH="$prefix/bin:$PATH" PKG_CONFIG_PATH=$prefix/lib/pkgconfig
 cp programs/instructions.c "$work/c.c"
 cp programs/instructions.c "$work/cxx.cpp"
+cp programs/check.h "$work/"
 cp programs/mad_pack.c "$work/native.c"
 cat >"$work/CMakeLists.txt" <<'CMAKE'
 cmake_minimum_required(VERSION 3.10)

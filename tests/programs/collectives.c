@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
+
 #ifdef LARGE
 typedef MPI_Count number;
 typedef MPI_Aint place;
@@ -31,15 +33,7 @@ typedef MPI_Aint place;
 typedef int number, place;
 #endif
 
-static int rank, size, failures;
-
-#define CHECK(condition)                                                             \
-    do {                                                                             \
-        if (!(condition)) {                                                          \
-            failures++;                                                              \
-            fprintf(stderr, "rank %d: line %d: %s\n", rank, __LINE__, #condition);   \
-        }                                                                            \
-    } while (0)
+static int size;
 
 /* x -> a x + b: composition does not commute. */
 typedef struct {

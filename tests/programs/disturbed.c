@@ -16,17 +16,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "check.h"
+
 enum { WAITERS = 64, ROUNDS = 120, LEN = 100000 };
 
-static int rank, size, failures, told;
-
-#define CHECK(condition)                                                             \
-    do {                                                                             \
-        if (!(condition)) {                                                          \
-            __atomic_add_fetch(&failures, 1, __ATOMIC_RELAXED);                      \
-            fprintf(stderr, "rank %d: line %d: %s\n", rank, __LINE__, #condition);   \
-        }                                                                            \
-    } while (0)
+static int size, told;
 
 /* Data around a ring, checked. */
 static void exchange(int round) {

@@ -5,15 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-static int rank, failures;
-
-#define CHECK(condition)                                                             \
-    do {                                                                             \
-        if (!(condition)) {                                                          \
-            failures++;                                                              \
-            fprintf(stderr, "rank %d: line %d: %s\n", rank, __LINE__, #condition);   \
-        }                                                                            \
-    } while (0)
+#include "check.h"
 
 enum { ROW = 1 << 20 };
 static const MPI_Count bytes = ((MPI_Count)1 << 31) + 100;

@@ -8,7 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static int rank, size, failures;
+#include "check.h"
+
+static int size;
 
 #define DO(call) do { int code_ = (call); if (code_) { printf("rank %d, line %d: %s\n", rank, __LINE__, mad_last_error()); exit(1); } } while (0)
 /* The call fails with this code, for this reason. */
@@ -20,8 +22,6 @@ static void fails(int line, int expected, const char *reason, int code) {
     printf("rank %d, line %d: code %d where %d was due, saying: %s\n", rank, line, code, expected, told);
     failures++;
 }
-#define CHECK(condition) do { if (!(condition)) { printf("rank %d, line %d: not so: %s\n", rank, __LINE__, #condition); failures++; } } while (0)
-
 enum { S = mad_send_SAFER, L = mad_send_LATER, C = mad_send_CHEAPER, X = mad_receive_EXPRESS, R = mad_receive_CHEAPER, U = MAD_NEXT_UNKNOWN };
 enum { LONG = 200000, MANY = 100000 };
 

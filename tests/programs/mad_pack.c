@@ -7,12 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
+
 enum { LONG = 10 << 20, MIDDLE = 5000, CHANNELS = 7, ROUNDS = 30 };
 
-static int rank, size, failures;
+static int size;
 
 #define DO(call) do { int code_ = (call); if (code_) { printf("rank %d, line %d: %s\n", rank, __LINE__, mad_last_error()); exit(1); } } while (0)
-#define CHECK(condition) do { if (!(condition)) { printf("rank %d, line %d: not so: %s\n", rank, __LINE__, #condition); failures++; } } while (0)
 
 static void fill(unsigned char *data, size_t length, int seed) {
     for (size_t i = 0; i < length; i++) data[i] = (unsigned char)(seed + i * 7 + i / 251);

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "check.h"
+
 #ifdef LARGE
 typedef MPI_Count number;
 typedef MPI_Aint place;
@@ -16,15 +18,7 @@ typedef int number, place;
 #define NAME(function) function
 #endif
 
-static int rank, size, failures;
-
-#define CHECK(condition)                                                             \
-    do {                                                                             \
-        if (!(condition)) {                                                          \
-            failures++;                                                              \
-            fprintf(stderr, "rank %d: line %d: %s\n", rank, __LINE__, #condition);   \
-        }                                                                            \
-    } while (0)
+static int size;
 
 enum {
     BARRIER, BCAST, GATHER, GATHER_IN_PLACE, GATHERV, SCATTER, SCATTER_IN_PLACE, SCATTERV, ALLGATHER,

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
+
 #ifdef LARGE
 typedef MPI_Count number;
 #define MPI_Send MPI_Send_c
@@ -31,15 +33,7 @@ typedef MPI_Count number;
 typedef int number;
 #endif
 
-static int rank, size, failures;
-
-#define CHECK(condition)                                                             \
-    do {                                                                             \
-        if (!(condition)) {                                                          \
-            failures++;                                                              \
-            fprintf(stderr, "rank %d: line %d: %s\n", rank, __LINE__, #condition);   \
-        }                                                                            \
-    } while (0)
+static int size;
 
 /* Each mode, blocking, begun and kept, to the next rank; a ready one after the receive is known to be there. */
 static void modes(void) {

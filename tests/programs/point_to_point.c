@@ -4,15 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int rank, size, failures;
+#include "check.h"
 
-#define CHECK(condition)                                                             \
-    do {                                                                             \
-        if (!(condition)) {                                                          \
-            failures++;                                                              \
-            fprintf(stderr, "rank %d: line %d: %s\n", rank, __LINE__, #condition);   \
-        }                                                                            \
-    } while (0)
+static int size;
 
 static void ring(size_t bytes) {
     int next = (rank + 1) % size, previous = (rank + size - 1) % size;

@@ -3,15 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static int rank, size, failures;
+#include "check.h"
 
-#define CHECK(condition)                                                             \
-    do {                                                                             \
-        if (!(condition)) {                                                          \
-            failures++;                                                              \
-            fprintf(stderr, "rank %d: line %d: %s\n", rank, __LINE__, #condition);   \
-        }                                                                            \
-    } while (0)
+static int size;
 
 static void grids(void) {
     int dims[2] = {0, 0}, periods[2] = {1, 0}, got[2], rings[2], place[2], ndims, status, one, before, behind;
