@@ -38,6 +38,8 @@ enum Word {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         command: Vec<OsString>,
     },
+    /// Print the grid's description for `mpiexec -grid`
+    Grid(Named),
     /// Say what is up, what links are like, and what they have carried
     Status {
         #[command(flatten)]
@@ -109,6 +111,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
     let result = match arguments.word {
         Word::Up(spec) => up(&spec),
         Word::Run { named, node, command } => enter(&named.name, &node, &command),
+        Word::Grid(named) => describe_grid(&named.name),
         Word::Status { named, json } => status(&named.name, json),
         Word::Set { named, which, change } => set(&named.name, which, change),
         Word::Cut { named, target, duration, direction } => {
@@ -170,6 +173,19 @@ fn text(error: impl std::fmt::Display) -> String {
 fn enter(lab: &str, node: &str, command: &[OsString]) -> Result<(), String> {
     let error = find(lab)?.command(node, command).map_err(text)?.exec();
     Err(format!("nsenter: {error}"))
+}
+
+/// Prints the file that `mpiexec -grid` reads.
+fn describe_grid(name: &str) -> Result<(), String> {
+    let lab = find(name)?;
+    let own = std::env::current_exe().map_err(text)?;
+    for site in 0..lab.spec.sites {
+        let hosts = lab.nodes.iter().filter(|node| node.site == site);
+        let hosts: Vec<String> = hosts.map(|node| format!("\"{}\"", node.host)).collect();
+        println!("[[site]]\nname = \"site{site}\"\nhosts = [{}]", hosts.join(", "));
+        println!("launch = \"{} lab run --name {name}\"\n", own.display());
+    }
+    Ok(())
 }
 
 /// What `status` says as JSON.

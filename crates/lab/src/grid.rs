@@ -188,7 +188,7 @@ impl Lab {
         if let Ok(directory) = std::env::current_dir() {
             command.arg(format!("--wdns={}", directory.display()));
         }
-        command.arg("--").args(words).env(MARK, &self.mark);
+        command.arg("--").args(words).env(MARK, &self.mark).env(FOLDER, state_folder());
         Ok(command)
     }
 
@@ -455,8 +455,11 @@ fn lock_path(name: &str) -> PathBuf {
     state_folder().join(format!("{name}.lock"))
 }
 
-/// Where a user's labs that are up are written down.
+/// Where a user's labs that are up are written down. On a node the user may seem to be another.
 fn state_folder() -> PathBuf {
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        return folder.into();
+    }
     let user = rustix::process::geteuid();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     match runtime.filter(|path| path.is_dir()) {
@@ -468,5 +471,7 @@ fn state_folder() -> PathBuf {
 
 /// The tool that knows the queues; its successor needs a kernel that has them too.
 const IPTABLES: &str = "iptables-legacy";
+/// The variable by which processes on nodes know where labs are written down.
+const FOLDER: &str = "CANELE_LAB_FOLDER";
 /// How long the process of the links may take to answer at first.
 const START: Duration = Duration::from_secs(5);

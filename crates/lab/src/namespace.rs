@@ -91,7 +91,12 @@ impl Rights {
         let mut command = tool("nsenter");
         command.args(["-t", &holder.pid.to_string()]);
         if let Self::User(_) = self {
-            command.args(["-U", "--preserve-credentials"]);
+            command.arg("--preserve-credentials");
+            // Who is in a user namespace cannot enter it again.
+            let user = |id: &str| std::fs::read_link(format!("/proc/{id}/ns/user")).ok();
+            if user("self") != user(&holder.pid.to_string()) {
+                command.arg("-U");
+            }
         }
         command.args(namespaces);
         command

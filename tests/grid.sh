@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# mpiexec on a grid of two sites of two nodes, as a file describes it and as it is found, by root and without.
+# Usage: grid.sh PREFIX
+set -u
+cd "$(dirname "$0")"
+. ./check.sh
+work=$(mktemp -d)
+export CANELE_LAB=g$$
+as=()
+trap '"${as[@]}" "$canele" lab down; rm -rf "$work"' EXIT
+"$1/bin/mpicc" -Wall -Werror -O1 programs/sites.c -o "$work/sites" || exit 1
+"$1/bin/mpicc" -Wall -Werror -O1 programs/collectives.c -o "$work/collectives" || exit 1
+
+# A copy that another user can read too.
+cp -r "$1" "$work/prefix"
+mkdir "$work/ids" "$work/north" "$work/south"
+canele=$work/prefix/bin/canele mpiexec=$work/prefix/bin/mpiexec
+for site in north south; do
+    printf '#!/bin/sh\necho "$PMI_RANK %s $(hostname) $CANELE_SITE $WHERE $PWD"\n' $site >"$work/$site/app"
+    chmod +x "$work/$site/app"
+done
+chmod -R a+rX "$work"
+chmod 777 "$work/ids"
+run() { timeout 60 "${as[@]}" "$mpiexec" "$@"; }
+# Command lines and environments of all processes.
+everything() {
+    local id
+    for id in $(ls /proc | grep -E '^[0-9]+$'); do
+        cat "/proc/$id/cmdline" "/proc/$id/environ" 2>/dev/null
+    done | tr '\0' '\n'
+}
+# A job that waits: its processes are in ids/, one file each.
+begin() { # what each rank does before
+    rm -f "$work"/ids/*
+    "${as[@]}" "$mpiexec" -timeout 50 -grid "$work/grid.toml" -n 8 bash -c "$1; echo \$\$ >$work/ids/\$PMI_RANK; exec sleep 50" >"$work/said" 2>"$work/err" &
+    job=$!
+    until_true 20 '[ "$(cat "$work"/ids/* 2>/dev/null | wc -l)" = 8 ]'
+    cat "$work"/ids/* >"$work/all"
+}
+ended() { # name, code
+    wait $job
+    check "$1" "$2" $?
+    until_true 5 '[ "$(alive "$work/all")" = 0 ]'
+    check "and nothing of it runs any more" "8 0" "$(wc -l <"$work/all") $(alive "$work/all")"
+}
+agent_of() { awk '/^PPid:/ { print $2 }' "/proc/$(cat "$work/ids/$1")/status"; }
+
+whole_grid() {
+    # A grid that is up but not as asked, on a busy machine, will do.
+    timeout 60 "${as[@]}" "$canele" lab up --name "$CANELE_LAB" >/dev/null 2>&1
+    "${as[@]}" "$canele" lab grid |
+        sed "s|^name = \"site0\"|name = \"north\"\nslots = 2\nbinaries = \"$work/north\"\nenvironment = { WHERE = \"up\" }|
+             s|^name = \"site1\"|name = \"south\"\nslots = 2\nbinaries = \"$work/south\"\nenvironment = { WHERE = \"down\" }\ndirectory = \"/usr\"|" >"$work/grid.toml"
+    local here
+    here=$(pwd)
+    check "programs, directories and variables by site" "0 north site0-node0 north up $here
+2 north site0-node1 north up $here
+4 south site1-node0 south down /usr
+6 south site1-node1 south down /usr" "$(run -grid "$work/grid.toml" -n 8 app | sort -n | grep -v '^[1357]')"
+    check "who is where" "0:0 0:0 2:0 2:0 4:4 4:4 6:4 6:4 0 strangers" "$(run -grid "$work/grid.toml" -genv CANELE_SITE x -n 8 "$work/sites")"
+    check "and without names" "0:0 0:0 2:0 2:0 4:4 4:4 6:4 6:4 0 strangers" "$(run -launcher-exec "$canele lab run" -hosts site0-node0:2,site0-node1:2,site1-node0:2,site1-node1:2 -n 8 "$work/sites")"
+    check "8 ranks on both sites" "collectives on 8 ranks: 0 failures" "$(run -grid "$work/grid.toml" -n 8 "$work/collectives")"
+
+    # The secret is known to all ranks, and stands in no process's command line or environment.
+    begin "echo cmd=get kvsname=x key=canele-secret >&\$PMI_FD; read -r line <&\$PMI_FD; echo \${line##*value=}"
+    secret=$(sort -u "$work/said")
+    check "all ranks have one secret" 64 "${#secret}"
+    everything >"$work/everything"
+    check "and it is spilt nowhere" "yes 0" "$([ "$(grep -c "^PMI_RANK=" "$work/everything")" -ge 8 ] && echo yes) $(grep -cF "$secret" "$work/everything")"
+    rm -f "$work/everything"
+    kill -TERM $job
+    ended "SIGTERM reaches all ranks" 143
+
+    begin true
+    kill -9 "$(agent_of 6)"
+    ended "an agent killed below a site's: a failure" 1
+    check "that names host and site" "mpiexec: the agent on host site1-node1 of site south with 2 ranks is gone (signal: 9 (SIGKILL))" "$(cat "$work/err")"
+    begin true
+    kill -9 "$(agent_of 4)"
+    ended "a site's agent killed: a failure" 1
+    check "that names host and site" "mpiexec: the agent on host site1-node0 of site south with 4 ranks is gone (signal: 9 (SIGKILL))" "$(cat "$work/err")"
+    begin true
+    kill -9 $job
+    ended "mpiexec killed" 137
+
+    # Found by measuring, however the hosts are named.
+    "${as[@]}" "$canele" grid --hosts site1-node1:2,site0-node0:2,site1-node0:2,site0-node1:2 --launcher-exec "$canele lab run" --save "$work/ids/found.toml" >"$work/said" 2>"$work/err"
+    check "a grid is found: $(cat "$work/err")" 0 $?
+    check "its sites are those of the lab" "site0  site1-node1  site1-node0
+site1  site0-node0  site0-node1" "$(grep '^site.  site' "$work/said")"
+    check "and a job runs on it" "collectives on 8 ranks: 0 failures" "$(run -grid "$work/ids/found.toml" -n 8 "$work/collectives")"
+    rm -f "$work"/ids/*
+    "${as[@]}" "$canele" lab down
+}
+
+if ! unshare -n true 2>/dev/null && ! unshare -Urn true 2>/dev/null; then
+    echo "SKIPPED: this machine permits namespaces neither to root nor to users"
+    exit 0
+fi
+whole_grid
+if [ "$(id -u)" = 0 ]; then
+    as=(setpriv --reuid 65534 --regid 65534 --clear-groups env -u XDG_RUNTIME_DIR PATH=/usr/bin:/bin)
+    if "${as[@]}" unshare -Urn true 2>/dev/null; then
+        echo "without root:"
+        whole_grid
+    else
+        echo "SKIPPED: user namespaces are not permitted here, so the lab needs root"
+    fi
+fi
+finish_checks
