@@ -1,12 +1,15 @@
 //! Who is at the other end: a mutual proof of the job's secret before anything else is read.
 //!
-//! The initiator says hello (job, both ranks, a nonce, and whether it is going to encrypt); the acceptor
+//! The initiator says hello (job, both ranks, a nonce, whether it is going to encrypt, and how long the way
+//! is behind a gateway, of which the acceptor's kernel knows nothing); the acceptor
 //! answers with a nonce and a code over both; the initiator proves itself with a code of its own; the
 //! acceptor's verdict decides whether this connection is the link. Codes are HMAC-SHA256 under the secret
 //! and bind role, ranks and both nonces, so that nothing recorded is of use again.
 //!
 //! Where the link is to be encrypted, all after the hello is. The codes then bind the keys that the two
 //! ends have agreed on, too: who sits in between has other keys with each of them.
+
+use std::time::Duration;
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -52,7 +55,7 @@ pub enum Refusal {
     Crowd,
 }
 
-pub(crate) const HELLO_LEN: usize = 57;
+pub(crate) const HELLO_LEN: usize = 61;
 pub(crate) const ANSWER_LEN: usize = 64;
 pub(crate) const PROOF_LEN: usize = 32;
 pub(crate) const VERDICT_LEN: usize = 1;
@@ -73,6 +76,8 @@ pub(crate) struct Caller {
     pub rank: GateId,
     /// Whether all that it says after the hello is encrypted.
     pub encrypts: bool,
+    /// The round trip behind its own connection, which ends at a gateway.
+    pub detour: Duration,
 }
 
 impl Credentials {
@@ -86,6 +91,12 @@ impl Credentials {
         hello[24..56].copy_from_slice(&nonce);
         hello[56] = u8::from(encrypts);
         hello
+    }
+
+    /// Adds to a hello the round trip behind the caller's own connection.
+    pub fn add_detour(hello: &mut Hello, detour: Duration) {
+        let micros = u32::try_from(detour.as_micros()).unwrap_or(u32::MAX);
+        hello[57..].copy_from_slice(&micros.to_le_bytes());
     }
 
     /// Who says hello.
@@ -104,7 +115,8 @@ impl Credentials {
         if hello[8..16] != self.job.to_le_bytes() || word(20) != self.rank.0 {
             return Err(Refusal::Job);
         }
-        Ok(Caller { rank: GateId(word(16)), encrypts: hello[56] == 1 })
+        let detour = Duration::from_micros(word(57).into()).min(DETOUR_MAX);
+        Ok(Caller { rank: GateId(word(16)), encrypts: hello[56] == 1, detour })
     }
 
     /// The acceptor's answer.
@@ -187,7 +199,9 @@ impl Credentials {
 }
 
 /// A name and a version; the zero byte keeps line-oriented strangers out at once.
-const MAGIC: &[u8; 8] = b"canele\x00\x02";
+const MAGIC: &[u8; 8] = b"canele\x00\x03";
+/// Whatever a caller says, no way is longer.
+const DETOUR_MAX: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
@@ -201,8 +215,10 @@ mod tests {
     fn two_of_a_job_prove_each_other() {
         for encrypts in [false, true] {
             let (a, b) = (side(0, 9, 1), side(1, 9, 1));
-            let hello = a.hello(GateId(1), encrypts, [5; 32]);
-            assert_eq!(b.check_hello(&hello), Ok(Caller { rank: GateId(0), encrypts }));
+            let mut hello = a.hello(GateId(1), encrypts, [5; 32]);
+            let detour = Duration::from_micros(5801);
+            Credentials::add_detour(&mut hello, detour);
+            assert_eq!(b.check_hello(&hello), Ok(Caller { rank: GateId(0), encrypts, detour }));
             let answer = b.answer(&hello, &CLEAR, [6; 32]);
             assert_eq!(a.check_answer(&hello, &CLEAR, &answer), Ok(()));
             let proof = a.proof(&hello, &CLEAR, &answer);

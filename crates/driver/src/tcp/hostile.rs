@@ -170,7 +170,7 @@ fn prove(target: SocketAddr) -> (TcpStream, Vec<u8>) {
 fn garbage_and_other_versions_are_refused() {
     let mut exchange = Exchange::new(PATIENCE);
     exchange.suffer(|target| {
-        say(target, b"GET / HTTP/1.1\r\nHost: a-host-with-a-long-name.example\r\n\r\n")
+        say(target, b"GET / HTTP/1.1\r\nHost: a-host-with-a-very-long-name.example\r\n\r\n")
     });
     exchange.suffer(|target| {
         let mut other_version = credentials(2).hello(GateId(0), false, [1; 32]);
@@ -341,7 +341,7 @@ proptest! {
     #[test]
     fn only_a_hello_to_this_rank_of_this_job_is_one(hello: [u8; HELLO_LEN], at in 0..HELLO_LEN, flip in 1u8..) {
         let own = credentials(0);
-        prop_assert_eq!(own.check_hello(&hello).is_ok(), hello[..8] == *b"canele\x00\x02" && hello[56] <= 1 && hello[8..16] == JOB.to_le_bytes() && hello[20..24] == [0; 4]);
+        prop_assert_eq!(own.check_hello(&hello).is_ok(), hello[..8] == *b"canele\x00\x03" && hello[56] <= 1 && hello[8..16] == JOB.to_le_bytes() && hello[20..24] == [0; 4]);
         let mut changed = credentials(2).hello(GateId(0), false, [3; 32]);
         changed[at] ^= flip;
         let checked = own.check_hello(&changed);

@@ -22,6 +22,8 @@ pub struct Known {
     pub cost: Cost,
     /// Of the handshake, if the kernel knows.
     pub round_trip: Option<Duration>,
+    /// The round trip behind the connection's end.
+    detour: Duration,
     /// Looks at the traffic.
     looks: u32,
     /// The network has shown its rate.
@@ -34,11 +36,12 @@ impl Knowledge {
         Self { host: topo::cache::host_cost(cache.as_ref()), cache, rail }
     }
 
-    /// What a connection costs that has just opened.
-    pub fn first(&self, socket: &TcpStream) -> Option<Known> {
-        let sample = TcpSample::of(socket).ok()?;
+    /// What a connection costs that has just opened, and behind whose end the way is so much longer. Through
+    /// a gateway many ways lead, so nothing is remembered of them.
+    pub fn first(&self, socket: &TcpStream, detour: Duration) -> Option<Known> {
+        let sample = TcpSample::of(socket).ok()?.behind(detour);
         let remembered = || self.cache.as_ref()?.link(&self.pair(socket)?).ok()?;
-        let cost = match remembered() {
+        let cost = match remembered().filter(|_| detour.is_zero()) {
             Some(entry) => {
                 let mut cost = entry.value;
                 sample.refine(&mut cost);
@@ -47,12 +50,13 @@ impl Knowledge {
             None => sample.cost(&self.host),
         };
         let round_trip = sample.round_trip_ns.map(Duration::from_nanos);
-        Some(Known { cost, round_trip, looks: 0, has_learned: false })
+        Some(Known { cost, round_trip, detour, looks: 0, has_learned: false })
     }
 
     /// Keeps what was learned of a connection that ends.
     pub fn keep(&self, socket: &TcpStream, known: &Known) {
         if known.has_learned
+            && known.detour.is_zero()
             && let (Some(cache), Some(pair)) = (&self.cache, self.pair(socket))
         {
             // What cannot be remembered is measured again by the next job.
@@ -77,6 +81,7 @@ impl Known {
             return false;
         }
         let Ok(sample) = TcpSample::of(socket) else { return false };
+        let sample = sample.behind(self.detour);
         let before = self.cost;
         sample.refine(&mut self.cost);
         self.has_learned |= !sample.is_limited_by_sender;

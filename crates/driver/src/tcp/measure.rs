@@ -4,6 +4,7 @@ use std::io;
 use std::mem::offset_of;
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 use socket2::SockRef;
 use wire::{Cost, HostCost};
@@ -49,6 +50,15 @@ impl TcpSample {
             send_buffer_bytes: option.send_buffer_size()? as u64,
             receive_buffer_bytes: option.recv_buffer_size()? as u64,
         })
+    }
+
+    /// The sample of a way that goes on behind the connection's end, whose round trip is the longer by this.
+    pub fn behind(mut self, detour: Duration) -> Self {
+        let detour_ns = u64::try_from(detour.as_nanos()).unwrap_or(u64::MAX);
+        if detour_ns > 0 {
+            self.round_trip_ns = self.round_trip_ns.map(|ns| ns.saturating_add(detour_ns));
+        }
+        self
     }
 
     /// A first guess for a link of which nothing is remembered: half of the round trip, a gap of two

@@ -25,6 +25,7 @@ mod networks;
 mod patience;
 mod proving;
 pub mod relay;
+mod route;
 mod stream;
 mod tls;
 #[cfg(test)]
@@ -55,6 +56,8 @@ pub use measure::TcpSample;
 use networks::NAMES;
 pub use networks::{TcpNetwork, TcpNetworks};
 use proving::Unproved;
+pub use route::Gateways;
+use route::Ways;
 use stream::{FRAME_MAX, FrameStream, Received};
 use tls::Channel;
 
@@ -110,6 +113,8 @@ pub struct TcpRail {
     sockets: FxHashMap<u64, Socket>,
     next_key: u64,
     links: FxHashMap<GateId, Link>,
+    /// Ways to peers that lead through gateways, and where the peers listen.
+    ways: FxHashMap<GateId, (Ways, Vec<SocketAddr>)>,
     /// Keys of open links that had traffic lately: read without asking epoll.
     hot: Vec<u64>,
     /// Keys of other links with frames left in their buffers, of which epoll knows nothing.
@@ -224,6 +229,7 @@ impl TcpRail {
             sockets: FxHashMap::default(),
             next_key: 0,
             links: FxHashMap::default(),
+            ways: FxHashMap::default(),
             hot: Vec::new(),
             unread: Vec::new(),
             deferred: Vec::new(),
@@ -239,13 +245,20 @@ impl TcpRail {
         })
     }
 
-    fn open(&mut self, key: u64, peer: GateId, channel: Channel, sink: &mut dyn FnMut(Event<'_>)) {
+    fn open(
+        &mut self,
+        key: u64,
+        peer: GateId,
+        channel: Channel,
+        detour: Duration,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) {
         let data = epoll::EventData::new_u64(key);
         // Fails only for lack of kernel memory; the link is then found silent by its peer's timeout.
         let _ = epoll::modify(&self.epoll, &channel.socket, data, epoll::EventFlags::IN);
         // Fails for no TCP socket; a host that vanishes is then noticed when it is sent something.
         let _ = vigil::watch(&channel.socket, self.silence());
-        let known = self.knowledge.first(&channel.socket);
+        let known = self.knowledge.first(&channel.socket, detour);
         if let Some(round_trip) = known.as_ref().and_then(|known| known.round_trip) {
             self.congestion.choose(&channel.socket, round_trip);
         }
@@ -451,13 +464,19 @@ impl Rail for TcpRail {
         if self.links.contains_key(&peer) {
             return Ok(());
         }
-        let (identity, offered) = interfaces::parse(address)
-            .ok_or_else(|| RailError::Unreachable("a malformed address".into()))?;
+        let malformed = || RailError::Unreachable("a malformed address".into());
+        let (ways, published) = Ways::parse(address).ok_or_else(malformed)?;
+        let (identity, offered) = interfaces::parse(published).ok_or_else(malformed)?;
         let here = identity == self.identity;
-        let (candidates, patience) = match &self.network {
+        let listeners = offered.clone();
+        let (mut candidates, patience) = match &self.network {
             Some(network) => (network.candidates(here, offered), NETWORK_PATIENCE),
             None => (interfaces::order(here, offered, &self.interfaces), Duration::MAX),
         };
+        if !ways.direct {
+            candidates.clear();
+        }
+        candidates.extend(ways.gateways());
         if candidates.is_empty() {
             return Err(RailError::Unreachable(match &self.network {
                 Some(network) => format!("none of its addresses is on the network of {network}"),
@@ -469,6 +488,7 @@ impl Rail for TcpRail {
         let now = self.clock.look(Instant::now());
         let dialling = Dialling::new(candidates, now, patience.min(self.connect_timeout));
         self.links.insert(peer, Link::Dialling(dialling));
+        self.ways.insert(peer, (ways, listeners));
         self.count_dialled();
         self.dial(now);
         Ok(())
@@ -476,6 +496,7 @@ impl Rail for TcpRail {
 
     fn disconnect(&mut self, peer: GateId) {
         let _uncancelled = Uncancelled::begin();
+        self.ways.remove(&peer);
         let Some(link) = self.links.remove(&peer) else { return };
         match link {
             Link::Dialling(_) => self.drop_dials(peer),

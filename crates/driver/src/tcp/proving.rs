@@ -10,9 +10,11 @@ use wire::GateId;
 
 use super::dial::Due;
 use super::handshake::{
-    ACCEPTED, ANSWER_LEN, Answer, DECLINED, HELLO_LEN, Hello, PROOF_LEN, Refusal, VERDICT_LEN,
+    ACCEPTED, ANSWER_LEN, Answer, Credentials, DECLINED, HELLO_LEN, Hello, PROOF_LEN, Refusal,
+    VERDICT_LEN,
 };
 use super::networks::TcpNetwork;
+use super::relay::{self, GATEWAY, REPLY_LEN, Reply, Request};
 use super::tls::{self, Channel};
 use super::{LISTENER_KEYS, Link, Shortage, Socket, TcpRail};
 use crate::rail::{Event, Fault};
@@ -26,17 +28,42 @@ pub(super) struct Unproved {
     got: Vec<u8>,
     /// On the rail's clock.
     deadline: Duration,
+    /// The round trip behind `address`, if that is a gateway's.
+    detour: Duration,
 }
 
 /// What is awaited.
 #[derive(Clone, Copy)]
 enum Stage {
-    Connect { peer: GateId },
-    Answer { peer: GateId, hello: Hello },
-    Verdict { peer: GateId },
+    Connect {
+        peer: GateId,
+    },
+    /// A gateway's answer.
+    Porter {
+        peer: GateId,
+        hello: Hello,
+    },
+    /// What a gateway has reached.
+    Reply {
+        peer: GateId,
+    },
+    Answer {
+        peer: GateId,
+        hello: Hello,
+    },
+    Verdict {
+        peer: GateId,
+    },
     Hello,
-    Keys { peer: GateId, hello: Hello },
-    Proof { peer: GateId, hello: Hello, answer: Answer },
+    Keys {
+        peer: GateId,
+        hello: Hello,
+    },
+    Proof {
+        peer: GateId,
+        hello: Hello,
+        answer: Answer,
+    },
 }
 
 impl TcpRail {
@@ -79,20 +106,22 @@ impl TcpRail {
                 let stage = Stage::Connect { peer };
                 let deadline = now + TRY_TIMEOUT.min(self.connect_timeout);
                 let channel = Channel::new(socket);
-                let unproved = Unproved { channel, address, stage, got: Vec::new(), deadline };
+                let detour = Duration::ZERO;
+                let unproved =
+                    Unproved { channel, address, stage, got: Vec::new(), deadline, detour };
                 self.add(unproved, epoll::EventFlags::OUT);
             }
             Err(error) => self.note_failure(peer, address, error.to_string()),
         }
     }
 
-    /// A try has met a listener, which has its time to answer.
+    /// A try has met a listener, which has its time to answer: the peer's, or a gateway, of which there may
+    /// be one though nobody is behind it.
     fn note_connection(&mut self, one: &mut Unproved) {
         let now = self.clock.now();
         one.deadline = now + self.connect_timeout;
-        if let Some(Link::Dialling(dialling)) =
-            one.dials().and_then(|peer| self.links.get_mut(&peer))
-        {
+        let Stage::Answer { peer, .. } = one.stage else { return };
+        if let Some(Link::Dialling(dialling)) = self.links.get_mut(&peer) {
             dialling.handle_connection(now, 2 * self.connect_timeout);
         }
     }
@@ -111,10 +140,11 @@ impl TcpRail {
     /// Closes this side's own attempts to reach `peer`, and counts anew who is being dialled.
     pub(super) fn drop_dials(&mut self, peer: GateId) {
         let dials = self.sockets.extract_if(|_, socket| Self::is_dial_to(socket, peer));
-        for (_, socket) in dials {
+        for (_, socket) in dials.collect::<Vec<_>>() {
             self.unproved -= 1;
             if let (Socket::Unproved(mut one), Ok(nonce)) = (socket, nonce())
                 && let Stage::Connect { .. } = one.stage
+                && self.request(peer, one.address).is_none()
             {
                 // Where the connection has just come about, the other end learns whose it was. Where
                 // it has not, it learns nothing, and need not.
@@ -152,7 +182,8 @@ impl TcpRail {
             let deadline = now + self.connect_timeout;
             let stage = Stage::Hello;
             let channel = Channel::new(socket);
-            let unproved = Unproved { channel, address, stage, got: Vec::new(), deadline };
+            let detour = Duration::ZERO;
+            let unproved = Unproved { channel, address, stage, got: Vec::new(), deadline, detour };
             self.add(unproved, epoll::EventFlags::IN);
         }
     }
@@ -250,7 +281,7 @@ impl TcpRail {
                 }
                 Ok(Step::On) => {}
                 Ok(Step::Open(peer)) => {
-                    self.open(key, peer, one.channel, sink);
+                    self.open(key, peer, one.channel, one.detour, sink);
                     return true;
                 }
                 Ok(Step::Drop) => return false,
@@ -260,7 +291,7 @@ impl TcpRail {
                             self.note_failure(peer, one.address, failure.to_string());
                         }
                         (None, Failure::Refused(refusal)) => self.note_refusal(&one, refusal),
-                        (None, Failure::System(_) | Failure::Declined) => {
+                        (None, Failure::System(_) | Failure::Declined | Failure::Gateway(_)) => {
                             self.note_refusal(&one, Refusal::Closed)
                         }
                     }
@@ -283,14 +314,31 @@ impl TcpRail {
                     Err(error) => return Err(error.into()),
                 }
                 socket.set_nodelay(true)?;
-                let encrypts = self.encryption.covers(peer);
-                let hello = self.credentials.hello(peer, encrypts, nonce()?);
-                one.say(&hello)?;
-                if encrypts {
-                    one.channel.encrypt_as_client(self.encryption.identity(&self.credentials))?;
+                if self.request(peer, one.address).is_some() {
+                    let hello = self.credentials.hello(GATEWAY, false, nonce()?);
+                    one.say(&hello)?;
+                    one.stage = Stage::Porter { peer, hello };
+                    return Ok(Step::On);
                 }
-                one.stage = Stage::Answer { peer, hello };
+                self.greet(one, peer)
+            }
+            Stage::Porter { peer, hello } => {
+                let Some(answer) = one.hear::<ANSWER_LEN>()? else { return Ok(Step::Wait) };
+                // The peer may have been disconnected from meanwhile.
+                let Some(request) = self.request(peer, one.address) else { return Ok(Step::Drop) };
+                one.say(&relay::ask(&self.credentials, &hello, &answer, &request)?)?;
+                one.stage = Stage::Reply { peer };
                 Ok(Step::On)
+            }
+            Stage::Reply { peer } => {
+                let Some(reply) = one.hear::<REPLY_LEN>()? else { return Ok(Step::Wait) };
+                match Reply::parse(&reply).ok_or(Refusal::Protocol)? {
+                    Reply::Open { beyond } => one.detour = beyond,
+                    Reply::Refused(text) => return Err(Failure::Gateway(text)),
+                }
+                let step = self.greet(one, peer)?;
+                self.note_connection(one);
+                Ok(step)
             }
             Stage::Answer { peer, hello } => {
                 let Some(answer) = one.hear::<ANSWER_LEN>()? else { return Ok(Step::Wait) };
@@ -320,6 +368,7 @@ impl TcpRail {
                 let caller = self.credentials.check_hello(&hello)?;
                 self.encryption.check(caller)?;
                 one.channel.socket.set_nodelay(true)?;
+                one.detour = caller.detour;
                 if caller.encrypts {
                     one.channel.encrypt_as_server(self.encryption.identity(&self.credentials))?;
                 }
@@ -352,6 +401,26 @@ impl TcpRail {
         }
     }
 
+    /// Says hello to a peer, directly or through a gateway that has reached it.
+    fn greet(&self, one: &mut Unproved, peer: GateId) -> Result<Step, Failure> {
+        let encrypts = self.encryption.covers(peer);
+        let mut hello = self.credentials.hello(peer, encrypts, nonce()?);
+        Credentials::add_detour(&mut hello, one.detour);
+        one.say(&hello)?;
+        if encrypts {
+            one.channel.encrypt_as_client(self.encryption.identity(&self.credentials))?;
+        }
+        one.stage = Stage::Answer { peer, hello };
+        Ok(Step::On)
+    }
+
+    /// What is asked of the one who listens at `address`, if it is a gateway on the way to `peer`.
+    fn request(&self, peer: GateId, address: SocketAddr) -> Option<Request> {
+        let (ways, listeners) = self.ways.get(&peer)?;
+        let is_gateway = ways.gateways().any(|gateway| gateway == address);
+        is_gateway.then(|| ways.request(peer, address, listeners))
+    }
+
     pub(super) fn expire(&mut self, now: Duration) {
         let late = |socket: &Socket| matches!(socket, Socket::Unproved(one) if now >= one.deadline);
         let keys: Vec<u64> =
@@ -376,9 +445,11 @@ impl Unproved {
     /// Whom this side wants to reach by it, if it is the initiator.
     fn dials(&self) -> Option<GateId> {
         match &self.stage {
-            Stage::Connect { peer } | Stage::Answer { peer, .. } | Stage::Verdict { peer } => {
-                Some(*peer)
-            }
+            Stage::Connect { peer }
+            | Stage::Porter { peer, .. }
+            | Stage::Reply { peer }
+            | Stage::Answer { peer, .. }
+            | Stage::Verdict { peer } => Some(*peer),
             Stage::Hello | Stage::Keys { .. } | Stage::Proof { .. } => None,
         }
     }
@@ -425,6 +496,8 @@ enum Failure {
     /// The other end prefers another connection, which may come to nothing.
     Declined,
     System(io::Error),
+    /// A gateway does not lead to the peer, and says why.
+    Gateway(String),
 }
 
 impl fmt::Display for Failure {
@@ -433,6 +506,7 @@ impl fmt::Display for Failure {
             Self::Refused(refusal) => refusal.fmt(f),
             Self::Declined => f.write_str("declined in favour of another connection"),
             Self::System(error) => error.fmt(f),
+            Self::Gateway(text) => write!(f, "gateway: {text}"),
         }
     }
 }

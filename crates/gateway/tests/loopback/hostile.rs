@@ -1,13 +1,11 @@
 //! Whatever strangers do, the job's own connections are served.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Daemon, PATIENCE, call, call_as, echo, exchange, open, porter, request};
+use crate::common::{Daemon, PATIENCE, call, call_as, echo, exchange, open, porter, request};
 use driver::relay::{GREETING_LEN, Reply, Request};
 use wire::GateId;
 

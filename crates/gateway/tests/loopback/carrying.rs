@@ -1,13 +1,11 @@
 //! What goes in at one end comes out at the other, however many gateways are between.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Daemon, PATIENCE, echo, exchange, host, open, request};
+use crate::common::{Daemon, PATIENCE, echo, exchange, host, open, request};
 
 /// A generator of pseudo-random numbers (Steele, Lea and Flood 2014, splitmix64).
 #[derive(Clone)]
@@ -165,10 +163,10 @@ fn the_next_gateway_is_called_when_one_is_gone() {
 
 #[test]
 fn the_round_trips_behind_a_gateway_are_told() {
-    use driver::relay::Reply;
     let (near, far) = (Daemon::start(true), Daemon::start(true));
-    let (_stream, reply) = common::call(near.address, &request(echo(), &[far.address])).unwrap();
-    let Reply::Open { beyond } = reply else { panic!("{reply:?}") };
+    let (_stream, reply) =
+        crate::common::call(near.address, &request(echo(), &[far.address])).unwrap();
+    let driver::relay::Reply::Open { beyond } = reply else { panic!("{reply:?}") };
     assert!(!beyond.is_zero() && beyond < PATIENCE, "{beyond:?}");
 }
 

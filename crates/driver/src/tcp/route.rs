@@ -1,0 +1,236 @@
+//! Which way leads to a rank of another site: directly, or through gateways.
+//!
+//! A site whose hosts cannot be reached from outside tells the others by which gateways they can. Who has
+//! gateways of its own goes through one of these, for its hosts may have no way out either; it calls the
+//! other site's. Where the other site's hosts are reachable, they are dialled directly first. The gateways
+//! of a site take turns by the pair of ranks, so that they share what there is to carry, and the others
+//! replace one that does not answer.
+
+use std::net::SocketAddr;
+
+use wire::GateId;
+
+use super::interfaces::{emit_one, parse_all, parse_one};
+use super::networks::NAMES;
+use super::relay::{Request, VIA_MAX};
+
+/// The gateways of a site, as its ranks know them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gateways {
+    /// Where ranks of the site call them.
+    inside: Vec<SocketAddr>,
+    /// Where others call them, who reach the site's hosts by nothing else.
+    outside: Vec<SocketAddr>,
+}
+
+/// The ways to a rank: the first word of an address that a rail is given, before what the peer has published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Ways {
+    /// Whether its own addresses are tried, before all else.
+    pub direct: bool,
+    /// Gateways of this process's site.
+    near: Vec<SocketAddr>,
+    /// Gateways of the peer's site.
+    far: Vec<SocketAddr>,
+}
+
+impl Gateways {
+    /// Reads a list with commas: `INSIDE` where ranks of this site call a gateway, or `INSIDE=OUTSIDE`,
+    /// where others call it to reach the site's hosts.
+    ///
+    /// # Errors
+    /// The word that is none of this.
+    pub fn parse(list: &str) -> Result<Self, String> {
+        let mut gateways = Self::default();
+        for word in list.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            let (inside, outside) = match word.split_once('=') {
+                Some((inside, outside)) => (inside, Some(outside)),
+                None => (word, None),
+            };
+            let address = |text: &str| {
+                let wrong = |_| format!("`{word}` is not like 10.1.0.9:7000=192.0.2.9:7000");
+                text.parse().map_err(wrong)
+            };
+            gateways.inside.push(address(inside)?);
+            gateways.outside.extend(outside.map(address).transpose()?);
+        }
+        if gateways.inside.len() > VIA_MAX {
+            return Err(format!("more than {VIA_MAX} gateways"));
+        }
+        Ok(gateways)
+    }
+
+    /// What the ranks of other sites have to know: nothing where they need no gateway.
+    pub fn publish(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.outside.iter().for_each(|one| emit_one(&mut bytes, *one));
+        bytes
+    }
+
+    /// The ways to a rank of another site, for the rails: each rail's name and the address for it. Of the
+    /// peer there is what it has published, for its rails and of its gateways. None if that is nonsense.
+    pub fn lead(
+        &self,
+        mut addresses: Vec<(String, Vec<u8>)>,
+        published: &[u8],
+        pair: (GateId, GateId),
+    ) -> Option<Vec<(String, Vec<u8>)>> {
+        let far = parse_all(published).filter(|far| far.len() <= VIA_MAX)?;
+        let direct = far.is_empty();
+        if direct && self.inside.is_empty() {
+            return Some(addresses);
+        }
+        if !direct {
+            // What numbers other rails have found is behind the gateway, too.
+            addresses.retain(|(name, _)| name == NAMES[0]);
+        }
+        let turn = |list: Vec<SocketAddr>| turned(list, pair);
+        let ways = Ways { direct, near: turn(self.inside.clone()), far: turn(far) };
+        for (_, bytes) in addresses.iter_mut().filter(|(name, _)| name == NAMES[0]) {
+            *bytes = ways.emit(bytes);
+        }
+        Some(addresses)
+    }
+}
+
+impl Ways {
+    /// Puts the ways before what the peer has published.
+    fn emit(&self, published: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![ROUTED, u8::from(self.direct)];
+        for list in [&self.near, &self.far] {
+            bytes.push(list.len() as u8);
+            list.iter().for_each(|one| emit_one(&mut bytes, *one));
+        }
+        bytes.extend(published);
+        bytes
+    }
+
+    /// The ways in a rail's address, and what the peer has published; none if it begins like ways and has
+    /// none.
+    pub fn parse(address: &[u8]) -> Option<(Self, &[u8])> {
+        let Some(rest) = address.strip_prefix(&[ROUTED]) else {
+            return Some((Self { direct: true, near: Vec::new(), far: Vec::new() }, address));
+        };
+        let (direct, mut rest) = rest.split_first()?;
+        let mut list = || {
+            let (count, tail) = rest.split_first()?;
+            rest = tail;
+            (0..*count).map(|_| parse_one(&mut rest)).collect::<Option<Vec<_>>>()
+        };
+        let (near, far) = (list()?, list()?);
+        Some((Self { direct: *direct != 0, near, far }, rest))
+    }
+
+    /// The gateways that may be called, the best first.
+    pub fn gateways(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.near.iter().chain(&self.far).copied()
+    }
+
+    /// What a gateway is asked for.
+    pub fn request(&self, peer: GateId, gateway: SocketAddr, listeners: &[SocketAddr]) -> Request {
+        let via = if self.near.contains(&gateway) { self.far.clone() } else { Vec::new() };
+        Request { peer, via, listeners: listeners.to_vec() }
+    }
+}
+
+/// The list, beginning where the pair's turn is.
+fn turned(mut list: Vec<SocketAddr>, (one, other): (GateId, GateId)) -> Vec<SocketAddr> {
+    let (low, high) = (u64::from(one.0.min(other.0)), u64::from(one.0.max(other.0)));
+    if !list.is_empty() {
+        // Knuth's multiplier spreads neighbours over the high bits.
+        let hash = (low << 32 | high).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let at = hash as usize % list.len();
+        list.rotate_left(at);
+    }
+    list
+}
+
+/// Begins an address with ways, where others begin with their version.
+const ROUTED: u8 = 0xff;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    fn card() -> Vec<(String, Vec<u8>)> {
+        ["shm", "tcp", "tcp1"].map(|name| (name.to_owned(), vec![1, 2, 3])).to_vec()
+    }
+
+    fn ways(own: &str, theirs: &str) -> (Vec<String>, Ways) {
+        let publish = |list: &str| Gateways::parse(list).unwrap().publish();
+        let own = Gateways::parse(own).unwrap();
+        let led = own.lead(card(), &publish(theirs), (GateId(1), GateId(4))).unwrap();
+        let names = led.iter().map(|(name, _)| name.clone()).collect();
+        let (_, tcp) = led.iter().find(|(name, _)| name == "tcp").unwrap();
+        let (ways, published) = Ways::parse(tcp).unwrap();
+        assert_eq!(published, [1, 2, 3]);
+        (names, ways)
+    }
+
+    #[test]
+    fn where_no_gateway_is_needed_nothing_changes() {
+        let (names, ways) = ways("", "10.0.0.1:7");
+        assert_eq!(names, ["shm", "tcp", "tcp1"]);
+        assert!(ways.direct && ways.gateways().next().is_none());
+    }
+
+    #[test]
+    fn whoever_has_a_gateway_may_leave_by_it_and_calls_that_of_a_private_site() {
+        let (names, open) = ways("10.0.0.1:7", "");
+        assert_eq!(names, ["shm", "tcp", "tcp1"]);
+        let near = addresses(&["10.0.0.1:7"]);
+        assert!(open.direct && open.gateways().eq(near.clone()));
+        assert!(open.request(GateId(4), near[0], &[]).via.is_empty());
+        let (names, private) = ways("10.0.0.1:7", "10.9.0.1:7=192.0.2.1:7");
+        assert_eq!(names, ["tcp"]);
+        let far = addresses(&["192.0.2.1:7"]);
+        assert!(!private.direct);
+        assert!(private.gateways().eq([near[0], far[0]]));
+        assert_eq!(private.request(GateId(4), near[0], &near).via, far);
+        // Called directly, the far gateway is the last.
+        assert!(private.request(GateId(4), far[0], &near).via.is_empty());
+        assert_eq!(private.request(GateId(4), far[0], &near).listeners, near);
+    }
+
+    #[test]
+    fn gateways_share_the_pairs_of_ranks() {
+        let list = "10.0.0.1:7=192.0.2.1:7,10.0.0.2:7=192.0.2.2:7,10.0.0.3:7=192.0.2.3:7";
+        let gateways = Gateways::parse(list).unwrap();
+        let mut counts = [0; 3];
+        for pair in (0..8).flat_map(|one| (8..16).map(move |other| (GateId(one), GateId(other)))) {
+            let turn = turned(gateways.outside.clone(), pair);
+            assert_eq!(turn, turned(gateways.outside.clone(), (pair.1, pair.0)));
+            assert_eq!(turn.len(), 3);
+            let first = gateways.outside.iter().position(|one| *one == turn[0]).unwrap();
+            counts[first] += 1;
+        }
+        assert!(counts.iter().all(|count| (12..32).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn words_that_are_no_gateways_are_named() {
+        for word in ["10.0.0.1", "host:7", "10.0.0.1:7=", "=10.0.0.1:7", "10.0.0.1:7=x"] {
+            let error = Gateways::parse(&format!("10.0.0.9:1,{word}")).unwrap_err();
+            assert!(error.contains(word), "{error}");
+        }
+        assert!(Gateways::parse(&"10.0.0.1:7,".repeat(9)).is_err());
+        assert_eq!(Gateways::parse(" , "), Ok(Gateways::default()));
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_of_a_stranger_are_ways_or_are_not(mut bytes: Vec<u8>) {
+            bytes.insert(0, ROUTED);
+            if let Some((ways, published)) = Ways::parse(&bytes) {
+                prop_assert_eq!(&ways.emit(published)[2..], &bytes[2..]);
+            }
+            let own = Gateways::default();
+            let _ = own.lead(card(), &bytes, (GateId(0), GateId(1)));
+        }
+    }
+}

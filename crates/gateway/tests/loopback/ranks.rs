@@ -1,0 +1,146 @@
+//! Ranks that reach each other through gateways only.
+
+use std::time::{Duration, Instant};
+
+use crate::common::{Daemon, PATIENCE};
+use driver::{Encryption, Event, Fault, Gateways, Post, Rail, TcpConfig, TcpRail};
+use wire::{Frame, GateId};
+
+/// Two ranks of job 1, each of a site of its own.
+struct Pair {
+    rails: [TcpRail; 2],
+    gateways: [Gateways; 2],
+    up: [u32; 2],
+    down: Vec<Fault>,
+    latency_ns: [u64; 2],
+    heard: [u64; 2],
+}
+
+impl Pair {
+    /// Ranks whose gateways are listed in the words of the setting.
+    fn new(gateways: [String; 2], encryption: Encryption, patience: Duration) -> Self {
+        let rails = [0, 1].map(|rank| {
+            let usual = TcpConfig::new(GateId(rank), 1, [7; 32]);
+            let interface = Some("127.0.0.1".into());
+            let encryption = encryption.clone();
+            let config = TcpConfig { interface, encryption, connect_timeout: patience, ..usual };
+            TcpRail::new(config).unwrap()
+        });
+        let gateways = gateways.map(|list| Gateways::parse(&list).unwrap());
+        let (down, latency_ns) = (Vec::new(), [0; 2]);
+        Self { rails, gateways, up: [0; 2], down, latency_ns, heard: [0; 2] }
+    }
+
+    fn connect(&mut self, rank: usize) {
+        let peer = 1 - rank;
+        let published = vec![("tcp".to_owned(), self.rails[peer].address())];
+        let pair = (GateId(rank as u32), GateId(peer as u32));
+        let far = self.gateways[peer].publish();
+        let led = self.gateways[rank].lead(published, &far, pair).unwrap();
+        self.rails[rank].connect(GateId(peer as u32), &led[0].1).unwrap();
+    }
+
+    fn until(&mut self, mut is_so: impl FnMut(&Self) -> bool) {
+        let limit = Instant::now() + PATIENCE;
+        while !is_so(self) {
+            for rank in 0..2 {
+                let Self { rails, up, down, latency_ns, heard, .. } = self;
+                rails[rank].poll(&mut |event| match event {
+                    Event::Up { .. } => up[rank] += 1,
+                    Event::Down { fault, .. } => down.push(fault),
+                    Event::Cost { cost, .. } => latency_ns[rank] = cost.latency_ns(),
+                    Event::Frame { bytes, .. } => {
+                        assert_eq!(bytes, heard[rank].to_le_bytes());
+                        heard[rank] += 1;
+                    }
+                    Event::Room { .. } => {}
+                    other => panic!("{other:?}"),
+                });
+            }
+            assert!(Instant::now() < limit, "up {:?}, down {:?}", self.up, self.down);
+        }
+    }
+
+    /// Frames both ways, in turn.
+    fn exchange(&mut self) {
+        for _ in 0..50 {
+            for rank in 0..2 {
+                let number = self.heard[1 - rank];
+                let head = number.to_le_bytes().to_vec();
+                let frame = Frame { head, body: None, token: None };
+                let peer = GateId(1 - rank as u32);
+                assert_eq!(self.rails[rank].post(peer, &frame), Post::Done);
+                self.until(|pair| pair.heard[1 - rank] > number);
+            }
+        }
+    }
+}
+
+#[test]
+fn private_ranks_meet_through_the_gateways_of_both_sites_encrypted_or_not() {
+    for encryption in [Encryption::None, Encryption::All] {
+        let gateways = [Daemon::start(true), Daemon::start(true)];
+        let lists = gateways.each_ref().map(|one| format!("{0}={0}", one.address));
+        let mut pair = Pair::new(lists, encryption, PATIENCE);
+        pair.connect(0);
+        pair.until(|pair| pair.up == [1, 1]);
+        pair.exchange();
+        gateways.iter().for_each(|one| one.until_told("connections: 1 now, 1 in all"));
+    }
+}
+
+#[test]
+fn both_may_call_at_once() {
+    let gateways = [Daemon::start(true), Daemon::start(true)];
+    let lists = gateways.each_ref().map(|one| format!("{0}={0}", one.address));
+    let mut pair = Pair::new(lists, Encryption::All, PATIENCE);
+    (0..2).for_each(|rank| pair.connect(rank));
+    pair.until(|pair| pair.up == [1, 1]);
+    pair.exchange();
+    // The attempt that is not the link is closed.
+    gateways[0].until_told("connections: 1 now, 2 in all");
+}
+
+#[test]
+fn a_site_without_a_gateway_calls_the_other_sites() {
+    let gateway = Daemon::start(true);
+    let list = format!("127.0.0.1:1={}", gateway.address);
+    let mut pair = Pair::new([String::new(), list], Encryption::None, PATIENCE);
+    pair.connect(0);
+    pair.until(|pair| pair.up == [1, 1]);
+    pair.exchange();
+    gateway.until_told("connections: 1 now, 1 in all");
+}
+
+#[test]
+fn when_gateways_die_the_link_is_lost_and_another_leads_there() {
+    let first = Daemon::start(true);
+    let second = Daemon::start(true);
+    let list = format!("{0}={0},{1}={1}", first.address, second.address);
+    let mut pair = Pair::new([String::new(), list], Encryption::None, PATIENCE);
+    pair.connect(0);
+    pair.until(|pair| pair.up == [1, 1]);
+    pair.exchange();
+    let serves = |one: &Daemon| one.account().contains("connections: 1 now");
+    let (dies, lives) = if serves(&first) { (first, second) } else { (second, first) };
+    drop(dies);
+    pair.until(|pair| pair.down.len() == 2);
+    assert!(pair.down.iter().all(|fault| matches!(fault, Fault::Lost(_))), "{:?}", pair.down);
+    pair.heard = [0; 2];
+    pair.connect(0);
+    pair.until(|pair| pair.up == [2, 2]);
+    pair.exchange();
+    assert!(serves(&lives));
+}
+
+#[test]
+fn what_a_gateway_refuses_is_told() {
+    let gateway = Daemon::on("127.0.0.1:0".parse().unwrap(), true, "127.0.5.0/24");
+    let list = format!("{0}={0}", gateway.address);
+    let patience = Duration::from_secs(1);
+    let mut pair = Pair::new([String::new(), list], Encryption::None, patience);
+    pair.connect(0);
+    pair.until(|pair| !pair.down.is_empty());
+    let Fault::Unreachable(text) = &pair.down[0] else { panic!("{:?}", pair.down) };
+    assert!(text.contains("gateway: rank 1") && text.contains("127.0.5.0/24"), "{text}");
+}
