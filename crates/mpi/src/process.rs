@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use boot::Job;
 use driver::{
-    Congestion, Encryption, OwnRail, Rail, ShmConfig, ShmRail, TcpConfig, TcpNetworks, TcpRail,
-    node_identity,
+    Congestion, Encryption, Gateways, OwnRail, Rail, ShmConfig, ShmRail, TcpConfig, TcpNetworks,
+    TcpRail, node_identity,
 };
 use engine::{Config, Engine};
 use lock::Uncancelled;
@@ -286,6 +286,9 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let home = home(&networks).map_err(failed)?;
     append(&mut card, HOME.as_bytes());
     append(&mut card, &home.emit());
+    let gateways = gateways().map_err(failed)?;
+    append(&mut card, GATEWAYS.as_bytes());
+    append(&mut card, &gateways.publish());
     job.publish(CARD, &card).map_err(|error| failed(error.to_string()))?;
     if rank == 0 {
         let mut word = (cores() as u32).to_le_bytes().to_vec();
@@ -297,7 +300,8 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let sites = known_sites.get_or_init(|| sites).clone();
     let own = rails.iter().map(|rail| (rail.name().to_owned(), rail.address())).collect();
     let job = Arc::new(job);
-    let directory = Box::new(Cards { job: Arc::clone(&job), own, networks });
+    let directory =
+        Box::new(Cards { job: Arc::clone(&job), own, networks, gateways, sites: sites.clone() });
     let strategy = strategy::of_environment().map_err(failed)?;
     let budget_bytes = settings::UNMATCHED_BYTES.number();
     let budget_bytes = budget_bytes.map_err(|error| failed(error.to_string()))? as usize;
@@ -459,6 +463,13 @@ fn home(rails: &TcpNetworks) -> Result<Home, String> {
     Ok(Home { node: node_identity(), site, networks })
 }
 
+/// The gateways of this process's site.
+fn gateways() -> Result<Gateways, String> {
+    let list = settings::GATEWAYS.given().map(|list| list.to_string_lossy()).unwrap_or_default();
+    let variable = settings::GATEWAYS.variable();
+    Gateways::parse(&list).map_err(|error| format!("{variable}={list}: {error}"))
+}
+
 /// Whether the whole job crowds one node, and where its ranks are. Every process must choose the same
 /// algorithms, whatever cores it may use itself: where the launcher says that all are on one node, rank 0
 /// says how many cores there are, and whether they are of sites that were named.
@@ -519,6 +530,8 @@ struct Cards {
     job: Arc<Job>,
     own: Vec<(String, Vec<u8>)>,
     networks: TcpNetworks,
+    gateways: Gateways,
+    sites: Map,
 }
 
 impl Directory for Cards {
@@ -527,9 +540,16 @@ impl Directory for Cards {
             return Ok(self.own.clone());
         }
         let card = self.job.fetch(peer.0, CARD).map_err(|error| error.to_string())?;
-        let addresses =
-            parse_card(&card).ok_or_else(|| format!("process {} published nonsense", peer.0))?;
-        Ok(self.networks.pair(addresses))
+        let nonsense = || format!("process {} published nonsense", peer.0);
+        let mut addresses = parse_card(&card).ok_or_else(nonsense)?;
+        let far = addresses.extract_if(.., |(name, _)| name == GATEWAYS).next();
+        let (_, far) = far.ok_or_else(nonsense)?;
+        let paired = self.networks.pair(addresses);
+        let own = self.job.rank();
+        if self.sites.site(own) == self.sites.site(peer.0) {
+            return Ok(paired);
+        }
+        self.gateways.lead(paired, &far, (GateId(own), peer)).ok_or_else(nonsense)
     }
 }
 
@@ -559,6 +579,8 @@ fn parse_card(mut card: &[u8]) -> Option<Vec<(String, Vec<u8>)>> {
 const CARD: &str = "rails";
 /// Among the rails of a card: where the process is.
 const HOME: &str = "home";
+/// Among the rails of a card: the gateways by which others reach the process.
+const GATEWAYS: &str = "gateways";
 /// What rank 0 says before it knows the others: its cores, and whether it has a site's name.
 const WORD: &str = "word";
 const SITES: &str = "sites";

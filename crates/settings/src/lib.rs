@@ -69,12 +69,20 @@ pub static CONGESTION: Setting = setting(
     "the congestion control of TCP by its name; auto: over 1 ms and more bbr, where the system has it",
 );
 
+/// By whom hosts of other sites are reached.
+pub static GATEWAYS: Setting = setting(
+    "CANELE_GATEWAYS",
+    Kind::Found("none: hosts are reached directly"),
+    "the gateways of a rank's site: INSIDE, where its ranks call one, or INSIDE=OUTSIDE, where others call \
+     it to reach them",
+);
+
 /// How long `mpiexec` waits for agents.
 pub static CONNECT_TIMEOUT: Setting =
     setting("CANELE_CONNECT_TIMEOUT", Kind::Seconds(30), "seconds until mpiexec gives an agent up");
 
 /// All settings, in the order of README's table.
-pub static ALL: [&Setting; 9] = [
+pub static ALL: [&Setting; 10] = [
     &RAILS,
     &STRATEGY,
     &UNMATCHED_BYTES,
@@ -83,6 +91,7 @@ pub static ALL: [&Setting; 9] = [
     &SITE,
     &ENCRYPT,
     &CONGESTION,
+    &GATEWAYS,
     &CONNECT_TIMEOUT,
 ];
 
