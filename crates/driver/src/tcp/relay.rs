@@ -1,7 +1,7 @@
 //! What is said to a gateway, and what it answers.
 //!
 //! A gateway carries connections between the hosts of its site and others. Whoever wants one calls it and
-//! proves the job's secret as one rank does to another ([`super::handshake`]), in clear; with its proof it
+//! proves the job's secret as one rank does to another (`handshake`), in clear; with its proof it
 //! sends a sealed [`Request`]. The gateway's [`Reply`] says whether the connection is there. From then on
 //! it passes bytes on, unread, and all that two ranks say to each other goes through it as if they had
 //! connected directly: they prove themselves to each other, and encrypt where they have to.

@@ -157,7 +157,7 @@ impl Engine {
     }
 
     /// The peer is gone, or there is no way to it: operations that need it complete with
-    /// [`Outcome::PeerFailed`].
+    /// [`Outcome::PeerFailed`](crate::Outcome::PeerFailed).
     pub fn handle_down(&mut self, gate: GateId) {
         self.end_ahead(gate);
         self.ops.news += 1;
