@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use rustls::ClientConnection;
 use wire::{Frame, GateId};
 
-use super::handshake::{Credentials, HELLO_LEN};
+use super::handshake::{Credentials, ENCRYPTS_AT, HELLO_LEN};
 use super::proving::UNPROVED_MAX;
 use super::{Encryption, Link, TcpConfig, TcpRail, interfaces};
 use crate::identity::Identity;
@@ -192,7 +192,7 @@ fn an_idle_one_between_two_sees_the_hello_and_nothing_else() {
     pair.connect(between(pair.target(), malice));
     pair.flows();
     let bytes: Vec<u8> = recorded.try_iter().flatten().collect();
-    assert_eq!(bytes[HELLO_LEN - 1], 1, "the hello says that it encrypts");
+    assert_eq!(bytes[ENCRYPTS_AT], 1, "the hello says that it encrypts");
     assert!(bytes.len() > 50 * 500);
     assert!(!bytes.windows(32).any(|window| window == [20; 32]), "a frame in clear");
     assert_eq!(pair.refused, []);
@@ -322,7 +322,7 @@ fn nobody_talks_two_processes_out_of_encrypting() {
         let mut pair = Pair::private();
         let strip = move |way, gone: usize, bytes: &mut Vec<u8>| {
             if way == 0 && gone < HELLO_LEN {
-                bytes[HELLO_LEN - 1 - gone] = 0;
+                bytes[ENCRYPTS_AT - gone] = 0;
                 bytes.truncate(if keeps_back { HELLO_LEN - gone } else { usize::MAX });
             }
             true
@@ -336,7 +336,7 @@ fn nobody_talks_two_processes_out_of_encrypting() {
     let mut pair = Pair::new([Encryption::None, Encryption::None], [SECRET; 2]);
     let flag = |way, gone: usize, bytes: &mut Vec<u8>| {
         if way == 0 && gone < HELLO_LEN {
-            bytes[HELLO_LEN - 1 - gone] = 1;
+            bytes[ENCRYPTS_AT - gone] = 1;
         }
         true
     };

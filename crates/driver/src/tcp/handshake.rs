@@ -56,6 +56,8 @@ pub enum Refusal {
 }
 
 pub(crate) const HELLO_LEN: usize = 61;
+/// Where a hello says whether its sender is going to encrypt.
+pub(crate) const ENCRYPTS_AT: usize = 56;
 pub(crate) const ANSWER_LEN: usize = 64;
 pub(crate) const PROOF_LEN: usize = 32;
 pub(crate) const VERDICT_LEN: usize = 1;
@@ -89,7 +91,7 @@ impl Credentials {
         hello[16..20].copy_from_slice(&self.rank.0.to_le_bytes());
         hello[20..24].copy_from_slice(&peer.0.to_le_bytes());
         hello[24..56].copy_from_slice(&nonce);
-        hello[56] = u8::from(encrypts);
+        hello[ENCRYPTS_AT] = u8::from(encrypts);
         hello
     }
 
@@ -104,7 +106,7 @@ impl Credentials {
     /// # Errors
     /// When it is nobody of this job who looks for us.
     pub fn check_hello(&self, hello: &Hello) -> Result<Caller, Refusal> {
-        if &hello[..8] != MAGIC || hello[56] > 1 {
+        if &hello[..8] != MAGIC || hello[ENCRYPTS_AT] > 1 {
             return Err(Refusal::Protocol);
         }
         let word = |at: usize| {
@@ -116,7 +118,7 @@ impl Credentials {
             return Err(Refusal::Job);
         }
         let detour = Duration::from_micros(word(57).into()).min(DETOUR_MAX);
-        Ok(Caller { rank: GateId(word(16)), encrypts: hello[56] == 1, detour })
+        Ok(Caller { rank: GateId(word(16)), encrypts: hello[ENCRYPTS_AT] == 1, detour })
     }
 
     /// The acceptor's answer.
