@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use crate::below::Below;
 use crate::channel::{Ended, Exit, Kind, Message, RankStart, Start};
 use crate::found::Probe;
+use crate::pmi::{Values, answer_of};
 use crate::probe::{self, Token};
 use crate::system;
 
@@ -24,6 +25,9 @@ pub(crate) type Out = Arc<Mutex<std::io::Stdout>>;
 /// The signals that `mpiexec` has sent to the ranks, a bit for each number.
 pub(crate) type Sent = Arc<AtomicU64>;
 
+/// What ranks may read without asking above.
+type Known = Arc<RwLock<Values>>;
+
 /// Runs an agent on its standard streams until `mpiexec` closes them.
 pub fn agent_main() -> ExitCode {
     system::adopt_orphans();
@@ -32,7 +36,7 @@ pub fn agent_main() -> ExitCode {
     let out: Out = Arc::new(Mutex::new(std::io::stdout()));
     tell(&out, &Message::new(Kind::Hello, 0, VERSION));
     let (ranks, below, sent) = (HashMap::new(), Below::default(), Sent::default());
-    let mut agent = Agent { ranks, below, sent, descriptors, out };
+    let mut agent = Agent { ranks, below, values: Known::default(), sent, descriptors, out };
     let mut input = std::io::stdin().lock();
     // The channel's end, in good order or not, ends the job here.
     while let Ok(Some(message)) = Message::read(&mut input) {
@@ -49,6 +53,7 @@ pub fn agent_main() -> ExitCode {
 struct Agent {
     ranks: HashMap<u32, Rank>,
     below: Below,
+    values: Known,
     sent: Sent,
     /// The limit that ranks get back.
     descriptors: Option<libc::rlimit>,
@@ -83,6 +88,11 @@ impl Agent {
                 for rank in self.ranks.values_mut() {
                     let _ = rank.pmi.write_all(&message.body);
                 }
+            }
+            Kind::PmiValues => {
+                self.below.send_to_all(&message);
+                let values = serde_json::from_slice::<Values>(&message.body).unwrap_or_default();
+                self.values.write().unwrap_or_else(PoisonError::into_inner).extend(values);
             }
             Kind::Signal => {
                 self.below.send_to_all(&message);
@@ -151,7 +161,8 @@ impl Agent {
         let threads = || {
             let input =
                 child.stdin.take().map(|stdin| feed(start.rank, stdin, &self.out)).transpose()?;
-            watch(start.rank, child, ours, &self.sent, &self.out)?;
+            serve(start.rank, ours, &self.values, &self.out)?;
+            watch(start.rank, child, &self.sent, &self.out)?;
             Ok(input)
         };
         match threads() {
@@ -232,19 +243,32 @@ fn refusal(start: &RankStart, error: &std::io::Error) -> (i32, String) {
     }
 }
 
+/// A thread that answers a rank's requests, or passes them on.
+fn serve(rank: u32, pmi: UnixStream, known: &Known, out: &Out) -> io::Result<()> {
+    let (known, out) = (Arc::clone(known), Arc::clone(out));
+    system::start_thread(move || {
+        let mut lines = BufReader::new(&pmi);
+        let mut line = Vec::new();
+        while matches!((&mut lines).take(LINE_MAX).read_until(b'\n', &mut line), Ok(1..)) {
+            let request = std::mem::take(&mut line);
+            let answer = {
+                let values = known.read().unwrap_or_else(PoisonError::into_inner);
+                answer_of(&values, &String::from_utf8_lossy(&request))
+            };
+            match answer {
+                // A rank that has gone needs no answer.
+                Some(answer) => drop((&pmi).write_all(format!("{answer}\n").as_bytes())),
+                None => tell(&out, &Message::new(Kind::PmiRequest, rank, request)),
+            }
+        }
+    })
+}
+
 /// Threads that pass on what the rank says, and its end after the last of it.
-fn watch(rank: u32, mut child: Child, pmi: UnixStream, sent: &Sent, out: &Out) -> io::Result<()> {
+fn watch(rank: u32, mut child: Child, sent: &Sent, out: &Out) -> io::Result<()> {
     let output = child.stdout.take().map(|stream| pass_on(Kind::Output, rank, stream, out));
     let error = child.stderr.take().map(|stream| pass_on(Kind::Error, rank, stream, out));
     let (output, error) = (output.transpose()?, error.transpose()?);
-    let requests = Arc::clone(out);
-    system::start_thread(move || {
-        let mut lines = BufReader::new(pmi);
-        let mut line = Vec::new();
-        while matches!((&mut lines).take(LINE_MAX).read_until(b'\n', &mut line), Ok(1..)) {
-            tell(&requests, &Message::new(Kind::PmiRequest, rank, std::mem::take(&mut line)));
-        }
-    })?;
     let (sent, out) = (Arc::clone(sent), Arc::clone(out));
     system::start_thread(move || {
         let status = child.wait();
@@ -349,7 +373,7 @@ pub(crate) fn tell(out: &Out, message: &Message) {
 }
 
 /// What `Hello` carries.
-pub(crate) const VERSION: &str = "canele-agent 3";
+pub(crate) const VERSION: &str = "canele-agent 4";
 
 /// The signals by which `mpiexec` ends a job.
 const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGKILL];

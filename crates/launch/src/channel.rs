@@ -27,6 +27,8 @@ pub(crate) enum Kind {
     PmiAnswer,
     /// To the agent: a line for the PMI connections of all ranks.
     PmiForAll,
+    /// To the agent: values that all ranks may read, as [`Values`](crate::pmi::Values).
+    PmiValues,
     /// From the agent: a piece of a rank's standard output.
     Output,
     /// From the agent: a piece of a rank's standard error.
@@ -164,6 +166,7 @@ impl Kind {
             Self::Signal,
             Self::PmiAnswer,
             Self::PmiForAll,
+            Self::PmiValues,
             Self::Output,
             Self::Error,
             Self::PmiRequest,
@@ -182,7 +185,7 @@ impl Kind {
 const HEADER_LEN: usize = 9;
 
 /// The longest message: the start of some thousands of ranks with their environments.
-const BODY_MAX: usize = 64 << 20;
+pub(crate) const BODY_MAX: usize = 64 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -15,13 +15,18 @@ pub(crate) enum Answer {
     Abort(i32),
 }
 
+/// What ranks have published, by key.
+pub(crate) type Values = HashMap<String, String>;
+
 /// The state of a job's PMI.
 #[derive(Debug)]
 pub(crate) struct Server {
     /// What ranks call the job; unlike that of any other, for libraries name their shared memory by it.
     name: String,
     size: u32,
-    values: HashMap<String, String>,
+    values: Values,
+    /// Those of the values that agents have not been given yet.
+    fresh: Values,
     waiting: Vec<bool>,
     initialized: Vec<bool>,
     finalized: Vec<bool>,
@@ -30,11 +35,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub fn new(name: String, programs: Vec<u32>, values: HashMap<String, String>) -> Self {
+    pub fn new(name: String, programs: Vec<u32>, values: Values) -> Self {
         let ranks = programs.len();
         Self {
             name,
             size: ranks as u32,
+            fresh: values.clone(),
             values,
             waiting: vec![false; ranks],
             initialized: vec![false; ranks],
@@ -49,6 +55,11 @@ impl Server {
         self.initialized[rank] && !self.finalized[rank]
     }
 
+    /// Values that agents may give to ranks from now on: before ranks begin, and when all have met.
+    pub fn take_fresh(&mut self) -> Values {
+        std::mem::take(&mut self.fresh)
+    }
+
     /// A rank that waits for the others.
     pub fn waiting(&self) -> Option<usize> {
         self.waiting.iter().position(|waiting| *waiting)
@@ -56,8 +67,7 @@ impl Server {
 
     /// Answers a line of `rank`, one of the job's.
     pub fn handle(&mut self, rank: u32, line: &str) -> Answer {
-        let words: HashMap<&str, &str> =
-            line.split_ascii_whitespace().filter_map(|word| word.split_once('=')).collect();
+        let words = words(line);
         let word = |key: &str| words.get(key).copied().unwrap_or("");
         let index = rank as usize;
         Answer::Line(match word("cmd") {
@@ -73,7 +83,7 @@ impl Server {
             "get_universe_size" => format!("cmd=universe_size size={} rc=0", self.size),
             "put" => self.put(word("key"), word("value")),
             "get" => match self.values.get(word("key")) {
-                Some(value) => format!("cmd=get_result rc=0 msg=success value={value}"),
+                Some(value) => found(value),
                 None => "cmd=get_result rc=-1 msg=key_not_found value=unknown".into(),
             },
             "barrier_in" => return self.barrier(index),
@@ -98,6 +108,7 @@ impl Server {
             return "cmd=put_result rc=-1 msg=refused".into();
         }
         self.values.insert(key.into(), value.into());
+        self.fresh.insert(key.into(), value.into());
         "cmd=put_result rc=0 msg=success".into()
     }
 
@@ -109,6 +120,21 @@ impl Server {
         self.waiting.fill(false);
         Answer::Everyone("cmd=barrier_out rc=0".into())
     }
+}
+
+/// What an agent answers itself: a request for a value that it was given.
+pub(crate) fn answer_of(values: &Values, line: &str) -> Option<String> {
+    let words = words(line);
+    let is_get = words.get("cmd") == Some(&"get");
+    words.get("key").filter(|_| is_get).and_then(|key| values.get(*key)).map(|value| found(value))
+}
+
+fn words(line: &str) -> HashMap<&str, &str> {
+    line.split_ascii_whitespace().filter_map(|word| word.split_once('=')).collect()
+}
+
+fn found(value: &str) -> String {
+    format!("cmd=get_result rc=0 msg=success value={value}")
 }
 
 /// The longest value.
@@ -140,6 +166,27 @@ mod tests {
         assert_eq!(server.waiting(), None);
         assert_eq!(server.handle(1, "cmd=barrier_in"), Answer::Later);
         assert_eq!(server.waiting(), Some(1));
+    }
+
+    #[test]
+    fn agents_answer_for_what_they_were_given() {
+        let first = Values::from([("secret".into(), "s".into())]);
+        let mut server = Server::new("job".into(), vec![0], first);
+        let mut given = server.take_fresh();
+        let get = |key: &str| format!("cmd=get kvsname=job key={key}");
+        assert_eq!(
+            answer_of(&given, &get("secret")).map(Answer::Line),
+            Some(server.handle(0, &get("secret")))
+        );
+        server.handle(0, "cmd=put kvsname=job key=a value=b=c");
+        assert_eq!(answer_of(&given, &get("a")), None);
+        given.extend(server.take_fresh());
+        assert_eq!(
+            answer_of(&given, &get("a")).map(Answer::Line),
+            Some(server.handle(0, &get("a")))
+        );
+        assert_eq!(answer_of(&given, "cmd=put kvsname=job key=a value=x"), None);
+        assert!(server.take_fresh().is_empty());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::channel::{Ended, Exit, Kind, Lost, Message};
+use crate::channel::{BODY_MAX, Ended, Exit, Kind, Lost, Message};
 use crate::node::{Node, Report};
 use crate::options::{HELP, Options, Parsed};
 use crate::output::{Outputs, Stream};
@@ -125,7 +125,7 @@ impl Run {
         let programs =
             programs.flat_map(|(number, one)| vec![number; one.ranks as usize]).collect();
         let started = Instant::now();
-        Ok(Self {
+        let mut run = Self {
             nodes,
             ways,
             hosts,
@@ -148,7 +148,9 @@ impl Run {
             started,
             connect_timeout_s: connect_timeout,
             deadline: options.timeout_s.map(|seconds| started + Duration::from_secs(seconds)),
-        })
+        };
+        run.give_values();
+        Ok(run)
     }
 
     /// Until the last rank has ended; the job's exit code.
@@ -217,6 +219,7 @@ impl Run {
             | Kind::Signal
             | Kind::PmiAnswer
             | Kind::PmiForAll
+            | Kind::PmiValues
             | Kind::Listen
             | Kind::Listening
             | Kind::Probe
@@ -235,6 +238,8 @@ impl Run {
         match self.server.handle(rank, line) {
             Answer::Line(line) => self.send(rank, Kind::PmiAnswer, format!("{line}\n").into()),
             Answer::Everyone(line) => {
+                // What was published before they met can be read on the spot now.
+                self.give_values();
                 self.send_to_all(&Message::new(Kind::PmiForAll, 0, format!("{line}\n")));
             }
             Answer::Later => self.end_if_waiting_in_vain(),
@@ -246,6 +251,14 @@ impl Run {
                 };
                 self.end(exit_code(code), cause);
             }
+        }
+    }
+
+    /// Gives the agents the values that they do not have yet. They ask for what is too long for a message.
+    fn give_values(&mut self) {
+        let body = serde_json::to_vec(&self.server.take_fresh()).unwrap_or_default();
+        if body.len() <= BODY_MAX {
+            self.send_to_all(&Message::new(Kind::PmiValues, 0, body));
         }
     }
 
