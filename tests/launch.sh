@@ -124,6 +124,13 @@ too_late "a launcher that hangs, before many ranks" "no agent answered on host f
 too_late "a launcher that closes its channel" "could not start an agent on host far" -n 2 -hosts far -launcher-exec "$work/closed"
 too_late "a login that talks" "something else than an agent answered: .Welcome to this machine" -n 2 -hosts far -launcher-exec "$work/talkative"
 too_late "one host of two" "no agent answered on host far within 1 s" -n 2 -hosts localhost:1,far:1 -launcher-exec "$work/half"
+printf '#!/bin/sh\nprintf "\\011\\0\\0\\0\\0\\016\\0\\0\\0canele-agent 2"; exec sleep 60\n' >"$work/old"
+printf '#!/bin/sh\nshift; exec env -i "$@"\n' >"$work/bare"
+chmod +x "$work/old" "$work/bare"
+run -hosts far -launcher-exec "$work/old" -n 1 true 2>"$work/err"
+check "an agent of another version: a failure" 1 $?
+check "that says so" "mpiexec: the agent on far is .canele-agent 2., needed is .canele-agent [0-9]*.: install the same version" "$(sed 's/`/./g; s/agent [0-9]*\.:/agent [0-9]*.:/' "$work/err")"
+check "variables go to all hosts, but not where mpiexec is" "x nowhere" "$(A=x CANELE_SITE=here run -hosts far -launcher-exec "$work/bare" -n 1 sh -c 'echo $A ${CANELE_SITE:-nowhere}')"
 
 # Signals.
 signalled() { # signal: what a rank that knows it says
@@ -193,6 +200,13 @@ lost() { # rank whose agent is killed, expected text
     until_true 5 '[ "$(alive "$work/ids")" = 0 ]'
     check "and leaves nothing behind" 0 "$(alive "$work/ids")"
 }
+# An agent that is out of reach, so that nothing is heard of its ranks.
+rm -f "$work/ids"
+run -n 1 -hosts localhost:1,127.0.0.1:1 -launcher fork sh -c "until [ -s $work/ids ]; do sleep 0.05; done; exit 3" : -n 1 sh -c "kill -STOP \$PPID; echo \$PPID >$work/ids; exec sleep 60" 2>"$work/err"
+check "an agent that does not answer any more: the code of what failed" 3 $?
+check "is given up in the end" 1 "$(grep -c 'nothing is heard of the end of 1 ranks on 127.0.0.1' "$work/err")"
+until_true 5 '[ "$(alive "$work/ids")" = 0 ]'
+check "and ended" 0 "$(alive "$work/ids")"
 lost 5 "the agent on host four of site south with 2 ranks is gone (signal: 9 (SIGKILL))"
 lost 3 "the agent on host three of site south with 3 ranks is gone (signal: 9 (SIGKILL))"
 rm -f "$work/ids"
@@ -229,7 +243,7 @@ check "a grid is found: $(head -1 "$work/err")" 0 $?
 check "one machine is one site" "site0  one  two" "$(grep '^site0  one' "$work/said")"
 check "which can be used" "site0 one site0 one site0 two " "$(run -grid "$work/found.toml" -n 3 sh -c 'echo $CANELE_SITE $LAB_HOST' | sort | tr '\n' ' ')"
 "$1/canele" grid --hosts one,two --launcher-exec /bin/false 2>"$work/err"
-check "a host without an agent" "1 canele grid: the launcher could not start an agent on host one (exit status: 1)" "$? $(cat "$work/err")"
+check "a host without an agent" "1 canele grid: the launcher could not start an agent on host one (exit status: 1)" "$? $(sed 's/host two/host one/' "$work/err")"
 
 # The job's secret: known to ranks, and written nowhere.
 rm -f "$work/secret" "$work/ids"

@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::below::Below;
 use crate::channel::{Ended, Exit, Kind, Message, RankStart, Start};
 use crate::found::Probe;
-use crate::pmi::{Values, answer_of};
+use crate::pmi::{Given, Reply};
 use crate::probe::{self, Token};
 use crate::system;
 
@@ -25,8 +25,8 @@ pub(crate) type Out = Arc<Mutex<std::io::Stdout>>;
 /// The signals that `mpiexec` has sent to the ranks, a bit for each number.
 pub(crate) type Sent = Arc<AtomicU64>;
 
-/// What ranks may read without asking above.
-type Known = Arc<RwLock<Values>>;
+/// What is answered here.
+type Known = Arc<RwLock<Given>>;
 
 /// Runs an agent on its standard streams until `mpiexec` closes them.
 pub fn agent_main() -> ExitCode {
@@ -36,7 +36,7 @@ pub fn agent_main() -> ExitCode {
     let out: Out = Arc::new(Mutex::new(std::io::stdout()));
     tell(&out, &Message::new(Kind::Hello, 0, VERSION));
     let (ranks, below, sent) = (HashMap::new(), Below::default(), Sent::default());
-    let mut agent = Agent { ranks, below, values: Known::default(), sent, descriptors, out };
+    let mut agent = Agent { ranks, below, given: Known::default(), sent, descriptors, out };
     let mut input = std::io::stdin().lock();
     // The channel's end, in good order or not, ends the job here.
     while let Ok(Some(message)) = Message::read(&mut input) {
@@ -53,7 +53,7 @@ pub fn agent_main() -> ExitCode {
 struct Agent {
     ranks: HashMap<u32, Rank>,
     below: Below,
-    values: Known,
+    given: Known,
     sent: Sent,
     /// The limit that ranks get back.
     descriptors: Option<libc::rlimit>,
@@ -89,10 +89,10 @@ impl Agent {
                     let _ = rank.pmi.write_all(&message.body);
                 }
             }
-            Kind::PmiValues => {
+            Kind::PmiGiven => {
                 self.below.send_to_all(&message);
-                let values = serde_json::from_slice::<Values>(&message.body).unwrap_or_default();
-                self.values.write().unwrap_or_else(PoisonError::into_inner).extend(values);
+                let more = serde_json::from_slice::<Given>(&message.body).unwrap_or_default();
+                self.given.write().unwrap_or_else(PoisonError::into_inner).extend(more);
             }
             Kind::Signal => {
                 self.below.send_to_all(&message);
@@ -114,6 +114,7 @@ impl Agent {
             Kind::Output
             | Kind::Error
             | Kind::PmiRequest
+            | Kind::PmiNotice
             | Kind::Exit
             | Kind::Hello
             | Kind::Lost
@@ -161,7 +162,7 @@ impl Agent {
         let threads = || {
             let input =
                 child.stdin.take().map(|stdin| feed(start.rank, stdin, &self.out)).transpose()?;
-            serve(start.rank, ours, &self.values, &self.out)?;
+            serve(start.rank, ours, &self.given, &self.out)?;
             watch(start.rank, child, &self.sent, &self.out)?;
             Ok(input)
         };
@@ -251,14 +252,18 @@ fn serve(rank: u32, pmi: UnixStream, known: &Known, out: &Out) -> io::Result<()>
         let mut line = Vec::new();
         while matches!((&mut lines).take(LINE_MAX).read_until(b'\n', &mut line), Ok(1..)) {
             let request = std::mem::take(&mut line);
-            let answer = {
-                let values = known.read().unwrap_or_else(PoisonError::into_inner);
-                answer_of(&values, &String::from_utf8_lossy(&request))
-            };
-            match answer {
-                // A rank that has gone needs no answer.
-                Some(answer) => drop((&pmi).write_all(format!("{answer}\n").as_bytes())),
-                None => tell(&out, &Message::new(Kind::PmiRequest, rank, request)),
+            let text = String::from_utf8_lossy(&request);
+            let reply = known.read().unwrap_or_else(PoisonError::into_inner).reply(&text);
+            // A rank that has gone needs no answer.
+            let answer = |text: String| drop((&pmi).write_all(format!("{text}\n").as_bytes()));
+            match reply {
+                Reply::Known(text) => answer(text),
+                Reply::Noted(text) => {
+                    // What the rank does next, its end included, is told later.
+                    tell(&out, &Message::new(Kind::PmiNotice, rank, request));
+                    answer(text);
+                }
+                Reply::Above => tell(&out, &Message::new(Kind::PmiRequest, rank, request)),
             }
         }
     })
@@ -373,7 +378,7 @@ pub(crate) fn tell(out: &Out, message: &Message) {
 }
 
 /// What `Hello` carries.
-pub(crate) const VERSION: &str = "canele-agent 4";
+pub(crate) const VERSION: &str = "canele-agent 5";
 
 /// The signals by which `mpiexec` ends a job.
 const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGKILL];

@@ -17,8 +17,10 @@ pub(crate) struct Message {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
+    /// From the agent: it is there, and speaks this version. The same number in all versions.
+    Hello = 9,
     /// To the agent: the [`Start`] of its ranks.
-    Start = 1,
+    Start = 16,
     /// To the agent: bytes for a rank's standard input, empty at its end; back: they were taken.
     Input,
     /// To the agent: a signal's number, for all ranks.
@@ -27,8 +29,10 @@ pub(crate) enum Kind {
     PmiAnswer,
     /// To the agent: a line for the PMI connections of all ranks.
     PmiForAll,
-    /// To the agent: values that all ranks may read, as [`Values`](crate::pmi::Values).
-    PmiValues,
+    /// To the agent: what it may answer itself, as [`Given`](crate::pmi::Given).
+    PmiGiven,
+    /// From the agent: a line from a rank's PMI connection that it has answered.
+    PmiNotice,
     /// From the agent: a piece of a rank's standard output.
     Output,
     /// From the agent: a piece of a rank's standard error.
@@ -37,8 +41,6 @@ pub(crate) enum Kind {
     PmiRequest,
     /// From the agent: a rank's [`Ended`].
     Exit,
-    /// From the agent: it is there, and speaks this version.
-    Hello,
     /// From the agent: one below it is [`Lost`].
     Lost,
     /// To the agent: listen for those who show this token.
@@ -161,17 +163,18 @@ impl Message {
 impl Kind {
     fn of(byte: u8) -> Option<Self> {
         let all = [
+            Self::Hello,
             Self::Start,
             Self::Input,
             Self::Signal,
             Self::PmiAnswer,
             Self::PmiForAll,
-            Self::PmiValues,
+            Self::PmiGiven,
+            Self::PmiNotice,
             Self::Output,
             Self::Error,
             Self::PmiRequest,
             Self::Exit,
-            Self::Hello,
             Self::Lost,
             Self::Listen,
             Self::Listening,
@@ -208,7 +211,7 @@ mod tests {
     #[test]
     fn nonsense_is_an_error() {
         assert!(Message::read(&mut &[99u8, 0, 0, 0, 0, 0, 0, 0, 0][..]).is_err());
-        assert!(Message::read(&mut &[1u8, 0, 0][..]).is_err());
-        assert!(Message::read(&mut &[1u8, 0, 0, 0, 0, 255, 255, 255, 255][..]).is_err());
+        assert!(Message::read(&mut &[16u8, 0, 0][..]).is_err());
+        assert!(Message::read(&mut &[16u8, 0, 0, 0, 0, 255, 255, 255, 255][..]).is_err());
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use serde::{Deserialize, Serialize};
+
 /// What a request leads to.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
@@ -15,8 +17,28 @@ pub(crate) enum Answer {
     Abort(i32),
 }
 
-/// What ranks have published, by key.
+/// Texts by key.
 pub(crate) type Values = HashMap<String, String>;
+
+/// What agents may answer without asking above.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Given {
+    /// What has been published.
+    values: Values,
+    /// Answers that are the same for all ranks, by command.
+    answers: Values,
+}
+
+/// What an agent does with a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// It has the answer.
+    Known(String),
+    /// The server is told, and needs not be waited for.
+    Noted(String),
+    /// The server answers.
+    Above,
+}
 
 /// The state of a job's PMI.
 #[derive(Debug)]
@@ -25,8 +47,8 @@ pub(crate) struct Server {
     name: String,
     size: u32,
     values: Values,
-    /// Those of the values that agents have not been given yet.
-    fresh: Values,
+    /// What agents have not been given yet.
+    fresh: Given,
     waiting: Vec<bool>,
     initialized: Vec<bool>,
     finalized: Vec<bool>,
@@ -37,16 +59,26 @@ pub(crate) struct Server {
 impl Server {
     pub fn new(name: String, programs: Vec<u32>, values: Values) -> Self {
         let ranks = programs.len();
-        Self {
+        let fresh = Given { values: values.clone(), answers: Values::new() };
+        let mut server = Self {
             name,
             size: ranks as u32,
-            fresh: values.clone(),
+            fresh,
             values,
             waiting: vec![false; ranks],
             initialized: vec![false; ranks],
             finalized: vec![false; ranks],
             programs,
+        };
+        for command in ["get_maxes", "get_my_kvsname", "get_universe_size", "get_appnum"] {
+            let is_for_all = server.programs.iter().all(|program| *program == 0);
+            if let Answer::Line(answer) = server.handle(0, &format!("cmd={command}"))
+                && (command != "get_appnum" || is_for_all)
+            {
+                server.fresh.answers.insert(command.into(), answer);
+            }
         }
+        server
     }
 
     /// Whether a rank has begun to be part of an MPI job and not ended it: its exit is then early.
@@ -55,8 +87,8 @@ impl Server {
         self.initialized[rank] && !self.finalized[rank]
     }
 
-    /// Values that agents may give to ranks from now on: before ranks begin, and when all have met.
-    pub fn take_fresh(&mut self) -> Values {
+    /// What agents may answer from now on: before ranks begin, and when all have met.
+    pub fn take_fresh(&mut self) -> Given {
         std::mem::take(&mut self.fresh)
     }
 
@@ -73,7 +105,7 @@ impl Server {
         Answer::Line(match word("cmd") {
             "init" => {
                 self.initialized[index] = true;
-                "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0".into()
+                INITIALIZED.into()
             }
             "get_maxes" => {
                 format!("cmd=maxes kvsname_max=256 keylen_max=64 vallen_max={VALUE_MAX} rc=0")
@@ -103,13 +135,12 @@ impl Server {
     }
 
     fn put(&mut self, key: &str, value: &str) -> String {
-        let known = self.values.len() < VALUES_MAX && !key.is_empty() && value.len() <= VALUE_MAX;
-        if !known || key == boot::SECRET_KEY {
-            return "cmd=put_result rc=-1 msg=refused".into();
+        if self.values.len() >= VALUES_MAX || !may_put(key, value) {
+            return REFUSED.into();
         }
         self.values.insert(key.into(), value.into());
-        self.fresh.insert(key.into(), value.into());
-        "cmd=put_result rc=0 msg=success".into()
+        self.fresh.values.insert(key.into(), value.into());
+        PUT.into()
     }
 
     fn barrier(&mut self, rank: usize) -> Answer {
@@ -122,11 +153,32 @@ impl Server {
     }
 }
 
-/// What an agent answers itself: a request for a value that it was given.
-pub(crate) fn answer_of(values: &Values, line: &str) -> Option<String> {
-    let words = words(line);
-    let is_get = words.get("cmd") == Some(&"get");
-    words.get("key").filter(|_| is_get).and_then(|key| values.get(*key)).map(|value| found(value))
+impl Given {
+    /// Adds what is given more.
+    pub fn extend(&mut self, more: Self) {
+        self.values.extend(more.values);
+        self.answers.extend(more.answers);
+    }
+
+    /// What to do with a line of a rank.
+    pub fn reply(&self, line: &str) -> Reply {
+        let words = words(line);
+        let word = |key: &str| words.get(key).copied().unwrap_or("");
+        match word("cmd") {
+            "init" => Reply::Noted(INITIALIZED.into()),
+            "put" if may_put(word("key"), word("value")) => Reply::Noted(PUT.into()),
+            "get" => {
+                self.values.get(word("key")).map_or(Reply::Above, |it| Reply::Known(found(it)))
+            }
+            command => {
+                self.answers.get(command).map_or(Reply::Above, |it| Reply::Known(it.clone()))
+            }
+        }
+    }
+}
+
+fn may_put(key: &str, value: &str) -> bool {
+    !key.is_empty() && value.len() <= VALUE_MAX && key != boot::SECRET_KEY
 }
 
 fn words(line: &str) -> HashMap<&str, &str> {
@@ -136,6 +188,11 @@ fn words(line: &str) -> HashMap<&str, &str> {
 fn found(value: &str) -> String {
     format!("cmd=get_result rc=0 msg=success value={value}")
 }
+
+const INITIALIZED: &str = "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0";
+const PUT: &str = "cmd=put_result rc=0 msg=success";
+/// What a value is answered that is not taken.
+pub(crate) const REFUSED: &str = "cmd=put_result rc=-1 msg=refused";
 
 /// The longest value.
 const VALUE_MAX: usize = 1024;
@@ -169,24 +226,39 @@ mod tests {
     }
 
     #[test]
-    fn agents_answer_for_what_they_were_given() {
-        let first = Values::from([("secret".into(), "s".into())]);
-        let mut server = Server::new("job".into(), vec![0], first);
-        let mut given = server.take_fresh();
-        let get = |key: &str| format!("cmd=get kvsname=job key={key}");
-        assert_eq!(
-            answer_of(&given, &get("secret")).map(Answer::Line),
-            Some(server.handle(0, &get("secret")))
-        );
-        server.handle(0, "cmd=put kvsname=job key=a value=b=c");
-        assert_eq!(answer_of(&given, &get("a")), None);
+    fn agents_answer_as_the_server_would() {
+        let secret = boot::SECRET_KEY;
+        let first = Values::from([(secret.into(), "s".into())]);
+        let mut server = Server::new("job".into(), vec![0, 0], first);
+        let mut given = Given::default();
         given.extend(server.take_fresh());
-        assert_eq!(
-            answer_of(&given, &get("a")).map(Answer::Line),
-            Some(server.handle(0, &get("a")))
-        );
-        assert_eq!(answer_of(&given, "cmd=put kvsname=job key=a value=x"), None);
-        assert!(server.take_fresh().is_empty());
+        let get = |key: &str| format!("cmd=get kvsname=job key={key}");
+        let put = |key: &str, value: &str| format!("cmd=put kvsname=job key={key} value={value}");
+        for (line, is_known) in [
+            (get(secret), true),
+            ("cmd=get_maxes".into(), true),
+            ("cmd=get_my_kvsname".into(), true),
+            ("cmd=get_universe_size".into(), true),
+            ("cmd=get_appnum".into(), true),
+            ("cmd=init pmi_version=1 pmi_subversion=1".into(), false),
+            (put("a", "b=c"), false),
+        ] {
+            let Answer::Line(answer) = server.handle(1, &line) else { panic!("{line}") };
+            let reply = if is_known { Reply::Known(answer) } else { Reply::Noted(answer) };
+            assert_eq!(given.reply(&line), reply);
+        }
+        assert_eq!(given.reply(&get("a")), Reply::Above);
+        given.extend(server.take_fresh());
+        assert!(matches!(given.reply(&get("a")), Reply::Known(_)));
+        let long = "x".repeat(VALUE_MAX + 1);
+        for line in [&put(secret, "mine"), &put("", "x"), &put("b", &long)] {
+            assert_eq!(given.reply(line), Reply::Above);
+            assert_eq!(server.handle(0, line), Answer::Line(REFUSED.into()));
+        }
+        assert_eq!(given.reply("cmd=barrier_in"), Reply::Above);
+        assert_eq!(server.take_fresh(), Given::default());
+        let mut several = Server::new("job".into(), vec![0, 1], Values::new());
+        assert_eq!(several.take_fresh().reply("cmd=get_appnum"), Reply::Above);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::channel::{BODY_MAX, Ended, Exit, Kind, Lost, Message};
 use crate::node::{Node, Report};
 use crate::options::{HELP, Options, Parsed};
 use crate::output::{Outputs, Stream};
-use crate::pmi::{Answer, Server};
+use crate::pmi::{Answer, REFUSED, Server};
 use crate::system;
 use crate::tree::{Surroundings, Tree};
 
@@ -85,7 +85,8 @@ struct Run {
     missing: Option<Instant>,
     /// Since when the job is being ended.
     ending: Option<Instant>,
-    killed: bool,
+    /// Since when all ranks should be dead.
+    killed: Option<Instant>,
     /// Lets the reader of our input go on.
     permits: Sender<()>,
     started: Instant,
@@ -143,13 +144,13 @@ impl Run {
             explained: false,
             missing: None,
             ending: None,
-            killed: false,
+            killed: None,
             permits,
             started,
             connect_timeout_s: connect_timeout,
             deadline: options.timeout_s.map(|seconds| started + Duration::from_secs(seconds)),
         };
-        run.give_values();
+        run.give();
         Ok(run)
     }
 
@@ -203,6 +204,7 @@ impl Run {
             Kind::Output => self.outputs.print(rank, Stream::Output, &body),
             Kind::Error => self.outputs.print(rank, Stream::Error, &body),
             Kind::PmiRequest => self.serve(rank, &String::from_utf8_lossy(&body)),
+            Kind::PmiNotice => self.note(rank, &String::from_utf8_lossy(&body)),
             Kind::Exit => {
                 if let Ok(ended) = serde_json::from_slice(&body) {
                     self.handle_end(rank, ended);
@@ -219,7 +221,7 @@ impl Run {
             | Kind::Signal
             | Kind::PmiAnswer
             | Kind::PmiForAll
-            | Kind::PmiValues
+            | Kind::PmiGiven
             | Kind::Listen
             | Kind::Listening
             | Kind::Probe
@@ -229,8 +231,7 @@ impl Run {
 
     fn greet(&mut self, node: usize, version: &[u8]) {
         if let Err(text) = self.nodes[node].greet(version) {
-            eprintln!("mpiexec: {text}");
-            self.end(1, Cause::First);
+            self.give_up(&self.nodes[node].ranks.clone(), &text);
         }
     }
 
@@ -239,7 +240,7 @@ impl Run {
             Answer::Line(line) => self.send(rank, Kind::PmiAnswer, format!("{line}\n").into()),
             Answer::Everyone(line) => {
                 // What was published before they met can be read on the spot now.
-                self.give_values();
+                self.give();
                 self.send_to_all(&Message::new(Kind::PmiForAll, 0, format!("{line}\n")));
             }
             Answer::Later => self.end_if_waiting_in_vain(),
@@ -254,11 +255,22 @@ impl Run {
         }
     }
 
-    /// Gives the agents the values that they do not have yet. They ask for what is too long for a message.
-    fn give_values(&mut self) {
+    /// A request that an agent has answered.
+    fn note(&mut self, rank: u32, line: &str) {
+        if self.server.handle(rank, line) == Answer::Line(REFUSED.into()) && !self.explained {
+            let host = &self.hosts[rank as usize];
+            eprintln!(
+                "mpiexec: rank {rank} on {host}: has published more than a job may; ending the job"
+            );
+            self.end(1, Cause::First);
+        }
+    }
+
+    /// Lets the agents answer what they could not before. They ask for what is too long for a message.
+    fn give(&mut self) {
         let body = serde_json::to_vec(&self.server.take_fresh()).unwrap_or_default();
         if body.len() <= BODY_MAX {
-            self.send_to_all(&Message::new(Kind::PmiValues, 0, body));
+            self.send_to_all(&Message::new(Kind::PmiGiven, 0, body));
         }
     }
 
@@ -347,10 +359,7 @@ impl Run {
                 thread::sleep(TICK);
                 system::stop();
             }
-            _ if self.ending.is_some() => {
-                self.killed = true;
-                self.signal_all(libc::SIGKILL);
-            }
+            _ if self.ending.is_some() => self.kill(),
             _ => {
                 self.signal_all(signal);
                 self.ending = Some(Instant::now());
@@ -367,10 +376,9 @@ impl Run {
         }
         if let Some(since) = self.ending
             && now - since > GRACE
-            && !self.killed
+            && self.killed.is_none()
         {
-            self.killed = true;
-            self.signal_all(libc::SIGKILL);
+            self.kill();
         }
         if self.deadline.is_some_and(|deadline| now > deadline) && self.ending.is_none() {
             eprintln!("mpiexec: the time given by -timeout is over; ending the job");
@@ -384,12 +392,31 @@ impl Run {
                 self.end(1, Cause::First);
             }
         }
-        if self.killed {
+        if let Some(since) = self.killed {
             // Ranks of a silent node were never started.
             let silent = self.nodes.iter().filter(|node| !node.is_greeted());
             let ranks: Vec<u32> = silent.flat_map(|node| node.ranks.clone()).collect();
             self.count_out(&ranks);
+            if now - since > UNHEARD && self.left > 0 {
+                self.give_up_the_unheard();
+            }
         }
+    }
+
+    fn kill(&mut self) {
+        self.killed.get_or_insert_with(Instant::now);
+        self.signal_all(libc::SIGKILL);
+    }
+
+    /// Agents that do not tell of their ranks' end may be out of reach; theirs end with their channels.
+    fn give_up_the_unheard(&mut self) {
+        let left: Vec<u32> =
+            (0u32..).zip(&self.ended).filter(|(_, ended)| !**ended).map(|(rank, _)| rank).collect();
+        let mut hosts: Vec<&str> = left.iter().map(|&rank| &*self.hosts[rank as usize]).collect();
+        hosts.dedup();
+        let hosts = hosts.join(", ");
+        eprintln!("mpiexec: nothing is heard of the end of {} ranks on {hosts}", left.len());
+        self.count_out(&left);
     }
 
     /// An agent is gone, with all ranks it had.
@@ -450,13 +477,14 @@ pub(crate) fn surroundings(options: &Options, patience_s: u64) -> Result<Surroun
 fn shared_environment(options: &Options) -> Vec<(String, String)> {
     let foreign = ["PMI_", "PMIX_", "HYDRA_", "HYDI_", "OMPI_", "PRTE_"];
     let own = ["HOSTNAME", "DISPLAY", "SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "SHLVL", "_"];
+    let own = |name: &str| own.contains(&name) || name == settings::SITE.variable();
     let mut environment: Vec<(String, String)> = Vec::new();
     if !options.no_environment {
         let ours = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
         let kept = ours.filter(|(name, _)| {
-            !foreign.iter().any(|prefix| name.starts_with(prefix)) && !own.contains(&name.as_str())
+            !foreign.iter().any(|prefix| name.starts_with(prefix)) && !own(name)
         });
         environment.extend(kept);
     }
@@ -551,6 +579,8 @@ fn signal_name(signal: i32) -> &'static str {
 const UNREAD: u8 = 128 + libc::SIGPIPE as u8;
 /// How long ranks may take to end themselves before they are killed.
 const GRACE: Duration = Duration::from_millis(300);
+/// How long the end of ranks that were killed may take to be heard of.
+const UNHEARD: Duration = Duration::from_secs(5);
 /// How long the end of a rank that others miss may take to become known.
 const REVELATION: Duration = Duration::from_millis(250);
 /// How often time is looked at.
