@@ -299,6 +299,9 @@ fn emit_piece(
     send.held += 1;
     if send.next == send.end {
         send.to_emit = false;
+    } else if send.envelope.is_urgent {
+        // Who asks for them works on the first while the others come.
+        way.streams.insert(piece.stream, id);
     } else {
         way.streams.push_back(id);
     }

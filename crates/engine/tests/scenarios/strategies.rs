@@ -30,6 +30,35 @@ fn both_links_carry_a_long_message() {
     }
 }
 
+/// Long messages of a context that is urgent, as collectives are, come one after the other; others at once.
+#[test]
+fn urgent_long_messages_leave_in_order() {
+    for seed in 0..4 {
+        for (context, is_urgent) in [(0, false), (1, true)] {
+            let mut network = Network::new(seed, 2, Shape { bytes_per_us: 100, ..NEAR });
+            let mode = SendMode::Standard;
+            let receives = [0, 1, 2].map(|tag| {
+                let tag = Some(tag);
+                network
+                    .submit_receive(1, Receive { source: Some(0), context, tag, capacity: 400_000 })
+            });
+            for tag in 0..3 {
+                network.submit_send(0, Send { to: 1, context, tag, bytes: 400_000, mode });
+            }
+            let mut ends = [0; 3];
+            for (end, receive) in ends.iter_mut().zip(receives) {
+                while !network.is_complete(receive) {
+                    network.run_steps(1);
+                }
+                *end = network.now_ns;
+            }
+            network.finish();
+            let share = ends[0] as f64 / ends[2] as f64;
+            assert!(if is_urgent { share < 0.5 } else { share > 0.7 }, "seed {seed}: {ends:?}");
+        }
+    }
+}
+
 #[test]
 fn links_of_two_kinds_share_a_long_message_by_what_they_carry() {
     let strategy = || strategy::named("split").expect("a known name");
