@@ -298,3 +298,56 @@ fn measure(address: &str) -> Result<(), String> {
     println!("{} {goodput}", rtt.as_secs_f64());
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Wrapped {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Wrapped::command().debug_assert();
+        for line in [
+            "up --sites 3 --pair 0-2=40ms --private 1",
+            "set --loss 0.1% --udp-forbidden --from 0",
+            "set --udp-forbidden=false --mtu 1280",
+            "cut 1 --for 2s",
+            "cut 1:0 --direction in",
+            "heal",
+            "flow --for 30s --congestion bbr",
+            "status --json",
+            "steward true {} /tmp/socket",
+            "source 10.0.0.1:7 2.5 cubic",
+        ] {
+            let words = std::iter::once("lab").chain(line.split_whitespace());
+            assert!(Wrapped::try_parse_from(words).is_ok(), "{line}");
+        }
+        for line in
+            ["cut x", "cut 1:y", "cut 1 --for ever", "set --mtu 9000", "flow --congestion z"]
+        {
+            let words = std::iter::once("lab").chain(line.split_whitespace());
+            let text = Wrapped::try_parse_from(words).unwrap_err().to_string();
+            let word = line.split_whitespace().last().unwrap();
+            assert!(text.lines().next().unwrap().contains(word), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_link_is_described_by_what_is_not_as_usual() {
+        let conditions = Spec::default().conditions(0, 1);
+        let counts = crate::wire::Counts { packets: 3, bytes: 4500, lost: 2, ..Default::default() };
+        let link = Link { from: 0, to: 1, conditions, is_cut: false, counts };
+        let good = "site0 to site1: 5.800 ms, 1000 Mb/s, carried 3 packets, 4500 bytes; 2 lost";
+        assert_eq!(describe(&link), good);
+        let conditions = crate::wire::Conditions { loss: 0.001, mtu_bytes: 1280, ..conditions };
+        let bad = describe(&Link { conditions, is_cut: true, ..link });
+        assert!(bad.contains("loses 0.1 %, MTU 1280, cut, carried"), "{bad}");
+    }
+}

@@ -12,6 +12,7 @@ use crate::spec;
 
 /// A stream of TCP from a node to another, as asked for.
 #[derive(Debug, Args)]
+#[group(id = "stream")]
 pub(crate) struct Flow {
     /// For how long, such as 10s
     #[arg(long = "for", value_parser = spec::span, default_value = "10s")]
@@ -138,6 +139,7 @@ pub(crate) fn sink() -> io::Result<()> {
 
 /// Where a flow begins.
 #[derive(Debug, Args)]
+#[group(id = "end")]
 pub(crate) struct Source {
     address: SocketAddr,
     seconds: f64,

@@ -260,6 +260,9 @@ impl Steward {
         match request {
             Request::Report => {}
             Request::Set(which, change) => self.set(which, &change)?,
+            Request::Cut(Cut { node: None, .. }, _) if self.links.is_empty() => {
+                return Err("there is no link that could be cut".into());
+            }
             Request::Cut(cut, duration) => {
                 self.cuts.push((cut, duration.map(|duration| Instant::now() + duration)));
                 self.settle()?;
