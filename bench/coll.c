@@ -42,44 +42,63 @@ static void once(const void *what) {
 
 static int is_reduction(int operation) { return operation == REDUCE || operation == ALLREDUCE; }
 
-/* What a rank gives at a place: numbers whose sums are exact, or bytes that say where they come from. */
+/* A word that says where it comes from, and that no library makes shorter on the way (SplitMix64; Steele, Lea, Flood
+   2014). */
+static uint64_t word_of(uint64_t rank, uint64_t place) {
+    uint64_t word = (place << 16 | rank) * 0x9e3779b97f4a7c15u + 0x9e3779b97f4a7c15u;
+    word = (word ^ (word >> 30)) * 0xbf58476d1ce4e5b9u;
+    word = (word ^ (word >> 27)) * 0x94d049bb133111ebu;
+    return word ^ (word >> 31);
+}
+
+/* A number from 0 to 1, likewise. */
+static double number_of(uint64_t rank, uint64_t place) { return (double)(word_of(rank, place) >> 11) / (double)(1ull << 53); }
+
+/* What a rank gives: numbers to be added, or words. */
 static void fill(const struct coll *coll) {
-    double *numbers = (double *)coll->out;
-    long count = coll->bytes / (long)sizeof(double);
-    if (is_reduction(coll->operation))
-        for (long i = 0; i < count; i++) numbers[i] = (double)(coll->rank + i % 1000);
-    else
-        for (long i = 0; i < coll->bytes * coll->size; i++) coll->out[i] = (char)(coll->rank * 37 + i * 11);
+    long each = coll->bytes / (long)sizeof(uint64_t), count = is_reduction(coll->operation) ? each : each * coll->size;
+    for (long i = 0; i < count; i++) {
+        uint64_t rank = (uint64_t)coll->rank, place = (uint64_t)i;
+        if (is_reduction(coll->operation)) ((double *)coll->out)[i] = number_of(rank, place);
+        else ((uint64_t *)coll->out)[i] = word_of(rank, place);
+    }
     memset(coll->in, 0x55, (size_t)(coll->bytes * coll->size));
 }
 
-/* Whether a block that came from a rank is what it gave at `offset`. */
-static int is_block(const struct coll *coll, const char *block, int from, long offset) {
-    for (long i = 0; i < coll->bytes; i++)
-        if (block[i] != (char)(from * 37 + (offset + i) * 11)) return 0;
+/* Whether a block that came from a rank is what it gave from a place on. */
+static int is_block(const struct coll *coll, const char *block, int from, long place) {
+    for (long i = 0; i < coll->bytes / (long)sizeof(uint64_t); i++)
+        if (((const uint64_t *)block)[i] != word_of((uint64_t)from, (uint64_t)(place + i))) return 0;
     return 1;
+}
+
+/* Whether a number is the sum of those of all ranks, in whatever order they were added. */
+static int is_sum(const struct coll *coll, double found, long place) {
+    double sum = 0;
+    for (int rank = 0; rank < coll->size; rank++) sum += number_of((uint64_t)rank, (uint64_t)place);
+    return fabs(found - sum) <= 1e-12 * coll->size;
 }
 
 /* Whether a rank has what it should have after a call. */
 static int is_right(const struct coll *coll) {
     const double *sums = (const double *)coll->in;
-    long count = coll->bytes / (long)sizeof(double), ranks = coll->size;
+    long count = coll->bytes / (long)sizeof(double);
     int right = 1, is_root = coll->rank == 0;
     switch (coll->operation) {
     case BARRIER: break;
     case BCAST: right = is_root || is_block(coll, coll->in, 0, 0); break;
-    case SCATTER: right = is_block(coll, coll->in, 0, coll->rank * coll->bytes); break;
+    case SCATTER: right = is_block(coll, coll->in, 0, coll->rank * count); break;
     case REDUCE:
     case ALLREDUCE:
         for (long i = 0; i < count && (is_root || coll->operation == ALLREDUCE); i++)
-            right &= sums[i] == (double)(ranks * (ranks - 1) / 2 + ranks * (i % 1000));
+            right &= is_sum(coll, sums[i], i);
         break;
     case GATHER:
     case ALLGATHER:
     case ALLTOALL:
         for (int from = 0; from < coll->size && (is_root || coll->operation != GATHER); from++) {
-            long offset = coll->operation == ALLTOALL ? coll->rank * coll->bytes : 0;
-            right &= is_block(coll, coll->in + from * coll->bytes, from, offset);
+            long place = coll->operation == ALLTOALL ? coll->rank * count : 0;
+            right &= is_block(coll, coll->in + from * coll->bytes, from, place);
         }
         break;
     }
@@ -90,14 +109,6 @@ static int is_right(const struct coll *coll) {
 static void sleep_until(double system_s) {
     double left_s = system_s - clock_system_s();
     if (left_s > 0) clock_sleep(left_s);
-}
-
-/* A number from 0 to 1, the same for every library (SplitMix64; Steele, Lea, Flood 2014). */
-static double chance(uint64_t call, uint64_t rank) {
-    uint64_t word = (call << 20 | rank) * 0x9e3779b97f4a7c15u + 0x9e3779b97f4a7c15u;
-    word = (word ^ (word >> 30)) * 0xbf58476d1ce4e5b9u;
-    word = (word ^ (word >> 27)) * 0x94d049bb133111ebu;
-    return (double)((word ^ (word >> 31)) >> 11) / (double)(1ull << 53);
 }
 
 /* A time that all know, soon enough for all to have heard of it. */
@@ -117,7 +128,7 @@ static void measure_alone(const struct coll *coll, double each_s, double spread_
     MPI_Bcast(&calls, 1, MPI_INT, 0, MPI_COMM_WORLD);
     MPI_Bcast(&interval_s, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     for (int call = 0; call < calls; call++) {
-        sleep_until(start_s + call * interval_s + spread_s * chance((uint64_t)call, (uint64_t)coll->rank));
+        sleep_until(start_s + call * interval_s + spread_s * number_of((uint64_t)coll->rank, (uint64_t)call));
         came_s[call] = clock_system_s();
         once(coll);
         done_s[call] = clock_system_s();

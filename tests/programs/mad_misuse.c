@@ -22,6 +22,7 @@ static void fails(int line, int expected, const char *reason, int code) {
     printf("rank %d, line %d: code %d where %d was due, saying: %s\n", rank, line, code, expected, told);
     failures++;
 }
+
 enum { S = mad_send_SAFER, L = mad_send_LATER, C = mad_send_CHEAPER, X = mad_receive_EXPRESS, R = mad_receive_CHEAPER, U = MAD_NEXT_UNKNOWN };
 enum { LONG = 200000, MANY = 100000 };
 
