@@ -103,6 +103,8 @@ pub struct Description {
     pub figure: Option<Quantity>,
     /// Whether the time is drawn too.
     pub draws_time: bool,
+    /// Whether what is drawn is the time against the limit, where there is one.
+    pub draws_of_limit: bool,
     /// What the others of the same size are set against.
     pub base: Option<Base>,
     /// How many bytes a sample moves, about.
@@ -267,6 +269,8 @@ pub enum Quantity {
     Bandwidth,
     /// Messages over the time, in millions a second.
     Rate,
+    /// The time over the least that the link allows.
+    OfLimit,
     /// A share that the program measured.
     Share(Share),
 }
@@ -292,13 +296,13 @@ impl Share {
 }
 
 impl Quantity {
-    /// What a time comes to; a share does not follow from it.
+    /// What a time comes to; a share does not follow from it, nor does what is set against the limit.
     pub fn of(self, case: Case, time_us: f64) -> Option<f64> {
         match self {
             Self::Time => Some(time_us),
             Self::Bandwidth => Some(bandwidth_mbit_per_s(case.bytes, time_us)),
             Self::Rate => Some(messages_per_us(case.count, time_us)),
-            Self::Share(_) => None,
+            Self::OfLimit | Self::Share(_) => None,
         }
     }
 
@@ -308,6 +312,7 @@ impl Quantity {
             Self::Time => "µs",
             Self::Bandwidth => "Mb/s",
             Self::Rate => "M/s",
+            Self::OfLimit => "/ limit",
             Self::Share(share) => share.head,
         }
     }

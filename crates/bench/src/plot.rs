@@ -151,17 +151,20 @@ fn panels<'a>(report: &Report, rows: &'a [Row]) -> Vec<Panel<'a>> {
         }
     }
     let time = || description.draws_time.then_some(Quantity::Time);
-    let quantities = || time().into_iter().chain(description.figure);
+    let quantities = || match description.draws_of_limit && report.has_limit() {
+        true => vec![Quantity::OfLimit],
+        false => time().into_iter().chain(description.figure).collect(),
+    };
     let of = |title: &String, quantity| {
         let has_value = |row: &&Row| {
-            row.cells.iter().any(|cell| cell.value(quantity, row.case, By::Median).is_some())
+            (0..row.cells.len()).any(|index| row.value(index, quantity, By::Median).is_some())
         };
         let rows = rows.iter().copied();
         let rows = rows.filter(|row| panel_title(description, row) == *title);
         let rows: Vec<&Row> = rows.filter(has_value).collect();
         (!rows.is_empty()).then(|| Panel { title: title.clone(), quantity, rows })
     };
-    let of = |title| quantities().filter_map(move |quantity| of(title, quantity));
+    let of = |title| quantities().into_iter().filter_map(move |quantity| of(title, quantity));
     titles.iter().flat_map(of).collect()
 }
 
@@ -198,6 +201,7 @@ fn time_label(report: &Report, quantity: Quantity) -> &'static str {
         Quantity::Time => report.workload.description().time,
         Quantity::Bandwidth => "bandwidth",
         Quantity::Rate => "messages a second",
+        Quantity::OfLimit => "time / limit of the link",
         Quantity::Share(share) => share.label,
     }
 }
@@ -209,6 +213,7 @@ fn tick(quantity: Quantity, value: f64) -> String {
         Quantity::Bandwidth => format!("{value} Mb/s"),
         Quantity::Rate if value < 1.0 => format!("{} k/s", rounded(value * 1e3)),
         Quantity::Rate => format!("{value} M/s"),
+        Quantity::OfLimit => format!("{}", rounded(value)),
         Quantity::Share(_) => format!("{} %", rounded(value * 100.0)),
     }
 }
@@ -327,7 +332,7 @@ where
         .legend(move |(x, y)| PathElement::new([(x, y), (x + 22, y)], color.stroke_width(width)));
     }
     let corner = match quantity {
-        Quantity::Time => SeriesLabelPosition::UpperLeft,
+        Quantity::Time | Quantity::OfLimit => SeriesLabelPosition::UpperLeft,
         Quantity::Bandwidth | Quantity::Share(_) => SeriesLabelPosition::LowerRight,
         Quantity::Rate => SeriesLabelPosition::LowerLeft,
     };
@@ -391,7 +396,7 @@ where
     };
     let lines: Vec<_> = traces(report, row).map(line).collect();
     let points = || lines.iter().flat_map(|(_, points)| points);
-    let limit = row.limit_us.and_then(|limit_us| panel.quantity.of(row.case, limit_us));
+    let limit = row.limit(panel.quantity);
     let longest_s = points().map(|point| point.0).fold(0.0, f64::max);
     let fastest = points().map(|point| point.1).chain(limit).fold(0.0, f64::max);
     let mut chart = builder(panel, area)
@@ -452,7 +457,7 @@ fn lines(report: &Report, panel: &Panel, by: By, axis: Axis) -> Vec<Line> {
         .map(|(index, entry)| {
             let (color, marker) = look(report, index);
             let point = |row: &&Row| {
-                let value = row.cells[index].value(panel.quantity, row.case, by)?;
+                let value = row.value(index, panel.quantity, by)?;
                 Some((axis.at(row.case), value))
             };
             let points = panel.rows.iter().filter_map(point).collect();
@@ -465,7 +470,7 @@ fn lines(report: &Report, panel: &Panel, by: By, axis: Axis) -> Vec<Line> {
     let least = values().fold(f64::INFINITY, f64::min);
     let greatest = values().fold(0.0, f64::max);
     let limit = |row: &&Row| {
-        let value = panel.quantity.of(row.case, row.limit_us?)?;
+        let value = row.limit(panel.quantity)?;
         let is_near = value > least / 2.0 && value < greatest * 2.0;
         is_near.then_some((axis.at(row.case), value))
     };
@@ -488,7 +493,7 @@ where
     B::ErrorType: 'static,
 {
     let rows = &panel.rows;
-    let value = |index: usize, row: &Row| row.cells[index].value(panel.quantity, row.case, by);
+    let value = |index: usize, row: &Row| row.value(index, panel.quantity, by);
     let is_measured = |index: &usize| rows.iter().any(|row| value(*index, row).is_some());
     let drawn: Vec<usize> = (0..report.entries.len()).filter(is_measured).collect();
     let values =
@@ -726,6 +731,29 @@ mod tests {
         let png = std::fs::read(&paths[1]).unwrap();
         assert!(png.starts_with(b"\x89PNG"));
         assert!(png.len() > 5_000, "{} bytes", png.len());
+    }
+
+    #[test]
+    fn long_links_are_drawn_against_their_limit_and_rows_over_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut wan = sample();
+        wan.workload = Workload::new(Instrument::Wan);
+        let svg = std::fs::read_to_string(&draw(&wan, By::Median, folder.path()).unwrap()[0]);
+        let svg = svg.unwrap();
+        for text in ["time / limit of the link", "silence: 0; mean", "silence: 0; first"] {
+            assert!(svg.contains(text), "{text} is not in the plot");
+        }
+        let mut row = wan;
+        row.workload = Workload::new(Instrument::Slowstart);
+        for entry in &mut row.entries {
+            let reads = entry.rounds.iter_mut().flatten();
+            reads.for_each(|read| read.trace_us = vec![30_000.0, 20_000.0, 15_000.0]);
+        }
+        let svg = std::fs::read_to_string(&draw(&row, By::Median, folder.path()).unwrap()[0]);
+        let svg = svg.unwrap();
+        for text in ["0.1 s", "bandwidth", "MPICH", "limit of the link"] {
+            assert!(svg.contains(text), "{text} is not in the plot");
+        }
     }
 
     #[test]

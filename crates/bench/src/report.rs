@@ -141,8 +141,31 @@ impl Cell {
     pub fn value(&self, quantity: Quantity, case: Case, by: By) -> Option<f64> {
         match quantity {
             Quantity::Share(share) => Some(share.shown(self.share?.median)),
-            Quantity::Time | Quantity::Bandwidth | Quantity::Rate => {
+            Quantity::Time | Quantity::Bandwidth | Quantity::Rate | Quantity::OfLimit => {
                 quantity.of(case, self.time_us(by)?)
+            }
+        }
+    }
+}
+
+impl Row {
+    /// What a library's quantity is as it is drawn; none where it was not measured.
+    pub fn value(&self, index: usize, quantity: Quantity, by: By) -> Option<f64> {
+        let cell = &self.cells[index];
+        match quantity {
+            Quantity::OfLimit => Some(cell.time_us(by)? / self.limit_us?),
+            Quantity::Time | Quantity::Bandwidth | Quantity::Rate | Quantity::Share(_) => {
+                cell.value(quantity, self.case, by)
+            }
+        }
+    }
+
+    /// What the quantity is at the limit.
+    pub fn limit(&self, quantity: Quantity) -> Option<f64> {
+        match quantity {
+            Quantity::OfLimit => self.limit_us.map(|_| 1.0),
+            Quantity::Time | Quantity::Bandwidth | Quantity::Rate | Quantity::Share(_) => {
+                quantity.of(self.case, self.limit_us?)
             }
         }
     }

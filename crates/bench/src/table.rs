@@ -176,7 +176,7 @@ fn single(report: &Report) -> Vec<Vec<String>> {
         let of_cell = cell.and_then(|cell| cell.figure);
         line.extend(figure.map(|figure| match figure {
             Quantity::Share(_) => of_cell.map_or_else(dash, percent),
-            Quantity::Time | Quantity::Bandwidth | Quantity::Rate => {
+            Quantity::Time | Quantity::Bandwidth | Quantity::Rate | Quantity::OfLimit => {
                 of_cell.map_or_else(dash, quantity)
             }
         }));
@@ -226,7 +226,9 @@ fn keys(report: &Report) -> Vec<String> {
 fn share(figure: &Option<Quantity>) -> Option<Share> {
     match figure {
         Some(Quantity::Share(share)) => Some(*share),
-        Some(Quantity::Time | Quantity::Bandwidth | Quantity::Rate) | None => None,
+        Some(Quantity::Time | Quantity::Bandwidth | Quantity::Rate | Quantity::OfLimit) | None => {
+            None
+        }
     }
 }
 
