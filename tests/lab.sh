@@ -242,6 +242,22 @@ code=$?
 check "the cut took packets: ${lost:-0}" yes "$([ "${lost:-0}" -gt 0 ] && echo yes)"
 check "a run over a cut goes on: $(tail -1 "$work/out")" 0 $code
 
+# What instruments make of a lab: messages over links that lose for a while, collectives and what they put on links.
+lab status | grep -E '^  site[01] to' | sed 's/, carried.*//' >"$work/links-before"
+measured() { timeout 120 "$canele" bench "$@" --lab "$CANELE_LAB" --prefix "$prefix" --output "$work/bench" >"$work/table" 2>"$work/err"; }
+mkdir -p "$work/bench"
+measured wan --quick --rounds 1 --sizes 8,64k --silence 0,100000 --loss 0.1%
+check "messages over links that lose" "0 1" "$? $(grep -c '0.1 % of packets lost' "$work/bench/slowstart-wan-loss0.1.txt")"
+check "and then lose no more" "" "$(lab status | grep -E '^  site[01] to' | sed 's/, carried.*//' | diff "$work/links-before" -)"
+measured coll --ranks 4 --sizes 8,64k --seconds 0.02
+check "collectives between sites" "0 1" "$? $(grep -c '^ *operation.* on the WAN' "$work/table")"
+crossing() { # operation, bytes
+    python3 -c 'import json, sys; print(next(int(row["cells"][0]["crossing_bytes"]) for row in json.load(open(sys.argv[1]))["rows"] if (row["operation"], row["bytes"], row["count"], row["statistic"]) == (sys.argv[2], int(sys.argv[3]), 0, "least")))' "$work/bench/coll-wan.json" "$@"
+}
+short=$(crossing bcast 8) long=$(crossing bcast 65536)
+check "a short broadcast puts $short bytes on the link, at least a packet" yes "$(among "$short" 40 20000)"
+check "a long one $long, at least all of it" yes "$(among "$long" 65536 1000000)"
+
 # Ranks on the lab that die with their mpiexec.
 "$prefix/bin/mpicc" -Wall -Werror -O1 programs/fault.c -o "$work/fault" || exit 1
 "$mpiexec" -timeout 60 -launcher-exec "$canele lab run" -n 8 -hosts $everywhere "$work/fault" hang "$work/ids" 2>/dev/null &
