@@ -283,6 +283,14 @@ fn random_secret() -> Result<Secret, BootError> {
     Ok(Secret(secret))
 }
 
+/// What a gateway has to know of a job: its number and its secret, from the secret's digits and the name
+/// that the launcher gives the job. It must not be written anywhere but to the gateway. None if these are
+/// not a secret's digits.
+pub fn pass(secret: &str, name: &str) -> Option<String> {
+    let number = job_id(&secret_of(secret).ok()?, name);
+    Some(format!("{number:016x} {secret}"))
+}
+
 fn job_id(secret: &Secret, name: &str) -> u64 {
     let digest = Sha256::new().chain_update(b"job").chain_update(secret.0).chain_update(name);
     let mut id = [0; 8];

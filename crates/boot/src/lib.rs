@@ -10,4 +10,4 @@ mod job;
 mod pmi;
 
 pub use environment::{Launcher, detect};
-pub use job::{BootError, Job, PEER_IS_GONE, SECRET_KEY, Secret};
+pub use job::{BootError, Job, PEER_IS_GONE, SECRET_KEY, Secret, pass};

@@ -41,7 +41,8 @@ fn run(options: Options) -> Result<(), Box<dyn std::error::Error>> {
     })
 }
 
-/// Serves until a signal or the end of standard input, and gives an account then and when asked for one.
+/// Serves until a signal or the end of standard input; gives an account when a signal asks for one or ends
+/// it.
 async fn tell(account: impl Fn() -> String, gateway: Gateway, until_eof: bool) -> io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -50,15 +51,15 @@ async fn tell(account: impl Fn() -> String, gateway: Gateway, until_eof: bool) -
     let end = async {
         loop {
             tokio::select! {
-                _ = terminate.recv() => return,
-                _ = interrupt.recv() => return,
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
                 _ = asked.recv() => eprint!("{}", account()),
                 () = ended(&mut end_of_input) => return,
             }
         }
+        eprint!("{}", account());
     };
     gateway.serve(end).await;
-    eprint!("{}", account());
     Ok(())
 }
 

@@ -9,6 +9,7 @@ mod agent;
 mod below;
 mod channel;
 mod found;
+mod gateways;
 mod grid;
 mod node;
 mod options;

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::channel::{BODY_MAX, Ended, Exit, Kind, Lost, Message};
+use crate::gateways::Gateways;
 use crate::node::{Node, Report};
 use crate::options::{HELP, Options, Parsed};
 use crate::output::{Outputs, Stream};
@@ -71,6 +72,7 @@ struct Run {
     ways: Vec<usize>,
     /// What messages call each rank's host.
     hosts: Vec<String>,
+    gateways: Gateways,
     server: Server,
     news: Receiver<News>,
     outputs: Outputs,
@@ -119,8 +121,12 @@ impl Run {
         }
         let Tree { ways, hosts, nodes: homes, .. } = tree;
         let permits = read_input(sender)?;
+        let (secret, number) = (hexadecimal(random()?), hexadecimal(random()?));
+        let name = format!("canele_{}", &number[..16]);
+        let pass = boot::pass(&secret, &name).ok_or("a secret that is none")?;
+        let gateways = Gateways::start(&options.gateways, &pass)?;
         let mut values = HashMap::new();
-        values.insert(boot::SECRET_KEY.to_owned(), hexadecimal(random()?));
+        values.insert(boot::SECRET_KEY.to_owned(), secret);
         values.insert("PMI_process_mapping".to_owned(), mapping(&homes));
         let programs = (0u32..).zip(&options.programs);
         let programs =
@@ -130,11 +136,8 @@ impl Run {
             nodes,
             ways,
             hosts,
-            server: Server::new(
-                format!("canele_{}", &hexadecimal(random()?)[..16]),
-                programs,
-                values,
-            ),
+            gateways,
+            server: Server::new(name, programs, values),
             news,
             outputs: Outputs::new(options.label),
             left: homes.len(),
@@ -371,6 +374,9 @@ impl Run {
 
     /// Time passes: an ending job is killed, silent agents are given up.
     fn look_after(&mut self, now: Instant) {
+        for text in self.gateways.take_ended() {
+            eprintln!("mpiexec: {text}");
+        }
         if self.missing.is_some_and(|since| now - since > REVELATION) {
             self.begin_to_end();
         }
