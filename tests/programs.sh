@@ -29,6 +29,16 @@ for rails in shm+tcp tcp+shm; do
     go -genv CANELE_RAILS $rails -n 4 "$work/nonblocking"
     go -genv CANELE_RAILS $rails -n 2 "$work/large"
 done
+# Sites in name only: their ranks in blocks, and dealt in turns.
+sited() { # the site of a rank, ranks, program
+    go -n "$2" sh -c "CANELE_SITE=s\$(($1)) exec '$work/$3'"
+}
+for program in collectives nonblocking topologies layouts; do
+    sited 'PMI_RANK / 3' 8 $program
+    sited 'PMI_RANK % 3' 7 $program
+done
+sited 'PMI_RANK > 0' 2 collectives
+sited 'PMI_RANK % 2' 5 large_collectives
 for ranks in 1 2 3 5 8; do go -n $ranks "$work/nonblocking"; done
 for ranks in 2 4; do go -genv CANELE_RAILS tcp -n $ranks "$work/nonblocking"; done
 "$work/collectives"

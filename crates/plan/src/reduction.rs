@@ -108,8 +108,7 @@ fn binomial_reduce(schedule: &mut Schedule, rank: u32, size: u32, top: u32, sum:
 /// Everyone's operands, combined, to everyone's output.
 ///
 /// Short: recursive doubling, after the ranks beyond a power of two have joined a neighbour; what is very
-/// short is gathered instead, which takes ⌈log2 p⌉ rounds for any p (Torres and Kofuji shape exchanges for 5,
-/// 6 and 7 by hand). Long:
+/// short is gathered by 5, 6 and 7 ranks, which takes three rounds (the aim of Torres and Kofuji). Long:
 /// a ring that scatters the reduction, and a ring that gathers it; 2n(p−1)/p elements per rank. In a
 /// crowd rank 0 combines what is short.
 pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
@@ -134,7 +133,7 @@ pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule
     } else if topology.is_crowded() && !operands.are_long() {
         crowd::reduce(&mut schedule, rank, size, 0, whole, whole);
         crowd::broadcast(&mut schedule, rank, size, 0, whole);
-    } else if !size.is_power_of_two() && len * operands.element * u64::from(size) <= GATHERED_MAX {
+    } else if [5, 6, 7].contains(&size) && len * operands.element <= GATHERED_MAX {
         gather_and_combine(&mut schedule, rank, size, whole);
     } else {
         recursive_doubling(&mut schedule, rank, size, whole);
@@ -187,23 +186,24 @@ fn recursive_doubling(schedule: &mut Schedule, rank: u32, size: u32, whole: Span
     }
 }
 
-/// Every rank gets all operands, each round twice as many (Bruck 1997), and combines them in order.
+/// Every rank gets all operands, each round twice as many (Bruck 1997), and combines them in order. Each
+/// operand has a buffer of its own: a datatype's elements may lie between each other's parts.
 fn gather_and_combine(schedule: &mut Schedule, rank: u32, size: u32, whole: Span) {
-    let all = schedule.temporary(whole.len * u64::from(size));
-    // The operand of the rank `distance` below.
-    let operands = |distance: u32, count: u32| {
-        all.span(u64::from(distance) * whole.len, u64::from(count) * whole.len)
-    };
-    schedule.copy(whole, operands(0, 1));
+    // The operand of the rank so many below.
+    let operands: Vec<Span> = (0..size).map(|_| schedule.room(whole.len)).collect();
+    schedule.copy(whole, operands[0]);
     let mut have = 1;
     while have < size {
         let passed = have.min(size - have);
-        schedule.receive((rank + size - have) % size, operands(have, passed));
-        schedule.send((rank + have) % size, operands(0, passed));
+        for below in 0..passed {
+            let place = operands[(have + below) as usize];
+            schedule.receive((rank + size - have) % size, place);
+            schedule.send((rank + have) % size, operands[below as usize]);
+        }
         schedule.wait();
         have += passed;
     }
-    let of = |other: u32| operands((rank + size - other) % size, 1);
+    let of = |other: u32| operands[((rank + size - other) % size) as usize];
     (1..size).for_each(|other| schedule.reduce(of(other - 1), of(other)));
     schedule.copy(of(size - 1), whole);
 }
@@ -390,5 +390,5 @@ fn parts(len: u64, size: u32) -> Vec<(u64, u64)> {
 /// From here on bandwidth counts more than rounds, in bytes.
 const LONG: u64 = 64 << 10;
 
-/// So many bytes of all ranks together cost less than a round.
-const GATHERED_MAX: u64 = 1 << 10;
+/// Up to so many bytes some messages more cost less than two rounds.
+const GATHERED_MAX: u64 = 128;

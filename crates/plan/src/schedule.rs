@@ -95,14 +95,10 @@ impl Schedule {
         Buffer::Temporary(self.temporaries.len() as u32 - 1)
     }
 
-    /// Memory of its own beside what was given before, all in one temporary.
+    /// A temporary as one span. Operands of one reduction lie in different buffers: elements of a datatype
+    /// may lie between each other's parts.
     pub(crate) fn room(&mut self, len: u64) -> Span {
-        if self.temporaries.is_empty() {
-            self.temporaries.push(0);
-        }
-        let start = self.temporaries[0];
-        self.temporaries[0] += len;
-        Buffer::Temporary(0).span(start, len)
+        self.temporary(len).span(0, len)
     }
 
     pub(crate) fn send(&mut self, to: u32, span: Span) {

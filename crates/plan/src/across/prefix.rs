@@ -59,8 +59,8 @@ struct Course<'a> {
     result: Span,
     /// What the site's ranks have, the lowest first.
     operands: Vec<(Span, Ticket)>,
-    /// What the runs of each other site come to, beside each other.
-    foreign: Vec<(Span, Ticket)>,
+    /// What the runs of other sites come to.
+    foreign: Vec<(Run, Span, Ticket)>,
 }
 
 struct Sites {
@@ -101,9 +101,11 @@ impl Sites {
             }
             CROSSING if me == head => {
                 for site in way.other_sites(me) {
-                    let place = schedule.room(len * self.runs[site as usize].len() as u64);
-                    let arrived = schedule.expect(way.site_head(site), place);
-                    course.foreign.push((place, arrived));
+                    for &run in &self.runs[site as usize] {
+                        let place = schedule.room(len);
+                        let arrived = schedule.expect(way.site_head(site), place);
+                        course.foreign.push((run, place, arrived));
+                    }
                 }
             }
             TO_RANKS if me != head && self.has_result(me) => schedule.receive(head, course.result),
@@ -125,9 +127,8 @@ impl Sites {
     fn combine_own(&self, schedule: &mut Schedule, course: &mut Course) {
         let len = course.own.len;
         let runs = &self.runs[self.own as usize];
-        let totals = schedule.room(len * runs.len() as u64);
         let mut index = 0;
-        for (run, total) in runs.iter().zip((0..).map(|run| totals.part(run * len, len))) {
+        for run in runs {
             for rank in run.first..run.end {
                 let (place, arrived) = course.operands[index];
                 schedule.settle(arrived);
@@ -139,22 +140,22 @@ impl Sites {
                 }
                 index += 1;
             }
+            // What the run comes to is on its way while its prefixes are extended.
+            let total = schedule.room(len);
             schedule.copy(course.operands[index - 1].0, total);
-        }
-        for site in course.way.other_sites(self.me) {
-            schedule.send(course.way.site_head(site), totals);
+            for site in course.way.other_sites(self.me) {
+                schedule.send(course.way.site_head(site), total);
+            }
         }
     }
 
     /// Goes through the runs of all sites in order; what is before a run goes to all in it.
     fn combine_all(&self, schedule: &mut Schedule, course: &mut Course) {
-        let len = course.own.len;
         let mut all: Vec<(Run, Option<Span>)> =
             self.runs[self.own as usize].iter().map(|&run| (run, None)).collect();
-        for (site, &(place, arrived)) in course.way.other_sites(self.me).zip(&course.foreign) {
+        for &(run, place, arrived) in &course.foreign {
             schedule.settle(arrived);
-            let totals = (0..).map(|index| Some(place.part(index * len, len)));
-            all.extend(self.runs[site as usize].iter().copied().zip(totals));
+            all.push((run, Some(place)));
         }
         all.sort_unstable_by_key(|one| one.0.first);
         let mut before: Option<Span> = None;

@@ -99,10 +99,12 @@ pub(crate) fn runs(ranks: impl Iterator<Item = u32>) -> Vec<Run> {
     runs
 }
 
-/// The combinations of some ranks' operands, one for each run, beside each other in `span`.
-#[derive(Debug)]
-struct Part {
-    runs: Vec<Run>,
+/// The combination of the operands of a run. Each lies in a buffer of its own and travels by itself: a
+/// datatype's elements may lie between each other's parts as far as the caller's count goes, and beyond
+/// that on each other.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    run: Run,
     span: Span,
     /// Whether nobody else needs what is there.
     is_free: bool,
@@ -124,9 +126,9 @@ struct Course<'a> {
     /// Where the result goes, at those who get it.
     result: Span,
     /// What comes from the node, from other nodes, from other sites.
-    arriving: [Vec<Part>; 3],
-    /// What is combined so far.
-    combined: Option<Part>,
+    arriving: [Vec<Piece>; 3],
+    /// What is combined so far, the lowest run first.
+    combined: Vec<Piece>,
     /// The result, where it comes from elsewhere.
     finished: Ticket,
 }
@@ -134,7 +136,7 @@ struct Course<'a> {
 impl<'a> Course<'a> {
     fn new(way: Way<'a>, goal: Goal, own: Span, result: Span) -> Self {
         let arriving = [Vec::new(), Vec::new(), Vec::new()];
-        Self { way, goal, own, result, arriving, combined: None, finished: Ticket::default() }
+        Self { way, goal, own, result, arriving, combined: Vec::new(), finished: Ticket::default() }
     }
 }
 
@@ -192,21 +194,25 @@ impl<'a> Reduction<'a> {
         let (is_head, is_site_head) = (me == way.head_of(me), me == way.site_head_of(me));
         let arriving = &mut course.arriving;
         let len = course.own.len;
-        let mut part = |from: u32, runs: Vec<Run>| {
-            let span = schedule.room(len * runs.len() as u64);
-            Part { runs, span, is_free: true, arrived: schedule.expect(from, span) }
+        let mut expect = |from: u32, run: Run| {
+            let span = schedule.room(len);
+            Piece { run, span, is_free: true, arrived: schedule.expect(from, span) }
         };
         match stage {
             RANKS if is_head => {
-                arriving[0].extend(way.neighbours(me).map(|rank| part(rank, run_of(rank))));
+                arriving[0].extend(way.neighbours(me).map(|rank| expect(rank, run_of(rank))));
             }
             NODES if is_site_head => {
-                let of_node = |node| part(way.node_head(node), self.runs(0, node));
-                arriving[1].extend(way.other_nodes(me).map(of_node));
+                for node in way.other_nodes(me) {
+                    let head = way.node_head(node);
+                    arriving[1].extend(self.runs(0, node).iter().map(|&run| expect(head, run)));
+                }
             }
             CROSSING if is_site_head && self.hears_all(course.goal) => {
-                let of_site = |site| part(way.site_head(site), self.runs(1, site));
-                arriving[2].extend(way.other_sites(me).map(of_site));
+                for site in way.other_sites(me) {
+                    let head = way.site_head(site);
+                    arriving[2].extend(self.runs(1, site).iter().map(|&run| expect(head, run)));
+                }
             }
             TO_NODES if course.goal == Goal::Root(me) && !is_site_head => {
                 course.finished = schedule.expect(way.site_head_of(me), course.result);
@@ -228,9 +234,9 @@ impl<'a> Reduction<'a> {
         match stage {
             RANKS if me != head => schedule.send(head, course.own),
             RANKS => {
-                let (runs, span) = (run_of(me), course.own);
-                let own = Part { runs, span, is_free: false, arrived: Ticket::default() };
-                course.combined = Some(own);
+                let (run, span) = (run_of(me), course.own);
+                let own = Piece { run, span, is_free: false, arrived: Ticket::default() };
+                course.combined = vec![own];
             }
             NODES if me == head => {
                 self.combine(schedule, course, 0);
@@ -259,26 +265,29 @@ impl<'a> Reduction<'a> {
 
     /// Combines what is there with what has come in a stage.
     fn combine(&self, schedule: &mut Schedule, course: &mut Course, stage: usize) {
-        let mut parts: Vec<Part> = course.combined.take().into_iter().collect();
-        parts.append(&mut course.arriving[stage]);
-        course.combined = Some(self.merge(schedule, parts, course.own.len));
+        let mut pieces = std::mem::take(&mut course.combined);
+        pieces.append(&mut course.arriving[stage]);
+        course.combined = self.merge(schedule, pieces, course.own.len);
     }
 
     fn pass_up(&self, schedule: &mut Schedule, course: &mut Course, to: impl Iterator<Item = u32>) {
-        let Some(part) = &mut course.combined else { return };
         for head in to {
-            schedule.send(head, part.span);
-            part.is_free = false;
+            for piece in &mut course.combined {
+                schedule.send(head, piece.span);
+                piece.is_free = false;
+            }
         }
     }
 
     /// Combines what all sites have, in the order of the sites, so that all find the same; passes it on.
     fn finish(&self, schedule: &mut Schedule, course: &mut Course) {
         let (way, me) = (course.way, self.me);
-        let mut parts = std::mem::take(&mut course.arriving[2]);
-        let own = self.levels.site(me) as usize;
-        parts.splice(own..own, course.combined.take());
-        let all = self.merge(schedule, parts, course.own.len).span;
+        let mut pieces = std::mem::take(&mut course.arriving[2]);
+        // Each site has one where their order is not that of ranks.
+        let own = (self.levels.site(me) as usize).min(pieces.len());
+        pieces.splice(own..own, std::mem::take(&mut course.combined));
+        let merged = self.merge(schedule, pieces, course.own.len);
+        let all = merged.first().map_or(course.own, |piece| piece.span);
         match course.goal {
             Goal::Everyone => {
                 way.other_nodes(me).for_each(|node| schedule.send(way.node_head(node), all));
@@ -290,33 +299,27 @@ impl<'a> Reduction<'a> {
     }
 
     /// Combinations of neighbouring runs, or of all, in place where nobody needs the parts.
-    fn merge(&self, schedule: &mut Schedule, parts: Vec<Part>, len: u64) -> Part {
-        let mut pieces: Vec<(Run, Span, bool, Ticket)> = Vec::new();
-        for part in parts {
-            for (index, run) in (0..).zip(part.runs) {
-                let span = part.span.part(index * len, len);
-                pieces.push((run, span, part.is_free, part.arrived));
-            }
-        }
+    fn merge(&self, schedule: &mut Schedule, mut pieces: Vec<Piece>, len: u64) -> Vec<Piece> {
         if !self.commutes {
-            pieces.sort_by_key(|piece| piece.0.first);
+            pieces.sort_by_key(|piece| piece.run.first);
         }
-        let mut merged: Vec<(Run, Span, bool)> = Vec::new();
-        for (run, span, is_free, arrived) in pieces {
-            schedule.settle(arrived);
+        let mut merged: Vec<Piece> = Vec::new();
+        for piece in pieces {
+            schedule.settle(piece.arrived);
             match merged.last_mut() {
-                Some(last) if self.commutes || last.0.end == run.first => {
-                    let into = if is_free { span } else { schedule.room(len) };
-                    if into != span {
-                        schedule.copy(span, into);
+                Some(last) if self.commutes || last.run.end == piece.run.first => {
+                    let into = if piece.is_free { piece.span } else { schedule.room(len) };
+                    if into != piece.span {
+                        schedule.copy(piece.span, into);
                     }
-                    schedule.reduce(last.1, into);
-                    *last = (Run { first: last.0.first, end: run.end }, into, true);
+                    schedule.reduce(last.span, into);
+                    let run = Run { first: last.run.first, end: piece.run.end };
+                    *last = Piece { run, span: into, is_free: true, arrived: Ticket::default() };
                 }
-                _ => merged.push((run, span, is_free)),
+                _ => merged.push(Piece { arrived: Ticket::default(), ..piece }),
             }
         }
-        pack(schedule, &merged, len)
+        merged
     }
 
     /// Whether this rank's site combines what all have.
@@ -328,24 +331,14 @@ impl<'a> Reduction<'a> {
     }
 
     /// The runs of a node or a site; all are one where order does not matter.
-    fn runs(&self, level: usize, index: u32) -> Vec<Run> {
-        if self.commutes { run_of(0) } else { self.runs[level][index as usize].clone() }
+    fn runs(&self, level: usize, index: u32) -> &[Run] {
+        if self.commutes { &ANY } else { &self.runs[level][index as usize] }
     }
 }
 
-/// Several combinations beside each other, to be sent as one message.
-fn pack(schedule: &mut Schedule, merged: &[(Run, Span, bool)], len: u64) -> Part {
-    let runs = merged.iter().map(|piece| piece.0).collect();
-    if let [(_, span, is_free)] = *merged {
-        return Part { runs, span, is_free, arrived: Ticket::default() };
-    }
-    let all = schedule.room(len * merged.len() as u64);
-    for (index, (_, span, _)) in (0..).zip(merged) {
-        schedule.copy(*span, all.part(index * len, len));
-    }
-    Part { runs, span: all, is_free: true, arrived: Ticket::default() }
+fn run_of(rank: u32) -> Run {
+    Run { first: rank, end: rank + 1 }
 }
 
-fn run_of(rank: u32) -> Vec<Run> {
-    vec![Run { first: rank, end: rank + 1 }]
-}
+/// What stands for any ranks.
+const ANY: [Run; 1] = [Run { first: 0, end: 0 }];

@@ -89,6 +89,12 @@ pub struct Outcome {
 
 impl Rank {
     pub fn new(schedule: Schedule, input: Vec<Unit>, output: Vec<Unit>) -> Self {
+        let reduces = schedule.steps.iter().any(|step| matches!(step, Step::Reduce { .. }));
+        let most = input.len().max(output.len()) as u64;
+        assert!(
+            !reduces || schedule.temporaries.iter().all(|&len| len <= most),
+            "elements beyond the caller's count may lie on each other"
+        );
         let temporaries =
             schedule.temporaries.iter().map(|&len| vec![Unit::Nothing; len as usize]).collect();
         Self { schedule, at: 0, input, output, temporaries, begun: Vec::new(), depth: 0 }
@@ -171,6 +177,7 @@ pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
                     }
                     Step::Reduce { input, inout } => {
                         assert_eq!(input.len, inout.len);
+                        assert_ne!(input.buffer, inout.buffer, "elements may be interlaced");
                         rank.check(me, input, false);
                         rank.check(me, inout, true);
                         let left = rank.units(input).to_vec();
