@@ -9,7 +9,9 @@ use std::io;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use rustix::net::sockopt::set_tcp_congestion;
+use rustix::net::sockopt::{set_tcp_congestion, tcp_congestion};
+
+use super::probe::Probe;
 
 /// The congestion control of connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,20 +39,19 @@ impl Congestion {
         }
     }
 
-    /// Chooses for a connection that has just opened. What the system refuses leaves it as it is.
-    pub(super) fn choose(&self, socket: &TcpStream, round_trip: Duration) {
-        let name = match self {
-            Self::Named(name) => name,
-            Self::Auto if is_far(round_trip) && is_available(STEADY) => STEADY,
-            Self::Auto => return,
+    /// Chooses for a connection that has just opened, and says whether it should learn what its way carries.
+    /// What the system refuses leaves it as it is.
+    pub(super) fn choose(&self, socket: &TcpStream, round_trip: Duration) -> Probe {
+        let wanted = match self {
+            Self::Named(name) => Some(name.as_str()),
+            Self::Auto => (round_trip > FAR && is_available(STEADY)).then_some(STEADY),
         };
-        let _ = set_tcp_congestion(socket, name);
+        if let Some(name) = wanted {
+            let _ = set_tcp_congestion(socket, name);
+        }
+        let remembers = tcp_congestion(socket).is_ok_and(|name| name == STEADY);
+        if round_trip > FAR && remembers { Probe::Due { round_trip } } else { Probe::Done }
     }
-}
-
-/// Whether a round trip is so long that it matters what is under way.
-pub(super) fn is_far(round_trip: Duration) -> bool {
-    round_trip > FAR
 }
 
 /// Whether the kernel has it loaded: to ask for what it has not would load it.
@@ -60,12 +61,12 @@ fn is_available(name: &str) -> bool {
 }
 
 const STEADY: &str = "bbr";
+/// Ways are long from here on: it matters what is under way.
 const FAR: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::net::sockopt::tcp_congestion;
     use std::net::TcpListener;
 
     #[test]
@@ -74,14 +75,17 @@ mod tests {
         let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (near, far, named) = (connect(), connect(), connect());
         let usual = tcp_congestion(&near).unwrap();
-        Congestion::Auto.choose(&near, Duration::from_micros(200));
+        let probe = Congestion::Auto.choose(&near, Duration::from_micros(200));
         assert_eq!(tcp_congestion(&near).unwrap(), usual);
-        Congestion::Auto.choose(&far, Duration::from_millis(12));
+        assert!(matches!(probe, Probe::Done));
+        let probe = Congestion::Auto.choose(&far, Duration::from_millis(12));
         let allowed = set_tcp_congestion(connect(), STEADY).is_ok() && is_available(STEADY);
         let steady = if allowed { STEADY } else { &usual };
         assert_eq!(tcp_congestion(&far).unwrap(), steady);
+        assert_eq!(matches!(probe, Probe::Due { .. }), steady == STEADY);
         // Every kernel has this one.
-        Congestion::Named("reno".into()).choose(&named, Duration::ZERO);
+        let probe = Congestion::Named("reno".into()).choose(&named, Duration::from_millis(12));
+        assert!(matches!(probe, Probe::Done), "it would forget");
         assert_eq!(tcp_congestion(&named).unwrap(), "reno");
     }
 

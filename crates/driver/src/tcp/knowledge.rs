@@ -20,7 +20,7 @@ pub struct Knowledge {
 /// What is known of one connection.
 pub struct Known {
     pub cost: Cost,
-    /// Of the handshake, if the kernel knows.
+    /// Of the connection itself, from its handshake, if the kernel knows.
     pub round_trip: Option<Duration>,
     /// The round trip behind the connection's end.
     detour: Duration,
@@ -39,7 +39,9 @@ impl Knowledge {
     /// What a connection costs that has just opened, and behind whose end the way is so much longer. Through
     /// a gateway many ways lead, so nothing is remembered of them.
     pub fn first(&self, socket: &TcpStream, detour: Duration) -> Option<Known> {
-        let sample = TcpSample::of(socket).ok()?.behind(detour);
+        let sample = TcpSample::of(socket).ok()?;
+        let round_trip = sample.round_trip_ns.map(Duration::from_nanos);
+        let sample = sample.behind(detour);
         let remembered = || self.cache.as_ref()?.link(&self.pair(socket)?).ok()?;
         let cost = match remembered().filter(|_| detour.is_zero()) {
             Some(entry) => {
@@ -49,7 +51,6 @@ impl Knowledge {
             }
             None => sample.cost(&self.host),
         };
-        let round_trip = sample.round_trip_ns.map(Duration::from_nanos);
         Some(Known { cost, round_trip, detour, looks: 0, has_learned: false })
     }
 
@@ -80,12 +81,17 @@ impl Known {
         if !self.looks.is_multiple_of(LOOK_EVERY) {
             return false;
         }
-        let Ok(sample) = TcpSample::of(socket) else { return false };
-        let sample = sample.behind(self.detour);
         let before = self.cost;
+        self.learn(socket);
+        self.cost != before
+    }
+
+    /// Asks the kernel at which rate the peer confirms; none where this side was what limited it.
+    pub fn learn(&mut self, socket: &TcpStream) -> Option<u64> {
+        let sample = TcpSample::of(socket).ok()?.behind(self.detour);
         sample.refine(&mut self.cost);
         self.has_learned |= !sample.is_limited_by_sender;
-        self.cost != before
+        sample.delivery_bytes_per_s.filter(|_| !sample.is_limited_by_sender)
     }
 }
 

@@ -23,6 +23,7 @@ mod measure;
 mod networks;
 #[cfg(test)]
 mod patience;
+mod probe;
 mod proving;
 pub mod relay;
 mod route;
@@ -40,7 +41,8 @@ use lock::Uncancelled;
 use memory::Region;
 use rustc_hash::FxHashMap;
 use rustix::event::epoll;
-use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, GateId, RemoteRegion};
+use socket2::SockRef;
+use wire::{Capabilities, Cost, FIRST_CREDIT_BYTES, Frame, GateId, RemoteRegion};
 
 use crate::rail::{Event, Fault, Post, Rail, RailError};
 
@@ -55,6 +57,7 @@ use knowledge::{Knowledge, Known};
 pub use measure::TcpSample;
 use networks::NAMES;
 pub use networks::{TcpNetwork, TcpNetworks};
+use probe::Probe;
 use proving::Unproved;
 pub use route::Gateways;
 use route::Ways;
@@ -125,6 +128,10 @@ pub struct TcpRail {
     polls: u32,
     /// Open links with frames that the kernel has not taken.
     backlogged: usize,
+    /// Open links that want to know when the kernel takes more.
+    writing: usize,
+    /// How much padding may still go, over all links.
+    padding_left: usize,
     /// Connections in their handshake.
     unproved: usize,
     /// Peers that are being dialled.
@@ -163,6 +170,9 @@ struct Open {
     known: Option<Known>,
     /// Looks in a row that found nothing.
     quiet: u32,
+    /// What the way carries, if that is worth knowing.
+    probe: Probe,
+    is_backlogged: bool,
     wants_write: bool,
 }
 
@@ -235,6 +245,8 @@ impl TcpRail {
             deferred: Vec::new(),
             polls: 0,
             backlogged: 0,
+            writing: 0,
+            padding_left: PADDING_OF_ALL,
             unproved: 0,
             dialled: 0,
             refused: Vec::new(),
@@ -259,12 +271,12 @@ impl TcpRail {
         // Fails for no TCP socket; a host that vanishes is then noticed when it is sent something.
         let _ = vigil::watch(&channel.socket, self.silence());
         let known = self.knowledge.first(&channel.socket, detour);
-        if let Some(round_trip) = known.as_ref().and_then(|known| known.round_trip) {
-            self.congestion.choose(&channel.socket, round_trip);
-        }
+        let round_trip = known.as_ref().and_then(|known| known.round_trip);
+        let probe = self.congestion.choose(&channel.socket, round_trip.unwrap_or_default());
         let cost = known.as_ref().map(|known| known.cost);
         let stream = FrameStream::new(channel);
-        let mut open = Open { peer, stream, known, quiet: 0, wants_write: false };
+        let (is_backlogged, wants_write) = (false, false);
+        let mut open = Open { peer, stream, known, quiet: 0, probe, is_backlogged, wants_write };
         open.reckon_burst();
         self.sockets.insert(key, Socket::Open(Box::new(open)));
         self.links.insert(peer, Link::Open { key });
@@ -290,7 +302,13 @@ impl TcpRail {
             Received::Bytes => {
                 open.quiet = 0;
                 match open.stream.deliver(&mut |bytes| sink(Event::Frame { peer, bytes })) {
-                    Ok(_) => return true,
+                    Ok(_) => {
+                        // The peer measures the way here, and nobody but this side the way there.
+                        if open.stream.padded && open.begin_probe() {
+                            self.watch(key);
+                        }
+                        return true;
+                    }
                     Err(fault) => fault,
                 }
             }
@@ -298,6 +316,26 @@ impl TcpRail {
         };
         self.close(key, fault, sink);
         true
+    }
+
+    /// Asks epoll to tell of room for what a link has to send, and counts who waits for that.
+    fn watch(&mut self, key: u64) {
+        let Some(Socket::Open(open)) = self.sockets.get_mut(&key) else { return };
+        let is_backlogged = !open.stream.is_flushed();
+        if is_backlogged != open.is_backlogged {
+            open.is_backlogged = is_backlogged;
+            self.backlogged = if is_backlogged { self.backlogged + 1 } else { self.backlogged - 1 };
+        }
+        let wants_write = is_backlogged || open.probe.is_running();
+        if wants_write != open.wants_write {
+            open.wants_write = wants_write;
+            self.writing = if wants_write { self.writing + 1 } else { self.writing - 1 };
+            let out = if wants_write { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
+            let data = epoll::EventData::new_u64(key);
+            let socket = &open.stream.channel.socket;
+            // Fails only for lack of kernel memory; the hot reader and the next post try again.
+            let _ = epoll::modify(&self.epoll, socket, data, epoll::EventFlags::IN | out);
+        }
     }
 
     /// A link that is not hot and has more to show gets a turn at the next poll.
@@ -323,7 +361,8 @@ impl TcpRail {
         let Some(Socket::Open(open)) = self.sockets.remove(&key) else { return None };
         open.keep(&self.knowledge);
         self.hot.retain(|hot| *hot != key);
-        self.backlogged -= usize::from(open.wants_write);
+        self.backlogged -= usize::from(open.is_backlogged);
+        self.writing -= usize::from(open.wants_write);
         Some(open.peer)
     }
 
@@ -364,7 +403,12 @@ impl TcpRail {
                     }
                     sink(Event::Room { peer });
                 }
-                set_interest(&self.epoll, key, open, &mut self.backlogged);
+                if open.probe.is_running()
+                    && let Some(cost) = open.pad(&mut self.padding_left)
+                {
+                    sink(Event::Cost { peer, cost });
+                }
+                self.watch(key);
                 moved
             }
             Err(error) => {
@@ -513,10 +557,13 @@ impl Rail for TcpRail {
         let Some(Socket::Open(open)) = self.sockets.get_mut(&key) else { return Post::Full };
         match open.stream.post(frame, self.polls) {
             Ok(post) => {
-                set_interest(&self.epoll, key, open, &mut self.backlogged);
+                if frame.len() >= probe::LONG {
+                    open.begin_probe();
+                }
                 if post == Post::Full && open.stream.is_flushed() {
                     self.deferred.push(key);
                 }
+                self.watch(key);
                 post
             }
             Err(_) => {
@@ -549,7 +596,7 @@ impl Rail for TcpRail {
             moved |= self.read(key, sink);
             self.note_unread(key);
         }
-        let busy = self.dialled > 0 || self.backlogged > 0;
+        let busy = self.dialled > 0 || self.writing > 0;
         if self.polls.is_multiple_of(EPOLL_EVERY) || self.hot.is_empty() || busy {
             moved |= self.poll_epoll(sink);
         }
@@ -601,6 +648,32 @@ impl Open {
         self.stream.burst = usize::try_from(carried).unwrap_or(usize::MAX).max(BURST_MIN);
     }
 
+    /// Begins to measure the way, if that was not done; whether it has.
+    fn begin_probe(&mut self) -> bool {
+        let Probe::Due { .. } = self.probe else { return false };
+        self.probe.begin(Instant::now());
+        // What is to be sent finds the kernel with little padding before it.
+        let _ = SockRef::from(&self.stream.channel.socket).set_tcp_notsent_lowat(UNSENT_MAX);
+        true
+    }
+
+    /// Sends padding as far as the kernel takes it and some is left; what the link costs when that is known.
+    fn pad(&mut self, left: &mut usize) -> Option<Cost> {
+        // What fails here fails whoever reads next.
+        let count = self.stream.pad(self.probe.allowance().min(*left)).unwrap_or(0);
+        *left = left.saturating_sub(count);
+        let Self { probe, stream, known, .. } = self;
+        let socket = &stream.channel.socket;
+        probe.handle_padded(count, Instant::now(), || known.as_mut()?.learn(socket));
+        if probe.is_running() && *left > 0 {
+            return None;
+        }
+        *probe = Probe::Done;
+        let _ = SockRef::from(socket).set_tcp_notsent_lowat(0);
+        self.reckon_burst();
+        self.known.as_ref().map(|known| known.cost)
+    }
+
     /// Keeps what was learned of the connection, for jobs to come.
     fn keep(&self, knowledge: &Knowledge) {
         if let Some(known) = &self.known {
@@ -609,18 +682,10 @@ impl Open {
     }
 }
 
-fn set_interest(epoll: &OwnedFd, key: u64, open: &mut Open, backlogged: &mut usize) {
-    let wants_write = !open.stream.is_flushed();
-    if wants_write != open.wants_write {
-        open.wants_write = wants_write;
-        *backlogged = if wants_write { *backlogged + 1 } else { *backlogged - 1 };
-        let write = if wants_write { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
-        let data = epoll::EventData::new_u64(key);
-        // Fails only for lack of kernel memory; the hot reader and the next post try again.
-        let _ =
-            epoll::modify(epoll, &open.stream.channel.socket, data, epoll::EventFlags::IN | write);
-    }
-}
+/// Padding of a process, over all its links: those of many processes may share what is measured.
+const PADDING_OF_ALL: usize = 32 << 20;
+/// Padding that the kernel has and has not sent: a millisecond's at a gigabit per second.
+const UNSENT_MAX: u32 = 128 << 10;
 
 /// Epoll keys from here on are listeners'.
 const LISTENER_KEYS: u64 = 1 << 63;

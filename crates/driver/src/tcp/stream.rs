@@ -27,6 +27,8 @@ pub(crate) struct FrameStream {
     turn: u32,
     /// The peer said goodbye.
     closed: bool,
+    /// The peer has sent padding.
+    pub padded: bool,
 }
 
 /// A frame, or what is left of it.
@@ -60,6 +62,7 @@ impl FrameStream {
             leave: usize::MAX,
             turn: 0,
             closed: false,
+            padded: false,
         }
     }
 
@@ -108,6 +111,17 @@ impl FrameStream {
         Ok(moved)
     }
 
+    /// Sends padding until the socket is full or `most` has gone; how much.
+    pub fn pad(&mut self, most: usize) -> Result<usize, io::Error> {
+        let mut count = 0;
+        while count < most && self.is_flushed() {
+            self.queue.push_back(Outgoing::padding());
+            count += PADDING_LEN;
+            self.flush(&mut |_| {})?;
+        }
+        Ok(count)
+    }
+
     /// What was refused may come, in this turn without limit, if there is room; whether it may.
     pub fn invite(&mut self, turn: u32) -> bool {
         if !self.refused || !self.has_room() {
@@ -140,6 +154,8 @@ impl FrameStream {
             {
                 Received::Nothing
             }
+            // Who has said goodbye throws away what still comes.
+            Err(_) if self.closed => Received::End(Fault::Closed),
             Err(error) => Received::End(Fault::Lost(error.to_string())),
         }
     }
@@ -153,13 +169,17 @@ impl FrameStream {
                 self.start += HEADER_LEN;
                 continue;
             }
-            let Some(len) = self.next_len()? else { break };
+            let Some(next) = self.next()? else { break };
             let from = self.start + HEADER_LEN;
-            if self.end - from < len {
+            let end = from + next.len();
+            if self.end < end {
                 break;
             }
-            sink(&self.buffer[from..from + len]);
-            self.start = from + len;
+            match next {
+                Next::Frame(_) => sink(&self.buffer[from..end]),
+                Next::Padding(_) => self.padded = true,
+            }
+            self.start = end;
             frames += 1;
         }
         if self.start == self.end {
@@ -171,8 +191,8 @@ impl FrameStream {
 
     /// Whether [`deliver`](Self::deliver) has something to do: a whole frame, a goodbye, nonsense.
     pub fn has_frame(&self) -> bool {
-        match self.next_len() {
-            Ok(Some(len)) => self.end - self.start >= HEADER_LEN + len,
+        match self.next() {
+            Ok(Some(next)) => self.end - self.start >= HEADER_LEN + next.len(),
             Ok(None) => false,
             Err(_) => true,
         }
@@ -185,26 +205,26 @@ impl FrameStream {
 
     /// Says goodbye as far as the socket takes it at once.
     pub fn say_goodbye(&mut self) {
-        if self.queue.is_empty() {
+        if self.flush(&mut |_| {}).is_ok() && self.is_flushed() {
             // A peer that cannot be told finds the connection closed.
             let _ = self.channel.write(&GOODBYE);
         }
     }
 
-    fn next_len(&self) -> Result<Option<usize>, Fault> {
+    fn next(&self) -> Result<Option<Next>, Fault> {
         let Some(header) = self.buffer[self.start..self.end].first_chunk::<HEADER_LEN>() else {
             return Ok(None);
         };
-        match length_of(header) {
-            Some(len) => Ok(Some(len)),
+        match next_of(header) {
+            Some(next) => Ok(Some(next)),
             None => Err(Fault::Misbehaved("a frame with an impossible header".into())),
         }
     }
 
     /// Leaves room for the rest of the frame that has begun, and for more behind it.
     fn make_room(&mut self) {
-        let wanted = match self.next_len() {
-            Ok(Some(len)) => HEADER_LEN + len,
+        let wanted = match self.next() {
+            Ok(Some(next)) => HEADER_LEN + next.len(),
             Ok(None) | Err(_) => HEADER_LEN,
         };
         if self.start + wanted <= self.buffer.len() && self.buffer.len() - self.end >= READ_MIN {
@@ -228,6 +248,12 @@ impl Outgoing {
         let head_done = sent.min(head.len());
         let body = frame.body.as_ref().map(|body| body.region.clone());
         Self { body_done: sent - head_done, head_done, head, body, token: frame.token }
+    }
+
+    fn padding() -> Self {
+        let mut head = vec![0; HEADER_LEN + PADDING_LEN];
+        head[..HEADER_LEN].copy_from_slice(&header_of(PADDING | PADDING_LEN));
+        Self { head, head_done: 0, body: None, body_done: 0, token: None }
     }
 
     fn is_done(&self) -> bool {
@@ -286,11 +312,34 @@ fn header_of(len: usize) -> [u8; HEADER_LEN] {
     header
 }
 
-/// The length a header gives; none when the header contradicts itself or the limit.
-fn length_of(header: &[u8; HEADER_LEN]) -> Option<usize> {
+/// What follows a header, and how long it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Frame(usize),
+    /// Bytes that mean nothing.
+    Padding(usize),
+}
+
+impl Next {
+    fn len(self) -> usize {
+        match self {
+            Self::Frame(len) | Self::Padding(len) => len,
+        }
+    }
+}
+
+/// What a header announces; nothing when it contradicts itself or the limit.
+#[inline]
+fn next_of(header: &[u8; HEADER_LEN]) -> Option<Next> {
     let word = u64::from_le_bytes(*header);
     let len = word as u32;
-    (len == !((word >> 32) as u32) && len as usize <= FRAME_MAX).then_some(len as usize)
+    if len != !((word >> 32) as u32) {
+        return None;
+    }
+    match len as usize {
+        len @ 0..=FRAME_MAX => Some(Next::Frame(len)),
+        len => (len & !PADDING <= PADDING_LEN).then_some(Next::Padding(len & !PADDING)),
+    }
 }
 
 /// The longest frame: a few system calls for a megabyte, and short enough to share a link fairly.
@@ -300,6 +349,10 @@ pub(crate) const FRAME_MAX: usize = 256 << 10;
 const HEADER_LEN: usize = 8;
 /// Stands in place of a header when nothing more will come: a length beyond all limits.
 const GOODBYE: [u8; HEADER_LEN] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+/// Marks the length of what is no frame.
+const PADDING: usize = 1 << 31;
+/// Padding at once: what a frame waits for at the longest that comes behind it.
+const PADDING_LEN: usize = 16 << 10;
 /// Frames that wait behind a full socket.
 const DEPTH: usize = 2;
 /// Frames shown before other connections have their turn.
@@ -316,6 +369,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::net::{TcpListener, TcpStream};
+    use std::time::{Duration, Instant};
     use wire::Body;
 
     use crate::identity::Identity;
@@ -397,6 +451,41 @@ mod tests {
     }
 
     #[test]
+    fn padding_is_thrown_away_and_frames_go_before_the_next_of_it() {
+        for (mut one, mut other) in [pair(), private_pair()] {
+            let mut seen = 0;
+            let mut take = |other: &mut FrameStream| {
+                if other.receive() == Received::Bytes || other.has_more() {
+                    let mut count = |bytes: &[u8]| {
+                        assert_eq!(bytes[..8], frame(seen, 0).head);
+                        seen += 1;
+                    };
+                    while other.has_frame() {
+                        other.deliver(&mut count).unwrap();
+                    }
+                }
+                seen
+            };
+            assert_eq!(one.pad(3 * PADDING_LEN).unwrap(), 3 * PADDING_LEN);
+            assert_eq!(one.post(&frame(0, 100), 0).unwrap(), Post::Done);
+            // Until the socket is full, and a part of it waits here.
+            assert!(one.pad(1 << 30).unwrap() < 1 << 28 && one.queue.len() <= 1);
+            assert_ne!(one.post(&frame(1, 100), 0).unwrap(), Post::Full);
+            let limit = Instant::now() + Duration::from_secs(20);
+            while take(&mut other) < 2 {
+                one.flush(&mut |_| {}).unwrap();
+                assert!(Instant::now() < limit);
+            }
+            assert!(other.padded && one.is_flushed() && !one.padded);
+            one.say_goodbye();
+            drop(one);
+            while take(&mut other) == 2 && !other.closed {
+                assert!(Instant::now() < limit);
+            }
+        }
+    }
+
+    #[test]
     fn a_turn_takes_a_burst_of_long_frames_and_short_ones_all_the_same() {
         let (mut one, _other) = pair();
         one.burst = 10_000;
@@ -417,8 +506,10 @@ mod tests {
     proptest! {
         #[test]
         fn only_self_consistent_headers_have_a_length(header: [u8; 8]) {
-            if let Some(len) = length_of(&header) {
-                prop_assert_eq!(header_of(len), header);
+            match next_of(&header) {
+                Some(Next::Frame(len)) => prop_assert_eq!(header_of(len), header),
+                Some(Next::Padding(len)) => prop_assert_eq!(header_of(PADDING | len), header),
+                None => {}
             }
         }
     }

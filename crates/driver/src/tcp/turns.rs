@@ -1,10 +1,11 @@
-//! What is posted between two polls.
+//! What is posted between two polls, and what goes beside it.
 
 use std::time::{Duration, Instant};
 
 use memory::Region;
 use wire::{Body, Frame, FrameToken, GateId};
 
+use super::probe::{LONG, Probe};
 use super::{BURST_MIN, Socket, TcpConfig, TcpRail};
 use crate::rail::{Event, Post, Rail};
 
@@ -65,4 +66,53 @@ fn what_a_burst_leaves_behind_is_asked_for_at_the_next_poll() {
             assert!(Instant::now() < limit, "what is posted does not leave");
         }
     }
+}
+
+/// How far the measuring of the only link has come.
+fn probe_of(rail: &mut TcpRail) -> &mut Probe {
+    let open = rail.sockets.values_mut().find_map(|socket| match socket {
+        Socket::Open(open) => Some(open),
+        Socket::Unproved(_) => None,
+    });
+    &mut open.expect("a link").probe
+}
+
+#[test]
+fn a_long_way_is_measured_both_ways_after_its_first_long_frame() {
+    let mut rails = linked();
+    for rail in &mut rails {
+        *probe_of(rail) = Probe::Due { round_trip: Duration::from_millis(3) };
+    }
+    let short = Frame { head: vec![2; 100], body: None, token: None };
+    assert_eq!(rails[0].post(GateId(1), &short), Post::Done);
+    assert!(!probe_of(&mut rails[0]).is_running(), "short frames are of no consequence");
+    assert_ne!(rails[0].post(GateId(1), &long(LONG)), Post::Full);
+    assert!(probe_of(&mut rails[0]).is_running());
+    let (mut ran, mut frames, mut costs) = ([false; 2], 0, [0; 2]);
+    let limit = Instant::now() + Duration::from_secs(20);
+    while !rails.iter_mut().all(|rail| matches!(probe_of(rail), Probe::Done)) {
+        for (rank, rail) in rails.iter_mut().enumerate() {
+            ran[rank] |= probe_of(rail).is_running();
+            rail.poll(&mut |event| match event {
+                Event::Frame { bytes, .. } => {
+                    assert!([100, LONG + 8].contains(&bytes.len()), "padding is shown");
+                    frames += 1;
+                }
+                Event::Cost { .. } => costs[rank] += 1,
+                Event::Sent { .. } | Event::Room { .. } => {}
+                other => panic!("{other:?}"),
+            });
+        }
+        assert!(Instant::now() < limit, "it has no end");
+    }
+    assert_eq!((ran, frames), ([true; 2], 2));
+    assert!(costs[0] > 0 && costs[1] > 0, "what was learned is not told");
+    while !rails.iter().all(|rail| rail.is_flushed() && rail.writing == 0) {
+        for rail in &mut rails {
+            rail.poll(&mut |_| {});
+        }
+        assert!(Instant::now() < limit, "something is left behind");
+    }
+    assert_ne!(rails[0].post(GateId(1), &long(LONG)), Post::Full);
+    assert!(matches!(probe_of(&mut rails[0]), Probe::Done), "once is enough");
 }
