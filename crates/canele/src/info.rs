@@ -10,6 +10,8 @@ use topo::{Cache, Entry, Pair};
 use wire::cost::{Cost, HostCost};
 use wire::thresholds::{Explained, GATE_BUDGET_BYTES};
 
+use crate::limits::System;
+
 /// What to tell.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -95,7 +97,7 @@ fn links(cache: Option<&Cache>, ends: &[String]) -> Result<String, String> {
             }
         });
     }
-    let host = topo::sample::host();
+    let (host, system) = (topo::sample::host(), System::here());
     let mut text = machine(cache, &host);
     if ends.is_empty() {
         text +=
@@ -106,6 +108,9 @@ fn links(cache: Option<&Cache>, ends: &[String]) -> Result<String, String> {
         let (rail, here, there) = (pair.rail(), pair.here(), pair.there());
         text += &format!("\n{rail} {here} → {there}, {} ago\n", duration(*age));
         text += &link(value, &host);
+        if rail.starts_with("tcp") {
+            text += &system.limits(value);
+        }
     }
     for (path, reason) in &listing.ignored {
         text += &format!("\nignored: {} {reason}\n", path.display());
@@ -194,7 +199,7 @@ fn packing(cost: &Cost, host: &HostCost) -> String {
     }
 }
 
-fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),
         1024..0x10_0000 => format!("{} KiB", bytes >> 10),

@@ -3,6 +3,7 @@
 mod board;
 mod grid;
 mod info;
+mod limits;
 
 use std::process::ExitCode;
 

@@ -1,0 +1,107 @@
+//! What this system's settings cost a link over TCP, and which others would help.
+
+use std::path::Path;
+
+use wire::cost::Cost;
+
+/// The kernel's settings for TCP, as far as it tells them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct System {
+    /// The longest buffers that connections grow to, in bytes.
+    pub send_max: Option<u64>,
+    pub receive_max: Option<u64>,
+    /// Whether there is a congestion control that keeps its rate over silence.
+    pub is_steady: bool,
+    /// Whether the others begin anew after silence.
+    pub restarts: bool,
+}
+
+impl System {
+    /// That of this process's network.
+    pub fn here() -> Self {
+        Self::at(Path::new("/proc/sys/net/ipv4"))
+    }
+
+    fn at(place: &Path) -> Self {
+        let read = |name| std::fs::read_to_string(place.join(name)).unwrap_or_default();
+        let last = |name| read(name).split_whitespace().last()?.parse().ok();
+        let names = read("tcp_available_congestion_control");
+        Self {
+            send_max: last("tcp_wmem"),
+            receive_max: last("tcp_rmem"),
+            is_steady: names.split_whitespace().any(|name| name == "bbr"),
+            restarts: last("tcp_slow_start_after_idle") != Some(0),
+        }
+    }
+
+    /// A line for each setting that costs a link of this cost something.
+    pub fn limits(&self, cost: &Cost) -> String {
+        let mut text = String::new();
+        let round_trip_ns = 2 * cost.latency_ns();
+        let carried = cost.bytes_within(round_trip_ns);
+        // The kernel announces half of a buffer: the rest is for what it needs itself.
+        let buffers =
+            [("tcp_wmem", self.send_max, carried), ("tcp_rmem", self.receive_max, 2 * carried)];
+        for (name, max, needed) in buffers {
+            if let Some(max) = max.filter(|max| *max < needed) {
+                text += &format!(
+                    "  {name:<14}{:>8}  too little for what the link carries in a round trip: \
+                     net.ipv4.{name} with {needed} as its last number helps\n",
+                    super::info::size(max)
+                );
+            }
+        }
+        if round_trip_ns > FAR_NS && !self.is_steady && self.restarts {
+            text += "  after silence    slow  TCP begins anew: modprobe tcp_bbr, or \
+                     net.ipv4.tcp_slow_start_after_idle=0, helps\n";
+        }
+        text
+    }
+}
+
+/// Links are long from here on, and get a congestion control of their own.
+const FAR_NS: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(system: &System, cost: &Cost) -> Vec<String> {
+        system.limits(cost).lines().map(|line| line.trim().to_owned()).collect()
+    }
+
+    #[test]
+    fn what_is_too_little_for_a_link_is_told_with_what_helps() {
+        let far = Cost::linear(5_800_000, 2_000, 125_000_000);
+        let near = Cost::linear(20_000, 2_000, 125_000_000);
+        let small = System {
+            send_max: Some(1 << 20),
+            receive_max: Some(2 << 20),
+            is_steady: false,
+            restarts: true,
+        };
+        let told = lines(&small, &far);
+        assert_eq!(told.len(), 3, "{told:?}");
+        assert!(told[0].starts_with("tcp_wmem         1 MiB") && told[0].contains("helps"));
+        assert!(told[1].starts_with("tcp_rmem         2 MiB"));
+        assert!(told[2].contains("modprobe tcp_bbr"));
+        assert!(lines(&small, &near).is_empty());
+        let large = System { send_max: Some(4 << 20), receive_max: Some(6 << 20), ..small };
+        assert_eq!(lines(&large, &far).len(), 1);
+        assert!(lines(&System { is_steady: true, ..large }, &far).is_empty());
+    }
+
+    #[test]
+    fn the_kernel_is_read_and_what_it_does_not_tell_is_no_limit() {
+        let place = tempfile::tempdir().unwrap();
+        let write = |name, text| std::fs::write(place.path().join(name), text).unwrap();
+        write("tcp_wmem", "4096\t16384\t4194304\n");
+        write("tcp_available_congestion_control", "reno cubic bbr\n");
+        write("tcp_slow_start_after_idle", "0\n");
+        let found = System::at(place.path());
+        let (send_max, is_steady) = (Some(4 << 20), true);
+        assert_eq!(found, System { send_max, receive_max: None, is_steady, restarts: false });
+        let nothing = System::at(&place.path().join("nowhere"));
+        assert_eq!(nothing, System { restarts: true, ..System::default() });
+    }
+}
