@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# mpiexec on a grid of two sites of two nodes, as a file describes it and as it is found, by root and without.
+# mpiexec on a grid of two sites of two nodes, as a file describes it and as it is found, by root and without; and
+# on one with a private site, by a gateway.
 # Usage: grid.sh PREFIX
 set -u
 cd "$(dirname "$0")"
@@ -9,7 +10,7 @@ export CANELE_LAB=g$$
 as=()
 trap '"${as[@]}" "$canele" lab down; rm -rf "$work"' EXIT
 "$1/bin/mpicc" -Wall -Werror -O1 programs/sites.c -o "$work/sites" || exit 1
-"$1/bin/mpicc" -Wall -Werror -O1 programs/collectives.c -o "$work/collectives" || exit 1
+for program in collectives exchange; do "$1/bin/mpicc" -Wall -Werror -O1 programs/$program.c -o "$work/$program" || exit 1; done
 
 # A copy that another user can read too.
 cp -r "$1" "$work/prefix"
@@ -93,11 +94,66 @@ site1  site0-node0  site0-node1" "$(grep '^site.  site' "$work/said")"
     "${as[@]}" "$canele" lab down
 }
 
+# Processes of a gateway on this lab.
+gateways() {
+    local file
+    for file in $(grep -lsa canele-gateway /proc/[0-9]*/cmdline); do
+        file=${file%/cmdline}
+        if grep -qsa "CANELE_LAB_MARK=$CANELE_LAB-" "$file/environ"; then
+            echo "${file#/proc/}"
+        fi
+    done
+}
+
+# A site whose hosts are called by its gateway only, which mpiexec starts.
+private_site() {
+    timeout 60 "${as[@]}" "$canele" lab up --name "$CANELE_LAB" --private 1 >/dev/null 2>&1
+    "${as[@]}" "$canele" lab grid | sed 's/^name = "site\(.\)"/&\nslots = 2\nnetworks = ["lan\1"]/' >"$work/grid.toml"
+    cat >>"$work/grid.toml" <<END
+[[site.gateway]]
+host = "site1-node0"
+inside = "10.77.1.10:7001"
+outside = "10.77.1.10:7001"
+[[network]]
+name = "lan0"
+[[network]]
+name = "lan1"
+subnets = ["10.77.1.0/24"]
+END
+    check "8 ranks by way of a gateway" "collectives on 8 ranks: 0 failures" "$(run -grid "$work/grid.toml" -n 8 "$work/collectives")"
+    "${as[@]}" "$mpiexec" -timeout 50 -grid "$work/grid.toml" -n 8 "$work/exchange" 4 0 >"$work/said" 2>"$work/err" &
+    job=$!
+    sleep 1.5
+    kill -USR1 "$(gateways)"
+    wait $job
+    check "a run over it: $(tail -1 "$work/said")" 0 $?
+    check "goes by the gateway: $(grep connections "$work/err")" 1 "$(grep -c '^connections: [1-9][0-9]* now' "$work/err")"
+    begin "echo cmd=get kvsname=x key=canele-secret >&\$PMI_FD; read -r line <&\$PMI_FD; echo \${line##*value=}"
+    secret=$(sort -u "$work/said")
+    everything >"$work/everything"
+    check "the secret is spilt nowhere" "64 1 0" "${#secret} $(gateways | wc -l) $(grep -cF "$secret" "$work/everything")"
+    rm -f "$work/everything"
+    killed=$(gateways)
+    kill -9 "$killed"
+    until_true 10 '[ -n "$(gateways)" ] && [ "$(gateways)" != "$killed" ]'
+    check "a gateway that was killed is started again" "1 1" "$(gateways | wc -l) $(grep -c 'the gateway on host site1-node0 of site site1 has ended (signal: 9 (SIGKILL)); starting it again' "$work/err")"
+    kill -TERM $job
+    ended "the job ends" 143
+    until_true 5 '[ -z "$(gateways)" ]'
+    check "and its gateway" "" "$(gateways)"
+    sed -i 's/10.77.1.10:7001/10.99.1.10:7001/' "$work/grid.toml"
+    run -grid "$work/grid.toml" -n 8 "$work/sites" 2>"$work/err"
+    check "a gateway that cannot listen: a failure" 1 $?
+    check "that is named" "1 1" "$(grep -c '^mpiexec: the gateway on host site1-node0 of site site1 has ended' "$work/err") $(grep -c 'canele-gateway: TCP 10.99.1.10:7001: Cannot assign' "$work/err")"
+    "${as[@]}" "$canele" lab down
+}
+
 if ! unshare -n true 2>/dev/null && ! unshare -Urn true 2>/dev/null; then
     echo "SKIPPED: this machine permits namespaces neither to root nor to users"
     exit 0
 fi
 whole_grid
+private_site
 if [ "$(id -u)" = 0 ]; then
     as=(setpriv --reuid 65534 --regid 65534 --clear-groups env -u XDG_RUNTIME_DIR PATH=/usr/bin:/bin)
     if "${as[@]}" unshare -Urn true 2>/dev/null; then

@@ -15,6 +15,7 @@ use std::time::Duration;
 use crate::below::Below;
 use crate::channel::{Ended, Exit, Kind, Message, RankStart, Start};
 use crate::found::Probe;
+use crate::gateway;
 use crate::pmi::{Given, Reply};
 use crate::probe::{self, Token};
 use crate::system;
@@ -115,6 +116,7 @@ impl Agent {
             | Kind::Error
             | Kind::PmiRequest
             | Kind::PmiNotice
+            | Kind::Serving
             | Kind::Exit
             | Kind::Hello
             | Kind::Lost
@@ -137,6 +139,7 @@ impl Agent {
     fn start(&mut self, start: &Start) {
         // They take longer than ranks.
         self.below.start(start, &self.sent, &self.out);
+        start.gateways.iter().for_each(|one| gateway::start(one, &self.out));
         for one in &start.ranks {
             match self.start_rank(one, start.size) {
                 Ok(started) => {

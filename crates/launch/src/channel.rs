@@ -1,6 +1,7 @@
 //! What agents, and `mpiexec` above them, say to each other: messages of a kind, a rank and bytes.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,8 @@ pub(crate) enum Kind {
     Exit,
     /// From the agent: one below it is [`Lost`].
     Lost,
+    /// From the agent: a gateway of this name serves.
+    Serving,
     /// To the agent: listen for those who show this token.
     Listen,
     /// From the agent: where it listens, or why not.
@@ -61,6 +64,27 @@ pub(crate) struct Start {
     pub branches: Vec<Branch>,
     /// How long agents below may take to answer.
     pub patience_s: u64,
+    /// The gateways beside it.
+    pub gateways: Vec<GatewayStart>,
+}
+
+/// A gateway.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct GatewayStart {
+    /// What messages call it.
+    pub name: String,
+    pub arguments: Vec<String>,
+    pub pass: Pass,
+}
+
+/// What proves to ranks that a gateway is of their job.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Pass(pub String);
+
+impl fmt::Debug for Pass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pass(…)")
+    }
 }
 
 /// An agent on another host, or on this one in another's place.
@@ -176,6 +200,7 @@ impl Kind {
             Self::PmiRequest,
             Self::Exit,
             Self::Lost,
+            Self::Serving,
             Self::Listen,
             Self::Listening,
             Self::Probe,

@@ -3,7 +3,7 @@
 //! `docs/grid.md` describes it. What is wrong in a file is told in one line, with file, line and key.
 
 use std::collections::{BTreeMap, HashSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -48,12 +48,27 @@ pub struct Site {
     /// The names of its networks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<String>,
-    /// The hosts through which others are reached.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub gateways: Vec<String>,
     /// Variables for its ranks.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
+    /// What carries connections between its hosts and other sites.
+    #[serde(rename = "gateway", skip_serializing_if = "Vec::is_empty")]
+    pub gateways: Vec<Gateway>,
+}
+
+/// A gateway of a site.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Gateway {
+    /// The host that it runs on, one of the site's.
+    pub host: String,
+    /// Where the site's ranks call it.
+    pub inside: SocketAddr,
+    /// Where others call it to reach the site's hosts, if these need it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outside: Option<SocketAddr>,
+    /// Where it listens; none are `inside` and `outside`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub listen: Vec<SocketAddr>,
 }
 
 /// A host, and how many ranks it takes, if that is said.
@@ -110,22 +125,35 @@ impl Grid {
             sites.push(site);
         }
         let grid = Self { sites, networks };
-        match grid.apart() {
-            None if grid.sites.is_empty() => Err(GridError(format!(
-                "{name}: site: there is none: begin with [[site]], a name and hosts"
-            ))),
-            None => Ok(grid),
-            Some((one, other)) => Err(GridError(format!(
-                "{name}: networks: none leads from site `{one}` to site `{other}`: name one in common, \
-                 say what reaches what, or give both gateways"
-            ))),
-        }
+        grid.check().map_err(|reason| GridError(format!("{name}: {reason}")))?;
+        Ok(grid)
     }
 
     /// The text of a file that describes the grid.
     pub fn text(&self) -> String {
         // All keys are strings, and nothing is nested but tables at the end.
         toml::to_string(self).unwrap_or_default()
+    }
+
+    /// What is wrong with the grid as a whole.
+    fn check(&self) -> Result<(), String> {
+        if self.sites.is_empty() {
+            return Err("site: there is none: begin with [[site]], a name and hosts".into());
+        }
+        if let Some((one, other)) = self.apart() {
+            return Err(format!(
+                "networks: none leads from site `{one}` to site `{other}`: name one in common, say what \
+                 reaches what, or give one of them a gateway with an address outside"
+            ));
+        }
+        let is_idle = |site: &&Site| !site.gateways.is_empty() && self.own_subnets(site).is_empty();
+        match self.sites.iter().find(is_idle) {
+            Some(Site { name, .. }) => Err(format!(
+                "gateway: those of site `{name}` may connect to nobody: name a network in `networks` \
+                 that is this site's alone, with its subnets"
+            )),
+            None => Ok(()),
+        }
     }
 
     /// Two sites between which no network leads, if there are any.
@@ -135,14 +163,26 @@ impl Grid {
             let has_way = one.networks.iter().any(|own| {
                 other.networks.iter().any(|theirs| own == theirs || self.is_routed(own, theirs))
             });
-            let by_gateways = !one.gateways.is_empty() && !other.gateways.is_empty();
-            is_open(one) || is_open(other) || has_way || by_gateways
+            let is_called =
+                |site: &Site| site.gateways.iter().any(|gateway| gateway.outside.is_some());
+            is_open(one) || is_open(other) || has_way || is_called(one) || is_called(other)
         };
         let pairs = self.sites.iter().enumerate();
         let mut pairs =
             pairs.flat_map(|(at, one)| self.sites[at + 1..].iter().map(move |other| (one, other)));
         let apart = pairs.find(|(one, other)| !meet(one, other));
         apart.map(|(one, other)| (one.name.as_str(), other.name.as_str()))
+    }
+
+    /// The subnets of a site's networks that no other site is on: where its gateways may connect to.
+    pub fn own_subnets(&self, site: &Site) -> Vec<&str> {
+        let is_shared = |name: &String| {
+            self.sites.iter().any(|other| other.name != site.name && other.networks.contains(name))
+        };
+        let own = site.networks.iter().filter(|name| !is_shared(name));
+        let networks =
+            own.flat_map(|name| self.networks.iter().filter(move |one| one.name == *name));
+        networks.flat_map(|network| &network.subnets).map(String::as_str).collect()
     }
 
     fn is_routed(&self, one: &str, other: &str) -> bool {
@@ -206,7 +246,17 @@ struct SiteEntry {
     #[serde(default)]
     networks: Vec<Spanned<String>>,
     #[serde(default)]
-    gateways: Vec<Spanned<String>>,
+    gateway: Vec<GatewayEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GatewayEntry {
+    host: Spanned<String>,
+    inside: Spanned<String>,
+    outside: Option<Spanned<String>>,
+    #[serde(default)]
+    listen: Vec<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -252,9 +302,8 @@ impl Source<'_> {
         let hosts = self.hosts(&entry, before)?;
         let is_known = |name: &str| networks.iter().any(|network| network.name == name);
         let networks = self.all("networks", entry.networks, is_known, NO_NETWORK)?;
-        let is_host = |name: &str| hosts.iter().any(|host| host.name == name);
-        let advice = "is none of this site's hosts: add it there";
-        let gateways = self.all("gateways", entry.gateways, is_host, advice)?;
+        let gateways = entry.gateway.iter().map(|one| self.gateway(one, &hosts));
+        let gateways = gateways.collect::<Result<Vec<_>, _>>()?;
         Ok(Site {
             name,
             hosts,
@@ -380,6 +429,23 @@ impl Source<'_> {
         }
     }
 
+    fn gateway(&self, entry: &GatewayEntry, hosts: &[Host]) -> Result<Gateway, GridError> {
+        if !hosts.iter().any(|host| host.name == *entry.host.get_ref()) {
+            return Err(self.at("host", &entry.host, "is none of this site's hosts: add it there"));
+        }
+        let address = |key: &str, text: &Spanned<String>| {
+            let address =
+                text.get_ref().parse().ok().filter(|address: &SocketAddr| address.port() > 0);
+            let advice = "is no address with a port: write 10.77.1.10:7000";
+            address.ok_or_else(|| self.at(key, text, advice))
+        };
+        let outside = entry.outside.as_ref().map(|text| address("outside", text)).transpose()?;
+        let listen = entry.listen.iter().map(|text| address("listen", text));
+        let host = entry.host.get_ref().clone();
+        let inside = address("inside", &entry.inside)?;
+        Ok(Gateway { host, inside, outside, listen: listen.collect::<Result<_, _>>()? })
+    }
+
     /// The values, if all of them may stand there.
     fn all(
         &self,
@@ -503,6 +569,7 @@ mod tests {
     #[test]
     fn mistakes_are_told_in_a_line_with_its_number_and_its_key() {
         let site = "[[site]]\nname = \"a\"\nhosts = [\"h\"]\n";
+        let gateway = "[[site.gateway]]\n";
         for (text, expected) in [
             ("", "g: site: there is none"),
             (
@@ -528,9 +595,18 @@ mod tests {
             (&format!("{site}launch = \" \"\n"), "g:4: launch: ` ` is no launcher"),
             (&format!("{site}agent = \"\"\n"), "g:4: agent: `` is no path"),
             (
-                &format!("{site}gateways = [\"x\"]\n"),
-                "g:4: gateways: `x` is none of this site's hosts",
+                &format!("{site}{gateway}host = \"x\"\ninside = \"10.0.0.1:7\"\n"),
+                "g:5: host: `x` is none of this site's hosts",
             ),
+            (
+                &format!("{site}{gateway}host = \"h\"\ninside = \"10.0.0.1\"\n"),
+                "g:6: inside: `10.0.0.1` is no address with a port",
+            ),
+            (
+                &format!("{site}{gateway}host = \"h\"\ninside = \"10.0.0.1:7\"\n"),
+                "g: gateway: those of site `a` may connect to nobody",
+            ),
+            (&format!("{site}{gateway}host = \"h\"\n"), "missing field `inside`"),
             (&format!("{site}networks = [\"x\"]\n"), "g:4: networks: `x` is no [[network]]"),
             (
                 &format!("{site}environment = {{ \"A=B\" = \"\" }}\n"),
@@ -559,18 +635,22 @@ mod tests {
 
     #[test]
     fn sites_that_name_networks_have_to_meet() {
-        let grid = |more: &str, gateways: &str| {
+        let grid = |more: &str, gateway: &str| {
             let text = format!(
-                "[[site]]\nname = \"a\"\nhosts = [\"h\"]\nnetworks = [\"n\"]\n{gateways}\n\
-                 [[site]]\nname = \"b\"\nhosts = [\"i\"]\nnetworks = [\"m\"]\n{}\n\
-                 [[network]]\nname = \"n\"\n[[network]]\nname = \"m\"\n{more}",
-                gateways.replace('h', "i")
+                "[[site]]\nname = \"a\"\nhosts = [\"h\"]\nnetworks = [\"n\"]\n{gateway}\n\
+                 [[site]]\nname = \"b\"\nhosts = [\"i\"]\nnetworks = [\"m\"]\n\
+                 [[network]]\nname = \"n\"\nsubnets = [\"10.1.0.0/16\"]\n\
+                 [[network]]\nname = \"m\"\n{more}",
             );
             Grid::parse(&text, "g")
         };
         let told = grid("", "").unwrap_err().to_string();
         assert!(told.contains("none leads from site `a` to site `b`"), "{told}");
         assert!(grid("reaches = [\"n\"]", "").is_ok());
-        assert!(grid("", "gateways = [\"h\"]").is_ok());
+        let inside = "[[site.gateway]]\nhost = \"h\"\ninside = \"10.1.0.1:7\"\n";
+        assert!(grid("", inside).is_err());
+        let known = grid("", &format!("{inside}outside = \"192.0.2.1:7\"\n")).unwrap();
+        assert_eq!(known.own_subnets(&known.sites[0]), ["10.1.0.0/16"]);
+        assert_eq!(Grid::parse(&known.text(), "again"), Ok(known));
     }
 }

@@ -9,6 +9,7 @@ mod agent;
 mod below;
 mod channel;
 mod found;
+mod gateway;
 mod gateways;
 mod grid;
 mod node;
@@ -22,6 +23,6 @@ mod tree;
 
 pub use agent::agent_main;
 pub use found::Found;
-pub use grid::{Grid, GridError, Host, Network, Site};
+pub use grid::{Gateway, Grid, GridError, Host, Network, Site};
 pub use options::{HELP, Options, UsageError};
 pub use run::mpiexec_main;

@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::channel::{BODY_MAX, Ended, Exit, Kind, Lost, Message};
+use crate::channel::{BODY_MAX, Ended, Exit, Kind, Lost, Message, Pass};
 use crate::gateways::Gateways;
 use crate::node::{Node, Report};
 use crate::options::{HELP, Options, Parsed};
@@ -89,6 +89,10 @@ struct Run {
     ending: Option<Instant>,
     /// Since when all ranks should be dead.
     killed: Option<Instant>,
+    /// Gateways that do not serve yet.
+    awaited: Vec<String>,
+    /// What opens the barrier when they do: before, ranks do not call each other.
+    held: Option<String>,
     /// Lets the reader of our input go on.
     permits: Sender<()>,
     started: Instant,
@@ -110,7 +114,10 @@ impl Run {
     fn start(options: &Options) -> Result<Self, String> {
         let connect_timeout = settings::CONNECT_TIMEOUT.number();
         let connect_timeout = connect_timeout.map_err(|error| error.to_string())?;
-        let tree = Tree::of(options, &surroundings(options, connect_timeout)?);
+        let (secret, number) = (hexadecimal(random()?), hexadecimal(random()?));
+        let name = format!("canele_{}", &number[..16]);
+        let pass = boot::pass(&secret, &name).ok_or("a secret that is none")?;
+        let tree = Tree::of(options, &surroundings(options, connect_timeout)?, &Pass(pass.clone()));
         let (sender, news) = mpsc::sync_channel(NEWS_MAX);
         let mut nodes: Vec<Node> = Vec::new();
         for (index, branch) in tree.branches.iter().enumerate() {
@@ -119,11 +126,8 @@ impl Run {
             let report = move |report| news.send(News::From(index, report)).is_ok();
             nodes.push(Node::start(branch, report)?);
         }
-        let Tree { ways, hosts, nodes: homes, .. } = tree;
+        let Tree { ways, hosts, nodes: homes, gateways: awaited, .. } = tree;
         let permits = read_input(sender)?;
-        let (secret, number) = (hexadecimal(random()?), hexadecimal(random()?));
-        let name = format!("canele_{}", &number[..16]);
-        let pass = boot::pass(&secret, &name).ok_or("a secret that is none")?;
         let gateways = Gateways::start(&options.gateways, &pass)?;
         let mut values = HashMap::new();
         values.insert(boot::SECRET_KEY.to_owned(), secret);
@@ -148,6 +152,8 @@ impl Run {
             missing: None,
             ending: None,
             killed: None,
+            awaited,
+            held: None,
             permits,
             started,
             connect_timeout_s: connect_timeout,
@@ -215,6 +221,10 @@ impl Run {
             }
             // The reader has gone when the input has ended.
             Kind::Input => drop(self.permits.send(())),
+            Kind::Serving => {
+                self.awaited.retain(|name| name.as_bytes() != body);
+                self.open();
+            }
             Kind::Lost => {
                 if let Ok(Lost { ranks, text }) = serde_json::from_slice(&body) {
                     self.give_up(&ranks, &text);
@@ -242,9 +252,8 @@ impl Run {
         match self.server.handle(rank, line) {
             Answer::Line(line) => self.send(rank, Kind::PmiAnswer, format!("{line}\n").into()),
             Answer::Everyone(line) => {
-                // What was published before they met can be read on the spot now.
-                self.give();
-                self.send_to_all(&Message::new(Kind::PmiForAll, 0, format!("{line}\n")));
+                self.held = Some(line);
+                self.open();
             }
             Answer::Later => self.end_if_waiting_in_vain(),
             Answer::Abort(code) => {
@@ -255,6 +264,17 @@ impl Run {
                 };
                 self.end(exit_code(code), cause);
             }
+        }
+    }
+
+    /// Opens the barrier, if all gateways serve.
+    fn open(&mut self) {
+        if self.awaited.is_empty()
+            && let Some(line) = self.held.take()
+        {
+            // What was published before they met can be read on the spot now.
+            self.give();
+            self.send_to_all(&Message::new(Kind::PmiForAll, 0, format!("{line}\n")));
         }
     }
 
@@ -393,7 +413,12 @@ impl Run {
         let patience = Duration::from_secs(self.connect_timeout_s);
         if now - self.started > patience && self.ending.is_none() {
             let silent = self.nodes.iter().find(|node| !node.is_greeted());
-            if let Some(text) = silent.map(|node| node.silence(self.connect_timeout_s)) {
+            let silent = silent.map(|node| node.silence(self.connect_timeout_s)).or_else(|| {
+                let seconds = self.connect_timeout_s;
+                let name = self.awaited.first()?;
+                Some(format!("{name} does not serve within {seconds} s"))
+            });
+            if let Some(text) = silent {
                 eprintln!("mpiexec: {text}; ending the job");
                 self.end(1, Cause::First);
             }
@@ -428,7 +453,7 @@ impl Run {
     /// An agent is gone, with all ranks it had.
     fn lose(&mut self, node: usize) {
         let ranks = self.nodes[node].ranks.clone();
-        if self.has_any(&ranks) {
+        if self.has_any(&ranks) || !self.awaited.is_empty() {
             let text = self.nodes[node].obituary();
             self.give_up(&ranks, &text);
         }
@@ -438,9 +463,10 @@ impl Run {
         ranks.iter().any(|&rank| self.ended.get(rank as usize) == Some(&false))
     }
 
-    /// Ends the job because these ranks are lost, if they have not ended before.
+    /// Ends the job because these ranks are lost, if they have not ended before. As long as gateways are awaited,
+    /// an agent or a gateway is missed in any case.
     fn give_up(&mut self, ranks: &[u32], text: &str) {
-        if !self.has_any(ranks) {
+        if !self.has_any(ranks) && self.awaited.is_empty() {
             return;
         }
         if !self.explained {

@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 
-use crate::channel::{Branch, RankStart, Start};
-use crate::grid::Site;
+use crate::channel::{Branch, GatewayStart, Pass, RankStart, Start};
+use crate::grid::{Gateway, Grid, Site};
 use crate::options::{Launcher, Options};
 
 /// What is to be started, and who is where.
@@ -18,6 +18,8 @@ pub(crate) struct Tree {
     pub ways: Vec<usize>,
     /// What messages call each rank's host.
     pub hosts: Vec<String>,
+    /// What messages call the gateways.
+    pub gateways: Vec<String>,
     /// The number of each rank's node, those with ranks counted in the order of hosts.
     pub nodes: Vec<usize>,
 }
@@ -36,7 +38,7 @@ pub(crate) struct Surroundings {
 
 impl Tree {
     /// The tree for a run.
-    pub fn of(options: &Options, here: &Surroundings) -> Self {
+    pub fn of(options: &Options, here: &Surroundings, pass: &Pass) -> Self {
         let placement = options.placement();
         let sites = sites_of(options);
         let mut ranks = ranks_of(options, here, &placement, &sites);
@@ -45,26 +47,40 @@ impl Tree {
         let hosts = if options.hosts.is_empty() { &local[..] } else { &options.hosts };
         let mut tree = Self {
             branches: Vec::new(),
+            gateways: Vec::new(),
             ways: vec![0; placement.len()],
             hosts: vec![String::new(); placement.len()],
             nodes: vec![0; placement.len()],
         };
+        let used: Vec<&str> = ranks
+            .keys()
+            .filter_map(|&host| Some(sites.get(host).copied().flatten()?.name.as_str()))
+            .collect();
         let mut last_site: Option<&Site> = None;
         let mut nodes = 0;
         for (index, (host, _)) in hosts.iter().enumerate() {
-            let Some(mine) = ranks.remove(&index) else { continue };
+            let mine = ranks.remove(&index).unwrap_or_default();
             let site = sites.get(index).copied().flatten();
             let is_below = site.is_some() && site == last_site;
             let name = site.map_or(host.clone(), |site| format!("{host} of site {}", site.name));
+            let is_used = site.is_some_and(|site| used.contains(&site.name.as_str()));
+            let gateways = match &options.grid {
+                Some(grid) if is_used => gateways_on(host, &name, grid, pass),
+                Some(_) | None => Vec::new(),
+            };
+            if mine.is_empty() && gateways.is_empty() {
+                continue;
+            }
+            tree.gateways.extend(gateways.iter().map(|gateway| gateway.name.clone()));
             for one in &mine {
                 let rank = one.rank as usize;
                 tree.ways[rank] = tree.branches.len() - usize::from(is_below);
                 tree.nodes[rank] = nodes;
                 tree.hosts[rank].clone_from(&name);
             }
-            nodes += 1;
+            nodes += usize::from(!mine.is_empty());
             let patience_s = here.patience_s;
-            let start = Start { size, ranks: mine, branches: Vec::new(), patience_s };
+            let start = Start { size, ranks: mine, branches: Vec::new(), patience_s, gateways };
             let launcher = launcher(host, site, is_below, options, here);
             let agent = site.and_then(|site| site.agent.as_ref()).unwrap_or(&here.agent);
             let branch = Branch { host: name, command: launcher.command(host, agent), start };
@@ -91,6 +107,38 @@ pub(crate) fn bare(options: &Options, here: &Surroundings) -> Vec<Branch> {
 fn sites_of(options: &Options) -> Vec<Option<&Site>> {
     let sites = options.grid.iter().flat_map(|grid| &grid.sites);
     sites.flat_map(|site| site.hosts.iter().map(move |_| Some(site))).collect()
+}
+
+/// The gateways on a host of a grid.
+fn gateways_on(host: &str, name: &str, grid: &Grid, pass: &Pass) -> Vec<GatewayStart> {
+    let sites = grid.sites.iter().filter(|site| site.hosts.iter().any(|one| one.name == host));
+    let both = sites.flat_map(|site| site.gateways.iter().map(move |gateway| (site, gateway)));
+    let start = |(site, gateway): (&Site, &Gateway)| {
+        let mut listen = gateway.listen.clone();
+        if listen.is_empty() {
+            listen.push(gateway.inside);
+            listen.extend(gateway.outside.filter(|outside| *outside != gateway.inside));
+        }
+        let others = grid.sites.iter().filter(|other| other.name != site.name);
+        let others = others.flat_map(|other| &other.gateways).filter_map(|other| other.outside);
+        let listen = listen.iter().map(|address| ("--listen", address.to_string()));
+        let allow = grid.own_subnets(site).into_iter().map(|net| ("--allow", net.to_owned()));
+        let others = others.map(|address| ("--gateways", address.ip().to_string()));
+        let words = listen.chain(allow).chain(others);
+        let arguments = words.flat_map(|(name, value)| [name.to_owned(), value]).collect();
+        GatewayStart { name: format!("the gateway on host {name}"), arguments, pass: pass.clone() }
+    };
+    both.filter(|(_, gateway)| gateway.host == host).map(start).collect()
+}
+
+/// What ranks of a site are told of its gateways, if there are any.
+fn gateways_of(site: &Site) -> Option<(String, String)> {
+    let words = site.gateways.iter().map(|gateway| match gateway.outside {
+        Some(outside) => format!("{}={outside}", gateway.inside),
+        None => gateway.inside.to_string(),
+    });
+    let list = words.collect::<Vec<_>>().join(",");
+    (!list.is_empty()).then(|| (settings::GATEWAYS.variable().to_owned(), list))
 }
 
 /// How the agent of a host is started, from here or by the agent of its site.
@@ -124,6 +172,7 @@ fn ranks_of(
     for ((rank, &host), program) in (0u32..).zip(placement).zip(programs) {
         let site = sites.get(host).copied().flatten();
         let mut environment = here.environment.clone();
+        environment.extend(site.and_then(gateways_of));
         environment.extend(site.iter().flat_map(|site| site.environment.clone()));
         environment.extend(options.environment.iter().cloned());
         environment.extend(program.environment.iter().cloned());
@@ -182,7 +231,7 @@ mod tests {
         if !grid.is_empty() {
             options.take_grid(Grid::parse(grid, "g").unwrap());
         }
-        Tree::of(&options, &here())
+        Tree::of(&options, &here(), &Pass("7 s".into()))
     }
 
     fn shape(branches: &[Branch]) -> Vec<(&str, Vec<u32>, usize)> {
@@ -256,6 +305,33 @@ mod tests {
         assert_eq!(value(&given, 5, "A").as_deref(), Some("g"));
         assert_eq!(value(&given, 5, "B").as_deref(), Some("p"));
         assert_eq!(given.branches[1].start.ranks[0].directory.as_deref(), Some("/w"));
+    }
+
+    #[test]
+    fn gateways_are_on_their_hosts_and_ranks_know_them() {
+        let grid = "[[site]]\nname = \"n\"\nhosts = [\"a:2\", \"b\"]\nnetworks = [\"l\", \"w\"]\n\
+            [[site.gateway]]\nhost = \"b\"\ninside = \"10.1.0.2:7\"\noutside = \"192.0.2.2:7\"\n\
+            [[site]]\nname = \"s\"\nhosts = [\"c\"]\nnetworks = [\"m\", \"w\"]\n\
+            [[site.gateway]]\nhost = \"c\"\ninside = \"10.2.0.3:7\"\n\
+            [[network]]\nname = \"l\"\nsubnets = [\"10.1.0.0/16\"]\n\
+            [[network]]\nname = \"m\"\nsubnets = [\"10.2.0.0/16\"]\n[[network]]\nname = \"w\"\n";
+        let few = tree("-n 2 x", grid);
+        assert_eq!(few.gateways, ["the gateway on host b of site n"]);
+        let first = &few.branches[0].start;
+        assert_eq!(shape(&first.branches), [("b of site n", vec![], 0)]);
+        let gateway = &first.branches[0].start.gateways[0];
+        let words = "--listen 10.1.0.2:7 --listen 192.0.2.2:7 --allow 10.1.0.0/16";
+        assert_eq!(gateway.arguments.join(" "), words);
+        assert_eq!(format!("{:?}", gateway.pass), "Pass(…)");
+        let list = first.ranks[0]
+            .environment
+            .iter()
+            .find(|(name, _)| name == settings::GATEWAYS.variable());
+        assert_eq!(list.unwrap().1, "10.1.0.2:7=192.0.2.2:7");
+        let all = tree("-n 4 x", grid);
+        let south = &all.branches[1].start.gateways[0];
+        let words = "--listen 10.2.0.3:7 --allow 10.2.0.0/16 --gateways 192.0.2.2";
+        assert_eq!(south.arguments.join(" "), words);
     }
 
     #[test]
