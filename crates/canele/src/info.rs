@@ -23,10 +23,19 @@ pub struct Arguments {
     /// ranks here
     #[arg(long, conflicts_with = "link")]
     progress: bool,
+    /// What a collective does, and is predicted to take: bcast 64KiB
+    #[arg(long, num_args = 2, value_names = ["OPERATION", "BYTES"], conflicts_with_all = ["link", "progress"])]
+    plan: Option<Vec<String>>,
+    /// Where it is planned for: sites x nodes of each x ranks of each
+    #[arg(long, value_name = "SHAPE", default_value = "2x2x2", requires = "plan")]
+    on: crate::plan::Grid,
 }
 
 pub fn run(arguments: &Arguments) -> ExitCode {
     let told = match &arguments.link {
+        None if let Some([operation, bytes]) = arguments.plan.as_deref() => {
+            crate::plan::text(operation, bytes, arguments.on)
+        }
         None if arguments.progress => Ok(format!("{}\n{}", crate::board::text(), knobs())),
         None => installation(),
         Some(ends) => links(Cache::of_environment().as_ref(), ends),

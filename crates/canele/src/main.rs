@@ -4,6 +4,7 @@ mod board;
 mod grid;
 mod info;
 mod limits;
+mod plan;
 
 use std::process::ExitCode;
 

@@ -1,0 +1,176 @@
+//! `canele info --plan`: what a collective does on a grid, and what it is predicted to take.
+
+use std::fmt::Write;
+use std::str::FromStr;
+
+use plan::{Costs, Location, Operands, Schedule, Span, Step, Topology, predict};
+
+/// Sites of as many nodes of as many ranks each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    sites: u32,
+    nodes: u32,
+    ranks: u32,
+}
+
+impl FromStr for Grid {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut numbers = text.split('x').map(|part| part.parse::<u32>().ok().filter(|&n| n > 0));
+        let (Some(Some(sites)), Some(Some(nodes)), Some(Some(ranks)), None) =
+            (numbers.next(), numbers.next(), numbers.next(), numbers.next())
+        else {
+            return Err(format!("`{text}`: say sites x nodes x ranks, as in 2x2x2"));
+        };
+        let size = u64::from(sites) * u64::from(nodes) * u64::from(ranks);
+        if size > RANKS_MAX {
+            return Err(format!("`{text}` are {size} ranks, more than {RANKS_MAX}"));
+        }
+        Ok(Self { sites, nodes, ranks })
+    }
+}
+
+impl Grid {
+    fn topology(self) -> Topology {
+        let location = |rank: u32| {
+            let node = rank / self.ranks;
+            Location { node, site: node / self.nodes }
+        };
+        let locations: Vec<Location> =
+            (0..self.sites * self.nodes * self.ranks).map(location).collect();
+        Topology::new(&locations, false, Costs::default())
+    }
+}
+
+/// The plan of an operation on `bytes` of each rank, or of the root, as text.
+///
+/// # Errors
+/// When the operation or its length is not understood.
+pub fn text(operation: &str, bytes: &str, grid: Grid) -> Result<String, String> {
+    let bytes = length(bytes)?;
+    let topology = grid.topology();
+    let (unit, make) = maker(operation, bytes)?;
+    let schedules: Vec<Schedule> = (0..topology.size()).map(|rank| make(rank, &topology)).collect();
+    let found = predict(&schedules, &topology, unit);
+    let Grid { sites, nodes, ranks } = grid;
+    let mut text = format!(
+        "{operation} of {bytes} bytes on {sites} x {nodes} x {ranks} ranks\n  \
+         predicted      {:.3} ms, all ranks beginning at once\n  \
+         between sites  {} messages, {} bytes\n  \
+         between nodes  {} messages, those included\n",
+        found.time_ns as f64 * 1e-6,
+        found.wide_messages,
+        found.wide_bytes,
+        found.messages
+    );
+    let Costs { node, site, wide, wake_ns } = topology.costs();
+    for (name, cost) in [("node", node), ("site", site), ("grid", wide)] {
+        let (latency_us, rate) = (cost.latency_ns as f64 * 1e-3, cost.bytes_per_s / 1_000_000);
+        let _ = writeln!(
+            text,
+            "  in a {name}      {latency_us} us, {rate} MB/s, {} us of work a message (assumed)",
+            cost.overhead_ns as f64 * 1e-3
+        );
+    }
+    let _ = writeln!(text, "  to wake        {} us (assumed)\nrank 0", wake_ns / 1000);
+    for (at, step) in schedules[0].steps.iter().enumerate() {
+        let _ = writeln!(text, "  {at:>4}  {}", told(step));
+    }
+    Ok(text)
+}
+
+type Maker = Box<dyn Fn(u32, &Topology) -> Schedule>;
+
+/// What plans an operation, and the bytes of its unit. The root is rank 0, and reductions are of
+/// eight-byte elements by an operation that commutes.
+fn maker(operation: &str, bytes: u64) -> Result<(u64, Maker), String> {
+    let operands =
+        Operands { len: bytes / ELEMENT, element: ELEMENT, commutes: true, in_place: false };
+    let sizes = move |_: u32| bytes;
+    let data = |make: Maker| Ok((1, make));
+    let elements = |make: Maker| Ok((ELEMENT, make));
+    match operation {
+        "barrier" => data(Box::new(plan::barrier)),
+        "bcast" => data(Box::new(move |rank, on| plan::broadcast(rank, on, 0, bytes))),
+        "gather" => data(Box::new(move |rank, on| plan::gather(rank, on, 0, &sizes, true, false))),
+        "scatter" => {
+            data(Box::new(move |rank, on| plan::scatter(rank, on, 0, &sizes, true, false)))
+        }
+        "allgather" => data(Box::new(move |rank, on| plan::allgather(rank, on, &sizes, false))),
+        "alltoall" => {
+            data(Box::new(move |rank, on| plan::alltoall(rank, on, &sizes, &sizes, true)))
+        }
+        "reduce" => elements(Box::new(move |rank, on| plan::reduce(rank, on, 0, operands))),
+        "allreduce" => elements(Box::new(move |rank, on| plan::allreduce(rank, on, operands))),
+        "scan" => elements(Box::new(move |rank, on| plan::scan(rank, on, operands))),
+        "exscan" => elements(Box::new(move |rank, on| plan::exscan(rank, on, operands))),
+        _ => Err(format!(
+            "no plan for `{operation}`: there are barrier, bcast, gather, scatter, allgather, \
+             alltoall, reduce, allreduce, scan and exscan"
+        )),
+    }
+}
+
+/// A number of bytes, plain or with a unit.
+fn length(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|letter: char| !letter.is_ascii_digit());
+    let unit = match text[digits.len()..].trim() {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return Err(format!("`{text}`: say bytes, or a number of KiB, MiB or GiB")),
+    };
+    let number: Option<u64> = digits.parse().ok();
+    let bytes = number.and_then(|number| number.checked_mul(unit));
+    bytes
+        .filter(|&bytes| bytes <= BYTES_MAX)
+        .ok_or_else(|| format!("`{text}`: say a number of bytes, up to {} GiB", BYTES_MAX >> 30))
+}
+
+fn told(step: &Step) -> String {
+    let span = |span: &Span| format!("{:?}[{}; {}]", span.buffer, span.start, span.len);
+    match step {
+        Step::Send { to, span: what } => format!("send     to {to} {}", span(what)),
+        Step::Receive { from, span: what } => format!("receive  from {from} {}", span(what)),
+        Step::Wait => "wait     for all".into(),
+        Step::Await { step } => format!("wait     for {step}"),
+        Step::Copy { from, to } => format!("copy     {} to {}", span(from), span(to)),
+        Step::Reduce { input, inout } => format!("reduce   {} into {}", span(input), span(inout)),
+    }
+}
+
+const ELEMENT: u64 = 8;
+
+/// A plan of more ranks is not for reading.
+const RANKS_MAX: u64 = 1024;
+
+const BYTES_MAX: u64 = 64 << 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_says_what_crosses() {
+        let grid = "2x2x2".parse().unwrap();
+        let text = text("allreduce", "1MiB", grid).unwrap();
+        assert!(text.starts_with("allreduce of 1048576 bytes on 2 x 2 x 2 ranks\n"), "{text}");
+        assert!(text.contains(" messages, 2097152 bytes\n"), "{text}");
+        let barrier = super::text("barrier", "0", grid).unwrap();
+        assert!(barrier.contains("between sites  2 messages, 0 bytes\n"), "{barrier}");
+    }
+
+    #[test]
+    fn what_is_not_understood_is_named() {
+        let grid: Grid = "3x1x4".parse().unwrap();
+        assert!(text("fetch", "8", grid).unwrap_err().contains("no plan for `fetch`"));
+        assert!(text("bcast", "8 ells", grid).unwrap_err().contains("`8 ells`"));
+        assert!(text("bcast", "99999999999GiB", grid).unwrap_err().contains("up to 64 GiB"));
+        for shape in ["", "2x2", "2x0x2", "1x1x1x1", "a"] {
+            assert!(shape.parse::<Grid>().unwrap_err().contains("sites x nodes x ranks"));
+        }
+        assert!("64x64x64".parse::<Grid>().unwrap_err().contains("more than 1024"));
+    }
+}
