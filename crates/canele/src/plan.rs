@@ -65,11 +65,12 @@ pub fn text(operation: &str, bytes: &str, grid: Grid) -> Result<String, String> 
         found.messages
     );
     let Costs { node, site, wide, wake_ns } = topology.costs();
-    for (name, cost) in [("node", node), ("site", site), ("grid", wide)] {
+    for (name, cost) in [("in a node    ", node), ("in a site    ", site), ("between sites", wide)]
+    {
         let (latency_us, rate) = (cost.latency_ns as f64 * 1e-3, cost.bytes_per_s / 1_000_000);
         let _ = writeln!(
             text,
-            "  in a {name}      {latency_us} us, {rate} MB/s, {} us of work a message (assumed)",
+            "  {name}  {latency_us} us, {rate} MB/s, {} us of work a message (assumed)",
             cost.overhead_ns as f64 * 1e-3
         );
     }

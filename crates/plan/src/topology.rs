@@ -64,6 +64,10 @@ pub(crate) struct Across {
     /// Those that what is short goes through.
     pub short: Levels,
     pub costs: Costs,
+    /// The nodes of the site that has most of them.
+    pub nodes_most: u32,
+    /// The ranks of the site that has most of them.
+    pub ranks_most: u32,
 }
 
 /// Ranks by node and nodes by site. Sites are numbered in the order of their first ranks, nodes likewise
@@ -205,7 +209,8 @@ impl Across {
         } else {
             levels.clone()
         };
-        Self { long: levels.clone(), short, costs }
+        let (nodes_most, ranks_most) = (nodes as u32, ranks as u32);
+        Self { long: levels.clone(), short, costs, nodes_most, ranks_most }
     }
 }
 

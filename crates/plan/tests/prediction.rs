@@ -69,3 +69,30 @@ fn long_ones_take_little_more_than_their_bytes() {
         check(&format!("allgather of {} bytes", bytes / 4), found, bytes, most);
     }
 }
+
+/// A thousand ranks: what a rank does for something short depends on how many it is head of only, and the
+/// segments of something long do not wait for each other.
+#[test]
+fn large_grids_are_planned_as_small_ones() {
+    let (nodes, ranks) = (16, 16);
+    let locations: Vec<Location> = (0..1024)
+        .map(|rank| Location { node: rank / ranks, site: rank / (nodes * ranks) })
+        .collect();
+    let grid = Topology::new(&locations, false, Costs::default());
+    let short = Operands { len: 1, element: 8, commutes: true, in_place: false };
+    let all = |make: &dyn Fn(u32) -> Schedule| (0..grid.size()).map(make).collect::<Vec<_>>();
+    for schedules in [
+        all(&|rank| plan::barrier(rank, &grid)),
+        all(&|rank| plan::broadcast(rank, &grid, 700, 8)),
+        all(&|rank| plan::reduce(rank, &grid, 700, short)),
+        all(&|rank| plan::allreduce(rank, &grid, short)),
+    ] {
+        let most = schedules.iter().map(|schedule| schedule.steps.len()).max().unwrap_or(0);
+        // A receive, a wait for it, a combination and a send for each.
+        assert!(most as u32 <= 4 * (4 + nodes + ranks), "{most} steps");
+        check("a short one of 1024 ranks", predict(&schedules, &grid, 8), 0, 1.06);
+    }
+    let long = Operands { len: 2 << 20, element: 8, commutes: true, in_place: false };
+    let schedules = all(&|rank| plan::allreduce(rank, &grid, long));
+    check("allreduce of 16 MB of 1024 ranks", predict(&schedules, &grid, 8), 16 << 20, 2.8);
+}

@@ -1,6 +1,6 @@
 //! Data that go from one rank to all, and from all ranks to all.
 
-use crate::across::{Cuts, Pin, Way, lane, timetable};
+use crate::across::{Cuts, Pace, Pin, Way, lane, timetable};
 use crate::schedule::{Buffer, Schedule, Span, Ticket};
 use crate::topology::Across;
 
@@ -17,7 +17,7 @@ pub(crate) fn broadcast(schedule: &mut Schedule, sites: &Across, me: u32, root: 
     };
     let courses: Vec<Course> = (0..cuts.count).map(course).collect();
     let begins: Vec<u32> = (0..cuts.count).collect();
-    run(schedule, me, courses, &begins, cuts.under_way(1, &sites.costs));
+    run(schedule, me, courses, &begins, cuts.pace(1, sites));
 }
 
 /// Every rank's block to everyone, straight from whoever has it. `blocks` says where they lie in the
@@ -44,8 +44,8 @@ pub(crate) fn allgather(
             begins.push(index);
         }
     }
-    let under_way = cut(longest).under_way(1, &sites.costs);
-    run(schedule, me, courses, &begins, under_way);
+    let pace = cut(longest).pace(1, sites);
+    run(schedule, me, courses, &begins, pace);
 }
 
 /// A span's way from a root to all, as one rank sees it.
@@ -64,8 +64,9 @@ const CROSSING: usize = 1;
 const NODES: usize = 2;
 const RANKS: usize = 3;
 
-fn run(schedule: &mut Schedule, me: u32, mut courses: Vec<Course>, begins: &[u32], under_way: u32) {
-    let order = timetable(begins, &[0, 1, 2 + under_way, 3 + under_way]);
+fn run(schedule: &mut Schedule, me: u32, mut courses: Vec<Course>, begins: &[u32], pace: Pace) {
+    let arrived = 2 + pace.crossing;
+    let order = timetable(begins, &[0, 1, arrived, arrived + pace.nodes]);
     for &(stage, index) in &order {
         let Course { source, span, ref mut arrived, .. } = courses[index];
         if let Some((_, from)) = source.filter(|source| source.0 == stage) {

@@ -137,12 +137,24 @@ impl Cuts {
         part(self.len, self.count, index)
     }
 
-    /// How many segments follow each other into a wide link before the first has arrived.
-    pub(crate) fn under_way(&self, unit: u64, costs: &Costs) -> u32 {
-        let segment_ns =
-            costs.wide.stream_ns((self.len / u64::from(self.count)).saturating_mul(unit));
-        (costs.wide.latency_ns / segment_ns.max(1)).min(SEGMENTS_MOST) as u32
+    /// How far apart the legs of a segment's way are.
+    pub(crate) fn pace(&self, unit: u64, sites: &Across) -> Pace {
+        let bytes = (self.len / u64::from(self.count)).saturating_mul(unit);
+        let segment_ns = sites.costs.wide.stream_ns(bytes).max(1);
+        let crossing = (sites.costs.wide.latency_ns / segment_ns).min(SEGMENTS_MOST) as u32;
+        Pace { crossing, nodes: sites.nodes_most, ranks: sites.ranks_most }
     }
+}
+
+/// When legs are due, counted in segments that follow each other into a link.
+#[derive(Clone, Copy)]
+pub(crate) struct Pace {
+    /// How many are under way between sites.
+    pub crossing: u32,
+    /// How many a head takes in meanwhile of one segment, from all nodes of its site.
+    pub nodes: u32,
+    /// Or from all its ranks.
+    pub ranks: u32,
 }
 
 /// The heads of segment `index`.

@@ -25,7 +25,7 @@ pub(crate) fn prefix(
     element: u64,
 ) {
     let cuts = Cuts::new(own.len, element, &across.costs);
-    let under_way = cuts.under_way(element, &across.costs);
+    let pace = cuts.pace(element, across);
     let levels = &across.long;
     let sites = Sites::new(levels, me, prefix);
     let course = |index| {
@@ -37,7 +37,7 @@ pub(crate) fn prefix(
     };
     let mut courses: Vec<Course> = (0..cuts.count).map(course).collect();
     let begins: Vec<u32> = (0..cuts.count).collect();
-    let order = timetable(&begins, &[0, 1, 2 + under_way]);
+    let order = timetable(&begins, &[0, pace.ranks, pace.ranks + 1 + pace.crossing]);
     for &(stage, course) in &order {
         sites.expect(schedule, &mut courses[course], stage);
     }

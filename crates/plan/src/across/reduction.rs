@@ -5,7 +5,7 @@
 //! what goes up is a combination for each *run* of consecutive ranks. Where every site's ranks are
 //! consecutive, that is one; where ranks were dealt to the sites in turns, it is as many as there are ranks.
 
-use crate::across::{Cuts, Pin, Way, lane, timetable};
+use crate::across::{Cuts, Pace, Pin, Way, lane, timetable};
 use crate::reduction::Operands;
 use crate::schedule::{Buffer, Schedule, Span, Ticket};
 use crate::topology::{Across, Levels};
@@ -22,8 +22,8 @@ pub(crate) fn allreduce(schedule: &mut Schedule, sites: &Across, me: u32, operan
     };
     let courses = (0..cuts.count).map(course).collect();
     let begins: Vec<u32> = (0..cuts.count).collect();
-    let under_way = cuts.under_way(operands.element, &sites.costs);
-    Reduction::new(levels, me, operands.commutes).run(schedule, courses, &begins, under_way);
+    let pace = cuts.pace(operands.element, sites);
+    Reduction::new(levels, me, operands.commutes).run(schedule, courses, &begins, pace);
 }
 
 /// Everyone's operands, combined, to the root's output.
@@ -45,8 +45,8 @@ pub(crate) fn reduce(
     };
     let courses = (0..cuts.count).map(course).collect();
     let begins: Vec<u32> = (0..cuts.count).collect();
-    let under_way = cuts.under_way(operands.element, &sites.costs);
-    Reduction::new(levels, me, operands.commutes).run(schedule, courses, &begins, under_way);
+    let pace = cuts.pace(operands.element, sites);
+    Reduction::new(levels, me, operands.commutes).run(schedule, courses, &begins, pace);
 }
 
 /// Everyone's input, combined; block `i` of the result to rank `i`'s output. Each block takes a way of its
@@ -76,8 +76,8 @@ pub(crate) fn reduce_scatter(
             begins.push(index);
         }
     }
-    let under_way = longest.under_way(element, &sites.costs);
-    Reduction::new(levels, me, commutes).run(schedule, courses, &begins, under_way);
+    let pace = longest.pace(element, sites);
+    Reduction::new(levels, me, commutes).run(schedule, courses, &begins, pace);
 }
 
 /// Consecutive ranks, from the first to before the last.
@@ -171,14 +171,9 @@ impl<'a> Reduction<'a> {
         Self { levels, me, commutes, runs: runs_of }
     }
 
-    fn run(
-        &self,
-        schedule: &mut Schedule,
-        mut courses: Vec<Course>,
-        begins: &[u32],
-        under_way: u32,
-    ) {
-        let order = timetable(begins, &[0, 1, 2, 3 + under_way, 4 + under_way]);
+    fn run(&self, schedule: &mut Schedule, mut courses: Vec<Course>, begins: &[u32], pace: Pace) {
+        let (combined, arrived) = (1 + pace.nodes, 2 + pace.nodes + pace.crossing);
+        let order = timetable(begins, &[0, 1, combined, arrived, arrived + pace.nodes]);
         for &(stage, course) in &order {
             self.expect(schedule, &mut courses[course], stage);
         }
