@@ -3,7 +3,7 @@
    whole (bcast, reduce, allreduce), or of what each rank gives each other (alltoall) or all (allgather, gather, scatter).
 
    The count says how ranks come to it: 0, many in a row as in `torres.h`; 1, all at once, each call alone; 2, at random
-   within about the time that it takes, the same times for every library. The latter two begin at times agreed on before,
+   within about the time that it takes, in the same order for every library. The latter two begin at times agreed on before,
    and last from when the last rank came until the last one has done: for that all must see one clock, the kernel's.
 
    With `crossing` what calls put on a link can be counted there: before and after some of them nobody sends anything, a
@@ -118,13 +118,29 @@ static double agreed_start_s(double lead_s) {
     return start_s;
 }
 
-/* Each call alone: ranks come to it within `spread_s`. At rank 0, the time of each from the last to come until the last to
+/* What a call takes until all are known to have done, at most: calls in a row may overlap, and then each takes less than
+   one alone. */
+static double whole_s_of(const struct coll *coll) {
+    enum { CALLS = 3 };
+    double own_s, greatest_s;
+    MPI_Barrier(MPI_COMM_WORLD);
+    double start_s = clock_system_s();
+    for (int call = 0; call < CALLS; call++) {
+        once(coll);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    own_s = (clock_system_s() - start_s) / CALLS;
+    MPI_Allreduce(&own_s, &greatest_s, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return greatest_s;
+}
+
+/* Each call alone: ranks come to it within `spread_s`, and `whole_s` after the last might have come to the one before. At rank 0, the time of each from the last to come until the last to
    have done. A rank that was not done before it should come again comes as soon as it is. */
-static void measure_alone(const struct coll *coll, double each_s, double spread_s, double seconds, struct samples *samples) {
+static void measure_alone(const struct coll *coll, double whole_s, double spread_s, double seconds, struct samples *samples) {
     static double came_s[CALLS_MOST], done_s[CALLS_MOST], last_s[CALLS_MOST];
-    double interval_s = 2 * each_s + spread_s + 1e-3;
+    double interval_s = whole_s + spread_s + 1e-3;
     int calls = torres_within(seconds / interval_s, SAMPLES_LEAST + 1, CALLS_MOST);
-    double start_s = agreed_start_s(LEAD_S + 2 * each_s);
+    double start_s = agreed_start_s(LEAD_S + whole_s);
     MPI_Bcast(&calls, 1, MPI_INT, 0, MPI_COMM_WORLD);
     MPI_Bcast(&interval_s, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     for (int call = 0; call < calls; call++) {
@@ -187,13 +203,14 @@ static int measure(const struct coll *coll, double seconds, int crosses, int has
     struct summary summary = torres_summary(&samples);
     if (crosses && has_one_clock) cross(coll, each_s, &summary);
     else if (coll->rank == 0) summary_print(name, coll->bytes, IN_A_ROW, &summary);
+    double whole_s = whole_s_of(coll);
     for (int way = AT_ONCE; way <= AT_RANDOM; way++) {
         if (!has_one_clock) {
             if (coll->rank == 0) missing_print(name, coll->bytes, way, "the ranks see clocks of several machines");
             continue;
         }
         memset(coll->in, 0x55, (size_t)(coll->bytes * coll->size));
-        measure_alone(coll, each_s, way == AT_RANDOM ? each_s : 0, seconds, &samples);
+        measure_alone(coll, whole_s, way == AT_RANDOM ? whole_s / 2 : 0, seconds, &samples);
         wrong |= !is_right(coll);
         if (coll->rank == 0) {
             summary = samples_summary(&samples);
