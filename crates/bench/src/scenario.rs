@@ -64,7 +64,8 @@ impl Link {
     pub fn of(place: Place, spec: &Spec) -> Option<Self> {
         let (delay, rate) = match place {
             Place::Shm => return None,
-            Place::Lan => (Duration::ZERO, spec.lan_rate),
+            // Every interface is on a LAN of its own, and messages may take all of them.
+            Place::Lan => (Duration::ZERO, spec.lan_rate * u64::from(spec.nics)),
             Place::Wan => return Some(Self::between(&spec.conditions(0, spec.sites - 1), spec)),
         };
         Some(Self::new(delay, rate))
@@ -213,7 +214,9 @@ mod tests {
         let wan = Link::of(Place::Wan, &spec).unwrap();
         assert!((wan.limit_us(1 << 20) - 14714.6).abs() < 0.1, "{}", wan.limit_us(1 << 20));
         let lan = Link::of(Place::Lan, &spec).unwrap();
-        assert_eq!(lan.delay_us, 0.0);
+        assert_eq!((lan.delay_us, lan.goodput_mbit_per_s), (0.0, 941.0));
+        let two = Link::of(Place::Lan, &Spec { nics: 2, ..spec.clone() }).unwrap();
+        assert_eq!(two.goodput_mbit_per_s, 1882.0);
         assert_eq!(Link::of(Place::Shm, &spec), None);
     }
 }
