@@ -306,8 +306,12 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let budget_bytes = settings::UNMATCHED_BYTES.number();
     let budget_bytes = budget_bytes.map_err(|error| failed(error.to_string()))? as usize;
     let host = topo::cache::host_cost(topo::Cache::of_environment().as_ref());
-    let config = Config { budget_bytes, host, strategy, ..Config::new(size as usize) };
-    let engine = Engine::new(config);
+    let patience_s = settings::LINK_PATIENCE.number();
+    let patience_s = patience_s.map_err(|error| failed(error.to_string()))?;
+    let patience_ns = patience_s.saturating_mul(1_000_000_000);
+    let size_of_job = size as usize;
+    let engine =
+        Engine::new(Config { size: size_of_job, budget_bytes, patience_ns, host, strategy });
     let core = Core::new(engine, GateId(rank), size as usize, rails, directory);
     let join = |core: Core, team: &Vec<String>| {
         core.with_team(&team.iter().map(String::as_str).collect::<Vec<_>>())

@@ -37,6 +37,8 @@ pub struct Core {
     may_gather: bool,
     /// When gates were last sent a short message; of rails that gather.
     posted: Vec<LastShort>,
+    /// Links that rails are opening anew.
+    reopening: Vec<(GateId, RailId)>,
     /// A rail had no room for a frame, or not yet for all of it.
     has_backlog: bool,
     /// That may still be so, or messages are gathered, a task has to compute, or threads wait for others.
@@ -115,11 +117,14 @@ impl RailSet {
         self.members & 1 << rail.0 != 0
     }
 
-    fn remove(&mut self, rail: RailId) {
+    /// Takes one out; whether it was in.
+    fn remove(&mut self, rail: RailId) -> bool {
+        let was_in = self.contains(rail);
         self.members &= !(1 << rail.0);
         if self.first == rail && self.members != 0 {
             self.first = RailId(self.members.trailing_zeros() as u8);
         }
+        was_in
     }
 
     fn iter(self) -> impl Iterator<Item = RailId> {
@@ -165,6 +170,7 @@ impl Core {
             gathering: Vec::new(),
             may_gather: true,
             posted: Vec::new(),
+            reopening: Vec::new(),
             has_backlog: false,
             has_loose_ends: false,
             turn: FIRST_TURN,
@@ -300,8 +306,11 @@ impl Core {
 
     fn look_at_ends(&mut self) {
         let has_threads = !self.waiters.is_empty();
-        self.has_loose_ends =
-            self.has_backlog || self.is_gathering() || self.has_work() || has_threads;
+        self.has_loose_ends = self.has_backlog
+            || self.is_gathering()
+            || self.has_work()
+            || has_threads
+            || !self.reopening.is_empty();
     }
 
     /// The end of an operation that the caller waits for; if it is not there, the question that is being
@@ -387,13 +396,14 @@ impl Core {
 
     #[inline]
     fn poll_rail(&mut self, index: usize) -> bool {
-        let Self { engine, rails, routes, journal, .. } = self;
+        let Self { engine, rails, routes, journal, reopening, .. } = self;
         let station = &mut rails[index];
         let (rail, name) = (RailId(index as u8), station.name);
         let (replay, is_mixed) = (station.has_twin, station.is_mixed);
         let mut misbehaved: Vec<(GateId, String)> = Vec::new();
         let mut refused: Vec<(GateId, Attempt)> = Vec::new();
         let mut failed: Vec<(GateId, Fault)> = Vec::new();
+        let mut unwanted: Vec<GateId> = Vec::new();
         let moved = station.rail.poll(&mut |event| match event {
             Event::Frame { peer, bytes } => {
                 if misbehaved.iter().any(|(known, _)| *known == peer) {
@@ -418,8 +428,13 @@ impl Core {
                         *route = Route::Open(RailSet::of(rail));
                     }
                     Route::Open(rails) => rails.insert(rail),
-                    Route::Failed => return,
+                    Route::Failed => return unwanted.push(peer),
                 }
+                if let Some(at) = reopening.iter().position(|one| *one == (peer, rail)) {
+                    reopening.swap_remove(at);
+                    journal.print(&[format!("{name} to rank {} is back", peer.0)]);
+                }
+                let replay = replay || capabilities.replay;
                 let capabilities = Capabilities { replay, ..capabilities };
                 let capabilities = if is_mixed { shared(capabilities) } else { capabilities };
                 engine.handle_up(peer, rail, capabilities);
@@ -435,6 +450,9 @@ impl Core {
         }
         for (peer, fault) in failed {
             self.handle_down(rail, peer, fault);
+        }
+        for peer in unwanted {
+            self.rails[index].rail.disconnect(peer);
         }
         if self.engine.has_severed() {
             self.close_severed();
@@ -480,21 +498,17 @@ impl Core {
         }
     }
 
-    /// A link is gone. Others of the gate carry on, if there are any.
+    /// A link is gone. Others of the gate carry on, if there are any, or it is opened anew.
     fn handle_down(&mut self, rail: RailId, peer: GateId, fault: Fault) {
         let concerned = match self.routes.get_mut(peer.0 as usize) {
             Some(Route::Open(rails)) => {
-                let concerned = rails.contains(rail);
+                let was_open = rails.remove(rail);
                 let ends = !matches!(fault, Fault::Lost(_));
-                if concerned && self.engine.handle_link_down(peer, rail, ends) != Loss::Final {
-                    rails.remove(rail);
-                    let name = self.rails[rail.0 as usize].rail.name();
-                    let text = fault.text().unwrap_or("closed");
-                    let line = format!("{name} to rank {} is gone, others go on: {text}", peer.0);
-                    self.journal.print(&[line]);
-                    return;
+                let loss = self.engine.handle_link_down(peer, rail, ends);
+                if loss != Loss::Final {
+                    return self.bear(rail, peer, (loss, was_open), &fault);
                 }
-                concerned
+                true
             }
             Some(Route::Opening { rail: opening, .. }) => *opening == rail,
             Some(Route::Closed) => true,
@@ -505,11 +519,38 @@ impl Core {
         }
     }
 
+    /// Does without a link, and has it opened anew, if that may be.
+    fn bear(&mut self, rail: RailId, peer: GateId, (loss, was_open): (Loss, bool), fault: &Fault) {
+        let name = self.rails[rail.0 as usize].rail.name();
+        let text = fault.text().unwrap_or("closed");
+        self.reopening.retain(|one| *one != (peer, rail));
+        if was_open {
+            let rest = match loss {
+                Loss::Borne => "others go on",
+                Loss::Parted | Loss::Final => "it is opened anew",
+            };
+            self.journal.print(&[format!("{name} to rank {} is gone, {rest}: {text}", peer.0)]);
+        }
+        if !self.engine.may_reopen(peer, rail) {
+            return;
+        }
+        let addresses = self.directory.addresses(peer).unwrap_or_default();
+        let address = addresses.into_iter().find(|(own, _)| own == name);
+        let station = &mut self.rails[rail.0 as usize];
+        let connect = |(_, address): (String, Vec<u8>)| station.rail.connect(peer, &address).ok();
+        // Where it cannot, the peer may find its way here, or others carry on.
+        if address.and_then(connect).is_some() {
+            self.reopening.push((peer, rail));
+            self.has_loose_ends = true;
+        }
+    }
+
     /// There is no way to a peer any more.
     fn fail(&mut self, peer: GateId, fault: Fault) {
         let Some(route) = self.routes.get_mut(peer.0 as usize) else { return };
         if let Route::Open(rails) = std::mem::replace(route, Route::Failed) {
-            for rail in rails.iter() {
+            let opening = self.reopening.extract_if(.., |one| one.0 == peer).map(|one| one.1);
+            for rail in rails.iter().chain(opening) {
                 self.rails[rail.0 as usize].rail.disconnect(peer);
             }
         }

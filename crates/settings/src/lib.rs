@@ -77,12 +77,20 @@ pub static GATEWAYS: Setting = setting(
      it to reach them",
 );
 
+/// How long a peer is waited for whose links are lost.
+pub static LINK_PATIENCE: Setting = setting(
+    "CANELE_LINK_PATIENCE",
+    Kind::Seconds(60),
+    "seconds for which a peer at another site may be without a link before it has failed; 0: lost links \
+     are not opened again",
+);
+
 /// How long `mpiexec` waits for agents.
 pub static CONNECT_TIMEOUT: Setting =
     setting("CANELE_CONNECT_TIMEOUT", Kind::Seconds(30), "seconds until mpiexec gives an agent up");
 
 /// All settings, in the order of README's table.
-pub static ALL: [&Setting; 10] = [
+pub static ALL: [&Setting; 11] = [
     &RAILS,
     &STRATEGY,
     &UNMATCHED_BYTES,
@@ -92,6 +100,7 @@ pub static ALL: [&Setting; 10] = [
     &ENCRYPT,
     &CONGESTION,
     &GATEWAYS,
+    &LINK_PATIENCE,
     &CONNECT_TIMEOUT,
 ];
 

@@ -432,7 +432,7 @@ impl Core {
     fn note_failure(&mut self, peer: GateId, address: SocketAddr, text: String, at: Instant) {
         let now = self.clock.now();
         if let Some(Link::Dialling(dialling)) = self.links.get_mut(&peer) {
-            dialling.handle_failure(address, text, now);
+            dialling.handle_failure(address, (text, false), now);
             self.next_look = at;
         }
     }

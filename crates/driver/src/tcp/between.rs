@@ -359,7 +359,7 @@ fn another_secret_is_refused_by_whoever_is_called() {
 fn an_older_version_of_tls_is_refused() {
     let mut pair = Pair::private();
     let mut stream = TcpStream::connect(pair.target()).unwrap();
-    let hello = stranger().hello(GateId(1), true, [1; 32]);
+    let hello = stranger().hello(GateId(1), true, 0, [1; 32]);
     // A hello of TLS 1.2, by its fields: version, random, no session, one cipher, no compression.
     let body = [&[3, 3][..], &[7; 32], &[0], &[0, 2, 0xc0, 0x2b], &[1, 0], &[0, 0]].concat();
     let len = body.len() as u8;
@@ -378,7 +378,7 @@ fn thousands_who_begin_to_agree_on_keys_keep_no_peer_out() {
     let crowd = thread::spawn(move || {
         let identity = Identity::of(&[99; 32], JOB);
         let mut tls = ClientConnection::new(identity.client(), Identity::name()).unwrap();
-        let mut words = stranger().hello(GateId(1), true, [1; 32]).to_vec();
+        let mut words = stranger().hello(GateId(1), true, 0, [1; 32]).to_vec();
         tls.write_tls(&mut words).unwrap();
         let mut held = std::collections::VecDeque::new();
         for number in 0..2000usize {

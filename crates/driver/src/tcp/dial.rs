@@ -16,6 +16,17 @@ pub(crate) struct Dialling {
     next: Duration,
     deadline: Duration,
     patience: Duration,
+    /// The course of opening a link anew; none of opening it first.
+    again: Option<Again>,
+}
+
+/// Opening a link anew: there is no end but by refusal, for others say how long it is waited for.
+#[derive(Debug, Default)]
+struct Again {
+    /// Rounds that have ended.
+    rounds: u32,
+    /// Of these, the last in which the peer's host said that nobody listens.
+    refused: u32,
 }
 
 #[derive(Debug)]
@@ -23,6 +34,8 @@ struct Candidate {
     address: SocketAddr,
     under_way: bool,
     failure: Option<String>,
+    /// Whether its host has said, the last time, that nobody listens there.
+    is_refused: bool,
 }
 
 /// What is to be done now.
@@ -37,14 +50,29 @@ pub(crate) enum Due {
 impl Dialling {
     /// Begins at `now` to try `candidates`, the best first, for as long as `patience`.
     pub fn new(candidates: Vec<SocketAddr>, now: Duration, patience: Duration) -> Self {
-        let fresh = |address| Candidate { address, under_way: false, failure: None };
+        let fresh =
+            |address| Candidate { address, under_way: false, failure: None, is_refused: false };
         Self {
             candidates: candidates.into_iter().map(fresh).collect(),
             at: 0,
             next: now,
             deadline: now + patience,
             patience,
+            again: None,
         }
+    }
+
+    /// Begins at `now` to try `candidates` to open a link anew: soon, then ever more rarely, until the peer's host
+    /// says again and again that the peer is not there.
+    pub fn again(candidates: Vec<SocketAddr>, now: Duration) -> Self {
+        let again = Some(Again::default());
+        let first = now + pause(0);
+        Self { again, next: first, deadline: Duration::MAX, ..Self::new(candidates, now, ROUND) }
+    }
+
+    /// How long one try may take to bring about a connection.
+    pub fn try_timeout(&self) -> Duration {
+        if self.again.is_some() { TRY_AGAIN_TIMEOUT } else { TRY_TIMEOUT }
     }
 
     pub fn due(&mut self, now: Duration) -> Due {
@@ -63,17 +91,31 @@ impl Dialling {
             }
         }
         self.at = 0;
-        self.next = now + ROUND.min(self.patience / 4);
-        Due::Nothing
+        let Some(again) = &mut self.again else {
+            self.next = now + ROUND.min(self.patience / 4);
+            return Due::Nothing;
+        };
+        let is_refused = self.candidates.iter().all(|one| one.is_refused && !one.under_way);
+        again.refused = if is_refused { again.refused + 1 } else { 0 };
+        again.rounds += 1;
+        self.next = now + pause(again.rounds);
+        if again.refused < REFUSALS { Due::Nothing } else { Due::GiveUp(self.account()) }
     }
 
     /// A try has failed: the next candidate of the round need not wait.
-    pub fn handle_failure(&mut self, address: SocketAddr, text: String, now: Duration) {
+    pub fn handle_failure(
+        &mut self,
+        address: SocketAddr,
+        (text, is_refused): (String, bool),
+        now: Duration,
+    ) {
         if let Some(candidate) = self.candidates.iter_mut().find(|one| one.address == address) {
             candidate.under_way = false;
             candidate.failure = Some(text);
+            candidate.is_refused = is_refused;
         }
-        if self.at < self.candidates.len() {
+        let is_idle = self.candidates.iter().all(|one| !one.under_way);
+        if self.at < self.candidates.len() || (self.again.is_some() && is_idle) {
             self.next = now;
         }
     }
@@ -94,6 +136,9 @@ impl Dialling {
                 None => one.address.to_string(),
             })
             .collect();
+        if self.again.is_some() {
+            return format!("its process is gone: {}", tried.join(", "));
+        }
         format!("no answer within {} s from {}", self.patience.as_secs(), tried.join(", "))
     }
 }
@@ -123,6 +168,25 @@ impl Clock {
     }
 }
 
+/// From one round to the next where a link is opened anew: 50 ms, doubling up to two seconds, and up to a
+/// quarter more, so that many do not come at once.
+fn pause(rounds: u32) -> Duration {
+    let pause = (PAUSE_FIRST * 2_u32.saturating_pow(rounds.min(16))).min(PAUSE_MAX);
+    let mut lot = [0];
+    // Where there is no chance to be had, all come at once.
+    let _ = getrandom::fill(&mut lot);
+    pause + pause / 4 * u32::from(lot[0]) / 256
+}
+
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// How long the network may take to bring about one connection: a few retransmissions…
+const TRY_TIMEOUT: Duration = Duration::from_secs(10);
+/// …or none, for the next try may come when it is whole again.
+const TRY_AGAIN_TIMEOUT: Duration = Duration::from_secs(1);
+/// So often in a row a host says that nobody listens before it is believed.
+const REFUSALS: u32 = 3;
+
 /// A candidate that is silent for so long gets company by the next.
 const STAGGER: Duration = Duration::from_millis(250);
 /// From a round's end to the next.
@@ -151,7 +215,7 @@ mod tests {
         assert_eq!(dialling.due(at(250)), Due::Try(other));
         let (one, other, mut dialling) = two();
         assert_eq!(dialling.due(at(0)), Due::Try(one));
-        dialling.handle_failure(one, "refused".into(), at(1));
+        dialling.handle_failure(one, ("refused".into(), true), at(1));
         assert_eq!(dialling.due(at(1)), Due::Try(other));
     }
 
@@ -165,7 +229,7 @@ mod tests {
                 Due::Nothing => now += 10,
                 Due::Try(address) => {
                     tries.push(address);
-                    dialling.handle_failure(address, "refused".into(), at(now));
+                    dialling.handle_failure(address, ("refused".into(), true), at(now));
                 }
                 Due::GiveUp(account) => break account,
             }
@@ -181,9 +245,49 @@ mod tests {
         let (one, _, mut dialling) = two();
         assert_eq!(dialling.due(at(0)), Due::Try(one));
         dialling.handle_connection(at(4999), at(10_000));
-        dialling.handle_failure(one, "silent".into(), at(9999));
+        dialling.handle_failure(one, ("silent".into(), false), at(9999));
         assert!(!matches!(dialling.due(at(14998)), Due::GiveUp(_)));
         assert!(matches!(dialling.due(at(14999)), Due::GiveUp(_)));
+    }
+
+    /// Tries to open a link anew until `end`, with what becomes of each try: when each began, and how it ended.
+    fn tries_again(end: u64, outcome: impl Fn(u64) -> Option<bool>) -> (Vec<u64>, Option<String>) {
+        let one = "10.0.0.1:1".parse().unwrap();
+        let mut dialling = Dialling::again(vec![one], at(0));
+        let mut tries = Vec::new();
+        for now in 0..end {
+            match dialling.due(at(now)) {
+                Due::Nothing => {}
+                Due::Try(_) => {
+                    tries.push(now);
+                    if let Some(is_refused) = outcome(now) {
+                        dialling.handle_failure(one, ("failed".into(), is_refused), at(now));
+                    }
+                }
+                Due::GiveUp(account) => return (tries, Some(account)),
+            }
+        }
+        (tries, None)
+    }
+
+    #[test]
+    fn a_lost_link_is_tried_soon_and_then_ever_more_rarely() {
+        let (tries, account) = tries_again(60_000, |_| Some(false));
+        assert_eq!(account, None, "nobody has said that the peer is gone");
+        assert!((50..=63).contains(&tries[0]), "{tries:?}");
+        let pauses: Vec<_> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(pauses.iter().all(|pause| (100..=2501).contains(pause)), "{pauses:?}");
+        assert!((25..=40).contains(&tries.len()), "{tries:?}");
+    }
+
+    #[test]
+    fn a_peer_whose_host_says_that_it_is_gone_is_given_up() {
+        let (tries, account) = tries_again(60_000, |_| Some(true));
+        assert_eq!(tries.len(), 3);
+        assert!(account.is_some_and(|text| text.contains("10.0.0.1:1 (failed)")));
+        // One try that ends otherwise, and it begins anew.
+        let (tries, _) = tries_again(60_000, |now| Some(!(150..300).contains(&now)));
+        assert!(tries.len() > 3, "{tries:?}");
     }
 
     #[test]

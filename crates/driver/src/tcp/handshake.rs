@@ -1,7 +1,8 @@
 //! Who is at the other end: a mutual proof of the job's secret before anything else is read.
 //!
-//! The initiator says hello (job, both ranks, a nonce, whether it is going to encrypt, and how long the way
-//! is behind a gateway, of which the acceptor's kernel knows nothing); the acceptor
+//! The initiator says hello (job, both ranks, a nonce, which opening of the link this is to be, whether it is
+//! going to encrypt, and how long the way is behind a gateway, of which the acceptor's kernel knows nothing); the
+//! acceptor
 //! answers with a nonce and a code over both; the initiator proves itself with a code of its own; the
 //! acceptor's verdict decides whether this connection is the link. Codes are HMAC-SHA256 under the secret
 //! and bind role, ranks and both nonces, so that nothing recorded is of use again.
@@ -55,9 +56,9 @@ pub enum Refusal {
     Crowd,
 }
 
-pub(crate) const HELLO_LEN: usize = 61;
+pub(crate) const HELLO_LEN: usize = 65;
 /// Where a hello says whether its sender is going to encrypt.
-pub(crate) const ENCRYPTS_AT: usize = 56;
+pub(crate) const ENCRYPTS_AT: usize = 60;
 pub(crate) const ANSWER_LEN: usize = 64;
 pub(crate) const PROOF_LEN: usize = 32;
 pub(crate) const VERDICT_LEN: usize = 1;
@@ -80,17 +81,20 @@ pub(crate) struct Caller {
     pub encrypts: bool,
     /// The round trip behind its own connection, which ends at a gateway.
     pub detour: Duration,
+    /// Which opening of the link this is to be, as it counts them.
+    pub generation: u32,
 }
 
 impl Credentials {
     /// The initiator's first word to `peer`.
-    pub fn hello(&self, peer: GateId, encrypts: bool, nonce: Nonce) -> Hello {
+    pub fn hello(&self, peer: GateId, encrypts: bool, generation: u32, nonce: Nonce) -> Hello {
         let mut hello = [0; HELLO_LEN];
         hello[..8].copy_from_slice(MAGIC);
         hello[8..16].copy_from_slice(&self.job.to_le_bytes());
         hello[16..20].copy_from_slice(&self.rank.0.to_le_bytes());
         hello[20..24].copy_from_slice(&peer.0.to_le_bytes());
         hello[24..56].copy_from_slice(&nonce);
+        hello[56..60].copy_from_slice(&generation.to_le_bytes());
         hello[ENCRYPTS_AT] = u8::from(encrypts);
         hello
     }
@@ -98,7 +102,7 @@ impl Credentials {
     /// Adds to a hello the round trip behind the caller's own connection.
     pub fn add_detour(hello: &mut Hello, detour: Duration) {
         let micros = u32::try_from(detour.as_micros()).unwrap_or(u32::MAX);
-        hello[57..].copy_from_slice(&micros.to_le_bytes());
+        hello[61..].copy_from_slice(&micros.to_le_bytes());
     }
 
     /// Who says hello.
@@ -117,8 +121,9 @@ impl Credentials {
         if hello[8..16] != self.job.to_le_bytes() || word(20) != self.rank.0 {
             return Err(Refusal::Job);
         }
-        let detour = Duration::from_micros(word(57).into()).min(DETOUR_MAX);
-        Ok(Caller { rank: GateId(word(16)), encrypts: hello[ENCRYPTS_AT] == 1, detour })
+        let (rank, encrypts, generation) = (GateId(word(16)), hello[ENCRYPTS_AT] == 1, word(56));
+        let detour = Duration::from_micros(word(61).into()).min(DETOUR_MAX);
+        Ok(Caller { rank, encrypts, generation, detour })
     }
 
     /// The acceptor's answer.
@@ -217,10 +222,11 @@ mod tests {
     fn two_of_a_job_prove_each_other() {
         for encrypts in [false, true] {
             let (a, b) = (side(0, 9, 1), side(1, 9, 1));
-            let mut hello = a.hello(GateId(1), encrypts, [5; 32]);
+            let mut hello = a.hello(GateId(1), encrypts, 3, [5; 32]);
             let detour = Duration::from_micros(5801);
             Credentials::add_detour(&mut hello, detour);
-            assert_eq!(b.check_hello(&hello), Ok(Caller { rank: GateId(0), encrypts, detour }));
+            let caller = Caller { rank: GateId(0), encrypts, generation: 3, detour };
+            assert_eq!(b.check_hello(&hello), Ok(caller));
             let answer = b.answer(&hello, &CLEAR, [6; 32]);
             assert_eq!(a.check_answer(&hello, &CLEAR, &answer), Ok(()));
             let proof = a.proof(&hello, &CLEAR, &answer);
@@ -231,12 +237,12 @@ mod tests {
     #[test]
     fn strangers_are_refused_each_for_its_reason() {
         let b = side(1, 9, 1);
-        let hello = |job, to| side(0, job, 1).hello(GateId(to), false, [0; 32]);
+        let hello = |job, to| side(0, job, 1).hello(GateId(to), false, 1, [0; 32]);
         assert_eq!(b.check_hello(&hello(8, 1)), Err(Refusal::Job));
         assert_eq!(b.check_hello(&hello(9, 2)), Err(Refusal::Job));
         assert_eq!(b.check_hello(&[b'G'; HELLO_LEN]), Err(Refusal::Protocol));
         let thief = side(0, 9, 2);
-        let hello = thief.hello(GateId(1), false, [5; 32]);
+        let hello = thief.hello(GateId(1), false, 1, [5; 32]);
         let answer = b.answer(&hello, &CLEAR, [6; 32]);
         assert_eq!(thief.check_answer(&hello, &CLEAR, &answer), Err(Refusal::Secret));
         let proof = thief.proof(&hello, &CLEAR, &answer);
@@ -246,7 +252,7 @@ mod tests {
     #[test]
     fn a_recorded_proof_does_not_fit_another_nonce() {
         let (a, b) = (side(0, 9, 1), side(1, 9, 1));
-        let hello = a.hello(GateId(1), false, [5; 32]);
+        let hello = a.hello(GateId(1), false, 1, [5; 32]);
         let proof = a.proof(&hello, &CLEAR, &b.answer(&hello, &CLEAR, [6; 32]));
         let fresh = b.answer(&hello, &CLEAR, [7; 32]);
         assert_eq!(b.check_proof(&hello, &CLEAR, &fresh, &proof), Err(Refusal::Secret));
@@ -259,7 +265,7 @@ mod tests {
     #[test]
     fn proofs_of_another_connection_or_another_kind_of_connection_do_not_fit() {
         let (a, b) = (side(0, 9, 1), side(1, 9, 1));
-        let hello = a.hello(GateId(1), true, [5; 32]);
+        let hello = a.hello(GateId(1), true, 1, [5; 32]);
         let (one, other) = ([1; 32], [2; 32]);
         let answer = b.answer(&hello, &one, [6; 32]);
         assert_eq!(a.check_answer(&hello, &one, &answer), Ok(()));
@@ -269,7 +275,7 @@ mod tests {
         assert_eq!(b.check_proof(&hello, &one, &answer, &proof), Ok(()));
         assert_eq!(b.check_proof(&hello, &other, &answer, &proof), Err(Refusal::Secret));
         let mut clear = hello;
-        clear[56] = 0;
+        clear[60] = 0;
         assert_eq!(b.check_proof(&clear, &one, &answer, &proof), Err(Refusal::Secret));
     }
 

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use wire::{Frame, GateId};
 
-use super::handshake::{ACCEPTED, ANSWER_LEN, Binding, Credentials, HELLO_LEN, PROOF_LEN};
+use super::handshake::{
+    ACCEPTED, ANSWER_LEN, Binding, Credentials, ENCRYPTS_AT, HELLO_LEN, PROOF_LEN,
+};
 use super::proving::UNPROVED_MAX;
 use super::{TcpConfig, TcpRail};
 use crate::rail::{Event, Fault, Post, Rail};
@@ -153,7 +155,7 @@ fn wait_for_end(stream: &mut TcpStream) -> usize {
 fn prove(target: SocketAddr) -> (TcpStream, Vec<u8>) {
     let own = credentials(2);
     let mut stream = TcpStream::connect(target).unwrap();
-    let hello = own.hello(GateId(0), false, [9; 32]);
+    let hello = own.hello(GateId(0), false, 0, [9; 32]);
     stream.write_all(&hello).unwrap();
     let mut answer = [0; ANSWER_LEN];
     stream.read_exact(&mut answer).unwrap();
@@ -170,10 +172,10 @@ fn prove(target: SocketAddr) -> (TcpStream, Vec<u8>) {
 fn garbage_and_other_versions_are_refused() {
     let mut exchange = Exchange::new(PATIENCE);
     exchange.suffer(|target| {
-        say(target, b"GET / HTTP/1.1\r\nHost: a-host-with-a-very-long-name.example\r\n\r\n")
+        say(target, format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(HELLO_LEN)).as_bytes())
     });
     exchange.suffer(|target| {
-        let mut other_version = credentials(2).hello(GateId(0), false, [1; 32]);
+        let mut other_version = credentials(2).hello(GateId(0), false, 0, [1; 32]);
         other_version[7] += 1;
         say(target, &other_version);
     });
@@ -186,14 +188,14 @@ fn other_jobs_and_thieves_are_refused() {
     let mut exchange = Exchange::new(PATIENCE);
     exchange.suffer(|target| {
         let other = Credentials { job: JOB + 1, ..credentials(2) };
-        say(target, &other.hello(GateId(0), false, [1; 32]));
-        say(target, &credentials(2).hello(GateId(5), false, [1; 32]));
+        say(target, &other.hello(GateId(0), false, 0, [1; 32]));
+        say(target, &credentials(2).hello(GateId(5), false, 0, [1; 32]));
     });
     assert_eq!(exchange.refused, [Refusal::Job; 2]);
     exchange.suffer(|target| {
         let thief = Credentials { secret: [0; 32], ..credentials(2) };
         let mut stream = TcpStream::connect(target).unwrap();
-        let hello = thief.hello(GateId(0), false, [1; 32]);
+        let hello = thief.hello(GateId(0), false, 0, [1; 32]);
         stream.write_all(&hello).unwrap();
         let mut answer = [0; ANSWER_LEN];
         stream.read_exact(&mut answer).unwrap();
@@ -210,7 +212,7 @@ fn a_handshake_cut_short_is_refused_and_a_recorded_one_too() {
     exchange.suffer(|target| {
         for len in [1, 8, HELLO_LEN - 1] {
             let mut stream = TcpStream::connect(target).unwrap();
-            stream.write_all(&credentials(2).hello(GateId(0), false, [1; 32])[..len]).unwrap();
+            stream.write_all(&credentials(2).hello(GateId(0), false, 0, [1; 32])[..len]).unwrap();
             stream.shutdown(Shutdown::Write).unwrap();
             assert_eq!(wait_for_end(&mut stream), 0);
         }
@@ -219,7 +221,7 @@ fn a_handshake_cut_short_is_refused_and_a_recorded_one_too() {
     // Whoever says a proper hello and leaves may have found a better way.
     exchange.suffer(|target| {
         let mut stream = TcpStream::connect(target).unwrap();
-        stream.write_all(&credentials(2).hello(GateId(0), false, [1; 32])).unwrap();
+        stream.write_all(&credentials(2).hello(GateId(0), false, 0, [1; 32])).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         assert_eq!(wait_for_end(&mut stream), ANSWER_LEN);
     });
@@ -312,7 +314,7 @@ proptest! {
         let mut exchange = Exchange::new(PATIENCE);
         exchange.suffer(move |target| {
             let own = credentials(2);
-            let hello = own.hello(GateId(0), false, [9; 32]);
+            let hello = own.hello(GateId(0), false, 0, [9; 32]);
             let mut stream = TcpStream::connect(target).unwrap();
             stream.write_all(&hello[..honest.min(HELLO_LEN)]).unwrap();
             let mut due = hello.get(honest).copied();
@@ -341,15 +343,15 @@ proptest! {
     #[test]
     fn only_a_hello_to_this_rank_of_this_job_is_one(hello: [u8; HELLO_LEN], at in 0..HELLO_LEN, flip in 1u8..) {
         let own = credentials(0);
-        prop_assert_eq!(own.check_hello(&hello).is_ok(), hello[..8] == *b"canele\x00\x03" && hello[56] <= 1 && hello[8..16] == JOB.to_le_bytes() && hello[20..24] == [0; 4]);
-        let mut changed = credentials(2).hello(GateId(0), false, [3; 32]);
+        prop_assert_eq!(own.check_hello(&hello).is_ok(), hello[..8] == *b"canele\x00\x03" && hello[ENCRYPTS_AT] <= 1 && hello[8..16] == JOB.to_le_bytes() && hello[20..24] == [0; 4]);
+        let mut changed = credentials(2).hello(GateId(0), false, 0, [3; 32]);
         changed[at] ^= flip;
         let checked = own.check_hello(&changed);
         match at {
             0..8 => prop_assert_eq!(checked, Err(Refusal::Protocol)),
             8..16 | 20..24 => prop_assert_eq!(checked, Err(Refusal::Job)),
-            56 if changed[56] == 1 => prop_assert_eq!(checked.map(|caller| caller.encrypts), Ok(true)),
-            56 => prop_assert_eq!(checked, Err(Refusal::Protocol)),
+            60 if changed[60] == 1 => prop_assert_eq!(checked.map(|caller| caller.encrypts), Ok(true)),
+            60 => prop_assert_eq!(checked, Err(Refusal::Protocol)),
             // Another rank or another nonce: the proof will not fit.
             _ => prop_assert!(checked.is_ok()),
         }
@@ -359,7 +361,7 @@ proptest! {
     #[test]
     fn no_bit_of_a_handshake_can_be_changed(at in 0..HELLO_LEN + ANSWER_LEN + PROOF_LEN, bit in 0..8u32) {
         let (own, other) = (credentials(2), credentials(0));
-        let hello = own.hello(GateId(0), false, [3; 32]);
+        let hello = own.hello(GateId(0), false, 0, [3; 32]);
         let answer = other.answer(&hello, &CLEAR, [4; 32]);
         let proof = own.proof(&hello, &CLEAR, &answer);
         let (mut changed_hello, mut changed_answer, mut changed_proof) = (hello, answer, proof);

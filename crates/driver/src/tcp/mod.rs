@@ -26,6 +26,8 @@ mod patience;
 mod probe;
 mod proving;
 pub mod relay;
+#[cfg(test)]
+mod reopening;
 mod route;
 mod stream;
 mod tls;
@@ -118,6 +120,10 @@ pub struct TcpRail {
     links: FxHashMap<GateId, Link>,
     /// Ways to peers that lead through gateways, and where the peers listen.
     ways: FxHashMap<GateId, (Ways, Vec<SocketAddr>)>,
+    /// Of links that have been open, the last opening that may have come about.
+    generations: FxHashMap<GateId, u32>,
+    /// Keys of connections that have replaced a link, to be opened at the next poll.
+    newcomers: Vec<u64>,
     /// Keys of open links that had traffic lately: read without asking epoll.
     hot: Vec<u64>,
     /// Keys of other links with frames left in their buffers, of which epoll knows nothing.
@@ -168,6 +174,8 @@ struct Open {
     stream: FrameStream,
     /// What the connection costs, if the kernel says.
     known: Option<Known>,
+    /// Whether the peer is so far that frames are kept, for the link to be opened anew.
+    is_far: bool,
     /// Looks in a row that found nothing.
     quiet: u32,
     /// What the way carries, if that is worth knowing.
@@ -240,6 +248,8 @@ impl TcpRail {
             next_key: 0,
             links: FxHashMap::default(),
             ways: FxHashMap::default(),
+            generations: FxHashMap::default(),
+            newcomers: Vec::new(),
             hot: Vec::new(),
             unread: Vec::new(),
             deferred: Vec::new(),
@@ -275,11 +285,17 @@ impl TcpRail {
         let probe = self.congestion.choose(&channel.socket, round_trip.unwrap_or_default());
         let cost = known.as_ref().map(|known| known.cost);
         let stream = FrameStream::new(channel);
+        let is_far = cost.is_some_and(|cost| cost.round_trip_ns() >= vigil::FAR_NS);
+        if is_far {
+            self.next_vigil = self.next_vigil.min(self.clock.now() + vigil::LOOK_FAR_EVERY);
+        }
         let (is_backlogged, wants_write) = (false, false);
-        let mut open = Open { peer, stream, known, quiet: 0, probe, is_backlogged, wants_write };
+        let mut open =
+            Open { peer, stream, known, is_far, quiet: 0, probe, is_backlogged, wants_write };
         open.reckon_burst();
         self.sockets.insert(key, Socket::Open(Box::new(open)));
         self.links.insert(peer, Link::Open { key });
+        self.generations.entry(peer).or_insert(1);
         self.drop_dials(peer);
         self.hot.push(key);
         sink(Event::Up { peer, capabilities: CAPABILITIES });
@@ -376,13 +392,15 @@ impl TcpRail {
         let silence = self.silence();
         let vanished = self.sockets.iter().filter_map(|(&key, socket)| match socket {
             Socket::Open(open) => {
+                let silence = if open.is_far { vigil::SILENCE_FAR } else { silence };
                 Some((key, vigil::has_vanished(&open.stream.channel.socket, silence)?))
             }
             Socket::Unproved(_) => None,
         });
         let vanished: Vec<_> = vanished.collect();
         for &(key, silence) in &vanished {
-            let text = format!("its host has shown no sign of life for {} s", silence.as_secs());
+            let seconds = silence.as_secs_f64();
+            let text = format!("its host has shown no sign of life for {seconds:.1} s");
             self.close(key, Fault::Lost(text), sink);
         }
         !vanished.is_empty()
@@ -467,8 +485,11 @@ impl TcpRail {
             self.listen_again();
         }
         if now >= self.next_vigil {
-            self.next_vigil = now + vigil::LOOK_EVERY;
+            let is_far = |socket: &Socket| matches!(socket, Socket::Open(open) if open.is_far);
+            let soon = self.dialled > 0 || self.sockets.values().any(is_far);
+            self.next_vigil = now + if soon { vigil::LOOK_FAR_EVERY } else { vigil::LOOK_EVERY };
             moved |= self.close_vanished(sink);
+            self.give_up_vanished();
         }
         if self.unproved > 0 || self.dialled > 0 {
             self.expire(now);
@@ -530,7 +551,11 @@ impl Rail for TcpRail {
             }));
         }
         let now = self.clock.look(Instant::now());
-        let dialling = Dialling::new(candidates, now, patience.min(self.connect_timeout));
+        let dialling = if self.generations.contains_key(&peer) {
+            Dialling::again(candidates, now)
+        } else {
+            Dialling::new(candidates, now, patience.min(self.connect_timeout))
+        };
         self.links.insert(peer, Link::Dialling(dialling));
         self.ways.insert(peer, (ways, listeners));
         self.count_dialled();
@@ -578,6 +603,9 @@ impl Rail for TcpRail {
         let _uncancelled = Uncancelled::begin();
         self.polls = self.polls.wrapping_add(1);
         let mut moved = !self.deferred.is_empty() && self.invite_deferred(sink);
+        for key in std::mem::take(&mut self.newcomers) {
+            moved |= self.shake(key, sink);
+        }
         let mut index = 0;
         while index < self.hot.len() {
             let key = self.hot[index];
@@ -618,7 +646,8 @@ impl Rail for TcpRail {
     fn prepare_sleep(&mut self) -> bool {
         let has_more =
             |socket: &Socket| matches!(socket, Socket::Open(open) if open.stream.has_more());
-        let has_news = !self.failed.is_empty() || !self.deferred.is_empty();
+        let has_news =
+            !(self.failed.is_empty() && self.deferred.is_empty() && self.newcomers.is_empty());
         !has_news && !self.sockets.values().any(has_more)
     }
 
@@ -724,5 +753,5 @@ const CAPABILITIES: Capabilities = Capabilities {
     pull: false,
     adapts: true,
     replay: false,
-    reopens: false,
+    reopens: true,
 };

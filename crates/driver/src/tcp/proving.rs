@@ -10,12 +10,13 @@ use wire::GateId;
 
 use super::dial::Due;
 use super::handshake::{
-    ACCEPTED, ANSWER_LEN, Answer, Credentials, DECLINED, HELLO_LEN, Hello, PROOF_LEN, Refusal,
-    VERDICT_LEN,
+    ACCEPTED, ANSWER_LEN, Answer, Caller, Credentials, DECLINED, HELLO_LEN, Hello, PROOF_LEN,
+    Refusal, VERDICT_LEN,
 };
 use super::networks::TcpNetwork;
 use super::relay::{self, GATEWAY, REPLY_LEN, Reply, Request};
 use super::tls::{self, Channel};
+use super::vigil;
 use super::{LISTENER_KEYS, Link, Shortage, Socket, TcpRail};
 use crate::rail::{Event, Fault};
 
@@ -64,6 +65,10 @@ enum Stage {
         hello: Hello,
         answer: Answer,
     },
+    /// Proved; the link that it replaces has been closed.
+    Proved {
+        peer: GateId,
+    },
 }
 
 impl TcpRail {
@@ -104,14 +109,18 @@ impl TcpRail {
         match begin_connect(address, self.network.as_ref()) {
             Ok(socket) => {
                 let stage = Stage::Connect { peer };
-                let deadline = now + TRY_TIMEOUT.min(self.connect_timeout);
+                let try_timeout = match self.links.get(&peer) {
+                    Some(Link::Dialling(dialling)) => dialling.try_timeout(),
+                    Some(Link::Open { .. }) | None => return,
+                };
+                let deadline = now + try_timeout.min(self.connect_timeout);
                 let channel = Channel::new(socket);
                 let detour = Duration::ZERO;
                 let unproved =
                     Unproved { channel, address, stage, got: Vec::new(), deadline, detour };
                 self.add(unproved, epoll::EventFlags::OUT);
             }
-            Err(error) => self.note_failure(peer, address, error.to_string()),
+            Err(error) => self.note_failure(peer, address, (error.to_string(), is_refusal(&error))),
         }
     }
 
@@ -126,10 +135,10 @@ impl TcpRail {
         }
     }
 
-    fn note_failure(&mut self, peer: GateId, address: SocketAddr, text: String) {
+    fn note_failure(&mut self, peer: GateId, address: SocketAddr, failure: (String, bool)) {
         let now = self.clock.now();
         if let Some(Link::Dialling(dialling)) = self.links.get_mut(&peer) {
-            dialling.handle_failure(address, text, now);
+            dialling.handle_failure(address, failure, now);
         }
     }
 
@@ -149,7 +158,7 @@ impl TcpRail {
                 // Where the connection has just come about, the other end learns whose it was. Where
                 // it has not, it learns nothing, and need not.
                 let encrypts = self.encryption.covers(peer);
-                let _ = one.say(&self.credentials.hello(peer, encrypts, nonce));
+                let _ = one.say(&self.credentials.hello(peer, encrypts, 0, nonce));
             }
         }
         self.count_dialled();
@@ -158,6 +167,24 @@ impl TcpRail {
     pub(super) fn count_dialled(&mut self) {
         let is_dialled = |link: &&Link| matches!(link, Link::Dialling(_));
         self.dialled = self.links.values().filter(is_dialled).count();
+    }
+
+    /// Which opening of the link to a peer is tried: the first until one has come about, then one more than any
+    /// that may have come about at either end.
+    fn next_generation(&mut self, peer: GateId) -> u32 {
+        let is_asked = |socket: &Socket| match socket {
+            Socket::Unproved(one) => matches!(
+                one.stage,
+                Stage::Answer { peer: dialled, .. } | Stage::Verdict { peer: dialled } if dialled == peer
+            ),
+            Socket::Open(_) => false,
+        };
+        let others_ask = self.sockets.values().any(is_asked);
+        let Some(known) = self.generations.get_mut(&peer) else { return 1 };
+        if !others_ask {
+            *known = known.saturating_add(1);
+        }
+        *known
     }
 
     /// Whether an attempt of this side's to reach `peer` waits for the verdict: it may be the link.
@@ -285,10 +312,22 @@ impl TcpRail {
                     return true;
                 }
                 Ok(Step::Drop) => return false,
+                Ok(Step::Replace(peer)) => {
+                    self.unproved += 1;
+                    self.sockets.insert(key, Socket::Unproved(one));
+                    self.newcomers.push(key);
+                    if let Some(&Link::Open { key: old }) = self.links.get(&peer) {
+                        self.close(old, Fault::Lost("the peer has lost it".into()), sink);
+                    }
+                    return true;
+                }
                 Err(failure) => {
                     match (one.dials(), failure) {
                         (Some(peer), failure) => {
-                            self.note_failure(peer, one.address, failure.to_string());
+                            let is_refused =
+                                matches!(&failure, Failure::System(error) if is_refusal(error));
+                            let failure = (failure.to_string(), is_refused);
+                            self.note_failure(peer, one.address, failure);
                         }
                         (None, Failure::Refused(refusal)) => self.note_refusal(&one, refusal),
                         (None, Failure::System(_) | Failure::Declined | Failure::Gateway(_)) => {
@@ -315,7 +354,7 @@ impl TcpRail {
                 }
                 socket.set_nodelay(true)?;
                 if self.request(peer, one.address).is_some() {
-                    let hello = self.credentials.hello(GATEWAY, false, nonce()?);
+                    let hello = self.credentials.hello(GATEWAY, false, 0, nonce()?);
                     one.say(&hello)?;
                     one.stage = Stage::Porter { peer, hello };
                     return Ok(Step::On);
@@ -388,23 +427,41 @@ impl TcpRail {
                 let Some(proof) = one.hear::<PROOF_LEN>()? else { return Ok(Step::Wait) };
                 let binding = one.channel.binding()?;
                 self.credentials.check_proof(&hello, &binding, &answer, &proof)?;
+                let Caller { generation, .. } = self.credentials.check_hello(&hello)?;
+                let known = self.generations.get(&peer).copied().unwrap_or_default();
                 let accepted = match self.links.get(&peer) {
                     None => true,
+                    // Whoever has a later opening in mind has lost the link, though it seems whole here.
+                    Some(Link::Open { .. }) if generation > known => {
+                        self.generations.insert(peer, generation);
+                        one.stage = Stage::Proved { peer };
+                        return Ok(Step::Replace(peer));
+                    }
                     Some(Link::Open { .. }) => false,
                     Some(Link::Dialling(_)) => {
                         peer < self.credentials.rank || !self.has_proved_to(peer)
                     }
                 };
                 one.say(&[if accepted { ACCEPTED } else { DECLINED }])?;
-                Ok(if accepted { Step::Open(peer) } else { Step::Drop })
+                if !accepted {
+                    return Ok(Step::Drop);
+                }
+                self.generations.insert(peer, generation.max(known));
+                Ok(Step::Open(peer))
+            }
+            Stage::Proved { peer } => {
+                one.say(&[ACCEPTED])?;
+                Ok(Step::Open(peer))
             }
         }
     }
 
     /// Says hello to a peer, directly or through a gateway that has reached it.
-    fn greet(&self, one: &mut Unproved, peer: GateId) -> Result<Step, Failure> {
+    fn greet(&mut self, one: &mut Unproved, peer: GateId) -> Result<Step, Failure> {
         let encrypts = self.encryption.covers(peer);
-        let mut hello = self.credentials.hello(peer, encrypts, nonce()?);
+        let nonce = nonce()?;
+        let generation = self.next_generation(peer);
+        let mut hello = self.credentials.hello(peer, encrypts, generation, nonce);
         Credentials::add_detour(&mut hello, one.detour);
         one.say(&hello)?;
         if encrypts {
@@ -436,7 +493,24 @@ impl TcpRail {
             let address = one.address;
             self.sockets.remove(&key);
             self.unproved -= 1;
-            self.note_failure(peer, address, text.into());
+            self.note_failure(peer, address, (text.into(), false));
+        }
+    }
+
+    /// Ends tries to open links anew that have connected, and whose hosts have vanished since.
+    pub(super) fn give_up_vanished(&mut self) {
+        let vanished = self.sockets.iter().filter_map(|(&key, socket)| match socket {
+            Socket::Unproved(one) => {
+                let peer = one.dials().filter(|peer| self.generations.contains_key(peer))?;
+                vigil::has_vanished(&one.channel.socket, vigil::SILENCE_FAR)?;
+                Some((key, peer, one.address))
+            }
+            Socket::Open(_) => None,
+        });
+        for (key, peer, address) in vanished.collect::<Vec<_>>() {
+            self.sockets.remove(&key);
+            self.unproved -= 1;
+            self.note_failure(peer, address, ("connected, but vanished".into(), false));
         }
     }
 }
@@ -450,13 +524,13 @@ impl Unproved {
             | Stage::Reply { peer }
             | Stage::Answer { peer, .. }
             | Stage::Verdict { peer } => Some(*peer),
-            Stage::Hello | Stage::Keys { .. } | Stage::Proof { .. } => None,
+            Stage::Hello | Stage::Keys { .. } | Stage::Proof { .. } | Stage::Proved { .. } => None,
         }
     }
 
     /// Whether the other end has said a proper hello to this process.
     fn is_known(&self) -> bool {
-        matches!(self.stage, Stage::Keys { .. } | Stage::Proof { .. })
+        matches!(self.stage, Stage::Keys { .. } | Stage::Proof { .. } | Stage::Proved { .. })
     }
 
     /// Handshake words are short: a fresh connection takes them whole.
@@ -488,6 +562,8 @@ enum Step {
     Wait,
     On,
     Open(GateId),
+    /// The link as it is goes first; then this connection is it.
+    Replace(GateId),
     Drop,
 }
 
@@ -544,6 +620,11 @@ fn begin_connect(to: SocketAddr, by: Option<&TcpNetwork>) -> io::Result<TcpStrea
     Ok(socket.into())
 }
 
+/// Whether the other host has said that nobody listens there.
+fn is_refusal(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::ConnectionRefused
+}
+
 /// Whether accepting fails for want of something that may be there later.
 fn is_shortage(error: &io::Error) -> bool {
     let shortages = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
@@ -556,8 +637,6 @@ fn nonce() -> Result<[u8; 32], Failure> {
     Ok(nonce)
 }
 
-/// How long the network may take to bring about one connection: a few retransmissions.
-const TRY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long listeners are left alone when nothing can be accepted.
 const REST: Duration = Duration::from_millis(200);
 /// Unproved connections at once; a scan can hold no more.

@@ -173,7 +173,7 @@ impl Porter {
 
     /// The first word to another gateway, by a number that is used once.
     pub fn hello(&self, nonce: [u8; 32]) -> [u8; HELLO_LEN] {
-        self.credentials.hello(GATEWAY, false, nonce)
+        self.credentials.hello(GATEWAY, false, 0, nonce)
     }
 
     /// The second word to another gateway.
@@ -251,11 +251,11 @@ mod tests {
     /// The porter's verdict on what `caller` says, each byte of which `alter` may change.
     fn call(caller: &Credentials, alter: impl Fn(usize, &mut Vec<u8>)) -> Result<Request, Refusal> {
         let porter = Porter::new(1, [7; 32]);
-        let mut hello = caller.hello(GATEWAY, false, [1; 32]).to_vec();
+        let mut hello = caller.hello(GATEWAY, false, 0, [1; 32]).to_vec();
         alter(0, &mut hello);
         let heard = <Hello>::try_from(&hello[..]).unwrap();
         let answer = porter.answer(&heard, [2; 32])?;
-        let hello = caller.hello(GATEWAY, false, [1; 32]);
+        let hello = caller.hello(GATEWAY, false, 0, [1; 32]);
         let mut said = match ask(caller, &hello, &answer, &request()) {
             Ok(said) => said,
             Err(refusal) => {
@@ -285,10 +285,10 @@ mod tests {
 
     #[test]
     fn what_a_gateway_says_to_a_thief_is_of_no_use() {
-        let hello = rank(7).hello(GATEWAY, false, [1; 32]);
+        let hello = rank(7).hello(GATEWAY, false, 0, [1; 32]);
         let answer = Porter::new(1, [8; 32]).answer(&hello, [2; 32]).unwrap();
         assert_eq!(ask(&rank(7), &hello, &answer, &request()), Err(Refusal::Secret));
-        let encrypting = rank(7).hello(GATEWAY, true, [1; 32]);
+        let encrypting = rank(7).hello(GATEWAY, true, 0, [1; 32]);
         assert_eq!(Porter::new(1, [7; 32]).answer(&encrypting, [2; 32]), Err(Refusal::Protocol));
     }
 

@@ -4,7 +4,8 @@
 //! repeats them for a quarter of an hour before it gives up. Its timeout for that would end links to
 //! peers that only compute and do not read, too; so what it knows of the repeats is looked at here. A
 //! host that runs confirms them, whatever its processes do. Where there is another way to the peer,
-//! silence is borne for a shorter time: what is under way waits for the verdict.
+//! silence is borne for a shorter time: what is under way waits for the verdict. And so it is between sites,
+//! where links drop, and are opened anew.
 
 use std::io;
 use std::net::TcpStream;
@@ -67,6 +68,13 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
 pub(super) const SILENCE: Duration = Duration::from_secs(60);
 /// Nor is one on the same network, unless the network has failed.
 pub(super) const SILENCE_NEARBY: Duration = Duration::from_secs(12);
+/// Nor is one at another site, unless something between the two has failed: the link is opened anew, which does
+/// no harm where it need not have been.
+pub(super) const SILENCE_FAR: Duration = Duration::from_millis(1500);
+/// How often links to other sites are looked at, and links that are opened anew.
+pub(super) const LOOK_FAR_EVERY: Duration = Duration::from_millis(500);
+/// From such a round trip on frames are kept by the engine, whichever of the two ends measures it.
+pub(super) const FAR_NS: u64 = 2_000_000;
 /// Unanswered questions that are taken for an answer.
 const QUESTIONS: u32 = 3;
 
@@ -87,6 +95,8 @@ mod tests {
         assert_eq!(far(8, 59), None, "a loss or an outage");
         assert_eq!(far(8, 61), Some(Duration::from_secs(61)));
         assert_eq!(verdict(&signs(4, 13), SILENCE_NEARBY), Some(Duration::from_secs(13)));
+        assert_eq!(verdict(&signs(2, 13), SILENCE_FAR), None, "a peer that reads nothing");
+        assert_eq!(verdict(&signs(3, 2), SILENCE_FAR), Some(Duration::from_secs(2)));
     }
 
     #[test]

@@ -150,6 +150,13 @@ impl Engine {
         self.severed.pop_front()
     }
 
+    /// Whether a link that is gone may open again.
+    pub fn may_reopen(&self, gate: GateId, rail: RailId) -> bool {
+        let way = self.gates.get(gate.0 as usize).and_then(Option::as_ref);
+        let is_it = |apart: &Apart| apart.link.rail == rail && apart.state == State::Parted;
+        way.is_some_and(|way| way.apart.iter().any(is_it))
+    }
+
     /// Whether there is such a link.
     #[inline]
     pub fn has_severed(&self) -> bool {

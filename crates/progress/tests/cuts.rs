@@ -1,0 +1,246 @@
+//! Links over TCP that are cut under traffic: they open again, and every byte arrives once and in order.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use driver::{Event, Fault, Post, Rail, RailError, TcpConfig, TcpRail};
+use engine::{Completion, Config, Engine, Envelope, OpId, Outcome, Selector, SendMode};
+use memory::Region;
+use progress::{Core, Directory};
+use wire::{Capabilities, Frame, GateId, RemoteRegion};
+
+#[test]
+fn messages_outlive_the_connections_they_travel_by() {
+    for seed in 1..=3 {
+        println!("seed {seed}");
+        let mut random = Random(seed);
+        let (mut cores, scissors) = pair();
+        let mut ends = Vec::new();
+        let mut cuts = 0;
+        for number in 0..MESSAGES {
+            let from = random.below(2);
+            let bytes = [0, 8, 5000, 70_000, 400_000][random.below(5)];
+            let data = Region::from_box(content(number, bytes).into());
+            let into = Region::owned(bytes);
+            let (sender, receiver) = (GateId(from as u32), GateId(1 - from as u32));
+            let (context, source, tag) = (0, sender.0, number as i32);
+            let envelope = Envelope { context, source, tag, is_urgent: false };
+            let selector = Selector { context, source: Some(source), tag: Some(tag) };
+            let receive = cores[1 - from].engine.submit_receive(Some(sender), selector, &into);
+            let send =
+                cores[from].engine.submit_send(receiver, envelope, &data, SendMode::Synchronous);
+            ends.push(Exchange { number, from, send, receive, into });
+            for _ in 0..random.below(60) {
+                cores.iter_mut().for_each(|core| {
+                    core.advance();
+                    core.flush();
+                });
+            }
+            if random.below(8) == 0 {
+                scissors[random.below(2)].store(true, Ordering::Relaxed);
+                cuts += 1;
+            }
+        }
+        let limit = Instant::now() + PATIENCE;
+        for end in ends {
+            end.check(&mut cores, limit);
+        }
+        let resent: u64 = cores.iter().map(|core| core.engine.counters().resent).sum();
+        println!("{cuts} cuts, {resent} frames sent again");
+    }
+}
+
+#[test]
+fn a_process_that_is_gone_is_not_waited_for() {
+    let (cores, scissors) = pair();
+    let [mut core, mut other] = cores;
+    let (to, data) = (GateId(1), Region::owned(8));
+    let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
+    let first = core.engine.submit_send(to, envelope, &data, SendMode::Standard);
+    let limit = Instant::now() + PATIENCE;
+    while core.engine.take(first).is_none() {
+        core.advance();
+        core.flush();
+        other.advance();
+        other.flush();
+        assert!(Instant::now() < limit, "no link");
+    }
+    let send = core.engine.submit_send(to, envelope, &data, SendMode::Synchronous);
+    // Its connection goes without a goodbye, and nobody listens any more.
+    scissors[1].store(true, Ordering::Relaxed);
+    other.advance();
+    drop(other);
+    let outcome = loop {
+        core.advance();
+        core.flush();
+        if let Some(Completion { outcome, .. }) = core.engine.take(send) {
+            break outcome;
+        }
+        assert!(
+            Instant::now() < limit,
+            "long before the patience with those that are cut off is at its end"
+        );
+    };
+    assert_eq!(outcome, Outcome::PeerFailed);
+}
+
+/// A message on its way.
+struct Exchange {
+    number: usize,
+    from: usize,
+    send: OpId,
+    receive: OpId,
+    into: Region,
+}
+
+impl Exchange {
+    fn check(self, cores: &mut [Core; 2], limit: Instant) {
+        let Self { number, from, send, receive, into } = self;
+        let (mut sent, mut received) = (None, None);
+        while sent.is_none() || received.is_none() {
+            for core in &mut *cores {
+                core.advance();
+                core.flush();
+            }
+            sent = sent.or_else(|| cores[from].engine.take(send));
+            received = received.or_else(|| cores[1 - from].engine.take(receive));
+            assert!(Instant::now() < limit, "message {number} does not arrive");
+        }
+        assert_eq!(sent.map(|end| end.outcome), Some(Outcome::Ok));
+        assert_eq!(received.map(|end| end.outcome), Some(Outcome::Ok));
+        assert!(into.to_vec() == content(number, into.len()), "message {number} came mangled");
+    }
+}
+
+fn content(number: usize, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at * 31 + number * 7 + at / 251) as u8).collect()
+}
+
+/// Two processes of a job within one, over the loopback, and what cuts their links.
+fn pair() -> ([Core; 2], [Arc<AtomicBool>; 2]) {
+    let scissors = [0; 2].map(|_| Arc::new(AtomicBool::new(false)));
+    let rails = [0, 1].map(|rank| {
+        let config = TcpConfig {
+            interface: Some("127.0.0.1".into()),
+            connect_timeout: PATIENCE,
+            ..TcpConfig::new(GateId(rank), 7, [9; 32])
+        };
+        let peer = GateId(1 - rank);
+        let rail = TcpRail::new(config).expect("a rail over the loopback");
+        Cut { rail, peer, is_open: false, scissors: Arc::clone(&scissors[rank as usize]) }
+    });
+    let addresses = rails.each_ref().map(|cut| cut.rail.address());
+    let mut ranks = 0..;
+    let cores = rails.map(|rail| {
+        let rank = GateId(ranks.next().unwrap_or(0));
+        let directory = Box::new(Both(addresses.clone()));
+        Core::new(Engine::new(Config::new(2)), rank, 2, vec![Box::new(rail)], directory)
+    });
+    (cores, scissors)
+}
+
+/// A rail whose link is cut when somebody says so, and whose frames are kept though it is not far.
+struct Cut {
+    rail: TcpRail,
+    peer: GateId,
+    is_open: bool,
+    scissors: Arc<AtomicBool>,
+}
+
+impl Rail for Cut {
+    fn name(&self) -> &'static str {
+        self.rail.name()
+    }
+
+    fn address(&self) -> Vec<u8> {
+        self.rail.address()
+    }
+
+    fn connect(&mut self, peer: GateId, address: &[u8]) -> Result<(), RailError> {
+        self.rail.connect(peer, address)
+    }
+
+    fn disconnect(&mut self, peer: GateId) {
+        self.is_open = false;
+        self.rail.disconnect(peer);
+    }
+
+    fn post(&mut self, peer: GateId, frame: &Frame) -> Post {
+        self.rail.post(peer, frame)
+    }
+
+    fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
+        let Self { rail, peer, is_open, scissors } = self;
+        if *is_open && scissors.swap(false, Ordering::Relaxed) {
+            *is_open = false;
+            rail.disconnect(*peer);
+            sink(Event::Down { peer: *peer, fault: Fault::Lost("it was cut".into()) });
+            return true;
+        }
+        rail.poll(&mut |event| match event {
+            Event::Up { peer, capabilities } => {
+                *is_open = true;
+                let capabilities = Capabilities { replay: true, ..capabilities };
+                sink(Event::Up { peer, capabilities });
+            }
+            Event::Down { peer, fault } => {
+                *is_open = false;
+                sink(Event::Down { peer, fault });
+            }
+            other => sink(other),
+        })
+    }
+
+    fn pull(
+        &mut self,
+        peer: GateId,
+        remote: RemoteRegion,
+        offset: u64,
+        local: &Region,
+    ) -> Result<(), RailError> {
+        self.rail.pull(peer, remote, offset, local)
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.rail.descriptors()
+    }
+
+    fn prepare_sleep(&mut self) -> bool {
+        self.rail.prepare_sleep()
+    }
+
+    fn finish_sleep(&mut self) {
+        self.rail.finish_sleep();
+    }
+
+    fn is_flushed(&self) -> bool {
+        self.rail.is_flushed()
+    }
+}
+
+struct Both([Vec<u8>; 2]);
+
+impl Directory for Both {
+    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+        Ok(vec![("tcp".into(), self.0[peer.0 as usize].clone())])
+    }
+}
+
+/// Numbers without end (Marsaglia's xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit as u64) as usize
+    }
+}
+
+const MESSAGES: usize = 150;
+
+/// More than all takes.
+const PATIENCE: Duration = Duration::from_secs(40);
