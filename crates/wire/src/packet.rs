@@ -316,6 +316,17 @@ pub fn split_arrived(frame: &[u8]) -> Option<(u32, bool, &[u8])> {
     }
 }
 
+/// The greeting that a frame is, as its packet says it; none if it is anything else.
+pub fn parse_greeting(frame: &[u8]) -> Option<(Incarnation, u32, bool)> {
+    let word: &[u8; INCARNATION_LEN] = frame.try_into().ok()?;
+    let keeps = match word[0] {
+        GREETING => false,
+        GREETING_KEEPS => true,
+        _ => return None,
+    };
+    Some((Incarnation { rail: word[1], epoch: u32_at(word, 4) }, u32_at(word, 8), keeps))
+}
+
 /// Appends a greeting: the first word over a link.
 pub fn emit_greeting(to: &mut Vec<u8>, link: Incarnation, frames: u32, keeps: bool) {
     emit_incarnation(to, if keeps { GREETING_KEEPS } else { GREETING }, link, frames);
@@ -513,6 +524,22 @@ mod tests {
             assert_eq!(parse(&mut rest).unwrap(), Some(packet));
         }
         assert_eq!(parse(&mut rest).unwrap(), None);
+    }
+
+    #[test]
+    fn a_greeting_is_a_frame_of_its_own() {
+        let link = Incarnation { rail: 2, epoch: 7 };
+        for keeps in [false, true] {
+            let mut bytes = Vec::new();
+            emit_greeting(&mut bytes, link, 9, keeps);
+            assert_eq!(parse_greeting(&bytes), Some((link, 9, keeps)));
+            assert_eq!(parse_greeting(&bytes[1..]), None);
+            bytes.push(0);
+            assert_eq!(parse_greeting(&bytes), None);
+        }
+        let mut other = Vec::new();
+        emit_parted(&mut other, link, 9);
+        assert_eq!(parse_greeting(&other), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The life of links: how they open, are judged, part and open again; and their own words in frames.
 
-use wire::packet::{self, Incarnation, Packet};
+use wire::packet::{self, Incarnation};
 use wire::{Capabilities, Cost, Frame, FrameToken, GateId, RailId, Thresholds};
 
 use super::{Engine, PeerError, free};
@@ -294,13 +294,7 @@ impl Engine {
         let Some(Some(way)) = gates.get_mut(gate.0 as usize) else { return Ok(&[]) };
         let apart = way.apart(rail).ok_or(PeerError::NotConnected)?;
         let State::Open { has_greeted, is_greeted: false } = apart.state else { return Ok(&[]) };
-        let mut rest = bytes;
-        let Some(Packet::Greeting { link, frames, keeps }) = packet::parse(&mut rest)? else {
-            return Err(PeerError::Greeting);
-        };
-        if !rest.is_empty() {
-            return Err(PeerError::Word);
-        }
+        let (link, frames, keeps) = packet::parse_greeting(bytes).ok_or(PeerError::Greeting)?;
         apart.link.confirm(frames, *now_ns, |token| free(ops, token))?;
         if !apart.link.ledger.as_mut().is_some_and(|ledger| ledger.meet(link)) {
             severed.push_back((gate, rail));
