@@ -115,7 +115,7 @@ impl Carrier<'_> {
         let mut arrived = Vec::new();
         loop {
             let conditions = self.direction.state().conditions;
-            self.queue.set_segmented(conditions.tell_packets_apart())?;
+            self.queue.set_detail(conditions.detail())?;
             for _ in 0..BURST {
                 if !self.queue.receive(&mut |packet| arrived.push(packet))? {
                     break;

@@ -1,8 +1,8 @@
 //! Packets queued by netfilter for a verdict of ours (`nfnetlink_queue`).
 //!
 //! Only the beginning of each packet comes up, with its whole length; the packet stays in the kernel,
-//! unsegmented, unless packets are to be told apart: then they come up one by one, whole and with their
-//! check sums. Numbers in attributes are big-endian, those of netlink itself the machine's.
+//! unsegmented, unless packets are to be told apart: then they come up one by one, and whole where they are
+//! to be sent again, with their check sums. Numbers in attributes are big-endian, those of netlink itself the machine's.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,12 +10,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::netlink::{NETFILTER, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
+use crate::wire::Detail;
+
 /// A queue of packets.
 #[derive(Debug)]
 pub(crate) struct PacketQueue {
     socket: OwnedFd,
     number: u16,
-    is_segmented: bool,
+    detail: Detail,
     buffer: Vec<u8>,
 }
 
@@ -40,7 +42,8 @@ impl PacketQueue {
             rustix::net::socket_with(AddressFamily::NETLINK, kind, flags, Some(NETFILTER))?;
         rustix::net::bind(&socket, &SocketAddrNetlink::new(0, 0))?;
         let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVE_BYTES);
-        let mut queue = Self { socket, number, is_segmented: false, buffer: vec![0; 64 << 10] };
+        let (detail, buffer) = (Detail::Lengths, vec![0; 64 << 10]);
+        let mut queue = Self { socket, number, detail, buffer };
         queue.configure(&[(CFG_CMD, &[CMD_BIND, 0, 0, 0])])?;
         queue.configure(&[(CFG_PARAMS, &copy(HEADER_BYTES))])?;
         queue.configure(&[(CFG_QUEUE_MAXLEN, &packets_max.to_be_bytes())])?;
@@ -49,14 +52,17 @@ impl PacketQueue {
         Ok(queue)
     }
 
-    /// Whether packets come up one by one and whole from now on.
-    pub fn set_segmented(&mut self, is_segmented: bool) -> io::Result<()> {
-        if is_segmented == self.is_segmented {
+    /// Has so much of packets come up from now on.
+    pub fn set_detail(&mut self, detail: Detail) -> io::Result<()> {
+        if detail == self.detail {
             return Ok(());
         }
-        self.is_segmented = is_segmented;
-        let (flags, bytes) =
-            if is_segmented { (0, WHOLE_BYTES) } else { (CFG_F_GSO, HEADER_BYTES) };
+        self.detail = detail;
+        let (flags, bytes) = match detail {
+            Detail::Lengths => (CFG_F_GSO, HEADER_BYTES),
+            Detail::Packets => (0, HEADER_BYTES),
+            Detail::Contents => (0, WHOLE_BYTES),
+        };
         let (flags, mask) = (flags.to_be_bytes(), CFG_F_GSO.to_be_bytes());
         // Packets may come before an answer would, so none is asked for.
         let attributes: [(u16, &[u8]); 3] =

@@ -180,6 +180,8 @@ pub(crate) fn ask(socket: &Path, request: &Request) -> io::Result<Answer> {
 /// Carries what goes between the sites of `spec`, if it `carries` at all, and does as it is asked, until
 /// the process ends.
 pub(crate) fn serve(spec: &Spec, carries: bool, socket: &Path) -> io::Result<()> {
+    // A link does not wait for the hosts' cores; where it may not go before others, it has to.
+    let _ = rustix::process::setpriority_process(None, NICENESS);
     let mut links = Vec::new();
     for (number, (from, to)) in (0..).zip(spec.directions()).filter(|_| carries) {
         let direction = Arc::new(Direction::new(spec.conditions(from, to))?);
@@ -340,6 +342,8 @@ fn system(name: &str, words: &[&str]) -> Result<(), String> {
     Err(format!("{name}: {}", String::from_utf8_lossy(&output.stderr).trim()))
 }
 
+/// Of the process of the links.
+const NICENESS: i32 = -15;
 /// How long either side waits for the other's line.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Of a line.

@@ -28,11 +28,27 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// Whether packets must be told apart one by one, as they are on a real link, and not as the long
-    /// ones that the kernel makes of them.
-    pub fn tell_packets_apart(&self) -> bool {
-        self.loss > 0.0 || self.duplicate > 0.0 || self.reorder > 0.0
+    /// What must be known of packets.
+    pub fn detail(&self) -> Detail {
+        if self.duplicate > 0.0 {
+            Detail::Contents
+        } else if self.loss > 0.0 || self.reorder > 0.0 {
+            Detail::Packets
+        } else {
+            Detail::Lengths
+        }
     }
+}
+
+/// How much of packets comes up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// Their lengths, as long as the kernel makes them.
+    Lengths,
+    /// The same of each, as they are on a real link.
+    Packets,
+    /// All of each, so that it can be sent again.
+    Contents,
 }
 
 /// What has happened on one direction of a link since the lab is up, in packets.
