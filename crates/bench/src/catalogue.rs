@@ -438,7 +438,7 @@ pub static IDLE: Description = Description {
 
 pub static WAN: Description = Description {
     name: "wan",
-    about: "Half a round trip over a long link, in µs, and against the least that the link allows: one message after the other and after silence; mean, median and first; and raw TCP in one stream and in eight",
+    about: "Half a round trip over a long link, in µs, and against the least that the link allows: one message after the other and after silence; mean, median and first; and raw TCP in one stream and in eight; then `slowstart`",
     title: "WAN: half a round trip",
     sizes: Some(Numbers { default: "1,1k,16k,64k,256k,1M,4M,16M", quick: "1,64k,1M", ..SIZES }),
     long_sizes: Some("1,1k,16k,64k,256k,1M,4M,16M,64M"),
