@@ -7,8 +7,8 @@
 //! the path carries. About once in ten rounds a round leaves a quarter faster, to find out whether there is
 //! more.
 //!
-//! Twice what is in flight at that rate may be under way, so that late acknowledgements and lost packets
-//! do not stop the sender; the pace, not the window, keeps the queue short. Packets that are lost now and
+//! More than is in flight at that rate may be under way, so that late acknowledgements and lost packets do
+//! not stop the sender; the pace, not the window, keeps the queue short. Packets that are lost now and
 //! then, without a queue, do not say that the path is full. Many, or some while there is a queue, do: then
 //! the sender goes back to seven tenths of what was under way, as CUBIC does, and to the rate that arrived.
 //!
@@ -142,7 +142,7 @@ impl Model {
         let window = match self.phase {
             Phase::Startup { window, .. } => window,
             Phase::Cruise { .. } => {
-                let window = 2.0 * self.carried_at_once() + self.rate * LATE.as_secs_f64();
+                let window = WINDOW_GAIN * self.carried_at_once() + self.rate * LATE.as_secs_f64();
                 window.min(self.ceiling.unwrap_or(f64::MAX))
             }
         };
@@ -158,8 +158,9 @@ impl Model {
     pub fn pace(&self) -> f64 {
         let pace = match self.phase {
             Phase::Startup { window, .. } => {
-                let round_trip = self.round_trip.least().unwrap_or(ROUND_TRIP_FIRST);
-                STARTUP_GAIN * self.rate.max(window / round_trip.as_secs_f64())
+                let round_trip = self.least();
+                let of_window = window / round_trip.as_secs_f64();
+                (STARTUP_GAIN * self.rate.max(of_window)).max(WINDOW_FIRST / BURST.as_secs_f64())
             }
             Phase::Cruise { rounds: 0 } => PROBE_GAIN * self.rate,
             Phase::Cruise { .. } if self.has_queue() => DRAIN_GAIN * self.rate,
@@ -233,7 +234,7 @@ impl Model {
 
     /// Measures the rate of the train that ends with `point`.
     fn measure(&mut self, point: &Point) {
-        let span = self.round_trip.least().unwrap_or(ROUND_TRIP_FIRST).max(TRAIN_MIN) * 2;
+        let span = self.least().max(TRAIN_MIN) * 2;
         while self.train.len() > TRAIN_POINTS
             || self.train.front().is_some_and(|first| point.at - first.at > span)
         {
@@ -243,39 +244,46 @@ impl Model {
         let bytes = point.delivered - first.delivered;
         let arrival = point.at.saturating_duration_since(first.at);
         let departure = point.sent.saturating_duration_since(first.sent);
-        if arrival < TRAIN_MIN || bytes < TRAIN_PACKETS * self.mtu {
+        let long_enough = self.rate * TRAIN_MIN.as_secs_f64();
+        if arrival < TRAIN_MIN
+            || (bytes as f64) < long_enough.max((TRAIN_PACKETS * self.mtu) as f64)
+        {
             return;
         }
-        let is_network_rate = arrival > departure.mul_f64(SLOWER);
         let rate = bytes as f64 / arrival.max(departure).as_secs_f64();
+        let is_network_rate = arrival > departure.mul_f64(SLOWER);
         self.round.is_network_rate |= is_network_rate;
-        if is_network_rate || rate > self.rate {
+        if is_network_rate {
             self.round.rate = self.round.rate.max(rate);
+        } else if rate > self.rate * AS_FAST {
+            // The path carries what it was given, or all that it was believed to carry.
+            self.round.rate = self.round.rate.max(rate.max(self.rate));
         }
-        // That there is more need not wait for the round's end.
-        if rate > self.rate {
-            self.rate = rate.min(RATE_MAX);
+        if let Phase::Startup { .. } = self.phase {
+            self.rate = self.rate.max(rate).min(RATE_MAX);
         }
     }
 
     fn end_round(&mut self, now: Instant) {
         let round = std::mem::take(&mut self.round);
+        let before = self.rate;
         if self.is_congested(&round) {
             self.handle_congestion(&round);
         } else if round.rate > 0.0 {
-            self.rates.push_back(round.rate);
+            // One train that comes bundled does not make a path much faster.
+            self.rates.push_back(round.rate.min(self.rate * RISE_MAX));
             if self.rates.len() > RATES {
                 self.rates.pop_front();
             }
             self.rate = self.greatest();
         }
-        self.go_on(&round);
+        self.go_on(&round, self.rate > before * RISEN);
         self.round.least_round_trip = round.least_round_trip;
         self.round.begin = (self.in_flight > 0).then_some(now);
         self.round.most_in_flight = self.in_flight;
     }
 
-    fn go_on(&mut self, round: &Round) {
+    fn go_on(&mut self, round: &Round, has_risen: bool) {
         let was_busy = round.most_in_flight as f64 > self.carried_at_once() / 2.0;
         match &mut self.phase {
             Phase::Startup { best, stalled, .. } => {
@@ -290,10 +298,11 @@ impl Model {
                 }
             }
             Phase::Cruise { rounds } if was_busy => {
-                *rounds = (*rounds + 1) % CYCLE;
+                // Where there was more, there may be more yet.
+                *rounds = if has_risen { 0 } else { (*rounds + 1) % CYCLE };
                 if let Some(ceiling) = self.ceiling {
                     let grown = ceiling + self.carried_at_once() / REGROWTH_ROUNDS;
-                    let is_over = grown > 2.0 * self.carried_at_once();
+                    let is_over = grown > WINDOW_GAIN * self.carried_at_once();
                     self.ceiling = (!is_over).then_some(grown);
                 }
             }
@@ -303,20 +312,25 @@ impl Model {
 
     /// Whether a round has shown that the path is full.
     fn is_congested(&self, round: &Round) -> bool {
-        let all = (round.arrived + round.lost) as f64;
-        let share = round.lost as f64 / all.max(1.0);
-        let is_many = round.lost >= LOST_PACKETS_MIN * self.mtu;
-        round.is_marked
-            || is_many && (share > LOST_MAX || share > LOST_WITH_QUEUE_MAX && queue_of(round, self))
+        let share = round.lost as f64 / ((round.arrived + round.lost) as f64).max(1.0);
+        let is_many = share > LOST_MAX && round.lost >= LOST_PACKETS_MIN * self.mtu;
+        let is_with_queue = share > LOST_WITH_QUEUE_MAX && self.queue_of(round) > self.least() / 4;
+        round.is_marked || is_many || is_with_queue
     }
 
     fn handle_congestion(&mut self, round: &Round) {
-        if round.is_network_rate {
-            // What arrived is all there is; greater rates are of another time.
-            self.rates.clear();
-            self.rates.push_back(round.rate);
-            self.rate = round.rate.max(self.rate * BACK_OFF);
+        let arrived = round.arrived as f64 / self.least().as_secs_f64();
+        match self.phase {
+            Phase::Startup { .. } if !round.is_network_rate => self.rate = self.rate.max(arrived),
+            Phase::Startup { .. } => self.rate = round.rate,
+            Phase::Cruise { .. } if round.is_network_rate => {
+                self.rate = round.rate.clamp(self.rate * BACK_OFF, self.rate) * GIVE_WAY;
+            }
+            Phase::Cruise { .. } => self.rate *= GIVE_WAY,
         }
+        // Greater rates are of another time.
+        self.rates.clear();
+        self.rates.push_back(self.rate);
         self.ceiling =
             Some((round.most_in_flight as f64 * BACK_OFF).max(self.carried_at_once() / 2.0));
         self.phase = Phase::Cruise { rounds: 1 };
@@ -333,20 +347,23 @@ impl Model {
 
     /// Bytes under way that keep the path busy.
     fn carried_at_once(&self) -> f64 {
-        self.rate * self.round_trip.least().unwrap_or(ROUND_TRIP_FIRST).as_secs_f64()
+        self.rate * self.least().as_secs_f64()
     }
 
     /// Whether packets have lately waited in the network.
     fn has_queue(&self) -> bool {
-        queue_of(&self.round, self)
+        self.queue_of(&self.round) > self.least() / 8
     }
-}
 
-fn queue_of(round: &Round, model: &Model) -> bool {
-    let (Some(now), Some(least)) = (round.least_round_trip, model.round_trip.least()) else {
-        return false;
-    };
-    now.saturating_sub(least) > least / 8 + QUEUE_MIN
+    /// How long packets have waited in the network in a round; what the hosts are late does not count.
+    fn queue_of(&self, round: &Round) -> Duration {
+        let least = self.least();
+        round.least_round_trip.unwrap_or(least).saturating_sub(least + QUEUE_MIN)
+    }
+
+    fn least(&self) -> Duration {
+        self.round_trip.least().unwrap_or(ROUND_TRIP_FIRST).max(ROUND_TRIP_MIN)
+    }
 }
 
 /// The least of the last minute or two.
@@ -382,8 +399,12 @@ impl Floor {
 
 /// An unknown path is first tried with so much.
 const WINDOW_FIRST: f64 = 65_536.0;
+/// …which leaves within such a time.
+const BURST: Duration = Duration::from_micros(500);
 const RATE_FIRST: f64 = 1_000_000.0;
 const ROUND_TRIP_FIRST: Duration = Duration::from_millis(10);
+/// Nothing is nearer.
+const ROUND_TRIP_MIN: Duration = Duration::from_micros(10);
 const STARTUP_GAIN: f64 = 2.0;
 /// A rate that does not grow by so much in a round has been reached…
 const GROWING: f64 = 1.2;
@@ -400,25 +421,35 @@ const CYCLE: u8 = 10;
 /// Rounds of which the greatest rate counts.
 const RATES: usize = 12;
 
-/// A train is shorter than this only where nothing longer is needed to tell the rate from the time that
-/// processes take to be woken.
-const TRAIN_MIN: Duration = Duration::from_millis(3);
+/// What a train takes at least, as it arrives and as the path was believed to carry it: processes are woken
+/// late, and acknowledge late, by a millisecond or three, which is to be little beside it.
+const TRAIN_MIN: Duration = Duration::from_millis(6);
 const TRAIN_PACKETS: u64 = 24;
 const TRAIN_POINTS: usize = 512;
 /// Arriving so much more slowly than leaving is the network's doing.
 const SLOWER: f64 = 1.03;
+/// A train that left so fast, by what is believed, and was not held up, confirms the belief.
+const AS_FAST: f64 = 0.9;
+/// A path becomes so much faster in a round, at most.
+const RISE_MAX: f64 = 1.25;
+/// A rate that is so much greater than before has risen.
+const RISEN: f64 = 1.08;
 
 /// A share of lost packets beyond which the path is full, and one that says so when packets wait besides.
 const LOST_MAX: f64 = 0.03;
-const LOST_WITH_QUEUE_MAX: f64 = 0.004;
+const LOST_WITH_QUEUE_MAX: f64 = 0.002;
 const LOST_PACKETS_MIN: u64 = 3;
 /// Waiting for less may be the host's doing.
 const QUEUE_MIN: Duration = Duration::from_micros(1500);
 const BACK_OFF: f64 = 0.7;
+/// Part of its rate that a sender keeps where the path is full: others are to have room to grow.
+const GIVE_WAY: f64 = 0.85;
 /// Rounds until what may be under way has grown by what the path carries at once.
 const REGROWTH_ROUNDS: f64 = 64.0;
 
-/// Acknowledgements may be so late.
+/// What may be under way, in parts of what the path carries at once…
+const WINDOW_GAIN: f64 = 1.6;
+/// …and behind acknowledgements that are so late.
 const LATE: Duration = Duration::from_millis(4);
 const WINDOW_MIN_PACKETS: u64 = 16;
 const WINDOW_MAX: u64 = 256 << 20;

@@ -12,66 +12,66 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quinn_proto::{
-    ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint, Event as Happening, Incoming,
-    StreamEvent, TransportErrorCode,
+    ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint, Event as Happening,
+    StreamEvent,
 };
 use rustc_hash::FxHashMap;
 use rustix::event::epoll;
 use wire::{Capabilities, Cost, Frame, GateId};
 
-use super::controller::SharedGate;
 use super::frames::FRAME_MAX;
-use super::hello::{ACCEPTED, HELLO_LEN, Myself};
+use super::hello::Myself;
 use super::knowledge::Knowledge;
-use super::line::{Code, Line, Reading, Stage};
+use super::line::{Code, Line, Outlet, Reading, Stage};
+use super::proving::refusal;
 use super::settings::{self, Keys};
 use super::socket::{Datagram, Intake, Socket};
 use crate::rail::{Event, Fault, Post, RailError};
 use crate::tcp::Refusal;
-use crate::tcp::dial::{Clock, Dialling, Due};
+use crate::tcp::dial::{Clock, Dialling};
 
 /// Everything of the rail that changes.
 pub(super) struct Core {
-    myself: Myself,
-    keys: Keys,
-    knowledge: Knowledge,
-    endpoint: Endpoint,
-    pub sockets: Vec<Socket>,
-    intake: Intake,
+    pub(super) myself: Myself,
+    pub(super) keys: Keys,
+    pub(super) knowledge: Knowledge,
+    pub(super) endpoint: Endpoint,
+    pub(super) sockets: Vec<Socket>,
+    pub(super) intake: Intake,
     /// Datagrams of one look, and a batch on its way out.
-    inbound: Vec<Datagram>,
-    batch: Vec<u8>,
-    epoll: Arc<OwnedFd>,
-    lines: FxHashMap<usize, Line>,
-    links: FxHashMap<GateId, Link>,
+    pub(super) inbound: Vec<Datagram>,
+    pub(super) batch: Vec<u8>,
+    pub(super) epoll: Arc<OwnedFd>,
+    pub(super) lines: FxHashMap<usize, Line>,
+    pub(super) links: FxHashMap<GateId, Link>,
     /// Lines that may have something to send, or to read.
-    to_serve: Vec<usize>,
-    to_read: VecDeque<usize>,
-    timers: BinaryHeap<Reverse<(Instant, usize)>>,
-    news: VecDeque<News>,
+    pub(super) to_serve: Vec<usize>,
+    pub(super) to_read: VecDeque<usize>,
+    pub(super) timers: BinaryHeap<Reverse<(Instant, usize)>>,
+    pub(super) news: VecDeque<News>,
     /// Lines that may yet become links.
-    unproved: usize,
-    dialled: usize,
-    clock: Clock,
-    connect_timeout: Duration,
+    pub(super) unproved: usize,
+    pub(super) dialled: usize,
+    pub(super) clock: Clock,
+    pub(super) connect_timeout: Duration,
     /// When to look again after peers that are dialled and strangers that dawdle.
-    next_look: Instant,
+    pub(super) next_look: Instant,
     /// When to look again at what was learned of the paths.
-    next_lesson: Instant,
+    pub(super) next_lesson: Instant,
     /// The user knows of buffers that are too small.
-    has_complained: bool,
+    pub(super) has_complained: bool,
     /// The application's thread sleeps until the descriptors wake it.
-    pub is_asleep: bool,
+    pub(super) is_asleep: bool,
 }
 
 /// What is known of a peer.
-enum Link {
+pub(super) enum Link {
     Dialling(Dialling),
     Open { key: usize },
 }
 
 /// What has happened and was not told.
-enum News {
+pub(super) enum News {
     Up { peer: GateId },
     Room { peer: GateId },
     Cost { peer: GateId, cost: Cost },
@@ -143,22 +143,6 @@ impl Core {
         timer.into_iter().chain(look).min()
     }
 
-    /// Begins to look for `peer` at these addresses.
-    pub fn connect(&mut self, peer: GateId, candidates: Vec<SocketAddr>) {
-        if self.links.contains_key(&peer) {
-            return;
-        }
-        let now = self.clock.look(Instant::now());
-        let dialling = Dialling::new(candidates, now, self.connect_timeout);
-        self.links.insert(peer, Link::Dialling(dialling));
-        self.dialled += 1;
-        self.dial(Instant::now());
-    }
-
-    pub fn is_known(&self, peer: GateId) -> bool {
-        self.links.contains_key(&peer)
-    }
-
     /// Ends what leads to `peer`, without a word to the engine.
     pub fn disconnect(&mut self, peer: GateId, now: Instant) {
         match self.links.remove(&peer) {
@@ -188,15 +172,21 @@ impl Core {
         self.serve_lines(now);
     }
 
-    pub fn post(&mut self, peer: GateId, frame: &Frame, now: Instant) -> Post {
-        let Some(Link::Open { key }) = self.links.get(&peer) else { return Post::Full };
+    /// Takes a frame, and says whether some of what was posted on its link has to wait for the pace.
+    pub fn post(&mut self, peer: GateId, frame: &Frame, now: Instant) -> (Post, bool) {
+        let Some(Link::Open { key }) = self.links.get(&peer) else { return (Post::Full, false) };
         let key = *key;
-        let Some(line) = self.lines.get_mut(&key) else { return Post::Full };
+        let Some(line) = self.lines.get_mut(&key) else { return (Post::Full, false) };
         let post = line.outbox.post(frame);
         if post != Post::Full && !line.is_paced(now) {
             self.pump(key, now);
         }
-        post
+        (post, self.lines.get(&key).is_some_and(Line::waits_for_pace))
+    }
+
+    /// Whether anything that was posted waits for the pace.
+    pub fn waits_for_pace(&self) -> bool {
+        self.lines.values().any(Line::waits_for_pace)
     }
 
     /// Does what is due; whether anything was.
@@ -329,147 +319,7 @@ impl Core {
         self.batch = answer;
     }
 
-    /// A stranger comes. Where many wait to be known, only those whose address is proved are let in; it
-    /// costs them a round trip. Where more wait than can be known, none is.
-    fn admit(&mut self, index: usize, incoming: Incoming, now: Instant, answer: &mut Vec<u8>) {
-        let from = incoming.remote_address();
-        if self.unproved >= UNPROVED_MAX {
-            self.endpoint.ignore(incoming);
-            return self.note_refusal(from, Refusal::Crowd);
-        }
-        let is_crowded = self.unproved >= UNPROVED_EASY;
-        if is_crowded && !incoming.remote_address_validated() && incoming.may_retry() {
-            if let Ok(transmit) = self.endpoint.retry(incoming, answer) {
-                self.sockets[index].send(transmit, answer);
-            }
-            return;
-        }
-        let known = self.knowledge.recall(self.sockets[index].address, from);
-        let gate = SharedGate::new(known);
-        let config = self.keys.server(&gate, known);
-        match self.endpoint.accept(incoming, now, answer, Some(config)) {
-            Ok((handle, connection)) => {
-                let mut line = Line::new(connection, index, Stage::Strange, gate, now);
-                line.deadline = self.clock.look(now) + TRY_TIMEOUT;
-                self.add(handle, line);
-            }
-            Err(error) => {
-                if let Some(transmit) = error.response {
-                    self.sockets[index].send(transmit, answer);
-                }
-                self.note_refusal(from, Refusal::Protocol);
-            }
-        }
-    }
-
-    fn add(&mut self, handle: ConnectionHandle, mut line: Line) {
-        line.reckon_depth();
-        self.unproved += 1;
-        self.lines.insert(handle.0, line);
-        self.list_to_serve(handle.0);
-    }
-
-    /// Tries the next addresses of peers that are being dialled; gives up those that are out of time.
-    fn dial(&mut self, at: Instant) {
-        let now = self.clock.look(at);
-        let mut due = Vec::new();
-        for (&peer, link) in &mut self.links {
-            let Link::Dialling(dialling) = link else { continue };
-            match dialling.due(now) {
-                Due::Nothing => {}
-                due_now => due.push((peer, due_now)),
-            }
-        }
-        for (peer, due_now) in due {
-            match due_now {
-                Due::Nothing => {}
-                Due::Try(address) => self.dial_one(peer, address, at),
-                Due::GiveUp(account) => {
-                    self.links.remove(&peer);
-                    self.dialled -= 1;
-                    self.drop_dials(peer, at);
-                    self.news.push_back(News::Down { peer, fault: Fault::Unreachable(account) });
-                }
-            }
-        }
-        self.serve_lines(at);
-    }
-
-    fn dial_one(&mut self, peer: GateId, address: SocketAddr, now: Instant) {
-        let Some(index) = self.way_to(address) else {
-            return self.note_failure(
-                peer,
-                address,
-                "no address here to reach it from".into(),
-                now,
-            );
-        };
-        let known = self.knowledge.recall(self.sockets[index].address, address);
-        let gate = SharedGate::new(known);
-        let config = self.keys.client(&gate, known);
-        match self.endpoint.connect(now, config, address, SERVER_NAME) {
-            Ok((handle, connection)) => {
-                let mut line = Line::new(connection, index, Stage::Dialled { peer }, gate, now);
-                line.deadline = self.clock.now() + TRY_TIMEOUT.min(self.connect_timeout);
-                self.add(handle, line);
-            }
-            Err(error) => self.note_failure(peer, address, error.to_string(), now),
-        }
-    }
-
-    /// The socket to reach an address from: the system's route says which of our addresses that is.
-    fn way_to(&self, address: SocketAddr) -> Option<usize> {
-        let own = route(address);
-        let fits = |socket: &Socket| socket.address.is_ipv4() == address.is_ipv4();
-        let is_own = |socket: &Socket| Some(socket.address.ip()) == own;
-        let leads_out = |socket: &Socket| {
-            fits(socket) && socket.address.ip().is_loopback() == address.ip().is_loopback()
-        };
-        let sockets = &self.sockets;
-        sockets.iter().position(is_own).or_else(|| sockets.iter().position(leads_out))
-    }
-
-    fn note_failure(&mut self, peer: GateId, address: SocketAddr, text: String, at: Instant) {
-        let now = self.clock.now();
-        if let Some(Link::Dialling(dialling)) = self.links.get_mut(&peer) {
-            dialling.handle_failure(address, (text, false), now);
-            self.next_look = at;
-        }
-    }
-
-    /// Closes this side's own attempts to reach `peer`.
-    fn drop_dials(&mut self, peer: GateId, now: Instant) {
-        let is_dial = |line: &Line| line.dials() == Some(peer);
-        let dials: Vec<usize> =
-            self.lines.iter().filter(|(_, line)| is_dial(line)).map(|(&key, _)| key).collect();
-        for key in dials {
-            self.close(key, Code::Declined, now);
-        }
-    }
-
-    /// Whether this side has said hello to `peer` and waits for the verdict: that may be the link.
-    fn has_asked(&self, peer: GateId) -> bool {
-        self.lines.values().any(|line| line.stage == Stage::Asked { peer })
-    }
-
-    /// Gives up connections that have not become links in time.
-    fn expire(&mut self, at: Instant) {
-        let now = self.clock.look(at);
-        let is_late = |line: &Line| line.is_unproved() && now >= line.deadline;
-        let late: Vec<usize> =
-            self.lines.iter().filter(|(_, line)| is_late(line)).map(|(&key, _)| key).collect();
-        for key in late {
-            let Some(line) = self.lines.get(&key) else { continue };
-            let (dials, address) = (line.dials(), line.connection.remote_address());
-            self.close(key, Code::Declined, at);
-            match dials {
-                Some(peer) => self.note_failure(peer, address, "no answer".into(), at),
-                None => self.note_refusal(address, Refusal::Slow),
-            }
-        }
-    }
-
-    fn close(&mut self, key: usize, code: Code, now: Instant) {
+    pub(super) fn close(&mut self, key: usize, code: Code, now: Instant) {
         let Some(line) = self.lines.get_mut(&key) else { return };
         self.unproved -= usize::from(line.is_unproved());
         line.close(now, code);
@@ -499,7 +349,7 @@ impl Core {
     }
 
     /// Looks after all lines that may have something to do.
-    fn serve_lines(&mut self, now: Instant) -> bool {
+    pub(super) fn serve_lines(&mut self, now: Instant) -> bool {
         let mut moved = false;
         for _ in 0..ROUNDS {
             if self.to_serve.is_empty() {
@@ -517,7 +367,7 @@ impl Core {
         moved
     }
 
-    fn list_to_serve(&mut self, key: usize) {
+    pub(super) fn list_to_serve(&mut self, key: usize) {
         if let Some(line) = self.lines.get_mut(&key)
             && !std::mem::replace(&mut line.listed.to_serve, true)
         {
@@ -525,7 +375,7 @@ impl Core {
         }
     }
 
-    fn list_to_read(&mut self, key: usize) {
+    pub(super) fn list_to_read(&mut self, key: usize) {
         if let Some(line) = self.lines.get_mut(&key)
             && !std::mem::replace(&mut line.listed.to_read, true)
         {
@@ -611,84 +461,6 @@ impl Core {
         }
     }
 
-    fn handle_connected(&mut self, key: usize) {
-        let Some(line) = self.lines.get_mut(&key) else { return };
-        if let Stage::Dialled { peer } = line.stage {
-            line.stream = line.connection.streams().open(Dir::Bi);
-            line.say(&self.myself.hello(peer));
-            line.stage = Stage::Asked { peer };
-        }
-    }
-
-    fn handle_opened(&mut self, key: usize) {
-        let Some(line) = self.lines.get_mut(&key) else { return };
-        let accepted = line.connection.streams().accept(Dir::Bi);
-        if line.stage == Stage::Strange && line.stream.is_none() {
-            line.stream = accepted;
-            line.readable = true;
-        }
-    }
-
-    fn hear_hello(&mut self, key: usize, now: Instant) {
-        let Some(line) = self.lines.get_mut(&key) else { return };
-        let Some(hello) = line.hear::<HELLO_LEN>() else { return };
-        let from = line.connection.remote_address();
-        match self.myself.check(&hello) {
-            Ok(peer) if self.accepts(peer) => {
-                if let Some(line) = self.lines.get_mut(&key) {
-                    line.say(&[ACCEPTED]);
-                }
-                self.open(key, peer, now);
-            }
-            Ok(_) => self.close(key, Code::Declined, now),
-            Err(refusal) => {
-                self.close(key, Code::Misbehaved, now);
-                self.note_refusal(from, refusal);
-            }
-        }
-    }
-
-    /// Of two connections opened head to head the lower rank's survives, if it has come so far that its
-    /// end has said hello.
-    fn accepts(&self, peer: GateId) -> bool {
-        match self.links.get(&peer) {
-            None => true,
-            Some(Link::Open { .. }) => false,
-            Some(Link::Dialling(_)) => peer < self.myself.rank || !self.has_asked(peer),
-        }
-    }
-
-    fn hear_verdict(&mut self, key: usize, peer: GateId, now: Instant) {
-        let Some(line) = self.lines.get_mut(&key) else { return };
-        match line.hear::<1>() {
-            None => {}
-            Some([ACCEPTED]) if !matches!(self.links.get(&peer), Some(Link::Open { .. })) => {
-                self.open(key, peer, now);
-            }
-            Some(_) => self.close(key, Code::Declined, now),
-        }
-    }
-
-    fn open(&mut self, key: usize, peer: GateId, now: Instant) {
-        if let Some(Link::Dialling(_)) = self.links.insert(peer, Link::Open { key }) {
-            self.dialled -= 1;
-        }
-        let Some(line) = self.lines.get_mut(&key) else { return };
-        line.stage = Stage::Open { peer };
-        self.unproved -= 1;
-        let known = line.gate.lock().model.known();
-        let round_trip = line.connection.rtt();
-        let here = self.sockets[line.socket].address;
-        let there = line.connection.remote_address();
-        let path =
-            self.knowledge.recall(here, there).or(known).unwrap_or_else(|| usual(round_trip));
-        let cost = self.knowledge.cost(&path);
-        self.news.push_back(News::Up { peer });
-        self.news.push_back(News::Cost { peer, cost });
-        self.list_to_read(key);
-        self.drop_dials(peer, now);
-    }
-
     fn handle_lost(&mut self, key: usize, reason: &ConnectionError, now: Instant) {
         let Some(line) = self.lines.get_mut(&key) else { return };
         let address = line.connection.remote_address();
@@ -711,12 +483,6 @@ impl Core {
                 }
             }
             Stage::Closing => {}
-        }
-    }
-
-    fn note_refusal(&mut self, from: SocketAddr, reason: Refusal) {
-        if self.news.len() < NEWS_MAX {
-            self.news.push_back(News::Refused { from, reason });
         }
     }
 
@@ -846,12 +612,6 @@ impl News {
     }
 }
 
-/// A path of which only the round trip is known.
-fn usual(round_trip: Duration) -> super::congestion::Path {
-    let bytes_per_s = if round_trip > FAR { FAR_RATE } else { NEAR_RATE };
-    super::congestion::Path { bytes_per_s, round_trip }
-}
-
 /// What the end of a link means to the engine.
 fn fault(reason: &ConnectionError) -> Fault {
     match reason {
@@ -862,42 +622,6 @@ fn fault(reason: &ConnectionError) -> Fault {
         }
         reason => Fault::Lost(reason.to_string()),
     }
-}
-
-/// What the end of a stranger's connection means, if it is to be told. Who goes away in the middle may have
-/// found a better way.
-fn refusal(reason: &ConnectionError) -> Option<Refusal> {
-    let code = match reason {
-        ConnectionError::TransportError(error) => error.code,
-        ConnectionError::ConnectionClosed(close) => close.error_code,
-        ConnectionError::VersionMismatch => return Some(Refusal::Protocol),
-        ConnectionError::TimedOut => return Some(Refusal::Slow),
-        ConnectionError::ApplicationClosed(_)
-        | ConnectionError::Reset
-        | ConnectionError::LocallyClosed
-        | ConnectionError::CidsExhausted => return None,
-    };
-    let is_of_tls = (0x100..0x200).contains(&u64::from(code));
-    let is_of_protocol =
-        code != TransportErrorCode::NO_ERROR && code != TransportErrorCode::APPLICATION_ERROR;
-    match (is_of_tls, is_of_protocol) {
-        (true, _) => Some(Refusal::Secret),
-        (false, true) => Some(Refusal::Protocol),
-        (false, false) => None,
-    }
-}
-
-/// From which of this host's addresses packets leave for `address`.
-fn route(address: SocketAddr) -> Option<IpAddr> {
-    let any: IpAddr = if address.is_ipv4() {
-        std::net::Ipv4Addr::UNSPECIFIED.into()
-    } else {
-        std::net::Ipv6Addr::UNSPECIFIED.into()
-    };
-    // Connecting a datagram socket sends nothing: the system looks the route up.
-    let probe = std::net::UdpSocket::bind((any, 0)).ok()?;
-    probe.connect(address).ok()?;
-    Some(probe.local_addr().ok()?.ip())
 }
 
 /// Opens the sockets for these addresses and has them watched.
@@ -917,14 +641,6 @@ pub(super) fn open_sockets(
     Ok(sockets)
 }
 
-/// The name that a client asks for: it goes nowhere, and nobody checks it.
-const SERVER_NAME: &str = "canele";
-
-/// Connections at once that have not become links; and how many before addresses must be proved.
-const UNPROVED_MAX: usize = 128;
-const UNPROVED_EASY: usize = 32;
-/// How long one address has to answer, and a stranger to say who it is.
-const TRY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often peers that are dialled and strangers are looked after.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How often the engine learns what paths cost.
@@ -942,14 +658,6 @@ const LOOKS: usize = 4;
 const READ_BYTES: usize = 512 << 10;
 /// Lines that make work for themselves have as many turns.
 const ROUNDS: usize = 4;
-const NEWS_MAX: usize = 4096;
-
-/// Longer round trips leave the site.
-const FAR: Duration = Duration::from_millis(2);
-/// 10 Gb/s.
-const NEAR_RATE: f64 = 1.25e9;
-/// 1 Gb/s.
-const FAR_RATE: f64 = 125e6;
 
 /// Until a link is measured, as over TCP.
 const CAPABILITIES: Capabilities = Capabilities {

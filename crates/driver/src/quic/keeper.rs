@@ -2,7 +2,8 @@
 //!
 //! A process that computes for long neither acknowledges what arrives nor shows a sign of life, and its
 //! peers would take it for dead. The keeper serves the rail when it was not polled since the last look, and
-//! sleeps longer where there is nothing to look after, or somebody sleeps on the descriptors.
+//! sleeps longer where there is nothing to look after, or somebody sleeps on the descriptors. While what was
+//! posted waits for its pace it looks in each millisecond: a send that has returned is to go on leaving.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,6 +22,8 @@ pub(super) struct Keeper {
 struct Shared {
     /// How often the rail was polled.
     polls: AtomicU64,
+    /// Something waits for its pace.
+    is_called: AtomicBool,
     stops: AtomicBool,
 }
 
@@ -28,7 +31,11 @@ impl Keeper {
     /// # Errors
     /// When the system gives no thread.
     pub fn start(core: &Arc<Mutex<Core>>) -> io::Result<Self> {
-        let shared = Arc::new(Shared { polls: AtomicU64::new(0), stops: AtomicBool::new(false) });
+        let shared = Arc::new(Shared {
+            polls: AtomicU64::new(0),
+            is_called: AtomicBool::new(false),
+            stops: AtomicBool::new(false),
+        });
         let (core, own) = (Arc::clone(core), Arc::clone(&shared));
         let builder = thread::Builder::new().name("canele-quic".into()).stack_size(STACK_BYTES);
         let thread = without_signals(|| builder.spawn(move || keep(&core, &own)))?;
@@ -40,6 +47,16 @@ impl Keeper {
         // Only who has the rail writes; the keeper looks whether it has changed.
         let polls = self.shared.polls.load(Ordering::Relaxed);
         self.shared.polls.store(polls.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Something waits for its pace.
+    pub fn call(&self) {
+        if !self.shared.is_called.load(Ordering::Relaxed)
+            && !self.shared.is_called.swap(true, Ordering::AcqRel)
+            && let Some(thread) = &self.thread
+        {
+            thread.thread().unpark();
+        }
     }
 
     /// Ends the thread and waits for it.
@@ -63,17 +80,23 @@ fn keep(core: &Mutex<Core>, shared: &Shared) {
         }
         let polls = shared.polls.load(Ordering::Relaxed);
         let is_polled = std::mem::replace(&mut seen, polls) != polls;
-        if is_polled {
+        let is_called = shared.is_called.load(Ordering::Acquire);
+        if is_polled && !is_called {
             nap = NAP_MIN;
             continue;
         }
         let mut core = super::lock(core);
         if core.is_asleep || !core.has_lines() {
-            nap = (2 * nap).min(NAP_MAX);
-        } else {
-            nap = NAP_MIN;
+            shared.is_called.store(false, Ordering::Release);
+            nap = (2 * nap).clamp(NAP_MIN, NAP_MAX);
+            continue;
+        }
+        if !is_polled {
             core.serve(Instant::now());
         }
+        let waits = core.waits_for_pace();
+        shared.is_called.store(waits, Ordering::Release);
+        nap = if waits { NAP_PACED } else { NAP_MIN };
     }
 }
 
@@ -92,7 +115,9 @@ fn without_signals<T>(make: impl FnOnce() -> T) -> T {
     }
 }
 
-/// From one look to the next: short beside what peers wait for an answer…
+/// From one look to the next where something waits: shorter than the pace is made up for…
+const NAP_PACED: Duration = Duration::from_millis(1);
+/// …elsewhere: short beside what peers wait for an answer…
 const NAP_MIN: Duration = Duration::from_millis(20);
 /// …and long beside what a look costs.
 const NAP_MAX: Duration = Duration::from_millis(160);

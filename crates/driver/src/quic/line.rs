@@ -7,14 +7,25 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use quinn_proto::{Connection, ReadError, StreamId, VarInt, WriteError};
+use quinn_proto::{Connection, ReadError, StreamId, Transmit, VarInt, WriteError};
 use wire::GateId;
 
 use super::controller::SharedGate;
 use super::frames::{Inbox, Outbox};
 use super::pacer::Pacer;
-use super::socket::Socket;
 use crate::rail::Fault;
+
+/// Where packets leave: a socket.
+pub(super) trait Outlet {
+    /// Whether a batch waits for room; then nothing leaves before it.
+    fn is_stuck(&self) -> bool;
+
+    /// Packets of so many bytes that leave at once.
+    fn batch_max(&self, packet_len: usize) -> usize;
+
+    /// Sends a batch; false when there was no room for it, and it waits.
+    fn send(&mut self, transmit: Transmit, contents: &mut Vec<u8>) -> bool;
+}
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +159,11 @@ impl Line {
         self.paced_until.is_some_and(|until| now < until)
     }
 
+    /// Whether something waits for the pace.
+    pub fn waits_for_pace(&self) -> bool {
+        self.paced_until.is_some()
+    }
+
     /// The protocol has had news, or something was written: it may have something to send.
     pub fn stir(&mut self) {
         self.is_drained = false;
@@ -159,11 +175,11 @@ impl Line {
     }
 
     /// Sends what may leave now; whether anything did.
-    pub fn pump(&mut self, now: Instant, socket: &mut Socket, batch: &mut Vec<u8>) -> bool {
+    pub fn pump(&mut self, now: Instant, outlet: &mut dyn Outlet, batch: &mut Vec<u8>) -> bool {
         let mut moved = false;
         self.paced_until = None;
         for _ in 0..BATCHES_MAX {
-            if socket.is_stuck() {
+            if outlet.is_stuck() {
                 return moved;
             }
             let datagram = usize::from(self.connection.current_mtu());
@@ -175,7 +191,7 @@ impl Line {
             }
             let count = if is_open { allowance / datagram } else { 1 };
             batch.clear();
-            let datagrams = count.min(socket.batch_max(datagram));
+            let datagrams = count.min(outlet.batch_max(datagram));
             let Some(transmit) = self.connection.poll_transmit(now, datagrams, batch) else {
                 self.is_drained |= is_open;
                 self.loaded = if is_open { 0 } else { self.loaded };
@@ -188,7 +204,7 @@ impl Line {
             };
             moved = true;
             self.note_sent(now, transmit.size, pace);
-            if !socket.send(transmit, batch) {
+            if !outlet.send(transmit, batch) {
                 return moved;
             }
         }
@@ -243,7 +259,9 @@ impl Line {
         };
         let [rest] = chunks;
         self.outbox.put_back(rest);
-        written.map_or(0, |written| written.bytes)
+        let bytes = written.map_or(0, |written| written.bytes);
+        self.is_drained &= bytes == 0;
+        bytes
     }
 
     /// Says a word of the beginning, which fits whatever room a fresh stream has.

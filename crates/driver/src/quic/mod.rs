@@ -8,9 +8,12 @@
 //!
 //! What TCP does in the kernel happens here: packets are sealed, paced, acknowledged and repeated by
 //! whichever thread polls. A process that computes does not poll, so a keeper looks in now and then and
-//! keeps the connections alive; it neither shows frames nor takes the engine's lock. Whatever was posted
+//! keeps the connections alive, and sends what waits for its pace; it neither shows frames nor takes the
+//! engine's lock. Whatever was posted
 //! counts as left behind until it has arrived.
 
+#[cfg(test)]
+mod bottleneck;
 mod congestion;
 mod controller;
 mod core;
@@ -20,8 +23,11 @@ mod keeper;
 mod knowledge;
 mod line;
 mod pacer;
+mod proving;
 mod settings;
 mod socket;
+#[cfg(test)]
+mod strangers;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -168,7 +174,11 @@ impl Rail for QuicRail {
 
     fn post(&mut self, peer: GateId, frame: &Frame) -> Post {
         let _uncancelled = Uncancelled::begin();
-        self.core().post(peer, frame, Instant::now())
+        let (post, waits) = self.core().post(peer, frame, Instant::now());
+        if waits {
+            self.keeper.call();
+        }
+        post
     }
 
     fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {

@@ -10,6 +10,8 @@ use quinn_proto::{EcnCodepoint, Transmit};
 use quinn_udp::{RecvMeta, UdpSocketState};
 use rustix::net::sockopt;
 
+use super::line::Outlet;
+
 /// A socket bound to one address of this host.
 pub(super) struct Socket {
     udp: UdpSocket,
@@ -59,25 +61,6 @@ impl Socket {
     /// Whether packets are never cut in pieces on their way, so that their length can be tried.
     pub fn keeps_packets_whole(&self) -> bool {
         !self.state.may_fragment()
-    }
-
-    /// Datagrams of so many bytes that leave in one call.
-    pub fn batch_max(&self, datagram_len: usize) -> usize {
-        self.state.max_gso_segments().min(BATCH_LEN_MAX / datagram_len.max(1)).max(1)
-    }
-
-    /// Sends a batch; false when the kernel has no room for it, and keeps it for later then.
-    pub fn send(&mut self, transmit: Transmit, contents: &mut Vec<u8>) -> bool {
-        if self.try_send(&transmit, contents) {
-            return true;
-        }
-        self.stuck = Some((transmit, std::mem::take(contents)));
-        false
-    }
-
-    /// Whether a batch waits for the kernel's room.
-    pub fn is_stuck(&self) -> bool {
-        self.stuck.is_some()
     }
 
     /// Sends the batch that waits, if there is one; whether none is left.
@@ -142,6 +125,24 @@ impl Socket {
                 sink(address.ip());
             }
         }
+    }
+}
+
+impl Outlet for Socket {
+    fn is_stuck(&self) -> bool {
+        self.stuck.is_some()
+    }
+
+    fn batch_max(&self, packet_len: usize) -> usize {
+        self.state.max_gso_segments().min(BATCH_LEN_MAX / packet_len.max(1)).max(1)
+    }
+
+    fn send(&mut self, transmit: Transmit, contents: &mut Vec<u8>) -> bool {
+        if self.try_send(&transmit, contents) {
+            return true;
+        }
+        self.stuck = Some((transmit, std::mem::take(contents)));
+        false
     }
 }
 

@@ -1,0 +1,526 @@
+//! The controller at work, in virtual time: two ends of a connection, and between them a link with a rate, a
+//! delay, a buffer that drops what does not fit, and losses; perhaps a competing flow of TCP's kind.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use quinn_proto::{ConnectionHandle, DatagramEvent, Dir, Endpoint, Event, StreamEvent, Transmit};
+use wire::{Frame, GateId};
+
+use super::congestion::Path;
+use super::controller::SharedGate;
+use super::line::{Line, Outlet, Stage};
+use super::settings::{self, Keys};
+use crate::identity::Identity;
+use crate::rail::Post;
+
+/// A link, and what uses it.
+struct World {
+    start: Instant,
+    now: Instant,
+    link: Link,
+    ends: [End; 2],
+    events: BinaryHeap<Reverse<(Instant, u64, Action)>>,
+    count: u64,
+    rival: Option<Rival>,
+    random: u64,
+}
+
+/// One direction has all the properties, the way back only the delay.
+#[derive(Clone, Copy)]
+struct Link {
+    bytes_per_s: f64,
+    delay: Duration,
+    buffer_bytes: usize,
+    loss: f64,
+    /// Longer packets are dropped without a word.
+    mtu: usize,
+    /// Nothing passes until then.
+    cut: Option<Instant>,
+    /// When the link has carried what is in the buffer.
+    free: Option<Instant>,
+    lost: u64,
+    carried: u64,
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Action {
+    Arrive { at: usize, bytes: Vec<u8> },
+    Wake { end: usize },
+    RivalHears { number: u64, arrived: bool },
+}
+
+/// One end of the connection.
+struct End {
+    endpoint: Endpoint,
+    keys: Keys,
+    known: Option<Path>,
+    line: Option<(ConnectionHandle, Line)>,
+    bytes: u64,
+    /// Bytes to post yet.
+    backlog: u64,
+    wakes: Option<Instant>,
+}
+
+/// What leaves an end.
+#[derive(Default)]
+struct Out(Vec<Vec<u8>>);
+
+impl Outlet for Out {
+    fn is_stuck(&self) -> bool {
+        false
+    }
+
+    fn batch_max(&self, packet_len: usize) -> usize {
+        65_000 / packet_len
+    }
+
+    fn send(&mut self, transmit: Transmit, contents: &mut Vec<u8>) -> bool {
+        let segment = transmit.segment_size.unwrap_or(transmit.size);
+        self.0.extend(contents[..transmit.size].chunks(segment).map(<[u8]>::to_vec));
+        true
+    }
+}
+
+/// A bulk flow of CUBIC (RFC 9438, without its slow start and fast convergence), in packets.
+struct Rival {
+    window: f64,
+    greatest: f64,
+    reduced: Instant,
+    in_flight: u64,
+    next: u64,
+    arrived: u64,
+    /// A loss among packets before this one is of the same event.
+    recovers_until: u64,
+}
+
+impl World {
+    fn new(link: Link, known: Option<Path>, seed: u64) -> Self {
+        let start = Instant::now();
+        let end = |known| {
+            let identity = Identity::of(&[7; 32], 5);
+            let keys = Keys::new(identity.client(), identity.server()).unwrap();
+            let config = Arc::new(settings::endpoint());
+            let endpoint = Endpoint::new(config, Some(keys.any_server()), true, Some([3; 32]));
+            End { endpoint, keys, known, line: None, bytes: 0, backlog: 0, wakes: None }
+        };
+        let mut world = Self {
+            start,
+            now: start,
+            link,
+            ends: [end(known), end(known)],
+            events: BinaryHeap::new(),
+            count: 0,
+            rival: None,
+            random: seed,
+        };
+        let first = &mut world.ends[0];
+        let gate = SharedGate::new(known);
+        let config = first.keys.client(&gate, known);
+        let (handle, connection) =
+            first.endpoint.connect(start, config, address(1), "test").unwrap();
+        let stage = Stage::Dialled { peer: GateId(1) };
+        first.line = Some((handle, Line::new(connection, 0, stage, gate, start)));
+        world.pump(0);
+        world.until(|world| world.ends.iter().all(|end| end.is_up()));
+        world
+    }
+
+    fn with_rival(mut self) -> Self {
+        self.rival = Some(Rival {
+            window: 10.0,
+            greatest: 10.0,
+            reduced: self.now,
+            in_flight: 0,
+            next: 0,
+            arrived: 0,
+            recovers_until: 0,
+        });
+        self.drive_rival();
+        self
+    }
+
+    fn random(&mut self) -> f64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.random;
+        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (word ^ word >> 31) as f64 / u64::MAX as f64
+    }
+
+    fn at(&mut self, when: Instant, action: Action) {
+        self.count += 1;
+        self.events.push(Reverse((when, self.count, action)));
+    }
+
+    /// Sends so many bytes over the bottleneck; when they arrive, if they do.
+    fn cross(&mut self, bytes: usize) -> Option<Instant> {
+        let is_lost = self.random() < self.link.loss;
+        let link = &mut self.link;
+        let is_lost = is_lost || bytes > link.mtu || link.cut.is_some_and(|end| self.now < end);
+        let free = link.free.unwrap_or(self.now).max(self.now);
+        let queued = (free - self.now).as_secs_f64() * link.bytes_per_s;
+        if queued as usize + bytes > link.buffer_bytes || is_lost {
+            link.lost += 1;
+            return None;
+        }
+        link.carried += 1;
+        let free = free + Duration::from_secs_f64(bytes as f64 / link.bytes_per_s);
+        link.free = Some(free);
+        Some(free + link.delay)
+    }
+
+    fn pump(&mut self, index: usize) {
+        let (now, end) = (self.now, &mut self.ends[index]);
+        let mut out = Out::default();
+        end.drive(now, &mut out);
+        if let Some(next) = end.next()
+            && end.wakes.is_none_or(|at| next < at || at <= now)
+        {
+            let next = next.max(now + Duration::from_micros(10));
+            end.wakes = Some(next);
+            self.at(next, Action::Wake { end: index });
+        }
+        for bytes in out.0 {
+            // Headers of IP and UDP.
+            let when = if index == 0 {
+                self.cross(bytes.len() + 28)
+            } else {
+                Some(self.now + self.link.delay)
+            };
+            if let Some(when) = when {
+                self.at(when, Action::Arrive { at: 1 - index, bytes });
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        let Reverse((when, _, action)) = self.events.pop().expect("something is always due");
+        self.now = when;
+        match action {
+            Action::Arrive { at, bytes } => {
+                let mut out = Out::default();
+                self.ends[at].hear(when, 1 - at, &bytes, &mut out);
+                assert!(out.0.is_empty());
+                // What comes at once is served at once.
+                let is_last = !matches!(self.events.peek(), Some(Reverse((next, _, Action::Arrive { .. })))
+                    if *next <= when + WAKING);
+                if is_last {
+                    self.pump(at);
+                }
+            }
+            Action::Wake { end } => {
+                self.ends[end].wakes = None;
+                self.pump(end);
+            }
+            Action::RivalHears { number, arrived } => {
+                let round_trip = 2 * self.link.delay;
+                if let Some(rival) = &mut self.rival {
+                    rival.hear(when, number, arrived, round_trip);
+                }
+                self.drive_rival();
+            }
+        }
+    }
+
+    fn drive_rival(&mut self) {
+        while let Some(rival) = &mut self.rival
+            && (rival.in_flight as f64) < rival.window
+        {
+            let number = rival.next;
+            rival.next += 1;
+            rival.in_flight += 1;
+            let arrival = self.cross(PACKET);
+            // A loss is heard of by what arrives behind it.
+            let behind = self.link.free.unwrap_or(self.now) + 2 * self.link.delay;
+            let when = arrival.map_or(behind, |arrival| arrival + self.link.delay);
+            self.at(when, Action::RivalHears { number, arrived: arrival.is_some() });
+        }
+    }
+
+    fn until(&mut self, mut is_so: impl FnMut(&mut Self) -> bool) {
+        while !is_so(self) {
+            self.step();
+            assert!(self.now - self.start < Duration::from_secs(120), "in vain for two minutes");
+        }
+    }
+
+    fn run_for(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        // Something happens at the end at the latest.
+        self.at(end, Action::Wake { end: 0 });
+        self.until(|world| world.now >= end);
+    }
+
+    /// Sends a message; how long it takes to arrive.
+    fn send(&mut self, bytes: u64) -> Duration {
+        let (begin, before) = (self.now, self.ends[1].bytes);
+        self.ends[0].backlog += bytes;
+        self.pump(0);
+        self.until(|world| world.ends[1].bytes >= before + bytes);
+        self.now - begin
+    }
+
+    /// What arrives within a time, as a share of what the link carries.
+    fn goodput(&mut self, duration: Duration) -> f64 {
+        self.ends[0].backlog = u64::MAX / 2;
+        self.pump(0);
+        let before = self.ends[1].bytes;
+        self.run_for(duration);
+        self.ends[0].backlog = 0;
+        let bytes = self.ends[1].bytes - before;
+        bytes as f64 / duration.as_secs_f64() / self.link.bytes_per_s
+    }
+
+    /// The least time a message can take.
+    fn limit(&self, bytes: u64) -> Duration {
+        let on_the_wire = bytes as f64 * 1500.0 / 1434.0;
+        self.link.delay + Duration::from_secs_f64(on_the_wire / self.link.bytes_per_s)
+    }
+}
+
+impl End {
+    fn is_up(&self) -> bool {
+        self.line.as_ref().is_some_and(|(_, line)| line.stream.is_some())
+    }
+
+    fn hear(&mut self, now: Instant, from: usize, bytes: &[u8], out: &mut Out) {
+        let mut answer = Vec::new();
+        let datagram = BytesMut::from(bytes);
+        match self.endpoint.handle(now, address(from), None, None, datagram, &mut answer) {
+            Some(DatagramEvent::ConnectionEvent(_, event)) => {
+                let (_, line) = self.line.as_mut().expect("a connection");
+                line.connection.handle_event(event);
+                line.stir();
+            }
+            Some(DatagramEvent::NewConnection(incoming)) => {
+                let gate = SharedGate::new(self.known);
+                let config = self.keys.server(&gate, self.known);
+                let accepted = self.endpoint.accept(incoming, now, &mut answer, Some(config));
+                let (handle, connection) = accepted.expect("a good first packet");
+                self.line = Some((handle, Line::new(connection, 0, Stage::Strange, gate, now)));
+            }
+            Some(DatagramEvent::Response(transmit)) => {
+                out.send(transmit, &mut answer);
+            }
+            None => {}
+        }
+    }
+
+    fn next(&mut self) -> Option<Instant> {
+        self.line.as_mut()?.1.next()
+    }
+
+    fn drive(&mut self, now: Instant, out: &mut Out) {
+        let Some((handle, line)) = &mut self.line else { return };
+        if line.connection.poll_timeout().is_some_and(|due| due <= now) {
+            line.connection.handle_timeout(now);
+            line.stir();
+        }
+        while let Some(event) = line.connection.poll() {
+            match event {
+                Event::Connected if matches!(line.stage, Stage::Dialled { .. }) => {
+                    line.stream = line.connection.streams().open(Dir::Bi);
+                    line.say(&[0; 4]);
+                }
+                Event::Stream(StreamEvent::Opened { .. }) => {
+                    line.stream = line.connection.streams().accept(Dir::Bi);
+                }
+                Event::ConnectionLost { reason } => panic!("{reason}"),
+                _ => {}
+            }
+        }
+        while let Some(event) = line.connection.poll_endpoint_events() {
+            if let Some(event) = self.endpoint.handle_event(*handle, event) {
+                line.connection.handle_event(event);
+            }
+        }
+        let bytes = &mut self.bytes;
+        line.read(usize::MAX, &mut |frame| *bytes += frame.len() as u64).expect("frames");
+        line.reckon_depth();
+        while self.backlog > 0 && line.stream.is_some() {
+            let len = self.backlog.min(PIECE);
+            let head = vec![7; len as usize];
+            if line.outbox.post(&Frame { head, body: None, token: None }) == Post::Full {
+                break;
+            }
+            self.backlog -= len;
+            line.pump(now, out, &mut Vec::new());
+        }
+        line.pump(now, out, &mut Vec::new());
+    }
+}
+
+impl Rival {
+    fn hear(&mut self, now: Instant, number: u64, arrived: bool, round_trip: Duration) {
+        self.in_flight -= 1;
+        if !arrived {
+            if number >= self.recovers_until {
+                self.greatest = self.window;
+                self.window = (self.window * 0.7).max(2.0);
+                self.reduced = now;
+                self.recovers_until = self.next;
+            }
+            return;
+        }
+        self.arrived += 1;
+        let since = (now - self.reduced + round_trip).as_secs_f64();
+        let inflection = (self.greatest * 0.3 / 0.4).cbrt();
+        let target = 0.4 * (since - inflection).powi(3) + self.greatest;
+        // Never slower than a flow of Reno with the same reductions.
+        let reno = 0.53 * since / round_trip.as_secs_f64() + self.greatest * 0.7;
+        let grown = target.max(reno).min(1.5 * self.window);
+        self.window += ((grown - self.window) / self.window).max(0.01 / self.window);
+    }
+}
+
+fn address(index: usize) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, index as u8 + 1], 4000))
+}
+
+/// Rennes to Nancy with a fifth of the rate.
+fn link() -> Link {
+    Link {
+        bytes_per_s: RATE,
+        delay: Duration::from_micros(5800),
+        buffer_bytes: 400_000,
+        loss: 0.0,
+        mtu: 1500,
+        cut: None,
+        free: None,
+        lost: 0,
+        carried: 0,
+    }
+}
+
+fn known(link: &Link) -> Option<Path> {
+    Some(Path { bytes_per_s: 0.98 * link.bytes_per_s, round_trip: 2 * link.delay })
+}
+
+const RATE: f64 = 25e6;
+const PACKET: usize = 1500;
+const PIECE: u64 = 64 << 10;
+/// Packets that come so soon after one another are served together.
+const WAKING: Duration = Duration::from_micros(60);
+
+#[test]
+fn a_bulk_flow_finds_the_rate_of_an_unknown_path_and_keeps_it() {
+    let mut world = World::new(link(), None, 1);
+    world.goodput(Duration::from_secs(1));
+    let (lost, carried) = (world.link.lost, world.link.carried);
+    let share = world.goodput(Duration::from_secs(2));
+    println!("share {share:.3}");
+    assert!(share > 0.88, "{share}");
+    let lost = (world.link.lost - lost) as f64 / (world.link.carried - carried) as f64;
+    assert!(lost < 0.02, "{lost}");
+}
+
+#[test]
+fn messages_arrive_at_the_limit_on_a_known_path_even_after_silence() {
+    let link = link();
+    let mut world = World::new(link, known(&link), 2);
+    for round in 0..3 {
+        for bytes in [64 << 10, 512 << 10, 4 << 20] {
+            world.run_for(Duration::from_secs(2));
+            let (took, limit) = (world.send(bytes), world.limit(bytes));
+            println!("{bytes} bytes: {took:?}, limit {limit:?}");
+            let ratio = took.as_secs_f64() / limit.as_secs_f64();
+            assert!(
+                ratio < 1.10,
+                "{bytes} bytes took {took:?} in round {round}, at best {limit:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn losses_now_and_then_cost_no_bandwidth() {
+    for (seed, loss, least) in [(3, 0.001, 0.85), (4, 0.01, 0.55)] {
+        let link = Link { loss, ..link() };
+        let mut world = World::new(link, known(&link), seed);
+        let share = world.goodput(Duration::from_secs(3));
+        println!("share {share:.3} with {loss} lost");
+        assert!(share > least, "{share} with {loss} lost, seed {seed}");
+    }
+}
+
+#[test]
+fn a_path_that_became_slower_is_followed() {
+    let fast = link();
+    let slow = Link { bytes_per_s: RATE / 8.0, ..fast };
+    let mut world = World::new(slow, known(&fast), 5);
+    world.goodput(Duration::from_secs(2));
+    let (lost, carried) = (world.link.lost, world.link.carried);
+    let share = world.goodput(Duration::from_secs(3));
+    assert!(share > 0.85, "{share}");
+    let lost = (world.link.lost - lost) as f64 / (world.link.carried - carried) as f64;
+    assert!(lost < 0.03, "{lost}");
+}
+
+#[test]
+fn a_path_that_became_faster_is_followed() {
+    let slow = link();
+    let fast = Link { bytes_per_s: RATE * 2.0, buffer_bytes: 2 * slow.buffer_bytes, ..slow };
+    let mut world = World::new(fast, known(&slow), 6);
+    world.goodput(Duration::from_secs(3));
+    let share = world.goodput(Duration::from_secs(2));
+    assert!(share > 0.85, "{share}");
+}
+
+#[test]
+fn a_competing_flow_keeps_its_share() {
+    for buffer_bytes in [30_000, 80_000, 200_000] {
+        let link = Link { bytes_per_s: RATE / 5.0, buffer_bytes, ..link() };
+        let mut world = World::new(link, known(&link), 7).with_rival();
+        world.goodput(Duration::from_secs(5));
+        let before = world.rival.as_ref().map_or(0, |rival| rival.arrived);
+        let duration = Duration::from_secs(15);
+        let own = world.goodput(duration);
+        let arrived = world.rival.as_ref().map_or(0, |rival| rival.arrived) - before;
+        let others = arrived as f64 * PACKET as f64 / duration.as_secs_f64() / link.bytes_per_s;
+        println!("buffer {buffer_bytes}: own {own:.3}, the other's {others:.3}");
+        assert!(others > 0.15, "{others} beside {own} with {buffer_bytes} of buffer");
+        assert!(own > 0.15, "{own} beside {others} with {buffer_bytes} of buffer");
+    }
+}
+
+#[test]
+fn what_is_dropped_is_sent_again_by_the_pace_that_is_left() {
+    let link = Link { buffer_bytes: 40_000, ..link() };
+    let mut world = World::new(link, None, 8);
+    let took = world.send(8 << 20);
+    println!("8 MB took {took:?}, limit {:?}", world.limit(8 << 20));
+    assert!(took < 6 * world.limit(8 << 20), "{took:?}");
+    assert_eq!(world.ends[1].bytes, 8 << 20);
+}
+
+#[test]
+fn a_path_that_takes_only_shorter_packets_from_now_on_is_found_out() {
+    let link = link();
+    let mut world = World::new(link, known(&link), 9);
+    world.send(4 << 20);
+    world.link.mtu = 1280;
+    let took = world.send(4 << 20);
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    let took = world.send(4 << 20);
+    assert!(took < 2 * world.limit(4 << 20), "{took:?}");
+}
+
+#[test]
+fn a_cut_costs_time_and_no_message() {
+    for cut in [200, 2000] {
+        let link = link();
+        let mut world = World::new(link, known(&link), 10);
+        world.send(1 << 20);
+        let cut = Duration::from_millis(cut);
+        world.link.cut = Some(world.now + cut);
+        let took = world.send(1 << 20);
+        assert!(took < 2 * cut + Duration::from_millis(500), "{took:?} with a cut of {cut:?}");
+        let took = world.send(4 << 20);
+        assert!(took < 2 * world.limit(4 << 20), "{took:?} after a cut of {cut:?}");
+    }
+}

@@ -1,0 +1,330 @@
+//! Connections that are to become links: those that this process opens, and those of strangers.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use quinn_proto::{ConnectionError, ConnectionHandle, Dir, Incoming, TransportErrorCode};
+use wire::GateId;
+
+use super::congestion::Path;
+use super::controller::SharedGate;
+use super::core::{Core, Link, News};
+use super::hello::{ACCEPTED, HELLO_LEN};
+use super::line::{Code, Line, Outlet, Stage};
+use super::socket::Socket;
+use crate::rail::Fault;
+use crate::tcp::Refusal;
+use crate::tcp::dial::{Dialling, Due};
+
+impl Core {
+    /// Begins to look for `peer` at these addresses.
+    pub(super) fn connect(&mut self, peer: GateId, candidates: Vec<SocketAddr>) {
+        if self.links.contains_key(&peer) {
+            return;
+        }
+        let now = self.clock.look(Instant::now());
+        let dialling = Dialling::new(candidates, now, self.connect_timeout);
+        self.links.insert(peer, Link::Dialling(dialling));
+        self.dialled += 1;
+        self.dial(Instant::now());
+    }
+
+    pub(super) fn is_known(&self, peer: GateId) -> bool {
+        self.links.contains_key(&peer)
+    }
+
+    /// A stranger comes. Where many wait to be known, only those whose address is proved are let in; it
+    /// costs them a round trip. Where more wait than can be known, none is.
+    pub(super) fn admit(
+        &mut self,
+        index: usize,
+        incoming: Incoming,
+        now: Instant,
+        answer: &mut Vec<u8>,
+    ) {
+        let from = incoming.remote_address();
+        if self.unproved >= UNPROVED_MAX {
+            self.endpoint.ignore(incoming);
+            return self.note_refusal(from, Refusal::Crowd);
+        }
+        let is_crowded = self.unproved >= UNPROVED_EASY;
+        if is_crowded && !incoming.remote_address_validated() && incoming.may_retry() {
+            if let Ok(transmit) = self.endpoint.retry(incoming, answer) {
+                self.sockets[index].send(transmit, answer);
+            }
+            return;
+        }
+        let known = self.knowledge.recall(self.sockets[index].address, from);
+        let gate = SharedGate::new(known);
+        let config = self.keys.server(&gate, known);
+        match self.endpoint.accept(incoming, now, answer, Some(config)) {
+            Ok((handle, connection)) => {
+                let mut line = Line::new(connection, index, Stage::Strange, gate, now);
+                line.deadline = self.clock.look(now) + TRY_TIMEOUT;
+                self.add(handle, line);
+            }
+            Err(error) => {
+                if let Some(transmit) = error.response {
+                    self.sockets[index].send(transmit, answer);
+                }
+                self.note_refusal(from, Refusal::Protocol);
+            }
+        }
+    }
+
+    pub(super) fn add(&mut self, handle: ConnectionHandle, mut line: Line) {
+        line.reckon_depth();
+        self.unproved += 1;
+        self.lines.insert(handle.0, line);
+        self.list_to_serve(handle.0);
+    }
+
+    /// Tries the next addresses of peers that are being dialled; gives up those that are out of time.
+    pub(super) fn dial(&mut self, at: Instant) {
+        let now = self.clock.look(at);
+        let mut due = Vec::new();
+        for (&peer, link) in &mut self.links {
+            let Link::Dialling(dialling) = link else { continue };
+            match dialling.due(now) {
+                Due::Nothing => {}
+                due_now => due.push((peer, due_now)),
+            }
+        }
+        for (peer, due_now) in due {
+            match due_now {
+                Due::Nothing => {}
+                Due::Try(address) => self.dial_one(peer, address, at),
+                Due::GiveUp(account) => {
+                    self.links.remove(&peer);
+                    self.dialled -= 1;
+                    self.drop_dials(peer, at);
+                    self.news.push_back(News::Down { peer, fault: Fault::Unreachable(account) });
+                }
+            }
+        }
+        self.serve_lines(at);
+    }
+
+    pub(super) fn dial_one(&mut self, peer: GateId, address: SocketAddr, now: Instant) {
+        let Some(index) = self.way_to(address) else {
+            return self.note_failure(
+                peer,
+                address,
+                "no address here to reach it from".into(),
+                now,
+            );
+        };
+        let known = self.knowledge.recall(self.sockets[index].address, address);
+        let gate = SharedGate::new(known);
+        let config = self.keys.client(&gate, known);
+        match self.endpoint.connect(now, config, address, SERVER_NAME) {
+            Ok((handle, connection)) => {
+                let mut line = Line::new(connection, index, Stage::Dialled { peer }, gate, now);
+                line.deadline = self.clock.now() + TRY_TIMEOUT.min(self.connect_timeout);
+                self.add(handle, line);
+            }
+            Err(error) => self.note_failure(peer, address, error.to_string(), now),
+        }
+    }
+
+    /// The socket to reach an address from: the system's route says which of our addresses that is.
+    pub(super) fn way_to(&self, address: SocketAddr) -> Option<usize> {
+        let own = route(address);
+        let fits = |socket: &Socket| socket.address.is_ipv4() == address.is_ipv4();
+        let is_own = |socket: &Socket| Some(socket.address.ip()) == own;
+        let leads_out = |socket: &Socket| {
+            fits(socket) && socket.address.ip().is_loopback() == address.ip().is_loopback()
+        };
+        let sockets = &self.sockets;
+        sockets.iter().position(is_own).or_else(|| sockets.iter().position(leads_out))
+    }
+
+    pub(super) fn note_failure(
+        &mut self,
+        peer: GateId,
+        address: SocketAddr,
+        text: String,
+        at: Instant,
+    ) {
+        let now = self.clock.now();
+        if let Some(Link::Dialling(dialling)) = self.links.get_mut(&peer) {
+            dialling.handle_failure(address, (text, false), now);
+            self.next_look = at;
+        }
+    }
+
+    /// Closes this side's own attempts to reach `peer`.
+    pub(super) fn drop_dials(&mut self, peer: GateId, now: Instant) {
+        let is_dial = |line: &Line| line.dials() == Some(peer);
+        let dials: Vec<usize> =
+            self.lines.iter().filter(|(_, line)| is_dial(line)).map(|(&key, _)| key).collect();
+        for key in dials {
+            self.close(key, Code::Declined, now);
+        }
+    }
+
+    /// Whether this side has said hello to `peer` and waits for the verdict: that may be the link.
+    pub(super) fn has_asked(&self, peer: GateId) -> bool {
+        self.lines.values().any(|line| line.stage == Stage::Asked { peer })
+    }
+
+    /// Gives up connections that have not become links in time.
+    pub(super) fn expire(&mut self, at: Instant) {
+        let now = self.clock.look(at);
+        let is_late = |line: &Line| line.is_unproved() && now >= line.deadline;
+        let late: Vec<usize> =
+            self.lines.iter().filter(|(_, line)| is_late(line)).map(|(&key, _)| key).collect();
+        for key in late {
+            let Some(line) = self.lines.get(&key) else { continue };
+            let (dials, address) = (line.dials(), line.connection.remote_address());
+            self.close(key, Code::Declined, at);
+            match dials {
+                Some(peer) => self.note_failure(peer, address, "no answer".into(), at),
+                None => self.note_refusal(address, Refusal::Slow),
+            }
+        }
+    }
+
+    pub(super) fn handle_connected(&mut self, key: usize) {
+        let Some(line) = self.lines.get_mut(&key) else { return };
+        if let Stage::Dialled { peer } = line.stage {
+            line.stream = line.connection.streams().open(Dir::Bi);
+            line.say(&self.myself.hello(peer));
+            line.stage = Stage::Asked { peer };
+        }
+    }
+
+    pub(super) fn handle_opened(&mut self, key: usize) {
+        let Some(line) = self.lines.get_mut(&key) else { return };
+        let accepted = line.connection.streams().accept(Dir::Bi);
+        if line.stage == Stage::Strange && line.stream.is_none() {
+            line.stream = accepted;
+            line.readable = true;
+        }
+    }
+
+    pub(super) fn hear_hello(&mut self, key: usize, now: Instant) {
+        let Some(line) = self.lines.get_mut(&key) else { return };
+        let Some(hello) = line.hear::<HELLO_LEN>() else { return };
+        let from = line.connection.remote_address();
+        match self.myself.check(&hello) {
+            Ok(peer) if self.accepts(peer) => {
+                if let Some(line) = self.lines.get_mut(&key) {
+                    line.say(&[ACCEPTED]);
+                }
+                self.open(key, peer, now);
+            }
+            Ok(_) => self.close(key, Code::Declined, now),
+            Err(refusal) => {
+                self.close(key, Code::Misbehaved, now);
+                self.note_refusal(from, refusal);
+            }
+        }
+    }
+
+    /// Of two connections opened head to head the lower rank's survives, if it has come so far that its
+    /// end has said hello.
+    pub(super) fn accepts(&self, peer: GateId) -> bool {
+        match self.links.get(&peer) {
+            None => true,
+            Some(Link::Open { .. }) => false,
+            Some(Link::Dialling(_)) => peer < self.myself.rank || !self.has_asked(peer),
+        }
+    }
+
+    pub(super) fn hear_verdict(&mut self, key: usize, peer: GateId, now: Instant) {
+        let Some(line) = self.lines.get_mut(&key) else { return };
+        match line.hear::<1>() {
+            None => {}
+            Some([ACCEPTED]) if !matches!(self.links.get(&peer), Some(Link::Open { .. })) => {
+                self.open(key, peer, now);
+            }
+            Some(_) => self.close(key, Code::Declined, now),
+        }
+    }
+
+    pub(super) fn open(&mut self, key: usize, peer: GateId, now: Instant) {
+        if let Some(Link::Dialling(_)) = self.links.insert(peer, Link::Open { key }) {
+            self.dialled -= 1;
+        }
+        let Some(line) = self.lines.get_mut(&key) else { return };
+        line.stage = Stage::Open { peer };
+        self.unproved -= 1;
+        let known = line.gate.lock().model.known();
+        let round_trip = line.connection.rtt();
+        let here = self.sockets[line.socket].address;
+        let there = line.connection.remote_address();
+        let path =
+            self.knowledge.recall(here, there).or(known).unwrap_or_else(|| usual(round_trip));
+        let cost = self.knowledge.cost(&path);
+        self.news.push_back(News::Up { peer });
+        self.news.push_back(News::Cost { peer, cost });
+        self.list_to_read(key);
+        self.drop_dials(peer, now);
+    }
+
+    pub(super) fn note_refusal(&mut self, from: SocketAddr, reason: Refusal) {
+        if self.news.len() < NEWS_MAX {
+            self.news.push_back(News::Refused { from, reason });
+        }
+    }
+}
+
+/// A path of which only the round trip is known.
+fn usual(round_trip: Duration) -> Path {
+    let bytes_per_s = if round_trip > FAR { FAR_RATE } else { NEAR_RATE };
+    Path { bytes_per_s, round_trip }
+}
+
+/// What the end of a stranger's connection means, if it is to be told. Who goes away in the middle may have
+/// found a better way.
+pub(super) fn refusal(reason: &ConnectionError) -> Option<Refusal> {
+    let code = match reason {
+        ConnectionError::TransportError(error) => error.code,
+        ConnectionError::ConnectionClosed(close) => close.error_code,
+        ConnectionError::VersionMismatch => return Some(Refusal::Protocol),
+        ConnectionError::TimedOut => return Some(Refusal::Slow),
+        ConnectionError::ApplicationClosed(_)
+        | ConnectionError::Reset
+        | ConnectionError::LocallyClosed
+        | ConnectionError::CidsExhausted => return None,
+    };
+    let is_of_tls = (0x100..0x200).contains(&u64::from(code));
+    let is_of_protocol =
+        code != TransportErrorCode::NO_ERROR && code != TransportErrorCode::APPLICATION_ERROR;
+    match (is_of_tls, is_of_protocol) {
+        (true, _) => Some(Refusal::Secret),
+        (false, true) => Some(Refusal::Protocol),
+        (false, false) => None,
+    }
+}
+
+/// From which of this host's addresses packets leave for `address`.
+fn route(address: SocketAddr) -> Option<IpAddr> {
+    let any: IpAddr = if address.is_ipv4() {
+        std::net::Ipv4Addr::UNSPECIFIED.into()
+    } else {
+        std::net::Ipv6Addr::UNSPECIFIED.into()
+    };
+    // Connecting a datagram socket sends nothing: the system looks the route up.
+    let probe = std::net::UdpSocket::bind((any, 0)).ok()?;
+    probe.connect(address).ok()?;
+    Some(probe.local_addr().ok()?.ip())
+}
+
+/// The name that a client asks for: it goes nowhere, and nobody checks it.
+const SERVER_NAME: &str = "canele";
+
+/// Connections at once that have not become links; and how many before addresses must be proved.
+const UNPROVED_MAX: usize = 128;
+const UNPROVED_EASY: usize = 32;
+/// How long one address has to answer, and a stranger to say who it is.
+const TRY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Longer round trips leave the site.
+const FAR: Duration = Duration::from_millis(2);
+/// 10 Gb/s.
+const NEAR_RATE: f64 = 1.25e9;
+/// 1 Gb/s.
+const FAR_RATE: f64 = 125e6;
+const NEWS_MAX: usize = 4096;
