@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use boot::Job;
 use driver::{
-    Congestion, Encryption, Gateways, OwnRail, Rail, ShmConfig, ShmRail, TcpConfig, TcpNetworks,
-    TcpRail, node_identity,
+    Congestion, Encryption, Gateways, Identity, OwnRail, QuicConfig, QuicRail, Rail, ShmConfig,
+    ShmRail, TcpConfig, TcpNetworks, TcpRail, node_identity,
 };
 use engine::{Config, Engine};
 use lock::Uncancelled;
@@ -364,9 +364,10 @@ fn open_rails(job: &Job, sites: &Arc<OnceLock<Map>>) -> Result<Opened, String> {
                 _ if is_open => return Err(format!("{variable}={wanted}: `{name}` twice")),
                 "shm" => opened.rails.push(open_shm(job)?),
                 "tcp" => opened.networks = open_tcp(job, sites, &mut opened.rails)?,
+                "quic" => opened.rails.push(Box::new(open_quic(job)?)),
                 "self" | "" => {}
                 other => {
-                    return Err(format!("{variable}={wanted}: no rail `{other}` (shm, tcp)"));
+                    return Err(format!("{variable}={wanted}: no rail `{other}` (shm, tcp, quic)"));
                 }
             }
         }
@@ -391,7 +392,7 @@ fn open_tcp(
     rails: &mut Vec<Box<dyn Rail>>,
 ) -> Result<TcpNetworks, String> {
     let config = TcpConfig {
-        interface: settings::IFACE.given().map(|given| given.to_string_lossy().into_owned()),
+        interface: interface(),
         connect_timeout: CONNECT_TIMEOUT,
         encryption: encryption(job, sites)?,
         congestion: congestion(),
@@ -436,6 +437,23 @@ fn encryption(job: &Job, sites: &Arc<OnceLock<Map>>) -> Result<Encryption, Strin
             Err(format!("{variable}={wanted}: `sites`, `all` or `none` is needed"))
         }
     }
+}
+
+/// Opens the rail over UDP.
+fn open_quic(job: &Job) -> Result<QuicRail, String> {
+    let config = QuicConfig {
+        rank: GateId(job.rank()),
+        job: job.id(),
+        identity: Identity::of(job.secret().expose(), job.id()),
+        interface: interface(),
+        connect_timeout: CONNECT_TIMEOUT,
+    };
+    QuicRail::new(config).map_err(|error| format!("rail quic: {error}"))
+}
+
+/// The networks that the user allows.
+fn interface() -> Option<String> {
+    settings::IFACE.given().map(|given| given.to_string_lossy().into_owned())
 }
 
 /// How a waiting thread behaves. A launcher that does not tell how many ranks are on this node may have

@@ -14,8 +14,8 @@ use std::sync::OnceLock;
 pub static RAILS: Setting = setting(
     "CANELE_RAILS",
     Kind::Text("shm,tcp"),
-    "which rails may be used; the first that reaches a peer is taken, tcp over all networks in common; \
-     shm+tcp: both together",
+    "which rails may be used (shm, tcp, quic); the first that reaches a peer is taken, tcp over all networks \
+     in common; shm+tcp: both together",
 );
 
 /// What chooses the contents of frames.
@@ -40,11 +40,11 @@ pub static CACHE_DIR: Setting = setting(
     "where costs of machine and links are remembered; canele info --link shows them and what follows",
 );
 
-/// What TCP uses.
+/// What TCP and QUIC use.
 pub static IFACE: Setting = setting(
     "CANELE_IFACE",
     Kind::Found("all networks and the loopback, not bridges to guests"),
-    "interfaces, addresses or beginnings of addresses that TCP uses, such as eth0,10.2.; one of them \
+    "interfaces, addresses or beginnings of addresses that TCP and QUIC use, such as eth0,10.2.; one of them \
      makes one rail",
 );
 
