@@ -142,8 +142,12 @@ impl TcpRail {
         }
     }
 
+    /// Whether a socket is an attempt to reach `peer` that can be dropped. What a gateway has been asked for
+    /// comes to its end first: the peer is to learn whose connection it was.
     fn is_dial_to(socket: &Socket, peer: GateId) -> bool {
-        matches!(socket, Socket::Unproved(one) if one.dials() == Some(peer))
+        let Socket::Unproved(one) = socket else { return false };
+        let is_asked_for = matches!(one.stage, Stage::Porter { .. } | Stage::Reply { .. });
+        one.dials() == Some(peer) && !is_asked_for
     }
 
     /// Closes this side's own attempts to reach `peer`, and counts anew who is being dialled.
@@ -377,7 +381,8 @@ impl TcpRail {
                 }
                 let step = self.greet(one, peer)?;
                 self.note_connection(one);
-                Ok(step)
+                let is_wanted = matches!(self.links.get(&peer), Some(Link::Dialling(_)));
+                Ok(if is_wanted { step } else { Step::Drop })
             }
             Stage::Answer { peer, hello } => {
                 let Some(answer) = one.hear::<ANSWER_LEN>()? else { return Ok(Step::Wait) };

@@ -52,6 +52,13 @@ impl Daemon {
         (self.account)()
     }
 
+    /// How many connections it carries.
+    pub fn carries(&self) -> u32 {
+        let account = self.account();
+        let now = account.strip_prefix("connections: ").and_then(|rest| rest.split(' ').next());
+        now.and_then(|now| now.parse().ok()).unwrap_or_else(|| panic!("{account}"))
+    }
+
     /// Waits until the account has this line.
     pub fn until_told(&self, line: &str) {
         let limit = Instant::now() + PATIENCE;

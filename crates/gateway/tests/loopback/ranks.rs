@@ -85,7 +85,8 @@ fn private_ranks_meet_through_the_gateways_of_both_sites_encrypted_or_not() {
         pair.connect(0);
         pair.until(|pair| pair.up == [1, 1]);
         pair.exchange();
-        gateways.iter().for_each(|one| one.until_told("connections: 1 now, 1 in all"));
+        // On a busy machine a way that was tried besides may be the quicker one, by the peer's alone.
+        pair.until(|_| gateways[1].carries() == 1 && gateways[0].carries() <= 1);
     }
 }
 
@@ -97,8 +98,11 @@ fn both_may_call_at_once() {
     (0..2).for_each(|rank| pair.connect(rank));
     pair.until(|pair| pair.up == [1, 1]);
     pair.exchange();
-    // The attempt that is not the link is closed.
-    gateways[0].until_told("connections: 1 now, 2 in all");
+    // The attempts that are not the link are closed.
+    pair.until(|_| {
+        let [one, other] = gateways.each_ref().map(Daemon::carries);
+        one.max(other) == 1
+    });
 }
 
 #[test]
@@ -121,8 +125,8 @@ fn when_gateways_die_the_link_is_lost_and_another_leads_there() {
     pair.connect(0);
     pair.until(|pair| pair.up == [1, 1]);
     pair.exchange();
-    let serves = |one: &Daemon| one.account().contains("connections: 1 now");
-    let (dies, lives) = if serves(&first) { (first, second) } else { (second, first) };
+    pair.until(|_| first.carries() + second.carries() == 1);
+    let (dies, lives) = if first.carries() == 1 { (first, second) } else { (second, first) };
     drop(dies);
     pair.until(|pair| pair.down.len() == 2);
     assert!(pair.down.iter().all(|fault| matches!(fault, Fault::Lost(_))), "{:?}", pair.down);
@@ -130,7 +134,7 @@ fn when_gateways_die_the_link_is_lost_and_another_leads_there() {
     pair.connect(0);
     pair.until(|pair| pair.up == [2, 2]);
     pair.exchange();
-    assert!(serves(&lives));
+    pair.until(|_| lives.carries() == 1);
 }
 
 #[test]
