@@ -338,6 +338,7 @@ impl Engine {
     }
 
     /// As [`Engine::submit_short`], where frames are kept and there may be several links.
+    #[cold]
     fn submit_short_kept(
         &mut self,
         gate: GateId,

@@ -243,7 +243,7 @@ impl Gate {
     }
 
     /// Whether a message of `len` bytes may leave over a link at once, before all else.
-    #[inline]
+    #[inline(always)]
     pub fn takes_short(&self, link: &Link, len: usize) -> bool {
         let Capabilities { inline_max, frame_max, .. } = link.capabilities;
         len <= inline_max
