@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# A wide area that is cut while ranks on both sides of it exchange data that is checked: it costs time and
+# nothing else, unless the cut outlasts CANELE_LINK_PATIENCE. Usage: cut.sh PREFIX
+set -u
+cd "$(dirname "$0")"
+. ./check.sh
+prefix=$1
+work=$(mktemp -d)
+export CANELE_LAB=c$$
+canele=$prefix/bin/canele mpiexec=$prefix/bin/mpiexec
+trap '"$canele" lab down >/dev/null 2>&1; rm -rf "$work"' EXIT
+"$prefix/bin/mpicc" -Wall -Werror -O1 programs/exchange.c -o "$work/exchange" || exit 1
+
+lab() { timeout 60 "$canele" lab "$@"; }
+lab up --name "$CANELE_LAB" --nodes 1 >"$work/up" 2>&1 || true
+if lab status --json | grep -q '"delay_by": "netem"'; then
+    echo "SKIPPED: the kernel makes the links here, which cannot be cut"
+    exit 0
+fi
+
+# Exchanges for so many seconds, with cuts of the given length and direction after two; the rest are settings.
+exchange() { # seconds, cut, direction, settings
+    local seconds=$1 cut=$2 direction=$3
+    shift 3
+    timeout 120 "$mpiexec" -launcher-exec "$canele lab run" -hosts site0-node0:1,site1-node0:1 "$@" -n 2 "$work/exchange" "$seconds" 0.5 >"$work/out" 2>"$work/err" &
+    local job=$!
+    sleep 2.5
+    lab cut 1 --for "$cut" --direction "$direction" >/dev/null
+    wait "$job"
+    code=$?
+    sed 's/^/    /' "$work/out" "$work/err"
+}
+
+for direction in both in out; do
+    for cut in 200ms 2s 5s; do
+        exchange 8 "$cut" "$direction"
+        check "a cut of $cut ($direction) in the middle: the job ends well" 0 "$code"
+        check "and every byte is right" 1 "$(grep -c ' among 2 ranks: 0 failures$' "$work/out")"
+    done
+done
+check "a link that was lost is back, and says so" yes "$(grep -q 'is gone, it is opened anew' "$work/err" && grep -q 'is back' "$work/err" && echo yes)"
+
+# The other process fails when the time is over, and nobody hangs.
+begin=$SECONDS
+exchange 60 60s both -genv CANELE_LINK_PATIENCE 3
+check "a cut beyond the patience ends the job" yes "$([ "$code" != 0 ] && [ "$code" != 124 ] && echo yes)"
+check "soon after that" yes "$([ $((SECONDS - begin)) -lt 40 ] && echo yes)"
+check "and says why" yes "$(grep -q 'no link has opened again in time' "$work/err" && echo yes)"
+finish_checks
