@@ -1,15 +1,19 @@
 #!/usr/bin/env bash
-# Gateways as their users know them: alone, and between ranks of one machine. Usage: gateway.sh PREFIX
+# Gateways as their users know them: alone, between ranks of one machine, and in front of a private site of
+# the lab. Usage: gateway.sh PREFIX
 set -u
 cd "$(dirname "$0")" || exit 1
 . ./check.sh
 prefix=$1
-gateway=$prefix/bin/canele-gateway mpiexec=$prefix/bin/mpiexec
+gateway=$prefix/bin/canele-gateway mpiexec=$prefix/bin/mpiexec canele=$prefix/bin/canele
 work=$(mktemp -d)
 chmod 755 "$work"
+export CANELE_LAB=g$$
 started=()
-trap 'for id in "${started[@]}"; do kill -9 "$id" 2>/dev/null; done; rm -rf "$work"' EXIT
-"$prefix/bin/mpicc" -Wall -Werror -O1 programs/collectives.c -o "$work/collectives" || exit 1
+trap 'for id in "${started[@]}"; do kill -9 "$id" 2>/dev/null; done; "$canele" lab down >/dev/null 2>&1; rm -rf "$work"' EXIT
+for program in collectives exchange; do
+    "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" || exit 1
+done
 digits() { head -c "$1" /dev/urandom | od -An -v -tx1 | tr -d ' \n'; }
 
 # A standing gateway: told the pass, asked for an account, ended.
@@ -75,4 +79,29 @@ check "which is said" yes "$(grep -q "${ports[1]}" "$work/err" && echo yes)"
 far=$(at 1),$(at 2)
 check "another gateway replaces one that is missing" "collectives on 4 ranks: 0 failures" "$(sites -gateway "$work/gateway0" -gateway "$work/gateway2" -- "$work/collectives")"
 
+# A private site of the lab: connections come in to its first node only.
+if ! unshare -n true 2>/dev/null && ! unshare -Urn true 2>/dev/null; then
+    echo "SKIPPED: this machine permits namespaces neither to root nor to users"
+    finish_checks
+fi
+timeout 100 "$canele" lab up --name "$CANELE_LAB" --private 1 >"$work/up" 2>&1
+sed 's/^/    /' "$work/up"
+site() { echo "10.77.$1.10:7000=10.77.$1.10:7000"; }
+daemon() { # site, options: the command of its gateway
+    echo "$canele lab run site$1-node0 $gateway --until-eof --listen 10.77.$1.10:7000 --allow 10.77.$1.0/24 --gateways 10.77.0.0/16 ${2:-}"
+}
+grid() { timeout 100 "$mpiexec" -launcher-exec "$canele lab run" "$@"; }
+across() { # the sites that have a gateway; then a program: ranks on the second nodes
+    local near=() far=() with=$1
+    shift
+    case $with in *0*) near=(-gateway "$(daemon 0)" -env CANELE_GATEWAYS "$(site 0)") ;; esac
+    case $with in *1*) far=(-env CANELE_GATEWAYS "$(site 1)") ; near+=(-gateway "$(daemon 1)") ;; esac
+    grid -hosts site0-node1:2,site1-node1:2 -n 2 -env CANELE_SITE site0 "${near[@]}" "$@" : -n 2 -env CANELE_SITE site1 "${far[@]}" "$@"
+}
+check "4 ranks, two of them private, through both sites' gateways" "collectives on 4 ranks: 0 failures" "$(across 01 "$work/collectives")"
+check "and through the private site's alone" "collectives on 4 ranks: 0 failures" "$(across 1 "$work/collectives")"
+across 01 "$work/exchange" 2 0 >"$work/out" 2>&1
+check "long and short messages in both directions" 0 $?
+check "are right: $(tail -1 "$work/out")" 1 "$(grep -c ': 0 failures$' "$work/out")"
+"$canele" lab down
 finish_checks
