@@ -120,7 +120,10 @@ impl TcpRail {
                     Unproved { channel, address, stage, got: Vec::new(), deadline, detour };
                 self.add(unproved, epoll::EventFlags::OUT);
             }
-            Err(error) => self.note_failure(peer, address, (error.to_string(), is_refusal(&error))),
+            Err(error) => {
+                let is_refused = self.refuses(peer, address, &error);
+                self.note_failure(peer, address, (error.to_string(), is_refused));
+            }
         }
     }
 
@@ -328,8 +331,12 @@ impl TcpRail {
                 Err(failure) => {
                     match (one.dials(), failure) {
                         (Some(peer), failure) => {
-                            let is_refused =
-                                matches!(&failure, Failure::System(error) if is_refusal(error));
+                            let is_refused = match &failure {
+                                Failure::System(error) => self.refuses(peer, one.address, error),
+                                Failure::Refused(_) | Failure::Declined | Failure::Gateway(_) => {
+                                    false
+                                }
+                            };
                             let failure = (failure.to_string(), is_refused);
                             self.note_failure(peer, one.address, failure);
                         }
@@ -481,6 +488,11 @@ impl TcpRail {
         let (ways, listeners) = self.ways.get(&peer)?;
         let is_gateway = ways.gateways().any(|gateway| gateway == address);
         is_gateway.then(|| ways.request(peer, address, listeners))
+    }
+
+    /// Whether a host says that nobody listens where a peer did. Of a gateway that says nothing of the peer.
+    fn refuses(&self, peer: GateId, address: SocketAddr, error: &io::Error) -> bool {
+        is_refusal(error) && self.request(peer, address).is_none()
     }
 
     pub(super) fn expire(&mut self, now: Duration) {
