@@ -24,6 +24,12 @@ for net in 1 2; do
 done
 ip -n "$one" link set lo up
 ip -n "$two" link set lo up
+# The kernel takes up to a second to say that links are up.
+for _ in $(seq 100); do
+    up=$(for host in "$one" "$two"; do ip -n "$host" -br link; done | grep -c ' UP ')
+    [ "$up" -lt 4 ] || break
+    sleep 0.1
+done
 cat >"$work/launcher" <<'END'
 #!/bin/sh
 host=$1
