@@ -8,6 +8,7 @@
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::TcpStream;
 
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use rustls::{ClientConnection, Connection, ServerConnection};
 
 use super::handshake::{Binding, Refusal};
@@ -43,14 +44,14 @@ impl Channel {
     fn encrypt(&mut self, connection: Connection) {
         let tls = self.tls.insert(Box::new(Tls::new(connection)));
         // Whoever reads next finds it if the other end is gone.
-        let _ = tls.flush(&mut self.socket);
+        let _ = tls.flush(&mut Unsignalled(&self.socket));
     }
 
     /// Goes on with agreeing on keys; whether that is done.
     pub fn agree(&mut self) -> io::Result<bool> {
         match &mut self.tls {
             None => Ok(true),
-            Some(tls) => tls.agree(&mut self.socket),
+            Some(tls) => tls.agree(&mut Unsignalled(&self.socket)),
         }
     }
 
@@ -77,16 +78,41 @@ impl Channel {
     pub fn flush(&mut self) -> io::Result<bool> {
         match &mut self.tls {
             None => Ok(false),
-            Some(tls) => tls.flush(&mut self.socket),
+            Some(tls) => tls.flush(&mut Unsignalled(&self.socket)),
         }
     }
 
     /// Writes what the socket takes of `slices`, which are at an end where it took all.
     pub fn write_slices(&mut self, slices: &mut [IoSlice<'_>]) -> io::Result<usize> {
         match &mut self.tls {
-            None => self.socket.write_vectored(slices),
-            Some(tls) => tls.write_slices(&mut self.socket, slices),
+            None => Unsignalled(&self.socket).write_vectored(slices),
+            Some(tls) => tls.write_slices(&mut Unsignalled(&self.socket), slices),
         }
+    }
+}
+
+/// A socket whose peer may have closed it: that is an error, and no signal to the application's process.
+struct Unsignalled<'a>(&'a TcpStream);
+
+impl Read for Unsignalled<'_> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let mut socket = self.0;
+        socket.read(room)
+    }
+}
+
+impl Write for Unsignalled<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut none = SendAncillaryBuffer::default();
+        Ok(sendmsg(self.0, slices, &mut none, SendFlags::NOSIGNAL)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -94,7 +120,7 @@ impl Read for Channel {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         match &mut self.tls {
             None => self.socket.read(room),
-            Some(tls) => tls.read(&mut self.socket, room),
+            Some(tls) => tls.read(&mut Unsignalled(&self.socket), room),
         }
     }
 }
