@@ -23,6 +23,7 @@ need nsenter util-linux
 need nm binutils
 need valgrind valgrind
 need iptables-legacy iptables
+need nft nftables
 [ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] || missing+=(ca-certificates)
 # Without headers and development files a compiler is of no use.
 echo '#include <stdio.h>' | cc -xc -fsyntax-only - 2>/dev/null || missing+=(libc6-dev)
