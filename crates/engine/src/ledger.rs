@@ -409,6 +409,12 @@ impl Ledger {
         self.untold_bytes += bytes;
     }
 
+    /// Whether something has come of which the peer has not been told.
+    #[inline]
+    pub fn has_untold(&self) -> bool {
+        self.received != self.told
+    }
+
     /// The peer waits to be told.
     #[inline]
     pub fn ask(&mut self) {

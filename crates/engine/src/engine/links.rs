@@ -274,8 +274,10 @@ impl Engine {
     fn answer_word(&mut self, gate: GateId, is_asked: bool) {
         let way = self.gate(gate);
         if is_asked || way.is_pressed {
-            // On all links: what holds the sender up may be a frame on another, which may be still to come.
-            way.links.iter_mut().filter_map(|link| link.ledger.as_mut()).for_each(|it| it.ask());
+            // On all links: what holds the sender up may be a frame on another, which may be still to come. Where
+            // nothing has come since, silence says so, and lets the other end look less often.
+            let ledgers = way.links.iter_mut().filter_map(|link| link.ledger.as_mut());
+            ledgers.filter(|ledger| ledger.has_untold()).for_each(|ledger| ledger.ask());
             way.is_pressed = !way.early.is_empty();
         }
         self.list(gate);
