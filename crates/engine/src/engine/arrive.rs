@@ -1,0 +1,495 @@
+//! What comes: packets matched, delivered, answered, fetched.
+
+use wire::packet::{self, Header, Packet, Way};
+use wire::{GateId, RailId, RemoteRegion};
+
+use super::{CREDIT_MAX, Engine, PeerError, Pull, PullId};
+use crate::ahead::Settled;
+use crate::gate::{Control, EARLY_MAX, charge};
+use crate::matching::{Content, Unexpected, wanted};
+use crate::op::{Op, OpId, OpState, SendState, receive_piece, received};
+
+impl Engine {
+    /// Takes in a frame that came over a link of `gate`.
+    ///
+    /// # Errors
+    /// When the peer breaks the protocol. Nothing of other peers is touched; the caller closes the
+    /// gate's links and calls [`Engine::handle_down`].
+    pub fn handle_frame(
+        &mut self,
+        gate: GateId,
+        rail: RailId,
+        bytes: &[u8],
+    ) -> Result<(), PeerError> {
+        let peer = self.gates.get(gate.0 as usize).ok_or(PeerError::Gate(gate.0))?;
+        let way = peer.as_ref().ok_or(PeerError::NotConnected)?;
+        let mut rest = match way.links.iter().position(|link| link.rail == rail) {
+            Some(at) if way.links[at].ledger.is_some() => self.hear(gate, at, bytes)?,
+            Some(_) => bytes,
+            None => self.hear_apart(gate, rail, bytes)?,
+        };
+        while let Some(packet) = packet::parse(&mut rest)? {
+            if let Packet::Eager { header, acknowledge, payload } = packet {
+                self.handle_eager(gate, header, acknowledge, payload)?;
+                continue;
+            }
+            self.handle_packet(gate, packet)?;
+        }
+        Ok(())
+    }
+
+    /// Takes in a packet, apart from the way of short messages.
+    #[inline(never)]
+    fn handle_packet(&mut self, gate: GateId, packet: Packet<'_>) -> Result<(), PeerError> {
+        match packet {
+            Packet::Eager { header, acknowledge, payload } => {
+                self.handle_eager(gate, header, acknowledge, payload)
+            }
+            Packet::Ahead { sequence, offset, payload } => {
+                self.handle_ahead(gate, sequence, offset, payload)
+            }
+            Packet::Request { header, op, bytes, way } => {
+                if let Way::Ahead { bytes: ahead, .. } = way {
+                    self.announce_ahead(gate, header.sequence, ahead, bytes)?;
+                }
+                let content = Content::Request { op, bytes, way };
+                self.handle_message(Unexpected { gate, header, content })
+            }
+            Packet::Clear { op, receiver, wanted } => self.handle_clear(gate, op, receiver, wanted),
+            Packet::Data { receiver, offset, payload } => {
+                self.handle_data(gate, receiver, offset, payload)
+            }
+            Packet::PackedAhead { sequence, offset, bytes, payload } => {
+                self.handle_packed_ahead(gate, (sequence, offset), payload, bytes as usize)
+            }
+            Packet::PackedData { receiver, offset, bytes, payload } => {
+                self.handle_packed_data(gate, (receiver, offset), payload, bytes as usize)
+            }
+            Packet::Finish { op } => self.handle_finish(gate, op),
+            Packet::Credit { bytes } => {
+                let way = self.gate(gate);
+                way.credit = CREDIT_MAX.min(way.credit + bytes as usize);
+                Ok(())
+            }
+            Packet::Parted { link, frames } => self.handle_parted(gate, link, frames),
+            Packet::Arrived { .. } | Packet::Greeting { .. } => Err(PeerError::Word),
+        }
+    }
+
+    /// Memory of a peer that is to be fetched.
+    #[inline]
+    pub fn poll_pull(&mut self) -> Option<Pull> {
+        loop {
+            let id = self.pulls.pop_front()?;
+            let Some(op) = self.ops.find(id) else { continue };
+            let (OpState::Pulling { wanted, address, .. }, Some(gate)) = (&op.state, op.gate)
+            else {
+                continue;
+            };
+            let remote = RemoteRegion { address: *address, len: *wanted };
+            let local = op.region.slice(0, *wanted as usize);
+            let Some(rail) = self.gate(gate).pulling_rail() else {
+                self.handle_pull_declined(PullId(id));
+                continue;
+            };
+            return Some(Pull { id: PullId(id), gate, rail, remote, offset: 0, local });
+        }
+    }
+
+    /// A fetch is done, or was refused: then the peer is asked to send.
+    pub fn handle_pulled(&mut self, id: PullId, ok: bool) {
+        let PullId(id) = id;
+        let Some(op) = self.ops.find_mut(id) else { return };
+        let (&OpState::Pulling { source, tag, bytes, wanted, op: sender, .. }, Some(gate)) =
+            (&op.state, op.gate)
+        else {
+            return;
+        };
+        if !ok {
+            self.gate(gate).pull_refused = true;
+            return self.handle_pull_declined(PullId(id));
+        }
+        self.ops.complete(id.index, received(source, tag, bytes, wanted));
+        self.gate(gate).control.push_back(Control::Finish { op: sender });
+        self.list(gate);
+    }
+
+    /// A fetch is not wanted this time: the peer is asked to send.
+    pub fn handle_pull_declined(&mut self, id: PullId) {
+        let PullId(id) = id;
+        let Some(op) = self.ops.find_mut(id) else { return };
+        let (&OpState::Pulling { source, tag, bytes, wanted, op: sender, .. }, Some(gate)) =
+            (&op.state, op.gate)
+        else {
+            return;
+        };
+        op.state = OpState::Arriving { source, tag, bytes, wanted, left: wanted };
+        let clear = Control::Clear { op: sender, receiver: id.index, wanted };
+        self.gate(gate).control.push_back(clear);
+        self.list(gate);
+    }
+
+    /// Whether a matching-bearing packet is the next of its gate; true takes it.
+    #[inline]
+    fn in_sequence(&mut self, gate: GateId, got: u32) -> Result<bool, PeerError> {
+        let way = self.gate(gate);
+        let expected = way.sequence_in;
+        if got == expected {
+            way.sequence_in = expected.wrapping_add(1);
+            return Ok(true);
+        }
+        let ahead = got.wrapping_sub(expected) as usize;
+        if ahead > EARLY_MAX || way.early.contains_key(&got) {
+            return Err(PeerError::Sequence { expected, got });
+        }
+        Ok(false)
+    }
+
+    /// A whole message: straight into the receive that waits for it, or aside.
+    #[inline]
+    fn handle_eager(
+        &mut self,
+        gate: GateId,
+        header: Header,
+        acknowledge: Option<u32>,
+        payload: &[u8],
+    ) -> Result<(), PeerError> {
+        self.charge(gate, charge(payload.len()))?;
+        let way = self.gate(gate);
+        let overtaken = way.sequence_in != header.sequence || !way.early.is_empty();
+        if !overtaken && let Some(id) = self.matching.take_posted(gate, &header) {
+            self.gate(gate).sequence_in = header.sequence.wrapping_add(1);
+            self.deliver(id, gate, &header, payload, acknowledge);
+            return Ok(());
+        }
+        let content = Content::Eager { data: payload.into(), acknowledge };
+        self.handle_message(Unexpected { gate, header, content })
+    }
+
+    /// A message in its turn or ahead of it: matched, or laid aside; then those it held up.
+    fn handle_message(&mut self, message: Unexpected) -> Result<(), PeerError> {
+        let gate = message.gate;
+        let sequence = message.header.sequence;
+        if !self.in_sequence(gate, sequence)? {
+            self.gate(gate).early.insert(sequence, message);
+            return Ok(());
+        }
+        self.match_or_keep(message);
+        loop {
+            let way = self.gate(gate);
+            let Some(next) = way.early.remove(&way.sequence_in) else { return Ok(()) };
+            way.sequence_in = way.sequence_in.wrapping_add(1);
+            self.match_or_keep(next);
+        }
+    }
+
+    fn match_or_keep(&mut self, message: Unexpected) {
+        match self.matching.take_posted(message.gate, &message.header) {
+            Some(id) => self.accept(id, message),
+            None => {
+                self.counters.unexpected += 1;
+                self.ops.news += 1;
+                if let Content::Eager { data, .. } = &message.content {
+                    self.unexpected_bytes += data.len();
+                    let most = self.counters.unexpected_bytes_max.max(self.unexpected_bytes);
+                    self.counters.unexpected_bytes_max = most;
+                }
+                self.matching.arrive(message);
+            }
+        }
+    }
+
+    /// A message that waited has found its receive.
+    pub(super) fn deliver_waiting(&mut self, id: OpId, message: Unexpected) {
+        if let Content::Eager { data, .. } = &message.content {
+            self.unexpected_bytes -= data.len();
+        }
+        self.accept(id, message);
+    }
+
+    fn accept(&mut self, id: OpId, message: Unexpected) {
+        let Unexpected { gate, header, content } = message;
+        match content {
+            Content::Eager { data, acknowledge } => {
+                self.deliver(id, gate, &header, &data, acknowledge);
+            }
+            Content::Request { op, bytes, way } => {
+                self.answer(id, gate, &header, op, bytes, way);
+            }
+        }
+    }
+
+    #[inline]
+    fn deliver(
+        &mut self,
+        id: OpId,
+        gate: GateId,
+        header: &Header,
+        payload: &[u8],
+        acknowledge: Option<u32>,
+    ) {
+        let Some(op) = self.ops.at(id.index) else { return };
+        let bytes = payload.len() as u64;
+        let wanted = wanted(&op.region, bytes);
+        op.region.write(0, &payload[..wanted as usize]);
+        self.ops.complete(id.index, received(header.source, header.tag, bytes, wanted));
+        let way = self.gate(gate);
+        if way.reach.is_failed() {
+            return;
+        }
+        way.owed += charge(payload.len());
+        if let Some(op) = acknowledge {
+            way.control.push_back(Control::Finish { op });
+        } else if !way.must_return_credit() {
+            return;
+        }
+        self.list(gate);
+    }
+
+    /// Answers a request that found its receive: fetch, take what came ahead, clear.
+    fn answer(
+        &mut self,
+        id: OpId,
+        gate: GateId,
+        header: &Header,
+        sender: u32,
+        bytes: u64,
+        approach: Way,
+    ) {
+        let Header { source, tag, sequence, .. } = *header;
+        let Some(op) = self.ops.at(id.index) else { return };
+        let wanted = wanted(&op.region, bytes);
+        op.gate = Some(gate);
+        op.state = OpState::Arriving { source, tag, bytes, wanted, left: wanted };
+        let way = self.gate(gate);
+        if way.reach.is_failed() {
+            return self.fail(id.index);
+        }
+        let can_pull = way.can_fetch() && wanted > 0;
+        match approach {
+            Way::Fetch(address) if can_pull => {
+                if let Some(op) = self.ops.at(id.index) {
+                    op.state = OpState::Pulling { source, tag, bytes, wanted, op: sender, address };
+                }
+                self.pulls.push_back(id);
+                return;
+            }
+            Way::Ahead { clear: false, .. } => {}
+            Way::Ask | Way::Fetch(_) | Way::Ahead { clear: true, .. } => {
+                way.control.push_back(Control::Clear { op: sender, receiver: id.index, wanted });
+            }
+        }
+        if wanted == 0 {
+            self.ops.complete(id.index, received(source, tag, bytes, 0));
+        }
+        if let Way::Ahead { .. } = approach {
+            self.take_ahead(gate, sequence, id);
+        }
+        self.list(gate);
+    }
+
+    fn handle_clear(
+        &mut self,
+        gate: GateId,
+        op: u32,
+        receiver: u32,
+        wanted: u64,
+    ) -> Result<(), PeerError> {
+        let (bytes, send) = self.awaiting_send(gate, op, "clear")?;
+        if wanted > bytes {
+            return Err(PeerError::Range { offset: 0, len: wanted as usize, wanted: bytes });
+        }
+        send.awaiting = false;
+        send.receiver = receiver;
+        // What was promised ahead goes whole, wanted or not.
+        send.end = wanted.max(send.ahead);
+        let streams_already = send.to_emit;
+        send.to_emit = send.next < send.end;
+        if !send.to_emit {
+            self.ops.complete_send_if_done(op);
+        } else if !streams_already {
+            let id = self.ops.id(op);
+            self.gate(gate).streams.push_back(id);
+            self.list(gate);
+        }
+        Ok(())
+    }
+
+    fn handle_finish(&mut self, gate: GateId, op: u32) -> Result<(), PeerError> {
+        self.awaiting_send(gate, op, "finish")?.1.awaiting = false;
+        self.ops.complete_send_if_done(op);
+        Ok(())
+    }
+
+    /// A send that waits for a word of this peer, and its message's length in bytes.
+    fn awaiting_send(
+        &mut self,
+        gate: GateId,
+        op: u32,
+        what: &'static str,
+    ) -> Result<(u64, &mut SendState), PeerError> {
+        match self.ops.at(op) {
+            Some(Op { state: OpState::Send(send), gate: Some(to), region, .. })
+                if *to == gate && send.awaiting && (!send.to_emit || send.ahead > 0) =>
+            {
+                Ok((region.len() as u64, send))
+            }
+            _ => Err(PeerError::Operation { what, op }),
+        }
+    }
+
+    fn handle_data(
+        &mut self,
+        gate: GateId,
+        receiver: u32,
+        offset: u64,
+        payload: &[u8],
+    ) -> Result<(), PeerError> {
+        let id = self.expect_data(gate, receiver, offset, payload.len())?;
+        receive_piece(&mut self.ops, id, offset, payload);
+        Ok(())
+    }
+
+    /// The receive that asked for these bytes of its message.
+    #[inline]
+    fn expect_data(
+        &mut self,
+        gate: GateId,
+        receiver: u32,
+        offset: u64,
+        len: usize,
+    ) -> Result<OpId, PeerError> {
+        let unexpected = PeerError::Operation { what: "data", op: receiver };
+        let op = self.ops.at(receiver).filter(|op| op.gate == Some(gate)).ok_or(unexpected)?;
+        let OpState::Arriving { wanted, left, .. } = &op.state else {
+            return Err(unexpected);
+        };
+        let end = offset.checked_add(len as u64);
+        if end.is_none_or(|end| end > *wanted) || len as u64 > *left {
+            return Err(PeerError::Range { offset, len, wanted: *wanted });
+        }
+        Ok(self.ops.id(receiver))
+    }
+
+    /// As [`Engine::handle_data`]; nothing is unpacked that was not asked for.
+    #[cold]
+    fn handle_packed_data(
+        &mut self,
+        gate: GateId,
+        (receiver, offset): (u32, u64),
+        payload: &[u8],
+        bytes: usize,
+    ) -> Result<(), PeerError> {
+        let id = self.expect_data(gate, receiver, offset, bytes)?;
+        let Self { packer, ops, .. } = self;
+        let wrong = PeerError::Packed { len: payload.len(), bytes };
+        receive_piece(ops, id, offset, packer.unpack(payload, bytes).ok_or(wrong)?);
+        Ok(())
+    }
+
+    /// A request says how much of its message comes ahead.
+    fn announce_ahead(
+        &mut self,
+        gate: GateId,
+        sequence: u32,
+        ahead: u64,
+        bytes: u64,
+    ) -> Result<(), PeerError> {
+        let granted = self.gate(gate).accepted as u64;
+        if ahead > bytes || ahead > granted {
+            return Err(PeerError::Range { offset: 0, len: ahead as usize, wanted: bytes });
+        }
+        let way = self.gate(gate);
+        let expected = way.sequence_in;
+        if sequence.wrapping_sub(expected) as usize > EARLY_MAX {
+            return Err(PeerError::Sequence { expected, got: sequence });
+        }
+        let early = way.arrivals.announce(sequence, ahead)?;
+        self.charge(gate, charge(ahead as usize) - early)
+    }
+
+    fn handle_ahead(
+        &mut self,
+        gate: GateId,
+        sequence: u32,
+        offset: u64,
+        payload: &[u8],
+    ) -> Result<(), PeerError> {
+        let Self { gates, ops, .. } = self;
+        let Some(Some(way)) = gates.get_mut(gate.0 as usize) else { return Ok(()) };
+        let is_due = sequence.wrapping_sub(way.sequence_in) as usize <= EARLY_MAX;
+        let limit = way.accepted as u64;
+        let settled = way.arrivals.piece(ops, sequence, (offset, payload), (is_due, limit))?;
+        self.settle(gate, settled);
+        self.charge(gate, settled.early)
+    }
+
+    /// As [`Engine::handle_ahead`]; nothing is unpacked that would not be accepted from any sender.
+    #[cold]
+    fn handle_packed_ahead(
+        &mut self,
+        gate: GateId,
+        (sequence, offset): (u32, u64),
+        payload: &[u8],
+        bytes: usize,
+    ) -> Result<(), PeerError> {
+        let wanted = self.gate(gate).accepted as u64;
+        if offset.checked_add(bytes as u64).is_none_or(|end| end > wanted) {
+            return Err(PeerError::Range { offset, len: bytes, wanted });
+        }
+        let mut packer = std::mem::take(&mut self.packer);
+        let taken = match packer.unpack(payload, bytes) {
+            Some(piece) => self.handle_ahead(gate, sequence, offset, piece),
+            None => Err(PeerError::Packed { len: payload.len(), bytes }),
+        };
+        self.packer = packer;
+        taken
+    }
+
+    /// Gives a receive that matched what came ahead.
+    fn take_ahead(&mut self, gate: GateId, sequence: u32, id: OpId) {
+        let Self { gates, ops, .. } = self;
+        let Some(Some(way)) = gates.get_mut(gate.0 as usize) else { return };
+        let settled = way.arrivals.matched(ops, sequence, id);
+        self.settle(gate, settled);
+    }
+
+    fn settle(&mut self, gate: GateId, settled: Settled) {
+        self.unexpected_bytes = self.unexpected_bytes + settled.kept - settled.released;
+        let most = self.counters.unexpected_bytes_max.max(self.unexpected_bytes);
+        self.counters.unexpected_bytes_max = most;
+        if let Some(bytes) = settled.retired {
+            let way = self.gate(gate);
+            way.owed += charge(bytes);
+            if way.must_return_credit() {
+                self.list(gate);
+            }
+        }
+    }
+
+    /// Keeps the messages that came wholly ahead from a peer that is gone, and drops the parts of others.
+    pub(super) fn end_ahead(&mut self, gate: GateId) {
+        let mut arrivals = std::mem::take(&mut self.gate(gate).arrivals);
+        self.unexpected_bytes -= arrivals.waiting_bytes();
+        for message in self.matching.messages_mut().chain(self.matched.messages_mut()) {
+            if message.gate == gate
+                && let Content::Request { bytes, .. } = message.content
+                && let Some(data) = arrivals.take_whole(message.header.sequence, bytes)
+            {
+                self.unexpected_bytes += data.len();
+                message.content = Content::Eager { data: data.into(), acknowledge: None };
+            }
+        }
+    }
+
+    #[inline]
+    fn charge(&mut self, gate: GateId, bytes: usize) -> Result<(), PeerError> {
+        let way = self.gate(gate);
+        way.charged += bytes;
+        let granted = way.accepted;
+        if way.charged > granted {
+            return Err(PeerError::Credit { charged: way.charged, granted });
+        }
+        Ok(())
+    }
+}

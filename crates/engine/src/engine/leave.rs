@@ -1,0 +1,149 @@
+//! What leaves: which link can take a frame, and the frame.
+
+use wire::{Frame, GateId, RailId};
+
+use super::{Engine, Posted};
+use crate::emit::{emit_begin, emit_choice, emit_end, emit_lost};
+use crate::strategy::{Fifo, View};
+
+impl Engine {
+    /// Whether there may be something to connect, to copy or to send.
+    #[inline]
+    pub fn has_output(&self) -> bool {
+        !(self.ready.is_empty() && self.pulls.is_empty() && self.wanted.is_empty())
+    }
+
+    /// A gate that has work and no link; each is named once.
+    #[inline]
+    pub fn poll_connect(&mut self) -> Option<GateId> {
+        self.wanted.pop_front()
+    }
+
+    /// A gate's link that can take a frame which is there to be built.
+    #[inline]
+    pub fn poll_gate(&mut self) -> Option<(GateId, RailId)> {
+        while let Some((id, rail)) = self.ready.pop_front() {
+            let gate = self.gate(id);
+            let has_work = gate.has_work();
+            let Some(link) = gate.link(rail) else {
+                if gate.greets(rail) {
+                    return Some((id, rail));
+                }
+                continue;
+            };
+            link.listed = false;
+            if !link.full && (has_work || link.has_work()) {
+                return Some((id, rail));
+            }
+        }
+        None
+    }
+
+    /// Builds the next frame for a link of `gate` into `frame`; false when there is nothing to send over
+    /// it.
+    #[inline]
+    pub fn poll_frame(&mut self, gate: GateId, rail: RailId, frame: &mut Frame) -> bool {
+        frame.clear();
+        let Some(Some(way)) = self.gates.get_mut(gate.0 as usize) else { return false };
+        let Some(at) = way.links.iter().position(|link| link.rail == rail) else {
+            return self.poll_greeting(gate, rail, frame);
+        };
+        let link = &mut way.links[at];
+        if link.full {
+            return false;
+        }
+        if let Some(stalled) = link.stalled.take() {
+            *frame = stalled;
+            return true;
+        }
+        if !way.has_work() && !way.links[at].has_work() {
+            return false;
+        }
+        if way.links[at].ledger.is_none() || !self.emit_kept(gate, at, frame) {
+            self.build(gate, at, frame);
+        }
+        self.counters.frames += u64::from(!frame.is_empty());
+        !frame.is_empty()
+    }
+
+    /// Where frames are kept: builds one that goes again, or the word that alone can go; false if there is
+    /// room for what is new.
+    fn emit_kept(&mut self, gate: GateId, at: usize, frame: &mut Frame) -> bool {
+        let Some(Some(way)) = self.gates.get_mut(gate.0 as usize) else { return true };
+        let may_keep = way.may_keep(at);
+        let Some(ledger) = &mut way.links[at].ledger else { return false };
+        if ledger.emit_again(frame) {
+            self.counters.resent += 1;
+            return true;
+        }
+        if !may_keep {
+            if ledger.is_asked() {
+                ledger.tell(&mut frame.head, false);
+            }
+            return true;
+        }
+        let goes_again = !way.lost.is_empty() && emit_lost(way, at, frame);
+        self.counters.resent += u64::from(goes_again);
+        self.is_timed |= goes_again;
+        goes_again
+    }
+
+    /// Builds a frame of what the strategy chooses.
+    fn build(&mut self, gate: GateId, link: usize, frame: &mut Frame) {
+        let Self { gates, ops, counters, packer, host, strategy, gathers, choice, .. } = self;
+        let Some(Some(way)) = gates.get_mut(gate.0 as usize) else { return };
+        let begun = emit_begin(way, link, way.order_room(), frame);
+        if way.has_choice() {
+            choice.clear();
+            let taken = frame.head.len();
+            let view = View::new(gate, (way, link), ops, host, (taken, taken == begun.from));
+            strategy.choose(&view, choice);
+            if let Err(invalid) = choice.check(&view) {
+                let text = format!("strategy {}: {invalid}; fifo goes on", strategy.name());
+                self.refusal = Some(text);
+                *strategy = Box::new(Fifo);
+                *gathers = strategy.gathers();
+                choice.clear();
+                strategy.choose(&view, choice);
+            }
+            emit_choice(way, link, ops, choice, frame, (counters, packer));
+        }
+        emit_end(way, link, begun, frame);
+        self.is_timed |= frame.body.is_some();
+    }
+
+    /// Why a strategy was given up, once.
+    pub fn poll_refusal(&mut self) -> Option<String> {
+        self.refusal.take()
+    }
+
+    /// What the rail did with the frame that [`Engine::poll_frame`] built.
+    #[inline]
+    pub fn handle_posted(&mut self, gate: GateId, rail: RailId, frame: &mut Frame, posted: Posted) {
+        match posted {
+            Posted::Done => {
+                if let Some(token) = frame.token {
+                    self.handle_sent(gate, rail, token);
+                }
+            }
+            Posted::Held => {}
+            Posted::Full => {
+                let Some(link) = self.gate(gate).any_link(rail) else { return };
+                link.full = true;
+                link.stalled = Some(std::mem::take(frame));
+            }
+        }
+        // What this link does not take, now that it has more to do, another may.
+        if !self.watched.is_empty() || posted == Posted::Full {
+            self.list_if_working(gate);
+        }
+    }
+
+    /// Lists a gate that has more to send.
+    #[cold]
+    fn list_if_working(&mut self, gate: GateId) {
+        if self.gate(gate).has_work() {
+            self.list(gate);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What the application asks for: sends, receives, probes.
+
+use memory::Region;
+use wire::{Capabilities, Frame, GateId, RailId, packet};
+
+use super::Engine;
+use crate::emit::{BEGIN_MAX, GATHERED_MAX, emit_short, emit_whole};
+use crate::gate::{Pending, charge};
+use crate::matching::{MatchedId, Message, Selector, Unexpected};
+use crate::op::{Completion, Envelope, OpId, OpState, Outcome, SendMode, SendState};
+
+impl Engine {
+    /// Sends `data` to `gate`, one of the job's processes.
+    #[inline]
+    pub fn submit_send(
+        &mut self,
+        gate: GateId,
+        envelope: Envelope,
+        data: &Region,
+        mode: SendMode,
+    ) -> OpId {
+        let state = OpState::Send(SendState {
+            envelope,
+            to_emit: true,
+            held: 0,
+            awaiting: mode == SendMode::Synchronous,
+            sequence: 0,
+            ahead: 0,
+            receiver: 0,
+            next: 0,
+            end: 0,
+            offered: false,
+        });
+        let id = self.ops.insert(Some(gate), data.clone(), state);
+        let way = self.gate(gate);
+        if way.reach.is_failed() {
+            self.fail(id.index);
+            return id;
+        }
+        let Envelope { context, is_urgent, .. } = envelope;
+        way.window.push_back(Pending { id, bytes: data.len(), context, is_urgent, overtaken: 0 });
+        self.list(gate);
+        id
+    }
+
+    /// Builds the frame of a short message that can leave at once, with nothing before it on its gate.
+    /// Answers the rail for which `frame` holds it: the message is sent, its memory free, and the frame
+    /// is to be posted as one of [`Engine::poll_frame`]. None when it must be submitted as any other.
+    #[inline]
+    pub fn submit_short(
+        &mut self,
+        gate: GateId,
+        envelope: Envelope,
+        data: &Region,
+        frame: &mut Frame,
+    ) -> Option<RailId> {
+        let way = self.gates.get_mut(gate.0 as usize)?.as_mut()?;
+        let [link] = &way.links[..] else {
+            return self.submit_short_kept(gate, envelope, data, frame);
+        };
+        if link.ledger.is_some() {
+            return self.submit_short_kept(gate, envelope, data, frame);
+        }
+        let rail = link.rail;
+        if !link.is_ready() || link.has_work() || !way.takes_short(link, data.len()) {
+            return None;
+        }
+        frame.clear();
+        emit_whole(way, envelope, data, &mut frame.head);
+        self.counters.eager += 1;
+        self.counters.frames += 1;
+        Some(rail)
+    }
+
+    /// As [`Engine::submit_short`], where frames are kept and there may be several links.
+    #[cold]
+    fn submit_short_kept(
+        &mut self,
+        gate: GateId,
+        envelope: Envelope,
+        data: &Region,
+        frame: &mut Frame,
+    ) -> Option<RailId> {
+        let way = self.gates.get_mut(gate.0 as usize)?.as_mut()?;
+        let at = way.first_ready()?;
+        let link = &way.links[at];
+        let rail = link.rail;
+        let room = way.order_room();
+        if !way.takes_short(link, data.len()) || room == 0 {
+            return None;
+        }
+        frame.clear();
+        emit_short(way, at, room, (envelope, data), frame);
+        self.counters.eager += 1;
+        self.counters.frames += 1;
+        Some(rail)
+    }
+
+    /// Lays a short message beside others of its gate, to share a frame with them and with what follows,
+    /// until [`Engine::release_gathered`] or until the gate has something else to send. True when the
+    /// message is taken: it is sent, its memory free. False when it must be submitted as any other, as
+    /// when the frame is full, or the strategy gathers nothing.
+    pub fn submit_gathered(&mut self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
+        let Some(Some(way)) = self.gates.get_mut(gate.0 as usize) else { return false };
+        let Some(link) = way.links.first() else { return false };
+        let len = data.len();
+        let Capabilities { frame_max, inline_max, .. } = link.capabilities;
+        let frame_max = frame_max.saturating_sub(BEGIN_MAX).min(GATHERED_MAX);
+        if !self.gathers
+            || len > inline_max
+            || way.gathered.len() + packet::EAGER_LEN + len > frame_max
+            || charge(len) > way.credit
+            || !way.window.is_empty()
+            || way.order_room() == 0
+        {
+            return false;
+        }
+        let mut gathered = std::mem::take(&mut way.gathered);
+        if gathered.is_empty() {
+            way.gathered_from = way.sequence_out;
+        }
+        emit_whole(way, envelope, data, &mut gathered);
+        way.gathered = gathered;
+        self.counters.eager += 1;
+        true
+    }
+
+    /// Whether messages were gathered for a gate that have not left.
+    #[inline]
+    pub fn has_gathered(&self, gate: GateId) -> bool {
+        let way = self.gates.get(gate.0 as usize).and_then(Option::as_ref);
+        way.is_some_and(|way| !way.gathered.is_empty())
+    }
+
+    /// Lets what was gathered for a gate go.
+    pub fn release_gathered(&mut self, gate: GateId) {
+        let way = self.gate(gate);
+        if !way.gathered.is_empty() {
+            way.released = true;
+            self.list(gate);
+        }
+    }
+
+    /// Receives a message that `selector` accepts into `into`; `gate` is the only process it can come
+    /// from, if it names its source.
+    #[inline]
+    pub fn submit_receive(
+        &mut self,
+        gate: Option<GateId>,
+        selector: Selector,
+        into: &Region,
+    ) -> OpId {
+        let id = self.ops.insert(gate, into.clone(), OpState::Posted);
+        if let Some(message) = self.matching.take_waiting(gate, &selector) {
+            self.deliver_waiting(id, message);
+        } else if gate.is_some_and(|gate| self.is_failed(gate)) {
+            self.fail(id.index);
+        } else {
+            self.matching.post(gate, selector, id);
+        }
+        id
+    }
+
+    /// Cancels a receive that has not been matched; false if it is too late, or a send.
+    pub fn submit_cancel(&mut self, op: OpId) -> bool {
+        let is_posted = self.ops.find(op).is_some_and(|op| matches!(op.state, OpState::Posted));
+        if !is_posted || !self.matching.cancel(op) {
+            return false;
+        }
+        let outcome = Outcome::Cancelled;
+        self.ops.complete(op.index, Completion { source: 0, tag: 0, bytes: 0, outcome });
+        true
+    }
+
+    /// The oldest waiting message that `selector` accepts; `gate` is as in [`Engine::submit_receive`].
+    pub fn probe(&mut self, gate: Option<GateId>, selector: Selector) -> Option<Message> {
+        self.matching.peek(gate, &selector).map(Unexpected::message)
+    }
+
+    /// Takes the oldest waiting message that `selector` accepts out of matching; `gate` is as in
+    /// [`Engine::submit_receive`].
+    pub fn submit_matched_probe(
+        &mut self,
+        gate: Option<GateId>,
+        selector: Selector,
+    ) -> Option<(MatchedId, Message)> {
+        let message = self.matching.take_waiting(gate, &selector)?;
+        let described = message.message();
+        Some((self.matched.insert(message), described))
+    }
+
+    /// Receives a message that a matched probe took; `None` if it was received before.
+    pub fn submit_matched_receive(&mut self, message: MatchedId, into: &Region) -> Option<OpId> {
+        let message = self.matched.take(message)?;
+        let id = self.ops.insert(Some(message.gate), into.clone(), OpState::Posted);
+        self.deliver_waiting(id, message);
+        Some(id)
+    }
+}

@@ -1,0 +1,301 @@
+//! Peers that lie about links: greetings, counts and partings that were never due. Nothing panics, another
+//! peer's links carry on, and what no peer says is laid at its door.
+
+mod network;
+
+use engine::{
+    Config, Engine, Envelope, Loss, OpId, Outcome, PeerError, Posted, Selector, SendMode,
+};
+use memory::Region;
+use network::{NEAR, Random, for_seeds, gate};
+use wire::packet::{self, Header, Incarnation};
+use wire::{Capabilities, Frame, RailId};
+
+const HOSTILE: usize = 1;
+const HONEST: usize = 2;
+
+#[test]
+fn what_comes_before_the_greeting_is_refused() {
+    let mut victim = Victim::new();
+    victim.engine.handle_up(gate(HOSTILE), RAILS[0], KEPT);
+    for frame in [eager(HOSTILE, 0), arrived(0), parted(0, 1, 0), vec![0xff; 12]] {
+        let heard = victim.engine.handle_frame(gate(HOSTILE), RAILS[0], &frame);
+        assert_eq!(heard, Err(PeerError::Greeting), "{frame:?}");
+    }
+    victim.assert_unharmed();
+}
+
+#[test]
+fn a_second_greeting_is_refused() {
+    let mut victim = Victim::met();
+    for frame in [greeting(0, 1, 0), greeting(0, 2, 0)] {
+        assert_eq!(victim.hear(0, &frame), Err(PeerError::Word));
+    }
+    victim.assert_unharmed();
+}
+
+#[test]
+fn a_word_about_the_link_that_does_not_begin_the_frame_is_refused() {
+    let mut victim = Victim::met();
+    let frame = [eager(HOSTILE, 0), arrived(0)].concat();
+    assert_eq!(victim.hear(0, &frame), Err(PeerError::Word));
+    victim.assert_unharmed();
+}
+
+#[test]
+fn a_greeting_that_confirms_what_never_left_is_refused() {
+    let mut victim = Victim::new();
+    victim.engine.handle_up(gate(HOSTILE), RAILS[0], KEPT);
+    let heard = victim.engine.handle_frame(gate(HOSTILE), RAILS[0], &greeting(0, 1, 3));
+    assert_eq!(heard, Err(PeerError::Confirmation { sent: 0, got: 3 }));
+    victim.assert_unharmed();
+}
+
+#[test]
+fn more_frames_confirmed_than_were_sent_are_refused() {
+    for got in [2, 1000, u32::MAX] {
+        let mut victim = Victim::met();
+        victim.send();
+        assert_eq!(victim.hear(0, &arrived(got)), Err(PeerError::Confirmation { sent: 1, got }));
+        victim.assert_unharmed();
+        let mut victim = Victim::met();
+        victim.send();
+        let heard = victim.hear(1, &parted(0, 1, got));
+        assert_eq!(heard, Err(PeerError::Confirmation { sent: 1, got }));
+        victim.assert_unharmed();
+    }
+}
+
+#[test]
+fn an_older_count_than_the_last_is_refused() {
+    let mut victim = Victim::met();
+    for sent in 1..=2 {
+        victim.send();
+        assert_eq!(victim.hear(0, &arrived(sent)), Ok(()));
+    }
+    assert_eq!(victim.hear(0, &arrived(1)), Err(PeerError::Confirmation { sent: 2, got: 1 }));
+    victim.assert_unharmed();
+}
+
+#[test]
+fn a_parting_of_a_link_that_is_not_there_is_none() {
+    let mut victim = Victim::met();
+    for (rail, epoch) in [(9, 1), (255, u32::MAX), (0, 0)] {
+        assert_eq!(victim.hear(0, &parted(rail, epoch, 0)), Ok(()));
+    }
+    assert!(!victim.engine.has_severed());
+    assert_eq!(victim.hear(0, &eager(HOSTILE, 0)), Ok(()), "both links carry on");
+    assert_eq!(victim.hear(1, &eager(HOSTILE, 1)), Ok(()));
+    victim.assert_unharmed();
+}
+
+#[test]
+fn a_link_parted_thousands_of_times_is_answered_once_a_frame_at_most() {
+    let mut victim = Victim::met();
+    for epoch in 1..5000 {
+        assert_eq!(victim.hear(1, &parted(0, epoch, 0)), Ok(()));
+        let _ = victim.engine.poll_severed();
+        assert!(victim.drain(HOSTILE, 1).len() <= 1);
+    }
+    // All in one: what waits to be said does not grow with what was heard.
+    let frame: Vec<u8> = (5000..5300).flat_map(|epoch| parted(0, epoch, 0)).collect();
+    assert_eq!(victim.hear(1, &frame), Ok(()));
+    let answer = victim.drain(HOSTILE, 1).concat();
+    assert!(answer.len() < 100, "{} bytes", answer.len());
+    victim.assert_unharmed();
+}
+
+#[test]
+fn the_last_link_that_a_peer_parts_ends_no_other_gate() {
+    let mut victim = Victim::met();
+    assert_eq!(victim.hear(0, &parted(1, 1, 0)), Ok(()));
+    assert_eq!(victim.hear(0, &parted(0, 1, 0)), Ok(()));
+    while let Some((peer, rail)) = victim.engine.poll_severed() {
+        assert_eq!(peer, gate(HOSTILE));
+        victim.engine.handle_link_down(peer, rail, true);
+    }
+    victim.assert_unharmed();
+}
+
+#[test]
+fn whatever_is_said_of_links_harms_nobody() {
+    let mut accused = 0;
+    for_seeds(6000, |seed| {
+        let mut random = Random::new(seed);
+        let mut victim = Victim::met();
+        for _ in 0..1 + random.below(24) {
+            if !victim.suffer_one(&mut random) {
+                accused += 1;
+                break;
+            }
+        }
+        victim.assert_unharmed();
+    });
+    if std::env::var_os("CANELE_SEED").is_none() {
+        assert!(accused > 1000, "many of 6000 lies are noticed, not {accused}");
+    }
+}
+
+/// A process with two links each to two peers, one of which lies about its own.
+struct Victim {
+    engine: Engine,
+    sequence: u32,
+    honest: (OpId, Region),
+}
+
+impl Victim {
+    /// The liar has no link yet.
+    fn new() -> Self {
+        let mut engine = Engine::new(Config::new(3));
+        let selector = Selector { context: 0, source: Some(HONEST as u32), tag: Some(1) };
+        let into = Region::owned(4);
+        let receive = engine.submit_receive(Some(gate(HONEST)), selector, &into);
+        let mut victim = Self { engine, sequence: 0, honest: (receive, into) };
+        victim.meet(HONEST);
+        victim
+    }
+
+    /// All links are open.
+    fn met() -> Self {
+        let mut victim = Self::new();
+        victim.meet(HOSTILE);
+        victim
+    }
+
+    fn meet(&mut self, peer: usize) {
+        for rail in RAILS {
+            self.engine.handle_up(gate(peer), rail, KEPT);
+            let heard = self.engine.handle_frame(gate(peer), rail, &greeting(rail.0, 1, 0));
+            assert_eq!(heard, Ok(()));
+            let greeted = self.drain(peer, rail.0 as usize);
+            assert!(packet::parse_greeting(&greeted[0]).is_some(), "{greeted:?}");
+        }
+    }
+
+    /// Hears the liar over one of its links.
+    fn hear(&mut self, link: usize, frame: &[u8]) -> Result<(), PeerError> {
+        self.engine.handle_frame(gate(HOSTILE), RAILS[link], frame)
+    }
+
+    /// Sends a short message to the liar over its first link, which is idle.
+    fn send(&mut self) {
+        let data = Region::owned(8);
+        self.engine.submit_send(gate(HOSTILE), ENVELOPE, &data, SendMode::Standard);
+        assert_eq!(self.drain(HOSTILE, 0).len(), 1);
+    }
+
+    /// One lie, or something that happens to the liar's links; false when the liar is found out.
+    fn suffer_one(&mut self, random: &mut Random) -> bool {
+        let link = random.below(2);
+        let rail = [0, 0, 1, 1, 7][random.below(5)];
+        let epoch = [0, 1, 2, 3, u32::MAX][random.below(5)];
+        let frames = [0, 0, 0, 1, 2, u32::MAX][random.below(6)];
+        let frame = match random.below(8) {
+            0 => greeting(rail, epoch, frames),
+            1 | 2 => parted(rail, epoch, frames),
+            3 => arrived(frames),
+            4 => {
+                self.sequence += 1;
+                [arrived(frames), eager(HOSTILE, self.sequence - 1)].concat()
+            }
+            5 => {
+                self.send_any();
+                return true;
+            }
+            6 => {
+                let ends = random.below(2) == 0;
+                return self.engine.handle_link_down(gate(HOSTILE), RAILS[link], ends)
+                    != Loss::Final;
+            }
+            _ => {
+                self.engine.handle_up(gate(HOSTILE), RAILS[link], KEPT);
+                return true;
+            }
+        };
+        let heard = self.hear(link, &frame);
+        for link in 0..RAILS.len() {
+            self.drain(HOSTILE, link);
+        }
+        while let Some((peer, rail)) = self.engine.poll_severed() {
+            assert_eq!(peer, gate(HOSTILE), "only the liar's links are given up");
+            self.engine.handle_link_down(peer, rail, false);
+        }
+        if heard.is_err() {
+            self.engine.handle_down(gate(HOSTILE));
+        }
+        heard.is_ok()
+    }
+
+    fn send_any(&mut self) {
+        let data = Region::owned(8);
+        self.engine.submit_send(gate(HOSTILE), ENVELOPE, &data, SendMode::Standard);
+        for link in 0..RAILS.len() {
+            self.drain(HOSTILE, link);
+        }
+    }
+
+    /// The other peer's links carry both ways, and what it is told is what has come.
+    fn assert_unharmed(&mut self) {
+        let peer = gate(HONEST);
+        let data = Region::owned(8);
+        let sent = self.engine.submit_send(peer, ENVELOPE, &data, SendMode::Synchronous);
+        let synchronous = self.drain(HONEST, 0).concat();
+        let (_, _, mut rest) = packet::split_arrived(&synchronous).expect("a word begins it");
+        let Ok(Some(packet::Packet::Eager { acknowledge: Some(op), .. })) =
+            packet::parse(&mut rest)
+        else {
+            panic!("the message leaves over the first link: {synchronous:?}");
+        };
+        let mut answer = arrived(1);
+        packet::emit_finish(&mut answer, op);
+        assert_eq!(self.engine.handle_frame(peer, RAILS[1], &eager(HONEST, 0)), Ok(()));
+        assert_eq!(self.engine.handle_frame(peer, RAILS[0], &answer), Ok(()));
+        let (receive, into) = &self.honest;
+        assert_eq!(self.engine.take(*receive).map(|end| end.outcome), Some(Outcome::Ok));
+        assert_eq!(into.to_vec(), b"real");
+        assert_eq!(self.engine.take(sent).map(|end| end.outcome), Some(Outcome::Ok));
+    }
+
+    /// What the engine has for a peer over a link.
+    fn drain(&mut self, peer: usize, link: usize) -> Vec<Vec<u8>> {
+        let mut frames = Vec::new();
+        let mut frame = Frame::default();
+        while self.engine.poll_frame(gate(peer), RAILS[link], &mut frame) {
+            frames.push(frame.head.clone());
+            self.engine.handle_posted(gate(peer), RAILS[link], &mut frame, Posted::Done);
+        }
+        frames
+    }
+}
+
+fn greeting(rail: u8, epoch: u32, frames: u32) -> Vec<u8> {
+    let mut frame = Vec::new();
+    packet::emit_greeting(&mut frame, Incarnation { rail, epoch }, frames, true);
+    frame
+}
+
+fn parted(rail: u8, epoch: u32, frames: u32) -> Vec<u8> {
+    let mut frame = Vec::new();
+    packet::emit_parted(&mut frame, Incarnation { rail, epoch }, frames);
+    frame
+}
+
+fn arrived(frames: u32) -> Vec<u8> {
+    let mut frame = Vec::new();
+    packet::emit_arrived(&mut frame, frames, false);
+    frame
+}
+
+fn eager(source: usize, sequence: u32) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let header = Header { context: 0, source: source as u32, tag: 1, sequence };
+    packet::emit_eager(&mut frame, &header, None, 4);
+    frame.extend(b"real");
+    frame
+}
+
+const ENVELOPE: Envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
+const RAILS: [RailId; 2] = [RailId(0), RailId(1)];
+
+/// Links of which each carries what the other may lose, and that open again.
+const KEPT: Capabilities = Capabilities { replay: true, reopens: true, ..NEAR.capabilities };
