@@ -220,11 +220,11 @@ impl Comm {
         let (map, is_crowded) = (process.sites(), process.is_crowded());
         let find = || {
             if map.nodes() == 1 {
-                return plan::Topology::flat(self.size(), is_crowded);
+                return plan::Topology::flat(self.size(), is_crowded, *process.costs());
             }
             let locate = |rank| plan::Location { node: map.node(rank), site: map.site(rank) };
             let locations: Vec<plan::Location> = self.group().iter().map(locate).collect();
-            plan::Topology::new(&locations, is_crowded, plan::Costs::default())
+            plan::Topology::new(&locations, is_crowded, *process.costs())
         };
         Ok(self.0.places.get_or_init(find))
     }

@@ -16,6 +16,7 @@ pub mod point_to_point;
 pub mod process;
 pub mod request;
 pub mod strategy;
+mod survey;
 pub mod table;
 pub mod tool;
 pub mod topology;

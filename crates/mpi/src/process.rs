@@ -20,6 +20,7 @@ use topo::sites::{Home, Map, Network};
 use wire::GateId;
 
 use crate::comm::Comm;
+use crate::survey::{self, Survey, cores, local_ranks, survey};
 use crate::{Error, ErrorClass, Result, strategy};
 
 /// How threads may call (MPI-5.0 §11.6).
@@ -44,8 +45,7 @@ pub struct Process {
     world: Comm,
     myself: Comm,
     node_identity: Vec<u8>,
-    is_crowded: bool,
-    sites: Map,
+    survey: Survey,
     level: ThreadLevel,
     main_thread: ThreadId,
 }
@@ -80,13 +80,19 @@ impl Process {
 
     /// Whether the whole job is on one node, with more ranks than cores; all processes say the same.
     pub fn is_crowded(&self) -> bool {
-        self.is_crowded
+        self.survey.is_crowded
     }
 
     /// The nodes and sites of the job's ranks; all processes say the same.
     #[inline]
     pub fn sites(&self) -> &Map {
-        &self.sites
+        &self.survey.sites
+    }
+
+    /// What messages are predicted to cost; all processes say the same.
+    #[inline]
+    pub fn costs(&self) -> &plan::Costs {
+        &self.survey.costs
     }
 
     /// The same bytes in all processes that share memory with this one, and in no others.
@@ -290,14 +296,11 @@ fn start(level: ThreadLevel) -> Result<Process> {
     append(&mut card, GATEWAYS.as_bytes());
     append(&mut card, &gateways.publish());
     job.publish(CARD, &card).map_err(|error| failed(error.to_string()))?;
-    if rank == 0 {
-        let mut word = (cores() as u32).to_le_bytes().to_vec();
-        word.push(u8::from(home.site.is_some()));
-        job.publish(WORD, &word).map_err(|error| failed(error.to_string()))?;
-    }
+    let host = topo::cache::host_cost(topo::Cache::of_environment().as_ref());
+    survey::publish_word(&job, &home, &host).map_err(|error| failed(error.to_string()))?;
     job.fence().map_err(|error| failed(error.to_string()))?;
-    let (is_crowded, sites) = survey(&job, &home).map_err(failed)?;
-    let sites = known_sites.get_or_init(|| sites).clone();
+    let survey = survey(&job, &home, |rank| home_of(&job, rank)).map_err(failed)?;
+    let sites = known_sites.get_or_init(|| survey.sites.clone()).clone();
     let own = rails.iter().map(|rail| (rail.name().to_owned(), rail.address())).collect();
     let job = Arc::new(job);
     let directory =
@@ -305,7 +308,6 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let strategy = strategy::of_environment().map_err(failed)?;
     let budget_bytes = settings::UNMATCHED_BYTES.number();
     let budget_bytes = budget_bytes.map_err(|error| failed(error.to_string()))? as usize;
-    let host = topo::cache::host_cost(topo::Cache::of_environment().as_ref());
     let patience_s = settings::LINK_PATIENCE.number();
     let patience_s = patience_s.map_err(|error| failed(error.to_string()))?;
     let patience_ns = patience_s.saturating_mul(1_000_000_000);
@@ -327,8 +329,7 @@ fn start(level: ThreadLevel) -> Result<Process> {
         world: Comm::world(rank, size),
         myself: Comm::myself(rank),
         node_identity: node_identity(),
-        is_crowded,
-        sites,
+        survey,
         level,
         main_thread: std::thread::current().id(),
     })
@@ -492,59 +493,13 @@ fn gateways() -> Result<Gateways, String> {
     Gateways::parse(&list).map_err(|error| format!("{variable}={list}: {error}"))
 }
 
-/// Whether the whole job crowds one node, and where its ranks are. Every process must choose the same
-/// algorithms, whatever cores it may use itself: where the launcher says that all are on one node, rank 0
-/// says how many cores there are, and whether they are of sites that were named.
-fn survey(job: &Job, home: &Home) -> Result<(bool, Map), String> {
-    if job.size() == 1 {
-        return Ok((false, Map::flat()));
-    }
-    if local_ranks() != Some(job.size() as usize) {
-        return Ok((false, map(job)?));
-    }
-    let word = job.fetch(0, WORD).map_err(|error| error.to_string())?;
-    let Some((cores, &[is_named])) = word.split_first_chunk::<4>() else {
-        return Err("rank 0 published nonsense".into());
-    };
-    let is_crowded = job.size() > u32::from_le_bytes(*cores);
-    match (is_named, &home.site) {
-        (0, None) => Ok((is_crowded, Map::flat())),
-        (0, Some(name)) => {
-            let variable = settings::SITE.variable();
-            Err(format!(
-                "{variable}={name}, but rank 0 has none: name the sites of all, or of none"
-            ))
-        }
-        (_, _) => Ok((is_crowded, map(job)?)),
-    }
-}
-
-/// The map of the job: rank 0 reads what all have published, the others what it makes of that.
-fn map(job: &Job) -> Result<Map, String> {
-    let text = |error: boot::BootError| error.to_string();
-    if job.rank() == 0 {
-        let home = |rank| {
-            let card = parse_card(&job.fetch(rank, CARD).map_err(text)?);
-            let mut entries = card.into_iter().flatten();
-            let entry = entries.find(|(name, _)| name == HOME);
-            let home = entry.and_then(|(_, bytes)| Home::parse(&bytes));
-            home.ok_or_else(|| format!("process {rank} published nonsense"))
-        };
-        let homes = (0..job.size()).map(home).collect::<Result<Vec<Home>, String>>()?;
-        job.publish(SITES, &Map::of(&homes).emit()).map_err(text)?;
-    }
-    job.fence().map_err(text)?;
-    let map = Map::parse(&job.fetch(0, SITES).map_err(text)?, job.size());
-    map.ok_or_else(|| "rank 0 published nonsense".into())
-}
-
-/// How many of the job's ranks are on this node, if the launcher tells.
-fn local_ranks() -> Option<usize> {
-    std::env::var("MPI_LOCALNRANKS").ok()?.parse().ok()
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+/// Where a process is, as it has published.
+fn home_of(job: &Job, rank: u32) -> Result<Home, String> {
+    let card = job.fetch(rank, CARD).map_err(|error| error.to_string())?;
+    let mut entries = parse_card(&card).into_iter().flatten();
+    let entry = entries.find(|(name, _)| name == HOME);
+    let home = entry.and_then(|(_, bytes)| Home::parse(&bytes));
+    home.ok_or_else(|| format!("process {rank} published nonsense"))
 }
 
 /// The published addresses of the job's processes.
@@ -603,9 +558,6 @@ const CARD: &str = "rails";
 const HOME: &str = "home";
 /// Among the rails of a card: the gateways by which others reach the process.
 const GATEWAYS: &str = "gateways";
-/// What rank 0 says before it knows the others: its cores, and whether it has a site's name.
-const WORD: &str = "word";
-const SITES: &str = "sites";
 
 const SITE_NAME_MAX: usize = 255;
 

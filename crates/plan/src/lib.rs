@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod across;
+mod costs;
 mod crowd;
 mod data;
 mod predict;
@@ -18,8 +19,9 @@ mod reduction;
 mod schedule;
 mod topology;
 
+pub use costs::{Cost, Costs, Distance};
 pub use data::{allgather, alltoall, barrier, broadcast, gather, scatter};
 pub use predict::{Prediction, predict};
 pub use reduction::{Operands, allreduce, exscan, reduce, reduce_scatter, scan};
 pub use schedule::{Buffer, Schedule, Span, Step};
-pub use topology::{Cost, Costs, Distance, Location, Topology};
+pub use topology::{Location, Topology};

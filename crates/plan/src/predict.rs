@@ -7,8 +7,9 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
+use crate::costs::{Cost, Distance};
 use crate::schedule::{Schedule, Step};
-use crate::topology::{Cost, Distance, Topology};
+use crate::topology::Topology;
 
 /// What a collective is predicted to take, from the call of all ranks at once to the last one's return.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,8 @@
-//! Where the ranks of a communicator run, and what messages cost there.
+//! Where the ranks of a communicator run.
 //!
 //! All ranks plan from equal topologies: what they do fits together only because they decide alike.
+
+use crate::costs::{Costs, Distance};
 
 /// Where the ranks of a communicator run.
 #[derive(Clone, Debug)]
@@ -19,41 +21,6 @@ pub struct Location {
     pub node: u32,
     /// Ranks with equal numbers are near each other. A node lies in one site: that of its first rank.
     pub site: u32,
-}
-
-/// What a message costs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cost {
-    /// From the end of the sender's work to the beginning of the receiver's.
-    pub latency_ns: u64,
-    /// What the way carries.
-    pub bytes_per_s: u64,
-    /// The work of either side.
-    pub overhead_ns: u64,
-}
-
-/// What messages cost by how far they go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Costs {
-    /// Within a node.
-    pub node: Cost,
-    /// Between nodes of a site.
-    pub site: Cost,
-    /// Between sites.
-    pub wide: Cost,
-    /// What a rank takes to go on that has slept: who waits for another site has.
-    pub wake_ns: u64,
-}
-
-/// How far apart two ranks are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Distance {
-    /// They share memory.
-    Node,
-    /// They are in one site.
-    Site,
-    /// They are in different sites.
-    Wide,
 }
 
 /// What operations over several sites are planned from.
@@ -91,8 +58,8 @@ pub(crate) struct Levels {
 
 impl Topology {
     /// The ranks of one node. `is_crowded` says that they outnumber its cores.
-    pub fn flat(size: u32, is_crowded: bool) -> Self {
-        Self { size, is_crowded, levels: None, across: None, costs: Costs::default() }
+    pub fn flat(size: u32, is_crowded: bool, costs: Costs) -> Self {
+        Self { size, is_crowded, levels: None, across: None, costs }
     }
 
     /// Ranks where `locations` says. A single node is as [`Topology::flat`].
@@ -156,37 +123,6 @@ impl Topology {
     #[inline]
     pub(crate) fn across(&self) -> Option<&Across> {
         self.across.as_deref()
-    }
-}
-
-impl Costs {
-    /// What a message costs over a distance.
-    pub fn at(&self, distance: Distance) -> Cost {
-        match distance {
-            Distance::Node => self.node,
-            Distance::Site => self.site,
-            Distance::Wide => self.wide,
-        }
-    }
-}
-
-impl Default for Costs {
-    /// Shared memory, gigabit Ethernet, and a continent's middling distance at the same rate.
-    fn default() -> Self {
-        let gigabit = 117_000_000;
-        Self {
-            node: Cost { latency_ns: 600, bytes_per_s: 4_000_000_000, overhead_ns: 400 },
-            site: Cost { latency_ns: 20_000, bytes_per_s: gigabit, overhead_ns: 4_000 },
-            wide: Cost { latency_ns: 6_000_000, bytes_per_s: gigabit, overhead_ns: 4_000 },
-            wake_ns: 30_000,
-        }
-    }
-}
-
-impl Cost {
-    /// How long `bytes` are on their way behind the first.
-    pub fn stream_ns(&self, bytes: u64) -> u64 {
-        (u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_s.max(1))) as u64
     }
 }
 

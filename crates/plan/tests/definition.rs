@@ -3,11 +3,11 @@
 mod machine;
 
 use machine::{Rank, Unit, run as run_on};
-use plan::{Operands, Step, Topology};
+use plan::{Costs, Operands, Step, Topology};
 
 /// Runs all ranks to their end and gives their outputs.
 fn run(ranks: Vec<Rank>) -> Vec<Vec<Unit>> {
-    let topology = Topology::flat(ranks.len() as u32, false);
+    let topology = Topology::flat(ranks.len() as u32, false, Costs::default());
     run_on(ranks, &topology).outputs
 }
 
@@ -20,7 +20,7 @@ const LENGTHS: [u64; 4] = [0, 1, 7, 100];
 
 /// On one node, with a core each or in a crowd.
 fn machines(size: u32) -> [Topology; 2] {
-    [false, true].map(|is_crowded| Topology::flat(size, is_crowded))
+    [false, true].map(|is_crowded| Topology::flat(size, is_crowded, Costs::default()))
 }
 
 const SIZES: std::ops::RangeInclusive<u32> = 1..=33;
@@ -28,8 +28,9 @@ const SIZES: std::ops::RangeInclusive<u32> = 1..=33;
 #[test]
 fn barrier_waits_for_everyone_in_log_rounds() {
     for size in SIZES {
-        let schedules: Vec<_> =
-            (0..size).map(|rank| plan::barrier(rank, &Topology::flat(size, false))).collect();
+        let schedules: Vec<_> = (0..size)
+            .map(|rank| plan::barrier(rank, &Topology::flat(size, false, Costs::default())))
+            .collect();
         let rounds = schedules[0].steps.iter().filter(|step| **step == Step::Wait).count();
         assert_eq!(rounds as u32, u32::BITS - (size - 1).leading_zeros());
         // Whoever leaves has heard of everyone: knowledge spreads with the messages.
@@ -50,7 +51,7 @@ fn barrier_waits_for_everyone_in_log_rounds() {
 #[test]
 fn short_exchanges_take_log_rounds() {
     for size in SIZES {
-        let machine = Topology::flat(size, false);
+        let machine = Topology::flat(size, false, Costs::default());
         let least = u32::BITS - (size - 1).leading_zeros();
         let operands = Operands { len: 1, element: 4, commutes: true, in_place: false };
         for rank in 0..size {
@@ -71,8 +72,9 @@ fn short_exchanges_take_log_rounds() {
 #[test]
 fn barrier_of_a_crowd_asks_each_rank_to_wait_once_and_its_first_twice() {
     for size in SIZES {
-        let schedules: Vec<_> =
-            (0..size).map(|rank| plan::barrier(rank, &Topology::flat(size, true))).collect();
+        let schedules: Vec<_> = (0..size)
+            .map(|rank| plan::barrier(rank, &Topology::flat(size, true, Costs::default())))
+            .collect();
         for (rank, schedule) in schedules.iter().enumerate() {
             let waits = schedule.steps.iter().filter(|step| **step == Step::Wait).count();
             assert!(waits <= if rank == 0 { 2 } else { 1 });
@@ -112,7 +114,7 @@ fn broadcast_gives_everyone_the_roots_data() {
 #[test]
 fn gather_and_scatter_move_blocks_to_and_from_the_root() {
     for size in SIZES {
-        let machine = Topology::flat(size, false);
+        let machine = Topology::flat(size, false, Costs::default());
         for root in [0, size / 3, size - 1] {
             for (uniform, in_place) in [(true, false), (true, true), (false, false), (false, true)]
             {
@@ -149,7 +151,7 @@ fn gather_and_scatter_move_blocks_to_and_from_the_root() {
 #[test]
 fn allgather_gives_everyone_everything() {
     for size in SIZES {
-        let machine = Topology::flat(size, false);
+        let machine = Topology::flat(size, false, Costs::default());
         for len in [0, 1, 3, 30_000] {
             if len > 3 && size > 6 {
                 continue;
@@ -232,7 +234,7 @@ fn reductions_combine_every_operand_once_and_in_order() {
                     let found = &run(one.collect())[root as usize];
                     assert!(found.iter().all(|unit| unit.is_all_below(size)));
                 }
-                let machine = Topology::flat(size, false);
+                let machine = Topology::flat(size, false, Costs::default());
                 let scans = (0..size).map(|rank| {
                     Rank::new(plan::scan(rank, &machine, operands), mine(rank), place(rank))
                 });
@@ -253,7 +255,7 @@ fn reductions_combine_every_operand_once_and_in_order() {
 #[test]
 fn reduce_scatter_gives_each_its_block() {
     for size in SIZES {
-        let machine = Topology::flat(size, false);
+        let machine = Topology::flat(size, false, Costs::default());
         for (commutes, each) in [(false, 3), (true, 3), (true, 100)] {
             let counts = move |rank: u32| if rank.is_multiple_of(3) { each } else { each / 2 };
             let len: u64 = (0..size).map(counts).sum();

@@ -6,11 +6,13 @@
 //! which processes of a job are on one node, and of one site.
 #![forbid(unsafe_code)]
 
+mod between;
 pub mod cache;
 mod file;
 pub mod processor;
 pub mod sample;
 pub mod sites;
 
+pub use between::Between;
 pub use cache::{Cache, Entry, Pair};
 pub use file::Ignored;

@@ -174,6 +174,11 @@ impl Network {
         Self { address, prefix: prefix.min(length(address)) }
     }
 
+    /// The address in it that is told of.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address
+    }
+
     /// The first address of the network, and the bits that its addresses share.
     fn subnet(&self) -> (IpAddr, u8) {
         let unused = u32::from(length(self.address) - self.prefix);

@@ -20,8 +20,9 @@ pub(crate) mod exchange;
 pub(crate) mod prefix;
 pub(crate) mod reduction;
 
+use crate::costs::Costs;
 use crate::schedule::part;
-use crate::topology::{Across, Costs, Levels};
+use crate::topology::{Across, Levels};
 
 /// Who is head of what, for one segment.
 #[derive(Clone, Copy)]

@@ -1,0 +1,171 @@
+//! What collectives are planned from: where the job's ranks are, and what messages cost there.
+//!
+//! Every process must choose the same algorithms, whatever it knows itself: all take rank 0's word.
+
+use boot::{BootError, Job};
+use plan::Costs;
+use topo::sites::{Home, Map};
+use topo::{Between, Cache};
+use wire::{Cost, HostCost};
+
+/// What rank 0 has said.
+#[derive(Clone, Debug)]
+pub(crate) struct Survey {
+    /// Whether the whole job is on one node, with more ranks than cores.
+    pub is_crowded: bool,
+    /// Nodes and sites.
+    pub sites: Map,
+    /// What messages cost.
+    pub costs: Costs,
+}
+
+/// Publishes, as rank 0, what it can say before it knows of the others.
+pub(crate) fn publish_word(job: &Job, home: &Home, host: &HostCost) -> Result<(), BootError> {
+    if job.rank() != 0 {
+        return Ok(());
+    }
+    let mut word = (cores() as u32).to_le_bytes().to_vec();
+    word.push(u8::from(home.site.is_some()));
+    word.extend(within_a_node(host).emit());
+    job.publish(WORD, &word)
+}
+
+/// What is the same for all: where the launcher says that all are on one node, rank 0 has said whether they
+/// are of sites that were named; else it makes a map of what all have published.
+pub(crate) fn survey(
+    job: &Job,
+    home: &Home,
+    home_of: impl Fn(u32) -> Result<Home, String>,
+) -> Result<Survey, String> {
+    if job.size() == 1 {
+        let costs = Costs::default();
+        return Ok(Survey { is_crowded: false, sites: Map::flat(), costs });
+    }
+    let word = job.fetch(0, WORD).map_err(|error| error.to_string())?;
+    let word = Word::parse(&word).ok_or(NONSENSE)?;
+    if local_ranks() != Some(job.size() as usize) {
+        let (sites, costs) = map(job, word.costs, home_of)?;
+        return Ok(Survey { is_crowded: false, sites, costs });
+    }
+    let is_crowded = job.size() > word.cores;
+    match (word.is_named, &home.site) {
+        (false, None) => Ok(Survey { is_crowded, sites: Map::flat(), costs: word.costs }),
+        (false, Some(name)) => {
+            let variable = settings::SITE.variable();
+            Err(format!(
+                "{variable}={name}, but rank 0 has none: name the sites of all, or of none"
+            ))
+        }
+        (true, _) => {
+            let (sites, costs) = map(job, word.costs, home_of)?;
+            Ok(Survey { is_crowded, sites, costs })
+        }
+    }
+}
+
+/// How many of the job's ranks are on this node, if the launcher tells.
+pub(crate) fn local_ranks() -> Option<usize> {
+    std::env::var("MPI_LOCALNRANKS").ok()?.parse().ok()
+}
+
+/// How many cores this process may use.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// What rank 0 said before it knew of the others.
+struct Word {
+    cores: u32,
+    is_named: bool,
+    costs: Costs,
+}
+
+impl Word {
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let (cores, rest) = bytes.split_first_chunk::<4>()?;
+        let (&is_named, costs) = rest.split_first()?;
+        let costs = Costs::parse(costs)?;
+        Some(Self { cores: u32::from_le_bytes(*cores), is_named: is_named != 0, costs })
+    }
+}
+
+/// The map of the job, and what messages cost: rank 0 reads what all have published, the others what it
+/// makes of that.
+fn map(
+    job: &Job,
+    costs: Costs,
+    home_of: impl Fn(u32) -> Result<Home, String>,
+) -> Result<(Map, Costs), String> {
+    let text = |error: BootError| error.to_string();
+    if job.rank() == 0 {
+        let homes = (0..job.size()).map(home_of).collect::<Result<Vec<Home>, String>>()?;
+        let map = Map::of(&homes);
+        job.publish(SITES, &map.emit()).map_err(text)?;
+        job.publish(COSTS, &between_nodes(costs, &homes, &map).emit()).map_err(text)?;
+    }
+    job.fence().map_err(text)?;
+    let map = Map::parse(&job.fetch(0, SITES).map_err(text)?, job.size());
+    let costs = Costs::parse(&job.fetch(0, COSTS).map_err(text)?);
+    map.zip(costs).ok_or_else(|| NONSENSE.into())
+}
+
+/// What messages cost within this node. Of what is beyond it the usual is said.
+fn within_a_node(host: &HostCost) -> Costs {
+    let node = planned(&host.shared_memory(NEIGHBOUR_NS));
+    Costs { node, wake_ns: host.wake_ns, ..Costs::default() }
+}
+
+/// What they cost between nodes, where that is remembered.
+fn between_nodes(costs: Costs, homes: &[Home], map: &Map) -> Costs {
+    let listing = Cache::of_environment().and_then(|cache| cache.links().ok()).unwrap_or_default();
+    let links = listing.links.iter().map(|(pair, entry)| (pair, &entry.value));
+    let Between { near, far } = Between::of(homes, map, links);
+    let site = near.as_ref().map_or(costs.site, planned);
+    Costs { site, wide: far.as_ref().map_or(costs.wide, planned), ..costs }
+}
+
+fn planned(cost: &Cost) -> plan::Cost {
+    plan::Cost {
+        latency_ns: cost.latency_ns(),
+        bytes_per_s: cost.bytes_per_s(LONG_LEN),
+        overhead_ns: cost.gap_ns(),
+    }
+}
+
+/// How long a word takes from one process of a node to another that looks for it, and all that they do
+/// for it.
+const NEIGHBOUR_NS: u64 = 600;
+
+/// The rate of a way is that of messages as long as this: the gap does not count.
+const LONG_LEN: u64 = 1 << 20;
+
+const NONSENSE: &str = "rank 0 published nonsense";
+
+/// What rank 0 says before it knows the others: its cores, whether it has a site's name, and what messages
+/// cost on its node.
+const WORD: &str = "word";
+const SITES: &str = "sites";
+const COSTS: &str = "costs";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_word_of_rank_0_is_read_as_it_was_told() {
+        let costs = within_a_node(&HostCost::default());
+        let word = [&7u32.to_le_bytes()[..], &[1], &costs.emit()].concat();
+        let read = Word::parse(&word).unwrap();
+        assert_eq!((read.cores, read.is_named, read.costs), (7, true, costs));
+        assert!(Word::parse(&word[..20]).is_none() && Word::parse(&[]).is_none());
+    }
+
+    #[test]
+    fn what_is_not_remembered_is_as_usual() {
+        let usual = Costs::default();
+        assert_eq!(between_nodes(usual, &[], &Map::flat()), usual);
+        let near = planned(&Cost::linear(50_000, 2_000, 100_000_000));
+        assert_eq!((near.latency_ns, near.overhead_ns), (50_000, 2_000));
+        assert!((99_000_000..=100_000_000).contains(&near.bytes_per_s));
+    }
+}

@@ -1,0 +1,144 @@
+//! What messages cost, by how far they go.
+
+/// What a message costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// From the end of the sender's work to the beginning of the receiver's.
+    pub latency_ns: u64,
+    /// What the way carries.
+    pub bytes_per_s: u64,
+    /// The work of either side.
+    pub overhead_ns: u64,
+}
+
+/// What messages cost by how far they go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costs {
+    /// Within a node.
+    pub node: Cost,
+    /// Between nodes of a site.
+    pub site: Cost,
+    /// Between sites.
+    pub wide: Cost,
+    /// What a rank takes to go on that has slept: who waits for another site has.
+    pub wake_ns: u64,
+}
+
+/// How far apart two ranks are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Distance {
+    /// They share memory.
+    Node,
+    /// They are in one site.
+    Site,
+    /// They are in different sites.
+    Wide,
+}
+
+impl Costs {
+    /// What a message costs over a distance.
+    pub fn at(&self, distance: Distance) -> Cost {
+        match distance {
+            Distance::Node => self.node,
+            Distance::Site => self.site,
+            Distance::Wide => self.wide,
+        }
+    }
+
+    /// The costs as bytes, for those who have to plan from the same.
+    pub fn emit(&self) -> Vec<u8> {
+        self.numbers().into_iter().flat_map(u64::to_le_bytes).collect()
+    }
+
+    /// The costs that such bytes say, within bounds that sums of costs stay in; none where they are none.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let (numbers, []) = bytes.as_chunks::<8>() else { return None };
+        let numbers = numbers.iter().map(|number| u64::from_le_bytes(*number));
+        let numbers: Vec<u64> = numbers.collect();
+        let &[
+            n_latency,
+            n_rate,
+            n_work,
+            s_latency,
+            s_rate,
+            s_work,
+            w_latency,
+            w_rate,
+            w_work,
+            wake,
+        ] = &numbers[..]
+        else {
+            return None;
+        };
+        let cost = |latency_ns: u64, bytes_per_s: u64, overhead_ns: u64| Cost {
+            latency_ns: latency_ns.min(TIME_MAX_NS),
+            bytes_per_s: bytes_per_s.max(RATE_LEAST),
+            overhead_ns: overhead_ns.min(TIME_MAX_NS),
+        };
+        Some(Self {
+            node: cost(n_latency, n_rate, n_work),
+            site: cost(s_latency, s_rate, s_work),
+            wide: cost(w_latency, w_rate, w_work),
+            wake_ns: wake.min(TIME_MAX_NS),
+        })
+    }
+
+    fn numbers(&self) -> [u64; 10] {
+        let of = |cost: Cost| [cost.latency_ns, cost.bytes_per_s, cost.overhead_ns];
+        let [node, site, wide] = [of(self.node), of(self.site), of(self.wide)];
+        [
+            node[0],
+            node[1],
+            node[2],
+            site[0],
+            site[1],
+            site[2],
+            wide[0],
+            wide[1],
+            wide[2],
+            self.wake_ns,
+        ]
+    }
+}
+
+impl Default for Costs {
+    /// Shared memory, gigabit Ethernet, and a continent's middling distance at the same rate.
+    fn default() -> Self {
+        let gigabit = 117_000_000;
+        Self {
+            node: Cost { latency_ns: 600, bytes_per_s: 4_000_000_000, overhead_ns: 400 },
+            site: Cost { latency_ns: 20_000, bytes_per_s: gigabit, overhead_ns: 4_000 },
+            wide: Cost { latency_ns: 6_000_000, bytes_per_s: gigabit, overhead_ns: 4_000 },
+            wake_ns: 30_000,
+        }
+    }
+}
+
+impl Cost {
+    /// How long `bytes` are on their way behind the first.
+    pub fn stream_ns(&self, bytes: u64) -> u64 {
+        (u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_s.max(1))) as u64
+    }
+}
+
+/// A minute: no message takes longer.
+const TIME_MAX_NS: u64 = 60_000_000_000;
+
+/// A slow modem's, in bytes per second.
+const RATE_LEAST: u64 = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everybody_reads_the_costs_that_were_told() {
+        let costs = Costs::default();
+        assert_eq!(Costs::parse(&costs.emit()), Some(costs));
+        assert_eq!(Costs::parse(&costs.emit()[1..]), None);
+        assert_eq!(Costs::parse(&[]), None);
+        let wild = Costs::parse(&[0xff; 80]).unwrap();
+        assert_eq!((wild.wake_ns, wild.wide.latency_ns), (TIME_MAX_NS, TIME_MAX_NS));
+        assert_eq!(Costs::parse(&[0; 80]).unwrap().node.bytes_per_s, RATE_LEAST);
+    }
+}

@@ -1,0 +1,117 @@
+//! What links between the nodes of a job cost, as far as that is remembered.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use wire::Cost;
+
+use crate::Pair;
+use crate::sites::{Home, Map};
+
+/// The worst of the links within sites, and of those between sites: what is planned for all must hold for
+/// each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Between {
+    /// Between nodes of one site, if any such link is remembered.
+    pub near: Option<Cost>,
+    /// Between sites.
+    pub far: Option<Cost>,
+}
+
+impl Between {
+    /// What remembered links say of processes at these homes. Links count whose two ends are addresses of
+    /// two of the nodes; an address that several nodes have says nothing.
+    pub fn of<'a>(
+        homes: &[Home],
+        map: &Map,
+        links: impl Iterator<Item = (&'a Pair, &'a Cost)>,
+    ) -> Self {
+        let owners = owners(homes, map);
+        let owner = |end: &str| {
+            let address: IpAddr = end.rsplit('/').next()?.parse().ok()?;
+            owners.get(&address.to_canonical()).copied().flatten()
+        };
+        let mut found = Self::default();
+        for (pair, cost) in links {
+            let (Some(here), Some(there)) = (owner(pair.here()), owner(pair.there())) else {
+                continue;
+            };
+            if map.node(here) != map.node(there) {
+                let is_near = map.site(here) == map.site(there);
+                let worst = if is_near { &mut found.near } else { &mut found.far };
+                *worst = Some(worse(*worst, cost));
+            }
+        }
+        found
+    }
+}
+
+/// A rank of the node that has each address; none where several nodes have it.
+fn owners(homes: &[Home], map: &Map) -> HashMap<IpAddr, Option<u32>> {
+    let mut owners: HashMap<IpAddr, Option<u32>> = HashMap::new();
+    for (rank, home) in (0..).zip(homes) {
+        for address in home.networks.iter().map(|network| network.address().to_canonical()) {
+            let owner = owners.entry(address).or_insert(Some(rank));
+            *owner = owner.filter(|&other| map.node(other) == map.node(rank));
+        }
+    }
+    owners
+}
+
+/// A link as slow as either, in each respect.
+fn worse(one: Option<Cost>, other: &Cost) -> Cost {
+    let one = one.unwrap_or(Cost::linear(0, 0, u64::MAX));
+    Cost::linear(
+        one.latency_ns().max(other.latency_ns()),
+        one.gap_ns().max(other.gap_ns()),
+        one.bytes_per_s(LONG_LEN).min(other.bytes_per_s(LONG_LEN)),
+    )
+}
+
+/// The rate is that of frames as long as this: the gap does not count.
+const LONG_LEN: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sites::Network;
+
+    fn home(node: u8, site: &str, address: &str) -> Home {
+        let networks = vec![Network::new(address.parse().unwrap(), 24)];
+        Home { node: vec![node], site: Some(site.into()), networks }
+    }
+
+    fn pair(here: &str, there: &str) -> Pair {
+        Pair::new("tcp", &format!("host/{here}"), there)
+    }
+
+    #[test]
+    fn links_of_the_job_count_and_the_worst_of_each_kind() {
+        let homes = [
+            home(0, "north", "10.0.0.1"),
+            home(1, "north", "10.0.0.2"),
+            home(2, "south", "10.1.0.1"),
+            home(2, "south", "10.1.0.1"),
+            home(3, "south", "10.0.0.9"),
+            home(4, "south", "10.0.0.9"),
+        ];
+        let map = Map::of(&homes);
+        let links = [
+            (pair("10.0.0.1", "10.0.0.2"), Cost::linear(20_000, 1_000, 1_000_000_000)),
+            (pair("10.0.0.1", "10.1.0.1"), Cost::linear(5_000_000, 1_000, 200_000_000)),
+            (pair("10.0.0.2", "10.1.0.1"), Cost::linear(6_000_000, 900, 300_000_000)),
+            (pair("10.0.0.1", "10.0.0.9"), Cost::linear(90_000_000, 1, 1_000)),
+            (pair("10.0.0.1", "10.7.0.1"), Cost::linear(90_000_000, 1, 1_000)),
+            (pair("10.0.0.1", "nowhere"), Cost::linear(90_000_000, 1, 1_000)),
+            (pair("10.1.0.1", "10.1.0.1"), Cost::linear(90_000_000, 1, 1_000)),
+        ];
+        let found = Between::of(&homes, &map, links.iter().map(|(pair, cost)| (pair, cost)));
+        let (near, far) = (found.near.unwrap(), found.far.unwrap());
+        assert_eq!((near.latency_ns(), near.gap_ns()), (20_000, 1_000));
+        assert_eq!((far.latency_ns(), far.gap_ns()), (6_000_000, 1_000));
+        let rate = far.bytes_per_s(1 << 30);
+        assert!((195_000_000..201_000_000).contains(&rate), "{rate}");
+        let none = Between::of(&homes[..1], &Map::flat(), links.iter().map(|(p, c)| (p, c)));
+        assert_eq!(none, Between::default());
+    }
+}
