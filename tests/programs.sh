@@ -6,10 +6,10 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives nonblocking large layouts point_to_point objects unsupported bad_input tool topologies mad_pack mad_misuse threads; do
+for program in collectives nonblocking large layouts point_to_point objects unsupported bad_input tool topologies neighbours mad_pack mad_misuse threads; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
-for program in collectives nonblocking objects; do
+for program in collectives nonblocking objects neighbours; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 -DLARGE "programs/$program.c" -o "$work/large_$program"
 done
 "$prefix/bin/mpicc" -Wall -Werror -O1 ../bench/express.c -o "$work/express" -lm
@@ -19,7 +19,7 @@ for ranks in 1 2 3 6; do go -n $ranks "$work/layouts"; done
 for ranks in 2 3 6; do go -n $ranks "$work/point_to_point"; done
 for ranks in 1 2 5; do go -n $ranks "$work/objects"; done
 go -genv CANELE_RAILS tcp -n 3 "$work/objects"
-for program in collectives nonblocking objects; do for ranks in 2 5; do go -n $ranks "$work/large_$program"; done; done
+for program in collectives nonblocking objects neighbours; do for ranks in 2 5; do go -n $ranks "$work/large_$program"; done; done
 for rails in shm tcp; do go -genv CANELE_RAILS $rails -n 2 "$work/large"; done
 go -genv CANELE_RAILS tcp -n 4 "$work/collectives"
 go -genv CANELE_RAILS tcp -n 3 "$work/point_to_point"
@@ -57,6 +57,8 @@ for rails in shm tcp; do go -genv CANELE_RAILS $rails -n 2 "$work/threads" "${CA
 kill "${busy[@]}"
 
 for ranks in 1 2 6; do go -n $ranks "$work/topologies"; done
+for ranks in 1 2 3 4 6 8; do go -n $ranks "$work/neighbours"; done
+go -genv CANELE_RAILS tcp -n 4 "$work/neighbours"
 go -n 1 "$work/tool" list
 for rails in shm tcp; do go -genv CANELE_RAILS $rails -n 2 "$work/tool"; done
 go -genv CANELE_UNMATCHED_BYTES 1048576 -genv CANELE_STRATEGY fifo -n 3 "$work/tool"

@@ -1,17 +1,25 @@
 //! Collective communication (MPI-5.0 §6). The bodies check the arguments and plan; the shims carry out what
 //! they give.
 
+mod neighbourhood;
+
 use std::ffi::{c_int, c_void};
 
 use datatype::Datatype;
 use memory::Region;
 use mpi::collective::{Call, Collective, Elements};
 pub(crate) use mpi::comm::Form;
+use mpi::neighbourhood::Neighbourhood;
 use mpi::request::Request;
 use plan::{Operands, Schedule};
 
 use crate::arguments::{Names, RECV, SEND, buffer, comm, committed, count, distinct, region, root};
 use crate::convention::*;
+
+pub(crate) use neighbourhood::{
+    neighbor_allgather, neighbor_allgatherv, neighbor_alltoall, neighbor_alltoallv,
+    neighbor_alltoallw,
+};
 
 const BUFFER: Names = Names::new("buffer", "count", "datatype");
 const SENDS: Names = Names::new("sendbuf", "sendcounts", "sendtypes");

@@ -14,6 +14,7 @@ mod across;
 mod costs;
 mod crowd;
 mod data;
+mod direct;
 mod predict;
 mod reduction;
 mod schedule;
@@ -21,6 +22,7 @@ mod topology;
 
 pub use costs::{Cost, Costs, Distance};
 pub use data::{allgather, alltoall, barrier, broadcast, gather, scatter};
+pub use direct::direct;
 pub use predict::{Prediction, predict};
 pub use reduction::{Operands, allreduce, exscan, reduce, reduce_scatter, scan};
 pub use schedule::{Buffer, Schedule, Span, Step};

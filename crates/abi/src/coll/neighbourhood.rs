@@ -1,0 +1,145 @@
+//! Collective communication between neighbours (MPI-5.0 §8.6). Nothing of it works in place.
+
+use super::*;
+
+/// All of what is sent to every neighbour, a block from each.
+unsafe fn allgather_blocks(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: RawHandle,
+    recvbuf: *mut c_void,
+    placement: Placement,
+    recvtype: RawHandle,
+    comm: Call,
+) -> Result<Collective> {
+    let neighbours = named("comm", comm.neighbourhood())?;
+    // SAFETY: as the body's.
+    let (input, blocks) = unsafe {
+        let input = buffer(&SEND, sendbuf, sendcount, sendtype)?;
+        check_disjoint(placement, neighbours.indegree())?;
+        let blocks = Blocks::new(&RECV, recvbuf, placement, recvtype, neighbours.indegree())?;
+        (input, blocks)
+    };
+    distinct("sendbuf", &input, "recvbuf", &blocks.stream)?;
+    let schedule = neighbours.allgather(input.len() as u64, &blocks.sizes);
+    Ok(comm.bytes(schedule, input, blocks.stream))
+}
+
+pub(crate) unsafe fn neighbor_allgather(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: RawHandle,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: RawHandle,
+    call: Result<Call>,
+) -> Result<Collective> {
+    let placement = Placement::Uniform(recvcount);
+    // SAFETY: as the body's.
+    unsafe { allgather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, call?) }
+}
+
+pub(crate) unsafe fn neighbor_allgatherv(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: RawHandle,
+    recvbuf: *mut c_void,
+    counts: Ints,
+    displacements: Ints,
+    recvtype: RawHandle,
+    call: Result<Call>,
+) -> Result<Collective> {
+    let placement = Placement::Listed { counts, displacements };
+    // SAFETY: as the body's.
+    unsafe { allgather_blocks(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, call?) }
+}
+
+/// A block to every neighbour, and one from each.
+fn alltoall_blocks(
+    comm: Call,
+    neighbours: &Neighbourhood,
+    sends: Blocks,
+    receives: Blocks,
+) -> Result<Collective> {
+    distinct("sendbuf", &sends.stream, "recvbuf", &receives.stream)?;
+    let schedule = neighbours.alltoall(&sends.sizes, &receives.sizes);
+    Ok(comm.bytes(schedule, sends.stream, receives.stream))
+}
+
+unsafe fn alltoall_placed(
+    (sendbuf, sends, sendtype): (*const c_void, Placement, RawHandle),
+    (recvbuf, receives, recvtype): (*mut c_void, Placement, RawHandle),
+    comm: Call,
+) -> Result<Collective> {
+    let neighbours = named("comm", comm.neighbourhood())?;
+    let (out, into) = (neighbours.outdegree(), neighbours.indegree());
+    // SAFETY: as the body's.
+    let (sends, receives) = unsafe {
+        check_disjoint(receives, into)?;
+        (
+            Blocks::new(&SEND, sendbuf, sends, sendtype, out)?,
+            Blocks::new(&RECV, recvbuf, receives, recvtype, into)?,
+        )
+    };
+    alltoall_blocks(comm, &neighbours, sends, receives)
+}
+
+pub(crate) unsafe fn neighbor_alltoall(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: RawHandle,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: RawHandle,
+    call: Result<Call>,
+) -> Result<Collective> {
+    let sends = (sendbuf, Placement::Uniform(sendcount), sendtype);
+    let receives = (recvbuf, Placement::Uniform(recvcount), recvtype);
+    // SAFETY: as the body's.
+    unsafe { alltoall_placed(sends, receives, call?) }
+}
+
+pub(crate) unsafe fn neighbor_alltoallv(
+    sendbuf: *const c_void,
+    sendcounts: Ints,
+    senddispls: Ints,
+    sendtype: RawHandle,
+    recvbuf: *mut c_void,
+    recvcounts: Ints,
+    recvdispls: Ints,
+    recvtype: RawHandle,
+    call: Result<Call>,
+) -> Result<Collective> {
+    let listed = |counts, displacements| Placement::Listed { counts, displacements };
+    let sends = (sendbuf, listed(sendcounts, senddispls), sendtype);
+    let receives = (recvbuf, listed(recvcounts, recvdispls), recvtype);
+    // SAFETY: as the body's.
+    unsafe { alltoall_placed(sends, receives, call?) }
+}
+
+/// Displacements are in bytes, and of the same type in both widths.
+pub(crate) unsafe fn neighbor_alltoallw(
+    sendbuf: *const c_void,
+    sendcounts: Ints,
+    senddispls: *const isize,
+    sendtypes: *const RawHandle,
+    recvbuf: *mut c_void,
+    recvcounts: Ints,
+    recvdispls: *const isize,
+    recvtypes: *const RawHandle,
+    call: Result<Call>,
+) -> Result<Collective> {
+    let comm = call?;
+    let neighbours = named("comm", comm.neighbourhood())?;
+    let (out, into) = (neighbours.outdegree(), neighbours.indegree());
+    let sdispls = Ints::count("sdispls", senddispls.cast());
+    let rdispls = Ints::count("rdispls", recvdispls.cast());
+    // SAFETY: as the body's.
+    let (sends, receives) = unsafe {
+        (
+            Blocks::mixed(&SENDS, sendbuf, sendcounts, sdispls, sendtypes, out)?,
+            Blocks::mixed(&RECEIVES, recvbuf, recvcounts, rdispls, recvtypes, into)?,
+        )
+    };
+    alltoall_blocks(comm, &neighbours, sends, receives)
+}
