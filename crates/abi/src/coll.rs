@@ -191,7 +191,12 @@ impl Blocks {
             // SAFETY: as the body's.
             let part = unsafe {
                 let datatype = committed(names.datatype, raw)?;
-                let place = displaced(address, displacements.at(index) as isize);
+                let offset = displacements.at(index) as isize;
+                // From `MPI_BOTTOM` on, these displacements are addresses.
+                let place = match address.is_null() {
+                    true => address.wrapping_byte_offset(offset),
+                    false => displaced(address, offset),
+                };
                 region(names, place, counts.count_at(index)?, &datatype)?
             };
             blocks.push(part);
