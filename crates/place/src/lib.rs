@@ -1,0 +1,135 @@
+//! Ranks where their traffic is cheap.
+//!
+//! [`place`] is pure: from who exchanges how much with whom ([`Graph`]) and what the hosts take ([`Host`])
+//! follows who goes where, the same for everybody who asks. What crosses sites counts before what crosses
+//! hosts.
+//!
+//! The graph is cut in two again and again, first among sites, then among the hosts of each (`bisect`:
+//! multilevel, after Hendrickson and Leland, *A multilevel algorithm for partitioning graphs*, SC 1995; refined
+//! after Fiduccia and Mattheyses, DAC 1982). Then ranks of all hosts change places as long as that helps
+//! (`exchange`).
+//!
+//! [`pattern`] is the traffic of a job as it is recorded.
+#![forbid(unsafe_code)]
+
+mod bisect;
+mod exchange;
+mod graph;
+pub mod pattern;
+
+pub use graph::Graph;
+
+use bisect::bisect;
+use exchange::Seating;
+
+/// What takes ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Hosts with equal numbers are of one site; below the number of hosts.
+    pub site: u32,
+    /// How many ranks it takes.
+    pub slots: u32,
+}
+
+/// The host of every rank, so that little traffic is between sites, and then between hosts. `before` is where
+/// ranks are, or would be, otherwise: it is the answer where nothing is better.
+///
+/// # Panics
+/// When `before` has not a host for each rank, or a host in it more ranks than slots.
+pub fn place(graph: &Graph, hosts: &[Host], before: &[u32]) -> Vec<u32> {
+    assert_eq!(graph.size() as usize, before.len(), "a host for every rank");
+    let stay = Seating::new(graph, hosts, before.to_vec());
+    if hosts.len() < 2 || graph.is_empty() || stay.cost() == 0 {
+        return before.to_vec();
+    }
+    let mut best = stay;
+    let parted = Seating::new(graph, hosts, divide(graph, hosts));
+    for mut seating in [best.clone(), parted] {
+        seating.settle();
+        if seating.cost() < best.cost() {
+            best = seating;
+        }
+    }
+    best.stir();
+    best.into_homes()
+}
+
+/// Hosts by cutting the graph in two, again and again.
+fn divide(graph: &Graph, hosts: &[Host]) -> Vec<u32> {
+    let mut homes = vec![0; graph.size() as usize];
+    let mut sites: Vec<Part> = Vec::new();
+    for host in hosts {
+        match sites.iter_mut().find(|part| part.number == host.site) {
+            Some(part) => part.room += u64::from(host.slots),
+            None => sites.push(Part { number: host.site, room: u64::from(host.slots) }),
+        }
+    }
+    let mut site_of = vec![0; graph.size() as usize];
+    deal(graph, &(0..graph.size()).collect::<Vec<_>>(), &sites, &mut site_of);
+    for site in sites {
+        let members: Vec<u32> = (0u32..)
+            .zip(&site_of)
+            .filter(|(_, of)| **of == site.number)
+            .map(|(it, _)| it)
+            .collect();
+        let own = (0u32..).zip(hosts).filter(|(_, host)| host.site == site.number);
+        let parts: Vec<Part> =
+            own.map(|(number, host)| Part { number, room: u64::from(host.slots) }).collect();
+        deal(graph, &members, &parts, &mut homes);
+    }
+    homes
+}
+
+/// What takes so many ranks.
+#[derive(Clone, Copy)]
+struct Part {
+    number: u32,
+    room: u64,
+}
+
+/// Gives each of `members` the number of a part.
+fn deal(graph: &Graph, members: &[u32], parts: &[Part], homes: &mut [u32]) {
+    let [first, .., _] = parts else {
+        let number = parts.first().map_or(0, |part| part.number);
+        members.iter().for_each(|&member| homes[member as usize] = number);
+        return;
+    };
+    let half = parts.iter().map(|part| part.room).sum::<u64>() / 2;
+    let mut room = first.room;
+    let mut middle = 1;
+    while middle + 1 < parts.len() && room + parts[middle].room / 2 < half {
+        room += parts[middle].room;
+        middle += 1;
+    }
+    let (near, far) = parts.split_at(middle);
+    let rooms = [near, far].map(|half| half.iter().map(|part| part.room).sum());
+    let sides = bisect(&graph.part(members), rooms);
+    for (side, half) in [near, far].into_iter().enumerate() {
+        let of = members.iter().zip(&sides).filter(|(_, at)| usize::from(**at) == side);
+        deal(graph, &of.map(|(&member, _)| member).collect::<Vec<_>>(), half, homes);
+    }
+}
+
+/// Numbers that look random, the same for everybody (Marsaglia, *Xorshift RNGs*, 2003).
+#[derive(Clone, Debug)]
+struct Random(u64);
+
+impl Random {
+    fn new() -> Self {
+        Self(0x9e37_79b9_7f4a_7c15)
+    }
+
+    /// One of `0..end`, which is not 0.
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        ((self.0 >> 16) % end as u64) as usize
+    }
+
+    fn shuffle<T>(&mut self, all: &mut [T]) {
+        for at in (1..all.len()).rev() {
+            all.swap(at, self.below(at + 1));
+        }
+    }
+}

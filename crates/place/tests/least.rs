@@ -1,0 +1,238 @@
+//! What is placed crosses sites and hosts no more than the best of all placements.
+
+use place::{Graph, Host, place};
+
+/// What crosses sites, and what crosses hosts of a site.
+fn cost(edges: &[(u32, u32, u64)], hosts: &[Host], homes: &[u32]) -> (u64, u64) {
+    let mut cost = (0, 0);
+    for &(from, to, weight) in edges {
+        let [from, to] = [from, to].map(|rank| homes[rank as usize]);
+        if hosts[from as usize].site != hosts[to as usize].site {
+            cost.0 += weight;
+        } else if from != to {
+            cost.1 += weight;
+        }
+    }
+    cost
+}
+
+/// The least cost of all placements.
+fn least(size: u32, edges: &[(u32, u32, u64)], hosts: &[Host]) -> (u64, u64) {
+    struct Search<'a> {
+        hosts: &'a [Host],
+        /// Of every rank, what it exchanges with those before it.
+        before: Vec<Vec<(u32, u64)>>,
+        homes: Vec<u32>,
+        loads: Vec<u32>,
+        best: (u64, u64),
+    }
+    impl Search<'_> {
+        fn extend(&mut self, cost: (u64, u64)) {
+            let rank = self.homes.len();
+            if cost >= self.best {
+                return;
+            }
+            if rank == self.before.len() {
+                self.best = cost;
+                return;
+            }
+            for index in 0..self.hosts.len() {
+                if self.loads[index] == self.hosts[index].slots {
+                    continue;
+                }
+                let mut next = cost;
+                for &(other, weight) in &self.before[rank] {
+                    let home = self.homes[other as usize] as usize;
+                    if self.hosts[home].site != self.hosts[index].site {
+                        next.0 += weight;
+                    } else if home != index {
+                        next.1 += weight;
+                    }
+                }
+                self.loads[index] += 1;
+                self.homes.push(index as u32);
+                self.extend(next);
+                self.homes.pop();
+                self.loads[index] -= 1;
+            }
+        }
+    }
+    let mut before = vec![Vec::new(); size as usize];
+    for &(from, to, weight) in edges.iter().filter(|(from, to, _)| from != to) {
+        before[from.max(to) as usize].push((from.min(to), weight));
+    }
+    let (homes, loads) = (Vec::new(), vec![0; hosts.len()]);
+    let mut search = Search { hosts, before, homes, loads, best: (u64::MAX, u64::MAX) };
+    search.extend((0, 0));
+    search.best
+}
+
+/// Hosts with their slots, of every site.
+fn hosts(sites: &[&[u32]]) -> Vec<Host> {
+    let sites = (0..).zip(sites);
+    sites.flat_map(|(site, all)| all.iter().map(move |&slots| Host { site, slots })).collect()
+}
+
+/// One rank for each host, and again from the first.
+fn in_turn(size: u32, hosts: &[Host]) -> Vec<u32> {
+    let mut loads = vec![0; hosts.len()];
+    let mut homes = Vec::new();
+    let mut next = (0..hosts.len()).cycle();
+    while homes.len() < size as usize {
+        let host = next.next().unwrap();
+        if loads[host] < hosts[host].slots {
+            loads[host] += 1;
+            homes.push(host as u32);
+        }
+    }
+    homes
+}
+
+fn ring(size: u32) -> Vec<(u32, u32, u64)> {
+    (0..size).map(|rank| (rank, (rank + 1) % size, 1000)).collect()
+}
+
+/// A grid whose columns exchange more than its rows.
+fn stencil(rows: u32, columns: u32, down: u64) -> Vec<(u32, u32, u64)> {
+    let at = |row: u32, column: u32| row * columns + column;
+    let mut edges = Vec::new();
+    for row in 0..rows {
+        for column in 0..columns {
+            if column + 1 < columns {
+                edges.push((at(row, column), at(row, column + 1), 1));
+            }
+            if row + 1 < rows {
+                edges.push((at(row, column), at(row + 1, column), down));
+            }
+        }
+    }
+    edges
+}
+
+/// Numbers from a seed (splitmix64).
+struct Seeded(u64);
+
+impl Seeded {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (word ^ (word >> 31)) % end
+    }
+
+    /// Each pair exchanges something with this chance in ten.
+    fn graph(&mut self, size: u32, tenths: u64, weight: u64) -> Vec<(u32, u32, u64)> {
+        let mut edges = Vec::new();
+        for one in 0..size {
+            for other in 0..one {
+                if self.below(10) < tenths {
+                    edges.push((one, other, 1 + self.below(weight)));
+                }
+            }
+        }
+        edges
+    }
+}
+
+/// Places, and checks that hosts have no more than their slots.
+fn placed(size: u32, edges: &[(u32, u32, u64)], hosts: &[Host]) -> Vec<u32> {
+    let graph = Graph::new(size, edges.iter().copied());
+    let before = in_turn(size, hosts);
+    let homes = place(&graph, hosts, &before);
+    assert_eq!(homes, place(&graph, hosts, &before), "the same for everybody");
+    for (index, host) in (0u32..).zip(hosts) {
+        assert!(homes.iter().filter(|home| **home == index).count() <= host.slots as usize);
+    }
+    assert!(cost(edges, hosts, &homes) <= cost(edges, hosts, &before));
+    homes
+}
+
+fn check(size: u32, edges: &[(u32, u32, u64)], hosts: &[Host], what: &str) {
+    let found = cost(edges, hosts, &placed(size, edges, hosts));
+    assert_eq!(found, least(size, edges, hosts), "{what}: {size} ranks on {hosts:?}");
+}
+
+/// Some small grids, with room to spare and without.
+fn grids(size: u32) -> Vec<Vec<Host>> {
+    let (half, third) = (size.div_ceil(2), size.div_ceil(3));
+    vec![
+        hosts(&[&[half], &[size - half]]),
+        hosts(&[&[half.div_ceil(2), half / 2], &[half.div_ceil(2), half / 2]]),
+        hosts(&[&[third], &[third], &[third]]),
+        hosts(&[&[1, third], &[size - third - 1]]),
+        hosts(&[&[size - 1], &[2]]),
+        hosts(&[&[half, half], &[half]]),
+    ]
+}
+
+#[test]
+fn rings_and_stencils_cross_the_least() {
+    for size in 2..=12 {
+        for hosts in grids(size) {
+            check(size, &ring(size), &hosts, "ring");
+        }
+    }
+    for (rows, columns) in [(2, 2), (2, 4), (3, 3), (2, 5), (3, 4), (4, 3)] {
+        for (hosts, down) in grids(rows * columns).into_iter().zip([1, 5].into_iter().cycle()) {
+            check(rows * columns, &stencil(rows, columns, down), &hosts, "stencil");
+        }
+    }
+}
+
+#[test]
+fn random_graphs_cross_the_least() {
+    for seed in 0..150 {
+        let mut random = Seeded(seed);
+        let size = 2 + random.below(9) as u32;
+        let (tenths, weight) = (1 + random.below(10), 1 + random.below(50));
+        let edges = random.graph(size, tenths, weight);
+        let grids = grids(size);
+        let hosts = &grids[random.below(grids.len() as u64) as usize];
+        check(size, &edges, hosts, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn what_is_not_connected_is_not_cut() {
+    // Four teams of three, interleaved.
+    let team = |rank: u32| rank % 4;
+    let pairs = (0..12).flat_map(|one| (0..one).map(move |other| (one, other)));
+    let edges: Vec<_> =
+        pairs.filter(|(one, other)| team(*one) == team(*other)).map(|(a, b)| (a, b, 3)).collect();
+    for hosts in [hosts(&[&[6], &[6]]), hosts(&[&[3, 3], &[3, 3]]), hosts(&[&[3], &[3, 6]])] {
+        assert_eq!(cost(&edges, &hosts, &placed(12, &edges, &hosts)), (0, 0), "{hosts:?}");
+    }
+}
+
+#[test]
+fn where_all_have_room_on_one_site_they_are_there() {
+    let edges = ring(8);
+    let hosts = hosts(&[&[3], &[4, 4]]);
+    assert_eq!(cost(&edges, &hosts, &placed(8, &edges, &hosts)), (0, 2000));
+}
+
+#[test]
+fn nothing_moves_for_nothing() {
+    let one = hosts(&[&[4]]);
+    assert_eq!(place(&Graph::new(1, []), &one, &[0]), [0]);
+    assert_eq!(place(&Graph::new(0, []), &one, &[]), [0; 0]);
+    let two = hosts(&[&[2], &[2]]);
+    assert_eq!(place(&Graph::new(4, []), &two, &[1, 0, 0, 1]), [1, 0, 0, 1]);
+    // All exchange the same with all: no placement is better.
+    let all = (0..4).flat_map(|one| (0..one).map(move |other| (one, other, 9)));
+    assert_eq!(place(&Graph::new(4, all), &two, &[0, 1, 0, 1]), [0, 1, 0, 1]);
+}
+
+#[test]
+fn many_ranks_are_placed_well() {
+    // 32 × 32, interleaved over four sites of four hosts.
+    let edges = stencil(32, 32, 1);
+    let hosts = hosts(&[&[64; 4][..]; 4]);
+    // Squares: 2 × 32 edges between sites, and 4 × 2 × 16 between hosts.
+    assert_eq!(cost(&edges, &hosts, &placed(1024, &edges, &hosts)), (64, 128));
+    let ring = ring(1000);
+    assert_eq!(cost(&ring, &hosts, &placed(1000, &ring, &hosts)), (4000, 12_000));
+    let random = Seeded(7).graph(300, 10, 1000);
+    placed(300, &random, &hosts);
+}
