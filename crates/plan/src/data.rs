@@ -37,7 +37,7 @@ pub fn broadcast(rank: u32, topology: &Topology, root: u32, len: u64) -> Schedul
     let size = topology.size();
     if let Some(sites) = topology.across() {
         across::broadcast::broadcast(&mut schedule, sites, rank, root, len);
-    } else if len >= LONG && size > 4 {
+    } else if len >= LONG && size > 4 && !topology.is_crowded() {
         scatter_for_broadcast(&mut schedule, rank, size, root, len);
         let blocks: Vec<Span> = (0..size)
             .map(|index| {
