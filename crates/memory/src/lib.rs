@@ -11,6 +11,7 @@
 mod layout;
 mod page;
 mod region;
+mod scratch;
 
 pub use layout::{Layout, Segment};
 pub use page::Page;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::Layout;
+use crate::{Layout, scratch};
 
 /// A run of contiguous memory belonging to a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,8 @@ struct Link {
 struct Buffer {
     address: *mut u8,
     len: usize,
+    /// Whether it is used again.
+    is_scratch: bool,
 }
 
 // SAFETY: a buffer owns its memory, which it never reads; access is the regions' affair.
@@ -133,8 +135,15 @@ impl Region {
     /// The bytes of `data`, owned by the region itself and its clones.
     pub fn from_box(data: Box<[u8]>) -> Self {
         let len = data.len();
-        let address = Box::into_raw(data).cast::<u8>();
-        Self { shape: Shape::Owned(Arc::new(Buffer { address, len })), start: 0, len }
+        Self { shape: Shape::Owned(Buffer::new(data, false)), start: 0, len }
+    }
+
+    /// `len` bytes of any contents, owned by the region itself and its clones, and used again after the last.
+    pub fn scratch(len: usize) -> Self {
+        if len < SCRATCH_MIN {
+            return Self::owned(len);
+        }
+        Self { shape: Shape::Owned(Buffer::new(scratch::take(len), true)), start: 0, len }
     }
 
     /// Length of the stream in bytes.
@@ -349,14 +358,28 @@ fn outside(offset: usize, len: usize, all: usize) -> ! {
     panic!("bytes {offset}..+{len} lie outside a region of {all} bytes")
 }
 
+impl Buffer {
+    fn new(data: Box<[u8]>, is_scratch: bool) -> Arc<Self> {
+        let len = data.len();
+        let address = Box::into_raw(data).cast::<u8>();
+        Arc::new(Self { address, len, is_scratch })
+    }
+}
+
 impl Drop for Buffer {
     fn drop(&mut self) {
         let slice = std::ptr::slice_from_raw_parts_mut(self.address, self.len);
-        // SAFETY: address and length came from `Box::into_raw` in `Region::from_box`, and this is
-        // the last reference.
-        drop(unsafe { Box::from_raw(slice) });
+        // SAFETY: address and length came from `Box::into_raw` in `Buffer::new`, and this is the last
+        // reference.
+        let data = unsafe { Box::from_raw(slice) };
+        if self.is_scratch {
+            scratch::give(data);
+        }
     }
 }
+
+/// Less is not worth looking for, in bytes: the allocator has it at hand.
+const SCRATCH_MIN: usize = 4096;
 
 /// Takes its regions by value: then those in the registers of who copies in one piece can stay there.
 #[cold]

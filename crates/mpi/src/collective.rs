@@ -340,7 +340,7 @@ impl Memory {
     /// The memory of a temporary of `units` units.
     fn temporary(&self, units: u64) -> Region {
         match self {
-            Self::Bytes { .. } => Region::owned(units as usize),
+            Self::Bytes { .. } => Region::scratch(units as usize),
             Self::Elements(elements) => elements.temporary(units),
         }
     }
@@ -426,7 +426,7 @@ impl Elements {
 
     fn temporary(&self, units: u64) -> Region {
         let (_, len) = self.reach(units);
-        let memory = Region::owned(len + ALIGNMENT);
+        let memory = Region::scratch(len + ALIGNMENT);
         let address = memory.as_span().map_or(0, |span| span.address as usize);
         memory.slice(self.model().wrapping_sub(address) % ALIGNMENT, len)
     }

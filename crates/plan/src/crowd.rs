@@ -1,9 +1,10 @@
-//! Short operations of ranks that share cores.
+//! Operations of ranks that share cores.
 //!
 //! With more ranks than cores a message costs little and a wait much: the rank gives up its core, and
 //! gets it back when the others have had their turn. So rank 0 (or the root) hears all and tells all,
 //! and everybody waits at most once on the way up and once on the way down, where trees and
-//! dissemination wait in each of ⌈log2 p⌉ rounds.
+//! dissemination wait in each of ⌈log2 p⌉ rounds. What is long goes from everyone to everyone at once,
+//! as many bytes as go round a ring, in one turn instead of p − 1.
 
 use crate::schedule::{Schedule, Span};
 
@@ -52,6 +53,43 @@ pub(crate) fn reduce(
     // Each place becomes the combination of all ranks up to its own.
     (1..size).for_each(|from| schedule.reduce(place(from - 1), place(from)));
     schedule.copy(place(size - 1), result);
+}
+
+/// Everyone's `own`, of which each rank combines one of the `blocks`, in the order of ranks: where this rank's lies.
+pub(crate) fn reduce_scatter(
+    schedule: &mut Schedule,
+    rank: u32,
+    own: Span,
+    blocks: &[(u64, u64)],
+) -> Span {
+    let size = blocks.len() as u32;
+    let block = |of: u32| own.part(blocks[of as usize].0, blocks[of as usize].1);
+    let operands: Vec<Span> = (0..size).map(|_| schedule.room(block(rank).len)).collect();
+    for distance in 1..size {
+        let from = (rank + size - distance) % size;
+        schedule.receive(from, operands[from as usize]);
+    }
+    for distance in 1..size {
+        let to = (rank + distance) % size;
+        schedule.send(to, block(to));
+    }
+    schedule.copy(block(rank), operands[rank as usize]);
+    schedule.wait();
+    for (left, right) in operands.iter().zip(&operands[1..]) {
+        schedule.reduce(*left, *right);
+    }
+    operands[size as usize - 1]
+}
+
+/// Everyone's `own` to everyone: block `i` of `blocks` is of rank `i`.
+pub(crate) fn allgather(schedule: &mut Schedule, rank: u32, own: Span, blocks: &[Span]) {
+    let size = blocks.len() as u32;
+    for distance in 1..size {
+        let from = (rank + size - distance) % size;
+        schedule.receive(from, blocks[from as usize]);
+    }
+    (1..size).for_each(|distance| schedule.send((rank + distance) % size, own));
+    schedule.wait();
 }
 
 fn others(size: u32, root: u32) -> impl Iterator<Item = u32> {

@@ -266,7 +266,7 @@ fn binomial_scatter(
 /// Every rank's block to everyone's output; `sizes` are the blocks' lengths.
 ///
 /// Short: each round doubles the run of blocks that end with a rank's own (Bruck 1997, without its
-/// rotation, since spans may lie anywhere). Long: a ring.
+/// rotation, since spans may lie anywhere). Long: a ring; in a crowd, all to all at once.
 pub fn allgather(
     rank: u32,
     topology: &Topology,
@@ -293,6 +293,10 @@ pub fn allgather(
     }
     if starts[size as usize] >= LONG * 2 {
         let blocks: Vec<Span> = (0..size).map(block).collect();
+        if topology.is_crowded() {
+            crowd::allgather(&mut schedule, rank, block(rank), &blocks);
+            return schedule;
+        }
         ring(&mut schedule, rank, size, 0, &blocks);
         return schedule;
     }

@@ -51,15 +51,21 @@ pub fn reduce(rank: u32, topology: &Topology, root: u32, operands: Operands) -> 
         (true, true) => Buffer::Output.span(0, len),
         _ => Buffer::Input.span(0, len),
     };
-    if commutes && operands.are_long() && size > 4 && len >= u64::from(size) {
-        let sum = schedule.temporary(len);
-        schedule.copy(own, sum.span(0, len));
-        ring_reduce_scatter(&mut schedule, rank, size, sum, &parts(len, size));
-        gather_parts(&mut schedule, rank, size, root, len, sum);
+    if topology.is_crowded() {
+        if operands.are_long() {
+            let part = crowd::reduce_scatter(&mut schedule, rank, own, &parts(len, size));
+            gather_parts(&mut schedule, rank, size, root, len, part);
+        } else {
+            crowd::reduce(&mut schedule, rank, size, root, own, Buffer::Output.span(0, len));
+        }
         return schedule;
     }
-    if topology.is_crowded() && !operands.are_long() {
-        crowd::reduce(&mut schedule, rank, size, root, own, Buffer::Output.span(0, len));
+    if commutes && operands.are_long() && size > 4 && len >= u64::from(size) {
+        let sum = schedule.room(len);
+        schedule.copy(own, sum);
+        ring_reduce_scatter(&mut schedule, rank, size, sum.buffer, &parts(len, size));
+        let (start, own) = part(len, size, rank);
+        gather_parts(&mut schedule, rank, size, root, len, sum.part(start, own));
         return schedule;
     }
     let top = if commutes { root } else { 0 };
@@ -110,7 +116,7 @@ fn binomial_reduce(schedule: &mut Schedule, rank: u32, size: u32, top: u32, sum:
 /// Short: recursive doubling, after the ranks beyond a power of two have joined a neighbour; what is very
 /// short is gathered by 5, 6 and 7 ranks, which takes three rounds (the aim of Torres and Kofuji). Long:
 /// a ring that scatters the reduction, and a ring that gathers it; 2n(p−1)/p elements per rank. In a
-/// crowd rank 0 combines what is short.
+/// crowd rank 0 combines what is short, and each rank a part of what is long.
 pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
     let size = topology.size();
     let Operands { len, commutes, in_place, .. } = operands;
@@ -120,6 +126,15 @@ pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule
         return schedule;
     }
     let whole = Buffer::Output.span(0, len);
+    if topology.is_crowded() && operands.are_long() {
+        let own = if in_place { whole } else { Buffer::Input.span(0, len) };
+        let blocks = parts(len, size);
+        let part = crowd::reduce_scatter(&mut schedule, rank, own, &blocks);
+        let blocks: Vec<Span> = blocks.iter().map(|&(start, len)| whole.part(start, len)).collect();
+        schedule.copy(part, blocks[rank as usize]);
+        crowd::allgather(&mut schedule, rank, part, &blocks);
+        return schedule;
+    }
     if !in_place {
         schedule.copy(Buffer::Input.span(0, len), whole);
     }
@@ -130,7 +145,7 @@ pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule
         let blocks = parts(len, size);
         ring_reduce_scatter(&mut schedule, rank, size, Buffer::Output, &blocks);
         ring_allgather(&mut schedule, rank, size, &blocks);
-    } else if topology.is_crowded() && !operands.are_long() {
+    } else if topology.is_crowded() {
         crowd::reduce(&mut schedule, rank, size, 0, whole, whole);
         crowd::broadcast(&mut schedule, rank, size, 0, whole);
     } else if [5, 6, 7].contains(&size) && len * operands.element <= GATHERED_MAX {
@@ -247,11 +262,10 @@ fn ring_allgather(schedule: &mut Schedule, rank: u32, size: u32, blocks: &[(u64,
     }
 }
 
-/// Part `rank` of everyone's `sum` to the root's output.
-fn gather_parts(schedule: &mut Schedule, rank: u32, size: u32, root: u32, len: u64, sum: Buffer) {
-    let (start, own) = part(len, size, rank);
+/// Everyone's part of `len` elements, which lies at `own`, to the root's output.
+fn gather_parts(schedule: &mut Schedule, rank: u32, size: u32, root: u32, len: u64, own: Span) {
     if rank != root {
-        schedule.send(root, sum.span(start, own));
+        schedule.send(root, own);
         schedule.wait();
         return;
     }
@@ -259,7 +273,7 @@ fn gather_parts(schedule: &mut Schedule, rank: u32, size: u32, root: u32, len: u
         let (start, len) = part(len, size, from);
         schedule.receive(from, Buffer::Output.span(start, len));
     }
-    schedule.copy(sum.span(start, own), Buffer::Output.span(start, own));
+    schedule.copy(own, Buffer::Output.span(part(len, size, rank).0, own.len));
     schedule.wait();
 }
 
@@ -279,6 +293,14 @@ pub fn reduce_scatter(
     if let Some(sites) = topology.across() {
         let lies = |rank: u32| (starts[rank as usize], counts(rank));
         across::reduce_scatter(&mut schedule, sites, rank, &lies, element, commutes);
+        return schedule;
+    }
+    if topology.is_crowded() {
+        let blocks: Vec<(u64, u64)> =
+            (0..size).map(|index| (starts[index as usize], counts(index))).collect();
+        let input = Buffer::Input.span(0, len);
+        let part = crowd::reduce_scatter(&mut schedule, rank, input, &blocks);
+        schedule.copy(part, Buffer::Output.span(0, part.len));
         return schedule;
     }
     let sum = schedule.temporary(len);
