@@ -1,32 +1,27 @@
-//! Operations that move data: barrier, broadcast, gather, scatter, allgather, alltoall.
-//!
-//! Units are bytes. Short operations take ⌈log2 p⌉ rounds, long ones move no byte more often than
-//! they must; thresholds are named at the end.
+//! Operations that move data: barrier, broadcast, gather, scatter, allgather, alltoall. Units are bytes.
 
 use crate::across::{self, bundle, exchange};
-use crate::crowd;
-use crate::schedule::{Buffer, Schedule, Span, part, starts};
+use crate::choice::{Algorithm, Call, Operation};
+use crate::levels;
+use crate::pieces::{
+    binomial, bruck, chain, dissemination, linear, pairwise, ring, tournament, van_de_geijn,
+};
+use crate::schedule::{Buffer, Schedule, Span, starts};
+use crate::team::Team;
 use crate::topology::Topology;
 
-/// Dissemination (Hensgen, Finkel, Manber 1988): after round `k` a rank has heard of `2^(k+1)` ranks.
-/// In a crowd rank 0 hears and tells all.
+/// Nobody leaves before all have come.
 pub fn barrier(rank: u32, topology: &Topology) -> Schedule {
     let mut schedule = Schedule::default();
-    let size = topology.size();
-    if let Some(sites) = topology.across() {
-        across::barrier::barrier(&mut schedule, &sites.short, rank);
-        return schedule;
-    }
-    if topology.is_crowded() {
-        crowd::barrier(&mut schedule, rank, size);
-        return schedule;
-    }
-    let mut distance = 1;
-    while distance < size {
-        schedule.receive_signal((rank + size - distance) % size);
-        schedule.send_signal((rank + distance) % size);
-        schedule.wait();
-        distance *= 2;
+    let team = topology.by_place(rank);
+    match (topology.choice(&Call::of(Operation::Barrier, 0)), topology.across()) {
+        (Algorithm::Heads | Algorithm::Sites, Some(across)) => {
+            across::barrier::barrier(&mut schedule, &across.short, rank);
+        }
+        (Algorithm::Levels, _) => levels::barrier(&mut schedule, topology, rank),
+        (Algorithm::Tournament, _) => tournament::barrier(&mut schedule, team),
+        (Algorithm::Linear, _) => linear::barrier(&mut schedule, team),
+        _ => dissemination::barrier(&mut schedule, team),
     }
     schedule
 }
@@ -34,94 +29,22 @@ pub fn barrier(rank: u32, topology: &Topology) -> Schedule {
 /// `len` bytes of the root's output to everyone's.
 pub fn broadcast(rank: u32, topology: &Topology, root: u32, len: u64) -> Schedule {
     let mut schedule = Schedule::default();
-    let size = topology.size();
-    if let Some(sites) = topology.across() {
-        across::broadcast::broadcast(&mut schedule, sites, rank, root, len);
-    } else if len >= LONG && size > 4 && !topology.is_crowded() {
-        scatter_for_broadcast(&mut schedule, rank, size, root, len);
-        let blocks: Vec<Span> = (0..size)
-            .map(|index| {
-                let (start, len) = part(len, size, index);
-                Buffer::Output.span(start, len)
-            })
-            .collect();
-        let relative = (rank + size - root) % size;
-        ring(&mut schedule, relative, size, root, &blocks);
-    } else if topology.is_crowded() {
-        crowd::broadcast(&mut schedule, rank, size, root, Buffer::Output.span(0, len));
-    } else {
-        binomial_broadcast(&mut schedule, rank, size, root, Buffer::Output.span(0, len));
+    let span = Buffer::Output.span(0, len);
+    let team = topology.by_place(rank).led_by(topology.place(root));
+    match (topology.choice(&Call::of(Operation::Broadcast, len)), topology.across()) {
+        (Algorithm::Heads | Algorithm::Sites, Some(across)) => {
+            across::broadcast::broadcast(&mut schedule, across, rank, root, len);
+        }
+        (Algorithm::Levels, _) => levels::broadcast(&mut schedule, topology, rank, root, span),
+        (Algorithm::Linear, _) => linear::broadcast(&mut schedule, team, span),
+        (Algorithm::VanDeGeijn, _) => van_de_geijn::broadcast(&mut schedule, team, span),
+        (Algorithm::Chain, _) => {
+            let segments = topology.model().chain_segments(len) as u32;
+            chain::broadcast(&mut schedule, team, span, segments);
+        }
+        _ => binomial::broadcast(&mut schedule, team, span),
     }
     schedule
-}
-
-/// From the root down a binomial tree.
-pub(crate) fn binomial_broadcast(
-    schedule: &mut Schedule,
-    rank: u32,
-    size: u32,
-    root: u32,
-    span: Span,
-) {
-    let relative = (rank + size - root) % size;
-    let absolute = |relative: u32| (relative + root) % size;
-    if relative != 0 {
-        schedule.receive(absolute(relative & (relative - 1)), span);
-        schedule.wait();
-    }
-    for bit in children(relative, size) {
-        schedule.send(absolute(relative + bit), span);
-    }
-    schedule.wait();
-}
-
-/// The distances from a rank of a binomial tree to its children, the farthest first.
-fn children(relative: u32, size: u32) -> impl Iterator<Item = u32> {
-    let reach = if relative == 0 { size.next_power_of_two() } else { lowest_bit(relative) };
-    let bits = (0..reach.trailing_zeros()).rev().map(|bit| 1 << bit);
-    bits.filter(move |bit| relative + bit < size)
-}
-
-/// How many ranks of a binomial tree hang below a rank, itself included.
-fn subtree(relative: u32, size: u32) -> u32 {
-    if relative == 0 { size } else { lowest_bit(relative).min(size - relative) }
-}
-
-fn lowest_bit(number: u32) -> u32 {
-    number & number.wrapping_neg()
-}
-
-/// Part `i` of the root's data to relative rank `i`, down a binomial tree (van de Geijn's first half).
-fn scatter_for_broadcast(schedule: &mut Schedule, rank: u32, size: u32, root: u32, len: u64) {
-    let relative = (rank + size - root) % size;
-    let absolute = |relative: u32| (relative + root) % size;
-    let span = |first: u32, count: u32| {
-        let (start, _) = part(len, size, first);
-        let end = if first + count == size { len } else { part(len, size, first + count).0 };
-        Buffer::Output.span(start, end - start)
-    };
-    if relative != 0 {
-        let parent = relative & (relative - 1);
-        schedule.receive(absolute(parent), span(relative, subtree(relative, size)));
-        schedule.wait();
-    }
-    for bit in children(relative, size) {
-        let child = relative + bit;
-        schedule.send(absolute(child), span(child, subtree(child, size)));
-    }
-    schedule.wait();
-}
-
-/// Everyone has block `relative` and gets the others, each passed on to the next neighbour.
-fn ring(schedule: &mut Schedule, relative: u32, size: u32, root: u32, blocks: &[Span]) {
-    let absolute = |relative: u32| (relative + root) % size;
-    let (next, previous) =
-        (absolute((relative + 1) % size), absolute((relative + size - 1) % size));
-    for round in 0..size - 1 {
-        schedule.receive(previous, blocks[((relative + size - round - 1) % size) as usize]);
-        schedule.send(next, blocks[((relative + size - round) % size) as usize]);
-        schedule.wait();
-    }
 }
 
 /// Every rank's block to the root's output. `sizes` are the blocks' lengths, known at the root; other
@@ -135,64 +58,29 @@ pub fn gather(
     in_place: bool,
 ) -> Schedule {
     let mut schedule = Schedule::default();
-    let size = topology.size();
-    let own = Buffer::Input.span(0, sizes(rank));
-    if let Some(sites) = topology.across() {
-        if uniform && bundle::is_shorter_for_one(sites, sizes(rank)) {
-            bundle::gather(&mut schedule, &sites.short, rank, root, sizes(rank), in_place);
-            return schedule;
+    let is_aside = in_place && rank == root;
+    match (topology.choice(&blocks(Operation::Gather, sizes(rank), uniform)), topology.across()) {
+        (Algorithm::Heads | Algorithm::Bundles, Some(across)) => {
+            bundle::gather(&mut schedule, &across.short, rank, root, sizes(rank), in_place);
         }
-    } else if uniform && sizes(rank) < LONG && size > 2 {
-        binomial_gather(&mut schedule, rank, size, root, sizes(rank), in_place);
-        return schedule;
+        (Algorithm::Binomial, _) => {
+            let tree = Tree::new(&mut schedule, topology, rank, root, sizes(rank));
+            tree.gather(&mut schedule, is_aside);
+        }
+        _ => {
+            let starts = if rank == root { all_starts(topology, sizes) } else { Vec::new() };
+            let team = topology.by_rank(rank).led_by(root);
+            let own = Buffer::Input.span(0, sizes(rank));
+            let place = |from: u32| Buffer::Output.span(starts[from as usize], sizes(from));
+            if rank == root && !in_place {
+                schedule.copy(own, place(root));
+            }
+            linear::gather(&mut schedule, team, &|position| {
+                if rank == root { place(team.rank(position)) } else { own }
+            });
+        }
     }
-    if rank != root {
-        schedule.send(root, own);
-        schedule.wait();
-        return schedule;
-    }
-    let starts = starts((0..size).map(sizes));
-    for from in (0..size).filter(|&from| from != root) {
-        schedule.receive(from, Buffer::Output.span(starts[from as usize], sizes(from)));
-    }
-    if !in_place {
-        schedule.copy(own, Buffer::Output.span(starts[root as usize], sizes(root)));
-    }
-    schedule.wait();
     schedule
-}
-
-fn binomial_gather(
-    schedule: &mut Schedule,
-    rank: u32,
-    size: u32,
-    root: u32,
-    len: u64,
-    in_place: bool,
-) {
-    let relative = (rank + size - root) % size;
-    let absolute = |relative: u32| (relative + root) % size;
-    let below = subtree(relative, size);
-    let place = |relative: u32| u64::from(relative) * len;
-    let collected = schedule.temporary(place(below));
-    let own = match (rank == root, in_place) {
-        (true, true) => Buffer::Output.span(place(root), len),
-        _ => Buffer::Input.span(0, len),
-    };
-    schedule.copy(own, collected.span(0, len));
-    for bit in children(relative, size) {
-        let blocks = u64::from(subtree(relative + bit, size));
-        schedule.receive(absolute(relative + bit), collected.span(place(bit), blocks * len));
-    }
-    schedule.wait();
-    if relative == 0 {
-        let before = place(size - root);
-        schedule.copy(collected.span(0, before), Buffer::Output.span(place(root), before));
-        schedule.copy(collected.span(before, place(root)), Buffer::Output.span(0, place(root)));
-    } else {
-        schedule.send(absolute(relative & (relative - 1)), collected.span(0, place(below)));
-        schedule.wait();
-    }
 }
 
 /// Blocks of the root's input to everyone's output; arguments as for [`gather`].
@@ -205,68 +93,32 @@ pub fn scatter(
     in_place: bool,
 ) -> Schedule {
     let mut schedule = Schedule::default();
-    let size = topology.size();
-    let own = Buffer::Output.span(0, sizes(rank));
-    if let Some(sites) = topology.across() {
-        if uniform && bundle::is_shorter_for_one(sites, sizes(rank)) {
-            bundle::scatter(&mut schedule, &sites.short, rank, root, sizes(rank), in_place);
-            return schedule;
+    let is_aside = in_place && rank == root;
+    match (topology.choice(&blocks(Operation::Scatter, sizes(rank), uniform)), topology.across()) {
+        (Algorithm::Heads | Algorithm::Bundles, Some(across)) => {
+            bundle::scatter(&mut schedule, &across.short, rank, root, sizes(rank), in_place);
         }
-    } else if uniform && sizes(rank) < LONG && size > 2 {
-        binomial_scatter(&mut schedule, rank, size, root, sizes(rank), in_place);
-        return schedule;
+        (Algorithm::Binomial, _) => {
+            let tree = Tree::new(&mut schedule, topology, rank, root, sizes(rank));
+            tree.scatter(&mut schedule, is_aside);
+        }
+        _ => {
+            let starts = if rank == root { all_starts(topology, sizes) } else { Vec::new() };
+            let team = topology.by_rank(rank).led_by(root);
+            let own = Buffer::Output.span(0, sizes(rank));
+            let place = |to: u32| Buffer::Input.span(starts[to as usize], sizes(to));
+            linear::scatter(&mut schedule, team, &|position| {
+                if rank == root { place(team.rank(position)) } else { own }
+            });
+            if rank == root && !in_place {
+                schedule.copy(place(root), own);
+            }
+        }
     }
-    if rank != root {
-        schedule.receive(root, own);
-        schedule.wait();
-        return schedule;
-    }
-    let starts = starts((0..size).map(sizes));
-    for to in (0..size).filter(|&to| to != root) {
-        schedule.send(to, Buffer::Input.span(starts[to as usize], sizes(to)));
-    }
-    if !in_place {
-        schedule.copy(Buffer::Input.span(starts[root as usize], sizes(root)), own);
-    }
-    schedule.wait();
     schedule
 }
 
-fn binomial_scatter(
-    schedule: &mut Schedule,
-    rank: u32,
-    size: u32,
-    root: u32,
-    len: u64,
-    in_place: bool,
-) {
-    let relative = (rank + size - root) % size;
-    let absolute = |relative: u32| (relative + root) % size;
-    let below = subtree(relative, size);
-    let place = |relative: u32| u64::from(relative) * len;
-    let passed = schedule.temporary(place(below));
-    if relative == 0 {
-        let before = place(size - root);
-        schedule.copy(Buffer::Input.span(place(root), before), passed.span(0, before));
-        schedule.copy(Buffer::Input.span(0, place(root)), passed.span(before, place(root)));
-    } else {
-        schedule.receive(absolute(relative & (relative - 1)), passed.span(0, place(below)));
-        schedule.wait();
-    }
-    for bit in children(relative, size) {
-        let blocks = u64::from(subtree(relative + bit, size));
-        schedule.send(absolute(relative + bit), passed.span(place(bit), blocks * len));
-    }
-    if !(in_place && rank == root) {
-        schedule.copy(passed.span(0, len), Buffer::Output.span(0, len));
-    }
-    schedule.wait();
-}
-
 /// Every rank's block to everyone's output; `sizes` are the blocks' lengths.
-///
-/// Short: each round doubles the run of blocks that end with a rank's own (Bruck 1997, without its
-/// rotation, since spans may lie anywhere). Long: a ring; in a crowd, all to all at once.
 pub fn allgather(
     rank: u32,
     topology: &Topology,
@@ -275,59 +127,47 @@ pub fn allgather(
 ) -> Schedule {
     let mut schedule = Schedule::default();
     let size = topology.size();
-    let starts = starts((0..size).map(sizes));
-    let block = |index: u32| Buffer::Output.span(starts[index as usize], sizes(index));
-    if let Some(sites) = topology.across()
-        && bundle::is_shorter_for_all(sites, starts[size as usize])
-    {
-        bundle::allgather(&mut schedule, &sites.short, rank, sizes, in_place);
+    let starts = all_starts(topology, sizes);
+    let total = starts[size as usize];
+    let block = |rank: u32| Buffer::Output.span(starts[rank as usize], sizes(rank));
+    let call = blocks(Operation::Allgather, total.div_ceil(u64::from(size.max(1))), true);
+    let choice = (topology.choice(&call), topology.across());
+    if let (Algorithm::Heads | Algorithm::Bundles, Some(across)) = choice {
+        bundle::allgather(&mut schedule, &across.short, rank, sizes, in_place);
         return schedule;
     }
     if !in_place {
         schedule.copy(Buffer::Input.span(0, sizes(rank)), block(rank));
     }
-    if let Some(sites) = topology.across() {
-        let lies = |rank: u32| (starts[rank as usize], sizes(rank));
-        across::broadcast::allgather(&mut schedule, sites, rank, &lies);
-        return schedule;
-    }
-    if starts[size as usize] >= LONG * 2 {
-        let blocks: Vec<Span> = (0..size).map(block).collect();
-        if topology.is_crowded() {
-            crowd::allgather(&mut schedule, rank, block(rank), &blocks);
-            return schedule;
+    match choice {
+        (Algorithm::Sites, Some(across)) => {
+            let lies = |rank: u32| (starts[rank as usize], sizes(rank));
+            across::broadcast::allgather(&mut schedule, across, rank, &lies);
         }
-        ring(&mut schedule, rank, size, 0, &blocks);
-        return schedule;
-    }
-    let mut have = 1;
-    while have < size {
-        let passed = have.min(size - have);
-        let (to, from) = ((rank + have) % size, (rank + size - have) % size);
-        for span in run(&starts, size, from, passed) {
-            schedule.receive(from, span);
+        (Algorithm::Levels, _) => levels::allgather(&mut schedule, topology, rank, &starts),
+        (Algorithm::Ring, _) => {
+            let team = topology.by_place(rank);
+            ring::allgather(&mut schedule, team, &|position| block(team.rank(position)));
         }
-        for span in run(&starts, size, rank, passed) {
-            schedule.send(to, span);
-        }
-        schedule.wait();
-        have += passed;
+        _ => bruck::allgather(&mut schedule, topology.by_rank(rank), &|last, count| {
+            run(&starts, last, count)
+        }),
     }
     schedule
 }
 
 /// The `count` blocks that end with block `last`, around the end of the buffer: one span or two.
-fn run(starts: &[u64], size: u32, last: u32, count: u32) -> impl Iterator<Item = Span> {
+fn run(starts: &[u64], last: u32, count: u32) -> [Option<Span>; 2] {
+    let size = starts.len() as u32 - 1;
     let span = |first: u32, end: u32| {
         let (start, end) = (starts[first as usize], starts[end as usize]);
         Buffer::Output.span(start, end - start)
     };
-    let spans = if count <= last + 1 {
+    if count <= last + 1 {
         [Some(span(last + 1 - count, last + 1)), None]
     } else {
         [Some(span(size + last + 1 - count, size)), Some(span(0, last + 1))]
-    };
-    spans.into_iter().flatten()
+    }
 }
 
 /// Block `i` of everyone's input to rank `i`'s output. `sends` and `receives` are the blocks' lengths;
@@ -341,64 +181,104 @@ pub fn alltoall(
     uniform: bool,
 ) -> Schedule {
     let mut schedule = Schedule::default();
-    let size = topology.size();
-    if let Some(sites) = topology.across() {
-        if uniform && exchange::is_shorter(sites, sends(0)) {
-            exchange::alltoall(&mut schedule, &sites.short, rank, sends(0));
-            return schedule;
+    let len = if uniform { sends(rank) } else { 0 };
+    let even = |buffer: Buffer, index: u32| buffer.span(u64::from(index) * len, len);
+    match (topology.choice(&blocks(Operation::Alltoall, len, uniform)), topology.across()) {
+        (Algorithm::Heads | Algorithm::Bundles, Some(across)) => {
+            exchange::alltoall(&mut schedule, &across.short, rank, len);
         }
-    } else if !topology.is_crowded() && uniform && sends(0) <= BRUCK_MAX && size >= 8 {
-        bruck_alltoall(&mut schedule, rank, size, sends(0));
-        return schedule;
+        (Algorithm::Bruck, _) => {
+            let team = topology.by_place(rank);
+            let input = |to: u32| even(Buffer::Input, team.rank(to));
+            let output = |from: u32| even(Buffer::Output, team.rank(from));
+            bruck::alltoall(&mut schedule, team, len, &input, &output);
+        }
+        _ => {
+            let (outs, ins) = (all_starts(topology, sends), all_starts(topology, receives));
+            let input = |to: u32| Buffer::Input.span(outs[to as usize], sends(to));
+            let output = |from: u32| Buffer::Output.span(ins[from as usize], receives(from));
+            let own = input(rank);
+            schedule.copy(own, output(rank).part(0, own.len));
+            pairwise::alltoall(&mut schedule, topology.by_rank(rank), &input, &output);
+        }
     }
-    let (outs, ins) = (starts((0..size).map(sends)), starts((0..size).map(receives)));
-    for distance in 1..size {
-        let from = (rank + size - distance) % size;
-        schedule.receive(from, Buffer::Output.span(ins[from as usize], receives(from)));
-    }
-    for distance in 1..size {
-        let to = (rank + distance) % size;
-        schedule.send(to, Buffer::Input.span(outs[to as usize], sends(to)));
-    }
-    let own = Buffer::Input.span(outs[rank as usize], sends(rank).min(receives(rank)));
-    schedule.copy(own, Buffer::Output.span(ins[rank as usize], own.len));
-    schedule.wait();
     schedule
 }
 
-/// Blocks travel by the bits of their distance, all with the same bit together (Bruck 1997).
-fn bruck_alltoall(schedule: &mut Schedule, rank: u32, size: u32, len: u64) {
-    let place = |index: u32| u64::from(index) * len;
-    let moving = schedule.temporary(place(size));
-    let packed = schedule.temporary(place(size));
-    let arrived = schedule.temporary(place(size));
-    for distance in 0..size {
-        let to = (rank + distance) % size;
-        schedule.copy(Buffer::Input.span(place(to), len), moving.span(place(distance), len));
-    }
-    let mut bit = 1;
-    while bit < size {
-        let marked: Vec<u32> = (0..size).filter(|distance| distance & bit != 0).collect();
-        for (index, &distance) in (0u32..).zip(&marked) {
-            schedule.copy(moving.span(place(distance), len), packed.span(place(index), len));
-        }
-        let bytes = len * marked.len() as u64;
-        schedule.receive((rank + size - bit) % size, arrived.span(0, bytes));
-        schedule.send((rank + bit) % size, packed.span(0, bytes));
-        schedule.wait();
-        for (index, &distance) in (0u32..).zip(&marked) {
-            schedule.copy(arrived.span(place(index), len), moving.span(place(distance), len));
-        }
-        bit *= 2;
-    }
-    for distance in 0..size {
-        let from = (rank + size - distance) % size;
-        schedule.copy(moving.span(place(distance), len), Buffer::Output.span(place(from), len));
-    }
+fn blocks(operation: Operation, bytes: u64, is_uniform: bool) -> Call {
+    // What not all ranks know must not decide.
+    let bytes = if is_uniform { bytes } else { 0 };
+    Call { is_uniform, ..Call::of(operation, bytes) }
 }
 
-/// From here on bandwidth counts more than rounds: some ten latencies of shared memory or of a LAN.
-const LONG: u64 = 64 << 10;
+fn all_starts(topology: &Topology, sizes: &dyn Fn(u32) -> u64) -> Vec<u64> {
+    starts((0..topology.size()).map(sizes))
+}
 
-/// Blocks up to here are worth copying ⌈log2 p⌉ times to save messages.
-const BRUCK_MAX: u64 = 256;
+/// Equal blocks on a binomial tree in the order of the grid, from the root on: a rank holds those of all
+/// below it beside each other.
+struct Tree<'a> {
+    team: Team<'a>,
+    len: u64,
+    held: Span,
+}
+
+impl<'a> Tree<'a> {
+    fn new(
+        schedule: &mut Schedule,
+        topology: &'a Topology,
+        rank: u32,
+        root: u32,
+        len: u64,
+    ) -> Self {
+        let team = topology.by_place(rank).led_by(topology.place(root));
+        let below = binomial::subtree(team.me, team.size());
+        let held = schedule.room(u64::from(below) * len);
+        Self { team, len, held }
+    }
+
+    fn gather(&self, schedule: &mut Schedule, in_place: bool) {
+        let rank = self.team.rank(self.team.me);
+        let own = match in_place {
+            true => Buffer::Output.span(u64::from(rank) * self.len, self.len),
+            false => Buffer::Input.span(0, self.len),
+        };
+        schedule.copy(own, self.held.part(0, self.len));
+        binomial::gather(schedule, self.team, &|first, count| self.below(first, count));
+        if self.team.me == 0 {
+            for (start, span) in self.runs() {
+                schedule.copy(span, Buffer::Output.span(start, span.len));
+            }
+        }
+    }
+
+    fn scatter(&self, schedule: &mut Schedule, in_place: bool) {
+        if self.team.me == 0 {
+            for (start, span) in self.runs() {
+                schedule.copy(Buffer::Input.span(start, span.len), span);
+            }
+        }
+        binomial::scatter(schedule, self.team, &|first, count| self.below(first, count));
+        if !in_place {
+            schedule.copy(self.held.part(0, self.len), Buffer::Output.span(0, self.len));
+        }
+    }
+
+    fn below(&self, first: u32, count: u32) -> Span {
+        let start = u64::from(first - self.team.me) * self.len;
+        self.held.part(start, u64::from(count) * self.len)
+    }
+
+    /// Where runs of consecutive ranks begin in the order of ranks, and where they are held at the root.
+    fn runs(&self) -> Vec<(u64, Span)> {
+        let mut runs: Vec<(u64, Span)> = Vec::new();
+        for position in 0..self.team.size() {
+            let start = u64::from(self.team.rank(position)) * self.len;
+            match runs.last_mut() {
+                Some((first, span)) if *first + span.len == start => span.len += self.len,
+                _ => runs.push((start, self.below(position, 1))),
+            }
+        }
+        runs
+    }
+}

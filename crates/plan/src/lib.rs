@@ -11,15 +11,20 @@
 #![forbid(unsafe_code)]
 
 mod across;
+mod choice;
 mod costs;
-mod crowd;
 mod data;
 mod direct;
+mod levels;
+mod model;
+mod pieces;
 mod predict;
 mod reduction;
 mod schedule;
+mod team;
 mod topology;
 
+pub use choice::{Algorithm, Call, Operation, Plans};
 pub use costs::{Cost, Costs, Distance};
 pub use data::{allgather, alltoall, barrier, broadcast, gather, scatter};
 pub use direct::direct;

@@ -1,6 +1,6 @@
 //! What the schedules of all ranks are predicted to take.
 //!
-//! Time is virtual. A rank works for its messages one after the other; a node takes and gives bytes at the
+//! Time is virtual. A rank works for its messages, those it sends and those it gets, one after the other; a node takes and gives bytes at the
 //! rate of its site's network, and two sites exchange them at the rate of what is between them. Whoever had
 //! to wait long goes on a little later: it slept.
 
@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use crate::costs::{Cost, Distance};
+use crate::model::SPINS;
 use crate::schedule::{Schedule, Step};
 use crate::topology::Topology;
 
@@ -59,8 +60,17 @@ struct Rank {
     at: usize,
     /// Whether it is among those that can go on.
     is_ready: bool,
-    /// Steps begun, and when they end, if that is known.
-    begun: Vec<(u32, Option<u64>)>,
+    begun: Vec<Begun>,
+}
+
+/// What was begun and has not been waited for.
+#[derive(Clone, Copy)]
+struct Begun {
+    step: u32,
+    /// When it has left, or is there, if that is known.
+    ends_ns: Option<u64>,
+    /// What the rank has to do then.
+    work_ns: u64,
 }
 
 #[derive(Default)]
@@ -113,7 +123,8 @@ impl<'a> World<'a> {
         match step {
             Step::Send { to, span } => {
                 let ends = self.send(me, to, span.len.saturating_mul(self.unit_bytes));
-                self.ranks[me as usize].begun.push((at, Some(ends)));
+                let begun = Begun { step: at, ends_ns: Some(ends), work_ns: 0 };
+                self.ranks[me as usize].begun.push(begun);
             }
             Step::Receive { from, .. } => {
                 let wire = self.wires.entry((from, me)).or_default();
@@ -121,7 +132,10 @@ impl<'a> World<'a> {
                 if arrival.is_none() {
                     wire.expected.push_back(at);
                 }
-                self.ranks[me as usize].begun.push((at, arrival));
+                let distance = self.topology.distance(from, me);
+                let work_ns = self.topology.costs().at(distance).overhead_ns;
+                let begun = Begun { step: at, ends_ns: arrival, work_ns };
+                self.ranks[me as usize].begun.push(begun);
             }
             Step::Wait if !self.settle(me, None) => return,
             Step::Await { step } if !self.settle(me, Some(step)) => return,
@@ -194,7 +208,7 @@ impl<'a> World<'a> {
     fn take_in(&mut self, now_ns: u64, Message { from, to, bytes, .. }: Message) {
         let distance = self.topology.distance(from, to);
         let (costs, cost) = (*self.topology.costs(), self.topology.costs().at(distance));
-        let there = match distance {
+        let arrival = match distance {
             Distance::Node => now_ns,
             Distance::Site | Distance::Wide => {
                 let node = self.topology.location(to).node;
@@ -202,7 +216,6 @@ impl<'a> World<'a> {
                 self.occupy(Line::In(node), now_ns, near_ns) + near_ns.max(cost.stream_ns(bytes))
             }
         };
-        let arrival = there + cost.overhead_ns;
         let wire = self.wires.entry((from, to)).or_default();
         match wire.expected.pop_front() {
             Some(step) => self.arrive(to, step, arrival),
@@ -213,8 +226,8 @@ impl<'a> World<'a> {
     /// Tells a rank when what it waits for ends.
     fn arrive(&mut self, to: u32, step: u32, arrival: u64) {
         let rank = &mut self.ranks[to as usize];
-        if let Some(begun) = rank.begun.iter_mut().find(|begun| begun.0 == step) {
-            begun.1 = Some(arrival);
+        if let Some(begun) = rank.begun.iter_mut().find(|begun| begun.step == step) {
+            begun.ends_ns = Some(arrival);
         }
         let waits = self.schedules[to as usize].steps.get(rank.at);
         if let Some(Step::Wait | Step::Await { .. }) = waits {
@@ -225,20 +238,19 @@ impl<'a> World<'a> {
     /// Goes on to when what was begun, in one step or in all, ends, if that is known.
     fn settle(&mut self, me: u32, step: Option<u32>) -> bool {
         let rank = &mut self.ranks[me as usize];
-        let counts = |begun: &(u32, Option<u64>)| step.is_none_or(|step| begun.0 == step);
-        let ends = rank.begun.iter().filter(|begun| counts(begun)).map(|begun| begun.1);
-        let Some(end) = ends.reduce(|one, other| Some(one?.max(other?))) else { return true };
-        let Some(end) = end else { return false };
+        let counts = |begun: &Begun| step.is_none_or(|step| begun.step == step);
+        let waited = rank.begun.iter().filter(|begun| counts(begun));
+        let known = waited.map(|begun| Some((begun.ends_ns?, begun.work_ns)));
+        let Some(mut known) = known.collect::<Option<Vec<_>>>() else { return false };
+        known.sort_unstable();
         let wake_ns = self.topology.costs().wake_ns;
-        if end > rank.clock_ns.saturating_add(SPINS * wake_ns) {
-            rank.clock_ns = end + wake_ns;
-        } else {
-            rank.clock_ns = rank.clock_ns.max(end);
+        for (ends_ns, work_ns) in known {
+            if ends_ns > rank.clock_ns.saturating_add(SPINS * wake_ns) {
+                rank.clock_ns = ends_ns + wake_ns;
+            }
+            rank.clock_ns = rank.clock_ns.max(ends_ns) + work_ns;
         }
         rank.begun.retain(|begun| !counts(begun));
         true
     }
 }
-
-/// Who waits so many times longer than waking takes has gone to sleep.
-const SPINS: u64 = 10;

@@ -1,12 +1,16 @@
 //! Operations that combine data. Units are elements.
 //!
 //! Operands are combined in the order of ranks (MPI-5.0 §6.9.1) unless the operation commutes; the
-//! order depends on nothing but the arguments, so results repeat bit for bit.
+//! order depends on nothing but the arguments and what all ranks know of each other, so results repeat bit
+//! for bit.
 
 use crate::across::prefix::{Prefix, prefix as prefix_across};
 use crate::across::reduction as across;
-use crate::crowd;
+use crate::choice::{Algorithm, Call, Operation};
+use crate::levels;
+use crate::pieces::{binomial, butterfly, chain, doubling, halving, linear, prefix, ring};
 use crate::schedule::{Buffer, Schedule, Span, part, starts};
+use crate::team::Team;
 use crate::topology::Topology;
 
 /// What is combined.
@@ -23,8 +27,10 @@ pub struct Operands {
 }
 
 impl Operands {
-    fn are_long(&self) -> bool {
-        self.len * self.element >= LONG
+    /// The call that an operation on them is.
+    pub fn call(&self, operation: Operation) -> Call {
+        let bytes = self.len.saturating_mul(self.element);
+        Call { units: self.len, commutes: self.commutes, ..Call::of(operation, bytes) }
     }
 
     /// Where this rank's operand is: not in the output, to which results come while it is on its way.
@@ -40,241 +46,158 @@ impl Operands {
 
 /// Everyone's operands, combined, to the root's output.
 pub fn reduce(rank: u32, topology: &Topology, root: u32, operands: Operands) -> Schedule {
-    let size = topology.size();
     let Operands { len, commutes, in_place, .. } = operands;
     let mut schedule = Schedule::default();
-    if let Some(sites) = topology.across() {
-        across::reduce(&mut schedule, sites, rank, root, operands);
-        return schedule;
-    }
-    let own = match (rank == root, in_place) {
-        (true, true) => Buffer::Output.span(0, len),
-        _ => Buffer::Input.span(0, len),
+    let output = Buffer::Output.span(0, len);
+    let (own, result) = match (rank == root, in_place) {
+        (true, true) => (output, Some(output)),
+        (true, false) => (Buffer::Input.span(0, len), Some(output)),
+        (false, _) => (Buffer::Input.span(0, len), None),
     };
-    if topology.is_crowded() {
-        if operands.are_long() {
-            let part = crowd::reduce_scatter(&mut schedule, rank, own, &parts(len, size));
-            gather_parts(&mut schedule, rank, size, root, len, part);
-        } else {
-            crowd::reduce(&mut schedule, rank, size, root, own, Buffer::Output.span(0, len));
+    let choice = topology.choice(&operands.call(Operation::Reduce));
+    let team = arranged(topology, rank, commutes);
+    let root_at = if commutes { topology.place(root) } else { root };
+    match (choice, topology.across()) {
+        (Algorithm::Heads | Algorithm::Sites, Some(sites)) => {
+            across::reduce(&mut schedule, sites, rank, root, operands);
         }
-        return schedule;
-    }
-    if commutes && operands.are_long() && size > 4 && len >= u64::from(size) {
-        let sum = schedule.room(len);
-        schedule.copy(own, sum);
-        ring_reduce_scatter(&mut schedule, rank, size, sum.buffer, &parts(len, size));
-        let (start, own) = part(len, size, rank);
-        gather_parts(&mut schedule, rank, size, root, len, sum.part(start, own));
-        return schedule;
-    }
-    let top = if commutes { root } else { 0 };
-    let is_top = rank == top;
-    let sum = if is_top && rank == root { Buffer::Output } else { schedule.temporary(len) };
-    let sum = sum.span(0, len);
-    if own != sum {
-        schedule.copy(own, sum);
-    }
-    binomial_reduce(&mut schedule, rank, size, top, sum);
-    if top != root {
-        if is_top {
-            schedule.send(root, sum);
+        (Algorithm::Linear, _) => linear::reduce(&mut schedule, team, root_at, own, output),
+        (Algorithm::Ring, _) => {
+            let team = team.led_by(root_at);
+            let sum = schedule.room(len);
+            schedule.copy(own, sum);
+            let at = |buffer: Span, position: u32| {
+                let (start, len) = part(len, team.size(), position);
+                buffer.part(start, len)
+            };
+            ring::reduce_scatter(&mut schedule, team, &|position| at(sum, position));
+            let into = if rank == root { output } else { sum };
+            linear::gather(&mut schedule, team, &|position| at(into, position));
+            if rank == root {
+                schedule.copy(at(sum, 0), at(output, 0));
+            }
         }
-        if rank == root {
-            schedule.receive(top, Buffer::Output.span(0, len));
+        _ => {
+            let segments = topology.model().chain_segments(len.saturating_mul(operands.element));
+            let segments = segments.min(len).max(1) as u32;
+            let route = Route { rank, root, team, own, result, segments };
+            route.reduce(&mut schedule, topology, choice, (commutes, root_at));
         }
-        schedule.wait();
     }
     schedule
 }
 
-/// Up a binomial tree; `sum` holds the own contribution and, at the top, the result.
-fn binomial_reduce(schedule: &mut Schedule, rank: u32, size: u32, top: u32, sum: Span) {
-    let relative = (rank + size - top) % size;
-    let absolute = |relative: u32| (relative + top) % size;
-    let received = schedule.temporary(sum.len).span(0, sum.len);
-    let mut bit = 1;
-    while bit < size {
-        if relative & bit != 0 {
-            schedule.send(absolute(relative - bit), sum);
-            schedule.wait();
-            return;
+/// Ways on which the first of a team gets the result.
+struct Route<'a> {
+    rank: u32,
+    root: u32,
+    team: Team<'a>,
+    own: Span,
+    /// Where the result goes, at the root.
+    result: Option<Span>,
+    /// Of a chain.
+    segments: u32,
+}
+
+impl Route<'_> {
+    /// To the root, at whose position the team is turned where order does not matter; else to the first
+    /// rank, which sends the root what it has.
+    fn reduce(
+        &self,
+        schedule: &mut Schedule,
+        topology: &Topology,
+        choice: Algorithm,
+        (commutes, root_at): (bool, u32),
+    ) {
+        let team = if commutes { self.team.led_by(root_at) } else { self.team };
+        let (top, is_top) = (team.rank(0), team.me == 0);
+        let result = match self.result {
+            Some(result) if is_top => Some(result),
+            _ => is_top.then(|| schedule.room(self.own.len)),
+        };
+        match choice {
+            Algorithm::Chain => {
+                let own = match result {
+                    // What comes is put to the own operand, not on it.
+                    Some(result) if result == self.own => {
+                        let aside = schedule.room(result.len);
+                        schedule.copy(self.own, aside);
+                        aside
+                    }
+                    _ => self.own,
+                };
+                chain::reduce(schedule, team, own, result, self.segments);
+            }
+            Algorithm::Levels => {
+                let root = commutes.then_some(self.root);
+                levels::reduce(schedule, topology, self.rank, root, self.own, result);
+            }
+            _ => {
+                let sum = result.unwrap_or_else(|| schedule.room(self.own.len));
+                if self.own != sum {
+                    schedule.copy(self.own, sum);
+                }
+                binomial::reduce(schedule, team, sum);
+            }
         }
-        if relative + bit < size {
-            schedule.receive(absolute(relative + bit), received);
+        self.hand_over(schedule, top, result);
+    }
+
+    /// The result from the top to the root, if it is another.
+    fn hand_over(&self, schedule: &mut Schedule, top: u32, result: Option<Span>) {
+        if top != self.root {
+            if let Some(result) = result {
+                schedule.send(self.root, result);
+            }
+            if let Some(result) = self.result {
+                schedule.receive(top, result);
+            }
             schedule.wait();
-            // The child's ranks come after ours.
-            schedule.reduce(sum, received);
-            schedule.copy(received, sum);
         }
-        bit *= 2;
     }
 }
 
+/// All ranks in the order of the grid, or in their own where operands have to be combined in it.
+fn arranged(topology: &Topology, rank: u32, commutes: bool) -> Team<'_> {
+    if commutes { topology.by_place(rank) } else { topology.by_rank(rank) }
+}
+
 /// Everyone's operands, combined, to everyone's output.
-///
-/// Short: recursive doubling, after the ranks beyond a power of two have joined a neighbour; what is very
-/// short is gathered by 5, 6 and 7 ranks, which takes three rounds (the aim of Torres and Kofuji). Long:
-/// a ring that scatters the reduction, and a ring that gathers it; 2n(p−1)/p elements per rank. In a
-/// crowd rank 0 combines what is short, and each rank a part of what is long.
 pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
-    let size = topology.size();
     let Operands { len, commutes, in_place, .. } = operands;
     let mut schedule = Schedule::default();
-    if let Some(sites) = topology.across() {
+    let choice = (topology.choice(&operands.call(Operation::Allreduce)), topology.across());
+    if let (Algorithm::Heads | Algorithm::Sites, Some(sites)) = choice {
         across::allreduce(&mut schedule, sites, rank, operands);
         return schedule;
     }
     let whole = Buffer::Output.span(0, len);
-    if topology.is_crowded() && operands.are_long() {
-        let own = if in_place { whole } else { Buffer::Input.span(0, len) };
-        let blocks = parts(len, size);
-        let part = crowd::reduce_scatter(&mut schedule, rank, own, &blocks);
-        let blocks: Vec<Span> = blocks.iter().map(|&(start, len)| whole.part(start, len)).collect();
-        schedule.copy(part, blocks[rank as usize]);
-        crowd::allgather(&mut schedule, rank, part, &blocks);
-        return schedule;
-    }
     if !in_place {
         schedule.copy(Buffer::Input.span(0, len), whole);
     }
-    if size == 1 || len == 0 {
+    if topology.size() == 1 || len == 0 {
         return schedule;
     }
-    if commutes && operands.are_long() && len >= u64::from(size) {
-        let blocks = parts(len, size);
-        ring_reduce_scatter(&mut schedule, rank, size, Buffer::Output, &blocks);
-        ring_allgather(&mut schedule, rank, size, &blocks);
-    } else if topology.is_crowded() {
-        crowd::reduce(&mut schedule, rank, size, 0, whole, whole);
-        crowd::broadcast(&mut schedule, rank, size, 0, whole);
-    } else if [5, 6, 7].contains(&size) && len * operands.element <= GATHERED_MAX {
-        gather_and_combine(&mut schedule, rank, size, whole);
-    } else {
-        recursive_doubling(&mut schedule, rank, size, whole);
+    let team = arranged(topology, rank, commutes);
+    match choice.0 {
+        Algorithm::Ring => {
+            let block = |position: u32| {
+                let (start, len) = part(len, team.size(), position);
+                whole.part(start, len)
+            };
+            ring::reduce_scatter(&mut schedule, team, &block);
+            ring::allgather(&mut schedule, team, &block);
+        }
+        Algorithm::Linear => {
+            linear::reduce(&mut schedule, team, 0, whole, whole);
+            linear::broadcast(&mut schedule, team, whole);
+        }
+        Algorithm::Butterfly => butterfly::allreduce(&mut schedule, team, whole),
+        Algorithm::Halving => halving::allreduce(&mut schedule, team, whole),
+        Algorithm::Levels => levels::allreduce(&mut schedule, topology, rank, whole),
+        _ => doubling::allreduce(&mut schedule, team, whole),
     }
     schedule
-}
-
-/// Pairs exchange partial results over distances 1, 2, 4…; neighbours in the first rounds hold
-/// neighbouring ranks' operands, so the order of ranks is kept.
-fn recursive_doubling(schedule: &mut Schedule, rank: u32, size: u32, whole: Span) {
-    let received = schedule.temporary(whole.len).span(0, whole.len);
-    let power = 1 << size.ilog2();
-    let extra = size - power;
-    // The first 2·extra ranks pair up; the odd ones stand for both.
-    let position = if rank < 2 * extra {
-        if rank.is_multiple_of(2) {
-            schedule.send(rank + 1, whole);
-            schedule.wait();
-            schedule.receive(rank + 1, whole);
-            schedule.wait();
-            return;
-        }
-        schedule.receive(rank - 1, received);
-        schedule.wait();
-        schedule.reduce(received, whole);
-        rank / 2
-    } else {
-        rank - extra
-    };
-    let rank_at = |position: u32| {
-        if position < extra { 2 * position + 1 } else { position + extra }
-    };
-    let mut distance = 1;
-    while distance < power {
-        let partner = position ^ distance;
-        schedule.receive(rank_at(partner), received);
-        schedule.send(rank_at(partner), whole);
-        schedule.wait();
-        if partner < position {
-            schedule.reduce(received, whole);
-        } else {
-            schedule.reduce(whole, received);
-            schedule.copy(received, whole);
-        }
-        distance *= 2;
-    }
-    if rank < 2 * extra {
-        schedule.send(rank - 1, whole);
-        schedule.wait();
-    }
-}
-
-/// Every rank gets all operands, each round twice as many (Bruck 1997), and combines them in order. Each
-/// operand has a buffer of its own: a datatype's elements may lie between each other's parts.
-fn gather_and_combine(schedule: &mut Schedule, rank: u32, size: u32, whole: Span) {
-    // The operand of the rank so many below.
-    let operands: Vec<Span> = (0..size).map(|_| schedule.room(whole.len)).collect();
-    schedule.copy(whole, operands[0]);
-    let mut have = 1;
-    while have < size {
-        let passed = have.min(size - have);
-        for below in 0..passed {
-            let place = operands[(have + below) as usize];
-            schedule.receive((rank + size - have) % size, place);
-            schedule.send((rank + have) % size, operands[below as usize]);
-        }
-        schedule.wait();
-        have += passed;
-    }
-    let of = |other: u32| operands[((rank + size - other) % size) as usize];
-    (1..size).for_each(|other| schedule.reduce(of(other - 1), of(other)));
-    schedule.copy(of(size - 1), whole);
-}
-
-/// Afterwards block `rank` of `buffer` is complete: each block travels once around, every rank adding
-/// its own. Needs an operation that commutes.
-fn ring_reduce_scatter(
-    schedule: &mut Schedule,
-    rank: u32,
-    size: u32,
-    buffer: Buffer,
-    blocks: &[(u64, u64)],
-) {
-    let longest = blocks.iter().map(|&(_, len)| len).max().unwrap_or(0);
-    let received = schedule.temporary(longest);
-    let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
-    let block = |index: u32| {
-        let (start, len) = blocks[(index % size) as usize];
-        buffer.span(start, len)
-    };
-    for round in 0..size - 1 {
-        let out = block(rank + 2 * size - round - 1);
-        let into = block(rank + 2 * size - round - 2);
-        schedule.receive(previous, received.span(0, into.len));
-        schedule.send(next, out);
-        schedule.wait();
-        schedule.reduce(received.span(0, into.len), into);
-    }
-}
-
-fn ring_allgather(schedule: &mut Schedule, rank: u32, size: u32, blocks: &[(u64, u64)]) {
-    let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
-    let block = |index: u32| {
-        let (start, len) = blocks[(index % size) as usize];
-        Buffer::Output.span(start, len)
-    };
-    for round in 0..size - 1 {
-        schedule.receive(previous, block(rank + size - round - 1));
-        schedule.send(next, block(rank + size - round));
-        schedule.wait();
-    }
-}
-
-/// Everyone's part of `len` elements, which lies at `own`, to the root's output.
-fn gather_parts(schedule: &mut Schedule, rank: u32, size: u32, root: u32, len: u64, own: Span) {
-    if rank != root {
-        schedule.send(root, own);
-        schedule.wait();
-        return;
-    }
-    for from in (0..size).filter(|&from| from != root) {
-        let (start, len) = part(len, size, from);
-        schedule.receive(from, Buffer::Output.span(start, len));
-    }
-    schedule.copy(own, Buffer::Output.span(part(len, size, rank).0, own.len));
-    schedule.wait();
 }
 
 /// Everyone's input, combined; block `i` of the result, `counts(i)` elements, to rank `i`'s output. In
@@ -290,52 +213,38 @@ pub fn reduce_scatter(
     let mut schedule = Schedule::default();
     let starts = starts((0..size).map(counts));
     let len = starts[size as usize];
-    if let Some(sites) = topology.across() {
+    let operands = Operands { len, element, commutes, in_place: false };
+    let choice = (topology.choice(&operands.call(Operation::ReduceScatter)), topology.across());
+    if let (Algorithm::Heads | Algorithm::Sites, Some(sites)) = choice {
         let lies = |rank: u32| (starts[rank as usize], counts(rank));
         across::reduce_scatter(&mut schedule, sites, rank, &lies, element, commutes);
         return schedule;
     }
-    if topology.is_crowded() {
-        let blocks: Vec<(u64, u64)> =
-            (0..size).map(|index| (starts[index as usize], counts(index))).collect();
-        let input = Buffer::Input.span(0, len);
-        let part = crowd::reduce_scatter(&mut schedule, rank, input, &blocks);
-        schedule.copy(part, Buffer::Output.span(0, part.len));
+    let sum = schedule.room(len);
+    schedule.copy(Buffer::Input.span(0, len), sum);
+    let block = |rank: u32| sum.part(starts[rank as usize], counts(rank));
+    let own = Buffer::Output.span(0, counts(rank));
+    if choice.0 == Algorithm::Ring {
+        let team = topology.by_place(rank);
+        ring::reduce_scatter(&mut schedule, team, &|position| block(team.rank(position)));
+        schedule.copy(block(rank), own);
         return schedule;
     }
-    let sum = schedule.temporary(len);
-    schedule.copy(Buffer::Input.span(0, len), sum.span(0, len));
-    let own = sum.span(starts[rank as usize], counts(rank));
-    if size == 1 || len == 0 {
-        schedule.copy(own, Buffer::Output.span(0, own.len));
-        return schedule;
-    }
-    if commutes && len * element >= LONG {
-        let blocks: Vec<(u64, u64)> =
-            (0..size).map(|index| (starts[index as usize], counts(index))).collect();
-        ring_reduce_scatter(&mut schedule, rank, size, sum, &blocks);
-        schedule.copy(own, Buffer::Output.span(0, own.len));
-        return schedule;
-    }
-    binomial_reduce(&mut schedule, rank, size, 0, sum.span(0, len));
+    let team = topology.by_rank(rank);
+    binomial::reduce(&mut schedule, team, sum);
     if rank == 0 {
-        for to in 1..size {
-            schedule.send(to, sum.span(starts[to as usize], counts(to)));
-        }
-        schedule.copy(own, Buffer::Output.span(0, own.len));
-    } else {
-        schedule.receive(0, Buffer::Output.span(0, own.len));
+        schedule.copy(block(0), own);
     }
-    schedule.wait();
+    linear::scatter(&mut schedule, team, &|position| if rank == 0 { block(position) } else { own });
     schedule
 }
 
 /// The combination of the inputs of ranks up to and with this one.
 pub fn scan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
     let Operands { len, in_place, .. } = operands;
-    let size = topology.size();
     let mut schedule = Schedule::default();
-    if let Some(sites) = topology.across() {
+    let choice = (topology.choice(&operands.call(Operation::Scan)), topology.across());
+    if let (Algorithm::Heads | Algorithm::Sites, Some(sites)) = choice {
         let own = operands.outside_output(&mut schedule, in_place);
         prefix_across(&mut schedule, sites, rank, Prefix::Scan, own, operands.element);
         return schedule;
@@ -344,10 +253,10 @@ pub fn scan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
     if !in_place {
         schedule.copy(Buffer::Input.span(0, len), result);
     }
-    let passed = schedule.temporary(len).span(0, len);
-    let received = schedule.temporary(len).span(0, len);
+    let passed = schedule.room(len);
+    let received = schedule.room(len);
     schedule.copy(result, passed);
-    prefix(&mut schedule, rank, size, passed, received, |schedule, _| {
+    prefix::prefix(&mut schedule, topology.by_rank(rank), passed, received, |schedule, _| {
         schedule.reduce(received, result);
     });
     schedule
@@ -356,19 +265,19 @@ pub fn scan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
 /// The combination of the inputs of ranks below this one; rank 0's output is left as it is.
 pub fn exscan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
     let Operands { len, in_place, .. } = operands;
-    let size = topology.size();
     let mut schedule = Schedule::default();
-    if let Some(sites) = topology.across() {
+    let choice = (topology.choice(&operands.call(Operation::Exscan)), topology.across());
+    if let (Algorithm::Heads | Algorithm::Sites, Some(sites)) = choice {
         let own = operands.outside_output(&mut schedule, in_place);
         prefix_across(&mut schedule, sites, rank, Prefix::Exscan, own, operands.element);
         return schedule;
     }
     let result = Buffer::Output.span(0, len);
-    let passed = schedule.temporary(len).span(0, len);
-    let received = schedule.temporary(len).span(0, len);
+    let passed = schedule.room(len);
+    let received = schedule.room(len);
     let own = if in_place { result } else { Buffer::Input.span(0, len) };
     schedule.copy(own, passed);
-    prefix(&mut schedule, rank, size, passed, received, |schedule, first| {
+    prefix::prefix(&mut schedule, topology.by_rank(rank), passed, received, |schedule, first| {
         if first {
             schedule.copy(received, result);
         } else {
@@ -377,40 +286,3 @@ pub fn exscan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
     });
     schedule
 }
-
-/// Rounds over distances 1, 2, 4…: `passed` is the combination of the ranks from `rank − distance + 1`
-/// on; `add` takes what came from below, the first time with `true`.
-fn prefix(
-    schedule: &mut Schedule,
-    rank: u32,
-    size: u32,
-    passed: Span,
-    received: Span,
-    mut add: impl FnMut(&mut Schedule, bool),
-) {
-    let mut distance = 1;
-    while distance < size {
-        if rank >= distance {
-            schedule.receive(rank - distance, received);
-        }
-        if rank + distance < size {
-            schedule.send(rank + distance, passed);
-        }
-        schedule.wait();
-        if rank >= distance {
-            add(schedule, distance == 1);
-            schedule.reduce(received, passed);
-        }
-        distance *= 2;
-    }
-}
-
-fn parts(len: u64, size: u32) -> Vec<(u64, u64)> {
-    (0..size).map(|index| part(len, size, index)).collect()
-}
-
-/// From here on bandwidth counts more than rounds, in bytes.
-const LONG: u64 = 64 << 10;
-
-/// Up to so many bytes some messages more cost less than two rounds.
-const GATHERED_MAX: u64 = 128;

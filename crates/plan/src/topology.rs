@@ -2,7 +2,12 @@
 //!
 //! All ranks plan from equal topologies: what they do fits together only because they decide alike.
 
+use std::sync::Arc;
+
+use crate::choice::{Algorithm, Call, Plans};
 use crate::costs::{Costs, Distance};
+use crate::model::{Model, Order, Shape};
+use crate::team::Team;
 
 /// Where the ranks of a communicator run.
 #[derive(Clone, Debug)]
@@ -10,8 +15,11 @@ pub struct Topology {
     size: u32,
     is_crowded: bool,
     levels: Option<Box<Levels>>,
+    /// Levels whose top is sites, where there are several; else nodes, where there are several.
     across: Option<Box<Across>>,
     costs: Costs,
+    model: Model,
+    plans: Arc<Plans>,
 }
 
 /// Where one rank runs: numbers that tell nodes and sites apart, and mean nothing else.
@@ -23,7 +31,7 @@ pub struct Location {
     pub site: u32,
 }
 
-/// What operations over several sites are planned from.
+/// What operations over several sites, or over several nodes of one, are planned from.
 #[derive(Clone, Debug)]
 pub(crate) struct Across {
     /// The levels that what is long goes through.
@@ -59,17 +67,31 @@ pub(crate) struct Levels {
 impl Topology {
     /// The ranks of one node. `is_crowded` says that they outnumber its cores.
     pub fn flat(size: u32, is_crowded: bool, costs: Costs) -> Self {
-        Self { size, is_crowded, levels: None, across: None, costs }
+        let shape = Shape::flat(size, is_crowded);
+        let (model, plans) = (Model::new(shape, Default::default(), &costs), Arc::default());
+        Self { size, is_crowded, levels: None, across: None, costs, model, plans }
     }
 
     /// Ranks where `locations` says. A single node is as [`Topology::flat`].
     pub fn new(locations: &[Location], is_crowded: bool, costs: Costs) -> Self {
         let size = locations.len() as u32;
-        let several = locations.iter().any(|location| location.node != locations[0].node);
-        let levels = several.then(|| Box::new(Levels::new(locations)));
-        let across = levels.as_deref().filter(|levels| levels.sites() > 1);
-        let across = across.map(|levels| Box::new(Across::new(levels, locations, costs)));
-        Self { size, is_crowded: is_crowded && !several, levels, across, costs }
+        if locations.iter().all(|location| location.node == locations[0].node) {
+            return Self::flat(size, is_crowded, costs);
+        }
+        let levels = Levels::new(locations);
+        let across = match levels.sites() {
+            1 => Across::of_nodes(&levels, costs),
+            _ => Across::new(&levels, locations, costs),
+        };
+        let model = Model::new(levels.shape(), levels.orders(), &costs);
+        let (levels, across) = (Some(Box::new(levels)), Some(Box::new(across)));
+        Self { size, is_crowded: false, levels, across, costs, model, plans: Arc::default() }
+    }
+
+    /// The same, with what the user wants for some operations.
+    #[must_use]
+    pub fn with_plans(self, plans: Arc<Plans>) -> Self {
+        Self { plans, ..self }
     }
 
     /// The number of ranks.
@@ -79,7 +101,6 @@ impl Topology {
     }
 
     /// Whether all ranks are on one node and outnumber its cores.
-    #[inline]
     pub fn is_crowded(&self) -> bool {
         self.is_crowded
     }
@@ -119,14 +140,75 @@ impl Topology {
         }
     }
 
-    /// What operations over several sites are planned from, where there are several.
+    /// What a call is predicted to take by an algorithm; none where it cannot be carried out so.
+    pub fn predicted_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
+        self.model.predicted_ns(call, algorithm)
+    }
+
+    pub(crate) fn plans(&self) -> &Plans {
+        &self.plans
+    }
+
+    pub(crate) fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Ranks by the levels whose heads exchange at once, where there are levels.
     #[inline]
     pub(crate) fn across(&self) -> Option<&Across> {
         self.across.as_deref()
     }
+
+    pub(crate) fn levels(&self) -> Option<&Levels> {
+        self.levels.as_deref()
+    }
+
+    /// All ranks in their own order, as one of them sees them.
+    pub(crate) fn by_rank(&self, me: u32) -> Team<'_> {
+        Team::all(self.size, me)
+    }
+
+    /// All ranks in the order of the grid, so that neighbours are near.
+    pub(crate) fn by_place(&self, me: u32) -> Team<'_> {
+        match &self.levels {
+            Some(levels) => Team::of(levels.ranks(), levels.place(me)),
+            None => Team::all(self.size, me),
+        }
+    }
+
+    /// A rank's place in the order of the grid.
+    pub(crate) fn place(&self, rank: u32) -> u32 {
+        self.levels.as_ref().map_or(rank, |levels| levels.place(rank))
+    }
+}
+
+impl Shape {
+    fn flat(size: u32, is_crowded: bool) -> Self {
+        let ranks = u64::from(size.max(1));
+        Self {
+            ranks,
+            nodes: 1,
+            sites: 1,
+            node_ranks: ranks,
+            site_nodes: 1,
+            site_ranks: ranks,
+            is_in_order: true,
+            is_crowded,
+        }
+    }
 }
 
 impl Across {
+    /// Nodes of one site as if each were a site of its own.
+    fn of_nodes(levels: &Levels, costs: Costs) -> Self {
+        let node = |rank| Location { node: levels.node(rank), site: levels.node(rank) };
+        let ranks = 0..levels.ranks().len() as u32;
+        let nodes = Levels::new(&ranks.map(node).collect::<Vec<_>>());
+        let costs = Costs { site: costs.node, wide: costs.site, ..costs };
+        let ranks_most = nodes.shape().node_ranks as u32;
+        Self { short: nodes.clone(), long: nodes, costs, nodes_most: 1, ranks_most }
+    }
+
     /// Short messages skip the heads of nodes where the head of a site tells all its ranks sooner than the
     /// last of them would wake after a leg more.
     fn new(levels: &Levels, locations: &[Location], costs: Costs) -> Self {
@@ -172,11 +254,37 @@ impl Levels {
         Self { ranks, places, node_of, site_of, node_starts, site_starts }
     }
 
+    fn shape(&self) -> Shape {
+        let widths = |starts: &[u32]| -> Vec<u64> {
+            starts.windows(2).map(|pair| u64::from(pair[1] - pair[0])).collect()
+        };
+        let most = |counts: &[u64]| counts.iter().copied().max().unwrap_or(1);
+        let of_nodes = widths(&self.node_starts);
+        let of_sites = (0..self.sites()).map(|site| self.ranks_of_site(site).len() as u64);
+        let node_ranks = most(&of_nodes);
+        Shape {
+            ranks: self.ranks.len() as u64,
+            nodes: of_nodes.len() as u64,
+            sites: u64::from(self.sites()),
+            node_ranks,
+            site_nodes: most(&widths(&self.site_starts)),
+            site_ranks: most(&of_sites.collect::<Vec<_>>()),
+            is_in_order: self.ranks.is_sorted(),
+            is_crowded: false,
+        }
+    }
+
+    /// The order of the grid, and that of ranks.
+    fn orders(&self) -> [Order; 2] {
+        let by_place: Vec<u32> = self.ranks.iter().map(|&rank| self.node(rank)).collect();
+        [Order::new(&by_place), Order::new(&self.node_of)]
+    }
+
     pub(crate) fn sites(&self) -> u32 {
         self.site_starts.len() as u32 - 1
     }
 
-    fn nodes(&self) -> u32 {
+    pub(crate) fn nodes(&self) -> u32 {
         self.site_of.len() as u32
     }
 
@@ -302,7 +410,7 @@ mod tests {
         assert!(topology.levels.is_none() && topology.is_crowded() && topology.sites() == 1);
         let there = Location { node: 6, site: 8 };
         let topology = Topology::new(&[here, there], true, Costs::default());
-        assert!(topology.across().is_none() && !topology.is_crowded() && topology.nodes() == 2);
+        assert!(topology.sites() == 1 && !topology.is_crowded() && topology.nodes() == 2);
         assert_eq!(Topology::new(&[], false, Costs::default()).size(), 0);
     }
 }

@@ -5,8 +5,10 @@
 
 mod machine;
 
+use std::sync::Arc;
+
 use machine::{Outcome, Rank, Unit, run};
-use plan::{Cost, Costs, Location, Operands, Schedule, Topology};
+use plan::{Cost, Costs, Location, Operands, Operation, Plans, Schedule, Topology};
 
 /// Numbers from a seed (Steele, Lea, Flood: SplitMix, 2014).
 struct Random(u64);
@@ -42,7 +44,9 @@ impl Case {
     fn new(seed: u64) -> Self {
         let mut random = Random(seed);
         let size = 1 + random.below(64);
-        let (sites, nodes) = (1 + random.below(5), 1 + random.below(4));
+        // As often one site as several.
+        let sites = if random.flip() { 1 } else { 2 + random.below(4) };
+        let nodes = 1 + random.below(if sites == 1 { 12 } else { 4 });
         // In blocks, dealt in turns, or as it comes.
         let order = random.below(3);
         let locations: Vec<Location> = (0..size)
@@ -57,6 +61,11 @@ impl Case {
             .collect();
         let costs = if random.flip() { Costs::default() } else { bundling() };
         let topology = Topology::new(&locations, random.flip(), costs);
+        // Half of the time something is wanted that would not be chosen, where it can be done at all.
+        let topology = match random.flip() {
+            true => topology.with_plans(Arc::new(wanted(&mut random))),
+            false => topology,
+        };
         let root = random.below(size) as u32;
         let (in_place, commutes) = (random.flip(), random.flip());
         Self { topology, locations, root, in_place, commutes, is_short: true, random }
@@ -129,6 +138,16 @@ impl Case {
     }
 }
 
+/// Any algorithm for each operation.
+fn wanted(random: &mut Random) -> Plans {
+    let line = |operation: Operation| {
+        let algorithms = operation.algorithms();
+        let algorithm = algorithms[random.below(algorithms.len() as u64) as usize];
+        format!("{operation} * {algorithm}\n")
+    };
+    Operation::ALL.map(line).concat().parse().unwrap()
+}
+
 /// A network within the site so good that bundles always pay.
 fn bundling() -> Costs {
     let site = Cost { latency_ns: 0, bytes_per_s: u64::MAX, overhead_ns: 4_000 };
@@ -163,7 +182,7 @@ impl Drop for Told {
     }
 }
 
-const CASES: u64 = 100;
+const CASES: u64 = 250;
 
 #[test]
 fn barrier_hears_of_all() {

@@ -3,23 +3,7 @@
 
 use crate::across::{Pin, Way};
 use crate::schedule::{Buffer, Schedule, Span, starts};
-use crate::topology::{Across, Levels};
-
-/// Whether blocks of `total` bytes of all ranks go to all sooner in bundles than each by itself: on three
-/// legs within the site they wait for each other, but each rank receives once and not for every rank.
-pub(crate) fn is_shorter_for_all(Across { short, costs, .. }: &Across, total: u64) -> bool {
-    let ranks = short.ranks().len() as u64;
-    3 * costs.site.stream_ns(total) <= 2 * ranks * costs.site.overhead_ns
-}
-
-/// Whether blocks of `len` bytes come to one rank, or leave it, sooner in bundles: each of a site then
-/// takes two legs more, but the root deals with a message for each site and not for each rank.
-pub(crate) fn is_shorter_for_one(Across { short, costs, .. }: &Across, len: u64) -> bool {
-    let largest = (0..short.sites()).map(|site| short.ranks_of_site(site).len()).max();
-    let bundle = costs.site.stream_ns(len.saturating_mul(largest.unwrap_or(0) as u64));
-    let legs = 2 * costs.site.latency_ns + 2 * bundle;
-    legs < short.ranks().len() as u64 * costs.site.overhead_ns
-}
+use crate::topology::Levels;
 
 /// Every rank's block to everyone's output.
 pub(crate) fn allgather(
@@ -54,6 +38,8 @@ pub(crate) fn allgather(
         schedule.wait();
         for site in way.other_sites(me) {
             schedule.receive(way.site_head(site), bundle.site(site));
+        }
+        for site in way.next_sites(me) {
             schedule.send(way.site_head(site), bundle.site(levels.site(me)));
         }
         schedule.wait();

@@ -2,18 +2,7 @@
 
 use crate::across::{Pin, Way};
 use crate::schedule::{Buffer, Schedule, Span};
-use crate::topology::{Across, Levels};
-
-/// Whether blocks of `len` bytes travel sooner in bundles: two legs more within the site, and the work of
-/// the site's head for all its ranks, against each rank's messages with all ranks elsewhere.
-pub(crate) fn is_shorter(Across { short, costs, .. }: &Across, len: u64) -> bool {
-    let largest = (0..short.sites()).map(|site| short.ranks_of_site(site).len() as u64).max();
-    let largest = largest.unwrap_or(0);
-    let foreign = short.ranks().len() as u64 - largest;
-    let bundle = costs.site.stream_ns(len.saturating_mul(largest * foreign));
-    let legs = costs.site.latency_ns + largest * costs.site.overhead_ns + bundle;
-    2 * legs < 2 * foreign * costs.site.overhead_ns
-}
+use crate::topology::Levels;
 
 /// Block `i` of everyone's input, `len` bytes, to rank `i`'s output.
 pub(crate) fn alltoall(schedule: &mut Schedule, levels: &Levels, me: u32, len: u64) {
@@ -132,7 +121,7 @@ impl<'a> Exchange<'a> {
     /// Sends each site what `collected` has for it, by sender and receiver, and gives what comes of each.
     fn cross(&self, schedule: &mut Schedule, collected: &[Span]) -> Vec<(u32, Span)> {
         let mut came = Vec::new();
-        for site in self.way.other_sites(self.me) {
+        for site in self.way.next_sites(self.me) {
             let (first, end) = self.levels.places_of_site(site);
             let each = u64::from(end - first) * self.len;
             let bundle = schedule.room(each * collected.len() as u64);

@@ -95,6 +95,12 @@ impl Way<'_> {
         self.levels.nodes_of(self.levels.site(rank)).filter(move |&node| node != own)
     }
 
+    /// The same from the next one on: in which order each sends to all, so that not all send to one at a time.
+    pub(crate) fn next_sites(&self, rank: u32) -> impl Iterator<Item = u32> {
+        let (own, count) = (self.levels.site(rank), self.levels.sites());
+        (1..count).map(move |distance| (own + distance) % count)
+    }
+
     /// The sites that a rank is not in.
     pub(crate) fn other_sites(&self, rank: u32) -> impl Iterator<Item = u32> {
         let own = self.levels.site(rank);

@@ -143,7 +143,7 @@ impl Sites {
             // What the run comes to is on its way while its prefixes are extended.
             let total = schedule.room(len);
             schedule.copy(course.operands[index - 1].0, total);
-            for site in course.way.other_sites(self.me) {
+            for site in course.way.next_sites(self.me) {
                 schedule.send(course.way.site_head(site), total);
             }
         }

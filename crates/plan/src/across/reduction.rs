@@ -244,7 +244,7 @@ impl<'a> Reduction<'a> {
                     Goal::Root(root) => self.levels.site(root) == *site,
                 };
                 let heads: Vec<u32> =
-                    way.other_sites(me).filter(told).map(|site| way.site_head(site)).collect();
+                    way.next_sites(me).filter(told).map(|site| way.site_head(site)).collect();
                 self.pass_up(schedule, course, heads.into_iter());
             }
             TO_NODES if me == site_head && self.hears_all(course.goal) => {

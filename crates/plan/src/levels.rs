@@ -1,0 +1,136 @@
+//! Operations by levels within one site: ranks of a node work with their head, and the heads of all nodes are
+//! a team of their own.
+
+use crate::pieces::{binomial, dissemination, doubling, linear, ring};
+use crate::schedule::{Buffer, Schedule, Span};
+use crate::team::Team;
+use crate::topology::{Levels, Topology};
+
+/// The teams of one rank.
+struct Nodes<'a> {
+    levels: &'a Levels,
+    me: u32,
+    /// The ranks of its node, the head first.
+    near: Team<'a>,
+    /// The head of each node.
+    heads: Vec<u32>,
+}
+
+/// Nobody leaves before all have come.
+pub(crate) fn barrier(schedule: &mut Schedule, topology: &Topology, me: u32) {
+    let Some(nodes) = Nodes::new(topology, me, None) else { return };
+    linear::collect(schedule, nodes.near);
+    if let Some(far) = nodes.far() {
+        dissemination::barrier(schedule, far);
+    }
+    linear::release(schedule, nodes.near);
+}
+
+/// The root's `span` to everyone's.
+pub(crate) fn broadcast(
+    schedule: &mut Schedule,
+    topology: &Topology,
+    me: u32,
+    root: u32,
+    span: Span,
+) {
+    let Some(nodes) = Nodes::new(topology, me, Some(root)) else { return };
+    if let Some(far) = nodes.far() {
+        binomial::broadcast(schedule, far.led_by(nodes.levels.node(root)), span);
+    }
+    linear::broadcast(schedule, nodes.near, span);
+}
+
+/// Everyone's `own`, combined, to `result` at the root, in the order of the grid if `root` is none: then to
+/// its first rank.
+pub(crate) fn reduce(
+    schedule: &mut Schedule,
+    topology: &Topology,
+    me: u32,
+    root: Option<u32>,
+    own: Span,
+    result: Option<Span>,
+) {
+    let Some(nodes) = Nodes::new(topology, me, root) else { return };
+    let sum = match (nodes.far(), result) {
+        (Some(_), None) => schedule.room(own.len),
+        (Some(_), Some(result)) => result,
+        (None, _) => own,
+    };
+    nodes.reduce_near(schedule, own, sum);
+    if let Some(far) = nodes.far() {
+        let first = root.map_or(0, |root| nodes.levels.node(root));
+        binomial::reduce(schedule, far.led_by(first), sum);
+    }
+}
+
+/// Everyone's `whole`, combined, to everyone's.
+pub(crate) fn allreduce(schedule: &mut Schedule, topology: &Topology, me: u32, whole: Span) {
+    let Some(nodes) = Nodes::new(topology, me, None) else { return };
+    nodes.reduce_near(schedule, whole, whole);
+    if let Some(far) = nodes.far() {
+        doubling::allreduce(schedule, far, whole);
+    }
+    linear::broadcast(schedule, nodes.near, whole);
+}
+
+/// Every rank's block of the output to everyone, where those of a node lie beside each other; `starts` says
+/// where they begin, and the end.
+pub(crate) fn allgather(schedule: &mut Schedule, topology: &Topology, me: u32, starts: &[u64]) {
+    let Some(nodes) = Nodes::new(topology, me, None) else { return };
+    let span = |first: u32, end: u32| {
+        let (start, end) = (starts[first as usize], starts[end as usize]);
+        Buffer::Output.span(start, end - start)
+    };
+    let near = nodes.near;
+    linear::gather(schedule, near, &|position| {
+        let rank = near.rank(position);
+        span(rank, rank + 1)
+    });
+    if let Some(far) = nodes.far() {
+        ring::allgather(schedule, far, &|node| {
+            let (first, end) = nodes.levels.places_of_node(node);
+            span(first, end)
+        });
+    }
+    linear::broadcast(schedule, near, span(0, topology.size()));
+}
+
+impl<'a> Nodes<'a> {
+    /// A root is the head of its node; else its first rank is.
+    fn new(topology: &'a Topology, me: u32, root: Option<u32>) -> Option<Self> {
+        let levels = topology.levels()?;
+        let head = |node: u32| match root {
+            Some(root) if levels.node(root) == node => root,
+            _ => levels.ranks_of_node(node)[0],
+        };
+        let heads: Vec<u32> = (0..levels.nodes()).map(head).collect();
+        let node = levels.node(me);
+        let first = levels.places_of_node(node).0;
+        let place = |rank: u32| levels.place(rank) - first;
+        let near = Team::of(levels.ranks_of_node(node), place(me));
+        let near = near.led_by(place(heads[node as usize]));
+        Some(Self { levels, me, near, heads })
+    }
+
+    /// The heads of all nodes, for one of them.
+    fn far(&self) -> Option<Team<'_>> {
+        let node = self.levels.node(self.me);
+        (self.near.me == 0).then(|| Team::of(&self.heads, node))
+    }
+
+    /// What the ranks of the node have, in the order of the node, to its head.
+    fn reduce_near(&self, schedule: &mut Schedule, own: Span, sum: Span) {
+        if self.near.size() > 1 {
+            // Without the turn, so that the order is the node's.
+            let levels = self.levels;
+            let node = levels.node(self.me);
+            let first = levels.places_of_node(node).0;
+            let team = Team::of(levels.ranks_of_node(node), levels.place(self.me) - first);
+            let head = levels.place(self.near.rank(0)) - first;
+            linear::reduce(schedule, team, head, own, sum);
+        } else if own != sum {
+            schedule.copy(own, sum);
+        }
+    }
+}

@@ -1,0 +1,635 @@
+//! What algorithms are predicted to take, in closed form.
+//!
+//! A message of `n` bytes takes `2o + L + n·g`: the work of both sides, the latency, and the bytes (LogGP,
+//! Alexandrov and others 1995). Ranks of a node share its network, so that what several of them send to
+//! other nodes in one round goes one behind the other. All is integers, so that all ranks find the same;
+//! `tests/choice.rs` holds it against the simulation.
+
+use crate::choice::{Algorithm, Call, Operation};
+use crate::costs::{Cost, Costs};
+
+/// What predictions are made from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Model {
+    shape: Shape,
+    by_place: Order,
+    by_rank: Order,
+    near: Way,
+    far: Way,
+    wide: Way,
+    wake_ns: u64,
+}
+
+/// How many ranks of a node at most send to other nodes at once, in an order of all ranks, where messages go
+/// over distances 1, 2, 4…
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Order {
+    /// Everyone sends so many positions on.
+    shift: [u32; 32],
+    /// Pairs exchange.
+    swap: [u32; 32],
+    /// Down a binomial tree, or up.
+    tree: [u32; 32],
+}
+
+/// How many ranks are where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// All ranks.
+    pub ranks: u64,
+    /// All nodes.
+    pub nodes: u64,
+    /// All sites.
+    pub sites: u64,
+    /// The ranks of the node that has most of them.
+    pub node_ranks: u64,
+    /// The nodes of the site that has most of them.
+    pub site_nodes: u64,
+    /// The ranks of the site that has most of them.
+    pub site_ranks: u64,
+    /// Whether ranks of a node, and of a site, are neighbours in the order of ranks.
+    pub is_in_order: bool,
+    /// Whether ranks outnumber the cores of their one node.
+    pub is_crowded: bool,
+}
+
+/// What messages of a level cost.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    latency_ns: u64,
+    work_ns: u64,
+    ps_per_byte: u64,
+}
+
+impl Model {
+    /// For ranks of such a shape; `by_place` is the order of the grid.
+    pub(crate) fn new(shape: Shape, [by_place, by_rank]: [Order; 2], costs: &Costs) -> Self {
+        let Costs { node, site, wide, wake_ns } = *costs;
+        let [near, far, wide] = [node, site, wide].map(Way::of);
+        Self { shape, by_place, by_rank, near, far, wide, wake_ns }
+    }
+
+    /// What a call takes by an algorithm; none where it cannot be carried out so.
+    pub(crate) fn predicted_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
+        let base = match (self.shape.sites, algorithm) {
+            (2.., _) => return self.across_ns(call, algorithm),
+            (_, Algorithm::Sites | Algorithm::Bundles) => return None,
+            (_, Algorithm::Heads | Algorithm::Levels) if self.shape.nodes == 1 => return None,
+            (_, _) => match call.operation {
+                Operation::Barrier => self.barrier_ns(algorithm),
+                Operation::Broadcast => self.broadcast_ns(call, algorithm),
+                Operation::Gather | Operation::Scatter => self.gather_ns(call, algorithm),
+                Operation::Allgather => self.allgather_ns(call, algorithm),
+                Operation::Alltoall => self.alltoall_ns(call, algorithm),
+                Operation::Reduce => self.reduce_ns(call, algorithm),
+                Operation::Allreduce => self.allreduce_ns(call, algorithm),
+                Operation::ReduceScatter => self.reduce_scatter_ns(call, algorithm),
+                Operation::Scan | Operation::Exscan => self.prefix_ns(call, algorithm),
+            }?,
+        };
+        Some(if self.shape.is_crowded { base + self.turns_ns(algorithm) } else { base })
+    }
+
+    /// In how many segments a chain passes so many bytes on: with `c` of them the last is there after
+    /// `p + c − 2` steps of `work + n·g/c`, which is least for `c = √((p − 2)·n·g/work)`.
+    pub(crate) fn chain_segments(&self, bytes: u64) -> u64 {
+        let way = self.farthest();
+        let steps = self.shape.ranks.saturating_sub(2);
+        let best = (steps * way.stream_ns(bytes) / (2 * way.work_ns).max(1)).isqrt();
+        best.min(bytes / SEGMENT_LEAST).clamp(1, SEGMENTS_MOST)
+    }
+
+    fn barrier_ns(&self, algorithm: Algorithm) -> Option<u64> {
+        let nodes = self.shape.nodes;
+        let legs = 2 * self.star_ns(0);
+        Some(match algorithm {
+            Algorithm::Linear => 2 * (self.farthest().hop_ns(0) + self.root_work_ns()),
+            Algorithm::Dissemination => self.shifts_ns(&self.by_place, |_| 0),
+            Algorithm::Tournament => 2 * self.tree_ns(&self.by_place, 0),
+            Algorithm::Heads => legs + self.far.hop_ns(0) + 2 * (nodes - 1) * self.far.work_ns,
+            Algorithm::Levels => legs + levels(nodes) * self.far.hop_ns(0),
+            _ => return None,
+        })
+    }
+
+    fn broadcast_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
+        let Shape { ranks, nodes, .. } = self.shape;
+        let bytes = call.bytes;
+        Some(match algorithm {
+            Algorithm::Linear => self.one_with_all_ns(bytes),
+            Algorithm::Binomial => self.tree_ns(&self.by_place, bytes),
+            Algorithm::Chain => self.chain_ns(bytes, 0),
+            Algorithm::VanDeGeijn if call.units >= ranks && ranks > 2 => {
+                let part = bytes / ranks;
+                self.tree_ns(&self.by_place, 0) + self.scattered_ns(bytes) + self.ring_ns(part, 0)
+            }
+            Algorithm::Heads => {
+                let crossing = self.far.stream_ns((nodes - 1) * bytes);
+                self.piped_ns(
+                    bytes,
+                    self.star_ns(0) + self.far.hop_ns(0),
+                    crossing,
+                    self.star_stream_ns(bytes),
+                ) + (nodes - 1) * self.far.work_ns
+            }
+            Algorithm::Levels => levels(nodes) * self.far.hop_ns(bytes) + self.star_ns(bytes),
+            _ => return None,
+        })
+    }
+
+    /// Blocks to one rank, and from one as well.
+    fn gather_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
+        let Shape { ranks, nodes, node_ranks, .. } = self.shape;
+        let bytes = call.bytes;
+        let foreign = self.far.stream_ns((ranks - node_ranks) * bytes);
+        let copies = 2 * self.compute_ns(ranks * bytes);
+        Some(match algorithm {
+            Algorithm::Linear => self.one_with_all_ns(bytes),
+            Algorithm::Binomial if call.is_uniform => {
+                self.tree_ns(&self.by_place, 0)
+                    + foreign
+                    + self.near.stream_ns(ranks * bytes)
+                    + copies
+            }
+            Algorithm::Heads if call.is_uniform => {
+                let legs =
+                    self.star_ns(bytes) + self.far.hop_ns(0) + (nodes - 1) * self.far.work_ns;
+                legs + foreign + copies
+            }
+            _ => return None,
+        })
+    }
+
+    fn allgather_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
+        let Shape { ranks, nodes, node_ranks, is_in_order, .. } = self.shape;
+        let (bytes, total) = (call.bytes, ranks * call.bytes);
+        let collected = self.star_ns(bytes);
+        let given = self.star_ns(total);
+        let sorted = if is_in_order { 0 } else { 2 * self.compute_ns(total) };
+        Some(match algorithm {
+            Algorithm::Bruck => {
+                self.shifts_ns(&self.by_rank, |have| have.min(ranks - have) * bytes)
+            }
+            Algorithm::Ring => self.ring_ns(bytes, 0),
+            Algorithm::Heads => {
+                let crossing = self.far.stream_ns((nodes - 1) * node_ranks * bytes);
+                let work = 2 * (nodes - 1) * self.far.work_ns;
+                collected + self.far.hop_ns(0) + work + crossing + given + sorted
+            }
+            Algorithm::Levels if is_in_order => {
+                collected + (nodes - 1) * self.far.hop_ns(node_ranks * bytes) + given
+            }
+            _ => return None,
+        })
+    }
+
+    fn alltoall_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
+        let Shape { ranks, nodes, node_ranks, .. } = self.shape;
+        let bytes = call.bytes;
+        let foreign = ranks - node_ranks;
+        let crossing = self.far.stream_ns(node_ranks * foreign * bytes);
+        Some(match algorithm {
+            Algorithm::Pairwise => {
+                let work = foreign * self.far.work_ns + (node_ranks - 1) * self.near.work_ns;
+                let near = self.near.stream_ns((node_ranks - 1) * bytes);
+                2 * work + self.farthest().hop_ns(0) + near + crossing
+            }
+            Algorithm::Bruck if call.is_uniform => {
+                let passed = ranks / 2 * bytes;
+                let copies = (2 + 2 * levels(ranks) / 2) * self.compute_ns(ranks * bytes);
+                // Every copy is a step of its own.
+                let steps = levels(ranks) * ranks * COPY_NS;
+                self.shifts_ns(&self.by_place, |_| passed) + copies + steps
+            }
+            Algorithm::Heads if call.is_uniform => {
+                let legs = 2 * self.star_ns(foreign * bytes) + self.star_ns(bytes);
+                let copies = 4 * self.compute_ns(node_ranks * foreign * bytes);
+                let steps = node_ranks * foreign * COPY_NS;
+                let work = 2 * (nodes - 1) * self.far.work_ns;
+                legs + self.far.hop_ns(0) + work + crossing + copies + steps
+            }
+            _ => return None,
+        })
+    }
+
+    fn reduce_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
+        let Shape { ranks, nodes, .. } = self.shape;
+        let bytes = call.bytes;
+        let is_ordered = call.commutes || self.shape.is_in_order;
+        Some(match algorithm {
+            Algorithm::Linear => self.one_with_all_ns(bytes) + (ranks + 1) * self.compute_ns(bytes),
+            Algorithm::Binomial => {
+                self.tree_ns(self.order(call), bytes) + 2 * levels(ranks) * self.compute_ns(bytes)
+            }
+            Algorithm::Chain if is_ordered => self.chain_ns(bytes, 1),
+            Algorithm::Ring if call.commutes && call.units >= ranks => {
+                let part = bytes / ranks;
+                let combined = self.compute_ns(bytes) + self.ring_ns(part, self.compute_ns(part));
+                combined + self.one_with_all_ns(part)
+            }
+            Algorithm::Heads => self.heads_reduce_ns(call, false),
+            Algorithm::Levels if is_ordered => {
+                let within = self.star_ns(bytes) + self.star_compute_ns(bytes);
+                within + levels(nodes) * (self.far.hop_ns(bytes) + 2 * self.compute_ns(bytes))
+            }
+            _ => return None,
+        })
+    }
+
+    fn allreduce_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
+        let Shape { ranks, nodes, .. } = self.shape;
+        let bytes = call.bytes;
+        let is_ordered = call.commutes || self.shape.is_in_order;
+        let order = self.order(call);
+        Some(match algorithm {
+            Algorithm::Linear => {
+                2 * self.one_with_all_ns(bytes) + (ranks + 1) * self.compute_ns(bytes)
+            }
+            Algorithm::Doubling => {
+                let rounds = levels_below(ranks);
+                self.fold_ns(order, bytes)
+                    + (0..rounds).map(|round| self.swap_ns(order, round, bytes)).sum::<u64>()
+                    + 2 * rounds * self.compute_ns(bytes)
+            }
+            Algorithm::Butterfly if ranks <= BUTTERFLY_MOST => {
+                let passed = |have: u64| have.min(ranks - have);
+                let more = ranks - 1 - levels(ranks);
+                let rounds = self.shifts_ns(order, |have| passed(have) * bytes)
+                    + more * self.farthest().work_ns;
+                rounds + (ranks + 1) * self.compute_ns(bytes)
+            }
+            Algorithm::Halving if call.units >= ranks => {
+                let halves = (0..levels_below(ranks)).map(|round| {
+                    let half = bytes >> (round + 1);
+                    2 * self.swap_ns(order, round, half) + 2 * self.compute_ns(half)
+                });
+                self.fold_ns(order, bytes) + halves.sum::<u64>()
+            }
+            Algorithm::Ring if call.commutes && call.units >= ranks => {
+                let part = bytes / ranks;
+                self.ring_ns(part, self.compute_ns(part)) + self.ring_ns(part, 0)
+            }
+            Algorithm::Heads => self.heads_reduce_ns(call, true),
+            Algorithm::Levels if is_ordered => {
+                let within = 2 * self.star_ns(bytes) + self.star_compute_ns(bytes);
+                let pairs = if nodes.is_power_of_two() { 0 } else { 2 };
+                let rounds = levels_below(nodes) + pairs;
+                within + rounds * (self.far.hop_ns(bytes) + 2 * self.compute_ns(bytes))
+            }
+            _ => return None,
+        })
+    }
+
+    fn reduce_scatter_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
+        let ranks = self.shape.ranks;
+        let bytes = call.bytes;
+        Some(match algorithm {
+            Algorithm::Binomial => {
+                let up = self.tree_ns(&self.by_rank, bytes);
+                let combined = (2 * levels(ranks) + 1) * self.compute_ns(bytes);
+                up + combined + self.one_with_all_ns(bytes / ranks)
+            }
+            Algorithm::Ring if call.commutes => {
+                let part = bytes / ranks;
+                self.ring_ns(part, self.compute_ns(part)) + self.compute_ns(bytes)
+            }
+            Algorithm::Heads => self.heads_reduce_scatter_ns(call),
+            _ => return None,
+        })
+    }
+
+    /// Each block takes a way of its own through the heads of all nodes, which are others for each block.
+    fn heads_reduce_scatter_ns(&self, call: &Call) -> u64 {
+        let Shape { ranks, nodes, node_ranks, is_in_order, .. } = self.shape;
+        let runs = if call.commutes || is_in_order { 1 } else { node_ranks };
+        let bytes = call.bytes;
+        let blocks = ranks.min(call.units.max(1));
+        let foreign = blocks - blocks / nodes;
+        let work = 2 * blocks * self.near.work_ns
+            + (foreign.div_ceil(node_ranks) + nodes - 1) * runs * self.far.work_ns;
+        let legs = 2 * self.near.hop_ns(0) + self.far.hop_ns(0);
+        let combined = 2 * self.compute_ns(bytes) + nodes * runs * self.compute_ns(bytes / ranks);
+        // All nodes take the blocks in one order, so that they send to the same one at a time.
+        let sent = self.far.stream_ns(runs * (bytes - bytes / nodes));
+        let crossing = 2 * sent - 2 * sent / nodes;
+        legs + work + crossing.max(combined) + crossing.min(combined) / 2
+    }
+
+    fn prefix_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
+        let Shape { ranks, nodes, node_ranks, .. } = self.shape;
+        let bytes = call.bytes;
+        Some(match algorithm {
+            Algorithm::Doubling => {
+                let combined = 2 * levels(ranks) * self.compute_ns(bytes);
+                self.shifts_ns(&self.by_rank, |_| bytes) + combined
+            }
+            Algorithm::Heads => {
+                let runs = if self.shape.is_in_order { 1 } else { node_ranks };
+                let crossing = self.far.stream_ns((nodes - 1) * runs * bytes);
+                let work = 2 * (nodes - 1) * runs * self.far.work_ns;
+                let combined = (2 * node_ranks + nodes * runs) * self.compute_ns(bytes);
+                2 * self.star_ns(bytes) + self.far.hop_ns(0) + work + crossing + combined
+            }
+            _ => return None,
+        })
+    }
+
+    /// Operations over several sites: the crossing, and what else tells their algorithms apart.
+    fn across_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
+        let Shape { ranks, site_ranks, site_nodes, sites, .. } = self.shape;
+        let bytes = call.bytes;
+        let crossing = self.wide.hop_ns(0) + self.wake_ns;
+        let legs = self.star_ns(0) + if site_nodes > 1 { self.far.hop_ns(0) } else { 0 };
+        let foreign = ranks - site_ranks;
+        Some(match (call.operation, algorithm) {
+            (Operation::Gather | Operation::Scatter, Algorithm::Linear) => {
+                crossing + self.wide.stream_ns(foreign * bytes) + ranks * self.far.work_ns
+            }
+            (Operation::Gather | Operation::Scatter, Algorithm::Bundles) if call.is_uniform => {
+                let bundle = self.far.stream_ns(bytes.saturating_mul(site_ranks));
+                let legs = 2 * self.far.latency_ns + 2 * bundle;
+                crossing + self.wide.stream_ns(foreign * bytes) + legs
+            }
+            (Operation::Alltoall, Algorithm::Pairwise) => {
+                let streams = self.wide.stream_ns(site_ranks * foreign * bytes);
+                crossing + streams + 2 * foreign * self.far.work_ns
+            }
+            (Operation::Alltoall, Algorithm::Bundles) if call.is_uniform => {
+                let bundle = self.far.stream_ns(bytes.saturating_mul(site_ranks * foreign));
+                let legs = self.far.latency_ns + site_ranks * self.far.work_ns + bundle;
+                let streams = self.wide.stream_ns(site_ranks * foreign * bytes);
+                crossing + streams + 2 * legs
+            }
+            (Operation::Allgather, Algorithm::Bundles) => {
+                let total = ranks * bytes;
+                crossing + self.wide.stream_ns(site_ranks * bytes) + 3 * self.far.stream_ns(total)
+            }
+            (Operation::Allgather, Algorithm::Sites) => {
+                let work = 2 * ranks * self.far.work_ns;
+                crossing + self.wide.stream_ns(site_ranks * bytes) + work
+            }
+            (Operation::Barrier, Algorithm::Sites) => {
+                crossing + 2 * legs + 2 * (sites - 1) * self.wide.work_ns
+            }
+            (Operation::Broadcast, Algorithm::Sites) => {
+                crossing
+                    + legs
+                    + self.wide.stream_ns(bytes).max(self.far.stream_ns(bytes * sites / site_nodes))
+            }
+            (
+                Operation::Reduce
+                | Operation::Allreduce
+                | Operation::ReduceScatter
+                | Operation::Scan
+                | Operation::Exscan,
+                Algorithm::Sites,
+            ) => {
+                let network =
+                    self.far.stream_ns(bytes.saturating_mul(sites + 1) / site_nodes.max(1));
+                let work = 2 * (sites - 1) * self.wide.work_ns;
+                crossing + 2 * legs + work + self.wide.stream_ns(bytes).max(network)
+            }
+            _ => return None,
+        })
+    }
+
+    /// A reduction by heads: ranks to their head, each head to all others or to one, and back where all get
+    /// the result.
+    fn heads_reduce_ns(&self, call: &Call, to_all: bool) -> u64 {
+        let Shape { nodes, node_ranks, is_in_order, .. } = self.shape;
+        let bytes = call.bytes;
+        let runs = if call.commutes || is_in_order { 1 } else { node_ranks };
+        let legs = self.star_ns(0) * if to_all { 2 } else { 1 };
+        let within = self.star_stream_ns(bytes) * if to_all { 2 } else { 1 };
+        let combined = (node_ranks + nodes * runs + 1) * self.compute_ns(bytes);
+        let crossing = self.far.stream_ns((nodes - 1) * runs * bytes);
+        let work = (nodes - 1) * runs * self.far.work_ns * if to_all { 2 } else { 1 };
+        self.piped_ns(bytes, legs + self.far.hop_ns(0), crossing, within + combined) + work
+    }
+
+    /// Two streams behind each other, between nodes and within them. Of what is long segments overlap, and
+    /// each has another head.
+    fn piped_ns(&self, bytes: u64, latencies: u64, between: u64, within: u64) -> u64 {
+        let segments = (bytes / SEGMENT_LEAST).clamp(1, 16);
+        let within = within / segments.min(self.shape.node_ranks);
+        latencies + between.max(within) + between.min(within) / segments
+    }
+
+    /// From the head of a node to all its ranks, or from them to it: the last one's.
+    fn star_ns(&self, bytes: u64) -> u64 {
+        let others = self.shape.node_ranks - 1;
+        match others {
+            0 => 0,
+            _ => self.near.hop_ns(bytes) + (others - 1) * self.near.busy_ns(bytes),
+        }
+    }
+
+    fn star_stream_ns(&self, bytes: u64) -> u64 {
+        self.near.stream_ns((self.shape.node_ranks - 1) * bytes)
+    }
+
+    /// What a head combines of its node.
+    fn star_compute_ns(&self, bytes: u64) -> u64 {
+        self.shape.node_ranks * self.compute_ns(bytes)
+    }
+
+    /// One rank exchanges so many bytes with each other one.
+    fn one_with_all_ns(&self, bytes: u64) -> u64 {
+        let Shape { ranks, node_ranks, .. } = self.shape;
+        if ranks == 1 {
+            return 0;
+        }
+        let foreign = ranks - node_ranks;
+        let streams =
+            self.far.stream_ns(foreign * bytes) + self.near.stream_ns((node_ranks - 1) * bytes);
+        self.farthest().hop_ns(0) + self.root_work_ns() + streams
+    }
+
+    /// The work of a rank that hears of all others, after the first.
+    fn root_work_ns(&self) -> u64 {
+        let Shape { ranks, node_ranks, .. } = self.shape;
+        let foreign = ranks - node_ranks;
+        foreign * self.far.work_ns + node_ranks.saturating_sub(2) * self.near.work_ns
+    }
+
+    /// Down a binomial tree, or up.
+    fn tree_ns(&self, order: &Order, bytes: u64) -> u64 {
+        (0..levels(self.shape.ranks))
+            .map(|level| self.together_ns(order.tree[level as usize], bytes))
+            .sum()
+    }
+
+    /// The bytes of a scatter, at its root.
+    fn scattered_ns(&self, bytes: u64) -> u64 {
+        if self.shape.nodes == 1 { self.near.stream_ns(bytes) } else { self.far.stream_ns(bytes) }
+    }
+
+    /// Once around a ring in the order of the grid, with blocks of so many bytes, each of which takes so much
+    /// work on arrival: as long as a block's way around, or as a link is busy with all blocks.
+    fn ring_ns(&self, bytes: u64, combined_ns: u64) -> u64 {
+        let Shape { ranks, nodes, .. } = self.shape;
+        let near = self.near.hop_ns(bytes) + combined_ns;
+        if nodes == 1 {
+            return (ranks - 1) * near;
+        }
+        let far = self.far.hop_ns(bytes) + combined_ns;
+        let around = (nodes - 1) * far + (ranks - nodes) * near.max(far / ranks);
+        let busy = self.far.busy_ns(bytes).max(self.near.busy_ns(bytes) + combined_ns);
+        around.max(far + (ranks - 2) * busy)
+    }
+
+    /// Along a chain, with so many reductions of all on the way.
+    fn chain_ns(&self, bytes: u64, reductions: u64) -> u64 {
+        let Shape { ranks, nodes, .. } = self.shape;
+        let segments = self.chain_segments(bytes);
+        let segment = bytes.div_ceil(segments);
+        let combined = reductions * self.compute_ns(segment);
+        let mut hops = (nodes - 1) * (self.far.hop_ns(segment) + combined)
+            + (ranks - nodes) * (self.near.hop_ns(segment) + combined);
+        if hops > SPINS * self.wake_ns {
+            // Who is far down the chain sleeps until then.
+            hops += (ranks - 1) * self.wake_ns;
+        }
+        let (near, way) = (self.near, self.farthest());
+        let interval = (near.busy_ns(segment) + near.work_ns + combined).max(way.busy_ns(segment));
+        hops + (segments - 1) * interval
+    }
+
+    /// A round over each power of two below the number of ranks, of what `bytes` says for it.
+    fn shifts_ns(&self, order: &Order, bytes: impl Fn(u64) -> u64) -> u64 {
+        (0..levels(self.shape.ranks))
+            .map(|level| self.together_ns(order.shift[level as usize], bytes(1 << level)))
+            .sum()
+    }
+
+    /// A round in which pairs exchange that are `2^level` positions apart.
+    fn swap_ns(&self, order: &Order, level: u64, bytes: u64) -> u64 {
+        self.together_ns(order.swap[level as usize], bytes)
+    }
+
+    /// A round in which so many ranks of a node send to others at once, and the rest within it.
+    fn together_ns(&self, leave: u32, bytes: u64) -> u64 {
+        match leave {
+            0 => self.near.hop_ns(bytes),
+            _ => self.far.hop_ns(0) + self.far.stream_ns(u64::from(leave) * bytes),
+        }
+    }
+
+    /// What makes a power of two of the ranks.
+    fn fold_ns(&self, order: &Order, bytes: u64) -> u64 {
+        if self.shape.ranks.is_power_of_two() {
+            return 0;
+        }
+        2 * self.swap_ns(order, 0, bytes) + self.compute_ns(bytes)
+    }
+
+    /// In a crowd everyone waits in each round, and a wait is a turn of those who share its core.
+    fn turns_ns(&self, algorithm: Algorithm) -> u64 {
+        let ranks = self.shape.ranks;
+        let waits = match algorithm {
+            Algorithm::Linear => 1,
+            Algorithm::Pairwise => 1,
+            Algorithm::Binomial => levels(ranks),
+            Algorithm::Tournament
+            | Algorithm::Dissemination
+            | Algorithm::Bruck
+            | Algorithm::Butterfly
+            | Algorithm::Doubling => levels(ranks),
+            Algorithm::Halving => 2 * levels(ranks),
+            Algorithm::Chain | Algorithm::VanDeGeijn | Algorithm::Ring => ranks,
+            Algorithm::Heads | Algorithm::Levels | Algorithm::Sites | Algorithm::Bundles => 1,
+        };
+        waits * ranks * self.wake_ns / 2
+    }
+
+    /// What it takes to copy or to combine so many bytes.
+    fn compute_ns(&self, bytes: u64) -> u64 {
+        self.near.stream_ns(bytes)
+    }
+
+    /// What the farthest messages cost.
+    fn farthest(&self) -> Way {
+        if self.shape.nodes == 1 { self.near } else { self.far }
+    }
+
+    /// In which order operands are combined.
+    fn order(&self, call: &Call) -> &Order {
+        if call.commutes { &self.by_place } else { &self.by_rank }
+    }
+}
+
+impl Order {
+    /// For ranks on such nodes, in their order.
+    pub(crate) fn new(nodes: &[u32]) -> Self {
+        let size = nodes.len();
+        let count = nodes.iter().max().map_or(0, |last| *last as usize + 1);
+        let mut leaving = vec![0; count];
+        let mut most = |sends: &dyn Fn(usize) -> Option<usize>| {
+            leaving.fill(0);
+            for from in 0..size {
+                if sends(from).is_some_and(|to| nodes[to] != nodes[from]) {
+                    leaving[nodes[from] as usize] += 1;
+                }
+            }
+            leaving.iter().copied().max().unwrap_or(0)
+        };
+        let mut order = Self::default();
+        for level in 0..levels(size as u64) as usize {
+            let distance = 1 << level;
+            order.shift[level] = most(&|from| Some((from + distance) % size));
+            order.swap[level] = most(&|from| Some(from ^ distance).filter(|&to| to < size));
+            let is_child = |from: usize| from % (2 * distance) == distance;
+            order.tree[level] = most(&|from| is_child(from).then(|| from - distance));
+        }
+        order
+    }
+}
+
+impl Way {
+    fn of(cost: Cost) -> Self {
+        let ps_per_byte = 1_000_000_000_000 / cost.bytes_per_s.max(1);
+        Self { latency_ns: cost.latency_ns, work_ns: cost.overhead_ns, ps_per_byte }
+    }
+
+    /// From the call of the sender to the end of the receiver's.
+    fn hop_ns(&self, bytes: u64) -> u64 {
+        2 * self.work_ns + self.latency_ns + self.stream_ns(bytes)
+    }
+
+    /// What a message keeps its sender from the next.
+    fn busy_ns(&self, bytes: u64) -> u64 {
+        self.work_ns + self.stream_ns(bytes)
+    }
+
+    fn stream_ns(&self, bytes: u64) -> u64 {
+        (bytes.saturating_mul(self.ps_per_byte) / 1000).min(STREAM_MAX_NS)
+    }
+}
+
+/// ⌈log2 n⌉.
+fn levels(n: u64) -> u64 {
+    u64::from(u64::BITS - n.saturating_sub(1).leading_zeros())
+}
+
+/// ⌊log2 n⌋.
+fn levels_below(n: u64) -> u64 {
+    u64::from(n.max(1).ilog2())
+}
+
+/// Five hours: sums of many do not overflow.
+const STREAM_MAX_NS: u64 = 1 << 44;
+
+/// Who waits so many times longer than waking takes has gone to sleep.
+pub(crate) const SPINS: u64 = 10;
+
+/// To begin a copy.
+const COPY_NS: u64 = 20;
+
+/// Shorter segments are not worth their messages, in bytes.
+const SEGMENT_LEAST: u64 = 8 << 10;
+
+/// More segments hide nothing more.
+const SEGMENTS_MOST: u64 = 64;
+
+/// With more ranks everyone has room for all operands for nothing.
+const BUTTERFLY_MOST: u64 = 64;

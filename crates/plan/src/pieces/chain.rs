@@ -1,0 +1,64 @@
+//! A chain: each passes on to the next what it has of the previous, cut in segments that follow each other.
+
+use crate::schedule::{Schedule, Span, Ticket, part};
+use crate::team::Team;
+
+/// The first one's `span` to everyone's, in so many segments.
+pub(crate) fn broadcast(schedule: &mut Schedule, team: Team, span: Span, segments: u32) {
+    let cut = |index| segment(span, segments, index);
+    let mut arrived = vec![Ticket::default(); segments as usize];
+    if team.me > 0 {
+        for (index, ticket) in (0..).zip(&mut arrived) {
+            *ticket = schedule.expect(team.rank(team.me - 1), cut(index));
+        }
+    }
+    if team.me + 1 < team.size() {
+        for (index, ticket) in (0..).zip(arrived) {
+            schedule.settle(ticket);
+            schedule.send(team.rank(team.me + 1), cut(index));
+        }
+    }
+    schedule.wait();
+}
+
+/// Everyone's `own`, combined in order, to `result` at the first one. `own` is left as it is.
+pub(crate) fn reduce(
+    schedule: &mut Schedule,
+    team: Team,
+    own: Span,
+    result: Option<Span>,
+    segments: u32,
+) {
+    let is_last = team.me + 1 == team.size();
+    let combined = match (is_last, result) {
+        (false, None) => schedule.room(own.len),
+        (false, Some(result)) => result,
+        (true, _) => own,
+    };
+    let mut arrived = vec![Ticket::default(); segments as usize];
+    if !is_last {
+        for (index, ticket) in (0..).zip(&mut arrived) {
+            let into = segment(combined, segments, index);
+            *ticket = schedule.expect(team.rank(team.me + 1), into);
+        }
+    }
+    for (index, ticket) in (0..).zip(arrived) {
+        let into = segment(combined, segments, index);
+        if !is_last {
+            schedule.settle(ticket);
+            schedule.reduce(segment(own, segments, index), into);
+        }
+        if team.me > 0 {
+            schedule.send(team.rank(team.me - 1), into);
+        }
+    }
+    schedule.wait();
+    if let Some(result) = result.filter(|&result| result != combined) {
+        schedule.copy(combined, result);
+    }
+}
+
+fn segment(span: Span, segments: u32, index: u32) -> Span {
+    let (start, len) = part(span.len, segments, index);
+    span.part(start, len)
+}

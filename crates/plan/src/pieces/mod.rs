@@ -1,0 +1,16 @@
+//! Algorithms over a team, one in each file. They end with all that they began ended, so that one can
+//! follow another.
+
+pub(crate) mod binomial;
+pub(crate) mod bruck;
+pub(crate) mod butterfly;
+pub(crate) mod chain;
+pub(crate) mod dissemination;
+pub(crate) mod doubling;
+pub(crate) mod halving;
+pub(crate) mod linear;
+pub(crate) mod pairwise;
+pub(crate) mod prefix;
+pub(crate) mod ring;
+pub(crate) mod tournament;
+pub(crate) mod van_de_geijn;

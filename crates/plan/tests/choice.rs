@@ -1,0 +1,128 @@
+//! What is predicted in closed form, held against the simulation of all ranks.
+
+use std::sync::Arc;
+
+use plan::{
+    Algorithm, Call, Cost, Costs, Location, Operands, Operation, Schedule, Topology, predict,
+};
+
+/// Ranks dealt to nodes as `node` says.
+fn nodes(size: u32, node: impl Fn(u32) -> u32, costs: Costs) -> Topology {
+    let locations: Vec<Location> =
+        (0..size).map(|rank| Location { node: node(rank), site: 0 }).collect();
+    Topology::new(&locations, false, costs)
+}
+
+/// Shapes of one site, by name.
+fn shapes() -> Vec<(&'static str, Topology)> {
+    let usual = Costs::default();
+    let site = Cost { latency_ns: 4_000, bytes_per_s: 3_000_000_000, overhead_ns: 1_500 };
+    let fast = Costs { site, ..usual };
+    let flat = |size| Topology::flat(size, false, usual);
+    vec![
+        ("2 ranks", flat(2)),
+        ("4 ranks", flat(4)),
+        ("7 ranks", flat(7)),
+        ("16 ranks", flat(16)),
+        ("48 ranks", flat(48)),
+        ("4 x 1 ranks", nodes(4, |rank| rank, usual)),
+        ("2 x 4 ranks", nodes(8, |rank| rank / 4, usual)),
+        ("4 x 4 ranks", nodes(16, |rank| rank / 4, usual)),
+        ("4 x 4 ranks, fast", nodes(16, |rank| rank / 4, fast)),
+        ("4 x 4 ranks dealt in turns", nodes(16, |rank| rank % 4, usual)),
+        ("16 x 4 ranks", nodes(64, |rank| rank / 4, usual)),
+        ("5 + 3 + 1 ranks", nodes(9, |rank| (rank + 1) / 3 % 3, usual)),
+        ("32 x 1 ranks, fast", nodes(32, |rank| rank, fast)),
+    ]
+}
+
+/// The call, the bytes of its unit, and the plan of each rank.
+fn planned(operation: Operation, bytes: u64, topology: &Topology) -> (Call, u64, Vec<Schedule>) {
+    let operands = Operands { len: bytes / 8, element: 8, commutes: true, in_place: false };
+    let sizes = |_: u32| bytes;
+    let size = topology.size();
+    // All of a rank's data are as long for operations that take a block of each.
+    let counts = |rank: u32| {
+        let at = |rank: u32| operands.len * u64::from(rank) / u64::from(size);
+        at(rank + 1) - at(rank)
+    };
+    let blocks = Call { operation, bytes, units: bytes, is_uniform: true, commutes: true };
+    let plan = |rank: u32| match operation {
+        Operation::Barrier => plan::barrier(rank, topology),
+        Operation::Broadcast => plan::broadcast(rank, topology, 0, bytes),
+        Operation::Gather => plan::gather(rank, topology, 0, &sizes, true, false),
+        Operation::Scatter => plan::scatter(rank, topology, 0, &sizes, true, false),
+        Operation::Allgather => plan::allgather(rank, topology, &sizes, false),
+        Operation::Alltoall => plan::alltoall(rank, topology, &sizes, &sizes, true),
+        Operation::Reduce => plan::reduce(rank, topology, 0, operands),
+        Operation::Allreduce => plan::allreduce(rank, topology, operands),
+        Operation::ReduceScatter => plan::reduce_scatter(rank, topology, &counts, 8, true),
+        Operation::Scan => plan::scan(rank, topology, operands),
+        Operation::Exscan => plan::exscan(rank, topology, operands),
+    };
+    let schedules = (0..size).map(plan).collect();
+    match operation {
+        Operation::Barrier
+        | Operation::Broadcast
+        | Operation::Gather
+        | Operation::Scatter
+        | Operation::Allgather
+        | Operation::Alltoall => (blocks, 1, schedules),
+        Operation::Reduce
+        | Operation::Allreduce
+        | Operation::ReduceScatter
+        | Operation::Scan
+        | Operation::Exscan => (operands.call(operation), 8, schedules),
+    }
+}
+
+fn simulated_ns(operation: Operation, bytes: u64, topology: &Topology) -> u64 {
+    let (_, unit, schedules) = planned(operation, bytes, topology);
+    predict(&schedules, topology, unit).time_ns
+}
+
+fn forced(topology: &Topology, operation: Operation, algorithm: Algorithm) -> Topology {
+    let plans = format!("{operation} * {algorithm}").parse().unwrap();
+    topology.clone().with_plans(Arc::new(plans))
+}
+
+/// What is chosen takes, simulated, little longer than the best of all candidates.
+#[test]
+fn the_choice_is_nearly_the_best() {
+    let (mut worst, mut sum, mut count) = (0.0f64, 0.0, 0);
+    for (name, topology) in shapes() {
+        for operation in Operation::ALL {
+            for bytes in [8, 1 << 10, 16 << 10, 128 << 10, 1 << 20] {
+                if operation == Operation::Barrier && bytes > 8 {
+                    continue;
+                }
+                let (call, _, _) = planned(operation, bytes, &topology);
+                let choice = topology.choice(&call);
+                let all: Vec<(Algorithm, u64, u64)> = topology
+                    .candidates(&call)
+                    .into_iter()
+                    .map(|(algorithm, predicted_ns)| {
+                        let topology = forced(&topology, operation, algorithm);
+                        (algorithm, predicted_ns, simulated_ns(operation, bytes, &topology))
+                    })
+                    .collect();
+                let least = all.iter().map(|one| one.2).min().unwrap();
+                let chosen = all.iter().find(|one| one.0 == choice).unwrap().2;
+                let ratio = chosen as f64 / least as f64;
+                if ratio > TOLD {
+                    println!("{name}: {operation} of {bytes}: {choice} {ratio:.2} of {all:?}");
+                }
+                worst = worst.max(ratio);
+                (sum, count) = (sum + ratio, count + 1);
+            }
+        }
+    }
+    println!("at worst {worst:.2} times the best, {:.3} on average", sum / f64::from(count));
+    assert!(worst <= WORST, "{worst:.2} times the best");
+    assert!(sum / f64::from(count) <= AVERAGE, "{:.3} times the best", sum / f64::from(count));
+}
+
+/// So many times as long as the best the choice takes at worst, and on average; and from where on it is told.
+const WORST: f64 = 1.6;
+const AVERAGE: f64 = 1.03;
+const TOLD: f64 = 1.2;
