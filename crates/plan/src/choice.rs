@@ -178,11 +178,13 @@ impl Operation {
             Self::Barrier => &[Linear, Dissemination, Tournament, Heads, Levels, Sites],
             Self::Broadcast => &[Linear, Binomial, Chain, VanDeGeijn, Heads, Levels, Sites],
             Self::Gather | Self::Scatter => &[Linear, Binomial, Heads, Bundles],
-            Self::Allgather => &[Bruck, Ring, Heads, Levels, Bundles, Sites],
+            Self::Allgather => &[Linear, Pairwise, Bruck, Ring, Heads, Levels, Bundles, Sites],
             Self::Alltoall => &[Pairwise, Bruck, Heads, Bundles],
-            Self::Reduce => &[Linear, Binomial, Chain, Ring, Heads, Levels, Sites],
-            Self::Allreduce => &[Linear, Doubling, Butterfly, Halving, Ring, Heads, Levels, Sites],
-            Self::ReduceScatter => &[Binomial, Ring, Heads, Sites],
+            Self::Reduce => &[Linear, Pairwise, Binomial, Chain, Ring, Heads, Levels, Sites],
+            Self::Allreduce => {
+                &[Linear, Pairwise, Doubling, Butterfly, Halving, Ring, Heads, Levels, Sites]
+            }
+            Self::ReduceScatter => &[Pairwise, Binomial, Ring, Heads, Sites],
             Self::Scan | Self::Exscan => &[Doubling, Heads, Sites],
         }
     }

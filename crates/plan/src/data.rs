@@ -136,10 +136,20 @@ pub fn allgather(
         bundle::allgather(&mut schedule, &across.short, rank, sizes, in_place);
         return schedule;
     }
+    let own = Buffer::Input.span(0, sizes(rank));
     if !in_place {
-        schedule.copy(Buffer::Input.span(0, sizes(rank)), block(rank));
+        schedule.copy(own, block(rank));
     }
     match choice {
+        (Algorithm::Linear, _) => {
+            let team = topology.by_rank(rank);
+            linear::gather(&mut schedule, team, &block);
+            linear::broadcast(&mut schedule, team, Buffer::Output.span(0, total));
+        }
+        (Algorithm::Pairwise, _) => {
+            let own = if in_place { block(rank) } else { own };
+            pairwise::allgather(&mut schedule, topology.by_rank(rank), own, &block);
+        }
         (Algorithm::Sites, Some(across)) => {
             let lies = |rank: u32| (starts[rank as usize], sizes(rank));
             across::broadcast::allgather(&mut schedule, across, rank, &lies);

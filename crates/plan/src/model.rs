@@ -71,10 +71,11 @@ impl Model {
 
     /// What a call takes by an algorithm; none where it cannot be carried out so.
     pub(crate) fn predicted_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
-        let base = match (self.shape.sites, algorithm) {
-            (2.., _) => return self.across_ns(call, algorithm),
-            (_, Algorithm::Sites | Algorithm::Bundles) => return None,
-            (_, Algorithm::Heads | Algorithm::Levels) if self.shape.nodes == 1 => return None,
+        match (self.shape.sites, algorithm) {
+            (2.., _) => self.across_ns(call, algorithm),
+            _ if self.shape.is_crowded => self.crowd_ns(call, algorithm),
+            (_, Algorithm::Sites | Algorithm::Bundles) => None,
+            (_, Algorithm::Heads | Algorithm::Levels) if self.shape.nodes == 1 => None,
             (_, _) => match call.operation {
                 Operation::Barrier => self.barrier_ns(algorithm),
                 Operation::Broadcast => self.broadcast_ns(call, algorithm),
@@ -85,9 +86,41 @@ impl Model {
                 Operation::Allreduce => self.allreduce_ns(call, algorithm),
                 Operation::ReduceScatter => self.reduce_scatter_ns(call, algorithm),
                 Operation::Scan | Operation::Exscan => self.prefix_ns(call, algorithm),
-            }?,
+            },
+        }
+    }
+
+    /// As [`Self::predicted_ns`] where ranks share cores: everybody who waits gets its core back when the others
+    /// have had their turn, so that waits count, and then the work of all ranks together.
+    fn crowd_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
+        let ranks = self.shape.ranks;
+        let (others, rounds) = (ranks - 1, levels(ranks));
+        // How often the last one waits, all messages, what one rank moves and combines alone, and what all
+        // do beside each other: in multiples of the call's bytes.
+        let (waits, messages, alone, together) = match (call.operation, algorithm) {
+            (Operation::Barrier, Algorithm::Linear) => (2, 2 * others, 0, 0),
+            (Operation::Broadcast | Operation::Gather | Operation::Scatter, Algorithm::Linear) => {
+                (1, others, 0, others)
+            }
+            (Operation::Allgather, Algorithm::Linear) => (2, 2 * others, others, ranks * others),
+            (Operation::Allgather | Operation::Alltoall, Algorithm::Pairwise) => {
+                (1, ranks * others, 0, ranks * others)
+            }
+            (Operation::Reduce, Algorithm::Linear) => (1, others, 2 * ranks, 0),
+            (Operation::Reduce, Algorithm::Pairwise) => (2, (ranks + 1) * others, 0, 3 * ranks),
+            (Operation::Allreduce, Algorithm::Linear) => (2, 2 * others, 2 * ranks, others),
+            (Operation::Allreduce, Algorithm::Pairwise) => {
+                (2, 2 * ranks * others, 0, 2 * others + ranks)
+            }
+            (Operation::ReduceScatter, Algorithm::Pairwise) => (1, ranks * others, 0, 2 * ranks),
+            (Operation::Scan | Operation::Exscan, Algorithm::Doubling) => {
+                (rounds, ranks * rounds, 0, 3 * ranks * rounds)
+            }
+            _ => return None,
         };
-        Some(if self.shape.is_crowded { base + self.turns_ns(algorithm) } else { base })
+        let stream_ns = |times: u64| self.near.stream_ns(call.bytes.saturating_mul(times));
+        let beside_ns = messages * self.near.work_ns + stream_ns(together);
+        Some(waits * ranks * TURN_NS + stream_ns(alone) + beside_ns / CROWD_CORES)
     }
 
     /// In how many segments a chain passes so many bytes on: with `c` of them the last is there after
@@ -523,25 +556,6 @@ impl Model {
         2 * self.swap_ns(order, 0, bytes) + self.compute_ns(bytes)
     }
 
-    /// In a crowd everyone waits in each round, and a wait is a turn of those who share its core.
-    fn turns_ns(&self, algorithm: Algorithm) -> u64 {
-        let ranks = self.shape.ranks;
-        let waits = match algorithm {
-            Algorithm::Linear => 1,
-            Algorithm::Pairwise => 1,
-            Algorithm::Binomial => levels(ranks),
-            Algorithm::Tournament
-            | Algorithm::Dissemination
-            | Algorithm::Bruck
-            | Algorithm::Butterfly
-            | Algorithm::Doubling => levels(ranks),
-            Algorithm::Halving => 2 * levels(ranks),
-            Algorithm::Chain | Algorithm::VanDeGeijn | Algorithm::Ring => ranks,
-            Algorithm::Heads | Algorithm::Levels | Algorithm::Sites | Algorithm::Bundles => 1,
-        };
-        waits * ranks * self.wake_ns / 2
-    }
-
     /// What it takes to copy or to combine so many bytes.
     fn compute_ns(&self, bytes: u64) -> u64 {
         self.near.stream_ns(bytes)
@@ -633,3 +647,9 @@ const SEGMENTS_MOST: u64 = 64;
 
 /// With more ranks everyone has room for all operands for nothing.
 const BUTTERFLY_MOST: u64 = 64;
+
+/// What a wait costs for each rank that has its turn meanwhile: to find nothing, and to give up the core.
+const TURN_NS: u64 = 1_000;
+
+/// Cores that a crowd shares, at least.
+const CROWD_CORES: u64 = 2;

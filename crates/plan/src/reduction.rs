@@ -8,7 +8,9 @@ use crate::across::prefix::{Prefix, prefix as prefix_across};
 use crate::across::reduction as across;
 use crate::choice::{Algorithm, Call, Operation};
 use crate::levels;
-use crate::pieces::{binomial, butterfly, chain, doubling, halving, linear, prefix, ring};
+use crate::pieces::{
+    binomial, butterfly, chain, doubling, halving, linear, pairwise, prefix, ring,
+};
 use crate::schedule::{Buffer, Schedule, Span, part, starts};
 use crate::team::Team;
 use crate::topology::Topology;
@@ -62,6 +64,21 @@ pub fn reduce(rank: u32, topology: &Topology, root: u32, operands: Operands) -> 
             across::reduce(&mut schedule, sites, rank, root, operands);
         }
         (Algorithm::Linear, _) => linear::reduce(&mut schedule, team, root_at, own, output),
+        (Algorithm::Pairwise, _) => {
+            let team = topology.by_rank(rank);
+            let at = |buffer: Span, rank: u32| {
+                let (start, len) = part(len, team.size(), rank);
+                buffer.part(start, len)
+            };
+            let mine = pairwise::reduce_scatter(&mut schedule, team, &|of| at(own, of));
+            let team = team.led_by(root);
+            if rank == root {
+                schedule.copy(mine, at(output, rank));
+            }
+            linear::gather(&mut schedule, team, &|position| {
+                if rank == root { at(output, team.rank(position)) } else { mine }
+            });
+        }
         (Algorithm::Ring, _) => {
             let team = team.led_by(root_at);
             let sum = schedule.room(len);
@@ -172,6 +189,18 @@ pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule
         return schedule;
     }
     let whole = Buffer::Output.span(0, len);
+    if choice.0 == Algorithm::Pairwise {
+        let team = topology.by_rank(rank);
+        let block = |of: Span, rank: u32| {
+            let (start, len) = part(len, team.size(), rank);
+            of.part(start, len)
+        };
+        let own = if in_place { whole } else { Buffer::Input.span(0, len) };
+        let mine = pairwise::reduce_scatter(&mut schedule, team, &|of| block(own, of));
+        schedule.copy(mine, block(whole, rank));
+        pairwise::allgather(&mut schedule, team, mine, &|of| block(whole, of));
+        return schedule;
+    }
     if !in_place {
         schedule.copy(Buffer::Input.span(0, len), whole);
     }
@@ -220,10 +249,16 @@ pub fn reduce_scatter(
         across::reduce_scatter(&mut schedule, sites, rank, &lies, element, commutes);
         return schedule;
     }
+    let own = Buffer::Output.span(0, counts(rank));
+    if choice.0 == Algorithm::Pairwise {
+        let block = |of: u32| Buffer::Input.span(starts[of as usize], counts(of));
+        let mine = pairwise::reduce_scatter(&mut schedule, topology.by_rank(rank), &block);
+        schedule.copy(mine, own);
+        return schedule;
+    }
     let sum = schedule.room(len);
     schedule.copy(Buffer::Input.span(0, len), sum);
     let block = |rank: u32| sum.part(starts[rank as usize], counts(rank));
-    let own = Buffer::Output.span(0, counts(rank));
     if choice.0 == Algorithm::Ring {
         let team = topology.by_place(rank);
         ring::reduce_scatter(&mut schedule, team, &|position| block(team.rank(position)));
