@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod across;
+mod between;
 mod choice;
 mod costs;
 mod data;
@@ -24,6 +25,7 @@ mod schedule;
 mod team;
 mod topology;
 
+pub use between::{Groups, Role};
 pub use choice::{Algorithm, Call, Operation, Plans};
 pub use costs::{Cost, Costs, Distance};
 pub use data::{allgather, alltoall, barrier, broadcast, gather, scatter};
