@@ -4,14 +4,16 @@
 mod neighbourhood;
 
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 
 use datatype::Datatype;
 use memory::Region;
 use mpi::collective::{Call, Collective, Elements};
 pub(crate) use mpi::comm::Form;
 use mpi::neighbourhood::Neighbourhood;
+use mpi::plans::{Operation, Shape};
 use mpi::request::Request;
-use plan::{Operands, Schedule};
+use plan::{Operands, Schedule, Topology};
 
 use crate::arguments::{Names, RECV, SEND, buffer, comm, committed, count, distinct, region, root};
 use crate::convention::*;
@@ -87,7 +89,9 @@ pub(crate) unsafe fn bcast(
     let from = root(&comm, from)?;
     // SAFETY: as the body's.
     let data = unsafe { buffer(&BUFFER, buf, n, datatype) }?;
-    let schedule = plan::broadcast(comm.rank(), comm.places()?, from, data.len() as u64);
+    let len = data.len() as u64;
+    let shape = Shape { root: from, ..Shape::of(Operation::Bcast).with_len(len) };
+    let schedule = comm.plan(shape, |rank, places| plan::broadcast(rank, places, from, len))?;
     Ok(comm.bytes(schedule, Region::empty(), data))
 }
 
@@ -242,6 +246,28 @@ fn displaced(address: *const c_void, offset: isize) -> *const c_void {
     }
 }
 
+/// The shape of an operation on equal blocks; none where they differ.
+fn uniform_shape(
+    operation: Operation,
+    root: u32,
+    block: Option<u64>,
+    in_place: bool,
+) -> Option<Shape> {
+    Some(Shape { root, in_place, ..Shape::of(operation).with_len(block?) })
+}
+
+/// A plan that is kept if it has a shape. Others follow from as many sizes as there are ranks.
+fn planned(
+    comm: &Call,
+    shape: Option<Shape>,
+    make: impl FnOnce(u32, &Topology) -> Schedule,
+) -> Result<Arc<Schedule>> {
+    match shape {
+        Some(shape) => comm.plan(shape, make),
+        None => Ok(Arc::new(make(comm.rank(), comm.places()?))),
+    }
+}
+
 unsafe fn gather_blocks(
     sendbuf: *const c_void,
     sendcount: i64,
@@ -266,11 +292,17 @@ unsafe fn gather_blocks(
             distinct("sendbuf", &input, "recvbuf", &blocks.own(rank))?;
             let sizes = |rank: u32| blocks.sizes[rank as usize];
             check_own(in_place, input.len() as u64, sizes(rank))?;
-            let schedule = plan::gather(rank, comm.places()?, to, &sizes, uniform, in_place);
+            let shape = uniform_shape(Operation::Gather, to, uniform.then(|| sizes(0)), in_place);
+            let schedule = planned(&comm, shape, |rank, places| {
+                plan::gather(rank, places, to, &sizes, uniform, in_place)
+            })?;
             return Ok(comm.bytes(schedule, input, blocks.stream));
         }
         let own = input.len() as u64;
-        let schedule = plan::gather(rank, comm.places()?, to, &|_| own, uniform, false);
+        let shape = uniform_shape(Operation::Gather, to, uniform.then_some(own), false);
+        let schedule = planned(&comm, shape, |rank, places| {
+            plan::gather(rank, places, to, &|_| own, uniform, false)
+        })?;
         Ok(comm.bytes(schedule, input, Region::empty()))
     }
 }
@@ -344,11 +376,18 @@ unsafe fn scatter_blocks(
             distinct("sendbuf", &blocks.own(rank), "recvbuf", &output)?;
             let sizes = |rank: u32| blocks.sizes[rank as usize];
             check_own(in_place, sizes(rank), output.len() as u64)?;
-            let schedule = plan::scatter(rank, comm.places()?, from, &sizes, uniform, in_place);
+            let shape =
+                uniform_shape(Operation::Scatter, from, uniform.then(|| sizes(0)), in_place);
+            let schedule = planned(&comm, shape, |rank, places| {
+                plan::scatter(rank, places, from, &sizes, uniform, in_place)
+            })?;
             return Ok(comm.bytes(schedule, blocks.stream, output));
         }
         let own = output.len() as u64;
-        let schedule = plan::scatter(rank, comm.places()?, from, &|_| own, uniform, false);
+        let shape = uniform_shape(Operation::Scatter, from, uniform.then_some(own), false);
+        let schedule = planned(&comm, shape, |rank, places| {
+            plan::scatter(rank, places, from, &|_| own, uniform, false)
+        })?;
         Ok(comm.bytes(schedule, Region::empty(), output))
     }
 }
@@ -402,6 +441,7 @@ unsafe fn allgather_blocks(
     comm: Call,
 ) -> Result<Collective> {
     let in_place = is_in_place(sendbuf);
+    let uniform = matches!(placement, Placement::Uniform(_));
     // SAFETY: as the body's.
     unsafe {
         let input =
@@ -411,7 +451,9 @@ unsafe fn allgather_blocks(
         distinct("sendbuf", &input, "recvbuf", &blocks.own(comm.rank()))?;
         let sizes = |rank: u32| blocks.sizes[rank as usize];
         check_own(in_place, input.len() as u64, sizes(comm.rank()))?;
-        let schedule = plan::allgather(comm.rank(), comm.places()?, &sizes, in_place);
+        let shape = uniform_shape(Operation::Allgather, 0, uniform.then(|| sizes(0)), in_place);
+        let schedule =
+            planned(&comm, shape, |rank, places| plan::allgather(rank, places, &sizes, in_place))?;
         Ok(comm.bytes(schedule, input, blocks.stream))
     }
 }
@@ -460,11 +502,15 @@ fn alltoall_blocks(
     check_own(false, sent[rank as usize], receives.sizes[rank as usize])?;
     let to = |to: u32| sent[to as usize];
     let from = |from: u32| receives.sizes[from as usize];
-    let schedule = plan::alltoall(rank, comm.places()?, &to, &from, uniform);
-    let len = receives.stream.len();
+    let (len, in_place) = (receives.stream.len(), sends.is_none());
+    let shape = uniform_shape(Operation::Alltoall, 0, uniform.then(|| from(0)), in_place);
+    let schedule = planned(&comm, shape, |rank, places| {
+        let schedule = plan::alltoall(rank, places, &to, &from, uniform);
+        if in_place { schedule.in_place(len as u64) } else { schedule }
+    })?;
     Ok(match sends {
         Some(sends) => comm.bytes(schedule, sends.stream, receives.stream),
-        None => comm.bytes(schedule.in_place(len as u64), Region::owned(len), receives.stream),
+        None => comm.bytes(schedule, Region::owned(len), receives.stream),
     })
 }
 
@@ -638,7 +684,19 @@ impl Reduction {
         distinct("sendbuf", &sent, "recvbuf", &received)
     }
 
-    fn planned(self, schedule: Schedule, (input, output): (Region, Region)) -> Collective {
+    /// A plan for these operands.
+    fn plan(
+        &self,
+        operation: Operation,
+        root: u32,
+        operands: Operands,
+        make: impl FnOnce(u32, &Topology) -> Schedule,
+    ) -> Result<Arc<Schedule>> {
+        let Operands { len, element, commutes, in_place } = operands;
+        self.comm.plan(Shape { operation, root, len, element, commutes, in_place }, make)
+    }
+
+    fn planned(self, schedule: Arc<Schedule>, (input, output): (Region, Region)) -> Collective {
         let Self { comm, datatype, handle, op, .. } = self;
         comm.elements(schedule, Elements { input, output, datatype, handle, op })
     }
@@ -665,8 +723,10 @@ pub(crate) unsafe fn reduce(
             false => (this.sent(sendbuf, n)?, Region::empty()),
         }
     };
-    let schedule =
-        plan::reduce(rank, this.comm.places()?, to, this.operands(n, commutes, in_place));
+    let operands = this.operands(n, commutes, in_place);
+    let schedule = this.plan(Operation::Reduce, to, operands, |rank, places| {
+        plan::reduce(rank, places, to, operands)
+    })?;
     Ok(this.planned(schedule, buffers))
 }
 
@@ -679,12 +739,13 @@ pub(crate) unsafe fn allreduce(
     call: Result<Call>,
 ) -> Result<Collective> {
     let this = Reduction::new(sendbuf, datatype, op, call?)?;
-    let (rank, n) = (this.comm.rank(), count("count", n)?);
-    let commutes = this.op.is_commutative();
+    let n = count("count", n)?;
     // SAFETY: as the body's.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
-    let schedule =
-        plan::allreduce(rank, this.comm.places()?, this.operands(n, commutes, this.in_place));
+    let operands = this.operands(n, this.op.is_commutative(), this.in_place);
+    let schedule = this.plan(Operation::Allreduce, 0, operands, |rank, places| {
+        plan::allreduce(rank, places, operands)
+    })?;
     Ok(this.planned(schedule, buffers))
 }
 
@@ -701,7 +762,8 @@ pub(crate) unsafe fn scan(
     // SAFETY: as the body's.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
     let operands = this.operands(n, this.op.is_commutative(), this.in_place);
-    let schedule = plan::scan(this.comm.rank(), this.comm.places()?, operands);
+    let schedule =
+        this.plan(Operation::Scan, 0, operands, |rank, places| plan::scan(rank, places, operands))?;
     Ok(this.planned(schedule, buffers))
 }
 
@@ -718,7 +780,9 @@ pub(crate) unsafe fn exscan(
     // SAFETY: as the body's.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
     let operands = this.operands(n, this.op.is_commutative(), this.in_place);
-    let schedule = plan::exscan(this.comm.rank(), this.comm.places()?, operands);
+    let schedule = this.plan(Operation::Exscan, 0, operands, |rank, places| {
+        plan::exscan(rank, places, operands)
+    })?;
     Ok(this.planned(schedule, buffers))
 }
 
@@ -726,6 +790,7 @@ unsafe fn reduce_scatter_counts(
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
     counts: &[usize],
+    uniform: bool,
     datatype: RawHandle,
     op: RawHandle,
     comm: Call,
@@ -734,22 +799,24 @@ unsafe fn reduce_scatter_counts(
     let rank = this.comm.rank();
     let total: usize = counts.iter().sum();
     let own = counts[rank as usize];
-    let counts = |rank: u32| counts[rank as usize] as u64;
-    let schedule = plan::reduce_scatter(
-        rank,
-        this.comm.places()?,
-        &counts,
-        this.element(),
-        this.op.is_commutative(),
-    );
+    let operands = this.operands(own, this.op.is_commutative(), this.in_place);
+    let make = |rank, places: &Topology| {
+        let counts = |rank: u32| counts[rank as usize] as u64;
+        let schedule =
+            plan::reduce_scatter(rank, places, &counts, operands.element, operands.commutes);
+        if operands.in_place { schedule.in_place(total as u64) } else { schedule }
+    };
+    let schedule = match uniform {
+        true => this.plan(Operation::ReduceScatterBlock, 0, operands, make)?,
+        false => Arc::new(make(rank, this.comm.places()?)),
+    };
     // SAFETY: as the body's.
     unsafe {
         if this.in_place {
             let output = this.received(recvbuf, total)?;
             let Reduction { comm, datatype, handle, op, .. } = this;
             let elements = Elements { input: Region::empty(), output, datatype, handle, op };
-            let elements = elements.with_own_input(total as u64);
-            return Ok(comm.elements(schedule.in_place(total as u64), elements));
+            return Ok(comm.elements(schedule, elements.with_own_input(total as u64)));
         }
         let output = this.received(recvbuf, own)?;
         let input = this.sent(sendbuf, total)?;
@@ -770,7 +837,7 @@ pub(crate) unsafe fn reduce_scatter(
     // SAFETY: as the body's.
     unsafe {
         let counts = counts.read_counts(comm.size() as usize)?;
-        reduce_scatter_counts(sendbuf, recvbuf, &counts, datatype, op, comm)
+        reduce_scatter_counts(sendbuf, recvbuf, &counts, false, datatype, op, comm)
     }
 }
 
@@ -785,5 +852,5 @@ pub(crate) unsafe fn reduce_scatter_block(
     let comm = call?;
     let counts = vec![count("recvcount", n)?; comm.size() as usize];
     // SAFETY: as the body's.
-    unsafe { reduce_scatter_counts(sendbuf, recvbuf, &counts, datatype, op, comm) }
+    unsafe { reduce_scatter_counts(sendbuf, recvbuf, &counts, true, datatype, op, comm) }
 }

@@ -14,6 +14,7 @@ use plan::{Buffer, Schedule, Span, Step};
 use progress::{Core, Stage, Task};
 
 use crate::comm::{Comm, CommRef, Form};
+use crate::plans::{Operation, Shape};
 use crate::process;
 use crate::request::{Request, Template};
 use crate::{Error, ErrorClass, Result};
@@ -41,7 +42,7 @@ pub struct Call {
 #[derive(Debug)]
 pub struct Collective {
     call: Call,
-    schedule: Schedule,
+    schedule: Arc<Schedule>,
     memory: Memory,
 }
 
@@ -63,20 +64,29 @@ impl Call {
     /// When not initialised.
     #[inline]
     pub fn barrier(self) -> Result<Collective> {
-        let schedule = plan::barrier(self.rank(), self.places()?);
+        let schedule = self.plan(Shape::of(Operation::Barrier), plan::barrier)?;
         Ok(self.bytes(schedule, Region::empty(), Region::empty()))
     }
 
     /// A schedule whose units are bytes of two packed streams.
     #[inline]
-    pub fn bytes(self, schedule: Schedule, input: Region, output: Region) -> Collective {
-        Collective { call: self, schedule, memory: Memory::Bytes { input, output } }
+    pub fn bytes(
+        self,
+        schedule: impl Into<Arc<Schedule>>,
+        input: Region,
+        output: Region,
+    ) -> Collective {
+        Collective {
+            call: self,
+            schedule: schedule.into(),
+            memory: Memory::Bytes { input, output },
+        }
     }
 
     /// A schedule whose units are elements.
     #[inline]
-    pub fn elements(self, schedule: Schedule, elements: Elements) -> Collective {
-        Collective { call: self, schedule, memory: Memory::Elements(elements) }
+    pub fn elements(self, schedule: impl Into<Arc<Schedule>>, elements: Elements) -> Collective {
+        Collective { call: self, schedule: schedule.into(), memory: Memory::Elements(elements) }
     }
 }
 

@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
+use plan::Schedule;
 use wire::GateId;
 
 use crate::attribute::Attributes;
@@ -12,6 +13,7 @@ use crate::errhandler::Errhandler;
 use crate::exchange;
 use crate::group::{Comparison, Group};
 use crate::info::Info;
+use crate::plans::{Plans, Shape};
 use crate::process::{self, Process};
 use crate::table::{Handle, Kind, Table};
 use crate::topology::Topology;
@@ -36,6 +38,7 @@ struct Inner {
     buffer: buffer::Place,
     topology: OnceLock<Arc<Topology>>,
     places: OnceLock<plan::Topology>,
+    plans: Plans,
     details: Mutex<Details>,
 }
 
@@ -80,6 +83,7 @@ impl Comm {
             buffer: buffer::Place::default(),
             topology: OnceLock::new(),
             places: OnceLock::new(),
+            plans: Plans::default(),
             details: Mutex::new(Details {
                 name: Vec::new(),
                 errhandler,
@@ -212,6 +216,20 @@ impl Comm {
             Some(places) => Ok(places),
             None => self.find_places(),
         }
+    }
+
+    /// What this process does in a collective of this shape: planned by `make` unless it has been lately.
+    ///
+    /// # Errors
+    /// As [`Comm::places`].
+    #[inline]
+    pub fn plan(
+        &self,
+        shape: Shape,
+        make: impl FnOnce(u32, &plan::Topology) -> Schedule,
+    ) -> Result<Arc<Schedule>> {
+        let places = self.places()?;
+        Ok(self.0.plans.find(shape, || make(self.rank(), places)))
     }
 
     #[cold]

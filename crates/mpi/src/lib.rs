@@ -13,6 +13,7 @@ pub mod group;
 pub mod info;
 pub mod neighbourhood;
 pub mod objects;
+pub mod plans;
 pub mod point_to_point;
 pub mod process;
 pub mod request;
