@@ -19,6 +19,7 @@ use crate::gate::{Gate, Reach};
 use crate::matching::{Matched, Matching};
 use crate::op::{Completion, Op, OpId, OpState, Ops, Outcome};
 use crate::strategy::{Auto, Choice, Strategy};
+use crate::witness::Witness;
 
 /// What does not follow from the links.
 #[derive(Debug)]
@@ -160,6 +161,7 @@ pub struct Engine {
     choice: Choice,
     /// Why the strategy that was asked for was given up.
     refusal: Option<String>,
+    witness: Option<Box<dyn Witness>>,
 }
 
 impl Engine {
@@ -191,6 +193,7 @@ impl Engine {
             strategy: config.strategy,
             choice: Choice::default(),
             refusal: None,
+            witness: None,
         }
     }
 

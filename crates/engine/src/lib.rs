@@ -35,6 +35,7 @@ mod matching;
 mod op;
 mod pack;
 pub mod strategy;
+mod witness;
 
 pub use engine::{
     BUDGET_BYTES, Config, Counters, Engine, Loss, Overdue, PATIENCE_NS, PeerError, Posted, Pull,
@@ -42,3 +43,4 @@ pub use engine::{
 };
 pub use matching::{MatchedId, Message, Selector};
 pub use op::{Completion, Envelope, OpId, Outcome, SendMode};
+pub use witness::Witness;

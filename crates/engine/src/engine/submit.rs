@@ -8,6 +8,7 @@ use crate::emit::{BEGIN_MAX, GATHERED_MAX, emit_short, emit_whole};
 use crate::gate::{Pending, charge};
 use crate::matching::{MatchedId, Message, Selector, Unexpected};
 use crate::op::{Completion, Envelope, OpId, OpState, Outcome, SendMode, SendState};
+use crate::witness::Witness;
 
 impl Engine {
     /// Sends `data` to `gate`, one of the job's processes.
@@ -31,6 +32,7 @@ impl Engine {
             end: 0,
             offered: false,
         });
+        self.note_send(gate, envelope, data);
         let id = self.ops.insert(Some(gate), data.clone(), state);
         let way = self.gate(gate);
         if way.reach.is_failed() {
@@ -69,6 +71,7 @@ impl Engine {
         emit_whole(way, envelope, data, &mut frame.head);
         self.counters.eager += 1;
         self.counters.frames += 1;
+        self.note_send(gate, envelope, data);
         Some(rail)
     }
 
@@ -93,6 +96,7 @@ impl Engine {
         emit_short(way, at, room, (envelope, data), frame);
         self.counters.eager += 1;
         self.counters.frames += 1;
+        self.note_send(gate, envelope, data);
         Some(rail)
     }
 
@@ -122,7 +126,20 @@ impl Engine {
         emit_whole(way, envelope, data, &mut gathered);
         way.gathered = gathered;
         self.counters.eager += 1;
+        self.note_send(gate, envelope, data);
         true
+    }
+
+    /// Tells a witness of every message from now on.
+    pub fn set_witness(&mut self, witness: Box<dyn Witness>) {
+        self.witness = Some(witness);
+    }
+
+    #[inline]
+    fn note_send(&mut self, gate: GateId, envelope: Envelope, data: &Region) {
+        if let Some(witness) = &mut self.witness {
+            witness.note_send(gate, envelope, data.len() as u64);
+        }
     }
 
     /// Whether messages were gathered for a gate that have not left.
