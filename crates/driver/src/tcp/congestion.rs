@@ -9,7 +9,7 @@ use std::io;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use rustix::net::sockopt::{set_tcp_congestion, tcp_congestion};
+use rustix::net::sockopt::set_tcp_congestion;
 
 use super::probe::Probe;
 
@@ -40,18 +40,20 @@ impl Congestion {
     }
 
     /// Chooses for a connection that has just opened, and says whether it should learn what its way carries.
-    /// What the system refuses leaves it as it is.
+    /// What the system refuses leaves it as it is. What remembers knows nothing yet, and would only hold up
+    /// short messages: it is [taken up](remember) when the learning begins.
     pub(super) fn choose(&self, socket: &TcpStream, round_trip: Duration) -> Probe {
-        let wanted = match self {
-            Self::Named(name) => Some(name.as_str()),
-            Self::Auto => (round_trip > FAR && is_available(STEADY)).then_some(STEADY),
+        let will_remember = match self {
+            Self::Auto => round_trip > FAR && is_available(STEADY),
+            Self::Named(name) => set_tcp_congestion(socket, name).is_ok() && name == STEADY,
         };
-        if let Some(name) = wanted {
-            let _ = set_tcp_congestion(socket, name);
-        }
-        let remembers = tcp_congestion(socket).is_ok_and(|name| name == STEADY);
-        if round_trip > FAR && remembers { Probe::Due { round_trip } } else { Probe::Done }
+        if round_trip > FAR && will_remember { Probe::Due { round_trip } } else { Probe::Done }
     }
+}
+
+/// Gives a connection the congestion control that remembers what it has measured; whether the system allows it.
+pub(super) fn remember(socket: &TcpStream) -> bool {
+    set_tcp_congestion(socket, STEADY).is_ok()
 }
 
 /// Whether the kernel has it loaded: to ask for what it has not would load it.
@@ -67,22 +69,22 @@ const FAR: Duration = Duration::from_millis(1);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::net::sockopt::tcp_congestion;
     use std::net::TcpListener;
 
     #[test]
-    fn long_ways_get_what_remembers_where_there_is_one_and_others_what_the_system_has() {
+    fn long_ways_get_what_remembers_when_they_are_measured_and_others_keep_what_the_system_has() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (near, far, named) = (connect(), connect(), connect());
         let usual = tcp_congestion(&near).unwrap();
         let probe = Congestion::Auto.choose(&near, Duration::from_micros(200));
-        assert_eq!(tcp_congestion(&near).unwrap(), usual);
         assert!(matches!(probe, Probe::Done));
         let probe = Congestion::Auto.choose(&far, Duration::from_millis(12));
-        let allowed = set_tcp_congestion(connect(), STEADY).is_ok() && is_available(STEADY);
-        let steady = if allowed { STEADY } else { &usual };
+        assert_eq!(matches!(probe, Probe::Due { .. }), is_available(STEADY));
+        assert_eq!([&near, &far].map(|one| tcp_congestion(one).unwrap()), [&usual[..]; 2]);
+        let steady = if remember(&far) { STEADY } else { &usual };
         assert_eq!(tcp_congestion(&far).unwrap(), steady);
-        assert_eq!(matches!(probe, Probe::Due { .. }), steady == STEADY);
         // Every kernel has this one.
         let probe = Congestion::Named("reno".into()).choose(&named, Duration::from_millis(12));
         assert!(matches!(probe, Probe::Done), "it would forget");

@@ -680,9 +680,14 @@ impl Open {
     /// Begins to measure the way, if that was not done; whether it has.
     fn begin_probe(&mut self) -> bool {
         let Probe::Due { .. } = self.probe else { return false };
+        let socket = &self.stream.channel.socket;
+        if !congestion::remember(socket) {
+            self.probe = Probe::Done;
+            return false;
+        }
         self.probe.begin(Instant::now());
         // What is to be sent finds the kernel with little padding before it.
-        let _ = SockRef::from(&self.stream.channel.socket).set_tcp_notsent_lowat(UNSENT_MAX);
+        let _ = SockRef::from(socket).set_tcp_notsent_lowat(UNSENT_MAX);
         true
     }
 
