@@ -45,39 +45,50 @@ done
 echo "$(digits 8) $secret" | "$gateway" --listen 127.0.0.1:0 --allow 10.1/16 2>"$work/err"
 check "a network that is none is refused" "2 1" "$? $(grep -c '10.1/16' "$work/err")"
 
-# Two pretended sites of this machine, each behind a gateway: nothing goes directly.
-ports=()
-for _ in 0 1 2; do ports+=("$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')"); done
-for number in 0 1 2; do
-    cat >"$work/gateway$number" <<END
-#!/bin/sh
-echo \$\$ >"$work/id$number"
-exec "$gateway" --until-eof --listen 127.0.0.1:${ports[number]} --allow 127.0.0.0/8 --gateways 127.0.0.1 "\$@" 2>>"$work/account$number"
-END
-    chmod 755 "$work/gateway$number"
+for wrong in 127.0.0.1:8-7 gate:7; do
+    "$gateway" --listen "$wrong" 2>"$work/err" </dev/null
+    check "a place to listen that is none is refused" "2 1" "$? $(grep -c "'$wrong'" "$work/err")"
 done
-at() { echo "127.0.0.1:${ports[$1]}=127.0.0.1:${ports[$1]}"; }
-sites() { # options of mpiexec, then a program: two ranks on each site
-    local options=()
-    while [ "$1" != -- ]; do options+=("$1"); shift; done
-    shift
-    timeout 100 "$mpiexec" "${options[@]}" -genv CANELE_RAILS tcp -n 2 -env CANELE_SITE near -env CANELE_GATEWAYS "$(at 0)" "$@" : \
-        -n 2 -env CANELE_SITE far -env CANELE_GATEWAYS "$far" "$@"
+
+# Two pretended sites of this machine, each behind a gateway: nothing goes directly.
+export GATEWAY_TEST=$work
+gateways() { # the processes of those that this test's jobs have started
+    local file
+    for file in $(grep -lsa canele-gateway /proc/[0-9]*/cmdline); do
+        file=${file%/cmdline}
+        if grep -qsa "GATEWAY_TEST=$work" "$file/environ"; then echo "${file#/proc/}"; fi
+    done
 }
-far=$(at 1)
-both=(-gateway "$work/gateway0" -gateway "$work/gateway1")
-check "4 ranks of two sites, over UDP between gateways" "collectives on 4 ranks: 0 failures" "$(sites "${both[@]}" -- "$work/collectives")"
-tcp=(-gateway "$work/gateway0 --no-udp" -gateway "$work/gateway1")
-check "and over TCP" "collectives on 4 ranks: 0 failures" "$(sites "${tcp[@]}" -- "$work/collectives")"
-until_true 5 '[ "$(cat "$work"/id? | alive /dev/stdin)" = 0 ]'
-check "the gateways end with the job" 0 "$(cat "$work"/id? | alive /dev/stdin)"
-check "and met no strangers" 0 "$(cat "$work"/account? | grep -cE 'does not speak|secret|another job|changes the bytes')"
-sites -gateway "$work/gateway0" -- "$work/collectives" >/dev/null 2>"$work/err"
-check "without the far gateway there is no way" yes "$([ $? != 0 ] && echo yes)"
-check "which is said" yes "$(grep -q "${ports[1]}" "$work/err" && echo yes)"
-# One of the far gateways is not there.
-far=$(at 1),$(at 2)
-check "another gateway replaces one that is missing" "collectives on 4 ranks: 0 failures" "$(sites -gateway "$work/gateway0" -gateway "$work/gateway2" -- "$work/collectives")"
+pretend() { # more keys of the far site, to be called by one more gateway: the grid
+    printf '[[site]]\nname = "near"\nhosts = ["near:2"]\nlaunch = "fork"\nnetworks = ["near"]\n'
+    printf '[[site.gateway]]\nhost = "near"\ninside = "127.0.0.1"\noutside = "127.0.0.1"\n'
+    printf '[[site]]\nname = "far"\nhosts = ["far:2"]\nlaunch = "fork"\nnetworks = ["far"]\n%b' "${1:-}"
+    printf '[[site.gateway]]\nhost = "far"\ninside = "127.0.0.1"\noutside = "127.0.0.1"\n'
+    printf '[[network]]\nname = "near"\nsubnets = ["127.0.0.0/8"]\n[[network]]\nname = "far"\nsubnets = ["127.0.0.0/8"]\n'
+}
+sites() { timeout 100 "$mpiexec" -grid "$work/grid.toml" -genv CANELE_RAILS tcp -n 4 "$@"; }
+pretend >"$work/grid.toml"
+check "4 ranks of two sites, by two gateways" "collectives on 4 ranks: 0 failures" "$(sites "$work/collectives" 2>"$work/err")"
+check "which met no strangers: $(cat "$work/err")" "" "$(cat "$work/err")"
+until_true 5 '[ -z "$(gateways)" ]'
+check "the gateways end with the job" "" "$(gateways)"
+check "standard input reaches a rank that starts after them" "the input" "$(echo the input | sites sh -c 'read -r line; [ "$PMI_RANK" != 0 ] || echo $line')"
+sites "$work/exchange" 3 0 >"$work/out1" 2>"$work/err1" &
+one=$!
+sites "$work/exchange" 3 0 >"$work/out2" 2>"$work/err2" &
+other=$!
+until_true 3 '[ "$(gateways | wc -l)" = 4 ]'
+check "two jobs at once have gateways of their own" 4 "$(gateways | wc -l)"
+wait $one && wait $other
+check "and end well: $(cat "$work"/err[12])" 0 $?
+check "with every byte right" 2 "$(cat "$work"/out[12] | grep -c ' among 4 ranks: 0 failures$')"
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+dead=127.0.0.1:$port
+pretend "[[site.gateway]]\nhost = \"far\"\ninside = \"$dead\"\noutside = \"$dead\"\nlisten = [\"127.0.0.1\"]\n" >"$work/grid.toml"
+check "another gateway replaces one that does not answer" "collectives on 4 ranks: 0 failures" "$(sites "$work/collectives")"
+timeout 100 "$mpiexec" -genv CANELE_RAILS tcp -n 2 -env CANELE_SITE near "$work/collectives" : -n 2 -env CANELE_SITE far -env CANELE_GATEWAYS "$dead=$dead" "$work/collectives" >/dev/null 2>"$work/err"
+check "without a gateway that answers there is no way" yes "$([ $? != 0 ] && echo yes)"
+check "which is said" yes "$(grep -q "$port" "$work/err" && echo yes)"
 
 # A private site of the lab: connections come in to its first node only.
 if ! unshare -n true 2>/dev/null && ! unshare -Urn true 2>/dev/null; then
@@ -86,22 +97,33 @@ if ! unshare -n true 2>/dev/null && ! unshare -Urn true 2>/dev/null; then
 fi
 timeout 100 "$canele" lab up --name "$CANELE_LAB" --private 1 >"$work/up" 2>&1
 sed 's/^/    /' "$work/up"
-site() { echo "10.77.$1.10:7000=10.77.$1.10:7000"; }
-daemon() { # site, options: the command of its gateway
-    echo "$canele lab run site$1-node0 $gateway --until-eof --listen 10.77.$1.10:7000 --allow 10.77.$1.0/24 --gateways 10.77.0.0/16 ${2:-}"
+describe() { # the sites that have a gateway, the ports they may have: the grid
+    local site
+    for site in 0 1; do
+        printf '[[site]]\nname = "site%s"\nhosts = ["site%s-node1:2", "site%s-node0"]\nlaunch = "%s lab run"\n' $site $site $site "$canele"
+        case $1 in *$site*)
+            printf 'networks = ["lan%s"]\n[[site.gateway]]\nhost = "site%s-node0"\ninside = "10.77.%s.10%s"\noutside = "10.77.%s.10%s"\n' $site $site $site "$2" $site "$2"
+            printf '[[network]]\nname = "lan%s"\nsubnets = ["10.77.%s.0/24"]\n' $site $site >>"$work/networks"
+        esac
+    done
+    cat "$work/networks"
+    rm "$work/networks"
 }
-grid() { timeout 100 "$mpiexec" -launcher-exec "$canele lab run" "$@"; }
-across() { # the sites that have a gateway; then a program: ranks on the second nodes
-    local near=() far=() with=$1
-    shift
-    case $with in *0*) near=(-gateway "$(daemon 0)" -env CANELE_GATEWAYS "$(site 0)") ;; esac
-    case $with in *1*) far=(-env CANELE_GATEWAYS "$(site 1)") ; near+=(-gateway "$(daemon 1)") ;; esac
-    grid -hosts site0-node1:2,site1-node1:2 -n 2 -env CANELE_SITE site0 "${near[@]}" "$@" : -n 2 -env CANELE_SITE site1 "${far[@]}" "$@"
-}
-check "4 ranks, two of them private, through both sites' gateways" "collectives on 4 ranks: 0 failures" "$(across 01 "$work/collectives")"
-check "and through the private site's alone" "collectives on 4 ranks: 0 failures" "$(across 1 "$work/collectives")"
-across 01 "$work/exchange" 2 0 >"$work/out" 2>&1
-check "long and short messages in both directions" 0 $?
-check "are right: $(tail -1 "$work/out")" 1 "$(grep -c ': 0 failures$' "$work/out")"
+across() { timeout 100 "$mpiexec" -grid "$work/grid.toml" -n 6 "$@"; }
+describe 01 "" >"$work/grid.toml"
+check "6 ranks, two of them private, through both sites' gateways" "collectives on 6 ranks: 0 failures" "$(across "$work/collectives")"
+describe 1 "" >"$work/grid.toml"
+check "and through the private site's alone" "collectives on 6 ranks: 0 failures" "$(across "$work/collectives")"
+describe 01 :7000-7001 >"$work/grid.toml"
+across "$work/exchange" 4 0 >"$work/out1" 2>&1 &
+one=$!
+across "$work/exchange" 4 0 >"$work/out2" 2>&1 &
+other=$!
+until_true 4 '[ "$(gateways | wc -l)" = 4 ]'
+across "$work/exchange" 1 0 >"$work/out3" 2>&1
+check "a third job finds none of two ports free" "1 yes" "$? $(grep -q ':7001: Address already in use' "$work/out3" && echo yes)"
+wait $one && wait $other
+check "two jobs through both at once" 0 $?
+check "long and short messages are right: $(tail -qn1 "$work"/out[12])" 2 "$(cat "$work"/out[12] | grep -c ' among 6 ranks: 0 failures$')"
 "$canele" lab down
 finish_checks

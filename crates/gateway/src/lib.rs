@@ -24,9 +24,10 @@ mod trunk;
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
+use driver::Door;
 use driver::relay::Porter;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -42,7 +43,7 @@ use trunk::Trunks;
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where it is called, over TCP and over UDP.
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<Door>,
     /// The networks of its site: it opens connections to these.
     pub hosts: Vec<Net>,
     /// The networks of other sites' gateways, which it may call.
@@ -77,14 +78,13 @@ impl Gateway {
     /// # Errors
     /// When an address cannot be had.
     pub async fn open(config: Config) -> io::Result<Self> {
-        let mut listeners = Vec::new();
-        for address in &config.listen {
-            let listener = TcpListener::bind(address).await;
-            listeners.push(listener.map_err(|error| named(&format!("TCP {address}"), &error))?);
+        let (mut listeners, mut sockets) = (Vec::new(), Vec::new());
+        for door in &config.listen {
+            let (listener, socket) = open_door(door, config.udp).await?;
+            listeners.push(listener);
+            sockets.extend(socket);
         }
-        let addresses =
-            listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
-        let trunks = Trunks::open(&config.pass, if config.udp { &addresses } else { &[] })?;
+        let trunks = Trunks::open(&config.pass, sockets)?;
         let desk = Desk {
             porter: Porter::new(config.pass.job, *config.pass.secret),
             hosts: config.hosts,
@@ -122,9 +122,35 @@ impl Gateway {
     }
 }
 
+/// Listens at the first address of a door that is free over TCP, and over UDP where that is wanted.
+async fn open_door(door: &Door, udp: bool) -> io::Result<(TcpListener, Option<UdpSocket>)> {
+    let any = door.addresses().next().filter(|first| first.port() == 0);
+    // A port that the system gives for TCP may be another's for UDP.
+    let more = std::iter::repeat_n(any, ANY_MAX).flatten();
+    let mut last = io::Error::from(io::ErrorKind::InvalidInput);
+    for address in door.addresses().chain(more) {
+        match open_at(address, udp).await {
+            Ok(pair) => return Ok(pair),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => last = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last)
+}
+
+async fn open_at(address: SocketAddr, udp: bool) -> io::Result<(TcpListener, Option<UdpSocket>)> {
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.map_err(|error| named(&format!("TCP {address}"), &error))?;
+    let address = listener.local_addr()?;
+    let socket = udp.then(|| trunk::socket(address)).transpose();
+    Ok((listener, socket.map_err(|error| named(&format!("UDP {address}"), &error))?))
+}
+
 fn named(what: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
+/// How often the system is asked for a port that is free for both.
+const ANY_MAX: usize = 16;
 /// Connections carried at once.
 const CARRIED_MAX: usize = 4096;

@@ -1,9 +1,9 @@
 //! The command line, and the job's pass, which never is on it.
 
 use std::fmt;
-use std::net::SocketAddr;
 
 use clap::Parser;
+use driver::Door;
 use zeroize::Zeroizing;
 
 use crate::network::Net;
@@ -13,9 +13,10 @@ use crate::network::Net;
 #[derive(Debug, Parser)]
 #[command(name = "canele-gateway", version)]
 pub struct Options {
-    /// Where it is called, over TCP and UDP; may be given several times
-    #[arg(long, value_name = "ADDRESS:PORT", required = true)]
-    pub listen: Vec<SocketAddr>,
+    /// Where it is called, over TCP and UDP: the first port that is free, of one, of some
+    /// (10.77.1.10:7000-7009), or of all where none is given; may be given several times
+    #[arg(long, value_name = "ADDRESS[:PORTS]", required = true)]
+    pub listen: Vec<Door>,
     /// Network of the site's hosts, to which it opens connections; may be given several times
     #[arg(long, value_name = "NETWORK")]
     pub allow: Vec<Net>,

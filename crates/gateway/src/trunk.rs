@@ -27,7 +27,7 @@ use tokio::time::{Instant, timeout};
 use crate::errand::{self, Denial, Reached};
 use crate::leg::{self, Leg};
 use crate::options::Pass;
-use crate::{Desk, door, named};
+use crate::{Desk, door};
 
 /// The ways to other gateways.
 pub(crate) struct Trunks {
@@ -49,16 +49,14 @@ enum Way {
 }
 
 impl Trunks {
-    /// Listens at these addresses over UDP; at none, other gateways are called over TCP only.
-    pub fn open(pass: &Pass, addresses: &[SocketAddr]) -> io::Result<Self> {
+    /// Listens at these sockets; without any, other gateways are called over TCP only.
+    pub fn open(pass: &Pass, sockets: Vec<UdpSocket>) -> io::Result<Self> {
         let identity = Identity::of(&pass.secret, pass.job);
         let transport = Arc::new(transport());
         let server = server(&identity, transport.clone()).map_err(io::Error::other)?;
         let client = client(&identity, transport).map_err(io::Error::other)?;
         let mut endpoints = Vec::new();
-        for address in addresses {
-            let socket =
-                socket(*address).map_err(|error| named(&format!("UDP {address}"), &error))?;
+        for socket in sockets {
             let runtime = Arc::new(TokioRuntime);
             let config = EndpointConfig::default();
             endpoints.push(Endpoint::new(config, Some(server.clone()), socket, runtime)?);
@@ -327,7 +325,8 @@ fn client(
     Ok(config)
 }
 
-fn socket(address: SocketAddr) -> io::Result<UdpSocket> {
+/// A socket for shared connections.
+pub(crate) fn socket(address: SocketAddr) -> io::Result<UdpSocket> {
     let domain = socket2::Domain::for_address(address);
     let socket = socket2::Socket::new(domain, socket2::Type::DGRAM.cloexec(), None)?;
     // The kernel gives what it allows, unless this is root's.

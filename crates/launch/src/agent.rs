@@ -37,7 +37,8 @@ pub fn agent_main() -> ExitCode {
     let out: Out = Arc::new(Mutex::new(std::io::stdout()));
     tell(&out, &Message::new(Kind::Hello, 0, VERSION));
     let (ranks, below, sent) = (HashMap::new(), Below::default(), Sent::default());
-    let mut agent = Agent { ranks, below, given: Known::default(), sent, descriptors, out };
+    let held = None;
+    let mut agent = Agent { ranks, below, held, given: Known::default(), sent, descriptors, out };
     let mut input = std::io::stdin().lock();
     // The channel's end, in good order or not, ends the job here.
     while let Ok(Some(message)) = Message::read(&mut input) {
@@ -54,11 +55,19 @@ pub fn agent_main() -> ExitCode {
 struct Agent {
     ranks: HashMap<u32, Rank>,
     below: Below,
+    /// Ranks that start when the gateways serve.
+    held: Option<Held>,
     given: Known,
     sent: Sent,
     /// The limit that ranks get back.
     descriptors: Option<libc::rlimit>,
     out: Out,
+}
+
+/// Ranks that have to know gateways, and what came for them meanwhile: a piece of input, and its end.
+struct Held {
+    start: Start,
+    messages: Vec<Message>,
 }
 
 /// A rank that was started.
@@ -71,9 +80,12 @@ struct Rank {
 impl Agent {
     fn handle(&mut self, message: Message) {
         let is_elsewhere = !self.ranks.contains_key(&message.rank);
+        if is_elsewhere && self.hold(&message) {
+            return;
+        }
         match message.kind {
             Kind::Start => match serde_json::from_slice::<Start>(&message.body) {
-                Ok(start) => self.start(&start),
+                Ok(start) => self.start(start),
                 Err(error) => eprintln!("canele-agent: a start that cannot be read: {error}"),
             },
             Kind::Input | Kind::PmiAnswer if is_elsewhere => self.below.send(message),
@@ -95,10 +107,16 @@ impl Agent {
                 let more = serde_json::from_slice::<Given>(&message.body).unwrap_or_default();
                 self.given.write().unwrap_or_else(PoisonError::into_inner).extend(more);
             }
+            Kind::Gateways => {
+                self.below.send_to_all(&message);
+                let lists = serde_json::from_slice(&message.body).unwrap_or_default();
+                self.release(&lists);
+            }
             Kind::Signal => {
                 self.below.send_to_all(&message);
                 let signal = message.body.first().copied().map_or(libc::SIGTERM, i32::from);
                 self.sent.fetch_or(bit(signal), Ordering::Relaxed);
+                self.end_held(signal);
                 for rank in self.ranks.values() {
                     system::signal_group(rank.group, signal);
                 }
@@ -136,12 +154,19 @@ impl Agent {
         }
     }
 
-    fn start(&mut self, start: &Start) {
+    fn start(&mut self, start: Start) {
         // They take longer than ranks.
-        self.below.start(start, &self.sent, &self.out);
+        self.below.start(&start, &self.sent, &self.out);
         start.gateways.iter().for_each(|one| gateway::start(one, &self.out));
+        match start.awaits {
+            Some(_) => self.held = Some(Held { start, messages: Vec::new() }),
+            None => self.start_ranks(&start, None),
+        }
+    }
+
+    fn start_ranks(&mut self, start: &Start, gateways: Option<&str>) {
         for one in &start.ranks {
-            match self.start_rank(one, start.size) {
+            match self.start_rank(one, start.size, gateways) {
                 Ok(started) => {
                     self.ranks.insert(one.rank, started);
                 }
@@ -153,12 +178,48 @@ impl Agent {
         }
     }
 
-    fn start_rank(&self, start: &RankStart, size: u32) -> Result<Rank, (i32, String)> {
+    /// Keeps what is for a rank that has not started; whether it is for one.
+    fn hold(&mut self, message: &Message) -> bool {
+        let Some(held) = &mut self.held else { return false };
+        let is_theirs = matches!(message.kind, Kind::Input)
+            && held.start.ranks.iter().any(|one| one.rank == message.rank);
+        if is_theirs {
+            held.messages.push(message.clone());
+        }
+        is_theirs
+    }
+
+    /// Starts the ranks that have waited for gateways, by these lists of the sites'.
+    fn release(&mut self, lists: &HashMap<String, String>) {
+        let Some(Held { start, messages }) = self.held.take() else { return };
+        let list = start.awaits.as_ref().and_then(|site| lists.get(site));
+        self.start_ranks(&start, list.map(String::as_str));
+        messages.into_iter().for_each(|message| self.handle(message));
+    }
+
+    /// Ranks that are ended before they have started will not start.
+    fn end_held(&mut self, signal: i32) {
+        if !ENDING.contains(&signal) {
+            return;
+        }
+        for one in self.held.take().into_iter().flat_map(|held| held.start.ranks) {
+            let ended = Ended { how: Exit::Signal(signal), told: true };
+            report_end(&self.out, one.rank, &ended);
+        }
+    }
+
+    fn start_rank(
+        &self,
+        start: &RankStart,
+        size: u32,
+        gateways: Option<&str>,
+    ) -> Result<Rank, (i32, String)> {
         let refused =
             |what: &'static str| move |error: io::Error| (126, format!("{what}: {error}"));
         let (ours, theirs) = UnixStream::pair().map_err(refused("socketpair"))?;
         let pmi = ours.try_clone().map_err(refused("dup"))?;
         let mut command = self.command(start, size, &theirs);
+        command.envs(gateways.map(|list| (settings::GATEWAYS.variable(), list)));
         let mut child = command.spawn().map_err(|error| refusal(start, &error))?;
         drop(theirs);
         let group = child.id();
@@ -381,7 +442,7 @@ pub(crate) fn tell(out: &Out, message: &Message) {
 }
 
 /// What `Hello` carries.
-pub(crate) const VERSION: &str = "canele-agent 5";
+pub(crate) const VERSION: &str = "canele-agent 6";
 
 /// The signals by which `mpiexec` ends a job.
 const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGKILL];

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, Read, Write};
+use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -44,8 +45,10 @@ pub(crate) enum Kind {
     Exit,
     /// From the agent: one below it is [`Lost`].
     Lost,
-    /// From the agent: a gateway of this name serves.
+    /// From the agent: a gateway [`Serving`].
     Serving,
+    /// To the agent: for each site that has gateways, by what ranks find them; those that waited start.
+    Gateways,
     /// To the agent: listen for those who show this token.
     Listen,
     /// From the agent: where it listens, or why not.
@@ -66,15 +69,30 @@ pub(crate) struct Start {
     pub patience_s: u64,
     /// The gateways beside it.
     pub gateways: Vec<GatewayStart>,
+    /// The site whose gateways the ranks have to know before they start, if it has some.
+    pub awaits: Option<String>,
 }
 
 /// A gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct GatewayStart {
+    /// Its place among those of the job.
+    pub number: usize,
     /// What messages call it.
     pub name: String,
+    /// Where it listens, each as on its command line.
+    pub listen: Vec<String>,
     pub arguments: Vec<String>,
     pub pass: Pass,
+}
+
+/// A gateway that serves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Serving {
+    /// Its place among those of the job.
+    pub number: usize,
+    /// What it has got, for each of the places where it was to listen.
+    pub addresses: Vec<SocketAddr>,
 }
 
 /// What proves to ranks that a gateway is of their job.
@@ -201,6 +219,7 @@ impl Kind {
             Self::Exit,
             Self::Lost,
             Self::Serving,
+            Self::Gateways,
             Self::Listen,
             Self::Listening,
             Self::Probe,

@@ -1,12 +1,13 @@
 //! The gateways beside an agent: started for the job, and again when they end.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::process::{Child, Command, Stdio};
+use std::net::SocketAddr;
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use crate::agent::{Out, tell};
-use crate::channel::{GatewayStart, Kind, Lost, Message};
+use crate::channel::{GatewayStart, Kind, Lost, Message, Serving};
 use crate::system;
 
 /// Starts a gateway, and looks after it for as long as this agent lives.
@@ -18,16 +19,14 @@ pub(crate) fn start(gateway: &GatewayStart, out: &Out) {
 }
 
 fn tend(gateway: &GatewayStart, out: &Out) {
-    let mut has_served = false;
+    // What it has got once it listens at again.
+    let mut got = Vec::new();
     for _ in 0..STARTS_MAX {
-        let reason = match serve(gateway, has_served, out) {
-            Ok((serves, how)) => {
-                has_served |= serves;
-                how
-            }
+        let reason = match serve(gateway, &mut got, out) {
+            Ok(how) => how,
             Err(error) => format!("cannot be started: {error}"),
         };
-        if !has_served {
+        if got.is_empty() {
             return lose(gateway, &reason, out);
         }
         eprintln!("canele-agent: {} {reason}; starting it again", gateway.name);
@@ -36,33 +35,43 @@ fn tend(gateway: &GatewayStart, out: &Out) {
     eprintln!("canele-agent: {} ended {STARTS_MAX} times, and is left alone", gateway.name);
 }
 
-/// A gateway's life: whether it has served, and how it ended.
-fn serve(gateway: &GatewayStart, has_served: bool, out: &Out) -> io::Result<(bool, String)> {
+/// A gateway's life; how it ended. Where it listens is told when it first does.
+fn serve(gateway: &GatewayStart, got: &mut Vec<SocketAddr>, out: &Out) -> io::Result<String> {
     let program = std::env::current_exe()?.with_file_name("canele-gateway");
     let mut command = Command::new(&program);
-    command.args(&gateway.arguments);
+    let again: Vec<String> = got.iter().map(SocketAddr::to_string).collect();
+    let listen = if got.is_empty() { &gateway.listen } else { &again };
+    command.arg("--until-eof").args(&gateway.arguments);
+    command.args(listen.iter().flat_map(|door| ["--listen", door]));
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     system::own_group(&mut command);
     let named = |error: io::Error| io::Error::other(format!("{}: {error}", program.display()));
     let mut process = command.spawn().map_err(named)?;
-    let serves = greet(&mut process, gateway)?;
-    if serves && !has_served {
-        tell(out, &Message::new(Kind::Serving, 0, gateway.name.as_bytes()));
+    // It ends when this does, however this agent ends.
+    let mut input = process.stdin.take();
+    let addresses = greet(input.as_mut(), process.stdout.take(), gateway);
+    if got.is_empty() && !addresses.is_empty() {
+        got.clone_from(&addresses);
+        let body = serde_json::to_vec(&Serving { number: gateway.number, addresses });
+        tell(out, &Message::new(Kind::Serving, 0, body.unwrap_or_default()));
     }
     let status = process.wait()?;
-    Ok((serves, format!("has ended ({status})")))
+    Ok(format!("has ended ({status})"))
 }
 
-/// Gives a gateway its pass, which stands on no command line; whether it says where it listens.
-fn greet(process: &mut Child, gateway: &GatewayStart) -> io::Result<bool> {
-    let (Some(mut input), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
-        return Ok(false);
-    };
+/// Gives a gateway its pass, which stands on no command line; where it says that it listens, nothing unless
+/// that is all it was told to.
+fn greet(
+    input: Option<&mut ChildStdin>,
+    output: Option<ChildStdout>,
+    gateway: &GatewayStart,
+) -> Vec<SocketAddr> {
+    let (Some(input), Some(output)) = (input, output) else { return Vec::new() };
     // One that has ended at once says why, and how is told by its end.
     let _ = writeln!(input, "{}", gateway.pass.0);
-    let mut lines = BufReader::new(output).take(LINE_MAX);
-    let mut line = String::new();
-    Ok(lines.read_line(&mut line)? > 0)
+    let lines = BufReader::new(output.take(LINES_MAX)).lines().take(gateway.listen.len());
+    let addresses = lines.map(|line| line.ok()?.parse().ok()).collect::<Option<Vec<_>>>();
+    addresses.filter(|all| all.len() == gateway.listen.len()).unwrap_or_default()
 }
 
 fn lose(gateway: &GatewayStart, reason: &str, out: &Out) {
@@ -75,5 +84,5 @@ fn lose(gateway: &GatewayStart, reason: &str, out: &Out) {
 const STARTS_MAX: u32 = 100;
 /// Between its end and the next start.
 const PAUSE: Duration = Duration::from_millis(500);
-/// What is read of where it listens.
-const LINE_MAX: u64 = 4096;
+/// What is read of where it listens, in bytes.
+const LINES_MAX: u64 = 4096;

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use driver::Door;
+use serde::{Deserialize, Serialize, Serializer};
 use toml::Spanned;
 
 use crate::options::{Launcher, RANKS_MAX};
@@ -62,13 +63,14 @@ pub struct Gateway {
     /// The host that it runs on, one of the site's.
     pub host: String,
     /// Where the site's ranks call it.
-    pub inside: SocketAddr,
+    #[serde(serialize_with = "write_door")]
+    pub inside: Door,
     /// Where others call it to reach the site's hosts, if these need it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub outside: Option<SocketAddr>,
+    #[serde(serialize_with = "write_outside", skip_serializing_if = "Option::is_none")]
+    pub outside: Option<Door>,
     /// Where it listens; none are `inside` and `outside`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub listen: Vec<SocketAddr>,
+    #[serde(serialize_with = "write_doors", skip_serializing_if = "Vec::is_empty")]
+    pub listen: Vec<Door>,
 }
 
 /// A host, and how many ranks it takes, if that is said.
@@ -192,6 +194,43 @@ impl Grid {
         };
         says(one, other) || says(other, one)
     }
+}
+
+impl Gateway {
+    /// Where it listens.
+    pub fn doors(&self) -> Vec<Door> {
+        if !self.listen.is_empty() {
+            return self.listen.clone();
+        }
+        let outside = self.outside.iter().filter(|outside| **outside != self.inside);
+        [&self.inside].into_iter().chain(outside).cloned().collect()
+    }
+
+    /// Where ranks call it that has got these addresses for its doors, as `CANELE_GATEWAYS` has it.
+    pub(crate) fn told(&self, got: &[SocketAddr]) -> Option<String> {
+        let doors = self.doors();
+        let at = |door: &Door| {
+            let own = doors.iter().position(|own| own == door);
+            own.map_or(door.only(), |own| got.get(own).copied())
+        };
+        let inside = at(&self.inside)?;
+        match &self.outside {
+            Some(outside) => Some(format!("{inside}={}", at(outside)?)),
+            None => Some(inside.to_string()),
+        }
+    }
+}
+
+fn write_door<S: Serializer>(door: &Door, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(door)
+}
+
+fn write_outside<S: Serializer>(door: &Option<Door>, to: S) -> Result<S::Ok, S::Error> {
+    door.as_ref().map_or_else(String::new, Door::to_string).serialize(to)
+}
+
+fn write_doors<S: Serializer>(doors: &[Door], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(doors.iter().map(Door::to_string))
 }
 
 impl Launcher {
@@ -433,17 +472,28 @@ impl Source<'_> {
         if !hosts.iter().any(|host| host.name == *entry.host.get_ref()) {
             return Err(self.at("host", &entry.host, "is none of this site's hosts: add it there"));
         }
-        let address = |key: &str, text: &Spanned<String>| {
-            let address =
-                text.get_ref().parse().ok().filter(|address: &SocketAddr| address.port() > 0);
-            let advice = "is no address with a port: write 10.77.1.10:7000";
-            address.ok_or_else(|| self.at(key, text, advice))
+        let door = |key: &str, text: &Spanned<String>| {
+            let advice = "is no address with a port: write 10.77.1.10:7000, 10.77.1.10:7000-7009 or, for \
+                          any port, 10.77.1.10";
+            text.get_ref().parse().map_err(|_| self.at(key, text, advice))
         };
-        let outside = entry.outside.as_ref().map(|text| address("outside", text)).transpose()?;
-        let listen = entry.listen.iter().map(|text| address("listen", text));
+        let outside = entry.outside.as_ref().map(|text| door("outside", text)).transpose()?;
+        let listen = entry.listen.iter().map(|text| door("listen", text));
         let host = entry.host.get_ref().clone();
-        let inside = address("inside", &entry.inside)?;
-        Ok(Gateway { host, inside, outside, listen: listen.collect::<Result<_, _>>()? })
+        let inside = door("inside", &entry.inside)?;
+        let listen = listen.collect::<Result<_, _>>()?;
+        let gateway = Gateway { host, inside, outside, listen };
+        let outside = entry.outside.as_ref().map(|text| ("outside", text));
+        let called = outside.into_iter().chain([("inside", &entry.inside)]);
+        for (key, text) in called.filter(|_| !gateway.listen.is_empty()) {
+            let advice =
+                "leaves the port open: name one, for `listen` says nothing of this address";
+            let door = door(key, text)?;
+            if door.only().is_none() && !gateway.listen.contains(&door) {
+                return Err(self.at(key, text, advice));
+            }
+        }
+        Ok(gateway)
     }
 
     /// The values, if all of them may stand there.
@@ -599,8 +649,15 @@ mod tests {
                 "g:5: host: `x` is none of this site's hosts",
             ),
             (
-                &format!("{site}{gateway}host = \"h\"\ninside = \"10.0.0.1\"\n"),
-                "g:6: inside: `10.0.0.1` is no address with a port",
+                &format!("{site}{gateway}host = \"h\"\ninside = \"10.0.0.1:\"\n"),
+                "g:6: inside: `10.0.0.1:` is no address with a port",
+            ),
+            (
+                &format!(
+                    "{site}{gateway}host = \"h\"\ninside = \"10.0.0.1\"\noutside = \"192.0.2.1\"\n\
+                     listen = [\"10.0.0.1\"]\n"
+                ),
+                "g:7: outside: `192.0.2.1` leaves the port open",
             ),
             (
                 &format!("{site}{gateway}host = \"h\"\ninside = \"10.0.0.1:7\"\n"),
@@ -649,7 +706,7 @@ mod tests {
         assert!(grid("reaches = [\"n\"]", "").is_ok());
         let inside = "[[site.gateway]]\nhost = \"h\"\ninside = \"10.1.0.1:7\"\n";
         assert!(grid("", inside).is_err());
-        let known = grid("", &format!("{inside}outside = \"192.0.2.1:7\"\n")).unwrap();
+        let known = grid("", &format!("{inside}outside = \"192.0.2.1:7-9\"\n")).unwrap();
         assert_eq!(known.own_subnets(&known.sites[0]), ["10.1.0.0/16"]);
         assert_eq!(Grid::parse(&known.text(), "again"), Ok(known));
     }

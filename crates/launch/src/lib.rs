@@ -10,7 +10,6 @@ mod below;
 mod channel;
 mod found;
 mod gateway;
-mod gateways;
 mod grid;
 mod node;
 mod options;

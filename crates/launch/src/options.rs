@@ -14,8 +14,6 @@ pub struct Options {
     pub hosts: Vec<(String, Option<u32>)>,
     /// The grid that the hosts are of.
     pub grid: Option<Grid>,
-    /// Commands that start gateways for the job.
-    pub gateways: Vec<Vec<String>>,
     /// Ranks per host, where the hosts do not say.
     pub per_host: Option<u32>,
     /// How agents are started.
@@ -135,10 +133,6 @@ impl Options {
                 "launcher-exec" | "bootstrap-exec" => {
                     let words = value()?.split_whitespace().map(str::to_owned).collect();
                     options.launcher = Some(Launcher::Command(words));
-                }
-                "gateway" => {
-                    let words = value()?.split_whitespace().map(str::to_owned).collect();
-                    options.gateways.push(words);
                 }
                 "l" | "prepend-rank" => options.label = true,
                 "timeout" => options.timeout_s = Some(u64::from(number(name, &value()?)?)),
@@ -300,8 +294,6 @@ mpiexec [options] program [arguments] [: [options] program [arguments]]...
   -encrypt sites|all|none
                         which links are encrypted: those between sites, all, none
   -iface NAME           the network interface to use
-  -gateway CMD          start a gateway for the job by CMD, such as
-                        `ssh HOST canele-gateway --until-eof --listen ...`
   -l                    label lines of output with their rank
   -timeout SECONDS      end the job after this time
   -V, -h                version, this help

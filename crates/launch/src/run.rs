@@ -3,19 +3,19 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::channel::{BODY_MAX, Ended, Exit, Kind, Lost, Message, Pass};
-use crate::gateways::Gateways;
+use crate::channel::{BODY_MAX, Ended, Exit, Kind, Lost, Message, Pass, Serving};
 use crate::node::{Node, Report};
 use crate::options::{HELP, Options, Parsed};
 use crate::output::{Outputs, Stream};
 use crate::pmi::{Answer, REFUSED, Server};
 use crate::system;
-use crate::tree::{Surroundings, Tree};
+use crate::tree::{self, Posted, Surroundings, Tree};
 
 /// Runs `mpiexec` with these arguments, without its own name.
 pub fn mpiexec_main(arguments: &[OsString]) -> ExitCode {
@@ -72,7 +72,6 @@ struct Run {
     ways: Vec<usize>,
     /// What messages call each rank's host.
     hosts: Vec<String>,
-    gateways: Gateways,
     server: Server,
     news: Receiver<News>,
     outputs: Outputs,
@@ -89,10 +88,8 @@ struct Run {
     ending: Option<Instant>,
     /// Since when all ranks should be dead.
     killed: Option<Instant>,
-    /// Gateways that do not serve yet.
-    awaited: Vec<String>,
-    /// What opens the barrier when they do: before, ranks do not call each other.
-    held: Option<String>,
+    /// The gateways, and what addresses they have got: none before they serve.
+    gateways: Vec<(Posted, Vec<SocketAddr>)>,
     /// Lets the reader of our input go on.
     permits: Sender<()>,
     started: Instant,
@@ -117,7 +114,7 @@ impl Run {
         let (secret, number) = (hexadecimal(random()?), hexadecimal(random()?));
         let name = format!("canele_{}", &number[..16]);
         let pass = boot::pass(&secret, &name).ok_or("a secret that is none")?;
-        let tree = Tree::of(options, &surroundings(options, connect_timeout)?, &Pass(pass.clone()));
+        let tree = Tree::of(options, &surroundings(options, connect_timeout)?, &Pass(pass));
         let (sender, news) = mpsc::sync_channel(NEWS_MAX);
         let mut nodes: Vec<Node> = Vec::new();
         for (index, branch) in tree.branches.iter().enumerate() {
@@ -126,9 +123,8 @@ impl Run {
             let report = move |report| news.send(News::From(index, report)).is_ok();
             nodes.push(Node::start(branch, report)?);
         }
-        let Tree { ways, hosts, nodes: homes, gateways: awaited, .. } = tree;
+        let Tree { ways, hosts, nodes: homes, gateways, .. } = tree;
         let permits = read_input(sender)?;
-        let gateways = Gateways::start(&options.gateways, &pass)?;
         let mut values = HashMap::new();
         values.insert(boot::SECRET_KEY.to_owned(), secret);
         values.insert("PMI_process_mapping".to_owned(), mapping(&homes));
@@ -140,7 +136,6 @@ impl Run {
             nodes,
             ways,
             hosts,
-            gateways,
             server: Server::new(name, programs, values),
             news,
             outputs: Outputs::new(options.label),
@@ -152,8 +147,7 @@ impl Run {
             missing: None,
             ending: None,
             killed: None,
-            awaited,
-            held: None,
+            gateways: gateways.into_iter().map(|posted| (posted, Vec::new())).collect(),
             permits,
             started,
             connect_timeout_s: connect_timeout,
@@ -222,8 +216,9 @@ impl Run {
             // The reader has gone when the input has ended.
             Kind::Input => drop(self.permits.send(())),
             Kind::Serving => {
-                self.awaited.retain(|name| name.as_bytes() != body);
-                self.open();
+                if let Ok(serving) = serde_json::from_slice(&body) {
+                    self.meet(serving);
+                }
             }
             Kind::Lost => {
                 if let Ok(Lost { ranks, text }) = serde_json::from_slice(&body) {
@@ -235,6 +230,7 @@ impl Run {
             | Kind::PmiAnswer
             | Kind::PmiForAll
             | Kind::PmiGiven
+            | Kind::Gateways
             | Kind::Listen
             | Kind::Listening
             | Kind::Probe
@@ -252,8 +248,9 @@ impl Run {
         match self.server.handle(rank, line) {
             Answer::Line(line) => self.send(rank, Kind::PmiAnswer, format!("{line}\n").into()),
             Answer::Everyone(line) => {
-                self.held = Some(line);
-                self.open();
+                // What was published before they met can be read on the spot now.
+                self.give();
+                self.send_to_all(&Message::new(Kind::PmiForAll, 0, format!("{line}\n")));
             }
             Answer::Later => self.end_if_waiting_in_vain(),
             Answer::Abort(code) => {
@@ -267,15 +264,20 @@ impl Run {
         }
     }
 
-    /// Opens the barrier, if all gateways serve.
-    fn open(&mut self) {
-        if self.awaited.is_empty()
-            && let Some(line) = self.held.take()
-        {
-            // What was published before they met can be read on the spot now.
-            self.give();
-            self.send_to_all(&Message::new(Kind::PmiForAll, 0, format!("{line}\n")));
+    /// A gateway serves. When all do the ranks that call them may start.
+    fn meet(&mut self, serving: Serving) {
+        let Some((_, addresses)) = self.gateways.get_mut(serving.number) else { return };
+        *addresses = serving.addresses;
+        if self.awaited().is_none() {
+            let body = serde_json::to_vec(&tree::gateways_of(&self.gateways)).unwrap_or_default();
+            self.send_to_all(&Message::new(Kind::Gateways, 0, body));
         }
+    }
+
+    /// What messages call a gateway that does not serve yet.
+    fn awaited(&self) -> Option<&str> {
+        let awaited = self.gateways.iter().find(|(_, addresses)| addresses.is_empty());
+        awaited.map(|(posted, _)| &*posted.name)
     }
 
     /// A request that an agent has answered.
@@ -394,9 +396,6 @@ impl Run {
 
     /// Time passes: an ending job is killed, silent agents are given up.
     fn look_after(&mut self, now: Instant) {
-        for text in self.gateways.take_ended() {
-            eprintln!("mpiexec: {text}");
-        }
         if self.missing.is_some_and(|since| now - since > REVELATION) {
             self.begin_to_end();
         }
@@ -415,7 +414,7 @@ impl Run {
             let silent = self.nodes.iter().find(|node| !node.is_greeted());
             let silent = silent.map(|node| node.silence(self.connect_timeout_s)).or_else(|| {
                 let seconds = self.connect_timeout_s;
-                let name = self.awaited.first()?;
+                let name = self.awaited()?;
                 Some(format!("{name} does not serve within {seconds} s"))
             });
             if let Some(text) = silent {
@@ -453,7 +452,7 @@ impl Run {
     /// An agent is gone, with all ranks it had.
     fn lose(&mut self, node: usize) {
         let ranks = self.nodes[node].ranks.clone();
-        if self.has_any(&ranks) || !self.awaited.is_empty() {
+        if self.has_any(&ranks) || self.awaited().is_some() {
             let text = self.nodes[node].obituary();
             self.give_up(&ranks, &text);
         }
@@ -466,7 +465,7 @@ impl Run {
     /// Ends the job because these ranks are lost, if they have not ended before. As long as gateways are awaited,
     /// an agent or a gateway is missed in any case.
     fn give_up(&mut self, ranks: &[u32], text: &str) {
-        if !self.has_any(ranks) && self.awaited.is_empty() {
+        if !self.has_any(ranks) && self.awaited().is_none() {
             return;
         }
         if !self.explained {

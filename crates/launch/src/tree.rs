@@ -4,6 +4,9 @@
 //! below `mpiexec`, on the site's first host that has ranks, and those of the other hosts are below it.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use driver::Door;
 
 use crate::channel::{Branch, GatewayStart, Pass, RankStart, Start};
 use crate::grid::{Gateway, Grid, Site};
@@ -18,10 +21,20 @@ pub(crate) struct Tree {
     pub ways: Vec<usize>,
     /// What messages call each rank's host.
     pub hosts: Vec<String>,
-    /// What messages call the gateways.
-    pub gateways: Vec<String>,
+    /// The gateways that are started, by their numbers.
+    pub gateways: Vec<Posted>,
     /// The number of each rank's node, those with ranks counted in the order of hosts.
     pub nodes: Vec<usize>,
+}
+
+/// A gateway that is started for the job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Posted {
+    /// What messages call it.
+    pub name: String,
+    /// Whose it is.
+    pub site: String,
+    pub gateway: Gateway,
 }
 
 /// What `mpiexec` finds around itself.
@@ -63,15 +76,19 @@ impl Tree {
             let site = sites.get(index).copied().flatten();
             let is_below = site.is_some() && site == last_site;
             let name = site.map_or(host.clone(), |site| format!("{host} of site {}", site.name));
-            let is_used = site.is_some_and(|site| used.contains(&site.name.as_str()));
-            let gateways = match &options.grid {
-                Some(grid) if is_used => gateways_on(host, &name, grid, pass),
-                Some(_) | None => Vec::new(),
-            };
+            let used_site = site.filter(|site| used.contains(&site.name.as_str()));
+            let mut gateways = Vec::new();
+            if let (Some(grid), Some(site)) = (&options.grid, used_site) {
+                for gateway in site.gateways.iter().filter(|gateway| gateway.host == *host) {
+                    let name = format!("the gateway on host {name}");
+                    let posted = Posted { name, site: site.name.clone(), gateway: gateway.clone() };
+                    gateways.push(posted.start(tree.gateways.len(), grid, site, pass));
+                    tree.gateways.push(posted);
+                }
+            }
             if mine.is_empty() && gateways.is_empty() {
                 continue;
             }
-            tree.gateways.extend(gateways.iter().map(|gateway| gateway.name.clone()));
             for one in &mine {
                 let rank = one.rank as usize;
                 tree.ways[rank] = tree.branches.len() - usize::from(is_below);
@@ -80,7 +97,10 @@ impl Tree {
             }
             nodes += usize::from(!mine.is_empty());
             let patience_s = here.patience_s;
-            let start = Start { size, ranks: mine, branches: Vec::new(), patience_s, gateways };
+            let awaits = site.filter(|site| !site.gateways.is_empty());
+            let awaits = awaits.map(|site| site.name.clone());
+            let branches = Vec::new();
+            let start = Start { size, ranks: mine, branches, patience_s, gateways, awaits };
             let launcher = launcher(host, site, is_below, options, here);
             let agent = site.and_then(|site| site.agent.as_ref()).unwrap_or(&here.agent);
             let branch = Branch { host: name, command: launcher.command(host, agent), start };
@@ -109,36 +129,30 @@ fn sites_of(options: &Options) -> Vec<Option<&Site>> {
     sites.flat_map(|site| site.hosts.iter().map(move |_| Some(site))).collect()
 }
 
-/// The gateways on a host of a grid.
-fn gateways_on(host: &str, name: &str, grid: &Grid, pass: &Pass) -> Vec<GatewayStart> {
-    let sites = grid.sites.iter().filter(|site| site.hosts.iter().any(|one| one.name == host));
-    let both = sites.flat_map(|site| site.gateways.iter().map(move |gateway| (site, gateway)));
-    let start = |(site, gateway): (&Site, &Gateway)| {
-        let mut listen = gateway.listen.clone();
-        if listen.is_empty() {
-            listen.push(gateway.inside);
-            listen.extend(gateway.outside.filter(|outside| *outside != gateway.inside));
-        }
+impl Posted {
+    fn start(&self, number: usize, grid: &Grid, site: &Site, pass: &Pass) -> GatewayStart {
         let others = grid.sites.iter().filter(|other| other.name != site.name);
-        let others = others.flat_map(|other| &other.gateways).filter_map(|other| other.outside);
-        let listen = listen.iter().map(|address| ("--listen", address.to_string()));
+        let others =
+            others.flat_map(|other| &other.gateways).filter_map(|one| one.outside.as_ref());
         let allow = grid.own_subnets(site).into_iter().map(|net| ("--allow", net.to_owned()));
-        let others = others.map(|address| ("--gateways", address.ip().to_string()));
-        let words = listen.chain(allow).chain(others);
+        let others = others.map(|door| ("--gateways", door.ip().to_string()));
+        let words = allow.chain(others);
         let arguments = words.flat_map(|(name, value)| [name.to_owned(), value]).collect();
-        GatewayStart { name: format!("the gateway on host {name}"), arguments, pass: pass.clone() }
-    };
-    both.filter(|(_, gateway)| gateway.host == host).map(start).collect()
+        let listen = self.gateway.doors().iter().map(Door::to_string).collect();
+        GatewayStart { number, name: self.name.clone(), listen, arguments, pass: pass.clone() }
+    }
 }
 
-/// What ranks of a site are told of its gateways, if there are any.
-fn gateways_of(site: &Site) -> Option<(String, String)> {
-    let words = site.gateways.iter().map(|gateway| match gateway.outside {
-        Some(outside) => format!("{}={outside}", gateway.inside),
-        None => gateway.inside.to_string(),
-    });
-    let list = words.collect::<Vec<_>>().join(",");
-    (!list.is_empty()).then(|| (settings::GATEWAYS.variable().to_owned(), list))
+/// By what ranks of each site find its gateways, which have got these addresses.
+pub(crate) fn gateways_of(got: &[(Posted, Vec<SocketAddr>)]) -> HashMap<String, String> {
+    let mut lists: HashMap<String, String> = HashMap::new();
+    for (posted, addresses) in got {
+        // An agent that tells of fewer addresses than were asked for is none of ours.
+        let word = posted.gateway.told(addresses).unwrap_or_default();
+        let list = lists.entry(posted.site.clone()).or_default();
+        *list = if list.is_empty() { word } else { format!("{list},{word}") };
+    }
+    lists
 }
 
 /// How the agent of a host is started, from here or by the agent of its site.
@@ -172,7 +186,6 @@ fn ranks_of(
     for ((rank, &host), program) in (0u32..).zip(placement).zip(programs) {
         let site = sites.get(host).copied().flatten();
         let mut environment = here.environment.clone();
-        environment.extend(site.and_then(gateways_of));
         environment.extend(site.iter().flat_map(|site| site.environment.clone()));
         environment.extend(options.environment.iter().cloned());
         environment.extend(program.environment.iter().cloned());
@@ -310,28 +323,32 @@ mod tests {
     #[test]
     fn gateways_are_on_their_hosts_and_ranks_know_them() {
         let grid = "[[site]]\nname = \"n\"\nhosts = [\"a:2\", \"b\"]\nnetworks = [\"l\", \"w\"]\n\
-            [[site.gateway]]\nhost = \"b\"\ninside = \"10.1.0.2:7\"\noutside = \"192.0.2.2:7\"\n\
+            [[site.gateway]]\nhost = \"b\"\ninside = \"10.1.0.2:7\"\noutside = \"192.0.2.2:7-9\"\n\
             [[site]]\nname = \"s\"\nhosts = [\"c\"]\nnetworks = [\"m\", \"w\"]\n\
-            [[site.gateway]]\nhost = \"c\"\ninside = \"10.2.0.3:7\"\n\
+            [[site.gateway]]\nhost = \"c\"\ninside = \"10.2.0.3\"\n\
             [[network]]\nname = \"l\"\nsubnets = [\"10.1.0.0/16\"]\n\
             [[network]]\nname = \"m\"\nsubnets = [\"10.2.0.0/16\"]\n[[network]]\nname = \"w\"\n";
         let few = tree("-n 2 x", grid);
-        assert_eq!(few.gateways, ["the gateway on host b of site n"]);
+        let names = |tree: &Tree| -> Vec<String> {
+            tree.gateways.iter().map(|posted| posted.name.clone()).collect()
+        };
+        assert_eq!(names(&few), ["the gateway on host b of site n"]);
         let first = &few.branches[0].start;
         assert_eq!(shape(&first.branches), [("b of site n", vec![], 0)]);
+        assert_eq!(first.awaits.as_deref(), Some("n"));
         let gateway = &first.branches[0].start.gateways[0];
-        let words = "--listen 10.1.0.2:7 --listen 192.0.2.2:7 --allow 10.1.0.0/16";
-        assert_eq!(gateway.arguments.join(" "), words);
+        assert_eq!(gateway.listen, ["10.1.0.2:7", "192.0.2.2:7-9"]);
+        assert_eq!(gateway.arguments.join(" "), "--allow 10.1.0.0/16");
         assert_eq!(format!("{:?}", gateway.pass), "Pass(…)");
-        let list = first.ranks[0]
-            .environment
-            .iter()
-            .find(|(name, _)| name == settings::GATEWAYS.variable());
-        assert_eq!(list.unwrap().1, "10.1.0.2:7=192.0.2.2:7");
         let all = tree("-n 4 x", grid);
         let south = &all.branches[1].start.gateways[0];
-        let words = "--listen 10.2.0.3:7 --allow 10.2.0.0/16 --gateways 192.0.2.2";
-        assert_eq!(south.arguments.join(" "), words);
+        assert_eq!((south.number, &south.listen[..]), (1, &["10.2.0.3".to_owned()][..]));
+        assert_eq!(south.arguments.join(" "), "--allow 10.2.0.0/16 --gateways 192.0.2.2");
+        let got = [vec!["10.1.0.2:7", "192.0.2.2:9"], vec!["10.2.0.3:81"]];
+        let got = got.map(|list| list.into_iter().map(|one| one.parse().unwrap()).collect());
+        let lists = gateways_of(&all.gateways.into_iter().zip(got).collect::<Vec<_>>());
+        assert_eq!(lists["n"], "10.1.0.2:7=192.0.2.2:9");
+        assert_eq!(lists["s"], "10.2.0.3:81");
     }
 
     #[test]

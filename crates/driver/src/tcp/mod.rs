@@ -13,6 +13,7 @@
 mod between;
 mod congestion;
 pub(crate) mod dial;
+mod door;
 mod encryption;
 mod handshake;
 #[cfg(test)]
@@ -50,6 +51,7 @@ use crate::rail::{Event, Fault, Post, Rail, RailError};
 
 pub use congestion::Congestion;
 use dial::{Clock, Dialling};
+pub use door::{Door, DoorError};
 pub use encryption::Encryption;
 use encryption::Rule;
 use handshake::Credentials;

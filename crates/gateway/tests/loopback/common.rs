@@ -26,7 +26,7 @@ impl Daemon {
     /// A gateway at `listen` that opens connections to `allow`.
     pub fn on(listen: SocketAddr, udp: bool, allow: &str) -> Self {
         let config = Config {
-            listen: vec![listen],
+            listen: vec![listen.into()],
             hosts: vec![allow.parse().unwrap()],
             gateways: vec!["127.0.0.1".parse().unwrap()],
             pass: pass(7),

@@ -1,0 +1,114 @@
+//! Where a gateway may be called, before it is known which port it gets.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+/// An address, and the ports of which a gateway takes the first that is free: `10.77.1.10:7000`,
+/// `10.77.1.10:7000-7009`, or `10.77.1.10` for any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Door {
+    address: IpAddr,
+    /// 0 alone stands for any.
+    ports: RangeInclusive<u16>,
+}
+
+/// Why a text is no door.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no address with ports: write it like 10.77.1.10:7000, 10.77.1.10:7000-7009, or 10.77.1.10 \
+     for any port"
+)]
+pub struct DoorError(String);
+
+impl Door {
+    /// The addresses to be tried, in order; one with port 0 stands for whichever the system gives.
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> + use<> {
+        let address = self.address;
+        self.ports.clone().map(move |port| SocketAddr::new(address, port))
+    }
+
+    /// The address, if there is only one.
+    pub fn only(&self) -> Option<SocketAddr> {
+        let port = *self.ports.start();
+        (port > 0 && port == *self.ports.end()).then(|| SocketAddr::new(self.address, port))
+    }
+
+    /// The address without ports.
+    pub fn ip(&self) -> IpAddr {
+        self.address
+    }
+}
+
+impl From<SocketAddr> for Door {
+    fn from(address: SocketAddr) -> Self {
+        Self { address: address.ip(), ports: address.port()..=address.port() }
+    }
+}
+
+impl FromStr for Door {
+    type Err = DoorError;
+
+    fn from_str(text: &str) -> Result<Self, DoorError> {
+        let wrong = || DoorError(text.into());
+        if let Ok(address) = text.parse() {
+            return Ok(Self { address, ports: 0..=0 });
+        }
+        let Some((first, last)) = text.rsplit_once('-') else {
+            return text.parse().map(|address: SocketAddr| address.into()).map_err(|_| wrong());
+        };
+        let first: SocketAddr = first.parse().map_err(|_| wrong())?;
+        let last: u16 = last.parse().map_err(|_| wrong())?;
+        let is_range = (1..=last).contains(&first.port());
+        is_range.then(|| Self { address: first.ip(), ports: first.port()..=last }).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for Door {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, last) = (*self.ports.start(), *self.ports.end());
+        match (first, last) {
+            (0, _) => write!(f, "{}", self.address),
+            _ if first == last => write!(f, "{}", SocketAddr::new(self.address, first)),
+            _ => write!(f, "{}-{last}", SocketAddr::new(self.address, first)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_door_is_an_address_with_one_port_or_several_or_any() {
+        let ports = |text: &str| {
+            let door: Door = text.parse().unwrap();
+            assert_eq!(door.to_string().parse(), Ok(door.clone()));
+            let all: Vec<u16> = door.addresses().map(|one| one.port()).collect();
+            (all, door.only().is_some())
+        };
+        assert_eq!(ports("10.1.0.9:7000"), (vec![7000], true));
+        assert_eq!(ports("10.1.0.9:7000-7002"), (vec![7000, 7001, 7002], false));
+        assert_eq!(ports("10.1.0.9"), (vec![0], false));
+        assert_eq!(ports("10.1.0.9:0"), (vec![0], false));
+        assert_eq!(ports("[2001:db8::7]:65535-65535"), (vec![65535], true));
+        assert_eq!(ports("2001:db8::7"), (vec![0], false));
+    }
+
+    #[test]
+    fn what_is_no_door_is_named() {
+        for text in [
+            "",
+            "gate",
+            "gate:7",
+            "10.1.0.9:",
+            "10.1.0.9:8-7",
+            "10.1.0.9:0-7",
+            "10.1.0.9:7-x",
+            "::1:7-8",
+        ] {
+            assert_eq!(text.parse::<Door>(), Err(DoorError(text.into())));
+        }
+    }
+}
