@@ -368,6 +368,14 @@ fn plan(
         (true, true) => QUICK_ROUNDS,
     };
     let rounds = common.rounds.unwrap_or(rounds);
+    let runs = (kinds.len() + variants.len() - 1) as u32 * rounds;
+    let least_s = (workload.least() * runs).as_secs();
+    if common.quick && least_s > QUICK_MOST_S {
+        let option = workload.description().counts.map_or("sizes", |counts| counts.option);
+        return Err(format!(
+            "{name}: no --quick trial: the times asked for with --{option}, in µs, sum up to {least_s} s in {runs} runs: ask for less, or leave --quick out"
+        ));
+    }
     let surroundings = Surroundings { loss: common.loss, beside: common.beside };
     let seconds = common.seconds();
     Ok(Plan { workload, place, surroundings, kinds, variants, rounds, seconds })
@@ -438,6 +446,8 @@ const QUICK_ROUNDS: u32 = 2;
 const WHOLE_SECONDS: f64 = 0.2;
 /// And in a quick trial.
 const QUICK_SECONDS: f64 = 0.02;
+/// How long a quick trial may compute or be silent.
+const QUICK_MOST_S: u64 = 40;
 
 #[cfg(test)]
 mod tests {
@@ -517,6 +527,20 @@ mod tests {
             let text = parse(line).unwrap_err();
             assert!(text.lines().next().unwrap().contains(word), "{text}");
         }
+    }
+
+    #[test]
+    fn a_quick_trial_that_would_be_silent_for_long_is_refused() {
+        let plan_of = |line: &str| {
+            let Word::Instrument(asked) = parse(line).unwrap().word else { panic!("{line}") };
+            plan(asked.workload, Place::Wan, true, &asked.options.common)
+        };
+        let silences = "wan --sizes 64k --silence 64k,1M,4M --rounds 1 --peers p";
+        assert!(plan_of(silences).is_ok());
+        let text = plan_of(&format!("{silences} --quick")).unwrap_err();
+        assert!(text.contains("--silence, in µs, sum up to"), "{text}");
+        assert!(plan_of("wan --quick --peers p").is_ok());
+        assert!(plan_of("overlap --quick --peers p").is_ok());
     }
 
     #[test]

@@ -551,6 +551,13 @@ impl Workload {
         Duration::from_secs_f64(60.0 + budgets + transfers + samples)
     }
 
+    /// What a run takes whatever the library and the budget are: silences and computing of the fewest samples.
+    pub fn least(&self) -> Duration {
+        let Description { sample_s, operations, .. } = self.description();
+        let least = |case: Case| operations(case) as f64 * sample_s(case) * SAMPLES_LEAST;
+        Duration::from_secs_f64(self.cases().into_iter().map(least).sum())
+    }
+
     fn cases(&self) -> Vec<Case> {
         let counts: &[u64] = if self.counts.is_empty() { &[0] } else { &self.counts };
         let of = |bytes: &u64| {
@@ -561,6 +568,9 @@ impl Workload {
         self.sizes.iter().flat_map(of).filter(|case| has_case(*case)).collect()
     }
 }
+
+/// Samples that the programs take of a case at least (`bench/samples.h`).
+const SAMPLES_LEAST: f64 = 3.0;
 
 #[cfg(test)]
 mod tests {
