@@ -103,7 +103,8 @@ pub(crate) unsafe fn free_mem(base: *mut c_void) -> Result<()> {
     Ok(())
 }
 
-pub(crate) unsafe fn pcontrol(_level: c_int) -> Result<()> {
+pub(crate) unsafe fn pcontrol(level: c_int) -> Result<()> {
+    mpi::record::set_level(level);
     Ok(())
 }
 

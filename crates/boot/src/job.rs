@@ -216,16 +216,8 @@ impl Job {
     pub fn fetch(&self, rank: u32, key: &str) -> Result<Vec<u8>, BootError> {
         let unpublished = || BootError::Unpublished { rank, key: key.into() };
         let mut server = self.server().ok_or_else(unpublished)?;
-        let mut text = String::new();
-        for index in 0..PIECES_MAX {
-            let name = piece_name(rank, key, index);
-            let value = pmi!(&mut *server, pmi => pmi.get(&name))?.ok_or_else(unpublished)?;
-            text.push_str(value.get(1..).unwrap_or(""));
-            if value.starts_with('.') {
-                return bytes_of(&text).ok_or_else(unpublished);
-            }
-        }
-        Err(unpublished())
+        let bytes = published(rank, key, |name| pmi!(&mut *server, pmi => pmi.get(name)))?;
+        bytes.ok_or_else(unpublished)
     }
 
     /// Asks the launcher to end the whole job; false when there is none to ask.
@@ -298,6 +290,32 @@ fn job_id(secret: &Secret, name: &str) -> u64 {
     u64::from_le_bytes(id)
 }
 
+/// What process `rank` published under `key`, out of all that is known by its name; none if that is not all.
+///
+/// # Errors
+/// As `value`.
+pub fn published<E>(
+    rank: u32,
+    key: &str,
+    mut value: impl FnMut(&str) -> Result<Option<String>, E>,
+) -> Result<Option<Vec<u8>>, E> {
+    let mut text = String::new();
+    for index in 0..PIECES_MAX {
+        let Some(piece) = value(&piece_name(rank, key, index))? else { return Ok(None) };
+        text.push_str(piece.get(1..).unwrap_or(""));
+        if piece.starts_with('.') {
+            return Ok(bytes_of(&text));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a name is that of a piece which a process has published under `key`.
+pub fn is_published_as(name: &str, key: &str) -> bool {
+    let piece = name.strip_prefix("canele-").and_then(|rest| rest.split_once('-'));
+    piece.and_then(|(_, rest)| rest.rsplit_once('-')).is_some_and(|(found, _)| found == key)
+}
+
 fn piece_name(rank: u32, key: &str, index: usize) -> String {
     format!("canele-{rank}-{key}-{index}")
 }
@@ -316,6 +334,11 @@ fn bytes_of(text: &str) -> Option<Vec<u8>> {
 /// Where our own `mpiexec` serves the secret.
 pub const SECRET_KEY: &str = "canele-secret";
 const SHARED_SECRET_KEY: &str = "canele-shared-secret";
+
+/// What tells a rank that the launcher wants to know its traffic.
+pub const RECORD_VARIABLE: &str = "CANELE_RECORD";
+/// Where ranks tell the launcher of their traffic.
+pub const TRAFFIC_KEY: &str = "traffic";
 
 /// The code with which a rank asks for the job's end because a peer has ended before it: the ABI's
 /// `MPI_ERR_PROC_ABORTED`. A launcher then waits for that peer's own code.

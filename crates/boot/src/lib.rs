@@ -10,4 +10,7 @@ mod job;
 mod pmi;
 
 pub use environment::{Launcher, detect};
-pub use job::{BootError, Job, PEER_IS_GONE, SECRET_KEY, Secret, pass};
+pub use job::{
+    BootError, Job, PEER_IS_GONE, RECORD_VARIABLE, SECRET_KEY, Secret, TRAFFIC_KEY,
+    is_published_as, pass, published,
+};

@@ -211,7 +211,7 @@ impl Options {
         }
         words.push("no program".into());
         match Self::parse(&words)? {
-            crate::options::Parsed::Run(options) => Ok(options),
+            crate::options::Parsed::Run(options) => Ok(*options),
             crate::options::Parsed::Help | crate::options::Parsed::Version => Ok(Self::default()),
         }
     }

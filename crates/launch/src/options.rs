@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::grid::Grid;
+use crate::placing::Placing;
 
 /// What was asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,6 +27,12 @@ pub struct Options {
     pub no_environment: bool,
     /// The job is ended after so many seconds.
     pub timeout_s: Option<u64>,
+    /// The file that is to say who sent how much to whom.
+    pub record: Option<PathBuf>,
+    /// Where such a file says that ranks go.
+    pub(crate) placing: Option<Placing>,
+    /// Whether to say what was decided.
+    pub verbose: bool,
 }
 
 /// One program.
@@ -66,7 +73,7 @@ pub struct UsageError(String);
 #[derive(Debug, PartialEq, Eq)]
 pub enum Parsed {
     /// A run.
-    Run(Options),
+    Run(Box<Options>),
     /// The help.
     Help,
     /// The version.
@@ -83,6 +90,7 @@ impl Options {
         let mut options = Self::default();
         let mut program = Program { ranks: 1, ..Program::default() };
         let mut rest = arguments.iter();
+        let mut pattern: Option<PathBuf> = None;
         while let Some(argument) = rest.next() {
             if argument == ":" {
                 options.end_program(&mut program)?;
@@ -124,6 +132,9 @@ impl Options {
                     let grid = Grid::read(Path::new(&value()?));
                     options.take_grid(grid.map_err(|error| UsageError(error.to_string()))?);
                 }
+                "record" => options.record = Some(value()?.into()),
+                "place" => pattern = Some(value()?.into()),
+                "v" => options.verbose = true,
                 "genv" => options.environment.push((value()?, value()?)),
                 "env" => program.environment.push((value()?, value()?)),
                 "genvall" => options.no_environment = false,
@@ -159,7 +170,10 @@ impl Options {
         if options.grid.is_some() && options.hosts.len() != of_grid.sum::<usize>() {
             return Err(UsageError("-grid names the hosts: leave -hosts and -hostfile out".into()));
         }
-        Ok(Parsed::Run(options))
+        if let Some(path) = pattern {
+            options.placing = Some(Placing::by_file(&path, &options).map_err(UsageError)?);
+        }
+        Ok(Parsed::Run(Box::new(options)))
     }
 
     /// Total number of ranks.
@@ -167,18 +181,28 @@ impl Options {
         self.programs.iter().map(|program| program.ranks).sum()
     }
 
-    /// The host of every rank, as an index into the hosts: filled one after the other, and again from
-    /// the first when ranks are left.
+    /// The host of every rank, as an index into the hosts: by the recorded pattern, or filled one after the
+    /// other, and again from the first when ranks are left.
     pub fn placement(&self) -> Vec<usize> {
-        let size = self.size() as usize;
-        if self.hosts.is_empty() {
-            return vec![0; size];
+        if let Some(placing) = &self.placing {
+            return placing.homes.clone();
         }
-        let slots =
-            |(_, count): &(String, Option<u32>)| count.or(self.per_host).unwrap_or(1).max(1);
-        let one_round = self.hosts.iter().enumerate();
-        let one_round = one_round.flat_map(|(index, host)| vec![index; slots(host) as usize]);
+        let size = self.size() as usize;
+        let hosts = 0..self.host_names().count();
+        let one_round = hosts.flat_map(|index| vec![index; self.slots(index) as usize]);
         one_round.collect::<Vec<_>>().into_iter().cycle().take(size).collect()
+    }
+
+    /// What the hosts are called.
+    pub(crate) fn host_names(&self) -> impl Iterator<Item = &str> {
+        let here = self.hosts.is_empty().then_some("localhost");
+        self.hosts.iter().map(|(name, _)| name.as_str()).chain(here)
+    }
+
+    /// How many ranks a host takes before the next one is filled.
+    pub(crate) fn slots(&self, host: usize) -> u32 {
+        let own = self.hosts.get(host).and_then(|(_, count)| *count);
+        own.or(self.per_host).unwrap_or(1).max(1)
     }
 
     /// Takes the hosts of a grid.
@@ -294,7 +318,10 @@ mpiexec [options] program [arguments] [: [options] program [arguments]]...
   -encrypt sites|all|none
                         which links are encrypted: those between sites, all, none
   -iface NAME           the network interface to use
+  -record FILE          write who sends how much to whom (docs/placement.md)
+  -place FILE           put ranks where what FILE says crosses sites and hosts least
   -l                    label lines of output with their rank
+  -v                    say what -place changes
   -timeout SECONDS      end the job after this time
   -V, -h                version, this help
 ";
@@ -309,7 +336,7 @@ mod tests {
 
     fn run(line: &str) -> Options {
         match parse(line).unwrap() {
-            Parsed::Run(options) => options,
+            Parsed::Run(options) => *options,
             other => panic!("{other:?}"),
         }
     }
@@ -380,6 +407,9 @@ mod tests {
             ("--encrypt ./a", "-encrypt ./a"),
             ("--l=yes ./a", "-l takes no value"),
             ("-grid /nowhere ./a", "/nowhere: cannot be read"),
+            ("-place /nowhere ./a", "-place /nowhere: cannot be read"),
+            ("-place Cargo.toml ./a", "-place Cargo.toml: is no recorded pattern"),
+            ("-record", "-record needs"),
         ] {
             let error = parse(line).unwrap_err().to_string();
             assert!(error.contains(word), "{line}: {error}");

@@ -92,6 +92,11 @@ impl Server {
         std::mem::take(&mut self.fresh)
     }
 
+    /// What was published.
+    pub fn value(&self, key: &str) -> Option<&str> {
+        self.values.get(key).map(String::as_str)
+    }
+
     /// A rank that waits for the others.
     pub fn waiting(&self) -> Option<usize> {
         self.waiting.iter().position(|waiting| *waiting)
@@ -139,7 +144,10 @@ impl Server {
             return REFUSED.into();
         }
         self.values.insert(key.into(), value.into());
-        self.fresh.values.insert(key.into(), value.into());
+        // What is for the launcher does not go to all agents.
+        if !boot::is_published_as(key, boot::TRAFFIC_KEY) {
+            self.fresh.values.insert(key.into(), value.into());
+        }
         PUT.into()
     }
 
@@ -251,6 +259,10 @@ mod tests {
         given.extend(server.take_fresh());
         assert!(matches!(given.reply(&get("a")), Reply::Known(_)));
         let long = "x".repeat(VALUE_MAX + 1);
+        let traffic = "canele-1-traffic-0";
+        server.handle(1, &put(traffic, ".00"));
+        assert_eq!(server.value(traffic), Some(".00"));
+        assert_eq!(server.take_fresh(), Given::default());
         for line in [&put(secret, "mine"), &put("", "x"), &put("b", &long)] {
             assert_eq!(given.reply(line), Reply::Above);
             assert_eq!(server.handle(0, line), Answer::Line(REFUSED.into()));

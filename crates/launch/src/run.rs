@@ -14,6 +14,7 @@ use crate::node::{Node, Report};
 use crate::options::{HELP, Options, Parsed};
 use crate::output::{Outputs, Stream};
 use crate::pmi::{Answer, REFUSED, Server};
+use crate::recording::Recording;
 use crate::system;
 use crate::tree::{self, Posted, Surroundings, Tree};
 
@@ -96,6 +97,7 @@ struct Run {
     /// How long agents may take to answer.
     connect_timeout_s: u64,
     deadline: Option<Instant>,
+    recording: Option<Recording>,
 }
 
 /// What ends a job.
@@ -115,6 +117,15 @@ impl Run {
         let name = format!("canele_{}", &number[..16]);
         let pass = boot::pass(&secret, &name).ok_or("a secret that is none")?;
         let tree = Tree::of(options, &surroundings(options, connect_timeout)?, &Pass(pass));
+        let recording = options.record.as_deref().map(|path| {
+            let names: Vec<&str> = options.host_names().collect();
+            let hosts = options.placement().into_iter().map(|host| names[host].to_owned());
+            Recording::begin(path, hosts.collect())
+        });
+        let recording = recording.transpose()?;
+        if let Some(placing) = options.placing.as_ref().filter(|_| options.verbose) {
+            eprintln!("mpiexec: {}", placing.summary);
+        }
         let (sender, news) = mpsc::sync_channel(NEWS_MAX);
         let mut nodes: Vec<Node> = Vec::new();
         for (index, branch) in tree.branches.iter().enumerate() {
@@ -152,6 +163,7 @@ impl Run {
             started,
             connect_timeout_s: connect_timeout,
             deadline: options.timeout_s.map(|seconds| started + Duration::from_secs(seconds)),
+            recording,
         };
         run.give();
         Ok(run)
@@ -188,6 +200,12 @@ impl Run {
         // All agents end at the same time.
         self.nodes.iter_mut().for_each(Node::hang_up);
         self.nodes.iter_mut().for_each(Node::close);
+        if let Some(recording) = self.recording.take()
+            && let Err(text) = recording.finish(&self.server, self.code != 0)
+        {
+            eprintln!("mpiexec: {text}");
+            self.code = self.code.max(1);
+        }
         if self.code == 0 && self.outputs.has_lost() {
             self.code = 1;
         }
@@ -508,7 +526,9 @@ pub(crate) fn surroundings(options: &Options, patience_s: u64) -> Result<Surroun
 fn shared_environment(options: &Options) -> Vec<(String, String)> {
     let foreign = ["PMI_", "PMIX_", "HYDRA_", "HYDI_", "OMPI_", "PRTE_"];
     let own = ["HOSTNAME", "DISPLAY", "SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "SHLVL", "_"];
-    let own = |name: &str| own.contains(&name) || name == settings::SITE.variable();
+    let own = |name: &str| {
+        own.contains(&name) || [settings::SITE.variable(), boot::RECORD_VARIABLE].contains(&name)
+    };
     let mut environment: Vec<(String, String)> = Vec::new();
     if !options.no_environment {
         let ours = std::env::vars_os().filter_map(|(name, value)| {

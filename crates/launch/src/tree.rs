@@ -189,6 +189,9 @@ fn ranks_of(
         environment.extend(site.iter().flat_map(|site| site.environment.clone()));
         environment.extend(options.environment.iter().cloned());
         environment.extend(program.environment.iter().cloned());
+        if options.record.is_some() {
+            environment.push((boot::RECORD_VARIABLE.to_owned(), "1".into()));
+        }
         if let Some(site) = site {
             environment.push((settings::SITE.variable().to_owned(), site.name.clone()));
         }
@@ -224,7 +227,7 @@ mod tests {
     fn options(line: &str) -> Options {
         let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
         match Options::parse(&words).unwrap() {
-            Parsed::Run(options) => options,
+            Parsed::Run(options) => *options,
             other => panic!("{other:?}"),
         }
     }

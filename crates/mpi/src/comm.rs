@@ -15,6 +15,7 @@ use crate::group::{Comparison, Group};
 use crate::info::Info;
 use crate::plans::{Plans, Shape};
 use crate::process::{self, Process};
+use crate::record;
 use crate::table::{Handle, Kind, Table};
 use crate::topology::Topology;
 use crate::{Error, ErrorClass, Result};
@@ -55,7 +56,7 @@ struct Details {
 impl Comm {
     /// `MPI_COMM_WORLD` of a job of `size` processes, seen from `rank`.
     pub(crate) fn world(rank: u32, size: u32) -> Self {
-        let comm = Self::new(0, Group::world(size), rank, Errhandler::Fatal);
+        let comm = Self::new(WORLD_CONTEXT, Group::world(size), rank, Errhandler::Fatal);
         comm.set_name(b"MPI_COMM_WORLD");
         // A new communicator has no handle yet.
         let _ = comm.0.handle.set(WORLD);
@@ -102,6 +103,13 @@ impl Comm {
     /// The context of collective messages.
     pub fn collective_context(&self) -> u64 {
         self.0.context | 1
+    }
+
+    /// The communicator's context, if a message of `context` belongs to a collective on it, or to making a
+    /// communicator from it. The native interface has contexts of its own.
+    pub(crate) fn context_if_collective(context: u64) -> Option<u64> {
+        let is_ours = context & (1 | GROUP_CONTEXT) != 0 && context >> 63 == 0;
+        is_ours.then_some(context & !(1 | GROUP_CONTEXT))
     }
 
     /// This process's rank.
@@ -374,6 +382,7 @@ impl Comm {
         let handle = COMMS.insert(self.clone())?;
         // A new communicator has no handle yet.
         let _ = self.0.handle.set(handle);
+        record::note_comm(&self);
         Ok(self)
     }
 
@@ -496,6 +505,9 @@ const ASSERTIONS: [&str; 5] = [
 
 /// Memory that the library takes (MPI-5.0 §12.4.3).
 const MEMORY_KINDS: (&str, &str) = ("mpi_memory_alloc_kinds", "mpi,system");
+
+/// The context of `MPI_COMM_WORLD`.
+pub(crate) const WORLD_CONTEXT: u64 = 0;
 
 const GROUP_CONTEXT: u64 = 2;
 

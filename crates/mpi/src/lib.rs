@@ -16,6 +16,7 @@ pub mod objects;
 pub mod plans;
 pub mod point_to_point;
 pub mod process;
+pub mod record;
 pub mod request;
 pub mod strategy;
 mod survey;

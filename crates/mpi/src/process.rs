@@ -21,7 +21,7 @@ use wire::GateId;
 
 use crate::comm::Comm;
 use crate::survey::{self, Survey, cores, local_ranks, survey};
-use crate::{Error, ErrorClass, Result, strategy};
+use crate::{Error, ErrorClass, Result, record, strategy};
 
 /// How threads may call (MPI-5.0 §11.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -246,10 +246,13 @@ pub fn leave() -> Result<()> {
 }
 
 fn part(process: &Process) -> Result<()> {
+    let failed = |error: boot::BootError| Error::new(ErrorClass::Other, error.to_string());
+    if let Some(counted) = record::counted(process.sites().site(process.rank)) {
+        process.job.publish(boot::TRAFFIC_KEY, &counted).map_err(failed)?;
+    }
     crate::collective::barrier(&process.world)?;
     let quiet = |core: &mut Core| core.is_quiet().then_some(());
     process.progress.wait_for(FINALIZE_PATIENCE, quiet);
-    let failed = |error: boot::BootError| Error::new(ErrorClass::Other, error.to_string());
     process.job.fence().map_err(failed)?;
     process.progress.look(Core::close);
     process.job.finalize().map_err(failed)
@@ -312,8 +315,9 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let patience_s = patience_s.map_err(|error| failed(error.to_string()))?;
     let patience_ns = patience_s.saturating_mul(1_000_000_000);
     let size_of_job = size as usize;
-    let engine =
+    let mut engine =
         Engine::new(Config { size: size_of_job, budget_bytes, patience_ns, host, strategy });
+    record::begin(&mut engine, &job);
     let core = Core::new(engine, GateId(rank), size as usize, rails, directory);
     let join = |core: Core, team: &Vec<String>| {
         core.with_team(&team.iter().map(String::as_str).collect::<Vec<_>>())

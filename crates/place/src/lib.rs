@@ -9,13 +9,13 @@
 //! after Fiduccia and Mattheyses, DAC 1982). Then ranks of all hosts change places as long as that helps
 //! (`exchange`).
 //!
-//! [`pattern`] is the traffic of a job as it is recorded.
+//! [`traffic`] is what ranks count.
 #![forbid(unsafe_code)]
 
 mod bisect;
 mod exchange;
 mod graph;
-pub mod pattern;
+pub mod traffic;
 
 pub use graph::Graph;
 

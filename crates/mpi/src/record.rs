@@ -1,0 +1,151 @@
+//! What this process sends to whom, counted where the launcher wants to know (`mpiexec -record`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+
+use boot::Job;
+use engine::{Engine, Envelope, Witness};
+use place::traffic::{Counted, Kind, Sent};
+use wire::GateId;
+
+use crate::comm::{Comm, WORLD_CONTEXT};
+
+/// What was counted so far.
+#[derive(Debug, Default)]
+struct Record {
+    rank: u32,
+    /// Number of processes in the job.
+    size: u32,
+    /// What `MPI_Pcontrol` was called with last.
+    level: i32,
+    /// All levels that there were.
+    levels: BTreeSet<i32>,
+    /// Contexts of communicators that all processes are in.
+    of_all: BTreeSet<u64>,
+    /// Messages and their bytes.
+    sent: BTreeMap<(i32, Kind, u32), (u64, u64)>,
+}
+
+/// Counts from now on, if the launcher wants to know.
+pub(crate) fn begin(engine: &mut Engine, job: &Job) {
+    if std::env::var_os(boot::RECORD_VARIABLE).is_none() {
+        return;
+    }
+    let (rank, size) = (job.rank(), job.size());
+    let (levels, of_all) = (BTreeSet::from([FIRST_LEVEL]), BTreeSet::from([WORLD_CONTEXT]));
+    let record = Record { rank, size, level: FIRST_LEVEL, levels, of_all, ..Record::default() };
+    if RECORD.set(Mutex::new(record)).is_ok() {
+        engine.set_witness(Box::new(Counter));
+    }
+}
+
+/// A communicator was made.
+pub(crate) fn note_comm(comm: &Comm) {
+    if let Some(mut record) = record()
+        && comm.size() == record.size
+        && record.of_all.len() < CONTEXTS_MAX
+    {
+        record.of_all.insert(comm.context());
+    }
+}
+
+/// A phase of the application begins (MPI-5.0 §15.2.4). At level 0 nothing is counted.
+pub fn set_level(level: i32) {
+    if let Some(mut record) = record() {
+        if record.levels.len() < LEVELS_MAX {
+            record.levels.insert(level);
+        }
+        if record.levels.contains(&level) {
+            record.level = level;
+        }
+    }
+}
+
+/// What was counted, as the launcher understands it, if it wants to know. `site` is where this process is.
+pub(crate) fn counted(site: u32) -> Option<Vec<u8>> {
+    let record = record()?;
+    let one = |(&(level, kind, to), &(messages, bytes))| Sent { level, kind, to, messages, bytes };
+    Some(Counted { site, sent: record.sent.iter().map(one).collect() }.emit())
+}
+
+fn record() -> Option<MutexGuard<'static, Record>> {
+    let record = RECORD.get()?;
+    Some(record.lock().unwrap_or_else(|poison| poison.into_inner()))
+}
+
+/// Stands with the engine for the record.
+#[derive(Debug)]
+struct Counter;
+
+impl Witness for Counter {
+    fn note_send(&mut self, gate: GateId, envelope: Envelope, bytes: u64) {
+        if let Some(mut record) = record() {
+            record.count(gate.0, envelope.context, bytes);
+        }
+    }
+}
+
+impl Record {
+    fn count(&mut self, to: u32, context: u64, bytes: u64) {
+        if to == self.rank || self.level == 0 {
+            return;
+        }
+        let kind = self.kind(context);
+        let sent = self.sent.entry((self.level, kind, to)).or_default();
+        sent.0 += 1;
+        sent.1 += bytes;
+    }
+
+    fn kind(&self, context: u64) -> Kind {
+        match Comm::context_if_collective(context) {
+            None => Kind::PointToPoint,
+            Some(own) if self.of_all.contains(&own) => Kind::CollectiveOfAll,
+            Some(_) => Kind::Collective,
+        }
+    }
+}
+
+static RECORD: OnceLock<Mutex<Record>> = OnceLock::new();
+
+/// The level before the application sets one: profiling is enabled.
+const FIRST_LEVEL: i32 = 1;
+
+/// Levels that are told apart: what is counted under others counts for the last one of these.
+const LEVELS_MAX: usize = 64;
+
+/// Communicators of all processes that are known as such.
+const CONTEXTS_MAX: usize = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_count_by_what_they_are_for() {
+        let mut record = Record { rank: 1, size: 4, level: 1, ..Record::default() };
+        record.of_all.extend([0, 32]);
+        for (to, context, bytes) in [
+            (0, 0, 10),
+            (0, 0, 20),
+            (1, 0, 99),
+            (2, 1, 5),
+            (2, 33, 5),
+            (3, 65, 7),
+            (3, 66, 7),
+            (0, 1 << 63 | 5, 1),
+        ] {
+            record.count(to, context, bytes);
+        }
+        record.level = 0;
+        record.count(0, 0, 1000);
+        let sent: Vec<_> = record.sent.into_iter().collect();
+        assert_eq!(
+            sent,
+            [
+                ((1, Kind::PointToPoint, 0), (3, 31)),
+                ((1, Kind::Collective, 3), (2, 14)),
+                ((1, Kind::CollectiveOfAll, 2), (2, 10)),
+            ]
+        );
+    }
+}
