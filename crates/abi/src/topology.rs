@@ -64,12 +64,12 @@ pub(crate) unsafe fn cart_create(
     ndims: c_int,
     dims: *const c_int,
     periods: *const c_int,
-    _reorder: c_int,
+    reorder: c_int,
     made: *mut RawHandle,
 ) -> Result<()> {
     let comm = old(on)?;
     // SAFETY: as the body's.
-    unsafe { give(comm.arrange_grid(grid(&comm, ndims, dims, periods)?)?, made) }
+    unsafe { give(comm.arrange_grid(grid(&comm, ndims, dims, periods)?, reorder != 0)?, made) }
 }
 
 pub(crate) unsafe fn cart_map(
@@ -82,8 +82,8 @@ pub(crate) unsafe fn cart_map(
     let comm = comm(on)?;
     // SAFETY: as the body's.
     unsafe {
-        let size = grid(&comm, ndims, dims, periods)?.size();
-        put(rank, if comm.rank() < size { comm.rank() as c_int } else { UNDEFINED })
+        let mapped = comm.map_grid(&grid(&comm, ndims, dims, periods)?)?;
+        put(rank, mapped.map_or(UNDEFINED, |rank| rank as c_int))
     }
 }
 
@@ -189,12 +189,12 @@ pub(crate) unsafe fn graph_create(
     nodes: c_int,
     index: *const c_int,
     edges: *const c_int,
-    _reorder: c_int,
+    reorder: c_int,
     made: *mut RawHandle,
 ) -> Result<()> {
     let comm = old(on)?;
     // SAFETY: as the body's.
-    unsafe { give(comm.arrange_graph(graph(&comm, nodes, index, edges)?)?, made) }
+    unsafe { give(comm.arrange_graph(graph(&comm, nodes, index, edges)?, reorder != 0)?, made) }
 }
 
 pub(crate) unsafe fn graph_map(
@@ -207,9 +207,8 @@ pub(crate) unsafe fn graph_map(
     let comm = comm(on)?;
     // SAFETY: as the body's.
     unsafe {
-        let size = graph(&comm, nodes, index, edges)?.index().len();
-        let is_in = (comm.rank() as usize) < size;
-        put(rank, if is_in { comm.rank() as c_int } else { UNDEFINED })
+        let mapped = comm.map_graph(&graph(&comm, nodes, index, edges)?)?;
+        put(rank, mapped.map_or(UNDEFINED, |rank| rank as c_int))
     }
 }
 
@@ -303,7 +302,7 @@ pub(crate) unsafe fn dist_graph_create_adjacent(
     destinations: *const c_int,
     destination_weights: *const c_int,
     info: RawHandle,
-    _reorder: c_int,
+    reorder: c_int,
     made: *mut RawHandle,
 ) -> Result<()> {
     let comm = old(on)?;
@@ -323,7 +322,7 @@ pub(crate) unsafe fn dist_graph_create_adjacent(
             destinations: edges_of(comm.size(), "destinations", out, "destweights")?,
             is_weighted: weighted[0],
         };
-        let result = comm.arrange_neighbours(neighbours)?;
+        let result = comm.arrange_neighbours(neighbours, reorder != 0)?;
         result.set_info(&hints);
         give(Some(result), made)
     }
@@ -337,7 +336,7 @@ pub(crate) unsafe fn dist_graph_create(
     destinations: *const c_int,
     weights: *const c_int,
     info: RawHandle,
-    _reorder: c_int,
+    reorder: c_int,
     made: *mut RawHandle,
 ) -> Result<()> {
     let comm = old(on)?;
@@ -362,7 +361,7 @@ pub(crate) unsafe fn dist_graph_create(
             let edge = |&(destination, weight): &(u32, i32)| Edge { source, destination, weight };
             edges.extend(mine.iter().map(edge));
         }
-        let result = comm.arrange_edges(&edges, weights as usize != UNWEIGHTED)?;
+        let result = comm.arrange_edges(&edges, weights as usize != UNWEIGHTED, reorder != 0)?;
         result.set_info(&hints);
         give(Some(result), made)
     }

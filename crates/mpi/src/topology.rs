@@ -1,11 +1,13 @@
 //! Process topologies (MPI-5.0 §8): what a communicator remembers of who is whose neighbour.
 //!
-//! Ranks are not reordered: a job's ranks lie as its launcher placed them.
+//! Where the caller lets them, ranks are reordered, so that neighbours are on one node, or on one site at least
+//! (`place`). All processes find the same order, from the same neighbours and the same map of the job.
 
 use std::sync::Arc;
 
 use crate::comm::Comm;
 use crate::exchange;
+use crate::process;
 use crate::{Error, ErrorClass, Result};
 
 /// The topology of a communicator.
@@ -145,6 +147,15 @@ impl Cart {
         Ok((at(-i64::from(displacement)), at(i64::from(displacement))))
     }
 
+    /// Who has whom for a neighbour.
+    fn graph(&self) -> place::Graph {
+        let steps = (0..self.size()).flat_map(|rank| {
+            let next = move |axis: usize| self.shift(rank, axis as i32, 1).ok()?.1;
+            (0..self.dims.len()).filter_map(next).map(move |other| (rank, other, 1))
+        });
+        place::Graph::new(self.size(), steps)
+    }
+
     /// The grid of the dimensions that remain.
     fn part(&self, remain: &[bool]) -> Self {
         let kept = |axis: &usize| remain[*axis];
@@ -191,6 +202,13 @@ impl Graph {
     /// The neighbours of all nodes.
     pub fn edges(&self) -> &[u32] {
         &self.edges
+    }
+
+    /// Who has whom for a neighbour.
+    fn graph(&self) -> place::Graph {
+        let size = self.index.len() as u32;
+        let edges = |node: u32| self.neighbours(node).iter().map(move |&other| (node, other, 1));
+        place::Graph::new(size, (0..size).flat_map(edges))
     }
 
     /// The neighbours of a node, which is below the number of nodes.
@@ -241,23 +259,62 @@ impl Comm {
     ///
     /// # Errors
     /// As [`Comm::split`].
-    pub fn arrange_grid(&self, cart: Cart) -> Result<Option<Self>> {
-        let size = cart.size();
-        self.arrange_first(size, Topology::Cart(cart))
+    pub fn arrange_grid(&self, cart: Cart, reorder: bool) -> Result<Option<Self>> {
+        let order = self.order(cart.size(), reorder, || cart.graph())?;
+        self.arrange_first(order, Topology::Cart(cart))
     }
 
     /// A communicator of the first processes, the nodes of a graph (collective); `None` for the others.
     ///
     /// # Errors
     /// As [`Comm::split`].
-    pub fn arrange_graph(&self, graph: Graph) -> Result<Option<Self>> {
-        let size = graph.index.len() as u32;
-        self.arrange_first(size, Topology::Graph(graph))
+    pub fn arrange_graph(&self, graph: Graph, reorder: bool) -> Result<Option<Self>> {
+        let order = self.order(graph.index.len() as u32, reorder, || graph.graph())?;
+        self.arrange_first(order, Topology::Graph(graph))
     }
 
-    fn arrange_first(&self, size: u32, topology: Topology) -> Result<Option<Self>> {
-        let made = self.split((self.rank() < size).then_some(0), 0)?;
+    /// The rank that this process would have in a reordered grid (MPI-5.0 §8.5.8), if it is in it.
+    ///
+    /// # Errors
+    /// When not initialised.
+    pub fn map_grid(&self, cart: &Cart) -> Result<Option<u32>> {
+        let order = self.order(cart.size(), true, || cart.graph())?;
+        Ok(order.get(self.rank() as usize).copied())
+    }
+
+    /// As [`Comm::map_grid`], in a graph.
+    ///
+    /// # Errors
+    /// When not initialised.
+    pub fn map_graph(&self, graph: &Graph) -> Result<Option<u32>> {
+        let order = self.order(graph.index.len() as u32, true, || graph.graph())?;
+        Ok(order.get(self.rank() as usize).copied())
+    }
+
+    fn arrange_first(&self, order: Vec<u32>, topology: Topology) -> Result<Option<Self>> {
+        let rank = order.get(self.rank() as usize);
+        let made = self.split(rank.map(|_| 0), rank.map_or(0, |&rank| rank as i32))?;
         Ok(made.map(|comm| comm.with_topology(topology)))
+    }
+
+    /// The new rank of each of the first `size` processes: their own, or such that neighbours in the graph are
+    /// near each other.
+    fn order(
+        &self,
+        size: u32,
+        reorder: bool,
+        graph: impl FnOnce() -> place::Graph,
+    ) -> Result<Vec<u32>> {
+        let map = process::current()?.sites();
+        if !reorder || map.nodes() == 1 {
+            return Ok((0..size).collect());
+        }
+        let home = |rank| {
+            let rank = self.group().world_rank(rank);
+            (map.node(rank), map.site(rank))
+        };
+        let homes: Vec<(u32, u32)> = (0..size).map(home).collect();
+        Ok(order_at(&homes, &graph()))
     }
 
     /// The lower-dimensional grid this process lies in (collective).
@@ -279,43 +336,141 @@ impl Comm {
         Ok(self.split(Some(color as i32), 0)?.map(|comm| comm.with_topology(part)))
     }
 
-    /// A communicator of the same processes with these neighbours (collective); the processes'
-    /// neighbours agree with each other.
+    /// A communicator of the same processes, where the process of each rank has the neighbours that this one
+    /// of the same rank tells (collective); what processes tell agrees.
     ///
     /// # Errors
-    /// As [`Comm::duplicate`].
-    pub fn arrange_neighbours(&self, neighbours: Neighbours) -> Result<Self> {
-        Ok(self.duplicate_plain()?.with_topology(Topology::Distributed(neighbours)))
+    /// As [`Comm::split`].
+    pub fn arrange_neighbours(&self, neighbours: Neighbours, reorder: bool) -> Result<Self> {
+        if !reorder || process::current()?.sites().nodes() == 1 {
+            return self.arrange_told(neighbours);
+        }
+        let told = exchange::allgather(self, &neighbours.emit())?;
+        let parse = |bytes: &Vec<u8>| Neighbours::parse(bytes, self.size());
+        let all: Option<Vec<Neighbours>> = told.iter().map(parse).collect();
+        let all =
+            all.ok_or_else(|| Error::new(ErrorClass::Intern, "neighbours arrived malformed"))?;
+        let edges = (0u32..).zip(&all).flat_map(|(source, own)| {
+            own.destinations.iter().map(move |&(to, weight)| (source, to, weight.max(0) as u64))
+        });
+        let order = self.order(self.size(), true, || place::Graph::new(self.size(), edges))?;
+        let rank = order[self.rank() as usize];
+        let mine = all.into_iter().nth(rank as usize).unwrap_or_default();
+        self.arrange_as(rank, mine)
     }
 
     /// As [`Comm::arrange_neighbours`], where edges may be told by any process (collective).
     ///
     /// # Errors
-    /// As [`Comm::duplicate`].
-    pub fn arrange_edges(&self, edges: &[Edge], is_weighted: bool) -> Result<Self> {
+    /// As [`Comm::split`].
+    pub fn arrange_edges(&self, edges: &[Edge], is_weighted: bool, reorder: bool) -> Result<Self> {
         let mut mine = Vec::with_capacity(12 * edges.len());
         for edge in edges {
             mine.extend(edge.source.to_le_bytes());
             mine.extend(edge.destination.to_le_bytes());
             mine.extend(edge.weight.to_le_bytes());
         }
+        let told = exchange::allgather(self, &mine)?;
+        let all: Vec<Edge> =
+            told.iter().flat_map(|one| one.as_chunks::<12>().0).map(Edge::parse).collect();
+        let known = all.iter().filter(|edge| edge.source.max(edge.destination) < self.size());
+        let told = known.map(|edge| (edge.source, edge.destination, edge.weight.max(0) as u64));
+        let order = self.order(self.size(), reorder, || place::Graph::new(self.size(), told))?;
+        let rank = order[self.rank() as usize];
         let mut neighbours = Neighbours { is_weighted, ..Neighbours::default() };
-        for told in exchange::allgather(self, &mine)? {
-            for bytes in told.as_chunks::<12>().0 {
-                let word = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
-                let source = u32::from_le_bytes(word(0));
-                let destination = u32::from_le_bytes(word(4));
-                let weight = i32::from_le_bytes(word(8));
-                if destination == self.rank() {
-                    neighbours.sources.push((source, weight));
-                }
-                if source == self.rank() {
-                    neighbours.destinations.push((destination, weight));
-                }
+        for Edge { source, destination, weight } in all {
+            if destination == rank {
+                neighbours.sources.push((source, weight));
+            }
+            if source == rank {
+                neighbours.destinations.push((destination, weight));
             }
         }
-        self.arrange_neighbours(neighbours)
+        match reorder {
+            true => self.arrange_as(rank, neighbours),
+            false => self.arrange_told(neighbours),
+        }
     }
+
+    /// A communicator of the same processes, of which this one has `rank` and these neighbours (collective).
+    fn arrange_as(&self, rank: u32, neighbours: Neighbours) -> Result<Self> {
+        let made = self.split(Some(0), rank as i32)?;
+        let gone = || Error::new(ErrorClass::Intern, "a process is in no communicator of all");
+        Ok(made.ok_or_else(gone)?.with_topology(Topology::Distributed(neighbours)))
+    }
+
+    /// A communicator of the same processes in their order, with these neighbours (collective).
+    fn arrange_told(&self, neighbours: Neighbours) -> Result<Self> {
+        Ok(self.duplicate_plain()?.with_topology(Topology::Distributed(neighbours)))
+    }
+}
+
+impl Neighbours {
+    fn emit(&self) -> Vec<u8> {
+        let mut bytes = (self.sources.len() as u32).to_le_bytes().to_vec();
+        for (rank, weight) in self.sources.iter().chain(&self.destinations) {
+            bytes.extend(rank.to_le_bytes());
+            bytes.extend(weight.to_le_bytes());
+        }
+        bytes.push(u8::from(self.is_weighted));
+        bytes
+    }
+
+    /// What a process of a communicator of `size` told.
+    fn parse(bytes: &[u8], size: u32) -> Option<Self> {
+        let (&is_weighted, rest) = bytes.split_last()?;
+        let (count, rest) = rest.split_first_chunk::<4>()?;
+        let (chunks, []) = rest.as_chunks::<8>() else { return None };
+        let edges = chunks.iter().map(|&[a, b, c, d, e, f, g, h]| {
+            (u32::from_le_bytes([a, b, c, d]), i32::from_le_bytes([e, f, g, h]))
+        });
+        let all: Vec<(u32, i32)> = edges.collect();
+        let (sources, destinations) = all.split_at_checked(u32::from_le_bytes(*count) as usize)?;
+        all.iter().all(|(rank, _)| *rank < size).then(|| Self {
+            sources: sources.to_vec(),
+            destinations: destinations.to_vec(),
+            is_weighted: is_weighted != 0,
+        })
+    }
+}
+
+impl Edge {
+    fn parse(&[a, b, c, d, e, f, g, h, i, j, k, l]: &[u8; 12]) -> Self {
+        Self {
+            source: u32::from_le_bytes([a, b, c, d]),
+            destination: u32::from_le_bytes([e, f, g, h]),
+            weight: i32::from_le_bytes([i, j, k, l]),
+        }
+    }
+}
+
+/// The new ranks of processes on these nodes and sites, so that neighbours in the graph are near each other.
+/// The processes of a node take the ranks that go there in their order.
+fn order_at(homes: &[(u32, u32)], graph: &place::Graph) -> Vec<u32> {
+    let mut nodes: Vec<u32> = Vec::new();
+    let mut sites: Vec<u32> = Vec::new();
+    let mut hosts: Vec<place::Host> = Vec::new();
+    let mut before = Vec::with_capacity(homes.len());
+    for &(node, site) in homes {
+        let known = nodes.iter().position(|one| *one == node).unwrap_or_else(|| {
+            let site = sites.iter().position(|one| *one == site).unwrap_or_else(|| {
+                sites.push(site);
+                sites.len() - 1
+            });
+            nodes.push(node);
+            hosts.push(place::Host { site: site as u32, slots: 0 });
+            nodes.len() - 1
+        });
+        hosts[known].slots += 1;
+        before.push(known as u32);
+    }
+    let after = place::place(graph, &hosts, &before);
+    let mut taken: Vec<Vec<u32>> = vec![Vec::new(); hosts.len()];
+    for (rank, &host) in (0..homes.len() as u32).zip(&after).rev() {
+        taken[host as usize].push(rank);
+    }
+    // Nobody goes where there is no room, so there are as many ranks for a node as it has processes.
+    before.iter().filter_map(|&host| taken[host as usize].pop()).collect()
 }
 
 /// Fills in the dimensions that are zero, so that the grid has `nodes` processes and these dimensions
@@ -474,6 +629,47 @@ mod tests {
         assert!(Graph::new(&[1, 2], &[1, 2], 2).is_err());
         let graph = Graph::new(&[2, 3, 4], &[1, 2, 0, 0], 3).unwrap();
         assert_eq!((graph.neighbours(0), graph.neighbours(2)), (&[1, 2][..], &[0][..]));
+    }
+
+    #[test]
+    fn neighbours_are_near_each_other_where_ranks_may_be_reordered() {
+        // Processes dealt in turns over two nodes on each of two sites.
+        let homes: Vec<(u32, u32)> = (0..16).map(|rank| (rank % 4, rank % 2)).collect();
+        let crossing = |order: &[u32], graph: &place::Graph| {
+            let mut site = [0; 16];
+            order.iter().zip(&homes).for_each(|(&rank, home)| site[rank as usize] = home.1);
+            let edges =
+                (0..16).flat_map(|from| graph.neighbours(from).iter().map(move |to| (from, to.0)));
+            edges.filter(|(from, to)| site[*from as usize] != site[*to as usize]).count() / 2
+        };
+        let ring = Cart::new(&[16], &[true], 16).unwrap().graph();
+        let grid = Cart::new(&[4, 4], &[false; 2], 16).unwrap().graph();
+        for (graph, dealt, least) in [(ring, 16, 2), (grid, 12, 4)] {
+            let same: Vec<u32> = (0..16).collect();
+            assert_eq!(crossing(&same, &graph), dealt);
+            let order = order_at(&homes, &graph);
+            assert_eq!(crossing(&order, &graph), least);
+            let mut all = order.clone();
+            all.sort_unstable();
+            assert_eq!(all, same, "each rank is given once");
+        }
+    }
+
+    #[test]
+    fn neighbours_are_told_as_they_are() {
+        let told = Neighbours {
+            sources: vec![(3, 7), (0, 0)],
+            destinations: vec![(1, i32::MAX)],
+            is_weighted: true,
+        };
+        assert_eq!(Neighbours::parse(&told.emit(), 4), Some(told.clone()));
+        assert_eq!(Neighbours::parse(&told.emit(), 3), None);
+        let none = Neighbours::default();
+        assert_eq!(Neighbours::parse(&none.emit(), 1), Some(none));
+        let bytes = told.emit();
+        assert!(
+            (0..bytes.len()).all(|end| Neighbours::parse(&bytes[..end], 4) != Some(told.clone()))
+        );
     }
 
     #[test]
