@@ -517,6 +517,7 @@ pub static COLL: Description = Description {
         Column::Bytes("size"),
         Column::Ranks,
         Column::Word("ranks come", &["in a row", "at once", "at random"]),
+        Column::Statistic,
     ],
     shape: Shape::Bars,
     moved_bytes: |case| case.bytes * 500,
