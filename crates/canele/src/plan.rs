@@ -2,8 +2,11 @@
 
 use std::fmt::Write;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use plan::{Costs, Location, Operands, Schedule, Span, Step, Topology, predict};
+use plan::{
+    Call, Costs, Location, Operands, Operation, Plans, Schedule, Span, Step, Topology, predict,
+};
 
 /// Sites of as many nodes of as many ranks each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,14 +46,14 @@ impl Grid {
     }
 }
 
-/// The plan of an operation on `bytes` of each rank, or of the root, as text.
+/// The plan of an operation on `bytes` of each rank, or of the root, as text, and what else there is.
 ///
 /// # Errors
-/// When the operation or its length is not understood.
+/// When the operation or its length is not understood, or the table that the setting names.
 pub fn text(operation: &str, bytes: &str, grid: Grid) -> Result<String, String> {
     let bytes = length(bytes)?;
-    let topology = grid.topology();
-    let (unit, make) = maker(operation, bytes)?;
+    let topology = grid.topology().with_plans(Arc::new(wanted()?));
+    let (call, unit, make) = maker(operation, bytes)?;
     let schedules: Vec<Schedule> = (0..topology.size()).map(|rank| make(rank, &topology)).collect();
     let found = predict(&schedules, &topology, unit);
     let Grid { sites, nodes, ranks } = grid;
@@ -74,43 +77,86 @@ pub fn text(operation: &str, bytes: &str, grid: Grid) -> Result<String, String> 
             cost.overhead_ns as f64 * 1e-3
         );
     }
-    let _ = writeln!(text, "  to wake        {} us (assumed)\nrank 0", wake_ns / 1000);
+    let _ = writeln!(text, "  to wake        {} us (assumed)", wake_ns / 1000);
+    text += &candidates(&topology, &call);
+    text += "rank 0\n";
     for (at, step) in schedules[0].steps.iter().enumerate() {
         let _ = writeln!(text, "  {at:>4}  {}", told(step));
     }
     Ok(text)
 }
 
+/// What may carry out the call, by formula; the choice is marked.
+fn candidates(topology: &Topology, call: &Call) -> String {
+    let mut text = String::from("algorithms, by formula\n");
+    let choice = topology.choice(call);
+    for (algorithm, predicted_ns) in topology.candidates(call) {
+        let mark = if algorithm == choice { '*' } else { ' ' };
+        let _ = writeln!(text, "{mark} {algorithm:<13}  {:.3} ms", predicted_ns as f64 * 1e-6);
+    }
+    text
+}
+
+/// The table that the setting names.
+fn wanted() -> Result<Plans, String> {
+    let Some(path) = settings::PLANS.given() else { return Ok(Plans::default()) };
+    let wrong = |reason: String| {
+        format!("{}={}: {reason}", settings::PLANS.variable(), path.to_string_lossy())
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    text.parse().map_err(wrong)
+}
+
 type Maker = Box<dyn Fn(u32, &Topology) -> Schedule>;
 
-/// What plans an operation, and the bytes of its unit. The root is rank 0, and reductions are of
+/// What plans an operation, the call, and the bytes of its unit. The root is rank 0, and reductions are of
 /// eight-byte elements by an operation that commutes.
-fn maker(operation: &str, bytes: u64) -> Result<(u64, Maker), String> {
+fn maker(name: &str, bytes: u64) -> Result<(Call, u64, Maker), String> {
+    let all = Operation::ALL;
+    let Some(operation) = all.into_iter().find(|operation| operation.name() == name) else {
+        let names = all.map(Operation::name).join(", ");
+        return Err(format!("no plan for `{name}`: there are {names}"));
+    };
     let operands =
         Operands { len: bytes / ELEMENT, element: ELEMENT, commutes: true, in_place: false };
     let sizes = move |_: u32| bytes;
-    let data = |make: Maker| Ok((1, make));
-    let elements = |make: Maker| Ok((ELEMENT, make));
-    match operation {
-        "barrier" => data(Box::new(plan::barrier)),
-        "bcast" => data(Box::new(move |rank, on| plan::broadcast(rank, on, 0, bytes))),
-        "gather" => data(Box::new(move |rank, on| plan::gather(rank, on, 0, &sizes, true, false))),
-        "scatter" => {
-            data(Box::new(move |rank, on| plan::scatter(rank, on, 0, &sizes, true, false)))
+    let make: Maker = match operation {
+        Operation::Barrier => Box::new(plan::barrier),
+        Operation::Broadcast => Box::new(move |rank, on| plan::broadcast(rank, on, 0, bytes)),
+        Operation::Gather => {
+            Box::new(move |rank, on| plan::gather(rank, on, 0, &sizes, true, false))
         }
-        "allgather" => data(Box::new(move |rank, on| plan::allgather(rank, on, &sizes, false))),
-        "alltoall" => {
-            data(Box::new(move |rank, on| plan::alltoall(rank, on, &sizes, &sizes, true)))
+        Operation::Scatter => {
+            Box::new(move |rank, on| plan::scatter(rank, on, 0, &sizes, true, false))
         }
-        "reduce" => elements(Box::new(move |rank, on| plan::reduce(rank, on, 0, operands))),
-        "allreduce" => elements(Box::new(move |rank, on| plan::allreduce(rank, on, operands))),
-        "scan" => elements(Box::new(move |rank, on| plan::scan(rank, on, operands))),
-        "exscan" => elements(Box::new(move |rank, on| plan::exscan(rank, on, operands))),
-        _ => Err(format!(
-            "no plan for `{operation}`: there are barrier, bcast, gather, scatter, allgather, \
-             alltoall, reduce, allreduce, scan and exscan"
-        )),
-    }
+        Operation::Allgather => Box::new(move |rank, on| plan::allgather(rank, on, &sizes, false)),
+        Operation::Alltoall => {
+            Box::new(move |rank, on| plan::alltoall(rank, on, &sizes, &sizes, true))
+        }
+        Operation::Reduce => Box::new(move |rank, on| plan::reduce(rank, on, 0, operands)),
+        Operation::Allreduce => Box::new(move |rank, on| plan::allreduce(rank, on, operands)),
+        Operation::ReduceScatter => Box::new(move |rank, on| {
+            let begin = |rank: u32| operands.len * u64::from(rank) / u64::from(on.size());
+            let counts = |rank: u32| begin(rank + 1) - begin(rank);
+            plan::reduce_scatter(rank, on, &counts, ELEMENT, true)
+        }),
+        Operation::Scan => Box::new(move |rank, on| plan::scan(rank, on, operands)),
+        Operation::Exscan => Box::new(move |rank, on| plan::exscan(rank, on, operands)),
+    };
+    let (call, unit) = match operation {
+        Operation::Reduce
+        | Operation::Allreduce
+        | Operation::ReduceScatter
+        | Operation::Scan
+        | Operation::Exscan => (operands.call(operation), ELEMENT),
+        Operation::Barrier
+        | Operation::Broadcast
+        | Operation::Gather
+        | Operation::Scatter
+        | Operation::Allgather
+        | Operation::Alltoall => (Call::of(operation, bytes), 1),
+    };
+    Ok((call, unit, make))
 }
 
 /// A number of bytes, plain or with a unit.
@@ -159,6 +205,13 @@ mod tests {
         let text = text("allreduce", "1MiB", grid).unwrap();
         assert!(text.starts_with("allreduce of 1048576 bytes on 2 x 2 x 2 ranks\n"), "{text}");
         assert!(text.contains(" messages, 2097152 bytes\n"), "{text}");
+        assert!(text.contains("\n* sites "), "{text}");
+        let within = super::text("allreduce", "1MiB", "1x1x8".parse().unwrap()).unwrap();
+        let marked = within.lines().filter(|line| line.starts_with("* ")).count();
+        assert!(
+            marked == 1 && within.contains(" doubling ") && within.contains(" ring "),
+            "{within}"
+        );
         let barrier = super::text("barrier", "0", grid).unwrap();
         assert!(barrier.contains("between sites  2 messages, 0 bytes\n"), "{barrier}");
     }

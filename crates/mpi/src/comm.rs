@@ -245,12 +245,15 @@ impl Comm {
         let process = process::current()?;
         let (map, is_crowded) = (process.sites(), process.is_crowded());
         let find = || {
-            if map.nodes() == 1 {
-                return plan::Topology::flat(self.size(), is_crowded, *process.costs());
-            }
-            let locate = |rank| plan::Location { node: map.node(rank), site: map.site(rank) };
-            let locations: Vec<plan::Location> = self.group().iter().map(locate).collect();
-            plan::Topology::new(&locations, is_crowded, *process.costs())
+            let costs = *process.costs();
+            let places = if map.nodes() == 1 {
+                plan::Topology::flat(self.size(), is_crowded, costs)
+            } else {
+                let locate = |rank| plan::Location { node: map.node(rank), site: map.site(rank) };
+                let locations: Vec<plan::Location> = self.group().iter().map(locate).collect();
+                plan::Topology::new(&locations, is_crowded, costs)
+            };
+            places.with_plans(process.plans().clone())
         };
         Ok(self.0.places.get_or_init(find))
     }

@@ -89,6 +89,12 @@ impl Process {
         &self.survey.sites
     }
 
+    /// What the user wants for some collectives; all processes say the same.
+    #[inline]
+    pub fn plans(&self) -> &Arc<plan::Plans> {
+        &self.survey.plans
+    }
+
     /// What messages are predicted to cost; all processes say the same.
     #[inline]
     pub fn costs(&self) -> &plan::Costs {
@@ -300,7 +306,7 @@ fn start(level: ThreadLevel) -> Result<Process> {
     append(&mut card, &gateways.publish());
     job.publish(CARD, &card).map_err(|error| failed(error.to_string()))?;
     let host = topo::cache::host_cost(topo::Cache::of_environment().as_ref());
-    survey::publish_word(&job, &home, &host).map_err(|error| failed(error.to_string()))?;
+    survey::publish_word(&job, &home, &host).map_err(failed)?;
     job.fence().map_err(|error| failed(error.to_string()))?;
     let survey = survey(&job, &home, |rank| home_of(&job, rank)).map_err(failed)?;
     let sites = known_sites.get_or_init(|| survey.sites.clone()).clone();

@@ -2,8 +2,13 @@
 //!
 //! Every process must choose the same algorithms, whatever it knows itself: all take rank 0's word.
 
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
 use boot::{BootError, Job};
-use plan::Costs;
+use plan::{Costs, Plans};
 use topo::sites::{Home, Map};
 use topo::{Between, Cache};
 use wire::{Cost, HostCost};
@@ -17,17 +22,21 @@ pub(crate) struct Survey {
     pub sites: Map,
     /// What messages cost.
     pub costs: Costs,
+    /// What the user wants for some collectives.
+    pub plans: Arc<Plans>,
 }
 
 /// Publishes, as rank 0, what it can say before it knows of the others.
-pub(crate) fn publish_word(job: &Job, home: &Home, host: &HostCost) -> Result<(), BootError> {
+pub(crate) fn publish_word(job: &Job, home: &Home, host: &HostCost) -> Result<(), String> {
     if job.rank() != 0 {
         return Ok(());
     }
+    let plans = plans_of_environment()?;
     let mut word = (cores() as u32).to_le_bytes().to_vec();
     word.push(u8::from(home.site.is_some()));
     word.extend(within_a_node(host).emit());
-    job.publish(WORD, &word)
+    word.extend(plans.to_string().into_bytes());
+    job.publish(WORD, &word).map_err(|error| error.to_string())
 }
 
 /// What is the same for all: where the launcher says that all are on one node, rank 0 has said whether they
@@ -38,29 +47,23 @@ pub(crate) fn survey(
     home_of: impl Fn(u32) -> Result<Home, String>,
 ) -> Result<Survey, String> {
     if job.size() == 1 {
-        let costs = Costs::default();
-        return Ok(Survey { is_crowded: false, sites: Map::flat(), costs });
+        let (costs, plans) = (Costs::default(), Arc::default());
+        return Ok(Survey { is_crowded: false, sites: Map::flat(), costs, plans });
     }
     let word = job.fetch(0, WORD).map_err(|error| error.to_string())?;
-    let word = Word::parse(&word).ok_or(NONSENSE)?;
-    if local_ranks() != Some(job.size() as usize) {
-        let (sites, costs) = map(job, word.costs, home_of)?;
-        return Ok(Survey { is_crowded: false, sites, costs });
-    }
-    let is_crowded = job.size() > word.cores;
-    match (word.is_named, &home.site) {
-        (false, None) => Ok(Survey { is_crowded, sites: Map::flat(), costs: word.costs }),
-        (false, Some(name)) => {
+    let Word { cores, is_named, costs, plans } = Word::parse(&word).ok_or(NONSENSE)?;
+    let is_one_node = local_ranks() == Some(job.size() as usize);
+    let (sites, costs) = match (is_one_node, is_named, &home.site) {
+        (true, false, None) => (Map::flat(), costs),
+        (true, false, Some(name)) => {
             let variable = settings::SITE.variable();
-            Err(format!(
+            return Err(format!(
                 "{variable}={name}, but rank 0 has none: name the sites of all, or of none"
-            ))
+            ));
         }
-        (true, _) => {
-            let (sites, costs) = map(job, word.costs, home_of)?;
-            Ok(Survey { is_crowded, sites, costs })
-        }
-    }
+        (true, true, _) | (false, _, _) => map(job, costs, home_of)?,
+    };
+    Ok(Survey { is_crowded: is_one_node && job.size() > cores, sites, costs, plans })
 }
 
 /// How many of the job's ranks are on this node, if the launcher tells.
@@ -78,15 +81,41 @@ struct Word {
     cores: u32,
     is_named: bool,
     costs: Costs,
+    plans: Arc<Plans>,
 }
 
 impl Word {
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (cores, rest) = bytes.split_first_chunk::<4>()?;
-        let (&is_named, costs) = rest.split_first()?;
-        let costs = Costs::parse(costs)?;
-        Some(Self { cores: u32::from_le_bytes(*cores), is_named: is_named != 0, costs })
+        let (&is_named, rest) = rest.split_first()?;
+        let (costs, plans) = rest.split_at_checked(Costs::LEN)?;
+        let plans = std::str::from_utf8(plans).ok()?.parse().ok()?;
+        Some(Self {
+            cores: u32::from_le_bytes(*cores),
+            is_named: is_named != 0,
+            costs: Costs::parse(costs)?,
+            plans: Arc::new(plans),
+        })
     }
+}
+
+/// The table that the setting names.
+fn plans_of_environment() -> Result<Plans, String> {
+    let Some(path) = settings::PLANS.given() else { return Ok(Plans::default()) };
+    let wrong = |reason: String| {
+        format!("{}={}: {reason}", settings::PLANS.variable(), path.to_string_lossy())
+    };
+    read_plans(Path::new(path)).map_err(wrong)
+}
+
+fn read_plans(path: &Path) -> Result<Plans, String> {
+    let mut text = String::new();
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    let read = file.take(PLANS_LEN_MAX + 1).read_to_string(&mut text);
+    if read.map_err(|error| error.to_string())? as u64 > PLANS_LEN_MAX {
+        return Err(format!("longer than {PLANS_LEN_MAX} bytes"));
+    }
+    text.parse()
 }
 
 /// The map of the job, and what messages cost: rank 0 reads what all have published, the others what it
@@ -139,10 +168,13 @@ const NEIGHBOUR_NS: u64 = 600;
 /// The rate of a way is that of messages as long as this: the gap does not count.
 const LONG_LEN: u64 = 1 << 20;
 
+/// A table is not longer, in bytes.
+const PLANS_LEN_MAX: u64 = 64 << 10;
+
 const NONSENSE: &str = "rank 0 published nonsense";
 
-/// What rank 0 says before it knows the others: its cores, whether it has a site's name, and what messages
-/// cost on its node.
+/// What rank 0 says before it knows the others: its cores, whether it has a site's name, what messages cost on
+/// its node, and what the user wants for collectives.
 const WORD: &str = "word";
 const SITES: &str = "sites";
 const COSTS: &str = "costs";
@@ -154,10 +186,24 @@ mod tests {
     #[test]
     fn the_word_of_rank_0_is_read_as_it_was_told() {
         let costs = within_a_node(&HostCost::default());
-        let word = [&7u32.to_le_bytes()[..], &[1], &costs.emit()].concat();
+        let table = "bcast * chain\n";
+        let word = [&7u32.to_le_bytes()[..], &[1], &costs.emit(), table.as_bytes()].concat();
         let read = Word::parse(&word).unwrap();
         assert_eq!((read.cores, read.is_named, read.costs), (7, true, costs));
+        assert_eq!(*read.plans, table.parse().unwrap());
         assert!(Word::parse(&word[..20]).is_none() && Word::parse(&[]).is_none());
+        assert!(Word::parse(&word[..word.len() - 3]).is_none(), "`cha` is no algorithm");
+    }
+
+    #[test]
+    fn a_table_that_cannot_be_read_is_told_of() {
+        let file = std::env::temp_dir().join(format!("plans-{}", std::process::id()));
+        assert!(read_plans(&file).unwrap_err().contains("No such file"));
+        std::fs::write(&file, "allreduce 0..99 ring\nbcast 1 fast").unwrap();
+        assert!(read_plans(&file).unwrap_err().starts_with("line 2: no `fast` for bcast: "));
+        std::fs::write(&file, " ".repeat(PLANS_LEN_MAX as usize + 1)).unwrap();
+        assert!(read_plans(&file).unwrap_err().contains("longer than 65536"));
+        std::fs::remove_file(&file).unwrap();
     }
 
     #[test]

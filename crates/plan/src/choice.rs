@@ -103,7 +103,7 @@ struct Rule {
 
 impl Call {
     /// A call on one piece of data of `bytes` bytes that can be cut anywhere.
-    pub(crate) fn of(operation: Operation, bytes: u64) -> Self {
+    pub fn of(operation: Operation, bytes: u64) -> Self {
         Self { operation, bytes, units: bytes, is_uniform: true, commutes: true }
     }
 }

@@ -45,6 +45,9 @@ impl Costs {
         }
     }
 
+    /// So many bytes say them.
+    pub const LEN: usize = 80;
+
     /// The costs as bytes, for those who have to plan from the same.
     pub fn emit(&self) -> Vec<u8> {
         self.numbers().into_iter().flat_map(u64::to_le_bytes).collect()

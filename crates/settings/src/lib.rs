@@ -85,12 +85,20 @@ pub static LINK_PATIENCE: Setting = setting(
      are not opened again",
 );
 
+/// How collectives are carried out.
+pub static PLANS: Setting = setting(
+    "CANELE_PLANS",
+    Kind::Found("what is predicted to end first"),
+    "a file of rank 0's that says how collectives are carried out: operation, bytes (*, 8, 0..4096) and algorithm \
+     on each line; canele info --plan names them",
+);
+
 /// How long `mpiexec` waits for agents.
 pub static CONNECT_TIMEOUT: Setting =
     setting("CANELE_CONNECT_TIMEOUT", Kind::Seconds(30), "seconds until mpiexec gives an agent up");
 
 /// All settings, in the order of README's table.
-pub static ALL: [&Setting; 11] = [
+pub static ALL: [&Setting; 12] = [
     &RAILS,
     &STRATEGY,
     &UNMATCHED_BYTES,
@@ -101,6 +109,7 @@ pub static ALL: [&Setting; 11] = [
     &CONGESTION,
     &GATEWAYS,
     &LINK_PATIENCE,
+    &PLANS,
     &CONNECT_TIMEOUT,
 ];
 
