@@ -42,7 +42,7 @@ use std::time::{Duration, Instant};
 
 use lock::Uncancelled;
 use memory::Region;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::event::epoll;
 use socket2::SockRef;
 use wire::{Capabilities, Cost, FIRST_CREDIT_BYTES, Frame, GateId, RemoteRegion};
@@ -124,6 +124,8 @@ pub struct TcpRail {
     ways: FxHashMap<GateId, (Ways, Vec<SocketAddr>)>,
     /// Of links that have been open, the last opening that may have come about.
     generations: FxHashMap<GateId, u32>,
+    /// Peers to which long packets may not pass.
+    narrow: FxHashSet<GateId>,
     /// Keys of connections that have replaced a link, to be opened at the next poll.
     newcomers: Vec<u64>,
     /// Keys of open links that had traffic lately: read without asking epoll.
@@ -178,6 +180,8 @@ struct Open {
     known: Option<Known>,
     /// Whether the peer is so far that frames are kept, for the link to be opened anew.
     is_far: bool,
+    /// When it opened.
+    since: Duration,
     /// Looks in a row that found nothing.
     quiet: u32,
     /// What the way carries, if that is worth knowing.
@@ -251,6 +255,7 @@ impl TcpRail {
             links: FxHashMap::default(),
             ways: FxHashMap::default(),
             generations: FxHashMap::default(),
+            narrow: FxHashSet::default(),
             newcomers: Vec::new(),
             hot: Vec::new(),
             unread: Vec::new(),
@@ -291,9 +296,18 @@ impl TcpRail {
         if is_far {
             self.next_vigil = self.next_vigil.min(self.clock.now() + vigil::LOOK_FAR_EVERY);
         }
-        let (is_backlogged, wants_write) = (false, false);
-        let mut open =
-            Open { peer, stream, known, is_far, quiet: 0, probe, is_backlogged, wants_write };
+        let (is_backlogged, wants_write, since) = (false, false, self.clock.now());
+        let mut open = Open {
+            peer,
+            stream,
+            known,
+            is_far,
+            since,
+            quiet: 0,
+            probe,
+            is_backlogged,
+            wants_write,
+        };
         open.reckon_burst();
         self.sockets.insert(key, Socket::Open(Box::new(open)));
         self.links.insert(peer, Link::Open { key });
@@ -378,6 +392,11 @@ impl TcpRail {
     fn forget(&mut self, key: u64) -> Option<GateId> {
         let Some(Socket::Open(open)) = self.sockets.remove(&key) else { return None };
         open.keep(&self.knowledge);
+        let was_reopened = self.generations.get(&open.peer).is_some_and(|count| *count > 1);
+        if open.is_far && was_reopened && self.clock.now() - open.since < SHORT_LIFE {
+            // So it is where packets of full length are lost without a word (RFC 2923, §2.1).
+            self.narrow.insert(open.peer);
+        }
         self.hot.retain(|hot| *hot != key);
         self.backlogged -= usize::from(open.is_backlogged);
         self.writing -= usize::from(open.wants_write);
@@ -722,6 +741,9 @@ impl Open {
 const PADDING_OF_ALL: usize = 32 << 20;
 /// Padding that the kernel has and has not sent: a millisecond's at a gigabit per second.
 const UNSENT_MAX: u32 = 128 << 10;
+
+/// A link that was opened anew and is lost again so soon may have carried no long packet.
+const SHORT_LIFE: Duration = Duration::from_secs(30);
 
 /// Epoll keys from here on are listeners'.
 const LISTENER_KEYS: u64 = 1 << 63;

@@ -106,7 +106,7 @@ impl TcpRail {
     }
 
     fn dial_one(&mut self, peer: GateId, address: SocketAddr, now: Duration) {
-        match begin_connect(address, self.network.as_ref()) {
+        match begin_connect(address, self.network.as_ref(), self.narrow.contains(&peer)) {
             Ok(socket) => {
                 let stage = Stage::Connect { peer };
                 let try_timeout = match self.links.get(&peer) {
@@ -527,6 +527,7 @@ impl TcpRail {
         for (key, peer, address) in vanished.collect::<Vec<_>>() {
             self.sockets.remove(&key);
             self.unproved -= 1;
+            self.narrow.insert(peer);
             self.note_failure(peer, address, ("connected, but vanished".into(), false));
         }
     }
@@ -619,8 +620,13 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Begins a connection; by a network of one's own, so that its bytes go nowhere else.
-fn begin_connect(to: SocketAddr, by: Option<&TcpNetwork>) -> io::Result<TcpStream> {
+/// Begins a connection; by a network of one's own, so that its bytes go nowhere else; with short segments both
+/// ways where longer ones may be lost.
+pub(super) fn begin_connect(
+    to: SocketAddr,
+    by: Option<&TcpNetwork>,
+    is_narrow: bool,
+) -> io::Result<TcpStream> {
     let domain = socket2::Domain::for_address(to);
     let kind = socket2::Type::STREAM.nonblocking().cloexec();
     let socket = socket2::Socket::new(domain, kind, Some(socket2::Protocol::TCP))?;
@@ -628,6 +634,9 @@ fn begin_connect(to: SocketAddr, by: Option<&TcpNetwork>) -> io::Result<TcpStrea
         // Older kernels keep this for root; there the routes must lead where the networks are.
         let _ = socket.bind_device(Some(network.interface().link().as_bytes()));
         socket.bind(&SocketAddr::new(network.address(), 0).into())?;
+    }
+    if is_narrow {
+        socket.set_tcp_mss(SHORT_SEGMENT)?;
     }
     match socket.connect(&to.into()) {
         Ok(()) => {}
@@ -654,6 +663,8 @@ fn nonce() -> Result<[u8; 32], Failure> {
     Ok(nonce)
 }
 
+/// What IPv6 lets no network carry less than (1280 bytes, RFC 8200 §5), without its headers and TCP's.
+pub(super) const SHORT_SEGMENT: u32 = 1220;
 /// How long listeners are left alone when nothing can be accepted.
 const REST: Duration = Duration::from_millis(200);
 /// Unproved connections at once; a scan can hold no more.

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use wire::{Frame, GateId};
 
-use super::{Link, TcpConfig, TcpRail, interfaces};
+use super::proving::SHORT_SEGMENT;
+use super::{Link, Socket, TcpConfig, TcpRail, TcpSample, interfaces};
 use crate::rail::{Event, Fault, Post, Rail};
 
 /// Two rails, and what they have reported.
@@ -97,6 +98,29 @@ fn a_link_that_was_lost_is_opened_anew_by_either_end() {
         pair.rails[dialler].connect(GateId(other as u32), &address).unwrap();
         pair.expect([&[Seen::Up], &[Seen::Up]]);
         pair.exchange();
+    }
+}
+
+/// The longest segment of the link from rank 0 to 1, which is taken for a long way from now on.
+fn segment_bytes(pair: &mut Pair) -> u64 {
+    let Link::Open { key } = pair.rails[0].links[&GateId(1)] else { panic!() };
+    let Some(Socket::Open(open)) = pair.rails[0].sockets.get_mut(&key) else { panic!() };
+    open.is_far = true;
+    TcpSample::of(&open.stream.channel.socket).unwrap().segment_bytes
+}
+
+#[test]
+fn a_long_way_on_which_links_live_shortly_gets_short_segments() {
+    let mut pair = Pair::new();
+    let target = pair.listener(1);
+    for opening in 1..4 {
+        pair.connect_by(target);
+        pair.expect([&[Seen::Up], &[Seen::Up]]);
+        let is_short = segment_bytes(&mut pair) <= u64::from(SHORT_SEGMENT);
+        assert_eq!(is_short, opening == 3, "opening {opening}");
+        pair.exchange();
+        pair.rails[0].disconnect(GateId(1));
+        pair.expect([&[], &[Seen::Lost]]);
     }
 }
 
