@@ -510,7 +510,7 @@ fn alltoall_blocks(
     })?;
     Ok(match sends {
         Some(sends) => comm.bytes(schedule, sends.stream, receives.stream),
-        None => comm.bytes(schedule, Region::owned(len), receives.stream),
+        None => comm.bytes(schedule, Region::scratch(len), receives.stream),
     })
 }
 
