@@ -185,7 +185,7 @@ impl Operation {
                 &[Linear, Pairwise, Doubling, Butterfly, Halving, Ring, Heads, Levels, Sites]
             }
             Self::ReduceScatter => &[Pairwise, Binomial, Ring, Heads, Sites],
-            Self::Scan | Self::Exscan => &[Doubling, Heads, Sites],
+            Self::Scan | Self::Exscan => &[Doubling, Chain, Heads, Sites],
         }
     }
 }

@@ -154,16 +154,14 @@ impl Model {
             Algorithm::Chain => self.chain_ns(bytes, 0),
             Algorithm::VanDeGeijn if call.units >= ranks && ranks > 2 => {
                 let part = bytes / ranks;
-                self.tree_ns(&self.by_place, 0) + self.scattered_ns(bytes) + self.ring_ns(part, 0)
+                let scattered = self.tree_ns(&self.by_place, 0) + self.scattered_ns(bytes);
+                scattered + self.ring_ns(part, 0) + self.waking_ns(scattered)
             }
             Algorithm::Heads => {
                 let crossing = self.far.stream_ns((nodes - 1) * bytes);
-                self.piped_ns(
-                    bytes,
-                    self.star_ns(0) + self.far.hop_ns(0),
-                    crossing,
-                    self.star_stream_ns(bytes),
-                ) + (nodes - 1) * self.far.work_ns
+                let within = (self.star_stream_ns(bytes), 0);
+                self.piped_ns(bytes, self.star_ns(0) + self.far.hop_ns(0), crossing, within)
+                    + (nodes - 1) * self.far.work_ns
             }
             Algorithm::Levels => levels(nodes) * self.far.hop_ns(bytes) + self.star_ns(bytes),
             _ => return None,
@@ -177,7 +175,7 @@ impl Model {
         let foreign = self.far.stream_ns((ranks - node_ranks) * bytes);
         let copies = 2 * self.compute_ns(ranks * bytes);
         Some(match algorithm {
-            Algorithm::Linear => self.one_with_all_ns(bytes),
+            Algorithm::Linear => self.one_with_all_ns(bytes) + self.compute_ns(bytes),
             Algorithm::Binomial if call.is_uniform => {
                 self.tree_ns(&self.by_place, 0)
                     + foreign
@@ -199,11 +197,12 @@ impl Model {
         let collected = self.star_ns(bytes);
         let given = self.star_ns(total);
         let sorted = if is_in_order { 0 } else { 2 * self.compute_ns(total) };
+        let copied = self.compute_ns(bytes);
         Some(match algorithm {
             Algorithm::Bruck => {
-                self.shifts_ns(&self.by_rank, |have| have.min(ranks - have) * bytes)
+                copied + self.shifts_ns(&self.by_rank, |have| have.min(ranks - have) * bytes)
             }
-            Algorithm::Ring => self.ring_ns(bytes, 0),
+            Algorithm::Ring => copied + self.ring_ns(bytes, 0),
             Algorithm::Heads => {
                 let crossing = self.far.stream_ns((nodes - 1) * node_ranks * bytes);
                 let work = 2 * (nodes - 1) * self.far.work_ns;
@@ -224,7 +223,7 @@ impl Model {
         Some(match algorithm {
             Algorithm::Pairwise => {
                 let work = foreign * self.far.work_ns + (node_ranks - 1) * self.near.work_ns;
-                let near = self.near.stream_ns((node_ranks - 1) * bytes);
+                let near = self.near.stream_ns((2 * node_ranks - 1) * bytes);
                 2 * work + self.farthest().hop_ns(0) + near + crossing
             }
             Algorithm::Bruck if call.is_uniform => {
@@ -320,7 +319,12 @@ impl Model {
             Algorithm::Binomial => {
                 let up = self.tree_ns(&self.by_rank, bytes);
                 let combined = (2 * levels(ranks) + 1) * self.compute_ns(bytes);
-                up + combined + self.one_with_all_ns(bytes / ranks)
+                // A block is at least a unit.
+                let given = match call.units < ranks {
+                    true => self.farthest().hop_ns(0) + call.units * self.farthest().work_ns,
+                    false => self.one_with_all_ns(bytes / ranks),
+                };
+                up + combined + given
             }
             Algorithm::Ring if call.commutes => {
                 let part = bytes / ranks;
@@ -353,9 +357,10 @@ impl Model {
         let bytes = call.bytes;
         Some(match algorithm {
             Algorithm::Doubling => {
-                let combined = 2 * levels(ranks) * self.compute_ns(bytes);
+                let combined = (2 * levels(ranks) + 2) * self.compute_ns(bytes);
                 self.shifts_ns(&self.by_rank, |_| bytes) + combined
             }
+            Algorithm::Chain if self.shape.is_in_order => self.chain_ns(bytes, 2),
             Algorithm::Heads => {
                 let runs = if self.shape.is_in_order { 1 } else { node_ranks };
                 let crossing = self.far.stream_ns((nodes - 1) * runs * bytes);
@@ -369,58 +374,76 @@ impl Model {
 
     /// Operations over several sites: the crossing, and what else tells their algorithms apart.
     fn across_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
-        let Shape { ranks, site_ranks, site_nodes, sites, .. } = self.shape;
+        let Shape { ranks, node_ranks, site_ranks, site_nodes, sites, .. } = self.shape;
         let bytes = call.bytes;
         let crossing = self.wide.hop_ns(0) + self.wake_ns;
         let legs = self.star_ns(0) + if site_nodes > 1 { self.far.hop_ns(0) } else { 0 };
         let foreign = ranks - site_ranks;
+        // What one site must tell another, or a node must take in or give out.
+        let streams = |between: u64, node: u64| {
+            let between = self.wide.stream_ns(between.saturating_mul(bytes));
+            between.max(self.far.stream_ns(node.saturating_mul(bytes)))
+        };
+        let elsewhere = ranks - node_ranks;
         Some(match (call.operation, algorithm) {
             (Operation::Gather | Operation::Scatter, Algorithm::Linear) => {
-                crossing + self.wide.stream_ns(foreign * bytes) + ranks * self.far.work_ns
+                crossing + streams(site_ranks, elsewhere) + ranks * self.far.work_ns
             }
             (Operation::Gather | Operation::Scatter, Algorithm::Bundles) if call.is_uniform => {
                 let bundle = self.far.stream_ns(bytes.saturating_mul(site_ranks));
                 let legs = 2 * self.far.latency_ns + 2 * bundle;
-                crossing + self.wide.stream_ns(foreign * bytes) + legs
+                crossing + streams(site_ranks, elsewhere) + legs
             }
             (Operation::Alltoall, Algorithm::Pairwise) => {
-                let streams = self.wide.stream_ns(site_ranks * foreign * bytes);
+                let streams = streams(site_ranks * site_ranks, node_ranks * elsewhere);
                 crossing + streams + 2 * foreign * self.far.work_ns
             }
             (Operation::Alltoall, Algorithm::Bundles) if call.is_uniform => {
                 let bundle = self.far.stream_ns(bytes.saturating_mul(site_ranks * foreign));
                 let legs = self.far.latency_ns + site_ranks * self.far.work_ns + bundle;
-                let streams = self.wide.stream_ns(site_ranks * foreign * bytes);
+                let streams = streams(site_ranks * site_ranks, node_ranks * elsewhere);
                 crossing + streams + 2 * legs
             }
             (Operation::Allgather, Algorithm::Bundles) => {
-                let total = ranks * bytes;
-                crossing + self.wide.stream_ns(site_ranks * bytes) + 3 * self.far.stream_ns(total)
+                let legs = 3 * self.far.stream_ns(ranks * bytes);
+                crossing + streams(site_ranks, elsewhere) + legs
             }
             (Operation::Allgather, Algorithm::Sites) => {
                 let work = 2 * ranks * self.far.work_ns;
-                crossing + self.wide.stream_ns(site_ranks * bytes) + work
+                crossing + streams(site_ranks, elsewhere) + work
             }
             (Operation::Barrier, Algorithm::Sites) => {
                 crossing + 2 * legs + 2 * (sites - 1) * self.wide.work_ns
             }
             (Operation::Broadcast, Algorithm::Sites) => {
-                crossing
-                    + legs
-                    + self.wide.stream_ns(bytes).max(self.far.stream_ns(bytes * sites / site_nodes))
+                // The nodes of the root's site, but its own where there are others, pass on to other
+                // sites and to each other.
+                let others = (site_nodes - 1).max(1);
+                let sent = (sites - 1 + site_nodes.saturating_sub(2)) * bytes / others;
+                crossing + legs + self.wide.stream_ns(bytes).max(self.far.stream_ns(sent))
             }
-            (
-                Operation::Reduce
-                | Operation::Allreduce
-                | Operation::ReduceScatter
-                | Operation::Scan
-                | Operation::Exscan,
-                Algorithm::Sites,
-            ) => {
-                let network =
-                    self.far.stream_ns(bytes.saturating_mul(sites + 1) / site_nodes.max(1));
+            (Operation::Reduce | Operation::Allreduce, Algorithm::Sites) => {
+                let sent = (2 * (site_nodes - 1) + sites - 1) * bytes / site_nodes;
                 let work = 2 * (sites - 1) * self.wide.work_ns;
-                crossing + 2 * legs + work + self.wide.stream_ns(bytes).max(network)
+                crossing
+                    + 2 * legs
+                    + work
+                    + self.wide.stream_ns(bytes).max(self.far.stream_ns(sent))
+            }
+            (Operation::ReduceScatter, Algorithm::Sites) => {
+                let sent = bytes - bytes / site_nodes + (sites - 1) * bytes / (sites * site_nodes);
+                let work = 2 * foreign.min(call.units) * self.wide.work_ns / site_ranks.max(1);
+                let between = self.wide.stream_ns(bytes / sites);
+                crossing + 2 * legs + work + between.max(self.far.stream_ns(sent))
+            }
+            (Operation::Scan | Operation::Exscan, Algorithm::Sites) => {
+                // The head of a site hears of all its ranks, and tells them.
+                let sent = (2 * (site_ranks - node_ranks) + sites - 1) * bytes / site_nodes;
+                let work = 2 * (site_ranks + sites) * self.far.work_ns;
+                crossing
+                    + 2 * legs
+                    + work
+                    + self.wide.stream_ns(bytes).max(self.far.stream_ns(sent))
             }
             _ => return None,
         })
@@ -437,14 +460,15 @@ impl Model {
         let combined = (node_ranks + nodes * runs + 1) * self.compute_ns(bytes);
         let crossing = self.far.stream_ns((nodes - 1) * runs * bytes);
         let work = (nodes - 1) * runs * self.far.work_ns * if to_all { 2 } else { 1 };
-        self.piped_ns(bytes, legs + self.far.hop_ns(0), crossing, within + combined) + work
+        self.piped_ns(bytes, legs + self.far.hop_ns(0), crossing, (within, combined)) + work
     }
 
-    /// Two streams behind each other, between nodes and within them. Of what is long segments overlap, and
-    /// each has another head.
-    fn piped_ns(&self, bytes: u64, latencies: u64, between: u64, within: u64) -> u64 {
+    /// Two streams behind each other, between nodes and within them, where heads combine besides. Of what is
+    /// long segments overlap, and each has another head: then everyone both sends and receives.
+    fn piped_ns(&self, bytes: u64, latencies: u64, between: u64, within: (u64, u64)) -> u64 {
         let segments = (bytes / SEGMENT_LEAST).clamp(1, 16);
-        let within = within / segments.min(self.shape.node_ranks);
+        let heads = segments.min(self.shape.node_ranks);
+        let within = (within.0 * heads.min(2) + within.1) / heads;
         latencies + between.max(within) + between.min(within) / segments
     }
 
@@ -488,7 +512,10 @@ impl Model {
     /// Down a binomial tree, or up.
     fn tree_ns(&self, order: &Order, bytes: u64) -> u64 {
         (0..levels(self.shape.ranks))
-            .map(|level| self.together_ns(order.tree[level as usize], bytes))
+            .map(|level| match order.tree[level as usize] {
+                0 => self.near.hop_ns(bytes),
+                leave => self.together_ns(leave, bytes),
+            })
             .sum()
     }
 
@@ -501,7 +528,7 @@ impl Model {
     /// work on arrival: as long as a block's way around, or as a link is busy with all blocks.
     fn ring_ns(&self, bytes: u64, combined_ns: u64) -> u64 {
         let Shape { ranks, nodes, .. } = self.shape;
-        let near = self.near.hop_ns(bytes) + combined_ns;
+        let near = self.near.hop_ns(bytes) + self.near.stream_ns(bytes) + combined_ns;
         if nodes == 1 {
             return (ranks - 1) * near;
         }
@@ -519,13 +546,18 @@ impl Model {
         let combined = reductions * self.compute_ns(segment);
         let mut hops = (nodes - 1) * (self.far.hop_ns(segment) + combined)
             + (ranks - nodes) * (self.near.hop_ns(segment) + combined);
-        if hops > SPINS * self.wake_ns {
-            // Who is far down the chain sleeps until then.
-            hops += (ranks - 1) * self.wake_ns;
-        }
+        hops += self.waking_ns(hops);
         let (near, way) = (self.near, self.farthest());
-        let interval = (near.busy_ns(segment) + near.work_ns + combined).max(way.busy_ns(segment));
+        let interval = (2 * near.busy_ns(segment) + combined).max(way.busy_ns(segment));
         hops + (segments - 1) * interval
+    }
+
+    /// What it adds to a way through all ranks, one after the other, that those are asleep which it comes to
+    /// late.
+    fn waking_ns(&self, way_ns: u64) -> u64 {
+        let late = way_ns.saturating_sub(SPINS * self.wake_ns);
+        let sleepers = (self.shape.ranks - 1) * late / way_ns.max(1);
+        sleepers * self.wake_ns
     }
 
     /// A round over each power of two below the number of ranks, of what `bytes` says for it.
@@ -543,7 +575,8 @@ impl Model {
     /// A round in which so many ranks of a node send to others at once, and the rest within it.
     fn together_ns(&self, leave: u32, bytes: u64) -> u64 {
         match leave {
-            0 => self.near.hop_ns(bytes),
+            // Everyone copies what it sends, and what it gets.
+            0 => self.near.hop_ns(bytes) + self.near.stream_ns(bytes),
             _ => self.far.hop_ns(0) + self.far.stream_ns(u64::from(leave) * bytes),
         }
     }

@@ -126,14 +126,15 @@ impl<'a> World<'a> {
                 let begun = Begun { step: at, ends_ns: Some(ends), work_ns: 0 };
                 self.ranks[me as usize].begun.push(begun);
             }
-            Step::Receive { from, .. } => {
+            Step::Receive { from, span } => {
                 let wire = self.wires.entry((from, me)).or_default();
                 let arrival = wire.arrivals.pop_front();
                 if arrival.is_none() {
                     wire.expected.push_back(at);
                 }
                 let distance = self.topology.distance(from, me);
-                let work_ns = self.topology.costs().at(distance).overhead_ns;
+                let bytes = span.len.saturating_mul(self.unit_bytes);
+                let work_ns = self.work_ns(distance, bytes);
                 let begun = Begun { step: at, ends_ns: arrival, work_ns };
                 self.ranks[me as usize].begun.push(begun);
             }
@@ -148,6 +149,15 @@ impl<'a> World<'a> {
         }
         self.ranks[me as usize].at += 1;
         self.make_ready(me);
+    }
+
+    /// What a rank has to do for a message that is there: within a node it copies.
+    fn work_ns(&self, distance: Distance, bytes: u64) -> u64 {
+        let cost = self.topology.costs().at(distance);
+        match distance {
+            Distance::Node => cost.overhead_ns + cost.stream_ns(bytes),
+            Distance::Site | Distance::Wide => cost.overhead_ns,
+        }
     }
 
     fn make_ready(&mut self, rank: u32) {
@@ -166,8 +176,9 @@ impl<'a> World<'a> {
         let start = *clock_ns;
         let (sent, comes) = match distance {
             Distance::Node => {
+                // The receiver copies behind the sender.
                 *clock_ns += cost.stream_ns(bytes);
-                (*clock_ns, *clock_ns + cost.latency_ns)
+                (*clock_ns, start + cost.latency_ns)
             }
             Distance::Site | Distance::Wide => self.travel(me, to, bytes, start, cost),
         };

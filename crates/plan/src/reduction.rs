@@ -35,6 +35,12 @@ impl Operands {
         Call { units: self.len, commutes: self.commutes, ..Call::of(operation, bytes) }
     }
 
+    /// In how many segments they go along a chain.
+    fn chain_segments(&self, topology: &Topology) -> u32 {
+        let segments = topology.model().chain_segments(self.len.saturating_mul(self.element));
+        segments.min(self.len).max(1) as u32
+    }
+
     /// Where this rank's operand is: not in the output, to which results come while it is on its way.
     pub(crate) fn outside_output(&self, schedule: &mut Schedule, in_place: bool) -> Span {
         if !in_place {
@@ -95,8 +101,7 @@ pub fn reduce(rank: u32, topology: &Topology, root: u32, operands: Operands) -> 
             }
         }
         _ => {
-            let segments = topology.model().chain_segments(len.saturating_mul(operands.element));
-            let segments = segments.min(len).max(1) as u32;
+            let segments = operands.chain_segments(topology);
             let route = Route { rank, root, team, own, result, segments };
             route.reduce(&mut schedule, topology, choice, (commutes, root_at));
         }
@@ -285,6 +290,14 @@ pub fn scan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
         return schedule;
     }
     let result = Buffer::Output.span(0, len);
+    if choice.0 == Algorithm::Chain {
+        let own = operands.outside_output(&mut schedule, in_place);
+        let segments = operands.chain_segments(topology);
+        let before = schedule.room(len);
+        let team = topology.by_rank(rank);
+        chain::prefix(&mut schedule, team, own, (before, result), segments);
+        return schedule;
+    }
     if !in_place {
         schedule.copy(Buffer::Input.span(0, len), result);
     }
@@ -308,6 +321,14 @@ pub fn exscan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
         return schedule;
     }
     let result = Buffer::Output.span(0, len);
+    if choice.0 == Algorithm::Chain {
+        let own = operands.outside_output(&mut schedule, in_place);
+        let segments = operands.chain_segments(topology);
+        let through = schedule.room(len);
+        let team = topology.by_rank(rank);
+        chain::prefix(&mut schedule, team, own, (result, through), segments);
+        return schedule;
+    }
     let passed = schedule.room(len);
     let received = schedule.room(len);
     let own = if in_place { result } else { Buffer::Input.span(0, len) };

@@ -86,6 +86,46 @@ fn forced(topology: &Topology, operation: Operation, algorithm: Algorithm) -> To
     topology.clone().with_plans(Arc::new(plans))
 }
 
+/// Shapes of several sites: sites, nodes of each, ranks of each.
+fn grids() -> Vec<(String, Topology)> {
+    let grid = |(sites, nodes, ranks): (u32, u32, u32)| {
+        let location = |rank: u32| Location { node: rank / ranks, site: rank / ranks / nodes };
+        let locations: Vec<Location> = (0..sites * nodes * ranks).map(location).collect();
+        let topology = Topology::new(&locations, false, Costs::default());
+        (format!("{sites} x {nodes} x {ranks} ranks"), topology)
+    };
+    [(2, 2, 2), (2, 1, 4), (4, 1, 1), (2, 8, 4), (4, 4, 4), (8, 2, 1)].map(grid).to_vec()
+}
+
+/// The formulas say what the simulation says, within a factor; over several sites, too, where there is less
+/// to choose.
+#[test]
+fn formulas_are_near_the_simulation() {
+    let shapes = shapes().into_iter().map(|(name, topology)| (name.to_owned(), topology));
+    let (mut least, mut most) = (f64::INFINITY, 0.0f64);
+    for (name, topology) in shapes.chain(grids()) {
+        for operation in Operation::ALL {
+            for bytes in [8, 4 << 10, 64 << 10, 1 << 20] {
+                let (call, unit, schedules) = planned(operation, bytes, &topology);
+                let choice = topology.choice(&call);
+                let predicted_ns = topology.predicted_ns(&call, choice).unwrap();
+                let simulated_ns = predict(&schedules, &topology, unit).time_ns;
+                let ratio = predicted_ns as f64 / simulated_ns as f64;
+                if !(0.75..1.4).contains(&ratio) {
+                    println!(
+                        "{name}: {operation} of {bytes} by {choice}: {predicted_ns} of {simulated_ns}, {ratio:.2}"
+                    );
+                }
+                (least, most) = (least.min(ratio), most.max(ratio));
+            }
+        }
+    }
+    println!("from {least:.2} to {most:.2} of what is simulated");
+    assert!(least >= NEAR.0 && most <= NEAR.1, "{least:.2} to {most:.2}");
+}
+
+const NEAR: (f64, f64) = (0.5, 2.0);
+
 /// What is chosen takes, simulated, little longer than the best of all candidates.
 #[test]
 fn the_choice_is_nearly_the_best() {

@@ -66,7 +66,8 @@ fn long_ones_take_little_more_than_their_bytes() {
         check(&format!("reduce of {bytes} bytes"), found, bytes, most);
         let found = of(&grid, 1, |rank| plan::allgather(rank, &grid, &|_| bytes / 4, false));
         assert_eq!(found.wide_bytes, 2 * bytes);
-        check(&format!("allgather of {} bytes", bytes / 4), found, bytes, most);
+        // A node takes in the blocks of all ranks but its two over one network.
+        check(&format!("allgather of {} bytes", bytes / 4), found, bytes / 4 * 6, 1.1);
     }
 }
 

@@ -58,6 +58,36 @@ pub(crate) fn reduce(
     }
 }
 
+/// What the operands before come to, to `before` of all but the first; with `own`, which is left as it is, to
+/// `through`, and on to the next.
+pub(crate) fn prefix(
+    schedule: &mut Schedule,
+    team: Team,
+    own: Span,
+    (before, through): (Span, Span),
+    segments: u32,
+) {
+    let (is_first, is_last) = (team.me == 0, team.me + 1 == team.size());
+    let cut = |span, index| segment(span, segments, index);
+    let mut arrived = vec![Ticket::default(); segments as usize];
+    if !is_first {
+        for (index, ticket) in (0..).zip(&mut arrived) {
+            *ticket = schedule.expect(team.rank(team.me - 1), cut(before, index));
+        }
+    }
+    for (index, ticket) in (0..).zip(arrived) {
+        schedule.settle(ticket);
+        schedule.copy(cut(own, index), cut(through, index));
+        if !is_first {
+            schedule.reduce(cut(before, index), cut(through, index));
+        }
+        if !is_last {
+            schedule.send(team.rank(team.me + 1), cut(through, index));
+        }
+    }
+    schedule.wait();
+}
+
 fn segment(span: Span, segments: u32, index: u32) -> Span {
     let (start, len) = part(span.len, segments, index);
     span.part(start, len)
