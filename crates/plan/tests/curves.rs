@@ -1,0 +1,119 @@
+//! What every operation is predicted to take on grids of up to 16384 ranks on up to 16 sites, beside the
+//! least that distance and bytes allow, kept as a snapshot: a change is a readable difference.
+//!
+//! `CANELE_SNAPSHOT=write cargo test -p plan --test curves` writes it anew.
+
+use std::fmt::Write;
+
+use plan::{Call, Costs, Location, Operation, Topology};
+
+const SNAPSHOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/curves.txt");
+
+/// Sites of as many nodes of 16 ranks, or of fewer.
+fn grid(ranks: u32, sites: u32) -> Topology {
+    let node = (ranks / sites).min(16);
+    let location = |rank: u32| Location { node: rank / node, site: rank / (ranks / sites) };
+    let locations: Vec<Location> = (0..ranks).map(location).collect();
+    Topology::new(&locations, false, Costs::default())
+}
+
+/// No operation is sooner: one message over the greatest distance, and the bytes that some rank, some
+/// node's network, or the way between two sites must carry.
+fn bound_ns(call: &Call, topology: &Topology) -> u64 {
+    let Costs { node, site, wide, .. } = *topology.costs();
+    let (ranks, sites) = (u64::from(topology.size()), u64::from(topology.sites()));
+    let nodes = u64::from(topology.nodes());
+    let (on_node, on_site) = (ranks / nodes, ranks / sites);
+    let bytes = call.bytes;
+    // What a rank must take in or give out, what its node must, and what one site must tell another.
+    let (rank, network, between) = match call.operation {
+        Operation::Barrier => (0, 0, 0),
+        Operation::Broadcast
+        | Operation::Reduce
+        | Operation::Allreduce
+        | Operation::Scan
+        | Operation::Exscan => (bytes, bytes, bytes),
+        Operation::ReduceScatter => (bytes - bytes / ranks, bytes - bytes / nodes, bytes / sites),
+        Operation::Gather | Operation::Scatter | Operation::Allgather => {
+            ((ranks - 1) * bytes, (ranks - on_node) * bytes, on_site * bytes)
+        }
+        Operation::Alltoall => {
+            let foreign = ranks - on_node;
+            ((ranks - 1) * bytes, on_node * foreign * bytes, on_site * on_site * bytes)
+        }
+    };
+    let near_ns = node.latency_ns + node.stream_ns(rank);
+    if nodes == 1 {
+        return near_ns;
+    }
+    let far_ns = site.latency_ns + site.stream_ns(network);
+    if sites == 1 {
+        return far_ns.max(near_ns);
+    }
+    (wide.latency_ns + wide.stream_ns(between)).max(far_ns)
+}
+
+fn table() -> String {
+    let mut text =
+        String::from("# operation bytes ranks x sites: algorithm, ms, times the least\n");
+    for operation in Operation::ALL {
+        for bytes in [8, 64 << 10, 1 << 20] {
+            if operation == Operation::Barrier && bytes > 8 {
+                continue;
+            }
+            for (ranks, sites) in GRIDS {
+                // No rank has 16 GiB for it.
+                let is_of_all = matches!(operation, Operation::Allgather | Operation::Alltoall);
+                if is_of_all && bytes * u64::from(ranks) >= 16 << 30 {
+                    continue;
+                }
+                let call =
+                    Call::of(operation, if operation == Operation::Barrier { 0 } else { bytes });
+                let topology = &grid(ranks, sites);
+                let choice = topology.choice(&call);
+                let predicted_ns = topology.predicted_ns(&call, choice).unwrap();
+                let bound_ns = bound_ns(&call, topology);
+                assert!(
+                    predicted_ns + predicted_ns / 50 >= bound_ns,
+                    "{operation} of {bytes} by {choice} on {ranks} x {sites}: {predicted_ns} of {bound_ns}"
+                );
+                let _ = writeln!(
+                    text,
+                    "{operation:<14} {:>7} {ranks:>5} x {sites:<2}  {choice:<13} {:>12.3} {:>8.2}",
+                    call.bytes,
+                    predicted_ns as f64 * 1e-6,
+                    predicted_ns as f64 / bound_ns as f64
+                );
+            }
+        }
+    }
+    text
+}
+
+#[test]
+fn curves_are_those_of_the_snapshot() {
+    let found = table();
+    if std::env::var("CANELE_SNAPSHOT").is_ok_and(|wanted| wanted == "write") {
+        std::fs::write(SNAPSHOT, &found).unwrap();
+    }
+    let kept = std::fs::read_to_string(SNAPSHOT).unwrap();
+    for (line, (found, kept)) in (1..).zip(found.lines().zip(kept.lines())) {
+        assert_eq!(found, kept, "line {line} of {SNAPSHOT}");
+    }
+    assert_eq!(found.lines().count(), kept.lines().count());
+}
+
+const GRIDS: [(u32, u32); 12] = [
+    (16, 1),
+    (16, 2),
+    (16, 16),
+    (128, 1),
+    (128, 4),
+    (1024, 1),
+    (1024, 2),
+    (1024, 16),
+    (4096, 4),
+    (16384, 1),
+    (16384, 4),
+    (16384, 16),
+];
