@@ -1,5 +1,5 @@
 // Messages between neighbours, round after round: on a ring or a 4-row grid that is open at its ends.
-// Usage: traffic ring|stencil plain|cart|graph|adjacent BYTES ROUNDS
+// Usage: traffic ring|stencil plain|cart|graph|adjacent|edges BYTES ROUNDS
 // plain: by rank in MPI_COMM_WORLD; otherwise by rank in a communicator that may be reordered.
 #include <mpi.h>
 #include <stdint.h>
@@ -44,6 +44,11 @@ static MPI_Comm arranged(const char *how) {
         free(edges);
     } else if (!strcmp(how, "adjacent")) {
         MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, count, found, weights, count, found, weights, MPI_INFO_NULL, 1, &comm);
+    } else if (!strcmp(how, "edges")) {
+        // Each process tells the edges of its successor.
+        int next = (rank + 1) % size;
+        count = neighbours(next, found);
+        MPI_Dist_graph_create(MPI_COMM_WORLD, 1, &next, &count, found, weights, MPI_INFO_NULL, 1, &comm);
     } else if (strcmp(how, "plain")) {
         fprintf(stderr, "no arrangement %s\n", how);
         MPI_Abort(MPI_COMM_WORLD, 2);
@@ -65,6 +70,17 @@ static int is_strange(MPI_Comm comm, const char *how, int rank, const int *found
         if (into != count || out != count || !weighted) return 1;
         MPI_Dist_graph_neighbors(comm, count, told, weights, count, other, weights);
         return memcmp(told, found, count * sizeof *told) || memcmp(other, found, count * sizeof *told) || weights[0] != 3;
+    }
+    if (!strcmp(how, "edges")) {
+        MPI_Dist_graph_neighbors_count(comm, &into, &out, &weighted);
+        if (into != count || out != count || !weighted) return 1;
+        MPI_Dist_graph_neighbors(comm, count, told, weights, count, other, weights);
+        // Edges to here were told by several processes, those from here by one, in their order.
+        for (int i = 0, sum = 0; i < count; i++) {
+            sum += told[i] - found[i];
+            if (i + 1 == count && sum) return 1;
+        }
+        return memcmp(other, found, count * sizeof *told) != 0;
     }
     return 0;
 }
@@ -96,6 +112,8 @@ int main(int argc, char **argv) {
     MPI_Barrier(comm);
     double start = MPI_Wtime();
     for (int round = 0; round < rounds; round++) {
+        // Even and odd rounds are phases of their own.
+        MPI_Pcontrol(1 + round % 2);
         for (int i = 0; i < count; i++) MPI_Irecv(got + (size_t)i * bytes, bytes, MPI_BYTE, found[i], round, comm, &requests[i]);
         for (int i = 0; i < count; i++) MPI_Isend(mine, bytes, MPI_BYTE, found[i], round, comm, &requests[count + i]);
         MPI_Waitall(2 * count, requests, MPI_STATUSES_IGNORE);

@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# Ranks where their traffic is cheap: what is recorded, what is placed by it, and what then crosses the wide area
+# between two sites of two nodes, counted at the link. Usage: placement.sh PREFIX
+set -u
+cd "$(dirname "$0")"
+. ./check.sh
+work=$(mktemp -d)
+export CANELE_LAB=p$$
+canele=$1/bin/canele mpiexec=$1/bin/mpiexec
+trap '"$canele" lab down; rm -rf "$work"' EXIT
+"$1/bin/mpicc" -Wall -Werror -O1 programs/traffic.c -o "$work/traffic" || exit 1
+run() { timeout 120 "$mpiexec" "$@"; }
+
+# The sums of a recorded pattern: messages and bytes by phase, and to how many others a rank sends most.
+sums() {
+    python3 - "$1" <<'END'
+import json, sys
+pattern = json.load(open(sys.argv[1]))
+for phase in pattern["phases"]:
+    if phase["kind"] == "collective-of-all":
+        continue
+    to = [one for row in phase["rows"] for one in row["to"]]
+    print(phase["level"], phase["kind"], sum(one[1] for one in to), sum(one[2] for one in to), max(len(row["to"]) for row in phase["rows"]))
+END
+}
+
+# On one machine.
+run -record "$work/ring.json" -n 6 "$work/traffic" ring plain 1000 7 >"$work/said" 2>"$work/err"
+check "a run that is recorded says nothing else: $(cat "$work/said")" "0 0" "$? $(wc -l <"$work/err")"
+phases="1 point-to-point 48 48000 2
+2 point-to-point 36 36000 2"
+check "all messages are counted, once, by phases" "$phases" "$(sums "$work/ring.json")"
+run -record "$work/long.json" -n 2 "$work/traffic" ring plain 3000000 2 >"$work/said"
+check "and long ones" "1 point-to-point 4 12000000 1
+2 point-to-point 4 12000000 1" "$(sums "$work/long.json")"
+run -record "$work/none.json" -n 2 sh -c 'exit 3' 2>"$work/err"
+check "a job that fails" 3 $?
+check "says that nothing is recorded" "1 no" "$(grep -c "^mpiexec: nothing is recorded in $work/none.json: the job has failed" "$work/err") $([ -e "$work/none.json" ] && echo yes || echo no)"
+run -record "$work/ring.json" -n 2 true 2>"$work/err"
+check "so does one without MPI" "1 1" "$? $(grep -c 'rank 0 has not come to the end of MPI_Finalize' "$work/err")"
+check "and what was recorded before stays" "$phases" "$(sums "$work/ring.json")"
+run -record "$work/nowhere/x.json" -n 2 true 2>"$work/err"
+check "a file that cannot be written" "1 1 1" "$? $(wc -l <"$work/err") $(grep -c 'x.json: cannot be written' "$work/err")"
+printf '{"version":9}' >"$work/newer.json"
+for mistake in "$work/nowhere.json:cannot be read" "$1/bin/mpiexec:cannot be read" "$work/traffic:cannot be read" "placement.sh:is no recorded pattern" "$work/newer.json:is of version 9" "$work/ring.json:is of 6 ranks, this job has 4"; do
+    run -place "${mistake%%:*}" -n 4 true 2>"$work/err"
+    check "refused in a line: ${mistake#*:}" "2 1 1" "$? $(wc -l <"$work/err") $(grep -cF "${mistake%%:*}: ${mistake#*:}" "$work/err")"
+done
+
+# Sites in name only, to which ranks are dealt in turns.
+for shape in ring stencil; do
+    for how in cart graph adjacent edges; do
+        said=$(run -n 8 sh -c "CANELE_SITE=s\$((PMI_RANK % 2)) exec $work/traffic $shape $how 1000 3")
+        check "reordered: $said" 1 "$(grep -c ': 0 failures' <<<"$said")"
+    done
+done
+
+if ! unshare -n true 2>/dev/null && ! unshare -Urn true 2>/dev/null; then
+    echo "SKIPPED: this machine permits namespaces neither to root nor to users"
+    finish_checks
+fi
+
+# Sixteen ranks dealt in turns over the sites.
+dealt=site0-node0,site1-node0,site0-node1,site1-node1
+# A lab that is up but not as asked, on a busy machine, will do.
+timeout 60 "$canele" lab up --name "$CANELE_LAB" >/dev/null 2>&1
+grid() { run -launcher-exec "$canele lab run" -hosts $dealt -n 16 "$@"; }
+carried() { timeout 20 "$canele" lab status --json | python3 -c 'import json, sys; print(sum(link["counts"]["bytes"] for link in json.load(sys.stdin)["links"]))'; }
+# Shorter than what makes a link be probed, which puts more on it.
+bytes=8000 rounds=200
+# What a run puts on the links of the wide area, both ways: once for each edge that has to cross, it carries as much
+# both ways.
+crosses() { # name, edges that have to cross, arguments of mpiexec...
+    local name=$1 least=$((2 * $2 * bytes * rounds)) before found
+    shift 2
+    before=$(carried)
+    grid "$@" >"$work/said" 2>"$work/err"
+    check "$name: $(cat "$work/said")" 1 "$(grep -c ': 0 failures' "$work/said")"
+    found=$(($(carried) - before))
+    # Headers, acknowledgements and encryption come on top.
+    check "$name: $least bytes have to cross, $found did" yes "$([ "$found" -ge "$least" ] && [ "$found" -le $((least + least / 6 + 500000)) ] && echo yes)"
+}
+# What a round of long messages takes.
+ms() { grid "$@" 262144 25 2>/dev/null | sed 's/.* \([0-9.]*\) ms a round/\1/'; }
+for shape in ring:2:16 stencil:4:12; do
+    IFS=: read -r shape least in_turn <<<"$shape"
+    file=$work/$shape.json
+    grid -record "$file" "$work/traffic" $shape plain 1000 3 >"$work/said" 2>"$work/err"
+    check "$shape is recorded: $(cat "$work/said" "$work/err")" "0 2" "$? $(python3 -c 'import json, sys; print(len({host["site"] for host in json.load(open(sys.argv[1]))["hosts"]}))' "$file")"
+    crosses "$shape in turn" $in_turn "$work/traffic" $shape plain $bytes $rounds
+    crosses "$shape placed" $least -place "$file" -v "$work/traffic" $shape plain $bytes $rounds
+    check "as was predicted: $(cat "$work/err")" 1 "$(grep -c "^mpiexec: 16 ranks on 4 hosts of 2 sites: $((2 * least * 3000)) bytes between sites .* instead of $((2 * in_turn * 3000)) bytes between sites" "$work/err")"
+    for how in cart graph adjacent edges; do
+        crosses "$shape by its $how" $least "$work/traffic" $shape $how $bytes $rounds
+    done
+    long=$(ms "$work/traffic" $shape plain)
+    short=$(ms -place "$file" "$work/traffic" $shape plain)
+    echo "    $shape: rounds of 256 KiB in turn $long ms, placed $short ms: $(awk -v a="${short:-0}" -v b="${long:-1}" 'BEGIN { printf "%.2f", a / b }')"
+done
+
+# A grid in a file says itself which hosts are near.
+"$canele" lab grid >"$work/grid.toml"
+run -grid "$work/grid.toml" -place "$work/ring.json" -v -n 16 "$work/traffic" ring plain 1000 3 >"$work/said" 2>"$work/err"
+check "on a grid: $(cat "$work/said")" "0 1" "$? $(grep -c "^mpiexec: 16 ranks on 4 hosts of 2 sites: $((2 * 2 * 3000)) bytes between sites and" "$work/err")"
+"$canele" lab down
+finish_checks
