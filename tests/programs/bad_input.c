@@ -180,6 +180,7 @@ static long good(const function *f, int index) {
     if (k && starts(f->name, "MPI_Type_get_contents")) return k->alive;
     if (k && is(f->name, "MPI_Cart_coords MPI_Cart_get MPI_Cart_rank MPI_Cart_shift MPI_Cart_sub MPI_Cartdim_get")) return (long)grid;
     if (k && is(f->name, "MPI_Graphdims_get MPI_Graph_get MPI_Graph_neighbors MPI_Graph_neighbors_count")) return (long)graph;
+    if (k && !strcmp(p->type, "MPI_Comm") && (starts(f->name, "MPI_Neighbor") || starts(f->name, "MPI_Ineighbor"))) return (long)ring;
     if (k && starts(f->name, "MPI_Dist_graph_neighbors")) return (long)ring;
     if (k) return !strcmp(p->type, "MPI_Datatype") ? (long)MPI_INT : !strcmp(p->type, "MPI_Op") ? (long)MPI_SUM : k->alive;
     if (is(p->name, KEYVALS)) return !strcmp(p->name, "type_keyval") ? type_keyval : keyval;
