@@ -76,6 +76,31 @@ fn short_exchanges_take_log_rounds() {
     }
 }
 
+/// The butterfly takes ⌈log2 p⌉ rounds for any number of ranks. None takes fewer: in a round each rank hears
+/// of one other, so that nobody has more than twice as many operands as the round before.
+#[test]
+fn the_butterfly_takes_the_least_rounds_for_any_number_of_ranks() {
+    let operands = Operands { len: 1, element: 4, commutes: false, in_place: false };
+    for size in SIZES {
+        let plans = "allreduce * butterfly".parse().unwrap();
+        let machine = Topology::flat(size, false, Costs::default()).with_plans(Arc::new(plans));
+        let least = u32::BITS - (size - 1).leading_zeros();
+        for rank in 0..size {
+            let schedule = plan::allreduce(rank, &machine, operands);
+            let mut rounds = schedule.steps.split(|step| *step == Step::Wait);
+            assert_eq!(rounds.clone().count() as u32, least + 1, "rank {rank} of {size}");
+            let one_peer = |steps: &[Step]| {
+                let peers = steps.iter().filter_map(|step| match step {
+                    Step::Receive { from, .. } => Some(*from),
+                    _ => None,
+                });
+                peers.collect::<std::collections::BTreeSet<u32>>().len() <= 1
+            };
+            assert!(rounds.all(one_peer), "rank {rank} of {size} hears of several at once");
+        }
+    }
+}
+
 #[test]
 fn barrier_of_a_crowd_asks_each_rank_to_wait_once_and_its_first_twice() {
     for size in SIZES {
