@@ -6,10 +6,10 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives nonblocking large layouts point_to_point objects unsupported bad_input tool topologies neighbours mad_pack mad_misuse threads; do
+for program in collectives nonblocking large layouts point_to_point objects unsupported bad_input tool topologies neighbours intercomms mad_pack mad_misuse threads; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
-for program in collectives nonblocking objects neighbours; do
+for program in collectives nonblocking objects neighbours intercomms; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 -DLARGE "programs/$program.c" -o "$work/large_$program"
 done
 "$prefix/bin/mpicc" -Wall -Werror -O1 ../bench/express.c -o "$work/express" -lm
@@ -19,7 +19,7 @@ for ranks in 1 2 3 6; do go -n $ranks "$work/layouts"; done
 for ranks in 2 3 6; do go -n $ranks "$work/point_to_point"; done
 for ranks in 1 2 5; do go -n $ranks "$work/objects"; done
 go -genv CANELE_RAILS tcp -n 3 "$work/objects"
-for program in collectives nonblocking objects neighbours; do for ranks in 2 5; do go -n $ranks "$work/large_$program"; done; done
+for program in collectives nonblocking objects neighbours intercomms; do for ranks in 2 5; do go -n $ranks "$work/large_$program"; done; done
 for rails in shm tcp; do go -genv CANELE_RAILS $rails -n 2 "$work/large"; done
 go -genv CANELE_RAILS tcp -n 4 "$work/collectives"
 go -genv CANELE_RAILS tcp -n 3 "$work/point_to_point"
@@ -33,7 +33,7 @@ done
 sited() { # the site of a rank, ranks, program
     go -n "$2" sh -c "CANELE_SITE=s\$(($1)) exec '$work/$3'"
 }
-for program in collectives nonblocking topologies layouts; do
+for program in collectives nonblocking topologies layouts intercomms; do
     sited 'PMI_RANK / 3' 8 $program
     sited 'PMI_RANK % 3' 7 $program
 done
@@ -59,6 +59,8 @@ kill "${busy[@]}"
 for ranks in 1 2 6; do go -n $ranks "$work/topologies"; done
 for ranks in 1 2 3 4 6 8; do go -n $ranks "$work/neighbours"; done
 go -genv CANELE_RAILS tcp -n 4 "$work/neighbours"
+for ranks in 2 3 5 8; do go -n $ranks "$work/intercomms"; done
+go -genv CANELE_RAILS tcp -n 4 "$work/intercomms"
 go -n 1 "$work/tool" list
 for rails in shm tcp; do go -genv CANELE_RAILS $rails -n 2 "$work/tool"; done
 go -genv CANELE_UNMATCHED_BYTES 1048576 -genv CANELE_STRATEGY fifo -n 3 "$work/tool"

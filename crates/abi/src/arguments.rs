@@ -16,11 +16,20 @@ pub(crate) fn comm(raw: RawHandle) -> Result<CommRef> {
     named("comm", comm::find(handle(raw)))
 }
 
+/// A communicator of one group.
+pub(crate) fn intra(raw: RawHandle) -> Result<CommRef> {
+    let comm = comm(raw)?;
+    match comm.remote_group() {
+        Some(_) => Err(class(ErrorClass::Comm, "comm: not defined on an intercommunicator".into())),
+        None => Ok(comm),
+    }
+}
+
 /// The destination of a send; none is `MPI_PROC_NULL`.
 #[inline]
 pub(crate) fn destination(comm: &CommRef, rank: c_int) -> Result<Option<u32>> {
     match u32::try_from(rank) {
-        Ok(rank) if rank < comm.size() => Ok(Some(rank)),
+        Ok(rank) if rank < comm.peer_count() => Ok(Some(rank)),
         _ if rank == PROC_NULL => Ok(None),
         _ => Err(bad_rank(ErrorClass::Rank, "dest", rank, comm)),
     }
@@ -30,7 +39,7 @@ pub(crate) fn destination(comm: &CommRef, rank: c_int) -> Result<Option<u32>> {
 #[inline]
 pub(crate) fn source(comm: &CommRef, rank: c_int) -> Result<From> {
     match u32::try_from(rank) {
-        Ok(rank) if rank < comm.size() => Ok(From::Rank(rank)),
+        Ok(rank) if rank < comm.peer_count() => Ok(From::Rank(rank)),
         _ => match rank {
             ANY_SOURCE => Ok(From::Any),
             PROC_NULL => Ok(From::Null),
@@ -221,7 +230,7 @@ pub(crate) unsafe fn string(name: &str, text: *const c_char) -> Result<String> {
 
 #[cold]
 fn bad_rank(kind: ErrorClass, name: &str, rank: c_int, comm: &CommRef) -> Error {
-    class(kind, format!("{name} = {rank} is outside a communicator of {}", comm.size()))
+    class(kind, format!("{name} = {rank} is outside a communicator of {}", comm.peer_count()))
 }
 
 pub(crate) const ANY_SOURCE: c_int = -1;

@@ -1,6 +1,7 @@
 //! Collective communication (MPI-5.0 §6). The bodies check the arguments and plan; the shims carry out what
 //! they give.
 
+mod inter;
 mod neighbourhood;
 
 use std::ffi::{c_int, c_void};
@@ -15,7 +16,9 @@ use mpi::plans::{Operation, Shape};
 use mpi::request::Request;
 use plan::{Operands, Schedule, Topology};
 
-use crate::arguments::{Names, RECV, SEND, buffer, comm, committed, count, distinct, region, root};
+use crate::arguments::{
+    Names, PROC_NULL, RECV, SEND, buffer, comm, committed, count, distinct, region, root,
+};
 use crate::convention::*;
 
 pub(crate) use neighbourhood::{
@@ -69,6 +72,11 @@ pub(crate) fn call(on: RawHandle, form: Form) -> Result<Call> {
     Ok(Call::new(comm(on)?, form))
 }
 
+/// How many blocks each process has for others: one for each of the group, or of the other one.
+fn remote_size(comm: &Call) -> u32 {
+    comm.halves().map_or(comm.size(), |groups| groups.remote.len() as u32)
+}
+
 /// `MPI_IN_PLACE`.
 fn is_in_place(address: *const c_void) -> bool {
     address as usize == 1
@@ -86,6 +94,10 @@ pub(crate) unsafe fn bcast(
     call: Result<Call>,
 ) -> Result<Collective> {
     let comm = call?;
+    if comm.halves().is_some() {
+        // SAFETY: as the body's.
+        return unsafe { inter::bcast(buf, n, datatype, from, comm) };
+    }
     let from = root(&comm, from)?;
     // SAFETY: as the body's.
     let data = unsafe { buffer(&BUFFER, buf, n, datatype) }?;
@@ -279,6 +291,12 @@ unsafe fn gather_blocks(
     comm: Call,
     uniform: bool,
 ) -> Result<Collective> {
+    if comm.halves().is_some() {
+        // SAFETY: as the body's.
+        return unsafe {
+            inter::gather(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, to, comm)
+        };
+    }
     let to = root(&comm, to)?;
     let (rank, size) = (comm.rank(), comm.size());
     let in_place = rank == to && is_in_place(sendbuf);
@@ -364,6 +382,12 @@ unsafe fn scatter_blocks(
     comm: Call,
     uniform: bool,
 ) -> Result<Collective> {
+    if comm.halves().is_some() {
+        // SAFETY: as the body's.
+        return unsafe {
+            inter::scatter(sendbuf, placement, sendtype, recvbuf, recvcount, recvtype, from, comm)
+        };
+    }
     let from = root(&comm, from)?;
     let (rank, size) = (comm.rank(), comm.size());
     let in_place = rank == from && is_in_place(recvbuf);
@@ -440,6 +464,12 @@ unsafe fn allgather_blocks(
     recvtype: RawHandle,
     comm: Call,
 ) -> Result<Collective> {
+    if comm.halves().is_some() {
+        // SAFETY: as the body's.
+        return unsafe {
+            inter::allgather(sendbuf, sendcount, sendtype, recvbuf, placement, recvtype, comm)
+        };
+    }
     let in_place = is_in_place(sendbuf);
     let uniform = matches!(placement, Placement::Uniform(_));
     // SAFETY: as the body's.
@@ -494,6 +524,11 @@ fn alltoall_blocks(
     receives: Blocks,
     uniform: bool,
 ) -> Result<Collective> {
+    if comm.halves().is_some() {
+        let in_place =
+            || class(ErrorClass::Buffer, "sendbuf is MPI_IN_PLACE between two groups".into());
+        return inter::alltoall(comm, sends.ok_or_else(in_place)?, receives);
+    }
     let rank = comm.rank();
     if let Some(sends) = &sends {
         distinct("sendbuf", &sends.own(rank), "recvbuf", &receives.own(rank))?;
@@ -524,17 +559,18 @@ pub(crate) unsafe fn alltoall(
     call: Result<Call>,
 ) -> Result<Collective> {
     let comm = call?;
+    let blocks = remote_size(&comm);
     // SAFETY: as the body's.
     unsafe {
         let sends = match is_in_place(sendbuf) {
             true => None,
             false => {
                 let placement = Placement::Uniform(sendcount);
-                Some(Blocks::new(&SEND, sendbuf, placement, sendtype, comm.size())?)
+                Some(Blocks::new(&SEND, sendbuf, placement, sendtype, blocks)?)
             }
         };
         let placement = Placement::Uniform(recvcount);
-        let receives = Blocks::new(&RECV, recvbuf, placement, recvtype, comm.size())?;
+        let receives = Blocks::new(&RECV, recvbuf, placement, recvtype, blocks)?;
         alltoall_blocks(comm, sends, receives, true)
     }
 }
@@ -551,6 +587,7 @@ pub(crate) unsafe fn alltoallv(
     call: Result<Call>,
 ) -> Result<Collective> {
     let comm = call?;
+    let blocks = remote_size(&comm);
     let listed = |counts, displacements| Placement::Listed { counts, displacements };
     // SAFETY: as the body's.
     unsafe {
@@ -558,12 +595,12 @@ pub(crate) unsafe fn alltoallv(
             true => None,
             false => {
                 let placement = listed(sendcounts, senddispls);
-                Some(Blocks::new(&SEND, sendbuf, placement, sendtype, comm.size())?)
+                Some(Blocks::new(&SEND, sendbuf, placement, sendtype, blocks)?)
             }
         };
         let placement = listed(recvcounts, recvdispls);
-        check_disjoint(placement, comm.size())?;
-        let receives = Blocks::new(&RECV, recvbuf, placement, recvtype, comm.size())?;
+        check_disjoint(placement, blocks)?;
+        let receives = Blocks::new(&RECV, recvbuf, placement, recvtype, blocks)?;
         alltoall_blocks(comm, sends, receives, false)
     }
 }
@@ -580,21 +617,17 @@ pub(crate) unsafe fn alltoallw(
     call: Result<Call>,
 ) -> Result<Collective> {
     let comm = call?;
+    let blocks = remote_size(&comm);
     // SAFETY: as the body's.
     unsafe {
         let sends = match is_in_place(sendbuf) {
             true => None,
-            false => Some(Blocks::mixed(
-                &SENDS,
-                sendbuf,
-                sendcounts,
-                senddispls,
-                sendtypes,
-                comm.size(),
-            )?),
+            false => {
+                Some(Blocks::mixed(&SENDS, sendbuf, sendcounts, senddispls, sendtypes, blocks)?)
+            }
         };
         let receives =
-            Blocks::mixed(&RECEIVES, recvbuf, recvcounts, recvdispls, recvtypes, comm.size())?;
+            Blocks::mixed(&RECEIVES, recvbuf, recvcounts, recvdispls, recvtypes, blocks)?;
         alltoall_blocks(comm, sends, receives, false)
     }
 }
@@ -711,7 +744,12 @@ pub(crate) unsafe fn reduce(
     to: c_int,
     call: Result<Call>,
 ) -> Result<Collective> {
-    let this = Reduction::new(sendbuf, datatype, op, call?)?;
+    let comm = call?;
+    if comm.halves().is_some() {
+        // SAFETY: as the body's.
+        return unsafe { inter::reduce(sendbuf, recvbuf, n, datatype, op, to, comm) };
+    }
+    let this = Reduction::new(sendbuf, datatype, op, comm)?;
     let to = root(&this.comm, to)?;
     let (rank, n) = (this.comm.rank(), count("count", n)?);
     let commutes = this.op.is_commutative();
@@ -738,7 +776,12 @@ pub(crate) unsafe fn allreduce(
     op: RawHandle,
     call: Result<Call>,
 ) -> Result<Collective> {
-    let this = Reduction::new(sendbuf, datatype, op, call?)?;
+    let comm = call?;
+    if comm.halves().is_some() {
+        // SAFETY: as the body's.
+        return unsafe { inter::allreduce(sendbuf, recvbuf, n, datatype, op, comm) };
+    }
+    let this = Reduction::new(sendbuf, datatype, op, comm)?;
     let n = count("count", n)?;
     // SAFETY: as the body's.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
@@ -757,7 +800,7 @@ pub(crate) unsafe fn scan(
     op: RawHandle,
     call: Result<Call>,
 ) -> Result<Collective> {
-    let this = Reduction::new(sendbuf, datatype, op, call?)?;
+    let this = Reduction::new(sendbuf, datatype, op, inter::within(call?, "a scan")?)?;
     let n = count("count", n)?;
     // SAFETY: as the body's.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
@@ -775,7 +818,7 @@ pub(crate) unsafe fn exscan(
     op: RawHandle,
     call: Result<Call>,
 ) -> Result<Collective> {
-    let this = Reduction::new(sendbuf, datatype, op, call?)?;
+    let this = Reduction::new(sendbuf, datatype, op, inter::within(call?, "a scan")?)?;
     let n = count("count", n)?;
     // SAFETY: as the body's.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
@@ -795,6 +838,10 @@ unsafe fn reduce_scatter_counts(
     op: RawHandle,
     comm: Call,
 ) -> Result<Collective> {
+    if comm.halves().is_some() {
+        // SAFETY: as the body's.
+        return unsafe { inter::reduce_scatter(sendbuf, recvbuf, counts, datatype, op, comm) };
+    }
     let this = Reduction::new(sendbuf, datatype, op, comm)?;
     let rank = this.comm.rank();
     let total: usize = counts.iter().sum();
@@ -836,7 +883,7 @@ pub(crate) unsafe fn reduce_scatter(
     let comm = call?;
     // SAFETY: as the body's.
     unsafe {
-        let counts = counts.read_counts(comm.size() as usize)?;
+        let counts = counts.read_counts(inter::local_size(&comm) as usize)?;
         reduce_scatter_counts(sendbuf, recvbuf, &counts, false, datatype, op, comm)
     }
 }
@@ -850,7 +897,7 @@ pub(crate) unsafe fn reduce_scatter_block(
     call: Result<Call>,
 ) -> Result<Collective> {
     let comm = call?;
-    let counts = vec![count("recvcount", n)?; comm.size() as usize];
+    let counts = vec![count("recvcount", n)?; inter::local_size(&comm) as usize];
     // SAFETY: as the body's.
     unsafe { reduce_scatter_counts(sendbuf, recvbuf, &counts, true, datatype, op, comm) }
 }

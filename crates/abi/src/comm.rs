@@ -4,9 +4,10 @@ use std::ffi::{c_char, c_int};
 
 use mpi::comm::{Comm, NULL};
 use mpi::info::Info;
+use mpi::inter::Bridge;
 use mpi::objects;
 
-use crate::arguments::{comm, string};
+use crate::arguments::{comm, intra, string};
 use crate::attribute;
 use crate::convention::*;
 use crate::error::write_string;
@@ -63,6 +64,45 @@ pub(crate) unsafe fn comm_dup_with_info(
     unsafe { duplicate(&comm, &hints, copy) }
 }
 
+pub(crate) unsafe fn comm_idup(
+    on: RawHandle,
+    copy: *mut RawHandle,
+    request: *mut RawHandle,
+) -> Result<()> {
+    let comm = comm(on)?;
+    // SAFETY: as the body's.
+    unsafe { begin_duplicate(&comm, &Info::default(), copy, request) }
+}
+
+pub(crate) unsafe fn comm_idup_with_info(
+    on: RawHandle,
+    info: RawHandle,
+    copy: *mut RawHandle,
+    request: *mut RawHandle,
+) -> Result<()> {
+    let comm = comm(on)?;
+    let hints = crate::info::optional(info)?;
+    // SAFETY: as the body's.
+    unsafe { begin_duplicate(&comm, &hints, copy, request) }
+}
+
+/// Attributes are copied as they are at the call (MPI-5.0 §7.4.2).
+unsafe fn begin_duplicate(
+    comm: &Comm,
+    hints: &Info,
+    copy: *mut RawHandle,
+    request: *mut RawHandle,
+) -> Result<()> {
+    let (made, begun) = comm.begin_duplicate()?;
+    made.set_info(hints);
+    // SAFETY: as the body's.
+    unsafe {
+        attribute::copy_comm(comm, &made)?;
+        put(request, raw(begun.register()?))?;
+        give(Some(made), copy)
+    }
+}
+
 unsafe fn duplicate(comm: &Comm, hints: &Info, copy: *mut RawHandle) -> Result<()> {
     let made = comm.duplicate()?;
     made.set_info(hints);
@@ -93,7 +133,7 @@ pub(crate) unsafe fn comm_create_group(
     tag: c_int,
     result: *mut RawHandle,
 ) -> Result<()> {
-    let comm = comm(on)?;
+    let comm = intra(on)?;
     let group = named("group", objects::group(handle(group)))?;
     let tag = crate::arguments::tag("tag", tag)?;
     // SAFETY: as the body's.
@@ -123,7 +163,7 @@ pub(crate) unsafe fn comm_split_type(
     info: RawHandle,
     result: *mut RawHandle,
 ) -> Result<()> {
-    let comm = comm(on)?;
+    let comm = intra(on)?;
     let info = crate::info::optional(info)?;
     let resource = info.value(RESOURCE_TYPE)?;
     let set = info.value("mpi_pset_name")?;
@@ -176,17 +216,60 @@ pub(crate) unsafe fn comm_disconnect(on: *mut RawHandle) -> Result<()> {
 }
 
 pub(crate) unsafe fn comm_test_inter(on: RawHandle, flag: *mut c_int) -> Result<()> {
-    comm(on)?;
     // SAFETY: as the body's.
-    unsafe { put(flag, 0) }
+    unsafe { put(flag, c_int::from(comm(on)?.remote_group().is_some())) }
 }
 
-pub(crate) unsafe fn comm_remote_size(on: RawHandle, _size: *mut c_int) -> Result<()> {
-    comm(on).and_then(|_| Err(not_inter()))
+pub(crate) unsafe fn comm_remote_size(on: RawHandle, size: *mut c_int) -> Result<()> {
+    let comm = comm(on)?;
+    let remote = comm.remote_group().ok_or_else(not_inter)?;
+    // SAFETY: as the body's.
+    unsafe { put(size, remote.size() as c_int) }
 }
 
-pub(crate) unsafe fn comm_remote_group(on: RawHandle, _group: *mut RawHandle) -> Result<()> {
-    comm(on).and_then(|_| Err(not_inter()))
+pub(crate) unsafe fn comm_remote_group(on: RawHandle, group: *mut RawHandle) -> Result<()> {
+    let comm = comm(on)?;
+    let remote = comm.remote_group().ok_or_else(not_inter)?;
+    // SAFETY: as the body's.
+    unsafe { crate::group::give(remote.clone(), group) }
+}
+
+pub(crate) unsafe fn intercomm_create(
+    local: RawHandle,
+    local_leader: c_int,
+    peer: RawHandle,
+    remote_leader: c_int,
+    tag: c_int,
+    made: *mut RawHandle,
+) -> Result<()> {
+    let local = intra(local)?;
+    let tag = crate::arguments::tag("tag", tag)?;
+    let rank = |name: &str, rank: c_int, size: u32| {
+        let found = u32::try_from(rank).ok().filter(|&rank| rank < size);
+        let bad = || format!("{name} = {rank} is outside a communicator of {size}");
+        found.ok_or_else(|| class(ErrorClass::Rank, bad()))
+    };
+    let leader = rank("local_leader", local_leader, local.size())?;
+    // The other two are significant at the leader.
+    let comm = if local.rank() == leader {
+        let peer = named("peer_comm", mpi::comm::find(handle(peer)))?;
+        let other = rank("remote_leader", remote_leader, peer.peer_count())?;
+        local.connect(leader, Some(Bridge { comm: &peer, leader: other, tag }))?
+    } else {
+        local.connect(leader, None)?
+    };
+    // SAFETY: as the body's.
+    unsafe { give(Some(comm), made) }
+}
+
+pub(crate) unsafe fn intercomm_merge(
+    on: RawHandle,
+    high: c_int,
+    made: *mut RawHandle,
+) -> Result<()> {
+    let merged = comm(on)?.merge(high != 0)?;
+    // SAFETY: as the body's.
+    unsafe { give(Some(merged), made) }
 }
 
 /// Nobody spawned this process (MPI-5.0 §11.8.2).
@@ -197,7 +280,7 @@ pub(crate) unsafe fn comm_get_parent(parent: *mut RawHandle) -> Result<()> {
 }
 
 fn not_inter() -> Error {
-    class(ErrorClass::Comm, "comm: the communicator is no intercommunicator".into())
+    mpi::inter::not_inter().about("comm")
 }
 
 pub(crate) unsafe fn comm_set_name(on: RawHandle, name: *const c_char) -> Result<()> {

@@ -386,13 +386,13 @@ pub unsafe extern "C" fn MPI_Comm_group(comm: RawHandle, group: *mut RawHandle) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_group(comm: RawHandle, group: *mut RawHandle) -> c_int { finish("MPI_Comm_group", On::Comm(comm), || unsafe { leads_somewhere("group", group)?; comm::comm_group(comm, group) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_idup(comm: RawHandle, _newcomm: *mut RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Comm_idup", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Comm_idup(comm: RawHandle, newcomm: *mut RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Comm_idup", On::Comm(comm), || unsafe { leads_somewhere("newcomm", newcomm)?; leads_somewhere("request", request)?; comm::comm_idup(comm, newcomm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_idup(comm: RawHandle, _newcomm: *mut RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Comm_idup", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Comm_idup(comm: RawHandle, newcomm: *mut RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Comm_idup", On::Comm(comm), || unsafe { leads_somewhere("newcomm", newcomm)?; leads_somewhere("request", request)?; comm::comm_idup(comm, newcomm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_idup_with_info(comm: RawHandle, _info: RawHandle, _newcomm: *mut RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Comm_idup_with_info", On::Comm(comm)) }
+pub unsafe extern "C" fn MPI_Comm_idup_with_info(comm: RawHandle, info: RawHandle, newcomm: *mut RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Comm_idup_with_info", On::Comm(comm), || unsafe { leads_somewhere("newcomm", newcomm)?; leads_somewhere("request", request)?; comm::comm_idup_with_info(comm, info, newcomm, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_idup_with_info(comm: RawHandle, _info: RawHandle, _newcomm: *mut RawHandle, _request: *mut RawHandle) -> c_int { unsupported("MPI_Comm_idup_with_info", On::Comm(comm)) }
+pub unsafe extern "C" fn PMPI_Comm_idup_with_info(comm: RawHandle, info: RawHandle, newcomm: *mut RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Comm_idup_with_info", On::Comm(comm), || unsafe { leads_somewhere("newcomm", newcomm)?; leads_somewhere("request", request)?; comm::comm_idup_with_info(comm, info, newcomm, request) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_iflush_buffer(comm: RawHandle, request: *mut RawHandle) -> c_int { finish("MPI_Comm_iflush_buffer", On::Comm(comm), || unsafe { leads_somewhere("request", request)?; p2p::comm_iflush_buffer(comm, request) }) }
 #[unsafe(no_mangle)]
@@ -1282,17 +1282,17 @@ pub unsafe extern "C" fn MPI_Initialized(flag: *mut c_int) -> c_int { finish("MP
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Initialized(flag: *mut c_int) -> c_int { finish("MPI_Initialized", On::Process, || unsafe { leads_somewhere("flag", flag)?; init::initialized(flag) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Intercomm_create(local_comm: RawHandle, _local_leader: c_int, _peer_comm: RawHandle, _remote_leader: c_int, _tag: c_int, _newintercomm: *mut RawHandle) -> c_int { unsupported("MPI_Intercomm_create", On::Comm(local_comm)) }
+pub unsafe extern "C" fn MPI_Intercomm_create(local_comm: RawHandle, local_leader: c_int, peer_comm: RawHandle, remote_leader: c_int, tag: c_int, newintercomm: *mut RawHandle) -> c_int { finish("MPI_Intercomm_create", On::Comm(local_comm), || unsafe { leads_somewhere("newintercomm", newintercomm)?; comm::intercomm_create(local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Intercomm_create(local_comm: RawHandle, _local_leader: c_int, _peer_comm: RawHandle, _remote_leader: c_int, _tag: c_int, _newintercomm: *mut RawHandle) -> c_int { unsupported("MPI_Intercomm_create", On::Comm(local_comm)) }
+pub unsafe extern "C" fn PMPI_Intercomm_create(local_comm: RawHandle, local_leader: c_int, peer_comm: RawHandle, remote_leader: c_int, tag: c_int, newintercomm: *mut RawHandle) -> c_int { finish("MPI_Intercomm_create", On::Comm(local_comm), || unsafe { leads_somewhere("newintercomm", newintercomm)?; comm::intercomm_create(local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Intercomm_create_from_groups(_local_group: RawHandle, _local_leader: c_int, _remote_group: RawHandle, _remote_leader: c_int, _stringtag: *const c_char, _info: RawHandle, _errhandler: RawHandle, _newintercomm: *mut RawHandle) -> c_int { unsupported("MPI_Intercomm_create_from_groups", On::Process) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Intercomm_create_from_groups(_local_group: RawHandle, _local_leader: c_int, _remote_group: RawHandle, _remote_leader: c_int, _stringtag: *const c_char, _info: RawHandle, _errhandler: RawHandle, _newintercomm: *mut RawHandle) -> c_int { unsupported("MPI_Intercomm_create_from_groups", On::Process) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Intercomm_merge(intercomm: RawHandle, _high: c_int, _newintracomm: *mut RawHandle) -> c_int { unsupported("MPI_Intercomm_merge", On::Comm(intercomm)) }
+pub unsafe extern "C" fn MPI_Intercomm_merge(intercomm: RawHandle, high: c_int, newintracomm: *mut RawHandle) -> c_int { finish("MPI_Intercomm_merge", On::Comm(intercomm), || unsafe { leads_somewhere("newintracomm", newintracomm)?; comm::intercomm_merge(intercomm, high, newintracomm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Intercomm_merge(intercomm: RawHandle, _high: c_int, _newintracomm: *mut RawHandle) -> c_int { unsupported("MPI_Intercomm_merge", On::Comm(intercomm)) }
+pub unsafe extern "C" fn PMPI_Intercomm_merge(intercomm: RawHandle, high: c_int, newintracomm: *mut RawHandle) -> c_int { finish("MPI_Intercomm_merge", On::Comm(intercomm), || unsafe { leads_somewhere("newintracomm", newintracomm)?; comm::intercomm_merge(intercomm, high, newintracomm) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Iprobe(source: c_int, tag: c_int, comm: RawHandle, flag: *mut c_int, status: *mut Status) -> c_int { finish("MPI_Iprobe", On::Comm(comm), || unsafe { leads_somewhere("flag", flag)?; p2p::iprobe(source, tag, comm, flag, status) }) }
 #[unsafe(no_mangle)]

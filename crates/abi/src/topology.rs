@@ -10,7 +10,8 @@ use crate::convention::*;
 
 /// The communicator that functions which make another are given.
 fn old(on: RawHandle) -> Result<CommRef> {
-    named("comm_old", mpi::comm::find(handle(on)))
+    named("comm_old", mpi::comm::find(handle(on)))?;
+    crate::arguments::intra(on)
 }
 
 fn comm(on: RawHandle) -> Result<CommRef> {

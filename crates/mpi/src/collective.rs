@@ -54,6 +54,10 @@ impl Call {
     /// Counts a call on `comm`.
     #[inline]
     pub fn new(comm: CommRef, form: Form) -> Self {
+        let comm = match comm.joint() {
+            Some(joint) => CommRef::Derived(joint.clone()),
+            None => comm,
+        };
         let tag = comm.next_collective(form);
         Self { comm, tag }
     }
@@ -121,6 +125,11 @@ impl Collective {
         Ok(Request::Collective(Arc::new(self).start()?))
     }
 
+    /// As [`Collective::begin`]; its good end calls `then`.
+    pub(crate) fn begin_with_end(self, then: Box<dyn FnOnce() + Send>) -> Result<Request> {
+        Ok(Request::Collective(Arc::new(self).start_with_end(Some(then))?))
+    }
+
     /// A request that begins it whenever started.
     ///
     /// Such operations are made in the same order on all processes, but may be started in any
@@ -131,9 +140,14 @@ impl Collective {
 
     /// As [`Collective::begin`]; at most once at a time.
     pub(crate) fn start(self: Arc<Self>) -> Result<Pending> {
+        self.start_with_end(None)
+    }
+
+    fn start_with_end(self: Arc<Self>, then: Option<Box<dyn FnOnce() + Send>>) -> Result<Pending> {
         let progress = process::current()?.progress();
         let pending = Pending(Arc::default());
-        progress.begin(Box::new(Background { running: Running::new(self), end: pending.clone() }));
+        let (running, end) = (Running::new(self), pending.clone());
+        progress.begin(Box::new(Background { running, end, then }));
         Ok(pending)
     }
 }
@@ -150,6 +164,8 @@ impl Pending {
 struct Background {
     running: Running<Arc<Collective>>,
     end: Pending,
+    /// What its good end brings about.
+    then: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl Task for Background {
@@ -158,6 +174,9 @@ impl Task for Background {
         if stage == Stage::Ended {
             let comm = self.running.collective.call.handle();
             let failure = self.running.failure.take().map(|error| error.on(comm));
+            if let (None, Some(then)) = (&failure, self.then.take()) {
+                then();
+            }
             // It ends once.
             let _ = self.end.0.set(failure);
         }

@@ -1,21 +1,25 @@
 //! Communicators: a group and a context of their own (MPI-5.0 §7.4).
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use plan::Schedule;
+use memory::Region;
+use plan::{Groups, Schedule};
 use wire::GateId;
 
 use crate::attribute::Attributes;
 use crate::buffer;
+use crate::collective::Call;
 use crate::errhandler::Errhandler;
 use crate::exchange;
 use crate::group::{Comparison, Group};
 use crate::info::Info;
-use crate::plans::{Plans, Shape};
+use crate::inter::Pair;
+use crate::plans::{Operation, Plans, Shape};
 use crate::process::{self, Process};
 use crate::record;
+use crate::request::Request;
 use crate::table::{Handle, Kind, Table};
 use crate::topology::Topology;
 use crate::{Error, ErrorClass, Result};
@@ -27,12 +31,21 @@ pub struct Comm(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     /// Point-to-point messages carry this number, collectives the next one up; unique in the job:
-    /// `leader's rank in the job << 34 | counter << 2`, where the leader is rank 0 of the group.
-    context: u64,
+    /// `leader's rank in the job << 34 | counter << 2`, where the leader is rank 0 of the group. Set once, by
+    /// the end of what makes the communicator.
+    context: AtomicU64,
     rank: u32,
     /// As the group says.
     size: u32,
     group: Group,
+    /// Whom point-to-point messages go to: the group or, from an intercommunicator, the other one.
+    peers: Group,
+    /// As `peers` say.
+    peer_count: u32,
+    /// Of an intercommunicator: its two groups, and the joint communicator.
+    inter: Option<(Pair, Comm)>,
+    /// Of a joint communicator: which ranks are whose.
+    halves: Option<Groups>,
     /// How many collectives there were, by their form.
     collectives: [AtomicI32; 3],
     handle: OnceLock<Handle>,
@@ -74,11 +87,44 @@ impl Comm {
     }
 
     fn new(context: u64, group: Group, rank: u32, errhandler: Errhandler) -> Self {
-        Self(Arc::new(Inner {
+        let peers = group.clone();
+        Self::assemble(context, (group, rank), peers, None, None, errhandler)
+    }
+
+    /// An intercommunicator of this process, which is in its group of the pair.
+    pub(crate) fn between(context: u64, pair: Pair, errhandler: Errhandler) -> Self {
+        let (group, peers, halves) = (pair.local().clone(), pair.remote().clone(), pair.halves());
+        let own = process::current().map_or(0, |process| process.rank());
+        let rank = group.rank_of(own).unwrap_or(0);
+        let (all, place) = (pair.joint(), halves.local.start + rank);
+        let joint = Self::assemble(
             context,
+            (all.clone(), place),
+            all,
+            None,
+            Some(halves),
+            errhandler.clone(),
+        );
+        Self::assemble(context, (group, rank), peers, Some((pair, joint)), None, errhandler)
+    }
+
+    fn assemble(
+        context: u64,
+        (group, rank): (Group, u32),
+        peers: Group,
+        inter: Option<(Pair, Self)>,
+        halves: Option<Groups>,
+        errhandler: Errhandler,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            context: AtomicU64::new(context),
             rank,
             size: group.size(),
             group,
+            peer_count: peers.size(),
+            peers,
+            inter,
+            halves,
             collectives: Default::default(),
             handle: OnceLock::new(),
             buffer: buffer::Place::default(),
@@ -97,12 +143,12 @@ impl Comm {
     /// The context of point-to-point messages.
     #[inline]
     pub fn context(&self) -> u64 {
-        self.0.context
+        self.0.context.load(Ordering::Relaxed)
     }
 
     /// The context of collective messages.
     pub fn collective_context(&self) -> u64 {
-        self.0.context | 1
+        self.context() | 1
     }
 
     /// The communicator's context, if a message of `context` belongs to a collective on it, or to making a
@@ -129,10 +175,44 @@ impl Comm {
         &self.0.group
     }
 
-    /// The way to member `rank`, which is below `size`.
+    /// How many processes messages can go to: as many as are in the group, or in the other.
+    #[inline]
+    pub fn peer_count(&self) -> u32 {
+        self.0.peer_count
+    }
+
+    /// The way to peer `rank`, which is below `peer_count`.
     #[inline]
     pub fn gate(&self, rank: u32) -> GateId {
-        GateId(self.0.group.world_rank(rank))
+        GateId(self.0.peers.world_rank(rank))
+    }
+
+    /// The other group of an intercommunicator.
+    pub fn remote_group(&self) -> Option<&Group> {
+        self.pair().map(Pair::remote)
+    }
+
+    /// The two groups of an intercommunicator.
+    pub(crate) fn pair(&self) -> Option<&Pair> {
+        self.0.inter.as_ref().map(|(pair, _)| pair)
+    }
+
+    /// What the collectives of an intercommunicator run on.
+    #[inline]
+    pub(crate) fn joint(&self) -> Option<&Self> {
+        self.0.inter.as_ref().map(|(_, joint)| joint)
+    }
+
+    /// Which ranks are of which group, where this is what the collectives of an intercommunicator run on.
+    #[inline]
+    pub fn halves(&self) -> Option<&Groups> {
+        self.0.halves.as_ref()
+    }
+
+    /// Point-to-point messages of the library's own: to peer `with`, and from it.
+    pub(crate) fn swap(&self, with: u32, tag: i32, bytes: &[u8]) -> Result<Vec<u8>> {
+        let context = self.context() | GROUP_CONTEXT;
+        exchange::Span { context, tag, group: &self.0.peers, rank: self.rank() }.swap(with, bytes)
     }
 
     /// The communicator's handle.
@@ -268,6 +348,11 @@ impl Comm {
         if self.context() == other.context() {
             return Comparison::Identical;
         }
+        match (self.pair(), other.pair()) {
+            (Some(one), Some(other)) => return self.compare_pairs(one, other),
+            (Some(_), None) | (None, Some(_)) => return Comparison::Unequal,
+            (None, None) => {}
+        }
         match self.group().compare(other.group()) {
             Comparison::Identical => Comparison::Congruent,
             comparison => comparison,
@@ -288,9 +373,50 @@ impl Comm {
 
     /// As [`Comm::duplicate`], without the topology.
     pub(crate) fn duplicate_plain(&self) -> Result<Self> {
+        if let Some((pair, joint)) = &self.0.inter {
+            let context = joint.agree_context(joint.group())?;
+            return Self::between(context, pair.clone(), self.errhandler()).register();
+        }
         let context = self.agree_context(self.group())?;
         let comm = Self::new(context, self.group().clone(), self.rank(), self.errhandler());
         comm.register()
+    }
+
+    /// As [`Comm::duplicate`], begun: the copy is made at once, and can be used when the request has ended.
+    ///
+    /// # Errors
+    /// As [`Comm::duplicate`].
+    pub fn begin_duplicate(&self) -> Result<(Self, Request)> {
+        let call = Call::new(CommRef::Derived(self.clone()), Form::Begun);
+        let process = process::current()?;
+        let mine = if call.rank() == 0 { draw_context(process) } else { 0 };
+        let told = Region::from_box(Box::new(mine.to_le_bytes()));
+        let copy = match self.pair() {
+            Some(pair) => Self::between(mine, pair.clone(), self.errhandler()),
+            None => Self::new(mine, self.group().clone(), self.rank(), self.errhandler()),
+        };
+        let copy = copy.register()?;
+        let copy = match self.topology() {
+            Some(topology) => copy.with_topology(Arc::clone(topology)),
+            None => copy,
+        };
+        let shape = Shape::of(Operation::Bcast).with_len(8);
+        let schedule = call.plan(shape, |rank, places| plan::broadcast(rank, places, 0, 8))?;
+        let (heard, made) = (told.clone(), copy.clone());
+        let settle = move || {
+            let bytes = heard.to_vec().try_into().unwrap_or_default();
+            made.settle_context(u64::from_le_bytes(bytes));
+        };
+        let collective = call.bytes(schedule, Region::empty(), told);
+        Ok((copy, collective.begin_with_end(Box::new(settle))?))
+    }
+
+    fn settle_context(&self, context: u64) {
+        // Whoever uses the communicator has seen the end of what made it.
+        self.0.context.store(context, Ordering::Relaxed);
+        if let Some(joint) = self.joint() {
+            joint.settle_context(context);
+        }
     }
 
     /// A communicator of `group`, a subset of this one's (collective over this communicator);
@@ -302,6 +428,9 @@ impl Comm {
         if let Some(stranger) = group.iter().find(|&world| self.group().rank_of(world).is_none()) {
             let message = format!("process {stranger} of the group is not in the communicator");
             return Err(Error::new(ErrorClass::Group, message));
+        }
+        if self.joint().is_some() {
+            return self.create_between(group);
         }
         self.create_distinct(group)
     }
@@ -316,7 +445,7 @@ impl Comm {
         mine[..4].copy_from_slice(&i32::from(color.is_some()).to_le_bytes());
         mine[4..8].copy_from_slice(&color.unwrap_or(0).to_le_bytes());
         mine[8..].copy_from_slice(&key.to_le_bytes());
-        let all = exchange::allgather(self, &mine)?;
+        let all = exchange::allgather(self.joint().unwrap_or(self), &mine)?;
         let mut members: Vec<(i32, u32)> = Vec::new();
         for (rank, entry) in (0u32..).zip(&all) {
             let word =
@@ -326,7 +455,11 @@ impl Comm {
             }
         }
         members.sort_unstable();
-        let ranks = members.into_iter().map(|(_, rank)| self.group().world_rank(rank)).collect();
+        let ranks: Vec<u32> = members.into_iter().map(|(_, rank)| rank).collect();
+        if self.joint().is_some() {
+            return self.select(&ranks);
+        }
+        let ranks = ranks.into_iter().map(|rank| self.group().world_rank(rank)).collect();
         self.create_distinct(&Group::of(ranks))
     }
 
@@ -363,7 +496,7 @@ impl Comm {
 
     /// Every process of this communicator calls this with the group it will be in; groups of
     /// different processes are equal or disjoint.
-    fn create_distinct(&self, group: &Group) -> Result<Option<Self>> {
+    pub(crate) fn create_distinct(&self, group: &Group) -> Result<Option<Self>> {
         let context = self.agree_context(group)?;
         let process = process::current()?;
         let Some(rank) = group.rank_of(process.rank()) else { return Ok(None) };
@@ -371,7 +504,7 @@ impl Comm {
     }
 
     /// The leader of `group` draws a context number and tells the other members.
-    fn agree_context(&self, group: &Group) -> Result<u64> {
+    pub(crate) fn agree_context(&self, group: &Group) -> Result<u64> {
         let process = process::current()?;
         let tag = self.next_collective(Form::Blocking);
         let Some(rank) = group.rank_of(process.rank()) else { return Ok(0) };
@@ -381,11 +514,15 @@ impl Comm {
         Ok(u64::from_le_bytes(context.try_into().map_err(|_| strange_length())?))
     }
 
-    fn register(self) -> Result<Self> {
+    pub(crate) fn register(self) -> Result<Self> {
         let handle = COMMS.insert(self.clone())?;
         // A new communicator has no handle yet.
         let _ = self.0.handle.set(handle);
         record::note_comm(&self);
+        if let Some(joint) = self.joint() {
+            // Its failures are those of the intercommunicator.
+            let _ = joint.0.handle.set(handle);
+        }
         Ok(self)
     }
 
@@ -475,7 +612,7 @@ pub fn from_int(value: i32) -> Handle {
     COMMS.from_int(value)
 }
 
-fn draw_context(process: &Process) -> u64 {
+pub(crate) fn draw_context(process: &Process) -> u64 {
     context_of(process.rank(), NEXT_CONTEXT.fetch_add(1, Ordering::Relaxed))
 }
 

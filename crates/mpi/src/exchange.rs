@@ -32,6 +32,21 @@ impl Span<'_> {
         checked(completion.outcome, to)
     }
 
+    /// Sends to a rank while it sends as well, and gives what has come.
+    pub fn swap(&self, with: u32, bytes: &[u8]) -> Result<Vec<u8>> {
+        let progress = process::current()?.progress();
+        let region = Region::from_box(bytes.into());
+        let envelope =
+            Envelope { context: self.context, source: self.rank, tag: self.tag, is_urgent: true };
+        let gate = GateId(self.group.world_rank(with));
+        let op = progress
+            .submit(|core| core.engine.submit_send(gate, envelope, &region, SendMode::Standard));
+        let heard = self.receive(with, MAX_BYTES)?;
+        let completion = progress.wait(|core| core.take_or_await(op));
+        checked(completion.outcome, with)?;
+        Ok(heard)
+    }
+
     fn receive(&self, from: u32, max: usize) -> Result<Vec<u8>> {
         let progress = process::current()?.progress();
         let region = Region::owned(max);

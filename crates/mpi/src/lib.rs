@@ -11,6 +11,7 @@ pub mod error;
 mod exchange;
 pub mod group;
 pub mod info;
+pub mod inter;
 pub mod neighbourhood;
 pub mod objects;
 pub mod plans;

@@ -1,0 +1,184 @@
+//! Intercommunicators: two groups that talk to each other (MPI-5.0 §7.6).
+//!
+//! Point-to-point messages go to the other group. Collectives run on the *joint* communicator of both groups,
+//! the first before the second, which carries the same context and is nobody's to see.
+
+use plan::Groups;
+
+use crate::comm::{Comm, Form, draw_context};
+use crate::exchange::{self, Span};
+use crate::group::{Comparison, Group};
+use crate::process;
+use crate::{Error, ErrorClass, Result};
+
+/// The two groups of an intercommunicator in the order on which both have agreed, and which of them this
+/// process is in.
+#[derive(Clone, Debug)]
+pub(crate) struct Pair {
+    pub groups: [Group; 2],
+    pub is_second: bool,
+}
+
+/// The way by which the leaders of two groups find each other.
+#[derive(Clone, Copy, Debug)]
+pub struct Bridge<'a> {
+    /// A communicator of both.
+    pub comm: &'a Comm,
+    /// The other's rank in it.
+    pub leader: u32,
+    /// Tells this exchange from others.
+    pub tag: i32,
+}
+
+impl Pair {
+    /// This process's group.
+    pub fn local(&self) -> &Group {
+        &self.groups[usize::from(self.is_second)]
+    }
+
+    /// The other.
+    pub fn remote(&self) -> &Group {
+        &self.groups[usize::from(!self.is_second)]
+    }
+
+    /// Both as one.
+    pub fn joint(&self) -> Group {
+        let [first, second] = &self.groups;
+        Group::of(first.iter().chain(second.iter()).collect())
+    }
+
+    /// Which ranks of the joint group are whose.
+    pub fn halves(&self) -> Groups {
+        let (first, all) = (self.groups[0].size(), self.groups[0].size() + self.groups[1].size());
+        match self.is_second {
+            false => Groups { local: 0..first, remote: first..all },
+            true => Groups { local: first..all, remote: 0..first },
+        }
+    }
+}
+
+impl Comm {
+    /// An intercommunicator of this communicator's group, whose `leader` crosses the bridge, and another one's
+    /// (collective over both). Only the leader needs to know the bridge.
+    ///
+    /// # Errors
+    /// `MPI_ERR_COMM` when the groups have a process in common.
+    pub fn connect(&self, leader: u32, bridge: Option<Bridge<'_>>) -> Result<Self> {
+        let tag = self.next_collective(Form::Blocking);
+        let told = bridge.map_or(Ok(Vec::new()), |bridge| self.meet(bridge))?;
+        // The leader first, for it is who tells.
+        let size = self.size();
+        let turned = (0..size).map(|rank| self.group().world_rank((rank + leader) % size));
+        let group = &Group::of(turned.collect());
+        let rank = (self.rank() + size - leader) % size;
+        let context = self.collective_context();
+        let told = exchange::broadcast(&Span { context, tag, group, rank }, &told)?;
+        let (context, is_second, other) = parse(&told).ok_or_else(malformed)?;
+        if let Some(common) = other.iter().find(|&world| self.group().rank_of(world).is_some()) {
+            let message = format!("process {common} of the job is in both groups");
+            return Err(Error::new(ErrorClass::Comm, message));
+        }
+        let local = self.group().clone();
+        let groups = if is_second { [other, local] } else { [local, other] };
+        Self::between(context, Pair { groups, is_second }, self.errhandler()).register()
+    }
+
+    /// What the leader hears from the other and tells its group: the context, which group is the second, and
+    /// the members of the other.
+    fn meet(&self, bridge: Bridge<'_>) -> Result<Vec<u8>> {
+        let own = draw_context(process::current()?);
+        let mut mine = own.to_le_bytes().to_vec();
+        mine.extend(self.group().iter().flat_map(u32::to_le_bytes));
+        let theirs = bridge.comm.swap(bridge.leader, bridge.tag, &mine)?;
+        let (context, members) = theirs.split_first_chunk().ok_or_else(malformed)?;
+        let context = u64::from_le_bytes(*context);
+        // Contexts are unique in the job: the lower is taken, and who drew it is the first.
+        let mut told = own.min(context).to_le_bytes().to_vec();
+        told.push(u8::from(own > context));
+        told.extend(members);
+        Ok(told)
+    }
+
+    /// A communicator of both groups (collective over both): the group that is `is_high` behind the other.
+    ///
+    /// # Errors
+    /// `MPI_ERR_COMM` for a communicator of one group.
+    pub fn merge(&self, is_high: bool) -> Result<Self> {
+        let (joint, pair) = self.joint().zip(self.pair()).ok_or_else(not_inter)?;
+        let flags = exchange::allgather(joint, &[u8::from(is_high)])?;
+        let is_high = |rank: u32| flags.get(rank as usize).is_some_and(|flag| flag == &[1]);
+        let [first, second] = &pair.groups;
+        let group = match is_high(0) && !is_high(first.size()) {
+            true => Group::of(second.iter().chain(first.iter()).collect()),
+            false => pair.joint(),
+        };
+        let made = joint.create_distinct(&group)?.ok_or_else(malformed)?;
+        made.set_errhandler(self.errhandler());
+        Ok(made)
+    }
+
+    /// An intercommunicator of those ranks of the joint communicator, in order; none where a group has none,
+    /// or not this process (collective over both).
+    pub(crate) fn select(&self, ranks: &[u32]) -> Result<Option<Self>> {
+        let (joint, pair) = self.joint().zip(self.pair()).ok_or_else(not_inter)?;
+        let (first, second): (Vec<u32>, Vec<u32>) =
+            ranks.iter().partition(|&&rank| rank < pair.groups[0].size());
+        let is_lonely = first.is_empty() || second.is_empty();
+        let group = |ranks: Vec<u32>| {
+            Group::of(ranks.into_iter().map(|rank| joint.group().world_rank(rank)).collect())
+        };
+        let pair = Pair { groups: [group(first), group(second)], is_second: pair.is_second };
+        let all = if is_lonely { Group::empty() } else { pair.joint() };
+        let context = joint.agree_context(&all)?;
+        if all.rank_of(process::current()?.rank()).is_none() {
+            return Ok(None);
+        }
+        Self::between(context, pair, self.errhandler()).register().map(Some)
+    }
+
+    /// As [`Comm::create`]: each group names those of its own.
+    pub(crate) fn create_between(&self, group: &Group) -> Result<Option<Self>> {
+        let joint = self.joint().ok_or_else(not_inter)?;
+        let mine = group.rank_of(process::current()?.rank());
+        let all = exchange::allgather(joint, &mine.map_or(u32::MAX, |rank| rank).to_le_bytes())?;
+        let place = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap_or([u8::MAX; 4]));
+        let mut chosen: Vec<(u32, u32)> = all
+            .iter()
+            .zip(0u32..)
+            .map(|(bytes, rank)| (place(bytes), rank))
+            .filter(|&(place, _)| place != u32::MAX)
+            .collect();
+        chosen.sort_unstable();
+        let ranks: Vec<u32> = chosen.into_iter().map(|(_, rank)| rank).collect();
+        self.select(&ranks)
+    }
+
+    /// How this intercommunicator's groups relate to another's.
+    pub(crate) fn compare_pairs(&self, one: &Pair, other: &Pair) -> Comparison {
+        use Comparison::{Congruent, Identical, Similar, Unequal};
+        let local = one.local().compare(other.local());
+        match (local, one.remote().compare(other.remote())) {
+            (Unequal, _) | (_, Unequal) => Unequal,
+            (Identical | Congruent, Identical | Congruent) => Congruent,
+            (Similar, _) | (_, Similar) => Similar,
+        }
+    }
+}
+
+fn parse(told: &[u8]) -> Option<(u64, bool, Group)> {
+    let (context, rest) = told.split_first_chunk::<8>()?;
+    let (is_second, members) = rest.split_first()?;
+    let members = members.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes));
+    Some((u64::from_le_bytes(*context), *is_second == 1, Group::of(members.collect())))
+}
+
+#[cold]
+fn malformed() -> Error {
+    Error::new(ErrorClass::Intern, "an exchange between two groups arrived malformed")
+}
+
+/// The error of what needs two groups.
+#[cold]
+pub fn not_inter() -> Error {
+    Error::new(ErrorClass::Comm, "the communicator is no intercommunicator")
+}
