@@ -39,51 +39,22 @@ struct Coarse {
     stands_for: Vec<u32>,
 }
 
-/// Pairs those that exchange most; none where the graph is small, or no pairs can be made.
+/// Makes pairs one; none where the graph is small, or there are few pairs.
 fn coarsen(graph: &Graph, sizes: &[u64], random: &mut Random) -> Option<Coarse> {
-    let size = graph.size() as usize;
+    let size = sizes.len();
     if size <= SMALL {
         return None;
     }
-    let total: u64 = sizes.iter().sum();
-    let most = (total / SMALL as u64).max(2);
-    let mut order: Vec<u32> = (0..size as u32).collect();
-    random.shuffle(&mut order);
-    let mut mate = vec![None; size];
-    // Those without a free neighbour pair with each other, if they are bound to the same one most, or to none.
-    let mut alone: Vec<Option<u32>> = vec![None; size + 1];
-    for vertex in order {
-        if mate[vertex as usize].is_some() {
-            continue;
-        }
-        let fits = |other: u32| sizes[vertex as usize] + sizes[other as usize] <= most;
-        let free = graph.neighbours(vertex).iter();
-        let free = free.filter(|(other, _)| mate[*other as usize].is_none() && fits(*other));
-        let nearest = free.max_by_key(|(other, weight)| (*weight, Reverse(*other)));
-        let chosen = nearest.map(|edge| edge.0).or_else(|| {
-            let all = graph.neighbours(vertex).iter();
-            let most = all.max_by_key(|(other, weight)| (*weight, Reverse(*other)));
-            let waiting = &mut alone[most.map_or(size, |edge| edge.0 as usize)];
-            let other = waiting.take_if(|other| mate[*other as usize].is_none() && fits(*other));
-            *waiting = other.is_none().then_some(vertex);
-            other
-        });
-        if let Some(other) = chosen {
-            mate[vertex as usize] = Some(other);
-            mate[other as usize] = Some(vertex);
-        }
-    }
+    let mates = pair(graph, sizes, random);
     let mut stands_for = vec![u32::MAX; size];
     let mut coarse_sizes: Vec<u64> = Vec::new();
     for vertex in 0..size {
         if stands_for[vertex] == u32::MAX {
-            stands_for[vertex] = coarse_sizes.len() as u32;
-            let mut sum = sizes[vertex];
-            if let Some(mate) = mate[vertex] {
-                stands_for[mate as usize] = coarse_sizes.len() as u32;
-                sum += sizes[mate as usize];
-            }
-            coarse_sizes.push(sum);
+            let both = [Some(vertex as u32), mates[vertex]];
+            both.iter()
+                .flatten()
+                .for_each(|&it| stands_for[it as usize] = coarse_sizes.len() as u32);
+            coarse_sizes.push(both.iter().flatten().map(|&it| sizes[it as usize]).sum());
         }
     }
     // Another level has to be worth its while.
@@ -93,6 +64,41 @@ fn coarsen(graph: &Graph, sizes: &[u64], random: &mut Random) -> Option<Coarse> 
     let coarse = coarse_sizes.len() as u32;
     let graph = graph.renumbered(coarse, |vertex| Some(stands_for[vertex as usize]));
     Some(Coarse { graph, sizes: coarse_sizes, stands_for })
+}
+
+/// Pairs those that exchange most, as long as no pair is too large to be dealt well.
+fn pair(graph: &Graph, sizes: &[u64], random: &mut Random) -> Vec<Option<u32>> {
+    let size = sizes.len();
+    let most = (sizes.iter().sum::<u64>() / SMALL as u64).max(2);
+    let mut order: Vec<u32> = (0..size as u32).collect();
+    random.shuffle(&mut order);
+    let mut mates = vec![None; size];
+    // Those without a free neighbour pair with each other, if they are bound to the same one most, or to none.
+    let mut alone: Vec<Option<u32>> = vec![None; size + 1];
+    for vertex in order {
+        if mates[vertex as usize].is_some() {
+            continue;
+        }
+        let is_free = |other: u32| {
+            mates[other as usize].is_none()
+                && sizes[vertex as usize] + sizes[other as usize] <= most
+        };
+        let all = graph.neighbours(vertex).iter();
+        let free = all.clone().filter(|(other, _)| is_free(*other));
+        let by_weight = |edge: &&(u32, u64)| (edge.1, Reverse(edge.0));
+        let chosen = free.max_by_key(by_weight).map(|edge| edge.0).or_else(|| {
+            let nearest = all.max_by_key(by_weight);
+            let waiting = &mut alone[nearest.map_or(size, |edge| edge.0 as usize)];
+            let other = waiting.take_if(|other| is_free(*other));
+            *waiting = other.is_none().then_some(vertex);
+            other
+        });
+        if let Some(other) = chosen {
+            mates[vertex as usize] = Some(other);
+            mates[other as usize] = Some(vertex);
+        }
+    }
+    mates
 }
 
 /// The best of what grows from single vertices.
@@ -151,52 +157,18 @@ fn refine(graph: &Graph, sizes: &[u64], rooms: [u64; 2], sides: &mut [u8]) {
 /// Moves every vertex once at most, the one that saves most first, even where that costs; what comes
 /// after the best moment is taken back. Whether the cut, or the excess of a side, is less than before.
 fn pass(graph: &Graph, sizes: &[u64], rooms: [u64; 2], sides: &mut [u8]) -> bool {
-    let mut gains: Vec<i64> = (0..sizes.len() as u32).map(|it| gain(graph, sides, it)).collect();
-    let mut queues = [BinaryHeap::new(), BinaryHeap::new()];
-    for (vertex, &gain) in (0u32..).zip(&gains) {
-        queues[usize::from(sides[vertex as usize])].push((gain, Reverse(vertex)));
-    }
-    let mut has_moved = vec![false; sizes.len()];
-    let mut loads = loads(sizes, sides);
-    // As much a side may have in excess between two moves.
-    let slack = sizes.iter().copied().max().unwrap_or(0);
-    let (mut saved, mut moves) = (0, Vec::new());
-    let (first, mut best, mut best_at) = (overload(loads, rooms), (overload(loads, rooms), 0), 0);
+    let mut pass = Pass::new(graph, sizes, rooms, sides);
     let patience = PATIENCE_MIN.max(sizes.len() / 4);
-    while moves.len() - best_at <= patience {
-        for (side, queue) in queues.iter_mut().enumerate() {
-            let is_stale = |&(gain, Reverse(vertex)): &(i64, Reverse<u32>)| {
-                let vertex = vertex as usize;
-                has_moved[vertex] || usize::from(sides[vertex]) != side || gains[vertex] != gain
-            };
-            while queue.peek().is_some_and(is_stale) {
-                queue.pop();
-            }
-        }
-        let may_leave = |side: usize| {
-            let &(gain, Reverse(vertex)) = queues[side].peek()?;
-            let arrives = loads[1 - side] + sizes[vertex as usize];
-            let is_due = loads[side] > rooms[side];
-            let may_come = loads[1 - side] <= rooms[1 - side] && arrives <= rooms[1 - side] + slack;
-            (is_due || may_come).then_some((is_due, gain, side, vertex))
-        };
-        let Some((_, gain, side, vertex)) = may_leave(0).max(may_leave(1)) else { break };
-        has_moved[vertex as usize] = true;
-        sides[vertex as usize] = 1 - side as u8;
-        loads[side] -= sizes[vertex as usize];
-        loads[1 - side] += sizes[vertex as usize];
+    let (mut saved, mut moves) = (0, Vec::new());
+    let first = (overload(pass.loads, rooms), 0);
+    let (mut best, mut best_at) = (first, 0);
+    while moves.len() - best_at <= patience
+        && let Some((gain, vertex)) = pass.next()
+    {
+        pass.shift(vertex);
         saved += gain;
         moves.push(vertex);
-        for &(other, weight) in graph.neighbours(vertex) {
-            let change = 2 * weight as i64;
-            let follows = usize::from(sides[other as usize]) == side;
-            gains[other as usize] += if follows { change } else { -change };
-            if !has_moved[other as usize] {
-                let queue = &mut queues[usize::from(sides[other as usize])];
-                queue.push((gains[other as usize], Reverse(other)));
-            }
-        }
-        let now = (overload(loads, rooms), -saved);
+        let now = (overload(pass.loads, rooms), -saved);
         if now < best {
             (best, best_at) = (now, moves.len());
         }
@@ -204,7 +176,77 @@ fn pass(graph: &Graph, sizes: &[u64], rooms: [u64; 2], sides: &mut [u8]) -> bool
     for &vertex in &moves[best_at..] {
         sides[vertex as usize] ^= 1;
     }
-    best < (first, 0)
+    best < first
+}
+
+/// A pass under way.
+struct Pass<'a> {
+    graph: &'a Graph,
+    sizes: &'a [u64],
+    rooms: [u64; 2],
+    sides: &'a mut [u8],
+    loads: [u64; 2],
+    /// As much a side may have in excess between two moves.
+    slack: u64,
+    /// What each vertex saves that changes its side.
+    gains: Vec<i64>,
+    has_moved: Vec<bool>,
+    /// Those of each side by what they save; entries whose gain is another by now are stale.
+    queues: [BinaryHeap<(i64, Reverse<u32>)>; 2],
+}
+
+impl<'a> Pass<'a> {
+    fn new(graph: &'a Graph, sizes: &'a [u64], rooms: [u64; 2], sides: &'a mut [u8]) -> Self {
+        let gains: Vec<i64> = (0..graph.size()).map(|it| gain(graph, sides, it)).collect();
+        let mut queues = [BinaryHeap::new(), BinaryHeap::new()];
+        for (vertex, &gain) in (0u32..).zip(&gains) {
+            queues[usize::from(sides[vertex as usize])].push((gain, Reverse(vertex)));
+        }
+        let slack = sizes.iter().copied().max().unwrap_or(0);
+        let (loads, has_moved) = (loads(sizes, sides), vec![false; sizes.len()]);
+        Self { graph, sizes, rooms, sides, loads, slack, gains, has_moved, queues }
+    }
+
+    /// The vertex to be moved next, and what that saves: one of a side that has too much, if there is one.
+    fn next(&mut self) -> Option<(i64, u32)> {
+        for (side, queue) in self.queues.iter_mut().enumerate() {
+            let is_stale = |&(gain, Reverse(vertex)): &(i64, Reverse<u32>)| {
+                let vertex = vertex as usize;
+                self.has_moved[vertex]
+                    || usize::from(self.sides[vertex]) != side
+                    || self.gains[vertex] != gain
+            };
+            while queue.peek().is_some_and(is_stale) {
+                queue.pop();
+            }
+        }
+        let may_leave = |side: usize| {
+            let &(gain, Reverse(vertex)) = self.queues[side].peek()?;
+            let (load, room) = (self.loads[1 - side], self.rooms[1 - side]);
+            let is_due = self.loads[side] > self.rooms[side];
+            let may_come = load <= room && load + self.sizes[vertex as usize] <= room + self.slack;
+            (is_due || may_come).then_some((is_due, gain, side, vertex))
+        };
+        may_leave(0).max(may_leave(1)).map(|(_, gain, _, vertex)| (gain, vertex))
+    }
+
+    /// Moves a vertex to the other side.
+    fn shift(&mut self, vertex: u32) {
+        let side = usize::from(self.sides[vertex as usize]);
+        self.has_moved[vertex as usize] = true;
+        self.sides[vertex as usize] = 1 - side as u8;
+        self.loads[side] -= self.sizes[vertex as usize];
+        self.loads[1 - side] += self.sizes[vertex as usize];
+        for &(other, weight) in self.graph.neighbours(vertex) {
+            let change = 2 * weight as i64;
+            let its = usize::from(self.sides[other as usize]);
+            let gain = &mut self.gains[other as usize];
+            *gain += if its == side { change } else { -change };
+            if !self.has_moved[other as usize] {
+                self.queues[its].push((*gain, Reverse(other)));
+            }
+        }
+    }
 }
 
 /// What the cut loses when a vertex changes its side.
