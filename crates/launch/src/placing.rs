@@ -39,12 +39,14 @@ impl Placing {
     fn by(pattern: &Pattern, options: &Options) -> Self {
         let before: Vec<u32> = options.placement().into_iter().map(|host| host as u32).collect();
         let sites = sites_of(options, pattern);
-        let taken = |host: u32| before.iter().filter(|home| **home == host).count() as u32;
-        let host = |(index, &site): (u32, &u32)| {
-            let slots = options.slots(index as usize);
-            Host { site, slots: slots.max(taken(index)) }
+        let mut taken = vec![0; sites.len()];
+        before.iter().for_each(|&home| taken[home as usize] += 1);
+        // Where there are fewer slots than ranks, hosts take as many as they would.
+        let host = |(index, (&site, &taken)): (usize, (&u32, &u32))| Host {
+            site,
+            slots: options.slots(index).max(taken),
         };
-        let hosts: Vec<Host> = (0u32..).zip(&sites).map(host).collect();
+        let hosts: Vec<Host> = sites.iter().zip(&taken).enumerate().map(host).collect();
         let homes = place::place(&pattern.graph(), &hosts, &before);
         let [then, now] = [&before, &homes].map(|homes| pattern.crossing(homes, &sites));
         let summary = format!(

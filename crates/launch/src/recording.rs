@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use place::traffic::Counted;
 
+use crate::options::Options;
 use crate::pattern::Pattern;
 use crate::pmi::Server;
 
@@ -18,14 +19,18 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Makes sure that there will be a file to write to; one that is there stays as it is until then.
+    /// The recording that was asked for. Makes sure that there will be a file to write to; one that is there
+    /// stays as it is until then.
     ///
     /// # Errors
     /// When it cannot be written; a line that names it.
-    pub fn begin(path: &Path, hosts: Vec<String>) -> Result<Self, String> {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-        let file = file.map_err(|error| unwritten(path, &error))?;
-        Ok(Self { path: path.to_owned(), file, hosts })
+    pub fn of(options: &Options) -> Result<Option<Self>, String> {
+        let Some(path) = options.record.clone() else { return Ok(None) };
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+        let file = file.map_err(|error| unwritten(&path, &error))?;
+        let names: Vec<&str> = options.host_names().collect();
+        let hosts = options.placement().into_iter().map(|host| names[host].to_owned()).collect();
+        Ok(Some(Self { path, file, hosts }))
     }
 
     /// Writes what all ranks have told; a job that has failed may have left some of it untold.

@@ -117,12 +117,7 @@ impl Run {
         let name = format!("canele_{}", &number[..16]);
         let pass = boot::pass(&secret, &name).ok_or("a secret that is none")?;
         let tree = Tree::of(options, &surroundings(options, connect_timeout)?, &Pass(pass));
-        let recording = options.record.as_deref().map(|path| {
-            let names: Vec<&str> = options.host_names().collect();
-            let hosts = options.placement().into_iter().map(|host| names[host].to_owned());
-            Recording::begin(path, hosts.collect())
-        });
-        let recording = recording.transpose()?;
+        let recording = Recording::of(options)?;
         if let Some(placing) = options.placing.as_ref().filter(|_| options.verbose) {
             eprintln!("mpiexec: {}", placing.summary);
         }
