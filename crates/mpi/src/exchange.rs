@@ -130,4 +130,4 @@ fn checked(outcome: Outcome, peer: u32) -> Result<()> {
 }
 
 /// The longest exchange: 100 bytes for each of 160 000 ranks.
-const MAX_BYTES: usize = 16 << 20;
+pub(crate) const MAX_BYTES: usize = 16 << 20;

@@ -345,7 +345,17 @@ impl Comm {
         if !reorder || process::current()?.sites().nodes() == 1 {
             return self.arrange_told(neighbours);
         }
-        let told = exchange::allgather(self, &neighbours.emit())?;
+        let mine = neighbours.emit();
+        let lengths = exchange::allgather(self, &(mine.len() as u64).to_le_bytes())?;
+        let length = |bytes: &Vec<u8>| {
+            bytes.first_chunk().map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes))
+        };
+        let total = lengths.iter().map(length).fold(0, u64::saturating_add);
+        // Everybody's has to fit into one exchange: more stay where they are, by the sum that all know.
+        if total > exchange::MAX_BYTES as u64 / 2 {
+            return self.arrange_told(neighbours);
+        }
+        let told = exchange::allgather(self, &mine)?;
         let parse = |bytes: &Vec<u8>| Neighbours::parse(bytes, self.size());
         let all: Option<Vec<Neighbours>> = told.iter().map(parse).collect();
         let all =
