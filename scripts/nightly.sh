@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What takes too long, or needs too much, to run with every change: sanitizers, deep models, new seeds,
-# memcheck. A table at the end says how each step ended; a step that cannot run here says why.
-# Usage: nightly.sh [STEP...] (address, thread, models, seeds, exchange, memcheck; all by default)
+# memcheck, and what happens to a wide area. A table at the end says how each step ended; a step that cannot run here says why.
+# Usage: nightly.sh [STEP...] (address, thread, models, seeds, exchange, memcheck, trouble; all by default)
 # SOAK_S: for how many seconds each of `seeds` and `exchange` runs, 300 by default.
 # Address and thread sanitizers need a nightly Rust: rustup toolchain install nightly --profile minimal -c rust-src
 set -uo pipefail
@@ -117,12 +117,17 @@ memcheck() {
     done
 }
 
+# Long cuts, gateways that die, hosts that move, networks that forbid: each while ranks exchange data.
+trouble() {
+    programs && tests/trouble.sh "$prefix"
+}
+
 if [ "${1:-}" = --within ]; then
     shift
     "$@"
     exit
 fi
-wanted=" ${*:-address thread models seeds exchange memcheck} "
+wanted=" ${*:-address thread models seeds exchange memcheck trouble} "
 wants() { [[ $wanted == *" $1 "* ]]; }
 if wants address; then
     why=$(obstacle asan)
@@ -149,6 +154,7 @@ if wants memcheck; then
         skip memcheck "valgrind is missing"
     fi
 fi
+wants trouble && step trouble "what happens to a wide area while ranks exchange data" 1800 trouble
 printf '\n%s\n' "step         time  result"
 printf '%s\n' "${table[@]}"
 [ $failed = no ]

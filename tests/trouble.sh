@@ -1,0 +1,169 @@
+#!/usr/bin/env bash
+# What happens to a wide area, one thing after the other, while ranks on both sides of it exchange data that is
+# checked: every message arrives once, or the job ends with the error and in the time that are to be expected.
+# Usage: trouble.sh PREFIX [CASE...] (cuts, gateways, address, mtu, udp, disorder, malice; all by default)
+set -u
+cd "$(dirname "$0")" || exit 1
+. ./check.sh
+prefix=$1
+shift
+work=$(mktemp -d)
+export CANELE_LAB=t$$ TROUBLE_TEST=$work
+canele=$prefix/bin/canele mpiexec=$prefix/bin/mpiexec
+trap 'for id in "${started[@]}"; do kill -9 "$id" 2>/dev/null; done; "$canele" lab down >/dev/null 2>&1; rm -rf "$work"' EXIT
+started=()
+wanted=" ${*:-cuts gateways address mtu udp disorder malice} "
+"$prefix/bin/mpicc" -Wall -Werror -O1 programs/exchange.c -o "$work/exchange" || exit 1
+lab() { timeout 60 "$canele" lab "$@"; }
+raise() { lab up --name "$CANELE_LAB" "$@" >"$work/up" 2>&1 || true; }
+raise --nodes 3
+if lab status --json | grep -q '"delay_by": "netem"'; then
+    echo "SKIPPED: the kernel makes the links here, which cannot be cut, and lose nothing"
+    exit 0
+fi
+wants() { [[ $wanted == *" $1 "* ]] && echo "$1:"; }
+
+# Begins to exchange for so many seconds; the rest are options of mpiexec.
+begin() { # seconds, options
+    local seconds=$1
+    shift
+    timeout $((seconds + 100)) "$mpiexec" "$@" "$work/exchange" "$seconds" 0.5 >"$work/out" 2>"$work/err" &
+    job=$!
+    started+=($job)
+    sleep 2.5
+}
+direct=(-launcher-exec "$canele lab run" -hosts site0-node2:1,site1-node2:1 -n 2)
+# How it ended.
+finish() { # name
+    wait "$job"
+    code=$?
+    sed 's/^/    /' "$work/out" "$work/err"
+    check "$1: the job ends well" 0 "$code"
+    check "and every byte is right" 1 "$(grep -c ' ranks: 0 failures$' "$work/out")"
+}
+# Whether a job went over what is said to have happened to it.
+noticed() { check "it was noticed" yes "$(grep -q ' is gone, it is opened anew' "$work/err" && echo yes)"; }
+# As it was.
+calm() { lab heal >/dev/null; lab set --loss 0 --duplicate 0 --reorder 0 --mtu 1500 --udp-forbidden=false >/dev/null; }
+
+if wants cuts; then
+    for way in both in; do
+        begin 25 "${direct[@]}"
+        lab cut 1 --for 20s --direction "$way" >/dev/null
+        finish "a cut of 20 s ($way)"
+        noticed
+    done
+    calm
+fi
+
+# Gateways on the first two nodes of a site, for ranks on its third.
+grid() { # number of gateways of each site
+    local site gateway
+    for site in 0 1; do
+        printf '[[site]]\nname = "site%s"\nhosts = ["site%s-node2:2", "site%s-node0", "site%s-node1"]\n' $site $site $site $site
+        printf 'launch = "%s lab run"\nnetworks = ["lan%s"]\n' "$canele" $site
+        for gateway in $(seq 0 $(($1 - 1))); do
+            printf '[[site.gateway]]\nhost = "site%s-node%s"\ninside = "10.77.%s.1%s"\noutside = "10.77.%s.1%s"\n' $site $gateway $site $gateway $site $gateway
+        done
+    done
+    for site in 0 1; do printf '[[network]]\nname = "lan%s"\nsubnets = ["10.77.%s.0/24"]\n' $site $site; done
+}
+# The gateways of this test on a node.
+gateway_on() { # node
+    local file
+    for file in $(grep -lsa canele-gateway /proc/[0-9]*/cmdline); do
+        file=${file%/cmdline}
+        if grep -qsa "TROUBLE_TEST=$work" "$file/environ" && [ "$(nsenter -u -t "${file#/proc/}" hostname)" = "$1" ]; then echo "${file#/proc/}"; fi
+    done
+}
+carried() { lab status | sed 's/^/    /'; }
+
+if wants gateways; then
+    grid 1 >"$work/one.toml"
+    grid 2 >"$work/two.toml"
+    begin 12 -grid "$work/one.toml" -n 6
+    killed=$(gateway_on site1-node0)
+    kill -9 "$killed"
+    sleep 3
+    again=$(gateway_on site1-node0)
+    check "a gateway that was killed runs again" yes "$([ -n "$again" ] && [ "$again" != "$killed" ] && echo yes)"
+    kill -9 "$(gateway_on site0-node0)"
+    finish "a gateway killed and started again at either site"
+    noticed
+    begin 14 -grid "$work/two.toml" -n 6
+    stopped=("$(gateway_on site1-node0)" "$(gateway_on site0-node1)")
+    kill -STOP "${stopped[@]}"
+    started+=("${stopped[@]}")
+    finish "one of two gateways of either site dead for good"
+    noticed
+    begin 14 -grid "$work/two.toml" -n 6
+    lab cut 1:0 >/dev/null
+    finish "the host of one of two gateways gone for good"
+    noticed
+    calm
+fi
+
+if wants address; then
+    begin 14 "${direct[@]}"
+    lab run site1-node2 sh -c 'way=$(ip route show default) &&
+        ip addr add 10.77.1.99/32 dev eth0 && ip addr del 10.77.1.12/24 dev eth0 && ip addr del 10.77.1.99/32 dev eth0 &&
+        ip addr add 10.77.1.99/24 dev eth0 && ip route add $way' || check "the address can be changed" yes no
+    finish "the address of a host has changed"
+    check "the link is back" yes "$(grep -q 'is back' "$work/err" && echo yes)"
+    lab down >/dev/null
+    raise --nodes 3
+fi
+
+if wants mtu; then
+    begin 14 "${direct[@]}"
+    lab set --mtu 1280 >/dev/null
+    finish "no packet longer than 1280 bytes passes any more, and nobody says so"
+    noticed
+    calm
+    begin 14 "${direct[@]}" -genv CANELE_RAILS quic
+    lab set --mtu 1280 >/dev/null
+    finish "the same over UDP"
+    calm
+fi
+
+if wants udp; then
+    grid 1 >"$work/one.toml"
+    begin 20 -grid "$work/one.toml" -n 6
+    lab set --udp-forbidden >/dev/null
+    finish "UDP is forbidden, which gateways share"
+    noticed
+    calm
+    start=$SECONDS
+    begin 20 "${direct[@]}" -genv CANELE_RAILS quic
+    lab set --udp-forbidden >/dev/null
+    wait "$job"
+    code=$?
+    sed 's/^/    /' "$work/out" "$work/err"
+    check "UDP is forbidden, and there is nothing else: the job ends with an error" yes "$([ "$code" != 0 ] && [ "$code" != 124 ] && echo yes)"
+    check "in time" yes "$([ $((SECONDS - start)) -lt 60 ] && echo yes)"
+    calm
+fi
+
+if wants disorder; then
+    for rails in tcp quic; do
+        lab set --reorder 1% --reorder-delay 1ms --duplicate 1% >/dev/null
+        begin 6 "${direct[@]}" -genv CANELE_RAILS $rails
+        finish "packets overtaken and doubled, over $rails"
+        calm
+    done
+fi
+
+if wants malice; then
+    for node in site0-node2 site1-node2; do
+        lab run $node iptables -t nat -A PREROUTING -p tcp -s 10.77.0.0/16 -j REDIRECT --to-ports 5999 || check "connections can be redirected" yes no
+        "$canele" lab run $node python3 programs/between.py 5999 >>"$work/malice" &
+        started+=($!)
+    done
+    begin 15 "${direct[@]}"
+    finish "one in the middle changes, repeats and cuts short what is said"
+    sort "$work/malice" | uniq -c
+    check "which was done in all ways" 3 "$(sort -u "$work/malice" | wc -l)"
+    noticed
+    check "and told of" yes "$(grep -qE 'somebody changes the bytes|what came is not what was sent|a frame with an impossible header' "$work/err" && echo yes)"
+fi
+finish_checks
