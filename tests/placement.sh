@@ -80,8 +80,16 @@ crosses() { # name, edges that have to cross, arguments of mpiexec...
     # Headers, acknowledgements and encryption come on top.
     check "$name: $least bytes have to cross, $found did" yes "$([ "$found" -ge "$least" ] && [ "$found" -le $((least + least / 6 + 500000)) ] && echo yes)"
 }
-# What a round of long messages takes.
-ms() { grid "$@" 262144 25 2>/dev/null | sed 's/.* \([0-9.]*\) ms a round/\1/'; }
+# What a round of long messages takes, at best of three runs each, by turns.
+compared() { # shape, file
+    local trial
+    for trial in 1 2 3; do
+        grid "$work/traffic" "$1" plain 1048576 15 >>"$work/$1-in-turn" 2>/dev/null
+        grid -place "$2" "$work/traffic" "$1" plain 1048576 15 >>"$work/$1-placed" 2>/dev/null
+    done
+    awk -v shape="$1" '{ ms = $(NF - 3) } !(FILENAME in least) || ms < least[FILENAME] { least[FILENAME] = ms }
+        END { a = least[ARGV[1]]; b = least[ARGV[2]]; printf "    %s: rounds of 1 MiB in turn %.1f ms, placed %.1f ms: %.2f\n", shape, a, b, a ? b / a : 0 }' "$work/$1-in-turn" "$work/$1-placed"
+}
 for shape in ring:2:16 stencil:4:12; do
     IFS=: read -r shape least in_turn <<<"$shape"
     file=$work/$shape.json
@@ -93,9 +101,7 @@ for shape in ring:2:16 stencil:4:12; do
     for how in cart graph adjacent edges; do
         crosses "$shape by its $how" $least "$work/traffic" $shape $how $bytes $rounds
     done
-    long=$(ms "$work/traffic" $shape plain)
-    short=$(ms -place "$file" "$work/traffic" $shape plain)
-    echo "    $shape: rounds of 256 KiB in turn $long ms, placed $short ms: $(awk -v a="${short:-0}" -v b="${long:-1}" 'BEGIN { printf "%.2f", a / b }')"
+    compared $shape "$file"
 done
 
 # A grid in a file says itself which hosts are near.
