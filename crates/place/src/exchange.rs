@@ -120,6 +120,10 @@ impl<'a> Seating<'a> {
         for (index, host) in (0u32..).zip(self.hosts).filter(|(index, _)| *index != home) {
             let members = &self.members[index as usize];
             let own = self.saving(rank, index);
+            // Of two that save something together one does alone, and its turn comes.
+            if own <= 0 {
+                continue;
+            }
             if members.len() < host.slots as usize && own > best.0 {
                 best = (own, Some((None, index)));
             }
