@@ -150,9 +150,9 @@ impl Gate {
         self.links.is_empty() && !self.apart.is_empty() && !self.apart.iter().any(is_open)
     }
 
-    /// Whether links of the gate are looked at beside one another, or waited for.
+    /// Whether links of the gate are looked at beside one another, or waited for, or may swallow what they keep.
     pub fn is_watched(&self) -> bool {
-        self.links.len() + self.apart.len() > 1 || !self.apart.is_empty()
+        !self.apart.is_empty() || self.links.iter().any(|link| link.ledger.is_some())
     }
 
     /// Names the links over which the peer is still to be greeted, once.

@@ -250,6 +250,16 @@ impl Ledger {
         at_ns > since_ns || sent != self.sent()
     }
 
+    /// Has the peer asked for a sign of life when so much time has passed without one since something left, and
+    /// then in ever longer intervals.
+    pub fn probe_after(&mut self, patience_ns: u64, now_ns: u64) {
+        if let (Some(&(_, first_ns)), Some(&(_, last_ns))) =
+            (self.stamps.front(), self.stamps.back())
+        {
+            self.probes |= now_ns - last_ns > patience_ns.max(last_ns - first_ns);
+        }
+    }
+
     /// Takes note that the peer is asked for a sign of life; whether it was to be.
     pub fn take_probe(&mut self) -> bool {
         std::mem::take(&mut self.probes)

@@ -94,6 +94,15 @@ impl Link {
         }
     }
 
+    /// Asks whether what has left long ago has arrived, where no other link shows that this one delivers nothing:
+    /// one that has swallowed it fails when more follows.
+    pub fn ask_if_late(&mut self, now_ns: u64) {
+        let patience_ns = self.patience_ns();
+        if let Some(ledger) = &mut self.ledger {
+            ledger.probe_after(patience_ns, now_ns);
+        }
+    }
+
     /// How long a frame may take before the link is suspected.
     fn patience_ns(&self) -> u64 {
         let predicted = self.cost.round_trip_ns() + self.cost.busy_ns(self.backlog_bytes() as u64);

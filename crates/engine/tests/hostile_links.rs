@@ -118,6 +118,40 @@ fn the_last_link_that_a_peer_parts_ends_no_other_gate() {
 }
 
 #[test]
+fn a_link_that_swallows_what_came_last_is_asked_in_ever_longer_intervals() {
+    let mut engine = Engine::new(Config::new(2));
+    engine.handle_up(gate(1), RAILS[0], KEPT);
+    assert_eq!(engine.handle_frame(gate(1), RAILS[0], &greeting(0, 1, 0)), Ok(()));
+    let mut frame = Frame::default();
+    let mut leaves = |engine: &mut Engine| {
+        let mut count = 0;
+        while engine.poll_frame(gate(1), RAILS[0], &mut frame) {
+            engine.handle_posted(gate(1), RAILS[0], &mut frame, Posted::Done);
+            count += 1;
+        }
+        count
+    };
+    assert_eq!(leaves(&mut engine), 1, "the greeting");
+    engine.submit_send(gate(1), ENVELOPE, &Region::owned(8), SendMode::Standard);
+    assert_eq!(leaves(&mut engine), 1);
+    let mut asked_s = Vec::new();
+    for second in 0..600 {
+        assert!(engine.wants_time() || engine.is_watching());
+        assert_eq!(engine.handle_time(second * 1_000_000_000), None);
+        if leaves(&mut engine) > 0 {
+            asked_s.push(second);
+        }
+    }
+    assert!(asked_s.len() >= 8 && asked_s.len() <= 12, "asked at {asked_s:?} s");
+    let frames = 1 + asked_s.len() as u32;
+    assert_eq!(engine.handle_frame(gate(1), RAILS[0], &arrived(frames)), Ok(()));
+    for second in 600..700 {
+        engine.handle_time(second * 1_000_000_000);
+        assert_eq!(leaves(&mut engine), 0, "all has arrived");
+    }
+}
+
+#[test]
 fn whatever_is_said_of_links_harms_nobody() {
     let mut accused = 0;
     for_seeds(6000, |seed| {

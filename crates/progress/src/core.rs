@@ -388,6 +388,8 @@ impl Core {
     }
 
     pub(crate) fn finish_sleep(&mut self) {
+        // Time has passed.
+        self.has_loose_ends |= self.engine.is_watching();
         for station in &mut self.rails {
             station.rail.finish_sleep();
             station.skip = 0;

@@ -193,6 +193,11 @@ impl Engine {
         self.is_timed = true;
     }
 
+    /// Whether there are links that the engine is to be told the time for.
+    pub fn is_watching(&self) -> bool {
+        !self.watched.is_empty()
+    }
+
     /// Whether the engine is to be told the time, when asked after what came was taken in: where links are
     /// judged beside one another, or waited for; soon while long frames are under way, and now and then.
     #[inline]
@@ -225,7 +230,9 @@ impl Engine {
                     overdue = Some(Overdue::Peer(gate));
                 }
             }
-            if way.links.len() > 1 {
+            if let [only] = &mut way.links[..] {
+                only.ask_if_late(now_ns);
+            } else {
                 let late = judge(&mut way.links, now_ns).map(|rail| Overdue::Link(gate, rail));
                 overdue = late.or(overdue);
             }
@@ -257,6 +264,7 @@ impl Engine {
         if let Some((frames, prompt, behind)) = packet::split_arrived(bytes) {
             (rest, is_asked, is_told) = (behind, prompt, true);
             link.confirm(frames, *now_ns, |token| free(ops, token))?;
+            way.parted_for_ns = None;
         }
         if let Some(ledger) = &mut link.ledger
             && !rest.is_empty()
@@ -343,8 +351,11 @@ impl Engine {
         if link.ledger.as_ref().is_some_and(|ledger| !ledger.keeps) {
             link.ledger = None;
         }
+        // One that opens again and again, and never carries what it is to, is none.
+        if link.backlog_bytes() == 0 && way.lost.is_empty() {
+            way.parted_for_ns = None;
+        }
         way.links.push(link);
-        way.parted_for_ns = None;
         self.watch(gate);
         self.list(gate);
     }
