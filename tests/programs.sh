@@ -6,7 +6,7 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives nonblocking large layouts point_to_point objects unsupported bad_input tool topologies neighbours intercomms mad_pack mad_misuse threads; do
+for program in collectives nonblocking large layouts point_to_point objects unsupported bad_input tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
 for program in collectives nonblocking objects neighbours intercomms; do
@@ -61,6 +61,11 @@ for ranks in 1 2 3 4 6 8; do go -n $ranks "$work/neighbours"; done
 go -genv CANELE_RAILS tcp -n 4 "$work/neighbours"
 for ranks in 2 3 5 8; do go -n $ranks "$work/intercomms"; done
 go -genv CANELE_RAILS tcp -n 4 "$work/intercomms"
+
+# Collectives that differ between processes, compared and not; and those that do not differ.
+for ranks in 2 3 6; do go -check -n $ranks "$work/mismatch"; done
+go -n 2 "$work/mismatch" wrong
+for program in collectives neighbours intercomms; do go -check -n 5 "$work/$program"; done
 go -n 1 "$work/tool" list
 for rails in shm tcp; do go -genv CANELE_RAILS $rails -n 2 "$work/tool"; done
 go -genv CANELE_UNMATCHED_BYTES 1048576 -genv CANELE_STRATEGY fifo -n 3 "$work/tool"

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use datatype::Datatype;
 use memory::Region;
+use mpi::check::Told;
 use mpi::collective::{Call, Collective, Elements};
 pub(crate) use mpi::comm::Form;
 use mpi::neighbourhood::Neighbourhood;
@@ -102,6 +103,7 @@ pub(crate) unsafe fn bcast(
     // SAFETY: as the body's.
     let data = unsafe { buffer(&BUFFER, buf, n, datatype) }?;
     let len = data.len() as u64;
+    comm.tell(|| Told::new(Operation::Bcast, Some(from), Some(len), None));
     let shape = Shape { root: from, ..Shape::of(Operation::Bcast).with_len(len) };
     let schedule = comm.plan(shape, |rank, places| plan::broadcast(rank, places, from, len))?;
     Ok(comm.bytes(schedule, Region::empty(), data))
@@ -258,24 +260,30 @@ fn displaced(address: *const c_void, offset: isize) -> *const c_void {
     }
 }
 
-/// The shape of an operation on equal blocks; none where they differ.
-fn uniform_shape(
+/// An operation on blocks.
+#[derive(Clone, Copy)]
+struct OnBlocks {
     operation: Operation,
-    root: u32,
+    /// None where there is no root.
+    root: Option<u32>,
+    /// The blocks' length, if they are equal.
     block: Option<u64>,
     in_place: bool,
-) -> Option<Shape> {
-    Some(Shape { root, in_place, ..Shape::of(operation).with_len(block?) })
 }
 
-/// A plan that is kept if it has a shape. Others follow from as many sizes as there are ranks.
+/// A plan that is kept if blocks are equal. Others follow from as many sizes as there are ranks.
 fn planned(
     comm: &Call,
-    shape: Option<Shape>,
+    on: OnBlocks,
     make: impl FnOnce(u32, &Topology) -> Schedule,
 ) -> Result<Arc<Schedule>> {
-    match shape {
-        Some(shape) => comm.plan(shape, make),
+    let OnBlocks { operation, root, block, in_place } = on;
+    comm.tell(|| Told::new(operation, root, block, None));
+    match block {
+        Some(len) => {
+            let root = root.unwrap_or(0);
+            comm.plan(Shape { root, in_place, ..Shape::of(operation).with_len(len) }, make)
+        }
         None => Ok(Arc::new(make(comm.rank(), comm.places()?))),
     }
 }
@@ -310,15 +318,25 @@ unsafe fn gather_blocks(
             distinct("sendbuf", &input, "recvbuf", &blocks.own(rank))?;
             let sizes = |rank: u32| blocks.sizes[rank as usize];
             check_own(in_place, input.len() as u64, sizes(rank))?;
-            let shape = uniform_shape(Operation::Gather, to, uniform.then(|| sizes(0)), in_place);
-            let schedule = planned(&comm, shape, |rank, places| {
+            let on = OnBlocks {
+                operation: Operation::Gather,
+                root: Some(to),
+                block: uniform.then(|| sizes(0)),
+                in_place,
+            };
+            let schedule = planned(&comm, on, |rank, places| {
                 plan::gather(rank, places, to, &sizes, uniform, in_place)
             })?;
             return Ok(comm.bytes(schedule, input, blocks.stream));
         }
         let own = input.len() as u64;
-        let shape = uniform_shape(Operation::Gather, to, uniform.then_some(own), false);
-        let schedule = planned(&comm, shape, |rank, places| {
+        let on = OnBlocks {
+            operation: Operation::Gather,
+            root: Some(to),
+            block: uniform.then_some(own),
+            in_place: false,
+        };
+        let schedule = planned(&comm, on, |rank, places| {
             plan::gather(rank, places, to, &|_| own, uniform, false)
         })?;
         Ok(comm.bytes(schedule, input, Region::empty()))
@@ -400,16 +418,25 @@ unsafe fn scatter_blocks(
             distinct("sendbuf", &blocks.own(rank), "recvbuf", &output)?;
             let sizes = |rank: u32| blocks.sizes[rank as usize];
             check_own(in_place, sizes(rank), output.len() as u64)?;
-            let shape =
-                uniform_shape(Operation::Scatter, from, uniform.then(|| sizes(0)), in_place);
-            let schedule = planned(&comm, shape, |rank, places| {
+            let on = OnBlocks {
+                operation: Operation::Scatter,
+                root: Some(from),
+                block: uniform.then(|| sizes(0)),
+                in_place,
+            };
+            let schedule = planned(&comm, on, |rank, places| {
                 plan::scatter(rank, places, from, &sizes, uniform, in_place)
             })?;
             return Ok(comm.bytes(schedule, blocks.stream, output));
         }
         let own = output.len() as u64;
-        let shape = uniform_shape(Operation::Scatter, from, uniform.then_some(own), false);
-        let schedule = planned(&comm, shape, |rank, places| {
+        let on = OnBlocks {
+            operation: Operation::Scatter,
+            root: Some(from),
+            block: uniform.then_some(own),
+            in_place: false,
+        };
+        let schedule = planned(&comm, on, |rank, places| {
             plan::scatter(rank, places, from, &|_| own, uniform, false)
         })?;
         Ok(comm.bytes(schedule, Region::empty(), output))
@@ -481,9 +508,14 @@ unsafe fn allgather_blocks(
         distinct("sendbuf", &input, "recvbuf", &blocks.own(comm.rank()))?;
         let sizes = |rank: u32| blocks.sizes[rank as usize];
         check_own(in_place, input.len() as u64, sizes(comm.rank()))?;
-        let shape = uniform_shape(Operation::Allgather, 0, uniform.then(|| sizes(0)), in_place);
+        let on = OnBlocks {
+            operation: Operation::Allgather,
+            root: None,
+            block: uniform.then(|| sizes(0)),
+            in_place,
+        };
         let schedule =
-            planned(&comm, shape, |rank, places| plan::allgather(rank, places, &sizes, in_place))?;
+            planned(&comm, on, |rank, places| plan::allgather(rank, places, &sizes, in_place))?;
         Ok(comm.bytes(schedule, input, blocks.stream))
     }
 }
@@ -538,8 +570,13 @@ fn alltoall_blocks(
     let to = |to: u32| sent[to as usize];
     let from = |from: u32| receives.sizes[from as usize];
     let (len, in_place) = (receives.stream.len(), sends.is_none());
-    let shape = uniform_shape(Operation::Alltoall, 0, uniform.then(|| from(0)), in_place);
-    let schedule = planned(&comm, shape, |rank, places| {
+    let on = OnBlocks {
+        operation: Operation::Alltoall,
+        root: None,
+        block: uniform.then(|| from(0)),
+        in_place,
+    };
+    let schedule = planned(&comm, on, |rank, places| {
         let schedule = plan::alltoall(rank, places, &to, &from, uniform);
         if in_place { schedule.in_place(len as u64) } else { schedule }
     })?;
@@ -717,6 +754,17 @@ impl Reduction {
         distinct("sendbuf", &sent, "recvbuf", &received)
     }
 
+    fn tell(&self, operation: Operation, root: Option<u32>, bytes: Option<u64>) {
+        self.comm.tell(|| {
+            // The application's own may be called otherwise elsewhere.
+            let op = match &self.op {
+                datatype::Op::Predefined(op) => Some(format!("{op:?}")),
+                datatype::Op::User { .. } => None,
+            };
+            Told::new(operation, root, bytes, op.as_deref())
+        });
+    }
+
     /// A plan for these operands.
     fn plan(
         &self,
@@ -726,6 +774,8 @@ impl Reduction {
         make: impl FnOnce(u32, &Topology) -> Schedule,
     ) -> Result<Arc<Schedule>> {
         let Operands { len, element, commutes, in_place } = operands;
+        let has_root = operation == Operation::Reduce;
+        self.tell(operation, has_root.then_some(root), Some(len * element));
         self.comm.plan(Shape { operation, root, len, element, commutes, in_place }, make)
     }
 
@@ -855,7 +905,10 @@ unsafe fn reduce_scatter_counts(
     };
     let schedule = match uniform {
         true => this.plan(Operation::ReduceScatterBlock, 0, operands, make)?,
-        false => Arc::new(make(rank, this.comm.places()?)),
+        false => {
+            this.tell(Operation::ReduceScatter, None, Some(total as u64 * operands.element));
+            Arc::new(make(rank, this.comm.places()?))
+        }
     };
     // SAFETY: as the body's.
     unsafe {

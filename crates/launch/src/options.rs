@@ -146,6 +146,9 @@ impl Options {
                     options.launcher = Some(Launcher::Command(words));
                 }
                 "l" | "prepend-rank" => options.label = true,
+                "check" => {
+                    options.environment.push((settings::CHECK.variable().to_owned(), "yes".into()));
+                }
                 "timeout" => options.timeout_s = Some(u64::from(number(name, &value()?)?)),
                 "encrypt" => {
                     let which = value()?;
@@ -320,6 +323,7 @@ mpiexec [options] program [arguments] [: [options] program [arguments]]...
   -iface NAME           the network interface to use
   -record FILE          write who sends how much to whom (docs/placement.md)
   -place FILE           put ranks where what FILE says crosses sites and hosts least
+  -check                compare what ranks call collectively, and report what differs
   -l                    label lines of output with their rank
   -v                    say what -place changes
   -timeout SECONDS      end the job after this time

@@ -13,6 +13,7 @@ use memory::Region;
 use plan::{Buffer, Schedule, Span, Step};
 use progress::{Core, Stage, Task};
 
+use crate::check::{self, Told};
 use crate::comm::{Comm, CommRef, Form};
 use crate::plans::{Operation, Shape};
 use crate::process;
@@ -36,6 +37,8 @@ pub struct Call {
     /// Tells this collective's messages from those of others on the communicator, also of those that run
     /// at the same time: all processes make their calls of a form in the same order.
     tag: i32,
+    /// What it is compared by with the others', where that is asked for.
+    told: OnceLock<Box<Told>>,
 }
 
 /// What this rank does in a collective operation, ready to be carried out.
@@ -58,8 +61,22 @@ impl Call {
             Some(joint) => CommRef::Derived(joint.clone()),
             None => comm,
         };
+        // Processes that are compared may differ in that too: the two count as one.
+        let form = match form {
+            Form::Begun if check::is_on() => Form::Blocking,
+            form => form,
+        };
         let tag = comm.next_collective(form);
-        Self { comm, tag }
+        Self { comm, tag, told: OnceLock::new() }
+    }
+
+    /// Says what the call is compared by, if calls are.
+    #[inline]
+    pub fn tell(&self, told: impl FnOnce() -> Told) {
+        if check::is_on() {
+            // Each body tells once.
+            let _ = self.told.set(Box::new(told()));
+        }
     }
 
     /// A barrier.
@@ -68,6 +85,7 @@ impl Call {
     /// When not initialised.
     #[inline]
     pub fn barrier(self) -> Result<Collective> {
+        self.tell(|| Told::new(Operation::Barrier, None, None, None));
         let schedule = self.plan(Shape::of(Operation::Barrier), plan::barrier)?;
         Ok(self.bytes(schedule, Region::empty(), Region::empty()))
     }
@@ -108,6 +126,15 @@ impl Collective {
     /// # Errors
     /// When a peer fails, or sends a message of another length than this process expects.
     pub fn run(&self) -> Result<()> {
+        if let Some(comparison) = self.comparison()? {
+            comparison.collective.carry_out()?;
+            comparison.result().map_or(Ok(()), Err)?;
+        }
+        self.carry_out()
+    }
+
+    #[inline]
+    fn carry_out(&self) -> Result<()> {
         let progress = process::current()?.progress();
         let mut running = Running::new(self);
         let moves = |stage: Stage| (stage != Stage::Waits).then_some(stage);
@@ -143,11 +170,26 @@ impl Collective {
         self.start_with_end(None)
     }
 
+    /// What has to come first where calls are compared.
+    #[inline]
+    fn comparison(&self) -> Result<Option<Comparison>> {
+        let Some(told) = self.call.told.get() else { return Ok(None) };
+        let (schedule, said, heard) = check::exchange(&self.call.comm, told)?;
+        let comm = CommRef::Derived(Comm::clone(&self.call.comm));
+        let call = Call { comm, tag: self.call.tag, told: OnceLock::new() };
+        let collective = Arc::new(call.bytes(schedule, said, heard.clone()));
+        Ok(Some(Comparison { collective, heard }))
+    }
+
     fn start_with_end(self: Arc<Self>, then: Option<Box<dyn FnOnce() + Send>>) -> Result<Pending> {
         let progress = process::current()?.progress();
         let pending = Pending(Arc::default());
+        let comparison = self.comparison()?.map(|comparison| {
+            let running = Running::new(Arc::clone(&comparison.collective));
+            (running, comparison)
+        });
         let (running, end) = (Running::new(self), pending.clone());
-        progress.begin(Box::new(Background { running, end, then }));
+        progress.begin(Box::new(Background { comparison, running, end, then }));
         Ok(pending)
     }
 }
@@ -160,17 +202,49 @@ impl Pending {
     }
 }
 
+/// The exchange of what calls are compared by.
+struct Comparison {
+    collective: Arc<Collective>,
+    heard: Region,
+}
+
+impl Comparison {
+    /// What differs, at the exchange's good end.
+    fn result(&self) -> Option<Error> {
+        check::compare(&self.heard.to_vec())
+    }
+}
+
 /// A collective that nobody has to wait for.
 struct Background {
+    /// What comes first, where calls are compared.
+    comparison: Option<(Running<Arc<Collective>>, Comparison)>,
     running: Running<Arc<Collective>>,
     end: Pending,
     /// What its good end brings about.
     then: Option<Box<dyn FnOnce() + Send>>,
 }
 
+impl Background {
+    fn stage(&mut self, core: &mut Core) -> Stage {
+        if let Some((running, comparison)) = &mut self.comparison {
+            let stage = running.advance(core);
+            if stage != Stage::Ended {
+                return stage;
+            }
+            self.running.failure = running.failure.take().or_else(|| comparison.result());
+            self.comparison = None;
+            if self.running.failure.is_some() {
+                return Stage::Ended;
+            }
+        }
+        self.running.advance(core)
+    }
+}
+
 impl Task for Background {
     fn advance(&mut self, core: &mut Core) -> Stage {
-        let stage = self.running.advance(core);
+        let stage = self.stage(core);
         if stage == Stage::Ended {
             let comm = self.running.collective.call.handle();
             let failure = self.running.failure.take().map(|error| error.on(comm));
@@ -184,7 +258,10 @@ impl Task for Background {
     }
 
     fn work(&mut self) {
-        self.running.work();
+        match &mut self.comparison {
+            Some((running, _)) => running.work(),
+            None => self.running.work(),
+        }
     }
 }
 
@@ -259,7 +336,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
 
     #[inline]
     fn send(&mut self, core: &mut Core, to: u32, span: Span) {
-        let Call { comm, tag } = &self.collective.call;
+        let Call { comm, tag, .. } = &self.collective.call;
         let data = self.collective.memory.stream(span, &self.temporaries);
         let context = comm.collective_context();
         let envelope = Envelope { context, source: comm.rank(), tag: *tag, is_urgent: true };
@@ -272,7 +349,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
 
     #[inline]
     fn receive(&mut self, core: &mut Core, from: u32, span: Span) {
-        let Call { comm, tag } = &self.collective.call;
+        let Call { comm, tag, .. } = &self.collective.call;
         let into = self.collective.memory.stream(span, &self.temporaries);
         let context = comm.collective_context();
         let selector = Selector { context, source: Some(from), tag: Some(*tag) };

@@ -10,6 +10,7 @@ use wire::GateId;
 
 use crate::attribute::Attributes;
 use crate::buffer;
+use crate::check::Told;
 use crate::collective::Call;
 use crate::errhandler::Errhandler;
 use crate::exchange;
@@ -388,6 +389,7 @@ impl Comm {
     /// As [`Comm::duplicate`].
     pub fn begin_duplicate(&self) -> Result<(Self, Request)> {
         let call = Call::new(CommRef::Derived(self.clone()), Form::Begun);
+        call.tell(|| Told::new(Operation::CommIdup, None, None, None));
         let process = process::current()?;
         let mine = if call.rank() == 0 { draw_context(process) } else { 0 };
         let told = Region::from_box(Box::new(mine.to_le_bytes()));
@@ -463,13 +465,13 @@ impl Comm {
         self.create_distinct(&Group::of(ranks))
     }
 
-    /// Which of the processes share memory (collective).
+    /// Which of the processes, of both groups if there are two, share memory (collective).
     ///
     /// # Errors
     /// When a peer fails.
     pub fn nodes(&self) -> Result<Nodes> {
         let identity = process::current()?.node_identity().to_vec();
-        let all = exchange::allgather(self, &identity)?;
+        let all = exchange::allgather(self.joint().unwrap_or(self), &identity)?;
         // This process is one of all.
         let first = all.iter().position(|other| *other == identity).unwrap_or(0);
         Ok(Nodes { first: first as i32, several: all.iter().any(|other| *other != identity) })

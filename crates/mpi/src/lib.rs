@@ -4,6 +4,7 @@
 
 pub mod attribute;
 pub mod buffer;
+pub mod check;
 pub mod collective;
 pub mod comm;
 pub mod errhandler;

@@ -22,7 +22,7 @@ pub struct Shape {
     pub in_place: bool,
 }
 
-/// The operations whose plans follow from so little.
+/// The operations. The plans of those that have a count for each rank, or neighbours, follow from more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the standard's")]
 pub enum Operation {
@@ -35,8 +35,12 @@ pub enum Operation {
     Reduce,
     Allreduce,
     ReduceScatterBlock,
+    ReduceScatter,
     Scan,
     Exscan,
+    NeighborAllgather,
+    NeighborAlltoall,
+    CommIdup,
 }
 
 impl Shape {

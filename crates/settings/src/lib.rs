@@ -93,12 +93,20 @@ pub static PLANS: Setting = setting(
      on each line; canele info --plan names them",
 );
 
+/// Whether processes compare their collectives.
+pub static CHECK: Setting = setting(
+    "CANELE_CHECK",
+    Kind::Text("no"),
+    "yes: processes compare each collective's operation, root, length and op before they take part, the same \
+     for all ranks; mpiexec -check sets it",
+);
+
 /// How long `mpiexec` waits for agents.
 pub static CONNECT_TIMEOUT: Setting =
     setting("CANELE_CONNECT_TIMEOUT", Kind::Seconds(30), "seconds until mpiexec gives an agent up");
 
 /// All settings, in the order of README's table.
-pub static ALL: [&Setting; 12] = [
+pub static ALL: [&Setting; 13] = [
     &RAILS,
     &STRATEGY,
     &UNMATCHED_BYTES,
@@ -110,6 +118,7 @@ pub static ALL: [&Setting; 12] = [
     &GATEWAYS,
     &LINK_PATIENCE,
     &PLANS,
+    &CHECK,
     &CONNECT_TIMEOUT,
 ];
 

@@ -36,6 +36,17 @@ fn shape(operation: Operation, role: Role) -> Shape {
     Shape { root, ..Shape::of(operation) }
 }
 
+/// Says what calls are compared by: the root, as a rank of both groups, by those that know it. Lengths differ
+/// between the groups.
+fn tell(comm: &Call, operation: Operation, role: Option<Role>) {
+    let root = match role {
+        Some(Role::Root) => Some(comm.rank()),
+        Some(Role::Partner(root)) => Some(root),
+        Some(Role::Idle) | None => None,
+    };
+    comm.tell(|| Told::new(operation, root, None, None));
+}
+
 /// Takes no part.
 fn idle(comm: Call) -> Collective {
     comm.bytes(Schedule::default(), Region::empty(), Region::empty())
@@ -54,6 +65,7 @@ pub(super) unsafe fn bcast(
     comm: Call,
 ) -> Result<Collective> {
     let role = role(&comm, root)?;
+    tell(&comm, Operation::Bcast, Some(role));
     if role == Role::Idle {
         return Ok(idle(comm));
     }
@@ -76,6 +88,7 @@ pub(super) unsafe fn gather(
     comm: Call,
 ) -> Result<Collective> {
     let (role, size) = (role(&comm, root)?, remote_size(&comm));
+    tell(&comm, Operation::Gather, Some(role));
     // SAFETY: as the body's.
     let (input, output, sizes) = unsafe {
         match role {
@@ -107,6 +120,7 @@ pub(super) unsafe fn scatter(
     comm: Call,
 ) -> Result<Collective> {
     let (role, size) = (role(&comm, root)?, remote_size(&comm));
+    tell(&comm, Operation::Scatter, Some(role));
     // SAFETY: as the body's.
     let (input, output, sizes) = unsafe {
         match role {
@@ -135,6 +149,7 @@ pub(super) unsafe fn allgather(
     recvtype: RawHandle,
     comm: Call,
 ) -> Result<Collective> {
+    tell(&comm, Operation::Allgather, None);
     let size = remote_size(&comm);
     // SAFETY: as the body's.
     let (input, blocks) = unsafe {
@@ -151,6 +166,7 @@ pub(super) unsafe fn allgather(
 }
 
 pub(super) fn alltoall(comm: Call, sends: Blocks, receives: Blocks) -> Result<Collective> {
+    tell(&comm, Operation::Alltoall, None);
     distinct("sendbuf", &sends.stream, "recvbuf", &receives.stream)?;
     let schedule = groups(&comm)?.alltoall(&sends.sizes, &receives.sizes);
     Ok(comm.bytes(schedule, sends.stream, receives.stream))
@@ -181,6 +197,7 @@ pub(super) unsafe fn reduce(
     comm: Call,
 ) -> Result<Collective> {
     let role = role(&comm, root)?;
+    tell(&comm, Operation::Reduce, Some(role));
     if role == Role::Idle {
         return Ok(idle(comm));
     }
@@ -209,6 +226,7 @@ pub(super) unsafe fn allreduce(
     op: RawHandle,
     comm: Call,
 ) -> Result<Collective> {
+    tell(&comm, Operation::Allreduce, None);
     let this = Reduction::new(sendbuf, datatype, op, comm)?;
     let n = count("count", n)?;
     // SAFETY: as the body's.
@@ -231,6 +249,7 @@ pub(super) unsafe fn reduce_scatter(
     op: RawHandle,
     comm: Call,
 ) -> Result<Collective> {
+    tell(&comm, Operation::ReduceScatter, None);
     let this = Reduction::new(sendbuf, datatype, op, comm)?;
     let groups = groups(&this.comm)?;
     let total: usize = counts.iter().sum();

@@ -21,6 +21,7 @@ unsafe fn allgather_blocks(
         (input, blocks)
     };
     distinct("sendbuf", &input, "recvbuf", &blocks.stream)?;
+    comm.tell(|| Told::new(Operation::NeighborAllgather, None, None, None));
     let schedule = neighbours.allgather(input.len() as u64, &blocks.sizes);
     Ok(comm.bytes(schedule, input, blocks.stream))
 }
@@ -62,6 +63,7 @@ fn alltoall_blocks(
     receives: Blocks,
 ) -> Result<Collective> {
     distinct("sendbuf", &sends.stream, "recvbuf", &receives.stream)?;
+    comm.tell(|| Told::new(Operation::NeighborAlltoall, None, None, None));
     let schedule = neighbours.alltoall(&sends.sizes, &receives.sizes);
     Ok(comm.bytes(schedule, sends.stream, receives.stream))
 }

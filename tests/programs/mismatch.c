@@ -1,0 +1,99 @@
+/* Collectives that differ between processes, by -check: an error everywhere that names both sides, in every form, and
+   what follows goes on. "wrong" instead, without -check: lengths that differ are errors where they arrive. On two ranks
+   or more. Prints one line. */
+#include <mpi.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+
+static int size, last;
+static MPI_Comm comm;
+
+static void expect(int code, int class, const char *one, const char *other) {
+    char text[MPI_MAX_ERROR_STRING];
+    int found, len;
+    MPI_Error_class(code, &found);
+    MPI_Error_string(code, text, &len);
+    if (found != class || !strstr(text, one) || !strstr(text, other))
+        fprintf(stderr, "rank %d: class %d, not %d, of: %s\n", rank, found, class, text);
+    CHECK(found == class && strstr(text, one) && strstr(text, other));
+}
+
+static void compared(void) {
+    int in[64], out[64] = {0}, all, code;
+    MPI_Request request;
+    /* The operation. */
+    code = last ? MPI_Barrier(comm) : MPI_Bcast(in, 2, MPI_INT, 0, comm);
+    expect(code, MPI_ERR_ARG, "Bcast of 8 bytes with root 0", "Barrier");
+    /* The root. */
+    code = MPI_Bcast(in, 2, MPI_INT, last, comm);
+    expect(code, MPI_ERR_ROOT, "Bcast of 8 bytes with root 0", "root 1");
+    /* The length, by another type. */
+    code = MPI_Gather(out, 1, last ? MPI_DOUBLE : MPI_INT, in, 1, MPI_INT, 0, comm);
+    expect(code, MPI_ERR_COUNT, "Gather of 4 bytes with root 0", "Gather of 8 bytes");
+    code = MPI_Allreduce(out, in, 3 + last, MPI_INT, MPI_SUM, comm);
+    expect(code, MPI_ERR_COUNT, "Allreduce of 12 bytes by Sum", "Allreduce of 16 bytes by Sum");
+    /* What combines. */
+    code = MPI_Reduce(out, in, 3, MPI_INT, last ? MPI_MAX : MPI_SUM, 0, comm);
+    expect(code, MPI_ERR_OP, "by Sum", "by Max");
+    /* Begun and kept, and one begun where the others block. */
+    MPI_Ialltoall(out, 1 + last, MPI_INT, in, 1 + last, MPI_INT, comm, &request);
+    code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+    expect(code, MPI_ERR_COUNT, "Alltoall of 4 bytes", "Alltoall of 8 bytes");
+    MPI_Scan_init(out, in, 1 + last, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &request);
+    for (int i = 0; i < 2; i++) {
+        MPI_Start(&request), code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+        expect(code, MPI_ERR_COUNT, "Scan of 4 bytes by Sum", "Scan of 8 bytes by Sum");
+    }
+    MPI_Request_free(&request);
+    if (last) code = MPI_Allgather(out, 1, MPI_INT, in, 1, MPI_INT, comm);
+    else MPI_Ibarrier(comm, &request), code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+    expect(code, MPI_ERR_ARG, "Barrier", "Allgather of 4 bytes");
+    /* Between groups. */
+    MPI_Comm local, inter;
+    MPI_Comm_split(comm, last, rank, &local);
+    MPI_Intercomm_create(local, 0, comm, last ? 0 : size - 1, 1, &inter);
+    MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN);
+    code = last ? MPI_Bcast(in, 1, MPI_INT, MPI_PROC_NULL, inter) : MPI_Allgather(out, 1, MPI_INT, in, 1, MPI_INT, inter);
+    expect(code, MPI_ERR_ARG, "Bcast", "Allgather");
+    MPI_Comm_free(&inter), MPI_Comm_free(&local);
+    /* What is right goes on, in place and with counts of their own too. */
+    int counts[64], displs[64];
+    for (int i = 0; i < size; i++) counts[i] = i % 2, displs[i] = i;
+    for (int i = 0; i < 64; i++) in[i] = -1;
+    CHECK(MPI_Allgatherv(&rank, rank % 2, MPI_INT, in, counts, displs, MPI_INT, comm) == MPI_SUCCESS);
+    for (int i = 0; i < size; i++) CHECK(in[i] == (i % 2 ? i : -1));
+    in[0] = rank;
+    CHECK(MPI_Reduce(rank ? in : MPI_IN_PLACE, rank ? NULL : in, 1, MPI_INT, MPI_SUM, 0, comm) == MPI_SUCCESS);
+    CHECK(rank || in[0] == size * (size - 1) / 2);
+    CHECK(MPI_Allreduce(&rank, &all, 1, MPI_INT, MPI_MAX, comm) == MPI_SUCCESS && all == size - 1);
+}
+
+static void wrong(void) {
+    int in[64], out[64] = {0}, code, class;
+    /* The root learns that its count differs from what arrives; what follows goes on. */
+    code = MPI_Gather(out, last ? 2 : 1, MPI_INT, in, 1, MPI_INT, 0, comm);
+    MPI_Error_class(code, &class);
+    CHECK(rank == 0 && size == 2 ? class == MPI_ERR_TRUNCATE : 1);
+    if (size == 2) {
+        code = MPI_Bcast(in, last ? 1 : 2, MPI_INT, 0, comm), MPI_Error_class(code, &class);
+        CHECK(class == (rank == 1 ? MPI_ERR_TRUNCATE : MPI_SUCCESS));
+    }
+}
+
+int main(int argc, char **argv) {
+    int all;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    last = rank == size - 1;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    argc > 1 ? wrong() : compared();
+    MPI_Comm_free(&comm);
+    MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (rank == 0) printf("collectives that differ, on %d ranks: %d failures\n", size, all);
+    MPI_Finalize();
+    return all != 0;
+}
