@@ -163,7 +163,7 @@ pub(crate) unsafe fn comm_split_type(
     info: RawHandle,
     result: *mut RawHandle,
 ) -> Result<()> {
-    let comm = intra(on)?;
+    let comm = comm(on)?;
     let info = crate::info::optional(info)?;
     let resource = info.value(RESOURCE_TYPE)?;
     let set = info.value("mpi_pset_name")?;
