@@ -309,6 +309,30 @@ static void forms_apart(void) {
     CHECK(sum == size);
 }
 
+/* A sum whose function asks the library, and talks to its own process. */
+static void ask(void *in, void *inout, int *len, MPI_Datatype *type) {
+    int bytes, told = -1;
+    MPI_Type_size(*type, &bytes);
+    MPI_Sendrecv(&bytes, 1, MPI_INT, 0, 1, &told, 1, MPI_INT, 0, 1, MPI_COMM_SELF, MPI_STATUS_IGNORE);
+    for (int i = 0; i < *len; i++) ((int *)inout)[i] += told == (int)sizeof(int) ? ((int *)in)[i] : -1000000;
+}
+
+/* Its communicator and op are freed while the operation is under way. */
+static void functions_that_call(void) {
+    int one[3] = {1, rank, 2}, sums[2][3];
+    MPI_Op op;
+    MPI_Comm comm;
+    MPI_Request request;
+    MPI_Op_create(ask, 1, &op);
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Allreduce(one, sums[0], 3, MPI_INT, op, comm);
+    MPI_Iallreduce(one, sums[1], 3, MPI_INT, op, comm, &request);
+    MPI_Comm_free(&comm), MPI_Op_free(&op);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    for (int i = 0; i < 2; i++)
+        CHECK(sums[i][0] == size && sums[i][1] == size * (size - 1) / 2 && sums[i][2] == 2 * size);
+}
+
 static int class_of(int code) {
     int class;
     MPI_Error_class(code, &class);
@@ -390,6 +414,7 @@ int main(int argc, char **argv) {
     without_handles();
     for (int i = 0; i < 20; i++) no_sooner();
     forms_apart();
+    functions_that_call();
     errors();
     MPI_Op_free(&op), MPI_Type_free(&pair), MPI_Comm_free(&other);
     MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

@@ -4,11 +4,10 @@
 //! Lengths that need not be the same everywhere are left to the messages, which tell of what does not fit.
 
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use memory::Region;
 use plan::Schedule;
-use std::sync::Arc;
 
 use crate::comm::Comm;
 use crate::plans::{Operation, Shape};
