@@ -184,7 +184,7 @@ static long good(const function *f, int index) {
     if (k && starts(f->name, "MPI_Dist_graph_neighbors")) return (long)ring;
     if (k) return !strcmp(p->type, "MPI_Datatype") ? (long)MPI_INT : !strcmp(p->type, "MPI_Op") ? (long)MPI_SUM : k->alive;
     if (is(p->name, KEYVALS)) return !strcmp(p->name, "type_keyval") ? type_keyval : keyval;
-    if (is(p->name, "dest source root tag sendtag recvtag color key rank")) return 0;
+    if (is(p->name, "dest source root tag sendtag recvtag color key rank local_leader remote_leader")) return 0;
     if (is(p->name, "insize outsize")) return 1000;
     if (starts(p->name, "max")) return 4;
     if (!strcmp(p->name, "order")) return MPI_ORDER_C;

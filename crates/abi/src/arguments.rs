@@ -18,9 +18,16 @@ pub(crate) fn comm(raw: RawHandle) -> Result<CommRef> {
 
 /// A communicator of one group.
 pub(crate) fn intra(raw: RawHandle) -> Result<CommRef> {
-    let comm = comm(raw)?;
+    intra_as("comm", raw)
+}
+
+/// The same, as an argument of another name.
+pub(crate) fn intra_as(name: &str, raw: RawHandle) -> Result<CommRef> {
+    let comm = named(name, comm::find(handle(raw)))?;
     match comm.remote_group() {
-        Some(_) => Err(class(ErrorClass::Comm, "comm: not defined on an intercommunicator".into())),
+        Some(_) => {
+            Err(class(ErrorClass::Comm, format!("{name}: not defined on an intercommunicator")))
+        }
         None => Ok(comm),
     }
 }

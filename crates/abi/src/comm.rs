@@ -7,7 +7,7 @@ use mpi::info::Info;
 use mpi::inter::Bridge;
 use mpi::objects;
 
-use crate::arguments::{comm, intra, string};
+use crate::arguments::{comm, intra, intra_as, string};
 use crate::attribute;
 use crate::convention::*;
 use crate::error::write_string;
@@ -242,7 +242,7 @@ pub(crate) unsafe fn intercomm_create(
     tag: c_int,
     made: *mut RawHandle,
 ) -> Result<()> {
-    let local = intra(local)?;
+    let local = intra_as("local_comm", local)?;
     let tag = crate::arguments::tag("tag", tag)?;
     let rank = |name: &str, rank: c_int, size: u32| {
         let found = u32::try_from(rank).ok().filter(|&rank| rank < size);
@@ -267,7 +267,7 @@ pub(crate) unsafe fn intercomm_merge(
     high: c_int,
     made: *mut RawHandle,
 ) -> Result<()> {
-    let merged = comm(on)?.merge(high != 0)?;
+    let merged = named("intercomm", mpi::comm::find(handle(on)))?.merge(high != 0)?;
     // SAFETY: as the body's.
     unsafe { give(Some(merged), made) }
 }
