@@ -1,6 +1,7 @@
 /* Ten thousand short messages in batches, two ways: sent into an empty window and received when they are
    there; and begun, all at once, and waited for, the receives posted before and all messages there when
-   the receiver begins to wait. Usage: instructions FIFO, by which the receiver hears of that. */
+   the receiver begins to wait. Between them as many reductions are made that are never started. Usage:
+   instructions FIFO, by which the receiver hears of that. */
 #include <fcntl.h>
 #include <mpi.h>
 #include <unistd.h>
@@ -32,11 +33,21 @@ static int all_at_once(int rank, int fifo) {
     return 0;
 }
 
+/* The same operation made again: its plan is known. */
+static void plan_again(void) {
+    double in = 1, out;
+    MPI_Request requests[MESSAGES];
+    for (int i = 0; i < MESSAGES; i++)
+        MPI_Allreduce_init(&in, &out, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[i]);
+    for (int i = 0; i < MESSAGES; i++) MPI_Request_free(&requests[i]);
+}
+
 int main(int argc, char **argv) {
     int provided, rank, fifo = open(argc > 1 ? argv[1] : "", O_RDWR);
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     for (int batch = 0; batch < BATCHES; batch++) one_by_one(rank);
+    for (int batch = 0; batch < BATCHES; batch++) plan_again();
     for (int batch = 0; batch < BATCHES; batch++)
         if (all_at_once(rank, fifo)) MPI_Abort(MPI_COMM_WORLD, 1);
     MPI_Finalize();
