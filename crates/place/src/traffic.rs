@@ -1,6 +1,7 @@
 //! What ranks count of their traffic, and how they tell it.
 
 use serde::{Deserialize, Serialize};
+use wire::number::{append, take};
 
 /// What one rank has counted, as it tells the launcher.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,29 +89,6 @@ impl Kind {
             .into_iter()
             .find(|kind| kind.number() == number)
     }
-}
-
-/// Seven bits in each byte, the lowest first; all but the last have the eighth set.
-fn append(bytes: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
-}
-
-fn take(bytes: &mut &[u8]) -> Option<u64> {
-    let mut number = 0;
-    for shift in (0..u64::BITS).step_by(7) {
-        let (&byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        let bits = u64::from(byte & 0x7f);
-        number |= bits.checked_shl(shift).filter(|shifted| shifted >> shift == bits)?;
-        if byte < 0x80 {
-            return Some(number);
-        }
-    }
-    None
 }
 
 /// Of what ranks tell.

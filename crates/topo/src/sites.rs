@@ -13,6 +13,8 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use wire::number;
+
 /// Where a process is, as it tells the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Home {
@@ -87,7 +89,7 @@ impl Map {
         let mut bytes = vec![VERSION];
         for run in self.places.chunk_by(|one, next| one == next) {
             let numbers = [run.len() as u32, run[0].node, run[0].site];
-            numbers.into_iter().for_each(|number| append(&mut bytes, number));
+            numbers.into_iter().for_each(|number| number::append(&mut bytes, number.into()));
         }
         bytes
     }
@@ -97,8 +99,8 @@ impl Map {
         let mut rest = bytes.strip_prefix(&[VERSION])?;
         let mut places: Vec<Place> = Vec::new();
         while !rest.is_empty() {
-            let ranks = take(&mut rest)?;
-            let place = Place { node: take(&mut rest)?, site: take(&mut rest)? };
+            let ranks = small(&mut rest)?;
+            let place = Place { node: small(&mut rest)?, site: small(&mut rest)? };
             if ranks > size.checked_sub(places.len() as u32)? {
                 return None;
             }
@@ -281,27 +283,8 @@ fn dense<T: Eq + Hash>(values: impl IntoIterator<Item = T>) -> Vec<u32> {
     values.into_iter().map(number).collect()
 }
 
-/// Seven bits in each byte, the lowest first; all but the last have the eighth set.
-fn append(bytes: &mut Vec<u8>, mut number: u32) {
-    while number >= 0x80 {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
-}
-
-fn take(bytes: &mut &[u8]) -> Option<u32> {
-    let mut number = 0;
-    for shift in (0..u32::BITS).step_by(7) {
-        let (&byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        let bits = u32::from(byte & 0x7f);
-        number |= bits.checked_shl(shift).filter(|shifted| shifted >> shift == bits)?;
-        if byte < 0x80 {
-            return Some(number);
-        }
-    }
-    None
+fn small(bytes: &mut &[u8]) -> Option<u32> {
+    u32::try_from(number::take(bytes)?).ok()
 }
 
 const VERSION: u8 = 1;

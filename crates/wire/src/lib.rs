@@ -7,6 +7,7 @@
 
 pub mod cost;
 pub mod frame;
+pub mod number;
 pub mod pack;
 pub mod packet;
 pub mod thresholds;

@@ -1,0 +1,154 @@
+//! Buffers that hold a block for every rank, as one stream.
+
+use super::*;
+
+/// The blocks of a buffer that holds one for every rank, as one stream, and their lengths in bytes.
+pub(super) struct Blocks {
+    pub stream: Region,
+    pub sizes: Vec<u64>,
+}
+
+/// Where each block lies: at multiples of one count, or at displacements of their own.
+#[derive(Clone, Copy)]
+pub(super) enum Placement {
+    Uniform(i64),
+    Listed { counts: Ints, displacements: Ints },
+}
+
+impl Placement {
+    fn check(self, names: &Names, ranks: u32) -> Result<()> {
+        match self {
+            Self::Uniform(each) => count(names.count, each).map(drop),
+            Self::Listed { counts, displacements } => {
+                counts.check(ranks as usize)?;
+                displacements.check(ranks as usize)
+            }
+        }
+    }
+
+    /// Count and displacement in elements of block `index`.
+    unsafe fn at(self, index: usize) -> Result<(usize, i64)> {
+        match self {
+            Self::Uniform(count) => Ok((count as usize, count.wrapping_mul(index as i64))),
+            // SAFETY: as the body's.
+            Self::Listed { counts, displacements } => unsafe {
+                Ok((counts.count_at(index)?, displacements.at(index)))
+            },
+        }
+    }
+}
+
+/// Checks that no element lies in two blocks: receives would write it twice (MPI-5.0 §6.5, §6.7).
+pub(super) unsafe fn check_disjoint(placement: Placement, ranks: u32) -> Result<()> {
+    let Placement::Listed { counts, displacements } = placement else { return Ok(()) };
+    counts.check(ranks as usize)?;
+    displacements.check(ranks as usize)?;
+    // SAFETY: as the body's.
+    let at = |index| unsafe { (displacements.at(index), counts.at(index), index) };
+    let mut blocks: Vec<_> = (0..ranks as usize).map(at).filter(|block| block.1 > 0).collect();
+    if !blocks.is_sorted() {
+        blocks.sort_unstable();
+    }
+    let overlap = blocks.windows(2).find(|pair| pair[0].0.saturating_add(pair[0].1) > pair[1].0);
+    let Some(&[one, other]) = overlap.and_then(|pair| pair.first_chunk()) else {
+        return Ok(());
+    };
+    let name = displacements.name;
+    Err(Error::argument(format!(
+        "{name}[{}] = {} lies in the block of {} at {name}[{}] = {}",
+        other.2, other.0, one.1, one.2, one.0
+    )))
+}
+
+impl Blocks {
+    pub unsafe fn new(
+        names: &Names,
+        address: *const c_void,
+        placement: Placement,
+        datatype: RawHandle,
+        ranks: u32,
+    ) -> Result<Self> {
+        let datatype = committed(names.datatype, datatype)?;
+        placement.check(names, ranks)?;
+        let extent = datatype.extent().1;
+        let mut blocks = Gathered::new(ranks);
+        for index in 0..ranks as usize {
+            // SAFETY: as the body's.
+            let part = unsafe {
+                let (elements, displacement) = placement.at(index)?;
+                let offset = (displacement as isize).wrapping_mul(extent);
+                region(names, displaced(address, offset), elements, &datatype)?
+            };
+            blocks.push(part);
+        }
+        Ok(blocks.end())
+    }
+
+    /// Blocks with a datatype each, at displacements in bytes.
+    pub unsafe fn mixed(
+        names: &Names,
+        address: *const c_void,
+        counts: Ints,
+        displacements: Ints,
+        types: *const RawHandle,
+        ranks: u32,
+    ) -> Result<Self> {
+        counts.check(ranks as usize)?;
+        displacements.check(ranks as usize)?;
+        let mut blocks = Gathered::new(ranks);
+        // SAFETY: as the body's.
+        let types = unsafe { array(names.datatype, types, ranks as usize) }?;
+        for (index, &raw) in types.iter().enumerate() {
+            // SAFETY: as the body's.
+            let part = unsafe {
+                let datatype = committed(names.datatype, raw)?;
+                let offset = displacements.at(index) as isize;
+                // From `MPI_BOTTOM` on, these displacements are addresses.
+                let place = match address.is_null() {
+                    true => address.wrapping_byte_offset(offset),
+                    false => displaced(address, offset),
+                };
+                region(names, place, counts.count_at(index)?, &datatype)?
+            };
+            blocks.push(part);
+        }
+        Ok(blocks.end())
+    }
+
+    /// What this process has for itself.
+    pub fn own(&self, rank: u32) -> Region {
+        let rank = rank as usize;
+        let start: u64 = self.sizes[..rank].iter().sum();
+        self.stream.slice(start as usize, self.sizes[rank] as usize)
+    }
+}
+
+/// Blocks on their way to one stream.
+struct Gathered {
+    parts: Vec<Region>,
+    sizes: Vec<u64>,
+}
+
+impl Gathered {
+    fn new(ranks: u32) -> Self {
+        let ranks = ranks as usize;
+        Self { parts: Vec::with_capacity(ranks), sizes: Vec::with_capacity(ranks) }
+    }
+
+    fn push(&mut self, part: Region) {
+        self.sizes.push(part.len() as u64);
+        self.parts.push(part);
+    }
+
+    fn end(self) -> Blocks {
+        Blocks { stream: Region::chain(self.parts), sizes: self.sizes }
+    }
+}
+
+/// An address so many bytes on; NULL and its like stay what they are.
+fn displaced(address: *const c_void, offset: isize) -> *const c_void {
+    match address as usize {
+        0..16 => address,
+        _ => address.wrapping_byte_offset(offset),
+    }
+}

@@ -1,0 +1,294 @@
+//! Operations that combine data (MPI-5.0 §6.9 to §6.12).
+
+use super::*;
+
+/// The memory from the lowest byte of `count` elements' data to the highest, gaps included: what
+/// reduction functions are given.
+///
+/// # Safety
+/// As for any buffer of an MPI call.
+pub(crate) unsafe fn elements(
+    name: &'static str,
+    address: *const c_void,
+    count: usize,
+    datatype: &Datatype,
+) -> Result<Region> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        region(&Names::new(name, "count", "datatype"), address, count, datatype)?;
+        let Some((lowest, bytes)) = datatype.reach(count) else {
+            let text = format!("count = {count} elements exceed memory");
+            return Err(class(ErrorClass::Count, text));
+        };
+        Ok(Region::new(address.cast_mut().cast::<u8>().wrapping_offset(lowest), bytes))
+    }
+}
+
+/// What all reductions take: checked, and the buffers' memory.
+pub(super) struct Reduction {
+    pub comm: Call,
+    pub datatype: Datatype,
+    pub handle: u64,
+    pub op: datatype::Op,
+    pub in_place: bool,
+}
+
+impl Reduction {
+    pub fn new(
+        sendbuf: *const c_void,
+        datatype: RawHandle,
+        op: RawHandle,
+        comm: Call,
+    ) -> Result<Self> {
+        let kind = committed("datatype", datatype)?;
+        let op = crate::op::checked(op, &kind)?;
+        let in_place = is_in_place(sendbuf);
+        Ok(Self { comm, datatype: kind, handle: datatype as u64, op, in_place })
+    }
+
+    pub fn element(&self) -> u64 {
+        self.datatype.size() as u64
+    }
+
+    pub fn operands(&self, len: usize, commutes: bool, in_place: bool) -> Operands {
+        Operands { len: len as u64, element: self.element(), commutes, in_place }
+    }
+
+    pub unsafe fn sent(&self, sendbuf: *const c_void, count: usize) -> Result<Region> {
+        // SAFETY: as the body's.
+        unsafe { elements("sendbuf", sendbuf, count, &self.datatype) }
+    }
+
+    pub unsafe fn received(&self, recvbuf: *mut c_void, count: usize) -> Result<Region> {
+        // SAFETY: as the body's.
+        unsafe { elements("recvbuf", recvbuf, count, &self.datatype) }
+    }
+
+    /// Input and output, as many elements each.
+    pub unsafe fn buffers(
+        &self,
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: usize,
+    ) -> Result<(Region, Region)> {
+        // SAFETY: as the body's.
+        unsafe {
+            let input = if self.in_place { Region::empty() } else { self.sent(sendbuf, count)? };
+            let output = self.received(recvbuf, count)?;
+            if !self.in_place {
+                self.check_distinct((&input, count), (&output, count))?;
+            }
+            Ok((input, output))
+        }
+    }
+
+    /// Checks the data and not the gaps: what is sent may lie between what is received.
+    pub fn check_distinct(&self, input: (&Region, usize), output: (&Region, usize)) -> Result<()> {
+        let data = |(whole, count): (&Region, usize)| {
+            let (lowest, _) = self.datatype.reach(count)?;
+            whole.typed(-lowest, count, self.datatype.layout())
+        };
+        let (Some(sent), Some(received)) = (data(input), data(output)) else { return Ok(()) };
+        distinct("sendbuf", &sent, "recvbuf", &received)
+    }
+
+    pub fn tell(&self, operation: Operation, root: Option<u32>, bytes: Option<u64>) {
+        self.comm.tell(|| {
+            // The application's own may be called otherwise elsewhere.
+            let op = match &self.op {
+                datatype::Op::Predefined(op) => Some(format!("{op:?}")),
+                datatype::Op::User { .. } => None,
+            };
+            Told::new(operation, root, bytes, op.as_deref())
+        });
+    }
+
+    /// A plan for these operands.
+    pub fn plan(
+        &self,
+        operation: Operation,
+        root: u32,
+        operands: Operands,
+        make: impl FnOnce(u32, &Topology) -> Schedule,
+    ) -> Result<Arc<Schedule>> {
+        let Operands { len, element, commutes, in_place } = operands;
+        let has_root = operation == Operation::Reduce;
+        self.tell(operation, has_root.then_some(root), Some(len * element));
+        self.comm.plan(Shape { operation, root, len, element, commutes, in_place }, make)
+    }
+
+    pub fn planned(self, schedule: Arc<Schedule>, (input, output): (Region, Region)) -> Collective {
+        let Self { comm, datatype, handle, op, .. } = self;
+        comm.elements(schedule, Elements { input, output, datatype, handle, op })
+    }
+}
+
+pub(crate) unsafe fn reduce(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    n: i64,
+    datatype: RawHandle,
+    op: RawHandle,
+    to: c_int,
+    call: Result<Call>,
+) -> Result<Collective> {
+    let comm = call?;
+    if comm.halves().is_some() {
+        // SAFETY: as the body's.
+        return unsafe { inter::reduce(sendbuf, recvbuf, n, datatype, op, to, comm) };
+    }
+    let this = Reduction::new(sendbuf, datatype, op, comm)?;
+    let to = root(&this.comm, to)?;
+    let (rank, n) = (this.comm.rank(), count("count", n)?);
+    let commutes = this.op.is_commutative();
+    let in_place = this.in_place && rank == to;
+    // SAFETY: as the body's.
+    let buffers = unsafe {
+        match rank == to {
+            true => this.buffers(sendbuf, recvbuf, n)?,
+            false => (this.sent(sendbuf, n)?, Region::empty()),
+        }
+    };
+    let operands = this.operands(n, commutes, in_place);
+    let schedule = this.plan(Operation::Reduce, to, operands, |rank, places| {
+        plan::reduce(rank, places, to, operands)
+    })?;
+    Ok(this.planned(schedule, buffers))
+}
+
+pub(crate) unsafe fn allreduce(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    n: i64,
+    datatype: RawHandle,
+    op: RawHandle,
+    call: Result<Call>,
+) -> Result<Collective> {
+    let comm = call?;
+    if comm.halves().is_some() {
+        // SAFETY: as the body's.
+        return unsafe { inter::allreduce(sendbuf, recvbuf, n, datatype, op, comm) };
+    }
+    let this = Reduction::new(sendbuf, datatype, op, comm)?;
+    let n = count("count", n)?;
+    // SAFETY: as the body's.
+    let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
+    let operands = this.operands(n, this.op.is_commutative(), this.in_place);
+    let schedule = this.plan(Operation::Allreduce, 0, operands, |rank, places| {
+        plan::allreduce(rank, places, operands)
+    })?;
+    Ok(this.planned(schedule, buffers))
+}
+
+pub(crate) unsafe fn scan(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    n: i64,
+    datatype: RawHandle,
+    op: RawHandle,
+    call: Result<Call>,
+) -> Result<Collective> {
+    let this = Reduction::new(sendbuf, datatype, op, inter::within(call?, "a scan")?)?;
+    let n = count("count", n)?;
+    // SAFETY: as the body's.
+    let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
+    let operands = this.operands(n, this.op.is_commutative(), this.in_place);
+    let schedule =
+        this.plan(Operation::Scan, 0, operands, |rank, places| plan::scan(rank, places, operands))?;
+    Ok(this.planned(schedule, buffers))
+}
+
+pub(crate) unsafe fn exscan(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    n: i64,
+    datatype: RawHandle,
+    op: RawHandle,
+    call: Result<Call>,
+) -> Result<Collective> {
+    let this = Reduction::new(sendbuf, datatype, op, inter::within(call?, "a scan")?)?;
+    let n = count("count", n)?;
+    // SAFETY: as the body's.
+    let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
+    let operands = this.operands(n, this.op.is_commutative(), this.in_place);
+    let schedule = this.plan(Operation::Exscan, 0, operands, |rank, places| {
+        plan::exscan(rank, places, operands)
+    })?;
+    Ok(this.planned(schedule, buffers))
+}
+
+unsafe fn reduce_scatter_counts(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    counts: &[usize],
+    uniform: bool,
+    datatype: RawHandle,
+    op: RawHandle,
+    comm: Call,
+) -> Result<Collective> {
+    if comm.halves().is_some() {
+        // SAFETY: as the body's.
+        return unsafe { inter::reduce_scatter(sendbuf, recvbuf, counts, datatype, op, comm) };
+    }
+    let this = Reduction::new(sendbuf, datatype, op, comm)?;
+    let rank = this.comm.rank();
+    let total: usize = counts.iter().sum();
+    let own = counts[rank as usize];
+    let operands = this.operands(own, this.op.is_commutative(), this.in_place);
+    let make = |rank, places: &Topology| {
+        let counts = |rank: u32| counts[rank as usize] as u64;
+        let schedule =
+            plan::reduce_scatter(rank, places, &counts, operands.element, operands.commutes);
+        if operands.in_place { schedule.in_place(total as u64) } else { schedule }
+    };
+    let schedule = match uniform {
+        true => this.plan(Operation::ReduceScatterBlock, 0, operands, make)?,
+        false => {
+            this.tell(Operation::ReduceScatter, None, Some(total as u64 * operands.element));
+            Arc::new(make(rank, this.comm.places()?))
+        }
+    };
+    // SAFETY: as the body's.
+    unsafe {
+        if this.in_place {
+            let output = this.received(recvbuf, total)?;
+            let Reduction { comm, datatype, handle, op, .. } = this;
+            let elements = Elements { input: Region::empty(), output, datatype, handle, op };
+            return Ok(comm.elements(schedule, elements.with_own_input(total as u64)));
+        }
+        let output = this.received(recvbuf, own)?;
+        let input = this.sent(sendbuf, total)?;
+        this.check_distinct((&input, total), (&output, own))?;
+        Ok(this.planned(schedule, (input, output)))
+    }
+}
+
+pub(crate) unsafe fn reduce_scatter(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    counts: Ints,
+    datatype: RawHandle,
+    op: RawHandle,
+    call: Result<Call>,
+) -> Result<Collective> {
+    let comm = call?;
+    // SAFETY: as the body's.
+    unsafe {
+        let counts = counts.read_counts(inter::local_size(&comm) as usize)?;
+        reduce_scatter_counts(sendbuf, recvbuf, &counts, false, datatype, op, comm)
+    }
+}
+
+pub(crate) unsafe fn reduce_scatter_block(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    n: i64,
+    datatype: RawHandle,
+    op: RawHandle,
+    call: Result<Call>,
+) -> Result<Collective> {
+    let comm = call?;
+    let counts = vec![count("recvcount", n)?; inter::local_size(&comm) as usize];
+    // SAFETY: as the body's.
+    unsafe { reduce_scatter_counts(sendbuf, recvbuf, &counts, true, datatype, op, comm) }
+}
