@@ -10,10 +10,17 @@ enum { BATCHES = 100, MESSAGES = 100 };
 
 static char data[MESSAGES][8];
 
+/* When the receiver has the last one's envelope, it has all. */
 static void one_by_one(int rank) {
     for (int i = 0; rank == 0 && i < MESSAGES; i++)
         MPI_Send(data[i], sizeof data[i], MPI_CHAR, 1, 0, MPI_COMM_WORLD);
-    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+        MPI_Ssend(NULL, 0, MPI_CHAR, 1, 1, MPI_COMM_WORLD);
+    } else {
+        MPI_Message last;
+        MPI_Mprobe(0, 1, MPI_COMM_WORLD, &last, MPI_STATUS_IGNORE);
+        MPI_Mrecv(NULL, 0, MPI_CHAR, &last, MPI_STATUS_IGNORE);
+    }
     for (int i = 0; rank == 1 && i < MESSAGES; i++)
         MPI_Recv(data[i], sizeof data[i], MPI_CHAR, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     MPI_Barrier(MPI_COMM_WORLD);

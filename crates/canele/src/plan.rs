@@ -42,7 +42,11 @@ impl Grid {
         };
         let locations: Vec<Location> =
             (0..self.sites * self.nodes * self.ranks).map(location).collect();
-        Topology::new(&locations, false, Costs::default())
+        let topology = Topology::new(&locations, false, Costs::default());
+        match plan::page_bytes(topology.size()) {
+            Some(page_bytes) => topology.with_board(page_bytes),
+            None => topology,
+        }
     }
 }
 
@@ -183,6 +187,12 @@ fn told(step: &Step) -> String {
         Step::Receive { from, span: what } => format!("receive  from {from} {}", span(what)),
         Step::Wait => "wait     for all".into(),
         Step::Await { step } => format!("wait     for {step}"),
+        Step::Post { span: what } => format!("post     {}", span(what)),
+        Step::Meet { first, end } => format!("wait     for {first}..{end} at the board"),
+        Step::Take { from, at, to } => format!("take     of {from} from {at} to {}", span(to)),
+        Step::Combine { from, at, inout } => {
+            format!("combine  {from}'s from {at} into {}", span(inout))
+        }
         Step::Copy { from, to } => format!("copy     {} to {}", span(from), span(to)),
         Step::Reduce { input, inout } => format!("reduce   {} into {}", span(input), span(inout)),
     }

@@ -23,7 +23,7 @@ pub use own::OwnRail;
 pub use precedence::Thread;
 pub use quic::{QuicConfig, QuicRail};
 pub use rail::{Event, Fault, Post, Rail, RailError};
-pub use shm::{FRAME_MAX_OF_ALL, ShmConfig, ShmRail, node_identity};
+pub use shm::{Board, BoardDoor, FRAME_MAX_OF_ALL, ShmConfig, ShmRail, node_identity};
 pub use sim::{SimLoss, SimNetwork, SimPath, SimRail};
 pub use tcp::relay;
 pub use tcp::{

@@ -62,6 +62,12 @@ pub trait Rail: Send {
         Duration::ZERO
     }
 
+    /// Wakes `peer`, whose rail published what `address` answers, if it sleeps on this rail's descriptors: it was
+    /// left something that is no frame. Whether this rail leads there.
+    fn wake(&mut self, _peer: GateId, _address: &mut dyn FnMut() -> Option<Vec<u8>>) -> bool {
+        false
+    }
+
     /// Tells peers whether this process stands by to send what it has offered. Only of use to rails
     /// that can pull.
     fn set_attentive(&mut self, _attentive: bool) {}

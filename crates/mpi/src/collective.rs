@@ -8,11 +8,14 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use datatype::{Datatype, Op};
+use driver::Board;
 use engine::{Completion, Envelope, OpId, Outcome, Selector, SendMode};
+use lock::Lock;
 use memory::Region;
 use plan::{Buffer, Schedule, Span, Step};
 use progress::{Core, Stage, Task};
 
+use crate::board::FOUNDED_AFTER;
 use crate::check::{self, Told};
 use crate::comm::{Comm, CommRef, Form};
 use crate::plans::{Operation, Shape};
@@ -37,6 +40,7 @@ pub struct Call {
     /// Tells this collective's messages from those of others on the communicator, also of those that run
     /// at the same time: all processes make their calls of a form in the same order.
     tag: i32,
+    form: Form,
     /// What it is compared by with the others', where that is asked for.
     told: OnceLock<Box<Told>>,
 }
@@ -67,7 +71,29 @@ impl Call {
             form => form,
         };
         let tag = comm.next_collective(form);
-        Self { comm, tag, told: OnceLock::new() }
+        if tag == FOUNDED_AFTER && form == Form::Blocking {
+            comm.found_board(tag);
+        }
+        Self { comm, tag, form, told: OnceLock::new() }
+    }
+
+    /// A part of the collective that has this number already, which goes by messages.
+    pub(crate) fn numbered(comm: CommRef, tag: i32) -> Self {
+        Self { comm, tag, form: Form::Begun, told: OnceLock::new() }
+    }
+
+    /// As [`Comm::plan`]; blocking calls may use the board.
+    ///
+    /// # Errors
+    /// When not initialised.
+    #[inline]
+    pub fn plan(
+        &self,
+        shape: Shape,
+        make: impl FnOnce(u32, &plan::Topology) -> Schedule,
+    ) -> Result<Arc<Schedule>> {
+        let at_board = self.form == Form::Blocking && self.comm.seat().is_some();
+        self.comm.plan(Shape { at_board, ..shape }, make)
     }
 
     /// Says what the call is compared by, if calls are.
@@ -176,9 +202,18 @@ impl Collective {
         let Some(told) = self.call.told.get() else { return Ok(None) };
         let (schedule, said, heard) = check::exchange(&self.call.comm, told)?;
         let comm = CommRef::Derived(Comm::clone(&self.call.comm));
-        let call = Call { comm, tag: self.call.tag, told: OnceLock::new() };
+        let call = Call::numbered(comm, self.call.tag);
         let collective = Arc::new(call.bytes(schedule, said, heard.clone()));
         Ok(Some(Comparison { collective, heard }))
+    }
+
+    /// The board that its plan goes by.
+    #[inline]
+    fn board(&self) -> &Arc<Lock<Board>> {
+        match self.call.comm.seat() {
+            Some(seat) => &seat.board,
+            None => unreachable!("plans go by the board of communicators that have one"),
+        }
     }
 
     fn start_with_end(self: Arc<Self>, then: Option<Box<dyn FnOnce() + Send>>) -> Result<Pending> {
@@ -273,6 +308,10 @@ struct Running<C> {
     at: usize,
     /// Operations that have to end before the next wait does, in the order of their steps.
     begun: Vec<Begun>,
+    /// Something was posted on the board, and nobody told.
+    has_news: bool,
+    /// The board is watched for it.
+    watches: bool,
     failure: Option<Error>,
 }
 
@@ -290,11 +329,15 @@ impl<C: Deref<Target = Collective>> Running<C> {
         let temporaries = &collective.schedule.temporaries;
         let temporaries = temporaries.iter().map(|&units| collective.memory.temporary(units));
         let temporaries = temporaries.collect();
-        Self { collective, temporaries, at: 0, begun: Vec::new(), failure: None }
+        let (has_news, watches) = (false, false);
+        Self { collective, temporaries, at: 0, begun: Vec::new(), has_news, watches, failure: None }
     }
 
     /// Takes steps until one has to wait or is too long for who has the core.
     fn advance(&mut self, core: &mut Core) -> Stage {
+        if std::mem::take(&mut self.has_news) {
+            self.tell(core);
+        }
         while let Some(&step) = self.collective.schedule.steps.get(self.at) {
             match step {
                 Step::Send { to, span } => self.send(core, to, span),
@@ -314,7 +357,31 @@ impl<C: Deref<Target = Collective>> Running<C> {
                 Step::Reduce { input, inout } if self.collective.memory.is_brief(inout) => {
                     self.reduce(input, inout);
                 }
+                Step::Post { span } => {
+                    let stage = self.await_board(core, Board::has_room);
+                    if stage != Stage::Ended || self.failure.is_some() {
+                        return stage;
+                    }
+                    if !self.collective.memory.is_brief(span) {
+                        return Stage::Works;
+                    }
+                    self.post(span);
+                    self.tell(core);
+                }
+                Step::Meet { first, end } => {
+                    let stage = self.await_board(core, |board| board.has(first..end));
+                    if stage != Stage::Ended || self.failure.is_some() {
+                        return stage;
+                    }
+                }
+                Step::Take { from, at, to } if self.collective.memory.is_brief(to) => {
+                    self.take(from, at, to);
+                }
+                Step::Combine { from, at, inout } if self.collective.memory.is_brief(inout) => {
+                    self.combine(from, at, inout);
+                }
                 Step::Copy { .. } | Step::Reduce { .. } => return Stage::Works,
+                Step::Take { .. } | Step::Combine { .. } => return Stage::Works,
             }
             self.at += 1;
         }
@@ -327,8 +394,15 @@ impl<C: Deref<Target = Collective>> Running<C> {
             match step {
                 Step::Copy { from, to } => self.copy(from, to),
                 Step::Reduce { input, inout } => self.reduce(input, inout),
-                Step::Send { .. } | Step::Receive { .. } => return,
-                Step::Wait | Step::Await { .. } => return,
+                // There is room: this is work because there was.
+                Step::Post { span } if !self.has_news => {
+                    self.post(span);
+                    self.has_news = true;
+                }
+                Step::Take { from, at, to } => self.take(from, at, to),
+                Step::Combine { from, at, inout } => self.combine(from, at, inout),
+                Step::Send { .. } | Step::Receive { .. } | Step::Post { .. } => return,
+                Step::Wait | Step::Await { .. } | Step::Meet { .. } => return,
             }
             self.at += 1;
         }
@@ -381,6 +455,69 @@ impl<C: Deref<Target = Collective>> Running<C> {
         true
     }
 
+    /// Whether what a question to the board waits for is there: until then the board is watched.
+    #[inline]
+    fn await_board(
+        &mut self,
+        core: &mut Core,
+        mut is_there: impl FnMut(&mut Board) -> bool,
+    ) -> Stage {
+        let board = self.collective.board();
+        while !is_there(&mut board.lock()) {
+            let missing = board.lock().missing();
+            self.failure = missing.map(|rank| gone(rank, &[]));
+            if missing.is_some() {
+                break;
+            }
+            self.watches = true;
+            if core.watch(board) {
+                return Stage::Waits;
+            }
+        }
+        if std::mem::take(&mut self.watches) {
+            core.unwatch(board);
+        }
+        Stage::Ended
+    }
+
+    /// Posts a span on the board; there is room.
+    #[inline]
+    fn post(&self, span: Span) {
+        let data = self.collective.memory.stream(span, &self.temporaries);
+        self.collective.board().lock().post(data.len(), |page| data.read(0, page));
+    }
+
+    /// Wakes those who sleep until what was posted.
+    #[inline]
+    fn tell(&self, core: &mut Core) {
+        let Call { comm, .. } = &self.collective.call;
+        self.collective.board().lock().tell(|rank| core.wake(comm.gate(rank)));
+    }
+
+    fn take(&mut self, from: u32, at: u64, to: Span) {
+        if let Some(posted) = self.posted(from, at, to.len) {
+            self.collective.memory.stream(to, &self.temporaries).copy_from(&posted);
+        }
+    }
+
+    fn combine(&mut self, from: u32, at: u64, inout: Span) {
+        if let Some(posted) = self.posted(from, at, inout.len) {
+            self.collective.memory.combine(&posted, inout, &self.temporaries);
+        }
+    }
+
+    /// So many units of what a rank has posted, unless it is too short.
+    fn posted(&mut self, from: u32, at: u64, units: u64) -> Option<Region> {
+        let unit = self.collective.memory.unit();
+        let posted = self.collective.board().lock().contribution(from);
+        let (start, len) = (at as usize * unit, units as usize * unit);
+        let fits = start + len <= posted.len();
+        if !fits {
+            self.failure = Some(unfit(from, posted.len() as u64, (start + len) as u64));
+        }
+        fits.then(|| posted.slice(start, len))
+    }
+
     #[inline]
     fn check(&mut self, completion: Completion, bytes: u64, core: &mut Core) {
         if completion.outcome != Outcome::Ok || completion.bytes != bytes {
@@ -403,15 +540,30 @@ fn failure(completion: Completion, expected: u64, core: &mut Core) -> Error {
     let Completion { source, bytes, outcome, .. } = completion;
     let got = match outcome {
         Outcome::PeerFailed => {
-            let notices = core.take_notices().join("; ");
-            let message = format!("a peer is gone in the middle of a collective ({notices})");
-            return Error::new(ErrorClass::ProcAborted, message);
+            return gone(source, &core.take_notices());
         }
         Outcome::Truncated { message_bytes } => message_bytes,
         Outcome::Ok | Outcome::Cancelled => bytes,
     };
+    unfit(source, got, expected)
+}
+
+#[cold]
+fn gone(rank: u32, notices: &[String]) -> Error {
+    let why = match notices {
+        [] => format!("rank {rank}'s process has ended"),
+        notices => notices.join("; "),
+    };
+    Error::new(
+        ErrorClass::ProcAborted,
+        format!("a peer is gone in the middle of a collective ({why})"),
+    )
+}
+
+#[cold]
+fn unfit(rank: u32, got: u64, expected: u64) -> Error {
     let message = format!(
-        "rank {source} sent {got} bytes where {expected} were expected: counts or types differ between processes"
+        "rank {rank} sent {got} bytes where {expected} were expected: counts or types differ between processes"
     );
     Error::new(ErrorClass::Truncate, message)
 }
@@ -467,6 +619,15 @@ impl Memory {
         }
     }
 
+    /// Bytes of a unit.
+    #[inline]
+    fn unit(&self) -> usize {
+        match self {
+            Self::Bytes { .. } => 1,
+            Self::Elements(elements) => elements.datatype.size(),
+        }
+    }
+
     /// Combines two spans.
     fn reduce(&self, input: Span, inout: Span, temporaries: &[Region]) {
         match self {
@@ -475,16 +636,20 @@ impl Memory {
         }
     }
 
+    /// Combines the stream of elements of another process with a span.
+    fn combine(&self, stream: &Region, inout: Span, temporaries: &[Region]) {
+        match self {
+            Self::Bytes { .. } => unreachable!("schedules that move bytes reduce nothing"),
+            Self::Elements(elements) => elements.combine(stream, inout, temporaries),
+        }
+    }
+
     /// Whether a step on a span takes so short a time that others may wait for the core meanwhile. A
     /// function of the application may take any.
     #[inline]
     fn is_brief(&self, span: Span) -> bool {
-        let unit = match self {
-            Self::Bytes { .. } => 1,
-            Self::Elements(Elements { op: Op::User { .. }, .. }) => return false,
-            Self::Elements(elements) => elements.datatype.size() as u64,
-        };
-        span.len * unit <= BRIEF_BYTES
+        let is_foreign = matches!(self, Self::Elements(Elements { op: Op::User { .. }, .. }));
+        !is_foreign && span.len * self.unit() as u64 <= BRIEF_BYTES
     }
 }
 
@@ -550,6 +715,27 @@ impl Elements {
         }
         let (from, to) = (self.whole(input, temporaries), self.whole(inout, temporaries));
         self.op.apply(&from, &to, input.len as usize, &self.datatype, self.handle);
+    }
+}
+
+impl Elements {
+    /// `inout = stream op inout`. Elements that are not as their stream is are unpacked first, and so is what
+    /// functions of the application get: it is not theirs to write on.
+    fn combine(&self, stream: &Region, inout: Span, temporaries: &[Region]) {
+        let is_packed = matches!(self.op, Op::Predefined(_))
+            && self.datatype.as_builtin().is_some()
+            && self.datatype.extent() == (0, self.datatype.size() as isize);
+        if !is_packed {
+            let input = Buffer::Temporary(temporaries.len() as u32);
+            let input = Span { buffer: input, start: 0, len: inout.len };
+            let mut all = temporaries.to_vec();
+            all.push(self.temporary(inout.len));
+            self.stream(input, &all).copy_from(stream);
+            self.reduce(input, inout, &all);
+        } else if inout.len > 0 {
+            let to = self.whole(inout, temporaries);
+            self.op.apply(stream, &to, inout.len as usize, &self.datatype, self.handle);
+        }
     }
 }
 

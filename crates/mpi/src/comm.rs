@@ -9,6 +9,7 @@ use plan::{Groups, Schedule};
 use wire::GateId;
 
 use crate::attribute::Attributes;
+use crate::board::Seat;
 use crate::buffer;
 use crate::check::Told;
 use crate::collective::Call;
@@ -54,6 +55,8 @@ struct Inner {
     topology: OnceLock<Arc<Topology>>,
     places: OnceLock<plan::Topology>,
     plans: Plans,
+    /// The seat at its board, once that was to be founded, if it was.
+    seat: OnceLock<Option<Seat>>,
     details: Mutex<Details>,
 }
 
@@ -132,6 +135,7 @@ impl Comm {
             topology: OnceLock::new(),
             places: OnceLock::new(),
             plans: Plans::default(),
+            seat: OnceLock::new(),
             details: Mutex::new(Details {
                 name: Vec::new(),
                 errhandler,
@@ -317,8 +321,25 @@ impl Comm {
         shape: Shape,
         make: impl FnOnce(u32, &plan::Topology) -> Schedule,
     ) -> Result<Arc<Schedule>> {
-        let places = self.places()?;
+        let places = match shape.at_board.then(|| self.seat()).flatten() {
+            Some(seat) => &seat.places,
+            None => self.places()?,
+        };
         Ok(self.0.plans.find(shape, || make(self.rank(), places)))
+    }
+
+    /// Founds a board with all processes, if it can be, in their collective `tag`.
+    pub(crate) fn found_board(&self, tag: i32) {
+        if self.0.seat.get().is_none() {
+            // One thread at a time calls collectives on a communicator.
+            let _ = self.0.seat.set(Seat::found(self, tag));
+        }
+    }
+
+    /// This process's seat at the board, if there is one.
+    #[inline]
+    pub(crate) fn seat(&self) -> Option<&Seat> {
+        self.0.seat.get().and_then(Option::as_ref)
     }
 
     #[cold]

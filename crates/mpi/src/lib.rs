@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod attribute;
+mod board;
 pub mod buffer;
 pub mod check;
 pub mod collective;

@@ -20,6 +20,8 @@ pub struct Shape {
     pub commutes: bool,
     /// Whether it works in place.
     pub in_place: bool,
+    /// Whether it may use the communicator's board.
+    pub at_board: bool,
 }
 
 /// The operations. The plans of those that have a count for each rank, or neighbours, follow from more.
@@ -46,7 +48,15 @@ pub enum Operation {
 impl Shape {
     /// The shape of an operation without data.
     pub fn of(operation: Operation) -> Self {
-        Self { operation, root: 0, len: 0, element: 1, commutes: false, in_place: false }
+        Self {
+            operation,
+            root: 0,
+            len: 0,
+            element: 1,
+            commutes: false,
+            in_place: false,
+            at_board: false,
+        }
     }
 
     /// The same with data of so many units.

@@ -39,6 +39,11 @@ pub(crate) fn begin(engine: &mut Engine, job: &Job) {
     }
 }
 
+/// Whether it counts.
+pub(crate) fn is_on() -> bool {
+    RECORD.get().is_some()
+}
+
 /// A communicator was made.
 pub(crate) fn note_comm(comm: &Comm) {
     if let Some(mut record) = record()

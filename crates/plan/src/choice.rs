@@ -69,6 +69,8 @@ pub enum Algorithm {
     Sites,
     /// The same with the blocks of all ranks of a site together.
     Bundles,
+    /// On a board that all ranks of a node read.
+    Board,
 }
 
 /// What is asked for.
@@ -171,21 +173,23 @@ impl Operation {
     /// What there is for an operation; of two that are predicted to take as long the first is taken.
     pub fn algorithms(self) -> &'static [Algorithm] {
         use Algorithm::{
-            Binomial, Bruck, Bundles, Butterfly, Chain, Dissemination, Doubling, Halving, Heads,
-            Levels, Linear, Pairwise, Ring, Sites, Tournament, VanDeGeijn,
+            Binomial, Board, Bruck, Bundles, Butterfly, Chain, Dissemination, Doubling, Halving,
+            Heads, Levels, Linear, Pairwise, Ring, Sites, Tournament, VanDeGeijn,
         };
         match self {
-            Self::Barrier => &[Linear, Dissemination, Tournament, Heads, Levels, Sites],
-            Self::Broadcast => &[Linear, Binomial, Chain, VanDeGeijn, Heads, Levels, Sites],
-            Self::Gather | Self::Scatter => &[Linear, Binomial, Heads, Bundles],
-            Self::Allgather => &[Linear, Pairwise, Bruck, Ring, Heads, Levels, Bundles, Sites],
-            Self::Alltoall => &[Pairwise, Bruck, Heads, Bundles],
-            Self::Reduce => &[Linear, Pairwise, Binomial, Chain, Ring, Heads, Levels, Sites],
-            Self::Allreduce => {
-                &[Linear, Pairwise, Doubling, Butterfly, Halving, Ring, Heads, Levels, Sites]
+            Self::Barrier => &[Linear, Dissemination, Tournament, Heads, Levels, Sites, Board],
+            Self::Broadcast => &[Linear, Binomial, Chain, VanDeGeijn, Heads, Levels, Sites, Board],
+            Self::Gather | Self::Scatter => &[Linear, Binomial, Heads, Bundles, Board],
+            Self::Allgather => {
+                &[Linear, Pairwise, Bruck, Ring, Heads, Levels, Bundles, Sites, Board]
             }
-            Self::ReduceScatter => &[Pairwise, Binomial, Ring, Heads, Sites],
-            Self::Scan | Self::Exscan => &[Doubling, Chain, Heads, Sites],
+            Self::Alltoall => &[Pairwise, Bruck, Heads, Bundles, Board],
+            Self::Reduce => &[Linear, Pairwise, Binomial, Chain, Ring, Heads, Levels, Sites, Board],
+            Self::Allreduce => {
+                &[Linear, Pairwise, Doubling, Butterfly, Halving, Ring, Heads, Levels, Sites, Board]
+            }
+            Self::ReduceScatter => &[Pairwise, Binomial, Ring, Heads, Sites, Board],
+            Self::Scan | Self::Exscan => &[Doubling, Chain, Heads, Sites, Board],
         }
     }
 }
@@ -210,6 +214,7 @@ impl Algorithm {
             Self::Levels => "levels",
             Self::Sites => "sites",
             Self::Bundles => "bundles",
+            Self::Board => "board",
         }
     }
 }
@@ -324,7 +329,7 @@ mod tests {
         let told = reason("barrier * ring");
         assert!(
             told.ends_with(
-                "no `ring` for barrier: linear, dissemination, tournament, heads, levels, sites"
+                "no `ring` for barrier: linear, dissemination, tournament, heads, levels, sites, board"
             ),
             "{told}"
         );

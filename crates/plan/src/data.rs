@@ -20,6 +20,7 @@ pub fn barrier(rank: u32, topology: &Topology) -> Schedule {
         }
         (Algorithm::Levels, _) => levels::barrier(&mut schedule, topology, rank),
         (Algorithm::Tournament, _) => tournament::barrier(&mut schedule, team),
+        (Algorithm::Board, _) => topology.seat(rank, 1).barrier(&mut schedule),
         (Algorithm::Linear, _) => linear::barrier(&mut schedule, team),
         _ => dissemination::barrier(&mut schedule, team),
     }
@@ -36,6 +37,7 @@ pub fn broadcast(rank: u32, topology: &Topology, root: u32, len: u64) -> Schedul
             across::broadcast::broadcast(&mut schedule, across, rank, root, len);
         }
         (Algorithm::Levels, _) => levels::broadcast(&mut schedule, topology, rank, root, span),
+        (Algorithm::Board, _) => topology.seat(rank, 1).broadcast(&mut schedule, root, span),
         (Algorithm::Linear, _) => linear::broadcast(&mut schedule, team, span),
         (Algorithm::VanDeGeijn, _) => van_de_geijn::broadcast(&mut schedule, team, span),
         (Algorithm::Chain, _) => {
@@ -66,6 +68,15 @@ pub fn gather(
         (Algorithm::Binomial, _) => {
             let tree = Tree::new(&mut schedule, topology, rank, root, sizes(rank));
             tree.gather(&mut schedule, is_aside);
+        }
+        (Algorithm::Board, _) => {
+            let len = sizes(rank);
+            let own = Buffer::Input.span(0, len);
+            let place = |from: u32| Buffer::Output.span(u64::from(from) * len, len);
+            topology.seat(rank, 1).gather(&mut schedule, root, own, &place);
+            if rank == root && !in_place {
+                schedule.copy(own, place(root));
+            }
         }
         _ => {
             let starts = if rank == root { all_starts(topology, sizes) } else { Vec::new() };
@@ -101,6 +112,15 @@ pub fn scatter(
         (Algorithm::Binomial, _) => {
             let tree = Tree::new(&mut schedule, topology, rank, root, sizes(rank));
             tree.scatter(&mut schedule, is_aside);
+        }
+        (Algorithm::Board, _) => {
+            let len = sizes(rank);
+            let whole = Buffer::Input.span(0, u64::from(topology.size()) * len);
+            let own = Buffer::Output.span(0, len);
+            topology.seat(rank, 1).scatter(&mut schedule, root, whole, own);
+            if rank == root && !in_place {
+                schedule.copy(whole.part(u64::from(rank) * len, len), own);
+            }
         }
         _ => {
             let starts = if rank == root { all_starts(topology, sizes) } else { Vec::new() };
@@ -145,6 +165,9 @@ pub fn allgather(
             let team = topology.by_rank(rank);
             linear::gather(&mut schedule, team, &block);
             linear::broadcast(&mut schedule, team, Buffer::Output.span(0, total));
+        }
+        (Algorithm::Board, _) => {
+            topology.seat(rank, 1).allgather(&mut schedule, block(rank), &block);
         }
         (Algorithm::Pairwise, _) => {
             let own = if in_place { block(rank) } else { own };
@@ -196,6 +219,12 @@ pub fn alltoall(
     match (topology.choice(&blocks(Operation::Alltoall, len, uniform)), topology.across()) {
         (Algorithm::Heads | Algorithm::Bundles, Some(across)) => {
             exchange::alltoall(&mut schedule, &across.short, rank, len);
+        }
+        (Algorithm::Board, _) => {
+            let whole = Buffer::Input.span(0, u64::from(topology.size()) * len);
+            let place = |from: u32| even(Buffer::Output, from);
+            schedule.copy(even(Buffer::Input, rank), place(rank));
+            topology.seat(rank, 1).alltoall(&mut schedule, whole, &place);
         }
         (Algorithm::Bruck, _) => {
             let team = topology.by_place(rank);

@@ -30,6 +30,7 @@ pub use choice::{Algorithm, Call, Operation, Plans};
 pub use costs::{Cost, Costs, Distance};
 pub use data::{allgather, alltoall, barrier, broadcast, gather, scatter};
 pub use direct::direct;
+pub use pieces::board::page_bytes;
 pub use predict::{Prediction, predict};
 pub use reduction::{Operands, allreduce, exscan, reduce, reduce_scatter, scan};
 pub use schedule::{Buffer, Schedule, Span, Step};

@@ -74,7 +74,7 @@ impl Model {
         match (self.shape.sites, algorithm) {
             (2.., _) => self.across_ns(call, algorithm),
             _ if self.shape.is_crowded => self.crowd_ns(call, algorithm),
-            (_, Algorithm::Sites | Algorithm::Bundles) => None,
+            (_, Algorithm::Sites | Algorithm::Bundles | Algorithm::Board) => None,
             (_, Algorithm::Heads | Algorithm::Levels) if self.shape.nodes == 1 => None,
             (_, _) => match call.operation {
                 Operation::Barrier => self.barrier_ns(algorithm),
@@ -121,6 +121,45 @@ impl Model {
         let stream_ns = |times: u64| self.near.stream_ns(call.bytes.saturating_mul(times));
         let beside_ns = messages * self.near.work_ns + stream_ns(together);
         Some(waits * ranks * TURN_NS + stream_ns(alone) + beside_ns / CROWD_CORES)
+    }
+
+    /// What a call takes by a board of such pages; none where a contribution is longer than that.
+    pub(crate) fn board_ns(&self, call: &Call, page_bytes: u64) -> Option<u64> {
+        let (ranks, bytes) = (self.shape.ranks, call.bytes);
+        let others = ranks - 1;
+        // What a rank posts at most, what one rank moves and combines alone, and what all do beside each other:
+        // in multiples of the call's bytes.
+        let (posts, alone, together) = match call.operation {
+            Operation::Barrier => (0, 0, 0),
+            Operation::Broadcast => (1, 1, others),
+            Operation::Gather => (1, others, others),
+            Operation::Scatter => (ranks, ranks, others),
+            Operation::Allgather => (1, 0, ranks * ranks),
+            Operation::Alltoall => (ranks, 0, 2 * ranks * ranks),
+            Operation::Reduce => (1, 2 * others, others),
+            Operation::Allreduce => (1, 0, 2 * ranks * ranks),
+            Operation::ReduceScatter => (1, 0, 3 * ranks),
+            Operation::Scan | Operation::Exscan => (1, others, ranks * ranks),
+        };
+        let rounds = match call.operation {
+            Operation::Broadcast => bytes.div_ceil(page_bytes).max(1),
+            _ => 1,
+        };
+        if !call.is_uniform || rounds > BOARD_ROUNDS_MOST || posts * bytes > rounds * page_bytes {
+            return None;
+        }
+        let stream_ns = |times: u64| self.near.stream_ns(bytes.saturating_mul(times));
+        let lines_ns = ranks * LINE_NS;
+        Some(match self.shape.is_crowded {
+            true => {
+                let beside_ns = ranks * lines_ns + stream_ns(together);
+                ranks * TURN_NS * rounds + stream_ns(alone) + beside_ns / CROWD_CORES
+            }
+            false => {
+                let beside_ns = stream_ns(together.div_ceil(ranks));
+                rounds * (self.near.latency_ns + lines_ns) + stream_ns(alone) + beside_ns
+            }
+        })
     }
 
     /// In how many segments a chain passes so many bytes on: with `c` of them the last is there after
@@ -683,6 +722,12 @@ const BUTTERFLY_MOST: u64 = 64;
 
 /// What a wait costs for each rank that has its turn meanwhile: to find nothing, and to give up the core.
 const TURN_NS: u64 = 1_000;
+
+/// To find that a rank has posted.
+pub(crate) const LINE_NS: u64 = 40;
+
+/// What takes more rounds at a board goes faster by messages.
+const BOARD_ROUNDS_MOST: u64 = 16;
 
 /// Cores that a crowd shares, at least.
 const CROWD_CORES: u64 = 2;

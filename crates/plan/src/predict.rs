@@ -6,9 +6,10 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::ops::Range;
 
 use crate::costs::{Cost, Distance};
-use crate::model::SPINS;
+use crate::model::{LINE_NS, SPINS};
 use crate::schedule::{Schedule, Step};
 use crate::topology::Topology;
 
@@ -61,6 +62,8 @@ struct Rank {
     /// Whether it is among those that can go on.
     is_ready: bool,
     begun: Vec<Begun>,
+    /// When it posted on the board, round by round.
+    posts: Vec<u64>,
 }
 
 /// What was begun and has not been waited for.
@@ -141,7 +144,13 @@ impl<'a> World<'a> {
             Step::Wait if !self.settle(me, None) => return,
             Step::Await { step } if !self.settle(me, Some(step)) => return,
             Step::Wait | Step::Await { .. } => {}
-            Step::Copy { to: span, .. } | Step::Reduce { inout: span, .. } => {
+            Step::Post { span } => self.post(me, span.len.saturating_mul(self.unit_bytes)),
+            Step::Meet { first, end } if !self.meet(me, first..end) => return,
+            Step::Meet { .. } => {}
+            Step::Copy { to: span, .. }
+            | Step::Take { to: span, .. }
+            | Step::Combine { inout: span, .. }
+            | Step::Reduce { inout: span, .. } => {
                 let bytes = span.len.saturating_mul(self.unit_bytes);
                 let takes_ns = self.topology.costs().node.stream_ns(bytes);
                 self.ranks[me as usize].clock_ns += takes_ns;
@@ -149,6 +158,32 @@ impl<'a> World<'a> {
         }
         self.ranks[me as usize].at += 1;
         self.make_ready(me);
+    }
+
+    /// Posts, and lets those go on that wait for it.
+    fn post(&mut self, me: u32, bytes: u64) {
+        let node = self.topology.costs().node;
+        let rank = &mut self.ranks[me as usize];
+        rank.clock_ns += node.stream_ns(bytes);
+        rank.posts.push(rank.clock_ns);
+        for other in 0..self.ranks.len() as u32 {
+            let Rank { at, .. } = self.ranks[other as usize];
+            if let Some(Step::Meet { .. }) = self.schedules[other as usize].steps.get(at) {
+                self.make_ready(other);
+            }
+        }
+    }
+
+    /// Goes on to when the ranks have posted in the round that this one is in, if that is known.
+    fn meet(&mut self, me: u32, ranks: Range<u32>) -> bool {
+        let round = self.ranks[me as usize].posts.len().saturating_sub(1);
+        let lines_ns = u64::from(ranks.end - ranks.start) * LINE_NS;
+        let posts = ranks.map(|rank| self.ranks[rank as usize].posts.get(round).copied());
+        let Some(last) = posts.collect::<Option<Vec<u64>>>() else { return false };
+        let there = last.into_iter().max().unwrap_or(0) + self.topology.costs().node.latency_ns;
+        let clock_ns = &mut self.ranks[me as usize].clock_ns;
+        *clock_ns = there.max(*clock_ns) + lines_ns;
+        true
     }
 
     /// What a rank has to do for a message that is there: within a node it copies.

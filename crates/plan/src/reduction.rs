@@ -69,6 +69,9 @@ pub fn reduce(rank: u32, topology: &Topology, root: u32, operands: Operands) -> 
         (Algorithm::Heads | Algorithm::Sites, Some(sites)) => {
             across::reduce(&mut schedule, sites, rank, root, operands);
         }
+        (Algorithm::Board, _) => {
+            topology.seat(rank, operands.element).reduce(&mut schedule, root, own, output);
+        }
         (Algorithm::Linear, _) => linear::reduce(&mut schedule, team, root_at, own, output),
         (Algorithm::Pairwise, _) => {
             let team = topology.by_rank(rank);
@@ -206,6 +209,11 @@ pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule
         pairwise::allgather(&mut schedule, team, mine, &|of| block(whole, of));
         return schedule;
     }
+    if choice.0 == Algorithm::Board {
+        let own = if in_place { whole } else { Buffer::Input.span(0, len) };
+        topology.seat(rank, operands.element).allreduce(&mut schedule, own, whole);
+        return schedule;
+    }
     if !in_place {
         schedule.copy(Buffer::Input.span(0, len), whole);
     }
@@ -255,6 +263,11 @@ pub fn reduce_scatter(
         return schedule;
     }
     let own = Buffer::Output.span(0, counts(rank));
+    if choice.0 == Algorithm::Board {
+        let (all, start) = (Buffer::Input.span(0, len), starts[rank as usize]);
+        topology.seat(rank, element).reduce_scatter(&mut schedule, all, start, own);
+        return schedule;
+    }
     if choice.0 == Algorithm::Pairwise {
         let block = |of: u32| Buffer::Input.span(starts[of as usize], counts(of));
         let mine = pairwise::reduce_scatter(&mut schedule, topology.by_rank(rank), &block);
@@ -290,6 +303,11 @@ pub fn scan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
         return schedule;
     }
     let result = Buffer::Output.span(0, len);
+    if choice.0 == Algorithm::Board {
+        let own = if in_place { result } else { Buffer::Input.span(0, len) };
+        topology.seat(rank, operands.element).prefix(&mut schedule, own, true, result);
+        return schedule;
+    }
     if choice.0 == Algorithm::Chain {
         let own = operands.outside_output(&mut schedule, in_place);
         let segments = operands.chain_segments(topology);
@@ -321,6 +339,11 @@ pub fn exscan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
         return schedule;
     }
     let result = Buffer::Output.span(0, len);
+    if choice.0 == Algorithm::Board {
+        let own = if in_place { result } else { Buffer::Input.span(0, len) };
+        topology.seat(rank, operands.element).prefix(&mut schedule, own, false, result);
+        return schedule;
+    }
     if choice.0 == Algorithm::Chain {
         let own = operands.outside_output(&mut schedule, in_place);
         let segments = operands.chain_segments(topology);

@@ -53,6 +53,37 @@ pub enum Step {
         /// To here, as many units.
         to: Span,
     },
+    /// Begin a round at the board, and post what others may need; a round at the latest four later waits until
+    /// all have begun this one's successor.
+    Post {
+        /// These units.
+        span: Span,
+    },
+    /// Wait until ranks have posted in this round.
+    Meet {
+        /// From this one on…
+        first: u32,
+        /// …to the one before this.
+        end: u32,
+    },
+    /// Copy what was posted in this round.
+    Take {
+        /// By this rank, which was met or is this one.
+        from: u32,
+        /// From this unit of it on.
+        at: u64,
+        /// To here, as many units.
+        to: Span,
+    },
+    /// `inout = posted op inout`, by what was posted in this round.
+    Combine {
+        /// By this rank, which was met or is this one.
+        from: u32,
+        /// From this unit of it on.
+        at: u64,
+        /// The right operand and the result.
+        inout: Span,
+    },
     /// `inout = input op inout`.
     Reduce {
         /// The left operand.
@@ -84,6 +115,8 @@ impl Schedule {
                     Step::Await { step } => *step += 1,
                     Step::Send { .. } | Step::Receive { .. } | Step::Wait => {}
                     Step::Copy { .. } | Step::Reduce { .. } => {}
+                    Step::Post { .. } | Step::Meet { .. } | Step::Take { .. } => {}
+                    Step::Combine { .. } => {}
                 }
             }
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::choice::{Algorithm, Call, Plans};
 use crate::costs::{Costs, Distance};
 use crate::model::{Model, Order, Shape};
+use crate::pieces::board::Seat;
 use crate::team::Team;
 
 /// Where the ranks of a communicator run.
@@ -20,6 +21,8 @@ pub struct Topology {
     costs: Costs,
     model: Model,
     plans: Arc<Plans>,
+    /// Bytes of a page of the ranks' board, if they have one.
+    page_bytes: Option<u64>,
 }
 
 /// Where one rank runs: numbers that tell nodes and sites apart, and mean nothing else.
@@ -69,7 +72,8 @@ impl Topology {
     pub fn flat(size: u32, is_crowded: bool, costs: Costs) -> Self {
         let shape = Shape::flat(size, is_crowded);
         let (model, plans) = (Model::new(shape, Default::default(), &costs), Arc::default());
-        Self { size, is_crowded, levels: None, across: None, costs, model, plans }
+        let (levels, across, page_bytes) = (None, None, None);
+        Self { size, is_crowded, levels, across, costs, model, plans, page_bytes }
     }
 
     /// Ranks where `locations` says. A single node is as [`Topology::flat`].
@@ -85,13 +89,20 @@ impl Topology {
         };
         let model = Model::new(levels.shape(), levels.orders(), &costs);
         let (levels, across) = (Some(Box::new(levels)), Some(Box::new(across)));
-        Self { size, is_crowded: false, levels, across, costs, model, plans: Arc::default() }
+        let (is_crowded, plans, page_bytes) = (false, Arc::default(), None);
+        Self { size, is_crowded, levels, across, costs, model, plans, page_bytes }
     }
 
     /// The same, with what the user wants for some operations.
     #[must_use]
     pub fn with_plans(self, plans: Arc<Plans>) -> Self {
         Self { plans, ..self }
+    }
+
+    /// The same ranks, of one node, with a board of such pages.
+    #[must_use]
+    pub fn with_board(self, page_bytes: u64) -> Self {
+        Self { page_bytes: (self.nodes() == 1).then_some(page_bytes), ..self }
     }
 
     /// The number of ranks.
@@ -142,7 +153,17 @@ impl Topology {
 
     /// What a call is predicted to take by an algorithm; none where it cannot be carried out so.
     pub fn predicted_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
-        self.model.predicted_ns(call, algorithm)
+        match algorithm {
+            Algorithm::Board => self.model.board_ns(call, self.page_bytes?),
+            _ => self.model.predicted_ns(call, algorithm),
+        }
+    }
+
+    /// A rank's seat at the board, of pages of so many units of this many bytes; one that is never taken where there
+    /// is none.
+    pub(crate) fn seat(&self, me: u32, unit_bytes: u64) -> Seat {
+        let page = (self.page_bytes.unwrap_or(0) / unit_bytes.max(1)).max(1);
+        Seat { me, size: self.size, page }
     }
 
     pub(crate) fn plans(&self) -> &Plans {

@@ -25,7 +25,7 @@ fn machines(size: u32, operation: Operation) -> Vec<Topology> {
     let plain = |is_crowded| Topology::flat(size, is_crowded, Costs::default());
     let by = |algorithm: &Algorithm| {
         let plans = format!("{operation} * {algorithm}").parse().unwrap();
-        plain(false).with_plans(Arc::new(plans))
+        plain(false).with_board(64).with_plans(Arc::new(plans))
     };
     [false, true].map(plain).into_iter().chain(operation.algorithms().iter().map(by)).collect()
 }

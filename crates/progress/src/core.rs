@@ -1,10 +1,11 @@
 //! The engine and its rails, moved on together under one lock.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use driver::{Event, Fault, Post, Rail};
+use driver::{Board, Event, Fault, Post, Rail};
 use engine::{Completion, Engine, Envelope, Loss, OpId, Overdue, Posted, Pull};
-use lock::Uncancelled;
+use lock::{Lock, Uncancelled};
 use memory::Region;
 use wire::{Capabilities, Frame, GateId, RailId};
 
@@ -51,6 +52,10 @@ pub struct Core {
     pub(crate) waiters: Waiters,
     pub(crate) precedence: Precedence,
     pub(crate) counters: Counters,
+    /// Where threads wait for what others post.
+    boards: Vec<Arc<Lock<Board>>>,
+    /// Peers have been told that a thread sleeps.
+    lies_down: bool,
     /// A call that submits or tests has it: who has it otherwise waits, or stands by.
     pub(crate) is_in_call: bool,
     /// What the question asked last waits for, if for one operation only.
@@ -180,6 +185,8 @@ impl Core {
             waiters: Waiters::default(),
             precedence: Precedence::default(),
             counters: Counters::default(),
+            boards: Vec::new(),
+            lies_down: false,
             is_in_call: false,
             awaited: None,
         };
@@ -221,12 +228,56 @@ impl Core {
                 moved |= self.poll_rail(index);
             }
         }
+        if !self.boards.is_empty() {
+            moved |= self.look_at_boards();
+        }
         if moved || self.has_loose_ends || self.turn.is_multiple_of(TIDY_EVERY) {
             self.tidy();
         } else {
             self.settle();
         }
         moved
+    }
+
+    /// A thread waits for what others post on a board; false if that has just come.
+    pub fn watch(&mut self, board: &Arc<Lock<Board>>) -> bool {
+        if !self.boards.iter().any(|one| Arc::ptr_eq(one, board)) {
+            self.boards.push(Arc::clone(board));
+        }
+        // Who sleeps already does so for this thread too.
+        !self.lies_down || board.lock().lie_down()
+    }
+
+    /// It waits no more.
+    pub fn unwatch(&mut self, board: &Arc<Lock<Board>>) {
+        self.boards.retain(|one| !Arc::ptr_eq(one, board));
+    }
+
+    /// Whether something that a thread waits for was posted; which of them does not matter, for all ask again.
+    fn look_at_boards(&mut self) -> bool {
+        // Once for each: whoever waits there has to have the core next.
+        let is_due = self.boards.iter().fold(false, |due, board| board.lock().take_due() | due);
+        if is_due {
+            self.waiters.wake_all();
+            // Neighbours are at it: who is farther away has had no news.
+            let far = self.rails.iter_mut().filter(|station| station.buffers);
+            far.for_each(|station| station.dull = station.dull.saturating_add(1));
+        }
+        is_due
+    }
+
+    /// Wakes a process of this node that sleeps.
+    pub fn wake(&mut self, gate: GateId) {
+        let Self { rails, directory, .. } = self;
+        for Station { rail, name, .. } in rails {
+            let mut address = || {
+                let addresses = directory.addresses(gate).ok()?;
+                addresses.into_iter().find(|(own, _)| own == name).map(|(_, address)| address)
+            };
+            if rail.wake(gate, &mut address) {
+                return;
+            }
+        }
     }
 
     /// Sends what follows from the news, and tells what is to be told.
@@ -384,6 +435,10 @@ impl Core {
         for station in &mut self.rails {
             asleep &= station.rail.prepare_sleep();
         }
+        for board in &self.boards {
+            asleep &= board.lock().lie_down();
+        }
+        self.lies_down = true;
         asleep
     }
 
@@ -394,6 +449,10 @@ impl Core {
             station.rail.finish_sleep();
             station.skip = 0;
         }
+        for board in &self.boards {
+            board.lock().get_up();
+        }
+        self.lies_down = false;
     }
 
     #[inline]

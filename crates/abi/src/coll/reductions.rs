@@ -114,7 +114,8 @@ impl Reduction {
         let Operands { len, element, commutes, in_place } = operands;
         let has_root = operation == Operation::Reduce;
         self.tell(operation, has_root.then_some(root), Some(len * element));
-        self.comm.plan(Shape { operation, root, len, element, commutes, in_place }, make)
+        let shape = Shape::of(operation).with_len(len);
+        self.comm.plan(Shape { root, element, commutes, in_place, ..shape }, make)
     }
 
     pub fn planned(self, schedule: Arc<Schedule>, (input, output): (Region, Region)) -> Collective {

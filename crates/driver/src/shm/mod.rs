@@ -5,6 +5,7 @@
 //! ring back. A process about to sleep says so in its inbox; a peer that has written since rings.
 
 mod aside;
+mod board;
 mod life;
 #[cfg(test)]
 mod model;
@@ -16,7 +17,7 @@ mod shared;
 mod sleep;
 mod takeover;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -30,6 +31,7 @@ use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, GateId, RemoteRegion};
 use crate::rail::{Event, Fault, Post, Rail, RailError};
 
 use aside::Aside;
+pub use board::{Board, BoardDoor};
 use life::Life;
 use node::Address;
 pub use node::node_identity;
@@ -67,6 +69,8 @@ pub struct ShmRail {
     links: Vec<Link>,
     /// `by_peer[rank]` = index into `links`, plus one.
     by_peer: Vec<u32>,
+    /// The bells of neighbours that there is no link to.
+    bells: HashMap<GateId, File>,
     events: VecDeque<News>,
     /// When to ask next whether the neighbours live.
     next_look: Instant,
@@ -140,6 +144,7 @@ impl ShmRail {
             pool: Pool::default(),
             links: Vec::new(),
             by_peer: Vec::new(),
+            bells: HashMap::new(),
             events: VecDeque::new(),
             next_look: Instant::now(),
             idle_polls: 0,
@@ -406,8 +411,7 @@ impl Link {
 
     #[cold]
     fn wake(&self) {
-        // A full pipe has woken the peer already; a broken one has none to wake.
-        let _ = rustix::io::write(&self.bell, &[1]);
+        ring(&self.bell);
     }
 
     /// Whether the ring is to be left alone for now.
@@ -518,6 +522,25 @@ impl Rail for ShmRail {
         }
     }
 
+    fn wake(&mut self, peer: GateId, address: &mut dyn FnMut() -> Option<Vec<u8>>) -> bool {
+        if let Some(index) = self.link(peer) {
+            self.links[index].wake();
+            return true;
+        }
+        if !self.bells.contains_key(&peer) {
+            let _uncancelled = Uncancelled::begin();
+            let address = address().and_then(|bytes| Address::parse(&bytes));
+            let address = address.filter(|one| one.identity == self.address.identity);
+            let bell = address.and_then(|one| open_descriptor(one.pid, one.bell, false).ok());
+            let Some(bell) = bell else { return false };
+            self.bells.insert(peer, bell);
+        }
+        if let Some(bell) = self.bells.get(&peer) {
+            ring(bell);
+        }
+        true
+    }
+
     fn set_attentive(&mut self, attentive: bool) {
         self.inbox.word32(ATTENTIVE_AT).store(u32::from(attentive), Ordering::Relaxed);
     }
@@ -606,6 +629,11 @@ fn can_pull(address: &Address, inbox: &Segment) -> bool {
     let remote = RemoteRegion { address: remote, len: 16 };
     let read = crate::memory::copy_from_process(address.pid, remote, 0, &target);
     read.is_ok() && target.to_vec() == address.token
+}
+
+fn ring(bell: &File) {
+    // A full pipe has woken the peer already; a broken one has none to wake.
+    let _ = rustix::io::write(bell, &[1]);
 }
 
 fn pipe() -> io::Result<(File, OwnedFd)> {

@@ -19,6 +19,7 @@ use loom::sync::{Condvar, Mutex};
 use loom::thread;
 use wire::Frame;
 
+use super::board::{self, Board};
 use super::pool::{LINE, Pool};
 use super::ring::{Consumer, DATA_AT, Place, Producer, USED_AT, segment_len};
 use super::shared::{Shared, Word};
@@ -46,6 +47,10 @@ enum Flaw {
     ChunkWithoutAcquire,
     /// Who wants room does not tell with it that it sleeps.
     WantedWithoutRelease,
+    /// A member's count does not release its contribution, or all that it has read.
+    CountWithoutRelease,
+    /// A member's count acquires nothing.
+    CountWithoutAcquire,
     /// Who may have to ring runs no fence.
     NoFence,
     /// Who is about to sleep runs no fence, nowhere.
@@ -175,6 +180,7 @@ impl Word<u64> for Word64 {
         let relaxed = match FLAW.get() {
             Flaw::StateWithoutAcquire => self.at >= DATA_AT,
             Flaw::RoomWithoutAcquire => self.at == USED_AT,
+            Flaw::CountWithoutAcquire => true,
             _ => false,
         };
         self.value.load(if relaxed { Ordering::Relaxed } else { order })
@@ -190,6 +196,7 @@ impl Word<u64> for Word64 {
             Flaw::RoomWithoutRelease if self.at == USED_AT => {
                 self.value.store(value, Ordering::Relaxed);
             }
+            Flaw::CountWithoutRelease => self.value.store(value, Ordering::Relaxed),
             Flaw::ClearedLate if is_clear => memory().0.late.borrow_mut().push(self.at),
             Flaw::ClearedLate if self.at == USED_AT => {
                 self.value.store(value, order);
@@ -528,4 +535,75 @@ fn sleepers_are_woken_that_run_the_fences_of_all() {
         }
     }
     assert!(notices(Flaw::WantedWithoutRelease, a_sender_that_wants_room_is_woken));
+}
+
+/// Members of a board of `size`, with pages of a line.
+fn members(size: u32) -> Vec<Board<Modelled>> {
+    let memory = Modelled::create(board::len(size, LINE)).unwrap();
+    (0..size).map(|me| Board::over(memory.clone(), size, me, LINE)).collect()
+}
+
+fn post(board: &mut Board<Modelled>, number: u8) {
+    while !board.has_room() {
+        thread::yield_now();
+    }
+    // In turn on the line of the count, and on a page.
+    board.post(if number.is_multiple_of(2) { 4 } else { 60 }, |bytes| bytes.fill(number));
+}
+
+/// One member posts, the other reads, until places come round.
+fn contributions_are_read_where_they_are() {
+    let [mut one, mut other] = <[_; 2]>::try_from(members(2)).unwrap();
+    let memory = CREATED.with_borrow(|created| created[0].clone());
+    let rounds = 6;
+    let writer = thread::spawn(move || (0..rounds).for_each(|number| post(&mut one, number)));
+    for number in 0..rounds {
+        post(&mut other, 0);
+        while !other.has(0..1) {
+            thread::yield_now();
+        }
+        let (at, len) = other.lies(0);
+        assert!(memory.slice(at, len).iter().all(|byte| *byte == number));
+    }
+    writer.join().unwrap();
+}
+
+/// Two members post at once what a third one sleeps for.
+fn who_waits_for_all_is_woken() {
+    let [mut sleeper, one, other] = <[_; 3]>::try_from(members(3)).unwrap();
+    let bell = Arc::new(Bell::default());
+    let posts = [one, other].map(|mut board| {
+        let bell = bell.clone();
+        thread::spawn(move || {
+            board.post(4, |bytes| bytes.fill(1));
+            board.tell(|member| {
+                assert_eq!(member, 0);
+                bell.ring();
+            });
+        })
+    });
+    sleeper.post(0, |_| ());
+    while !sleeper.has(0..3) {
+        if sleeper.lie_down() {
+            bell.wait();
+        }
+        sleeper.get_up();
+    }
+    for post in posts {
+        post.join().unwrap();
+    }
+}
+
+#[test]
+fn a_board_shows_contributions() {
+    explore(contributions_are_read_where_they_are);
+    explore(who_waits_for_all_is_woken);
+}
+
+#[test]
+fn flaws_of_a_board_are_noticed() {
+    for flaw in [Flaw::CountWithoutRelease, Flaw::CountWithoutAcquire] {
+        assert!(notices(flaw, contributions_are_read_where_they_are), "{flaw:?}");
+    }
+    assert!(notices(Flaw::NoFence, who_waits_for_all_is_woken));
 }

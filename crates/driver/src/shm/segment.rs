@@ -15,7 +15,7 @@ use super::shared::Shared;
 
 /// A mapped segment.
 #[derive(Debug)]
-pub(crate) struct Segment {
+pub struct Segment {
     address: *mut u8,
     len: usize,
     /// By which peers reach it, if this process made it. The mapping of another's needs none.
@@ -133,6 +133,11 @@ impl Segment {
             return Err(io::Error::last_os_error());
         }
         Ok(Self { address: address.cast(), len, file: None })
+    }
+
+    /// Peers reach it no more.
+    pub fn close(&mut self) {
+        self.file = None;
     }
 
     /// The address in this process of byte `at`.

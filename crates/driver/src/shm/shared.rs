@@ -7,7 +7,7 @@ use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Zeroed memory of a fixed length, seen by its maker and by those who attach to it.
-pub(crate) trait Shared: Sized {
+pub trait Shared: Sized {
     /// A 64-bit word.
     type Word64: Word<u64>;
     /// A 32-bit word.
@@ -55,7 +55,7 @@ pub(crate) trait Shared: Sized {
 }
 
 /// A number that is read and written whole.
-pub(crate) trait Word<N> {
+pub trait Word<N> {
     fn load(&self, order: Ordering) -> N;
     fn store(&self, value: N, order: Ordering);
     fn swap(&self, value: N, order: Ordering) -> N;

@@ -2,6 +2,7 @@
 //! follow another.
 
 pub(crate) mod binomial;
+pub(crate) mod board;
 pub(crate) mod bruck;
 pub(crate) mod butterfly;
 pub(crate) mod chain;

@@ -3,6 +3,7 @@
 //! where it is received.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 
 use plan::{Buffer, Distance, Schedule, Span, Step, Topology};
 
@@ -63,6 +64,9 @@ pub struct Rank {
     /// The next step.
     at: usize,
     begun: Vec<Begun>,
+    /// What it has posted on the board, round by round, and whom it has met last.
+    posts: Vec<Vec<Unit>>,
+    met: Range<u32>,
     /// How many crossings between sites all that was heard of had behind it at most.
     depth: u32,
 }
@@ -97,7 +101,17 @@ impl Rank {
         );
         let temporaries =
             schedule.temporaries.iter().map(|&len| vec![Unit::Nothing; len as usize]).collect();
-        Self { schedule, at: 0, input, output, temporaries, begun: Vec::new(), depth: 0 }
+        Self {
+            schedule,
+            at: 0,
+            input,
+            output,
+            temporaries,
+            begun: Vec::new(),
+            posts: Vec::new(),
+            met: 0..0,
+            depth: 0,
+        }
     }
 
     fn units(&mut self, span: Span) -> &mut [Unit] {
@@ -168,6 +182,35 @@ pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
                     Step::Wait if !rank.settles(None) => break,
                     Step::Await { step } if !rank.settles(Some(step as usize)) => break,
                     Step::Wait | Step::Await { .. } => {}
+                    Step::Post { span } => {
+                        rank.check(me, span, false);
+                        let (data, round) = (rank.units(span).to_vec(), rank.posts.len());
+                        assert!(data.iter().all(|unit| *unit != Unit::Nothing));
+                        // A board of two places for each: the last but one must have been read by all.
+                        if ranks.iter().any(|other| other.posts.len() + 1 < round) {
+                            break;
+                        }
+                        ranks[me as usize].posts.push(data);
+                    }
+                    Step::Meet { first, end } => {
+                        let rounds = rank.posts.len();
+                        if (first..end).any(|other| ranks[other as usize].posts.len() < rounds) {
+                            break;
+                        }
+                        ranks[me as usize].met = first..end;
+                    }
+                    Step::Take { from, at, to } | Step::Combine { from, at, inout: to } => {
+                        assert!(rank.met.contains(&from), "{me} takes from {from}, not met");
+                        rank.check(me, to, true);
+                        let round = rank.posts.len() - 1;
+                        let data =
+                            &ranks[from as usize].posts[round][at as usize..][..to.len as usize];
+                        let data = data.to_vec();
+                        for (datum, place) in data.into_iter().zip(ranks[me as usize].units(to)) {
+                            let combines = matches!(step, Step::Combine { .. });
+                            *place = if combines { datum.combined(*place) } else { datum };
+                        }
+                    }
                     Step::Copy { from, to } => {
                         assert_eq!(from.len, to.len);
                         rank.check(me, from, false);

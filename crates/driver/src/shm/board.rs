@@ -1,0 +1,413 @@
+//! A board: memory on which the members of a group write what all of them may read.
+//!
+//! Members go through *rounds* together. In each round every member posts once: a contribution, which may be
+//! empty. Whoever needs those of others waits until they are posted and reads them where they are. Nobody
+//! waits for who reads, but at most [`DEPTH`] rounds later: a member that posts again in the same place has
+//! seen that all have begun a later round.
+//!
+//! A member's count and what is short lie on one line. Who is about to sleep says first what it waits for,
+//! and looks once more; who posts what completes it rings. Either side runs a full fence between its write
+//! and its look (Dekker's problem), and so do two that post at once: one of them sees that all is there.
+
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use memory::Region;
+
+use super::life::Life;
+use super::pool::LINE;
+use super::segment::Segment;
+use super::shared::{Shared, Word};
+
+/// One member's part of a board.
+#[derive(Debug)]
+pub struct Board<S = Segment> {
+    memory: S,
+    size: u32,
+    me: u32,
+    page_len: usize,
+    /// The round of the latest post; the first is 1.
+    round: u64,
+    /// A round that all have begun.
+    begun_by_all: u64,
+    /// What this member waits for.
+    awaited: Option<(u64, Range<u32>)>,
+    lives: Vec<Option<Life>>,
+    /// When to ask next whether the others live, and how often that was looked at.
+    next_look: Instant,
+    looks: u32,
+    /// Whom this member has missed.
+    lost: Option<u32>,
+}
+
+/// Where a board is found, for those who join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BoardDoor {
+    pid: i32,
+    descriptor: i32,
+}
+
+impl BoardDoor {
+    /// Length of a door's bytes.
+    pub const LEN: usize = 8;
+
+    /// As bytes, for members of the group.
+    pub fn emit(self) -> [u8; Self::LEN] {
+        (u64::from(self.pid as u32) << 32 | u64::from(self.descriptor as u32)).to_le_bytes()
+    }
+
+    /// What such bytes say.
+    pub fn parse(bytes: [u8; Self::LEN]) -> Self {
+        let number = u64::from_le_bytes(bytes);
+        Self { pid: (number >> 32) as i32, descriptor: number as i32 }
+    }
+}
+
+impl Board {
+    /// Makes a board of `size` members, at most 255, as its first. A contribution is at most `page_len` bytes long, a
+    /// multiple of a cache line.
+    ///
+    /// # Errors
+    /// When the kernel gives no shared memory.
+    pub fn found(size: u32, page_len: usize) -> io::Result<(Self, BoardDoor)> {
+        let memory = Segment::create(len(size, page_len))?;
+        let door = BoardDoor { pid: std::process::id() as i32, descriptor: memory.descriptor() };
+        Ok((Self::over(memory, size, 0, page_len), door))
+    }
+
+    /// Takes member `me`'s place at a board that another process has made.
+    ///
+    /// # Errors
+    /// When the kernel does not let this process reach the other's memory.
+    pub fn join(door: BoardDoor, size: u32, me: u32, page_len: usize) -> io::Result<Self> {
+        let memory = Segment::attach(door.pid, door.descriptor, len(size, page_len))?;
+        Ok(Self::over(memory, size, me, page_len))
+    }
+
+    /// What a member has posted in this round, until this one posts again; it was met.
+    #[inline]
+    pub fn contribution(&self, member: u32) -> Region {
+        let (at, len) = self.lies(member);
+        // SAFETY: it lies in the mapping, which lives as long as the board; the member that may write there again
+        // waits until this one has begun a later round.
+        unsafe { Region::new(self.memory.address(at) as *mut u8, len) }
+    }
+
+    /// Nobody else is going to join.
+    pub fn close_door(&mut self) {
+        self.memory.close();
+    }
+}
+
+impl<S: Shared> Board<S> {
+    /// Member `me`'s part of a board in this memory.
+    pub(super) fn over(memory: S, size: u32, me: u32, page_len: usize) -> Self {
+        let board = Self {
+            memory,
+            size,
+            me,
+            page_len,
+            round: 0,
+            begun_by_all: 0,
+            awaited: None,
+            lives: (0..size).map(|_| None).collect(),
+            next_look: Instant::now(),
+            looks: 0,
+            lost: None,
+        };
+        board
+            .memory
+            .word32(board.control(me) + PID_AT)
+            .store(std::process::id(), Ordering::Relaxed);
+        board
+    }
+
+    /// Whether the place of the next contribution is free. If it is not, this member waits for that.
+    #[inline]
+    pub fn has_room(&mut self) -> bool {
+        // Whoever has begun the round after that of its last use has read what was there.
+        match (self.round + 2).checked_sub(DEPTH) {
+            Some(round) if round > self.begun_by_all && round > 1 => {
+                self.meets(round, 0..self.size)
+            }
+            Some(_) | None => true,
+        }
+    }
+
+    /// Posts what `fill` writes, `len` bytes; there must be room. Long ones are not written in a hurry.
+    ///
+    /// # Panics
+    /// When it is longer than a page.
+    #[inline]
+    pub fn post(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) {
+        assert!(len <= self.page_len, "a contribution is at most a page long");
+        self.round += 1;
+        let line = self.line(self.me, self.round);
+        let at = if len <= SHORT_MAX { line + SHORT_AT } else { self.page(self.me, self.round) };
+        if len > 0 {
+            fill(self.memory.slice_mut(at, len));
+        }
+        self.memory.word32(line + LEN_AT).store(len as u32, Ordering::Relaxed);
+        self.memory.word64(line).store(self.round, Ordering::Release);
+        S::fence();
+    }
+
+    /// Calls `ring` with each member that sleeps until what the latest post has completed; it is asked to be
+    /// rung once.
+    #[inline]
+    pub fn tell(&self, mut ring: impl FnMut(u32)) {
+        for member in (0..self.size).filter(|member| *member != self.me) {
+            let word = self.memory.word64(self.control(member));
+            let wanted = word.load(Ordering::Relaxed);
+            if wanted != 0 && self.completes(wanted) && word.swap(0, Ordering::Relaxed) != 0 {
+                ring(member);
+            }
+        }
+    }
+
+    #[cold]
+    fn completes(&self, wanted: u64) -> bool {
+        let (round, members) = unpack(wanted);
+        members.contains(&self.me)
+            && members.end <= self.size
+            && members.clone().all(|member| self.has_posted(member, round))
+    }
+
+    /// Whether the members have posted in the round of this member's latest post. If not, it waits for that.
+    #[inline]
+    pub fn has(&mut self, members: Range<u32>) -> bool {
+        self.meets(self.round, members)
+    }
+
+    #[inline]
+    fn meets(&mut self, round: u64, members: Range<u32>) -> bool {
+        let is_met = members.clone().all(|member| self.has_posted(member, round));
+        if is_met {
+            if members == (0..self.size) {
+                self.begun_by_all = self.begun_by_all.max(round);
+            }
+            self.awaited = None;
+        } else {
+            self.awaited = Some((round, members));
+        }
+        is_met
+    }
+
+    /// Where a member's contribution to this round lies, and its length; it was met.
+    #[inline]
+    pub(super) fn lies(&self, member: u32) -> (usize, usize) {
+        let line = self.line(member, self.round);
+        let len = self.memory.word32(line + LEN_AT).load(Ordering::Relaxed) as usize;
+        let at = if len <= SHORT_MAX { line + SHORT_AT } else { self.page(member, self.round) };
+        (at, len.min(self.page_len))
+    }
+
+    fn is_due(&self) -> bool {
+        match self.awaited.clone() {
+            Some((round, mut members)) => members.all(|member| self.has_posted(member, round)),
+            None => false,
+        }
+    }
+
+    /// Whether what this member waits for has come since it was asked last, or somebody who should post it was
+    /// missed.
+    pub fn take_due(&mut self) -> bool {
+        let is_due = self.awaited.is_some() && (self.is_due() || self.missing().is_some());
+        if is_due {
+            self.awaited = None;
+        }
+        is_due
+    }
+
+    /// Tells that this member is about to sleep until what it waits for; false if that is there.
+    pub fn lie_down(&mut self) -> bool {
+        let Some((round, members)) = self.awaited.clone() else { return true };
+        let word = self.memory.word64(self.control(self.me));
+        word.store(pack(round, &members), Ordering::Relaxed);
+        S::fence();
+        !self.is_due()
+    }
+
+    /// Tells that it is awake.
+    pub fn get_up(&mut self) {
+        self.memory.word64(self.control(self.me)).store(0, Ordering::Relaxed);
+        // Time has passed.
+        self.looks = LOOKS_PER_CLOCK - 1;
+    }
+
+    /// A member that has ended without posting what this one waits for: looked for now and then.
+    pub fn missing(&mut self) -> Option<u32> {
+        if self.lost.is_some() {
+            return self.lost;
+        }
+        let (round, members) = self.awaited.clone()?;
+        self.looks = self.looks.wrapping_add(1);
+        if !self.looks.is_multiple_of(LOOKS_PER_CLOCK) {
+            return None;
+        }
+        let now = Instant::now();
+        if now < self.next_look {
+            return None;
+        }
+        self.next_look = now + LOOK_EVERY;
+        for member in members.filter(|member| *member != self.me) {
+            let pid = self.memory.word32(self.control(member) + PID_AT).load(Ordering::Relaxed);
+            let life = self.lives[member as usize].get_or_insert_with(|| Life::of(pid as i32));
+            // What it has posted before its end counts.
+            if life.has_ended() && !self.has_posted(member, round) {
+                self.lost = Some(member);
+                return self.lost;
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn has_posted(&self, member: u32, round: u64) -> bool {
+        self.memory.word64(self.line(member, round)).load(Ordering::Acquire) >= round
+    }
+
+    #[inline]
+    fn control(&self, member: u32) -> usize {
+        member as usize * LINE
+    }
+
+    #[inline]
+    fn place(&self, member: u32, round: u64) -> usize {
+        member as usize * DEPTH as usize + (round % DEPTH) as usize
+    }
+
+    #[inline]
+    fn line(&self, member: u32, round: u64) -> usize {
+        self.size as usize * LINE + self.place(member, round) * LINE
+    }
+
+    #[inline]
+    fn page(&self, member: u32, round: u64) -> usize {
+        pages_at(self.size) + self.place(member, round) * self.page_len
+    }
+}
+
+fn pages_at(size: u32) -> usize {
+    size as usize * (1 + DEPTH as usize) * LINE
+}
+
+/// What a board takes, in bytes.
+pub(super) fn len(size: u32, page_len: usize) -> usize {
+    pages_at(size) + size as usize * DEPTH as usize * page_len
+}
+
+/// Never zero: somebody is waited for.
+fn pack(round: u64, members: &Range<u32>) -> u64 {
+    round << 16 | u64::from(members.start) << 8 | u64::from(members.end)
+}
+
+fn unpack(wanted: u64) -> (u64, Range<u32>) {
+    (wanted >> 16, (wanted >> 8) as u32 & 0xff..wanted as u32 & 0xff)
+}
+
+/// How many rounds a member may be ahead of the last.
+const DEPTH: u64 = 4;
+
+/// On a member's line of a round: its number, the contribution's length, and what is short.
+const LEN_AT: usize = 8;
+const SHORT_AT: usize = 16;
+const SHORT_MAX: usize = LINE - SHORT_AT;
+
+/// On a member's line of its own: what it sleeps for, and its process.
+const PID_AT: usize = 8;
+
+/// The others are asked for signs of life this often.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The clock is read once in so many looks.
+const LOOKS_PER_CLOCK: u32 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: usize = 4 << 10;
+
+    fn pair() -> [Board; 2] {
+        let (mut first, door) = Board::found(2, PAGE).unwrap();
+        let door = BoardDoor::parse(door.emit());
+        let second = Board::join(door, 2, 1, PAGE).unwrap();
+        first.close_door();
+        [first, second]
+    }
+
+    #[test]
+    fn members_read_what_others_have_posted() {
+        let [mut one, mut other] = pair();
+        for (round, len) in (1u8..).zip([0, 1, SHORT_MAX, SHORT_MAX + 1, PAGE]) {
+            assert!(one.has_room() && other.has_room());
+            one.post(len, |bytes| bytes.fill(round));
+            assert!(!one.has(0..2) && one.has(0..1));
+            other.post(0, |_| unreachable!("nothing is to be written"));
+            assert!(other.has(0..2) && one.has(1..2));
+            assert_eq!(other.contribution(0).to_vec(), vec![round; len]);
+            assert!(one.contribution(1).is_empty());
+        }
+    }
+
+    #[test]
+    fn who_is_ahead_waits_for_the_last() {
+        let [mut one, mut other] = pair();
+        for _ in 0..DEPTH - 1 {
+            assert!(one.has_room());
+            one.post(1, |bytes| bytes.fill(1));
+        }
+        assert!(one.has_room(), "the first place was never used");
+        one.post(1, |bytes| bytes.fill(1));
+        assert!(!one.has_room());
+        other.post(0, |_| ());
+        assert!(!one.has_room(), "it may be reading");
+        other.post(0, |_| ());
+        assert!(one.has_room());
+    }
+
+    #[test]
+    fn who_sleeps_is_rung_once_and_only_for_what_it_waits_for() {
+        let (mut first, door) = Board::found(3, PAGE).unwrap();
+        let [mut second, mut third] = [1, 2].map(|me| Board::join(door, 3, me, PAGE).unwrap());
+        first.post(0, |_| ());
+        assert!(!first.has(0..3) && first.lie_down());
+        let rung = |board: &Board| {
+            let mut rung = Vec::new();
+            board.tell(|member| rung.push(member));
+            rung
+        };
+        second.post(0, |_| ());
+        assert_eq!(rung(&second), [0u32; 0], "the third is missing");
+        third.post(0, |_| ());
+        assert_eq!((rung(&third), rung(&third)), (vec![0], vec![]));
+        assert!(!first.lie_down() && first.take_due() && !first.take_due());
+        first.get_up();
+        assert!(first.has(0..3));
+    }
+
+    #[test]
+    fn a_member_that_has_ended_is_missed_unless_it_has_posted() {
+        let [mut one, other] = pair();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = other.memory.word32(other.control(1) + PID_AT);
+        pid.store(child.id(), Ordering::Relaxed);
+        one.lives[1] = Some(Life::of(child.id() as i32));
+        child.wait().unwrap();
+        one.post(0, |_| ());
+        assert!(!one.has(0..2));
+        one.get_up();
+        assert_eq!(one.missing(), Some(1));
+        one.lost = None;
+        one.get_up();
+        assert_eq!(one.missing(), None, "it was looked just now");
+        other.memory.word64(other.line(1, 1)).store(1, Ordering::Release);
+        one.get_up();
+        one.next_look = Instant::now();
+        assert_eq!(one.missing(), None);
+        assert!(one.has(0..2));
+    }
+}

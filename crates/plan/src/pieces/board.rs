@@ -1,0 +1,197 @@
+//! Ranks of one node by a board that all of them read: whoever contributes writes once, and whoever needs it
+//! reads it where it is. Everybody waits once at most, and for nobody who only reads.
+//!
+//! With more ranks than cores that is the least there is: the last to come finds all there, and the others
+//! when they have their core again.
+
+use std::ops::Range;
+
+use crate::schedule::{Buffer, Schedule, Span, Step};
+
+/// How long a contribution to a board of so many ranks may be, in bytes; none where they have no board.
+pub fn page_bytes(ranks: u32) -> Option<u64> {
+    match ranks {
+        0 | 1 => None,
+        2..=32 => Some(16 << 10),
+        33..=64 => Some(8 << 10),
+        65.. => None,
+    }
+}
+
+/// Rank `me` of `size` at a board with pages of so many units.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seat {
+    pub me: u32,
+    pub size: u32,
+    pub page: u64,
+}
+
+impl Seat {
+    /// Nobody leaves before all have come.
+    pub(crate) fn barrier(self, schedule: &mut Schedule) {
+        schedule.post(NOTHING);
+        schedule.meet(0..self.size);
+    }
+
+    /// The root's `span` to everyone's, in pieces of a page.
+    pub(crate) fn broadcast(self, schedule: &mut Schedule, root: u32, span: Span) {
+        let mut start = 0;
+        while start < span.len {
+            let piece = span.part(start, self.page.min(span.len - start));
+            self.share(schedule, root, piece, (0, piece));
+            start += piece.len;
+        }
+    }
+
+    /// The blocks of all to the root's, where `place` says.
+    pub(crate) fn gather(
+        self,
+        schedule: &mut Schedule,
+        root: u32,
+        own: Span,
+        place: &dyn Fn(u32) -> Span,
+    ) {
+        if self.me == root {
+            schedule.post(NOTHING);
+            schedule.meet(0..self.size);
+            self.others().for_each(|from| schedule.take(from, 0, place(from)));
+        } else {
+            schedule.post(own);
+        }
+    }
+
+    /// Equal parts of the root's `whole`, in the order of ranks, to everyone's `own`.
+    pub(crate) fn scatter(self, schedule: &mut Schedule, root: u32, whole: Span, own: Span) {
+        self.share(schedule, root, whole, (u64::from(self.me) * own.len, own));
+    }
+
+    /// Everyone's `own` to everyone else's, where `place` says.
+    pub(crate) fn allgather(self, schedule: &mut Schedule, own: Span, place: &dyn Fn(u32) -> Span) {
+        self.exchange(schedule, own, &|from| (0, place(from)));
+    }
+
+    /// Equal parts of everyone's `whole` to everyone else's, where `place` says.
+    pub(crate) fn alltoall(
+        self,
+        schedule: &mut Schedule,
+        whole: Span,
+        place: &dyn Fn(u32) -> Span,
+    ) {
+        self.exchange(schedule, whole, &|from| {
+            let place = place(from);
+            (u64::from(self.me) * place.len, place)
+        });
+    }
+
+    /// Everyone's operands, combined in the order of ranks, to the root's `result`. The root's own, if they are
+    /// not in the result, are `own`.
+    pub(crate) fn reduce(self, schedule: &mut Schedule, root: u32, own: Span, result: Span) {
+        if self.me != root {
+            return schedule.post(own);
+        }
+        schedule.post(if own == result { own } else { NOTHING });
+        schedule.meet(0..self.size);
+        self.fold(schedule, 0..self.size, own, 0, result);
+    }
+
+    /// Everyone's operands, combined in the order of ranks, to everyone's `result`.
+    pub(crate) fn allreduce(self, schedule: &mut Schedule, own: Span, result: Span) {
+        schedule.post(own);
+        schedule.meet(0..self.size);
+        self.fold(schedule, 0..self.size, own, 0, result);
+    }
+
+    /// Everyone's operands, combined in the order of ranks; the part that begins at unit `start`, as long as
+    /// the `result`, to that.
+    pub(crate) fn reduce_scatter(
+        self,
+        schedule: &mut Schedule,
+        own: Span,
+        start: u64,
+        result: Span,
+    ) {
+        schedule.post(own);
+        schedule.meet(0..self.size);
+        self.fold(schedule, 0..self.size, own.part(start, result.len), start, result);
+    }
+
+    /// The operands of ranks below this one, and its own where `with_own`, combined in the order of ranks.
+    pub(crate) fn prefix(self, schedule: &mut Schedule, own: Span, with_own: bool, result: Span) {
+        let end = self.me + u32::from(with_own);
+        schedule.post(own);
+        schedule.meet(0..end);
+        self.fold(schedule, 0..end, own, 0, result);
+    }
+
+    /// What some ranks have posted, from unit `start` on, combined in their order, which is the same at
+    /// all. This rank's own is `own`, or posted if that is where the result goes.
+    fn fold(self, schedule: &mut Schedule, ranks: Range<u32>, own: Span, start: u64, result: Span) {
+        if result.len == 0 {
+            return;
+        }
+        let mut ranks = ranks.rev();
+        let has_own = own != result;
+        match ranks.next() {
+            Some(last) if last == self.me && has_own => schedule.copy(own, result),
+            Some(last) => schedule.take(last, start, result),
+            None => return,
+        }
+        for rank in ranks {
+            if rank == self.me && has_own {
+                schedule.reduce(own, result);
+            } else {
+                schedule.combine(rank, start, result);
+            }
+        }
+    }
+
+    /// The root posts, the others take a part of that.
+    fn share(self, schedule: &mut Schedule, root: u32, whole: Span, (at, to): (u64, Span)) {
+        if self.me == root {
+            schedule.post(whole);
+        } else {
+            schedule.post(NOTHING);
+            schedule.meet(root..root + 1);
+            schedule.take(root, at, to);
+        }
+    }
+
+    /// Everybody posts, and takes from each other where `take` says to where it says.
+    fn exchange(self, schedule: &mut Schedule, own: Span, take: &dyn Fn(u32) -> (u64, Span)) {
+        schedule.post(own);
+        schedule.meet(0..self.size);
+        for from in self.others() {
+            let (at, to) = take(from);
+            schedule.take(from, at, to);
+        }
+    }
+
+    /// All others, from the next one on: not all read the same at once.
+    fn others(self) -> impl Iterator<Item = u32> {
+        (1..self.size).map(move |distance| (self.me + distance) % self.size)
+    }
+}
+
+impl Schedule {
+    fn post(&mut self, span: Span) {
+        self.steps.push(Step::Post { span });
+    }
+
+    fn meet(&mut self, ranks: Range<u32>) {
+        if !ranks.is_empty() {
+            self.steps.push(Step::Meet { first: ranks.start, end: ranks.end });
+        }
+    }
+
+    fn take(&mut self, from: u32, at: u64, to: Span) {
+        if to.len > 0 {
+            self.steps.push(Step::Take { from, at, to });
+        }
+    }
+
+    fn combine(&mut self, from: u32, at: u64, inout: Span) {
+        self.steps.push(Step::Combine { from, at, inout });
+    }
+}
+
+const NOTHING: Span = Span { buffer: Buffer::Output, start: 0, len: 0 };
