@@ -6,7 +6,7 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives nonblocking large layouts point_to_point objects unsupported bad_input tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads; do
+for program in collectives nonblocking large layouts point_to_point objects seldom unsupported bad_input tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
 for program in collectives nonblocking objects neighbours intercomms; do
@@ -19,6 +19,8 @@ for ranks in 1 2 3 6; do go -n $ranks "$work/layouts"; done
 for ranks in 2 3 6; do go -n $ranks "$work/point_to_point"; done
 for ranks in 1 2 5; do go -n $ranks "$work/objects"; done
 go -genv CANELE_RAILS tcp -n 3 "$work/objects"
+for ranks in 1 2 5; do go -n $ranks "$work/seldom"; done
+go -genv CANELE_RAILS tcp -n 3 "$work/seldom"
 for program in collectives nonblocking objects neighbours intercomms; do for ranks in 2 5; do go -n $ranks "$work/large_$program"; done; done
 for rails in shm tcp; do go -genv CANELE_RAILS $rails -n 2 "$work/large"; done
 go -genv CANELE_RAILS tcp -n 4 "$work/collectives"

@@ -18,6 +18,33 @@ static int failures;
         }                                                           \
     } while (0)
 
+/* There are none of them, so that whatever is asked of one is refused by the code that the standard has for it. */
+static void without_events_and_enumerations(void) {
+    int number, len = 0;
+    char text[8];
+    MPI_Count time;
+    MPI_Info info;
+    MPI_T_event_registration registration = NULL;
+    MPI_T_source_order order;
+    CHECK(MPI_T_enum_get_info(MPI_T_ENUM_NULL, &number, text, &len) == MPI_T_ERR_INVALID_HANDLE);
+    CHECK(MPI_T_enum_get_item(MPI_T_ENUM_NULL, 0, &number, text, &len) == MPI_T_ERR_INVALID_HANDLE);
+    CHECK(MPI_T_event_get_info(0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL) == MPI_T_ERR_INVALID_INDEX);
+    CHECK(MPI_T_event_handle_alloc(0, NULL, MPI_INFO_NULL, &registration) == MPI_T_ERR_INVALID_INDEX && !registration);
+    CHECK(MPI_T_source_get_info(0, NULL, NULL, NULL, NULL, &order, &time, &time, &info) == MPI_T_ERR_INVALID_INDEX);
+    CHECK(MPI_T_source_get_timestamp(0, &time) == MPI_T_ERR_INVALID_INDEX);
+    CHECK(MPI_T_event_handle_set_info(NULL, MPI_INFO_NULL) == MPI_T_ERR_INVALID_HANDLE);
+    CHECK(MPI_T_event_handle_get_info(NULL, &info) == MPI_T_ERR_INVALID_HANDLE);
+    CHECK(MPI_T_event_register_callback(NULL, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, NULL, NULL) == MPI_T_ERR_INVALID_HANDLE);
+    CHECK(MPI_T_event_callback_set_info(NULL, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL) == MPI_T_ERR_INVALID_HANDLE);
+    CHECK(MPI_T_event_callback_get_info(NULL, MPI_T_CB_REQUIRE_NONE, &info) == MPI_T_ERR_INVALID_HANDLE);
+    CHECK(MPI_T_event_set_dropped_handler(NULL, NULL) == MPI_T_ERR_INVALID_HANDLE);
+    CHECK(MPI_T_event_handle_free(NULL, NULL, NULL) == MPI_T_ERR_INVALID_HANDLE);
+    CHECK(MPI_T_event_read(NULL, 0, &number) == MPI_T_ERR_INVALID_HANDLE);
+    CHECK(MPI_T_event_copy(NULL, text) == MPI_T_ERR_INVALID_HANDLE);
+    CHECK(MPI_T_event_get_timestamp(NULL, &time) == MPI_T_ERR_INVALID_HANDLE);
+    CHECK(MPI_T_event_get_source(NULL, &number) == MPI_T_ERR_INVALID_HANDLE);
+}
+
 static void codes(void) {
     int number = -1, index, provided, bind, scope, verbosity, len = 0;
     MPI_T_pvar_session session, freed;
@@ -60,6 +87,7 @@ static void codes(void) {
     CHECK(MPI_T_event_get_num(&number) == MPI_SUCCESS && number == 0);
     CHECK(MPI_T_event_get_index("no event", &index) == MPI_T_ERR_INVALID_NAME);
     CHECK(MPI_T_source_get_num(&number) == MPI_SUCCESS && number == 0);
+    without_events_and_enumerations();
     CHECK(MPI_T_finalize() == MPI_SUCCESS);
 }
 
