@@ -18,6 +18,9 @@ until_true() { # seconds, condition: waits until it holds, so long at most
     local end=$((SECONDS + $1))
     until eval "$2" || [ $SECONDS -ge $end ]; do sleep 0.05; done
 }
+since_ms() { # a file: how many milliseconds ago it was written last
+    echo $((($(date +%s%N) - $(date -r "$1" +%s%N)) / 1000000))
+}
 finish_checks() {
     printf '%s failures\n' "$failures"
     [ "$failures" = 0 ]

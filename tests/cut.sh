@@ -22,9 +22,11 @@ fi
 exchange() { # seconds, cut, direction, settings
     local seconds=$1 cut=$2 direction=$3
     shift 3
-    timeout 120 "$mpiexec" -launcher-exec "$canele lab run" -hosts site0-node0:1,site1-node0:1 "$@" -n 2 "$work/exchange" "$seconds" 0.5 >"$work/out" 2>"$work/err" &
+    rm -f "$work/begun"
+    timeout 120 "$mpiexec" -genv EXCHANGE_BEGUN "$work/begun" -launcher-exec "$canele lab run" -hosts site0-node0:1,site1-node0:1 "$@" -n 2 "$work/exchange" "$seconds" 0.5 >"$work/out" 2>"$work/err" &
     local job=$!
-    sleep 2.5
+    until_true 30 '[ -e "$work/begun" ]'
+    sleep 2
     lab cut 1 --for "$cut" --direction "$direction" >/dev/null
     wait "$job"
     code=$?

@@ -70,15 +70,20 @@ sites() { timeout 100 "$mpiexec" -grid "$work/grid.toml" -genv CANELE_RAILS tcp 
 pretend >"$work/grid.toml"
 check "4 ranks of two sites, by two gateways" "collectives on 4 ranks: 0 failures" "$(sites "$work/collectives" 2>"$work/err")"
 check "which met no strangers: $(cat "$work/err")" "" "$(cat "$work/err")"
-until_true 5 '[ -z "$(gateways)" ]'
+until_true 20 '[ -z "$(gateways)" ]'
 check "the gateways end with the job" "" "$(gateways)"
 check "standard input reaches a rank that starts after them" "the input" "$(echo the input | sites sh -c 'read -r line; [ "$PMI_RANK" != 0 ] || echo $line')"
-sites "$work/exchange" 3 0 >"$work/out1" 2>"$work/err1" &
+# Their ranks stay when they are done, so that all is there to be looked at.
+stay() { # seconds, after which the ranks wait for the file over: the program
+    printf '"%s/exchange" %s 0 || exit; until [ -e "%s/over" ]; do sleep 0.05; done' "$work" "$1" "$work"
+}
+sites sh -c "$(stay 3)" >"$work/out1" 2>"$work/err1" &
 one=$!
-sites "$work/exchange" 3 0 >"$work/out2" 2>"$work/err2" &
+sites sh -c "$(stay 3)" >"$work/out2" 2>"$work/err2" &
 other=$!
-until_true 3 '[ "$(gateways | wc -l)" = 4 ]'
+until_true 20 '[ "$(gateways | wc -l)" = 4 ]'
 check "two jobs at once have gateways of their own" 4 "$(gateways | wc -l)"
+touch "$work/over"
 wait $one && wait $other
 check "and end well: $(cat "$work"/err[12])" 0 $?
 check "with every byte right" 2 "$(cat "$work"/out[12] | grep -c ' among 4 ranks: 0 failures$')"
@@ -115,13 +120,15 @@ check "6 ranks, two of them private, through both sites' gateways" "collectives 
 describe 1 "" >"$work/grid.toml"
 check "and through the private site's alone" "collectives on 6 ranks: 0 failures" "$(across "$work/collectives")"
 describe 01 :7000-7001 >"$work/grid.toml"
-across "$work/exchange" 4 0 >"$work/out1" 2>&1 &
+rm "$work/over"
+across sh -c "$(stay 4)" >"$work/out1" 2>&1 &
 one=$!
-across "$work/exchange" 4 0 >"$work/out2" 2>&1 &
+across sh -c "$(stay 4)" >"$work/out2" 2>&1 &
 other=$!
-until_true 4 '[ "$(gateways | wc -l)" = 4 ]'
+until_true 20 '[ "$(gateways | wc -l)" = 4 ]'
 across "$work/exchange" 1 0 >"$work/out3" 2>&1
 check "a third job finds none of two ports free" "1 yes" "$? $(grep -q ':7001: Address already in use' "$work/out3" && echo yes)"
+touch "$work/over"
 wait $one && wait $other
 check "two jobs through both at once" 0 $?
 check "long and short messages are right: $(tail -qn1 "$work"/out[12])" 2 "$(cat "$work"/out[12] | grep -c ' among 6 ranks: 0 failures$')"

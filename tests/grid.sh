@@ -41,7 +41,7 @@ begin() { # what each rank does before
 ended() { # name, code
     wait $job
     check "$1" "$2" $?
-    until_true 5 '[ "$(alive "$work/all")" = 0 ]'
+    until_true 20 '[ "$(alive "$work/all")" = 0 ]'
     check "and nothing of it runs any more" "8 0" "$(wc -l <"$work/all") $(alive "$work/all")"
 }
 agent_of() { awk '/^PPid:/ { print $2 }' "/proc/$(cat "$work/ids/$1")/status"; }
@@ -121,9 +121,9 @@ name = "lan1"
 subnets = ["10.77.1.0/24"]
 END
     check "8 ranks by way of a gateway" "collectives on 8 ranks: 0 failures" "$(run -grid "$work/grid.toml" -n 8 "$work/collectives")"
-    "${as[@]}" "$mpiexec" -timeout 50 -grid "$work/grid.toml" -n 8 "$work/exchange" 4 0 >"$work/said" 2>"$work/err" &
+    "${as[@]}" "$mpiexec" -timeout 50 -grid "$work/grid.toml" -genv EXCHANGE_BEGUN "$work/begun" -n 8 "$work/exchange" 4 0 >"$work/said" 2>"$work/err" &
     job=$!
-    sleep 1.5
+    until_true 30 '[ -e "$work/begun" ]'
     kill -USR1 "$(gateways)"
     wait $job
     check "a run over it: $(tail -1 "$work/said")" 0 $?
@@ -139,7 +139,7 @@ END
     check "a gateway that was killed is started again" "1 1" "$(gateways | wc -l) $(grep -c 'the gateway on host site1-node0 of site site1 has ended (signal: 9 (SIGKILL)); starting it again' "$work/err")"
     kill -TERM $job
     ended "the job ends" 143
-    until_true 5 '[ -z "$(gateways)" ]'
+    until_true 20 '[ -z "$(gateways)" ]'
     check "and its gateway" "" "$(gateways)"
     sed -i 's/10.77.1.10:7001/10.99.1.10:7001/' "$work/grid.toml"
     run -grid "$work/grid.toml" -n 8 "$work/sites" 2>"$work/err"

@@ -42,9 +42,9 @@ for one in 0:0 0.5:0 0:0.5; do
 done
 
 # A rank killed: the others are ended, and nothing is left behind.
-run -n 2 sh -c "echo \$\$ >>$work/ids; if [ \$PMI_RANK = 0 ]; then sleep 0.2; kill -9 \$\$; fi; sleep 60 & echo \$! >>$work/ids; wait" 2>/dev/null
+run -n 2 sh -c "echo \$\$ >>$work/ids; if [ \$PMI_RANK = 0 ]; then until [ \$(wc -l <$work/ids) = 3 ]; do sleep 0.05; done; kill -9 \$\$; fi; sleep 60 & echo \$! >>$work/ids; wait" 2>/dev/null
 check "a rank ended by a signal" 137 $?
-check "leaves nothing behind" 0 "$(alive "$work/ids")"
+check "leaves nothing behind" "3 0" "$(wc -l <"$work/ids") $(alive "$work/ids")"
 
 # mpiexec killed hard: the agent cleans up.
 rm -f "$work/ids"
@@ -53,7 +53,7 @@ job=$!
 disown
 until_true 10 '[ "$(cat "$work/ids" 2>/dev/null | wc -l)" = 4 ]'
 kill -9 $job
-until_true 5 '[ "$(alive "$work/ids")" = 0 ]'
+until_true 20 '[ "$(alive "$work/ids")" = 0 ]'
 check "mpiexec killed leaves nothing behind" 0 "$(alive "$work/ids")"
 
 # A launcher that is given the host first, for two hosts.
@@ -71,7 +71,7 @@ check "a site's name that rank 0 lacks: a failure" 16 $?
 check "that says so" 1 "$(grep -c 'CANELE_SITE=b, but rank 0 has none: name the sites of all, or of none' "$work/err")"
 
 check "64 ranks" "$(seq 0 63 | md5sum)" "$(run -n 64 sh -c 'echo $PMI_RANK' | sort -n | md5sum)"
-check "a variable for one program only" "1 none" "$(run -n 1 -env B 1 sh -c 'echo $B' : -n 1 sh -c 'sleep 0.2; echo ${B:-none}' | tr '\n' ' ' | sed 's/ $//')"
+check "a variable for one program only" "1 none" "$(run -n 1 -env B 1 sh -c 'echo $B' : -n 1 sh -c 'echo ${B:-none}' | sort | tr '\n' ' ' | sed 's/ $//')"
 run -n 1 -wdir "$work/nowhere" true 2>"$work/err"
 check "a directory that is missing" 127 $?
 check "is named" 1 "$(grep -c "no directory $work/nowhere" "$work/err")"
@@ -95,7 +95,7 @@ check "an option's value that is no text" "2 1" "$? $(grep -c '^mpiexec: -genv .
 # Output that nobody reads any more ends the job.
 rm -f "$work/ids"
 check "the first line for whoever wants one" y "$({ run -n 2 sh -c "echo \$\$ >>$work/ids; exec yes"; echo $? >"$work/code"; } 2>"$work/err" | head -1)"
-until_true 5 '[ -s "$work/code" ]'
+until_true 20 '[ -s "$work/code" ]'
 check "ends the job" 141 "$(cat "$work/code")"
 check "in one line that says why" "mpiexec: nobody reads the output of the ranks any more; ending the job" "$(cat "$work/err")"
 check "and all of it" 0 "$(alive "$work/ids")"
@@ -146,14 +146,15 @@ check "SIGUSR1 reaches the ranks" USR1 "$(signalled USR1)"
 check "SIGUSR2 reaches the ranks" USR2 "$(signalled USR2)"
 check "SIGTERM reaches the ranks" TERM "$(signalled TERM)"
 rm -f "$work/ids"
-"$mpiexec" -timeout 20 -n 1 sh -c "echo \$\$ >$work/ids; sleep 2; exit 0" &
+"$mpiexec" -timeout 20 -n 1 sh -c "echo \$\$ >$work/ids; until [ -e $work/over ]; do sleep 0.05; done" &
 job=$!
 until_true 10 '[ -s "$work/ids" ]'
 state() { awk '{ print $3 }' "/proc/$1/stat"; }
 kill -TSTP $job
-until_true 5 '[ "$(state $job)$(state "$(cat "$work/ids")")" = TT ]'
+until_true 20 '[ "$(state $job)$(state "$(cat "$work/ids")")" = TT ]'
 check "SIGTSTP stops mpiexec and the ranks" TT "$(state $job)$(state "$(cat "$work/ids")")"
 kill -CONT $job
+touch "$work/over"
 wait $job
 check "and SIGCONT continues both" 0 $?
 
@@ -197,7 +198,7 @@ lost() { # rank whose agent is killed, expected text
     grid -n 6 sh -c "echo \$\$ >>$work/ids; until [ \$(wc -l <$work/ids) -ge 6 ]; do sleep 0.05; done; [ \$PMI_RANK != $1 ] || { kill -9 \$PPID; exec sleep 60; }; sleep 60 & echo \$! >>$work/ids; wait" 2>"$work/err"
     check "the agent of rank $1 killed: a failure" 1 $?
     check "that names host and site" "mpiexec: $2" "$(cat "$work/err")"
-    until_true 5 '[ "$(alive "$work/ids")" = 0 ]'
+    until_true 20 '[ "$(alive "$work/ids")" = 0 ]'
     check "and leaves nothing behind" 0 "$(alive "$work/ids")"
 }
 # An agent that is out of reach, so that nothing is heard of its ranks.
@@ -205,7 +206,7 @@ rm -f "$work/ids"
 run -n 1 -hosts localhost:1,127.0.0.1:1 -launcher fork sh -c "until [ -s $work/ids ]; do sleep 0.05; done; exit 3" : -n 1 sh -c "kill -STOP \$PPID; echo \$PPID >$work/ids; exec sleep 60" 2>"$work/err"
 check "an agent that does not answer any more: the code of what failed" 3 $?
 check "is given up in the end" 1 "$(grep -c 'nothing is heard of the end of 1 ranks on 127.0.0.1' "$work/err")"
-until_true 5 '[ "$(alive "$work/ids")" = 0 ]'
+until_true 20 '[ "$(alive "$work/ids")" = 0 ]'
 check "and ended" 0 "$(alive "$work/ids")"
 lost 5 "the agent on host four of site south with 2 ranks is gone (signal: 9 (SIGKILL))"
 lost 3 "the agent on host three of site south with 3 ranks is gone (signal: 9 (SIGKILL))"
@@ -215,7 +216,7 @@ job=$!
 disown
 until_true 10 '[ "$(cat "$work/ids" 2>/dev/null | wc -l)" = 12 ]'
 kill -9 $job
-until_true 5 '[ "$(alive "$work/ids")" = 0 ]'
+until_true 20 '[ "$(alive "$work/ids")" = 0 ]'
 check "mpiexec killed leaves nothing behind on any site" "12 0" "$(wc -l <"$work/ids") $(alive "$work/ids")"
 rm -f "$work/ids"
 "$mpiexec" -timeout 20 -grid "$work/grid.toml" -n 6 sh -c "trap 'echo told; exit 0' USR1; echo \$\$ >>$work/ids; while :; do sleep 0.05; done" >"$work/said" 2>/dev/null &

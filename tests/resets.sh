@@ -38,15 +38,16 @@ exec ip netns exec "$host" sh -c "$*"
 END
 chmod +x "$work/launcher"
 
-timeout 60 "$prefix/bin/mpiexec" -launcher-exec "$work/launcher" -hosts "$one:1,$two:1" -genv CANELE_RAILS tcp -n 2 "$work/exchange" 15 0.5 >"$work/out" 2>"$work/err" &
+timeout 60 "$prefix/bin/mpiexec" -launcher-exec "$work/launcher" -hosts "$one:1,$two:1" -genv CANELE_RAILS tcp -genv EXCHANGE_BEGUN "$work/begun" -n 2 "$work/exchange" 15 0.5 >"$work/out" 2>"$work/err" &
 job=$!
-sleep 3
+until_true 30 '[ -e "$work/begun" ]'
+begun=$SECONDS
+sleep 2
 closed=0
 # How many connections to these addresses the kernel has closed in a node.
 reset() { ip netns exec "$1" ss -HK dst "$2" 2>/dev/null | wc -l; }
-# A busy machine may take its time to begin.
-for _ in $(seq 8); do
-    [ "$closed" -lt 8 ] || break
+# The last are reset some seconds before the end, so that they are back by then.
+while [ "$closed" -lt 8 ] && [ $((SECONDS - begun)) -lt 10 ]; do
     closed=$((closed + $(reset "$one" 10.99.0.0/16)))
     sleep 0.7
     closed=$((closed + $(reset "$two" 10.99.2.0/24)))

@@ -27,10 +27,12 @@ wants() { [[ $wanted == *" $1 "* ]] && echo "$1:"; }
 begin() { # seconds, options
     local seconds=$1
     shift
-    timeout $((seconds + 100)) "$mpiexec" "$@" "$work/exchange" "$seconds" 0.5 >"$work/out" 2>"$work/err" &
+    rm -f "$work/begun"
+    timeout $((seconds + 100)) "$mpiexec" -genv EXCHANGE_BEGUN "$work/begun" "$@" "$work/exchange" "$seconds" 0.5 >"$work/out" 2>"$work/err" &
     job=$!
     started+=($job)
-    sleep 2.5
+    until_true 30 '[ -e "$work/begun" ]'
+    sleep 2
 }
 direct=(-launcher-exec "$canele lab run" -hosts site0-node2:1,site1-node2:1 -n 2)
 # How it ended.

@@ -1,5 +1,7 @@
 /* Exchanges data that is checked, among all ranks, for some seconds. Usage: exchange SECONDS PAUSE
-   After MPI_Init it pauses: links are opened when whoever watches has begun. */
+   After MPI_Init it pauses: links are opened when whoever watches has begun. Where EXCHANGE_BEGUN names a file,
+   rank 0 makes it when all have exchanged with all. */
+#include <fcntl.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +16,7 @@ int main(int argc, char **argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     usleep((useconds_t)(atof(argv[2]) * 1e6));
+    const char *begun = getenv("EXCHANGE_BEGUN");
     double end = MPI_Wtime() + atof(argv[1]);
     while (on) {
         int step = 1 + rounds % (size - 1), count = (rounds * 7919) % MOST;
@@ -22,6 +25,7 @@ int main(int argc, char **argv) {
         MPI_Sendrecv(out, count, MPI_INT, next, 0, in, count, MPI_INT, previous, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         for (int i = 0; i < count; i++) failures += in[i] != previous * 31 + rounds + i;
         rounds++;
+        if (rank == 0 && rounds == size && begun) close(open(begun, O_CREAT | O_WRONLY, 0666));
         on = MPI_Wtime() < end;
         MPI_Bcast(&on, 1, MPI_INT, 0, MPI_COMM_WORLD);
     }
