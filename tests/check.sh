@@ -21,6 +21,12 @@ until_true() { # seconds, condition: waits until it holds, so long at most
 since_ms() { # a file: how many milliseconds ago it was written last
     echo $((($(date +%s%N) - $(date -r "$1" +%s%N)) / 1000000))
 }
+took_ms() { # a command: how many milliseconds it takes here and now, on a machine that may be busy
+    local start
+    start=$(date +%s%N)
+    "$@" >/dev/null 2>&1
+    echo $((($(date +%s%N) - start) / 1000000))
+}
 finish_checks() {
     printf '%s failures\n' "$failures"
     [ "$failures" = 0 ]

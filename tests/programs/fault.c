@@ -1,12 +1,15 @@
 /* A rank that fails while the others are blocked in a collective. Usage: fault WHAT [VALUE] IDS
    WHAT: signal NUMBER, exit CODE, abort CODE, return (without MPI_Finalize), hang.
-   Every rank, and a child it has put in a session of its own, appends its process id to the file IDS. */
+   Every rank, and a child it has put in a session of its own, appends its process id to the file IDS, whose time of
+   change becomes that of the failure. */
+#include <fcntl.h>
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static void write_id(const char *path) {
@@ -33,6 +36,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 20; i++) MPI_Allreduce(&(double){rank}, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     if (rank == size / 2) {
         usleep(200 * 1000);
+        utimensat(AT_FDCWD, argv[argc - 1], NULL, 0);
         if (strcmp(what, "signal") == 0 && value == SIGSEGV) *(volatile int *)8 = 1;
         if (strcmp(what, "signal") == 0) raise(value);
         if (strcmp(what, "exit") == 0) exit(value);

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { THREADS_MAX = 16, RANKS_MAX = 16, TAGS = 2, OPEN_MAX = 60000, NUMBERS_MAX = 4096, WINDOWS_MAX = 64, PATIENCE_S = 60 };
+enum { THREADS_MAX = 16, RANKS_MAX = 16, TAGS = 2, OPEN_MAX = 60000, NUMBERS_MAX = 4096, WINDOWS_MAX = 64, PATIENCE_S = 150 };
 enum kind { EXACT, OPEN, PROBED, SHARED, PING, NEVER, COLLECTIVE, BACKGROUND, KINDS };
 
 /* Messages that only order and tag tell apart; `thread` sends them and, unless they are shared, receives. */
