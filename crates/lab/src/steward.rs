@@ -399,7 +399,7 @@ mod tests {
         let nowhere = Which { from: Some(7), to: None };
         assert!(ask(Request::Set(nowhere, change)).is_err());
         let cut = Cut { site: 0, node: None, way: Way::Both };
-        let short = Some(Duration::from_millis(300));
+        let short = Some(Duration::from_secs(1));
         assert!(ask(Request::Cut(cut, short)).unwrap()[0].is_cut);
         let since = Instant::now();
         while ask(Request::Report).unwrap()[0].is_cut {

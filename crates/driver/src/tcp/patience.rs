@@ -18,15 +18,16 @@ struct Pair {
 }
 
 impl Pair {
+    /// Attempts are not given up, however busy the machine is.
     fn new() -> Self {
-        Self::with(Encryption::None)
+        Self::with(Encryption::None, Duration::from_secs(20))
     }
 
-    fn with(encryption: Encryption) -> Self {
+    fn with(encryption: Encryption, connect_timeout: Duration) -> Self {
         let rails = [0, 1].map(|rank| {
             TcpRail::new(TcpConfig {
                 interface: Some("127.0.0.1".into()),
-                connect_timeout: PATIENCE,
+                connect_timeout,
                 encryption: encryption.clone(),
                 ..TcpConfig::new(GateId(rank), 3, [8; 32])
             })
@@ -58,12 +59,14 @@ impl Pair {
         });
     }
 
-    /// Polls the given ranks for a while, as often as a sleeper would at least.
+    /// Polls the given ranks for a while, and as often as a sleeper would at least in it.
     fn poll_for(&mut self, ranks: &[usize], duration: Duration) {
         let end = Instant::now() + duration;
-        while Instant::now() < end {
+        let mut polls = 0;
+        while Instant::now() < end || polls < POLLS_MIN {
             ranks.iter().for_each(|&rank| self.poll(rank));
             sleep(Duration::from_millis(5));
+            polls += 1;
         }
     }
 
@@ -97,12 +100,12 @@ fn a_wrong_address_is_noticed_and_the_next_one_tried() {
 #[test]
 fn whoever_computes_after_dialling_finds_its_peer_all_the_same() {
     for encryption in [Encryption::None, Encryption::All] {
-        let mut pair = Pair::with(encryption.clone());
+        let mut pair = Pair::with(encryption.clone(), PATIENCE);
         pair.connect(0);
         // The peer gives the silent connection up meanwhile.
         pair.poll_for(&[1], 2 * PATIENCE);
         pair.come_up();
-        let mut pair = Pair::with(encryption);
+        let mut pair = Pair::with(encryption, PATIENCE);
         pair.connect(0);
         sleep(2 * PATIENCE);
         pair.come_up();
@@ -113,7 +116,7 @@ fn whoever_computes_after_dialling_finds_its_peer_all_the_same() {
 #[test]
 fn a_peer_that_computes_is_waited_for() {
     for encryption in [Encryption::None, Encryption::All] {
-        let mut pair = Pair::with(encryption);
+        let mut pair = Pair::with(encryption, PATIENCE);
         pair.connect(0);
         pair.poll_for(&[0], 4 * PATIENCE);
         assert!(pair.down.is_empty(), "{:?}", pair.down);
@@ -136,11 +139,15 @@ fn a_dialling_process_can_sleep() {
 
 #[test]
 fn nobody_at_home_is_told_with_the_addresses_tried() {
-    let mut pair = Pair::new();
+    let mut pair = Pair::with(Encryption::None, PATIENCE);
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let address = interfaces::emit(pair.rails[1].identity, &[closed]);
     pair.rails[0].connect(GateId(1), &address).unwrap();
-    pair.poll_for(&[0], 2 * PATIENCE);
+    let limit = Instant::now() + Duration::from_secs(20);
+    while pair.down.is_empty() {
+        pair.poll_for(&[0], Duration::from_millis(50));
+        assert!(Instant::now() < limit, "nobody is at home, and nobody says so");
+    }
     let [(0, Fault::Unreachable(text))] = &pair.down[..] else { panic!("{:?}", pair.down) };
     assert!(text.contains(&closed.to_string()) && text.contains("refused"), "{text}");
     assert!(!pair.rails[0].links.contains_key(&GateId(1)));
@@ -161,7 +168,7 @@ fn the_higher_rank_connects_where_the_lower_cannot() {
 fn head_to_head_one_connection_is_left_whoever_is_quicker() {
     for turns in 0..80u32 {
         let encryption = if turns < 40 { Encryption::None } else { Encryption::All };
-        let mut pair = Pair::with(encryption);
+        let mut pair = Pair::with(encryption, Duration::from_secs(20));
         for at in 0..12 {
             if at == turns % 5 {
                 pair.connect(0);
@@ -183,4 +190,7 @@ fn head_to_head_one_connection_is_left_whoever_is_quicker() {
     }
 }
 
+/// Of those that are to lose it.
 const PATIENCE: Duration = Duration::from_millis(700);
+/// As many as it takes to go on with all that has come.
+const POLLS_MIN: u32 = 10;

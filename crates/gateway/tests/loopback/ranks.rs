@@ -141,7 +141,8 @@ fn when_gateways_die_the_link_is_lost_and_another_leads_there() {
 fn what_a_gateway_refuses_is_told() {
     let gateway = Daemon::on("127.0.0.1:0".parse().unwrap(), true, "127.0.5.0/24");
     let list = format!("{0}={0}", gateway.address);
-    let patience = Duration::from_secs(1);
+    // Long enough for the answer of a busy gateway.
+    let patience = Duration::from_secs(4);
     let mut pair = Pair::new([String::new(), list], Encryption::None, patience);
     pair.connect(0);
     pair.until(|pair| !pair.down.is_empty());
