@@ -1,5 +1,5 @@
 /* Collective operations on all ranks: a line of JSON for each, for each size and for each way to come to it.
-   Usage: coll [crossing] SECONDS_PER_OPERATION SIZE...; a size of 0 is the barrier, others are multiples of 8: of the
+   Usage: coll [crossing] SECONDS_PER_OPERATION SIZE...; a size of 0 is the barrier, others are multiples of 4: of the
    whole (bcast, reduce, allreduce), or of what each rank gives each other (alltoall) or all (allgather, gather, scatter).
 
    The count says how ranks come to it: 0, many in a row as in `torres.h`; 1, all at once, each call alone; 2, at random
@@ -24,15 +24,21 @@ struct coll {
     char *out, *in; /* as many bytes for each rank */
 };
 
+/* What is added: doubles, or floats where those do not fill it. */
+static long number_bytes(const struct coll *coll) {
+    return coll->bytes % (long)sizeof(double) ? (long)sizeof(float) : (long)sizeof(double);
+}
+
 static void once(const void *what) {
     const struct coll *coll = what;
-    int bytes = (int)coll->bytes, numbers = (int)(coll->bytes / (long)sizeof(double));
+    int bytes = (int)coll->bytes, numbers = (int)(coll->bytes / number_bytes(coll));
+    MPI_Datatype number = number_bytes(coll) == sizeof(double) ? MPI_DOUBLE : MPI_FLOAT;
     MPI_Comm world = MPI_COMM_WORLD;
     switch (coll->operation) {
     case BARRIER: MPI_Barrier(world); break;
     case BCAST: MPI_Bcast(coll->rank ? coll->in : coll->out, bytes, MPI_CHAR, 0, world); break;
-    case REDUCE: MPI_Reduce(coll->out, coll->in, numbers, MPI_DOUBLE, MPI_SUM, 0, world); break;
-    case ALLREDUCE: MPI_Allreduce(coll->out, coll->in, numbers, MPI_DOUBLE, MPI_SUM, world); break;
+    case REDUCE: MPI_Reduce(coll->out, coll->in, numbers, number, MPI_SUM, 0, world); break;
+    case ALLREDUCE: MPI_Allreduce(coll->out, coll->in, numbers, number, MPI_SUM, world); break;
     case ALLGATHER: MPI_Allgather(coll->out, bytes, MPI_CHAR, coll->in, bytes, MPI_CHAR, world); break;
     case ALLTOALL: MPI_Alltoall(coll->out, bytes, MPI_CHAR, coll->in, bytes, MPI_CHAR, world); break;
     case GATHER: MPI_Gather(coll->out, bytes, MPI_CHAR, coll->in, bytes, MPI_CHAR, 0, world); break;
@@ -56,48 +62,51 @@ static double number_of(uint64_t rank, uint64_t place) { return (double)(word_of
 
 /* What a rank gives: numbers to be added, or words. */
 static void fill(const struct coll *coll) {
-    long each = coll->bytes / (long)sizeof(uint64_t), count = is_reduction(coll->operation) ? each : each * coll->size;
+    int adds = is_reduction(coll->operation);
+    long unit = adds ? number_bytes(coll) : (long)sizeof(uint32_t);
+    long each = coll->bytes / unit, count = adds ? each : each * coll->size;
     for (long i = 0; i < count; i++) {
         uint64_t rank = (uint64_t)coll->rank, place = (uint64_t)i;
-        if (is_reduction(coll->operation)) ((double *)coll->out)[i] = number_of(rank, place);
-        else ((uint64_t *)coll->out)[i] = word_of(rank, place);
+        if (!adds) ((uint32_t *)coll->out)[i] = (uint32_t)word_of(rank, place);
+        else if (unit == sizeof(double)) ((double *)coll->out)[i] = number_of(rank, place);
+        else ((float *)coll->out)[i] = (float)number_of(rank, place);
     }
     memset(coll->in, 0x55, (size_t)(coll->bytes * coll->size));
 }
 
 /* Whether a block that came from a rank is what it gave from a place on. */
 static int is_block(const struct coll *coll, const char *block, int from, long place) {
-    for (long i = 0; i < coll->bytes / (long)sizeof(uint64_t); i++)
-        if (((const uint64_t *)block)[i] != word_of((uint64_t)from, (uint64_t)(place + i))) return 0;
+    for (long i = 0; i < coll->bytes / (long)sizeof(uint32_t); i++)
+        if (((const uint32_t *)block)[i] != (uint32_t)word_of((uint64_t)from, (uint64_t)(place + i))) return 0;
     return 1;
 }
 
 /* Whether a number is the sum of those of all ranks, in whatever order they were added. */
-static int is_sum(const struct coll *coll, double found, long place) {
+static int is_sum(const struct coll *coll, long place) {
+    int is_double = number_bytes(coll) == sizeof(double);
+    double found = is_double ? ((const double *)coll->in)[place] : ((const float *)coll->in)[place];
     double sum = 0;
     for (int rank = 0; rank < coll->size; rank++) sum += number_of((uint64_t)rank, (uint64_t)place);
-    return fabs(found - sum) <= 1e-12 * coll->size;
+    return fabs(found - sum) <= (is_double ? 1e-12 : 1e-6 * coll->size) * coll->size;
 }
 
 /* Whether a rank has what it should have after a call. */
 static int is_right(const struct coll *coll) {
-    const double *sums = (const double *)coll->in;
-    long count = coll->bytes / (long)sizeof(double);
+    long words = coll->bytes / (long)sizeof(uint32_t), numbers = coll->bytes / number_bytes(coll);
     int right = 1, is_root = coll->rank == 0;
     switch (coll->operation) {
     case BARRIER: break;
     case BCAST: right = is_root || is_block(coll, coll->in, 0, 0); break;
-    case SCATTER: right = is_block(coll, coll->in, 0, coll->rank * count); break;
+    case SCATTER: right = is_block(coll, coll->in, 0, coll->rank * words); break;
     case REDUCE:
     case ALLREDUCE:
-        for (long i = 0; i < count && (is_root || coll->operation == ALLREDUCE); i++)
-            right &= is_sum(coll, sums[i], i);
+        for (long i = 0; i < numbers && (is_root || coll->operation == ALLREDUCE); i++) right &= is_sum(coll, i);
         break;
     case GATHER:
     case ALLGATHER:
     case ALLTOALL:
         for (int from = 0; from < coll->size && (is_root || coll->operation != GATHER); from++) {
-            long place = coll->operation == ALLTOALL ? coll->rank * count : 0;
+            long place = coll->operation == ALLTOALL ? coll->rank * words : 0;
             right &= is_block(coll, coll->in + from * coll->bytes, from, place);
         }
         break;
@@ -242,8 +251,8 @@ int main(int argc, char **argv) {
     int has_one_clock = see_one_clock();
     for (int i = first + 1; i < argc; i++) {
         long bytes = strcmp(argv[i], "0") ? (long)program_number("coll", "size", argv[i], (double)PROGRAM_MOST_BYTES / size) : 0;
-        if (bytes % (long)sizeof(double)) {
-            fprintf(stderr, "coll: %ld is no multiple of %zu\n", bytes, sizeof(double));
+        if (bytes % (long)sizeof(float)) {
+            fprintf(stderr, "coll: %ld is no multiple of %zu\n", bytes, sizeof(float));
             MPI_Abort(MPI_COMM_WORLD, 2);
         }
         size_t room = (size_t)(bytes * size) + 1;

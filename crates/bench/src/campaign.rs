@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use lab::Lab;
 
 use crate::environment::Environment;
-use crate::ground::{GroundError, Grounds, Prepared, Weather};
+use crate::ground::{GroundError, Grounds, Needs, Prepared, Weather};
 use crate::instrument::Workload;
 use crate::launch::{Ground, Launch};
 use crate::library::{Absence, Kind, Library, Variant};
@@ -35,6 +35,8 @@ pub struct Plan {
     pub rounds: u32,
     /// The time for each size in each round.
     pub seconds: f64,
+    /// How many nodes each site has in a lab that is raised.
+    pub nodes: u32,
 }
 
 impl Plan {
@@ -92,8 +94,8 @@ pub fn measure(
     interruption: &Interruption,
 ) -> Result<Report, CampaignError> {
     Library::find(Kind::Canele, &places.prefix, &places.peers)?;
-    let nics = plan.workload.description().nics;
-    let prepared = grounds.prepare(plan.place, nics, programs, interruption)?;
+    let needs = Needs { nics: plan.workload.description().nics, nodes: plan.nodes };
+    let prepared = grounds.prepare(plan.place, needs, programs, interruption)?;
     let Surroundings { loss, beside } = plan.surroundings;
     let weather = prepared.lab.as_ref().filter(|_| loss > 0.0);
     let weather = weather.map(|lab| Weather::bad(lab, loss)).transpose();
@@ -557,6 +559,7 @@ mod tests {
             variants: Vec::new(),
             rounds: 1,
             seconds: 0.1,
+            nodes: 2,
         };
         Reading::new(&plan, Kind::Mpich, hosts, 0)
     }

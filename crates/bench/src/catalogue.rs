@@ -21,6 +21,7 @@ const PLAIN: Description = Description {
     ranks: None,
     place: Place::Shm,
     nics: 1,
+    nodes: 2,
     then: None,
     long_sizes: None,
     least_variants: 0,
@@ -500,7 +501,7 @@ pub static COLL: Description = Description {
     title: "Collectives: time of the operation",
     time: "time of the operation",
     sizes: Some(Numbers {
-        help: "Sizes in bytes, multiples of 8; 0 is the barrier",
+        help: "Sizes in bytes, multiples of 4; 0 is the barrier",
         default: "0,8,64k,1M",
         quick: "0,8,64k",
         least: 0,
@@ -508,7 +509,7 @@ pub static COLL: Description = Description {
         ..SIZES
     }),
     ranks: Some(Numbers { default: "8", quick: "4", most: 64, ..RANKS }),
-    has_case: |case| case.bytes.is_multiple_of(8),
+    has_case: |case| case.bytes.is_multiple_of(4),
     place: Place::Wan,
     operations: |case| if case.bytes == 0 { 3 } else { 21 },
     statistics: &[Statistic::Least, Statistic::Mean],
@@ -525,6 +526,34 @@ pub static COLL: Description = Description {
     has_crossing: true,
     // Alone and at once: the way whose time is that of one call.
     is_drawn: |case, statistic| case.count == 1 && statistic == Statistic::Mean,
+    ..PLAIN
+};
+
+pub static TORRES: Description = Description {
+    name: "torres",
+    about: "Allgather and allreduce on 5, 6 and 7 ranks beside 8, in µs, as Torres & Kofuji measure them: fifty in a row, the least of each rank, the greatest over the ranks",
+    program: "torres",
+    title: "Torres & Kofuji: time of the operation on numbers of ranks that are no powers of two",
+    time: "time of the operation",
+    sizes: Some(Numbers {
+        help: "Sizes in bytes, multiples of 4",
+        default: "4",
+        quick: "4",
+        least: 4,
+        most: 4 << 20,
+        ..SIZES
+    }),
+    has_case: |case| case.bytes.is_multiple_of(4),
+    ranks: Some(Numbers { default: "5,6,7,8", quick: "5,8", most: 64, ..RANKS }),
+    place: Place::Lan,
+    nodes: 8,
+    operations: |_| 2,
+    statistics: &[Statistic::Least, Statistic::Median],
+    panels: &[Column::Operation, Column::Bytes("size"), Column::Statistic],
+    axis: &[Column::Ranks],
+    shape: Shape::Bars,
+    base: Some(Base { against: Against::Ranks(8), head: "/ 8", relation: Relation::Ratio }),
+    moved_bytes: |case| case.bytes * 500,
     ..PLAIN
 };
 

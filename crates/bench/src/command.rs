@@ -76,6 +76,10 @@ struct Common {
     /// How often each library has its turn [default: 1, and 5 where several are compared]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: Option<u32>,
+    /// How many nodes each site has in the lab that is raised, over which the ranks are dealt [default: the
+    /// instrument's own: 8 for torres, 2 for the others]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64), conflicts_with = "lab")]
+    nodes: Option<u32>,
     /// Use this lab instead of raising one
     #[arg(long)]
     lab: Option<String>,
@@ -93,7 +97,8 @@ struct Common {
 /// Options of every instrument.
 #[derive(Debug, Args)]
 struct Options {
-    /// shm, lan or wan [default: the instrument's own, mostly shm]
+    /// shm, lan or wan [default: the instrument's own: wan for wan, slowstart and coll, lan for rails and
+    /// torres, shm for the others]
     #[arg(long)]
     place: Option<Place>,
     /// Measure the peers that are installed in this folder beside Canele
@@ -197,8 +202,8 @@ impl Subcommand for Asked {
 
 #[derive(Debug, Args)]
 struct CompareOptions {
-    /// Instruments, each at a place: pingpong@wan, burst@lan…; without a place at its own, mostly in shared
-    /// memory; a place alone is a ping-pong there
+    /// Instruments, each at a place: pingpong@wan, burst@lan…; without a place at its own (see --place of each);
+    /// a place alone is a ping-pong there
     #[arg(default_values = ["shm", "lan", "wan", "crowd"])]
     what: Vec<Subject>,
     /// Sizes such as 1,16,64k,4M instead of each instrument's own
@@ -333,7 +338,7 @@ fn plan(
     has_peers: bool,
     common: &Common,
 ) -> Result<Plan, String> {
-    let Description { name, tcp, least_variants, is_own, base, .. } = workload.description();
+    let Description { name, tcp, least_variants, is_own, base, nodes, .. } = workload.description();
     if *is_own && place != Place::Shm {
         return Err(format!("{name}: runs on this machine only, not at {}", place.name()));
     }
@@ -377,8 +382,8 @@ fn plan(
         ));
     }
     let surroundings = Surroundings { loss: common.loss, beside: common.beside };
-    let seconds = common.seconds();
-    Ok(Plan { workload, place, surroundings, kinds, variants, rounds, seconds })
+    let (seconds, nodes) = (common.seconds(), common.nodes.unwrap_or(*nodes));
+    Ok(Plan { workload, place, surroundings, kinds, variants, rounds, seconds, nodes })
 }
 
 /// Measures plan by plan; each is printed and written as soon as it is there.
@@ -497,6 +502,8 @@ mod tests {
             "slowstart --messages 20 --place lan",
             "coll --ranks 4,8 --sizes 0,64k --place shm",
             "compare coll coll@lan wan@wan",
+            "coll --sizes 4 --ranks 5,6,7,8 --place lan --nodes 4",
+            "torres --ranks 5,8 --peers build/peers",
             "crowd --ranks 8,16 --beside 4",
         ] {
             assert!(parse(line).is_ok(), "{line}");
@@ -519,6 +526,7 @@ mod tests {
             ("wan --long --quick", "--quick"),
             ("wan --loss 2", "2"),
             ("coll --beside -1", "-1"),
+            ("coll --lab there --nodes 4", "--nodes"),
             ("compare crowd@mars", "mars"),
             ("compare --by luck", "luck"),
             ("compare --rounds 0", "0"),

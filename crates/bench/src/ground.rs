@@ -20,6 +20,15 @@ pub struct Grounds {
     check: Vec<String>,
 }
 
+/// What a lab must have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needs {
+    /// Network interfaces of each node.
+    pub nics: u32,
+    /// Nodes of each site, in a lab that is raised; one that is borrowed has what it has.
+    pub nodes: u32,
+}
+
 /// Links that are worse for a while, and as they were when this is dropped.
 #[derive(Debug)]
 pub struct Weather {
@@ -117,7 +126,7 @@ impl Grounds {
     pub fn prepare(
         &mut self,
         place: Place,
-        nics: u32,
+        needs: Needs,
         programs: &Programs,
         interruption: &Interruption,
     ) -> Result<Prepared, GroundError> {
@@ -125,7 +134,7 @@ impl Grounds {
             let ground = Ground::Machine;
             return Ok(Prepared { ground, lab: None, link: None, check: Vec::new() });
         }
-        let lab = self.lab(nics, interruption)?;
+        let lab = self.lab(needs, interruption)?;
         let nodes = nodes(&lab.spec, place);
         if nodes.len() < 2 {
             let where_ = match place {
@@ -146,7 +155,8 @@ impl Grounds {
         Ok(Prepared { ground: Ground::Grid(grid), lab: Some(lab), link, check: self.check.clone() })
     }
 
-    fn lab(&mut self, needed: u32, interruption: &Interruption) -> Result<Lab, GroundError> {
+    fn lab(&mut self, needs: Needs, interruption: &Interruption) -> Result<Lab, GroundError> {
+        let Needs { nics: needed, nodes } = needs;
         if let Some(name) = &self.borrowed {
             let lab = Lab::find(name)?;
             let (nics, lab_name) = (lab.spec.nics, lab.spec.name.clone());
@@ -154,7 +164,9 @@ impl Grounds {
             return if nics < needed { Err(error) } else { Ok(lab) };
         }
         match self.raised.take() {
-            Some(lab) if lab.spec.nics == needed => return Ok(self.raised.insert(lab).clone()),
+            Some(lab) if (lab.spec.nics, lab.spec.nodes) == (needed, nodes) => {
+                return Ok(self.raised.insert(lab).clone());
+            }
             Some(lab) => lab.down()?,
             None => {}
         }
@@ -170,6 +182,8 @@ impl Grounds {
                 RAISED,
                 "--nics",
                 &needed.to_string(),
+                "--nodes",
+                &nodes.to_string(),
             ]),
             RAISING,
             interruption,
@@ -242,10 +256,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let programs = Programs::new(folder.path(), Path::new("/none")).unwrap();
         let mut grounds = Grounds::new(Path::new("/none/canele"), Some("nowhere".into()));
+        let needs = Needs { nics: 1, nodes: 2 };
         let error =
-            grounds.prepare(Place::Wan, 1, &programs, &Interruption::default()).unwrap_err();
+            grounds.prepare(Place::Wan, needs, &programs, &Interruption::default()).unwrap_err();
         assert!(error.to_string().contains("nowhere"), "{error}");
-        let machine = grounds.prepare(Place::Shm, 1, &programs, &Interruption::default()).unwrap();
+        let machine =
+            grounds.prepare(Place::Shm, needs, &programs, &Interruption::default()).unwrap();
         assert_eq!(machine.ground, Ground::Machine);
     }
 }

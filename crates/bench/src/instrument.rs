@@ -54,6 +54,8 @@ pub enum Instrument {
     Slowstart,
     /// Collective operations.
     Coll,
+    /// Two of them on numbers of ranks that are no powers of two.
+    Torres,
 }
 
 /// An instrument, as a value.
@@ -83,6 +85,8 @@ pub struct Description {
     pub place: Place,
     /// How many network interfaces each node needs.
     pub nics: u32,
+    /// How many nodes each site has in a lab that is raised for it.
+    pub nodes: u32,
     /// What is measured next if it is measured alone.
     pub then: Option<Instrument>,
     /// Its sizes for a thorough run, where those are others.
@@ -150,6 +154,8 @@ pub enum Against {
     Count(u64),
     /// This operation in the same case.
     Operation(&'static str),
+    /// The same operation, size and count on so many ranks.
+    Ranks(u32),
 }
 
 /// What stands for the samples of a measurement.
@@ -395,7 +401,7 @@ fn short_text(number: u64) -> String {
 
 impl Instrument {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Pingpong,
         Self::Burst,
         Self::Crowd,
@@ -415,6 +421,7 @@ impl Instrument {
         Self::Wan,
         Self::Slowstart,
         Self::Coll,
+        Self::Torres,
     ];
 
     /// What it is.
@@ -439,6 +446,7 @@ impl Instrument {
             Self::Wan => &catalogue::WAN,
             Self::Slowstart => &catalogue::SLOWSTART,
             Self::Coll => &catalogue::COLL,
+            Self::Torres => &catalogue::TORRES,
         }
     }
 }

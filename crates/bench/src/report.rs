@@ -259,7 +259,7 @@ impl Report {
                 _ => None,
             };
             let against_base =
-                description.base.and_then(|base| entry.against(operation, case, base));
+                description.base.and_then(|base| entry.against(operation, case, statistic, base));
             let ratio = time_us.and_then(|across| Some(ours?.median / across.median));
             let crossing =
                 |round: &_| find(round, operation, case)?.parts.get(CROSSING_BYTES).copied();
@@ -342,14 +342,21 @@ impl Entry {
     }
 
     /// What a case comes to against its base, round by round.
-    fn against(&self, operation: &str, case: Case, base: Base) -> Option<Across> {
+    fn against(
+        &self,
+        operation: &str,
+        case: Case,
+        statistic: Statistic,
+        base: Base,
+    ) -> Option<Across> {
         let (based_operation, based_case) = match base.against {
             Against::Count(count) => (operation, Case { count, ..case }),
             Against::Operation(operation) => (operation, case),
+            Against::Ranks(ranks) => (operation, Case { ranks, ..case }),
         };
         self.each(|round| {
-            let time_us = find(round, operation, case)?.median_us;
-            let base_us = find(round, based_operation, based_case)?.median_us;
+            let time_us = statistic.of(find(round, operation, case)?);
+            let base_us = statistic.of(find(round, based_operation, based_case)?);
             Some(base.relation.of(time_us, base_us))
         })
     }
@@ -435,6 +442,20 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn numbers_of_ranks_are_set_against_another_number_of_them() {
+        let of =
+            |ranks, time_us| measurement("allgather", Case { bytes: 4, count: 0, ranks }, time_us);
+        let rounds = vec![vec![of(5, 3.0), of(8, 4.0)]];
+        let entry = Entry { rounds, ..Entry::new(Kind::Canele, None) };
+        let base = Base { against: Against::Ranks(8), head: "", relation: Relation::Ratio };
+        let against = |ranks| {
+            let case = Case { bytes: 4, count: 0, ranks };
+            entry.against("allgather", case, Statistic::Least, base).map(|across| across.median)
+        };
+        assert_eq!([5, 8, 7].map(against), [Some(0.75), Some(1.0), None]);
+    }
+
+    #[test]
     fn a_case_is_set_against_its_base_round_by_round() {
         let round = |alone: f64, behind: f64| {
             let of =
@@ -445,10 +466,8 @@ pub(crate) mod tests {
         let entry = Entry { rounds, ..Entry::new(Kind::Canele, None) };
         let base = |relation| Base { against: Against::Count(0), head: "", relation };
         let across = |relation| {
-            entry
-                .against("short", Case { bytes: 4, count: 7, ranks: 2 }, base(relation))
-                .unwrap()
-                .median
+            let case = Case { bytes: 4, count: 7, ranks: 2 };
+            entry.against("short", case, Statistic::Median, base(relation)).unwrap().median
         };
         assert_eq!((across(Relation::Ratio), across(Relation::Difference)), (3.5, 4.0));
     }
