@@ -123,14 +123,19 @@ pub fn scatter(
             }
         }
         _ => {
-            let starts = if rank == root { all_starts(topology, sizes) } else { Vec::new() };
-            let team = topology.by_rank(rank).led_by(root);
             let own = Buffer::Output.span(0, sizes(rank));
+            if rank != root {
+                schedule.receive(root, own);
+                schedule.wait();
+                return schedule;
+            }
+            let starts = all_starts(topology, sizes);
             let place = |to: u32| Buffer::Input.span(starts[to as usize], sizes(to));
-            linear::scatter(&mut schedule, team, &|position| {
-                if rank == root { place(team.rank(position)) } else { own }
-            });
-            if rank == root && !in_place {
+            // What is longest under way leaves first.
+            let team = topology.farthest_first(root);
+            let team = Team::of(&team, 0);
+            linear::scatter(&mut schedule, team, &|position| place(team.rank(position)));
+            if !in_place {
                 schedule.copy(place(root), own);
             }
         }

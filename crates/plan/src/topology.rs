@@ -2,6 +2,7 @@
 //!
 //! All ranks plan from equal topologies: what they do fits together only because they decide alike.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use crate::choice::{Algorithm, Call, Plans};
@@ -195,6 +196,15 @@ impl Topology {
             Some(levels) => Team::of(levels.ranks(), levels.place(me)),
             None => Team::all(self.size, me),
         }
+    }
+
+    /// A rank, and then all others, those of other sites before those of its own, and its node's last.
+    pub(crate) fn farthest_first(&self, me: u32) -> Vec<u32> {
+        let mut ranks: Vec<u32> = (0..self.size).map(|turn| (me + turn) % self.size).collect();
+        if self.levels.is_some() {
+            ranks[1..].sort_by_key(|&rank| Reverse(self.distance(me, rank)));
+        }
+        ranks
     }
 
     /// A rank's place in the order of the grid.
