@@ -58,15 +58,19 @@ struct Course<'a> {
     arrived: Ticket,
 }
 
-/// From the root to the head of its site; to other sites; to nodes; to ranks.
+/// From the root to the head of its site; to other sites; to the nodes and ranks of the root's site, for whom
+/// nothing has to cross first; to nodes and ranks elsewhere.
 const ENTRY: usize = 0;
 const CROSSING: usize = 1;
-const NODES: usize = 2;
-const RANKS: usize = 3;
+const HOME_NODES: usize = 2;
+const HOME_RANKS: usize = 3;
+const NODES: usize = 4;
+const RANKS: usize = 5;
 
 fn run(schedule: &mut Schedule, me: u32, mut courses: Vec<Course>, begins: &[u32], pace: Pace) {
     let arrived = 2 + pace.crossing;
-    let order = timetable(begins, &[0, 1, arrived, arrived + pace.nodes]);
+    let home = 1 + pace.nodes;
+    let order = timetable(begins, &[0, 1, 1, home, arrived, arrived + pace.nodes]);
     for &(stage, index) in &order {
         let Course { source, span, ref mut arrived, .. } = courses[index];
         if let Some((_, from)) = source.filter(|source| source.0 == stage) {
@@ -83,15 +87,15 @@ impl<'a> Course<'a> {
     fn new(way: Way<'a>, root: u32, me: u32, span: Span) -> Self {
         let levels = way.levels;
         let (head, site_head) = (way.head_of(me), way.site_head_of(me));
+        let is_home = levels.site(me) == levels.site(root);
         let source = if me == root {
             None
         } else if me == site_head {
-            let is_roots_site = levels.site(me) == levels.site(root);
-            Some(if is_roots_site { (ENTRY, root) } else { (CROSSING, way.site_head_of(root)) })
+            Some(if is_home { (ENTRY, root) } else { (CROSSING, way.site_head_of(root)) })
         } else if me == head {
-            Some((NODES, site_head))
+            Some((if is_home { HOME_NODES } else { NODES }, site_head))
         } else {
-            Some((RANKS, head))
+            Some((if is_home { HOME_RANKS } else { RANKS }, head))
         };
         Self { way, root, span, source, arrived: Ticket::default() }
     }
@@ -100,7 +104,7 @@ impl<'a> Course<'a> {
     fn send(&mut self, schedule: &mut Schedule, me: u32, stage: usize) {
         let Self { way, root, span, .. } = *self;
         let is_site_head = me == way.site_head_of(me);
-        let is_roots_site = way.levels.site(me) == way.levels.site(root);
+        let is_home = way.levels.site(me) == way.levels.site(root);
         let mut pass = |to: u32| {
             if to != root && to != me {
                 schedule.settle(std::mem::take(&mut self.arrived));
@@ -109,13 +113,15 @@ impl<'a> Course<'a> {
         };
         match stage {
             ENTRY if me == root => pass(way.site_head_of(root)),
-            CROSSING if is_site_head && is_roots_site => {
+            CROSSING if is_site_head && is_home => {
                 way.other_sites(me).for_each(|site| pass(way.site_head(site)));
             }
-            NODES if is_site_head => {
+            HOME_NODES | NODES if is_site_head && is_home == (stage == HOME_NODES) => {
                 way.other_nodes(me).for_each(|node| pass(way.node_head(node)));
             }
-            RANKS if me == way.head_of(me) => way.neighbours(me).for_each(pass),
+            HOME_RANKS | RANKS if me == way.head_of(me) && is_home == (stage == HOME_RANKS) => {
+                way.neighbours(me).for_each(pass);
+            }
             _ => {}
         }
     }
