@@ -418,38 +418,40 @@ impl Model {
         let crossing = self.wide.hop_ns(0) + self.wake_ns;
         let legs = self.star_ns(0) + if site_nodes > 1 { self.far.hop_ns(0) } else { 0 };
         let foreign = ranks - site_ranks;
-        // What one site must tell another, or a node must take in or give out.
-        let streams = |between: u64, node: u64| {
+        // What one site must tell another, and a node take in or give out of what crosses: beside what is
+        // under way passes what comes from near, or goes there.
+        let near = site_ranks - node_ranks;
+        let streams = |between: u64, blocks: u64| {
+            let far = |blocks: u64| self.far.stream_ns(blocks.saturating_mul(bytes));
             let between = self.wide.stream_ns(between.saturating_mul(bytes));
-            between.max(self.far.stream_ns(node.saturating_mul(bytes)))
+            (crossing + between.max(far(blocks * foreign))).max(far(blocks * (foreign + near)))
         };
-        let elsewhere = ranks - node_ranks;
         Some(match (call.operation, algorithm) {
             (Operation::Gather | Operation::Scatter, Algorithm::Linear) => {
-                crossing + streams(site_ranks, elsewhere) + ranks * self.far.work_ns
+                streams(site_ranks, 1) + ranks * self.far.work_ns
             }
             (Operation::Gather | Operation::Scatter, Algorithm::Bundles) if call.is_uniform => {
                 let bundle = self.far.stream_ns(bytes.saturating_mul(site_ranks));
                 let legs = 2 * self.far.latency_ns + 2 * bundle;
-                crossing + streams(site_ranks, elsewhere) + legs
+                streams(site_ranks, 1) + legs
             }
             (Operation::Alltoall, Algorithm::Pairwise) => {
-                let streams = streams(site_ranks * site_ranks, node_ranks * elsewhere);
-                crossing + streams + 2 * foreign * self.far.work_ns
+                let streams = streams(site_ranks * site_ranks, node_ranks);
+                streams + 2 * foreign * self.far.work_ns
             }
             (Operation::Alltoall, Algorithm::Bundles) if call.is_uniform => {
                 let bundle = self.far.stream_ns(bytes.saturating_mul(site_ranks * foreign));
                 let legs = self.far.latency_ns + site_ranks * self.far.work_ns + bundle;
-                let streams = streams(site_ranks * site_ranks, node_ranks * elsewhere);
-                crossing + streams + 2 * legs
+                let streams = streams(site_ranks * site_ranks, node_ranks);
+                streams + 2 * legs
             }
             (Operation::Allgather, Algorithm::Bundles) => {
                 let legs = 3 * self.far.stream_ns(ranks * bytes);
-                crossing + streams(site_ranks, elsewhere) + legs
+                streams(site_ranks, 1) + legs
             }
             (Operation::Allgather, Algorithm::Sites) => {
                 let work = 2 * ranks * self.far.work_ns;
-                crossing + streams(site_ranks, elsewhere) + work
+                streams(site_ranks, 1) + work
             }
             (Operation::Barrier, Algorithm::Sites) => {
                 crossing + 2 * legs + 2 * (sites - 1) * self.wide.work_ns
