@@ -512,15 +512,36 @@ fn a_path_that_takes_only_shorter_packets_from_now_on_is_found_out() {
 
 #[test]
 fn a_cut_costs_time_and_no_message() {
-    for cut in [200, 2000] {
+    for cut in [200, 2000, 20_000] {
         let link = link();
         let mut world = World::new(link, known(&link), 10);
         world.send(1 << 20);
         let cut = Duration::from_millis(cut);
         world.link.cut = Some(world.now + cut);
         let took = world.send(1 << 20);
-        assert!(took < 2 * cut + Duration::from_millis(500), "{took:?} with a cut of {cut:?}");
+        assert!(took < cut + Duration::from_millis(700), "{took:?} with a cut of {cut:?}");
         let took = world.send(4 << 20);
         assert!(took < 2 * world.limit(4 << 20), "{took:?} after a cut of {cut:?}");
+    }
+}
+
+#[test]
+fn a_long_way_that_is_cut_for_long_is_taken_for_lost() {
+    let link = link();
+    for (seed, cut, is_lost) in [(11, 2, false), (12, 20, true)] {
+        let mut world = World::new(link, known(&link), seed);
+        world.ends.iter_mut().for_each(|end| {
+            if let Some((_, line)) = &mut end.line {
+                line.is_far = true;
+            }
+        });
+        world.send(1 << 20);
+        world.link.cut = Some(world.now + Duration::from_secs(cut));
+        world.ends[0].backlog += 1 << 20;
+        world.pump(0);
+        let begin = world.now;
+        world.run_for(Duration::from_secs(10));
+        let verdict = world.ends[0].line.as_ref().and_then(|(_, line)| line.unanswered());
+        assert_eq!(verdict.is_some(), is_lost, "after {:?} of {cut} s", world.now - begin);
     }
 }

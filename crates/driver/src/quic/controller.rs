@@ -21,6 +21,8 @@ pub(super) struct Gate {
     pub is_open: bool,
     /// Everything that had left has arrived, as of the last acknowledgement.
     pub has_all_arrived: bool,
+    /// Packets that have arrived: other datagrams come also while nothing arrives there.
+    pub arrived: u64,
 }
 
 /// A shared [`Gate`]. Only the thread that has the rail takes its lock, so that it never waits.
@@ -29,7 +31,8 @@ pub(super) struct SharedGate(Arc<Mutex<Gate>>);
 
 impl SharedGate {
     pub fn new(known: Option<Path>) -> Self {
-        let gate = Gate { model: Model::new(known), is_open: true, has_all_arrived: true };
+        let gate =
+            Gate { model: Model::new(known), is_open: true, has_all_arrived: true, arrived: 0 };
         Self(Arc::new(Mutex::new(gate)))
     }
 
@@ -47,7 +50,9 @@ impl ControllerFactory for SharedGate {
 
 impl Controller for SharedGate {
     fn on_ack(&mut self, _: Instant, sent: Instant, bytes: u64, _: bool, _: &RttEstimator) {
-        self.lock().model.handle_ack(sent, bytes);
+        let mut gate = self.lock();
+        gate.arrived += 1;
+        gate.model.handle_ack(sent, bytes);
     }
 
     fn on_end_acks(&mut self, now: Instant, in_flight: u64, _: bool, _: Option<u64>) {

@@ -25,7 +25,7 @@ use super::knowledge::Knowledge;
 use super::line::{Code, Line, Outlet, Reading, Stage};
 use super::proving::refusal;
 use super::settings::{self, Keys};
-use super::socket::{Datagram, Intake, Socket};
+use super::socket::{Datagram, Intake, Socket, Undelivered};
 use crate::rail::{Event, Fault, Post, RailError};
 use crate::tcp::Refusal;
 use crate::tcp::dial::{Clock, Dialling};
@@ -44,6 +44,8 @@ pub(super) struct Core {
     pub(super) epoll: Arc<OwnedFd>,
     pub(super) lines: FxHashMap<usize, Line>,
     pub(super) links: FxHashMap<GateId, Link>,
+    /// Of links that have been open, the last opening that may have come about.
+    pub(super) generations: FxHashMap<GateId, u32>,
     /// Lines that may have something to send, or to read.
     pub(super) to_serve: Vec<usize>,
     pub(super) to_read: VecDeque<usize>,
@@ -104,6 +106,7 @@ impl Core {
             epoll,
             lines: FxHashMap::default(),
             links: FxHashMap::default(),
+            generations: FxHashMap::default(),
             to_serve: Vec::new(),
             to_read: VecDeque::new(),
             timers: BinaryHeap::new(),
@@ -121,7 +124,7 @@ impl Core {
 
     /// Whether there is anything to keep alive.
     pub fn has_lines(&self) -> bool {
-        !self.lines.is_empty()
+        !self.lines.is_empty() || self.dialled > 0
     }
 
     /// Whether everything posted has arrived.
@@ -200,7 +203,7 @@ impl Core {
         }
         if now >= self.next_lesson {
             self.next_lesson = now + LESSON_EVERY;
-            self.look_at_paths();
+            self.look_at_paths(now);
         }
         moved |= self.serve_lines(now);
         moved
@@ -399,8 +402,26 @@ impl Core {
         if is_stuck && !was_stuck {
             self.set_interest(index);
         }
+        let unanswered = self.lines.get(&key).and_then(Line::unanswered);
+        if let Some(count) = unanswered {
+            self.lose(key, format!("its host has answered none of {count} knocks"), now);
+        }
         self.remove_drained(key);
         moved
+    }
+
+    /// Ends a link that this end takes for lost.
+    pub(super) fn lose(&mut self, key: usize, text: String, now: Instant) {
+        let Some(line) = self.lines.get_mut(&key) else { return };
+        if line.peer().is_none() || line.ending.is_some() {
+            return;
+        }
+        line.ending = Some(Fault::Lost(text));
+        line.connection.close(now, (Code::Lost as u32).into(), bytes::Bytes::new());
+        line.stir();
+        self.learn(key);
+        self.list_to_serve(key);
+        self.list_to_read(key);
     }
 
     fn note_timer(&mut self, key: usize) {
@@ -466,14 +487,14 @@ impl Core {
         let address = line.connection.remote_address();
         match line.stage {
             Stage::Open { .. } => {
-                line.ending = Some(fault(reason));
+                line.ending.get_or_insert_with(|| fault(reason));
                 self.list_to_read(key);
                 self.learn(key);
             }
             Stage::Dialled { peer } | Stage::Asked { peer } => {
                 line.stage = Stage::Closing;
                 self.unproved -= 1;
-                self.note_failure(peer, address, reason.to_string(), now);
+                self.note_failure(peer, address, (reason.to_string(), false), now);
             }
             Stage::Strange => {
                 line.stage = Stage::Closing;
@@ -489,26 +510,33 @@ impl Core {
     /// A host says that packets to it cannot be delivered, not which. Anybody can say so; but who does not
     /// answer then is gone.
     fn hear_errors(&mut self, index: usize, now: Instant) {
-        let mut addresses = Vec::new();
-        self.sockets[index].errors(&mut |address| addresses.push(address));
-        for address in addresses {
-            let is_there = |line: &Line| line.connection.remote_address().ip() == address;
-            let there: Vec<usize> =
-                self.lines.iter().filter(|(_, line)| is_there(line)).map(|(&key, _)| key).collect();
-            for key in there {
-                self.doubt(key, now);
+        let mut errors = Vec::new();
+        self.sockets[index].errors(&mut |error| errors.push(error));
+        for Undelivered { host, is_refused } in errors {
+            let address = |line: &Line| line.connection.remote_address();
+            let there: Vec<(usize, u16)> = self
+                .lines
+                .iter()
+                .filter(|(_, line)| address(line).ip() == host)
+                .map(|(&key, line)| (key, address(line).port()))
+                .collect();
+            let is_clear = there.windows(2).all(|pair| pair[0].1 == pair[1].1);
+            for (key, _) in there {
+                self.doubt(key, is_refused && is_clear, now);
             }
         }
     }
 
-    fn doubt(&mut self, key: usize, now: Instant) {
+    /// Somebody says that nobody is there; `is_refused` if that is the host itself, and nobody else on it can
+    /// be meant.
+    fn doubt(&mut self, key: usize, is_refused: bool, now: Instant) {
         let Some(line) = self.lines.get_mut(&key) else { return };
         let heard = line.connection.stats().udp_rx.datagrams;
         match line.stage {
             Stage::Dialled { peer } if heard == 0 => {
                 let address = line.connection.remote_address();
                 self.close(key, Code::Declined, now);
-                self.note_failure(peer, address, "nobody is there".into(), now);
+                self.note_failure(peer, address, ("nobody is there".into(), is_refused), now);
             }
             Stage::Open { .. } if line.doubted.is_none() => {
                 line.doubted = Some((now + DOUBT, heard));
@@ -532,15 +560,14 @@ impl Core {
         let is_silent = line.connection.stats().udp_rx.datagrams == heard;
         if is_silent && line.peer().is_some() && line.ending.is_none() {
             let text = "its host says that nobody is there, and nobody answers";
-            line.ending = Some(Fault::Lost(text.into()));
-            line.connection.close(now, (Code::Goodbye as u32).into(), bytes::Bytes::new());
-            self.list_to_read(key);
+            self.lose(key, text.into(), now);
         }
         is_silent
     }
 
     /// Takes what was learned of the paths to the engine, and to the user what keeps them from being used.
-    fn look_at_paths(&mut self) {
+    fn look_at_paths(&mut self, now: Instant) {
+        self.look_for_moves(now);
         for line in self.lines.values_mut() {
             let Some(peer) = line.peer() else { continue };
             line.reckon_depth();
@@ -561,7 +588,7 @@ impl Core {
     }
 
     /// Keeps what was learned of a path, for jobs to come.
-    fn learn(&self, key: usize) {
+    pub(super) fn learn(&mut self, key: usize) {
         let Some(line) = self.lines.get(&key) else { return };
         if let Some(path) = line.gate.lock().model.path() {
             let here = self.sockets[line.socket].address;
@@ -624,16 +651,17 @@ fn fault(reason: &ConnectionError) -> Fault {
     }
 }
 
-/// Opens the sockets for these addresses and has them watched.
+/// Opens sockets for these addresses, which are the rail's from number `first` on, and has them watched.
 pub(super) fn open_sockets(
     addresses: Vec<IpAddr>,
     epoll: &OwnedFd,
+    first: usize,
 ) -> Result<Vec<Socket>, RailError> {
     let system = |call| move |source| RailError::System { call, source };
     let mut sockets = Vec::new();
     for address in addresses {
         let socket = Socket::bind(address).map_err(system("bind"))?;
-        let data = epoll::EventData::new_u64(sockets.len() as u64);
+        let data = epoll::EventData::new_u64((first + sockets.len()) as u64);
         epoll::add(epoll, &socket, data, epoll::EventFlags::IN)
             .map_err(|error| system("epoll_ctl")(error.into()))?;
         sockets.push(socket);
@@ -671,5 +699,5 @@ const CAPABILITIES: Capabilities = Capabilities {
     pull: false,
     adapts: true,
     replay: false,
-    reopens: false,
+    reopens: true,
 };

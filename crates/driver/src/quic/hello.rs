@@ -1,8 +1,8 @@
 //! The first word on a connection: which ranks it joins.
 //!
 //! Both ends have shown the job's key by then, so there is nothing left to prove. The side that has opened
-//! the connection says who it is and whom it looks for; the other answers with one byte that this connection
-//! is the link, or closes it.
+//! the connection says who it is and whom it looks for, and which opening of the link between the two this is; the
+//! other answers that this connection is the link, and which opening it counts, or closes it.
 
 use wire::GateId;
 
@@ -15,17 +15,40 @@ pub(super) struct Myself {
     pub job: u64,
 }
 
-pub(super) const HELLO_LEN: usize = 24;
-pub(super) const ACCEPTED: u8 = 1;
+/// A hello that was heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Caller {
+    pub rank: GateId,
+    /// Which opening of the link it has in mind.
+    pub generation: u32,
+}
+
+pub(super) const HELLO_LEN: usize = 28;
+pub(super) const VERDICT_LEN: usize = 5;
+const ACCEPTED: u8 = 1;
+
+/// What is said to a caller whose connection is the link.
+pub(super) fn accept(generation: u32) -> [u8; VERDICT_LEN] {
+    let mut verdict = [ACCEPTED; VERDICT_LEN];
+    verdict[1..].copy_from_slice(&generation.to_le_bytes());
+    verdict
+}
+
+/// Which opening the peer counts, if it has accepted.
+pub(super) fn accepted(verdict: [u8; VERDICT_LEN]) -> Option<u32> {
+    let [ACCEPTED, generation @ ..] = verdict else { return None };
+    Some(u32::from_le_bytes(generation))
+}
 
 impl Myself {
     /// What is said to `peer`.
-    pub fn hello(&self, peer: GateId) -> [u8; HELLO_LEN] {
+    pub fn hello(&self, peer: GateId, generation: u32) -> [u8; HELLO_LEN] {
         let mut hello = [0; HELLO_LEN];
         hello[..8].copy_from_slice(MAGIC);
         hello[8..16].copy_from_slice(&self.job.to_le_bytes());
         hello[16..20].copy_from_slice(&self.rank.0.to_le_bytes());
-        hello[20..].copy_from_slice(&peer.0.to_le_bytes());
+        hello[20..24].copy_from_slice(&peer.0.to_le_bytes());
+        hello[24..].copy_from_slice(&generation.to_le_bytes());
         hello
     }
 
@@ -33,7 +56,7 @@ impl Myself {
     ///
     /// # Errors
     /// When it is nobody of this job who looks for this rank.
-    pub fn check(&self, hello: &[u8; HELLO_LEN]) -> Result<GateId, Refusal> {
+    pub fn check(&self, hello: &[u8; HELLO_LEN]) -> Result<Caller, Refusal> {
         if &hello[..8] != MAGIC {
             return Err(Refusal::Protocol);
         }
@@ -45,12 +68,12 @@ impl Myself {
         if hello[8..16] != self.job.to_le_bytes() || word(20) != self.rank.0 {
             return Err(Refusal::Job);
         }
-        Ok(GateId(word(16)))
+        Ok(Caller { rank: GateId(word(16)), generation: word(24) })
     }
 }
 
 /// A name and a version.
-const MAGIC: &[u8; 8] = b"caneleq\x01";
+const MAGIC: &[u8; 8] = b"caneleq\x02";
 
 #[cfg(test)]
 mod tests {
@@ -63,9 +86,16 @@ mod tests {
     #[test]
     fn only_one_of_the_job_who_looks_for_this_rank_is_heard() {
         let own = side(1, 9);
-        assert_eq!(own.check(&side(0, 9).hello(GateId(1))), Ok(GateId(0)));
-        assert_eq!(own.check(&side(0, 8).hello(GateId(1))), Err(Refusal::Job));
-        assert_eq!(own.check(&side(0, 9).hello(GateId(2))), Err(Refusal::Job));
+        let caller = Caller { rank: GateId(0), generation: 4 };
+        assert_eq!(own.check(&side(0, 9).hello(GateId(1), 4)), Ok(caller));
+        assert_eq!(own.check(&side(0, 8).hello(GateId(1), 4)), Err(Refusal::Job));
+        assert_eq!(own.check(&side(0, 9).hello(GateId(2), 4)), Err(Refusal::Job));
         assert_eq!(own.check(&[7; HELLO_LEN]), Err(Refusal::Protocol));
+    }
+
+    #[test]
+    fn a_verdict_tells_the_opening_that_the_other_counts() {
+        assert_eq!(accepted(accept(0x0102_0304)), Some(0x0102_0304));
+        assert_eq!(accepted([0; VERDICT_LEN]), None);
     }
 }

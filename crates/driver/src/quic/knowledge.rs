@@ -1,8 +1,9 @@
 //! What this process knows of paths: from jobs before, and for jobs to come.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use rustc_hash::FxHashMap;
 use topo::sample::host_name;
 use topo::{Cache, Pair};
 use wire::{Cost, HostCost};
@@ -13,16 +14,21 @@ use super::congestion::Path;
 pub(super) struct Knowledge {
     host: HostCost,
     cache: Option<Cache>,
+    /// What this process has learned of paths whose links have ended.
+    lately: FxHashMap<[IpAddr; 2], Path>,
 }
 
 impl Knowledge {
     pub fn new() -> Self {
         let cache = Cache::of_environment();
-        Self { host: topo::cache::host_cost(cache.as_ref()), cache }
+        Self { host: topo::cache::host_cost(cache.as_ref()), cache, lately: FxHashMap::default() }
     }
 
     /// What is remembered of the path from here to there.
     pub fn recall(&self, here: SocketAddr, there: SocketAddr) -> Option<Path> {
+        if let Some(path) = self.lately.get(&[here.ip(), there.ip()]) {
+            return Some(*path);
+        }
         let cost = self.cache.as_ref()?.link(&pair(here, there)).ok()??.value;
         Some(Path {
             bytes_per_s: cost.bytes_per_s(OBSERVED_LEN) as f64,
@@ -31,7 +37,8 @@ impl Knowledge {
     }
 
     /// Keeps what was learned of a path.
-    pub fn keep(&self, here: SocketAddr, there: SocketAddr, path: &Path) {
+    pub fn keep(&mut self, here: SocketAddr, there: SocketAddr, path: &Path) {
+        self.lately.insert([here.ip(), there.ip()], *path);
         if let Some(cache) = &self.cache {
             // What cannot be remembered is measured again by the next job.
             let _ = cache.keep_link(&pair(here, there), &self.cost(path));

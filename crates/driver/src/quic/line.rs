@@ -13,6 +13,7 @@ use wire::GateId;
 use super::controller::SharedGate;
 use super::frames::{Inbox, Outbox};
 use super::pacer::Pacer;
+use super::vigil::{Signs, Vigil};
 use crate::rail::Fault;
 
 /// Where packets leave: a socket.
@@ -67,6 +68,11 @@ pub(super) struct Line {
     pub doubted: Option<(Instant, u64)>,
     /// The earliest entry in the rail's list of timers.
     pub timer: Option<Instant>,
+    /// Whether the peer is so far that frames are kept, for the link to be opened anew.
+    pub is_far: bool,
+    vigil: Vigil,
+    /// One packet is to leave in any case, for the peer to answer.
+    knocks: bool,
     pacer: Pacer,
     /// What the connection was given to send and has not sent, at most.
     loaded: usize,
@@ -117,6 +123,9 @@ impl Line {
             deadline: Duration::MAX,
             doubted: None,
             timer: None,
+            is_far: false,
+            vigil: Vigil::default(),
+            knocks: false,
             pacer: Pacer::new(now),
             loaded: 0,
             is_drained: false,
@@ -171,27 +180,28 @@ impl Line {
 
     /// When to serve it next, if nothing comes before.
     pub fn next(&mut self) -> Option<Instant> {
-        [self.connection.poll_timeout(), self.paced_until].into_iter().flatten().min()
+        let dues = [self.connection.poll_timeout(), self.paced_until, self.vigil.due()];
+        dues.into_iter().flatten().min()
     }
 
     /// Sends what may leave now; whether anything did.
     pub fn pump(&mut self, now: Instant, outlet: &mut dyn Outlet, batch: &mut Vec<u8>) -> bool {
         let mut moved = false;
         self.paced_until = None;
+        self.watch(now);
         for _ in 0..BATCHES_MAX {
             if outlet.is_stuck() {
                 return moved;
             }
             let datagram = usize::from(self.connection.current_mtu());
             let (allowance, pace) = self.allowance(now);
-            let is_open = allowance >= datagram;
+            let is_open = std::mem::take(&mut self.knocks) || allowance >= datagram;
             self.gate.lock().is_open = is_open;
             if is_open {
                 self.load(allowance + 2 * datagram);
             }
-            let count = if is_open { allowance / datagram } else { 1 };
             batch.clear();
-            let datagrams = count.min(outlet.batch_max(datagram));
+            let datagrams = (allowance / datagram).max(1).min(outlet.batch_max(datagram));
             let Some(transmit) = self.connection.poll_transmit(now, datagrams, batch) else {
                 self.is_drained |= is_open;
                 self.loaded = if is_open { 0 } else { self.loaded };
@@ -211,6 +221,30 @@ impl Line {
         // There is more; others have their turn before.
         self.paced_until = Some(now);
         moved
+    }
+
+    /// Has the peer asked for an answer when nothing comes for long.
+    fn watch(&mut self, now: Instant) {
+        let gate = self.gate.lock();
+        let (awaits, arrived) = (!gate.has_all_arrived, gate.arrived);
+        drop(gate);
+        let signs = || Signs { arrived, round_trip: self.connection.rtt() };
+        if self.vigil.look(now, awaits, signs) {
+            self.knock();
+        }
+    }
+
+    /// Has one packet leave in any case, which the peer answers.
+    pub fn knock(&mut self) {
+        self.connection.ping();
+        self.knocks = true;
+        self.stir();
+    }
+
+    /// How often the peer was asked for an answer in vain, where that ends the link: far away, for it can be opened
+    /// anew.
+    pub fn unanswered(&self) -> Option<u32> {
+        self.vigil.verdict().filter(|_| self.is_far)
     }
 
     /// How many bytes may leave now, and at which pace.
@@ -346,6 +380,8 @@ pub(super) enum Code {
     Declined = 1,
     /// What came was nonsense.
     Misbehaved = 2,
+    /// This end takes the link for lost.
+    Lost = 3,
 }
 
 /// Batches of one line before others have their turn.

@@ -11,6 +11,10 @@
 //! keeps the connections alive, and sends what waits for its pace; it neither shows frames nor takes the
 //! engine's lock. Whatever was posted
 //! counts as left behind until it has arrived.
+//!
+//! A short cut is outlived by the connection ([`vigil`]), and so is another address of the end that opened it
+//! ([`moving`]). Between sites a connection that is lost for good is opened anew, by either end; the hello names which
+//! opening it is, so that one that only one end has lost gives way ([`hello`]).
 
 #[cfg(test)]
 mod bottleneck;
@@ -22,12 +26,16 @@ mod hello;
 mod keeper;
 mod knowledge;
 mod line;
+mod moving;
 mod pacer;
 mod proving;
+#[cfg(test)]
+mod reopening;
 mod settings;
 mod socket;
 #[cfg(test)]
 mod strangers;
+mod vigil;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -105,7 +113,7 @@ impl QuicRail {
         let data = epoll::EventData::new_u64(TIMER_KEY);
         epoll::add(&epoll, &timer, data, epoll::EventFlags::IN)
             .map_err(|error| system("epoll_ctl")(error.into()))?;
-        let sockets = open_sockets(addresses, &epoll)?;
+        let sockets = open_sockets(addresses, &epoll, 0)?;
         let listeners: Vec<_> = sockets.iter().map(|socket| socket.address).collect();
         let network = interfaces::network_identity();
         let keys = Keys::new(config.identity.client(), config.identity.server())?;

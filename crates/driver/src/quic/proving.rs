@@ -9,7 +9,7 @@ use wire::GateId;
 use super::congestion::Path;
 use super::controller::SharedGate;
 use super::core::{Core, Link, News};
-use super::hello::{ACCEPTED, HELLO_LEN};
+use super::hello::{Caller, HELLO_LEN, VERDICT_LEN, accept, accepted};
 use super::line::{Code, Line, Outlet, Stage};
 use super::socket::Socket;
 use crate::rail::Fault;
@@ -23,7 +23,11 @@ impl Core {
             return;
         }
         let now = self.clock.look(Instant::now());
-        let dialling = Dialling::new(candidates, now, self.connect_timeout);
+        let dialling = if self.generations.contains_key(&peer) {
+            Dialling::again(candidates, now)
+        } else {
+            Dialling::new(candidates, now, self.connect_timeout)
+        };
         self.links.insert(peer, Link::Dialling(dialling));
         self.dialled += 1;
         self.dial(Instant::now());
@@ -106,13 +110,11 @@ impl Core {
     }
 
     pub(super) fn dial_one(&mut self, peer: GateId, address: SocketAddr, now: Instant) {
+        let Some(Link::Dialling(dialling)) = self.links.get(&peer) else { return };
+        let patience = dialling.try_timeout().min(self.connect_timeout);
         let Some(index) = self.way_to(address) else {
-            return self.note_failure(
-                peer,
-                address,
-                "no address here to reach it from".into(),
-                now,
-            );
+            let text = "no address here to reach it from".into();
+            return self.note_failure(peer, address, (text, false), now);
         };
         let known = self.knowledge.recall(self.sockets[index].address, address);
         let gate = SharedGate::new(known);
@@ -120,15 +122,15 @@ impl Core {
         match self.endpoint.connect(now, config, address, SERVER_NAME) {
             Ok((handle, connection)) => {
                 let mut line = Line::new(connection, index, Stage::Dialled { peer }, gate, now);
-                line.deadline = self.clock.now() + TRY_TIMEOUT.min(self.connect_timeout);
+                line.deadline = self.clock.now() + patience;
                 self.add(handle, line);
             }
-            Err(error) => self.note_failure(peer, address, error.to_string(), now),
+            Err(error) => self.note_failure(peer, address, (error.to_string(), false), now),
         }
     }
 
     /// The socket to reach an address from: the system's route says which of our addresses that is.
-    pub(super) fn way_to(&self, address: SocketAddr) -> Option<usize> {
+    pub(super) fn way_to(&mut self, address: SocketAddr) -> Option<usize> {
         let own = route(address);
         let fits = |socket: &Socket| socket.address.is_ipv4() == address.is_ipv4();
         let is_own = |socket: &Socket| Some(socket.address.ip()) == own;
@@ -136,19 +138,26 @@ impl Core {
             fits(socket) && socket.address.ip().is_loopback() == address.ip().is_loopback()
         };
         let sockets = &self.sockets;
-        sockets.iter().position(is_own).or_else(|| sockets.iter().position(leads_out))
+        let is_home = |socket: &Socket| leads_out(socket) && socket.is_at_home();
+        let found = sockets.iter().position(is_own).or_else(|| sockets.iter().position(is_home));
+        if found.is_some() || !sockets.iter().any(leads_out) {
+            return found;
+        }
+        // All that led there are of addresses that this host has no more.
+        own.filter(|own| own.is_loopback() == address.ip().is_loopback())
+            .and_then(|own| self.add_socket(own))
     }
 
     pub(super) fn note_failure(
         &mut self,
         peer: GateId,
         address: SocketAddr,
-        text: String,
+        failure: (String, bool),
         at: Instant,
     ) {
         let now = self.clock.now();
         if let Some(Link::Dialling(dialling)) = self.links.get_mut(&peer) {
-            dialling.handle_failure(address, (text, false), now);
+            dialling.handle_failure(address, failure, now);
             self.next_look = at;
         }
     }
@@ -179,19 +188,33 @@ impl Core {
             let (dials, address) = (line.dials(), line.connection.remote_address());
             self.close(key, Code::Declined, at);
             match dials {
-                Some(peer) => self.note_failure(peer, address, "no answer".into(), at),
+                Some(peer) => self.note_failure(peer, address, ("no answer".into(), false), at),
                 None => self.note_refusal(address, Refusal::Slow),
             }
         }
     }
 
     pub(super) fn handle_connected(&mut self, key: usize) {
+        let Some(Stage::Dialled { peer }) = self.lines.get(&key).map(|line| line.stage) else {
+            return;
+        };
+        let generation = self.next_generation(peer);
         let Some(line) = self.lines.get_mut(&key) else { return };
-        if let Stage::Dialled { peer } = line.stage {
-            line.stream = line.connection.streams().open(Dir::Bi);
-            line.say(&self.myself.hello(peer));
-            line.stage = Stage::Asked { peer };
+        line.stream = line.connection.streams().open(Dir::Bi);
+        line.say(&self.myself.hello(peer, generation));
+        line.stage = Stage::Asked { peer };
+        line.deadline = line.deadline.max(self.clock.now() + VERDICT_TIMEOUT);
+    }
+
+    /// Which opening of the link to a peer is tried: the first until one has come about, then one more than any
+    /// that may have come about at either end.
+    fn next_generation(&mut self, peer: GateId) -> u32 {
+        let others_ask = self.has_asked(peer);
+        let Some(known) = self.generations.get_mut(&peer) else { return 1 };
+        if !others_ask {
+            *known = known.saturating_add(1);
         }
+        *known
     }
 
     pub(super) fn handle_opened(&mut self, key: usize) {
@@ -208,9 +231,14 @@ impl Core {
         let Some(hello) = line.hear::<HELLO_LEN>() else { return };
         let from = line.connection.remote_address();
         match self.myself.check(&hello) {
-            Ok(peer) if self.accepts(peer) => {
+            Ok(caller) if self.accepts(caller) => {
+                let Caller { rank: peer, generation } = caller;
+                self.give_way(peer, now);
+                let known = self.generations.entry(peer).or_default();
+                *known = generation.max(*known);
+                let verdict = accept(*known);
                 if let Some(line) = self.lines.get_mut(&key) {
-                    line.say(&[ACCEPTED]);
+                    line.say(&verdict);
                 }
                 self.open(key, peer, now);
             }
@@ -223,23 +251,36 @@ impl Core {
     }
 
     /// Of two connections opened head to head the lower rank's survives, if it has come so far that its
-    /// end has said hello.
-    pub(super) fn accepts(&self, peer: GateId) -> bool {
+    /// end has said hello. Whoever has a later opening in mind has lost the link, though it seems whole here.
+    fn accepts(&self, Caller { rank: peer, generation }: Caller) -> bool {
+        let known = self.generations.get(&peer).copied().unwrap_or_default();
         match self.links.get(&peer) {
             None => true,
-            Some(Link::Open { .. }) => false,
+            Some(Link::Open { .. }) => generation > known,
             Some(Link::Dialling(_)) => peer < self.myself.rank || !self.has_asked(peer),
         }
     }
 
+    /// The peer has lost the link, if it is open here.
+    fn give_way(&mut self, peer: GateId, now: Instant) {
+        let Some(&Link::Open { key }) = self.links.get(&peer) else { return };
+        self.links.remove(&peer);
+        self.learn(key);
+        self.close(key, Code::Lost, now);
+        let fault = Fault::Lost("the peer has lost it".into());
+        self.news.push_back(News::Down { peer, fault });
+    }
+
     pub(super) fn hear_verdict(&mut self, key: usize, peer: GateId, now: Instant) {
         let Some(line) = self.lines.get_mut(&key) else { return };
-        match line.hear::<1>() {
-            None => {}
-            Some([ACCEPTED]) if !matches!(self.links.get(&peer), Some(Link::Open { .. })) => {
+        let Some(verdict) = line.hear::<VERDICT_LEN>() else { return };
+        match accepted(verdict) {
+            Some(generation) if !matches!(self.links.get(&peer), Some(Link::Open { .. })) => {
+                let known = self.generations.entry(peer).or_default();
+                *known = generation.max(*known);
                 self.open(key, peer, now);
             }
-            Some(_) => self.close(key, Code::Declined, now),
+            Some(_) | None => self.close(key, Code::Declined, now),
         }
     }
 
@@ -257,6 +298,7 @@ impl Core {
         let path =
             self.knowledge.recall(here, there).or(known).unwrap_or_else(|| usual(round_trip));
         let cost = self.knowledge.cost(&path);
+        line.is_far = path.round_trip >= FAR;
         self.news.push_back(News::Up { peer });
         self.news.push_back(News::Cost { peer, cost });
         self.list_to_read(key);
@@ -320,8 +362,10 @@ const UNPROVED_MAX: usize = 128;
 const UNPROVED_EASY: usize = 32;
 /// How long one address has to answer, and a stranger to say who it is.
 const TRY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a peer that has shown its key may take to say whether this connection is the link.
+const VERDICT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Longer round trips leave the site.
+/// Longer round trips leave the site: there frames are kept, and links are opened anew.
 const FAR: Duration = Duration::from_millis(2);
 /// 10 Gb/s.
 const NEAR_RATE: f64 = 1.25e9;

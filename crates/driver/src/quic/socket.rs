@@ -21,6 +21,16 @@ pub(super) struct Socket {
     pub receive_buffer_bytes: usize,
     /// A batch that the kernel had no room for.
     stuck: Option<(Transmit, Vec<u8>)>,
+    /// The kernel has refused to send from here.
+    pub is_doubtful: bool,
+}
+
+/// What the network says of a packet that went nowhere.
+pub(super) struct Undelivered {
+    /// Who says so: the host that it was for, or one on the way.
+    pub host: IpAddr,
+    /// Nobody has the port, which only the host itself can know.
+    pub is_refused: bool,
 }
 
 /// Room for what comes in.
@@ -55,12 +65,17 @@ impl Socket {
         let _ = state.set_send_buffer_size((&udp).into(), BUFFER_BYTES);
         let receive_buffer_bytes = state.recv_buffer_size((&udp).into())?;
         let address = udp.local_addr()?;
-        Ok(Self { udp, state, address, receive_buffer_bytes, stuck: None })
+        Ok(Self { udp, state, address, receive_buffer_bytes, stuck: None, is_doubtful: false })
     }
 
     /// Whether packets are never cut in pieces on their way, so that their length can be tried.
     pub fn keeps_packets_whole(&self) -> bool {
         !self.state.may_fragment()
+    }
+
+    /// Whether this host still has the address.
+    pub fn is_at_home(&self) -> bool {
+        UdpSocket::bind((self.address.ip(), 0)).is_ok()
     }
 
     /// Sends the batch that waits, if there is one; whether none is left.
@@ -73,7 +88,7 @@ impl Socket {
         is_sent
     }
 
-    fn try_send(&self, transmit: &Transmit, contents: &[u8]) -> bool {
+    fn try_send(&mut self, transmit: &Transmit, contents: &[u8]) -> bool {
         let batch = quinn_udp::Transmit {
             destination: transmit.destination,
             ecn: transmit.ecn.map(outer_ecn),
@@ -86,8 +101,12 @@ impl Socket {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
                 // A word about an earlier packet; this one is still to be sent.
                 Err(error) if is_echo(&error) => {}
+                Ok(()) => return true,
                 // What does not leave is lost, as it may be further on: it is sent again.
-                Ok(()) | Err(_) => return true,
+                Err(_) => {
+                    self.is_doubtful = true;
+                    return true;
+                }
             }
         }
         true
@@ -114,15 +133,16 @@ impl Socket {
         count == BATCH
     }
 
-    /// The hosts that say that packets could not be delivered; at most some.
-    pub fn errors(&mut self, sink: &mut dyn FnMut(IpAddr)) {
+    /// Packets that could not be delivered; at most some.
+    pub fn errors(&mut self, sink: &mut dyn FnMut(Undelivered)) {
         for _ in 0..ERRORS_MAX {
             let Ok(Some(error)) = self.state.recv_transport_error((&self.udp).into()) else {
                 return;
             };
             let is_final = matches!(error.payload, quinn_udp::TransportErrorPayload::Unreachable);
             if let Some(address) = error.addr.filter(|_| is_final) {
-                sink(address.ip());
+                let is_refused = error.raw_errno == libc::ECONNREFUSED;
+                sink(Undelivered { host: address.ip(), is_refused });
             }
         }
     }

@@ -1,0 +1,294 @@
+//! Links that are lost and opened anew.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::{Duration, Instant};
+
+use wire::{Frame, GateId};
+
+use super::core::Link;
+use super::{QuicConfig, QuicRail};
+use crate::identity::Identity;
+use crate::rail::{Event, Fault, Post, Rail};
+use crate::tcp::interfaces;
+
+/// Two rails, and what they have reported.
+struct Pair {
+    rails: [QuicRail; 2],
+    seen: [Vec<Seen>; 2],
+}
+
+#[derive(Debug, PartialEq)]
+enum Seen {
+    Up,
+    Lost,
+    Unreachable,
+    Frame(Vec<u8>),
+}
+
+impl Pair {
+    fn new() -> Self {
+        let rails = [0, 1].map(|rank| {
+            QuicRail::new(QuicConfig {
+                rank: GateId(rank),
+                job: 3,
+                identity: Identity::of(&[8; 32], 3),
+                interface: Some("127.0.0.1".into()),
+                connect_timeout: PATIENCE,
+            })
+            .unwrap()
+        });
+        Self { rails, seen: [Vec::new(), Vec::new()] }
+    }
+
+    fn door(&self, rank: usize) -> SocketAddr {
+        self.rails[rank].core().sockets[0].address
+    }
+
+    /// One rank dials the other by way of an address.
+    fn connect_by(&mut self, dialler: usize, address: SocketAddr) {
+        let address = interfaces::emit(self.rails[1 - dialler].network, &[address]);
+        self.rails[dialler].connect(GateId(1 - dialler as u32), &address).unwrap();
+    }
+
+    fn poll(&mut self) {
+        for (rail, seen) in self.rails.iter_mut().zip(&mut self.seen) {
+            rail.poll(&mut |event| match event {
+                Event::Up { .. } => seen.push(Seen::Up),
+                Event::Down { fault: Fault::Lost(_), .. } => seen.push(Seen::Lost),
+                Event::Down { .. } => seen.push(Seen::Unreachable),
+                Event::Frame { bytes, .. } => seen.push(Seen::Frame(bytes.into())),
+                Event::Cost { .. } => {}
+                other => panic!("{other:?}"),
+            });
+        }
+    }
+
+    /// Polls until both have reported what is expected, since the last time.
+    fn expect(&mut self, expected: [&[Seen]; 2]) {
+        let limit = Instant::now() + PATIENCE;
+        loop {
+            self.poll();
+            if self.seen.iter().zip(expected).all(|(seen, due)| seen.len() >= due.len()) {
+                break;
+            }
+            assert!(Instant::now() < limit, "{:?}, where {expected:?} is due", self.seen);
+            sleep(Duration::from_millis(1));
+        }
+        assert_eq!(self.seen.each_ref().map(Vec::as_slice), expected);
+        self.seen = [Vec::new(), Vec::new()];
+    }
+
+    fn post(&mut self, from: usize) {
+        let frame = Frame { head: vec![from as u8; 9], ..Frame::default() };
+        assert_eq!(self.rails[from].post(GateId(1 - from as u32), &frame), Post::Done);
+    }
+
+    /// Sends a frame each way.
+    fn exchange(&mut self) {
+        self.post(0);
+        self.post(1);
+        self.expect([&[Seen::Frame(vec![1; 9])], &[Seen::Frame(vec![0; 9])]]);
+    }
+
+    fn is_open(&self, rank: usize) -> bool {
+        let core = self.rails[rank].core();
+        matches!(core.links.get(&GateId(1 - rank as u32)), Some(Link::Open { .. }))
+    }
+
+    /// Takes the link for a long way from now on.
+    fn set_far(&mut self) {
+        for rail in &self.rails {
+            rail.core().lines.values_mut().for_each(|line| line.is_far = true);
+        }
+    }
+}
+
+#[test]
+fn a_link_that_was_lost_is_opened_anew_by_either_end() {
+    let mut pair = Pair::new();
+    pair.connect_by(0, pair.door(1));
+    pair.expect([&[Seen::Up], &[Seen::Up]]);
+    for dialler in [0, 1, 1, 0] {
+        pair.rails[0].disconnect(GateId(1));
+        pair.expect([&[], &[Seen::Lost]]);
+        pair.connect_by(dialler, pair.door(1 - dialler));
+        pair.expect([&[Seen::Up], &[Seen::Up]]);
+        pair.exchange();
+    }
+}
+
+#[test]
+fn a_link_that_both_ends_open_anew_comes_up_once() {
+    let mut pair = Pair::new();
+    pair.connect_by(0, pair.door(1));
+    pair.expect([&[Seen::Up], &[Seen::Up]]);
+    for _ in 0..4 {
+        pair.rails[1].disconnect(GateId(0));
+        pair.expect([&[Seen::Lost], &[]]);
+        pair.connect_by(0, pair.door(1));
+        pair.connect_by(1, pair.door(0));
+        pair.expect([&[Seen::Up], &[Seen::Up]]);
+        pair.exchange();
+    }
+}
+
+#[test]
+fn one_that_only_one_end_has_lost_gives_way_to_the_newcomer() {
+    let mut pair = Pair::new();
+    let relay = Relay::to(pair.door(1));
+    pair.connect_by(0, relay.address);
+    pair.expect([&[Seen::Up], &[Seen::Up]]);
+    for _ in 0..3 {
+        pair.exchange();
+        relay.set_cut(true);
+        pair.rails[0].disconnect(GateId(1));
+        pair.expect([&[], &[]]);
+        sleep(Duration::from_millis(50));
+        relay.set_cut(false);
+        assert!(pair.is_open(1), "nobody has told it");
+        pair.connect_by(0, relay.address);
+        pair.expect([&[Seen::Up], &[Seen::Lost, Seen::Up]]);
+    }
+    pair.exchange();
+}
+
+#[test]
+fn a_long_way_on_which_nobody_answers_is_lost_and_opened_anew() {
+    let mut pair = Pair::new();
+    let relay = Relay::to(pair.door(1));
+    pair.connect_by(0, relay.address);
+    pair.expect([&[Seen::Up], &[Seen::Up]]);
+    pair.exchange();
+    pair.set_far();
+    relay.set_cut(true);
+    pair.post(0);
+    pair.post(1);
+    pair.expect([&[Seen::Lost], &[Seen::Lost]]);
+    pair.connect_by(0, relay.address);
+    sleep(Duration::from_millis(1500));
+    pair.expect([&[], &[]]);
+    relay.set_cut(false);
+    pair.expect([&[Seen::Up], &[Seen::Up]]);
+    pair.exchange();
+}
+
+#[test]
+fn a_cut_that_ends_soon_is_no_loss() {
+    let mut pair = Pair::new();
+    let relay = Relay::to(pair.door(1));
+    pair.connect_by(0, relay.address);
+    pair.expect([&[Seen::Up], &[Seen::Up]]);
+    pair.set_far();
+    relay.set_cut(true);
+    pair.post(0);
+    let end = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < end {
+        pair.expect([&[], &[]]);
+        sleep(Duration::from_millis(5));
+    }
+    relay.set_cut(false);
+    pair.expect([&[], &[Seen::Frame(vec![0; 9])]]);
+    pair.exchange();
+}
+
+#[test]
+fn a_peer_whose_host_refuses_is_given_up_and_one_that_is_silent_is_not() {
+    let mut pair = Pair::new();
+    pair.connect_by(0, pair.door(1));
+    pair.expect([&[Seen::Up], &[Seen::Up]]);
+    pair.rails[0].disconnect(GateId(1));
+    pair.expect([&[], &[Seen::Lost]]);
+    // The connection to where the peer was has to be over: the host's word could be meant for it.
+    let limit = Instant::now() + PATIENCE;
+    while !pair.rails[0].core().lines.is_empty() {
+        pair.poll();
+        assert!(Instant::now() < limit, "a closed connection stays");
+        sleep(Duration::from_millis(5));
+    }
+    let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    pair.connect_by(0, closed);
+    pair.expect([&[Seen::Unreachable], &[]]);
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    pair.connect_by(0, silent.local_addr().unwrap());
+    let end = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < end {
+        pair.expect([&[], &[]]);
+        sleep(Duration::from_millis(5));
+    }
+    let core = pair.rails[0].core();
+    assert!(matches!(core.links.get(&GateId(1)), Some(Link::Dialling(_))));
+}
+
+#[test]
+fn the_end_that_has_dialled_takes_the_link_to_another_socket() {
+    let mut pair = Pair::new();
+    pair.connect_by(0, pair.door(1));
+    pair.expect([&[Seen::Up], &[Seen::Up]]);
+    pair.exchange();
+    for round in 1..3 {
+        let mut core = pair.rails[0].core();
+        let index = core.add_socket([127, 0, 0, 1].into()).expect("a socket");
+        assert_eq!(index, round);
+        let key = *core.lines.keys().next().expect("a link");
+        core.take_along(key, index);
+        drop(core);
+        pair.exchange();
+        let from = pair.rails[1].core().lines.values().next().unwrap().connection.remote_address();
+        assert_eq!(from, pair.rails[0].core().sockets[index].address);
+    }
+}
+
+/// Passes datagrams on, or swallows them.
+struct Relay {
+    address: SocketAddr,
+    is_cut: Arc<AtomicBool>,
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Relay {
+    fn to(target: SocketAddr) -> Self {
+        let [near, far] = [(), ()].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        near.set_nonblocking(true).unwrap();
+        far.set_nonblocking(true).unwrap();
+        let address = near.local_addr().unwrap();
+        let [is_cut, ends] = [(), ()].map(|()| Arc::new(AtomicBool::new(false)));
+        let (cut, end) = (Arc::clone(&is_cut), Arc::clone(&ends));
+        let thread = spawn(move || {
+            let mut room = vec![0; 1 << 16];
+            let mut caller = None;
+            while !end.load(Ordering::Relaxed) {
+                let passes = !cut.load(Ordering::Relaxed);
+                while let Ok((len, from)) = near.recv_from(&mut room) {
+                    caller = Some(from);
+                    // A full socket loses it, as a network would.
+                    let _ = passes.then(|| far.send_to(&room[..len], target));
+                }
+                while let Ok((len, _)) = far.recv_from(&mut room) {
+                    let _ = caller.filter(|_| passes).map(|to| near.send_to(&room[..len], to));
+                }
+                sleep(Duration::from_micros(300));
+            }
+        });
+        Self { address, is_cut, ends, thread: Some(thread) }
+    }
+
+    fn set_cut(&self, is_cut: bool) {
+        self.is_cut.store(is_cut, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A relay that has panicked has failed the test already.
+            let _ = thread.join();
+        }
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);
