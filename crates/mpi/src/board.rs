@@ -1,6 +1,7 @@
 //! Boards of communicators whose processes are on one node: founded together, once collectives are frequent.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use driver::{Board, BoardDoor};
 use lock::Lock;
@@ -17,6 +18,7 @@ pub(crate) struct Seat {
     pub board: Arc<Lock<Board>>,
     /// The communicator's, with the board.
     pub places: plan::Topology,
+    _space: Space,
 }
 
 /// How many blocking collectives a communicator has had before its processes found a board: those that have
@@ -50,13 +52,37 @@ impl Seat {
             (None, _) => None,
         };
         let joined = joined.filter(|_| is_wanted());
+        let joined = joined.and_then(|board| Some((Space::take(board.len_bytes())?, board)));
         let is_joined_by_all = vote(comm, tag, joined.is_some()).ok()?;
-        let mut board = joined.filter(|_| is_joined_by_all)?;
+        let (space, mut board) = joined.filter(|_| is_joined_by_all)?;
         board.close_door();
         let places = places.clone().with_board(page_bytes);
-        Some(Self { board: Arc::new(Lock::new(board)), places })
+        Some(Self { board: Arc::new(Lock::new(board)), places, _space: space })
     }
 }
+
+/// A part of the memory that all boards of a process may take together.
+#[derive(Debug)]
+struct Space(usize);
+
+impl Space {
+    fn take(bytes: usize) -> Option<Self> {
+        let fits = |taken: usize| Some(taken + bytes).filter(|&all| all <= SPACE_MAX);
+        TAKEN
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
+            .is_ok()
+            .then_some(Self(bytes))
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        TAKEN.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
+
+/// How many bytes the boards of this process take.
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether this process shares memory with its neighbours, and nobody wants to know who sends whom what.
 fn is_wanted() -> bool {
@@ -85,5 +111,24 @@ fn vote(comm: &Comm, tag: i32, yes: bool) -> Result<bool> {
     Ok(all.to_vec().iter().all(|&vote| vote == 1))
 }
 
+/// How many they may take: those of sixteen large communicators.
+const SPACE_MAX: usize = 64 << 20;
+
 /// A byte that says whether there is one, and the door.
 const DOOR: usize = 1 + BoardDoor::LEN;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boards_take_no_more_than_their_space_and_give_it_back() {
+        let most = Space::take(SPACE_MAX - 5).unwrap();
+        assert!(Space::take(6).is_none());
+        let rest = Space::take(5).unwrap();
+        drop(most);
+        assert_eq!(TAKEN.load(Ordering::Relaxed), 5);
+        drop(rest);
+        assert!(Space::take(SPACE_MAX).is_some());
+    }
+}

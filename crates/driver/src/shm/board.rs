@@ -95,6 +95,11 @@ impl Board {
         unsafe { Region::new(self.memory.address(at) as *mut u8, len) }
     }
 
+    /// Its length in bytes.
+    pub fn len_bytes(&self) -> usize {
+        len(self.size, self.page_len)
+    }
+
     /// Nobody else is going to join.
     pub fn close_door(&mut self) {
         self.memory.close();
