@@ -68,10 +68,7 @@ struct Space(usize);
 impl Space {
     fn take(bytes: usize) -> Option<Self> {
         let fits = |taken: usize| Some(taken + bytes).filter(|&all| all <= SPACE_MAX);
-        TAKEN
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
-            .is_ok()
-            .then_some(Self(bytes))
+        TAKEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok().then(|| Self(bytes))
     }
 }
 
