@@ -57,7 +57,7 @@ datagrams() { timeout 30 "${as[@]}" "$canele" lab run "$1" python3 "$work/datagr
 echoes() { # nodes
     for node in "$@"; do
         rm -f "$work/echo-$node"
-        "${as[@]}" "$canele" lab run "$node" python3 "$work/datagrams.py" echo 7000 60 >"$work/echo-$node" 2>/dev/null &
+        "${as[@]}" "$canele" lab run "$node" python3 "$work/datagrams.py" echo 7000 600 >"$work/echo-$node" 2>/dev/null &
         disown
         until_true 10 '[ -s "$work/echo-$node" ]'
     done

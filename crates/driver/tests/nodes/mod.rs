@@ -15,7 +15,8 @@ pub fn run(test: &str, script: &str) -> Option<String> {
     let program = std::env::current_exe().expect("this program");
     let script = script.replace("PROGRAM", &program.display().to_string());
     let script = format!("{MEETING}\n{script}");
-    let output = unshare().args(["timeout", "80", "sh", "-ec", &script]).output().expect("unshare");
+    let output =
+        unshare().args(["timeout", "200", "sh", "-ec", &script]).output().expect("unshare");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
     println!("{text}\n{errors}");
@@ -33,7 +34,7 @@ impl Meeting {
     /// The one of the script that runs this program.
     pub fn of_script() -> Self {
         let directory = std::env::var_os("MEETING").expect("run by the test of namespaces").into();
-        Self { directory, limit: Instant::now() + Duration::from_secs(40) }
+        Self { directory, limit: Instant::now() + Duration::from_secs(90) }
     }
 
     /// Leaves `bytes` under a name.
@@ -99,7 +100,7 @@ fn reason_to_skip() -> Option<String> {
 const MEETING: &str = r#"
 MEETING=$(mktemp -d); export MEETING
 trap 'rm -rf "$MEETING"' EXIT
-unshare --net sleep 90 & other=$!
+unshare --net sleep 220 & other=$!
 while [ "$(readlink /proc/$other/ns/net)" = "$(readlink /proc/self/ns/net)" ]; do sleep 0.05; done
 there() { nsenter --target $other --net "$@"; }
 "#;

@@ -132,4 +132,4 @@ impl Directory for Addresses {
     }
 }
 
-const QUIET_PATIENCE: Duration = Duration::from_secs(20);
+const QUIET_PATIENCE: Duration = Duration::from_secs(60);

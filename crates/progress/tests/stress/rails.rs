@@ -332,4 +332,4 @@ const TICK: Duration = Duration::from_micros(50);
 const LONG: Duration = Duration::from_millis(400);
 
 /// How long somebody who rings may be kept from it by others on a busy machine.
-const BELL_PATIENCE: Duration = Duration::from_secs(5);
+const BELL_PATIENCE: Duration = Duration::from_secs(20);

@@ -127,7 +127,7 @@ pub fn fail(why: &str) {
 }
 
 /// Nothing that a thread does takes so long, on however busy a machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Messages that wait are shown with their bytes, of which some will do.
 const LINE_MAX: usize = 2000;
