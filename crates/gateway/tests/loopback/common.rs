@@ -161,4 +161,4 @@ pub fn exchange(stream: &mut TcpStream) {
 }
 
 /// Whatever takes longer has failed.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(90);
