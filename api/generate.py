@@ -188,6 +188,8 @@ def handler(function):
         if parameter.c in HANDLES:
             kind = parameter.c.removeprefix("MPI_")
             return f"On::{kind}({parameter.rust_name()})"
+    if "_create_from_group" in function.name:
+        return "On::Handler(errhandler)"
     return "On::Process"
 
 

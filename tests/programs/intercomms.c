@@ -1,8 +1,9 @@
-/* Intercommunicators: made, copied, split, merged, compared; messages between the groups, and every collective
+/* Intercommunicators: made, also of groups alone, copied, split, merged, compared; messages between the groups, and every collective
    between them in every form. With LARGE by the forms for large counts. On two ranks or more. Prints one line. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "check.h"
 
@@ -268,6 +269,60 @@ static void others(void) {
     MPI_Barrier(inter);
 }
 
+/* Of groups alone: the same pair as by leaders over a communicator, and one group. */
+static void from_groups(void) {
+    MPI_Group world, own, other;
+    MPI_Comm made, one;
+    int ranks[2][512], counts[2] = {0, 0}, got, same, class, sum, flag;
+    for (int i = 0; i < size && i < 512; i++) {
+        int side = size >= 3 ? i % 3 == 2 : i % 2;
+        ranks[side][counts[side]++] = i;
+    }
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    MPI_Group_incl(world, counts[mine], ranks[mine], &own), MPI_Group_incl(world, counts[!mine], ranks[!mine], &other);
+    for (int again = 0; again < 3; again++) {
+        MPI_Intercomm_create_from_groups(own, here - 1, other, there - 1, "org.example/pair", MPI_INFO_NULL, MPI_ERRORS_RETURN, &made);
+        MPI_Comm_compare(made, inter, &same);
+        CHECK(same == MPI_CONGRUENT);
+        messages(made);
+        MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, made);
+        MPI_Comm_free(&made);
+        got = 0;
+        for (int i = 0; i < there; i++) got += ranks[!mine][i];
+        CHECK(sum == got);
+        MPI_Comm_create_from_group(own, again ? "org.example/one" : "", MPI_INFO_NULL, MPI_ERRORS_RETURN, &one);
+        MPI_Comm_compare(one, local, &same);
+        CHECK(same == MPI_CONGRUENT);
+        MPI_Comm_test_inter(one, &flag);
+        CHECK(!flag);
+        MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, one);
+        got = 0;
+        for (int i = 0; i < here; i++) got += ranks[mine][i];
+        CHECK(sum == got);
+        MPI_Comm_free(&one);
+    }
+    made = MPI_COMM_WORLD;
+    MPI_Comm_create_from_group(MPI_GROUP_EMPTY, "x", MPI_INFO_NULL, MPI_ERRORS_RETURN, &made);
+    CHECK(made == MPI_COMM_NULL);
+    made = MPI_COMM_WORLD;
+    MPI_Intercomm_create_from_groups(own, 0, MPI_GROUP_EMPTY, 0, "x", MPI_INFO_NULL, MPI_ERRORS_RETURN, &made);
+    CHECK(made == MPI_COMM_NULL);
+    /* What is wrong goes to the handler that was given. */
+    static char endless[MPI_MAX_STRINGTAG_LEN + 1];
+    memset(endless, 'x', MPI_MAX_STRINGTAG_LEN);
+    MPI_Error_class(MPI_Comm_create_from_group(own, endless, MPI_INFO_NULL, MPI_ERRORS_RETURN, &made), &class);
+    CHECK(class == MPI_ERR_ARG);
+    MPI_Error_class(MPI_Comm_create_from_group(own, NULL, MPI_INFO_NULL, MPI_ERRORS_RETURN, &made), &class);
+    CHECK(class == MPI_ERR_ARG);
+    MPI_Error_class(MPI_Comm_create_from_group(other, "x", MPI_INFO_NULL, MPI_ERRORS_RETURN, &made), &class);
+    CHECK(class == MPI_ERR_GROUP);
+    MPI_Error_class(MPI_Intercomm_create_from_groups(own, here, other, 0, "x", MPI_INFO_NULL, MPI_ERRORS_RETURN, &made), &class);
+    CHECK(class == MPI_ERR_RANK);
+    MPI_Error_class(MPI_Intercomm_create_from_groups(own, 0, own, 0, "x", MPI_INFO_NULL, MPI_ERRORS_RETURN, &made), &class);
+    CHECK(class == MPI_ERR_COMM);
+    MPI_Group_free(&world), MPI_Group_free(&own), MPI_Group_free(&other);
+}
+
 int main(int argc, char **argv) {
     int all;
     MPI_Init(&argc, &argv);
@@ -278,6 +333,7 @@ int main(int argc, char **argv) {
     messages(inter);
     collectives(inter);
     others();
+    from_groups();
     /* Freed while an operation runs. */
     MPI_Request request;
     MPI_Ibarrier(inter, &request);

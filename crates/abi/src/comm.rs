@@ -3,6 +3,9 @@
 use std::ffi::{c_char, c_int};
 
 use mpi::comm::{Comm, NULL};
+use mpi::errhandler::{Errhandler, Owner};
+use mpi::from_group::Led;
+use mpi::group::Group;
 use mpi::info::Info;
 use mpi::inter::Bridge;
 use mpi::objects;
@@ -140,6 +143,40 @@ pub(crate) unsafe fn comm_create_group(
     unsafe { give(named("group", comm.create_group(&group, tag))?, result) }
 }
 
+pub(crate) unsafe fn comm_create_from_group(
+    group: RawHandle,
+    stringtag: *const c_char,
+    info: RawHandle,
+    errhandler: RawHandle,
+    made: *mut RawHandle,
+) -> Result<()> {
+    let group = named("group", objects::group(handle(group)))?;
+    // SAFETY: as the body's.
+    let (stringtag, hints, handler) = unsafe { origin(stringtag, info, errhandler)? };
+    let comm = Comm::of_group(&group, &stringtag, handler)?;
+    if let Some(comm) = &comm {
+        comm.set_info(&hints);
+    }
+    // SAFETY: as the body's.
+    unsafe { give(comm, made) }
+}
+
+/// What communicators that are made from groups have in common.
+///
+/// # Safety
+/// `stringtag` is NULL or a string.
+unsafe fn origin(
+    stringtag: *const c_char,
+    info: RawHandle,
+    errhandler: RawHandle,
+) -> Result<(String, Info, Errhandler)> {
+    // SAFETY: the caller's promise.
+    let stringtag = unsafe { string("stringtag", stringtag)? };
+    let hints = crate::info::optional(info)?;
+    let handler = named("errhandler", Errhandler::find(handle(errhandler), Owner::Comm))?;
+    Ok((stringtag, hints, handler))
+}
+
 pub(crate) unsafe fn comm_split(
     on: RawHandle,
     color: c_int,
@@ -244,22 +281,53 @@ pub(crate) unsafe fn intercomm_create(
 ) -> Result<()> {
     let local = intra_as("local_comm", local)?;
     let tag = crate::arguments::tag("tag", tag)?;
-    let rank = |name: &str, rank: c_int, size: u32| {
-        let found = u32::try_from(rank).ok().filter(|&rank| rank < size);
-        let bad = || format!("{name} = {rank} is outside a communicator of {size}");
-        found.ok_or_else(|| class(ErrorClass::Rank, bad()))
-    };
-    let leader = rank("local_leader", local_leader, local.size())?;
+    let leader = rank_of("local_leader", local_leader, local.size())?;
     // The other two are significant at the leader.
     let comm = if local.rank() == leader {
         let peer = named("peer_comm", mpi::comm::find(handle(peer)))?;
-        let other = rank("remote_leader", remote_leader, peer.peer_count())?;
+        let other = rank_of("remote_leader", remote_leader, peer.peer_count())?;
         local.connect(leader, Some(Bridge { comm: &peer, leader: other, tag }))?
     } else {
         local.connect(leader, None)?
     };
     // SAFETY: as the body's.
     unsafe { give(Some(comm), made) }
+}
+
+fn rank_of(name: &str, rank: c_int, size: u32) -> Result<u32> {
+    let found = u32::try_from(rank).ok().filter(|&rank| rank < size);
+    let bad = || format!("{name} = {rank} is outside a group of {size}");
+    found.ok_or_else(|| class(ErrorClass::Rank, bad()))
+}
+
+pub(crate) unsafe fn intercomm_create_from_groups(
+    local: RawHandle,
+    local_leader: c_int,
+    remote: RawHandle,
+    remote_leader: c_int,
+    stringtag: *const c_char,
+    info: RawHandle,
+    errhandler: RawHandle,
+    made: *mut RawHandle,
+) -> Result<()> {
+    let local = named("local_group", objects::group(handle(local)))?;
+    let remote = named("remote_group", objects::group(handle(remote)))?;
+    // SAFETY: as the body's.
+    let (stringtag, hints, handler) = unsafe { origin(stringtag, info, errhandler)? };
+    let leader = |name: &str, rank: c_int, group: &Group| match group.size() {
+        0 => Ok(0),
+        size => rank_of(name, rank, size),
+    };
+    let local_leader = leader("local_leader", local_leader, &local)?;
+    let remote_leader = leader("remote_leader", remote_leader, &remote)?;
+    let local = Led { group: &local, leader: local_leader };
+    let remote = Led { group: &remote, leader: remote_leader };
+    let comm = Comm::of_groups(local, remote, &stringtag, handler)?;
+    if let Some(comm) = &comm {
+        comm.set_info(&hints);
+    }
+    // SAFETY: as the body's.
+    unsafe { give(comm, made) }
 }
 
 pub(crate) unsafe fn intercomm_merge(

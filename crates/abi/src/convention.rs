@@ -29,6 +29,8 @@ pub(crate) enum On {
     Comm(RawHandle),
     /// No communicator: `MPI_COMM_SELF`'s (MPI-5.0 §9.3).
     Process,
+    /// No communicator yet, but what will be its error handler (MPI-5.0 §7.4.2).
+    Handler(RawHandle),
 }
 
 /// Runs a body and ends its call: success, or whatever the error handler makes of the failure.

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
 use lock::Uncancelled;
-use mpi::errhandler::Errhandler;
+use mpi::errhandler::{Errhandler, Owner};
 use mpi::{comm, process};
 
 use crate::convention::*;
@@ -85,12 +85,17 @@ pub(crate) fn raise(function: &'static str, on: On, error: Error) -> c_int {
     let object = match (error.on, on) {
         (Some(comm), _) => comm,
         (None, On::Comm(comm)) => handle(comm),
-        (None, On::Process) => comm::SELF,
+        (None, On::Process | On::Handler(_)) => comm::SELF,
     };
     // Errors on an invalid communicator, or before initialisation, go to MPI_COMM_SELF's handler,
     // which is fatal while there is none.
     let found = comm::find(object).or_else(|_| comm::find(comm::SELF));
-    let handler = found.as_ref().map_or(Errhandler::Fatal, |comm| comm.errhandler());
+    let given = match on {
+        On::Handler(given) => Errhandler::find(handle(given), Owner::Comm).ok(),
+        On::Comm(_) | On::Process => None,
+    };
+    let of_found = || found.as_ref().map_or(Errhandler::Fatal, |comm| comm.errhandler());
+    let handler = given.unwrap_or_else(of_found);
     let text = format!("{function}: {error}");
     let code = error.code.unwrap_or_else(|| code_for(error.class, text.clone()));
     match handler {

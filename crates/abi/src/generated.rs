@@ -310,9 +310,9 @@ pub unsafe extern "C" fn MPI_Comm_create_errhandler(comm_errhandler_fn: Function
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_create_errhandler(comm_errhandler_fn: Function, errhandler: *mut RawHandle) -> c_int { finish("MPI_Comm_create_errhandler", On::Process, || unsafe { leads_somewhere("errhandler", errhandler)?; errhandler::comm_create_errhandler(comm_errhandler_fn, errhandler) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_create_from_group(_group: RawHandle, _stringtag: *const c_char, _info: RawHandle, _errhandler: RawHandle, _newcomm: *mut RawHandle) -> c_int { unsupported("MPI_Comm_create_from_group", On::Process) }
+pub unsafe extern "C" fn MPI_Comm_create_from_group(group: RawHandle, stringtag: *const c_char, info: RawHandle, errhandler: RawHandle, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_create_from_group", On::Handler(errhandler), || unsafe { leads_somewhere("newcomm", newcomm)?; comm::comm_create_from_group(group, stringtag, info, errhandler, newcomm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_create_from_group(_group: RawHandle, _stringtag: *const c_char, _info: RawHandle, _errhandler: RawHandle, _newcomm: *mut RawHandle) -> c_int { unsupported("MPI_Comm_create_from_group", On::Process) }
+pub unsafe extern "C" fn PMPI_Comm_create_from_group(group: RawHandle, stringtag: *const c_char, info: RawHandle, errhandler: RawHandle, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_create_from_group", On::Handler(errhandler), || unsafe { leads_somewhere("newcomm", newcomm)?; comm::comm_create_from_group(group, stringtag, info, errhandler, newcomm) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_create_group(comm: RawHandle, group: RawHandle, tag: c_int, newcomm: *mut RawHandle) -> c_int { finish("MPI_Comm_create_group", On::Comm(comm), || unsafe { leads_somewhere("newcomm", newcomm)?; comm::comm_create_group(comm, group, tag, newcomm) }) }
 #[unsafe(no_mangle)]
@@ -1286,9 +1286,9 @@ pub unsafe extern "C" fn MPI_Intercomm_create(local_comm: RawHandle, local_leade
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Intercomm_create(local_comm: RawHandle, local_leader: c_int, peer_comm: RawHandle, remote_leader: c_int, tag: c_int, newintercomm: *mut RawHandle) -> c_int { finish("MPI_Intercomm_create", On::Comm(local_comm), || unsafe { leads_somewhere("newintercomm", newintercomm)?; comm::intercomm_create(local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Intercomm_create_from_groups(_local_group: RawHandle, _local_leader: c_int, _remote_group: RawHandle, _remote_leader: c_int, _stringtag: *const c_char, _info: RawHandle, _errhandler: RawHandle, _newintercomm: *mut RawHandle) -> c_int { unsupported("MPI_Intercomm_create_from_groups", On::Process) }
+pub unsafe extern "C" fn MPI_Intercomm_create_from_groups(local_group: RawHandle, local_leader: c_int, remote_group: RawHandle, remote_leader: c_int, stringtag: *const c_char, info: RawHandle, errhandler: RawHandle, newintercomm: *mut RawHandle) -> c_int { finish("MPI_Intercomm_create_from_groups", On::Handler(errhandler), || unsafe { leads_somewhere("newintercomm", newintercomm)?; comm::intercomm_create_from_groups(local_group, local_leader, remote_group, remote_leader, stringtag, info, errhandler, newintercomm) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Intercomm_create_from_groups(_local_group: RawHandle, _local_leader: c_int, _remote_group: RawHandle, _remote_leader: c_int, _stringtag: *const c_char, _info: RawHandle, _errhandler: RawHandle, _newintercomm: *mut RawHandle) -> c_int { unsupported("MPI_Intercomm_create_from_groups", On::Process) }
+pub unsafe extern "C" fn PMPI_Intercomm_create_from_groups(local_group: RawHandle, local_leader: c_int, remote_group: RawHandle, remote_leader: c_int, stringtag: *const c_char, info: RawHandle, errhandler: RawHandle, newintercomm: *mut RawHandle) -> c_int { finish("MPI_Intercomm_create_from_groups", On::Handler(errhandler), || unsafe { leads_somewhere("newintercomm", newintercomm)?; comm::intercomm_create_from_groups(local_group, local_leader, remote_group, remote_leader, stringtag, info, errhandler, newintercomm) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Intercomm_merge(intercomm: RawHandle, high: c_int, newintracomm: *mut RawHandle) -> c_int { finish("MPI_Intercomm_merge", On::Comm(intercomm), || unsafe { leads_somewhere("newintracomm", newintracomm)?; comm::intercomm_merge(intercomm, high, newintracomm) }) }
 #[unsafe(no_mangle)]

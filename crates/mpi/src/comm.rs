@@ -90,7 +90,7 @@ impl Comm {
         comm
     }
 
-    fn new(context: u64, group: Group, rank: u32, errhandler: Errhandler) -> Self {
+    pub(crate) fn new(context: u64, group: Group, rank: u32, errhandler: Errhandler) -> Self {
         let peers = group.clone();
         Self::assemble(context, (group, rank), peers, None, None, errhandler)
     }

@@ -64,15 +64,23 @@ impl Comm {
     /// # Errors
     /// `MPI_ERR_COMM` when the groups have a process in common.
     pub fn connect(&self, leader: u32, bridge: Option<Bridge<'_>>) -> Result<Self> {
+        let cross = |Bridge { comm, leader, tag }: Bridge<'_>| {
+            self.meet(|mine| comm.swap(leader, tag, mine))
+        };
+        let told = bridge.map_or(Ok(Vec::new()), cross)?;
+        self.pair_up(leader, &told)
+    }
+
+    /// The intercommunicator of which the leader has heard.
+    pub(crate) fn pair_up(&self, leader: u32, told: &[u8]) -> Result<Self> {
         let tag = self.next_collective(Form::Blocking);
-        let told = bridge.map_or(Ok(Vec::new()), |bridge| self.meet(bridge))?;
         // The leader first, for it is who tells.
         let size = self.size();
         let turned = (0..size).map(|rank| self.group().world_rank((rank + leader) % size));
         let group = &Group::of(turned.collect());
         let rank = (self.rank() + size - leader) % size;
         let context = self.collective_context();
-        let told = exchange::broadcast(&Span { context, tag, group, rank }, &told)?;
+        let told = exchange::broadcast(&Span { context, tag, group, rank }, told)?;
         let (context, is_second, other) = parse(&told).ok_or_else(malformed)?;
         if let Some(common) = other.iter().find(|&world| self.group().rank_of(world).is_some()) {
             let message = format!("process {common} of the job is in both groups");
@@ -85,11 +93,11 @@ impl Comm {
 
     /// What the leader hears from the other and tells its group: the context, which group is the second, and
     /// the members of the other.
-    fn meet(&self, bridge: Bridge<'_>) -> Result<Vec<u8>> {
+    pub(crate) fn meet(&self, swap: impl FnOnce(&[u8]) -> Result<Vec<u8>>) -> Result<Vec<u8>> {
         let own = draw_context(process::current()?);
         let mut mine = own.to_le_bytes().to_vec();
         mine.extend(self.group().iter().flat_map(u32::to_le_bytes));
-        let theirs = bridge.comm.swap(bridge.leader, bridge.tag, &mine)?;
+        let theirs = swap(&mine)?;
         let (context, members) = theirs.split_first_chunk().ok_or_else(malformed)?;
         let context = u64::from_le_bytes(*context);
         // Contexts are unique in the job: the lower is taken, and who drew it is the first.

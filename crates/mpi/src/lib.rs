@@ -11,6 +11,7 @@ pub mod comm;
 pub mod errhandler;
 pub mod error;
 mod exchange;
+pub mod from_group;
 pub mod group;
 pub mod info;
 pub mod inter;

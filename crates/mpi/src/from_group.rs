@@ -1,0 +1,139 @@
+//! Communicators from groups alone, without one to begin with (MPI-5.0 §7.4.2, §7.6.2).
+//!
+//! Members find each other by a string. Messages carry its hash as their tag, in a context that nothing else uses,
+//! and a longer hash beside what they say, so that a call that meets another's is told.
+
+use crate::comm::{Comm, draw_context};
+use crate::errhandler::Errhandler;
+use crate::exchange::{self, Span};
+use crate::group::Group;
+use crate::process::{self, Process};
+use crate::{Error, ErrorClass, Result};
+
+/// A group, and the rank in it that speaks for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Led<'a> {
+    /// The group.
+    pub group: &'a Group,
+    /// The rank.
+    pub leader: u32,
+}
+
+impl Comm {
+    /// A communicator of a group (collective over it); none of the empty one.
+    ///
+    /// # Errors
+    /// `MPI_ERR_GROUP` where this process is not in it, `MPI_ERR_ARG` for a string that is too long or not the
+    /// others'.
+    pub fn of_group(group: &Group, string: &str, errhandler: Errhandler) -> Result<Option<Self>> {
+        if group.size() == 0 {
+            return Ok(None);
+        }
+        let comm = Found::new(group, string)?.comm(string, errhandler)?;
+        comm.register().map(Some)
+    }
+
+    /// An intercommunicator of two groups (collective over both); none where one is empty. Who is in the local
+    /// one calls with it first; the remote one counts at the local one's leader.
+    ///
+    /// # Errors
+    /// As [`Comm::of_group`], and `MPI_ERR_COMM` when the groups have a process in common.
+    pub fn of_groups(
+        local: Led<'_>,
+        remote: Led<'_>,
+        string: &str,
+        errhandler: Errhandler,
+    ) -> Result<Option<Self>> {
+        if local.group.size() == 0 || remote.group.size() == 0 {
+            return Ok(None);
+        }
+        let found = Found::new(local.group, string)?;
+        let comm = found.comm(string, errhandler)?;
+        let told = if comm.rank() == local.leader {
+            let (world, context) = (found.process.world(), STRINGS_CONTEXT);
+            let (group, rank) = (world.group(), found.process.rank());
+            let span = Span { context, tag: tag_of(string), group, rank };
+            let other = remote.group.world_rank(remote.leader);
+            comm.meet(|mine| match local.group.rank_of(other) {
+                // Who meets its own group has it told that both have processes in common.
+                Some(_) => Ok(mine.to_vec()),
+                None => span.swap(other, mine),
+            })?
+        } else {
+            Vec::new()
+        };
+        comm.pair_up(local.leader, &told).map(Some)
+    }
+}
+
+/// This process among those who have been asked for.
+struct Found<'a> {
+    process: &'static Process,
+    group: &'a Group,
+    rank: u32,
+}
+
+impl<'a> Found<'a> {
+    fn new(group: &'a Group, string: &str) -> Result<Self> {
+        let process = process::current()?;
+        if string.len() >= STRING_MAX {
+            let message =
+                format!("stringtag: {} bytes are more than {}", string.len(), STRING_MAX - 1);
+            return Err(Error::new(ErrorClass::Arg, message));
+        }
+        let stranger = || Error::new(ErrorClass::Group, "this process is not in the group");
+        let rank = group.rank_of(process.rank()).ok_or_else(stranger)?;
+        Ok(Self { process, group, rank })
+    }
+
+    /// A communicator of the group, without a handle.
+    fn comm(&self, string: &str, errhandler: Errhandler) -> Result<Comm> {
+        let mut mine = draw_context(self.process).to_le_bytes().to_vec();
+        mine.extend(hash(string).to_le_bytes());
+        let (context, group) = (STRINGS_CONTEXT, self.group);
+        let span = Span { context, tag: tag_of(string), group, rank: self.rank };
+        let told = exchange::broadcast(&span, &mine)?;
+        let (Some((context, rest)), true) = (told.split_first_chunk::<8>(), told.len() == 16)
+        else {
+            return Err(Error::new(ErrorClass::Intern, "a context arrived malformed"));
+        };
+        if rest != hash(string).to_le_bytes() {
+            let message = format!("stringtag = {string} met another's call: use another string");
+            return Err(Error::new(ErrorClass::Arg, message));
+        }
+        let context = u64::from_le_bytes(*context);
+        Ok(Comm::new(context, group.clone(), self.rank, errhandler))
+    }
+}
+
+/// Below the greatest tag that all rails carry.
+fn tag_of(string: &str) -> i32 {
+    (hash(string) >> 34) as i32
+}
+
+/// FNV-1a (Fowler, Noll, Vo).
+fn hash(string: &str) -> u64 {
+    string.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// That of `MPI_COMM_WORLD` with both bits by which communicators tell messages of their own.
+const STRINGS_CONTEXT: u64 = crate::comm::WORLD_CONTEXT | 3;
+
+/// `MPI_MAX_STRINGTAG_LEN`.
+const STRING_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_become_tags_that_differ() {
+        let tags: Vec<i32> = ["", "a", "b", "ab", "ba", "org.example"].map(tag_of).into();
+        for (at, tag) in tags.iter().enumerate() {
+            assert!(*tag >= 0 && !tags[..at].contains(tag), "{tags:?}");
+        }
+        assert_eq!(hash("a"), 0xaf63_dc4c_8601_ec8c);
+    }
+}
