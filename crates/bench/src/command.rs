@@ -246,7 +246,7 @@ impl FromStr for Subject {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct List(Vec<u64>);
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number| (0.001..=60.0).contains(number));
     number.ok_or_else(|| format!("`{text}` is no time between 0.001 and 60 s"))
 }
@@ -415,7 +415,7 @@ fn measure_all(plans: &[Plan], common: &Common, peers: &Path) -> Result<(), Stri
 }
 
 /// Prints to the standard output, which may be closed or full.
-fn say(text: &str) -> Result<(), String> {
+pub(crate) fn say(text: &str) -> Result<(), String> {
     writeln!(std::io::stdout(), "{text}").map_err(|error| format!("standard output: {error}"))
 }
 

@@ -5,7 +5,8 @@
 //! This crate compiles the programs (`programs`), says how each library's launcher starts them at a place (`launch`), lets the libraries take turns
 //! (`campaign`), and makes tables (`table`) and plots (`plot`) of what came out (`report`).
 //! It knows of Canele what its users know, the installed tree and the lab; only the instrument that sets
-//! the scheduler beside the bare rail (`overhead`) is built from Canele's own parts.
+//! the scheduler beside the bare rail (`overhead`) is built from Canele's own parts, and what measures algorithms of
+//! collectives (`tune`) asks the planner which there are.
 #![forbid(unsafe_code)]
 
 mod campaign;
@@ -25,5 +26,7 @@ mod run;
 mod scenario;
 mod statistics;
 mod table;
+mod tune;
 
 pub use command::{Arguments, run};
+pub use tune::{Arguments as TuneArguments, run as tune};

@@ -27,6 +27,8 @@ enum Word {
     Grid(grid::Arguments),
     /// The emulated grid: up, run, status, set, cut, heal, flow, down
     Lab(lab::Arguments),
+    /// Measure what carries out collectives, and write the table of the fastest
+    Tune(bench::TuneArguments),
     /// The instruments: measure Canele, its peers and raw TCP
     Bench(bench::Arguments),
 }
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Word::Info(arguments) => info::run(&arguments),
         Word::Grid(arguments) => grid::run(&arguments),
         Word::Lab(arguments) => lab::run(arguments),
+        Word::Tune(arguments) => bench::tune(&arguments),
         Word::Bench(arguments) => bench::run(arguments),
     }
 }

@@ -1,8 +1,10 @@
 //! `canele info --plan`: what a collective does on a grid, and what it is predicted to take.
 
 use std::fmt::Write;
+use std::hint::black_box;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use plan::{
     Call, Costs, Location, Operands, Operation, Plans, Schedule, Span, Step, Topology, predict,
@@ -82,12 +84,43 @@ pub fn text(operation: &str, bytes: &str, grid: Grid) -> Result<String, String> 
         );
     }
     let _ = writeln!(text, "  to wake        {} us (assumed)", wake_ns / 1000);
+    let _ = writeln!(
+        text,
+        "planning         {:.1} us for rank 0 where the shape is new",
+        planning_us(|| make(0, &topology))
+    );
+    text += &origin(&topology, &call);
     text += &candidates(&topology, &call);
     text += "rank 0\n";
     for (at, step) in schedules[0].steps.iter().enumerate() {
         let _ = writeln!(text, "  {at:>4}  {}", told(step));
     }
     Ok(text)
+}
+
+/// What planning takes when it is undisturbed.
+fn planning_us(make: impl Fn() -> Schedule) -> f64 {
+    let once = || {
+        let start = Instant::now();
+        black_box(make());
+        start.elapsed().as_secs_f64() * 1e6
+    };
+    (0..PLANNED).map(|_| once()).fold(f64::INFINITY, f64::min)
+}
+
+/// What the choice comes from.
+fn origin(topology: &Topology, call: &Call) -> String {
+    let (choice, variable) = (topology.choice(call), settings::PLANS.variable());
+    let table = settings::PLANS.text();
+    match topology.wanted(call) {
+        Some(wanted) if wanted == choice => {
+            format!("chosen           {choice}, by {variable}={table}\n")
+        }
+        Some(wanted) => format!(
+            "chosen           {choice}, by formula: {variable}={table} says {wanted}, which cannot carry it out here\n"
+        ),
+        None => format!("chosen           {choice}, by formula\n"),
+    }
 }
 
 /// What may carry out the call, by formula; the choice is marked.
@@ -200,6 +233,9 @@ fn told(step: &Step) -> String {
 
 const ELEMENT: u64 = 8;
 
+/// So often, of which the least counts.
+const PLANNED: u32 = 5;
+
 /// A plan of more ranks is not for reading.
 const RANKS_MAX: u64 = 1024;
 
@@ -216,6 +252,7 @@ mod tests {
         assert!(text.starts_with("allreduce of 1048576 bytes on 2 x 2 x 2 ranks\n"), "{text}");
         assert!(text.contains(" messages, 2097152 bytes\n"), "{text}");
         assert!(text.contains("\n* sites "), "{text}");
+        assert!(text.contains("\nchosen           sites, by formula\n"), "{text}");
         let within = super::text("allreduce", "1MiB", "1x1x8".parse().unwrap()).unwrap();
         let marked = within.lines().filter(|line| line.starts_with("* ")).count();
         assert!(
@@ -224,6 +261,21 @@ mod tests {
         );
         let barrier = super::text("barrier", "0", grid).unwrap();
         assert!(barrier.contains("between sites  2 messages, 0 bytes\n"), "{barrier}");
+    }
+
+    #[test]
+    fn it_is_said_what_a_choice_comes_from() {
+        let plans = Arc::new("allreduce * heads\nbcast * chain".parse::<Plans>().unwrap());
+        let grid: Grid = "1x1x8".parse().unwrap();
+        let topology = grid.topology().with_plans(plans);
+        let told = |operation| origin(&topology, &Call::of(operation, 1 << 20));
+        assert!(told(Operation::Broadcast).contains("chain, by CANELE_PLANS="));
+        let cannot = told(Operation::Allreduce);
+        assert!(
+            cannot.contains(", by formula: CANELE_PLANS=") && cannot.contains(" says heads, which"),
+            "{cannot}"
+        );
+        assert!(told(Operation::Scan).ends_with(", by formula\n"));
     }
 
     #[test]

@@ -259,13 +259,17 @@ impl Comm {
     }
 
     /// The hints that hold for this communicator: every one the library knows, with its default where
-    /// none was given. The assertions are kept for the application; none has an effect yet.
+    /// none was given, and, where it is short enough, what collectives are planned from. The assertions are kept for the application; none has an effect yet.
     pub fn info(&self) -> Result<Info> {
         let info = Info::default();
         for (assertion, holds) in ASSERTIONS.iter().zip(self.details().assertions) {
             info.set(assertion, if holds { "true" } else { "false" })?;
         }
         info.set(MEMORY_KINDS.0, MEMORY_KINDS.1)?;
+        let places = self.places()?.to_string();
+        if places.len() < crate::info::VALUE_MAX {
+            info.set(PLACES, &places)?;
+        }
         Ok(info)
     }
 
@@ -668,6 +672,9 @@ const ASSERTIONS: [&str; 5] = [
 
 /// Memory that the library takes (MPI-5.0 §12.4.3).
 const MEMORY_KINDS: (&str, &str) = ("mpi_memory_alloc_kinds", "mpi,system");
+
+/// What collectives are planned from, for tools (`plan::Topology` as text).
+const PLACES: &str = "canele_places";
 
 /// The context of `MPI_COMM_WORLD`.
 pub(crate) const WORLD_CONTEXT: u64 = 0;

@@ -126,6 +126,6 @@ pub const ENVIRONMENT: Handle = Handle(0x131);
 /// `MPI_MAX_INFO_KEY`.
 const KEY_MAX: usize = 256;
 /// `MPI_MAX_INFO_VAL`.
-const VALUE_MAX: usize = 1024;
+pub(crate) const VALUE_MAX: usize = 1024;
 
 static INFOS: Table<Info> = Table::new(Kind::Info, ErrorClass::Info);

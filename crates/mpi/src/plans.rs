@@ -122,6 +122,8 @@ const STEPS_MAX: usize = 16 << 10;
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
     use plan::Step;
 
@@ -141,6 +143,23 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &again));
         let other = Shape { in_place: true, ..shape(1) };
         assert_eq!(plans.find(other, || long(4)).steps.len(), 4);
+    }
+
+    /// Prints what a plan costs that is known, beside one that is not.
+    #[test]
+    fn finding_a_plan_makes_none() {
+        let plans = Plans::default();
+        let places = plan::Topology::flat(1024, false, plan::Costs::default());
+        let make = || plan::broadcast(0, &places, 0, 1 << 20);
+        let (start, last) = (Instant::now(), PLANS_MAX as u64 - 1);
+        (0..=last).for_each(|len| drop(plans.find(shape(len), make)));
+        let made = start.elapsed() / PLANS_MAX as u32;
+        let start = Instant::now();
+        for _ in 0..1000 {
+            plans.find(shape(last), || panic!("planned again"));
+        }
+        let found = start.elapsed() / 1000;
+        println!("planning for 1024 ranks: {made:?} for a new shape, {found:?} from the cache");
     }
 
     #[test]

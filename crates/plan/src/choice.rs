@@ -118,9 +118,14 @@ impl Topology {
         call.operation.algorithms().iter().filter_map(predicted).collect()
     }
 
+    /// What the table says that carries out a call, if it says anything; it may be something that cannot here.
+    pub fn wanted(&self, call: &Call) -> Option<Algorithm> {
+        self.plans().wanted(call)
+    }
+
     /// What carries out a call.
     pub fn choice(&self, call: &Call) -> Algorithm {
-        if let Some(wanted) = self.plans().wanted(call)
+        if let Some(wanted) = self.wanted(call)
             && self.predicted_ns(call, wanted).is_some()
         {
             return wanted;

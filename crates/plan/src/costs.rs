@@ -86,7 +86,7 @@ impl Costs {
         })
     }
 
-    fn numbers(&self) -> [u64; 10] {
+    pub(crate) fn numbers(&self) -> [u64; 10] {
         let of = |cost: Cost| [cost.latency_ns, cost.bytes_per_s, cost.overhead_ns];
         let [node, site, wide] = [of(self.node), of(self.site), of(self.wide)];
         [

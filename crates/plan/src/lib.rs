@@ -23,6 +23,7 @@ mod predict;
 mod reduction;
 mod schedule;
 mod team;
+mod text;
 mod topology;
 
 pub use between::{Groups, Role};

@@ -1,0 +1,110 @@
+//! A topology as a line of text, by which tools plan what a job plans:
+//! `0.0*4,1.0*4 roomy 600,4000000000,…`, which are the ranks' nodes and sites in runs, whether ranks outnumber
+//! the cores, and the costs.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::costs::Costs;
+use crate::topology::{Location, Topology};
+
+impl fmt::Display for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rank = 0;
+        while rank < self.size() {
+            let Location { node, site } = self.location(rank);
+            let is_other = |other: &u32| self.location(*other) != Location { node, site };
+            let end = (rank..self.size()).find(is_other).unwrap_or(self.size());
+            let comma = if rank == 0 { "" } else { "," };
+            write!(f, "{comma}{node}.{site}*{}", end - rank)?;
+            rank = end;
+        }
+        let numbers = self.costs().numbers().map(|number| number.to_string()).join(",");
+        write!(f, " {} {numbers}", if self.is_crowded() { CROWDED } else { ROOMY })
+    }
+}
+
+impl FromStr for Topology {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` says no places of ranks");
+        let mut words = text.split(' ');
+        let (Some(runs), Some(room), Some(costs), None) =
+            (words.next(), words.next(), words.next(), words.next())
+        else {
+            return Err(wrong());
+        };
+        let is_crowded = match room {
+            CROWDED => true,
+            ROOMY => false,
+            _ => return Err(wrong()),
+        };
+        let mut locations = Vec::new();
+        for run in runs.split(',') {
+            let (location, count) = run_of(run).ok_or_else(wrong)?;
+            if locations.len() + count > RANKS_MAX {
+                return Err(format!("more than {RANKS_MAX} ranks"));
+            }
+            locations.extend(std::iter::repeat_n(location, count));
+        }
+        let costs = costs.split(',').map(|number| number.parse::<u64>().map(u64::to_le_bytes));
+        let costs: Vec<[u8; 8]> = costs.collect::<Result<_, _>>().map_err(|_| wrong())?;
+        let costs = Costs::parse(costs.as_flattened()).ok_or_else(wrong)?;
+        Ok(Self::new(&locations, is_crowded, costs))
+    }
+}
+
+fn run_of(text: &str) -> Option<(Location, usize)> {
+    let (place, count) = text.split_once('*')?;
+    let (node, site) = place.split_once('.')?;
+    let location = Location { node: node.parse().ok()?, site: site.parse().ok()? };
+    Some((location, count.parse().ok().filter(|count| *count > 0)?))
+}
+
+const CROWDED: &str = "crowded";
+
+const ROOMY: &str = "roomy";
+
+/// A tool plans for no more.
+const RANKS_MAX: usize = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::choice::{Call, Operation};
+
+    #[test]
+    fn what_a_job_tells_is_planned_from_alike() {
+        let at = |(node, site)| Location { node, site };
+        let locations = [(0, 0), (0, 0), (1, 0), (2, 1), (2, 1), (0, 0)].map(at);
+        let costs = Costs { wake_ns: 7, ..Costs::default() };
+        let grid = Topology::new(&locations, false, costs);
+        let crowd = Topology::flat(5, true, costs);
+        assert!(crowd.to_string().starts_with("0.0*5 crowded 600,4000000000,400,"), "{crowd}");
+        for told in [grid, crowd] {
+            let read: Topology = told.to_string().parse().unwrap();
+            assert_eq!(read.to_string(), told.to_string());
+            for operation in Operation::ALL {
+                let call = Call::of(operation, 1000);
+                assert_eq!(read.candidates(&call), told.candidates(&call), "{operation}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_topology_is_refused() {
+        let numbers = "1,1,1,1,1,1,1,1,1,1";
+        assert!(format!("0.0*2 roomy {numbers}").parse::<Topology>().is_ok());
+        for text in
+            ["", "0.0*2", "0*2 roomy 1", "0.0*0 roomy 1", "0.0*2 roomy 1,2", "0.0*x roomy 1"]
+        {
+            assert!(text.parse::<Topology>().unwrap_err().contains("no places"), "{text}");
+        }
+        for text in ["0.0*2 empty", "0.0* roomy", "0.0*99999999999999999999 roomy"] {
+            assert!(format!("{text} {numbers}").parse::<Topology>().is_err(), "{text}");
+        }
+        let many = format!("0.0*65536,1.0*1 roomy {numbers}").parse::<Topology>();
+        assert!(many.unwrap_err().contains("more than 65536"));
+    }
+}
