@@ -179,7 +179,7 @@ fn run_on(
     interruption: &Interruption,
 ) -> Result<(), CampaignError> {
     let name = entry.name();
-    let mut reading = Reading::new(plan, entry.library, station.hosts(), index);
+    let mut reading = Reading::new(plan, entry.library, station.hosts(index), index);
     let mut counter = station.counter(plan);
     let mut on_line = |line: &str| {
         let line = &counter.take(line)?;
@@ -362,7 +362,7 @@ fn carried_bytes(lab: &Lab) -> Result<u64, String> {
 /// A library that is ready to run the program at the place.
 enum Station {
     /// By its launcher, or by a command that starts both ranks itself.
-    Mpi { launches: Vec<Launch>, lab: Option<Lab>, hosts: Option<[String; 2]> },
+    Mpi { launches: Vec<Launch>, lab: Option<Lab>, hosts: Vec<Option<[String; 2]>> },
     /// A server and a client.
     Tcp { program: PathBuf, streams: u32, lab: Option<Lab>, nodes: Option<[String; 2]> },
 }
@@ -392,7 +392,7 @@ impl Station {
             let words = [text(&own), "bench".into(), description.program.into()];
             let words = words.into_iter().chain(arguments).collect();
             let launch = Launch { node: None, words, environment: settings.collect() };
-            return Ok(Self::Mpi { launches: vec![launch], lab, hosts: ends });
+            return Ok(Self::Mpi { launches: vec![launch], lab, hosts: vec![ends] });
         }
         let library = Library::find(kind, &places.prefix, &places.peers);
         let library = library.map_err(|error| error.to_string())?;
@@ -400,13 +400,15 @@ impl Station {
         let program = program.map_err(|error| error.to_string())?;
         let settings: Vec<_> = settings.collect();
         let launch = |ranks: &u32| {
-            let ground = pair(&prepared.ground, *ranks);
+            let ground = spread(&prepared.ground, *ranks);
             let mut launch = Launch::new(&library, &ground, *ranks, &program, &arguments);
             launch.environment.extend(settings.iter().cloned());
             launch
         };
         let launches = plan.workload.ranks.iter().map(launch).collect();
-        Ok(Self::Mpi { launches, lab, hosts: ends })
+        let hosts = |ranks: &u32| self::ends(&spread(&prepared.ground, *ranks));
+        let hosts = plan.workload.ranks.iter().map(hosts).collect();
+        Ok(Self::Mpi { launches, lab, hosts })
     }
 
     /// Counts on the lab's links where that is wanted.
@@ -433,9 +435,9 @@ impl Station {
 
     /// The hosts of the first and the last rank, where they are known beforehand and the program can
     /// know them.
-    fn hosts(&self) -> Option<[String; 2]> {
+    fn hosts(&self, index: usize) -> Option<[String; 2]> {
         match self {
-            Self::Mpi { hosts, .. } => hosts.clone(),
+            Self::Mpi { hosts, .. } => hosts[index].clone(),
             Self::Tcp { .. } => None,
         }
     }
@@ -520,13 +522,18 @@ fn enter(lab: Option<&Lab>, node: Option<&str>, words: &[String]) -> Result<Comm
     }
 }
 
-/// The ground with as many nodes as the workload is spread over: two for two ranks, the ends of the link.
-fn pair(ground: &Ground, ranks: u32) -> Ground {
+/// The ground with as many nodes as the workload is spread over: two for two ranks, the ends of the link; else no more
+/// than there are ranks.
+fn spread(ground: &Ground, ranks: u32) -> Ground {
     match (ground, ends(ground)) {
         (Ground::Grid(grid), Some(ends)) if ranks == 2 => {
             Ground::Grid(crate::launch::Grid { nodes: ends.into(), ..grid.clone() })
         }
-        _ => ground.clone(),
+        (Ground::Grid(grid), _) => {
+            let nodes = grid.nodes.iter().take(ranks as usize).cloned().collect();
+            Ground::Grid(crate::launch::Grid { nodes, ..grid.clone() })
+        }
+        (Ground::Machine, _) => Ground::Machine,
     }
 }
 
@@ -549,6 +556,19 @@ const CLOCK_TOLERANCE: f64 = 0.01;
 mod tests {
     use super::*;
     use crate::instrument::Instrument;
+
+    #[test]
+    fn ranks_are_spread_over_the_ends_or_over_no_more_nodes_than_there_are_ranks() {
+        let grid = crate::launch::Grid {
+            lab: "bench".into(),
+            nodes: ["a", "b", "c", "d"].map(str::to_owned).into(),
+            canele: PathBuf::new(),
+            enter: PathBuf::new(),
+        };
+        let of = |ranks| ends(&spread(&Ground::Grid(grid.clone()), ranks)).unwrap().join("");
+        assert_eq!([2, 3, 4, 9].map(of), ["ad", "ac", "ad", "ad"]);
+        assert_eq!(spread(&Ground::Machine, 3), Ground::Machine);
+    }
 
     fn reading(hosts: Option<[String; 2]>) -> Reading {
         let plan = Plan {
