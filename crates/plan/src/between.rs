@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use crate::data::scatter_straight;
 use crate::schedule::{Buffer, Schedule, Span, Step, starts};
 use crate::topology::Topology;
 use crate::{Operands, broadcast, direct, gather, reduce, scatter};
@@ -101,7 +102,9 @@ impl Groups {
         self.exchange_heads(&mut schedule, rank, sum, result);
         let topology = part(topology, self.local.clone());
         let counts = |rank: u32| counts[rank as usize];
-        let parts = scatter(rank - self.local.start, &topology, 0, &counts, false, false);
+        let mut parts = Schedule::default();
+        let here = rank - self.local.start;
+        scatter_straight(&mut parts, here, &topology, 0, &counts, false);
         schedule.append(parts, &|rank| self.local.start + rank, result.buffer, Buffer::Output);
         schedule
     }

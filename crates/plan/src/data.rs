@@ -61,7 +61,11 @@ pub fn gather(
 ) -> Schedule {
     let mut schedule = Schedule::default();
     let is_aside = in_place && rank == root;
-    match (topology.choice(&blocks(Operation::Gather, sizes(rank), uniform)), topology.across()) {
+    let len = if uniform { sizes(rank) } else { bundle::SLOT };
+    match (topology.choice(&blocks(Operation::Gather, len, uniform)), topology.across()) {
+        (Algorithm::Bundles, Some(across)) if !uniform => {
+            bundle::gather_slots(&mut schedule, &across.short, rank, root, sizes, in_place);
+        }
         (Algorithm::Heads | Algorithm::Bundles, Some(across)) => {
             bundle::gather(&mut schedule, &across.short, rank, root, sizes(rank), in_place);
         }
@@ -105,7 +109,11 @@ pub fn scatter(
 ) -> Schedule {
     let mut schedule = Schedule::default();
     let is_aside = in_place && rank == root;
-    match (topology.choice(&blocks(Operation::Scatter, sizes(rank), uniform)), topology.across()) {
+    let len = if uniform { sizes(rank) } else { bundle::SLOT };
+    match (topology.choice(&blocks(Operation::Scatter, len, uniform)), topology.across()) {
+        (Algorithm::Bundles, Some(across)) if !uniform => {
+            bundle::scatter_slots(&mut schedule, &across.short, rank, root, sizes, in_place);
+        }
         (Algorithm::Heads | Algorithm::Bundles, Some(across)) => {
             bundle::scatter(&mut schedule, &across.short, rank, root, sizes(rank), in_place);
         }
@@ -122,25 +130,34 @@ pub fn scatter(
                 schedule.copy(whole.part(u64::from(rank) * len, len), own);
             }
         }
-        _ => {
-            let own = Buffer::Output.span(0, sizes(rank));
-            if rank != root {
-                schedule.receive(root, own);
-                schedule.wait();
-                return schedule;
-            }
-            let starts = all_starts(topology, sizes);
-            let place = |to: u32| Buffer::Input.span(starts[to as usize], sizes(to));
-            // What is longest under way leaves first.
-            let team = topology.farthest_first(root);
-            let team = Team::of(&team, 0);
-            linear::scatter(&mut schedule, team, &|position| place(team.rank(position)));
-            if !in_place {
-                schedule.copy(place(root), own);
-            }
-        }
+        _ => scatter_straight(&mut schedule, rank, topology, root, sizes, in_place),
     }
     schedule
+}
+
+/// As [`scatter`], each block straight from the root: in any units.
+pub(crate) fn scatter_straight(
+    schedule: &mut Schedule,
+    rank: u32,
+    topology: &Topology,
+    root: u32,
+    sizes: &dyn Fn(u32) -> u64,
+    in_place: bool,
+) {
+    let own = Buffer::Output.span(0, sizes(rank));
+    if rank != root {
+        schedule.receive(root, own);
+        return schedule.wait();
+    }
+    let starts = all_starts(topology, sizes);
+    let place = |to: u32| Buffer::Input.span(starts[to as usize], sizes(to));
+    // What is longest under way leaves first.
+    let team = topology.farthest_first(root);
+    let team = Team::of(&team, 0);
+    linear::scatter(schedule, team, &|position| place(team.rank(position)));
+    if !in_place {
+        schedule.copy(place(root), own);
+    }
 }
 
 /// Every rank's block to everyone's output; `sizes` are the blocks' lengths.
@@ -209,7 +226,8 @@ fn run(starts: &[u64], last: u32, count: u32) -> [Option<Span>; 2] {
 }
 
 /// Block `i` of everyone's input to rank `i`'s output. `sends` and `receives` are the blocks' lengths;
-/// `uniform` says that all of all ranks are equal. In place, the input is a copy of the output that
+/// `uniform` says that all of all ranks are equal; if not, they go straight: nobody knows what others have for
+/// each other, and most often most have nothing. In place, the input is a copy of the output that
 /// the caller made.
 pub fn alltoall(
     rank: u32,
@@ -249,9 +267,8 @@ pub fn alltoall(
     schedule
 }
 
+/// `bytes` are what all ranks know.
 fn blocks(operation: Operation, bytes: u64, is_uniform: bool) -> Call {
-    // What not all ranks know must not decide.
-    let bytes = if is_uniform { bytes } else { 0 };
     Call { is_uniform, ..Call::of(operation, bytes) }
 }
 

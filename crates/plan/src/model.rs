@@ -430,7 +430,7 @@ impl Model {
             (Operation::Gather | Operation::Scatter, Algorithm::Linear) => {
                 streams(site_ranks, 1) + ranks * self.far.work_ns
             }
-            (Operation::Gather | Operation::Scatter, Algorithm::Bundles) if call.is_uniform => {
+            (Operation::Gather | Operation::Scatter, Algorithm::Bundles) => {
                 let bundle = self.far.stream_ns(bytes.saturating_mul(site_ranks));
                 let legs = 2 * self.far.latency_ns + 2 * bundle;
                 streams(site_ranks, 1) + legs

@@ -8,7 +8,9 @@ mod machine;
 use std::sync::Arc;
 
 use machine::{Outcome, Rank, Unit, run};
-use plan::{Cost, Costs, Location, Operands, Operation, Plans, Schedule, Topology};
+use plan::{
+    Algorithm, Call, Cost, Costs, Location, Operands, Operation, Plans, Schedule, Topology,
+};
 
 /// Numbers from a seed (Steele, Lea, Flood: SplitMix, 2014).
 struct Random(u64);
@@ -37,6 +39,8 @@ struct Case {
     /// Whether nothing is cut: the later segments of long reductions are put in order behind what has come
     /// of the first.
     is_short: bool,
+    /// Whether what travels may have room that nothing was put into.
+    has_slots: bool,
     random: Random,
 }
 
@@ -68,7 +72,16 @@ impl Case {
         };
         let root = random.below(size) as u32;
         let (in_place, commutes) = (random.flip(), random.flip());
-        Self { topology, locations, root, in_place, commutes, is_short: true, random }
+        Self {
+            topology,
+            locations,
+            root,
+            in_place,
+            commutes,
+            is_short: true,
+            has_slots: false,
+            random,
+        }
     }
 
     fn size(&self) -> u32 {
@@ -95,12 +108,30 @@ impl Case {
         input: impl Fn(u32) -> Vec<Unit>,
         output: impl Fn(u32) -> Vec<Unit>,
     ) -> Outcome {
-        let rank = |rank| Rank::new(schedule(rank), input(rank), output(rank));
+        let rank = |rank| {
+            let mut rank = Rank::new(schedule(rank), input(rank), output(rank));
+            rank.has_remains = self.has_slots;
+            rank
+        };
         let outcome = run((0..self.size()).map(rank).collect(), &self.topology);
         if self.topology.sites() > 1 && self.is_short {
             assert!(outcome.depth <= 1, "{} crossings", outcome.depth);
         }
         outcome
+    }
+
+    /// Whether blocks of which only the root knows all lengths travel in slots, where they are short.
+    fn bundles(&self, operation: Operation) -> bool {
+        let call = Call { is_uniform: false, ..Call::of(operation, SLOT) };
+        self.topology.choice(&call) == Algorithm::Bundles
+    }
+
+    /// What crosses for such a block.
+    fn crosses(&self, len: u64) -> u64 {
+        match self.has_slots {
+            true => SLOT + if len > SLOT { len } else { 0 },
+            false => len,
+        }
     }
 
     /// That what crossed between each two sites is what `least` says for two ranks, summed.
@@ -184,6 +215,9 @@ impl Drop for Told {
 
 const CASES: u64 = 250;
 
+/// Blocks of unknown lengths travel in slots of so many bytes.
+const SLOT: u64 = 256;
+
 #[test]
 fn barrier_hears_of_all() {
     for_seeds(|case| {
@@ -220,7 +254,8 @@ fn gather_and_scatter_cross_once() {
     for_seeds(|mut case| {
         let uniform = case.random.flip();
         let each = case.length(600);
-        let sizes = |rank: u32| if uniform { each } else { u64::from(rank * 7 % 4) };
+        let unlike = [1, 200][case.random.below(2) as usize];
+        let sizes = |rank: u32| if uniform { each } else { u64::from(rank * 7 % 4) * unlike };
         let (root, in_place) = (case.root, case.in_place);
         let blocks = |rank| block(rank, root, sizes(rank));
         let whole: Vec<Unit> = (0..case.size()).flat_map(blocks).collect();
@@ -233,13 +268,16 @@ fn gather_and_scatter_cross_once() {
             }
             place
         };
+        case.has_slots = !uniform && case.bundles(Operation::Gather);
         let plan = |rank| {
             plan::gather(rank, &case.topology, root, &sizes, uniform, in_place && rank == root)
         };
         let outcome = case.run(plan, blocks, place);
         assert_eq!(outcome.outputs[root as usize], whole);
-        case.check_crossed(&outcome, |from, to| if to == root { sizes(from) } else { 0 });
+        let least = |from| case.crosses(sizes(from));
+        case.check_crossed(&outcome, |from, to| if to == root { least(from) } else { 0 });
 
+        case.has_slots = !uniform && case.bundles(Operation::Scatter);
         let plan = |rank| {
             plan::scatter(rank, &case.topology, root, &sizes, uniform, in_place && rank == root)
         };
@@ -248,7 +286,8 @@ fn gather_and_scatter_cross_once() {
         for (rank, output) in (0..).zip(&outcome.outputs) {
             assert!((in_place && rank == root) || *output == blocks(rank));
         }
-        case.check_crossed(&outcome, |from, to| if from == root { sizes(to) } else { 0 });
+        let least = |to| case.crosses(sizes(to));
+        case.check_crossed(&outcome, |from, to| if from == root { least(to) } else { 0 });
     });
 }
 

@@ -135,7 +135,10 @@ fn data_go_from_a_root_to_the_other_group_and_back() {
             let schedule = groups.gather(joint, &case.topology, role, &sizes);
             let room = if role == Role::Root { whole.len() as u64 } else { 0 };
             let input = if group == other { block(rank, 0, sizes[0]) } else { vec![] };
-            Rank::new(schedule, input, nothing(room))
+            let mut rank = Rank::new(schedule, input, nothing(room));
+            // Short blocks travel in slots.
+            rank.has_remains = true;
+            rank
         });
         assert_eq!(outputs[case.root.0][case.root.1 as usize], whole);
         let outputs = case.run(|group, rank, joint, groups| {
@@ -143,11 +146,11 @@ fn data_go_from_a_root_to_the_other_group_and_back() {
             let sizes = sizes(role, rank);
             let schedule = groups.scatter(joint, &case.topology, role, &sizes);
             let room = if group == other { sizes[0] } else { 0 };
-            Rank::new(
-                schedule,
-                if role == Role::Root { whole.clone() } else { vec![] },
-                nothing(room),
-            )
+            let input = if role == Role::Root { whole.clone() } else { vec![] };
+            let mut rank = Rank::new(schedule, input, nothing(room));
+            // Short blocks travel in slots.
+            rank.has_remains = true;
+            rank
         });
         for (rank, output) in (0u32..).zip(&outputs[other]) {
             assert_eq!(*output, block(rank, 0, case.blocks(other)[rank as usize]));

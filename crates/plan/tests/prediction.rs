@@ -124,6 +124,16 @@ fn large_grids_are_planned_as_small_ones() {
         assert!(most as u32 <= 4 * (4 + nodes + ranks), "{most} steps");
         check("a short one of 1024 ranks", predict(&schedules, &grid, 8), Least::of(0), 1.06);
     }
+    // Only the root knows all lengths; a message of each rank would be 3 ms of its work.
+    let sizes = |rank: u32| u64::from(rank % 9);
+    for schedules in [
+        all(&|rank| plan::gather(rank, &grid, 700, &sizes, false, false)),
+        all(&|rank| plan::scatter(rank, &grid, 700, &sizes, false, false)),
+    ] {
+        let found = predict(&schedules, &grid, 1);
+        assert_eq!(found.wide_messages, 3);
+        check("unlike blocks of 1024 ranks", found, Least::of(0), 1.4);
+    }
     let long = Operands { len: 2 << 20, element: 8, commutes: true, in_place: false };
     let schedules = all(&|rank| plan::allreduce(rank, &grid, long));
     let found = predict(&schedules, &grid, 8);

@@ -2,7 +2,7 @@
 //! order of the grid, so that what a head collects lies beside each other.
 
 use crate::across::{Pin, Way};
-use crate::schedule::{Buffer, Schedule, Span, starts};
+use crate::schedule::{Buffer, Schedule, Span, Ticket, starts};
 use crate::topology::Levels;
 
 /// Every rank's block to everyone's output.
@@ -129,27 +129,130 @@ pub(crate) fn scatter(
         schedule.receive(site_head, bundle.node(levels.node(me)));
     }
     schedule.wait();
-    if me == site_head {
-        for node in way.other_nodes(me) {
-            schedule.send(way.node_head(node), bundle.node(node));
-        }
-    }
-    way.neighbours(me).for_each(|rank| schedule.send(rank, bundle.block(rank)));
+    bundle.give(schedule, &way, me);
     if !(me == root && in_place) {
         schedule.copy(bundle.block(me), own);
     }
     schedule.wait();
 }
 
-impl Way<'_> {
-    /// From where to where, in the order of the grid, are the ranks whose blocks go through a head.
-    fn reach(&self, head: u32) -> (u32, u32) {
-        if self.pin == Pin::Site(head) {
-            (0, self.levels.ranks().len() as u32)
-        } else if head == self.site_head_of(head) {
-            self.levels.places_of_site(self.levels.site(head))
+/// Blocks of which only the root knows all lengths, to the root's output: [`gather`] of equal slots, in which
+/// short blocks travel, while longer ones go straight from their ranks. So nobody has to know more than its
+/// own block's length, and the root finds all by theirs.
+pub(crate) fn gather_slots(
+    schedule: &mut Schedule,
+    levels: &Levels,
+    me: u32,
+    root: u32,
+    sizes: &dyn Fn(u32) -> u64,
+    in_place: bool,
+) {
+    let way = Way { levels, lane: 0, pin: Pin::Site(root) };
+    let (head, site_head) = (way.head_of(me), way.site_head_of(me));
+    let own = Buffer::Input.span(0, sizes(me));
+    let bundle = Bundle::new(schedule, levels, &|_| SLOT, way.reach(me), false);
+    // Between two ranks what goes straight is always the first.
+    if me == root {
+        let starts = starts((0..levels.ranks().len() as u32).map(sizes));
+        let place = |rank: u32| Buffer::Output.span(starts[rank as usize], sizes(rank));
+        let others = || levels.ranks().iter().copied().filter(|&rank| rank != root);
+        let long = others().filter(|&rank| sizes(rank) > SLOT);
+        long.for_each(|rank| schedule.receive(rank, place(rank)));
+        bundle.collect(schedule, &way, me);
+        if !in_place {
+            schedule.copy(own, place(root));
+        }
+        let short = others().filter(|&rank| sizes(rank) <= SLOT);
+        short.for_each(|rank| {
+            schedule.copy(bundle.block(rank).part(0, sizes(rank)), place(rank));
+        });
+    } else {
+        if own.len > SLOT {
+            schedule.send(root, own);
         } else {
-            self.levels.places_of_node(self.levels.node(head))
+            schedule.copy(own, bundle.block(me).part(0, own.len));
+        }
+        if me != head {
+            schedule.send(head, bundle.block(me));
+        } else if me != site_head {
+            bundle.collect(schedule, &way, me);
+            schedule.send(site_head, bundle.node(levels.node(me)));
+        } else {
+            bundle.collect(schedule, &way, me);
+            schedule.send(root, bundle.site(levels.site(me)));
+        }
+    }
+    schedule.wait();
+}
+
+/// Blocks of the root's input, of which only the root knows all lengths, to everyone's output, as
+/// [`gather_slots`].
+pub(crate) fn scatter_slots(
+    schedule: &mut Schedule,
+    levels: &Levels,
+    me: u32,
+    root: u32,
+    sizes: &dyn Fn(u32) -> u64,
+    in_place: bool,
+) {
+    let way = Way { levels, lane: 0, pin: Pin::Site(root) };
+    let (head, site_head) = (way.head_of(me), way.site_head_of(me));
+    let own = Buffer::Output.span(0, sizes(me));
+    let bundle = Bundle::new(schedule, levels, &|_| SLOT, way.reach(me), false);
+    if me == root {
+        let starts = starts((0..levels.ranks().len() as u32).map(sizes));
+        let place = |rank: u32| Buffer::Input.span(starts[rank as usize], sizes(rank));
+        // What is longest under way leaves first.
+        let (first, end) = levels.places_of_site(levels.site(root));
+        let (before, rest) = levels.ranks().split_at(first as usize);
+        let (own_site, after) = rest.split_at((end - first) as usize);
+        let others = after.iter().chain(before).chain(own_site);
+        for &rank in others.filter(|&&rank| rank != root) {
+            match sizes(rank) <= SLOT {
+                true => schedule.copy(place(rank), bundle.block(rank).part(0, sizes(rank))),
+                false => schedule.send(rank, place(rank)),
+            }
+        }
+        for site in way.next_sites(me) {
+            schedule.send(way.site_head(site), bundle.site(site));
+        }
+        bundle.give(schedule, &way, me);
+        if !in_place {
+            schedule.copy(place(root), own);
+        }
+    } else {
+        if own.len > SLOT {
+            schedule.receive(root, own);
+        }
+        let (source, slots) = match (me == head, me == site_head) {
+            (_, true) => (root, bundle.site(levels.site(me))),
+            (true, false) => (site_head, bundle.node(levels.node(me))),
+            (false, false) => (head, bundle.block(me)),
+        };
+        let came = schedule.expect(source, slots);
+        schedule.settle(came);
+        if me == head {
+            bundle.give(schedule, &way, me);
+        }
+        if own.len <= SLOT {
+            schedule.copy(bundle.block(me).part(0, own.len), own);
+        }
+    }
+    schedule.wait();
+}
+
+impl Way<'_> {
+    /// From where to where, in the order of the grid, are the ranks whose blocks go through a rank.
+    fn reach(&self, rank: u32) -> (u32, u32) {
+        let place = self.levels.place(rank);
+        if self.pin == Pin::Site(rank) {
+            (0, self.levels.ranks().len() as u32)
+        } else if rank == self.site_head_of(rank) {
+            self.levels.places_of_site(self.levels.site(rank))
+        } else if rank == self.head_of(rank) {
+            self.levels.places_of_node(self.levels.node(rank))
+        } else {
+            (place, place + 1)
         }
     }
 }
@@ -203,6 +306,35 @@ impl<'a> Bundle<'a> {
         self.span(first, end)
     }
 
+    /// Receives, at a head, the blocks of all that it is head of.
+    fn collect(&self, schedule: &mut Schedule, way: &Way, me: u32) {
+        let (is_root, is_site_head) = (way.pin == Pin::Site(me), me == way.site_head_of(me));
+        let mut came: Vec<Ticket> =
+            way.neighbours(me).map(|rank| schedule.expect(rank, self.block(rank))).collect();
+        if is_site_head {
+            let nodes = way.other_nodes(me);
+            came.extend(nodes.map(|node| schedule.expect(way.node_head(node), self.node(node))));
+        }
+        if is_root {
+            let sites = way.other_sites(me);
+            came.extend(sites.map(|site| schedule.expect(way.site_head(site), self.site(site))));
+        }
+        came.into_iter().for_each(|one| schedule.settle(one));
+        if is_root {
+            schedule.wait();
+        }
+    }
+
+    /// Sends, at a head, the blocks of all that it is head of in its site.
+    fn give(&self, schedule: &mut Schedule, way: &Way, me: u32) {
+        if me == way.site_head_of(me) {
+            for node in way.other_nodes(me) {
+                schedule.send(way.node_head(node), self.node(node));
+            }
+        }
+        way.neighbours(me).for_each(|rank| schedule.send(rank, self.block(rank)));
+    }
+
     /// Puts a head's own block to the others.
     fn take(&self, schedule: &mut Schedule, own: Span, me: u32) {
         let place = self.block(me);
@@ -242,3 +374,7 @@ impl<'a> Bundle<'a> {
         })
     }
 }
+
+/// Blocks of unknown lengths travel in bundles up to here, in bytes: so many pass a network in half the time
+/// that a rank works for a message.
+pub(crate) const SLOT: u64 = 256;

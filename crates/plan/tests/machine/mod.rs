@@ -60,6 +60,8 @@ pub struct Rank {
     pub schedule: Schedule,
     pub input: Vec<Unit>,
     pub output: Vec<Unit>,
+    /// Whether temporaries hold what was in them before, so that it may be sent, but is right nowhere.
+    pub has_remains: bool,
     temporaries: Vec<Vec<Unit>>,
     /// The next step.
     at: usize,
@@ -106,6 +108,7 @@ impl Rank {
             at: 0,
             input,
             output,
+            has_remains: false,
             temporaries,
             begun: Vec::new(),
             posts: Vec::new(),
@@ -158,6 +161,10 @@ type Wires = HashMap<(u32, u32), [VecDeque<usize>; 2]>;
 pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
     let mut outcome = Outcome::default();
     let mut wires = Wires::new();
+    let before = Unit::Datum { from: u32::MAX, to: u32::MAX, index: u64::MAX };
+    for rank in ranks.iter_mut().filter(|rank| rank.has_remains) {
+        rank.temporaries.iter_mut().for_each(|units| units.fill(before));
+    }
     loop {
         let mut moved = false;
         for me in 0..ranks.len() as u32 {
