@@ -212,8 +212,13 @@ impl Core {
     /// Shows what has happened; whether anything was.
     pub fn report(&mut self, now: Instant, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         let mut moved = !self.news.is_empty();
-        for news in std::mem::take(&mut self.news) {
+        while let Some(news) = self.news.pop_front() {
+            let is_end = matches!(news, News::Down { .. });
             news.tell(sink);
+            if is_end {
+                // Who hears of an end acts on it after this report: a link that takes its place comes with the next.
+                return true;
+            }
         }
         for _ in 0..self.to_read.len() {
             let Some(key) = self.to_read.pop_front() else { break };

@@ -55,13 +55,18 @@ impl Pair {
 
     fn poll(&mut self) {
         for (rail, seen) in self.rails.iter_mut().zip(&mut self.seen) {
-            rail.poll(&mut |event| match event {
-                Event::Up { .. } => seen.push(Seen::Up),
-                Event::Down { fault: Fault::Lost(_), .. } => seen.push(Seen::Lost),
-                Event::Down { .. } => seen.push(Seen::Unreachable),
-                Event::Frame { bytes, .. } => seen.push(Seen::Frame(bytes.into())),
-                Event::Cost { .. } => {}
-                other => panic!("{other:?}"),
+            let mut has_ended = false;
+            rail.poll(&mut |event| {
+                assert!(!has_ended, "{event:?} in one report with the end of the link");
+                has_ended = matches!(event, Event::Down { .. });
+                match event {
+                    Event::Up { .. } => seen.push(Seen::Up),
+                    Event::Down { fault: Fault::Lost(_), .. } => seen.push(Seen::Lost),
+                    Event::Down { .. } => seen.push(Seen::Unreachable),
+                    Event::Frame { bytes, .. } => seen.push(Seen::Frame(bytes.into())),
+                    Event::Cost { .. } => {}
+                    other => panic!("{other:?}"),
+                }
             });
         }
     }
