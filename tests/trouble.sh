@@ -106,12 +106,21 @@ if wants gateways; then
 fi
 
 if wants address; then
+    change() { # node, old and new address
+        lab run "$1" sh -c "way=\$(ip route show default) &&
+            ip addr add $3/32 dev eth0 && ip addr del $2/24 dev eth0 && ip addr del $3/32 dev eth0 &&
+            ip addr add $3/24 dev eth0 && ip route add \$way" || check "the address can be changed" yes no
+    }
+    back() { check "the link is back" yes "$(grep -q 'is back' "$work/err" && echo yes)"; }
     begin 14 "${direct[@]}"
-    lab run site1-node2 sh -c 'way=$(ip route show default) &&
-        ip addr add 10.77.1.99/32 dev eth0 && ip addr del 10.77.1.12/24 dev eth0 && ip addr del 10.77.1.99/32 dev eth0 &&
-        ip addr add 10.77.1.99/24 dev eth0 && ip route add $way' || check "the address can be changed" yes no
+    change site1-node2 10.77.1.12 10.77.1.99
     finish "the address of a host has changed"
-    check "the link is back" yes "$(grep -q 'is back' "$work/err" && echo yes)"
+    back
+    for site in 1; do
+        begin 14 -launcher-exec "$canele lab run" -hosts site0-node$site:1,site1-node$site:1 -n 2 -genv CANELE_RAILS quic
+        change site$site-node$site 10.77.$site.1$site 10.77.$site.9$site
+        finish "the address of a host of site $site has changed, over UDP"
+    done
     lab down >/dev/null
     raise --nodes 3
 fi
@@ -136,7 +145,7 @@ if wants udp; then
     noticed
     calm
     start=$SECONDS
-    begin 20 "${direct[@]}" -genv CANELE_RAILS quic
+    begin 20 "${direct[@]}" -genv CANELE_RAILS quic -genv CANELE_LINK_PATIENCE 10
     lab set --udp-forbidden >/dev/null
     wait "$job"
     code=$?
