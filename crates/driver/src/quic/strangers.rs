@@ -19,12 +19,16 @@ struct Exchange {
 }
 
 fn rail(rank: u32, secret: u8, job: u64) -> QuicRail {
+    patient_rail(rank, secret, job, PATIENCE)
+}
+
+fn patient_rail(rank: u32, secret: u8, job: u64, connect_timeout: Duration) -> QuicRail {
     QuicRail::new(QuicConfig {
         rank: GateId(rank),
         job,
         identity: Identity::of(&[secret; 32], job),
         interface: Some("127.0.0.1".into()),
-        connect_timeout: PATIENCE,
+        connect_timeout,
     })
     .unwrap()
 }
@@ -158,10 +162,11 @@ fn connections_given_up_by_the_hundred_leave_room_for_the_job() {
     let unproved = exchange.rails[0].core().unproved;
     assert!(unproved <= 128, "{unproved}");
     exchange.goes_on();
-    let mut late = rail(50, 3, 9);
+    let patience = Duration::from_secs(30);
+    let mut late = patient_rail(50, 3, 9, patience);
     late.connect(GateId(0), &target).unwrap();
     // It is let in, if only after its address is proved.
-    let limit = Instant::now() + Duration::from_secs(30);
+    let limit = Instant::now() + patience;
     let mut is_up = false;
     while !is_up {
         late.poll(&mut |event| is_up |= matches!(event, Event::Up { .. }));
