@@ -266,7 +266,7 @@ impl Comm {
             info.set(assertion, if holds { "true" } else { "false" })?;
         }
         info.set(MEMORY_KINDS.0, MEMORY_KINDS.1)?;
-        let places = self.places()?.to_string();
+        let places = self.seat().map_or(self.places()?, |seat| &seat.places).to_string();
         if places.len() < crate::info::VALUE_MAX {
             info.set(PLACES, &places)?;
         }

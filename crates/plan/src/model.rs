@@ -118,7 +118,8 @@ impl Model {
             }
             _ => return None,
         };
-        let stream_ns = |times: u64| self.near.stream_ns(call.bytes.saturating_mul(times));
+        let times_bytes = |times: u64| call.bytes.saturating_mul(times * CROWD_COPIES);
+        let stream_ns = |times: u64| self.near.stream_ns(times_bytes(times));
         let beside_ns = messages * self.near.work_ns + stream_ns(together);
         Some(waits * ranks * TURN_NS + stream_ns(alone) + beside_ns / CROWD_CORES)
     }
@@ -132,8 +133,8 @@ impl Model {
         let (posts, alone, together) = match call.operation {
             Operation::Barrier => (0, 0, 0),
             Operation::Broadcast => (1, 1, others),
-            Operation::Gather => (1, others, others),
-            Operation::Scatter => (ranks, ranks, others),
+            Operation::Gather => (1, 0, 2 * others),
+            Operation::Scatter => (ranks, 0, 2 * ranks),
             Operation::Allgather => (1, 0, ranks * ranks),
             Operation::Alltoall => (ranks, 0, 2 * ranks * ranks),
             Operation::Reduce => (1, 2 * others, others),
@@ -726,10 +727,14 @@ const BUTTERFLY_MOST: u64 = 64;
 const TURN_NS: u64 = 1_000;
 
 /// To find that a rank has posted.
-pub(crate) const LINE_NS: u64 = 40;
+pub(crate) const LINE_NS: u64 = 30;
 
 /// What takes more rounds at a board goes faster by messages.
 const BOARD_ROUNDS_MOST: u64 = 16;
+
+/// What is copied to a message and out of it goes through a memory that all ranks of a core share, which is
+/// another's by then: as if it were copied so many times.
+const CROWD_COPIES: u64 = 3;
 
 /// Cores that a crowd shares, at least.
 const CROWD_CORES: u64 = 2;

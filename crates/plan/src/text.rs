@@ -1,6 +1,6 @@
 //! A topology as a line of text, by which tools plan what a job plans:
 //! `0.0*4,1.0*4 roomy 600,4000000000,…`, which are the ranks' nodes and sites in runs, whether ranks outnumber
-//! the cores, and the costs.
+//! the cores, the costs, and the bytes of a page of the ranks' board, if they have one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,7 +20,8 @@ impl fmt::Display for Topology {
             rank = end;
         }
         let numbers = self.costs().numbers().map(|number| number.to_string()).join(",");
-        write!(f, " {} {numbers}", if self.is_crowded() { CROWDED } else { ROOMY })
+        write!(f, " {} {numbers}", if self.is_crowded() { CROWDED } else { ROOMY })?;
+        self.page_bytes().map_or(Ok(()), |page_bytes| write!(f, " {page_bytes}"))
     }
 }
 
@@ -30,11 +31,12 @@ impl FromStr for Topology {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` says no places of ranks");
         let mut words = text.split(' ');
-        let (Some(runs), Some(room), Some(costs), None) =
-            (words.next(), words.next(), words.next(), words.next())
+        let (Some(runs), Some(room), Some(costs), page_bytes, None) =
+            (words.next(), words.next(), words.next(), words.next(), words.next())
         else {
             return Err(wrong());
         };
+        let page_bytes = page_bytes.map(|bytes| bytes.parse::<u64>().map_err(|_| wrong()));
         let is_crowded = match room {
             CROWDED => true,
             ROOMY => false,
@@ -51,7 +53,11 @@ impl FromStr for Topology {
         let costs = costs.split(',').map(|number| number.parse::<u64>().map(u64::to_le_bytes));
         let costs: Vec<[u8; 8]> = costs.collect::<Result<_, _>>().map_err(|_| wrong())?;
         let costs = Costs::parse(costs.as_flattened()).ok_or_else(wrong)?;
-        Ok(Self::new(&locations, is_crowded, costs))
+        let topology = Self::new(&locations, is_crowded, costs);
+        Ok(match page_bytes.transpose()? {
+            Some(page_bytes) => topology.with_board(page_bytes),
+            None => topology,
+        })
     }
 }
 
@@ -82,7 +88,8 @@ mod tests {
         let grid = Topology::new(&locations, false, costs);
         let crowd = Topology::flat(5, true, costs);
         assert!(crowd.to_string().starts_with("0.0*5 crowded 600,4000000000,400,"), "{crowd}");
-        for told in [grid, crowd] {
+        let with_board = Topology::flat(4, false, costs).with_board(4096);
+        for told in [grid, crowd, with_board] {
             let read: Topology = told.to_string().parse().unwrap();
             assert_eq!(read.to_string(), told.to_string());
             for operation in Operation::ALL {
@@ -103,6 +110,9 @@ mod tests {
         }
         for text in ["0.0*2 empty", "0.0* roomy", "0.0*99999999999999999999 roomy"] {
             assert!(format!("{text} {numbers}").parse::<Topology>().is_err(), "{text}");
+        }
+        for page in ["many", "4096 1"] {
+            assert!(format!("0.0*2 roomy {numbers} {page}").parse::<Topology>().is_err(), "{page}");
         }
         let many = format!("0.0*65536,1.0*1 roomy {numbers}").parse::<Topology>();
         assert!(many.unwrap_err().contains("more than 65536"));

@@ -160,6 +160,11 @@ impl Topology {
         }
     }
 
+    /// Bytes of a page of the ranks' board, if they have one.
+    pub fn page_bytes(&self) -> Option<u64> {
+        self.page_bytes
+    }
+
     /// A rank's seat at the board, of pages of so many units of this many bytes; one that is never taken where there
     /// is none.
     pub(crate) fn seat(&self, me: u32, unit_bytes: u64) -> Seat {
