@@ -357,7 +357,8 @@ impl<C: Deref<Target = Collective>> Running<C> {
                     self.reduce(input, inout);
                 }
                 Step::Post { span } => {
-                    let stage = self.await_board(core, Board::has_room);
+                    let len = span.len as usize * self.collective.memory.unit();
+                    let stage = self.await_board(core, |board| board.has_room(len));
                     if stage != Stage::Ended || self.failure.is_some() {
                         return stage;
                     }

@@ -53,8 +53,8 @@ pub enum Step {
         /// To here, as many units.
         to: Span,
     },
-    /// Begin a round at the board, and post what others may need; a round at the latest four later waits until
-    /// all have begun this one's successor.
+    /// Begin a round at the board, and post what others may need, if that has a place: some rounds before, all have
+    /// begun the next one by then.
     Post {
         /// These units.
         span: Span,

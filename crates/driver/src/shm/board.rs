@@ -2,10 +2,10 @@
 //!
 //! Members go through *rounds* together. In each round every member posts once: a contribution, which may be
 //! empty. Whoever needs those of others waits until they are posted and reads them where they are. Nobody
-//! waits for who reads, but at most [`DEPTH`] rounds later: a member that posts again in the same place has
-//! seen that all have begun a later round.
+//! waits for who reads, but some rounds later: a member that posts again in the same place has seen that all
+//! have begun a later round. There are more places for what is short.
 //!
-//! A member's count and what is short lie on one line. Who is about to sleep says first what it waits for,
+//! A member's count and what is short lie beside each other. Who is about to sleep says first what it waits for,
 //! and looks once more; who posts what completes it rings. Either side runs a full fence between its write
 //! and its look (Dekker's problem), and so do two that post at once: one of them sees that all is there.
 
@@ -72,7 +72,7 @@ impl Board {
     /// # Errors
     /// When the kernel gives no shared memory.
     pub fn found(size: u32, page_len: usize) -> io::Result<(Self, BoardDoor)> {
-        let memory = Segment::create(len(size, page_len))?;
+        let memory = Segment::create(len::<Segment>(size, page_len))?;
         let door = BoardDoor { pid: std::process::id() as i32, descriptor: memory.descriptor() };
         Ok((Self::over(memory, size, 0, page_len), door))
     }
@@ -82,7 +82,7 @@ impl Board {
     /// # Errors
     /// When the kernel does not let this process reach the other's memory.
     pub fn join(door: BoardDoor, size: u32, me: u32, page_len: usize) -> io::Result<Self> {
-        let memory = Segment::attach(door.pid, door.descriptor, len(size, page_len))?;
+        let memory = Segment::attach(door.pid, door.descriptor, len::<Segment>(size, page_len))?;
         Ok(Self::over(memory, size, me, page_len))
     }
 
@@ -97,7 +97,7 @@ impl Board {
 
     /// Its length in bytes.
     pub fn len_bytes(&self) -> usize {
-        len(self.size, self.page_len)
+        len::<Segment>(self.size, self.page_len)
     }
 
     /// Nobody else is going to join.
@@ -129,14 +129,14 @@ impl<S: Shared> Board<S> {
         board
     }
 
-    /// Whether the place of the next contribution is free. If it is not, this member waits for that.
+    /// Whether the place of the next contribution, of so many bytes, is free. If it is not, this member waits for
+    /// that.
     #[inline]
-    pub fn has_room(&mut self) -> bool {
+    pub fn has_room(&mut self, len: usize) -> bool {
+        let places = if len <= S::SHORT_LEN { S::ROUNDS } else { PAGES };
         // Whoever has begun the round after that of its last use has read what was there.
-        match (self.round + 2).checked_sub(DEPTH) {
-            Some(round) if round > self.begun_by_all && round > 1 => {
-                self.meets(round, 0..self.size)
-            }
+        match (self.round + 2).checked_sub(places) {
+            Some(round) if round > self.begun_by_all.max(1) => self.meets(round, 0..self.size),
             Some(_) | None => true,
         }
     }
@@ -150,7 +150,7 @@ impl<S: Shared> Board<S> {
         assert!(len <= self.page_len, "a contribution is at most a page long");
         self.round += 1;
         let line = self.line(self.me, self.round);
-        let at = if len <= SHORT_MAX { line + SHORT_AT } else { self.page(self.me, self.round) };
+        let at = if len <= S::SHORT_LEN { line + SHORT_AT } else { self.page(self.me, self.round) };
         if len > 0 {
             fill(self.memory.slice_mut(at, len));
         }
@@ -205,7 +205,7 @@ impl<S: Shared> Board<S> {
     pub(super) fn lies(&self, member: u32) -> (usize, usize) {
         let line = self.line(member, self.round);
         let len = self.memory.word32(line + LEN_AT).load(Ordering::Relaxed) as usize;
-        let at = if len <= SHORT_MAX { line + SHORT_AT } else { self.page(member, self.round) };
+        let at = if len <= S::SHORT_LEN { line + SHORT_AT } else { self.page(member, self.round) };
         (at, len.min(self.page_len))
     }
 
@@ -280,28 +280,25 @@ impl<S: Shared> Board<S> {
     }
 
     #[inline]
-    fn place(&self, member: u32, round: u64) -> usize {
-        member as usize * DEPTH as usize + (round % DEPTH) as usize
-    }
-
-    #[inline]
     fn line(&self, member: u32, round: u64) -> usize {
-        self.size as usize * LINE + self.place(member, round) * LINE
+        let place = u64::from(member) * S::ROUNDS + round % S::ROUNDS;
+        self.size as usize * LINE + place as usize * (SHORT_AT + S::SHORT_LEN)
     }
 
     #[inline]
     fn page(&self, member: u32, round: u64) -> usize {
-        pages_at(self.size) + self.place(member, round) * self.page_len
+        let place = u64::from(member) * PAGES + round % PAGES;
+        pages_at::<S>(self.size) + place as usize * self.page_len
     }
 }
 
-fn pages_at(size: u32) -> usize {
-    size as usize * (1 + DEPTH as usize) * LINE
+fn pages_at<S: Shared>(size: u32) -> usize {
+    size as usize * (LINE + S::ROUNDS as usize * (SHORT_AT + S::SHORT_LEN))
 }
 
 /// What a board takes, in bytes.
-pub(super) fn len(size: u32, page_len: usize) -> usize {
-    pages_at(size) + size as usize * DEPTH as usize * page_len
+pub(super) fn len<S: Shared>(size: u32, page_len: usize) -> usize {
+    pages_at::<S>(size) + size as usize * PAGES as usize * page_len
 }
 
 /// Never zero: somebody is waited for.
@@ -313,13 +310,12 @@ fn unpack(wanted: u64) -> (u64, Range<u32>) {
     (wanted >> 16, (wanted >> 8) as u32 & 0xff..wanted as u32 & 0xff)
 }
 
-/// How many rounds a member may be ahead of the last.
-const DEPTH: u64 = 4;
+/// How many rounds have pages of their own for what is long.
+const PAGES: u64 = 4;
 
 /// On a member's line of a round: its number, the contribution's length, and what is short.
 const LEN_AT: usize = 8;
 const SHORT_AT: usize = 16;
-const SHORT_MAX: usize = LINE - SHORT_AT;
 
 /// On a member's line of its own: what it sleeps for, and its process.
 const PID_AT: usize = 8;
@@ -335,6 +331,7 @@ mod tests {
     use super::*;
 
     const PAGE: usize = 4 << 10;
+    const SHORT: usize = Segment::SHORT_LEN;
 
     fn pair() -> [Board; 2] {
         let (mut first, door) = Board::found(2, PAGE).unwrap();
@@ -347,8 +344,8 @@ mod tests {
     #[test]
     fn members_read_what_others_have_posted() {
         let [mut one, mut other] = pair();
-        for (round, len) in (1u8..).zip([0, 1, SHORT_MAX, SHORT_MAX + 1, PAGE]) {
-            assert!(one.has_room() && other.has_room());
+        for (round, len) in (1u8..).zip([0, 1, SHORT, SHORT + 1, PAGE]) {
+            assert!(one.has_room(len) && other.has_room(0));
             one.post(len, |bytes| bytes.fill(round));
             assert!(!one.has(0..2) && one.has(0..1));
             other.post(0, |_| unreachable!("nothing is to be written"));
@@ -360,18 +357,18 @@ mod tests {
 
     #[test]
     fn who_is_ahead_waits_for_the_last() {
-        let [mut one, mut other] = pair();
-        for _ in 0..DEPTH - 1 {
-            assert!(one.has_room());
-            one.post(1, |bytes| bytes.fill(1));
+        for (len, places) in [(SHORT, Segment::ROUNDS), (SHORT + 1, PAGES)] {
+            let [mut one, mut other] = pair();
+            for _ in 0..places {
+                assert!(one.has_room(len), "the place was never used");
+                one.post(len, |bytes| bytes.fill(1));
+            }
+            assert!(!one.has_room(len));
+            other.post(0, |_| ());
+            assert!(!one.has_room(len), "it may be reading");
+            other.post(0, |_| ());
+            assert!(one.has_room(len));
         }
-        assert!(one.has_room(), "the first place was never used");
-        one.post(1, |bytes| bytes.fill(1));
-        assert!(!one.has_room());
-        other.post(0, |_| ());
-        assert!(!one.has_room(), "it may be reading");
-        other.post(0, |_| ());
-        assert!(one.has_room());
     }
 
     #[test]

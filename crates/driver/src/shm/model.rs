@@ -102,6 +102,8 @@ impl Shared for Modelled {
     const RING_LEN: usize = 16 * LINE;
     const CHUNKS: u16 = 3;
     const CHUNK_LEN: usize = 2 * LINE;
+    const ROUNDS: u64 = 5;
+    const SHORT_LEN: usize = LINE - 16;
 
     fn create(len: usize) -> io::Result<Self> {
         let lines = len.div_ceil(LINE);
@@ -539,16 +541,17 @@ fn sleepers_are_woken_that_run_the_fences_of_all() {
 
 /// Members of a board of `size`, with pages of a line.
 fn members(size: u32) -> Vec<Board<Modelled>> {
-    let memory = Modelled::create(board::len(size, LINE)).unwrap();
+    let memory = Modelled::create(board::len::<Modelled>(size, LINE)).unwrap();
     (0..size).map(|me| Board::over(memory.clone(), size, me, LINE)).collect()
 }
 
 fn post(board: &mut Board<Modelled>, number: u8) {
-    while !board.has_room() {
+    // In turn on the line of the count, and on a page.
+    let len = if number.is_multiple_of(2) { 4 } else { 60 };
+    while !board.has_room(len) {
         thread::yield_now();
     }
-    // In turn on the line of the count, and on a page.
-    board.post(if number.is_multiple_of(2) { 4 } else { 60 }, |bytes| bytes.fill(number));
+    board.post(len, |bytes| bytes.fill(number));
 }
 
 /// One member posts, the other reads, until places come round.

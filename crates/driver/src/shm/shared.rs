@@ -20,6 +20,11 @@ pub trait Shared: Sized {
     /// Length of a chunk in bytes, a multiple of the line.
     const CHUNK_LEN: usize;
 
+    /// How many rounds of a board have places of their own for what is short.
+    const ROUNDS: u64;
+    /// What of a board is short, in bytes: with 16 more a multiple of the line.
+    const SHORT_LEN: usize;
+
     /// Fresh memory of `len` zeroed bytes.
     fn create(len: usize) -> io::Result<Self>;
 
