@@ -42,6 +42,14 @@ for direction in both in out; do
 done
 check "a link that was lost is back, and says so" yes "$(grep -q 'is gone, it is opened anew' "$work/err" && grep -q 'is back' "$work/err" && echo yes)"
 
+# Over UDP the connection outlives what is shorter than five seconds.
+for cut in 200ms 2s 7s; do
+    exchange 10 "$cut" both -genv CANELE_RAILS quic
+    check "a cut of $cut over UDP: the job ends well" 0 "$code"
+    check "and every byte is right" 1 "$(grep -c ' among 2 ranks: 0 failures$' "$work/out")"
+    check "whether the link was opened anew" "$([ "$cut" = 7s ] && echo yes)" "$(grep -q 'is gone, it is opened anew' "$work/err" && echo yes)"
+done
+
 # The other process fails when the time is over, and nobody hangs.
 begin=$SECONDS
 exchange 60 60s both -genv CANELE_LINK_PATIENCE 3

@@ -55,6 +55,10 @@ if wants cuts; then
         finish "a cut of 20 s ($way)"
         noticed
     done
+    begin 25 "${direct[@]}" -genv CANELE_RAILS quic
+    lab cut 1 --for 20s >/dev/null
+    finish "a cut of 20 s over UDP"
+    noticed
     calm
 fi
 
@@ -116,7 +120,7 @@ if wants address; then
     change site1-node2 10.77.1.12 10.77.1.99
     finish "the address of a host has changed"
     back
-    for site in 1; do
+    for site in 0 1; do
         begin 14 -launcher-exec "$canele lab run" -hosts site0-node$site:1,site1-node$site:1 -n 2 -genv CANELE_RAILS quic
         change site$site-node$site 10.77.$site.1$site 10.77.$site.9$site
         finish "the address of a host of site $site has changed, over UDP"
