@@ -90,7 +90,7 @@ pub static PLANS: Setting = setting(
     "CANELE_PLANS",
     Kind::Found("what is predicted to end first"),
     "a file of rank 0's that says how collectives are carried out: operation, bytes (*, 8, 0..4096) and algorithm \
-     on each line; canele info --plan names them",
+     on each line; canele info --plan names them, canele tune measures which are fastest",
 );
 
 /// Whether processes compare their collectives.
