@@ -2,13 +2,14 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
 use wire::{Frame, GateId};
 
 use super::core::Link;
+use super::vigil::UNANSWERED_MAX;
 use super::{QuicConfig, QuicRail};
 use crate::identity::Identity;
 use crate::rail::{Event, Fault, Post, Rail};
@@ -86,6 +87,18 @@ impl Pair {
         self.seen = [Vec::new(), Vec::new()];
     }
 
+    /// Polls until so many datagrams were lost, of which `lost` counts those since it was asked last; nothing is
+    /// reported meanwhile.
+    fn expect_nothing_for(&mut self, datagrams: u32, mut lost: impl FnMut() -> u32) {
+        let (limit, mut count) = (Instant::now() + PATIENCE, 0);
+        while count < datagrams {
+            self.expect([&[], &[]]);
+            count += lost();
+            assert!(Instant::now() < limit, "{count} of {datagrams} datagrams");
+            sleep(Duration::from_millis(1));
+        }
+    }
+
     fn post(&mut self, from: usize) {
         let frame = Frame { head: vec![from as u8; 9], ..Frame::default() };
         assert_eq!(self.rails[from].post(GateId(1 - from as u32), &frame), Post::Done);
@@ -151,7 +164,7 @@ fn one_that_only_one_end_has_lost_gives_way_to_the_newcomer() {
         relay.set_cut(true);
         pair.rails[0].disconnect(GateId(1));
         pair.expect([&[], &[]]);
-        sleep(Duration::from_millis(50));
+        relay.settle();
         relay.set_cut(false);
         assert!(pair.is_open(1), "nobody has told it");
         pair.connect_by(0, relay.address);
@@ -173,8 +186,8 @@ fn a_long_way_on_which_nobody_answers_is_lost_and_opened_anew() {
     pair.post(1);
     pair.expect([&[Seen::Lost], &[Seen::Lost]]);
     pair.connect_by(0, relay.address);
-    sleep(Duration::from_millis(1500));
-    pair.expect([&[], &[]]);
+    // What is said once, and again.
+    pair.expect_nothing_for(2, || relay.take_swallowed());
     relay.set_cut(false);
     pair.expect([&[Seen::Up], &[Seen::Up]]);
     pair.exchange();
@@ -189,11 +202,7 @@ fn a_cut_that_ends_soon_is_no_loss() {
     pair.set_far();
     relay.set_cut(true);
     pair.post(0);
-    let end = Instant::now() + Duration::from_secs(2);
-    while Instant::now() < end {
-        pair.expect([&[], &[]]);
-        sleep(Duration::from_millis(5));
-    }
+    pair.expect_nothing_for(UNANSWERED_MAX / 2, || relay.take_swallowed());
     relay.set_cut(false);
     pair.expect([&[], &[Seen::Frame(vec![0; 9])]]);
     pair.exchange();
@@ -217,12 +226,9 @@ fn a_peer_whose_host_refuses_is_given_up_and_one_that_is_silent_is_not() {
     pair.connect_by(0, closed);
     pair.expect([&[Seen::Unreachable], &[]]);
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    silent.set_nonblocking(true).unwrap();
     pair.connect_by(0, silent.local_addr().unwrap());
-    let end = Instant::now() + Duration::from_secs(2);
-    while Instant::now() < end {
-        pair.expect([&[], &[]]);
-        sleep(Duration::from_millis(5));
-    }
+    pair.expect_nothing_for(2, || u32::from(silent.recv(&mut [0; 1 << 11]).is_ok()));
     let core = pair.rails[0].core();
     assert!(matches!(core.links.get(&GateId(1)), Some(Link::Dialling(_))));
 }
@@ -250,6 +256,10 @@ fn the_end_that_has_dialled_takes_the_link_to_another_socket() {
 struct Relay {
     address: SocketAddr,
     is_cut: Arc<AtomicBool>,
+    /// How often it has looked at both sockets.
+    turns: Arc<AtomicU32>,
+    /// Datagrams swallowed, until they are asked for.
+    swallowed: Arc<AtomicU32>,
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -261,28 +271,52 @@ impl Relay {
         far.set_nonblocking(true).unwrap();
         let address = near.local_addr().unwrap();
         let [is_cut, ends] = [(), ()].map(|()| Arc::new(AtomicBool::new(false)));
+        let [turns, swallowed] = [(), ()].map(|()| Arc::new(AtomicU32::new(0)));
         let (cut, end) = (Arc::clone(&is_cut), Arc::clone(&ends));
+        let (turn, lost) = (Arc::clone(&turns), Arc::clone(&swallowed));
         let thread = spawn(move || {
             let mut room = vec![0; 1 << 16];
             let mut caller = None;
             while !end.load(Ordering::Relaxed) {
                 let passes = !cut.load(Ordering::Relaxed);
+                let count = || lost.fetch_add(u32::from(!passes), Ordering::Relaxed);
                 while let Ok((len, from)) = near.recv_from(&mut room) {
                     caller = Some(from);
+                    count();
                     // A full socket loses it, as a network would.
                     let _ = passes.then(|| far.send_to(&room[..len], target));
                 }
                 while let Ok((len, _)) = far.recv_from(&mut room) {
+                    count();
                     let _ = caller.filter(|_| passes).map(|to| near.send_to(&room[..len], to));
                 }
+                turn.fetch_add(1, Ordering::Relaxed);
                 sleep(Duration::from_micros(300));
             }
         });
-        Self { address, is_cut, ends, thread: Some(thread) }
+        Self { address, is_cut, turns, swallowed, ends, thread: Some(thread) }
     }
 
+    /// What is sent from now on passes, or does not.
     fn set_cut(&self, is_cut: bool) {
         self.is_cut.store(is_cut, Ordering::Relaxed);
+        self.settle();
+        self.take_swallowed();
+    }
+
+    /// Waits until it has seen all that was sent before.
+    fn settle(&self) {
+        let begun = self.turns.load(Ordering::Relaxed);
+        let limit = Instant::now() + PATIENCE;
+        while self.turns.load(Ordering::Relaxed).wrapping_sub(begun) < 2 {
+            assert!(Instant::now() < limit, "the relay has stopped");
+            sleep(Duration::from_micros(300));
+        }
+    }
+
+    /// How many datagrams it has swallowed since it was asked last.
+    fn take_swallowed(&self) -> u32 {
+        self.swallowed.swap(0, Ordering::Relaxed)
     }
 }
 
