@@ -1,7 +1,7 @@
 /* Ten thousand short messages in batches, two ways: sent into an empty window and received when they are
    there; and begun, all at once, and waited for, the receives posted before and all messages there when
    the receiver begins to wait. Between them as many reductions are made that are never started. Usage:
-   instructions FIFO, by which the receiver hears of that. */
+   instructions FIFO, by which a rank hears of the other. */
 #include <fcntl.h>
 #include <mpi.h>
 #include <unistd.h>
@@ -40,13 +40,18 @@ static int all_at_once(int rank, int fifo) {
     return 0;
 }
 
-/* What a rank does for the root that waits for it: the barrier sees that it never has to wait itself. */
-static void contribute(void) {
+/* What a rank does for a root that comes later, and so need not be woken: the barrier sees that it never has to
+   wait itself. */
+static int contribute(int rank, int fifo) {
     double in = 1, out;
+    char word = 0;
     for (int i = 0; i < MESSAGES; i++) {
+        if (rank == 0 && read(fifo, &word, 1) != 1) return 1;
         MPI_Reduce(&in, &out, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+        if (rank == 1 && write(fifo, &word, 1) != 1) return 1;
         MPI_Barrier(MPI_COMM_WORLD);
     }
+    return 0;
 }
 
 /* The same operation made again: its plan is known. */
@@ -64,7 +69,8 @@ int main(int argc, char **argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     for (int batch = 0; batch < BATCHES; batch++) one_by_one(rank);
     for (int batch = 0; batch < BATCHES; batch++) plan_again();
-    for (int batch = 0; batch < BATCHES; batch++) contribute();
+    for (int batch = 0; batch < BATCHES; batch++)
+        if (contribute(rank, fifo)) MPI_Abort(MPI_COMM_WORLD, 1);
     for (int batch = 0; batch < BATCHES; batch++)
         if (all_at_once(rank, fifo)) MPI_Abort(MPI_COMM_WORLD, 1);
     MPI_Finalize();
