@@ -87,6 +87,19 @@ struct Long {
     body: Body,
     /// None when the memory that was sent from is free: the body is a copy.
     token: Option<FrameToken>,
+    /// The rail has let go of the memory, and there was no room for a copy.
+    wants_copy: bool,
+}
+
+impl Long {
+    /// Makes the body a copy; of how many bytes.
+    fn copy(&mut self) -> usize {
+        let bytes: Box<[u8]> = self.body.region.to_vec().into();
+        let len = bytes.len();
+        self.body = Body { region: Region::from_box(bytes) };
+        (self.token, self.wants_copy) = (None, false);
+        len
+    }
 }
 
 /// A frame that a link has lost, to go over another.
@@ -124,7 +137,8 @@ impl Ledger {
         let is_long = frame.body.is_some();
         if let Some(body) = &frame.body {
             len += body.region.len();
-            self.longs.push_back(Long { body: body.clone(), token: frame.token });
+            let (body, token) = (body.clone(), frame.token);
+            self.longs.push_back(Long { body, token, wants_copy: false });
         }
         self.kept.push_back(Kept { head_len: head.len() as u32, sequence, is_long });
         self.bytes += len;
@@ -174,7 +188,7 @@ impl Ledger {
             let Some(Kept { head_len, is_long, .. }) = self.kept.pop_front() else { break };
             self.heads.pop(head_len as usize);
             self.bytes -= head_len as usize;
-            if is_long && let Some(Long { body, token }) = self.longs.pop_front() {
+            if is_long && let Some(Long { body, token, .. }) = self.longs.pop_front() {
                 self.bytes -= body.region.len();
                 match token {
                     Some(token) => arrived(token),
@@ -299,18 +313,35 @@ impl Ledger {
     }
 
     /// Takes the memory of a frame that has left whole, and is still to arrive, to be free: keeps a copy
-    /// instead, as long as there are not more than `copied_max` bytes of copies.
+    /// instead, as long as there are not more than `copied_max` bytes of copies. Those for which there is no room
+    /// are [copied](Self::copy_others) when there is.
     pub fn copy(&mut self, token: FrameToken, copied_max: usize) -> bool {
         let found = self.longs.iter_mut().find(|long| long.token == Some(token));
         let Some(long) = found else { return false };
-        let len = long.body.region.len();
-        if self.copied_bytes + len > copied_max {
+        long.wants_copy = self.copied_bytes + long.body.region.len() > copied_max;
+        if long.wants_copy {
             return false;
         }
-        long.body = Body { region: Region::from_box(long.body.region.to_vec().into()) };
-        long.token = None;
-        self.copied_bytes += len;
+        self.copied_bytes += long.copy();
         true
+    }
+
+    /// Whether a frame was left for which there was no room.
+    #[inline]
+    pub fn wants_copies(&self) -> bool {
+        self.longs.iter().any(|long| long.wants_copy)
+    }
+
+    /// Copies what had no room, in order, as far as there is room now; tells the tokens of what is free.
+    pub fn copy_others(&mut self, copied_max: usize, mut is_free: impl FnMut(FrameToken)) {
+        for long in self.longs.iter_mut().filter(|long| long.wants_copy) {
+            let len = long.body.region.len();
+            if self.copied_bytes + len > copied_max {
+                break;
+            }
+            long.token.into_iter().for_each(&mut is_free);
+            self.copied_bytes += long.copy();
+        }
     }
 
     /// All that is kept leaves this ledger, for other links to carry.
@@ -338,7 +369,7 @@ impl Ledger {
         if let Some(body) = body {
             self.bytes += body.region.len();
             self.copied_bytes += if token.is_none() { body.region.len() } else { 0 };
-            self.longs.push_back(Long { body, token });
+            self.longs.push_back(Long { body, token, wants_copy: false });
         }
         self.kept.push_back(Kept { head_len: head.len() as u32, sequence, is_long });
         self.prompted = self.sent();
@@ -391,11 +422,15 @@ impl Ledger {
             self.again = None;
             return false;
         };
-        let long = if is_long { self.longs.get(longs) } else { None };
+        let mut long = if is_long { self.longs.get_mut(longs) } else { None };
         let is_last = frames + 1 == self.kept.len();
         let is_prompt = is_long || is_last;
-        frame.body = long.map(|long| long.body.clone());
-        frame.token = long.map(|long| long.token.unwrap_or(NOBODY));
+        frame.body = long.as_ref().map(|long| long.body.clone());
+        frame.token = long.as_ref().map(|long| long.token.unwrap_or(NOBODY));
+        if let Some(long) = &mut long {
+            // The rail has it again.
+            long.wants_copy = false;
+        }
         self.tell(&mut frame.head, is_prompt);
         frame.head.extend_from_slice(self.heads.front(head_bytes, head_len as usize));
         if is_prompt {
@@ -541,3 +576,45 @@ const STAMPS_MAX: usize = 64;
 
 /// So much memory for heads is held ready, in bytes.
 const SPARE_MAX: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keeps a frame with a body of 100 bytes.
+    fn keep(ledger: &mut Ledger, token: u64) {
+        let body = Some(Body { region: Region::from_box([token as u8; 100].into()) });
+        ledger.keep(&Frame { head: vec![], body, token: Some(FrameToken(token)) }, 0, 0, true);
+    }
+
+    #[test]
+    fn what_has_left_is_copied_when_earlier_copies_make_room() {
+        let mut ledger = Ledger::default();
+        (0..4).for_each(|token| keep(&mut ledger, token));
+        let copies = [0, 1, 2].map(|token| ledger.copy(FrameToken(token), 250));
+        assert_eq!(copies, [true, true, false]);
+        let mut is_free = Vec::new();
+        ledger.copy_others(250, |token| is_free.push(token));
+        assert_eq!(is_free, [], "there is no room yet");
+        ledger.confirm(1, 0, |_| panic!("its memory was free")).unwrap();
+        assert!(ledger.wants_copies());
+        ledger.copy_others(250, |token| is_free.push(token));
+        // The fourth has not left.
+        assert_eq!((&is_free[..], ledger.wants_copies()), (&[FrameToken(2)][..], false));
+        ledger.confirm(4, 0, |token| is_free.push(token)).unwrap();
+        assert_eq!(is_free, [FrameToken(2), FrameToken(3)]);
+        assert_eq!((ledger.bytes(), ledger.copied_bytes), (0, 0));
+    }
+
+    #[test]
+    fn what_goes_again_is_copied_when_it_has_left_again() {
+        let mut ledger = Ledger::default();
+        (0..2).for_each(|token| keep(&mut ledger, token));
+        assert_eq!([0, 1].map(|token| ledger.copy(FrameToken(token), 100)), [true, false]);
+        ledger.again = Some(Again::default());
+        let mut frame = Frame::default();
+        while ledger.emit_again(&mut frame) {}
+        assert!(!ledger.wants_copies());
+        assert!(!ledger.copy(FrameToken(1), 100) && ledger.wants_copies());
+    }
+}

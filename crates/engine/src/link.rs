@@ -56,13 +56,16 @@ impl Link {
         &mut self,
         frames: u32,
         now_ns: u64,
-        arrived: impl FnMut(FrameToken),
+        mut arrived: impl FnMut(FrameToken),
     ) -> Result<(), PeerError> {
         let Some(ledger) = &mut self.ledger else {
             return Err(PeerError::Confirmation { sent: 0, got: frames });
         };
         let before = ledger.bytes();
-        ledger.confirm(frames, now_ns, arrived)?;
+        ledger.confirm(frames, now_ns, &mut arrived)?;
+        if ledger.wants_copies() {
+            ledger.copy_others(self.capabilities.credit_wanted, arrived);
+        }
         if let Some((bytes, took_ns)) = ledger.observe((before - ledger.bytes()) as u64, now_ns) {
             self.cost.learn(bytes, took_ns);
         }
