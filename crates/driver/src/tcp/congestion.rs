@@ -4,6 +4,11 @@
 //! takes several round trips where the way would carry it in one. BBR (Cardwell et al., "BBR:
 //! congestion-based congestion control", 2016) sends at the rate that it has measured, also after silence.
 //! Near by it has nothing to win, and there the system's choice stands.
+//!
+//! Every ten seconds BBR pauses for a fifth of one to see the round trip without a queue of its own, and where
+//! that falls into a message of some megabytes it takes twice as long. The kernel knows the least round trip of
+//! the last minutes anyway: BBR that begins anew takes it from there. So it is begun anew before it would pause,
+//! and goes on at the rate that it knows.
 
 use std::io;
 use std::net::TcpStream;
@@ -11,6 +16,7 @@ use std::time::Duration;
 
 use rustix::net::sockopt::set_tcp_congestion;
 
+use super::measure::{self, Pace};
 use super::probe::Probe;
 
 /// The congestion control of connections.
@@ -41,7 +47,7 @@ impl Congestion {
 
     /// Chooses for a connection that has just opened, and says whether it should learn what its way carries.
     /// What the system refuses leaves it as it is. What remembers knows nothing yet, and would only hold up
-    /// short messages: it is [taken up](remember) when the learning begins.
+    /// short messages: it is [taken up](Steady::begin) when the learning begins.
     pub(super) fn choose(&self, socket: &TcpStream, round_trip: Duration) -> Probe {
         let will_remember = match self {
             Self::Auto => round_trip > FAR && is_available(STEADY),
@@ -51,9 +57,56 @@ impl Congestion {
     }
 }
 
-/// Gives a connection the congestion control that remembers what it has measured; whether the system allows it.
-pub(super) fn remember(socket: &TcpStream) -> bool {
-    set_tcp_congestion(socket, STEADY).is_ok()
+/// The congestion control that remembers, on one connection.
+#[derive(Debug)]
+pub(super) struct Steady {
+    /// When it was begun, or begun anew.
+    since: Duration,
+    /// It begins, and is held to what the way is known to carry.
+    is_held: bool,
+}
+
+impl Steady {
+    /// Gives a connection the congestion control that remembers what it has measured, if the system allows it.
+    pub fn begin(socket: &TcpStream, now: Duration) -> Option<Self> {
+        set_tcp_congestion(socket, STEADY).ok()?;
+        Some(Self { since: now, is_held: false })
+    }
+
+    /// Begins anew what would pause soon. The connection was last seen to carry so many bytes per second; to be
+    /// called every second at least.
+    pub fn look(&mut self, socket: &TcpStream, rate: u64, now: Duration) {
+        let is_due = now >= self.since + RENEWED_EVERY;
+        if !is_due && !self.is_held {
+            return;
+        }
+        let Some(pace) = Pace::of(socket) else { return };
+        if self.is_held && !pace.is_beginning {
+            self.is_held = measure::hold(socket, u64::MAX).is_err();
+        }
+        if is_due {
+            if may_renew(&pace) {
+                self.renew(socket, rate.max(pace.bytes_per_s));
+            }
+            self.since = now;
+        }
+    }
+
+    /// Makes it forget, and take up what the kernel knows of the connection. At its beginning it sends far more than
+    /// it has measured, to see whether that passes: until it has seen, it is held to the known rate.
+    fn renew(&mut self, socket: &TcpStream, rate: u64) {
+        let held = measure::hold(socket, rate.saturating_add(rate / HEADROOM));
+        if held.is_ok() && set_tcp_congestion(socket, OTHER).is_ok() {
+            self.is_held = true;
+            let _ = set_tcp_congestion(socket, STEADY);
+        }
+    }
+}
+
+/// Whether it has measured the way, and does not pause right now: then it would begin with next to no window.
+/// Where queues stand, somebody else's or its own, the pause is what ends them.
+fn may_renew(pace: &Pace) -> bool {
+    !pace.is_beginning && !pace.is_pausing && !pace.is_queued
 }
 
 /// Whether the kernel has it loaded: to ask for what it has not would load it.
@@ -63,6 +116,12 @@ fn is_available(name: &str) -> bool {
 }
 
 const STEADY: &str = "bbr";
+/// Every system has it.
+const OTHER: &str = "reno";
+/// Sooner than BBR pauses, which is every ten seconds.
+const RENEWED_EVERY: Duration = Duration::from_secs(7);
+/// What goes beyond the known rate when it begins anew: an eighth.
+const HEADROOM: u64 = 8;
 /// Ways are long from here on: it matters what is under way.
 const FAR: Duration = Duration::from_millis(1);
 
@@ -83,12 +142,39 @@ mod tests {
         let probe = Congestion::Auto.choose(&far, Duration::from_millis(12));
         assert_eq!(matches!(probe, Probe::Due { .. }), is_available(STEADY));
         assert_eq!([&near, &far].map(|one| tcp_congestion(one).unwrap()), [&usual[..]; 2]);
-        let steady = if remember(&far) { STEADY } else { &usual };
+        let begun = Steady::begin(&far, Duration::ZERO);
+        let steady = if begun.is_some() { STEADY } else { &usual };
         assert_eq!(tcp_congestion(&far).unwrap(), steady);
         // Every kernel has this one.
         let probe = Congestion::Named("reno".into()).choose(&named, Duration::from_millis(12));
         assert!(matches!(probe, Probe::Done), "it would forget");
         assert_eq!(tcp_congestion(&named).unwrap(), "reno");
+    }
+
+    #[test]
+    fn what_begins_anew_is_held_until_it_has_seen_the_way() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let Some(mut steady) = Steady::begin(&one, Duration::ZERO) else { return };
+        let pace = Pace::of(&one).expect("of the kernel's BBR");
+        assert!(pace.is_beginning && !pace.is_pausing && !may_renew(&pace), "{pace:?}");
+        // Nothing to forget yet.
+        steady.look(&one, 1 << 20, RENEWED_EVERY);
+        assert_eq!((steady.is_held, measure::held(&one).unwrap()), (false, u64::MAX));
+        steady.renew(&one, 1 << 20);
+        assert_eq!(tcp_congestion(&one).unwrap(), STEADY);
+        assert_eq!(measure::held(&one).unwrap(), (1 << 20) + (1 << 17));
+        steady.look(&one, 1 << 20, RENEWED_EVERY);
+        assert!(steady.is_held, "it has not seen the way");
+    }
+
+    #[test]
+    fn what_pauses_or_meets_a_queue_goes_on() {
+        let pace =
+            Pace { bytes_per_s: 1, is_beginning: false, is_pausing: false, is_queued: false };
+        assert!(may_renew(&pace));
+        assert!(!may_renew(&Pace { is_pausing: true, ..pace }));
+        assert!(!may_renew(&Pace { is_queued: true, ..pace }));
     }
 
     #[test]

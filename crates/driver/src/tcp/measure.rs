@@ -90,7 +90,77 @@ impl TcpSample {
     }
 }
 
-/// A `tcp_info`, as far as this kernel fills it.
+/// How BBR paces a connection (`tcp_bbr_info` in linux/inet_diag.h, and `TCP_INFO` beside it).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pace {
+    /// The rate that it has measured.
+    pub bytes_per_s: u64,
+    /// It has not yet seen the way full, and sends more and more.
+    pub is_beginning: bool,
+    /// It lets the way run empty, to see its round trip.
+    pub is_pausing: bool,
+    /// Round trips take twice as long as the least of the last minutes.
+    pub is_queued: bool,
+}
+
+impl Pace {
+    /// Asks the kernel; none where another congestion control is at work.
+    pub fn of(socket: &TcpStream) -> Option<Self> {
+        let bbr = Info::read(socket, libc::TCP_CC_INFO).ok().filter(|info| info.len == BBR_LEN)?;
+        let word = |at: usize| bbr.u32_at(4 * at);
+        let (low, high, pacing, window) = (word(0)?, word(1)?, word(3)?, word(4)?);
+        let info = Info::of(socket).ok()?;
+        let usual = info.u32_at(offset_of!(libc::tcp_info, tcpi_rtt))?;
+        let least = info.u32_at(offset_of!(libc::tcp_info, tcpi_min_rtt))?;
+        let bytes_per_s = u64::from(high) << 32 | u64::from(low);
+        let has_measured = bytes_per_s > 0;
+        Some(Self {
+            bytes_per_s,
+            is_beginning: !has_measured || pacing > 2 * BBR_UNIT,
+            is_pausing: has_measured && window == BBR_UNIT,
+            is_queued: usual / 2 > least,
+        })
+    }
+}
+
+/// Holds what a connection sends to a rate, in bytes per second; `u64::MAX` lets go.
+///
+/// # Errors
+/// The system's.
+pub(super) fn hold(socket: &TcpStream, bytes_per_s: u64) -> io::Result<()> {
+    let len = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: the kernel reads a number of eight bytes, as it is told.
+    let answer = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw const bytes_per_s).cast(),
+            len,
+        )
+    };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// To what rate a connection is held.
+#[cfg(test)]
+pub(super) fn held(socket: &TcpStream) -> io::Result<u64> {
+    let mut bytes_per_s = 0u64;
+    let mut len = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to the number, which has as many.
+    let answer = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw mut bytes_per_s).cast(),
+            &mut len,
+        )
+    };
+    if answer == 0 { Ok(bytes_per_s) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A `tcp_info`, or what else the kernel says of a connection, as far as this one fills it.
 struct Info {
     bytes: [u8; size_of::<libc::tcp_info>()],
     len: usize,
@@ -98,6 +168,10 @@ struct Info {
 
 impl Info {
     fn of(socket: &TcpStream) -> io::Result<Self> {
+        Self::read(socket, libc::TCP_INFO)
+    }
+
+    fn read(socket: &TcpStream, option: libc::c_int) -> io::Result<Self> {
         let mut bytes = [0; size_of::<libc::tcp_info>()];
         let mut len = bytes.len() as libc::socklen_t;
         // SAFETY: the kernel writes at most `len` bytes to the array, which has as many.
@@ -105,7 +179,7 @@ impl Info {
             libc::getsockopt(
                 socket.as_raw_fd(),
                 libc::IPPROTO_TCP,
-                libc::TCP_INFO,
+                option,
                 bytes.as_mut_ptr().cast(),
                 &mut len,
             )
@@ -137,6 +211,11 @@ impl Info {
 /// `tcpi_delivery_rate_app_limited` is the lowest bit of the byte behind the window scales (linux/tcp.h;
 /// the bit-field has no name in `libc`).
 const FLAGS_AT: usize = offset_of!(libc::tcp_info, tcpi_snd_rcv_wscale) + 1;
+
+/// Length of a `tcp_bbr_info`, and the unit of its gains. At its beginning it sends 2.89 times its rate, and
+/// while it pauses it takes a window of no more than the way holds; else of twice as much.
+const BBR_LEN: usize = 20;
+const BBR_UNIT: u32 = 256;
 
 /// A delivery rate is that of frames as long as this: long enough for the gap not to count.
 const OBSERVED_LEN: u64 = 1 << 20;

@@ -50,6 +50,7 @@ use wire::{Capabilities, Cost, FIRST_CREDIT_BYTES, Frame, GateId, RemoteRegion};
 use crate::rail::{Event, Fault, Post, Rail, RailError};
 
 pub use congestion::Congestion;
+use congestion::Steady;
 use dial::{Clock, Dialling};
 pub use door::{Door, DoorError};
 pub use encryption::Encryption;
@@ -186,6 +187,8 @@ struct Open {
     quiet: u32,
     /// What the way carries, if that is worth knowing.
     probe: Probe,
+    /// What paces the connection since then.
+    steady: Option<Steady>,
     is_backlogged: bool,
     wants_write: bool,
 }
@@ -305,12 +308,20 @@ impl TcpRail {
             since,
             quiet: 0,
             probe,
+            steady: None,
             is_backlogged,
             wants_write,
         };
         open.reckon_burst();
+        open.limit_unsent();
+        // Where there are many, what they carry is found out when it matters.
+        let is_one_of_few = self.padding_left > PADDING_OF_ALL / 2;
+        let measures = is_one_of_few && open.begin_probe(since);
         self.sockets.insert(key, Socket::Open(Box::new(open)));
         self.links.insert(peer, Link::Open { key });
+        if measures {
+            self.watch(key);
+        }
         self.generations.entry(peer).or_insert(1);
         self.drop_dials(peer);
         self.hot.push(key);
@@ -336,7 +347,7 @@ impl TcpRail {
                 match open.stream.deliver(&mut |bytes| sink(Event::Frame { peer, bytes })) {
                     Ok(_) => {
                         // The peer measures the way here, and nobody but this side the way there.
-                        if open.stream.padded && open.begin_probe() {
+                        if open.stream.padded && open.begin_probe(self.clock.now()) {
                             self.watch(key);
                         }
                         return true;
@@ -511,6 +522,11 @@ impl TcpRail {
             self.next_vigil = now + if soon { vigil::LOOK_FAR_EVERY } else { vigil::LOOK_EVERY };
             moved |= self.close_vanished(sink);
             self.give_up_vanished();
+            for socket in self.sockets.values_mut() {
+                if let Socket::Open(open) = socket {
+                    open.keep_pace(now);
+                }
+            }
         }
         if self.unproved > 0 || self.dialled > 0 {
             self.expire(now);
@@ -604,7 +620,7 @@ impl Rail for TcpRail {
         match open.stream.post(frame, self.polls) {
             Ok(post) => {
                 if frame.len() >= probe::LONG {
-                    open.begin_probe();
+                    open.begin_probe(self.clock.now());
                 }
                 if post == Post::Full && open.stream.is_flushed() {
                     self.deferred.push(key);
@@ -699,17 +715,42 @@ impl Open {
     }
 
     /// Begins to measure the way, if that was not done; whether it has.
-    fn begin_probe(&mut self) -> bool {
+    fn begin_probe(&mut self, now: Duration) -> bool {
         let Probe::Due { .. } = self.probe else { return false };
-        let socket = &self.stream.channel.socket;
-        if !congestion::remember(socket) {
+        self.steady = Steady::begin(&self.stream.channel.socket, now);
+        if self.steady.is_none() {
             self.probe = Probe::Done;
             return false;
         }
         self.probe.begin(Instant::now());
-        // What is to be sent finds the kernel with little padding before it.
-        let _ = SockRef::from(socket).set_tcp_notsent_lowat(UNSENT_MAX);
+        self.limit_unsent();
         true
+    }
+
+    /// What the kernel takes of a far link and does not send yet is no more than what the link carries until this
+    /// side looks again: what comes later can be put before the rest, and its receiver's word, for which the
+    /// sender waits when it is out of credit, is not long in coming.
+    fn limit_unsent(&self) {
+        let most = match &self.known {
+            // What is to be sent finds the kernel with little padding before it.
+            _ if self.probe.is_running() => PADDING_UNSENT,
+            Some(known) if self.is_far => {
+                let carried = known.cost.bytes_within(UNSENT_NS);
+                u32::try_from(carried).unwrap_or(u32::MAX).max(UNSENT_MIN)
+            }
+            Some(_) | None => return,
+        };
+        let _ = SockRef::from(&self.stream.channel.socket).set_tcp_notsent_lowat(most);
+    }
+
+    /// Sees that the link goes on as fast as it is known to be.
+    fn keep_pace(&mut self, now: Duration) {
+        if let (Some(steady), Some(known), Probe::Done) =
+            (&mut self.steady, &self.known, &self.probe)
+        {
+            let rate = known.cost.bytes_within(SECOND_NS);
+            steady.look(&self.stream.channel.socket, rate, now);
+        }
     }
 
     /// Sends padding as far as the kernel takes it and some is left; what the link costs when that is known.
@@ -724,7 +765,7 @@ impl Open {
             return None;
         }
         *probe = Probe::Done;
-        let _ = SockRef::from(socket).set_tcp_notsent_lowat(0);
+        self.limit_unsent();
         self.reckon_burst();
         self.known.as_ref().map(|known| known.cost)
     }
@@ -740,7 +781,12 @@ impl Open {
 /// Padding of a process, over all its links: those of many processes may share what is measured.
 const PADDING_OF_ALL: usize = 32 << 20;
 /// Padding that the kernel has and has not sent: a millisecond's at a gigabit per second.
-const UNSENT_MAX: u32 = 128 << 10;
+const PADDING_UNSENT: u32 = 128 << 10;
+/// How long what the kernel has not sent keeps a far link busy: the thread that stands by looks in this time, also
+/// where ranks share cores.
+const UNSENT_NS: u64 = 4_000_000;
+const UNSENT_MIN: u32 = 256 << 10;
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// A link that was opened anew and is lost again so soon may have carried no long packet.
 const SHORT_LIFE: Duration = Duration::from_secs(30);
