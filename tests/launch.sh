@@ -99,6 +99,10 @@ until_true 20 '[ -s "$work/code" ]'
 check "ends the job" 141 "$(cat "$work/code")"
 check "in one line that says why" "mpiexec: nobody reads the output of the ranks any more; ending the job" "$(cat "$work/err")"
 check "and all of it" 0 "$(alive "$work/ids")"
+rm -f "$work/code"
+{ run -n 2 yes; echo $? >"$work/code"; } 2>&1 | head -1 >/dev/null
+until_true 20 '[ -s "$work/code" ]'
+check "and so it does where its own words are not read either" 141 "$(cat "$work/code")"
 
 # Hosts that cannot be reached, in every way.
 too_late() { # name, expected text, mpiexec's arguments...

@@ -86,7 +86,7 @@ impl Agent {
         match message.kind {
             Kind::Start => match serde_json::from_slice::<Start>(&message.body) {
                 Ok(start) => self.start(start),
-                Err(error) => eprintln!("canele-agent: a start that cannot be read: {error}"),
+                Err(error) => tell!("canele-agent: a start that cannot be read: {error}"),
             },
             Kind::Input | Kind::PmiAnswer if is_elsewhere => self.below.send(message),
             Kind::Input => self.feed(message),

@@ -29,10 +29,10 @@ fn tend(gateway: &GatewayStart, out: &Out) {
         if got.is_empty() {
             return lose(gateway, &reason, out);
         }
-        eprintln!("canele-agent: {} {reason}; starting it again", gateway.name);
+        tell!("canele-agent: {} {reason}; starting it again", gateway.name);
         thread::sleep(PAUSE);
     }
-    eprintln!("canele-agent: {} ended {STARTS_MAX} times, and is left alone", gateway.name);
+    tell!("canele-agent: {} ended {STARTS_MAX} times, and is left alone", gateway.name);
 }
 
 /// A gateway's life; how it ended. Where it listens is told when it first does.

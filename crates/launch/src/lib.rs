@@ -5,6 +5,14 @@
 //! command line. On a grid it starts one agent per site, which starts those of the site's other hosts. The agent starts the node's ranks, passes their output, input, exits and PMI-1
 //! requests on, and ends everything it started when its channel closes, whatever the reason.
 
+/// Tells the user something, if anybody still reads it: as `eprintln!`, which ends the process where nobody does.
+macro_rules! tell {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($words)*);
+    }};
+}
+
 mod agent;
 mod below;
 mod channel;

@@ -84,7 +84,7 @@ impl Outputs {
             },
             Err(error) => {
                 if !std::mem::replace(&mut self.lost, true) {
-                    eprintln!("mpiexec: output of the ranks cannot be written: {error}");
+                    tell!("mpiexec: output of the ranks cannot be written: {error}");
                 }
             }
         }

@@ -29,7 +29,7 @@ pub fn mpiexec_main(arguments: &[OsString]) -> ExitCode {
             return tell(concat!("mpiexec (Canele) ", env!("CARGO_PKG_VERSION"), "\n"));
         }
         Err(error) => {
-            eprintln!("mpiexec: {error}");
+            tell!("mpiexec: {error}");
             return ExitCode::from(2);
         }
     };
@@ -45,7 +45,7 @@ pub fn mpiexec_main(arguments: &[OsString]) -> ExitCode {
     match Run::start(&options) {
         Ok(run) => ExitCode::from(run.finish()),
         Err(text) => {
-            eprintln!("mpiexec: {text}");
+            tell!("mpiexec: {text}");
             ExitCode::FAILURE
         }
     }
@@ -119,7 +119,7 @@ impl Run {
         let tree = Tree::of(options, &surroundings(options, connect_timeout)?, &Pass(pass));
         let recording = Recording::of(options)?;
         if let Some(placing) = options.placing.as_ref().filter(|_| options.verbose) {
-            eprintln!("mpiexec: {}", placing.summary);
+            tell!("mpiexec: {}", placing.summary);
         }
         let (sender, news) = mpsc::sync_channel(NEWS_MAX);
         let mut nodes: Vec<Node> = Vec::new();
@@ -183,7 +183,7 @@ impl Run {
                 self.pass_signal(signal);
             }
             if self.outputs.is_unread() && self.ending.is_none() {
-                eprintln!("mpiexec: nobody reads the output of the ranks any more; ending the job");
+                tell!("mpiexec: nobody reads the output of the ranks any more; ending the job");
                 self.end(UNREAD, Cause::First);
             }
             if looked.elapsed() >= TICK {
@@ -198,7 +198,7 @@ impl Run {
         if let Some(recording) = self.recording.take()
             && let Err(text) = recording.finish(&self.server, self.code != 0)
         {
-            eprintln!("mpiexec: {text}");
+            tell!("mpiexec: {text}");
             self.code = self.code.max(1);
         }
         if self.code == 0 && self.outputs.has_lost() {
@@ -297,7 +297,7 @@ impl Run {
     fn note(&mut self, rank: u32, line: &str) {
         if self.server.handle(rank, line) == Answer::Line(REFUSED.into()) && !self.explained {
             let host = &self.hosts[rank as usize];
-            eprintln!(
+            tell!(
                 "mpiexec: rank {rank} on {host}: has published more than a job may; ending the job"
             );
             self.end(1, Cause::First);
@@ -337,7 +337,7 @@ impl Run {
         if !self.explained {
             let host = &self.hosts[rank as usize];
             let more = if self.left > 0 { "; ending the job" } else { "" };
-            eprintln!("mpiexec: rank {rank} on {host}: {text}{more}");
+            tell!("mpiexec: rank {rank} on {host}: {text}{more}");
         }
         self.end(code, Cause::First);
     }
@@ -347,7 +347,7 @@ impl Run {
         let ended = self.ended.iter().position(|ended| *ended);
         if let (Some(rank), Some(other), None) = (ended, self.server.waiting(), self.ending) {
             let host = &self.hosts[rank];
-            eprintln!(
+            tell!(
                 "mpiexec: rank {rank} on {host}: ended without MPI_Init, in which rank {other} waits for all; ending the job"
             );
             self.end(1, Cause::First);
@@ -419,7 +419,7 @@ impl Run {
             self.kill();
         }
         if self.deadline.is_some_and(|deadline| now > deadline) && self.ending.is_none() {
-            eprintln!("mpiexec: the time given by -timeout is over; ending the job");
+            tell!("mpiexec: the time given by -timeout is over; ending the job");
             self.end(124, Cause::First);
         }
         let patience = Duration::from_secs(self.connect_timeout_s);
@@ -431,7 +431,7 @@ impl Run {
                 Some(format!("{name} does not serve within {seconds} s"))
             });
             if let Some(text) = silent {
-                eprintln!("mpiexec: {text}; ending the job");
+                tell!("mpiexec: {text}; ending the job");
                 self.end(1, Cause::First);
             }
         }
@@ -458,7 +458,7 @@ impl Run {
         let mut hosts: Vec<&str> = left.iter().map(|&rank| &*self.hosts[rank as usize]).collect();
         hosts.dedup();
         let hosts = hosts.join(", ");
-        eprintln!("mpiexec: nothing is heard of the end of {} ranks on {hosts}", left.len());
+        tell!("mpiexec: nothing is heard of the end of {} ranks on {hosts}", left.len());
         self.count_out(&left);
     }
 
@@ -482,7 +482,7 @@ impl Run {
             return;
         }
         if !self.explained {
-            eprintln!("mpiexec: {text}");
+            tell!("mpiexec: {text}");
         }
         self.count_out(ranks);
         self.end(1, Cause::First);
