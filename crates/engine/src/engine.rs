@@ -7,6 +7,7 @@ mod links;
 mod submit;
 
 use std::collections::VecDeque;
+use std::mem::Discriminant;
 
 use memory::Region;
 use wire::pack::Packer;
@@ -18,7 +19,7 @@ pub use links::{Loss, Overdue};
 use crate::gate::{Gate, Reach};
 use crate::matching::{Matched, Matching};
 use crate::op::{Completion, Op, OpId, OpState, Ops, Outcome};
-use crate::strategy::{Auto, Choice, Strategy};
+use crate::strategy::{Auto, Choice, Invalid, Strategy};
 use crate::witness::Witness;
 
 /// What does not follow from the links.
@@ -120,6 +121,8 @@ pub struct Counters {
     pub packed_to_bytes: u64,
     /// Bytes packed that did not get short enough, and went as they are.
     pub packed_in_vain_bytes: u64,
+    /// Gates on which the strategy broke a rule, and `fifo` went on.
+    pub refusals: u64,
 }
 
 impl Counters {
@@ -159,8 +162,9 @@ pub struct Engine {
     /// Whether it gathers.
     gathers: bool,
     choice: Choice,
-    /// Why the strategy that was asked for was given up.
-    refusal: Option<String>,
+    /// Which rules the strategy broke, and which of that is still to be told.
+    broken: Vec<Discriminant<Invalid>>,
+    refusals: VecDeque<String>,
     witness: Option<Box<dyn Witness>>,
 }
 
@@ -192,7 +196,8 @@ impl Engine {
             gathers: config.strategy.gathers(),
             strategy: config.strategy,
             choice: Choice::default(),
-            refusal: None,
+            broken: Vec::new(),
+            refusals: VecDeque::new(),
             witness: None,
         }
     }

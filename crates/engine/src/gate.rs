@@ -101,6 +101,8 @@ pub(crate) struct Gate {
     pub packing: Packing,
     /// Fetching from this peer was refused once.
     pub pull_refused: bool,
+    /// The strategy broke a rule here: `fifo` goes on.
+    pub is_plain: bool,
 }
 
 impl Gate {
@@ -130,6 +132,7 @@ impl Gate {
             owed: 0,
             packing: Packing::default(),
             pull_refused: false,
+            is_plain: false,
         }
     }
 

@@ -444,6 +444,11 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
         "bytes compressed that did not get short enough, and went as they are",
     ),
     counts(
+        "strategy_refusals",
+        |all| all.engine.refusals,
+        "peers for which the strategy chose what no frame may hold, and fifo went on",
+    ),
+    counts(
         "messages_unexpected",
         |all| all.engine.unexpected,
         "messages that came before their receive",
@@ -456,7 +461,7 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
 ];
 
 const OF_PROGRESS: usize = 20;
-const OF_MESSAGES: usize = 12;
+const OF_MESSAGES: usize = 13;
 
 static CATEGORIES: [Category; 3] = [
     Category {

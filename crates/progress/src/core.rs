@@ -290,7 +290,7 @@ impl Core {
         if self.has_loose_ends {
             self.look_at_ends();
         }
-        if let Some(refusal) = self.engine.poll_refusal() {
+        while let Some(refusal) = self.engine.poll_refusal() {
             self.journal.print(&[refusal]);
         }
         if self.journal.has_faults() {

@@ -4,7 +4,7 @@ use wire::{Frame, GateId, RailId};
 
 use super::{Engine, Posted};
 use crate::emit::{emit_begin, emit_choice, emit_end, emit_lost};
-use crate::strategy::{Fifo, View};
+use crate::strategy::{Fifo, Invalid, Strategy, View};
 
 impl Engine {
     /// Whether there may be something to connect, to copy or to send.
@@ -90,31 +90,49 @@ impl Engine {
 
     /// Builds a frame of what the strategy chooses.
     fn build(&mut self, gate: GateId, link: usize, frame: &mut Frame) {
-        let Self { gates, ops, counters, packer, host, strategy, gathers, choice, .. } = self;
+        let Self { gates, ops, counters, packer, host, strategy, choice, .. } = self;
         let Some(Some(way)) = gates.get_mut(gate.0 as usize) else { return };
         let begun = emit_begin(way, link, way.order_room(), frame);
         if way.has_choice() {
             choice.clear();
             let taken = frame.head.len();
             let view = View::new(gate, (way, link), ops, host, (taken, taken == begun.from));
+            let strategy: &mut dyn Strategy =
+                if way.is_plain { &mut Fifo } else { &mut **strategy };
             strategy.choose(&view, choice);
-            if let Err(invalid) = choice.check(&view) {
-                let text = format!("strategy {}: {invalid}; fifo goes on", strategy.name());
-                self.refusal = Some(text);
-                *strategy = Box::new(Fifo);
-                *gathers = strategy.gathers();
+            let name = strategy.name();
+            let broken = choice.check(&view).err();
+            if broken.is_some() {
                 choice.clear();
-                strategy.choose(&view, choice);
+                Fifo.choose(&view, choice);
             }
             emit_choice(way, link, ops, choice, frame, (counters, packer));
+            emit_end(way, link, begun, frame);
+            if let Some(broken) = broken {
+                self.refuse(gate, name, broken);
+            }
+        } else {
+            emit_end(way, link, begun, frame);
         }
-        emit_end(way, link, begun, frame);
         self.is_timed |= frame.body.is_some();
     }
 
-    /// Why a strategy was given up, once.
+    /// Gives the strategy up for a gate. What it chooses may depend on what waits there: others keep theirs.
+    #[cold]
+    fn refuse(&mut self, gate: GateId, name: &str, broken: Invalid) {
+        self.gate(gate).is_plain = true;
+        self.counters.refusals += 1;
+        let rule = std::mem::discriminant(&broken);
+        if !self.broken.contains(&rule) {
+            self.broken.push(rule);
+            let text = format!("strategy {name}: {broken}; to rank {} fifo goes on", gate.0);
+            self.refusals.push_back(text);
+        }
+    }
+
+    /// Why the strategy was given up for a gate; of all gates once for each rule.
     pub fn poll_refusal(&mut self) -> Option<String> {
-        self.refusal.take()
+        self.refusals.pop_front()
     }
 
     /// What the rail did with the frame that [`Engine::poll_frame`] built.

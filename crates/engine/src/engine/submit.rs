@@ -111,6 +111,7 @@ impl Engine {
         let Capabilities { frame_max, inline_max, .. } = link.capabilities;
         let frame_max = frame_max.saturating_sub(BEGIN_MAX).min(GATHERED_MAX);
         if !self.gathers
+            || way.is_plain
             || len > inline_max
             || way.gathered.len() + packet::EAGER_LEN + len > frame_max
             || charge(len) > way.credit

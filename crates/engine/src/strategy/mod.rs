@@ -4,7 +4,7 @@
 //! A [`Strategy`] is asked when a link can take a frame and the gate has something to send. It sees
 //! what waits, and the links, as a [`View`], and answers a [`Choice`]. The engine checks the choice
 //! against the rules that no strategy may break, builds the frame and accounts for it. A choice that breaks
-//! one is refused with its reason, and the engine goes on with [`Fifo`].
+//! one is refused with its reason, and the engine goes on with [`Fifo`] on that gate.
 //!
 //! Each strategy but the first does what the one before it does, and more: [`Fifo`], [`Aggregate`],
 //! [`Reorder`], [`Piggyback`], [`Split`], [`Compress`]; [`Auto`] asks several and takes the best proposal.

@@ -345,14 +345,16 @@ impl Network {
 
     /// Packing takes its time.
     fn poll_frame(&mut self, rank: usize, to: GateId, rail: RailId, frame: &mut Frame) -> bool {
-        let Process { engine, busy_ns, refusal, .. } = &mut self.processes[rank];
+        let Process { engine, busy_ns, refusals, .. } = &mut self.processes[rank];
         let read = |engine: &Engine| {
             let Counters { packed_from_bytes, packed_in_vain_bytes, .. } = engine.counters();
             packed_from_bytes + packed_in_vain_bytes
         };
         let before = read(engine);
         let is_built = engine.poll_frame(to, rail, frame);
-        *refusal = engine.poll_refusal().or(refusal.take());
+        while let Some(text) = engine.poll_refusal() {
+            refusals.push(text);
+        }
         let packing_ns = HostCost::default().packing_ns(read(engine) - before);
         if packing_ns > 0 {
             *busy_ns = self.now_ns.max(*busy_ns) + packing_ns;

@@ -132,7 +132,7 @@ struct Process {
     /// Until when it packs and unpacks what it has been seen to.
     busy_ns: u64,
     /// Why it gave up its strategy.
-    refusal: Option<String>,
+    refusals: Vec<String>,
 }
 
 struct Tracked {
@@ -206,7 +206,7 @@ impl Network {
             flush_due: false,
             away_until_ns: 0,
             busy_ns: 0,
-            refusal: None,
+            refusals: Vec::new(),
         };
         Self {
             random: Random::new(seed),
@@ -429,8 +429,8 @@ impl Network {
     }
 
     /// Why a process gave up its strategy.
-    pub fn refusal(&self, rank: usize) -> Option<String> {
-        self.processes[rank].refusal.clone()
+    pub fn refusals(&self, rank: usize) -> &[String] {
+        &self.processes[rank].refusals
     }
 
     /// When the last process has nothing to do any more, now that nothing is left to happen.
@@ -461,9 +461,10 @@ impl Network {
     pub fn finish(&mut self) {
         self.run();
         for (rank, process) in self.processes.iter().enumerate() {
-            let refusal = process.refusal.as_deref().unwrap_or_default();
-            let is_ours = |name: &&str| refusal.starts_with(&format!("strategy {name}:"));
-            assert!(!strategy::NAMES.iter().any(is_ours), "rank {rank}: {refusal}");
+            for refusal in &process.refusals {
+                let is_ours = |name: &&str| refusal.starts_with(&format!("strategy {name}:"));
+                assert!(!strategy::NAMES.iter().any(is_ours), "rank {rank}: {refusal}");
+            }
             let open = process.open.iter().chain(&process.posted);
             let open: Vec<_> = open.map(|&index| process.describe(index)).collect();
             assert!(open.is_empty(), "rank {rank} still waits: {open:?}");
