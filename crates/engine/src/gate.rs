@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use smallvec::SmallVec;
 use wire::packet::{self, Incarnation};
-use wire::{Capabilities, RailId};
+use wire::{Capabilities, Frame, RailId};
 
 use crate::ahead::Arrivals;
 use crate::emit::BEGIN_MAX;
@@ -70,6 +70,8 @@ pub(crate) struct Gate {
     pub window: VecDeque<Pending>,
     /// Sends being streamed, served in turn.
     pub streams: VecDeque<OpId>,
+    /// How much others have left while these waited, in bytes, beyond the share that is theirs.
+    pub passed_bytes: usize,
     /// Short messages, as they will stand in a frame, before all that is in the window.
     pub gathered: Vec<u8>,
     /// The sequence of the first of them.
@@ -115,6 +117,7 @@ impl Gate {
             control: VecDeque::new(),
             window: VecDeque::new(),
             streams: VecDeque::new(),
+            passed_bytes: 0,
             gathered: Vec::new(),
             gathered_from: 0,
             released: false,
@@ -245,6 +248,24 @@ impl Gate {
         !(self.window.is_empty() && self.streams.is_empty() && self.control.is_empty())
     }
 
+    /// A frame was built of what was chosen; it may hold a piece of the long message whose turn it was.
+    pub fn note_built(&mut self, frame: &Frame, serves_stream: bool) {
+        if self.streams.is_empty() {
+            self.passed_bytes = 0;
+            return;
+        }
+        let body = frame.body.as_ref().map_or(0, |body| body.region.len());
+        let (piece, others) = if serves_stream { (body, 0) } else { (0, body) };
+        let passed = self.passed_bytes + frame.head.len() + others + FRAME_BYTES;
+        self.passed_bytes = passed.saturating_sub(PASSED_SHARE * piece).min(PASSED_MAX_BYTES);
+    }
+
+    /// Whether so much has passed the long messages that the next frame is theirs.
+    #[inline]
+    pub fn is_stream_due(&self) -> bool {
+        self.passed_bytes >= PASSED_MAX_BYTES && !self.streams.is_empty()
+    }
+
     /// Whether a message of `len` bytes may leave over a link at once, before all else.
     #[inline(always)]
     pub fn takes_short(&self, link: &Link, len: usize) -> bool {
@@ -333,6 +354,12 @@ pub(crate) fn charge(len: usize) -> usize {
 }
 
 const OVERHEAD: usize = 64;
+
+/// When so much has passed long messages, a byte of them goes for so many of others; a frame counts as if it
+/// were a little longer.
+const PASSED_MAX_BYTES: usize = 256 << 10;
+const PASSED_SHARE: usize = 4;
+const FRAME_BYTES: usize = 1 << 10;
 
 /// More messages than this never overtake one another.
 pub(crate) const EARLY_MAX: usize = 4096;

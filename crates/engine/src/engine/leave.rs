@@ -107,6 +107,7 @@ impl Engine {
                 Fifo.choose(&view, choice);
             }
             emit_choice(way, link, ops, choice, frame, (counters, packer));
+            way.note_built(frame, choice.piece.is_some_and(|piece| piece.stream == 0));
             emit_end(way, link, begun, frame);
             if let Some(broken) = broken {
                 self.refuse(gate, name, broken);

@@ -112,6 +112,7 @@ impl Engine {
         let frame_max = frame_max.saturating_sub(BEGIN_MAX).min(GATHERED_MAX);
         if !self.gathers
             || way.is_plain
+            || way.is_stream_due()
             || len > inline_max
             || way.gathered.len() + packet::EAGER_LEN + len > frame_max
             || charge(len) > way.credit

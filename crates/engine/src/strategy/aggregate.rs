@@ -17,6 +17,9 @@ impl Strategy for Aggregate {
     fn choose(&mut self, view: &View<'_>, choice: &mut Choice) {
         let mut budget = Budget::new(view);
         budget.take_controls(view, choice);
+        if serve_stream(view, choice, &budget) {
+            return;
+        }
         for message in view.messages() {
             let carry = budget.carry(view, message.bytes);
             if !budget.take(choice, message.at, message.bytes, carry) {
@@ -36,6 +39,15 @@ pub(super) fn end_in_piece(view: &View<'_>, choice: &mut Choice, budget: &Budget
         let len = piece_len(view, budget.room);
         choice.piece = (len > 0).then_some(Piece::plain(0, len));
     }
+}
+
+/// Gives the frame to the long message whose turn it is, where others have passed it for long enough; false
+/// where none has to be served.
+pub(super) fn serve_stream(view: &View<'_>, choice: &mut Choice, budget: &Budget) -> bool {
+    if view.is_stream_due() {
+        end_in_piece(view, choice, budget);
+    }
+    choice.piece.is_some()
 }
 
 /// What is left of a frame's room and of the gate's credit while a frame is being chosen.

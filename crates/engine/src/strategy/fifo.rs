@@ -20,9 +20,10 @@ impl Strategy for Fifo {
 
     fn choose(&mut self, view: &View<'_>, choice: &mut Choice) {
         let mut budget = Budget::new(view);
+        let message = view.messages().next().filter(|_| !view.is_stream_due());
         if view.controls() > 0 {
             choice.controls = usize::from(budget.room >= packet::CONTROL_MAX);
-        } else if let Some(message) = view.messages().next() {
+        } else if let Some(message) = message {
             // What does not fit beside what was gathered has the next frame.
             let carry = budget.carry(view, message.bytes);
             budget.take(choice, message.at, message.bytes, carry);

@@ -1,7 +1,7 @@
 //! Requests and answers of rendezvous ride on frames that carry data, before it: a long message costs no
 //! frame of its own to be announced or cleared (Brunet 2005, §5.3).
 
-use super::aggregate::{Budget, end_in_piece};
+use super::aggregate::{Budget, end_in_piece, serve_stream};
 use super::reorder::choose_messages;
 use super::{Choice, Strategy, View};
 
@@ -17,6 +17,9 @@ impl Strategy for Piggyback {
     fn choose(&mut self, view: &View<'_>, choice: &mut Choice) {
         let mut budget = Budget::new(view);
         budget.take_controls(view, choice);
+        if serve_stream(view, choice, &budget) {
+            return;
+        }
         choose_messages(view, choice, &mut budget);
         end_in_piece(view, choice, &budget);
     }

@@ -5,11 +5,12 @@
 //! it: where its bytes may go ahead of being asked for, it leaves as a request, the short ones share the
 //! frame, and its bytes follow.
 //!
-//! No message is overtaken by more than [`OVERTAKEN_MAX`] others.
+//! The oldest message is overtaken by no more than [`OVERTAKEN_MAX`] others and what shares a frame with the last
+//! of them, and between two pieces of a long one leaves no more than [`View::is_stream_due`] says.
 
 use smallvec::SmallVec;
 
-use super::aggregate::{Budget, end_in_piece};
+use super::aggregate::{Budget, end_in_piece, serve_stream};
 use super::{Carry, Choice, Message, Strategy, View};
 
 /// See the module's documentation.
@@ -24,6 +25,9 @@ impl Strategy for Reorder {
     fn choose(&mut self, view: &View<'_>, choice: &mut Choice) {
         let mut budget = Budget::new(view);
         budget.take_controls(view, choice);
+        if serve_stream(view, choice, &budget) {
+            return;
+        }
         choose_messages(view, choice, &mut budget);
         if choice.is_empty() {
             end_in_piece(view, choice, &budget);
@@ -42,7 +46,10 @@ pub(super) fn choose_messages(view: &View<'_>, choice: &mut Choice, budget: &mut
     };
     let window: SmallVec<[Message; LOOKAHEAD]> =
         [first, second].into_iter().chain(messages).take(LOOKAHEAD).collect();
-    if first.overtaken < OVERTAKEN_MAX && window.iter().any(|message| message.is_urgent) {
+    if first.overtaken >= OVERTAKEN_MAX {
+        let carry = budget.carry(view, first.bytes);
+        budget.take(choice, first.at, first.bytes, carry);
+    } else if window.iter().any(|message| message.is_urgent) {
         choose_pass(view, choice, budget, &window, |message| message.is_urgent);
     }
     choose_pass(view, choice, budget, &window, |_| true);

@@ -28,16 +28,24 @@ impl Strategy for Split {
         }
         let mut budget = Budget::new(view);
         budget.take_controls(view, choice);
-        if view.is_first() {
+        if view.is_stream_due() {
+            end_in_share(view, choice, &budget);
+        }
+        if choice.piece.is_none() && view.is_first() {
             choose_messages(view, choice, &mut budget);
         }
-        if budget.is_open() {
-            // What is under way is known by whole pieces: short ones, to share the end well.
-            let most = PIECES_MIN * view.link().capabilities().piece_min;
-            let len = piece_len(view, budget.room).min(most).min(share(view));
-            choice.piece = (len > 0).then_some(Piece::plain(0, len));
+        if choice.piece.is_none() && budget.is_open() {
+            end_in_share(view, choice, &budget);
         }
     }
+}
+
+/// Ends a frame in what the link has to carry of the message whose turn it is.
+fn end_in_share(view: &View<'_>, choice: &mut Choice, budget: &Budget) {
+    // What is under way is known by whole pieces: short ones, to share the end well.
+    let most = PIECES_MIN * view.link().capabilities().piece_min;
+    let len = piece_len(view, budget.room).min(most).min(share(view));
+    choice.piece = (len > 0).then_some(Piece::plain(0, len));
 }
 
 /// The links' costs, and for how long they are busy already. Links that are nearly alike count as equal:

@@ -195,6 +195,13 @@ impl<'a> View<'a> {
         })
     }
 
+    /// Whether so much has left while streams waited that the next frame should be theirs: 256 KiB, and from then
+    /// on four times what they were served.
+    #[inline]
+    pub fn is_stream_due(&self) -> bool {
+        self.way.is_stream_due()
+    }
+
     /// How many of the window's messages may leave, for the peer to be able to put them in order.
     pub fn order_room(&self) -> usize {
         self.way.order_room()

@@ -1,5 +1,6 @@
 //! What strategies gain, and what they may not do.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -279,6 +280,43 @@ fn a_strategy_is_given_up_where_it_breaks_a_rule_and_goes_on_elsewhere() {
     assert_eq!(network.counters(0).refusals, 2);
     let asked: Vec<_> = asked.iter().map(|count| count.load(Ordering::Relaxed)).collect();
     assert!(asked[1] == 1 && asked[2] == 1 && asked[3] >= 40, "{asked:?}");
+}
+
+/// A sender that never has less than two hundred messages to go in one context starves none in another.
+#[test]
+fn what_is_overtaken_leaves_in_the_end() {
+    let names = strategy::NAMES.len() as u64;
+    for_seeds(names * ALL.len() as u64, |seed| {
+        let shape = Shape { bytes_per_us: 10, ..ALL[(seed / names) as usize % ALL.len()] };
+        for (held, bytes) in [(1000, 200), (30_000, 100), (30_000, 200), (30_000, 600)] {
+            let mut network = Network::new(seed, 2, shape);
+            network.receive(1, Some(0), None, 0);
+            network.send(0, 1, 0, 0);
+            network.run();
+            let mut others = VecDeque::new();
+            let mut exchange = |network: &mut Network| {
+                others.retain(|&other| !network.is_complete(other));
+                let missing = 200 - others.len();
+                for _ in 0..missing {
+                    others.push_back(network.receive(1, Some(0), Some(2), bytes));
+                    network.send(0, 1, 2, bytes);
+                }
+                network.run_steps(5);
+                missing
+            };
+            exchange(&mut network);
+            let (context, tag, mode) = (2, 1, SendMode::Standard);
+            network.submit_send(0, Send { to: 1, context, tag, bytes: held, mode });
+            let into = Receive { source: Some(0), context, tag: Some(1), capacity: held };
+            let waits = network.submit_receive(1, into);
+            let mut passed = 0;
+            while !network.is_complete(waits) {
+                passed += exchange(&mut network);
+                assert!(passed < 8000, "{held} bytes wait for messages of {bytes}, {shape:?}");
+            }
+            network.finish();
+        }
+    });
 }
 
 /// Chooses at random: what is valid, and now and then what comes to its mind.
