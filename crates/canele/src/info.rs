@@ -111,7 +111,7 @@ fn links(cache: Option<&Cache>, ends: &[String]) -> Result<String, String> {
     if ends.is_empty() {
         text +=
             "\nshm within this host, as predicted; it keeps sizes of its own, those of its ring\n";
-        text += &link(&host.shared_memory(NEIGHBOUR_NS), &host);
+        text += &link(&host.shared_memory(HostCost::NEIGHBOUR_NS), &host);
     }
     for (pair, Entry { value, age }) in chosen {
         let (rail, here, there) = (pair.rail(), pair.here(), pair.there());
@@ -235,9 +235,6 @@ fn duration(age: Duration) -> String {
 
 /// A long piece, in bytes.
 const PIECE: u64 = 256 << 10;
-
-/// A cache line's way from core to core and back into the engine, on servers of these years.
-const NEIGHBOUR_NS: u64 = 200;
 
 #[cfg(test)]
 mod tests {

@@ -221,6 +221,9 @@ impl HostCost {
     /// The longest copy that stays in a second-level cache, with both its ends.
     pub const NEAR_MAX: u64 = 256 << 10;
 
+    /// A cache line's way from core to core and back into the engine, on servers of these years.
+    pub const NEIGHBOUR_NS: u64 = 200;
+
     /// Whether a machine can be like that: one that is watched by a tool, instruction by instruction, seems
     /// a thousand times slower than it is.
     pub fn is_plausible(&self) -> bool {

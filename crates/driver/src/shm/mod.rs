@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use lock::Uncancelled;
 use memory::Region;
-use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, GateId, RemoteRegion};
+use wire::{Capabilities, Cost, FIRST_CREDIT_BYTES, Frame, GateId, HostCost, RemoteRegion};
 
 use crate::rail::{Event, Fault, Post, Rail, RailError};
 
@@ -66,6 +66,8 @@ pub struct ShmRail {
     aside: Aside,
     /// Chunks for the long frames of all links.
     pool: Pool,
+    /// What memory costs on this machine, whichever neighbour is at the other end.
+    cost: Cost,
     links: Vec<Link>,
     /// `by_peer[rank]` = index into `links`, plus one.
     by_peer: Vec<u32>,
@@ -131,6 +133,7 @@ impl ShmRail {
             token,
             identity: node_identity(),
         };
+        let host = topo::cache::host_cost(topo::Cache::of_environment().as_ref());
         Ok(Self {
             rank: config.rank,
             address,
@@ -142,6 +145,7 @@ impl ShmRail {
             core: NO_CORE,
             aside: Aside::default(),
             pool: Pool::default(),
+            cost: host.shared_memory(HostCost::NEIGHBOUR_NS),
             links: Vec::new(),
             by_peer: Vec::new(),
             bells: HashMap::new(),
@@ -491,7 +495,10 @@ impl Rail for ShmRail {
         while let Some(news) = self.events.pop_front() {
             moved = true;
             match news {
-                News::Up(peer, capabilities) => sink(Event::Up { peer, capabilities }),
+                News::Up(peer, capabilities) => {
+                    sink(Event::Up { peer, capabilities });
+                    sink(Event::Cost { peer, cost: self.cost });
+                }
                 News::Down(peer, fault) => sink(Event::Down { peer, fault }),
             }
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use driver::{Event, Fault, Post, Rail};
 use memory::{Layout, Region, Segment};
-use wire::{Body, Capabilities, Frame, FrameToken, GateId};
+use wire::{Body, Capabilities, Cost, Frame, FrameToken, GateId};
 
 /// Where scenarios take place: one kind of rail.
 pub trait Ground: Send + Sync {
@@ -46,6 +46,7 @@ pub struct End {
 #[derive(Default)]
 pub struct Seen {
     pub capabilities: Option<Capabilities>,
+    pub cost: Option<Cost>,
     pub frames: VecDeque<Vec<u8>>,
     pub down: Option<Fault>,
     pub rooms: u32,
@@ -120,8 +121,8 @@ fn note(peers: &mut BTreeMap<GateId, Seen>, event: Event<'_>) {
         Event::Hampered { reason } => panic!("{reason}"),
         Event::Room { peer } => open(peers, peer).rooms += 1,
         Event::Cost { peer, cost } => {
-            open(peers, peer);
             assert!(cost.busy_ns(1 << 20) > 0, "a megabyte takes its time");
+            open(peers, peer).cost = Some(cost);
         }
         Event::Down { peer, fault } => {
             let seen = peers.entry(peer).or_default();

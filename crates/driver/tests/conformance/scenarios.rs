@@ -223,6 +223,17 @@ pub fn bursts(ground: &dyn Ground) {
     }
 }
 
+/// What frames cost is known when a link has opened, at both ends, before any has crossed it.
+pub fn costs(ground: &dyn Ground) {
+    let mut stage = Stage::pair(ground);
+    let is_known = |end: &mut End| end.peers.values().all(|seen| seen.cost.is_some());
+    stage.until("the costs", |ends| ends.iter_mut().all(is_known));
+    let costs = stage.ends.iter().flat_map(|end| end.peers.values().filter_map(|seen| seen.cost));
+    for cost in costs {
+        assert!(cost.latency_ns() > 0 && cost.gap_ns() < cost.busy_ns(1 << 20), "{cost:?}");
+    }
+}
+
 /// Where the link can fetch, the peer's memory is copied into any shape; what lies outside is
 /// refused. Elsewhere every fetch is.
 pub fn pull(ground: &dyn Ground) {
