@@ -37,12 +37,13 @@ impl Link {
 
     /// Takes the sizes that follow from what the link costs.
     pub fn adapt(&mut self, thresholds: &Thresholds) {
-        let Thresholds { credit_bytes, piece_min, eager_max, ahead_max, inline_max, .. } =
-            *thresholds;
-        let credit_wanted = credit_bytes;
+        let Thresholds { piece_min, piece_max, eager_max, ahead_max, .. } = *thresholds;
+        let Thresholds { credit_bytes: credit_wanted, aggregate_max, inline_max, .. } = *thresholds;
         self.capabilities = Capabilities {
             credit_wanted,
+            aggregate_max,
             piece_min,
+            piece_max,
             eager_max,
             ahead_max,
             inline_max,

@@ -64,8 +64,12 @@ pub struct Capabilities {
     /// How many bytes of a longer message go with its request, before the receiver has cleared it, as
     /// far as credits allow; 0 where asking costs little.
     pub ahead_max: usize,
+    /// So much of short messages is copied into one frame.
+    pub aggregate_max: usize,
     /// The shortest piece of a long message that is worth a frame of its own.
     pub piece_min: usize,
+    /// The longest that others should have to wait behind.
+    pub piece_max: usize,
     /// How many unmatched bytes each side accepts of the other from the beginning: the same for both.
     pub credit_bytes: usize,
     /// How many this side would accept for the link's sake; the rest is granted when the link is up.

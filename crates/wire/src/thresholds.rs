@@ -14,15 +14,17 @@ use crate::cost::{Cost, HostCost};
 pub struct Thresholds {
     /// How many unmatched bytes the peer accepts.
     pub credit_bytes: usize,
-    /// The longest frame that others should have to wait behind.
+    /// The longest frame of whole messages that others should have to wait behind.
     pub chunk: usize,
     /// The shortest piece of a long message that is worth a frame of its own.
     pub piece_min: usize,
+    /// The longest piece that others should have to wait behind.
+    pub piece_max: usize,
     /// Messages up to this length go without asking.
     pub eager_max: usize,
     /// How much of a longer message goes with its request.
     pub ahead_max: usize,
-    /// Short messages are gathered into one frame up to this length.
+    /// So much of short messages is copied into one frame.
     pub aggregate_max: usize,
     /// Payloads up to this length are copied into the frame's head; longer ones are gathered.
     pub inline_max: usize,
@@ -50,6 +52,8 @@ pub enum Because {
     Most,
     /// The line carries so much within its latency.
     Latency,
+    /// So much passes before a short message is late that would find the line idle.
+    Wait,
     /// The gap is to be a small part of the frame's time.
     Gap,
     /// Copying more takes longer than a round trip.
@@ -75,6 +79,7 @@ impl Thresholds {
             credit_bytes: bytes(explained.credit_bytes),
             chunk: bytes(explained.chunk),
             piece_min: bytes(explained.piece_min),
+            piece_max: bytes(explained.piece_max),
             eager_max: bytes(explained.eager_max),
             ahead_max: bytes(explained.ahead_max),
             aggregate_max: bytes(explained.aggregate_max),
@@ -92,6 +97,8 @@ pub struct Explained {
     pub chunk: Limit,
     /// See [`Thresholds::piece_min`].
     pub piece_min: Limit,
+    /// See [`Thresholds::piece_max`].
+    pub piece_max: Limit,
     /// See [`Thresholds::eager_max`].
     pub eager_max: Limit,
     /// See [`Thresholds::ahead_max`].
@@ -108,10 +115,12 @@ impl Explained {
         let credit_bytes = credit(cost, budget_bytes);
         let chunk = chunk(cost);
         let eager_max = eager(cost, host, credit_bytes, chunk);
+        let piece_min = piece(cost, chunk);
         Self {
             credit_bytes,
             chunk,
-            piece_min: piece(cost, chunk),
+            piece_min,
+            piece_max: longest_piece(cost, piece_min),
             eager_max,
             ahead_max: ahead(cost, host, credit_bytes, eager_max),
             aggregate_max: aggregate(cost, host, chunk),
@@ -120,11 +129,12 @@ impl Explained {
     }
 
     /// All of them by name, in the order in which one follows from the other.
-    pub fn all(&self) -> [(&'static str, Limit); 7] {
+    pub fn all(&self) -> [(&'static str, Limit); 8] {
         [
             ("credit_bytes", self.credit_bytes),
             ("chunk", self.chunk),
             ("piece_min", self.piece_min),
+            ("piece_max", self.piece_max),
             ("eager_max", self.eager_max),
             ("ahead_max", self.ahead_max),
             ("aggregate_max", self.aggregate_max),
@@ -162,6 +172,16 @@ fn piece(cost: &Cost, chunk: Limit) -> Limit {
     Limit::at(amortised, Because::Gap)
         .at_least(PIECE_MIN, Because::Least)
         .at_most(chunk.bytes, Because::Chunk)
+}
+
+/// `busy(piece) ≤ latency`, as of a chunk, or 0.6 ms: long messages are cut no finer than their gaps and the
+/// receiver's wake-ups bear.
+fn longest_piece(cost: &Cost, piece_min: Limit) -> Limit {
+    let of_latency = Limit::at(round_down(cost.bytes_within(cost.latency_ns())), Because::Latency);
+    of_latency
+        .at_least(round_down(cost.bytes_within(WAIT_NS)), Because::Wait)
+        .at_least(piece_min.bytes, Because::Gap)
+        .at_most(CHUNK_MAX, Because::Most)
 }
 
 /// `copy(eager) ≤ round trip`: a message that comes before its receive is copied once more, and one
@@ -229,6 +249,7 @@ impl fmt::Display for Because {
             Self::Least => "less is not worth the trouble on any link",
             Self::Most => "more brings nothing on any link",
             Self::Latency => "what the link carries within its latency",
+            Self::Wait => "what the link carries in 0.6 ms",
             Self::Gap => "gaps are to take a small part of the time",
             Self::CopyOrAsk => "copying more takes longer than a round trip",
             Self::Credit => "messages of this length must fit the credit together",
@@ -274,6 +295,9 @@ const CREDIT_FLOOR: u64 = 4 << 20;
 const CREDIT_MAX: u64 = 64 << 20;
 /// Beyond this, frames are not sent faster, and receivers cannot copy while the sender does.
 const CHUNK_MAX: u64 = 1 << 20;
+/// What comes behind a piece may wait so long for it, wherever the link is: 64 KiB at 1 Gb/s, and shorter
+/// ones begin to cost what they bring.
+const WAIT_NS: u64 = 600_000;
 const EAGER_MIN: u64 = 1 << 10;
 /// What is longer goes ahead in pieces as early, and lets others pass.
 const EAGER_MAX: u64 = 64 << 10;
@@ -323,6 +347,7 @@ mod tests {
             assert!((4 * KB..=128 * KB).contains(&lan.piece_min), "{lan:?}");
             assert!((8 * KB..=128 * KB).contains(&lan.aggregate_max), "{lan:?}");
             assert_eq!(lan.credit_bytes, 4 << 20, "{lan:?}");
+            assert!(lan.piece_max >= 64 * KB && lan.chunk <= lan.piece_max, "{lan:?}");
         }
     }
 
@@ -334,6 +359,7 @@ mod tests {
         assert!(wan.ahead_max >= flight, "{wan:?}");
         assert!((64 * KB..=256 * KB).contains(&wan.eager_max), "{wan:?}");
         assert!((256 * KB..=1024 * KB).contains(&wan.chunk), "{wan:?}");
+        assert!((256 * KB..=1024 * KB).contains(&wan.piece_max), "{wan:?}");
     }
 
     #[test]
@@ -358,6 +384,7 @@ mod tests {
                 assert!(all.eager_max.bytes * MESSAGES <= all.credit_bytes.bytes, "{told}");
                 assert!(all.ahead_max.bytes * 2 <= all.credit_bytes.bytes, "{told}");
                 assert!(all.piece_min.bytes <= all.chunk.bytes, "{told}");
+                assert!(all.piece_min.bytes <= all.piece_max.bytes, "{told}");
                 assert!((PIECE_MIN..=CHUNK_MAX).contains(&all.chunk.bytes), "{told}");
                 assert!(all.inline_max.bytes <= all.chunk.bytes, "{told}");
                 for (name, limit) in all.all() {

@@ -108,8 +108,8 @@ impl Engine {
         let Some(Some(way)) = self.gates.get_mut(gate.0 as usize) else { return false };
         let Some(link) = way.links.first() else { return false };
         let len = data.len();
-        let Capabilities { frame_max, inline_max, .. } = link.capabilities;
-        let frame_max = frame_max.saturating_sub(BEGIN_MAX).min(GATHERED_MAX);
+        let Capabilities { frame_max, inline_max, aggregate_max, .. } = link.capabilities;
+        let frame_max = frame_max.saturating_sub(BEGIN_MAX).min(aggregate_max).min(GATHERED_MAX);
         if !self.gathers
             || way.is_plain
             || way.is_stream_due()

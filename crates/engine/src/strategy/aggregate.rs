@@ -54,12 +54,15 @@ pub(super) fn serve_stream(view: &View<'_>, choice: &mut Choice, budget: &Budget
 pub(super) struct Budget {
     pub room: usize,
     credit: usize,
+    /// How much of short messages may still be copied.
+    copies: usize,
     ended: bool,
 }
 
 impl Budget {
     pub fn new(view: &View<'_>) -> Self {
-        Self { room: view.room(), credit: view.credit(), ended: false }
+        let copies = view.link().capabilities().aggregate_max;
+        Self { room: view.room(), credit: view.credit(), copies, ended: false }
     }
 
     pub fn take_controls(&mut self, view: &View<'_>, choice: &mut Choice) {
@@ -86,10 +89,16 @@ impl Budget {
             Carry::Asked => packet::REQUEST_LEN,
             Carry::Copied | Carry::Gathered => packet::EAGER_LEN + bytes,
         };
-        if self.ended || needed > self.room {
+        // What is longer than that goes alone.
+        let is_too_much =
+            carry == Carry::Copied && needed > self.copies && !choice.messages.is_empty();
+        if self.ended || needed > self.room || is_too_much {
             return false;
         }
         self.room -= needed;
+        if carry == Carry::Copied {
+            self.copies = self.copies.saturating_sub(needed);
+        }
         if carry != Carry::Asked {
             self.credit -= View::cost_bytes(bytes);
         }

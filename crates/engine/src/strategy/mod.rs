@@ -21,7 +21,7 @@ mod view;
 
 use std::fmt::Debug;
 
-use wire::packet;
+use wire::{Capabilities, packet};
 
 pub use crate::pack::{PACKED_MIN, Packing};
 pub use aggregate::Aggregate;
@@ -53,27 +53,17 @@ pub trait Strategy: Send + Debug {
 
 /// How much of the message whose turn it is goes into a frame with `room`: a share, so that the receiver
 /// copies while the sender still does, and whole pages, so that both copies stay aligned. What comes
-/// behind the frame waits for it: no longer than for the link's latency, or some tenths of a millisecond.
+/// behind the frame waits for it: no longer than the link's costs say.
 fn piece_len(view: &View<'_>, room: usize) -> usize {
     let room = room.saturating_sub(packet::DATA_LEN);
     let bytes = view.streams().next().map_or(room, |stream| stream.bytes);
-    let link = view.link();
-    let least = link.capabilities().piece_min;
-    let mut len = bytes / PIECES;
-    if len > least {
-        let wait_ns = link.cost().latency_ns().max(WAIT_NS);
-        len = len.min(usize::try_from(link.cost().bytes_within(wait_ns)).unwrap_or(usize::MAX));
-    }
-    let len = room.min(len.max(least));
+    let Capabilities { piece_min, piece_max, .. } = *view.link().capabilities();
+    let len = room.min((bytes / PIECES).min(piece_max).max(piece_min));
     if len < PAGE_LEN { len } else { len - len % PAGE_LEN }
 }
 
 /// A long message travels in at least so many pieces.
 const PIECES: usize = 16;
-
-/// What comes behind a piece may wait so long for it, wherever the link is: 64 KiB at 1 Gb/s, and shorter
-/// ones begin to cost what they bring.
-const WAIT_NS: u64 = 600_000;
 
 const PAGE_LEN: usize = 4096;
 

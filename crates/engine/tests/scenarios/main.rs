@@ -9,3 +9,4 @@ mod network;
 mod parting;
 mod protocols;
 mod strategies;
+mod thresholds;
