@@ -282,6 +282,35 @@ fn a_strategy_is_given_up_where_it_breaks_a_rule_and_goes_on_elsewhere() {
     assert!(asked[1] == 1 && asked[2] == 1 && asked[3] >= 40, "{asked:?}");
 }
 
+/// Context 1 is urgent, as collectives are.
+#[test]
+fn what_is_urgent_passes_what_waits_in_other_contexts() {
+    let names = strategy::NAMES.len() as u64;
+    for_seeds(names * ALL.len() as u64, |seed| {
+        let shape = Shape { bytes_per_us: 10, ..ALL[(seed / names) as usize % ALL.len()] };
+        let mut network = Network::new(seed, 2, shape);
+        network.receive(1, Some(0), None, 0);
+        network.send(0, 1, 0, 0);
+        network.run();
+        let bulk: Vec<_> = (0..60).map(|tag| network.receive(1, Some(0), Some(tag), 900)).collect();
+        let urgent = Receive { source: Some(0), context: 1, tag: Some(0), capacity: 8 };
+        let urgent = network.submit_receive(1, urgent);
+        for tag in 0..60 {
+            network.send(0, 1, tag, 900);
+        }
+        let mode = SendMode::Standard;
+        network.submit_send(0, Send { to: 1, context: 1, tag: 0, bytes: 8, mode });
+        while !network.is_complete(urgent) {
+            network.run_steps(1);
+        }
+        let passed = bulk.iter().filter(|&&one| !network.is_complete(one)).count();
+        let orders = strategy::NAMES[(seed % names) as usize];
+        let is_reordered = !["fifo", "aggregate"].contains(&orders);
+        assert!(!is_reordered || passed >= 30, "{orders} let it pass {passed} of 60, {shape:?}");
+        network.finish();
+    });
+}
+
 /// A sender that never has less than two hundred messages to go in one context starves none in another.
 #[test]
 fn what_is_overtaken_leaves_in_the_end() {
