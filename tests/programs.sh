@@ -6,7 +6,7 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives nonblocking large layouts point_to_point objects seldom unsupported bad_input tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads; do
+for program in collectives nonblocking large layouts point_to_point objects seldom unsupported bad_input tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads together; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
 for program in collectives nonblocking objects neighbours intercomms; do
@@ -40,6 +40,7 @@ for program in collectives nonblocking topologies layouts intercomms; do
     sited 'PMI_RANK % 3' 7 $program
 done
 sited 'PMI_RANK > 0' 2 collectives
+sited 'PMI_RANK % 2' 4 together
 sited 'PMI_RANK % 2' 5 large_collectives
 for ranks in 1 2 3 5 8; do go -n $ranks "$work/nonblocking"; done
 for ranks in 2 4; do go -genv CANELE_RAILS tcp -n $ranks "$work/nonblocking"; done
@@ -48,6 +49,9 @@ for ranks in 2 4; do go -genv CANELE_RAILS tcp -n $ranks "$work/nonblocking"; do
 # Many threads, alone and on cores that others want: CANELE_SEED repeats one.
 for seed in ${CANELE_SEED:-1 2 3 4}; do
     for rails in shm tcp; do go -genv CANELE_RAILS $rails -n $((2 + seed % 3)) "$work/threads" "$seed" $((4 + seed % 5)); done
+done
+for rails in shm tcp shm+tcp; do
+    for strategy in fifo auto; do go -genv CANELE_RAILS $rails -genv CANELE_STRATEGY $strategy -n 3 "$work/together"; done
 done
 busy=()
 for _ in $(seq "$(nproc)"); do
