@@ -13,6 +13,9 @@ for program in collectives nonblocking objects neighbours intercomms; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 -DLARGE "programs/$program.c" -o "$work/large_$program"
 done
 "$prefix/bin/mpicc" -Wall -Werror -O1 ../bench/express.c -o "$work/express" -lm
+# As the documentation of the native interface has it.
+sed -n '/^```c$/,/^```$/p' ../docs/mad.md | grep -v '^```' >"$work/array.c"
+"$prefix/bin/mpicc" -Wall -Werror -O1 "$work/array.c" -o "$work/array"
 go() { timeout 300 "$prefix/bin/mpiexec" "$@"; }
 for ranks in 1 2 3 5 8 13; do go -n $ranks "$work/collectives"; done
 for ranks in 1 2 3 6; do go -n $ranks "$work/layouts"; done
@@ -88,6 +91,7 @@ for rails in shm tcp; do
     done
     go -genv CANELE_RAILS $rails -n 2 "$work/mad_misuse"
 done
+[ "$(go -n 3 "$work/array" | sort)" = "$(printf 'rank %s\n' '1: 1000 numbers' '2: 2000 numbers')" ]
 "$work/mad_pack"
 # Gathered, 64 packets are ten times as fast as flushed one by one over TCP (21 to 45 times, measured), and as
 # answered one by one in shared memory (some 23 times). The least times are looked at, half of ten is
