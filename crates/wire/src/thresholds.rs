@@ -174,7 +174,7 @@ fn piece(cost: &Cost, chunk: Limit) -> Limit {
         .at_most(chunk.bytes, Because::Chunk)
 }
 
-/// `busy(piece) ≤ latency`, as of a chunk, or 0.6 ms: long messages are cut no finer than their gaps and the
+/// `busy(piece) ≤ latency`, as of a chunk, or 0.8 ms: long messages are cut no finer than their gaps and the
 /// receiver's wake-ups bear.
 fn longest_piece(cost: &Cost, piece_min: Limit) -> Limit {
     let of_latency = Limit::at(round_down(cost.bytes_within(cost.latency_ns())), Because::Latency);
@@ -249,7 +249,7 @@ impl fmt::Display for Because {
             Self::Least => "less is not worth the trouble on any link",
             Self::Most => "more brings nothing on any link",
             Self::Latency => "what the link carries within its latency",
-            Self::Wait => "what the link carries in 0.6 ms",
+            Self::Wait => "what the link carries in 0.8 ms",
             Self::Gap => "gaps are to take a small part of the time",
             Self::CopyOrAsk => "copying more takes longer than a round trip",
             Self::Credit => "messages of this length must fit the credit together",
@@ -295,9 +295,9 @@ const CREDIT_FLOOR: u64 = 4 << 20;
 const CREDIT_MAX: u64 = 64 << 20;
 /// Beyond this, frames are not sent faster, and receivers cannot copy while the sender does.
 const CHUNK_MAX: u64 = 1 << 20;
-/// What comes behind a piece may wait so long for it, wherever the link is: 64 KiB at 1 Gb/s, and shorter
-/// ones begin to cost what they bring.
-const WAIT_NS: u64 = 600_000;
+/// What comes behind a piece may wait so long for it, wherever the link is: 64 KiB at 1 Gb/s, and also where its rate
+/// is taken to be a quarter less; shorter ones begin to cost what they bring.
+const WAIT_NS: u64 = 800_000;
 const EAGER_MIN: u64 = 1 << 10;
 /// What is longer goes ahead in pieces as early, and lets others pass.
 const EAGER_MAX: u64 = 64 << 10;
