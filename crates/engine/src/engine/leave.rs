@@ -93,6 +93,7 @@ impl Engine {
         let Self { gates, ops, counters, packer, host, strategy, choice, .. } = self;
         let Some(Some(way)) = gates.get_mut(gate.0 as usize) else { return };
         let begun = emit_begin(way, link, way.order_room(), frame);
+        let mut broken = None;
         if way.has_choice() {
             choice.clear();
             let taken = frame.head.len();
@@ -100,22 +101,19 @@ impl Engine {
             let strategy: &mut dyn Strategy =
                 if way.is_plain { &mut Fifo } else { &mut **strategy };
             strategy.choose(&view, choice);
-            let name = strategy.name();
-            let broken = choice.check(&view).err();
+            broken = choice.check(&view).err().map(|rule| (strategy.name(), rule));
             if broken.is_some() {
                 choice.clear();
                 Fifo.choose(&view, choice);
             }
             emit_choice(way, link, ops, choice, frame, (counters, packer));
             way.note_built(frame, choice.piece.is_some_and(|piece| piece.stream == 0));
-            emit_end(way, link, begun, frame);
-            if let Some(broken) = broken {
-                self.refuse(gate, name, broken);
-            }
-        } else {
-            emit_end(way, link, begun, frame);
         }
+        emit_end(way, link, begun, frame);
         self.is_timed |= frame.body.is_some();
+        if let Some((name, rule)) = broken {
+            self.refuse(gate, name, rule);
+        }
     }
 
     /// Gives the strategy up for a gate. What it chooses may depend on what waits there: others keep theirs.
