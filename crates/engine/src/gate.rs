@@ -59,7 +59,7 @@ pub(crate) struct Pending {
 #[derive(Debug)]
 pub(crate) struct Gate {
     pub reach: Reach,
-    /// The links that carry frames to the peer, those that opened first before others.
+    /// The links that carry frames to the peer, by their rails.
     pub links: SmallVec<[Link; 1]>,
     /// Those that carry nothing now.
     pub apart: Vec<Apart>,
@@ -196,6 +196,14 @@ impl Gate {
         let mut ledgers = gone.filter_map(|apart| apart.link.ledger.as_ref());
         self.lost.iter().all(|lost| lost.fits(frame_max))
             && ledgers.all(|ledger| ledger.fits(frame_max))
+    }
+
+    /// A link carries frames from now on. Both ends have their links in the same order, whichever opened first:
+    /// what is short goes over the first, and an answer that comes back over the same connection carries the
+    /// kernel's word that the question has arrived, for which it sends a packet otherwise.
+    pub fn join(&mut self, link: Link) {
+        let behind = self.links.iter().position(|other| other.rail > link.rail);
+        self.links.insert(behind.unwrap_or(self.links.len()), link);
     }
 
     /// A link is gone; the peer is to be told what has come over it.

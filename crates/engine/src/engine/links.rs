@@ -48,7 +48,7 @@ impl Engine {
             let link = Link::new(rail, capabilities);
             match link.ledger {
                 Some(_) => way.apart.push(Apart { link, state: State::Parted }),
-                None => way.links.push(link),
+                None => way.join(link),
             }
         }
         if let Some(apart) = way.apart(rail)
@@ -355,7 +355,7 @@ impl Engine {
         if link.backlog_bytes() == 0 && way.lost.is_empty() {
             way.parted_for_ns = None;
         }
-        way.links.push(link);
+        way.join(link);
         self.watch(gate);
         self.list(gate);
     }
