@@ -7,7 +7,7 @@ use wire::{Body, Frame, FrameToken};
 
 use crate::engine::Counters;
 use crate::gate::{Control, EARLY_MAX, Gate, Pending, charge};
-use crate::ledger::NOBODY;
+use crate::ledger::{Keeping, NOBODY};
 use crate::link::Link;
 use crate::op::{Envelope, Op, OpId, OpState, Ops, SendState};
 use crate::strategy::{Carry, Choice, Piece};
@@ -22,8 +22,8 @@ pub(crate) fn emit_whole(way: &mut Gate, envelope: Envelope, data: &Region, head
     data.append_to(head);
 }
 
-/// Builds the frame of a short message that goes whole, where frames are kept; the gate has `room` for so many
-/// more messages in order.
+/// Builds the frame of a short message that goes whole, where frames are kept, and answers how; the gate has `room`
+/// for so many more messages in order.
 #[inline]
 pub(crate) fn emit_short(
     way: &mut Gate,
@@ -31,7 +31,7 @@ pub(crate) fn emit_short(
     room: usize,
     (envelope, data): (Envelope, &Region),
     frame: &mut Frame,
-) {
+) -> Option<Keeping> {
     let sequence = way.sequence_out;
     let (mut is_prompt, mut from) = (false, 0);
     if let Some(ledger) = &mut way.links[link].ledger {
@@ -42,9 +42,7 @@ pub(crate) fn emit_short(
         }
     }
     emit_whole(way, envelope, data, &mut frame.head);
-    if let Some(ledger) = &mut way.links[link].ledger {
-        ledger.keep(frame, from, sequence, is_prompt);
-    }
+    way.links[link].ledger.is_some().then_some(Keeping { from, sequence, is_prompt })
 }
 
 /// A frame that was begun.
@@ -83,10 +81,15 @@ pub(crate) fn emit_begin(way: &mut Gate, link: usize, room: usize, frame: &mut F
     Begun { from, sequence, room }
 }
 
-/// Ends a frame: one that may be lost with its link is kept until it has arrived.
-pub(crate) fn emit_end(way: &mut Gate, link: usize, begun: Begun, frame: &mut Frame) {
+/// Ends a frame, and answers how it is kept: one that may be lost with its link is, until it has arrived.
+pub(crate) fn emit_end(
+    way: &mut Gate,
+    link: usize,
+    begun: Begun,
+    frame: &mut Frame,
+) -> Option<Keeping> {
     let Begun { from, sequence, room } = begun;
-    let Some(ledger) = &mut way.links[link].ledger else { return };
+    let ledger = way.links[link].ledger.as_mut()?;
     let probes = ledger.take_probe();
     if frame.head.len() == from && frame.body.is_none() {
         if !probes {
@@ -95,7 +98,7 @@ pub(crate) fn emit_end(way: &mut Gate, link: usize, begun: Begun, frame: &mut Fr
             } else {
                 frame.head.clear();
             }
-            return;
+            return None;
         }
         // A frame that counts, and says nothing.
         packet::emit_credit(&mut frame.head, 0);
@@ -108,7 +111,7 @@ pub(crate) fn emit_end(way: &mut Gate, link: usize, begun: Begun, frame: &mut Fr
     if is_prompt {
         packet::ask_prompt(&mut frame.head);
     }
-    ledger.keep(frame, from, sequence, is_prompt);
+    Some(Keeping { from, sequence, is_prompt })
 }
 
 /// Sends a frame over a link that another has lost.

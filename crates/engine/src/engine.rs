@@ -17,6 +17,7 @@ pub use error::PeerError;
 pub use links::{Loss, Overdue};
 
 use crate::gate::{Gate, Reach};
+use crate::ledger::Keeping;
 use crate::matching::{Matched, Matching};
 use crate::op::{Completion, Op, OpId, OpState, Ops, Outcome};
 use crate::strategy::{Auto, Choice, Invalid, Strategy};
@@ -152,6 +153,8 @@ pub struct Engine {
     untimed: u32,
     /// Links that the peer has given up: to be closed.
     severed: VecDeque<(GateId, RailId)>,
+    /// How the frame that is being posted is kept: done afterwards, when it is on its way.
+    keeping: Option<Keeping>,
     patience_ns: u64,
     host: HostCost,
     budget_bytes: usize,
@@ -187,6 +190,7 @@ impl Engine {
             now_ns: 0,
             untimed: 0,
             severed: VecDeque::new(),
+            keeping: None,
             patience_ns: config.patience_ns,
             host: config.host,
             budget_bytes: config.budget_bytes,

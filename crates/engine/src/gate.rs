@@ -315,12 +315,18 @@ impl Gate {
     }
 
     fn order_room_of_many(&self) -> usize {
-        let apart = self.apart.iter().map(|apart| &apart.link);
-        let ledgers = self.links.iter().chain(apart).filter_map(|link| link.ledger.as_deref());
-        let oldest = ledgers.filter_map(Ledger::oldest_sequence);
-        let lost = self.lost.iter().map(|lost| lost.sequence);
-        let spread = oldest.chain(lost).map(|oldest| self.sequence_out.wrapping_sub(oldest)).max();
-        EARLY_MAX.saturating_sub(spread.unwrap_or(0) as usize)
+        let oldest = |link: &Link| link.ledger.as_deref().and_then(Ledger::oldest_sequence);
+        let spread = |oldest: u32| self.sequence_out.wrapping_sub(oldest);
+        let mut most = 0;
+        for link in &self.links {
+            most = most.max(oldest(link).map_or(0, spread));
+        }
+        if !(self.apart.is_empty() && self.lost.is_empty()) {
+            let apart = self.apart.iter().filter_map(|apart| oldest(&apart.link));
+            let lost = self.lost.iter().map(|lost| lost.sequence);
+            most = most.max(apart.chain(lost).map(spread).max().unwrap_or(0));
+        }
+        EARLY_MAX.saturating_sub(most as usize)
     }
 
     /// Credit is given back in a frame of its own when a quarter of it is owed…

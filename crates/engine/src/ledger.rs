@@ -73,6 +73,17 @@ struct Kept {
     is_long: bool,
 }
 
+/// How a frame that was built is kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keeping {
+    /// From this byte of its head on.
+    pub from: usize,
+    /// The sequence of the first message in it, or of the next.
+    pub sequence: u32,
+    /// It asks to be confirmed at once.
+    pub is_prompt: bool,
+}
+
 /// A place among the kept frames.
 #[derive(Clone, Copy, Debug, Default)]
 struct Again {
@@ -127,10 +138,10 @@ impl Ledger {
         self.kept.len() < KEPT_MAX
     }
 
-    /// Keeps a frame that is about to be posted, from its head's byte `from` on; the first message in it, or the
-    /// next, has this sequence. `is_prompt` if it asks to be confirmed at once.
+    /// Keeps a frame that has just been posted, or is about to be.
     #[inline]
-    pub fn keep(&mut self, frame: &Frame, from: usize, sequence: u32, is_prompt: bool) {
+    pub fn keep(&mut self, frame: &Frame, keeping: Keeping) {
+        let Keeping { from, sequence, is_prompt } = keeping;
         let head = &frame.head[from..];
         self.heads.push(head);
         let mut len = head.len();
@@ -452,6 +463,16 @@ impl Ledger {
     pub fn receive(&mut self, bytes: usize) {
         self.received = self.received.wrapping_add(1);
         self.untold_bytes += bytes;
+    }
+
+    /// Counts a frame that says nothing of the link; false if it does.
+    #[inline]
+    pub fn receive_quiet(&mut self, frame: &[u8]) -> bool {
+        let is_quiet = !frame.is_empty() && packet::split_arrived(frame).is_none();
+        if is_quiet {
+            self.receive(frame.len());
+        }
+        is_quiet
     }
 
     /// Whether something has come of which the peer has not been told.

@@ -21,11 +21,16 @@ impl Engine {
         rail: RailId,
         bytes: &[u8],
     ) -> Result<(), PeerError> {
-        let peer = self.gates.get(gate.0 as usize).ok_or(PeerError::Gate(gate.0))?;
-        let way = peer.as_ref().ok_or(PeerError::NotConnected)?;
+        let peer = self.gates.get_mut(gate.0 as usize).ok_or(PeerError::Gate(gate.0))?;
+        let way = peer.as_mut().ok_or(PeerError::NotConnected)?;
         let mut rest = match way.links.iter().position(|link| link.rail == rail) {
-            Some(at) if way.links[at].ledger.is_some() => self.hear(gate, at, bytes)?,
-            Some(_) => bytes,
+            Some(at) => match &mut way.links[at].ledger {
+                Some(ledger) => {
+                    let is_quiet = !way.is_pressed && ledger.receive_quiet(bytes);
+                    if is_quiet { bytes } else { self.hear(gate, at, bytes)? }
+                }
+                None => bytes,
+            },
             None => self.hear_apart(gate, rail, bytes)?,
         };
         while let Some(packet) = packet::parse(&mut rest)? {

@@ -109,7 +109,7 @@ impl Engine {
             emit_choice(way, link, ops, choice, frame, (counters, packer));
             way.note_built(frame, choice.piece.is_some_and(|piece| piece.stream == 0));
         }
-        emit_end(way, link, begun, frame);
+        self.keeping = emit_end(way, link, begun, frame);
         self.is_timed |= frame.body.is_some();
         if let Some((name, rule)) = broken {
             self.refuse(gate, name, rule);
@@ -137,6 +137,9 @@ impl Engine {
     /// What the rail did with the frame that [`Engine::poll_frame`] built.
     #[inline]
     pub fn handle_posted(&mut self, gate: GateId, rail: RailId, frame: &mut Frame, posted: Posted) {
+        if self.keeping.is_some() {
+            self.keep(gate, rail, frame);
+        }
         match posted {
             Posted::Done => {
                 if let Some(token) = frame.token {
@@ -153,6 +156,16 @@ impl Engine {
         // What this link does not take, now that it has more to do, another may.
         if !self.watched.is_empty() || posted == Posted::Full {
             self.list_if_working(gate);
+        }
+    }
+
+    /// Keeps the frame that was posted until it has arrived.
+    #[inline(never)]
+    fn keep(&mut self, gate: GateId, rail: RailId, frame: &Frame) {
+        let keeping = self.keeping.take();
+        let ledger = self.gate(gate).link(rail).and_then(|link| link.ledger.as_mut());
+        if let (Some(keeping), Some(ledger)) = (keeping, ledger) {
+            ledger.keep(frame, keeping);
         }
     }
 

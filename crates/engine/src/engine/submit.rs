@@ -93,7 +93,7 @@ impl Engine {
             return None;
         }
         frame.clear();
-        emit_short(way, at, room, (envelope, data), frame);
+        self.keeping = emit_short(way, at, room, (envelope, data), frame);
         self.counters.eager += 1;
         self.counters.frames += 1;
         self.note_send(gate, envelope, data);
