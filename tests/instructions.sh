@@ -27,5 +27,7 @@ within "MPI_Irecv of 8 bytes to come" 600 "$(count MPI_Irecv 1)"
 within "MPI_Waitall that takes one in" 800 "$(count MPI_Waitall 1)"
 within "MPI_Reduce of 8 bytes by a rank that is not the root" 1470 "$(count MPI_Reduce 1)"
 within "MPI_Allreduce_init of 8 bytes, planned before" 1985 "$(count MPI_Allreduce_init 0)"
+within "mad_pack of 16 bytes" 123 "$(count mad_pack 0)"
+within "mad_unpack of 16 bytes, EXPRESS, that are there" 147 "$(count mad_unpack 1)"
 [ "$failures" = 0 ] || cat "$work/err"
 finish_checks

@@ -1,8 +1,10 @@
 /* Ten thousand short messages in batches, two ways: sent into an empty window and received when they are
    there; and begun, all at once, and waited for, the receives posted before and all messages there when
-   the receiver begins to wait. Between them as many reductions are made that are never started. Usage:
-   instructions FIFO, by which a rank hears of the other. */
+   the receiver begins to wait. Between them as many reductions are made that are never started, and as many
+   packets go by the native interface, a batch in a message. Usage: instructions FIFO, by which a rank hears
+   of the other. */
 #include <fcntl.h>
+#include <mad.h>
 #include <mpi.h>
 #include <unistd.h>
 
@@ -54,6 +56,23 @@ static int contribute(int rank, int fifo) {
     return 0;
 }
 
+/* The message is there when it is unpacked. */
+static int pack(int rank, mad_channel_t channel) {
+    char packet[16] = {0};
+    mad_connection_t c = NULL;
+    int failed = rank == 0 && mad_begin_packing(channel, 1, &c);
+    for (int i = 0; rank == 0 && i < MESSAGES; i++)
+        failed |= mad_pack(c, packet, sizeof packet, mad_send_CHEAPER, mad_receive_EXPRESS, MAD_NEXT_UNKNOWN);
+    failed |= rank == 0 && mad_end_packing(c);
+    MPI_Barrier(MPI_COMM_WORLD);
+    failed |= rank == 1 && mad_begin_unpacking_from(channel, 0, &c);
+    for (int i = 0; rank == 1 && i < MESSAGES; i++)
+        failed |= mad_unpack(c, packet, sizeof packet, mad_send_CHEAPER, mad_receive_EXPRESS, MAD_NEXT_UNKNOWN);
+    failed |= rank == 1 && mad_end_unpacking(c);
+    MPI_Barrier(MPI_COMM_WORLD);
+    return failed;
+}
+
 /* The same operation made again: its plan is known. */
 static void plan_again(void) {
     double in = 1, out;
@@ -65,14 +84,19 @@ static void plan_again(void) {
 
 int main(int argc, char **argv) {
     int provided, rank, fifo = open(argc > 1 ? argv[1] : "", O_RDWR);
+    mad_channel_t channel;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     for (int batch = 0; batch < BATCHES; batch++) one_by_one(rank);
     for (int batch = 0; batch < BATCHES; batch++) plan_again();
     for (int batch = 0; batch < BATCHES; batch++)
         if (contribute(rank, fifo)) MPI_Abort(MPI_COMM_WORLD, 1);
+    if (mad_init() || mad_channel_open(0, &channel)) MPI_Abort(MPI_COMM_WORLD, 1);
+    for (int batch = 0; batch < BATCHES; batch++)
+        if (pack(rank, channel)) MPI_Abort(MPI_COMM_WORLD, 1);
     for (int batch = 0; batch < BATCHES; batch++)
         if (all_at_once(rank, fifo)) MPI_Abort(MPI_COMM_WORLD, 1);
+    mad_finalize();
     MPI_Finalize();
     return 0;
 }

@@ -17,6 +17,7 @@ pub fn has_one_thread() -> bool {
 /// The word in which the C library (glibc from 2.32 on) says that there is one thread; elsewhere one that
 /// never says so.
 #[cold]
+#[inline(never)]
 fn find_word() -> *mut u8 {
     static NEVER: AtomicU8 = AtomicU8::new(0);
     // SAFETY: the name is a C string; `dlsym` finds a variable of type `char`, or nothing.

@@ -87,11 +87,17 @@ impl Batch {
         self.len + needed + WORD_LEN <= BATCH_MAX
     }
 
-    /// Writes a short packet.
+    /// Writes a packet of at most [`INLINE_MAX`] bytes, if there is room for it and the end behind it; whether it
+    /// has.
     #[inline(always)]
-    pub fn put_inline(&mut self, constraints: Constraints, data: &[u8]) {
-        self.put(&word_of(constraints, data.len()).to_le_bytes());
-        self.put(data);
+    pub fn put_inline(&mut self, constraints: Constraints, data: &[u8]) -> bool {
+        let word = word_of(constraints, data.len()).to_le_bytes();
+        let is_put =
+            data.len() <= INLINE_MAX && self.page.try_write(self.len, word, data, WORD_LEN);
+        if is_put {
+            self.len += WORD_LEN + data.len();
+        }
+        is_put
     }
 
     /// Writes a short packet of any memory.
@@ -164,19 +170,16 @@ impl Reader {
         }
     }
 
-    /// Whether the next packet has data that are here, this length, and these constraints.
+    /// Takes the next packet, if its data are here and it has that length and these constraints; whether it has.
     #[inline(always)]
-    pub fn is_next(&self, constraints: Constraints, len: usize) -> bool {
-        len <= INLINE_MAX
-            && WORD_LEN + len <= self.len - self.at
-            && self.bytes(0) == Ok(word_of(constraints, len).to_le_bytes())
-    }
-
-    /// Takes the data of the next packet, which has them here and this length.
-    #[inline(always)]
-    pub fn take_inline(&mut self, into: &mut [u8]) {
-        self.page.read(self.at + WORD_LEN, into);
-        self.at += WORD_LEN + into.len();
+    pub fn take_inline(&mut self, constraints: Constraints, into: &mut [u8]) -> bool {
+        let word = word_of(constraints, into.len()).to_le_bytes();
+        let is_taken =
+            into.len() <= INLINE_MAX && self.page.try_read(self.at, self.len, word, into);
+        if is_taken {
+            self.at += WORD_LEN + into.len();
+        }
+        is_taken
     }
 
     /// Copies the data of the next packet, which has that record.
@@ -208,16 +211,8 @@ impl Reader {
 /// The record of a packet, but for its form; `len` bytes follow.
 #[inline(always)]
 fn word_of(constraints: Constraints, len: usize) -> u32 {
-    let send = match constraints.send {
-        Send::Safer => 1 << SEND_SHIFT,
-        Send::Later => 2 << SEND_SHIFT,
-        Send::Cheaper => 3 << SEND_SHIFT,
-    };
-    let receive = match constraints.receive {
-        Receive::Express => EXPRESS,
-        Receive::Cheaper => 0,
-    };
-    send | receive | (len as u32) << LENGTH_SHIFT
+    let Constraints { send, receive } = constraints;
+    (send as u32) << SEND_SHIFT | (receive as u32) << RECEIVE_SHIFT | (len as u32) << LENGTH_SHIFT
 }
 
 fn constraints_of(word: u32) -> Option<Constraints> {
@@ -238,7 +233,8 @@ const INLINE: u32 = 0;
 const APART: u32 = 1;
 const END: u32 = 2;
 const SEND_SHIFT: u32 = 2;
-const EXPRESS: u32 = 1 << 4;
+const RECEIVE_SHIFT: u32 = 4;
+const EXPRESS: u32 = (Receive::Express as u32) << RECEIVE_SHIFT;
 const UNUSED: u32 = 0xe0;
 const LENGTH_SHIFT: u32 = 8;
 
@@ -261,7 +257,7 @@ mod tests {
         let mut batch = Batch::default();
         for (len, constraints) in ALL.into_iter().enumerate() {
             if len % 2 == 0 {
-                batch.put_inline(constraints, &bytes_of(len));
+                assert!(batch.put_inline(constraints, &bytes_of(len)));
             } else {
                 batch.put_region(constraints, &Region::from_box(bytes_of(len).into()));
             }
@@ -289,25 +285,26 @@ mod tests {
     fn what_is_taken_at_once_is_what_was_packed() {
         let mut batch = Batch::default();
         for (len, constraints) in ALL.into_iter().enumerate() {
-            batch.put_inline(constraints, &bytes_of(len));
+            assert!(batch.put_inline(constraints, &bytes_of(len)));
         }
         batch.put_apart(ALL[0], 3);
         let mut reader = reader_of(&batch.written().to_vec());
         for (len, constraints) in ALL.into_iter().enumerate() {
             for other in ALL.into_iter().filter(|other| *other != constraints) {
-                assert!(!reader.is_next(other, len));
+                assert!(!reader.take_inline(other, &mut vec![0; len]));
             }
             for wrong in (0..300).filter(|wrong| *wrong != len) {
-                assert!(!reader.is_next(constraints, wrong));
+                assert!(!reader.take_inline(constraints, &mut vec![0; wrong]));
             }
-            assert!(reader.is_next(constraints, len));
             let mut into = vec![0; len];
-            reader.take_inline(&mut into);
+            assert!(reader.take_inline(constraints, &mut into));
             assert_eq!(into, bytes_of(len));
         }
-        assert!(!reader.is_next(ALL[0], 0) && !reader.is_next(ALL[0], 3), "its data come apart");
+        for len in [0, 3] {
+            assert!(!reader.take_inline(ALL[0], &mut vec![0; len]), "its data come apart");
+        }
         reader.receive();
-        assert!(!reader.is_next(ALL[0], 0), "nothing has come");
+        assert!(!reader.take_inline(ALL[0], &mut []), "nothing has come");
     }
 
     #[test]
@@ -317,20 +314,22 @@ mod tests {
             let data = vec![0; len.min(INLINE_MAX)];
             while batch.has_room(len) {
                 if len <= INLINE_MAX {
-                    batch.put_inline(ALL[0], &data);
+                    assert!(batch.put_inline(ALL[0], &data));
                 } else {
                     batch.put_apart(ALL[0], len as u64);
                 }
             }
+            assert!(len > INLINE_MAX || !batch.put_inline(ALL[0], &data));
             batch.put_end();
             assert!(batch.written().len() <= BATCH_MAX);
         }
+        assert!(!Batch::default().put_inline(ALL[0], &[0; INLINE_MAX + 1]), "it goes apart");
     }
 
     #[test]
     fn no_bytes_of_a_peer_panic() {
         let mut batch = Batch::default();
-        batch.put_inline(ALL[1], &[0; 5]);
+        assert!(batch.put_inline(ALL[1], &[0; 5]));
         batch.put_apart(ALL[4], u64::MAX);
         batch.put_end();
         let written = batch.written().to_vec();
@@ -339,9 +338,8 @@ mod tests {
                 let mut damaged = written[..cut].to_vec();
                 damaged[bit / 8] ^= 1 << (bit % 8);
                 let mut reader = reader_of(&damaged);
-                if ALL.into_iter().any(|constraints| reader.is_next(constraints, 5)) {
-                    reader.take_inline(&mut [0; 5]);
-                }
+                let mut into = [0; 5];
+                ALL.into_iter().find(|constraints| reader.take_inline(*constraints, &mut into));
                 while let Ok(Some(Entry::Packet(record))) = reader.entry() {
                     let before = reader.at;
                     reader.pass(&record);

@@ -107,12 +107,16 @@ pub unsafe extern "C" fn mad_pack(
     receive: c_int,
     next: c_int,
 ) -> c_int {
-    if let Some(constraints) = at_once(data, size, send, receive, next) {
-        // SAFETY: as the function's.
-        let data = unsafe { std::slice::from_raw_parts(data.cast(), size) };
-        if try_last(&PACKED, connection, |message| message.pack_short(data, constraints)) {
-            return 0;
-        }
+    let is_packed = try_last(&PACKED, connection, |message| {
+        let constraints = at_once(data, size, send, receive, next);
+        constraints.is_some_and(|constraints| {
+            // SAFETY: as the function's.
+            let data = unsafe { std::slice::from_raw_parts(data.cast(), size) };
+            message.pack_short(data, constraints)
+        })
+    });
+    if is_packed {
+        return 0;
     }
     // SAFETY: as the function's.
     unsafe { pack_any(connection, data, size, send, receive, next) }
@@ -205,12 +209,16 @@ pub unsafe extern "C" fn mad_unpack(
     receive: c_int,
     next: c_int,
 ) -> c_int {
-    if let Some(constraints) = at_once(data, size, send, receive, next) {
-        // SAFETY: as the function's; the bytes are written only.
-        let into = unsafe { std::slice::from_raw_parts_mut(data.cast(), size) };
-        if try_last(&UNPACKED, connection, |message| message.unpack_short(into, constraints)) {
-            return 0;
-        }
+    let is_unpacked = try_last(&UNPACKED, connection, |message| {
+        let constraints = at_once(data, size, send, receive, next);
+        constraints.is_some_and(|constraints| {
+            // SAFETY: as the function's; the bytes are written only.
+            let into = unsafe { std::slice::from_raw_parts_mut(data.cast(), size) };
+            message.unpack_short(into, constraints)
+        })
+    });
+    if is_unpacked {
+        return 0;
     }
     // SAFETY: as the function's.
     unsafe { unpack_any(connection, data, size, send, receive, next) }
@@ -313,14 +321,25 @@ fn at_once(
     receive: c_int,
     next: c_int,
 ) -> Option<Constraints> {
-    // A bit for each valid value: nothing is said, or the constraints of another packet.
-    const NEXT: u64 = 1 | 0b1110 << EXPRESS | 0b1110 << RECEIVE_CHEAPER;
-    let is_valid = (0..64).contains(&next) && NEXT >> next & 1 != 0;
+    let is_valid = usize::try_from(next).is_ok_and(|next| NEXT_AT_ONCE.get(next) == Some(&true));
     if data.is_null() || size > INLINE_MAX || !is_valid {
         return None;
     }
     constraints(send, receive)
 }
+
+/// Which values of what follows say nothing, or the constraints of another packet.
+static NEXT_AT_ONCE: [bool; 64] = {
+    let mut valid = [false; 64];
+    valid[UNKNOWN as usize] = true;
+    let mut send = SAFER;
+    while send <= SEND_CHEAPER {
+        valid[(send | EXPRESS) as usize] = true;
+        valid[(send | RECEIVE_CHEAPER) as usize] = true;
+        send += 1;
+    }
+    valid
+};
 
 fn open(channel: RawHandle) -> Result<Channel> {
     session::node()?;
@@ -390,9 +409,12 @@ fn try_last<T>(
     handle: RawHandle,
     question: impl FnOnce(&T) -> bool,
 ) -> bool {
-    let asked = last.try_with(|last| match last.try_borrow().as_deref() {
-        Ok(Some((known, message))) if *known == handle => question(message),
-        Ok(_) | Err(_) => false,
+    let asked = last.try_with(|last| {
+        // SAFETY: no question comes back here, so that nobody borrows it while this reference lives.
+        match unsafe { last.try_borrow_unguarded() } {
+            Ok(Some((known, message))) if *known == handle => question(message),
+            Ok(_) | Err(_) => false,
+        }
     });
     asked == Ok(true)
 }

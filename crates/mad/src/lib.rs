@@ -45,24 +45,24 @@ pub use error::{Error, Fault, Result};
 pub use packing::Packing;
 pub use unpacking::Unpacking;
 
-/// When the memory of a packet is read (§2.3.2).
+/// When the memory of a packet is read (§2.3.2); as batches have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Send {
     /// Before the pack returns: what is written there later does not change the message.
-    Safer,
+    Safer = 1,
     /// When the message ends, and not before: what is written there until then is what is sent.
-    Later,
+    Later = 2,
     /// At any time until the message has ended; until then it must not change.
-    Cheaper,
+    Cheaper = 3,
 }
 
-/// When the receiver has the data of a packet (§2.3.2).
+/// When the receiver has the data of a packet (§2.3.2); as batches have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receive {
     /// When the unpack returns.
-    Express,
+    Express = 1,
     /// When the unpacking has ended.
-    Cheaper,
+    Cheaper = 0,
 }
 
 /// What holds for a packet. Both sides say the same.

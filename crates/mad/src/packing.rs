@@ -96,13 +96,13 @@ impl Packing {
     /// Adds `data`, where no more is to do than to copy them; else false.
     #[inline(always)]
     pub(crate) fn pack_short(&self, data: &[u8], constraints: Constraints) -> bool {
-        let Ok(mut draft) = self.0.draft.take() else { return false };
-        let has_room = draft.has_room(constraints, data.len());
-        if has_room {
-            draft.packets += 1;
-            draft.batch.put_inline(constraints, data);
+        if constraints.send == Send::Later {
+            return false;
         }
-        has_room
+        let Ok(mut draft) = self.0.draft.take() else { return false };
+        let is_put = draft.has_no_others() && draft.batch.put_inline(constraints, data);
+        draft.packets += u32::from(is_put);
+        is_put
     }
 
     /// Ends the message, and waits until nothing of the packets' memory is needed any more.
@@ -144,9 +144,14 @@ impl Draft {
     /// Whether a packet needs no more than to be copied into the batch.
     #[inline(always)]
     fn has_room(&self, constraints: Constraints, len: usize) -> bool {
-        let is_alone = self.late.is_empty() && self.queued.is_empty();
         let is_short = len <= INLINE_MAX && self.batch.has_room(len);
-        constraints.send != Send::Later && is_alone && is_short && self.packets + 1 < PACKETS_MAX
+        constraints.send != Send::Later && is_short && self.has_no_others()
+    }
+
+    /// Whether no packet waits to go beside the batch, and one more may be packed.
+    #[inline(always)]
+    fn has_no_others(&self) -> bool {
+        self.late.is_empty() && self.queued.is_empty() && self.packets + 1 < PACKETS_MAX
     }
 }
 

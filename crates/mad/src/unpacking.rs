@@ -104,12 +104,9 @@ impl Unpacking {
     #[inline(always)]
     pub(crate) fn unpack_short(&self, into: &mut [u8], constraints: Constraints) -> bool {
         let Ok(mut intake) = self.0.intake.take() else { return false };
-        let is_next = intake.reader.is_next(constraints, into.len());
-        if is_next {
-            intake.reader.take_inline(into);
-            intake.position += 1;
-        }
-        is_next
+        let is_taken = intake.reader.take_inline(constraints, into);
+        intake.position += u32::from(is_taken);
+        is_taken
     }
 
     /// Ends the unpacking: waits until all data are there, and the sender has ended the message.

@@ -43,6 +43,53 @@ impl<const LEN: usize> Page<LEN> {
         unsafe { copy_few(source.as_ptr(), self.address.add(at), source.len()) };
     }
 
+    /// Copies `head` over the bytes from `at` on, and `data` behind it, unless fewer than `spare` bytes were left
+    /// behind them; whether it has.
+    #[inline(always)]
+    pub fn try_write<const HEAD: usize>(
+        &mut self,
+        at: usize,
+        head: [u8; HEAD],
+        data: &[u8],
+        spare: usize,
+    ) -> bool {
+        let last = LEN.checked_sub(data.len()).and_then(|last| last.checked_sub(HEAD + spare));
+        let has_room = last.is_some_and(|last| at <= last);
+        if has_room {
+            // SAFETY: as in `write`: both end before the page does.
+            unsafe {
+                let to = self.address.add(at);
+                to.cast::<[u8; HEAD]>().write_unaligned(head);
+                copy_few(data.as_ptr(), to.add(HEAD), data.len());
+            }
+        }
+        has_room
+    }
+
+    /// Copies the bytes behind `head` into `target`, if `head` stands at `at` and they end by `end`; whether it has.
+    #[inline(always)]
+    pub fn try_read<const HEAD: usize>(
+        &self,
+        at: usize,
+        end: usize,
+        head: [u8; HEAD],
+        target: &mut [u8],
+    ) -> bool {
+        let behind = end.min(LEN).checked_sub(at).and_then(|left| left.checked_sub(HEAD));
+        if behind.is_none_or(|behind| target.len() > behind) {
+            return false;
+        }
+        // SAFETY: as in `write`: both end before the page does.
+        unsafe {
+            let from = self.address.add(at);
+            let is_it = from.cast::<[u8; HEAD]>().read_unaligned() == head;
+            if is_it {
+                copy_few(from.add(HEAD), target.as_mut_ptr(), target.len());
+            }
+            is_it
+        }
+    }
+
     /// Copies the bytes from `at` on into `target`.
     ///
     /// # Panics
@@ -82,6 +129,34 @@ mod tests {
             let mut read = vec![0; len];
             page.read(64 - len, &mut read);
             assert_eq!(read, bytes);
+        }
+    }
+
+    #[test]
+    fn what_has_no_room_is_not_written_and_what_does_not_stand_there_not_read() {
+        let (head, mut page) = (*b"head", Page::<64>::default());
+        for len in 0..=70 {
+            let (data, mut into) = (vec![7; len], vec![0; len]);
+            for at in (0..70).chain([usize::MAX - 5, usize::MAX]) {
+                page.write(0, &[0; 64]);
+                let has_room = at <= 64 && at + 4 + len + 3 <= 64;
+                assert_eq!(page.try_write(at, head, &data, 3), has_room);
+                let mut expected = [0; 64];
+                if has_room {
+                    expected[at..at + 4].copy_from_slice(&head);
+                    expected[at + 4..at + 4 + len].copy_from_slice(&data);
+                }
+                assert_eq!(page.region().to_vec(), expected);
+                for end in [at.saturating_add(3 + len), at.saturating_add(4 + len), 61, usize::MAX]
+                {
+                    let is_there = has_room && end >= at + 4 + len;
+                    into.fill(0);
+                    assert!(!page.try_read(at, end, *b"tail", &mut into));
+                    assert!(into.iter().all(|byte| *byte == 0));
+                    assert_eq!(page.try_read(at, end, head, &mut into), is_there);
+                    assert_eq!(into == data, is_there || len == 0);
+                }
+            }
         }
     }
 
