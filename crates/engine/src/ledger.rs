@@ -212,6 +212,11 @@ impl Ledger {
                 again.longs = again.longs.saturating_sub(usize::from(is_long));
             }
         }
+        // What is known to have arrived need not be asked for.
+        if self.prompted.wrapping_sub(frames) as usize > self.kept.len() {
+            self.prompted = frames;
+        }
+        self.unprompted_bytes = self.unprompted_bytes.min(self.bytes);
         self.confirm_stamps(now_ns, news);
         Ok(())
     }
