@@ -125,20 +125,22 @@ impl Topology {
 
     /// What carries out a call.
     pub fn choice(&self, call: &Call) -> Algorithm {
+        let algorithms = call.operation.algorithms();
+        algorithms[self.choice_among(call, algorithms)]
+    }
+
+    /// Which of an operation's algorithms carries out a call, by its index.
+    pub(crate) fn choice_among(&self, call: &Call, algorithms: &[Algorithm]) -> usize {
+        let predicted_ns = |algorithm| self.predicted_ns(call, algorithm);
         if let Some(wanted) = self.wanted(call)
-            && self.predicted_ns(call, wanted).is_some()
+            && predicted_ns(wanted).is_some()
+            && let Some(at) = algorithms.iter().position(|one| *one == wanted)
         {
-            return wanted;
+            return at;
         }
-        let mut best = (Algorithm::Linear, u64::MAX);
-        for &algorithm in call.operation.algorithms() {
-            if let Some(predicted_ns) = self.predicted_ns(call, algorithm)
-                && predicted_ns < best.1
-            {
-                best = (algorithm, predicted_ns);
-            }
-        }
-        best.0
+        let all = algorithms.iter().enumerate();
+        let possible = all.filter_map(|(at, &one)| Some((predicted_ns(one)?, at)));
+        possible.min().map_or(0, |(_, at)| at)
     }
 }
 
@@ -172,29 +174,6 @@ impl Operation {
             Self::ReduceScatter => "reduce_scatter",
             Self::Scan => "scan",
             Self::Exscan => "exscan",
-        }
-    }
-
-    /// What there is for an operation; of two that are predicted to take as long the first is taken.
-    pub fn algorithms(self) -> &'static [Algorithm] {
-        use Algorithm::{
-            Binomial, Board, Bruck, Bundles, Butterfly, Chain, Dissemination, Doubling, Halving,
-            Heads, Levels, Linear, Pairwise, Ring, Sites, Tournament, VanDeGeijn,
-        };
-        match self {
-            Self::Barrier => &[Linear, Dissemination, Tournament, Heads, Levels, Sites, Board],
-            Self::Broadcast => &[Linear, Binomial, Chain, VanDeGeijn, Heads, Levels, Sites, Board],
-            Self::Gather | Self::Scatter => &[Linear, Binomial, Heads, Bundles, Board],
-            Self::Allgather => {
-                &[Linear, Pairwise, Bruck, Ring, Heads, Levels, Bundles, Sites, Board]
-            }
-            Self::Alltoall => &[Pairwise, Bruck, Heads, Bundles, Board],
-            Self::Reduce => &[Linear, Pairwise, Binomial, Chain, Ring, Heads, Levels, Sites, Board],
-            Self::Allreduce => {
-                &[Linear, Pairwise, Doubling, Butterfly, Halving, Ring, Heads, Levels, Sites, Board]
-            }
-            Self::ReduceScatter => &[Pairwise, Binomial, Ring, Heads, Sites, Board],
-            Self::Scan | Self::Exscan => &[Doubling, Chain, Heads, Sites, Board],
         }
     }
 }

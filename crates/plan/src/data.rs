@@ -1,7 +1,7 @@
 //! Operations that move data: barrier, broadcast, gather, scatter, allgather, alltoall. Units are bytes.
 
 use crate::across::{self, bundle, exchange};
-use crate::choice::{Algorithm, Call, Operation};
+use crate::choice::{Call, Operation};
 use crate::levels;
 use crate::pieces::{
     binomial, bruck, chain, dissemination, linear, pairwise, ring, tournament, van_de_geijn,
@@ -9,20 +9,21 @@ use crate::pieces::{
 use crate::schedule::{Buffer, Schedule, Span, starts};
 use crate::team::Team;
 use crate::topology::Topology;
+use crate::ways::{Allgather, Alltoall, Barrier, Broadcast, Gather, Ways};
 
 /// Nobody leaves before all have come.
 pub fn barrier(rank: u32, topology: &Topology) -> Schedule {
     let mut schedule = Schedule::default();
     let team = topology.by_place(rank);
-    match (topology.choice(&Call::of(Operation::Barrier, 0)), topology.across()) {
-        (Algorithm::Heads | Algorithm::Sites, Some(across)) => {
-            across::barrier::barrier(&mut schedule, &across.short, rank);
+    match Barrier::of(topology, &Call::of(Operation::Barrier, 0)) {
+        Barrier::Heads | Barrier::Sites => {
+            across::barrier::barrier(&mut schedule, &topology.across().short, rank);
         }
-        (Algorithm::Levels, _) => levels::barrier(&mut schedule, topology, rank),
-        (Algorithm::Tournament, _) => tournament::barrier(&mut schedule, team),
-        (Algorithm::Board, _) => topology.seat(rank, 1).barrier(&mut schedule),
-        (Algorithm::Linear, _) => linear::barrier(&mut schedule, team),
-        _ => dissemination::barrier(&mut schedule, team),
+        Barrier::Levels => levels::barrier(&mut schedule, topology, rank),
+        Barrier::Tournament => tournament::barrier(&mut schedule, team),
+        Barrier::Board => topology.seat(rank, 1).barrier(&mut schedule),
+        Barrier::Linear => linear::barrier(&mut schedule, team),
+        Barrier::Dissemination => dissemination::barrier(&mut schedule, team),
     }
     schedule
 }
@@ -32,19 +33,19 @@ pub fn broadcast(rank: u32, topology: &Topology, root: u32, len: u64) -> Schedul
     let mut schedule = Schedule::default();
     let span = Buffer::Output.span(0, len);
     let team = topology.by_place(rank).led_by(topology.place(root));
-    match (topology.choice(&Call::of(Operation::Broadcast, len)), topology.across()) {
-        (Algorithm::Heads | Algorithm::Sites, Some(across)) => {
-            across::broadcast::broadcast(&mut schedule, across, rank, root, len);
+    match Broadcast::of(topology, &Call::of(Operation::Broadcast, len)) {
+        Broadcast::Heads | Broadcast::Sites => {
+            across::broadcast::broadcast(&mut schedule, topology.across(), rank, root, len);
         }
-        (Algorithm::Levels, _) => levels::broadcast(&mut schedule, topology, rank, root, span),
-        (Algorithm::Board, _) => topology.seat(rank, 1).broadcast(&mut schedule, root, span),
-        (Algorithm::Linear, _) => linear::broadcast(&mut schedule, team, span),
-        (Algorithm::VanDeGeijn, _) => van_de_geijn::broadcast(&mut schedule, team, span),
-        (Algorithm::Chain, _) => {
+        Broadcast::Levels => levels::broadcast(&mut schedule, topology, rank, root, span),
+        Broadcast::Board => topology.seat(rank, 1).broadcast(&mut schedule, root, span),
+        Broadcast::Linear => linear::broadcast(&mut schedule, team, span),
+        Broadcast::VanDeGeijn => van_de_geijn::broadcast(&mut schedule, team, span),
+        Broadcast::Chain => {
             let segments = topology.model().chain_segments(len) as u32;
             chain::broadcast(&mut schedule, team, span, segments);
         }
-        _ => binomial::broadcast(&mut schedule, team, span),
+        Broadcast::Binomial => binomial::broadcast(&mut schedule, team, span),
     }
     schedule
 }
@@ -62,18 +63,20 @@ pub fn gather(
     let mut schedule = Schedule::default();
     let is_aside = in_place && rank == root;
     let len = if uniform { sizes(rank) } else { bundle::SLOT };
-    match (topology.choice(&blocks(Operation::Gather, len, uniform)), topology.across()) {
-        (Algorithm::Bundles, Some(across)) if !uniform => {
-            bundle::gather_slots(&mut schedule, &across.short, rank, root, sizes, in_place);
+    match Gather::of(topology, &blocks(Operation::Gather, len, uniform)) {
+        Gather::Bundles if !uniform => {
+            let levels = &topology.across().short;
+            bundle::gather_slots(&mut schedule, levels, rank, root, sizes, in_place);
         }
-        (Algorithm::Heads | Algorithm::Bundles, Some(across)) => {
-            bundle::gather(&mut schedule, &across.short, rank, root, sizes(rank), in_place);
+        Gather::Heads | Gather::Bundles => {
+            let levels = &topology.across().short;
+            bundle::gather(&mut schedule, levels, rank, root, sizes(rank), in_place);
         }
-        (Algorithm::Binomial, _) => {
+        Gather::Binomial => {
             let tree = Tree::new(&mut schedule, topology, rank, root, sizes(rank));
             tree.gather(&mut schedule, is_aside);
         }
-        (Algorithm::Board, _) => {
+        Gather::Board => {
             let len = sizes(rank);
             let own = Buffer::Input.span(0, len);
             let place = |from: u32| Buffer::Output.span(u64::from(from) * len, len);
@@ -82,7 +85,7 @@ pub fn gather(
                 schedule.copy(own, place(root));
             }
         }
-        _ => {
+        Gather::Linear => {
             let starts = if rank == root { all_starts(topology, sizes) } else { Vec::new() };
             let team = topology.by_rank(rank).led_by(root);
             let own = Buffer::Input.span(0, sizes(rank));
@@ -110,18 +113,20 @@ pub fn scatter(
     let mut schedule = Schedule::default();
     let is_aside = in_place && rank == root;
     let len = if uniform { sizes(rank) } else { bundle::SLOT };
-    match (topology.choice(&blocks(Operation::Scatter, len, uniform)), topology.across()) {
-        (Algorithm::Bundles, Some(across)) if !uniform => {
-            bundle::scatter_slots(&mut schedule, &across.short, rank, root, sizes, in_place);
+    match Gather::of(topology, &blocks(Operation::Scatter, len, uniform)) {
+        Gather::Bundles if !uniform => {
+            let levels = &topology.across().short;
+            bundle::scatter_slots(&mut schedule, levels, rank, root, sizes, in_place);
         }
-        (Algorithm::Heads | Algorithm::Bundles, Some(across)) => {
-            bundle::scatter(&mut schedule, &across.short, rank, root, sizes(rank), in_place);
+        Gather::Heads | Gather::Bundles => {
+            let levels = &topology.across().short;
+            bundle::scatter(&mut schedule, levels, rank, root, sizes(rank), in_place);
         }
-        (Algorithm::Binomial, _) => {
+        Gather::Binomial => {
             let tree = Tree::new(&mut schedule, topology, rank, root, sizes(rank));
             tree.scatter(&mut schedule, is_aside);
         }
-        (Algorithm::Board, _) => {
+        Gather::Board => {
             let len = sizes(rank);
             let whole = Buffer::Input.span(0, u64::from(topology.size()) * len);
             let own = Buffer::Output.span(0, len);
@@ -130,7 +135,7 @@ pub fn scatter(
                 schedule.copy(whole.part(u64::from(rank) * len, len), own);
             }
         }
-        _ => scatter_straight(&mut schedule, rank, topology, root, sizes, in_place),
+        Gather::Linear => scatter_straight(&mut schedule, rank, topology, root, sizes, in_place),
     }
     schedule
 }
@@ -173,40 +178,40 @@ pub fn allgather(
     let total = starts[size as usize];
     let block = |rank: u32| Buffer::Output.span(starts[rank as usize], sizes(rank));
     let call = blocks(Operation::Allgather, total.div_ceil(u64::from(size.max(1))), true);
-    let choice = (topology.choice(&call), topology.across());
-    if let (Algorithm::Heads | Algorithm::Bundles, Some(across)) = choice {
-        bundle::allgather(&mut schedule, &across.short, rank, sizes, in_place);
-        return schedule;
-    }
+    let way = Allgather::of(topology, &call);
     let own = Buffer::Input.span(0, sizes(rank));
-    if !in_place {
+    if !in_place && !matches!(way, Allgather::Heads | Allgather::Bundles) {
         schedule.copy(own, block(rank));
     }
-    match choice {
-        (Algorithm::Linear, _) => {
+    match way {
+        Allgather::Heads | Allgather::Bundles => {
+            bundle::allgather(&mut schedule, &topology.across().short, rank, sizes, in_place);
+        }
+        Allgather::Linear => {
             let team = topology.by_rank(rank);
             linear::gather(&mut schedule, team, &block);
             linear::broadcast(&mut schedule, team, Buffer::Output.span(0, total));
         }
-        (Algorithm::Board, _) => {
+        Allgather::Board => {
             topology.seat(rank, 1).allgather(&mut schedule, block(rank), &block);
         }
-        (Algorithm::Pairwise, _) => {
+        Allgather::Pairwise => {
             let own = if in_place { block(rank) } else { own };
             pairwise::allgather(&mut schedule, topology.by_rank(rank), own, &block);
         }
-        (Algorithm::Sites, Some(across)) => {
+        Allgather::Sites => {
             let lies = |rank: u32| (starts[rank as usize], sizes(rank));
-            across::broadcast::allgather(&mut schedule, across, rank, &lies);
+            across::broadcast::allgather(&mut schedule, topology.across(), rank, &lies);
         }
-        (Algorithm::Levels, _) => levels::allgather(&mut schedule, topology, rank, &starts),
-        (Algorithm::Ring, _) => {
+        Allgather::Levels => levels::allgather(&mut schedule, topology, rank, &starts),
+        Allgather::Ring => {
             let team = topology.by_place(rank);
             ring::allgather(&mut schedule, team, &|position| block(team.rank(position)));
         }
-        _ => bruck::allgather(&mut schedule, topology.by_rank(rank), &|last, count| {
-            run(&starts, last, count)
-        }),
+        Allgather::Bruck => {
+            let run = |last, count| run(&starts, last, count);
+            bruck::allgather(&mut schedule, topology.by_rank(rank), &run);
+        }
     }
     schedule
 }
@@ -239,23 +244,23 @@ pub fn alltoall(
     let mut schedule = Schedule::default();
     let len = if uniform { sends(rank) } else { 0 };
     let even = |buffer: Buffer, index: u32| buffer.span(u64::from(index) * len, len);
-    match (topology.choice(&blocks(Operation::Alltoall, len, uniform)), topology.across()) {
-        (Algorithm::Heads | Algorithm::Bundles, Some(across)) => {
-            exchange::alltoall(&mut schedule, &across.short, rank, len);
+    match Alltoall::of(topology, &blocks(Operation::Alltoall, len, uniform)) {
+        Alltoall::Heads | Alltoall::Bundles => {
+            exchange::alltoall(&mut schedule, &topology.across().short, rank, len);
         }
-        (Algorithm::Board, _) => {
+        Alltoall::Board => {
             let whole = Buffer::Input.span(0, u64::from(topology.size()) * len);
             let place = |from: u32| even(Buffer::Output, from);
             schedule.copy(even(Buffer::Input, rank), place(rank));
             topology.seat(rank, 1).alltoall(&mut schedule, whole, &place);
         }
-        (Algorithm::Bruck, _) => {
+        Alltoall::Bruck => {
             let team = topology.by_place(rank);
             let input = |to: u32| even(Buffer::Input, team.rank(to));
             let output = |from: u32| even(Buffer::Output, team.rank(from));
             bruck::alltoall(&mut schedule, team, len, &input, &output);
         }
-        _ => {
+        Alltoall::Pairwise => {
             let (outs, ins) = (all_starts(topology, sends), all_starts(topology, receives));
             let input = |to: u32| Buffer::Input.span(outs[to as usize], sends(to));
             let output = |from: u32| Buffer::Output.span(ins[from as usize], receives(from));

@@ -25,6 +25,7 @@ mod schedule;
 mod team;
 mod text;
 mod topology;
+mod ways;
 
 pub use between::{Groups, Role};
 pub use choice::{Algorithm, Call, Operation, Plans};

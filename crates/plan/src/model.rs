@@ -7,6 +7,9 @@
 
 use crate::choice::{Algorithm, Call, Operation};
 use crate::costs::{Cost, Costs};
+use crate::ways::{
+    Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather, Prefix, Reduce, ReduceScatter, Ways,
+};
 
 /// What predictions are made from.
 #[derive(Clone, Copy, Debug)]
@@ -71,22 +74,30 @@ impl Model {
 
     /// What a call takes by an algorithm; none where it cannot be carried out so.
     pub(crate) fn predicted_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
-        match (self.shape.sites, algorithm) {
-            (2.., _) => self.across_ns(call, algorithm),
-            _ if self.shape.is_crowded => self.crowd_ns(call, algorithm),
-            (_, Algorithm::Sites | Algorithm::Bundles | Algorithm::Board) => None,
-            (_, Algorithm::Heads | Algorithm::Levels) if self.shape.nodes == 1 => None,
-            (_, _) => match call.operation {
-                Operation::Barrier => self.barrier_ns(algorithm),
-                Operation::Broadcast => self.broadcast_ns(call, algorithm),
-                Operation::Gather | Operation::Scatter => self.gather_ns(call, algorithm),
-                Operation::Allgather => self.allgather_ns(call, algorithm),
-                Operation::Alltoall => self.alltoall_ns(call, algorithm),
-                Operation::Reduce => self.reduce_ns(call, algorithm),
-                Operation::Allreduce => self.allreduce_ns(call, algorithm),
-                Operation::ReduceScatter => self.reduce_scatter_ns(call, algorithm),
-                Operation::Scan | Operation::Exscan => self.prefix_ns(call, algorithm),
-            },
+        let Shape { sites, nodes, is_crowded, .. } = self.shape;
+        if nodes == 1 && matches!(algorithm, Algorithm::Heads | Algorithm::Levels) {
+            return None;
+        }
+        if sites > 1 {
+            return self.across_ns(call, algorithm);
+        }
+        if is_crowded {
+            return self.crowd_ns(call, algorithm);
+        }
+        match call.operation {
+            Operation::Barrier => self.barrier_ns(Barrier::named(algorithm)?),
+            Operation::Broadcast => self.broadcast_ns(call, Broadcast::named(algorithm)?),
+            Operation::Gather | Operation::Scatter => {
+                self.gather_ns(call, Gather::named(algorithm)?)
+            }
+            Operation::Allgather => self.allgather_ns(call, Allgather::named(algorithm)?),
+            Operation::Alltoall => self.alltoall_ns(call, Alltoall::named(algorithm)?),
+            Operation::Reduce => self.reduce_ns(call, Reduce::named(algorithm)?),
+            Operation::Allreduce => self.allreduce_ns(call, Allreduce::named(algorithm)?),
+            Operation::ReduceScatter => {
+                self.reduce_scatter_ns(call, ReduceScatter::named(algorithm)?)
+            }
+            Operation::Scan | Operation::Exscan => self.prefix_ns(call, Prefix::named(algorithm)?),
         }
     }
 
@@ -97,26 +108,82 @@ impl Model {
         let (others, rounds) = (ranks - 1, levels(ranks));
         // How often the last one waits, all messages, what one rank moves and combines alone, and what all
         // do beside each other: in multiples of the call's bytes.
-        let (waits, messages, alone, together) = match (call.operation, algorithm) {
-            (Operation::Barrier, Algorithm::Linear) => (2, 2 * others, 0, 0),
-            (Operation::Broadcast | Operation::Gather | Operation::Scatter, Algorithm::Linear) => {
-                (1, others, 0, others)
-            }
-            (Operation::Allgather, Algorithm::Linear) => (2, 2 * others, others, ranks * others),
-            (Operation::Allgather | Operation::Alltoall, Algorithm::Pairwise) => {
-                (1, ranks * others, 0, ranks * others)
-            }
-            (Operation::Reduce, Algorithm::Linear) => (1, others, 2 * ranks, 0),
-            (Operation::Reduce, Algorithm::Pairwise) => (2, (ranks + 1) * others, 0, 3 * ranks),
-            (Operation::Allreduce, Algorithm::Linear) => (2, 2 * others, 2 * ranks, others),
-            (Operation::Allreduce, Algorithm::Pairwise) => {
-                (2, 2 * ranks * others, 0, 2 * others + ranks)
-            }
-            (Operation::ReduceScatter, Algorithm::Pairwise) => (1, ranks * others, 0, 2 * ranks),
-            (Operation::Scan | Operation::Exscan, Algorithm::Doubling) => {
-                (rounds, ranks * rounds, 0, 3 * ranks * rounds)
-            }
-            _ => return None,
+        let (waits, messages, alone, together) = match call.operation {
+            Operation::Barrier => match Barrier::named(algorithm)? {
+                Barrier::Linear => (2, 2 * others, 0, 0),
+                Barrier::Dissemination
+                | Barrier::Tournament
+                | Barrier::Heads
+                | Barrier::Levels
+                | Barrier::Sites
+                | Barrier::Board => return None,
+            },
+            Operation::Broadcast => match Broadcast::named(algorithm)? {
+                Broadcast::Linear => (1, others, 0, others),
+                Broadcast::Binomial
+                | Broadcast::Chain
+                | Broadcast::VanDeGeijn
+                | Broadcast::Heads
+                | Broadcast::Levels
+                | Broadcast::Sites
+                | Broadcast::Board => return None,
+            },
+            Operation::Gather | Operation::Scatter => match Gather::named(algorithm)? {
+                Gather::Linear => (1, others, 0, others),
+                Gather::Binomial | Gather::Heads | Gather::Bundles | Gather::Board => return None,
+            },
+            Operation::Allgather => match Allgather::named(algorithm)? {
+                Allgather::Linear => (2, 2 * others, others, ranks * others),
+                Allgather::Pairwise => (1, ranks * others, 0, ranks * others),
+                Allgather::Bruck
+                | Allgather::Ring
+                | Allgather::Heads
+                | Allgather::Levels
+                | Allgather::Bundles
+                | Allgather::Sites
+                | Allgather::Board => return None,
+            },
+            Operation::Alltoall => match Alltoall::named(algorithm)? {
+                Alltoall::Pairwise => (1, ranks * others, 0, ranks * others),
+                Alltoall::Bruck | Alltoall::Heads | Alltoall::Bundles | Alltoall::Board => {
+                    return None;
+                }
+            },
+            Operation::Reduce => match Reduce::named(algorithm)? {
+                Reduce::Linear => (1, others, 2 * ranks, 0),
+                Reduce::Pairwise => (2, (ranks + 1) * others, 0, 3 * ranks),
+                Reduce::Binomial
+                | Reduce::Chain
+                | Reduce::Ring
+                | Reduce::Heads
+                | Reduce::Levels
+                | Reduce::Sites
+                | Reduce::Board => return None,
+            },
+            Operation::Allreduce => match Allreduce::named(algorithm)? {
+                Allreduce::Linear => (2, 2 * others, 2 * ranks, others),
+                Allreduce::Pairwise => (2, 2 * ranks * others, 0, 2 * others + ranks),
+                Allreduce::Doubling
+                | Allreduce::Butterfly
+                | Allreduce::Halving
+                | Allreduce::Ring
+                | Allreduce::Heads
+                | Allreduce::Levels
+                | Allreduce::Sites
+                | Allreduce::Board => return None,
+            },
+            Operation::ReduceScatter => match ReduceScatter::named(algorithm)? {
+                ReduceScatter::Pairwise => (1, ranks * others, 0, 2 * ranks),
+                ReduceScatter::Binomial
+                | ReduceScatter::Ring
+                | ReduceScatter::Heads
+                | ReduceScatter::Sites
+                | ReduceScatter::Board => return None,
+            },
+            Operation::Scan | Operation::Exscan => match Prefix::named(algorithm)? {
+                Prefix::Doubling => (rounds, ranks * rounds, 0, 3 * ranks * rounds),
+                Prefix::Chain | Prefix::Heads | Prefix::Sites | Prefix::Board => return None,
+            },
         };
         let times_bytes = |times: u64| call.bytes.saturating_mul(times * CROWD_COPIES);
         let stream_ns = |times: u64| self.near.stream_ns(times_bytes(times));
@@ -142,10 +209,8 @@ impl Model {
             Operation::ReduceScatter => (1, 0, 3 * ranks),
             Operation::Scan | Operation::Exscan => (1, others, ranks * ranks),
         };
-        let rounds = match call.operation {
-            Operation::Broadcast => bytes.div_ceil(page_bytes).max(1),
-            _ => 1,
-        };
+        let is_cut = call.operation == Operation::Broadcast;
+        let rounds = if is_cut { bytes.div_ceil(page_bytes).max(1) } else { 1 };
         if !call.is_uniform || rounds > BOARD_ROUNDS_MOST || posts * bytes > rounds * page_bytes {
             return None;
         }
@@ -172,191 +237,207 @@ impl Model {
         best.min(bytes / SEGMENT_LEAST).clamp(1, SEGMENTS_MOST)
     }
 
-    fn barrier_ns(&self, algorithm: Algorithm) -> Option<u64> {
+    fn barrier_ns(&self, way: Barrier) -> Option<u64> {
         let nodes = self.shape.nodes;
         let legs = 2 * self.star_ns(0);
-        Some(match algorithm {
-            Algorithm::Linear => 2 * (self.farthest().hop_ns(0) + self.root_work_ns()),
-            Algorithm::Dissemination => self.shifts_ns(&self.by_place, |_| 0),
-            Algorithm::Tournament => 2 * self.tree_ns(&self.by_place, 0),
-            Algorithm::Heads => legs + self.far.hop_ns(0) + 2 * (nodes - 1) * self.far.work_ns,
-            Algorithm::Levels => legs + levels(nodes) * self.far.hop_ns(0),
-            _ => return None,
+        Some(match way {
+            Barrier::Linear => 2 * (self.farthest().hop_ns(0) + self.root_work_ns()),
+            Barrier::Dissemination => self.shifts_ns(&self.by_place, |_| 0),
+            Barrier::Tournament => 2 * self.tree_ns(&self.by_place, 0),
+            Barrier::Heads => legs + self.far.hop_ns(0) + 2 * (nodes - 1) * self.far.work_ns,
+            Barrier::Levels => legs + levels(nodes) * self.far.hop_ns(0),
+            Barrier::Sites | Barrier::Board => return None,
         })
     }
 
-    fn broadcast_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
+    fn broadcast_ns(&self, call: &Call, way: Broadcast) -> Option<u64> {
         let Shape { ranks, nodes, .. } = self.shape;
         let bytes = call.bytes;
-        Some(match algorithm {
-            Algorithm::Linear => self.one_with_all_ns(bytes),
-            Algorithm::Binomial => self.tree_ns(&self.by_place, bytes),
-            Algorithm::Chain => self.chain_ns(bytes, 0),
-            Algorithm::VanDeGeijn if call.units >= ranks && ranks > 2 => {
+        Some(match way {
+            Broadcast::Linear => self.one_with_all_ns(bytes),
+            Broadcast::Binomial => self.tree_ns(&self.by_place, bytes),
+            Broadcast::Chain => self.chain_ns(bytes, 0),
+            Broadcast::VanDeGeijn if call.units >= ranks && ranks > 2 => {
                 let part = bytes / ranks;
                 let scattered = self.tree_ns(&self.by_place, 0) + self.scattered_ns(bytes);
                 scattered + self.ring_ns(part, 0) + self.waking_ns(scattered)
             }
-            Algorithm::Heads => {
+            Broadcast::Heads => {
                 let crossing = self.far.stream_ns((nodes - 1) * bytes);
                 let within = (self.star_stream_ns(bytes), 0);
                 self.piped_ns(bytes, self.star_ns(0) + self.far.hop_ns(0), crossing, within)
                     + (nodes - 1) * self.far.work_ns
             }
-            Algorithm::Levels => levels(nodes) * self.far.hop_ns(bytes) + self.star_ns(bytes),
-            _ => return None,
+            Broadcast::Levels => levels(nodes) * self.far.hop_ns(bytes) + self.star_ns(bytes),
+            Broadcast::VanDeGeijn | Broadcast::Sites | Broadcast::Board => return None,
         })
     }
 
     /// Blocks to one rank, and from one as well.
-    fn gather_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
+    fn gather_ns(&self, call: &Call, way: Gather) -> Option<u64> {
         let Shape { ranks, nodes, node_ranks, .. } = self.shape;
         let bytes = call.bytes;
         let foreign = self.far.stream_ns((ranks - node_ranks) * bytes);
         let copies = 2 * self.compute_ns(ranks * bytes);
-        Some(match algorithm {
-            Algorithm::Linear => self.one_with_all_ns(bytes) + self.compute_ns(bytes),
-            Algorithm::Binomial if call.is_uniform => {
+        Some(match way {
+            Gather::Linear => self.one_with_all_ns(bytes) + self.compute_ns(bytes),
+            Gather::Binomial if call.is_uniform => {
                 self.tree_ns(&self.by_place, 0)
                     + foreign
                     + self.near.stream_ns(ranks * bytes)
                     + copies
             }
-            Algorithm::Heads if call.is_uniform => {
+            Gather::Heads if call.is_uniform => {
                 let legs =
                     self.star_ns(bytes) + self.far.hop_ns(0) + (nodes - 1) * self.far.work_ns;
                 legs + foreign + copies
             }
-            _ => return None,
+            Gather::Binomial | Gather::Heads | Gather::Bundles | Gather::Board => return None,
         })
     }
 
-    fn allgather_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
+    fn allgather_ns(&self, call: &Call, way: Allgather) -> Option<u64> {
         let Shape { ranks, nodes, node_ranks, is_in_order, .. } = self.shape;
         let (bytes, total) = (call.bytes, ranks * call.bytes);
         let collected = self.star_ns(bytes);
         let given = self.star_ns(total);
         let sorted = if is_in_order { 0 } else { 2 * self.compute_ns(total) };
         let copied = self.compute_ns(bytes);
-        Some(match algorithm {
-            Algorithm::Bruck => {
+        Some(match way {
+            Allgather::Bruck => {
                 copied + self.shifts_ns(&self.by_rank, |have| have.min(ranks - have) * bytes)
             }
-            Algorithm::Ring => copied + self.ring_ns(bytes, 0),
-            Algorithm::Heads => {
+            Allgather::Ring => copied + self.ring_ns(bytes, 0),
+            Allgather::Heads => {
                 let crossing = self.far.stream_ns((nodes - 1) * node_ranks * bytes);
                 let work = 2 * (nodes - 1) * self.far.work_ns;
                 collected + self.far.hop_ns(0) + work + crossing + given + sorted
             }
-            Algorithm::Levels if is_in_order => {
+            Allgather::Levels if is_in_order => {
                 collected + (nodes - 1) * self.far.hop_ns(node_ranks * bytes) + given
             }
-            _ => return None,
+            Allgather::Levels
+            | Allgather::Linear
+            | Allgather::Pairwise
+            | Allgather::Bundles
+            | Allgather::Sites
+            | Allgather::Board => return None,
         })
     }
 
-    fn alltoall_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
+    fn alltoall_ns(&self, call: &Call, way: Alltoall) -> Option<u64> {
         let Shape { ranks, nodes, node_ranks, .. } = self.shape;
         let bytes = call.bytes;
         let foreign = ranks - node_ranks;
         let crossing = self.far.stream_ns(node_ranks * foreign * bytes);
-        Some(match algorithm {
-            Algorithm::Pairwise => {
+        Some(match way {
+            Alltoall::Pairwise => {
                 let work = foreign * self.far.work_ns + (node_ranks - 1) * self.near.work_ns;
                 let near = self.near.stream_ns((2 * node_ranks - 1) * bytes);
                 2 * work + self.farthest().hop_ns(0) + near + crossing
             }
-            Algorithm::Bruck if call.is_uniform => {
+            Alltoall::Bruck if call.is_uniform => {
                 let passed = ranks / 2 * bytes;
                 let copies = (2 + 2 * levels(ranks) / 2) * self.compute_ns(ranks * bytes);
                 // Every copy is a step of its own.
                 let steps = levels(ranks) * ranks * COPY_NS;
                 self.shifts_ns(&self.by_place, |_| passed) + copies + steps
             }
-            Algorithm::Heads if call.is_uniform => {
+            Alltoall::Heads if call.is_uniform => {
                 let legs = 2 * self.star_ns(foreign * bytes) + self.star_ns(bytes);
                 let copies = 4 * self.compute_ns(node_ranks * foreign * bytes);
                 let steps = node_ranks * foreign * COPY_NS;
                 let work = 2 * (nodes - 1) * self.far.work_ns;
                 legs + self.far.hop_ns(0) + work + crossing + copies + steps
             }
-            _ => return None,
+            Alltoall::Bruck | Alltoall::Heads | Alltoall::Bundles | Alltoall::Board => return None,
         })
     }
 
-    fn reduce_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
+    fn reduce_ns(&self, call: &Call, way: Reduce) -> Option<u64> {
         let Shape { ranks, nodes, .. } = self.shape;
         let bytes = call.bytes;
         let is_ordered = call.commutes || self.shape.is_in_order;
-        Some(match algorithm {
-            Algorithm::Linear => self.one_with_all_ns(bytes) + (ranks + 1) * self.compute_ns(bytes),
-            Algorithm::Binomial => {
+        Some(match way {
+            Reduce::Linear => self.one_with_all_ns(bytes) + (ranks + 1) * self.compute_ns(bytes),
+            Reduce::Binomial => {
                 self.tree_ns(self.order(call), bytes) + 2 * levels(ranks) * self.compute_ns(bytes)
             }
-            Algorithm::Chain if is_ordered => self.chain_ns(bytes, 1),
-            Algorithm::Ring if call.commutes && call.units >= ranks => {
+            Reduce::Chain if is_ordered => self.chain_ns(bytes, 1),
+            Reduce::Ring if call.commutes && call.units >= ranks => {
                 let part = bytes / ranks;
                 let combined = self.compute_ns(bytes) + self.ring_ns(part, self.compute_ns(part));
                 combined + self.one_with_all_ns(part)
             }
-            Algorithm::Heads => self.heads_reduce_ns(call, false),
-            Algorithm::Levels if is_ordered => {
+            Reduce::Heads => self.heads_reduce_ns(call, false),
+            Reduce::Levels if is_ordered => {
                 let within = self.star_ns(bytes) + self.star_compute_ns(bytes);
                 within + levels(nodes) * (self.far.hop_ns(bytes) + 2 * self.compute_ns(bytes))
             }
-            _ => return None,
+            Reduce::Chain
+            | Reduce::Ring
+            | Reduce::Levels
+            | Reduce::Pairwise
+            | Reduce::Sites
+            | Reduce::Board => return None,
         })
     }
 
-    fn allreduce_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
+    fn allreduce_ns(&self, call: &Call, way: Allreduce) -> Option<u64> {
         let Shape { ranks, nodes, .. } = self.shape;
         let bytes = call.bytes;
         let is_ordered = call.commutes || self.shape.is_in_order;
         let order = self.order(call);
-        Some(match algorithm {
-            Algorithm::Linear => {
+        Some(match way {
+            Allreduce::Linear => {
                 2 * self.one_with_all_ns(bytes) + (ranks + 1) * self.compute_ns(bytes)
             }
-            Algorithm::Doubling => {
+            Allreduce::Doubling => {
                 let rounds = levels_below(ranks);
                 self.fold_ns(order, bytes)
                     + (0..rounds).map(|round| self.swap_ns(order, round, bytes)).sum::<u64>()
                     + 2 * rounds * self.compute_ns(bytes)
             }
-            Algorithm::Butterfly if ranks <= BUTTERFLY_MOST => {
+            Allreduce::Butterfly if ranks <= BUTTERFLY_MOST => {
                 let passed = |have: u64| have.min(ranks - have);
                 let more = ranks - 1 - levels(ranks);
                 let rounds = self.shifts_ns(order, |have| passed(have) * bytes)
                     + more * self.farthest().work_ns;
                 rounds + (ranks + 1) * self.compute_ns(bytes)
             }
-            Algorithm::Halving if call.units >= ranks => {
+            Allreduce::Halving if call.units >= ranks => {
                 let halves = (0..levels_below(ranks)).map(|round| {
                     let half = bytes >> (round + 1);
                     2 * self.swap_ns(order, round, half) + 2 * self.compute_ns(half)
                 });
                 self.fold_ns(order, bytes) + halves.sum::<u64>()
             }
-            Algorithm::Ring if call.commutes && call.units >= ranks => {
+            Allreduce::Ring if call.commutes && call.units >= ranks => {
                 let part = bytes / ranks;
                 self.ring_ns(part, self.compute_ns(part)) + self.ring_ns(part, 0)
             }
-            Algorithm::Heads => self.heads_reduce_ns(call, true),
-            Algorithm::Levels if is_ordered => {
+            Allreduce::Heads => self.heads_reduce_ns(call, true),
+            Allreduce::Levels if is_ordered => {
                 let within = 2 * self.star_ns(bytes) + self.star_compute_ns(bytes);
                 let pairs = if nodes.is_power_of_two() { 0 } else { 2 };
                 let rounds = levels_below(nodes) + pairs;
                 within + rounds * (self.far.hop_ns(bytes) + 2 * self.compute_ns(bytes))
             }
-            _ => return None,
+            Allreduce::Butterfly
+            | Allreduce::Halving
+            | Allreduce::Ring
+            | Allreduce::Levels
+            | Allreduce::Pairwise
+            | Allreduce::Sites
+            | Allreduce::Board => return None,
         })
     }
 
-    fn reduce_scatter_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
+    fn reduce_scatter_ns(&self, call: &Call, way: ReduceScatter) -> Option<u64> {
         let ranks = self.shape.ranks;
         let bytes = call.bytes;
-        Some(match algorithm {
-            Algorithm::Binomial => {
+        Some(match way {
+            ReduceScatter::Binomial => {
                 let up = self.tree_ns(&self.by_rank, bytes);
                 let combined = (2 * levels(ranks) + 1) * self.compute_ns(bytes);
                 // A block is at least a unit.
@@ -366,12 +447,15 @@ impl Model {
                 };
                 up + combined + given
             }
-            Algorithm::Ring if call.commutes => {
+            ReduceScatter::Ring if call.commutes => {
                 let part = bytes / ranks;
                 self.ring_ns(part, self.compute_ns(part)) + self.compute_ns(bytes)
             }
-            Algorithm::Heads => self.heads_reduce_scatter_ns(call),
-            _ => return None,
+            ReduceScatter::Heads => self.heads_reduce_scatter_ns(call),
+            ReduceScatter::Ring
+            | ReduceScatter::Pairwise
+            | ReduceScatter::Sites
+            | ReduceScatter::Board => return None,
         })
     }
 
@@ -392,23 +476,23 @@ impl Model {
         legs + work + crossing.max(combined) + crossing.min(combined) / 2
     }
 
-    fn prefix_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
+    fn prefix_ns(&self, call: &Call, way: Prefix) -> Option<u64> {
         let Shape { ranks, nodes, node_ranks, .. } = self.shape;
         let bytes = call.bytes;
-        Some(match algorithm {
-            Algorithm::Doubling => {
+        Some(match way {
+            Prefix::Doubling => {
                 let combined = (2 * levels(ranks) + 2) * self.compute_ns(bytes);
                 self.shifts_ns(&self.by_rank, |_| bytes) + combined
             }
-            Algorithm::Chain if self.shape.is_in_order => self.chain_ns(bytes, 2),
-            Algorithm::Heads => {
+            Prefix::Chain if self.shape.is_in_order => self.chain_ns(bytes, 2),
+            Prefix::Heads => {
                 let runs = if self.shape.is_in_order { 1 } else { node_ranks };
                 let crossing = self.far.stream_ns((nodes - 1) * runs * bytes);
                 let work = 2 * (nodes - 1) * runs * self.far.work_ns;
                 let combined = (2 * node_ranks + nodes * runs) * self.compute_ns(bytes);
                 2 * self.star_ns(bytes) + self.far.hop_ns(0) + work + crossing + combined
             }
-            _ => return None,
+            Prefix::Chain | Prefix::Sites | Prefix::Board => return None,
         })
     }
 
@@ -427,67 +511,122 @@ impl Model {
             let between = self.wide.stream_ns(between.saturating_mul(bytes));
             (crossing + between.max(far(blocks * foreign))).max(far(blocks * (foreign + near)))
         };
-        Some(match (call.operation, algorithm) {
-            (Operation::Gather | Operation::Scatter, Algorithm::Linear) => {
-                streams(site_ranks, 1) + ranks * self.far.work_ns
-            }
-            (Operation::Gather | Operation::Scatter, Algorithm::Bundles) => {
-                let bundle = self.far.stream_ns(bytes.saturating_mul(site_ranks));
-                let legs = 2 * self.far.latency_ns + 2 * bundle;
-                streams(site_ranks, 1) + legs
-            }
-            (Operation::Alltoall, Algorithm::Pairwise) => {
-                let streams = streams(site_ranks * site_ranks, node_ranks);
-                streams + 2 * foreign * self.far.work_ns
-            }
-            (Operation::Alltoall, Algorithm::Bundles) if call.is_uniform => {
-                let bundle = self.far.stream_ns(bytes.saturating_mul(site_ranks * foreign));
-                let legs = self.far.latency_ns + site_ranks * self.far.work_ns + bundle;
-                let streams = streams(site_ranks * site_ranks, node_ranks);
-                streams + 2 * legs
-            }
-            (Operation::Allgather, Algorithm::Bundles) => {
-                let legs = 3 * self.far.stream_ns(ranks * bytes);
-                streams(site_ranks, 1) + legs
-            }
-            (Operation::Allgather, Algorithm::Sites) => {
-                let work = 2 * ranks * self.far.work_ns;
-                streams(site_ranks, 1) + work
-            }
-            (Operation::Barrier, Algorithm::Sites) => {
-                crossing + 2 * legs + 2 * (sites - 1) * self.wide.work_ns
-            }
-            (Operation::Broadcast, Algorithm::Sites) => {
-                // The nodes of the root's site, but its own where there are others, pass on to other
-                // sites and to each other.
-                let others = (site_nodes - 1).max(1);
-                let sent = (sites - 1 + site_nodes.saturating_sub(2)) * bytes / others;
-                crossing + legs + self.wide.stream_ns(bytes).max(self.far.stream_ns(sent))
-            }
-            (Operation::Reduce | Operation::Allreduce, Algorithm::Sites) => {
-                let sent = (2 * (site_nodes - 1) + sites - 1) * bytes / site_nodes;
-                let work = 2 * (sites - 1) * self.wide.work_ns;
-                crossing
-                    + 2 * legs
-                    + work
-                    + self.wide.stream_ns(bytes).max(self.far.stream_ns(sent))
-            }
-            (Operation::ReduceScatter, Algorithm::Sites) => {
-                let sent = bytes - bytes / site_nodes + (sites - 1) * bytes / (sites * site_nodes);
-                let work = 2 * foreign.min(call.units) * self.wide.work_ns / site_ranks.max(1);
-                let between = self.wide.stream_ns(bytes / sites);
-                crossing + 2 * legs + work + between.max(self.far.stream_ns(sent))
-            }
-            (Operation::Scan | Operation::Exscan, Algorithm::Sites) => {
-                // The head of a site hears of all its ranks, and tells them.
-                let sent = (2 * (site_ranks - node_ranks) + sites - 1) * bytes / site_nodes;
-                let work = 2 * (site_ranks + sites) * self.far.work_ns;
-                crossing
-                    + 2 * legs
-                    + work
-                    + self.wide.stream_ns(bytes).max(self.far.stream_ns(sent))
-            }
-            _ => return None,
+        // By heads of sites, of which each sends `sent` bytes within its site.
+        let legs_and_streams = |work: u64, sent: u64| {
+            crossing + 2 * legs + work + self.wide.stream_ns(bytes).max(self.far.stream_ns(sent))
+        };
+        let reduced = || {
+            let sent = (2 * (site_nodes - 1) + sites - 1) * bytes / site_nodes;
+            legs_and_streams(2 * (sites - 1) * self.wide.work_ns, sent)
+        };
+        Some(match call.operation {
+            Operation::Barrier => match Barrier::named(algorithm)? {
+                Barrier::Sites => crossing + 2 * legs + 2 * (sites - 1) * self.wide.work_ns,
+                Barrier::Linear
+                | Barrier::Dissemination
+                | Barrier::Tournament
+                | Barrier::Heads
+                | Barrier::Levels
+                | Barrier::Board => return None,
+            },
+            Operation::Broadcast => match Broadcast::named(algorithm)? {
+                Broadcast::Sites => {
+                    // The nodes of the root's site, but its own where there are others, pass on to other
+                    // sites and to each other.
+                    let others = (site_nodes - 1).max(1);
+                    let sent = (sites - 1 + site_nodes.saturating_sub(2)) * bytes / others;
+                    crossing + legs + self.wide.stream_ns(bytes).max(self.far.stream_ns(sent))
+                }
+                Broadcast::Linear
+                | Broadcast::Binomial
+                | Broadcast::Chain
+                | Broadcast::VanDeGeijn
+                | Broadcast::Heads
+                | Broadcast::Levels
+                | Broadcast::Board => return None,
+            },
+            Operation::Gather | Operation::Scatter => match Gather::named(algorithm)? {
+                Gather::Linear => streams(site_ranks, 1) + ranks * self.far.work_ns,
+                Gather::Bundles => {
+                    let bundle = self.far.stream_ns(bytes.saturating_mul(site_ranks));
+                    let legs = 2 * self.far.latency_ns + 2 * bundle;
+                    streams(site_ranks, 1) + legs
+                }
+                Gather::Binomial | Gather::Heads | Gather::Board => return None,
+            },
+            Operation::Allgather => match Allgather::named(algorithm)? {
+                Allgather::Bundles => {
+                    streams(site_ranks, 1) + 3 * self.far.stream_ns(ranks * bytes)
+                }
+                Allgather::Sites => streams(site_ranks, 1) + 2 * ranks * self.far.work_ns,
+                Allgather::Linear
+                | Allgather::Pairwise
+                | Allgather::Bruck
+                | Allgather::Ring
+                | Allgather::Heads
+                | Allgather::Levels
+                | Allgather::Board => return None,
+            },
+            Operation::Alltoall => match Alltoall::named(algorithm)? {
+                Alltoall::Pairwise => {
+                    let streams = streams(site_ranks * site_ranks, node_ranks);
+                    streams + 2 * foreign * self.far.work_ns
+                }
+                Alltoall::Bundles if call.is_uniform => {
+                    let bundle = self.far.stream_ns(bytes.saturating_mul(site_ranks * foreign));
+                    let legs = self.far.latency_ns + site_ranks * self.far.work_ns + bundle;
+                    let streams = streams(site_ranks * site_ranks, node_ranks);
+                    streams + 2 * legs
+                }
+                Alltoall::Bundles | Alltoall::Bruck | Alltoall::Heads | Alltoall::Board => {
+                    return None;
+                }
+            },
+            Operation::Reduce => match Reduce::named(algorithm)? {
+                Reduce::Sites => reduced(),
+                Reduce::Linear
+                | Reduce::Pairwise
+                | Reduce::Binomial
+                | Reduce::Chain
+                | Reduce::Ring
+                | Reduce::Heads
+                | Reduce::Levels
+                | Reduce::Board => return None,
+            },
+            Operation::Allreduce => match Allreduce::named(algorithm)? {
+                Allreduce::Sites => reduced(),
+                Allreduce::Linear
+                | Allreduce::Pairwise
+                | Allreduce::Doubling
+                | Allreduce::Butterfly
+                | Allreduce::Halving
+                | Allreduce::Ring
+                | Allreduce::Heads
+                | Allreduce::Levels
+                | Allreduce::Board => return None,
+            },
+            Operation::ReduceScatter => match ReduceScatter::named(algorithm)? {
+                ReduceScatter::Sites => {
+                    let sent =
+                        bytes - bytes / site_nodes + (sites - 1) * bytes / (sites * site_nodes);
+                    let work = 2 * foreign.min(call.units) * self.wide.work_ns / site_ranks.max(1);
+                    let between = self.wide.stream_ns(bytes / sites);
+                    crossing + 2 * legs + work + between.max(self.far.stream_ns(sent))
+                }
+                ReduceScatter::Pairwise
+                | ReduceScatter::Binomial
+                | ReduceScatter::Ring
+                | ReduceScatter::Heads
+                | ReduceScatter::Board => return None,
+            },
+            Operation::Scan | Operation::Exscan => match Prefix::named(algorithm)? {
+                Prefix::Sites => {
+                    // The head of a site hears of all its ranks, and tells them.
+                    let sent = (2 * (site_ranks - node_ranks) + sites - 1) * bytes / site_nodes;
+                    legs_and_streams(2 * (site_ranks + sites) * self.far.work_ns, sent)
+                }
+                Prefix::Doubling | Prefix::Chain | Prefix::Heads | Prefix::Board => return None,
+            },
         })
     }
 

@@ -4,9 +4,9 @@
 //! order depends on nothing but the arguments and what all ranks know of each other, so results repeat bit
 //! for bit.
 
-use crate::across::prefix::{Prefix, prefix as prefix_across};
+use crate::across::prefix as sites;
 use crate::across::reduction as across;
-use crate::choice::{Algorithm, Call, Operation};
+use crate::choice::{Call, Operation};
 use crate::levels;
 use crate::pieces::{
     binomial, butterfly, chain, doubling, halving, linear, pairwise, prefix, ring,
@@ -14,6 +14,7 @@ use crate::pieces::{
 use crate::schedule::{Buffer, Schedule, Span, part, starts};
 use crate::team::Team;
 use crate::topology::Topology;
+use crate::ways::{Allreduce, Prefix, Reduce, ReduceScatter, Ways};
 
 /// What is combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,18 +63,18 @@ pub fn reduce(rank: u32, topology: &Topology, root: u32, operands: Operands) -> 
         (true, false) => (Buffer::Input.span(0, len), Some(output)),
         (false, _) => (Buffer::Input.span(0, len), None),
     };
-    let choice = topology.choice(&operands.call(Operation::Reduce));
     let team = arranged(topology, rank, commutes);
     let root_at = if commutes { topology.place(root) } else { root };
-    match (choice, topology.across()) {
-        (Algorithm::Heads | Algorithm::Sites, Some(sites)) => {
-            across::reduce(&mut schedule, sites, rank, root, operands);
+    let route = Route { root, team, own, result };
+    match Reduce::of(topology, &operands.call(Operation::Reduce)) {
+        Reduce::Heads | Reduce::Sites => {
+            across::reduce(&mut schedule, topology.across(), rank, root, operands);
         }
-        (Algorithm::Board, _) => {
+        Reduce::Board => {
             topology.seat(rank, operands.element).reduce(&mut schedule, root, own, output);
         }
-        (Algorithm::Linear, _) => linear::reduce(&mut schedule, team, root_at, own, output),
-        (Algorithm::Pairwise, _) => {
+        Reduce::Linear => linear::reduce(&mut schedule, team, root_at, own, output),
+        Reduce::Pairwise => {
             let team = topology.by_rank(rank);
             let at = |buffer: Span, rank: u32| {
                 let (start, len) = part(len, team.size(), rank);
@@ -88,7 +89,7 @@ pub fn reduce(rank: u32, topology: &Topology, root: u32, operands: Operands) -> 
                 if rank == root { at(output, team.rank(position)) } else { mine }
             });
         }
-        (Algorithm::Ring, _) => {
+        Reduce::Ring => {
             let team = team.led_by(root_at);
             let sum = schedule.room(len);
             schedule.copy(own, sum);
@@ -103,10 +104,35 @@ pub fn reduce(rank: u32, topology: &Topology, root: u32, operands: Operands) -> 
                 schedule.copy(at(sum, 0), at(output, 0));
             }
         }
-        _ => {
+        Reduce::Chain => {
             let segments = operands.chain_segments(topology);
-            let route = Route { rank, root, team, own, result, segments };
-            route.reduce(&mut schedule, topology, choice, (commutes, root_at));
+            route.reduce(&mut schedule, (commutes, root_at), |schedule, team, result| {
+                let own = match result {
+                    // What comes is put to the own operand, not on it.
+                    Some(result) if result == own => {
+                        let aside = schedule.room(len);
+                        schedule.copy(own, aside);
+                        aside
+                    }
+                    _ => own,
+                };
+                chain::reduce(schedule, team, own, result, segments);
+            });
+        }
+        Reduce::Levels => {
+            route.reduce(&mut schedule, (commutes, root_at), |schedule, _, result| {
+                let root = commutes.then_some(root);
+                levels::reduce(schedule, topology, rank, root, own, result);
+            });
+        }
+        Reduce::Binomial => {
+            route.reduce(&mut schedule, (commutes, root_at), |schedule, team, result| {
+                let sum = result.unwrap_or_else(|| schedule.room(len));
+                if own != sum {
+                    schedule.copy(own, sum);
+                }
+                binomial::reduce(schedule, team, sum);
+            });
         }
     }
     schedule
@@ -114,25 +140,21 @@ pub fn reduce(rank: u32, topology: &Topology, root: u32, operands: Operands) -> 
 
 /// Ways on which the first of a team gets the result.
 struct Route<'a> {
-    rank: u32,
     root: u32,
     team: Team<'a>,
     own: Span,
     /// Where the result goes, at the root.
     result: Option<Span>,
-    /// Of a chain.
-    segments: u32,
 }
 
 impl Route<'_> {
     /// To the root, at whose position the team is turned where order does not matter; else to the first
-    /// rank, which sends the root what it has.
+    /// rank, which sends the root what it has. `go` reduces to the first of the team, which has where to.
     fn reduce(
         &self,
         schedule: &mut Schedule,
-        topology: &Topology,
-        choice: Algorithm,
         (commutes, root_at): (bool, u32),
+        go: impl FnOnce(&mut Schedule, Team<'_>, Option<Span>),
     ) {
         let team = if commutes { self.team.led_by(root_at) } else { self.team };
         let (top, is_top) = (team.rank(0), team.me == 0);
@@ -140,31 +162,7 @@ impl Route<'_> {
             Some(result) if is_top => Some(result),
             _ => is_top.then(|| schedule.room(self.own.len)),
         };
-        match choice {
-            Algorithm::Chain => {
-                let own = match result {
-                    // What comes is put to the own operand, not on it.
-                    Some(result) if result == self.own => {
-                        let aside = schedule.room(result.len);
-                        schedule.copy(self.own, aside);
-                        aside
-                    }
-                    _ => self.own,
-                };
-                chain::reduce(schedule, team, own, result, self.segments);
-            }
-            Algorithm::Levels => {
-                let root = commutes.then_some(self.root);
-                levels::reduce(schedule, topology, self.rank, root, self.own, result);
-            }
-            _ => {
-                let sum = result.unwrap_or_else(|| schedule.room(self.own.len));
-                if self.own != sum {
-                    schedule.copy(self.own, sum);
-                }
-                binomial::reduce(schedule, team, sum);
-            }
-        }
+        go(schedule, team, result);
         self.hand_over(schedule, top, result);
     }
 
@@ -191,53 +189,55 @@ fn arranged(topology: &Topology, rank: u32, commutes: bool) -> Team<'_> {
 pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
     let Operands { len, commutes, in_place, .. } = operands;
     let mut schedule = Schedule::default();
-    let choice = (topology.choice(&operands.call(Operation::Allreduce)), topology.across());
-    if let (Algorithm::Heads | Algorithm::Sites, Some(sites)) = choice {
-        across::allreduce(&mut schedule, sites, rank, operands);
-        return schedule;
-    }
     let whole = Buffer::Output.span(0, len);
-    if choice.0 == Algorithm::Pairwise {
-        let team = topology.by_rank(rank);
-        let block = |of: Span, rank: u32| {
-            let (start, len) = part(len, team.size(), rank);
-            of.part(start, len)
-        };
-        let own = if in_place { whole } else { Buffer::Input.span(0, len) };
-        let mine = pairwise::reduce_scatter(&mut schedule, team, &|of| block(own, of));
-        schedule.copy(mine, block(whole, rank));
-        pairwise::allgather(&mut schedule, team, mine, &|of| block(whole, of));
-        return schedule;
-    }
-    if choice.0 == Algorithm::Board {
-        let own = if in_place { whole } else { Buffer::Input.span(0, len) };
-        topology.seat(rank, operands.element).allreduce(&mut schedule, own, whole);
-        return schedule;
-    }
-    if !in_place {
-        schedule.copy(Buffer::Input.span(0, len), whole);
-    }
-    if topology.size() == 1 || len == 0 {
-        return schedule;
-    }
+    let own = if in_place { whole } else { Buffer::Input.span(0, len) };
     let team = arranged(topology, rank, commutes);
-    match choice.0 {
-        Algorithm::Ring => {
-            let block = |position: u32| {
-                let (start, len) = part(len, team.size(), position);
-                whole.part(start, len)
-            };
-            ring::reduce_scatter(&mut schedule, team, &block);
-            ring::allgather(&mut schedule, team, &block);
+    let block = |of: Span, position: u32| {
+        let (start, len) = part(len, topology.size(), position);
+        of.part(start, len)
+    };
+    let way = Allreduce::of(topology, &operands.call(Operation::Allreduce));
+    match way {
+        Allreduce::Heads | Allreduce::Sites | Allreduce::Pairwise | Allreduce::Board => {}
+        Allreduce::Linear
+        | Allreduce::Doubling
+        | Allreduce::Butterfly
+        | Allreduce::Halving
+        | Allreduce::Ring
+        | Allreduce::Levels => {
+            if !in_place {
+                schedule.copy(own, whole);
+            }
+            if topology.size() == 1 || len == 0 {
+                return schedule;
+            }
         }
-        Algorithm::Linear => {
+    }
+    match way {
+        Allreduce::Heads | Allreduce::Sites => {
+            across::allreduce(&mut schedule, topology.across(), rank, operands);
+        }
+        Allreduce::Pairwise => {
+            let team = topology.by_rank(rank);
+            let mine = pairwise::reduce_scatter(&mut schedule, team, &|of| block(own, of));
+            schedule.copy(mine, block(whole, rank));
+            pairwise::allgather(&mut schedule, team, mine, &|of| block(whole, of));
+        }
+        Allreduce::Board => {
+            topology.seat(rank, operands.element).allreduce(&mut schedule, own, whole);
+        }
+        Allreduce::Ring => {
+            ring::reduce_scatter(&mut schedule, team, &|position| block(whole, position));
+            ring::allgather(&mut schedule, team, &|position| block(whole, position));
+        }
+        Allreduce::Linear => {
             linear::reduce(&mut schedule, team, 0, whole, whole);
             linear::broadcast(&mut schedule, team, whole);
         }
-        Algorithm::Butterfly => butterfly::allreduce(&mut schedule, team, whole),
-        Algorithm::Halving => halving::allreduce(&mut schedule, team, whole),
-        Algorithm::Levels => levels::allreduce(&mut schedule, topology, rank, whole),
-        _ => doubling::allreduce(&mut schedule, team, whole),
+        Allreduce::Butterfly => butterfly::allreduce(&mut schedule, team, whole),
+        Allreduce::Halving => halving::allreduce(&mut schedule, team, whole),
+        Allreduce::Levels => levels::allreduce(&mut schedule, topology, rank, whole),
+        Allreduce::Doubling => doubling::allreduce(&mut schedule, team, whole),
     }
     schedule
 }
@@ -256,112 +256,119 @@ pub fn reduce_scatter(
     let starts = starts((0..size).map(counts));
     let len = starts[size as usize];
     let operands = Operands { len, element, commutes, in_place: false };
-    let choice = (topology.choice(&operands.call(Operation::ReduceScatter)), topology.across());
-    if let (Algorithm::Heads | Algorithm::Sites, Some(sites)) = choice {
-        let lies = |rank: u32| (starts[rank as usize], counts(rank));
-        across::reduce_scatter(&mut schedule, sites, rank, &lies, element, commutes);
-        return schedule;
-    }
     let own = Buffer::Output.span(0, counts(rank));
-    if choice.0 == Algorithm::Board {
-        let (all, start) = (Buffer::Input.span(0, len), starts[rank as usize]);
-        topology.seat(rank, element).reduce_scatter(&mut schedule, all, start, own);
-        return schedule;
+    let all = Buffer::Input.span(0, len);
+    let block = |of: Span, rank: u32| of.part(starts[rank as usize], counts(rank));
+    match ReduceScatter::of(topology, &operands.call(Operation::ReduceScatter)) {
+        ReduceScatter::Heads | ReduceScatter::Sites => {
+            let (across, lies) =
+                (topology.across(), |rank: u32| (starts[rank as usize], counts(rank)));
+            across::reduce_scatter(&mut schedule, across, rank, &lies, element, commutes);
+        }
+        ReduceScatter::Board => {
+            let start = starts[rank as usize];
+            topology.seat(rank, element).reduce_scatter(&mut schedule, all, start, own);
+        }
+        ReduceScatter::Pairwise => {
+            let team = topology.by_rank(rank);
+            let mine = pairwise::reduce_scatter(&mut schedule, team, &|of| block(all, of));
+            schedule.copy(mine, own);
+        }
+        ReduceScatter::Ring => {
+            let sum = schedule.room(len);
+            schedule.copy(all, sum);
+            let team = topology.by_place(rank);
+            let at = |position: u32| block(sum, team.rank(position));
+            ring::reduce_scatter(&mut schedule, team, &at);
+            schedule.copy(block(sum, rank), own);
+        }
+        ReduceScatter::Binomial => {
+            let sum = schedule.room(len);
+            schedule.copy(all, sum);
+            let team = topology.by_rank(rank);
+            binomial::reduce(&mut schedule, team, sum);
+            if rank == 0 {
+                schedule.copy(block(sum, 0), own);
+            }
+            let given = |position: u32| if rank == 0 { block(sum, position) } else { own };
+            linear::scatter(&mut schedule, team, &given);
+        }
     }
-    if choice.0 == Algorithm::Pairwise {
-        let block = |of: u32| Buffer::Input.span(starts[of as usize], counts(of));
-        let mine = pairwise::reduce_scatter(&mut schedule, topology.by_rank(rank), &block);
-        schedule.copy(mine, own);
-        return schedule;
-    }
-    let sum = schedule.room(len);
-    schedule.copy(Buffer::Input.span(0, len), sum);
-    let block = |rank: u32| sum.part(starts[rank as usize], counts(rank));
-    if choice.0 == Algorithm::Ring {
-        let team = topology.by_place(rank);
-        ring::reduce_scatter(&mut schedule, team, &|position| block(team.rank(position)));
-        schedule.copy(block(rank), own);
-        return schedule;
-    }
-    let team = topology.by_rank(rank);
-    binomial::reduce(&mut schedule, team, sum);
-    if rank == 0 {
-        schedule.copy(block(0), own);
-    }
-    linear::scatter(&mut schedule, team, &|position| if rank == 0 { block(position) } else { own });
     schedule
 }
 
 /// The combination of the inputs of ranks up to and with this one.
 pub fn scan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
-    let Operands { len, in_place, .. } = operands;
+    let Operands { len, element, in_place, .. } = operands;
     let mut schedule = Schedule::default();
-    let choice = (topology.choice(&operands.call(Operation::Scan)), topology.across());
-    if let (Algorithm::Heads | Algorithm::Sites, Some(sites)) = choice {
-        let own = operands.outside_output(&mut schedule, in_place);
-        prefix_across(&mut schedule, sites, rank, Prefix::Scan, own, operands.element);
-        return schedule;
-    }
     let result = Buffer::Output.span(0, len);
-    if choice.0 == Algorithm::Board {
-        let own = if in_place { result } else { Buffer::Input.span(0, len) };
-        topology.seat(rank, operands.element).prefix(&mut schedule, own, true, result);
-        return schedule;
+    let team = topology.by_rank(rank);
+    match Prefix::of(topology, &operands.call(Operation::Scan)) {
+        Prefix::Heads | Prefix::Sites => {
+            let own = operands.outside_output(&mut schedule, in_place);
+            let (across, prefix) = (topology.across(), sites::Prefix::Scan);
+            sites::prefix(&mut schedule, across, rank, prefix, own, element);
+        }
+        Prefix::Board => {
+            let own = if in_place { result } else { Buffer::Input.span(0, len) };
+            topology.seat(rank, element).prefix(&mut schedule, own, true, result);
+        }
+        Prefix::Chain => {
+            let own = operands.outside_output(&mut schedule, in_place);
+            let segments = operands.chain_segments(topology);
+            let before = schedule.room(len);
+            chain::prefix(&mut schedule, team, own, (before, result), segments);
+        }
+        Prefix::Doubling => {
+            if !in_place {
+                schedule.copy(Buffer::Input.span(0, len), result);
+            }
+            let passed = schedule.room(len);
+            let received = schedule.room(len);
+            schedule.copy(result, passed);
+            prefix::prefix(&mut schedule, team, passed, received, |schedule, _| {
+                schedule.reduce(received, result);
+            });
+        }
     }
-    if choice.0 == Algorithm::Chain {
-        let own = operands.outside_output(&mut schedule, in_place);
-        let segments = operands.chain_segments(topology);
-        let before = schedule.room(len);
-        let team = topology.by_rank(rank);
-        chain::prefix(&mut schedule, team, own, (before, result), segments);
-        return schedule;
-    }
-    if !in_place {
-        schedule.copy(Buffer::Input.span(0, len), result);
-    }
-    let passed = schedule.room(len);
-    let received = schedule.room(len);
-    schedule.copy(result, passed);
-    prefix::prefix(&mut schedule, topology.by_rank(rank), passed, received, |schedule, _| {
-        schedule.reduce(received, result);
-    });
     schedule
 }
 
 /// The combination of the inputs of ranks below this one; rank 0's output is left as it is.
 pub fn exscan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
-    let Operands { len, in_place, .. } = operands;
+    let Operands { len, element, in_place, .. } = operands;
     let mut schedule = Schedule::default();
-    let choice = (topology.choice(&operands.call(Operation::Exscan)), topology.across());
-    if let (Algorithm::Heads | Algorithm::Sites, Some(sites)) = choice {
-        let own = operands.outside_output(&mut schedule, in_place);
-        prefix_across(&mut schedule, sites, rank, Prefix::Exscan, own, operands.element);
-        return schedule;
-    }
     let result = Buffer::Output.span(0, len);
-    if choice.0 == Algorithm::Board {
-        let own = if in_place { result } else { Buffer::Input.span(0, len) };
-        topology.seat(rank, operands.element).prefix(&mut schedule, own, false, result);
-        return schedule;
-    }
-    if choice.0 == Algorithm::Chain {
-        let own = operands.outside_output(&mut schedule, in_place);
-        let segments = operands.chain_segments(topology);
-        let through = schedule.room(len);
-        let team = topology.by_rank(rank);
-        chain::prefix(&mut schedule, team, own, (result, through), segments);
-        return schedule;
-    }
-    let passed = schedule.room(len);
-    let received = schedule.room(len);
-    let own = if in_place { result } else { Buffer::Input.span(0, len) };
-    schedule.copy(own, passed);
-    prefix::prefix(&mut schedule, topology.by_rank(rank), passed, received, |schedule, first| {
-        if first {
-            schedule.copy(received, result);
-        } else {
-            schedule.reduce(received, result);
+    let team = topology.by_rank(rank);
+    match Prefix::of(topology, &operands.call(Operation::Exscan)) {
+        Prefix::Heads | Prefix::Sites => {
+            let own = operands.outside_output(&mut schedule, in_place);
+            let (across, prefix) = (topology.across(), sites::Prefix::Exscan);
+            sites::prefix(&mut schedule, across, rank, prefix, own, element);
         }
-    });
+        Prefix::Board => {
+            let own = if in_place { result } else { Buffer::Input.span(0, len) };
+            topology.seat(rank, element).prefix(&mut schedule, own, false, result);
+        }
+        Prefix::Chain => {
+            let own = operands.outside_output(&mut schedule, in_place);
+            let segments = operands.chain_segments(topology);
+            let through = schedule.room(len);
+            chain::prefix(&mut schedule, team, own, (result, through), segments);
+        }
+        Prefix::Doubling => {
+            let passed = schedule.room(len);
+            let received = schedule.room(len);
+            let own = if in_place { result } else { Buffer::Input.span(0, len) };
+            schedule.copy(own, passed);
+            prefix::prefix(&mut schedule, team, passed, received, |schedule, first| {
+                if first {
+                    schedule.copy(received, result);
+                } else {
+                    schedule.reduce(received, result);
+                }
+            });
+        }
+    }
     schedule
 }

@@ -154,10 +154,10 @@ impl Topology {
 
     /// What a call is predicted to take by an algorithm; none where it cannot be carried out so.
     pub fn predicted_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
-        match algorithm {
-            Algorithm::Board => self.model.board_ns(call, self.page_bytes?),
-            _ => self.model.predicted_ns(call, algorithm),
+        if algorithm == Algorithm::Board {
+            return self.model.board_ns(call, self.page_bytes?);
         }
+        self.model.predicted_ns(call, algorithm)
     }
 
     /// Bytes of a page of the ranks' board, if they have one.
@@ -180,10 +180,13 @@ impl Topology {
         &self.model
     }
 
-    /// Ranks by the levels whose heads exchange at once, where there are levels.
+    /// Ranks by the levels whose heads exchange at once.
+    ///
+    /// # Panics
+    /// On one node: there no algorithm is chosen that asks for them.
     #[inline]
-    pub(crate) fn across(&self) -> Option<&Across> {
-        self.across.as_deref()
+    pub(crate) fn across(&self) -> &Across {
+        self.across.as_deref().expect("one node has no heads that exchange")
     }
 
     pub(crate) fn levels(&self) -> Option<&Levels> {
@@ -425,7 +428,7 @@ mod tests {
         // Two sites dealt in turns, the first with two nodes.
         let topology = of(&[(7, 3), (9, 1), (7, 3), (9, 1), (2, 3), (9, 1)]);
         assert_eq!((topology.sites(), topology.nodes()), (2, 3));
-        let levels = &topology.across().unwrap().long;
+        let levels = &topology.across().long;
         assert_eq!(levels.ranks(), [0, 2, 4, 1, 3, 5]);
         assert_eq!(levels.ranks_of_site(0), [0, 2, 4]);
         assert_eq!(levels.ranks_of_site(1), [1, 3, 5]);
