@@ -10,7 +10,7 @@ use std::sync::Arc;
 use boot::{BootError, Job};
 use plan::{Costs, Plans};
 use topo::sites::{Home, Map};
-use topo::{Between, Cache};
+use topo::{Between, Cache, Links};
 use wire::{Cost, HostCost};
 
 /// What rank 0 has said.
@@ -149,8 +149,18 @@ fn between_nodes(costs: Costs, homes: &[Home], map: &Map) -> Costs {
     let listing = Cache::of_environment().and_then(|cache| cache.links().ok()).unwrap_or_default();
     let links = listing.links.iter().map(|(pair, entry)| (pair, &entry.value));
     let Between { near, far } = Between::of(homes, map, links);
-    let site = near.as_ref().map_or(costs.site, planned);
-    Costs { site, wide: far.as_ref().map_or(costs.wide, planned), ..costs }
+    let of = |usual: plan::Cost, links: Option<Links>| links.map_or(usual, |it| linked(&it, usual));
+    Costs { site: of(costs.site, near), wide: of(costs.wide, far), ..costs }
+}
+
+/// What messages cost over links; at the usual rate where they have shown none. A round trip between two systems
+/// has half of the work of both ends in it.
+fn linked(links: &Links, usual: plan::Cost) -> plan::Cost {
+    plan::Cost {
+        latency_ns: links.latency_ns.saturating_sub(links.gap_ns),
+        bytes_per_s: links.bytes_per_s.unwrap_or(usual.bytes_per_s),
+        overhead_ns: links.gap_ns,
+    }
 }
 
 fn planned(cost: &Cost) -> plan::Cost {
@@ -210,8 +220,11 @@ mod tests {
     fn what_is_not_remembered_is_as_usual() {
         let usual = Costs::default();
         assert_eq!(between_nodes(usual, &[], &Map::flat()), usual);
-        let near = planned(&Cost::linear(50_000, 2_000, 100_000_000));
-        assert_eq!((near.latency_ns, near.overhead_ns), (50_000, 2_000));
-        assert!((99_000_000..=100_000_000).contains(&near.bytes_per_s));
+        let links = Links { latency_ns: 50_000, gap_ns: 2_000, bytes_per_s: None };
+        let near = linked(&links, usual.site);
+        assert_eq!((near.latency_ns, near.overhead_ns), (48_000, 2_000));
+        assert_eq!(near.bytes_per_s, usual.site.bytes_per_s);
+        let links = Links { bytes_per_s: Some(100_000_000), ..links };
+        assert_eq!(linked(&links, usual.site).bytes_per_s, 100_000_000);
     }
 }

@@ -8,15 +8,26 @@ use wire::Cost;
 use crate::Pair;
 use crate::sites::{Home, Map};
 
-/// What the links within sites cost, and those between sites. Latency and gap are the worst, for what is
-/// planned for all must hold for each. The rate is the greatest that one of them has shown: links that
-/// carried at the same time had to share what is between them, and remember less.
+/// What the links within sites cost, and those between sites.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Between {
     /// Between nodes of one site, if any such link is remembered.
-    pub near: Option<Cost>,
+    pub near: Option<Links>,
     /// Between sites.
-    pub far: Option<Cost>,
+    pub far: Option<Links>,
+}
+
+/// What links of a kind cost. Latency and gap are the worst, for what is planned for all must hold for each. The
+/// rate is the greatest that one of them has shown: links that carried at the same time had to share what is
+/// between them, and remember less.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Links {
+    /// One way, between the systems of two hosts.
+    pub latency_ns: u64,
+    /// How long a host is busy with an empty frame.
+    pub gap_ns: u64,
+    /// None where they have carried nothing long.
+    pub bytes_per_s: Option<u64>,
 }
 
 impl Between {
@@ -40,10 +51,18 @@ impl Between {
             if map.node(here) != map.node(there) {
                 let is_near = map.site(here) == map.site(there);
                 let of_all = if is_near { &mut found.near } else { &mut found.far };
-                *of_all = Some(joined(*of_all, cost));
+                of_all.get_or_insert_default().take_in(cost);
             }
         }
         found
+    }
+}
+
+impl Links {
+    fn take_in(&mut self, cost: &Cost) {
+        self.latency_ns = self.latency_ns.max(cost.latency_ns());
+        self.gap_ns = self.gap_ns.max(cost.gap_ns());
+        self.bytes_per_s = self.bytes_per_s.max(cost.shown_bytes_per_s());
     }
 }
 
@@ -58,19 +77,6 @@ fn owners(homes: &[Home], map: &Map) -> HashMap<IpAddr, Option<u32>> {
     }
     owners
 }
-
-/// What is planned from two links.
-fn joined(one: Option<Cost>, other: &Cost) -> Cost {
-    let one = one.unwrap_or(*other);
-    Cost::linear(
-        one.latency_ns().max(other.latency_ns()),
-        one.gap_ns().max(other.gap_ns()),
-        one.bytes_per_s(LONG_LEN).max(other.bytes_per_s(LONG_LEN)),
-    )
-}
-
-/// The rate is that of frames as long as this: the gap does not count.
-const LONG_LEN: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -97,10 +103,15 @@ mod tests {
             home(4, "south", "10.0.0.9"),
         ];
         let map = Map::of(&homes);
+        let shown = |mut cost: Cost| {
+            cost.learn(1 << 20, cost.busy_ns(1 << 20));
+            cost
+        };
         let links = [
             (pair("10.0.0.1", "10.0.0.2"), Cost::linear(20_000, 1_000, 1_000_000_000)),
-            (pair("10.0.0.1", "10.1.0.1"), Cost::linear(5_000_000, 1_000, 200_000_000)),
-            (pair("10.0.0.2", "10.1.0.1"), Cost::linear(6_000_000, 900, 300_000_000)),
+            (pair("10.0.0.1", "10.1.0.1"), shown(Cost::linear(5_000_000, 1_000, 200_000_000))),
+            (pair("10.0.0.2", "10.1.0.1"), shown(Cost::linear(6_000_000, 900, 300_000_000))),
+            (pair("10.0.0.1", "10.1.0.1"), Cost::linear(5_500_000, 1_000, 900_000_000)),
             (pair("10.0.0.1", "10.0.0.9"), Cost::linear(90_000_000, 1, 1_000_000_000)),
             (pair("10.0.0.1", "10.7.0.1"), Cost::linear(90_000_000, 1, 1_000_000_000)),
             (pair("10.0.0.1", "nowhere"), Cost::linear(90_000_000, 1, 1_000_000_000)),
@@ -108,9 +119,10 @@ mod tests {
         ];
         let found = Between::of(&homes, &map, links.iter().map(|(pair, cost)| (pair, cost)));
         let (near, far) = (found.near.unwrap(), found.far.unwrap());
-        assert_eq!((near.latency_ns(), near.gap_ns()), (20_000, 1_000));
-        assert_eq!((far.latency_ns(), far.gap_ns()), (6_000_000, 1_000));
-        let rate = far.bytes_per_s(1 << 30);
+        let guessed = Links { latency_ns: 20_000, gap_ns: 1_000, bytes_per_s: None };
+        assert_eq!(near, guessed, "what no long message has shown is not planned from");
+        assert_eq!((far.latency_ns, far.gap_ns), (6_000_000, 1_000));
+        let rate = far.bytes_per_s.unwrap();
         assert!((295_000_000..301_000_000).contains(&rate), "{rate}");
         let none = Between::of(&homes[..1], &Map::flat(), links.iter().map(|(p, c)| (p, c)));
         assert_eq!(none, Between::default());

@@ -81,6 +81,12 @@ impl Cost {
         scale(bytes, PS_PER_S, self.busy_ps(bytes).max(1))
     }
 
+    /// What long frames have shown the link to carry, one behind the other; none where none was observed.
+    pub fn shown_bytes_per_s(&self) -> Option<u64> {
+        let is_shown = KNOTS.iter().zip(self.heard).any(|(&knot, heard)| knot >= LONG && heard > 0);
+        is_shown.then(|| self.bytes_per_s(LONG))
+    }
+
     /// The longest frame that keeps the link no longer than this; 0 where even the gap is longer.
     pub fn bytes_within(&self, busy_ns: u64) -> u64 {
         self.bytes_within_ps(busy_ns.saturating_mul(1000))
@@ -536,6 +542,9 @@ const PACKS_TO: u64 = 8;
 /// The sizes at which the busy time is kept.
 pub const KNOTS: [u64; 10] =
     [0, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
+
+/// The rate is that of frames as long as this: the gap does not count.
+const LONG: u64 = 1 << 20;
 
 /// Shares meet at multiples of this.
 const PAGE: u64 = 4096;

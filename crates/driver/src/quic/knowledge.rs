@@ -40,8 +40,10 @@ impl Knowledge {
     pub fn keep(&mut self, here: SocketAddr, there: SocketAddr, path: &Path) {
         self.lately.insert([here.ip(), there.ip()], *path);
         if let Some(cache) = &self.cache {
+            let mut cost = self.cost(path);
+            cost.learn(OBSERVED_LEN, cost.busy_ns(OBSERVED_LEN));
             // What cannot be remembered is measured again by the next job.
-            let _ = cache.keep_link(&pair(here, there), &self.cost(path));
+            let _ = cache.keep_link(&pair(here, there), &cost);
         }
     }
 

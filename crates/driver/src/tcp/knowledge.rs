@@ -28,6 +28,8 @@ pub struct Known {
     looks: u32,
     /// The network has shown its rate.
     has_learned: bool,
+    /// Jobs before have left something.
+    was_remembered: bool,
 }
 
 impl Knowledge {
@@ -43,7 +45,9 @@ impl Knowledge {
         let round_trip = sample.round_trip_ns.map(Duration::from_nanos);
         let sample = sample.behind(detour);
         let remembered = || self.cache.as_ref()?.link(&self.pair(socket)?).ok()?;
-        let cost = match remembered().filter(|_| detour.is_zero()) {
+        let entry = remembered().filter(|_| detour.is_zero());
+        let was_remembered = entry.is_some();
+        let cost = match entry {
             Some(entry) => {
                 let mut cost = entry.value;
                 sample.refine(&mut cost);
@@ -51,12 +55,16 @@ impl Knowledge {
             }
             None => sample.cost(&self.host),
         };
-        Some(Known { cost, round_trip, detour, looks: 0, has_learned: false })
+        Some(Known { cost, round_trip, detour, looks: 0, has_learned: false, was_remembered })
     }
 
-    /// Keeps what was learned of a connection that ends.
-    pub fn keep(&self, socket: &TcpStream, known: &Known) {
-        if known.has_learned
+    /// Keeps what was learned of a connection that ends: of one that is new to this host, the latency at least,
+    /// which short messages have shown too.
+    pub fn keep(&self, socket: &TcpStream, known: &mut Known) {
+        if !known.was_remembered {
+            known.learn(socket);
+        }
+        if (known.has_learned || !known.was_remembered)
             && known.detour.is_zero()
             && let (Some(cache), Some(pair)) = (&self.cache, self.pair(socket))
         {

@@ -401,7 +401,7 @@ impl TcpRail {
 
     /// Closes the connection of an open link; whose it was.
     fn forget(&mut self, key: u64) -> Option<GateId> {
-        let Some(Socket::Open(open)) = self.sockets.remove(&key) else { return None };
+        let Some(Socket::Open(mut open)) = self.sockets.remove(&key) else { return None };
         open.keep(&self.knowledge);
         let was_reopened = self.generations.get(&open.peer).is_some_and(|count| *count > 1);
         if open.is_far && was_reopened && self.clock.now() - open.since < SHORT_LIFE {
@@ -771,8 +771,8 @@ impl Open {
     }
 
     /// Keeps what was learned of the connection, for jobs to come.
-    fn keep(&self, knowledge: &Knowledge) {
-        if let Some(known) = &self.known {
+    fn keep(&mut self, knowledge: &Knowledge) {
+        if let Some(known) = &mut self.known {
             knowledge.keep(&self.stream.channel.socket, known);
         }
     }
