@@ -313,6 +313,17 @@ impl Model {
                 let work = 2 * (nodes - 1) * self.far.work_ns;
                 collected + self.far.hop_ns(0) + work + crossing + given + sorted
             }
+            Allgather::Sites if (2..=STRAIGHT_NODES_MOST).contains(&nodes) && node_ranks > 1 => {
+                // Each rank sends its block to a rank of each node, which passes it on while others come.
+                let segments = segments_of(bytes);
+                let heard = (ranks - node_ranks) / node_ranks + 1;
+                let crossing = self.far.stream_ns((nodes - 1) * node_ranks * bytes);
+                let work = (nodes - 1 + heard) * segments * self.far.work_ns;
+                let passed = 2 * (node_ranks - 1) * heard;
+                let near = passed * (segments * self.near.work_ns + self.near.stream_ns(bytes));
+                let last = self.near.hop_ns(bytes / segments);
+                copied + self.far.hop_ns(0) + crossing.max(work + near) + last
+            }
             Allgather::Levels if is_in_order => {
                 collected + (nodes - 1) * self.far.hop_ns(node_ranks * bytes) + given
             }
@@ -647,7 +658,7 @@ impl Model {
     /// Two streams behind each other, between nodes and within them, where heads combine besides. Of what is
     /// long segments overlap, and each has another head: then everyone both sends and receives.
     fn piped_ns(&self, bytes: u64, latencies: u64, between: u64, within: (u64, u64)) -> u64 {
-        let segments = (bytes / SEGMENT_LEAST).clamp(1, 16);
+        let segments = segments_of(bytes);
         let heads = segments.min(self.shape.node_ranks);
         let within = (within.0 * heads.min(2) + within.1) / heads;
         latencies + between.max(within) + between.min(within) / segments
@@ -834,6 +845,11 @@ impl Way {
     }
 }
 
+/// In how many segments so many bytes go by heads.
+fn segments_of(bytes: u64) -> u64 {
+    (bytes / SEGMENT_LEAST).clamp(1, 16)
+}
+
 /// ⌈log2 n⌉.
 fn levels(n: u64) -> u64 {
     u64::from(u64::BITS - n.saturating_sub(1).leading_zeros())
@@ -858,6 +874,9 @@ const SEGMENT_LEAST: u64 = 8 << 10;
 
 /// More segments hide nothing more.
 const SEGMENTS_MOST: u64 = 64;
+
+/// With more nodes a rank would need too many connections to send to each of them what is long.
+const STRAIGHT_NODES_MOST: u64 = 64;
 
 /// With more ranks everyone has room for all operands for nothing.
 const BUTTERFLY_MOST: u64 = 64;

@@ -102,6 +102,23 @@ fn long_blocks_take_little_more_than_their_bytes() {
     }
 }
 
+/// What comes to a node is passed on within it while the rest comes, and no two nodes send to the same one at a time.
+#[test]
+fn long_blocks_fill_the_networks_of_all_nodes_of_a_site() {
+    for nodes in [2, 3, 4, 8] {
+        let locations: Vec<Location> =
+            (0..2 * nodes).map(|rank| Location { node: rank / 2, site: 0 }).collect();
+        let site = Topology::new(&locations, false, Costs::default());
+        for bytes in [64 << 10, 1 << 20] {
+            let found = of(&site, 1, |rank| plan::allgather(rank, &site, &|_| bytes, false));
+            let least_ns = Costs::default().site.stream_ns(u64::from(2 * (nodes - 1)) * bytes);
+            let ratio = found.time_ns as f64 / least_ns as f64;
+            println!("{bytes} bytes on {nodes} nodes: {ratio:.3} of the least");
+            assert!((1.0..=1.08).contains(&ratio), "{bytes} bytes on {nodes} nodes: {ratio:.3}");
+        }
+    }
+}
+
 /// A thousand ranks: what a rank does for something short depends on how many it is head of only, and the
 /// segments of something long do not wait for each other.
 #[test]

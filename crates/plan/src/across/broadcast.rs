@@ -114,7 +114,7 @@ impl<'a> Course<'a> {
         match stage {
             ENTRY if me == root => pass(way.site_head_of(root)),
             CROSSING if is_site_head && is_home => {
-                way.other_sites(me).for_each(|site| pass(way.site_head(site)));
+                way.next_sites(me).for_each(|site| pass(way.site_head(site)));
             }
             HOME_NODES | NODES if is_site_head && is_home == (stage == HOME_NODES) => {
                 way.other_nodes(me).for_each(|node| pass(way.node_head(node)));
