@@ -153,13 +153,16 @@ fn between_nodes(costs: Costs, homes: &[Home], map: &Map) -> Costs {
     Costs { site: of(costs.site, near), wide: of(costs.wide, far), ..costs }
 }
 
-/// What messages cost over links; at the usual rate where they have shown none. A round trip between two systems
-/// has half of the work of both ends in it.
+/// What messages cost over links; at the usual rate where they have shown none. The gap is the sender's share of the
+/// work, in its system; the receiver's system does as much, and the receiver polls and reads, which are two calls as
+/// well: three halves of a gap on either side. The latency, half of a round trip between the two systems, is
+/// mostly their work.
 fn linked(links: &Links, usual: plan::Cost) -> plan::Cost {
+    let overhead_ns = links.gap_ns * 3 / 2;
     plan::Cost {
-        latency_ns: links.latency_ns.saturating_sub(links.gap_ns),
+        latency_ns: links.latency_ns.saturating_sub(overhead_ns),
         bytes_per_s: links.bytes_per_s.unwrap_or(usual.bytes_per_s),
-        overhead_ns: links.gap_ns,
+        overhead_ns,
     }
 }
 
@@ -222,7 +225,7 @@ mod tests {
         assert_eq!(between_nodes(usual, &[], &Map::flat()), usual);
         let links = Links { latency_ns: 50_000, gap_ns: 2_000, bytes_per_s: None };
         let near = linked(&links, usual.site);
-        assert_eq!((near.latency_ns, near.overhead_ns), (48_000, 2_000));
+        assert_eq!((near.latency_ns, near.overhead_ns), (47_000, 3_000));
         assert_eq!(near.bytes_per_s, usual.site.bytes_per_s);
         let links = Links { bytes_per_s: Some(100_000_000), ..links };
         assert_eq!(linked(&links, usual.site).bytes_per_s, 100_000_000);
