@@ -17,10 +17,11 @@ pub struct Between {
     pub far: Option<Links>,
 }
 
-/// What links of a kind cost. Latency and gap are the worst, for what is planned for all must hold for each. The
-/// rate is the greatest that one of them has shown: links that carried at the same time had to share what is
-/// between them, and remember less.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What links of a kind cost. Latency and gap are the middle ones within a site, where links are alike, and one that
+/// was sampled on a busy machine shall not stand for all; between sites the worst, for there links differ, and what is
+/// planned for all must hold for each. The rate is the greatest that one of them has shown: links that carried at the
+/// same time had to share what is between them, and remember less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Links {
     /// One way, between the systems of two hosts.
     pub latency_ns: u64,
@@ -43,26 +44,34 @@ impl Between {
             let address: IpAddr = end.rsplit('/').next()?.parse().ok()?;
             owners.get(&address.to_canonical()).copied().flatten()
         };
-        let mut found = Self::default();
+        let (mut near, mut far) = (Vec::new(), Vec::new());
         for (pair, cost) in links {
             let (Some(here), Some(there)) = (owner(pair.here()), owner(pair.there())) else {
                 continue;
             };
             if map.node(here) != map.node(there) {
                 let is_near = map.site(here) == map.site(there);
-                let of_all = if is_near { &mut found.near } else { &mut found.far };
-                of_all.get_or_insert_default().take_in(cost);
+                if is_near { near.push(cost) } else { far.push(cost) }
             }
         }
-        found
+        let (middle, last) = (near.len() / 2, far.len().saturating_sub(1));
+        Self { near: Links::of(&near, middle), far: Links::of(&far, last) }
     }
 }
 
 impl Links {
-    fn take_in(&mut self, cost: &Cost) {
-        self.latency_ns = self.latency_ns.max(cost.latency_ns());
-        self.gap_ns = self.gap_ns.max(cost.gap_ns());
-        self.bytes_per_s = self.bytes_per_s.max(cost.shown_bytes_per_s());
+    /// Of some that there are, with the latency and the gap that come at `place` in order.
+    fn of(links: &[&Cost], place: usize) -> Option<Self> {
+        let ordered = |figure: fn(&Cost) -> u64| {
+            let mut figures: Vec<u64> = links.iter().map(|cost| figure(cost)).collect();
+            figures.sort_unstable();
+            figures.get(place).copied()
+        };
+        Some(Self {
+            latency_ns: ordered(Cost::latency_ns)?,
+            gap_ns: ordered(Cost::gap_ns)?,
+            bytes_per_s: links.iter().filter_map(|cost| cost.shown_bytes_per_s()).max(),
+        })
     }
 }
 
@@ -124,6 +133,11 @@ mod tests {
         assert_eq!((far.latency_ns, far.gap_ns), (6_000_000, 1_000));
         let rate = far.bytes_per_s.unwrap();
         assert!((295_000_000..301_000_000).contains(&rate), "{rate}");
+        let busy = (pair("10.0.0.2", "10.0.0.1"), Cost::linear(90_000, 9_000, 1_000_000_000));
+        let again = (pair("10.0.0.1", "10.0.0.2"), Cost::linear(21_000, 1_000, 1_000_000_000));
+        let three = [&busy, &again, &links[0]].map(|(pair, cost)| (pair, cost));
+        let near = Between::of(&homes, &map, three.into_iter()).near;
+        assert_eq!(near, Some(Links { latency_ns: 21_000, ..guessed }), "one is busy");
         let none = Between::of(&homes[..1], &Map::flat(), links.iter().map(|(p, c)| (p, c)));
         assert_eq!(none, Between::default());
     }
