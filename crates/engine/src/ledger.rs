@@ -610,7 +610,8 @@ mod tests {
     /// Keeps a frame with a body of 100 bytes.
     fn keep(ledger: &mut Ledger, token: u64) {
         let body = Some(Body { region: Region::from_box([token as u8; 100].into()) });
-        ledger.keep(&Frame { head: vec![], body, token: Some(FrameToken(token)) }, 0, 0, true);
+        let frame = Frame { head: vec![], body, token: Some(FrameToken(token)) };
+        ledger.keep(&frame, Keeping { from: 0, sequence: 0, is_prompt: true });
     }
 
     #[test]
