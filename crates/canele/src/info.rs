@@ -263,7 +263,7 @@ mod tests {
             "tcp a/eth0 → b/eth0, ",
             "latency 5.8 ms, gap 2.0 µs",
             "1 MiB at 118 MB/s",
-            "credit_bytes     4 MiB  twice what the link carries in a round trip",
+            "credit_bytes     8 MiB  four times what the link carries in a round trip",
             "packed           never  the link is faster than packing",
             "%  what gets so short by it arrives sooner",
             "cached   nothing",

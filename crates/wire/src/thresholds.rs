@@ -42,7 +42,7 @@ pub struct Limit {
 /// What decided a threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Because {
-    /// Twice what is under way on the link in a round trip.
+    /// Four times what is under way on the link in a round trip.
     RoundTrips,
     /// The share of the job's memory that this gate may use.
     Budget,
@@ -143,11 +143,11 @@ impl Explained {
     }
 }
 
-/// `2 × bandwidth × round trip`: one round trip of data is under way while the word that the last was
-/// consumed comes back.
+/// `4 × bandwidth × round trip`: one round trip of data is under way while the word that the last was consumed comes
+/// back, and as much waits at either end: to leave, and for the rest of a message.
 fn credit(cost: &Cost, budget_bytes: u64) -> Limit {
     let bytes_per_s = u128::from(cost.bytes_per_s(LONG));
-    let flight = bytes_per_s * 2 * u128::from(cost.round_trip_ns()) / 1_000_000_000;
+    let flight = bytes_per_s * 4 * u128::from(cost.round_trip_ns()) / 1_000_000_000;
     let wanted = u64::try_from(flight).unwrap_or(u64::MAX).min(CREDIT_MAX).next_power_of_two();
     let budget = round_down(budget_bytes).max(CREDIT_MIN);
     Limit::at(wanted, Because::RoundTrips)
@@ -244,7 +244,7 @@ impl Limit {
 impl fmt::Display for Because {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::RoundTrips => "twice what the link carries in a round trip",
+            Self::RoundTrips => "four times what the link carries in a round trip",
             Self::Budget => "this gate's share of the job's memory",
             Self::Least => "less is not worth the trouble on any link",
             Self::Most => "more brings nothing on any link",
@@ -355,7 +355,7 @@ mod tests {
     fn a_long_line_is_filled_while_the_answer_is_under_way() {
         let wan = derive(Cost::linear(5_800_000, 2_000, 118 * MB));
         let flight = 118 * 11_600;
-        assert!((2 * flight..=4 * flight).contains(&wan.credit_bytes), "{wan:?}");
+        assert!((4 * flight..=8 * flight).contains(&wan.credit_bytes), "{wan:?}");
         assert!(wan.ahead_max >= flight, "{wan:?}");
         assert!((64 * KB..=256 * KB).contains(&wan.eager_max), "{wan:?}");
         assert!((256 * KB..=1024 * KB).contains(&wan.chunk), "{wan:?}");
