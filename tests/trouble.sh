@@ -179,6 +179,6 @@ if wants malice; then
     sort "$work/malice" | uniq -c
     check "which was done in all ways" 3 "$(sort -u "$work/malice" | wc -l)"
     noticed
-    check "and told of" yes "$(grep -qE 'somebody changes the bytes|what came is not what was sent|a frame with an impossible header' "$work/err" && echo yes)"
+    check "and told of" yes "$(grep -q 'what came is not what the peer has encrypted' "$work/err" && echo yes)"
 fi
 finish_checks
