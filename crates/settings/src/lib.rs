@@ -66,7 +66,7 @@ pub static ENCRYPT: Setting = setting(
 pub static CONGESTION: Setting = setting(
     "CANELE_CONGESTION",
     Kind::Text("auto"),
-    "the congestion control of TCP by its name; auto: over 1 ms and more bbr from the first long message on, where the system has it",
+    "the congestion control of TCP by its name; auto: over 1 ms and more bbr, where the system has it",
 );
 
 /// By whom hosts of other sites are reached.

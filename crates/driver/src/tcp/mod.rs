@@ -315,8 +315,8 @@ impl TcpRail {
         open.reckon_burst();
         open.limit_unsent();
         // Where there are many, what they carry is found out when it matters.
-        let is_one_of_few = self.padding_left > PADDING_OF_ALL / 2;
-        let measures = is_one_of_few && open.begin_probe(since);
+        let measures =
+            open.probe.is_due() && self.may_measure() && open.begin_probe(self.clock.now());
         self.sockets.insert(key, Socket::Open(Box::new(open)));
         self.links.insert(peer, Link::Open { key });
         if measures {
@@ -329,6 +329,14 @@ impl TcpRail {
         if let Some(cost) = cost {
             sink(Event::Cost { peer, cost });
         }
+    }
+
+    /// Whether a link that opens is one of few to be measured.
+    fn may_measure(&self) -> bool {
+        let is_measured =
+            |socket: &&Socket| matches!(socket, Socket::Open(open) if open.probe.is_running());
+        let measured = self.sockets.values().filter(is_measured).count();
+        measured < MEASURED_AT_ONCE && self.padding_left > PADDING_OF_ALL / 2
     }
 
     /// Reads one open link and shows what came.
@@ -716,7 +724,9 @@ impl Open {
 
     /// Begins to measure the way, if that was not done; whether it has.
     fn begin_probe(&mut self, now: Duration) -> bool {
-        let Probe::Due { .. } = self.probe else { return false };
+        if !self.probe.is_due() {
+            return false;
+        }
         self.steady = Steady::begin(&self.stream.channel.socket, now);
         if self.steady.is_none() {
             self.probe = Probe::Done;
@@ -780,6 +790,8 @@ impl Open {
 
 /// Padding of a process, over all its links: those of many processes may share what is measured.
 const PADDING_OF_ALL: usize = 32 << 20;
+/// Links that are measured when they open, at one time: they share the way, and each sees what it gets of it.
+const MEASURED_AT_ONCE: usize = 4;
 /// Padding that the kernel has and has not sent: a millisecond's at a gigabit per second.
 const PADDING_UNSENT: u32 = 128 << 10;
 /// How long what the kernel has not sent keeps a far link busy: the thread that stands by looks in this time, also

@@ -1,11 +1,11 @@
 //! What a long way carries, found out before it matters.
 //!
 //! A congestion control that sends at the rate it has measured has measured nothing yet when a connection
-//! opens, and as long as the sender has little to send it only sees that. So the first long frame is
-//! followed by padding, which the receiver throws away and answers with padding of its own: until the rate
-//! grows no more, or there was enough of it. It goes only while nothing else is to be sent, and little of it
-//! waits in the kernel, so that frames do not wait behind it. Then the kernel knows the way for as long as
-//! the connection lives, and so does who predicts its cost.
+//! opens, and as long as the sender has little to send it only sees that. So the opening of a connection, or where
+//! a process has many the first long frame, is followed by padding, which the receiver throws away and answers with
+//! padding of its own: until the rate grows no more, or there was enough of it. It goes only while nothing else is
+//! to be sent, and little of it waits in the kernel, so that frames do not wait behind it. Then the kernel knows the
+//! way for as long as the connection lives, and so does who predicts its cost.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub(super) enum Probe {
     /// It is not needed, or was done.
     Done,
-    /// It begins with the first long frame.
+    /// It begins with the connection, or with the first long frame.
     Due {
         /// Of the network, with nothing queued.
         round_trip: Duration,
@@ -48,6 +48,10 @@ impl Probe {
             rate: 0,
             still: 0,
         });
+    }
+
+    pub fn is_due(&self) -> bool {
+        matches!(self, Self::Due { .. })
     }
 
     pub fn is_running(&self) -> bool {
