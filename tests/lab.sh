@@ -88,13 +88,13 @@ badness() {
     check "some come twice" "$(counted duplicated)" "$twice"
     check "some come late" yes "$(among "$overtaken" 15 "$(counted reordered)")"
     lab set --loss 0 --duplicate 0 --reorder 0 >/dev/null
-    datagrams site0-node0 10.77.1.10 2000 100 >"$work/out" &
+    datagrams site0-node0 10.77.1.10 8000 100 >"$work/out" &
     until_true 10 '[ "$(counted packets)" -gt $((before + 2300)) ]'
     lab cut 1 --for 0.3s
     wait $!
     said=$(cat "$work/out")
-    check "a cut of 0.3 s ends by itself: $said" yes "$(read -r _ _ came _ <<<"$said"; among "$came" 300 1900)"
-    check "and took as many" yes "$(among "$(counted cut_off)" 50 1700)"
+    check "a cut of 0.3 s ends by itself: $said" yes "$(read -r _ _ came _ <<<"$said"; among "$came" 300 7900)"
+    check "and took as many" yes "$(among "$(counted cut_off)" 50 7700)"
     for way in in out both; do
         lab cut 0:1 --direction $way
         check "a node cut off ($way)" "20 sent, 0 came, 0 twice, 0 overtaken" "$(datagrams site0-node0 10.77.0.11 20 100)"
