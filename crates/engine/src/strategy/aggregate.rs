@@ -107,6 +107,13 @@ impl Budget {
         true
     }
 
+    /// The message of so many bytes that ended the frame is announced instead. Its credit stays taken, for what goes
+    /// ahead.
+    pub fn reopen(&mut self, bytes: usize) {
+        self.room += packet::EAGER_LEN + bytes - packet::REQUEST_LEN;
+        self.ended = false;
+    }
+
     /// Whether something may follow in the frame.
     pub fn is_open(&self) -> bool {
         !self.ended

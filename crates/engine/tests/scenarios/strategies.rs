@@ -34,6 +34,46 @@ fn both_links_carry_a_long_message() {
     }
 }
 
+#[test]
+fn what_could_go_whole_is_shared_where_that_is_sooner() {
+    const KB: usize = 1 << 10;
+    let near = Capabilities {
+        frame_max: 256 * KB,
+        eager_max: 128 * KB,
+        ahead_max: 256 * KB,
+        piece_min: 16 * KB,
+        piece_max: 64 * KB,
+        credit_bytes: 1 << 20,
+        credit_wanted: 1 << 20,
+        ..TWO_LINKS.capabilities
+    };
+    let shape = Shape {
+        bytes_per_us: 1000,
+        latency_ns: 10_000,
+        jitter_ns: 0,
+        capabilities: near,
+        ..TWO_LINKS
+    };
+    let took = |links, seed, bytes| {
+        let split = || strategy::named("split").expect("a known name");
+        let mut network = Network::with_strategy(seed, 2, Shape { links, ..shape }, &split);
+        network.receive(1, Some(0), None, 0);
+        network.send(0, 1, 0, 0);
+        network.run();
+        let begin_ns = network.now_ns;
+        network.receive(1, Some(0), None, bytes);
+        network.send(0, 1, 1, bytes);
+        network.finish();
+        (network.end_ns() - begin_ns, network.counters(0).pieces)
+    };
+    for seed in 0..4 {
+        let ((one, whole), (two, pieces)) = (took(1, seed, 128 * KB), took(2, seed, 128 * KB));
+        assert!(whole == 0 && pieces > 1, "seed {seed}: {pieces} pieces");
+        assert!(two * 3 < one * 2, "seed {seed}: {one} ns over one link, {two} ns over two");
+        assert_eq!(took(2, seed, 4 * KB).1, 0, "seed {seed}: a short one goes whole");
+    }
+}
+
 /// Long messages of a context that is urgent, as collectives are, come one after the other; others at once.
 #[test]
 fn urgent_long_messages_leave_in_order() {
