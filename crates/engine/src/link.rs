@@ -1,6 +1,6 @@
 //! A link: the way to a gate's peer over one rail, and what is under way on it.
 
-use wire::{Capabilities, Cost, Frame, FrameToken, RailId, Thresholds, packet};
+use wire::{Capabilities, Cost, Frame, FrameToken, HostCost, RailId, Thresholds, packet};
 
 use crate::engine::PeerError;
 use crate::ledger::Ledger;
@@ -11,6 +11,8 @@ pub(crate) struct Link {
     pub capabilities: Capabilities,
     /// What frames over it are predicted to cost.
     pub cost: Cost,
+    /// What long frames carried a second when the sizes were derived from that, in bytes.
+    derived_at: u64,
     /// The rail takes no frame at the moment.
     pub full: bool,
     /// Whether the link stands in the engine's list of links with work.
@@ -28,6 +30,7 @@ impl Link {
             rail,
             capabilities,
             cost: Cost::linear(UNKNOWN_NS, 0, UNKNOWN_BYTES_PER_S),
+            derived_at: UNKNOWN_BYTES_PER_S,
             full: false,
             listed: false,
             stalled: None,
@@ -35,10 +38,15 @@ impl Link {
         }
     }
 
-    /// Takes the sizes that follow from what the link costs.
-    pub fn adapt(&mut self, thresholds: &Thresholds) {
-        let Thresholds { piece_min, piece_max, eager_max, ahead_max, .. } = *thresholds;
-        let Thresholds { credit_bytes: credit_wanted, aggregate_max, inline_max, .. } = *thresholds;
+    /// Takes the sizes that follow from what the link costs, unless it keeps those of its rail.
+    pub fn adapt(&mut self, host: &HostCost, budget_bytes: u64) {
+        if !self.capabilities.adapts {
+            return;
+        }
+        self.derived_at = self.cost.bytes_per_s(LONG);
+        let thresholds = Thresholds::derive(&self.cost, host, budget_bytes);
+        let Thresholds { piece_min, piece_max, eager_max, ahead_max, .. } = thresholds;
+        let Thresholds { credit_bytes: credit_wanted, aggregate_max, inline_max, .. } = thresholds;
         self.capabilities = Capabilities {
             credit_wanted,
             aggregate_max,
@@ -51,14 +59,21 @@ impl Link {
         };
     }
 
-    /// The peer has so many of the frames; tells the tokens of those it had not before.
+    /// Whether the sizes are to follow what traffic has shown: another rate by a quarter.
+    fn has_changed(&self) -> bool {
+        let (now, then) = (self.cost.bytes_per_s(LONG), self.derived_at);
+        self.capabilities.adapts && 4 * now.max(then) > 5 * now.min(then)
+    }
+
+    /// The peer has so many of the frames; tells the tokens of those it had not before. Answers whether the link
+    /// is to [adapt](Self::adapt) to what that says of it.
     #[inline]
     pub fn confirm(
         &mut self,
         frames: u32,
         now_ns: u64,
         mut arrived: impl FnMut(FrameToken),
-    ) -> Result<(), PeerError> {
+    ) -> Result<bool, PeerError> {
         let Some(ledger) = &mut self.ledger else {
             return Err(PeerError::Confirmation { sent: 0, got: frames });
         };
@@ -67,10 +82,10 @@ impl Link {
         if ledger.wants_copies() {
             ledger.copy_others(self.capabilities.credit_wanted, arrived);
         }
-        if let Some((bytes, took_ns)) = ledger.observe((before - ledger.bytes()) as u64, now_ns) {
-            self.cost.learn(bytes, took_ns);
-        }
-        Ok(())
+        let observed = ledger.observe((before - ledger.bytes()) as u64, now_ns);
+        let Some((bytes, took_ns)) = observed else { return Ok(false) };
+        self.cost.learn(bytes, took_ns);
+        Ok(self.has_changed())
     }
 
     /// Whether the memory of a frame that the rail has let go is free: where nothing is kept, and where a copy is,
@@ -245,6 +260,9 @@ pub(crate) fn judge(links: &mut [Link], now_ns: u64) -> Option<RailId> {
 const UNKNOWN_NS: u64 = 10_000;
 const UNKNOWN_BYTES_PER_S: u64 = 1_000_000_000;
 
+/// A length at which a link's rate shows.
+const LONG: u64 = 1 << 20;
+
 /// A link is suspected when a frame takes so many times what was predicted, and so long.
 const LATE_TIMES: u64 = 8;
 const LATE_NS: u64 = 500_000_000;
@@ -254,3 +272,87 @@ const FAR_NS: u64 = 1_000_000;
 
 /// Who waits for word of an arrival over a shorter round trip waits no longer than for a copy of much.
 const COPIED_FROM_NS: u64 = 500_000;
+
+#[cfg(test)]
+mod tests {
+    use memory::Region;
+    use wire::Body;
+
+    use super::*;
+    use crate::ledger::Keeping;
+
+    const PIECE: usize = 256 << 10;
+
+    fn link() -> Link {
+        let sizes = [16 << 10; 7];
+        let [inline_max, eager_max, ahead_max, aggregate_max, piece_min, piece_max, credit_bytes] =
+            sizes;
+        Link::new(
+            RailId(0),
+            Capabilities {
+                frame_max: 1 << 20,
+                inline_max,
+                eager_max,
+                ahead_max,
+                aggregate_max,
+                piece_min,
+                piece_max,
+                credit_bytes,
+                credit_wanted: credit_bytes,
+                pull: false,
+                adapts: true,
+                replay: true,
+                reopens: false,
+            },
+        )
+    }
+
+    fn send(link: &mut Link, number: u32) {
+        let body = Some(Body { region: Region::owned(PIECE) });
+        let frame = Frame { head: vec![0; 20], body, token: Some(FrameToken(u64::from(number))) };
+        let keeping = Keeping { from: 0, sequence: number, is_prompt: true };
+        link.ledger.as_mut().expect("frames are kept").keep(&frame, keeping);
+    }
+
+    /// Pieces arrive one by one at a rate in bytes a second, and the link adapts; how often it has.
+    fn arrive(link: &mut Link, bytes_per_s: u64) -> usize {
+        const PIECES: u32 = 60;
+        let every_ns = PIECE as u64 * 1_000_000_000 / bytes_per_s;
+        (0..PIECES).for_each(|number| send(link, number));
+        let mut arrives = |number: u32| {
+            let changes = link.confirm(number, u64::from(number) * every_ns, |_| {});
+            let changes = changes.expect("so many were sent");
+            if changes {
+                link.adapt(&HostCost::default(), BUDGET);
+            }
+            usize::from(changes)
+        };
+        (1..=PIECES).map(&mut arrives).sum()
+    }
+
+    #[test]
+    fn sizes_follow_what_traffic_shows() {
+        for (bytes_per_s, follows) in [(118_000_000, false), (12_000_000, true)] {
+            let mut link = link();
+            link.predict(Cost::linear(5_800_000, 2_000, 118_000_000));
+            link.adapt(&HostCost::default(), BUDGET);
+            let before = link.capabilities;
+            assert_eq!(arrive(&mut link, bytes_per_s) > 0, follows, "{bytes_per_s} bytes/s");
+            let (now, cost) = (link.capabilities, &link.cost);
+            assert_eq!(now != before, follows, "{now:?} of {cost:?}, {before:?} before");
+            assert!(now.piece_max <= before.piece_max && now.credit_wanted <= before.credit_wanted);
+        }
+    }
+
+    #[test]
+    fn a_rail_that_keeps_its_sizes_does() {
+        let mut link = link();
+        link.capabilities.adapts = false;
+        let before = link.capabilities;
+        link.predict(Cost::linear(5_800_000, 2_000, 118_000_000));
+        link.adapt(&HostCost::default(), BUDGET);
+        assert_eq!((arrive(&mut link, 12_000_000), link.capabilities), (0, before));
+    }
+
+    const BUDGET: u64 = 64 << 20;
+}

@@ -1,7 +1,7 @@
 //! The life of links: how they open, are judged, part and open again; and their own words in frames.
 
 use wire::packet::{self, Incarnation};
-use wire::{Capabilities, Cost, Frame, FrameToken, GateId, RailId, Thresholds};
+use wire::{Capabilities, Cost, Frame, FrameToken, GateId, RailId};
 
 use super::{Engine, PeerError, free};
 use crate::gate::{Gate, Reach};
@@ -65,11 +65,18 @@ impl Engine {
 
     /// What a link costs is known, or known better.
     pub fn handle_cost(&mut self, gate: GateId, rail: RailId, cost: Cost) {
-        let (host, budget) = (self.host, self.budget_bytes as u64);
+        if let Some(link) = self.gate(gate).any_link(rail) {
+            link.predict(cost);
+            self.adapt(gate, rail);
+        }
+    }
+
+    /// The sizes of a link follow its costs.
+    fn adapt(&mut self, gate: GateId, rail: RailId) {
+        let (host, budget_bytes) = (self.host, self.budget_bytes as u64);
         let Some(link) = self.gate(gate).any_link(rail) else { return };
-        link.predict(cost);
+        link.adapt(&host, budget_bytes);
         if link.capabilities.adapts {
-            link.adapt(&Thresholds::derive(&cost, &host, budget));
             let wanted = link.capabilities.credit_wanted;
             self.grant(gate, wanted);
         }
@@ -260,10 +267,12 @@ impl Engine {
         let Self { gates, ops, now_ns, .. } = self;
         let Some(Some(way)) = gates.get_mut(gate.0 as usize) else { return Ok(bytes) };
         let (mut rest, mut is_asked, mut is_told) = (bytes, false, false);
+        let mut has_changed = None;
         let link = &mut way.links[at];
         if let Some((frames, prompt, behind)) = packet::split_arrived(bytes) {
             (rest, is_asked, is_told) = (behind, prompt, true);
-            link.confirm(frames, *now_ns, |token| free(ops, token))?;
+            let changes = link.confirm(frames, *now_ns, |token| free(ops, token))?;
+            has_changed = changes.then_some(link.rail);
             way.parted_for_ns = None;
         }
         if let Some(ledger) = &mut link.ledger
@@ -274,6 +283,9 @@ impl Engine {
         // The peer puts more in order now, and the link keeps more.
         if is_asked || way.is_pressed || (is_told && !way.is_drained()) {
             self.answer_word(gate, is_asked);
+        }
+        if let Some(rail) = has_changed {
+            self.adapt(gate, rail);
         }
         Ok(rest)
     }
