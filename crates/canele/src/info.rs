@@ -1,5 +1,6 @@
 //! `canele info`: what this installation is, and what it knows of this machine and its links.
 
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use settings::{Kind, Origin};
 use topo::cache::Listing;
 use topo::{Cache, Entry, Pair};
-use wire::cost::{Cost, HostCost};
+use wire::cost::{Cost, HostCost, are_alike, split};
 use wire::thresholds::{Explained, GATE_BUDGET_BYTES};
 
 use crate::limits::System;
@@ -113,7 +114,7 @@ fn links(cache: Option<&Cache>, ends: &[String]) -> Result<String, String> {
             "\nshm within this host, as predicted; it keeps sizes of its own, those of its ring\n";
         text += &link(&host.shared_memory(HostCost::NEIGHBOUR_NS), &host);
     }
-    for (pair, Entry { value, age }) in chosen {
+    for (pair, Entry { value, age }) in &chosen {
         let (rail, here, there) = (pair.rail(), pair.here(), pair.there());
         text += &format!("\n{rail} {here} → {there}, {} ago\n", duration(*age));
         text += &link(value, &host);
@@ -121,10 +122,50 @@ fn links(cache: Option<&Cache>, ends: &[String]) -> Result<String, String> {
             text += &system.limits(value);
         }
     }
+    text += &together(&chosen);
     for (path, reason) in &listing.ignored {
         text += &format!("\nignored: {} {reason}\n", path.display());
     }
     Ok(text)
+}
+
+/// How messages are shared among links that lead from one host to the same other one.
+fn together(links: &[&(Pair, Entry<Cost>)]) -> String {
+    let host = |name: &str| name.split('/').next().unwrap_or_default().to_owned();
+    let mut routes: BTreeMap<(String, String), Vec<(&str, &Cost)>> = BTreeMap::new();
+    for (pair, entry) in links.iter().filter(|(pair, _)| pair.rail().starts_with("tcp")) {
+        let interface = pair.here().split_once('/').map_or(pair.here(), |(_, name)| name);
+        let route = (host(pair.here()), host(pair.there()));
+        routes.entry(route).or_default().push((interface, &entry.value));
+    }
+    let several = routes.into_iter().filter(|(_, links)| links.len() > 1);
+    several.map(|((here, there), links)| shares(&here, &there, &links)).collect()
+}
+
+/// The shares of messages on idle links, beside the best of them alone.
+fn shares(here: &str, there: &str, links: &[(&str, &Cost)]) -> String {
+    let names: Vec<&str> = links.iter().map(|(name, _)| *name).collect();
+    let mut text = format!("\n{here} → {there} over {} together\n", names.join(" and "));
+    let (_, first) = links[0];
+    let alike = are_alike(links.iter().map(|(_, cost)| *cost));
+    let costs: Vec<(&Cost, u64)> =
+        links.iter().map(|(_, cost)| (if alike { first } else { *cost }, 0)).collect();
+    for bytes in [16 << 10, 64 << 10, 1 << 20, 16 << 20] {
+        let shares = split(bytes, &costs);
+        let finish_ns =
+            |at: usize, share| if share == 0 { 0 } else { costs[at].0.arrival_ns(share) };
+        let all_ns = (0..costs.len()).map(|at| finish_ns(at, shares[at])).max();
+        let best_ns = (0..costs.len()).map(|at| finish_ns(at, bytes)).min();
+        let shares: Vec<String> = shares.into_iter().map(size).collect();
+        text += &format!(
+            "  {:<14}{:>8}, in {}; in {} over the best alone\n",
+            size(bytes),
+            shares.join(" + "),
+            time(all_ns.unwrap_or(0)),
+            time(best_ns.unwrap_or(0)),
+        );
+    }
+    text
 }
 
 /// Whether a link's ends are these, in either direction; a host stands for all its interfaces.
@@ -288,6 +329,24 @@ mod tests {
             assert!(reason.starts_with("no link of "), "{reason}");
             assert_eq!(reason.lines().count(), 1);
         }
+    }
+
+    #[test]
+    fn links_between_the_same_hosts_are_told_with_their_shares() {
+        let (_place, cache) = cache();
+        let lan = |mb_per_s: u64| Cost::linear(30_000, 2_000, mb_per_s * 1_000_000);
+        cache.keep_link(&Pair::new("tcp", "c/eth0", "d/eth0"), &lan(118)).unwrap();
+        cache.keep_link(&Pair::new("tcp", "c/eth1", "d/eth1"), &lan(118)).unwrap();
+        cache.keep_link(&Pair::new("tcp", "c/eth0", "e/eth0"), &lan(300)).unwrap();
+        cache.keep_link(&Pair::new("tcp", "c/eth1", "e/eth1"), &lan(100)).unwrap();
+        let text = told(&cache, &["c"]).unwrap();
+        let (_, even) = text.split_once("c → d over eth0 and eth1 together").unwrap();
+        let line = even.lines().find(|line| line.starts_with("  64 KiB")).unwrap();
+        assert!(line.contains("32 KiB + 32 KiB, in 309.7 µs; in 587.4 µs"), "{line}");
+        let (_, uneven) = text.split_once("c → e over eth0 and eth1 together").unwrap();
+        let line = uneven.lines().find(|line| line.starts_with("  16 MiB")).unwrap();
+        assert!(line.contains("12 MiB + 4 MiB"), "{line}");
+        assert!(!told(&cache, &["a"]).unwrap().contains(" and "), "one link each");
     }
 
     #[test]

@@ -295,6 +295,15 @@ impl Default for HostCost {
     }
 }
 
+/// Whether links are so nearly alike that they count as equal: costs are not known so well that a share should
+/// follow the difference.
+pub fn are_alike<'a>(links: impl Iterator<Item = &'a Cost>) -> bool {
+    let busy_ps = links.map(|cost| cost.busy_ps(LONG));
+    let (least, most) =
+        busy_ps.fold((u64::MAX, 0), |(least, most), ps| (least.min(ps), most.max(ps)));
+    most.saturating_mul(2) < least.saturating_mul(3)
+}
+
 /// Shares of a message, one for each link, that arrive together and sum up to `bytes`. A link is its
 /// cost and the time for which it is busy already, in nanoseconds.
 ///

@@ -6,7 +6,7 @@
 //! that is gone nothing.
 
 use smallvec::SmallVec;
-use wire::cost::split;
+use wire::cost::{are_alike, split};
 use wire::{Capabilities, Cost};
 
 use super::aggregate::Budget;
@@ -75,28 +75,15 @@ fn end_in_share(view: &View<'_>, choice: &mut Choice, budget: &Budget) {
     choice.piece = (len > 0).then_some(Piece::plain(0, len));
 }
 
-/// The links' costs, and for how long they are busy already. Links that are nearly alike count as equal:
-/// costs are not known so well that a share should follow the difference.
+/// The links' costs, and for how long they are busy already.
 fn links<'a>(view: &View<'a>) -> SmallVec<[(&'a Cost, u64); 4]> {
-    let busy_ns = |link: &LinkView<'a>| link.cost().busy_ns(LONG);
-    let first = view.link();
-    let alike = view.links().all(|link| {
-        let (one, other) = (busy_ns(&first), busy_ns(&link));
-        one.max(other) * 2 < one.min(other) * 3
-    });
-    view.links()
-        .map(|link| {
-            let cost = if alike { first.cost() } else { link.cost() };
-            (
-                cost,
-                if alike { cost.busy_ns(link.backlog_bytes() as u64) } else { link.backlog_ns() },
-            )
-        })
-        .collect()
+    let first = view.link().cost();
+    if !are_alike(view.links().map(|link| link.cost())) {
+        return view.links().map(|link| (link.cost(), link.backlog_ns())).collect();
+    }
+    let busy_ns = |link: LinkView<'_>| first.busy_ns(link.backlog_bytes() as u64);
+    view.links().map(|link| (first, busy_ns(link))).collect()
 }
-
-/// A length at which a link's rate shows.
-const LONG: u64 = 1 << 20;
 
 /// A piece is at most as long as so many of the shortest.
 const PIECES_MIN: usize = 4;
