@@ -14,6 +14,14 @@ pub fn has_one_thread() -> bool {
     unsafe { AtomicU8::from_ptr(known) }.load(Ordering::Relaxed) != 0
 }
 
+/// As [`has_one_thread`], without a call: no until that was asked.
+#[inline(always)]
+pub fn is_known_alone() -> bool {
+    let known = ONE_THREAD.load(Ordering::Relaxed);
+    // SAFETY: as above.
+    !known.is_null() && unsafe { AtomicU8::from_ptr(known) }.load(Ordering::Relaxed) != 0
+}
+
 /// The word in which the C library (glibc from 2.32 on) says that there is one thread; elsewhere one that
 /// never says so.
 #[cold]

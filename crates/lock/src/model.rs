@@ -74,6 +74,10 @@ mod parts {
         FLAW.get() == Flaw::Alone || ALONE.load(Ordering::Relaxed)
     }
 
+    pub fn is_known_alone() -> bool {
+        has_one_thread()
+    }
+
     #[derive(Debug)]
     pub struct AtomicU32(loom::sync::atomic::AtomicU32);
 
@@ -208,12 +212,12 @@ fn a_helper_acts_between_turns() {
     joined([helper]);
 }
 
-/// Two users: one has it, or the other.
+/// Two users: one has it, or the other, who does not wait.
 fn users_exclude_each_other() {
     let turn = Arc::new(turn());
     let for_other = Arc::clone(&turn);
     let other = born(move || {
-        if let Ok(held) = for_other.take() {
+        if let Some(held) = for_other.take_at_once() {
             add(&held);
         }
     });

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 
-use super::parts::{AtomicU32, SPINS, has_one_thread, spin_loop, yield_now};
+use super::parts::{AtomicU32, SPINS, has_one_thread, is_known_alone, spin_loop, yield_now};
 
 /// Guards a value that has users, of which there must be one at a time, and helpers, which act for the
 /// user while it is away. To take it costs an atomic exchange, or less while the process has one
@@ -55,6 +55,12 @@ impl<T> Turn<T> {
         if self.try_take(USED) { Ok(Held { turn: self }) } else { self.take_from_helper() }
     }
 
+    /// Takes the value to use it, if nobody has it; without a call.
+    #[inline(always)]
+    pub fn take_at_once(&self) -> Option<Held<'_, T>> {
+        self.try_take_of(is_known_alone(), USED).then_some(Held { turn: self })
+    }
+
     /// Takes the value for its user; waits for that one. None when another helper is at it, or none will
     /// have it any more: all that the user had done before was seen to.
     pub fn help(&self) -> Option<Held<'_, T>> {
@@ -83,7 +89,12 @@ impl<T> Turn<T> {
 
     #[inline]
     fn try_take(&self, taken: u32) -> bool {
-        if has_one_thread() {
+        self.try_take_of(has_one_thread(), taken)
+    }
+
+    #[inline(always)]
+    fn try_take_of(&self, is_alone: bool, taken: u32) -> bool {
+        if is_alone {
             let is_free = self.state.load(Ordering::Relaxed) == FREE;
             if is_free {
                 self.state.store(taken, Ordering::Relaxed);

@@ -6,8 +6,8 @@
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int, c_void};
-use std::thread::LocalKey;
 
+use lock::Places;
 use memory::Region;
 use mpi::ErrorClass;
 use mpi::table::{Handle, Kind, Table};
@@ -404,42 +404,34 @@ fn find<T: Clone>(table: &Table<T>, name: &str, handle: RawHandle) -> Result<T> 
 
 /// Asks the message that the thread has called last; false when this is another one.
 #[inline(always)]
-fn try_last<T>(
-    last: &'static LocalKey<Last<T>>,
+fn try_last<T: std::marker::Send>(
+    last: &Places<(RawHandle, T)>,
     handle: RawHandle,
     question: impl FnOnce(&T) -> bool,
 ) -> bool {
-    let asked = last.try_with(|last| {
-        // SAFETY: no question comes back here, so that nobody borrows it while this reference lives.
-        match unsafe { last.try_borrow_unguarded() } {
-            Ok(Some((known, message))) if *known == handle => question(message),
-            Ok(_) | Err(_) => false,
-        }
-    });
-    asked == Ok(true)
+    // SAFETY: no question comes back here, where the last message is set.
+    let asked = unsafe { last.ask(|(known, message)| *known == handle && question(message)) };
+    asked == Some(true)
 }
 
-/// Calls a message. That which the thread has called last is not looked up in the table.
-#[inline]
-fn with<T: Clone>(
+/// Calls a message, which the thread has called last from now on.
+fn with<T: Clone + std::marker::Send>(
     table: &Table<T>,
-    last: &'static LocalKey<Last<T>>,
+    last: &'static Places<(RawHandle, T)>,
     handle: RawHandle,
-    call: impl Fn(&T) -> Result<()>,
+    call: impl FnOnce(&T) -> Result<()>,
 ) -> Result<()> {
-    let called = last.try_with(|last| {
-        let mut last = last.try_borrow_mut().ok()?;
-        if last.as_ref().is_none_or(|(known, _)| *known != handle) {
-            *last = Some((handle, find(table, "connection", handle).ok()?));
-        }
-        last.as_ref().map(|(_, message)| call(message))
-    });
-    match called {
-        Ok(Some(Ok(()))) => Ok(()),
-        // The handle of a message that another call has ended is stale.
-        Ok(Some(failed)) => find(table, "connection", handle).and(failed),
-        Ok(None) | Err(_) => call(&find(table, "connection", handle)?),
+    // SAFETY: the question only reads.
+    let known = unsafe { last.ask(|(known, message)| (*known == handle).then(|| message.clone())) };
+    let (message, is_new) = match known.flatten() {
+        Some(message) => (message, false),
+        None => (find(table, "connection", handle)?, true),
+    };
+    if is_new {
+        last.set((handle, message.clone()));
     }
+    // The handle of a message that another call has ended is stale.
+    call(&message).or_else(|failed| find(table, "connection", handle).and(Err(failed)))
 }
 
 fn remove<T: Clone>(table: &Table<T>, handle: RawHandle) -> Result<()> {
@@ -483,11 +475,9 @@ static CHANNELS: Table<Channel> = Table::new(Kind::Channel, ErrorClass::Arg);
 static PACKINGS: Table<Packing> = Table::new(Kind::Packing, ErrorClass::Arg);
 static UNPACKINGS: Table<Unpacking> = Table::new(Kind::Unpacking, ErrorClass::Arg);
 
-/// A message by its handle, if there was one.
-type Last<T> = RefCell<Option<(RawHandle, T)>>;
+static PACKED: Places<(RawHandle, Packing)> = Places::new();
+static UNPACKED: Places<(RawHandle, Unpacking)> = Places::new();
 
 thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
-    static PACKED: Last<Packing> = const { RefCell::new(None) };
-    static UNPACKED: Last<Unpacking> = const { RefCell::new(None) };
 }

@@ -99,7 +99,7 @@ impl Packing {
         if constraints.send == Send::Later {
             return false;
         }
-        let Ok(mut draft) = self.0.draft.take() else { return false };
+        let Some(mut draft) = self.0.draft.take_at_once() else { return false };
         let is_put = draft.has_no_others() && draft.batch.put_inline(constraints, data);
         draft.packets += u32::from(is_put);
         is_put

@@ -103,7 +103,7 @@ impl Unpacking {
     /// Takes the next packet into `into`, where it is there and fits; else false.
     #[inline(always)]
     pub(crate) fn unpack_short(&self, into: &mut [u8], constraints: Constraints) -> bool {
-        let Ok(mut intake) = self.0.intake.take() else { return false };
+        let Some(mut intake) = self.0.intake.take_at_once() else { return false };
         let is_taken = intake.reader.take_inline(constraints, into);
         intake.position += u32::from(is_taken);
         is_taken

@@ -60,7 +60,7 @@ impl<const LEN: usize> Page<LEN> {
             unsafe {
                 let to = self.address.add(at);
                 to.cast::<[u8; HEAD]>().write_unaligned(head);
-                copy_few(data.as_ptr(), to.add(HEAD), data.len());
+                copy_without_call(data.as_ptr(), to.add(HEAD), data.len());
             }
         }
         has_room
@@ -84,7 +84,7 @@ impl<const LEN: usize> Page<LEN> {
             let from = self.address.add(at);
             let is_it = from.cast::<[u8; HEAD]>().read_unaligned() == head;
             if is_it {
-                copy_few(from.add(HEAD), target.as_mut_ptr(), target.len());
+                copy_without_call(from.add(HEAD), target.as_mut_ptr(), target.len());
             }
             is_it
         }
@@ -99,6 +99,51 @@ impl<const LEN: usize> Page<LEN> {
         check::<LEN>(at, target.len());
         // SAFETY: as in `write`.
         unsafe { copy_few(self.address.add(at), target.as_mut_ptr(), target.len()) };
+    }
+}
+
+/// Copies as `copy_nonoverlapping`: at most a page, and never by a call, for which its caller would have to save what
+/// it knows, however short the bytes.
+///
+/// # Safety
+/// As for that.
+#[inline(always)]
+unsafe fn copy_without_call(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: all that is copied is among the bytes the caller vouched for: the first so many, the last, and
+    // between them whole pairs.
+    unsafe {
+        match len {
+            16..=32 => copy_ends::<u128>(from, to, len),
+            8..16 => copy_ends::<u64>(from, to, len),
+            4..8 => copy_ends::<u32>(from, to, len),
+            2..4 => copy_ends::<u16>(from, to, len),
+            1 => copy_ends::<u8>(from, to, len),
+            0 => {}
+            33.. => {
+                let mut at = 0;
+                while at + 32 < len {
+                    copy_ends::<u128>(from.add(at), to.add(at), 32);
+                    at += 32;
+                }
+                copy_ends::<u128>(from.add(len - 32), to.add(len - 32), 32);
+            }
+        }
+    }
+}
+
+/// Copies the first and the last bytes of `len`, as many as a `T` has, which may overlap.
+///
+/// # Safety
+/// Both are `len` bytes of memory each, no less than a `T` and apart from one another.
+#[inline(always)]
+unsafe fn copy_ends<T>(from: *const u8, to: *mut u8, len: usize) {
+    let last = len - size_of::<T>();
+    // SAFETY: both ends lie within the bytes; the caller's.
+    unsafe {
+        let (first_bytes, last_bytes) =
+            (from.cast::<T>().read_unaligned(), from.add(last).cast::<T>().read_unaligned());
+        to.cast::<T>().write_unaligned(first_bytes);
+        to.add(last).cast::<T>().write_unaligned(last_bytes);
     }
 }
 
@@ -136,7 +181,7 @@ mod tests {
     fn what_has_no_room_is_not_written_and_what_does_not_stand_there_not_read() {
         let (head, mut page) = (*b"head", Page::<64>::default());
         for len in 0..=70 {
-            let (data, mut into) = (vec![7; len], vec![0; len]);
+            let (data, mut into) = ((1..=len as u8).collect::<Vec<u8>>(), vec![0; len]);
             for at in (0..70).chain([usize::MAX - 5, usize::MAX]) {
                 page.write(0, &[0; 64]);
                 let has_room = at <= 64 && at + 4 + len + 3 <= 64;
