@@ -210,21 +210,19 @@ impl Region {
     pub fn append_to(&self, target: &mut Vec<u8>) {
         target.reserve(self.len);
         let mut to = target.spare_capacity_mut().as_mut_ptr().cast::<u8>();
-        let mut copy = |span: Span| {
-            // SAFETY: the region's maker vouched for the span; the spans visited add up to the
-            // region's length, for which room was reserved, in memory of the vector's own.
-            unsafe {
-                std::ptr::copy_nonoverlapping(span.address, to, span.len);
-                to = to.add(span.len);
-            }
-            true
-        };
-        match self.shape {
-            Shape::Flat(address) => {
-                copy(Span { address: address.wrapping_add(self.start), len: self.len });
-            }
-            Shape::Strided { .. } | Shape::Chain(_) | Shape::Owned(_) => {
-                self.visit(0, self.len, &mut copy);
+        match self.flat() {
+            // SAFETY: as below, for the only span there is.
+            Some(address) => unsafe { copy_few(address, to, self.len) },
+            None => {
+                self.visit(0, self.len, &mut |span| {
+                    // SAFETY: the region's maker vouched for the span; the spans visited add up to the
+                    // region's length, for which room was reserved, in memory of the vector's own.
+                    unsafe {
+                        std::ptr::copy_nonoverlapping(span.address, to, span.len);
+                        to = to.add(span.len);
+                    }
+                    true
+                });
             }
         }
         // SAFETY: the bytes up to here were written above.
