@@ -137,6 +137,24 @@ impl RailSet {
     }
 }
 
+/// What has gone wrong with a peer on a rail, to be met when the rail has told all.
+enum Trouble {
+    /// It has broken the protocol.
+    Misbehaved(String),
+    /// The link is gone.
+    Down(Fault),
+    /// It has failed before: its link is not wanted.
+    Unwanted,
+    /// It cannot be reached there; others may do.
+    Refused(Attempt),
+}
+
+impl Trouble {
+    fn is_misbehaviour(&self) -> bool {
+        matches!(self, Self::Misbehaved(_))
+    }
+}
+
 /// The search for a way to a peer.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Attempt {
@@ -461,17 +479,17 @@ impl Core {
         let station = &mut rails[index];
         let (rail, name) = (RailId(index as u8), station.name);
         let (replay, is_mixed) = (station.has_twin, station.is_mixed);
-        let mut misbehaved: Vec<(GateId, String)> = Vec::new();
-        let mut refused: Vec<(GateId, Attempt)> = Vec::new();
-        let mut failed: Vec<(GateId, Fault)> = Vec::new();
-        let mut unwanted: Vec<GateId> = Vec::new();
+        let mut troubles: Vec<(GateId, Trouble)> = Vec::new();
         let moved = station.rail.poll(&mut |event| match event {
             Event::Frame { peer, bytes } => {
-                if misbehaved.iter().any(|(known, _)| *known == peer) {
+                if troubles
+                    .iter()
+                    .any(|(known, trouble)| *known == peer && trouble.is_misbehaviour())
+                {
                     return;
                 }
                 if let Err(error) = engine.handle_frame(peer, rail, bytes) {
-                    misbehaved.push((peer, error.to_string()));
+                    troubles.push((peer, Trouble::Misbehaved(error.to_string())));
                 }
             }
             Event::Sent { peer, token } => engine.handle_sent(peer, rail, token),
@@ -489,7 +507,7 @@ impl Core {
                         *route = Route::Open(RailSet::of(rail));
                     }
                     Route::Open(rails) => rails.insert(rail),
-                    Route::Failed => return unwanted.push(peer),
+                    Route::Failed => return troubles.push((peer, Trouble::Unwanted)),
                 }
                 if let Some(at) = reopening.iter().position(|one| *one == (peer, rail)) {
                     reopening.swap_remove(at);
@@ -500,29 +518,35 @@ impl Core {
                 let capabilities = if is_mixed { shared(capabilities) } else { capabilities };
                 engine.handle_up(peer, rail, capabilities);
             }
-            Event::Down { peer, fault } => match another_way(routes, (rail, name), peer, &fault) {
-                Some(attempt) => refused.push((peer, attempt)),
-                None => failed.push((peer, fault)),
-            },
+            Event::Down { peer, fault } => {
+                let attempt = another_way(routes, (rail, name), peer, &fault);
+                troubles.push((peer, attempt.map_or(Trouble::Down(fault), Trouble::Refused)));
+            }
         });
-        for (peer, text) in misbehaved {
-            self.rails[index].rail.disconnect(peer);
-            self.fail(peer, Fault::Misbehaved(text));
-        }
-        for (peer, fault) in failed {
-            self.handle_down(rail, peer, fault);
-        }
-        for peer in unwanted {
-            self.rails[index].rail.disconnect(peer);
+        if !troubles.is_empty() {
+            self.meet(rail, troubles);
         }
         if self.engine.has_severed() {
             self.close_severed();
         }
-        for (peer, attempt) in refused {
-            self.connect(peer, attempt);
-        }
         self.reckon(index, moved);
         moved
+    }
+
+    /// Does what follows from what has gone wrong on a rail.
+    #[cold]
+    fn meet(&mut self, rail: RailId, troubles: Vec<(GateId, Trouble)>) {
+        for (peer, trouble) in troubles {
+            match trouble {
+                Trouble::Misbehaved(text) => {
+                    self.rails[rail.0 as usize].rail.disconnect(peer);
+                    self.fail(peer, Fault::Misbehaved(text));
+                }
+                Trouble::Down(fault) => self.handle_down(rail, peer, fault),
+                Trouble::Unwanted => self.rails[rail.0 as usize].rail.disconnect(peer),
+                Trouble::Refused(attempt) => self.connect(peer, attempt),
+            }
+        }
     }
 
     /// Closes a link that has fallen far behind another to the same peer, and gives up peers that were without a
