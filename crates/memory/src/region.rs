@@ -1,5 +1,6 @@
 //! A described stream of bytes in the application's memory.
 
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use crate::{Layout, scratch};
@@ -209,24 +210,38 @@ impl Region {
     #[inline]
     pub fn append_to(&self, target: &mut Vec<u8>) {
         target.reserve(self.len);
-        let mut to = target.spare_capacity_mut().as_mut_ptr().cast::<u8>();
-        match self.flat() {
-            // SAFETY: as below, for the only span there is.
-            Some(address) => unsafe { copy_few(address, to, self.len) },
-            None => {
-                self.visit(0, self.len, &mut |span| {
-                    // SAFETY: the region's maker vouched for the span; the spans visited add up to the
-                    // region's length, for which room was reserved, in memory of the vector's own.
-                    unsafe {
-                        std::ptr::copy_nonoverlapping(span.address, to, span.len);
-                        to = to.add(span.len);
-                    }
-                    true
-                });
-            }
+        let to = target.spare_capacity_mut();
+        match self.shape {
+            // SAFETY: the region's maker vouched for the bytes, for which room was reserved, in memory of the
+            // vector's own.
+            Shape::Flat(address) => unsafe {
+                let from = address.wrapping_add(self.start);
+                std::ptr::copy_nonoverlapping(from, to.as_mut_ptr().cast(), self.len);
+            },
+            Shape::Strided { .. } | Shape::Chain(_) | Shape::Owned(_) => self.copy_to(to),
         }
         // SAFETY: the bytes up to here were written above.
         unsafe { target.set_len(target.len() + self.len) };
+    }
+
+    /// Copies the stream to the beginning of `target`, which is no shorter.
+    #[inline(never)]
+    fn copy_to(&self, target: &mut [MaybeUninit<u8>]) {
+        let target = &mut target[..self.len];
+        let mut to = target.as_mut_ptr().cast::<u8>();
+        if let Some(address) = self.flat() {
+            // SAFETY: as below, for the only span there is.
+            return unsafe { copy_few(address, to, self.len) };
+        }
+        self.visit(0, self.len, &mut |span| {
+            // SAFETY: the region's maker vouched for the span; the spans visited add up to the region's
+            // length, which is the target's, a distinct live slice.
+            unsafe {
+                std::ptr::copy_nonoverlapping(span.address, to, span.len);
+                to = to.add(span.len);
+            }
+            true
+        });
     }
 
     /// Copies `source` over bytes `offset..offset + source.len()` of the stream.
