@@ -3,9 +3,10 @@
 //! Members go through *rounds* together. In each round every member posts once: a contribution, which may be
 //! empty. Whoever needs those of others waits until they are posted and reads them where they are. Nobody
 //! waits for who reads, but some rounds later: a member that posts again in the same place has seen that all
-//! have begun a later round. There are more places for what is short.
+//! have begun a later round. The shorter a contribution is, the more places there are for its like. Who finds none
+//! free waits for some at once: one is not worth a change of threads.
 //!
-//! A member's count and what is short lie beside each other. Who is about to sleep says first what it waits for,
+//! A member's count and what is brief lie beside each other. Who is about to sleep says first what it waits for,
 //! and looks once more; who posts what completes it rings. Either side runs a full fence between its write
 //! and its look (Dekker's problem), and so do two that post at once: one of them sees that all is there.
 
@@ -133,10 +134,13 @@ impl<S: Shared> Board<S> {
     /// that.
     #[inline]
     pub fn has_room(&mut self, len: usize) -> bool {
-        let places = if len <= S::SHORT_LEN { S::ROUNDS } else { PAGES };
+        let places = self.places(len).count;
         // Whoever has begun the round after that of its last use has read what was there.
         match (self.round + 2).checked_sub(places) {
-            Some(round) if round > self.begun_by_all.max(1) => self.meets(round, 0..self.size),
+            Some(round) if round > self.begun_by_all.max(1) => {
+                let spare = (places - PAGES) / 2;
+                self.meets(round + spare, 0..self.size)
+            }
             Some(_) | None => true,
         }
     }
@@ -150,8 +154,8 @@ impl<S: Shared> Board<S> {
         assert!(len <= self.page_len, "a contribution is at most a page long");
         self.round += 1;
         let line = self.line(self.me, self.round);
-        let at = if len <= S::SHORT_LEN { line + SHORT_AT } else { self.page(self.me, self.round) };
         if len > 0 {
+            let at = self.place(self.me, self.round, len);
             fill(self.memory.slice_mut(at, len));
         }
         self.memory.word32(line + LEN_AT).store(len as u32, Ordering::Relaxed);
@@ -205,8 +209,8 @@ impl<S: Shared> Board<S> {
     pub(super) fn lies(&self, member: u32) -> (usize, usize) {
         let line = self.line(member, self.round);
         let len = self.memory.word32(line + LEN_AT).load(Ordering::Relaxed) as usize;
-        let at = if len <= S::SHORT_LEN { line + SHORT_AT } else { self.page(member, self.round) };
-        (at, len.min(self.page_len))
+        let len = len.min(self.page_len);
+        (self.place(member, self.round, len), len)
     }
 
     fn is_due(&self) -> bool {
@@ -281,24 +285,71 @@ impl<S: Shared> Board<S> {
 
     #[inline]
     fn line(&self, member: u32, round: u64) -> usize {
-        let place = u64::from(member) * S::ROUNDS + round % S::ROUNDS;
-        self.size as usize * LINE + place as usize * (SHORT_AT + S::SHORT_LEN)
+        let places = brief::<S>(self.size);
+        places.at(member, round) - BRIEF_AT
+    }
+
+    /// Where a contribution of so many bytes lies.
+    #[inline]
+    fn place(&self, member: u32, round: u64, len: usize) -> usize {
+        self.places(len).at(member, round)
     }
 
     #[inline]
-    fn page(&self, member: u32, round: u64) -> usize {
-        let place = u64::from(member) * PAGES + round % PAGES;
-        pages_at::<S>(self.size) + place as usize * self.page_len
+    fn places(&self, len: usize) -> Places {
+        if len <= S::BRIEF_LEN {
+            brief::<S>(self.size)
+        } else if len <= S::SHORT_LEN {
+            short::<S>(self.size)
+        } else {
+            pages::<S>(self.size, self.page_len)
+        }
     }
 }
 
-fn pages_at<S: Shared>(size: u32) -> usize {
-    size as usize * (LINE + S::ROUNDS as usize * (SHORT_AT + S::SHORT_LEN))
+/// Where contributions lie that are about as long.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    /// The first.
+    first: usize,
+    /// Bytes from one to the next.
+    stride: usize,
+    /// How many a member has.
+    count: u64,
+}
+
+impl Places {
+    #[inline]
+    fn at(self, member: u32, round: u64) -> usize {
+        let place = u64::from(member) * self.count + round % self.count;
+        self.first + place as usize * self.stride
+    }
+
+    fn end(self, size: u32) -> usize {
+        self.first + size as usize * self.count as usize * self.stride
+    }
+}
+
+#[inline]
+fn brief<S: Shared>(size: u32) -> Places {
+    let first = size as usize * LINE + BRIEF_AT;
+    Places { first, stride: BRIEF_AT + S::BRIEF_LEN, count: S::ROUNDS }
+}
+
+#[inline]
+fn short<S: Shared>(size: u32) -> Places {
+    let first = brief::<S>(size).end(size) - BRIEF_AT;
+    Places { first, stride: S::SHORT_LEN, count: S::SHORT_ROUNDS }
+}
+
+#[inline]
+fn pages<S: Shared>(size: u32, page_len: usize) -> Places {
+    Places { first: short::<S>(size).end(size), stride: page_len, count: PAGES }
 }
 
 /// What a board takes, in bytes.
 pub(super) fn len<S: Shared>(size: u32, page_len: usize) -> usize {
-    pages_at::<S>(size) + size as usize * PAGES as usize * page_len
+    pages::<S>(size, page_len).end(size)
 }
 
 /// Never zero: somebody is waited for.
@@ -313,9 +364,9 @@ fn unpack(wanted: u64) -> (u64, Range<u32>) {
 /// How many rounds have pages of their own for what is long.
 const PAGES: u64 = 4;
 
-/// On a member's line of a round: its number, the contribution's length, and what is short.
+/// On a member's line of a round: its number, the contribution's length, and what is brief.
 const LEN_AT: usize = 8;
-const SHORT_AT: usize = 16;
+const BRIEF_AT: usize = 16;
 
 /// On a member's line of its own: what it sleeps for, and its process.
 const PID_AT: usize = 8;
@@ -331,6 +382,7 @@ mod tests {
     use super::*;
 
     const PAGE: usize = 4 << 10;
+    const BRIEF: usize = Segment::BRIEF_LEN;
     const SHORT: usize = Segment::SHORT_LEN;
 
     fn pair() -> [Board; 2] {
@@ -344,7 +396,7 @@ mod tests {
     #[test]
     fn members_read_what_others_have_posted() {
         let [mut one, mut other] = pair();
-        for (round, len) in (1u8..).zip([0, 1, SHORT, SHORT + 1, PAGE]) {
+        for (round, len) in (1u8..).zip([0, 1, BRIEF, BRIEF + 1, SHORT, SHORT + 1, PAGE]) {
             assert!(one.has_room(len) && other.has_room(0));
             one.post(len, |bytes| bytes.fill(round));
             assert!(!one.has(0..2) && one.has(0..1));
@@ -357,7 +409,8 @@ mod tests {
 
     #[test]
     fn who_is_ahead_waits_for_the_last() {
-        for (len, places) in [(SHORT, Segment::ROUNDS), (SHORT + 1, PAGES)] {
+        let short = Segment::SHORT_ROUNDS;
+        for (len, places) in [(BRIEF, Segment::ROUNDS), (SHORT, short), (SHORT + 1, PAGES)] {
             let [mut one, mut other] = pair();
             for _ in 0..places {
                 assert!(one.has_room(len), "the place was never used");
@@ -366,8 +419,16 @@ mod tests {
             assert!(!one.has_room(len));
             other.post(0, |_| ());
             assert!(!one.has_room(len), "it may be reading");
-            other.post(0, |_| ());
-            assert!(one.has_room(len));
+            let spare = (places - PAGES) / 2;
+            for _ in 0..=spare {
+                assert!(!one.has_room(len), "too few are free to be worth a turn");
+                other.post(0, |_| ());
+            }
+            for _ in 0..=spare {
+                assert!(one.has_room(len));
+                one.post(len, |bytes| bytes.fill(2));
+            }
+            assert!(!one.has_room(len));
         }
     }
 

@@ -103,7 +103,9 @@ impl Shared for Modelled {
     const CHUNKS: u16 = 3;
     const CHUNK_LEN: usize = 2 * LINE;
     const ROUNDS: u64 = 5;
-    const SHORT_LEN: usize = LINE - 16;
+    const BRIEF_LEN: usize = LINE - 16;
+    const SHORT_ROUNDS: u64 = 4;
+    const SHORT_LEN: usize = LINE;
 
     fn create(len: usize) -> io::Result<Self> {
         let lines = len.div_ceil(LINE);
@@ -546,7 +548,7 @@ fn members(size: u32) -> Vec<Board<Modelled>> {
 }
 
 fn post(board: &mut Board<Modelled>, number: u8) {
-    // In turn on the line of the count, and on a page.
+    // In turn on the line of the count, and apart from it.
     let len = if number.is_multiple_of(2) { 4 } else { 60 };
     while !board.has_room(len) {
         thread::yield_now();

@@ -35,9 +35,12 @@ impl Shared for Segment {
     /// A frame of 64 KiB and its envelope, wherever in a line its body begins.
     const CHUNK_LEN: usize = (64 << 10) + 4 * 64;
     /// Whoever is far ahead of others that share its core waits a turn of all.
-    const ROUNDS: u64 = 16;
+    const ROUNDS: u64 = 64;
+    /// A number for each of a dozen members.
+    const BRIEF_LEN: usize = 2 * 64 - 16;
+    const SHORT_ROUNDS: u64 = 16;
     /// A kilobyte.
-    const SHORT_LEN: usize = 17 * 64 - 16;
+    const SHORT_LEN: usize = 1 << 10;
 
     /// The memory is reserved: a lack of it is an error here rather than a signal at the first touch.
     fn create(len: usize) -> io::Result<Self> {

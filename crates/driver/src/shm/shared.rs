@@ -20,9 +20,13 @@ pub trait Shared: Sized {
     /// Length of a chunk in bytes, a multiple of the line.
     const CHUNK_LEN: usize;
 
-    /// How many rounds of a board have places of their own for what is short.
+    /// How many rounds of a board have lines of their own, with room for what is brief.
     const ROUNDS: u64;
-    /// What of a board is short, in bytes: with 16 more a multiple of the line.
+    /// What of a board is brief, in bytes: with 16 more a multiple of the line.
+    const BRIEF_LEN: usize;
+    /// How many rounds have places of their own for what is short.
+    const SHORT_ROUNDS: u64;
+    /// What of a board is short, in bytes: a multiple of the line.
     const SHORT_LEN: usize;
 
     /// Fresh memory of `len` zeroed bytes.
