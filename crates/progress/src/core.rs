@@ -36,7 +36,9 @@ pub struct Core {
     gathering: Vec<GateId>,
     /// Whether somebody sends them if the application stays away.
     may_gather: bool,
-    /// When gates were last sent a short message; of rails that gather.
+    /// The row of short messages that left at once last, to whatever gates; of rails that gather.
+    row: Row,
+    /// In which row gates were last sent one.
     posted: Vec<LastShort>,
     /// Links that rails are opening anew.
     reopening: Vec<(GateId, RailId)>,
@@ -62,12 +64,23 @@ pub struct Core {
     pub(crate) awaited: Option<OpId>,
 }
 
-/// A short message that left at once.
+/// Short messages that leave one behind the other: in the same turn, and each as soon after the one before as
+/// rails still are at that.
+#[derive(Clone, Copy, Debug, Default)]
+struct Row {
+    number: u64,
+    turn: u64,
+    /// When the last one had left. Looked at only where it followed another in the same turn: an answer costs no
+    /// look at the clock.
+    at: Option<Instant>,
+}
+
+/// What left at once for a gate.
 #[derive(Clone, Copy, Debug, Default)]
 struct LastShort {
-    turn: u64,
-    /// Looked at only where it follows another in the same turn: an answer costs no look at the clock.
-    at: Option<Instant>,
+    row: u64,
+    /// More than one in this row.
+    is_repeated: bool,
 }
 
 /// A rail and how often it is polled.
@@ -192,6 +205,7 @@ impl Core {
             frame: Frame::default(),
             gathering: Vec::new(),
             may_gather: true,
+            row: Row::default(),
             posted: Vec::new(),
             reopening: Vec::new(),
             has_backlog: false,
@@ -720,24 +734,34 @@ impl Core {
         if self.posted.len() <= index {
             self.posted.resize(index + 1, LastShort::default());
         }
-        let LastShort { turn, at } = self.posted[index];
-        let follows = turn == self.turn;
-        let at_once = follows && at.is_some_and(|at| at.elapsed() < within);
-        if at_once || self.engine.has_gathered(gate) {
-            if self.gather(gate, envelope, data) {
-                return true;
-            }
-            // Full: what there is goes, and this message begins the next frame.
-            self.engine.release_gathered(gate);
-            self.flush();
-            return self.gather(gate, envelope, data);
+        if self.engine.has_gathered(gate) {
+            return self.gather_more(gate, envelope, data);
         }
-        let sent = self.send_at_once(gate, envelope, data);
-        if sent {
-            let at = follows.then(Instant::now);
-            self.posted[index] = LastShort { turn: self.turn, at };
+        let follows = self.row.turn == self.turn;
+        if !follows || self.row.at.is_some_and(|at| at.elapsed() >= within) {
+            self.row = Row { number: self.row.number + 1, turn: self.turn, at: None };
         }
-        sent
+        let LastShort { row, is_repeated } = self.posted[index];
+        let is_in_row = row == self.row.number;
+        let taken = match is_in_row && is_repeated {
+            true => self.gather_more(gate, envelope, data),
+            false => self.send_at_once(gate, envelope, data),
+        };
+        if taken {
+            self.row.at = follows.then(Instant::now);
+            self.posted[index] = LastShort { row: self.row.number, is_repeated: is_in_row };
+        }
+        taken
+    }
+
+    /// Lays a short message beside others; what there is goes first if that is all a frame takes.
+    fn gather_more(&mut self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
+        if self.gather(gate, envelope, data) {
+            return true;
+        }
+        self.engine.release_gathered(gate);
+        self.flush();
+        self.gather(gate, envelope, data)
     }
 
     fn gather(&mut self, gate: GateId, envelope: Envelope, data: &Region) -> bool {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use engine::{Envelope, Selector, SendMode};
 use memory::Region;
-use pair::{PATIENCE, pair};
+use pair::{PATIENCE, group, pair};
 use progress::{Core, Progress};
 use wire::GateId;
 
@@ -69,6 +69,35 @@ fn what_is_gathered_leaves_before_its_thread_waits_beside_a_sleeper() {
     assert!(!sender.look(|core| core.is_gathering()));
 }
 
+#[test]
+fn what_goes_to_several_in_turn_shares_frames_from_the_third_on() {
+    let [sender, one, other] = group();
+    let all = [GateId(1), GateId(2)];
+    let receivers = [one, other].map(|receiver| {
+        thread::spawn(move || {
+            (0..=MESSAGES).all(|number| receive(&receiver).is_some_and(|got| got == [number; 8]))
+        })
+    });
+    all.into_iter().for_each(|gate| send_to(&sender, gate, 0));
+    let before = sender.look(|core| core.engine.counters());
+    sender.submit(|core| {
+        for number in 1..=MESSAGES {
+            let data = Region::from_box([number; 8].into());
+            for gate in all {
+                assert!(core.send_short(gate, envelope(), &data));
+                assert!(number > 2 || !core.is_gathering(), "two leave at once");
+            }
+        }
+    });
+    for receiver in receivers {
+        assert!(receiver.join().unwrap(), "all messages arrive, in order");
+    }
+    let counters = sender.look(|core| core.engine.counters());
+    assert_eq!(counters.eager - before.eager, 2 * u64::from(MESSAGES));
+    // As few are left alone as a slow machine may.
+    assert!(counters.frames - before.frames < u64::from(MESSAGES), "{counters:?}");
+}
+
 /// What is waited for in vain.
 fn nothing(core: &mut Core) -> Option<()> {
     let selector = Selector { context: 1, source: None, tag: None };
@@ -76,10 +105,14 @@ fn nothing(core: &mut Core) -> Option<()> {
 }
 
 fn send(progress: &Progress, number: u8) {
+    send_to(progress, GateId(1), number);
+}
+
+fn send_to(progress: &Progress, gate: GateId, number: u8) {
     let data = Region::from_box([number; 8].into());
     let mode = SendMode::Standard;
     progress.submit_and_wait(
-        |core| core.engine.submit_send(GateId(1), envelope(), &data, mode),
+        |core| core.engine.submit_send(gate, envelope(), &data, mode),
         |core, &op| core.engine.take(op),
     );
 }

@@ -1,4 +1,4 @@
-//! Two processes of a job within one, over the loopback.
+//! Processes of a job within one, over the loopback.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,16 @@ use wire::GateId;
 
 /// Two ends of a TCP link over the loopback, in one process.
 pub fn pair() -> [Arc<Progress>; 2] {
-    let rails = [0, 1].map(|rank| {
+    group()
+}
+
+/// The same with a link between any two of several.
+pub fn group<const SIZE: usize>() -> [Arc<Progress>; SIZE] {
+    let rails: [TcpRail; SIZE] = std::array::from_fn(|rank| {
         let config = TcpConfig {
             interface: Some("127.0.0.1".into()),
             connect_timeout: PATIENCE,
-            ..TcpConfig::new(GateId(rank), 7, [9; 32])
+            ..TcpConfig::new(GateId(rank as u32), 7, [9; 32])
         };
         TcpRail::new(config).expect("a rail over the loopback")
     });
@@ -22,16 +27,16 @@ pub fn pair() -> [Arc<Progress>; 2] {
     let mut ranks = 0..;
     rails.map(|rail| {
         let rank = GateId(ranks.next().unwrap_or(0));
-        let engine = Engine::new(Config::new(2));
-        let directory = Box::new(Both(addresses.clone()));
-        let core = Core::new(engine, rank, 2, vec![Box::new(rail)], directory);
-        Progress::new(core, Policy::for_node(2, 1)).expect("descriptors")
+        let engine = Engine::new(Config::new(SIZE));
+        let directory = Box::new(All(addresses.to_vec()));
+        let core = Core::new(engine, rank, SIZE, vec![Box::new(rail)], directory);
+        Progress::new(core, Policy::for_node(SIZE, 1)).expect("descriptors")
     })
 }
 
-struct Both([Vec<u8>; 2]);
+struct All(Vec<Vec<u8>>);
 
-impl Directory for Both {
+impl Directory for All {
     fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
         Ok(vec![("tcp".into(), self.0[peer.0 as usize].clone())])
     }
