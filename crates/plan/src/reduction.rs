@@ -224,7 +224,9 @@ pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule
             pairwise::allgather(&mut schedule, team, mine, &|of| block(whole, of));
         }
         Allreduce::Board => {
-            topology.seat(rank, operands.element).allreduce(&mut schedule, own, whole);
+            let is_shared = topology.shares_at_board(&operands.call(Operation::Allreduce));
+            let seat = topology.seat(rank, operands.element);
+            seat.allreduce(&mut schedule, own, whole, is_shared);
         }
         Allreduce::Ring => {
             ring::reduce_scatter(&mut schedule, team, &|position| block(whole, position));

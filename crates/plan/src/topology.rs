@@ -155,7 +155,7 @@ impl Topology {
     /// What a call is predicted to take by an algorithm; none where it cannot be carried out so.
     pub fn predicted_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
         if algorithm == Algorithm::Board {
-            return self.model.board_ns(call, self.page_bytes?);
+            return Some(self.model.board_ns(call, self.page_bytes?)?.0);
         }
         self.model.predicted_ns(call, algorithm)
     }
@@ -170,6 +170,12 @@ impl Topology {
     pub(crate) fn seat(&self, me: u32, unit_bytes: u64) -> Seat {
         let page = (self.page_bytes.unwrap_or(0) / unit_bytes.max(1)).max(1);
         Seat { me, size: self.size, page }
+    }
+
+    /// Whether ranks at the board share the work of a call.
+    pub(crate) fn shares_at_board(&self, call: &Call) -> bool {
+        let at_board = self.page_bytes.and_then(|bytes| self.model.board_ns(call, bytes));
+        at_board.is_some_and(|(_, shares)| shares)
     }
 
     pub(crate) fn plans(&self) -> &Plans {

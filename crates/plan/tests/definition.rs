@@ -5,7 +5,7 @@ mod machine;
 use std::sync::Arc;
 
 use machine::{Rank, Unit, run as run_on};
-use plan::{Algorithm, Costs, Operands, Operation, Step, Topology};
+use plan::{Algorithm, Cost, Costs, Operands, Operation, Step, Topology};
 
 /// Runs all ranks to their end and gives their outputs.
 fn run(ranks: Vec<Rank>) -> Vec<Vec<Unit>> {
@@ -20,14 +20,30 @@ fn block(rank: u32, len: u64, to: u32) -> Vec<Unit> {
 /// Lengths on both sides of the algorithms' thresholds.
 const LENGTHS: [u64; 4] = [0, 1, 7, 100];
 
-/// On one node, with a core each or in a crowd; and with each algorithm that there is for an operation.
+/// On one node, with a core each or in a crowd; and with each algorithm that there is for an operation, also
+/// where work costs more than waiting.
 fn machines(size: u32, operation: Operation) -> Vec<Topology> {
     let plain = |is_crowded| Topology::flat(size, is_crowded, Costs::default());
-    let by = |algorithm: &Algorithm| {
+    let by = |algorithm: &Algorithm, costs: Costs| {
         let plans = format!("{operation} * {algorithm}").parse().unwrap();
-        plain(false).with_board(64).with_plans(Arc::new(plans))
+        Topology::flat(size, false, costs).with_board(64).with_plans(Arc::new(plans))
     };
-    [false, true].map(plain).into_iter().chain(operation.algorithms().iter().map(by)).collect()
+    let plans = operation.algorithms().iter().flat_map(|one| {
+        let copied = Cost { bytes_per_s: 1_000_000, ..Costs::default().node };
+        [by(one, Costs::default()), by(one, Costs { node: copied, ..Costs::default() })]
+    });
+    [false, true].map(plain).into_iter().chain(plans).collect()
+}
+
+#[test]
+fn long_work_at_a_board_is_shared() {
+    let meetings = |machine: &Topology| {
+        let operands = Operands { len: 8, element: 8, commutes: true, in_place: false };
+        let schedule = plan::allreduce(1, machine, operands);
+        schedule.steps.iter().filter(|step| matches!(step, Step::Meet { .. })).count()
+    };
+    let [.., short, long] = &machines(4, Operation::Allreduce)[..] else { panic!("no board") };
+    assert_eq!([short, long].map(meetings), [1, 2]);
 }
 
 const SIZES: std::ops::RangeInclusive<u32> = 1..=33;

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::schedule::{Buffer, Schedule, Span, Step};
+use crate::schedule::{Buffer, Schedule, Span, Step, part};
 
 /// How long a contribution to a board of so many ranks may be, in bytes; none where they have no board.
 pub fn page_bytes(ranks: u32) -> Option<u64> {
@@ -35,11 +35,9 @@ impl Seat {
 
     /// The root's `span` to everyone's, in pieces of a page.
     pub(crate) fn broadcast(self, schedule: &mut Schedule, root: u32, span: Span) {
-        let mut start = 0;
-        while start < span.len {
-            let piece = span.part(start, self.page.min(span.len - start));
+        for (start, len) in self.pieces(span.len) {
+            let piece = span.part(start, len);
             self.share(schedule, root, piece, (0, piece));
-            start += piece.len;
         }
     }
 
@@ -83,22 +81,46 @@ impl Seat {
         });
     }
 
-    /// Everyone's operands, combined in the order of ranks, to the root's `result`. The root's own, if they are
-    /// not in the result, are `own`.
+    /// Everyone's operands, combined in the order of ranks, to the root's `result`, in pieces of a page. The root's
+    /// own, if they are not in the result, are `own`.
     pub(crate) fn reduce(self, schedule: &mut Schedule, root: u32, own: Span, result: Span) {
-        if self.me != root {
-            return schedule.post(own);
+        for (start, len) in self.pieces(own.len) {
+            let (piece, into) = (own.part(start, len), result.part(start, len));
+            if self.me != root {
+                schedule.post(piece);
+                continue;
+            }
+            schedule.post(if own == result { piece } else { NOTHING });
+            schedule.meet(0..self.size);
+            self.fold(schedule, 0..self.size, piece, 0, into);
         }
-        schedule.post(if own == result { own } else { NOTHING });
-        schedule.meet(0..self.size);
-        self.fold(schedule, 0..self.size, own, 0, result);
     }
 
-    /// Everyone's operands, combined in the order of ranks, to everyone's `result`.
-    pub(crate) fn allreduce(self, schedule: &mut Schedule, own: Span, result: Span) {
-        schedule.post(own);
-        schedule.meet(0..self.size);
-        self.fold(schedule, 0..self.size, own, 0, result);
+    /// Everyone's operands, combined in the order of ranks, to everyone's `result`, in pieces of a page. Each
+    /// combines all of a piece, or a part of it that the others take, where the work `is_shared`.
+    pub(crate) fn allreduce(
+        self,
+        schedule: &mut Schedule,
+        own: Span,
+        result: Span,
+        is_shared: bool,
+    ) {
+        for (start, len) in self.pieces(own.len) {
+            let (own, result) = (own.part(start, len), result.part(start, len));
+            schedule.post(own);
+            schedule.meet(0..self.size);
+            if !is_shared {
+                self.fold(schedule, 0..self.size, own, 0, result);
+                continue;
+            }
+            let share = |of: Span, rank: u32| {
+                let (start, len) = part(len, self.size, rank);
+                of.part(start, len)
+            };
+            let (mine, whole) = (share(result, self.me), share(own, self.me));
+            self.fold(schedule, 0..self.size, whole, mine.start - result.start, mine);
+            self.exchange(schedule, mine, &|from| (0, share(result, from)));
+        }
     }
 
     /// Everyone's operands, combined in the order of ranks; the part that begins at unit `start`, as long as
@@ -143,6 +165,14 @@ impl Seat {
                 schedule.combine(rank, start, result);
             }
         }
+    }
+
+    /// So many units in pieces of a page: where each begins, and its length.
+    fn pieces(self, len: u64) -> impl Iterator<Item = (u64, u64)> {
+        (0..len.div_ceil(self.page)).map(move |index| {
+            let start = index * self.page;
+            (start, self.page.min(len - start))
+        })
     }
 
     /// The root posts, the others take a part of that.
