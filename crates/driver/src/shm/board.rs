@@ -28,7 +28,7 @@ pub struct Board<S = Segment> {
     memory: S,
     size: u32,
     me: u32,
-    page_len: usize,
+    layout: Layout,
     /// The round of the latest post; the first is 1.
     round: u64,
     /// A round that all have begun.
@@ -73,7 +73,7 @@ impl Board {
     /// # Errors
     /// When the kernel gives no shared memory.
     pub fn found(size: u32, page_len: usize) -> io::Result<(Self, BoardDoor)> {
-        let memory = Segment::create(len::<Segment>(size, page_len))?;
+        let memory = Segment::create(Layout::of::<Segment>(size, page_len).len_bytes)?;
         let door = BoardDoor { pid: std::process::id() as i32, descriptor: memory.descriptor() };
         Ok((Self::over(memory, size, 0, page_len), door))
     }
@@ -83,7 +83,8 @@ impl Board {
     /// # Errors
     /// When the kernel does not let this process reach the other's memory.
     pub fn join(door: BoardDoor, size: u32, me: u32, page_len: usize) -> io::Result<Self> {
-        let memory = Segment::attach(door.pid, door.descriptor, len::<Segment>(size, page_len))?;
+        let len = Layout::of::<Segment>(size, page_len).len_bytes;
+        let memory = Segment::attach(door.pid, door.descriptor, len)?;
         Ok(Self::over(memory, size, me, page_len))
     }
 
@@ -98,7 +99,7 @@ impl Board {
 
     /// Its length in bytes.
     pub fn len_bytes(&self) -> usize {
-        len::<Segment>(self.size, self.page_len)
+        self.layout.len_bytes
     }
 
     /// Nobody else is going to join.
@@ -114,7 +115,7 @@ impl<S: Shared> Board<S> {
             memory,
             size,
             me,
-            page_len,
+            layout: Layout::of::<S>(size, page_len),
             round: 0,
             begun_by_all: 0,
             awaited: None,
@@ -151,7 +152,7 @@ impl<S: Shared> Board<S> {
     /// When it is longer than a page.
     #[inline]
     pub fn post(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) {
-        assert!(len <= self.page_len, "a contribution is at most a page long");
+        assert!(len <= self.layout.pages.stride, "a contribution is at most a page long");
         self.round += 1;
         let line = self.line(self.me, self.round);
         if len > 0 {
@@ -209,7 +210,7 @@ impl<S: Shared> Board<S> {
     pub(super) fn lies(&self, member: u32) -> (usize, usize) {
         let line = self.line(member, self.round);
         let len = self.memory.word32(line + LEN_AT).load(Ordering::Relaxed) as usize;
-        let len = len.min(self.page_len);
+        let len = len.min(self.layout.pages.stride);
         (self.place(member, self.round, len), len)
     }
 
@@ -285,26 +286,37 @@ impl<S: Shared> Board<S> {
 
     #[inline]
     fn line(&self, member: u32, round: u64) -> usize {
-        let places = brief::<S>(self.size);
-        places.at(member, round) - BRIEF_AT
+        self.layout.lines.at(member, round)
     }
 
     /// Where a contribution of so many bytes lies.
     #[inline]
     fn place(&self, member: u32, round: u64, len: usize) -> usize {
-        self.places(len).at(member, round)
+        let at = self.places(len).at(member, round);
+        if len <= S::BRIEF_LEN { at + BRIEF_AT } else { at }
     }
 
     #[inline]
     fn places(&self, len: usize) -> Places {
         if len <= S::BRIEF_LEN {
-            brief::<S>(self.size)
+            self.layout.lines
         } else if len <= S::SHORT_LEN {
-            short::<S>(self.size)
+            self.layout.short
         } else {
-            pages::<S>(self.size, self.page_len)
+            self.layout.pages
         }
     }
+}
+
+/// What lies where on a board.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    /// Counts, and what is brief.
+    lines: Places,
+    short: Places,
+    pages: Places,
+    /// What it takes.
+    pub len_bytes: usize,
 }
 
 /// Where contributions lie that are about as long.
@@ -314,42 +326,34 @@ struct Places {
     first: usize,
     /// Bytes from one to the next.
     stride: usize,
-    /// How many a member has.
+    /// How many a member has, a power of two.
     count: u64,
+}
+
+impl Layout {
+    pub(super) fn of<S: Shared>(size: u32, page_len: usize) -> Self {
+        // What all go through in turn stays in a cache.
+        let rounds = 1 << (LINES / u64::from(size.max(1))).max(1).ilog2();
+        let rounds = rounds.clamp(S::SHORT_ROUNDS, S::ROUNDS);
+        let first = size as usize * LINE;
+        let lines = Places { first, stride: BRIEF_AT + S::BRIEF_LEN, count: rounds };
+        let first = lines.end(size);
+        let short = Places { first, stride: S::SHORT_LEN, count: S::SHORT_ROUNDS };
+        let pages = Places { first: short.end(size), stride: page_len, count: PAGES };
+        Self { lines, short, pages, len_bytes: pages.end(size) }
+    }
 }
 
 impl Places {
     #[inline]
     fn at(self, member: u32, round: u64) -> usize {
-        let place = u64::from(member) * self.count + round % self.count;
+        let place = u64::from(member) * self.count + (round & (self.count - 1));
         self.first + place as usize * self.stride
     }
 
     fn end(self, size: u32) -> usize {
         self.first + size as usize * self.count as usize * self.stride
     }
-}
-
-#[inline]
-fn brief<S: Shared>(size: u32) -> Places {
-    let first = size as usize * LINE + BRIEF_AT;
-    Places { first, stride: BRIEF_AT + S::BRIEF_LEN, count: S::ROUNDS }
-}
-
-#[inline]
-fn short<S: Shared>(size: u32) -> Places {
-    let first = brief::<S>(size).end(size) - BRIEF_AT;
-    Places { first, stride: S::SHORT_LEN, count: S::SHORT_ROUNDS }
-}
-
-#[inline]
-fn pages<S: Shared>(size: u32, page_len: usize) -> Places {
-    Places { first: short::<S>(size).end(size), stride: page_len, count: PAGES }
-}
-
-/// What a board takes, in bytes.
-pub(super) fn len<S: Shared>(size: u32, page_len: usize) -> usize {
-    pages::<S>(size, page_len).end(size)
 }
 
 /// Never zero: somebody is waited for.
@@ -363,6 +367,9 @@ fn unpack(wanted: u64) -> (u64, Range<u32>) {
 
 /// How many rounds have pages of their own for what is long.
 const PAGES: u64 = 4;
+
+/// How many lines all members have together at most, if each has as many as it needs.
+const LINES: u64 = 512;
 
 /// On a member's line of a round: its number, the contribution's length, and what is brief.
 const LEN_AT: usize = 8;
@@ -430,6 +437,12 @@ mod tests {
             }
             assert!(!one.has_room(len));
         }
+    }
+
+    #[test]
+    fn many_members_have_fewer_lines_each() {
+        let rounds = |size| Layout::of::<Segment>(size, PAGE).lines.count;
+        assert_eq!([1, 8, 9, 16, 31, 255].map(rounds), [64, 64, 32, 32, 16, 16]);
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl Shared for Modelled {
     const RING_LEN: usize = 16 * LINE;
     const CHUNKS: u16 = 3;
     const CHUNK_LEN: usize = 2 * LINE;
-    const ROUNDS: u64 = 5;
+    const ROUNDS: u64 = 4;
     const BRIEF_LEN: usize = LINE - 16;
     const SHORT_ROUNDS: u64 = 4;
     const SHORT_LEN: usize = LINE;
@@ -543,7 +543,7 @@ fn sleepers_are_woken_that_run_the_fences_of_all() {
 
 /// Members of a board of `size`, with pages of a line.
 fn members(size: u32) -> Vec<Board<Modelled>> {
-    let memory = Modelled::create(board::len::<Modelled>(size, LINE)).unwrap();
+    let memory = Modelled::create(board::Layout::of::<Modelled>(size, LINE).len_bytes).unwrap();
     (0..size).map(|me| Board::over(memory.clone(), size, me, LINE)).collect()
 }
 

@@ -20,7 +20,8 @@ pub trait Shared: Sized {
     /// Length of a chunk in bytes, a multiple of the line.
     const CHUNK_LEN: usize;
 
-    /// How many rounds of a board have lines of their own, with room for what is brief.
+    /// How many rounds of a board have lines of their own at most, with room for what is brief: a power of two, as
+    /// that of others is.
     const ROUNDS: u64;
     /// What of a board is brief, in bytes: with 16 more a multiple of the line.
     const BRIEF_LEN: usize;
