@@ -95,8 +95,21 @@ impl Call {
         shape: Shape,
         make: impl FnOnce(u32, &plan::Topology) -> Schedule,
     ) -> Result<Arc<Schedule>> {
-        let at_board = self.form == Form::Blocking && self.comm.seat().is_some();
+        let at_board = self.at_board().is_some();
         self.comm.plan(Shape { at_board, ..shape }, make)
+    }
+
+    /// As [`Comm::places`]; with the board for blocking calls.
+    ///
+    /// # Errors
+    /// When not initialised.
+    pub fn places_at_board(&self) -> Result<&plan::Topology> {
+        self.at_board().map_or_else(|| self.comm.places(), |seat| Ok(&seat.places))
+    }
+
+    #[inline]
+    fn at_board(&self) -> Option<&Seat> {
+        if self.form == Form::Blocking { self.comm.seat() } else { None }
     }
 
     /// Says what the call is compared by, if calls are.

@@ -111,9 +111,19 @@ impl Reduction {
         operands: Operands,
         make: impl FnOnce(u32, &Topology) -> Schedule,
     ) -> Result<Arc<Schedule>> {
-        let Operands { len, element, commutes, in_place } = operands;
         let has_root = operation == Operation::Reduce;
-        self.tell(operation, has_root.then_some(root), Some(len * element));
+        self.tell(operation, has_root.then_some(root), Some(operands.len * operands.element));
+        self.find_plan(operation, root, operands, make)
+    }
+
+    fn find_plan(
+        &self,
+        operation: Operation,
+        root: u32,
+        operands: Operands,
+        make: impl FnOnce(u32, &Topology) -> Schedule,
+    ) -> Result<Arc<Schedule>> {
+        let Operands { len, element, commutes, in_place } = operands;
         let shape = Shape::of(operation).with_len(len);
         self.comm.plan(Shape { root, element, commutes, in_place, ..shape }, make)
     }
@@ -222,7 +232,7 @@ unsafe fn reduce_scatter_counts(
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
     counts: &[usize],
-    uniform: bool,
+    is_block: bool,
     datatype: RawHandle,
     op: RawHandle,
     comm: Call,
@@ -242,11 +252,14 @@ unsafe fn reduce_scatter_counts(
             plan::reduce_scatter(rank, places, &counts, operands.element, operands.commutes);
         if operands.in_place { schedule.in_place(total as u64) } else { schedule }
     };
-    let schedule = match uniform {
-        true => this.plan(Operation::ReduceScatterBlock, 0, operands, make)?,
-        false => {
-            this.tell(Operation::ReduceScatter, None, Some(total as u64 * operands.element));
-            Arc::new(make(rank, this.comm.places()?))
+    let is_uniform = || counts.iter().all(|count| *count == own);
+    let schedule = if is_block {
+        this.plan(Operation::ReduceScatterBlock, 0, operands, make)?
+    } else {
+        this.tell(Operation::ReduceScatter, None, Some(total as u64 * operands.element));
+        match is_uniform() {
+            true => this.find_plan(Operation::ReduceScatter, 0, operands, make)?,
+            false => Arc::new(make(rank, this.comm.places_at_board()?)),
         }
     };
     // SAFETY: as the body's.
