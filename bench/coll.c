@@ -1,6 +1,7 @@
 /* Collective operations on all ranks: a line of JSON for each, for each size and for each way to come to it.
    Usage: coll [crossing] SECONDS_PER_OPERATION SIZE...; a size of 0 is the barrier, others are multiples of 4: of the
-   whole (bcast, reduce, allreduce), or of what each rank gives each other (alltoall) or all (allgather, gather, scatter).
+   whole (bcast, reduce, allreduce), or of what each rank gives each other (alltoall) or all (allgather, gather), or
+   gets (scatter, reduce_scatter, reduce_scatter_block).
 
    The count says how ranks come to it: 0, many in a row as in `torres.h`; 1, all at once, each call alone; 2, at random
    within about the time that it takes, in the same order for every library. The latter two begin at times agreed on before,
@@ -11,8 +12,9 @@
    are checked. */
 #include "torres.h"
 
-enum { BARRIER, BCAST, REDUCE, ALLREDUCE, ALLGATHER, ALLTOALL, GATHER, SCATTER, OPERATIONS };
-static const char *const NAMES[] = {"barrier", "bcast", "reduce", "allreduce", "allgather", "alltoall", "gather", "scatter"};
+enum { BARRIER, BCAST, REDUCE, ALLREDUCE, ALLGATHER, ALLTOALL, GATHER, SCATTER, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, OPERATIONS };
+static const char *const NAMES[] = {"barrier", "bcast",  "reduce",  "allreduce",      "allgather",
+                                    "alltoall", "gather", "scatter", "reduce_scatter", "reduce_scatter_block"};
 enum { IN_A_ROW, AT_ONCE, AT_RANDOM };
 enum { CALLS_MOST = 1000, CROSSING_CALLS = 10 };
 
@@ -22,6 +24,7 @@ struct coll {
     int operation, rank, size;
     long bytes;
     char *out, *in; /* as many bytes for each rank */
+    int *counts;    /* numbers for each rank */
 };
 
 /* What is added: doubles, or floats where those do not fill it. */
@@ -43,10 +46,14 @@ static void once(const void *what) {
     case ALLTOALL: MPI_Alltoall(coll->out, bytes, MPI_CHAR, coll->in, bytes, MPI_CHAR, world); break;
     case GATHER: MPI_Gather(coll->out, bytes, MPI_CHAR, coll->in, bytes, MPI_CHAR, 0, world); break;
     case SCATTER: MPI_Scatter(coll->out, bytes, MPI_CHAR, coll->in, bytes, MPI_CHAR, 0, world); break;
+    case REDUCE_SCATTER: MPI_Reduce_scatter(coll->out, coll->in, coll->counts, number, MPI_SUM, world); break;
+    case REDUCE_SCATTER_BLOCK: MPI_Reduce_scatter_block(coll->out, coll->in, numbers, number, MPI_SUM, world); break;
     }
 }
 
-static int is_reduction(int operation) { return operation == REDUCE || operation == ALLREDUCE; }
+static int is_scattered(int operation) { return operation == REDUCE_SCATTER || operation == REDUCE_SCATTER_BLOCK; }
+
+static int is_reduction(int operation) { return operation == REDUCE || operation == ALLREDUCE || is_scattered(operation); }
 
 /* A word that says where it comes from, and that no library makes shorter on the way (SplitMix64; Steele, Lea, Flood
    2014). */
@@ -64,7 +71,8 @@ static double number_of(uint64_t rank, uint64_t place) { return (double)(word_of
 static void fill(const struct coll *coll) {
     int adds = is_reduction(coll->operation);
     long unit = adds ? number_bytes(coll) : (long)sizeof(uint32_t);
-    long each = coll->bytes / unit, count = adds ? each : each * coll->size;
+    long each = coll->bytes / unit, count = adds && !is_scattered(coll->operation) ? each : each * coll->size;
+    for (int rank = 0; rank < coll->size; rank++) coll->counts[rank] = (int)each;
     for (long i = 0; i < count; i++) {
         uint64_t rank = (uint64_t)coll->rank, place = (uint64_t)i;
         if (!adds) ((uint32_t *)coll->out)[i] = (uint32_t)word_of(rank, place);
@@ -81,11 +89,12 @@ static int is_block(const struct coll *coll, const char *block, int from, long p
     return 1;
 }
 
-/* Whether a number is the sum of those of all ranks, in whatever order they were added. */
-static int is_sum(const struct coll *coll, long place) {
+/* Whether a number is the sum of those of all ranks from a place on, in whatever order they were added. */
+static int is_sum(const struct coll *coll, long number, long place) {
     int is_double = number_bytes(coll) == sizeof(double);
-    double found = is_double ? ((const double *)coll->in)[place] : ((const float *)coll->in)[place];
+    double found = is_double ? ((const double *)coll->in)[number] : ((const float *)coll->in)[number];
     double sum = 0;
+    place += number;
     for (int rank = 0; rank < coll->size; rank++) sum += number_of((uint64_t)rank, (uint64_t)place);
     return fabs(found - sum) <= (is_double ? 1e-12 : 1e-6 * coll->size) * coll->size;
 }
@@ -100,7 +109,11 @@ static int is_right(const struct coll *coll) {
     case SCATTER: right = is_block(coll, coll->in, 0, coll->rank * words); break;
     case REDUCE:
     case ALLREDUCE:
-        for (long i = 0; i < numbers && (is_root || coll->operation == ALLREDUCE); i++) right &= is_sum(coll, i);
+        for (long i = 0; i < numbers && (is_root || coll->operation == ALLREDUCE); i++) right &= is_sum(coll, i, 0);
+        break;
+    case REDUCE_SCATTER:
+    case REDUCE_SCATTER_BLOCK:
+        for (long i = 0; i < numbers; i++) right &= is_sum(coll, i, coll->rank * numbers);
         break;
     case GATHER:
     case ALLGATHER:
@@ -249,6 +262,7 @@ int main(int argc, char **argv) {
     int crosses = argc > 1 && !strcmp(argv[1], "crossing"), first = 1 + crosses;
     double seconds = argc > first ? program_number("coll", "the time per operation", argv[first], PROGRAM_MOST_SECONDS) : 0.2;
     int has_one_clock = see_one_clock();
+    int *counts = (int *)program_memory("coll", (size_t)size * sizeof *counts);
     for (int i = first + 1; i < argc; i++) {
         long bytes = strcmp(argv[i], "0") ? (long)program_number("coll", "size", argv[i], (double)PROGRAM_MOST_BYTES / size) : 0;
         if (bytes % (long)sizeof(float)) {
@@ -256,7 +270,7 @@ int main(int argc, char **argv) {
             MPI_Abort(MPI_COMM_WORLD, 2);
         }
         size_t room = (size_t)(bytes * size) + 1;
-        struct coll coll = {BARRIER, rank, size, bytes, program_memory("coll", room), program_memory("coll", room)};
+        struct coll coll = {BARRIER, rank, size, bytes, program_memory("coll", room), program_memory("coll", room), counts};
         for (int operation = bytes ? BCAST : BARRIER; operation < (bytes ? OPERATIONS : BCAST); operation++) {
             coll.operation = operation;
             failed |= measure(&coll, seconds, crosses, has_one_clock);
@@ -264,5 +278,6 @@ int main(int argc, char **argv) {
         free(coll.out);
         free(coll.in);
     }
+    free(counts);
     return program_end(failed);
 }

@@ -511,7 +511,7 @@ pub static COLL: Description = Description {
     ranks: Some(Numbers { default: "8", quick: "4", most: 64, ..RANKS }),
     has_case: |case| case.bytes.is_multiple_of(4),
     place: Place::Wan,
-    operations: |case| if case.bytes == 0 { 3 } else { 21 },
+    operations: |case| if case.bytes == 0 { 3 } else { 27 },
     statistics: &[Statistic::Least, Statistic::Mean],
     panels: &[Column::Operation],
     axis: &[
@@ -562,7 +562,9 @@ pub static TORRES: Description = Description {
 fn collective_limit_us(link: &Link, operation: &str, case: Case) -> f64 {
     let half = u64::from(case.ranks / 2);
     let crossing = match operation {
-        "allgather" | "gather" | "scatter" => half * case.bytes,
+        "allgather" | "gather" | "scatter" | "reduce_scatter" | "reduce_scatter_block" => {
+            half * case.bytes
+        }
         "alltoall" => half * half * case.bytes,
         _ => case.bytes,
     };
