@@ -36,6 +36,20 @@ fn machines(size: u32, operation: Operation) -> Vec<Topology> {
 }
 
 #[test]
+fn an_element_longer_than_a_page_takes_no_part_in_a_board() {
+    let operation = Operation::Reduce;
+    let plans = format!("{operation} * board").parse().unwrap();
+    let machine = Topology::flat(4, false, Costs::default()).with_board(64);
+    let machine = machine.with_plans(Arc::new(plans));
+    let posts = |element| {
+        let operands = Operands { len: 3, element, commutes: true, in_place: false };
+        let schedule = plan::reduce(1, &machine, 0, operands);
+        schedule.steps.iter().filter(|step| matches!(step, Step::Post { .. })).count()
+    };
+    assert_eq!([16, 32, 64, 65].map(posts), [1, 2, 3, 0]);
+}
+
+#[test]
 fn long_work_at_a_board_is_shared() {
     let meetings = |machine: &Topology| {
         let operands = Operands { len: 8, element: 8, commutes: true, in_place: false };
