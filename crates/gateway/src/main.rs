@@ -5,6 +5,7 @@ use std::io::{self, BufRead, Read};
 use std::process::ExitCode;
 
 use clap::Parser;
+use driver::Thread;
 use gateway::{Config, Gateway, Options, Pass};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -22,6 +23,9 @@ fn main() -> ExitCode {
 
 fn run(options: Options) -> Result<(), Box<dyn std::error::Error>> {
     let pass = read_pass()?;
+    // It computes next to nothing, and ranks on this host that do, or wait by looking, would hold up those that
+    // it carries for. Where the system does not permit it, they do.
+    let _ = Thread::current().map(Thread::precede);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let gateway = Gateway::open(Config {
