@@ -84,8 +84,12 @@ pub(crate) async fn keep(listener: TcpListener, desk: Arc<Desk>) {
 async fn admit(desk: Arc<Desk>, mut stream: TcpStream, from: SocketAddr, number: u64) {
     let heard = timeout(PROOF_PATIENCE, hear(&desk.porter, &mut stream)).await;
     desk.antechamber.leave(number);
-    match heard.unwrap_or(Err(Refusal::Slow)) {
-        Ok(request) => serve(&desk, Leg::Tcp(stream), from, &request).await,
+    let heard = heard.unwrap_or(Err(Refusal::Slow)).and_then(|request| {
+        let (leg, _) = leg::prepare(stream).map_err(|_| Refusal::Closed)?;
+        Ok((leg, request))
+    });
+    match heard {
+        Ok((leg, request)) => serve(&desk, leg, from, &request).await,
         Err(refusal) => desk.ledger.refuse(from, refusal),
     }
 }
@@ -101,9 +105,7 @@ async fn hear(porter: &Porter, stream: &mut TcpStream) -> Result<Request, Refusa
     stream.read_exact(&mut head).await.map_err(closed)?;
     let mut sealed = vec![0; porter.check_proof(&hello, &answer, &head)?];
     stream.read_exact(&mut sealed).await.map_err(closed)?;
-    let request = porter.check_request(&hello, &answer, &sealed)?;
-    leg::prepare(stream).map_err(closed)?;
-    Ok(request)
+    porter.check_request(&hello, &answer, &sealed)
 }
 
 /// Does what a member of the job asks for, and carries its connection to the end.
@@ -135,7 +137,7 @@ fn enter(desk: &Desk) -> Result<OwnedSemaphorePermit, Denial> {
 async fn say(caller: &mut Leg, reply: &Reply) -> io::Result<()> {
     let bytes = reply.emit();
     match caller {
-        Leg::Tcp(stream) => stream.write_all(&bytes).await,
+        Leg::Tcp(stream, _) => stream.write_all(&bytes).await,
         Leg::Trunk(to, _) => Ok(to.write_all(&bytes).await?),
     }
 }

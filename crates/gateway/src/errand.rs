@@ -1,6 +1,7 @@
 //! What is done for a request: a connection to a host of this site, or through another site's gateway.
 
 use std::fmt::Write;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,8 +67,8 @@ pub(crate) async fn run(desk: &Arc<Desk>, request: &Request) -> Result<Reached, 
     }
     let unreached = |tried| Denial::Unreached { peer, tried };
     let stream = connect(&listeners).await.map_err(unreached)?;
-    let round_trip = leg::prepare(&stream).map_err(|error| unreached(format!(" {error}")))?;
-    Ok(Reached { leg: Leg::Tcp(stream), round_trip })
+    let (leg, round_trip) = leg::prepare(stream).map_err(|error| unreached(format!(" {error}")))?;
+    Ok(Reached { leg, round_trip })
 }
 
 /// Calls the named gateways one after the other, until one has a connection.
@@ -123,15 +124,18 @@ async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
 }
 
 /// A connection to one address, in bounded time.
-pub(crate) async fn connect_one(address: SocketAddr) -> Result<TcpStream, String> {
-    match timeout(CONNECT_PATIENCE, TcpStream::connect(address)).await {
-        Ok(Ok(stream)) => Ok(stream),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(format!("no answer within {} s", CONNECT_PATIENCE.as_secs())),
-    }
+///
+/// # Errors
+/// The system's, and [`io::ErrorKind::TimedOut`] when nobody answers.
+pub(crate) async fn connect_one(address: SocketAddr, patience: Duration) -> io::Result<TcpStream> {
+    let silent = |_| {
+        let text = format!("no answer within {} s", patience.as_secs_f32());
+        io::Error::new(io::ErrorKind::TimedOut, text)
+    };
+    timeout(patience, TcpStream::connect(address)).await.map_err(silent)?
 }
 
 /// How long the network may take to bring about a connection.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(8);
+pub(crate) const CONNECT_PATIENCE: Duration = Duration::from_secs(8);
 /// An address that is silent for so long gets company by the next.
 const STAGGER: Duration = Duration::from_millis(250);

@@ -1,30 +1,36 @@
 //! The two ends of what is carried, and the carrying.
 
 use std::io;
-use std::net::TcpStream as StdStream;
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use driver::TcpSample;
+use driver::{FarTcp, TcpSample};
 use quinn::{RecvStream, SendStream, VarInt};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
 /// One end of a connection that is carried.
 #[derive(Debug)]
 pub(crate) enum Leg {
-    /// A connection of its own.
-    Tcp(TcpStream),
+    /// A connection of its own; a far one is in care.
+    Tcp(TcpStream, Option<FarTcp>),
     /// A stream of the connection that two gateways share.
     Trunk(SendStream, RecvStream),
 }
 
 enum In {
-    Tcp(OwnedReadHalf),
+    Near(OwnedReadHalf),
+    Far(OwnedReadHalf, Box<Care>),
     Trunk(RecvStream),
+}
+
+/// Looks after a far connection now and then.
+struct Care {
+    far: FarTcp,
+    due: Interval,
 }
 
 enum Out {
@@ -65,9 +71,13 @@ async fn pass(from: &mut In, to: &mut Out, count: &AtomicU64) -> io::Result<()> 
 impl Leg {
     fn split(self) -> (In, Out) {
         match self {
-            Self::Tcp(stream) => {
+            Self::Tcp(stream, care) => {
                 let (from, to) = stream.into_split();
-                (In::Tcp(from), Out::Tcp(to))
+                let from = match care {
+                    Some(far) => In::Far(from, Box::new(Care::new(far))),
+                    None => In::Near(from),
+                };
+                (from, Out::Tcp(to))
             }
             Self::Trunk(to, from) => (In::Trunk(from), Out::Trunk(to)),
         }
@@ -77,7 +87,14 @@ impl Leg {
 impl In {
     async fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         match self {
-            Self::Tcp(from) => from.read(room).await,
+            Self::Near(from) => from.read(room).await,
+            Self::Far(from, care) => loop {
+                tokio::select! {
+                    biased;
+                    read = from.read(room) => return read,
+                    _ = care.due.tick() => care.far.look(from.as_ref())?,
+                }
+            },
             Self::Trunk(from) => Ok(from.read(room).await?.unwrap_or(0)),
         }
     }
@@ -85,7 +102,7 @@ impl In {
     fn break_off(&mut self) {
         match self {
             // Bytes may be missing, so the end must not look like one that was meant.
-            Self::Tcp(from) => {
+            Self::Near(from) | Self::Far(from, _) => {
                 let _ = SockRef::from(from.as_ref()).set_linger(Some(Duration::ZERO));
             }
             // Fails for a stream that has ended.
@@ -93,6 +110,14 @@ impl In {
                 let _ = from.stop(BROKEN);
             }
         }
+    }
+}
+
+impl Care {
+    fn new(far: FarTcp) -> Self {
+        let mut due = interval(FarTcp::LOOK_EVERY);
+        due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { far, due }
     }
 }
 
@@ -124,22 +149,17 @@ impl Out {
     }
 }
 
-/// Prepares a connection for carrying; its round trip, as far as the kernel knows.
-pub(crate) fn prepare(stream: &TcpStream) -> io::Result<Duration> {
+/// Prepares a connection for carrying; its end of what is carried, and its round trip, as far as the kernel knows.
+pub(crate) fn prepare(stream: TcpStream) -> io::Result<(Leg, Duration)> {
     stream.set_nodelay(true)?;
-    let socket = SockRef::from(stream);
     let questions = TcpKeepalive::new()
         .with_time(SILENCE / 2)
         .with_interval(SILENCE / 2 / QUESTIONS)
         .with_retries(QUESTIONS);
-    socket.set_tcp_keepalive(&questions)?;
-    let sample = TcpSample::of(&StdStream::from(stream.as_fd().try_clone_to_owned()?))?;
-    let round_trip = Duration::from_nanos(sample.round_trip_ns.unwrap_or(0));
-    if round_trip > FAR {
-        // It has no slow start after a pause. Where it is not allowed, the system's own is taken.
-        let _ = socket.set_tcp_congestion(b"bbr");
-    }
-    Ok(round_trip)
+    SockRef::from(&stream).set_tcp_keepalive(&questions)?;
+    let round_trip = Duration::from_nanos(TcpSample::of(&stream)?.round_trip_ns.unwrap_or(0));
+    let care = FarTcp::is_far(round_trip).then(|| FarTcp::begin(&stream));
+    Ok((Leg::Tcp(stream, care), round_trip))
 }
 
 /// On one way of a connection at most so much waits in the gateway itself.
@@ -147,7 +167,5 @@ const BUFFER_LEN: usize = 64 << 10;
 /// A host that gives no sign of life for so long while nothing is under way has vanished.
 const SILENCE: Duration = Duration::from_secs(60);
 const QUESTIONS: u32 = 5;
-/// Longer round trips leave the site.
-const FAR: Duration = Duration::from_millis(1);
 /// What a stream's other end is told when the connection behind it has broken off.
 const BROKEN: VarInt = VarInt::from_u32(1);

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `door` | lets callers in that prove themselves, and refuses others, in bounded number and time |
 //! | `errand` | opens what they ask for, where that is allowed |
-//! | `trunk` | shares one connection by QUIC with each other gateway, while UDP leads there |
+//! | `trunk` | calls other gateways: over TCP, or by one connection that all share by QUIC |
 //! | `leg` | the two ends of what is carried, and the carrying |
 //! | `ledger` | counts, and tells of refusals once for each kind |
 #![forbid(unsafe_code)]
@@ -36,7 +36,7 @@ use tokio::task::JoinSet;
 use door::Antechamber;
 use ledger::Ledger;
 pub use network::{Net, NetError};
-pub use options::{Options, Pass, PassError};
+pub use options::{Between, Options, Pass, PassError};
 use trunk::Trunks;
 
 /// What a gateway has to know.
@@ -50,8 +50,8 @@ pub struct Config {
     pub gateways: Vec<Net>,
     /// What proves that somebody belongs to the job.
     pub pass: Pass,
-    /// Whether gateways may be called over UDP.
-    pub udp: bool,
+    /// How gateways are called.
+    pub between: Between,
 }
 
 /// A gateway that can be called.
@@ -80,11 +80,11 @@ impl Gateway {
     pub async fn open(config: Config) -> io::Result<Self> {
         let (mut listeners, mut sockets) = (Vec::new(), Vec::new());
         for door in &config.listen {
-            let (listener, socket) = open_door(door, config.udp).await?;
+            let (listener, socket) = open_door(door, config.between != Between::Tcp).await?;
             listeners.push(listener);
             sockets.extend(socket);
         }
-        let trunks = Trunks::open(&config.pass, sockets)?;
+        let trunks = Trunks::open(&config.pass, sockets, config.between)?;
         let desk = Desk {
             porter: Porter::new(config.pass.job, *config.pass.secret),
             hosts: config.hosts,

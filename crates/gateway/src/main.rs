@@ -33,7 +33,7 @@ fn run(options: Options) -> Result<(), Box<dyn std::error::Error>> {
             hosts: options.allow,
             gateways: options.gateways,
             pass,
-            udp: !options.no_udp,
+            between: options.between,
         });
         let gateway = gateway.await?;
         let account = gateway.account();

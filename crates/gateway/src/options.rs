@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use driver::Door;
 use zeroize::Zeroizing;
 
@@ -23,12 +23,25 @@ pub struct Options {
     /// Network of other sites' gateways, which it may call; may be given several times
     #[arg(long, value_name = "NETWORK")]
     pub gateways: Vec<Net>,
-    /// Call other gateways over TCP only
-    #[arg(long)]
-    pub no_udp: bool,
+    /// How other gateways are called
+    #[arg(long, value_enum, default_value_t)]
+    pub between: Between,
     /// End when standard input does
     #[arg(long)]
     pub until_eof: bool,
+}
+
+/// How gateways call others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Between {
+    /// Over TCP where the system has a congestion control that remembers (BBR), else over UDP; over the
+    /// other where that does not lead
+    #[default]
+    Auto,
+    /// Over TCP only
+    Tcp,
+    /// Over UDP, and over TCP where that does not lead
+    Udp,
 }
 
 /// What proves that somebody belongs to a job.

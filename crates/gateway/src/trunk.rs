@@ -1,8 +1,12 @@
-//! The connections between gateways: one by QUIC for each other gateway, shared by all that is carried
-//! there and kept while nothing is; where UDP does not lead there, one over TCP for each that is carried.
+//! The connections between gateways: over TCP one for each that is carried, or one by QUIC for each other gateway,
+//! shared by all that is carried there and kept while nothing is.
 //!
-//! Both ends show the job's identity in TLS, so that a stream needs no proof of its own: its first bytes are
-//! the request and its length, and the first back the reply. A shared connection that dies takes what it
+//! TCP takes a third of QUIC's processor time, and carries more where that is short; but unless its congestion
+//! control remembers (BBR), it begins anew after each silence, and that of QUIC does not. So it comes first where
+//! the system has one, and where one does not lead, the other is tried.
+//!
+//! Over QUIC both ends show the job's identity in TLS, so that a stream needs no proof of its own: its first bytes
+//! are the request and its length, and the first back the reply. A shared connection that dies takes what it
 //! carries with it; ranks connect anew, and find the next one, or TCP.
 
 use std::collections::HashMap;
@@ -14,7 +18,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use driver::relay::{REPLY_LEN, REQUEST_MAX, Reply, Request};
-use driver::{Identity, Refusal};
+use driver::{FarTcp, Identity, Refusal};
 use quinn::congestion::BbrConfig;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{
@@ -26,13 +30,15 @@ use tokio::time::{Instant, timeout};
 
 use crate::errand::{self, Denial, Reached};
 use crate::leg::{self, Leg};
-use crate::options::Pass;
+use crate::options::{Between, Pass};
 use crate::{Desk, door};
 
 /// The ways to other gateways.
 pub(crate) struct Trunks {
     endpoints: Vec<Endpoint>,
     client: ClientConfig,
+    /// TCP is tried first.
+    is_tcp_first: bool,
     table: std::sync::Mutex<HashMap<SocketAddr, Arc<Mutex<Way>>>>,
     /// Strangers that may come at once over UDP.
     strangers: Arc<Semaphore>,
@@ -42,7 +48,7 @@ pub(crate) struct Trunks {
 enum Way {
     Unknown,
     Shared(Connection),
-    /// UDP did not lead there, and is not tried again before this.
+    /// Over TCP; where UDP did not lead there, it is not tried again before this.
     Tcp {
         until: Instant,
     },
@@ -50,7 +56,7 @@ enum Way {
 
 impl Trunks {
     /// Listens at these sockets; without any, other gateways are called over TCP only.
-    pub fn open(pass: &Pass, sockets: Vec<UdpSocket>) -> io::Result<Self> {
+    pub fn open(pass: &Pass, sockets: Vec<UdpSocket>, between: Between) -> io::Result<Self> {
         let identity = Identity::of(&pass.secret, pass.job);
         let transport = Arc::new(transport());
         let server = server(&identity, transport.clone()).map_err(io::Error::other)?;
@@ -62,7 +68,13 @@ impl Trunks {
             endpoints.push(Endpoint::new(config, Some(server.clone()), socket, runtime)?);
         }
         let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
-        Ok(Self { endpoints, client, table: std::sync::Mutex::default(), strangers })
+        let is_tcp_first = match between {
+            Between::Auto => FarTcp::remembers(),
+            Between::Tcp => true,
+            Between::Udp => false,
+        };
+        let table = std::sync::Mutex::default();
+        Ok(Self { endpoints, client, is_tcp_first, table, strangers })
     }
 
     pub fn endpoints(&self) -> Vec<Endpoint> {
@@ -89,20 +101,67 @@ impl Trunks {
         gateway: SocketAddr,
         request: &Request,
     ) -> Result<Reached, String> {
-        if let Some(connection) = self.shared(desk, gateway).await {
-            match timeout(REPLY_PATIENCE, ask(&connection, request)).await {
-                Ok(Ok((leg, reply))) => return reached(leg, reply, connection.min_rtt()),
-                // It has died meanwhile.
-                Ok(Err(_)) if connection.close_reason().is_some() => {}
-                Ok(Err(error)) => return Err(error.to_string()),
-                Err(_) => return Err("it does not answer".into()),
-            }
+        let told = |error: io::Error| Err(error.to_string());
+        if !self.is_tcp_first {
+            return match self.call_over_udp(desk, gateway, request).await {
+                Some(answer) => answer,
+                None => {
+                    let patience = errand::CONNECT_PATIENCE;
+                    self.call_over_tcp(desk, gateway, request, patience).await.unwrap_or_else(told)
+                }
+            };
         }
-        let mut stream = errand::connect_one(gateway).await?;
-        let round_trip = leg::prepare(&stream).map_err(|error| error.to_string())?;
+        let patience = if self.endpoints.is_empty() { errand::CONNECT_PATIENCE } else { PATIENCE };
+        match self.call_over_tcp(desk, gateway, request, patience).await {
+            Ok(answer) => answer,
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                let called = self.call_over_udp(desk, gateway, request).await;
+                called.unwrap_or_else(|| told(error))
+            }
+            // Whose host answers that nobody listens is not there over UDP either.
+            Err(error) => told(error),
+        }
+    }
+
+    /// Asks over the shared connection; none where UDP does not lead there.
+    async fn call_over_udp(
+        &self,
+        desk: &Arc<Desk>,
+        gateway: SocketAddr,
+        request: &Request,
+    ) -> Option<Result<Reached, String>> {
+        let connection = self.shared(desk, gateway).await?;
+        match timeout(REPLY_PATIENCE, ask(&connection, request)).await {
+            Ok(Ok((leg, reply))) => Some(reached(leg, reply, connection.min_rtt())),
+            // It has died meanwhile.
+            Ok(Err(_)) if connection.close_reason().is_some() => None,
+            Ok(Err(error)) => Some(Err(error.to_string())),
+            Err(_) => Some(Err(SILENT.into())),
+        }
+    }
+
+    /// Asks over a connection of its own. The outer error: TCP does not lead there.
+    async fn call_over_tcp(
+        &self,
+        desk: &Desk,
+        gateway: SocketAddr,
+        request: &Request,
+        patience: Duration,
+    ) -> io::Result<Result<Reached, String>> {
+        let mut stream = errand::connect_one(gateway, patience).await?;
         let called = timeout(REPLY_PATIENCE, door::call(&desk.porter, &mut stream, request)).await;
-        let reply = called.map_err(|_| "it does not answer")??;
-        reached(Leg::Tcp(stream), reply, round_trip)
+        let reply = match called {
+            Ok(Ok(reply)) => reply,
+            Ok(Err(text)) => return Ok(Err(text)),
+            Err(_) => return Ok(Err(SILENT.into())),
+        };
+        if let Ok(mut way) = self.way(gateway).try_lock()
+            && matches!(&*way, Way::Unknown)
+        {
+            *way = Way::Tcp { until: Instant::now() };
+        }
+        let (leg, round_trip) = leg::prepare(stream)?;
+        Ok(reached(leg, reply, round_trip))
     }
 
     /// The connection shared with another gateway, if UDP leads there. Whoever asks first connects, the
@@ -152,7 +211,7 @@ impl Trunks {
     async fn connect(&self, gateway: SocketAddr) -> Option<Connection> {
         let endpoint = self.towards(gateway)?;
         let connecting = endpoint.connect_with(self.client.clone(), gateway, NAME).ok()?;
-        timeout(UDP_PATIENCE, connecting).await.ok()?.ok()
+        timeout(PATIENCE, connecting).await.ok()?.ok()
     }
 
     /// The endpoint from whose address the system would send to `gateway`.
@@ -228,7 +287,7 @@ pub(crate) async fn keep(endpoint: Endpoint, desk: Arc<Desk>) {
 
 async fn admit(incoming: Incoming) -> Result<Connection, Refusal> {
     let connecting = incoming.accept().map_err(|_| Refusal::Protocol)?;
-    match timeout(UDP_PATIENCE, connecting).await {
+    match timeout(PATIENCE, connecting).await {
         Ok(Ok(connection)) => Ok(connection),
         Ok(Err(_)) => Err(Refusal::Secret),
         Err(_) => Err(Refusal::Slow),
@@ -366,10 +425,12 @@ const SOCKET_BYTES: usize = 4 << 20;
 const KEEPALIVE: Duration = Duration::from_secs(2);
 const SILENCE_MS: VarInt = VarInt::from_u32(10_000);
 
-/// How long UDP is tried; two round trips and a packet lost.
-const UDP_PATIENCE: Duration = Duration::from_millis(1500);
+/// How long the one is tried before the other: two round trips and a packet lost.
+const PATIENCE: Duration = Duration::from_millis(1500);
 /// How long it is left alone where it did not lead.
 const UDP_REST: Duration = Duration::from_secs(30);
+/// What is said of a gateway that took longer.
+const SILENT: &str = "it does not answer";
 /// How long another gateway may take for an answer: it has a host to reach.
 const REPLY_PATIENCE: Duration = Duration::from_secs(12);
 /// How long others are given to hear that the gateway ends.

@@ -12,6 +12,7 @@
 
 use std::io;
 use std::net::TcpStream;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use rustix::net::sockopt::set_tcp_congestion;
@@ -37,11 +38,7 @@ impl Congestion {
     pub(super) fn check(&self) -> io::Result<()> {
         match self {
             Self::Auto => Ok(()),
-            Self::Named(name) => {
-                let domain = socket2::Domain::IPV4;
-                let socket = socket2::Socket::new(domain, socket2::Type::STREAM.cloexec(), None)?;
-                Ok(set_tcp_congestion(&socket, name)?)
-            }
+            Self::Named(name) => check(name),
         }
     }
 
@@ -57,6 +54,16 @@ impl Congestion {
     }
 }
 
+/// Tries a name out.
+///
+/// # Errors
+/// The system's, when it does not know or does not allow it.
+pub(super) fn check(name: &str) -> io::Result<()> {
+    let domain = socket2::Domain::IPV4;
+    let socket = socket2::Socket::new(domain, socket2::Type::STREAM.cloexec(), None)?;
+    Ok(set_tcp_congestion(&socket, name)?)
+}
+
 /// The congestion control that remembers, on one connection.
 #[derive(Debug)]
 pub(super) struct Steady {
@@ -68,14 +75,14 @@ pub(super) struct Steady {
 
 impl Steady {
     /// Gives a connection the congestion control that remembers what it has measured, if the system allows it.
-    pub fn begin(socket: &TcpStream, now: Duration) -> Option<Self> {
+    pub fn begin(socket: &impl AsFd, now: Duration) -> Option<Self> {
         set_tcp_congestion(socket, STEADY).ok()?;
         Some(Self { since: now, is_held: false })
     }
 
     /// Begins anew what would pause soon. The connection was last seen to carry so many bytes per second; to be
     /// called every second at least.
-    pub fn look(&mut self, socket: &TcpStream, rate: u64, now: Duration) {
+    pub fn look(&mut self, socket: &impl AsFd, rate: u64, now: Duration) {
         let is_due = now >= self.since + RENEWED_EVERY;
         if !is_due && !self.is_held {
             return;
@@ -94,7 +101,7 @@ impl Steady {
 
     /// Makes it forget, and take up what the kernel knows of the connection. At its beginning it sends far more than
     /// it has measured, to see whether that passes: until it has seen, it is held to the known rate.
-    fn renew(&mut self, socket: &TcpStream, rate: u64) {
+    fn renew(&mut self, socket: &impl AsFd, rate: u64) {
         let held = measure::hold(socket, rate.saturating_add(rate / HEADROOM));
         if held.is_ok() && set_tcp_congestion(socket, OTHER).is_ok() {
             self.is_held = true;
@@ -115,7 +122,7 @@ fn is_available(name: &str) -> bool {
     names.is_ok_and(|names| names.split_whitespace().any(|one| one == name))
 }
 
-const STEADY: &str = "bbr";
+pub(super) const STEADY: &str = "bbr";
 /// Every system has it.
 const OTHER: &str = "reno";
 /// Sooner than BBR pauses, which is every ten seconds.
@@ -123,7 +130,7 @@ const RENEWED_EVERY: Duration = Duration::from_secs(7);
 /// What goes beyond the known rate when it begins anew: an eighth.
 const HEADROOM: u64 = 8;
 /// Ways are long from here on: it matters what is under way.
-const FAR: Duration = Duration::from_millis(1);
+pub(super) const FAR: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests {

@@ -2,8 +2,7 @@
 
 use std::io;
 use std::mem::offset_of;
-use std::net::TcpStream;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use socket2::SockRef;
@@ -33,7 +32,7 @@ impl TcpSample {
     ///
     /// # Errors
     /// The system's, when the socket is no connection.
-    pub fn of(socket: &TcpStream) -> io::Result<Self> {
+    pub fn of(socket: &impl AsFd) -> io::Result<Self> {
         let info = Info::of(socket)?;
         let option = SockRef::from(socket);
         let round_trip_us = info.u32_at(offset_of!(libc::tcp_info, tcpi_min_rtt));
@@ -105,7 +104,7 @@ pub(super) struct Pace {
 
 impl Pace {
     /// Asks the kernel; none where another congestion control is at work.
-    pub fn of(socket: &TcpStream) -> Option<Self> {
+    pub fn of(socket: &impl AsFd) -> Option<Self> {
         let bbr = Info::read(socket, libc::TCP_CC_INFO).ok().filter(|info| info.len == BBR_LEN)?;
         let word = |at: usize| bbr.u32_at(4 * at);
         let (low, high, pacing, window) = (word(0)?, word(1)?, word(3)?, word(4)?);
@@ -127,12 +126,12 @@ impl Pace {
 ///
 /// # Errors
 /// The system's.
-pub(super) fn hold(socket: &TcpStream, bytes_per_s: u64) -> io::Result<()> {
+pub(super) fn hold(socket: &impl AsFd, bytes_per_s: u64) -> io::Result<()> {
     let len = size_of::<u64>() as libc::socklen_t;
     // SAFETY: the kernel reads a number of eight bytes, as it is told.
     let answer = unsafe {
         libc::setsockopt(
-            socket.as_raw_fd(),
+            socket.as_fd().as_raw_fd(),
             libc::SOL_SOCKET,
             libc::SO_MAX_PACING_RATE,
             (&raw const bytes_per_s).cast(),
@@ -144,13 +143,13 @@ pub(super) fn hold(socket: &TcpStream, bytes_per_s: u64) -> io::Result<()> {
 
 /// To what rate a connection is held.
 #[cfg(test)]
-pub(super) fn held(socket: &TcpStream) -> io::Result<u64> {
+pub(super) fn held(socket: &impl AsFd) -> io::Result<u64> {
     let mut bytes_per_s = 0u64;
     let mut len = size_of::<u64>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes to the number, which has as many.
     let answer = unsafe {
         libc::getsockopt(
-            socket.as_raw_fd(),
+            socket.as_fd().as_raw_fd(),
             libc::SOL_SOCKET,
             libc::SO_MAX_PACING_RATE,
             (&raw mut bytes_per_s).cast(),
@@ -167,17 +166,17 @@ struct Info {
 }
 
 impl Info {
-    fn of(socket: &TcpStream) -> io::Result<Self> {
+    fn of(socket: &impl AsFd) -> io::Result<Self> {
         Self::read(socket, libc::TCP_INFO)
     }
 
-    fn read(socket: &TcpStream, option: libc::c_int) -> io::Result<Self> {
+    fn read(socket: &impl AsFd, option: libc::c_int) -> io::Result<Self> {
         let mut bytes = [0; size_of::<libc::tcp_info>()];
         let mut len = bytes.len() as libc::socklen_t;
         // SAFETY: the kernel writes at most `len` bytes to the array, which has as many.
         let answer = unsafe {
             libc::getsockopt(
-                socket.as_raw_fd(),
+                socket.as_fd().as_raw_fd(),
                 libc::IPPROTO_TCP,
                 option,
                 bytes.as_mut_ptr().cast(),
@@ -231,7 +230,7 @@ const FAR_RATE: u64 = 125_000_000;
 mod tests {
     use super::*;
     use std::io::{Read, Write};
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
 
     fn connection() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -300,6 +299,6 @@ mod tests {
     fn a_socket_of_another_family_has_no_sample() {
         let closed =
             socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
-        assert!(TcpSample::of(&closed.into()).is_err());
+        assert!(TcpSample::of(&closed).is_err());
     }
 }

@@ -15,6 +15,7 @@ mod congestion;
 pub(crate) mod dial;
 mod door;
 mod encryption;
+mod far;
 mod handshake;
 #[cfg(test)]
 mod hostile;
@@ -55,6 +56,7 @@ use dial::{Clock, Dialling};
 pub use door::{Door, DoorError};
 pub use encryption::Encryption;
 use encryption::Rule;
+pub use far::FarTcp;
 use handshake::Credentials;
 pub use handshake::Refusal;
 use interfaces::Interface;

@@ -8,14 +8,13 @@
 //! where links drop, and are opened anew.
 
 use std::io;
-use std::net::TcpStream;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 
 /// Asks the kernel to end the link when the peer's host shows no sign of life while nothing is under way.
-pub(super) fn watch(socket: &TcpStream, silence: Duration) -> io::Result<()> {
+pub(super) fn watch(socket: &impl AsFd, silence: Duration) -> io::Result<()> {
     let questions = TcpKeepalive::new()
         .with_time(silence / 2)
         .with_interval(silence / 2 / QUESTIONS)
@@ -24,7 +23,7 @@ pub(super) fn watch(socket: &TcpStream, silence: Duration) -> io::Result<()> {
 }
 
 /// How long the peer's host has confirmed nothing of what was repeated to it, if that is too long.
-pub(super) fn has_vanished(socket: &TcpStream, silence: Duration) -> Option<Duration> {
+pub(super) fn has_vanished(socket: &impl AsFd, silence: Duration) -> Option<Duration> {
     verdict(&signs(socket)?, silence)
 }
 
@@ -36,14 +35,14 @@ struct Signs {
     last_confirmation: Duration,
 }
 
-fn signs(socket: &TcpStream) -> Option<Signs> {
+fn signs(socket: &impl AsFd) -> Option<Signs> {
     let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
     // SAFETY: the structure is plain numbers, for which zero is a value.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel writes at most `len` bytes to the structure, which has as many.
     let answer = unsafe {
         libc::getsockopt(
-            socket.as_raw_fd(),
+            socket.as_fd().as_raw_fd(),
             libc::IPPROTO_TCP,
             libc::TCP_INFO,
             (&raw mut info).cast(),
@@ -81,7 +80,7 @@ const QUESTIONS: u32 = 3;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
 
     #[test]
     fn silence_counts_when_questions_go_unanswered() {

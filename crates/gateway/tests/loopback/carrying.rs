@@ -5,6 +5,8 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gateway::Between;
+
 use crate::common::{Daemon, PATIENCE, echo, exchange, host, open, request};
 
 /// A generator of pseudo-random numbers (Steele, Lea and Flood 2014, splitmix64).
@@ -124,12 +126,12 @@ fn many(gateway: &Daemon, through: &[SocketAddr]) {
 
 #[test]
 fn many_connections_come_through_one_gateway() {
-    many(&Daemon::start(true), &[]);
+    many(&Daemon::start(Between::Auto), &[]);
 }
 
 #[test]
 fn many_connections_come_through_two_gateways_over_udp() {
-    let (near, far) = (Daemon::start(true), Daemon::start(true));
+    let (near, far) = (Daemon::start(Between::Udp), Daemon::start(Between::Auto));
     many(&near, &[far.address]);
     far.until_told("connections: 0 now, 75 in all");
     assert!(near.account().contains("over UDP"), "{}", near.account());
@@ -137,15 +139,26 @@ fn many_connections_come_through_two_gateways_over_udp() {
 
 #[test]
 fn many_connections_come_through_two_gateways_over_tcp() {
-    let (near, far) = (Daemon::start(true), Daemon::start(false));
-    many(&near, &[far.address]);
-    far.until_told("connections: 0 now, 75 in all");
-    assert!(near.account().contains("over TCP"), "{}", near.account());
+    // By choice, and where UDP does not lead.
+    for first in [Between::Tcp, Between::Udp] {
+        let (near, far) = (Daemon::start(first), Daemon::start(Between::Tcp));
+        many(&near, &[far.address]);
+        far.until_told("connections: 0 now, 75 in all");
+        assert!(near.account().contains("over TCP"), "{}", near.account());
+    }
+}
+
+#[test]
+fn the_way_that_remembers_comes_first() {
+    let (near, far) = (Daemon::start(Between::Auto), Daemon::start(Between::Auto));
+    exchange(&mut open(near.address, &request(echo(), &[far.address])));
+    let first = if driver::FarTcp::remembers() { "over TCP" } else { "over UDP" };
+    assert!(near.account().contains(first), "{}", near.account());
 }
 
 #[test]
 fn both_directions_share_a_connection() {
-    let (near, far) = (Daemon::start(true), Daemon::start(true));
+    let (near, far) = (Daemon::start(Between::Udp), Daemon::start(Between::Udp));
     let host = echo();
     exchange(&mut open(near.address, &request(host, &[far.address])));
     exchange(&mut open(far.address, &request(host, &[near.address])));
@@ -155,15 +168,15 @@ fn both_directions_share_a_connection() {
 
 #[test]
 fn the_next_gateway_is_called_when_one_is_gone() {
-    let (near, far) = (Daemon::start(true), Daemon::start(true));
-    let gone = Daemon::start(true).address;
+    let (near, far) = (Daemon::start(Between::Auto), Daemon::start(Between::Auto));
+    let gone = Daemon::start(Between::Auto).address;
     let host = echo();
     exchange(&mut open(near.address, &request(host, &[gone, far.address])));
 }
 
 #[test]
 fn the_round_trips_behind_a_gateway_are_told() {
-    let (near, far) = (Daemon::start(true), Daemon::start(true));
+    let (near, far) = (Daemon::start(Between::Auto), Daemon::start(Between::Auto));
     let (_stream, reply) =
         crate::common::call(near.address, &request(echo(), &[far.address])).unwrap();
     let driver::relay::Reply::Open { beyond } = reply else { panic!("{reply:?}") };
@@ -215,13 +228,13 @@ fn hold_back(gateway: &Daemon, through: &[SocketAddr]) {
 
 #[test]
 fn a_receiver_that_does_not_read_stops_the_sender() {
-    hold_back(&Daemon::start(true), &[]);
+    hold_back(&Daemon::start(Between::Auto), &[]);
 }
 
 #[test]
 fn a_receiver_behind_two_gateways_stops_the_sender_and_nobody_else() {
-    for udp in [true, false] {
-        let (near, far) = (Daemon::start(udp), Daemon::start(udp));
+    for between in [Between::Udp, Between::Tcp] {
+        let (near, far) = (Daemon::start(between), Daemon::start(between));
         let (_over, wait) = std::sync::mpsc::channel::<()>();
         let wait = std::sync::Arc::new(std::sync::Mutex::new(wait));
         let idle = host(move |stream| {
@@ -238,8 +251,10 @@ fn a_receiver_behind_two_gateways_stops_the_sender_and_nobody_else() {
 
 #[test]
 fn a_gateway_that_dies_breaks_connections_off_and_a_new_one_carries_again() {
-    for dies in [0, 1] {
-        let mut gateways = [Daemon::start(true), Daemon::start(true)].map(Some);
+    for (dies, between) in
+        [(0, Between::Udp), (1, Between::Udp), (0, Between::Tcp), (1, Between::Tcp)]
+    {
+        let mut gateways = [between; 2].map(|between| Some(Daemon::start(between)));
         let [near, far] = gateways.each_ref().map(|one| one.as_ref().unwrap().address);
         let host = echo();
         let mut stream = open(near, &request(host, &[far]));
@@ -250,7 +265,7 @@ fn a_gateway_that_dies_breaks_connections_off_and_a_new_one_carries_again() {
         let end = stream.read(&mut [0]);
         assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
         assert!(began.elapsed() < PATIENCE);
-        gateways[dies] = Some(Daemon::on([near, far][dies], true, "127.0.0.0/8"));
+        gateways[dies] = Some(Daemon::on([near, far][dies], between, "127.0.0.0/8"));
         exchange(&mut open(near, &request(host, &[far])));
     }
 }

@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use driver::relay::{CHALLENGE_LEN, Porter, REPLY_LEN, Reply, Request};
-use gateway::{Config, Gateway, Pass};
+use gateway::{Between, Config, Gateway, Pass};
 use tokio::sync::oneshot;
 use wire::GateId;
 
@@ -19,18 +19,18 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    pub fn start(udp: bool) -> Self {
-        Self::on("127.0.0.1:0".parse().unwrap(), udp, "127.0.0.0/8")
+    pub fn start(between: Between) -> Self {
+        Self::on("127.0.0.1:0".parse().unwrap(), between, "127.0.0.0/8")
     }
 
     /// A gateway at `listen` that opens connections to `allow`.
-    pub fn on(listen: SocketAddr, udp: bool, allow: &str) -> Self {
+    pub fn on(listen: SocketAddr, between: Between, allow: &str) -> Self {
         let config = Config {
             listen: vec![listen.into()],
             hosts: vec![allow.parse().unwrap()],
             gateways: vec!["127.0.0.1".parse().unwrap()],
             pass: pass(7),
-            udp,
+            between,
         };
         let (told, ready) = std::sync::mpsc::channel();
         let (end, ended) = oneshot::channel();

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Daemon, PATIENCE, call, call_as, echo, exchange, open, porter, request};
 use driver::relay::{GREETING_LEN, Reply, Request};
+use gateway::Between;
 use wire::GateId;
 
 /// Says `bytes` and waits to be shown the door; how much was heard.
@@ -49,7 +50,7 @@ fn suffer(gateway: &Daemon, attack: impl FnOnce(SocketAddr) + Send) {
 
 #[test]
 fn garbage_other_jobs_and_thieves_are_refused() {
-    let gateway = Daemon::start(true);
+    let gateway = Daemon::start(Between::Auto);
     suffer(&gateway, |target| {
         let http = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(driver::relay::GREETING_LEN));
         assert_eq!(say(target, http.as_bytes()), 0);
@@ -70,7 +71,7 @@ fn garbage_other_jobs_and_thieves_are_refused() {
 
 #[test]
 fn a_recorded_call_is_of_no_use() {
-    let gateway = Daemon::start(true);
+    let gateway = Daemon::start(Between::Auto);
     let host = echo();
     let (stream, _, said) = call_as(&porter(7), gateway.address, &request(host, &[])).unwrap();
     drop(stream);
@@ -82,7 +83,7 @@ fn a_recorded_call_is_of_no_use() {
 
 #[test]
 fn a_request_that_somebody_changes_on_the_way_is_refused() {
-    let gateway = Daemon::start(true);
+    let gateway = Daemon::start(Between::Auto);
     let (host, porter) = (echo(), porter(7));
     let mut stream = TcpStream::connect(gateway.address).unwrap();
     let hello = porter.hello([4; 32]);
@@ -99,7 +100,7 @@ fn a_request_that_somebody_changes_on_the_way_is_refused() {
 
 #[test]
 fn no_connections_are_opened_but_to_the_sites_own_networks() {
-    let gateway = Daemon::on("127.0.0.1:0".parse().unwrap(), true, "127.0.5.0/24");
+    let gateway = Daemon::on("127.0.0.1:0".parse().unwrap(), Between::Auto, "127.0.5.0/24");
     let denied = |request: &Request| match call(gateway.address, request).unwrap().1 {
         Reply::Refused(text) => text,
         reply => panic!("{reply:?}"),
@@ -120,7 +121,7 @@ fn no_connections_are_opened_but_to_the_sites_own_networks() {
 
 #[test]
 fn the_half_open_are_bounded_in_number() {
-    let gateway = Daemon::start(true);
+    let gateway = Daemon::start(Between::Auto);
     suffer(&gateway, |target| {
         let mut strangers = Vec::new();
         for number in 0..3000 {
@@ -143,7 +144,7 @@ fn the_half_open_are_bounded_in_number() {
 
 #[test]
 fn the_slow_are_shown_the_door() {
-    let gateway = Daemon::start(true);
+    let gateway = Daemon::start(Between::Auto);
     suffer(&gateway, |target| {
         let mut stream = TcpStream::connect(target).unwrap();
         let hello = porter(7).hello([1; 32]);
@@ -162,8 +163,8 @@ fn the_slow_are_shown_the_door() {
 
 #[test]
 fn strangers_over_udp_are_refused() {
-    let gateway = Daemon::start(true);
-    let far = Daemon::start(true);
+    let gateway = Daemon::start(Between::Udp);
+    let far = Daemon::start(Between::Udp);
     suffer(&gateway, |target| {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let mut byte = 1u8;

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Daemon, PATIENCE};
 use driver::{Encryption, Event, Fault, Gateways, Post, Rail, TcpConfig, TcpRail};
+use gateway::Between;
 use wire::{Frame, GateId};
 
 /// Two ranks of job 1, each of a site of its own.
@@ -79,7 +80,7 @@ impl Pair {
 #[test]
 fn private_ranks_meet_through_the_gateways_of_both_sites_encrypted_or_not() {
     for encryption in [Encryption::None, Encryption::All] {
-        let gateways = [Daemon::start(true), Daemon::start(true)];
+        let gateways = [Daemon::start(Between::Auto), Daemon::start(Between::Auto)];
         let lists = gateways.each_ref().map(|one| format!("{0}={0}", one.address));
         let mut pair = Pair::new(lists, encryption, PATIENCE);
         pair.connect(0);
@@ -92,7 +93,7 @@ fn private_ranks_meet_through_the_gateways_of_both_sites_encrypted_or_not() {
 
 #[test]
 fn both_may_call_at_once() {
-    let gateways = [Daemon::start(true), Daemon::start(true)];
+    let gateways = [Daemon::start(Between::Auto), Daemon::start(Between::Auto)];
     let lists = gateways.each_ref().map(|one| format!("{0}={0}", one.address));
     let mut pair = Pair::new(lists, Encryption::All, PATIENCE);
     (0..2).for_each(|rank| pair.connect(rank));
@@ -107,7 +108,7 @@ fn both_may_call_at_once() {
 
 #[test]
 fn a_site_without_a_gateway_calls_the_other_sites() {
-    let gateway = Daemon::start(true);
+    let gateway = Daemon::start(Between::Auto);
     let list = format!("127.0.0.1:1={}", gateway.address);
     let mut pair = Pair::new([String::new(), list], Encryption::None, PATIENCE);
     pair.connect(0);
@@ -118,8 +119,8 @@ fn a_site_without_a_gateway_calls_the_other_sites() {
 
 #[test]
 fn when_gateways_die_the_link_is_lost_and_another_leads_there() {
-    let first = Daemon::start(true);
-    let second = Daemon::start(true);
+    let first = Daemon::start(Between::Auto);
+    let second = Daemon::start(Between::Auto);
     let list = format!("{0}={0},{1}={1}", first.address, second.address);
     let mut pair = Pair::new([String::new(), list], Encryption::None, PATIENCE);
     pair.connect(0);
@@ -139,7 +140,7 @@ fn when_gateways_die_the_link_is_lost_and_another_leads_there() {
 
 #[test]
 fn what_a_gateway_refuses_is_told() {
-    let gateway = Daemon::on("127.0.0.1:0".parse().unwrap(), true, "127.0.5.0/24");
+    let gateway = Daemon::on("127.0.0.1:0".parse().unwrap(), Between::Auto, "127.0.5.0/24");
     let list = format!("{0}={0}", gateway.address);
     // Long enough for the answer of a busy gateway.
     let patience = Duration::from_secs(4);
