@@ -18,7 +18,7 @@ use std::time::Duration;
 use rustix::net::sockopt::set_tcp_congestion;
 
 use super::measure::{self, Pace};
-use super::probe::Probe;
+use super::probe::{Probe, Way};
 
 /// The congestion control of connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,13 +44,21 @@ impl Congestion {
 
     /// Chooses for a connection that has just opened, and says whether it should learn what its way carries.
     /// What the system refuses leaves it as it is. What remembers knows nothing yet, and would only hold up
-    /// short messages: it is [taken up](Steady::begin) when the learning begins.
-    pub(super) fn choose(&self, socket: &TcpStream, round_trip: Duration) -> Probe {
+    /// short messages: it is [taken up](Steady::begin) when the learning begins. Where the long part of the way, of
+    /// such a `detour`, is behind a gateway, that is who learns, and has what systems here have.
+    pub(super) fn choose(
+        &self,
+        socket: &TcpStream,
+        round_trip: Duration,
+        detour: Duration,
+    ) -> Probe {
         let will_remember = match self {
-            Self::Auto => round_trip > FAR && is_available(STEADY),
+            Self::Auto => round_trip + detour > FAR && is_available(STEADY),
             Self::Named(name) => set_tcp_congestion(socket, name).is_ok() && name == STEADY,
         };
-        if round_trip > FAR && will_remember { Probe::Due { round_trip } } else { Probe::Done }
+        let way = if round_trip > FAR { Way::Own } else { Way::Behind };
+        let round_trip = round_trip + detour;
+        if round_trip > FAR && will_remember { Probe::Due { round_trip, way } } else { Probe::Done }
     }
 }
 
@@ -144,16 +152,24 @@ mod tests {
         let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (near, far, named) = (connect(), connect(), connect());
         let usual = tcp_congestion(&near).unwrap();
-        let probe = Congestion::Auto.choose(&near, Duration::from_micros(200));
+        let probe = Congestion::Auto.choose(&near, Duration::from_micros(200), Duration::ZERO);
         assert!(matches!(probe, Probe::Done));
-        let probe = Congestion::Auto.choose(&far, Duration::from_millis(12));
-        assert_eq!(matches!(probe, Probe::Due { .. }), is_available(STEADY));
+        let probe = Congestion::Auto.choose(&far, Duration::from_millis(12), Duration::ZERO);
+        let is_due = |probe, way| matches!(probe, Probe::Due { way: one, .. } if one == way);
+        assert_eq!(is_due(probe, Way::Own), is_available(STEADY));
+        let behind = Duration::from_millis(12);
+        let probe = Congestion::Auto.choose(&near, Duration::from_micros(200), behind);
+        assert_eq!(is_due(probe, Way::Behind), is_available(STEADY));
         assert_eq!([&near, &far].map(|one| tcp_congestion(one).unwrap()), [&usual[..]; 2]);
         let begun = Steady::begin(&far, Duration::ZERO);
         let steady = if begun.is_some() { STEADY } else { &usual };
         assert_eq!(tcp_congestion(&far).unwrap(), steady);
         // Every kernel has this one.
-        let probe = Congestion::Named("reno".into()).choose(&named, Duration::from_millis(12));
+        let probe = Congestion::Named("reno".into()).choose(
+            &named,
+            Duration::from_millis(12),
+            Duration::ZERO,
+        );
         assert!(matches!(probe, Probe::Done), "it would forget");
         assert_eq!(tcp_congestion(&named).unwrap(), "reno");
     }

@@ -294,7 +294,7 @@ impl TcpRail {
         let _ = vigil::watch(&channel.socket, self.silence());
         let known = self.knowledge.first(&channel.socket, detour);
         let round_trip = known.as_ref().and_then(|known| known.round_trip);
-        let probe = self.congestion.choose(&channel.socket, round_trip.unwrap_or_default());
+        let probe = self.congestion.choose(&channel.socket, round_trip.unwrap_or_default(), detour);
         let cost = known.as_ref().map(|known| known.cost);
         let stream = FrameStream::new(channel);
         let is_far = cost.is_some_and(|cost| cost.round_trip_ns() >= vigil::FAR_NS);
@@ -729,10 +729,12 @@ impl Open {
         if !self.probe.is_due() {
             return false;
         }
-        self.steady = Steady::begin(&self.stream.channel.socket, now);
-        if self.steady.is_none() {
-            self.probe = Probe::Done;
-            return false;
+        if !self.probe.is_behind() {
+            self.steady = Steady::begin(&self.stream.channel.socket, now);
+            if self.steady.is_none() {
+                self.probe = Probe::Done;
+                return false;
+            }
         }
         self.probe.begin(Instant::now());
         self.limit_unsent();

@@ -18,15 +18,27 @@ pub(super) enum Probe {
     Due {
         /// Of the network, with nothing queued.
         round_trip: Duration,
+        /// Where it is long.
+        way: Way,
     },
     /// Padding goes.
     Running(Course),
+}
+
+/// Where the long part of a connection's way is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Between its two ends.
+    Own,
+    /// Behind the gateway at which it ends: this kernel sees how fast that takes, and not what the way carries.
+    Behind,
 }
 
 /// A measurement under way.
 #[derive(Debug)]
 pub(super) struct Course {
     round_trip: Duration,
+    way: Way,
     end: Instant,
     next_look: Instant,
     padded: usize,
@@ -39,9 +51,10 @@ pub(super) struct Course {
 impl Probe {
     /// Begins, if it is due.
     pub fn begin(&mut self, now: Instant) {
-        let Self::Due { round_trip } = *self else { return };
+        let Self::Due { round_trip, way } = *self else { return };
         *self = Self::Running(Course {
             round_trip,
+            way,
             end: now + round_trip * ROUNDS_MAX,
             next_look: now + round_trip,
             padded: 0,
@@ -52,6 +65,11 @@ impl Probe {
 
     pub fn is_due(&self) -> bool {
         matches!(self, Self::Due { .. })
+    }
+
+    /// Whether it is the gateway that has to remember, and not this side.
+    pub fn is_behind(&self) -> bool {
+        matches!(self, Self::Due { way: Way::Behind, .. })
     }
 
     pub fn is_running(&self) -> bool {
@@ -79,7 +97,9 @@ impl Probe {
         let looks = now >= course.next_look;
         if looks {
             course.next_look = now + course.round_trip;
-            if let Some(rate) = rate() {
+            if course.way == Way::Own
+                && let Some(rate) = rate()
+            {
                 let grows = rate > course.rate.saturating_add(course.rate / 4);
                 course.still = if grows { 0 } else { course.still + 1 };
                 course.rate = course.rate.max(rate);
@@ -107,9 +127,9 @@ mod tests {
     const ROUND_TRIP: Duration = Duration::from_millis(10);
 
     /// How much padding goes over a network of this rate, and how many round trips it takes.
-    fn run(limit: u64, limited_by_sender: bool) -> (usize, u32) {
+    fn run(limit: u64, limited_by_sender: bool, way: Way) -> (usize, u32) {
         let start = Instant::now();
-        let mut probe = Probe::Due { round_trip: ROUND_TRIP };
+        let mut probe = Probe::Due { round_trip: ROUND_TRIP, way };
         probe.begin(start);
         let (mut rate, mut rounds, mut sum) = (1_400_000, 0, 0);
         while probe.is_running() {
@@ -127,16 +147,22 @@ mod tests {
 
     #[test]
     fn padding_ends_when_the_rate_grows_no_more() {
-        let (sum, rounds) = run(20_000_000, false);
+        let (sum, rounds) = run(20_000_000, false, Way::Own);
         assert!((7..10).contains(&rounds), "{rounds} round trips");
         assert!(sum < 2_000_000, "{sum} bytes");
     }
 
     #[test]
     fn padding_is_bounded_in_bytes_and_time() {
-        let (sum, rounds) = run(u64::MAX / 4, false);
+        let (sum, rounds) = run(u64::MAX / 4, false, Way::Own);
         assert!(sum < 2 * PADDING_MAX && rounds < 12, "{sum} bytes in {rounds} round trips");
-        assert_eq!(run(1_000_000, true).1, ROUNDS_MAX);
+        assert_eq!(run(1_000_000, true, Way::Own).1, ROUNDS_MAX);
+    }
+
+    #[test]
+    fn what_a_gateway_takes_does_not_end_it() {
+        assert_eq!(run(1_000_000, false, Way::Behind).1, ROUNDS_MAX);
+        assert!(run(u64::MAX / 4, false, Way::Behind).0 >= PADDING_MAX);
     }
 
     #[test]

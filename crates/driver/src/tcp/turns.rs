@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use memory::Region;
 use wire::{Body, Frame, FrameToken, GateId};
 
-use super::probe::{LONG, Probe};
+use super::probe::{LONG, Probe, Way};
 use super::{BURST_MIN, Socket, TcpConfig, TcpRail};
 use crate::rail::{Event, Post, Rail};
 
@@ -81,7 +81,7 @@ fn probe_of(rail: &mut TcpRail) -> &mut Probe {
 fn a_long_way_is_measured_both_ways_after_its_first_long_frame() {
     let mut rails = linked();
     for rail in &mut rails {
-        *probe_of(rail) = Probe::Due { round_trip: Duration::from_millis(3) };
+        *probe_of(rail) = Probe::Due { round_trip: Duration::from_millis(3), way: Way::Own };
     }
     let short = Frame { head: vec![2; 100], body: None, token: None };
     assert_eq!(rails[0].post(GateId(1), &short), Post::Done);
