@@ -142,6 +142,9 @@ impl Grid {
         if self.sites.is_empty() {
             return Err("site: there is none: begin with [[site]], a name and hosts".into());
         }
+        if self.sites.iter().flat_map(|site| &site.hosts).all(|host| host.slots == Some(0)) {
+            return Err("hosts: none takes a rank: leave out `:0` of one at least".into());
+        }
         if let Some((one, other)) = self.apart() {
             return Err(format!(
                 "networks: none leads from site `{one}` to site `{other}`: name one in common, say what \
@@ -375,7 +378,7 @@ impl Source<'_> {
                 Some((name, count)) => (name, Some(count)),
                 None => (one.get_ref().as_str(), None),
             };
-            let number = |count: &str| count.parse().ok().filter(|n| (1..=RANKS_MAX).contains(n));
+            let number = |count: &str| count.parse().ok().filter(|n| *n <= RANKS_MAX);
             let own = own.map(|count| number(count).ok_or(())).transpose();
             let Ok(own) = own else {
                 return Err(self.at(
@@ -634,6 +637,7 @@ mod tests {
                 "[[site]]\nname = \"a\"\nhosts = [\"h\",\n \"i:x\"]",
                 "g:4: hosts: `i:x` has no number",
             ),
+            ("[[site]]\nname = \"a\"\nhosts = [\"h:0\"]", "g: hosts: none takes a rank"),
             ("[[site]]\nname = \"a\"\nhosts = [\"h\", \"h\"]", "g:3: hosts: `h` is named before"),
             (
                 "[[site]]\nname = \"a\"\nhosts = [\"-oProxyCommand=x\"]",

@@ -205,7 +205,7 @@ impl Options {
     /// How many ranks a host takes before the next one is filled.
     pub(crate) fn slots(&self, host: usize) -> u32 {
         let own = self.hosts.get(host).and_then(|(_, count)| *count);
-        own.or(self.per_host).unwrap_or(1).max(1)
+        own.unwrap_or_else(|| self.per_host.unwrap_or(1).max(1))
     }
 
     /// Takes the hosts of a grid.

@@ -343,6 +343,13 @@ mod tests {
         assert_eq!(gateway.listen, ["10.1.0.2:7", "192.0.2.2:7-9"]);
         assert_eq!(gateway.arguments.join(" "), "--allow 10.1.0.0/16");
         assert_eq!(format!("{:?}", gateway.pass), "Pass(…)");
+        // Of its own accord, or because it takes none, a gateway's host has no rank.
+        let third = |hosts: &str| {
+            let tree = tree("-n 3 x", &grid.replace("\"b\"]", hosts));
+            tree.hosts[2].clone()
+        };
+        assert_eq!(third("\"b\"]"), "b of site n");
+        assert_eq!(third("\"b:0\"]"), "c of site s");
         let all = tree("-n 4 x", grid);
         let south = &all.branches[1].start.gateways[0];
         assert_eq!((south.number, &south.listen[..]), (1, &["10.2.0.3".to_owned()][..]));
