@@ -132,6 +132,7 @@ refuses /none/bin/mpiexec pingpong --prefix /none --output "$work"
 refuses nowhere pingpong --place wan --lab nowhere --output "$work"
 refuses mars compare mars
 refuses 'between sites' wan --place shm --loss 1% --output "$work"
+refuses 'gateways are between sites' pingpong --place lan --variant x:gateways=1 --output "$work"
 refuses 'nothing to measure' coll --place shm --sizes 7 --output "$work"
 refuses settings rails --variant one:A=b --output "$work"
 refuses 'this machine only' overhead --place lan --output "$work"

@@ -386,7 +386,8 @@ impl Station {
         if counts_crossing(plan, lab.as_ref()) {
             arguments.insert(0, "crossing".into());
         }
-        let settings = entry.variant.iter().flat_map(|variant| variant.settings.iter().cloned());
+        let settings = entry.variant.iter().flat_map(Variant::environment);
+        let gateways = entry.variant.as_ref().map_or(0, Variant::gateways);
         if description.is_own {
             let own = std::env::current_exe().map_err(|error| format!("own path: {error}"))?;
             let words = [text(&own), "bench".into(), description.program.into()];
@@ -400,12 +401,17 @@ impl Station {
         let program = program.map_err(|error| error.to_string())?;
         let settings: Vec<_> = settings.collect();
         let launch = |ranks: &u32| {
-            let ground = spread(&prepared.ground, *ranks);
+            let mut ground = spread(&prepared.ground, *ranks);
+            if let (1.., Ground::Grid(grid)) = (gateways, &mut ground) {
+                let text = grid.description(*ranks, gateways);
+                let file = programs.grid(&format!("{gateways}-{ranks}"), &text);
+                grid.file = Some(file.map_err(|error| error.to_string())?);
+            }
             let mut launch = Launch::new(&library, &ground, *ranks, &program, &arguments);
             launch.environment.extend(settings.iter().cloned());
-            launch
+            Ok(launch)
         };
-        let launches = plan.workload.ranks.iter().map(launch).collect();
+        let launches = plan.workload.ranks.iter().map(launch).collect::<Result<_, String>>()?;
         let hosts = |ranks: &u32| self::ends(&spread(&prepared.ground, *ranks));
         let hosts = plan.workload.ranks.iter().map(hosts).collect();
         Ok(Self::Mpi { launches, lab, hosts })
@@ -560,7 +566,8 @@ mod tests {
     #[test]
     fn ranks_are_spread_over_the_ends_or_over_no_more_nodes_than_there_are_ranks() {
         let grid = crate::launch::Grid {
-            lab: "bench".into(),
+            lab: Box::default(),
+            file: None,
             nodes: ["a", "b", "c", "d"].map(str::to_owned).into(),
             canele: PathBuf::new(),
             enter: PathBuf::new(),

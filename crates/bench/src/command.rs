@@ -66,8 +66,9 @@ struct Common {
     /// How many programs compute on the machine meanwhile
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1024))]
     beside: u32,
-    /// Canele under settings of its own beside the others, in turn: NAME:KEY=VALUE[,KEY=VALUE…]; may be
-    /// given several times, and the ratios are those of the first
+    /// Canele under settings of its own beside the others, in turn: NAME:KEY=VALUE[,KEY=VALUE…], where
+    /// `gateways=1` or `2` is for ranks of two sites that reach each other through so many; may be given
+    /// several times, and the ratios are those of the first
     #[arg(long = "variant", value_name = "VARIANT")]
     variants: Vec<Variant>,
     /// Canele with its strategy on and off, in turn: as --variant on --variant off:CANELE_STRATEGY=fifo
@@ -347,6 +348,10 @@ fn plan(
         return Err(format!("{name}: --loss is of links between sites, not at {place}"));
     }
     let variants = common.variants();
+    if place != Place::Wan && variants.iter().any(|variant| variant.gateways() > 0) {
+        let place = place.name();
+        return Err(format!("{name}: gateways are between sites, not at {place}"));
+    }
     if variants.len() < *least_variants {
         return Err(format!(
             "{name}: needs {least_variants} settings of Canele at least: --variant one:KEY=VALUE --variant two:KEY=VALUE, or --on-off"
@@ -521,6 +526,7 @@ mod tests {
             ("crowd --sizes 8", "--sizes"),
             ("burst --variant x:y", "KEY=VALUE"),
             ("burst --variant x --on-off", "--on-off"),
+            ("wan --variant x:gateways=3", "0, 1 or 2"),
             ("crowd --ranks 1", "1"),
             ("compare mars", "mars"),
             ("wan --long --quick", "--quick"),

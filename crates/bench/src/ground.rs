@@ -145,7 +145,8 @@ impl Grounds {
         }
         let name = lab.spec.name.clone();
         let enter = programs.enter(&self.canele, &name)?;
-        let grid = Grid { lab: name, nodes, canele: self.canele.clone(), enter };
+        let (spec, canele) = (Box::new(lab.spec.clone()), self.canele.clone());
+        let grid = Grid { lab: spec, nodes, canele, enter, file: None };
         // Links may have been changed since the lab is up.
         let links = if place == Place::Wan { lab.links().unwrap_or_default() } else { Vec::new() };
         let is_it = |link: &&lab::Link| (link.from, link.to) == (0, lab.spec.sites - 1);

@@ -1,11 +1,14 @@
 //! How each library's own launcher is told to start a program at a place: a pure function to a command.
 
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
+
+use lab::Spec;
 
 use crate::library::{Kind, Library};
 
 /// Where ranks go.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Ground {
     /// This machine.
     Machine,
@@ -14,16 +17,63 @@ pub enum Ground {
 }
 
 /// Nodes of a lab, and how to enter them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Grid {
-    /// The lab's name.
-    pub lab: String,
+    /// The lab.
+    pub lab: Box<Spec>,
     /// The nodes' names; ranks are dealt to them in blocks.
     pub nodes: Vec<String>,
     /// The `canele` command.
     pub canele: PathBuf,
     /// A command that enters a node as `ssh` would: options, host, then words for a shell.
     pub enter: PathBuf,
+    /// The file that describes the sites with their gateways to ours; without one hosts are named to it.
+    pub file: Option<PathBuf>,
+}
+
+impl Grid {
+    /// The text of a file by which our ranks of different sites reach each other through so many gateways: that of
+    /// the last site, or one of each. A gateway is on a node that takes no rank, if there is one.
+    pub fn description(&self, ranks: u32, gateways: u32) -> String {
+        let spec = &self.lab;
+        let places = blocks(&self.nodes, ranks);
+        let mut text = String::new();
+        for site in 0..spec.sites {
+            let count = |node: u32| {
+                let place = places.iter().find(|(name, _)| *name == spec.host(site, node));
+                place.map_or(0, |(_, count)| *count)
+            };
+            if (0..spec.nodes).all(|node| count(node) == 0) {
+                continue;
+            }
+            let host = |node| format!("\"{}:{}\"", spec.host(site, node), count(node));
+            let hosts = (0..spec.nodes).map(host).collect::<Vec<_>>().join(", ");
+            let launch = self.enter_by_agent();
+            // Writing to a string does not fail.
+            let _ = write!(
+                text,
+                "[[site]]\nname = \"site{site}\"\nhosts = [{hosts}]\nlaunch = \"{launch}\"\n"
+            );
+            if site + gateways < spec.sites {
+                continue;
+            }
+            let idle = (0..spec.nodes).rev().find(|node| count(*node) == 0);
+            let node = idle.unwrap_or(spec.nodes - 1);
+            let (host, address) = (spec.host(site, node), spec.address(site, node, 0));
+            let subnet = address.rsplit_once('.').map_or("", |(subnet, _)| subnet);
+            let _ = write!(
+                text,
+                "networks = [\"lan{site}\"]\n[[site.gateway]]\nhost = \"{host}\"\ninside = \"{address}\"\n\
+                 outside = \"{address}\"\n[[network]]\nname = \"lan{site}\"\nsubnets = [\"{subnet}.0/24\"]\n"
+            );
+        }
+        text
+    }
+
+    /// The command with which agents of ours are started on nodes.
+    fn enter_by_agent(&self) -> String {
+        format!("{} lab run", text(&self.canele))
+    }
 }
 
 /// A command to start.
@@ -94,13 +144,16 @@ impl Launch {
         if kind.is_peer() {
             self.node = grid.nodes.first().cloned();
         }
-        self.set("CANELE_LAB", grid.lab.clone());
+        self.set("CANELE_LAB", grid.lab.name.clone());
         let enter = text(&grid.enter);
         match kind {
-            Kind::Canele => {
-                let exec = format!("{} lab run", text(&grid.canele));
-                self.add(["-launcher-exec".into(), exec, "-hosts".into(), list]);
-            }
+            Kind::Canele => match &grid.file {
+                Some(file) => self.add(["-grid".into(), text(file)]),
+                None => {
+                    let exec = grid.enter_by_agent();
+                    self.add(["-launcher-exec".into(), exec, "-hosts".into(), list]);
+                }
+            },
             Kind::Mpich => {
                 self.add(["-launcher".into(), "ssh".into(), "-launcher-exec".into(), enter]);
                 self.add(["-hosts".into(), list]);
@@ -147,10 +200,11 @@ mod tests {
     fn launch(kind: Kind, on_grid: bool, ranks: u32) -> Launch {
         let library = Library { kind, root: "/mpi".into() };
         let grid = Grid {
-            lab: "bench".into(),
+            lab: Box::default(),
             nodes: vec!["a".into(), "b".into()],
             canele: "/p/bin/canele".into(),
             enter: "/w/enter".into(),
+            file: None,
         };
         let ground = if on_grid { Ground::Grid(grid) } else { Ground::Machine };
         Launch::new(&library, &ground, ranks, Path::new("/w/pingpong"), &["1".into(), "8".into()])
@@ -179,6 +233,50 @@ mod tests {
         assert_eq!(ours.node, None);
         assert!(ours.words.contains(&"/p/bin/canele lab run".to_owned()));
         assert!(ours.words.contains(&"a:1,b:1".to_owned()));
+    }
+
+    #[test]
+    fn gateways_are_on_nodes_that_take_no_rank_where_there_are_some() {
+        let grid = |nodes: &[&str]| Grid {
+            lab: Box::default(),
+            nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+            canele: "/p/bin/canele".into(),
+            enter: "/w/enter".into(),
+            file: None,
+        };
+        let pair = grid(&["site0-node0", "site1-node1"]);
+        let both = pair.description(2, 2);
+        assert_eq!(
+            both.lines().take(8).collect::<Vec<_>>(),
+            [
+                "[[site]]",
+                "name = \"site0\"",
+                "hosts = [\"site0-node0:1\", \"site0-node1:0\"]",
+                "launch = \"/p/bin/canele lab run\"",
+                "networks = [\"lan0\"]",
+                "[[site.gateway]]",
+                "host = \"site0-node1\"",
+                "inside = \"10.77.0.11\"",
+            ]
+        );
+        let hosts = |text: &str| -> Vec<String> {
+            text.lines().filter_map(|line| Some(line.strip_prefix("host = ")?.to_owned())).collect()
+        };
+        assert_eq!(hosts(&both), ["\"site0-node1\"", "\"site1-node0\""]);
+        assert_eq!(hosts(&pair.description(2, 1)), ["\"site1-node0\""]);
+        let all = grid(&["site0-node0", "site0-node1", "site1-node0", "site1-node1"]);
+        assert_eq!(hosts(&all.description(8, 2)), ["\"site0-node1\"", "\"site1-node1\""]);
+        assert_eq!(all.description(8, 2).matches(":2\"").count(), 4);
+        let library = Library { kind: Kind::Canele, root: "/mpi".into() };
+        let described = Grid { file: Some("/w/grid.toml".into()), ..pair };
+        let words = &["1".into()];
+        let launch =
+            Launch::new(&library, &Ground::Grid(described), 2, Path::new("/w/pingpong"), words);
+        assert!(
+            launch.line().contains("-grid /w/grid.toml -n 2 /w/pingpong 1"),
+            "{}",
+            launch.line()
+        );
     }
 
     #[test]

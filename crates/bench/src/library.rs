@@ -98,7 +98,7 @@ impl Kind {
 pub struct Variant {
     /// What tables and plots call it.
     pub name: String,
-    /// Names and values.
+    /// Names and values: variables, and [`GATEWAYS`].
     pub settings: Vec<(String, String)>,
 }
 
@@ -110,6 +110,17 @@ impl Variant {
             Self { name: "on".into(), settings: Vec::new() },
             Self { name: "off".into(), settings: off },
         ]
+    }
+
+    /// The variables to set.
+    pub fn environment(&self) -> impl Iterator<Item = (String, String)> {
+        self.settings.iter().filter(|(key, _)| key != GATEWAYS).cloned()
+    }
+
+    /// Through how many gateways ranks of two sites reach each other: none, that of the last site, or both.
+    pub fn gateways(&self) -> u32 {
+        let given = self.settings.iter().find(|(key, _)| key == GATEWAYS);
+        given.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
     }
 }
 
@@ -131,9 +142,17 @@ impl FromStr for Variant {
                 (None, None) => return Err(format!("`{word}` is no KEY=VALUE")),
             }
         }
-        Ok(Self { name: name.into(), settings })
+        match settings.iter().find(|(key, _)| key == GATEWAYS) {
+            Some((_, value)) if !["0", "1", "2"].contains(&value.as_str()) => {
+                Err(format!("{GATEWAYS}={value}: there are 0, 1 or 2 between two sites"))
+            }
+            Some(_) | None => Ok(Self { name: name.into(), settings }),
+        }
     }
 }
+
+/// The setting that is no variable: through how many gateways.
+pub const GATEWAYS: &str = "gateways";
 
 fn setting(word: &str) -> Option<(String, String)> {
     let (key, value) = word.split_once('=')?;
@@ -218,9 +237,12 @@ mod tests {
         ] {
             assert_eq!(text.parse(), Ok(Variant { name: name.into(), settings }), "{text}");
         }
-        for text in ["", ":A=b", "two words:A=b", "x:y", "x:=y"] {
+        for text in ["", ":A=b", "two words:A=b", "x:y", "x:=y", "x:gateways=3"] {
             assert!(text.parse::<Variant>().is_err(), "{text}");
         }
+        let through: Variant = "two:gateways=2,CANELE_ENCRYPT=none".parse().unwrap();
+        let variables: Vec<_> = through.environment().collect();
+        assert_eq!((through.gateways(), variables), (2, vec![pair("CANELE_ENCRYPT", "none")]));
     }
 
     #[test]

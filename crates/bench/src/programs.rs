@@ -99,6 +99,16 @@ impl Programs {
         Ok(path)
     }
 
+    /// Writes the description of a grid.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn grid(&self, name: &str, text: &str) -> Result<PathBuf, ProgramError> {
+        let path = self.folder.join(format!("grid-{name}.toml"));
+        fs::write(&path, text).map_err(|source| write_error(&path, source))?;
+        Ok(path)
+    }
+
     fn compile(
         &self,
         compiler: &Path,
