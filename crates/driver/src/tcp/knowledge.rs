@@ -28,8 +28,10 @@ pub struct Known {
     looks: u32,
     /// The network has shown its rate.
     has_learned: bool,
-    /// Jobs before have left something.
-    was_remembered: bool,
+    /// The latency that jobs before have left, if they have left something, and that of this connection: the
+    /// prediction goes from one to the other in small steps.
+    remembered_ns: Option<u64>,
+    seen_ns: Option<u64>,
 }
 
 impl Knowledge {
@@ -46,7 +48,7 @@ impl Knowledge {
         let sample = sample.behind(detour);
         let remembered = || self.cache.as_ref()?.link(&self.pair(socket)?).ok()?;
         let entry = remembered().filter(|_| detour.is_zero());
-        let was_remembered = entry.is_some();
+        let remembered_ns = entry.as_ref().map(|entry| entry.value.latency_ns());
         let cost = match entry {
             Some(entry) => {
                 let mut cost = entry.value;
@@ -55,16 +57,24 @@ impl Knowledge {
             }
             None => sample.cost(&self.host),
         };
-        Some(Known { cost, round_trip, detour, looks: 0, has_learned: false, was_remembered })
+        let seen_ns = None;
+        Some(Known {
+            cost,
+            round_trip,
+            detour,
+            looks: 0,
+            has_learned: false,
+            remembered_ns,
+            seen_ns,
+        })
     }
 
-    /// Keeps what was learned of a connection that ends: of one that is new to this host, the latency at least,
-    /// which short messages have shown too.
+    /// Keeps what was learned of a connection that ends: the latency at least, which short messages have shown too.
     pub fn keep(&self, socket: &TcpStream, known: &mut Known) {
-        if !known.was_remembered {
+        if !known.has_learned {
             known.learn(socket);
         }
-        if (known.has_learned || !known.was_remembered)
+        if known.has_news()
             && known.detour.is_zero()
             && let (Some(cache), Some(pair)) = (&self.cache, self.pair(socket))
         {
@@ -94,10 +104,19 @@ impl Known {
         self.cost != before
     }
 
+    /// Whether it is worth being remembered: the network has shown its rate, or another latency than it had.
+    fn has_news(&self) -> bool {
+        let is_other = |before: u64| {
+            self.seen_ns.is_some_and(|seen| seen.abs_diff(before) > before / LATENCY_SHARE)
+        };
+        self.has_learned || self.remembered_ns.is_none_or(is_other)
+    }
+
     /// Asks the kernel at which rate the peer confirms; none where this side was what limited it.
     pub fn learn(&mut self, socket: &TcpStream) -> Option<u64> {
         let sample = TcpSample::of(socket).ok()?.behind(self.detour);
         sample.refine(&mut self.cost);
+        self.seen_ns = sample.round_trip_ns.map(|round_trip_ns| round_trip_ns / 2);
         self.has_learned |= !sample.is_limited_by_sender;
         sample.delivery_bytes_per_s.filter(|_| !sample.is_limited_by_sender)
     }
@@ -106,3 +125,32 @@ impl Known {
 /// How often the socket has room again before the kernel is asked how fast it was: each time is some
 /// hundred kilobytes later.
 const LOOK_EVERY: u32 = 4;
+/// A latency is another one when it differs by more than this part of what it was: an eighth.
+const LATENCY_SHARE: u64 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_short_messages_show_is_kept_when_it_is_other_than_what_was_remembered() {
+        let cost = Cost::linear(1, 2_000, 125_000_000);
+        let known = |remembered_ns, has_learned| Known {
+            cost,
+            round_trip: None,
+            detour: Duration::ZERO,
+            looks: 0,
+            has_learned,
+            remembered_ns,
+            seen_ns: Some(5_800_000),
+        };
+        assert!(known(None, false).has_news());
+        assert!(!known(Some(5_800_000), false).has_news());
+        assert!(!known(Some(5_500_000), false).has_news(), "it varies by as much");
+        assert!(known(Some(50_000_000), false).has_news(), "the way has become shorter");
+        assert!(known(Some(100_000), false).has_news(), "and longer");
+        assert!(known(Some(5_800_000), true).has_news(), "its rate was seen");
+        let unseen = Known { seen_ns: None, ..known(Some(100_000), false) };
+        assert!(!unseen.has_news(), "the kernel has not said");
+    }
+}
