@@ -557,6 +557,29 @@ pub static TORRES: Description = Description {
     ..PLAIN
 };
 
+pub static PAIRS: Description = Description {
+    name: "pairs",
+    about: "Messages of all pairs between two halves of the ranks at once, in µs: from one half to the other until the word is back that all have come, and both ways; and against the least that a link between the halves allows",
+    program: "pairs",
+    title: "Pairs: messages of all pairs between two halves of the ranks",
+    time: "until all have come",
+    sizes: Some(Numbers { default: "8,1k,64k", quick: "8,64k", most: 4 << 20, ..SIZES }),
+    ranks: Some(Numbers { default: "16", quick: "4", most: 64, ..RANKS }),
+    place: Place::Wan,
+    operations: |_| 2,
+    statistics: &[Statistic::Least, Statistic::Mean],
+    panels: &[Column::Operation, Column::Statistic],
+    axis: &[Column::Bytes("size"), Column::Ranks],
+    shape: Shape::Bars,
+    moved_bytes: |case| case.bytes * 64 * 50,
+    least_us: Some(|link, operation, case| {
+        let half = u64::from(case.ranks / 2);
+        let word = if operation == "one way" { link.delay_us } else { 0.0 };
+        link.limit_us(half * half * case.bytes) + word
+    }),
+    ..PLAIN
+};
+
 /// The least time of a collective between two halves of the ranks that a link connects: its delay, and
 /// what one half must hear of the other over the link, each datum once.
 fn collective_limit_us(link: &Link, operation: &str, case: Case) -> f64 {

@@ -98,8 +98,8 @@ struct Common {
 /// Options of every instrument.
 #[derive(Debug, Args)]
 struct Options {
-    /// shm, lan or wan [default: the instrument's own: wan for wan, slowstart and coll, lan for rails and
-    /// torres, shm for the others]
+    /// shm, lan or wan [default: the instrument's own: wan for wan, slowstart, coll and pairs, lan for rails
+    /// and torres, shm for the others]
     #[arg(long)]
     place: Option<Place>,
     /// Measure the peers that are installed in this folder beside Canele
@@ -510,6 +510,7 @@ mod tests {
             "coll --sizes 4 --ranks 5,6,7,8 --place lan --nodes 4",
             "torres --ranks 5,8 --peers build/peers",
             "crowd --ranks 8,16 --beside 4",
+            "pairs --ranks 4,16 --variant sealed --variant clear:CANELE_ENCRYPT=none",
         ] {
             assert!(parse(line).is_ok(), "{line}");
         }

@@ -56,6 +56,8 @@ pub enum Instrument {
     Coll,
     /// Two of them on numbers of ranks that are no powers of two.
     Torres,
+    /// All ranks of one half and all of the other.
+    Pairs,
 }
 
 /// An instrument, as a value.
@@ -401,7 +403,7 @@ fn short_text(number: u64) -> String {
 
 impl Instrument {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Pingpong,
         Self::Burst,
         Self::Crowd,
@@ -422,6 +424,7 @@ impl Instrument {
         Self::Slowstart,
         Self::Coll,
         Self::Torres,
+        Self::Pairs,
     ];
 
     /// What it is.
@@ -447,6 +450,7 @@ impl Instrument {
             Self::Slowstart => &catalogue::SLOWSTART,
             Self::Coll => &catalogue::COLL,
             Self::Torres => &catalogue::TORRES,
+            Self::Pairs => &catalogue::PAIRS,
         }
     }
 }

@@ -140,7 +140,7 @@ fn write_error(path: &Path, source: io::Error) -> ProgramError {
     ProgramError::Write { path: path.display().to_string(), source }
 }
 
-const SOURCES: [(&str, &str); 28] = [
+const SOURCES: [(&str, &str); 29] = [
     ("clock.h", include_str!("../../../bench/clock.h")),
     ("samples.h", include_str!("../../../bench/samples.h")),
     ("program.h", include_str!("../../../bench/program.h")),
@@ -151,6 +151,7 @@ const SOURCES: [(&str, &str); 28] = [
     ("slowstart.c", include_str!("../../../bench/slowstart.c")),
     ("torres.h", include_str!("../../../bench/torres.h")),
     ("torres.c", include_str!("../../../bench/torres.c")),
+    ("pairs.c", include_str!("../../../bench/pairs.c")),
     ("tune.c", include_str!("../../../bench/tune.c")),
     ("coll.c", include_str!("../../../bench/coll.c")),
     ("busy.c", include_str!("../../../bench/busy.c")),
