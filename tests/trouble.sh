@@ -145,7 +145,7 @@ if wants udp; then
     grid 1 >"$work/one.toml"
     begin 20 -grid "$work/one.toml" -n 6
     lab set --udp-forbidden >/dev/null
-    finish "UDP is forbidden, which gateways share"
+    finish "UDP is forbidden, by which gateways watch each other"
     noticed
     calm
     start=$SECONDS

@@ -85,7 +85,8 @@ async fn admit(desk: Arc<Desk>, mut stream: TcpStream, from: SocketAddr, number:
     let heard = timeout(PROOF_PATIENCE, hear(&desk.porter, &mut stream)).await;
     desk.antechamber.leave(number);
     let heard = heard.unwrap_or(Err(Refusal::Slow)).and_then(|request| {
-        let (leg, _) = leg::prepare(stream).map_err(|_| Refusal::Closed)?;
+        let (leg, _) = leg::prepare(stream, Some(desk.trunks.losses.watch(from.ip())))
+            .map_err(|_| Refusal::Closed)?;
         Ok((leg, request))
     });
     match heard {

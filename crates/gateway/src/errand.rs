@@ -67,7 +67,8 @@ pub(crate) async fn run(desk: &Arc<Desk>, request: &Request) -> Result<Reached, 
     }
     let unreached = |tried| Denial::Unreached { peer, tried };
     let stream = connect(&listeners).await.map_err(unreached)?;
-    let (leg, round_trip) = leg::prepare(stream).map_err(|error| unreached(format!(" {error}")))?;
+    let (leg, round_trip) =
+        leg::prepare(stream, None).map_err(|error| unreached(format!(" {error}")))?;
     Ok(Reached { leg, round_trip })
 }
 

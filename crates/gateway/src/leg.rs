@@ -1,7 +1,10 @@
 //! The two ends of what is carried, and the carrying.
 
+use std::collections::HashMap;
 use std::io;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use driver::{FarTcp, TcpSample};
@@ -10,27 +13,64 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 /// One end of a connection that is carried.
 #[derive(Debug)]
 pub(crate) enum Leg {
-    /// A connection of its own; a far one is in care.
-    Tcp(TcpStream, Option<FarTcp>),
+    /// A connection of its own, and who looks after it.
+    Tcp(TcpStream, Option<Box<Care>>),
     /// A stream of the connection that two gateways share.
     Trunk(SendStream, RecvStream),
 }
 
 enum In {
-    Near(OwnedReadHalf),
-    Far(OwnedReadHalf, Box<Care>),
+    Tcp(OwnedReadHalf),
+    Cared(OwnedReadHalf, Box<Care>),
     Trunk(RecvStream),
 }
 
-/// Looks after a far connection now and then.
-struct Care {
-    far: FarTcp,
+/// Looks now and then after a connection that is far, or may be another gateway's.
+#[derive(Debug)]
+pub(crate) struct Care {
+    far: Option<FarTcp>,
+    watched: Option<Watched>,
     due: Interval,
+}
+
+/// A gateway that may be at the other end: it may stop while its host runs on, of which TCP says nothing.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    losses: Arc<Losses>,
+    address: IpAddr,
+    since: Instant,
+}
+
+/// When gateways at these addresses were last found silent.
+#[derive(Debug, Default)]
+pub(crate) struct Losses(Mutex<HashMap<IpAddr, Instant>>);
+
+impl Losses {
+    /// A gateway there gives no sign of life.
+    pub fn note(&self, address: IpAddr) {
+        let mut losses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if losses.len() >= LOSSES_MAX {
+            losses.clear();
+        }
+        losses.insert(address, Instant::now());
+    }
+
+    /// Watches a connection with somebody there that begins now.
+    pub fn watch(self: &Arc<Self>, address: IpAddr) -> Watched {
+        Watched { losses: self.clone(), address, since: Instant::now() }
+    }
+}
+
+impl Watched {
+    fn is_lost(&self) -> bool {
+        let losses = self.losses.0.lock().unwrap_or_else(PoisonError::into_inner);
+        losses.get(&self.address).is_some_and(|lost| *lost >= self.since)
+    }
 }
 
 enum Out {
@@ -74,8 +114,8 @@ impl Leg {
             Self::Tcp(stream, care) => {
                 let (from, to) = stream.into_split();
                 let from = match care {
-                    Some(far) => In::Far(from, Box::new(Care::new(far))),
-                    None => In::Near(from),
+                    Some(care) => In::Cared(from, care),
+                    None => In::Tcp(from),
                 };
                 (from, Out::Tcp(to))
             }
@@ -87,12 +127,12 @@ impl Leg {
 impl In {
     async fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         match self {
-            Self::Near(from) => from.read(room).await,
-            Self::Far(from, care) => loop {
+            Self::Tcp(from) => from.read(room).await,
+            Self::Cared(from, care) => loop {
                 tokio::select! {
                     biased;
                     read = from.read(room) => return read,
-                    _ = care.due.tick() => care.far.look(from.as_ref())?,
+                    _ = care.due.tick() => care.look(from.as_ref())?,
                 }
             },
             Self::Trunk(from) => Ok(from.read(room).await?.unwrap_or(0)),
@@ -102,7 +142,7 @@ impl In {
     fn break_off(&mut self) {
         match self {
             // Bytes may be missing, so the end must not look like one that was meant.
-            Self::Near(from) | Self::Far(from, _) => {
+            Self::Tcp(from) | Self::Cared(from, _) => {
                 let _ = SockRef::from(from.as_ref()).set_linger(Some(Duration::ZERO));
             }
             // Fails for a stream that has ended.
@@ -114,10 +154,17 @@ impl In {
 }
 
 impl Care {
-    fn new(far: FarTcp) -> Self {
+    fn new(far: Option<FarTcp>, watched: Option<Watched>) -> Self {
         let mut due = interval(FarTcp::LOOK_EVERY);
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { far, due }
+        Self { far, watched, due }
+    }
+
+    fn look(&mut self, stream: &TcpStream) -> io::Result<()> {
+        if self.watched.as_ref().is_some_and(Watched::is_lost) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.far.as_mut().map_or(Ok(()), |far| far.look(stream))
     }
 }
 
@@ -150,7 +197,7 @@ impl Out {
 }
 
 /// Prepares a connection for carrying; its end of what is carried, and its round trip, as far as the kernel knows.
-pub(crate) fn prepare(stream: TcpStream) -> io::Result<(Leg, Duration)> {
+pub(crate) fn prepare(stream: TcpStream, watched: Option<Watched>) -> io::Result<(Leg, Duration)> {
     stream.set_nodelay(true)?;
     let questions = TcpKeepalive::new()
         .with_time(SILENCE / 2)
@@ -158,10 +205,14 @@ pub(crate) fn prepare(stream: TcpStream) -> io::Result<(Leg, Duration)> {
         .with_retries(QUESTIONS);
     SockRef::from(&stream).set_tcp_keepalive(&questions)?;
     let round_trip = Duration::from_nanos(TcpSample::of(&stream)?.round_trip_ns.unwrap_or(0));
-    let care = FarTcp::is_far(round_trip).then(|| FarTcp::begin(&stream));
+    let far = FarTcp::is_far(round_trip).then(|| FarTcp::begin(&stream));
+    let is_cared_for = far.is_some() || watched.is_some();
+    let care = is_cared_for.then(|| Box::new(Care::new(far, watched)));
     Ok((Leg::Tcp(stream, care), round_trip))
 }
 
+/// Addresses of which losses are known.
+const LOSSES_MAX: usize = 256;
 /// On one way of a connection at most so much waits in the gateway itself.
 const BUFFER_LEN: usize = 64 << 10;
 /// A host that gives no sign of life for so long while nothing is under way has vanished.
@@ -169,3 +220,25 @@ const SILENCE: Duration = Duration::from_secs(60);
 const QUESTIONS: u32 = 5;
 /// What a stream's other end is told when the connection behind it has broken off.
 const BROKEN: VarInt = VarInt::from_u32(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gateway_that_was_silent_loses_what_began_before_and_nothing_else() {
+        let losses = Arc::new(Losses::default());
+        let [one, other] = [1, 2].map(|last| IpAddr::from([10, 77, 0, last]));
+        let (before, elsewhere) = (losses.watch(one), losses.watch(other));
+        assert!(!before.is_lost());
+        losses.note(one);
+        assert!(before.is_lost() && !elsewhere.is_lost());
+        let mut after = losses.watch(one);
+        after.since += Duration::from_nanos(1);
+        assert!(!after.is_lost());
+        for last in 0..=LOSSES_MAX {
+            losses.note(IpAddr::from([10, 78, (last >> 8) as u8, last as u8]));
+        }
+        assert!(losses.0.lock().unwrap().len() <= LOSSES_MAX);
+    }
+}

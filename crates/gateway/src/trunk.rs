@@ -3,7 +3,8 @@
 //!
 //! TCP takes a third of QUIC's processor time, and carries more where that is short; but unless its congestion
 //! control remembers (BBR), it begins anew after each silence, and that of QUIC does not. So it comes first where
-//! the system has one, and where one does not lead, the other is tried.
+//! the system has one, and where one does not lead, the other is tried. Then the shared connection watches: a gateway
+//! that stops while its host runs on is silent there, and what is carried over TCP is broken off.
 //!
 //! Over QUIC both ends show the job's identity in TLS, so that a stream needs no proof of its own: its first bytes
 //! are the request and its length, and the first back the reply. A shared connection that dies takes what it
@@ -22,14 +23,14 @@ use driver::{FarTcp, Identity, Refusal};
 use quinn::congestion::BbrConfig;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{
-    ClientConfig, Connection, Endpoint, EndpointConfig, Incoming, RecvStream, SendStream,
-    ServerConfig, TokioRuntime, TransportConfig, VarInt,
+    ClientConfig, Connection, ConnectionError, Endpoint, EndpointConfig, Incoming, RecvStream,
+    SendStream, ServerConfig, TokioRuntime, TransportConfig, VarInt,
 };
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use crate::errand::{self, Denial, Reached};
-use crate::leg::{self, Leg};
+use crate::leg::{self, Leg, Losses};
 use crate::options::{Between, Pass};
 use crate::{Desk, door};
 
@@ -39,6 +40,8 @@ pub(crate) struct Trunks {
     client: ClientConfig,
     /// TCP is tried first.
     is_tcp_first: bool,
+    /// Gateways that were found silent.
+    pub losses: Arc<Losses>,
     table: std::sync::Mutex<HashMap<SocketAddr, Arc<Mutex<Way>>>>,
     /// Strangers that may come at once over UDP.
     strangers: Arc<Semaphore>,
@@ -74,7 +77,8 @@ impl Trunks {
             Between::Udp => false,
         };
         let table = std::sync::Mutex::default();
-        Ok(Self { endpoints, client, is_tcp_first, table, strangers })
+        let losses = Arc::default();
+        Ok(Self { endpoints, client, is_tcp_first, losses, table, strangers })
     }
 
     pub fn endpoints(&self) -> Vec<Endpoint> {
@@ -143,7 +147,7 @@ impl Trunks {
     /// Asks over a connection of its own. The outer error: TCP does not lead there.
     async fn call_over_tcp(
         &self,
-        desk: &Desk,
+        desk: &Arc<Desk>,
         gateway: SocketAddr,
         request: &Request,
         patience: Duration,
@@ -160,7 +164,12 @@ impl Trunks {
         {
             *way = Way::Tcp { until: Instant::now() };
         }
-        let (leg, round_trip) = leg::prepare(stream)?;
+        let (leg, round_trip) = leg::prepare(stream, Some(self.losses.watch(gateway.ip())))?;
+        if self.is_tcp_first && !self.endpoints.is_empty() {
+            // It says when the other stops, to either side.
+            let desk = desk.clone();
+            tokio::spawn(async move { desk.trunks.shared(&desk, gateway).await });
+        }
         Ok(reached(leg, reply, round_trip))
     }
 
@@ -243,9 +252,11 @@ impl Trunks {
                     let (sent, lost) = (path.sent_packets, path.lost_packets);
                     let (window, mtu) = (path.cwnd, path.current_mtu);
                     let round_trip = path.rtt;
+                    let way =
+                        if self.is_tcp_first { "over TCP, watched over UDP" } else { "over UDP" };
                     writeln!(
                         text,
-                        "gateway {gateway}: over UDP, round trip {round_trip:.1?}, window {window} bytes, \
+                        "gateway {gateway}: {way}, round trip {round_trip:.1?}, window {window} bytes, \
                          {lost} of {sent} packets of up to {mtu} bytes lost"
                     )
                 }
@@ -300,6 +311,9 @@ fn attend(desk: Arc<Desk>, connection: Connection) -> Pin<Box<dyn Future<Output 
         let from = connection.remote_address();
         while let Ok((to, stream)) = connection.accept_bi().await {
             tokio::spawn(attend_one(desk.clone(), from, to, stream));
+        }
+        if matches!(connection.close_reason(), Some(ConnectionError::TimedOut)) {
+            desk.trunks.losses.note(from.ip());
         }
     })
 }
