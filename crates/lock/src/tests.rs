@@ -56,6 +56,17 @@ fn one_user_at_a_time() {
 }
 
 #[test]
+fn who_does_not_wait_leaves_the_turn_to_who_has_it() {
+    let turn = Turn::new(0);
+    let held = turn.take_at_once().expect("nobody has it");
+    assert!(turn.take_at_once().is_none() && turn.take_at_once().is_none(), "another has it");
+    assert_eq!(turn.take().err(), Some(Missing::Used));
+    assert_eq!(held.keep(), 0);
+    assert!(turn.take_at_once().is_none() && turn.take_at_once().is_none(), "it is gone");
+    assert_eq!(turn.take().err(), Some(Missing::Gone));
+}
+
+#[test]
 fn users_and_helpers_exclude_each_other_and_helpers_miss_nothing() {
     let (turn, inside) = (Turn::new(0), AtomicBool::new(false));
     let (seen, done) = (AtomicU32::new(0), AtomicBool::new(false));

@@ -58,7 +58,7 @@ impl<T> Turn<T> {
     /// Takes the value to use it, if nobody has it; without a call.
     #[inline(always)]
     pub fn take_at_once(&self) -> Option<Held<'_, T>> {
-        self.try_take_of(is_known_alone(), USED).then_some(Held { turn: self })
+        if self.try_take_of(is_known_alone(), USED) { Some(Held { turn: self }) } else { None }
     }
 
     /// Takes the value for its user; waits for that one. None when another helper is at it, or none will
