@@ -107,14 +107,16 @@ pub unsafe extern "C" fn mad_pack(
     receive: c_int,
     next: c_int,
 ) -> c_int {
-    let is_packed = try_last(&PACKED, connection, |message| {
-        let constraints = at_once(data, size, send, receive, next);
-        constraints.is_some_and(|constraints| {
-            // SAFETY: as the function's.
-            let data = unsafe { std::slice::from_raw_parts(data.cast(), size) };
-            message.pack_short(data, constraints)
-        })
-    });
+    // One that is read late waits for the end of the message.
+    let is_packed = send != LATER
+        && try_last(&PACKED, connection, |message| {
+            let constraints = at_once(data, size, send, receive, next);
+            constraints.is_some_and(|constraints| {
+                // SAFETY: as the function's.
+                let data = unsafe { std::slice::from_raw_parts(data.cast(), size) };
+                message.pack_short(data, constraints)
+            })
+        });
     if is_packed {
         return 0;
     }

@@ -37,6 +37,9 @@ struct Inner {
 struct Draft {
     batch: Batch,
     packets: u32,
+    /// So many packets the message may have while short ones are no more than copied into the batch: none as long as
+    /// others are to go beside it.
+    short_max: u32,
     batches: u32,
     /// Packets whose memory must not be read yet, in order.
     late: Vec<Late>,
@@ -60,6 +63,7 @@ impl Packing {
         let draft = Draft {
             batch,
             packets: 0,
+            short_max: PACKETS_MAX - 1,
             batches: 0,
             late: Vec::new(),
             queued: Vec::new(),
@@ -93,14 +97,12 @@ impl Packing {
         self.0.pack_any(&mut draft, data, constraints, next)
     }
 
-    /// Adds `data`, where no more is to do than to copy them; else false.
+    /// Adds `data`, which are not read late, where no more is to do than to copy them; else false.
     #[inline(always)]
     pub(crate) fn pack_short(&self, data: &[u8], constraints: Constraints) -> bool {
-        if constraints.send == Send::Later {
-            return false;
-        }
+        debug_assert!(constraints.send != Send::Later);
         let Some(mut draft) = self.0.draft.take_at_once() else { return false };
-        let is_put = draft.has_no_others() && draft.batch.put_inline(constraints, data);
+        let is_put = draft.packets < draft.short_max && draft.batch.put_inline(constraints, data);
         draft.packets += u32::from(is_put);
         is_put
     }
@@ -142,16 +144,15 @@ impl Reference {
 
 impl Draft {
     /// Whether a packet needs no more than to be copied into the batch.
-    #[inline(always)]
     fn has_room(&self, constraints: Constraints, len: usize) -> bool {
         let is_short = len <= INLINE_MAX && self.batch.has_room(len);
-        constraints.send != Send::Later && is_short && self.has_no_others()
+        constraints.send != Send::Later && is_short && self.packets < self.short_max
     }
 
-    /// Whether no packet waits to go beside the batch, and one more may be packed.
-    #[inline(always)]
-    fn has_no_others(&self) -> bool {
-        self.late.is_empty() && self.queued.is_empty() && self.packets + 1 < PACKETS_MAX
+    /// Takes note of whether others are to go beside the batch.
+    fn note_others(&mut self) {
+        let has_none = self.late.is_empty() && self.queued.is_empty();
+        self.short_max = if has_none { PACKETS_MAX - 1 } else { 0 };
     }
 }
 
@@ -192,6 +193,7 @@ impl Inner {
         if next == Next::Computing {
             self.line.progress.submit(Core::release_gathered);
         }
+        draft.note_others();
         Ok(())
     }
 
