@@ -61,9 +61,18 @@ impl Daemon {
 
     /// Waits until the account has this line.
     pub fn until_told(&self, line: &str) {
+        self.until_account(line, |account| account.lines().any(|one| one == line));
+    }
+
+    /// Waits until the account has `text` in some line.
+    pub fn until_told_of(&self, text: &str) {
+        self.until_account(text, |account| account.contains(text));
+    }
+
+    fn until_account(&self, wanted: &str, has: impl Fn(&str) -> bool) {
         let limit = Instant::now() + PATIENCE;
-        while !self.account().lines().any(|one| one == line) {
-            assert!(Instant::now() < limit, "no `{line}` in\n{}", self.account());
+        while !has(&self.account()) {
+            assert!(Instant::now() < limit, "no `{wanted}` in\n{}", self.account());
             thread::sleep(Duration::from_millis(10));
         }
     }
