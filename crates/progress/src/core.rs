@@ -1,12 +1,14 @@
 //! The engine and its rails, moved on together under one lock.
 
+mod gathering;
+mod routes;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use driver::{Board, Event, Fault, Post, Rail};
-use engine::{Completion, Engine, Envelope, Loss, OpId, Overdue, Posted, Pull};
-use lock::{Lock, Uncancelled};
-use memory::Region;
+use driver::{Board, Event, Post, Rail};
+use engine::{Completion, Engine, OpId, Posted, Pull};
+use lock::Lock;
 use wire::{Capabilities, Frame, GateId, RailId};
 
 use crate::counters::Counters;
@@ -14,6 +16,9 @@ use crate::journal::Journal;
 use crate::precedence::Precedence;
 use crate::tasks::Tasks;
 use crate::waiters::Waiters;
+
+use gathering::{LastShort, Row};
+use routes::{RailSet, Route, Trouble, another_way};
 
 /// Where the addresses of peers come from, asked at the first message to a peer.
 pub trait Directory: Send {
@@ -64,25 +69,6 @@ pub struct Core {
     pub(crate) awaited: Option<OpId>,
 }
 
-/// Short messages that leave one behind the other: in the same turn, and each as soon after the one before as
-/// rails still are at that.
-#[derive(Clone, Copy, Debug, Default)]
-struct Row {
-    number: u64,
-    turn: u64,
-    /// When the last one had left. Looked at only where it followed another in the same turn: an answer costs no
-    /// look at the clock.
-    at: Option<Instant>,
-}
-
-/// What left at once for a gate.
-#[derive(Clone, Copy, Debug, Default)]
-struct LastShort {
-    row: u64,
-    /// More than one in this row.
-    is_repeated: bool,
-}
-
 /// A rail and how often it is polled.
 struct Station {
     rail: Box<dyn Rail>,
@@ -100,81 +86,6 @@ struct Station {
     dull: u32,
     /// Skips left before it is polled again.
     skip: u32,
-}
-
-/// The way to one peer.
-#[derive(Clone, Debug, PartialEq)]
-enum Route {
-    /// Not asked for yet.
-    Closed,
-    /// A rail is opening the link.
-    Opening { rail: RailId, attempt: Attempt },
-    /// Frames go over these rails.
-    Open(RailSet),
-    /// There is no way, or no longer one.
-    Failed,
-}
-
-/// Rails, the one that opened first before the others.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct RailSet {
-    first: RailId,
-    members: u32,
-}
-
-impl RailSet {
-    fn of(rail: RailId) -> Self {
-        Self { first: rail, members: 1 << rail.0 }
-    }
-
-    fn insert(&mut self, rail: RailId) {
-        self.members |= 1 << rail.0;
-    }
-
-    fn contains(self, rail: RailId) -> bool {
-        self.members & 1 << rail.0 != 0
-    }
-
-    /// Takes one out; whether it was in.
-    fn remove(&mut self, rail: RailId) -> bool {
-        let was_in = self.contains(rail);
-        self.members &= !(1 << rail.0);
-        if self.first == rail && self.members != 0 {
-            self.first = RailId(self.members.trailing_zeros() as u8);
-        }
-        was_in
-    }
-
-    fn iter(self) -> impl Iterator<Item = RailId> {
-        (0..u32::BITS as u8).map(RailId).filter(move |rail| self.contains(*rail))
-    }
-}
-
-/// What has gone wrong with a peer on a rail, to be met when the rail has told all.
-enum Trouble {
-    /// It has broken the protocol.
-    Misbehaved(String),
-    /// The link is gone.
-    Down(Fault),
-    /// It has failed before: its link is not wanted.
-    Unwanted,
-    /// It cannot be reached there; others may do.
-    Refused(Attempt),
-}
-
-impl Trouble {
-    fn is_misbehaviour(&self) -> bool {
-        matches!(self, Self::Misbehaved(_))
-    }
-}
-
-/// The search for a way to a peer.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Attempt {
-    /// The rails to try if the one that is opening the link fails, and the peer's addresses there.
-    later: Vec<(RailId, Vec<u8>)>,
-    /// What the rails tried before said.
-    refusals: Vec<String>,
 }
 
 impl Core {
@@ -547,126 +458,6 @@ impl Core {
         moved
     }
 
-    /// Does what follows from what has gone wrong on a rail.
-    #[cold]
-    fn meet(&mut self, rail: RailId, troubles: Vec<(GateId, Trouble)>) {
-        for (peer, trouble) in troubles {
-            match trouble {
-                Trouble::Misbehaved(text) => {
-                    self.rails[rail.0 as usize].rail.disconnect(peer);
-                    self.fail(peer, Fault::Misbehaved(text));
-                }
-                Trouble::Down(fault) => self.handle_down(rail, peer, fault),
-                Trouble::Unwanted => self.rails[rail.0 as usize].rail.disconnect(peer),
-                Trouble::Refused(attempt) => self.connect(peer, attempt),
-            }
-        }
-    }
-
-    /// Closes a link that has fallen far behind another to the same peer, and gives up peers that were without a
-    /// link for too long.
-    #[cold]
-    fn judge_links(&mut self) {
-        let now_ns = self.began.elapsed().as_nanos() as u64;
-        while let Some(overdue) = self.engine.handle_time(now_ns) {
-            match overdue {
-                Overdue::Link(peer, rail) => {
-                    let name = self.rails[rail.0 as usize].rail.name();
-                    let text = format!("{name} delivers nothing, another does");
-                    self.close_link(rail, peer, Fault::Lost(text));
-                }
-                Overdue::Peer(peer) => {
-                    let text = "no link has opened again in time".into();
-                    self.fail(peer, Fault::Lost(text));
-                }
-            }
-        }
-    }
-
-    /// Closes a link that its rail takes to be open.
-    fn close_link(&mut self, rail: RailId, peer: GateId, fault: Fault) {
-        self.rails[rail.0 as usize].rail.disconnect(peer);
-        self.handle_down(rail, peer, fault);
-    }
-
-    /// Closes links that their peers have given up.
-    #[cold]
-    fn close_severed(&mut self) {
-        while let Some((peer, rail)) = self.engine.poll_severed() {
-            self.close_link(rail, peer, Fault::Lost("the other end has lost it".into()));
-        }
-    }
-
-    /// A link is gone. Others of the gate carry on, if there are any, or it is opened anew.
-    fn handle_down(&mut self, rail: RailId, peer: GateId, fault: Fault) {
-        let concerned = match self.routes.get_mut(peer.0 as usize) {
-            Some(Route::Open(rails)) => {
-                let was_open = rails.remove(rail);
-                let ends = !matches!(fault, Fault::Lost(_));
-                let loss = self.engine.handle_link_down(peer, rail, ends);
-                if loss != Loss::Final {
-                    return self.bear(rail, peer, (loss, was_open), &fault);
-                }
-                true
-            }
-            Some(Route::Opening { rail: opening, .. }) => *opening == rail,
-            Some(Route::Closed) => true,
-            Some(Route::Failed) | None => false,
-        };
-        if concerned {
-            self.fail(peer, fault);
-        }
-    }
-
-    /// Does without a link, and has it opened anew, if that may be.
-    fn bear(&mut self, rail: RailId, peer: GateId, (loss, was_open): (Loss, bool), fault: &Fault) {
-        let name = self.rails[rail.0 as usize].rail.name();
-        let text = fault.text().unwrap_or("closed");
-        self.reopening.retain(|one| *one != (peer, rail));
-        if was_open {
-            let rest = match loss {
-                Loss::Borne => "others go on",
-                Loss::Parted | Loss::Final => "it is opened anew",
-            };
-            self.journal.print(&[format!("{name} to rank {} is gone, {rest}: {text}", peer.0)]);
-        }
-        if !self.engine.may_reopen(peer, rail) {
-            return;
-        }
-        let addresses = self.directory.addresses(peer).unwrap_or_default();
-        let address = addresses.into_iter().find(|(own, _)| own == name);
-        let station = &mut self.rails[rail.0 as usize];
-        let connect = |(_, address): (String, Vec<u8>)| station.rail.connect(peer, &address).ok();
-        // Where it cannot, the peer may find its way here, or others carry on.
-        if address.and_then(connect).is_some() {
-            self.reopening.push((peer, rail));
-            self.has_loose_ends = true;
-        }
-    }
-
-    /// There is no way to a peer any more.
-    fn fail(&mut self, peer: GateId, fault: Fault) {
-        let Some(route) = self.routes.get_mut(peer.0 as usize) else { return };
-        if let Route::Open(rails) = std::mem::replace(route, Route::Failed) {
-            let opening = self.reopening.extract_if(.., |one| one.0 == peer).map(|one| one.1);
-            for rail in rails.iter().chain(opening) {
-                self.rails[rail.0 as usize].rail.disconnect(peer);
-            }
-        }
-        let text = match fault {
-            Fault::Closed => None,
-            Fault::Lost(text) => Some(format!("link to rank {} lost: {text}", peer.0)),
-            Fault::Unreachable(text) => Some(format!("rank {} unreachable: {text}", peer.0)),
-            Fault::Misbehaved(text) => {
-                Some(format!("rank {} sent what no rank sends: {text}", peer.0))
-            }
-        };
-        if let Some(text) = text {
-            self.journal.note_fault(Instant::now(), text);
-        }
-        self.engine.handle_down(peer);
-    }
-
     /// A rail that stays dull while others have news is polled less often.
     fn reckon(&mut self, index: usize, moved: bool) {
         if !moved {
@@ -679,98 +470,6 @@ impl Core {
         for (other, station) in self.rails.iter_mut().enumerate() {
             station.dull = if other == index { 0 } else { station.dull.saturating_add(1) };
         }
-    }
-
-    /// Whether messages wait for company.
-    #[inline]
-    pub fn is_gathering(&self) -> bool {
-        !self.gathering.is_empty()
-    }
-
-    /// Lets what was gathered go at the next flush.
-    #[inline]
-    pub fn release_gathered(&mut self) {
-        while let Some(gate) = self.gathering.pop() {
-            self.engine.release_gathered(gate);
-        }
-    }
-
-    /// Gathers nothing any more: nobody would send it.
-    pub(crate) fn stop_gathering(&mut self) {
-        self.may_gather = false;
-        self.release_gathered();
-        self.flush();
-    }
-
-    /// Sends a short message at once, if nothing stands before it, or lays it beside others where the
-    /// rail is still at the last; false when it must be submitted as any other.
-    #[inline]
-    pub fn send_short(&mut self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
-        let Some(&Route::Open(rails)) = self.routes.get(gate.0 as usize) else { return false };
-        let station = &self.rails[rails.first.0 as usize];
-        if station.buffers && self.may_gather {
-            return self.send_or_gather(gate, station.gather_within, envelope, data);
-        }
-        self.send_at_once(gate, envelope, data)
-    }
-
-    #[inline]
-    fn send_at_once(&mut self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
-        let rail = self.engine.submit_short(gate, envelope, data, &mut self.frame);
-        if let Some(rail) = rail {
-            self.post(gate, rail);
-        }
-        rail.is_some()
-    }
-
-    fn send_or_gather(
-        &mut self,
-        gate: GateId,
-        within: Duration,
-        envelope: Envelope,
-        data: &Region,
-    ) -> bool {
-        let index = gate.0 as usize;
-        if self.posted.len() <= index {
-            self.posted.resize(index + 1, LastShort::default());
-        }
-        if self.engine.has_gathered(gate) {
-            return self.gather_more(gate, envelope, data);
-        }
-        let follows = self.row.turn == self.turn;
-        if !follows || self.row.at.is_some_and(|at| at.elapsed() >= within) {
-            self.row = Row { number: self.row.number + 1, turn: self.turn, at: None };
-        }
-        let LastShort { row, is_repeated } = self.posted[index];
-        let is_in_row = row == self.row.number;
-        let taken = match is_in_row && is_repeated {
-            true => self.gather_more(gate, envelope, data),
-            false => self.send_at_once(gate, envelope, data),
-        };
-        if taken {
-            self.row.at = follows.then(Instant::now);
-            self.posted[index] = LastShort { row: self.row.number, is_repeated: is_in_row };
-        }
-        taken
-    }
-
-    /// Lays a short message beside others; what there is goes first if that is all a frame takes.
-    fn gather_more(&mut self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
-        if self.gather(gate, envelope, data) {
-            return true;
-        }
-        self.engine.release_gathered(gate);
-        self.flush();
-        self.gather(gate, envelope, data)
-    }
-
-    fn gather(&mut self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
-        let taken = self.engine.submit_gathered(gate, envelope, data);
-        if taken && !self.gathering.contains(&gate) {
-            self.gathering.push(gate);
-            self.has_loose_ends = true;
-        }
-        taken
     }
 
     fn drain(&mut self, gate: GateId, rail: RailId) {
@@ -813,94 +512,6 @@ impl Core {
         let done = rail.pull(pull.gate, pull.remote, pull.offset, &pull.local).is_ok();
         self.engine.handle_pulled(pull.id, done);
     }
-
-    #[cold]
-    fn open(&mut self, gate: GateId) {
-        let _uncancelled = Uncancelled::begin();
-        let index = gate.0 as usize;
-        match self.routes.get(index) {
-            Some(Route::Closed) => {}
-            Some(Route::Failed) | None => return self.engine.handle_down(gate),
-            Some(Route::Opening { .. } | Route::Open(_)) => return,
-        }
-        let candidates = match self.directory.addresses(gate) {
-            Ok(addresses) => addresses
-                .into_iter()
-                .filter_map(|(name, address)| Some((self.rail_named(&name)?, address)))
-                .collect(),
-            Err(text) => {
-                self.journal
-                    .note_fault(Instant::now(), format!("rank {}: no address: {text}", gate.0));
-                Vec::new()
-            }
-        };
-        self.connect(gate, Attempt { later: candidates, refusals: Vec::new() });
-    }
-
-    /// Tries the rails that are left in turn until one begins to open; those of its team open beside it.
-    fn connect(&mut self, gate: GateId, attempt: Attempt) {
-        let Attempt { later, mut refusals } = attempt;
-        let mut later = later.into_iter();
-        while let Some((rail, address)) = later.next() {
-            match self.rails[rail.0 as usize].rail.connect(gate, &address) {
-                Ok(()) => {
-                    let later: Vec<_> = later.collect();
-                    self.connect_twins(gate, rail, &later);
-                    let attempt = Attempt { later, refusals };
-                    self.routes[gate.0 as usize] = Route::Opening { rail, attempt };
-                    return;
-                }
-                Err(error) => {
-                    let name = self.rails[rail.0 as usize].rail.name();
-                    refusals.push(format!("{name}: {error}"));
-                }
-            }
-        }
-        self.routes[gate.0 as usize] = Route::Failed;
-        let tried =
-            if refusals.is_empty() { "no rail in common".into() } else { refusals.join("; ") };
-        let text = format!("rank {} cannot be reached: {tried}", gate.0);
-        self.journal.note_fault(Instant::now(), text);
-        self.engine.handle_down(gate);
-    }
-
-    /// Opens the other links of a rail's team; where one cannot, there is one link less.
-    fn connect_twins(&mut self, gate: GateId, rail: RailId, later: &[(RailId, Vec<u8>)]) {
-        let team = self.rails[rail.0 as usize].team;
-        for (twin, address) in later {
-            let station = &mut self.rails[twin.0 as usize];
-            if station.team == team {
-                let _ = station.rail.connect(gate, address);
-            }
-        }
-    }
-
-    fn rail_named(&self, name: &str) -> Option<RailId> {
-        let index = self.rails.iter().position(|station| station.rail.name() == name)?;
-        Some(RailId(index as u8))
-    }
-}
-
-/// What is left to try when the rail that was opening the link says that it cannot.
-fn another_way(
-    routes: &mut [Route],
-    (rail, name): (RailId, &str),
-    peer: GateId,
-    fault: &Fault,
-) -> Option<Attempt> {
-    let Some(Route::Opening { rail: opening, attempt }) = routes.get_mut(peer.0 as usize) else {
-        return None;
-    };
-    let reason = match fault {
-        Fault::Lost(text) | Fault::Unreachable(text) => text,
-        // The peer is done, or no peer.
-        Fault::Closed | Fault::Misbehaved(_) => return None,
-    };
-    if *opening != rail || (attempt.later.is_empty() && attempt.refusals.is_empty()) {
-        return None;
-    }
-    attempt.refusals.push(format!("{name}: {reason}"));
-    Some(std::mem::take(attempt))
 }
 
 /// What a link can do beside links of other kinds: each carries whatever another may lose, and nobody fetches

@@ -1,0 +1,122 @@
+//! Short messages: sent at once, or laid beside others where a rail is still at the last.
+
+use std::time::{Duration, Instant};
+
+use engine::Envelope;
+use memory::Region;
+use wire::GateId;
+
+use super::{Core, Route};
+
+/// Short messages that leave one behind the other: in the same turn, and each as soon after the one before as
+/// rails still are at that.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Row {
+    pub(super) number: u64,
+    pub(super) turn: u64,
+    /// When the last one had left. Looked at only where it followed another in the same turn: an answer costs no
+    /// look at the clock.
+    pub(super) at: Option<Instant>,
+}
+
+/// What left at once for a gate.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LastShort {
+    pub(super) row: u64,
+    /// More than one in this row.
+    pub(super) is_repeated: bool,
+}
+
+impl Core {
+    /// Whether messages wait for company.
+    #[inline]
+    pub fn is_gathering(&self) -> bool {
+        !self.gathering.is_empty()
+    }
+
+    /// Lets what was gathered go at the next flush.
+    #[inline]
+    pub fn release_gathered(&mut self) {
+        while let Some(gate) = self.gathering.pop() {
+            self.engine.release_gathered(gate);
+        }
+    }
+
+    /// Gathers nothing any more: nobody would send it.
+    pub(crate) fn stop_gathering(&mut self) {
+        self.may_gather = false;
+        self.release_gathered();
+        self.flush();
+    }
+
+    /// Sends a short message at once, if nothing stands before it, or lays it beside others where the
+    /// rail is still at the last; false when it must be submitted as any other.
+    #[inline]
+    pub fn send_short(&mut self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
+        let Some(&Route::Open(rails)) = self.routes.get(gate.0 as usize) else { return false };
+        let station = &self.rails[rails.first.0 as usize];
+        if station.buffers && self.may_gather {
+            return self.send_or_gather(gate, station.gather_within, envelope, data);
+        }
+        self.send_at_once(gate, envelope, data)
+    }
+
+    #[inline]
+    pub(super) fn send_at_once(&mut self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
+        let rail = self.engine.submit_short(gate, envelope, data, &mut self.frame);
+        if let Some(rail) = rail {
+            self.post(gate, rail);
+        }
+        rail.is_some()
+    }
+
+    fn send_or_gather(
+        &mut self,
+        gate: GateId,
+        within: Duration,
+        envelope: Envelope,
+        data: &Region,
+    ) -> bool {
+        let index = gate.0 as usize;
+        if self.posted.len() <= index {
+            self.posted.resize(index + 1, LastShort::default());
+        }
+        if self.engine.has_gathered(gate) {
+            return self.gather_more(gate, envelope, data);
+        }
+        let follows = self.row.turn == self.turn;
+        if !follows || self.row.at.is_some_and(|at| at.elapsed() >= within) {
+            self.row = Row { number: self.row.number + 1, turn: self.turn, at: None };
+        }
+        let LastShort { row, is_repeated } = self.posted[index];
+        let is_in_row = row == self.row.number;
+        let taken = match is_in_row && is_repeated {
+            true => self.gather_more(gate, envelope, data),
+            false => self.send_at_once(gate, envelope, data),
+        };
+        if taken {
+            self.row.at = follows.then(Instant::now);
+            self.posted[index] = LastShort { row: self.row.number, is_repeated: is_in_row };
+        }
+        taken
+    }
+
+    /// Lays a short message beside others; what there is goes first if that is all a frame takes.
+    fn gather_more(&mut self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
+        if self.gather(gate, envelope, data) {
+            return true;
+        }
+        self.engine.release_gathered(gate);
+        self.flush();
+        self.gather(gate, envelope, data)
+    }
+
+    fn gather(&mut self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
+        let taken = self.engine.submit_gathered(gate, envelope, data);
+        if taken && !self.gathering.contains(&gate) {
+            self.gathering.push(gate);
+            self.has_loose_ends = true;
+        }
+        taken
+    }
+}

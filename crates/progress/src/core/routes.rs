@@ -1,0 +1,295 @@
+//! Which rail leads to which peer: how ways are found, lost, and found anew.
+
+use std::time::Instant;
+
+use driver::Fault;
+use engine::{Loss, Overdue};
+use lock::Uncancelled;
+use wire::{GateId, RailId};
+
+use super::Core;
+
+/// The way to one peer.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Route {
+    /// Not asked for yet.
+    Closed,
+    /// A rail is opening the link.
+    Opening { rail: RailId, attempt: Attempt },
+    /// Frames go over these rails.
+    Open(RailSet),
+    /// There is no way, or no longer one.
+    Failed,
+}
+
+/// Rails, the one that opened first before the others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct RailSet {
+    pub(super) first: RailId,
+    pub(super) members: u32,
+}
+
+impl RailSet {
+    pub(super) fn of(rail: RailId) -> Self {
+        Self { first: rail, members: 1 << rail.0 }
+    }
+
+    pub(super) fn insert(&mut self, rail: RailId) {
+        self.members |= 1 << rail.0;
+    }
+
+    pub(super) fn contains(self, rail: RailId) -> bool {
+        self.members & 1 << rail.0 != 0
+    }
+
+    /// Takes one out; whether it was in.
+    pub(super) fn remove(&mut self, rail: RailId) -> bool {
+        let was_in = self.contains(rail);
+        self.members &= !(1 << rail.0);
+        if self.first == rail && self.members != 0 {
+            self.first = RailId(self.members.trailing_zeros() as u8);
+        }
+        was_in
+    }
+
+    pub(super) fn iter(self) -> impl Iterator<Item = RailId> {
+        (0..u32::BITS as u8).map(RailId).filter(move |rail| self.contains(*rail))
+    }
+}
+
+/// What has gone wrong with a peer on a rail, to be met when the rail has told all.
+pub(super) enum Trouble {
+    /// It has broken the protocol.
+    Misbehaved(String),
+    /// The link is gone.
+    Down(Fault),
+    /// It has failed before: its link is not wanted.
+    Unwanted,
+    /// It cannot be reached there; others may do.
+    Refused(Attempt),
+}
+
+impl Trouble {
+    pub(super) fn is_misbehaviour(&self) -> bool {
+        matches!(self, Self::Misbehaved(_))
+    }
+}
+
+/// The search for a way to a peer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Attempt {
+    /// The rails to try if the one that is opening the link fails, and the peer's addresses there.
+    pub(super) later: Vec<(RailId, Vec<u8>)>,
+    /// What the rails tried before said.
+    pub(super) refusals: Vec<String>,
+}
+
+impl Core {
+    /// Does what follows from what has gone wrong on a rail.
+    #[cold]
+    pub(super) fn meet(&mut self, rail: RailId, troubles: Vec<(GateId, Trouble)>) {
+        for (peer, trouble) in troubles {
+            match trouble {
+                Trouble::Misbehaved(text) => {
+                    self.rails[rail.0 as usize].rail.disconnect(peer);
+                    self.fail(peer, Fault::Misbehaved(text));
+                }
+                Trouble::Down(fault) => self.handle_down(rail, peer, fault),
+                Trouble::Unwanted => self.rails[rail.0 as usize].rail.disconnect(peer),
+                Trouble::Refused(attempt) => self.connect(peer, attempt),
+            }
+        }
+    }
+
+    /// Closes a link that has fallen far behind another to the same peer, and gives up peers that were without a
+    /// link for too long.
+    #[cold]
+    pub(super) fn judge_links(&mut self) {
+        let now_ns = self.began.elapsed().as_nanos() as u64;
+        while let Some(overdue) = self.engine.handle_time(now_ns) {
+            match overdue {
+                Overdue::Link(peer, rail) => {
+                    let name = self.rails[rail.0 as usize].rail.name();
+                    let text = format!("{name} delivers nothing, another does");
+                    self.close_link(rail, peer, Fault::Lost(text));
+                }
+                Overdue::Peer(peer) => {
+                    let text = "no link has opened again in time".into();
+                    self.fail(peer, Fault::Lost(text));
+                }
+            }
+        }
+    }
+
+    /// Closes a link that its rail takes to be open.
+    pub(super) fn close_link(&mut self, rail: RailId, peer: GateId, fault: Fault) {
+        self.rails[rail.0 as usize].rail.disconnect(peer);
+        self.handle_down(rail, peer, fault);
+    }
+
+    /// Closes links that their peers have given up.
+    #[cold]
+    pub(super) fn close_severed(&mut self) {
+        while let Some((peer, rail)) = self.engine.poll_severed() {
+            self.close_link(rail, peer, Fault::Lost("the other end has lost it".into()));
+        }
+    }
+
+    /// A link is gone. Others of the gate carry on, if there are any, or it is opened anew.
+    pub(super) fn handle_down(&mut self, rail: RailId, peer: GateId, fault: Fault) {
+        let concerned = match self.routes.get_mut(peer.0 as usize) {
+            Some(Route::Open(rails)) => {
+                let was_open = rails.remove(rail);
+                let ends = !matches!(fault, Fault::Lost(_));
+                let loss = self.engine.handle_link_down(peer, rail, ends);
+                if loss != Loss::Final {
+                    return self.bear(rail, peer, (loss, was_open), &fault);
+                }
+                true
+            }
+            Some(Route::Opening { rail: opening, .. }) => *opening == rail,
+            Some(Route::Closed) => true,
+            Some(Route::Failed) | None => false,
+        };
+        if concerned {
+            self.fail(peer, fault);
+        }
+    }
+
+    /// Does without a link, and has it opened anew, if that may be.
+    fn bear(&mut self, rail: RailId, peer: GateId, (loss, was_open): (Loss, bool), fault: &Fault) {
+        let name = self.rails[rail.0 as usize].rail.name();
+        let text = fault.text().unwrap_or("closed");
+        self.reopening.retain(|one| *one != (peer, rail));
+        if was_open {
+            let rest = match loss {
+                Loss::Borne => "others go on",
+                Loss::Parted | Loss::Final => "it is opened anew",
+            };
+            self.journal.print(&[format!("{name} to rank {} is gone, {rest}: {text}", peer.0)]);
+        }
+        if !self.engine.may_reopen(peer, rail) {
+            return;
+        }
+        let addresses = self.directory.addresses(peer).unwrap_or_default();
+        let address = addresses.into_iter().find(|(own, _)| own == name);
+        let station = &mut self.rails[rail.0 as usize];
+        let connect = |(_, address): (String, Vec<u8>)| station.rail.connect(peer, &address).ok();
+        // Where it cannot, the peer may find its way here, or others carry on.
+        if address.and_then(connect).is_some() {
+            self.reopening.push((peer, rail));
+            self.has_loose_ends = true;
+        }
+    }
+
+    /// There is no way to a peer any more.
+    pub(super) fn fail(&mut self, peer: GateId, fault: Fault) {
+        let Some(route) = self.routes.get_mut(peer.0 as usize) else { return };
+        if let Route::Open(rails) = std::mem::replace(route, Route::Failed) {
+            let opening = self.reopening.extract_if(.., |one| one.0 == peer).map(|one| one.1);
+            for rail in rails.iter().chain(opening) {
+                self.rails[rail.0 as usize].rail.disconnect(peer);
+            }
+        }
+        let text = match fault {
+            Fault::Closed => None,
+            Fault::Lost(text) => Some(format!("link to rank {} lost: {text}", peer.0)),
+            Fault::Unreachable(text) => Some(format!("rank {} unreachable: {text}", peer.0)),
+            Fault::Misbehaved(text) => {
+                Some(format!("rank {} sent what no rank sends: {text}", peer.0))
+            }
+        };
+        if let Some(text) = text {
+            self.journal.note_fault(Instant::now(), text);
+        }
+        self.engine.handle_down(peer);
+    }
+
+    #[cold]
+    pub(super) fn open(&mut self, gate: GateId) {
+        let _uncancelled = Uncancelled::begin();
+        let index = gate.0 as usize;
+        match self.routes.get(index) {
+            Some(Route::Closed) => {}
+            Some(Route::Failed) | None => return self.engine.handle_down(gate),
+            Some(Route::Opening { .. } | Route::Open(_)) => return,
+        }
+        let candidates = match self.directory.addresses(gate) {
+            Ok(addresses) => addresses
+                .into_iter()
+                .filter_map(|(name, address)| Some((self.rail_named(&name)?, address)))
+                .collect(),
+            Err(text) => {
+                self.journal
+                    .note_fault(Instant::now(), format!("rank {}: no address: {text}", gate.0));
+                Vec::new()
+            }
+        };
+        self.connect(gate, Attempt { later: candidates, refusals: Vec::new() });
+    }
+
+    /// Tries the rails that are left in turn until one begins to open; those of its team open beside it.
+    fn connect(&mut self, gate: GateId, attempt: Attempt) {
+        let Attempt { later, mut refusals } = attempt;
+        let mut later = later.into_iter();
+        while let Some((rail, address)) = later.next() {
+            match self.rails[rail.0 as usize].rail.connect(gate, &address) {
+                Ok(()) => {
+                    let later: Vec<_> = later.collect();
+                    self.connect_twins(gate, rail, &later);
+                    let attempt = Attempt { later, refusals };
+                    self.routes[gate.0 as usize] = Route::Opening { rail, attempt };
+                    return;
+                }
+                Err(error) => {
+                    let name = self.rails[rail.0 as usize].rail.name();
+                    refusals.push(format!("{name}: {error}"));
+                }
+            }
+        }
+        self.routes[gate.0 as usize] = Route::Failed;
+        let tried =
+            if refusals.is_empty() { "no rail in common".into() } else { refusals.join("; ") };
+        let text = format!("rank {} cannot be reached: {tried}", gate.0);
+        self.journal.note_fault(Instant::now(), text);
+        self.engine.handle_down(gate);
+    }
+
+    /// Opens the other links of a rail's team; where one cannot, there is one link less.
+    fn connect_twins(&mut self, gate: GateId, rail: RailId, later: &[(RailId, Vec<u8>)]) {
+        let team = self.rails[rail.0 as usize].team;
+        for (twin, address) in later {
+            let station = &mut self.rails[twin.0 as usize];
+            if station.team == team {
+                let _ = station.rail.connect(gate, address);
+            }
+        }
+    }
+
+    pub(super) fn rail_named(&self, name: &str) -> Option<RailId> {
+        let index = self.rails.iter().position(|station| station.rail.name() == name)?;
+        Some(RailId(index as u8))
+    }
+}
+
+/// What is left to try when the rail that was opening the link says that it cannot.
+pub(super) fn another_way(
+    routes: &mut [Route],
+    (rail, name): (RailId, &str),
+    peer: GateId,
+    fault: &Fault,
+) -> Option<Attempt> {
+    let Some(Route::Opening { rail: opening, attempt }) = routes.get_mut(peer.0 as usize) else {
+        return None;
+    };
+    let reason = match fault {
+        Fault::Lost(text) | Fault::Unreachable(text) => text,
+        // The peer is done, or no peer.
+        Fault::Closed | Fault::Misbehaved(_) => return None,
+    };
+    if *opening != rail || (attempt.later.is_empty() && attempt.refusals.is_empty()) {
+        return None;
+    }
+    attempt.refusals.push(format!("{name}: {reason}"));
+    Some(std::mem::take(attempt))
+}
