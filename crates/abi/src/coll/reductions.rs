@@ -111,19 +111,9 @@ impl Reduction {
         operands: Operands,
         make: impl FnOnce(u32, &Topology) -> Schedule,
     ) -> Result<Arc<Schedule>> {
-        let has_root = operation == Operation::Reduce;
-        self.tell(operation, has_root.then_some(root), Some(operands.len * operands.element));
-        self.find_plan(operation, root, operands, make)
-    }
-
-    fn find_plan(
-        &self,
-        operation: Operation,
-        root: u32,
-        operands: Operands,
-        make: impl FnOnce(u32, &Topology) -> Schedule,
-    ) -> Result<Arc<Schedule>> {
         let Operands { len, element, commutes, in_place } = operands;
+        let has_root = operation == Operation::Reduce;
+        self.tell(operation, has_root.then_some(root), Some(len * element));
         let shape = Shape::of(operation).with_len(len);
         self.comm.plan(Shape { root, element, commutes, in_place, ..shape }, make)
     }
@@ -252,15 +242,13 @@ unsafe fn reduce_scatter_counts(
             plan::reduce_scatter(rank, places, &counts, operands.element, operands.commutes);
         if operands.in_place { schedule.in_place(total as u64) } else { schedule }
     };
-    let is_uniform = || counts.iter().all(|count| *count == own);
-    let schedule = if is_block {
-        this.plan(Operation::ReduceScatterBlock, 0, operands, make)?
+    // Blocks of one length are planned for; others are worked out each time.
+    let schedule = if is_block || counts.iter().all(|count| *count == own) {
+        let (block, any) = (Operation::ReduceScatterBlock, Operation::ReduceScatter);
+        this.plan(if is_block { block } else { any }, 0, operands, make)?
     } else {
         this.tell(Operation::ReduceScatter, None, Some(total as u64 * operands.element));
-        match is_uniform() {
-            true => this.find_plan(Operation::ReduceScatter, 0, operands, make)?,
-            false => Arc::new(make(rank, this.comm.places_at_board()?)),
-        }
+        Arc::new(make(rank, this.comm.places_at_board()?))
     };
     // SAFETY: as the body's.
     unsafe {
