@@ -1,0 +1,172 @@
+//! What calls take between sites.
+
+use super::{Model, Shape, segments_of};
+use crate::choice::{Algorithm, Call, Operation};
+use crate::ways::{
+    Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather, Prefix, Reduce, ReduceScatter, Ways,
+};
+
+impl Model {
+    /// Operations over several sites: the crossing, and what else tells their algorithms apart.
+    pub(super) fn across_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
+        let Shape { ranks, node_ranks, site_ranks, site_nodes, sites, .. } = self.shape;
+        let bytes = call.bytes;
+        let crossing = self.wide.hop_ns(0) + self.wake_ns;
+        let legs = self.star_ns(0) + if site_nodes > 1 { self.far.hop_ns(0) } else { 0 };
+        let foreign = ranks - site_ranks;
+        // What one site must tell another, and a node take in or give out of what crosses: beside what is
+        // under way passes what comes from near, or goes there.
+        let near = site_ranks - node_ranks;
+        let streams = |between: u64, blocks: u64| {
+            let far = |blocks: u64| self.far.stream_ns(blocks.saturating_mul(bytes));
+            let between = self.wide.stream_ns(between.saturating_mul(bytes));
+            (crossing + between.max(far(blocks * foreign))).max(far(blocks * (foreign + near)))
+        };
+        // By heads of sites, of which each sends `sent` bytes within its site.
+        let legs_and_streams = |work: u64, sent: u64| {
+            crossing + 2 * legs + work + self.wide.stream_ns(bytes).max(self.far.stream_ns(sent))
+        };
+        let reduced = || {
+            let sent = (2 * (site_nodes - 1) + sites - 1) * bytes / site_nodes;
+            legs_and_streams(2 * (sites - 1) * self.wide.work_ns, sent)
+        };
+        Some(match call.operation {
+            Operation::Barrier => match Barrier::named(algorithm)? {
+                Barrier::Sites => crossing + 2 * legs + 2 * (sites - 1) * self.wide.work_ns,
+                Barrier::Linear
+                | Barrier::Dissemination
+                | Barrier::Tournament
+                | Barrier::Heads
+                | Barrier::Levels
+                | Barrier::Board => return None,
+            },
+            Operation::Broadcast => match Broadcast::named(algorithm)? {
+                Broadcast::Sites => {
+                    // The nodes of the root's site, but its own where there are others, pass on to other
+                    // sites and to each other.
+                    let others = (site_nodes - 1).max(1);
+                    let sent = (sites - 1 + site_nodes.saturating_sub(2)) * bytes / others;
+                    crossing + legs + self.wide.stream_ns(bytes).max(self.far.stream_ns(sent))
+                }
+                Broadcast::Linear
+                | Broadcast::Binomial
+                | Broadcast::Chain
+                | Broadcast::VanDeGeijn
+                | Broadcast::Heads
+                | Broadcast::Levels
+                | Broadcast::Board => return None,
+            },
+            Operation::Gather | Operation::Scatter => match Gather::named(algorithm)? {
+                Gather::Linear => streams(site_ranks, 1) + ranks * self.far.work_ns,
+                Gather::Bundles => {
+                    let bundle = self.far.stream_ns(bytes.saturating_mul(site_ranks));
+                    let legs = 2 * self.far.latency_ns + 2 * bundle;
+                    streams(site_ranks, 1) + legs
+                }
+                Gather::Binomial | Gather::Heads | Gather::Board => return None,
+            },
+            Operation::Allgather => match Allgather::named(algorithm)? {
+                Allgather::Bundles => {
+                    streams(site_ranks, 1) + 3 * self.far.stream_ns(ranks * bytes)
+                }
+                Allgather::Sites => streams(site_ranks, 1) + 2 * ranks * self.far.work_ns,
+                Allgather::Linear
+                | Allgather::Pairwise
+                | Allgather::Bruck
+                | Allgather::Ring
+                | Allgather::Heads
+                | Allgather::Levels
+                | Allgather::Board => return None,
+            },
+            Operation::Alltoall => match Alltoall::named(algorithm)? {
+                Alltoall::Pairwise => {
+                    let streams = streams(site_ranks * site_ranks, node_ranks);
+                    streams + 2 * foreign * self.far.work_ns
+                }
+                Alltoall::Bundles if call.is_uniform => {
+                    let bundle = self.far.stream_ns(bytes.saturating_mul(site_ranks * foreign));
+                    let legs = self.far.latency_ns + site_ranks * self.far.work_ns + bundle;
+                    let streams = streams(site_ranks * site_ranks, node_ranks);
+                    streams + 2 * legs
+                }
+                Alltoall::Bundles | Alltoall::Bruck | Alltoall::Heads | Alltoall::Board => {
+                    return None;
+                }
+            },
+            Operation::Reduce => match Reduce::named(algorithm)? {
+                Reduce::Sites => reduced(),
+                Reduce::Linear
+                | Reduce::Pairwise
+                | Reduce::Binomial
+                | Reduce::Chain
+                | Reduce::Ring
+                | Reduce::Heads
+                | Reduce::Levels
+                | Reduce::Board => return None,
+            },
+            Operation::Allreduce => match Allreduce::named(algorithm)? {
+                Allreduce::Sites => reduced(),
+                Allreduce::Linear
+                | Allreduce::Pairwise
+                | Allreduce::Doubling
+                | Allreduce::Butterfly
+                | Allreduce::Halving
+                | Allreduce::Ring
+                | Allreduce::Heads
+                | Allreduce::Levels
+                | Allreduce::Board => return None,
+            },
+            Operation::ReduceScatter => match ReduceScatter::named(algorithm)? {
+                ReduceScatter::Sites => {
+                    let sent =
+                        bytes - bytes / site_nodes + (sites - 1) * bytes / (sites * site_nodes);
+                    let work = 2 * foreign.min(call.units) * self.wide.work_ns / site_ranks.max(1);
+                    let between = self.wide.stream_ns(bytes / sites);
+                    crossing + 2 * legs + work + between.max(self.far.stream_ns(sent))
+                }
+                ReduceScatter::Pairwise
+                | ReduceScatter::Binomial
+                | ReduceScatter::Ring
+                | ReduceScatter::Heads
+                | ReduceScatter::Board => return None,
+            },
+            Operation::Scan | Operation::Exscan => match Prefix::named(algorithm)? {
+                Prefix::Sites => {
+                    // The head of a site hears of all its ranks, and tells them.
+                    let sent = (2 * (site_ranks - node_ranks) + sites - 1) * bytes / site_nodes;
+                    legs_and_streams(2 * (site_ranks + sites) * self.far.work_ns, sent)
+                }
+                Prefix::Doubling | Prefix::Chain | Prefix::Heads | Prefix::Board => return None,
+            },
+        })
+    }
+
+    /// A reduction by heads: ranks to their head, each head to all others or to one, and back where all get
+    /// the result.
+    pub(super) fn heads_reduce_ns(&self, call: &Call, to_all: bool) -> u64 {
+        let Shape { nodes, node_ranks, is_in_order, .. } = self.shape;
+        let bytes = call.bytes;
+        let runs = if call.commutes || is_in_order { 1 } else { node_ranks };
+        let legs = self.star_ns(0) * if to_all { 2 } else { 1 };
+        let within = self.star_stream_ns(bytes) * if to_all { 2 } else { 1 };
+        let combined = (node_ranks + nodes * runs + 1) * self.compute_ns(bytes);
+        let crossing = self.far.stream_ns((nodes - 1) * runs * bytes);
+        let work = (nodes - 1) * runs * self.far.work_ns * if to_all { 2 } else { 1 };
+        self.piped_ns(bytes, legs + self.far.hop_ns(0), crossing, (within, combined)) + work
+    }
+
+    /// Two streams behind each other, between nodes and within them, where heads combine besides. Of what is
+    /// long segments overlap, and each has another head: then everyone both sends and receives.
+    pub(super) fn piped_ns(
+        &self,
+        bytes: u64,
+        latencies: u64,
+        between: u64,
+        within: (u64, u64),
+    ) -> u64 {
+        let segments = segments_of(bytes);
+        let heads = segments.min(self.shape.node_ranks);
+        let within = (within.0 * heads.min(2) + within.1) / heads;
+        latencies + between.max(within) + between.min(within) / segments
+    }
+}

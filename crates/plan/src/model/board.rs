@@ -1,0 +1,66 @@
+//! What calls take by a board.
+
+use super::{CROWD_CORES, LINE_NS, Model, TURN_NS};
+use crate::choice::{Call, Operation};
+
+impl Model {
+    /// What a call takes by a board of such pages, and whether ranks had better share its work there and meet once
+    /// more for that; none where a contribution is longer than a page.
+    pub(crate) fn board_ns(&self, call: &Call, page_bytes: u64) -> Option<(u64, bool)> {
+        let can_share = call.operation == Operation::Allreduce;
+        let ways = [false, true].into_iter().take(1 + usize::from(can_share));
+        ways.filter_map(|way| Some((self.board_way_ns(call, page_bytes, way)?, way))).min()
+    }
+
+    fn board_way_ns(&self, call: &Call, page_bytes: u64, is_shared: bool) -> Option<u64> {
+        let (ranks, bytes) = (self.shape.ranks, call.bytes);
+        let others = ranks - 1;
+        // To combine, in halves of a copy: ranks that share cores find in their caches what all of them read.
+        let combined = if self.shape.is_crowded { 1 } else { 4 };
+        // What a rank posts at most, what one rank moves and combines alone, and what all do beside each other:
+        // in multiples of the call's bytes.
+        let (posts, alone, together) = match call.operation {
+            Operation::Barrier => (0, 0, 0),
+            Operation::Broadcast => (1, 1, others),
+            Operation::Gather => (1, 0, 2 * others),
+            Operation::Scatter => (ranks, 0, 2 * ranks),
+            Operation::Allgather => (1, 0, ranks * ranks),
+            Operation::Alltoall => (ranks, 0, 2 * ranks * ranks),
+            Operation::Reduce => (1, 2 * others, others),
+            Operation::Allreduce if is_shared => (1, 0, 2 * ranks + combined * ranks / 2),
+            Operation::Allreduce => (1, 0, combined * ranks * ranks / 2),
+            Operation::ReduceScatter => (1, 0, 3 * ranks),
+            Operation::Scan | Operation::Exscan => (1, others, ranks * ranks),
+        };
+        let is_cut = matches!(
+            call.operation,
+            Operation::Broadcast | Operation::Reduce | Operation::Allreduce
+        );
+        let pieces = if is_cut { bytes.div_ceil(page_bytes).max(1) } else { 1 };
+        let rounds = pieces * if is_shared { 2 } else { 1 };
+        // A unit is not divided.
+        let is_too_long = bytes > call.units.saturating_mul(page_bytes);
+        if !call.is_uniform
+            || rounds > BOARD_ROUNDS_MOST
+            || posts * bytes > pieces * page_bytes
+            || is_too_long
+        {
+            return None;
+        }
+        let stream_ns = |times: u64| self.near.stream_ns(bytes.saturating_mul(times));
+        let lines_ns = ranks * LINE_NS;
+        Some(match self.shape.is_crowded {
+            true => {
+                let beside_ns = ranks * lines_ns + stream_ns(together);
+                ranks * TURN_NS * rounds + stream_ns(alone) + beside_ns / CROWD_CORES
+            }
+            false => {
+                let beside_ns = stream_ns(together.div_ceil(ranks));
+                rounds * (self.near.latency_ns + lines_ns) + stream_ns(alone) + beside_ns
+            }
+        })
+    }
+}
+
+/// What takes more rounds at a board goes faster by messages.
+const BOARD_ROUNDS_MOST: u64 = 16;

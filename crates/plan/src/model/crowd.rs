@@ -1,0 +1,103 @@
+//! What calls take where ranks are more than cores.
+
+use super::{CROWD_CORES, Model, TURN_NS, levels};
+use crate::choice::{Algorithm, Call, Operation};
+use crate::ways::{
+    Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather, Prefix, Reduce, ReduceScatter, Ways,
+};
+
+impl Model {
+    /// As [`Self::predicted_ns`] where ranks share cores: everybody who waits gets its core back when the others
+    /// have had their turn, so that waits count, and then the work of all ranks together.
+    pub(super) fn crowd_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
+        let ranks = self.shape.ranks;
+        let (others, rounds) = (ranks - 1, levels(ranks));
+        // How often the last one waits, all messages, what one rank moves and combines alone, and what all
+        // do beside each other: in multiples of the call's bytes.
+        let (waits, messages, alone, together) = match call.operation {
+            Operation::Barrier => match Barrier::named(algorithm)? {
+                Barrier::Linear => (2, 2 * others, 0, 0),
+                Barrier::Dissemination
+                | Barrier::Tournament
+                | Barrier::Heads
+                | Barrier::Levels
+                | Barrier::Sites
+                | Barrier::Board => return None,
+            },
+            Operation::Broadcast => match Broadcast::named(algorithm)? {
+                Broadcast::Linear => (1, others, 0, others),
+                Broadcast::Binomial
+                | Broadcast::Chain
+                | Broadcast::VanDeGeijn
+                | Broadcast::Heads
+                | Broadcast::Levels
+                | Broadcast::Sites
+                | Broadcast::Board => return None,
+            },
+            Operation::Gather | Operation::Scatter => match Gather::named(algorithm)? {
+                Gather::Linear => (1, others, 0, others),
+                Gather::Binomial | Gather::Heads | Gather::Bundles | Gather::Board => return None,
+            },
+            Operation::Allgather => match Allgather::named(algorithm)? {
+                Allgather::Linear => (2, 2 * others, others, ranks * others),
+                Allgather::Pairwise => (1, ranks * others, 0, ranks * others),
+                Allgather::Bruck
+                | Allgather::Ring
+                | Allgather::Heads
+                | Allgather::Levels
+                | Allgather::Bundles
+                | Allgather::Sites
+                | Allgather::Board => return None,
+            },
+            Operation::Alltoall => match Alltoall::named(algorithm)? {
+                Alltoall::Pairwise => (1, ranks * others, 0, ranks * others),
+                Alltoall::Bruck | Alltoall::Heads | Alltoall::Bundles | Alltoall::Board => {
+                    return None;
+                }
+            },
+            Operation::Reduce => match Reduce::named(algorithm)? {
+                Reduce::Linear => (1, others, 2 * ranks, 0),
+                Reduce::Pairwise => (2, (ranks + 1) * others, 0, 3 * ranks),
+                Reduce::Binomial
+                | Reduce::Chain
+                | Reduce::Ring
+                | Reduce::Heads
+                | Reduce::Levels
+                | Reduce::Sites
+                | Reduce::Board => return None,
+            },
+            Operation::Allreduce => match Allreduce::named(algorithm)? {
+                Allreduce::Linear => (2, 2 * others, 2 * ranks, others),
+                Allreduce::Pairwise => (2, 2 * ranks * others, 0, 2 * others + ranks),
+                Allreduce::Doubling
+                | Allreduce::Butterfly
+                | Allreduce::Halving
+                | Allreduce::Ring
+                | Allreduce::Heads
+                | Allreduce::Levels
+                | Allreduce::Sites
+                | Allreduce::Board => return None,
+            },
+            Operation::ReduceScatter => match ReduceScatter::named(algorithm)? {
+                ReduceScatter::Pairwise => (1, ranks * others, 0, 2 * ranks),
+                ReduceScatter::Binomial
+                | ReduceScatter::Ring
+                | ReduceScatter::Heads
+                | ReduceScatter::Sites
+                | ReduceScatter::Board => return None,
+            },
+            Operation::Scan | Operation::Exscan => match Prefix::named(algorithm)? {
+                Prefix::Doubling => (rounds, ranks * rounds, 0, 3 * ranks * rounds),
+                Prefix::Chain | Prefix::Heads | Prefix::Sites | Prefix::Board => return None,
+            },
+        };
+        let times_bytes = |times: u64| call.bytes.saturating_mul(times * CROWD_COPIES);
+        let stream_ns = |times: u64| self.near.stream_ns(times_bytes(times));
+        let beside_ns = messages * self.near.work_ns + stream_ns(together);
+        Some(waits * ranks * TURN_NS + stream_ns(alone) + beside_ns / CROWD_CORES)
+    }
+}
+
+/// What is copied to a message and out of it goes through a memory that all ranks of a core share, which is
+/// another's by then: as if it were copied so many times.
+const CROWD_COPIES: u64 = 3;
