@@ -8,7 +8,7 @@ use std::time::Duration;
 use settings::{Kind, Origin};
 use topo::cache::Listing;
 use topo::{Cache, Entry, Pair};
-use wire::cost::{Cost, HostCost, are_alike, split};
+use wire::cost::{Cost, HostCost, are_alike, finish_ns, split};
 use wire::thresholds::{Explained, GATE_BUDGET_BYTES};
 
 use crate::limits::System;
@@ -152,10 +152,8 @@ fn shares(here: &str, there: &str, links: &[(&str, &Cost)]) -> String {
         links.iter().map(|(_, cost)| (if alike { first } else { *cost }, 0)).collect();
     for bytes in [16 << 10, 64 << 10, 1 << 20, 16 << 20] {
         let shares = split(bytes, &costs);
-        let finish_ns =
-            |at: usize, share| if share == 0 { 0 } else { costs[at].0.arrival_ns(share) };
-        let all_ns = (0..costs.len()).map(|at| finish_ns(at, shares[at])).max();
-        let best_ns = (0..costs.len()).map(|at| finish_ns(at, bytes)).min();
+        let all_ns = costs.iter().zip(&shares).map(|(link, share)| finish_ns(*link, *share)).max();
+        let best_ns = costs.iter().map(|link| finish_ns(*link, bytes)).min();
         let shares: Vec<String> = shares.into_iter().map(size).collect();
         text += &format!(
             "  {:<14}{:>8}, in {}; in {} over the best alone\n",

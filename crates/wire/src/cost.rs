@@ -333,7 +333,12 @@ pub fn split(bytes: u64, links: &[(&Cost, u64)]) -> Vec<u64> {
     }
 }
 
-/// When a share has arrived, from now; at once where there is none.
+/// When a share of a link has arrived, in nanoseconds from now; at once where there is none. The link as in
+/// [`split`].
+pub fn finish_ns(link: (&Cost, u64), share: u64) -> u64 {
+    finish_ps(link, share).div_ceil(1000)
+}
+
 fn finish_ps((cost, backlog_ns): (&Cost, u64), share: u64) -> u64 {
     let before_ns = backlog_ns.saturating_add(cost.latency_ns);
     if share == 0 { 0 } else { cost.busy_ps(share).saturating_add(before_ns.saturating_mul(1000)) }

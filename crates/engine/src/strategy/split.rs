@@ -6,7 +6,7 @@
 //! that is gone nothing.
 
 use smallvec::SmallVec;
-use wire::cost::{are_alike, split};
+use wire::cost::{are_alike, finish_ns, split};
 use wire::{Capabilities, Cost};
 
 use super::aggregate::Budget;
@@ -60,11 +60,6 @@ fn pays(view: &View<'_>, bytes: u64) -> bool {
     let last_ns = (0..links.len()).map(|at| finish_ns(links[at], shares[at])).max();
     let whole_ns = finish_ns(links[view.place()], bytes);
     last_ns.is_some_and(|last_ns| last_ns < whole_ns - whole_ns / 4)
-}
-
-/// When a share has arrived, from now; at once where there is none.
-fn finish_ns((cost, backlog_ns): (&Cost, u64), share: u64) -> u64 {
-    if share == 0 { 0 } else { backlog_ns + cost.arrival_ns(share) }
 }
 
 /// Ends a frame in what the link has to carry of the message whose turn it is.
