@@ -82,6 +82,14 @@ CANELE_STRATEGY=fifo go -n 2 "$prefix/bin/canele" info --progress >"$work/out"
 for part in '^2 ranks on this node' '^wake-up .* at least' '^  spins ' '^  CANELE_STRATEGY  *fifo (environment)'; do
     [ "$(grep -c "$part" "$work/out")" = 2 ] || { cat "$work/out"; echo "canele info --progress in a job does not tell: $part"; exit 1; }
 done
+# Ranks that are bound to a core each have one, whatever they could use up themselves.
+if [ "$(nproc)" -gt 1 ]; then
+    first=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*\([0-9]*\).*/\1/p' /proc/self/status)
+    go -n 2 taskset -c "$first" "$prefix/bin/canele" info --progress >"$work/out"
+    for part in "this process's, of $(nproc) that the job's ranks share" '^  spins  *[0-9]'; do
+        [ "$(grep -c "$part" "$work/out")" = 2 ] || { cat "$work/out"; echo "bound ranks are taken for a crowd: $part"; exit 1; }
+    done
+fi
 
 # The native interface, with MPI and without.
 for rails in shm tcp; do

@@ -1,6 +1,6 @@
 //! Which launcher started this process.
 
-use crate::job::BootError;
+use crate::job::{BootError, NODE_CORES_VARIABLE};
 
 /// How this process was started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,23 @@ pub enum Launcher {
         /// What identifies this process to the launcher.
         id: u32,
     },
+}
+
+/// How many of the job's ranks are on this node, if the launcher tells.
+pub fn local_ranks() -> Option<usize> {
+    std::env::var("MPI_LOCALNRANKS").ok()?.parse().ok()
+}
+
+/// How many cores the job's ranks on this node share: as the launcher says, for ranks may be bound to some of
+/// them each, or else those that this process may use.
+pub fn node_cores() -> usize {
+    let told = std::env::var(NODE_CORES_VARIABLE).ok().and_then(|text| text.parse().ok());
+    told.filter(|cores| *cores > 0).unwrap_or_else(own_cores)
+}
+
+/// How many cores this process may use.
+pub fn own_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The launcher, from the environment that `variable` looks up.

@@ -335,6 +335,8 @@ fn bytes_of(text: &str) -> Option<Vec<u8>> {
 pub const SECRET_KEY: &str = "canele-secret";
 const SHARED_SECRET_KEY: &str = "canele-shared-secret";
 
+/// By what a launcher tells how many cores the ranks of a node share, each of which may be bound to fewer.
+pub const NODE_CORES_VARIABLE: &str = "CANELE_NODE_CORES";
 /// What tells a rank that the launcher wants to know its traffic.
 pub const RECORD_VARIABLE: &str = "CANELE_RECORD";
 /// Where ranks tell the launcher of their traffic.

@@ -9,8 +9,8 @@ mod environment;
 mod job;
 mod pmi;
 
-pub use environment::{Launcher, detect};
+pub use environment::{Launcher, detect, local_ranks, node_cores, own_cores};
 pub use job::{
-    BootError, Job, PEER_IS_GONE, RECORD_VARIABLE, SECRET_KEY, Secret, TRAFFIC_KEY,
-    is_published_as, pass, published,
+    BootError, Job, NODE_CORES_VARIABLE, PEER_IS_GONE, RECORD_VARIABLE, SECRET_KEY, Secret,
+    TRAFFIC_KEY, is_published_as, pass, published,
 };

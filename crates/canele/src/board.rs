@@ -8,7 +8,6 @@ use topo::processor::{self, Cores, Wake};
 
 /// What a rank on this node does: one of the job that this process is started in, or of any.
 pub fn text() -> String {
-    let ranks = std::env::var(LOCAL_RANKS).ok().and_then(|text| text.parse().ok());
     let found = Found {
         host: topo::sample::host_name(),
         cores: processor::cores(),
@@ -18,7 +17,8 @@ pub fn text() -> String {
             topo::cache::host_cost(Cache::of_environment().as_ref()).wake_ns,
         ),
         may_precede: progress::may_precede(),
-        ranks,
+        shared: boot::node_cores(),
+        ranks: boot::local_ranks(),
     };
     found.tell()
 }
@@ -32,18 +32,20 @@ struct Found {
     /// What a thread is late that sleeps until a time; by this ranks know how long to spin.
     late: Duration,
     may_precede: Result<(), &'static str>,
+    /// How many cores the ranks of this node share.
+    shared: usize,
     /// Of the job on this node, where a launcher tells.
     ranks: Option<usize>,
 }
 
 impl Found {
     fn tell(&self) -> String {
-        let usable = self.cores.usable;
+        let shared = self.shared;
         let policies = match self.ranks {
             Some(ranks) => self.policy(&format!("{ranks} ranks on this node"), ranks),
             None => {
-                let few = self.policy(&format!("up to {usable} ranks on this node"), 1);
-                few + &self.policy(&format!("more than {usable} ranks"), usable + 1)
+                let few = self.policy(&format!("up to {shared} ranks on this node"), 1);
+                few + &self.policy(&format!("more than {shared} ranks"), shared + 1)
             }
         };
         self.machine() + &policies
@@ -53,6 +55,8 @@ impl Found {
         let Cores { allowed, usable, machine } = &self.cores;
         let bound = if *usable < allowed.len() {
             format!(", {usable} of them at once by its control group")
+        } else if self.shared > *usable {
+            format!(", of {} that the job's ranks share", self.shared)
         } else {
             String::new()
         };
@@ -89,8 +93,10 @@ impl Found {
 
     fn policy(&self, title: &str, ranks: usize) -> String {
         let mut text = format!("\n{title}\n");
-        for Explained { name, amount, because } in
-            Policy::for_node(ranks, self.cores.usable).woken_in(self.late).explain(self.late)
+        for Explained { name, amount, because } in Policy::for_node(ranks, self.shared)
+            .bound_to(self.cores.usable)
+            .woken_in(self.late)
+            .explain(self.late)
         {
             let amount = match amount {
                 Amount::None => "never".into(),
@@ -120,9 +126,6 @@ fn time(span: Duration) -> String {
     crate::info::time(span.as_nanos() as u64)
 }
 
-/// By which launchers tell how many of a job's ranks are on a node.
-const LOCAL_RANKS: &str = "MPI_LOCALNRANKS";
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,6 +139,7 @@ mod tests {
             wake: Some(wake),
             late: Duration::from_micros(10),
             may_precede: Err("it is not allowed"),
+            shared: 2,
             ranks,
         }
     }
@@ -163,6 +167,10 @@ mod tests {
         assert!(!text.contains("more than 2 ranks"));
         let unknown = Found { wake: None, runnable: None, ..found(Some(1)) }.tell();
         assert!(unknown.contains("wake-up     not measured"), "{unknown}");
+        let cores = Cores { allowed: vec![3], usable: 1, machine: 16 };
+        let bound = Found { cores, shared: 4, ..found(Some(4)) }.tell();
+        assert!(bound.contains("this process's, of 4 that the job's ranks share\n"), "{bound}");
+        assert!(bound.contains("\n4 ranks on this node\n  spins      200.0 µs"), "{bound}");
     }
 
     #[test]

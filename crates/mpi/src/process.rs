@@ -20,7 +20,7 @@ use topo::sites::{Home, Map, Network};
 use wire::GateId;
 
 use crate::comm::Comm;
-use crate::survey::{self, Survey, cores, local_ranks, survey};
+use crate::survey::{self, Survey, survey};
 use crate::{Error, ErrorClass, Result, record, strategy};
 
 /// How threads may call (MPI-5.0 §11.6).
@@ -470,7 +470,8 @@ fn interface() -> Option<String> {
 /// How a waiting thread behaves. A launcher that does not tell how many ranks are on this node may have
 /// put all here.
 fn policy(size: u32) -> Policy {
-    Policy::for_node(local_ranks().unwrap_or(size as usize), cores())
+    let ranks = boot::local_ranks().unwrap_or(size as usize);
+    Policy::for_node(ranks, boot::node_cores()).bound_to(boot::own_cores())
 }
 
 /// Where this process is.

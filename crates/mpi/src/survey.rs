@@ -32,7 +32,7 @@ pub(crate) fn publish_word(job: &Job, home: &Home, host: &HostCost) -> Result<()
         return Ok(());
     }
     let plans = plans_of_environment()?;
-    let mut word = (cores() as u32).to_le_bytes().to_vec();
+    let mut word = (boot::node_cores() as u32).to_le_bytes().to_vec();
     word.push(u8::from(home.site.is_some()));
     word.extend(within_a_node(host).emit());
     word.extend(plans.to_string().into_bytes());
@@ -52,7 +52,7 @@ pub(crate) fn survey(
     }
     let word = job.fetch(0, WORD).map_err(|error| error.to_string())?;
     let Word { cores, is_named, costs, plans } = Word::parse(&word).ok_or(NONSENSE)?;
-    let is_one_node = local_ranks() == Some(job.size() as usize);
+    let is_one_node = boot::local_ranks() == Some(job.size() as usize);
     let (sites, costs) = match (is_one_node, is_named, &home.site) {
         (true, false, None) => (Map::flat(), costs),
         (true, false, Some(name)) => {
@@ -64,16 +64,6 @@ pub(crate) fn survey(
         (true, true, _) | (false, _, _) => map(job, costs, home_of)?,
     };
     Ok(Survey { is_crowded: is_one_node && job.size() > cores, sites, costs, plans })
-}
-
-/// How many of the job's ranks are on this node, if the launcher tells.
-pub(crate) fn local_ranks() -> Option<usize> {
-    std::env::var("MPI_LOCALNRANKS").ok()?.parse().ok()
-}
-
-/// How many cores this process may use.
-pub(crate) fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// What rank 0 said before it knew of the others.

@@ -35,6 +35,13 @@ impl Policy {
         }
     }
 
+    /// The same for a process that may use so many of the node's cores itself.
+    #[must_use]
+    pub fn bound_to(mut self, cores: usize) -> Self {
+        self.threads = self.threads.min(cores.max(1));
+        self
+    }
+
     /// The same on a machine where a thread that sleeps is woken so late.
     #[must_use]
     pub fn woken_in(mut self, wake: Duration) -> Self {
@@ -263,6 +270,14 @@ const POLLS_PER_CLOCK_IN_A_CROWD: u32 = 8;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranks_that_are_bound_to_a_core_each_have_one() {
+        let policy = Policy::for_node(2, 8).bound_to(1);
+        assert!(policy.has_a_core());
+        assert_eq!(policy.threads, 1);
+        assert_eq!(Policy::for_node(2, 8).bound_to(8), Policy::for_node(2, 8));
+    }
 
     #[test]
     fn a_crowded_rank_yields_and_then_sleeps() {
