@@ -88,11 +88,12 @@ impl<S: Shared> Pool<S> {
     ) -> bool {
         assert!(start + len <= S::CHUNK_LEN);
         let segment = self.segment.as_mut().unwrap_or_else(|| unreachable!("a chunk was taken"));
-        let begin = Instant::now();
-        fill(segment.slice_mut(chunk_at::<S>(chunk) + start, len));
         let before = &mut self.taken[usize::from(chunk)];
-        if let Some(taken) = *before {
-            self.takeover.learn(taken, len, begin.elapsed());
+        let measured = before.filter(|taken| self.takeover.measures(*taken));
+        let measured = measured.map(|taken| (taken, Instant::now()));
+        fill(segment.slice_mut(chunk_at::<S>(chunk) + start, len));
+        if let Some((taken, begun)) = measured {
+            self.takeover.learn(taken, len, begun.elapsed());
         }
         let taken = self.takeover.choose();
         *before = Some(taken);

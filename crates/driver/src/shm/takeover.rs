@@ -19,12 +19,25 @@ impl Takeover {
     /// Whether the reader of the next frame should take its lines over.
     pub fn choose(&mut self) -> bool {
         self.frames = self.frames.wrapping_add(1);
-        let better = match self.cost {
-            [Some(shared), Some(taken)] => taken * WORTH < shared,
-            [_, None] => return true,
-            [None, Some(_)] => return false,
-        };
-        better != self.frames.is_multiple_of(EXPLORE_EVERY)
+        match self.better() {
+            Ok(better) => better != self.frames.is_multiple_of(EXPLORE_EVERY),
+            Err(unknown) => unknown,
+        }
+    }
+
+    /// Whether it is to be measured what writing costs after a reader that had (or had not) taken over: always
+    /// where that is seldom tried.
+    pub fn measures(&self, taken: bool) -> bool {
+        self.frames.is_multiple_of(MEASURE_EVERY) || self.better() != Ok(taken)
+    }
+
+    /// Which of the two is better, or which is not known.
+    fn better(&self) -> Result<bool, bool> {
+        match self.cost {
+            [Some(shared), Some(taken)] => Ok(taken * WORTH < shared),
+            [_, None] => Err(true),
+            [None, Some(_)] => Err(false),
+        }
     }
 
     /// Writing `len` bytes took so long, after a reader that had (or had not) taken over.
@@ -34,7 +47,9 @@ impl Takeover {
         }
         let found = took.as_nanos() as f32 / (len as f32 / 1024.0);
         let known = &mut self.cost[usize::from(taken)];
-        *known = Some(known.map_or(found, |known| known + (found - known) * WEIGHT));
+        // Who was put aside meanwhile took longer for another reason.
+        let weighed = |known: f32| known + (found.min(MOST * known) - known) * WEIGHT;
+        *known = Some(known.map_or(found, weighed));
     }
 }
 
@@ -44,8 +59,14 @@ const WORTH: f32 = 1.5;
 /// The other way is tried once in so many frames.
 const EXPLORE_EVERY: u32 = 256;
 
+/// The clock is read for one in so many frames: it takes as long as the rest of the work for one.
+const MEASURE_EVERY: u32 = 8;
+
 /// Shorter frames say little.
 const LEN_MIN: usize = 8 << 10;
+
+/// No measurement counts for more than so many times the mean.
+const MOST: f32 = 8.0;
 
 /// Weight of the newest measurement.
 const WEIGHT: f32 = 0.125;
@@ -68,6 +89,9 @@ mod tests {
         assert!(!takeover.choose());
         takeover.learn(false, 64 << 10, us(20));
         assert_eq!(taken_of(&mut takeover, 512), 510);
+        assert!(takeover.measures(false), "what is seldom tried");
+        let measured = (0..80).filter(|_| takeover.choose() && takeover.measures(true)).count();
+        assert_eq!(measured, 10);
         // The processes have moved together.
         for _ in 0..32 {
             takeover.learn(false, 64 << 10, us(3));

@@ -8,6 +8,7 @@
 
 use wire::packet;
 
+use super::aggregate::{Budget, end_in_piece};
 use super::compress::{pack_message, pack_piece};
 use super::{Carry, Choice, Piece, Reorder, Split, Strategy, View};
 
@@ -23,6 +24,11 @@ impl Strategy for Auto {
     }
 
     fn choose(&mut self, view: &View<'_>, choice: &mut Choice) {
+        if view.links().len() == 1 && view.controls() == 0 && !view.has_messages() {
+            // Long messages only: there is nothing to weigh.
+            end_in_piece(view, choice, &Budget::new(view));
+            return pack_piece(view, choice);
+        }
         Split.choose(view, choice);
         pack_piece(view, choice);
         let nothing_shares = choice.controls == 0 && choice.messages.is_empty();

@@ -29,7 +29,7 @@ impl Strategy for Compress {
 
 /// Lets a frame's piece go packed where that pays.
 pub(super) fn pack_piece(view: &View<'_>, choice: &mut Choice) {
-    let Some(piece) = choice.piece else { return };
+    let Some(piece) = choice.piece.filter(|_| view.link().capabilities().adapts) else { return };
     // What this frame announces is known when it has been built: it is taken to be long.
     let left = view.streams().nth(piece.stream).map_or(piece.len, |stream| stream.left);
     let len = piece.len.min(left);

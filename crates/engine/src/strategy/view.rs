@@ -177,6 +177,12 @@ impl<'a> View<'a> {
         seen.enumerate().map(|(at, pending)| message(at, pending))
     }
 
+    /// Whether there are messages in the window.
+    #[inline]
+    pub fn has_messages(&self) -> bool {
+        !self.way.window.is_empty()
+    }
+
     /// A message of the window.
     pub(crate) fn message(&self, at: usize) -> Option<Message> {
         self.way.window.get(at).map(|pending| message(at, pending))
