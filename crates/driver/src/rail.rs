@@ -72,9 +72,9 @@ pub trait Rail: Send {
     /// that can pull.
     fn set_attentive(&mut self, _attentive: bool) {}
 
-    /// Whether `peer` stands by to send what it has offered: then asking for it is faster than a pull,
-    /// for two processes copy, one behind the other, in user space.
-    fn is_attentive(&self, _peer: GateId) -> bool {
+    /// Whether `peer` stands by to send the `bytes` it has offered: then asking for them is faster than a pull,
+    /// for two processes copy, one behind the other, in user space. One that sleeps has to be woken first.
+    fn is_attentive(&self, _peer: GateId, _bytes: u64) -> bool {
         false
     }
 

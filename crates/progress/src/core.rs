@@ -505,7 +505,7 @@ impl Core {
 
     fn pull(&mut self, pull: Pull) {
         let rail = &mut self.rails[pull.rail.0 as usize].rail;
-        if rail.is_attentive(pull.gate) {
+        if rail.is_attentive(pull.gate, pull.remote.len) {
             self.engine.handle_pull_declined(pull.id);
             return;
         }

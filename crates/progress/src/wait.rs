@@ -325,7 +325,7 @@ impl Progress {
         before: u64,
     ) -> Guard<'a, Core> {
         wait.polls = true;
-        if !wait.attentive && core.engine.has_offers() && self.has_a_core() {
+        if !wait.attentive && core.engine.has_offers() && self.policy.has_a_core() {
             wait.attentive = true;
             core.set_attentive(true);
         }
@@ -337,7 +337,7 @@ impl Progress {
             self.tell(&mut core);
         }
         if moved {
-            wait.patience.renew(&self.crowding);
+            wait.patience.renew(&self.crowding, is_news);
             return core;
         }
         if !is_news && core.waiters.has_due() && wait.patience.gives_way(&self.holding_up) {

@@ -131,8 +131,8 @@ impl Rail for Attended {
         self.rail.set_attentive(attentive);
     }
 
-    fn is_attentive(&self, peer: GateId) -> bool {
-        self.rail.is_attentive(peer)
+    fn is_attentive(&self, peer: GateId, bytes: u64) -> bool {
+        self.rail.is_attentive(peer, bytes)
     }
 
     fn shares_core(&mut self) -> bool {
