@@ -155,6 +155,22 @@ pub(crate) fn emit_choice(
             None => break,
         }
     }
+    if !choice.messages.is_empty() {
+        emit_messages(way, link, ops, choice, frame, counters);
+    }
+    if let Some(piece) = choice.piece {
+        emit_piece(way, link, ops, piece, frame, (counters, packer));
+    }
+}
+
+fn emit_messages(
+    way: &mut Gate,
+    link: usize,
+    ops: &mut Ops,
+    choice: &Choice,
+    frame: &mut Frame,
+    counters: &mut Counters,
+) {
     // Those that go whole come first in the account: what goes ahead takes what they leave.
     let whole = choice.messages.iter().filter(|(_, carry)| *carry != Carry::Asked);
     way.credit -= whole.map(|&(at, _)| charge(way.window[at].bytes)).sum::<usize>();
@@ -179,9 +195,6 @@ pub(crate) fn emit_choice(
         }
     }
     leave_window(way, choice);
-    if let Some(piece) = choice.piece {
-        emit_piece(way, link, ops, piece, frame, (counters, packer));
-    }
 }
 
 fn emit_eager(

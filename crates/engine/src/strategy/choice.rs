@@ -140,26 +140,30 @@ impl Choice {
         if self.controls > view.controls() {
             return Err(Invalid::Controls { chosen: self.controls, waiting: view.controls() });
         }
-        let messages = self.check_messages(view)?;
+        let messages = if self.messages.is_empty() { 0 } else { self.check_messages(view)? };
         let mut bytes = self.controls * packet::CONTROL_MAX + messages;
         let mut is_nothing = bytes == 0;
         if let Some(Piece { stream, len, packed_max }) = self.piece {
-            let asked = self.messages.iter().filter(|(_, carry)| *carry == Carry::Asked).count();
-            let streams = view.streams().count();
-            if len == 0 || stream > streams + asked {
+            let goes_on = view.streams().nth(stream).is_some();
+            if len == 0 || !goes_on && stream > view.streams().count() + self.asked() {
                 return Err(Invalid::Piece { stream, len });
             }
             if packed_max > len - len / 20 {
                 return Err(Invalid::Packed { len, packed_max });
             }
             bytes += packet::DATA_LEN + len;
-            is_nothing &= stream >= streams;
+            is_nothing &= !goes_on;
         }
         if is_nothing && view.is_last() {
             return Err(Invalid::Nothing);
         }
         let room = view.room();
         if bytes > room { Err(Invalid::Room { bytes, room }) } else { Ok(()) }
+    }
+
+    /// How many messages this frame announces.
+    fn asked(&self) -> usize {
+        self.messages.iter().filter(|(_, carry)| *carry == Carry::Asked).count()
     }
 
     /// Bytes of the messages chosen.
