@@ -75,6 +75,8 @@ pub(crate) struct Patience<'a> {
     held_up: u32,
     /// What moved last was a piece of a long message: the next is on its way.
     mid_message: bool,
+    /// It was, and did not come soon.
+    is_late: bool,
 }
 
 /// Whether it pays to yield to whoever else wants the core. Peers on the same core that no rail knows of
@@ -140,6 +142,7 @@ impl<'a> Patience<'a> {
             yields: 0,
             held_up: 0,
             mid_message: false,
+            is_late: false,
         }
     }
 
@@ -149,7 +152,8 @@ impl<'a> Patience<'a> {
         if self.since.is_some() && !self.mid_message && crowding.is_crowded() {
             crowding.learn(true);
         }
-        *self = Self { held_up: self.held_up, mid_message: !is_news, ..Self::new(self.policy) };
+        let mid_message = !is_news && !self.is_late;
+        *self = Self { held_up: self.held_up, mid_message, ..Self::new(self.policy) };
     }
 
     /// Nothing happened, and another thread is due: whether it is its turn. A peer that is awake answers
@@ -235,8 +239,9 @@ impl<'a> Patience<'a> {
         if now - *since < self.limit {
             return Next::Look;
         }
-        if !self.mid_message {
-            crowding.learn(false);
+        match self.mid_message {
+            true => self.is_late = true,
+            false => crowding.learn(false),
         }
         Next::Sleep
     }
@@ -256,7 +261,8 @@ const BRIEF: Duration = Duration::from_micros(5);
 const BRIEF_MIN: Duration = Duration::from_micros(2);
 const BRIEF_MAX: Duration = Duration::from_micros(6);
 
-/// In the middle of a long message, where others want the core: the next piece comes sooner from who runs.
+/// In the middle of a long message, where others want the core: the next piece comes sooner from who runs. Of those
+/// that are late, as over slow links, every second is waited for so long.
 const NEXT_PIECE: Duration = Duration::from_micros(30);
 
 /// A peer that has a core answers within a site's round trip.
@@ -335,6 +341,11 @@ mod tests {
         let policy = Policy::for_node(1, 1);
         let mut patience = Patience::new(&policy);
         patience.renew(&crowding, true);
+        assert_eq!(patience.next(&Courtesy::default(), &crowding), Next::Sleep);
+        patience.renew(&crowding, false);
+        assert_eq!(patience.next(&Courtesy::default(), &crowding), Next::Look);
+        while patience.next(&Courtesy::default(), &crowding) != Next::Sleep {}
+        patience.renew(&crowding, false);
         assert_eq!(patience.next(&Courtesy::default(), &crowding), Next::Sleep);
         patience.renew(&crowding, false);
         assert_eq!(patience.next(&Courtesy::default(), &crowding), Next::Look);
