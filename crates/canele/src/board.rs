@@ -11,7 +11,7 @@ pub fn text() -> String {
     let found = Found {
         host: topo::sample::host_name(),
         cores: processor::cores(),
-        runnable: processor::runnable(),
+        runnable: processor::Runnable::open().and_then(|runnable| runnable.count()),
         wake: processor::wake(),
         late: Duration::from_nanos(
             topo::cache::host_cost(Cache::of_environment().as_ref()).wake_ns,

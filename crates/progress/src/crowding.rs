@@ -8,11 +8,11 @@
 //! Where cores are wanted a thread that waits keeps its own for no longer than sleeping costs: who sleeps soon has
 //! its turn soon after it is woken, and who spins has used it up when the answer comes.
 
-use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::unistd::{SysconfVar, sysconf};
+use topo::processor::Runnable;
 
 use crate::trust::{Trust, Try};
 
@@ -34,15 +34,14 @@ pub(crate) struct Crowding {
     /// In spinning for as long as sleeping costs.
     trust: Trust,
     /// All cores of the machine, and what tells how many threads want them; none where it does not.
-    machine: Option<(usize, File)>,
+    machine: Option<(usize, Runnable)>,
 }
 
 impl Crowding {
     pub fn new() -> Self {
         let cores = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
-        let machine = cores.and_then(|cores| {
-            Some((usize::try_from(cores).ok()?, File::open("/proc/loadavg").ok()?))
-        });
+        let machine =
+            cores.and_then(|cores| Some((usize::try_from(cores).ok()?, Runnable::open()?)));
         Self {
             is_crowded: AtomicBool::new(false),
             began: Instant::now(),
@@ -154,18 +153,8 @@ impl Crowding {
 }
 
 /// Whether more threads run, or could run, than there are cores.
-fn is_full((cores, file): &(usize, File)) -> bool {
-    let mut text = [0; 64];
-    let len = rustix::io::pread(file, &mut text, 0).unwrap_or(0);
-    std::str::from_utf8(&text[..len])
-        .ok()
-        .and_then(runnable)
-        .is_some_and(|runnable| runnable > *cores)
-}
-
-/// The threads that run or could run, from `/proc/loadavg` (proc_loadavg(5)).
-fn runnable(text: &str) -> Option<usize> {
-    text.split_ascii_whitespace().nth(3)?.split_once('/')?.0.parse().ok()
+fn is_full((cores, runnable): &(usize, Runnable)) -> bool {
+    runnable.count().is_some_and(|runnable| runnable > *cores)
 }
 
 /// Polls between two looks at the clock take some µs; who was put aside comes back after milliseconds.
@@ -196,18 +185,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runnable_threads_are_read() {
-        assert_eq!(runnable("0.41 1.74 4.40 3/210 1234\n"), Some(3));
-        assert_eq!(runnable("0.41 1.74 4.40"), None);
-        assert_eq!(runnable("0.41 1.74 4.40 x/y 1"), None);
-    }
-
-    #[test]
     fn this_machine_tells_how_many_want_its_cores() {
-        let (cores, file) = Crowding::new().machine.expect("a machine with /proc");
+        let (cores, runnable) = Crowding::new().machine.expect("a machine with /proc");
         assert!(cores > 0);
-        assert!(!is_full(&(usize::MAX, file.try_clone().unwrap())));
-        assert!(is_full(&(0, file)), "this thread runs");
+        assert!(is_full(&(0, runnable)), "this thread runs");
+        assert!(!is_full(&(usize::MAX, Runnable::open().unwrap())));
     }
 
     #[test]
@@ -236,14 +218,14 @@ mod tests {
     #[test]
     fn long_waits_look_at_the_machine_now_and_then() {
         let at = |crowding: &Crowding, us| crowding.began + Duration::from_micros(us);
-        let file = || File::open("/proc/loadavg").unwrap();
-        let full = Crowding { machine: Some((0, file())), ..Crowding::new() };
+        let runnable = || Runnable::open().unwrap();
+        let full = Crowding { machine: Some((0, runnable())), ..Crowding::new() };
         full.note_sleep(LONG / 2, at(&full, 0));
         assert!(!full.is_crowded());
         full.note_sleep(LONG, at(&full, 0));
         assert!(full.is_crowded_at(at(&full, LOOK_EVERY_US - 1)));
         assert!(full.is_crowded_at(at(&full, LOOK_EVERY_US)), "this thread runs");
-        let roomy = Crowding { machine: Some((usize::MAX, file())), ..Crowding::new() };
+        let roomy = Crowding { machine: Some((usize::MAX, runnable())), ..Crowding::new() };
         roomy.note_sleep(LONG, at(&roomy, 0));
         assert!(!roomy.is_crowded());
         (0..OFTEN).for_each(|_| roomy.note_pause(PUT_ASIDE, at(&roomy, 0)));

@@ -1,5 +1,6 @@
 //! The cores of this machine, who wants them, and what it costs a thread to sleep and to be woken on them.
 
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -29,10 +30,26 @@ pub fn cores() -> Cores {
     Cores { allowed, usable, machine }
 }
 
-/// How many threads of the machine run or could run now, this one included, if it tells.
-pub fn runnable() -> Option<usize> {
-    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
-    // proc_loadavg(5): runnable/all.
+/// What tells how many threads of the machine run or could run (proc_loadavg(5)).
+#[derive(Debug)]
+pub struct Runnable(File);
+
+impl Runnable {
+    /// None where the machine does not tell.
+    pub fn open() -> Option<Self> {
+        File::open("/proc/loadavg").ok().map(Self)
+    }
+
+    /// How many do now, the calling thread included; a system call.
+    pub fn count(&self) -> Option<usize> {
+        let mut text = [0; 64];
+        let len = rustix::io::pread(&self.0, &mut text, 0).ok()?;
+        runnable(std::str::from_utf8(&text[..len]).ok()?)
+    }
+}
+
+/// The runnable threads of `averages runnable/all last`.
+fn runnable(text: &str) -> Option<usize> {
     text.split_ascii_whitespace().nth(3)?.split_once('/')?.0.parse().ok()
 }
 
@@ -123,7 +140,14 @@ mod tests {
         let Cores { allowed, usable, machine } = cores();
         assert!(!allowed.is_empty() && allowed.len() <= machine);
         assert!(usable >= 1 && usable <= allowed.len());
-        assert!(runnable().is_some_and(|threads| threads >= 1));
+        assert!(Runnable::open().unwrap().count().is_some_and(|threads| threads >= 1));
+    }
+
+    #[test]
+    fn runnable_threads_are_read() {
+        assert_eq!(runnable("0.41 1.74 4.40 3/210 1234\n"), Some(3));
+        assert_eq!(runnable("0.41 1.74 4.40"), None);
+        assert_eq!(runnable("0.41 1.74 4.40 x/y 1"), None);
     }
 
     #[test]
