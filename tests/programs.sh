@@ -83,13 +83,16 @@ for part in '^2 ranks on this node' '^wake-up .* at least' '^  spins ' '^  CANEL
     [ "$(grep -c "$part" "$work/out")" = 2 ] || { cat "$work/out"; echo "canele info --progress in a job does not tell: $part"; exit 1; }
 done
 # Ranks that are bound to a core each have one, whatever they could use up themselves.
-if [ "$(nproc)" -gt 1 ]; then
+bound() { # launcher
+    local first part
+    [ "$(nproc)" -gt 1 ] || return 0
     first=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*\([0-9]*\).*/\1/p' /proc/self/status)
-    go -n 2 taskset -c "$first" "$prefix/bin/canele" info --progress >"$work/out"
+    timeout 60 "$1" -n 2 taskset -c "$first" "$prefix/bin/canele" info --progress >"$work/out"
     for part in "this process's, of $(nproc) that the job's ranks share" '^  spins  *[0-9]'; do
         [ "$(grep -c "$part" "$work/out")" = 2 ] || { cat "$work/out"; echo "bound ranks are taken for a crowd: $part"; exit 1; }
     done
-fi
+}
+bound "$prefix/bin/mpiexec"
 
 # The native interface, with MPI and without.
 for rails in shm tcp; do
@@ -141,6 +144,7 @@ go -n 1 "$work/unsupported" "${names[@]}"
 
 if [ -n "${2:-}" ]; then
     timeout 60 "$2/mpiexec.hydra" -n 4 "$work/collectives"
+    bound "$2/mpiexec.hydra"
     echo "started by Hydra: ok"
     "$prefix/bin/mpiexec" -n 2 sh -c 'exit 0'
 fi

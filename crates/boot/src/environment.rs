@@ -1,5 +1,8 @@
 //! Which launcher started this process.
 
+use rustix::process::getppid;
+use rustix::thread::{CpuSet, sched_getaffinity};
+
 use crate::job::{BootError, NODE_CORES_VARIABLE};
 
 /// How this process was started.
@@ -30,11 +33,22 @@ pub fn local_ranks() -> Option<usize> {
     std::env::var("MPI_LOCALNRANKS").ok()?.parse().ok()
 }
 
-/// How many cores the job's ranks on this node share: as the launcher says, for ranks may be bound to some of
-/// them each, or else those that this process may use.
+/// How many cores the job's ranks on this node share, each of which may be bound to some of them: as the launcher
+/// says, or else those of the process that started this one.
 pub fn node_cores() -> usize {
     let told = std::env::var(NODE_CORES_VARIABLE).ok().and_then(|text| text.parse().ok());
-    told.filter(|cores| *cores > 0).unwrap_or_else(own_cores)
+    told.filter(|cores| *cores > 0).unwrap_or_else(|| own_cores().max(parents_cores()))
+}
+
+/// How many cores our parent may use; none where something else than a binding holds this process to fewer.
+fn parents_cores() -> usize {
+    let count = |process| {
+        let set = sched_getaffinity(process).ok()?;
+        Some((0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).count())
+    };
+    let is_bounded = count(None).is_none_or(|allowed| own_cores() < allowed);
+    let parent = getppid().filter(|_| !is_bounded);
+    parent.and_then(|parent| count(Some(parent))).unwrap_or(0)
 }
 
 /// How many cores this process may use.
