@@ -391,7 +391,11 @@ fn open_rails(job: &Job, sites: &Arc<OnceLock<Map>>) -> Result<Opened, String> {
 
 /// Opens the rail over shared memory.
 fn open_shm(job: &Job) -> Result<Box<dyn Rail>, String> {
-    let config = ShmConfig { rank: GateId(job.rank()), job: u128::from(job.id()).to_le_bytes() };
+    let config = ShmConfig {
+        rank: GateId(job.rank()),
+        job: u128::from(job.id()).to_le_bytes(),
+        sleeps_often: !policy(job.size()).has_a_core(),
+    };
     let rail = ShmRail::new(config).map_err(|error| format!("rail shm: {error}"))?;
     Ok(Box::new(rail))
 }

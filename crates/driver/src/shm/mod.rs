@@ -48,6 +48,8 @@ pub struct ShmConfig {
     pub rank: GateId,
     /// Tells this job from others of the same user.
     pub job: [u8; 16],
+    /// It has no core to wait on: it sleeps for much of what it waits for.
+    pub sleeps_often: bool,
 }
 
 /// The rail of one process to its neighbours on the node.
@@ -124,7 +126,7 @@ impl ShmRail {
         inbox.write(TOKEN_AT, &token);
         inbox.write(JOB_AT, &config.job);
         inbox.word32(CORE_AT).store(NO_CORE, Ordering::Relaxed);
-        sleep::move_in(&inbox);
+        sleep::move_in(&inbox, config.sleeps_often);
         inbox.word64(OWN_ADDRESS_AT).store(inbox.address(TOKEN_AT), Ordering::Release);
         let address = Address {
             pid: std::process::id() as i32,
@@ -587,10 +589,9 @@ impl Rail for ShmRail {
         // Room in the pool comes from any reader.
         let wanted = self.links.iter().any(|link| link.refused && !link.down);
         let starved = self.links.iter().filter(|_| wanted).map(|link| &link.producer);
-        match self.links.is_empty() {
-            true => sleep::lie_down_alone(&self.inbox),
-            false => sleep::lie_down(&self.inbox, starved),
-        }
+        let by_sleeper = self.links.iter().any(|link| link.fences == Fences::Sleeper);
+        let fences = if by_sleeper { Fences::Sleeper } else { Fences::Sender };
+        sleep::lie_down(fences, &self.inbox, starved);
         let count = self.inbox.word32(COUNT_AT).load(Ordering::Acquire).min(PEERS_MAX);
         self.events.is_empty() && self.announced == count && !self.any_link_has_news()
     }

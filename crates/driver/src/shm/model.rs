@@ -168,12 +168,12 @@ impl Shared for Modelled {
         }
     }
 
-    fn fence_all() {
+    fn fence_of_sleeper(on_all_cores: bool) {
         if FLAW.get() == Flaw::NoFenceOfSleeper {
             return;
         }
         fence(Ordering::SeqCst);
-        if FENCES.get() == Fences::Sleeper && FLAW.get() != Flaw::OwnFenceOfSleeper {
+        if on_all_cores && FLAW.get() != Flaw::OwnFenceOfSleeper {
             barrier().ask();
         }
     }
@@ -406,7 +406,7 @@ fn a_sleeping_receiver_is_woken() {
     });
     for number in 0..2 {
         while !consumer.pop(&mut |bytes| assert_is(bytes, number, 4)) {
-            lie_down(&inbox, iter::empty());
+            lie_down(FENCES.get(), &inbox, iter::empty());
             if !consumer.has_news() {
                 bell.wait();
             }
@@ -437,7 +437,7 @@ fn a_sender_that_wants_room_is_woken() {
         barrier.leave();
     });
     while !producer.push(&frame(4, 248)) {
-        lie_down(&inbox, iter::once(&producer));
+        lie_down(FENCES.get(), &inbox, iter::once(&producer));
         if !producer.has_room_for_any() {
             bell.wait();
         }
@@ -469,7 +469,7 @@ fn a_sender_that_wants_a_chunk_is_woken() {
         barrier.leave();
     });
     while !push_long(&mut pool, &mut producer, sent) {
-        lie_down(&inbox, iter::once(&producer));
+        lie_down(FENCES.get(), &inbox, iter::once(&producer));
         if !pool.has_room(0) {
             bell.wait();
         }

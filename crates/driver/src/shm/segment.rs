@@ -115,8 +115,8 @@ impl Shared for Segment {
         fence(Ordering::SeqCst);
     }
 
-    fn fence_all() {
-        if !membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED) {
+    fn fence_of_sleeper(on_all_cores: bool) {
+        if !(on_all_cores && membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED)) {
             fence(Ordering::SeqCst);
         }
     }

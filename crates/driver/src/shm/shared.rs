@@ -60,8 +60,8 @@ pub trait Shared: Sized {
     /// A full fence on this core.
     fn fence();
 
-    /// A full fence on every core that runs a process which has registered for it.
-    fn fence_all();
+    /// That of who is about to sleep, if asked for on every core that runs a process which has registered for it.
+    fn fence_of_sleeper(on_all_cores: bool);
 }
 
 /// A number that is read and written whole.

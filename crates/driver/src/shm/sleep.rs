@@ -4,7 +4,8 @@
 //! more at what it waits for. Who writes what a sleeper may wait for — a frame, or room — looks at the
 //! flags afterwards, lowers the one it finds raised, and rings. Either side writes what the other
 //! reads, so each needs a full fence between its write and its look (Dekker's problem); the sleeper's
-//! `membarrier` runs one on every core, which spares the others theirs.
+//! `membarrier` runs one on every core, which spares the others theirs. It interrupts those cores, so that who sleeps
+//! often runs only its own.
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
@@ -22,8 +23,8 @@ pub(crate) enum Fences {
 }
 
 impl Fences {
-    /// What suits two processes, by their inboxes: a process under an instrument, or behind a filter
-    /// of system calls, may have no `membarrier` while its neighbour has.
+    /// What suits two processes, by their inboxes: a process that sleeps often, is under an instrument, or behind a
+    /// filter of system calls, may run no `membarrier` while its neighbour does.
     pub fn between<S: Shared>(own: &S, peer: &S) -> Self {
         let both =
             [own, peer].iter().all(|inbox| inbox.word32(BARRIERS_AT).load(Ordering::Relaxed) != 0);
@@ -60,27 +61,23 @@ impl Fences {
     }
 }
 
-/// Tells in a fresh inbox whether its owner, this process, can run `membarrier`.
-pub(crate) fn move_in<S: Shared>(inbox: &S) {
-    inbox.word32(BARRIERS_AT).store(u32::from(can_run_barriers()), Ordering::Relaxed);
+/// Tells in a fresh inbox whether its owner, this process, is to run `membarrier`, and can.
+pub(crate) fn move_in<S: Shared>(inbox: &S, sleeps_often: bool) {
+    let runs_barriers = !sleeps_often && can_run_barriers();
+    inbox.word32(BARRIERS_AT).store(u32::from(runs_barriers), Ordering::Relaxed);
 }
 
 /// Tells that the owner of `inbox` is about to sleep and wants room in `starved`; to be followed by
-/// a look at everything it waits for.
+/// a look at everything it waits for. The `fences` are those of all its neighbours: a newcomer runs its own
+/// ([`Fences::Sender`]) before it looks at the flag.
 pub(crate) fn lie_down<'a, S: Shared + 'a>(
+    fences: Fences,
     inbox: &S,
     starved: impl Iterator<Item = &'a Producer<S>>,
 ) {
     inbox.word32(ASLEEP_AT).store(1, Ordering::Relaxed);
     starved.for_each(Producer::want_room);
-    S::fence_all();
-}
-
-/// As [`lie_down`], of a process without neighbours: a newcomer runs a fence of its own
-/// ([`Fences::Sender`]) before it looks at the flag, so that none is needed on other cores.
-pub(crate) fn lie_down_alone<S: Shared>(inbox: &S) {
-    inbox.word32(ASLEEP_AT).store(1, Ordering::Relaxed);
-    S::fence();
+    S::fence_of_sleeper(fences == Fences::Sleeper);
 }
 
 /// Tells that the owner of `inbox` is awake.
@@ -105,6 +102,17 @@ pub(crate) const INBOX_WORDS_LEN: usize = ASLEEP_AT + 64;
 mod tests {
     use super::*;
     use crate::shm::segment::Segment;
+
+    #[test]
+    fn who_sleeps_often_runs_its_own_fence_and_so_do_its_neighbours() {
+        let [often, seldom] = [true, false].map(|sleeps_often| {
+            let inbox = Segment::create(INBOX_WORDS_LEN).unwrap();
+            move_in(&inbox, sleeps_often);
+            inbox
+        });
+        assert_eq!(Fences::between(&often, &seldom), Fences::Sender);
+        assert_eq!(Fences::between(&seldom, &often), Fences::Sender);
+    }
 
     #[test]
     fn both_must_have_barriers_for_senders_to_be_spared() {
