@@ -1,10 +1,9 @@
 //! What progress has done so far.
 //!
 //! Whoever has the core counts, so all of it is plain additions. No clock is read for it but beside calls of the
-//! kernel: what a thread spins is known where a wait looks at the clock for its own sake, and what threads lose
-//! by yielding is estimated from few of them.
+//! kernel: what a thread spins, or loses by yielding, is known where a wait looks at the clock for its own sake.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What a process has done for its communication; guarded as the core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,10 +20,8 @@ pub struct Counters {
     pub spinning: Duration,
     /// How often a thread that waits gave its core to others, and went on polling.
     pub yields: u64,
-    /// What that took, as estimated from some of them.
+    /// What that took.
     pub yielding: Duration,
-    /// Those since the last that was timed for all.
-    pub(crate) untimed: u32,
     /// Sleeps in the kernel of the thread that polls for all.
     pub sleeps: u64,
     /// What they took.
@@ -55,23 +52,3 @@ pub struct TaskSteps {
     /// How often they computed.
     pub works: u64,
 }
-
-impl Counters {
-    /// A thread yields: when it began, for one in [`TIMED_YIELDS`], which stands for so many.
-    pub(crate) fn begin_yield(&mut self) -> Option<Instant> {
-        self.yields += 1;
-        self.untimed += 1;
-        (self.untimed == TIMED_YIELDS).then(Instant::now)
-    }
-
-    /// The thread is back.
-    pub(crate) fn end_yield(&mut self, began: Option<Instant>) {
-        if let Some(began) = began {
-            self.yielding += TIMED_YIELDS * began.elapsed();
-            self.untimed = 0;
-        }
-    }
-}
-
-/// A yield to nobody takes some 300 ns, of which two looks at the clock each time would be a good part.
-const TIMED_YIELDS: u32 = 16;

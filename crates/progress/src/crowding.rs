@@ -5,6 +5,13 @@
 //! it goes on soon after, and for as long as more threads of the machine run, or could, than it has cores. Where
 //! waits are long the latter is looked at without the former, for who spins long takes much from those who compute.
 //!
+//! Ranks that share cores yield to each other while they wait. The kernel takes who yields for one that has had all of
+//! its share (Linux 6.18 charges it a whole slice), so that others of its session who want the core have it next, for
+//! milliseconds, even those of the lowest standing; who sleeps keeps its claim. Few yields from one that took so long to
+//! the next tell of them, and then such ranks sleep at once for a while, which is longer when that happens again soon
+//! after. What runs in other sessions is given its share of a core by the session (sched(7), autogroup): it takes the core
+//! in turns with all ranks together, after many yields, and who slept would gain nothing.
+//!
 //! Where cores are wanted a thread that waits keeps its own for no longer than sleeping costs: who sleeps soon has
 //! its turn soon after it is woken, and who spins has used it up when the answer comes.
 
@@ -29,6 +36,8 @@ pub(crate) struct Crowding {
     until_us: AtomicU64,
     /// For how long it did when a thread was put aside last, in µs.
     hold_us: AtomicU64,
+    /// Yields since the last that took milliseconds.
+    brief_yields: AtomicU32,
     /// When the machine is looked at next, in µs since `began`.
     look_at_us: AtomicU64,
     /// In spinning for as long as sleeping costs.
@@ -49,6 +58,7 @@ impl Crowding {
             times: AtomicU32::new(0),
             until_us: AtomicU64::new(0),
             hold_us: AtomicU64::new(HOLD_US),
+            brief_yields: AtomicU32::new(FEW_YIELDS),
             look_at_us: AtomicU64::new(0),
             trust: Trust::new(),
             machine,
@@ -98,9 +108,35 @@ impl Crowding {
         let times = if is_again { self.times.load(Ordering::Relaxed).saturating_add(1) } else { 1 };
         self.times.store(times, Ordering::Relaxed);
         let is_certain = times > OFTEN || times == OFTEN && self.is_full();
-        if !is_certain {
-            return;
+        if is_certain {
+            self.hold_longer(now_us);
         }
+    }
+
+    /// A thread of a rank that shares its core with others of the job has it back so long after it has yielded.
+    #[inline]
+    pub fn note_yield(&self, took: Duration, now: Instant) {
+        if took < YIELDED_TO_OTHERS {
+            let brief = self.brief_yields.load(Ordering::Relaxed);
+            self.brief_yields.store(brief.saturating_add(1), Ordering::Relaxed);
+        } else if self.brief_yields.swap(0, Ordering::Relaxed) < FEW_YIELDS {
+            self.hold_longer(self.us(now));
+        }
+    }
+
+    /// As [`Crowding::is_crowded`], for such a rank: how many run does not tell it who they are. When the time is over it
+    /// yields again, and sees.
+    pub fn is_held_at(&self, now: Instant) -> bool {
+        let now_us = self.us(now);
+        if now_us >= self.until_us.load(Ordering::Relaxed) {
+            self.judge(now_us, false);
+        }
+        self.is_crowded()
+    }
+
+    /// For longer if others want the cores again soon.
+    #[cold]
+    fn hold_longer(&self, now_us: u64) {
         let until_us = self.until_us.load(Ordering::Relaxed);
         let free_us = if until_us > 0 { now_us.saturating_sub(until_us) } else { u64::MAX };
         let hold_us = match self.hold_us.load(Ordering::Relaxed) {
@@ -165,6 +201,12 @@ const AGAIN_US: u64 = 40_000;
 /// So often in a row is no chance on a full machine; once more, and it is none on any.
 const OFTEN: u32 = 3;
 
+/// Ranks that wait give the core back within microseconds, and others when the kernel takes it from them.
+const YIELDED_TO_OTHERS: Duration = Duration::from_millis(2);
+
+/// From one yield that took so long to the next: those of two waits.
+const FEW_YIELDS: u32 = 32;
+
 /// How long a core is taken to be wanted once a thread was put aside: at least…
 const HOLD_US: u64 = 10_000;
 /// …and at most.
@@ -213,6 +255,26 @@ mod tests {
         }
         often(now_us + HOLD_MAX_US);
         assert_eq!(crowding.hold_us.load(Ordering::Relaxed), HOLD_US);
+    }
+
+    #[test]
+    fn yields_that_take_milliseconds_again_soon_are_believed_and_then_for_longer() {
+        let crowding = Crowding::new();
+        let at = |us| crowding.began + Duration::from_micros(us);
+        for _ in 0..10 {
+            crowding.note_yield(YIELDED_TO_OTHERS, at(0));
+            (0..FEW_YIELDS).for_each(|_| crowding.note_yield(YIELDED_TO_OTHERS / 2, at(0)));
+        }
+        assert!(!crowding.is_crowded(), "each may be the turn of another session");
+        crowding.note_yield(YIELDED_TO_OTHERS, at(0));
+        (1..FEW_YIELDS).for_each(|_| crowding.note_yield(YIELDED_TO_OTHERS / 2, at(0)));
+        let mut now_us = 1_000_000;
+        for hold_us in [HOLD_US, 2 * HOLD_US, 4 * HOLD_US] {
+            crowding.note_yield(YIELDED_TO_OTHERS, at(now_us));
+            assert!(crowding.is_held_at(at(now_us + hold_us - 1)));
+            assert!(!crowding.is_held_at(at(now_us + hold_us)), "whatever runs");
+            now_us += hold_us + HOLD_US;
+        }
     }
 
     #[test]

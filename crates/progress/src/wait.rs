@@ -382,10 +382,15 @@ impl Progress {
     }
 
     /// Gives the processor's core away as well.
-    fn yield_core<'a>(&'a self, mut core: Guard<'a, Core>) -> Guard<'a, Core> {
-        let began = core.counters.begin_yield();
-        core = self.breathe(core, std::thread::yield_now);
-        core.counters.end_yield(began);
+    fn yield_core<'a>(&'a self, core: Guard<'a, Core>) -> Guard<'a, Core> {
+        let began = Instant::now();
+        let mut core = self.breathe(core, std::thread::yield_now);
+        let now = Instant::now();
+        core.counters.yields += 1;
+        core.counters.yielding += now - began;
+        if !self.policy.has_a_core() {
+            self.crowding.note_yield(now - began, now);
+        }
         core
     }
 
@@ -523,9 +528,10 @@ impl Progress {
     }
 
     /// The calling thread is about to sleep: where others want the cores it goes before them when it is woken,
-    /// and the thread that stands by sees that it does not for longer than that takes.
+    /// and the thread that stands by sees that it does not for longer than that takes. Ranks that share cores would go
+    /// before each other.
     fn go_first(&self, core: &mut Core) {
-        if self.crowding.is_crowded() {
+        if self.policy.has_a_core() && self.crowding.is_crowded() {
             let was_held = core.precedence.is_held();
             core.precedence.claim();
             let is_new = !was_held && core.precedence.is_held();
