@@ -97,6 +97,12 @@ pub trait Rail: Send {
 
     /// Whether everything posted has left this process (on a stream: was accepted by the kernel).
     fn is_flushed(&self) -> bool;
+
+    /// Whether nothing is going on that only polls move: everything posted has left, and the rail does nothing of its
+    /// own accord. It may begin such a thing when it is handed a frame, and where it reports a peer's cost.
+    fn is_at_rest(&self) -> bool {
+        self.is_flushed()
+    }
 }
 
 /// What became of a posted frame.

@@ -47,7 +47,7 @@ pub struct Core {
     posted: Vec<LastShort>,
     /// Links that rails are opening anew.
     reopening: Vec<(GateId, RailId)>,
-    /// A rail had no room for a frame, or not yet for all of it.
+    /// A rail had no room for a frame, or not yet for all of it, or is at something of its own.
     has_backlog: bool,
     /// That may still be so, or messages are gathered, a task has to compute, or threads wait for others.
     pub(crate) has_loose_ends: bool,
@@ -325,7 +325,9 @@ impl Core {
 
     /// Looks whether the rails have taken by now what they had no room for.
     pub(crate) fn look_at_backlog(&mut self) {
-        self.has_backlog = self.has_backlog && !self.is_quiet();
+        let is_at_rest = |station: &Station| station.rail.is_at_rest();
+        let is_done = || self.engine.is_idle() && self.rails.iter().all(is_at_rest);
+        self.has_backlog = self.has_backlog && !is_done();
         self.look_at_ends();
     }
 
@@ -405,6 +407,7 @@ impl Core {
         let (rail, name) = (RailId(index as u8), station.name);
         let (replay, is_mixed) = (station.has_twin, station.is_mixed);
         let mut troubles: Vec<(GateId, Trouble)> = Vec::new();
+        let mut may_be_busy = false;
         let moved = station.rail.poll(&mut |event| match event {
             Event::Frame { peer, bytes } => {
                 if troubles
@@ -424,7 +427,10 @@ impl Core {
                 journal.print(line.as_slice());
             }
             Event::Room { peer } => engine.handle_room(peer, rail),
-            Event::Cost { peer, cost } => engine.handle_cost(peer, rail, cost),
+            Event::Cost { peer, cost } => {
+                may_be_busy = true;
+                engine.handle_cost(peer, rail, cost);
+            }
             Event::Up { peer, capabilities } => {
                 let Some(route) = routes.get_mut(peer.0 as usize) else { return };
                 match route {
@@ -448,6 +454,9 @@ impl Core {
                 troubles.push((peer, attempt.map_or(Trouble::Down(fault), Trouble::Refused)));
             }
         });
+        if may_be_busy {
+            self.note_backlog(rail, true);
+        }
         if !troubles.is_empty() {
             self.meet(rail, troubles);
         }
@@ -497,7 +506,7 @@ impl Core {
     /// A frame may have been left behind, or a part of it.
     #[cold]
     fn note_backlog(&mut self, rail: RailId, is_taken: bool) {
-        if !is_taken || !self.rails[rail.0 as usize].rail.is_flushed() {
+        if !is_taken || !self.rails[rail.0 as usize].rail.is_at_rest() {
             self.has_backlog = true;
             self.has_loose_ends = true;
         }

@@ -11,7 +11,7 @@ use driver::{Event, Post, Rail, RailError};
 use engine::{Config, Engine, Selector};
 use memory::Region;
 use progress::{Core, Directory, Policy, Progress};
-use wire::{Frame, GateId, RemoteRegion};
+use wire::{Cost, Frame, GateId, RemoteRegion};
 
 #[test]
 fn a_thread_that_thinks_better_of_sleeping_leaves_the_guard_its_bell() {
@@ -41,6 +41,25 @@ fn a_thread_that_thinks_better_of_sleeping_leaves_the_guard_its_bell() {
     progress.submit(|core| core.engine.submit_cancel(op));
 }
 
+#[test]
+fn what_a_rail_does_of_its_own_accord_goes_on_while_the_application_computes() {
+    let shown = Arc::new(Shown::default());
+    shown.tells_cost.store(true, Ordering::SeqCst);
+    let rails: Vec<Box<dyn Rail>> = vec![Box::new(Quiet(Arc::clone(&shown)))];
+    let core = Core::new(Engine::new(Config::new(2)), GateId(0), 2, rails, Box::new(Nobody));
+    let progress = Progress::new(core, Policy::for_node(2, 1)).expect("descriptors");
+    // The call in which it begins, and nothing after it.
+    shown.is_busy.store(true, Ordering::SeqCst);
+    progress.wait(|_| (shown.polls.load(Ordering::SeqCst) > 0).then_some(()));
+    let polls = || shown.polls.load(Ordering::SeqCst);
+    let before = polls();
+    assert!(until(PATIENCE, || polls() > before + 100), "nobody polls");
+    shown.is_busy.store(false, Ordering::SeqCst);
+    let mut last = polls();
+    let mut rests = || polls() == std::mem::replace(&mut last, polls());
+    assert!(until(PATIENCE, &mut rests), "it has ended, and somebody polls");
+}
+
 fn until(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + limit;
     while !is_so() {
@@ -61,6 +80,11 @@ struct Shown {
     has_news: AtomicBool,
     /// How often somebody heard that.
     refusals: AtomicU32,
+    /// It tells what a link costs, once.
+    tells_cost: AtomicBool,
+    /// It is at something of its own.
+    is_busy: AtomicBool,
+    polls: AtomicU32,
 }
 
 impl Shown {
@@ -91,8 +115,13 @@ impl Rail for Quiet {
         panic!("a frame for rank {}", peer.0)
     }
 
-    fn poll(&mut self, _: &mut dyn FnMut(Event<'_>)) -> bool {
-        false
+    fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
+        self.0.polls.fetch_add(1, Ordering::SeqCst);
+        let tells = self.0.tells_cost.swap(false, Ordering::SeqCst);
+        if tells {
+            sink(Event::Cost { peer: GateId(1), cost: Cost::linear(1, 1, 1) });
+        }
+        tells || self.0.is_busy.load(Ordering::SeqCst)
     }
 
     fn pull(&mut self, _: GateId, _: RemoteRegion, _: u64, _: &Region) -> Result<(), RailError> {
@@ -116,6 +145,10 @@ impl Rail for Quiet {
 
     fn is_flushed(&self) -> bool {
         true
+    }
+
+    fn is_at_rest(&self) -> bool {
+        !self.0.is_busy.load(Ordering::SeqCst)
     }
 }
 

@@ -358,6 +358,9 @@ impl TcpRail {
                     Ok(_) => {
                         // The peer measures the way here, and nobody but this side the way there.
                         if open.stream.padded && open.begin_probe(self.clock.now()) {
+                            if let Some(known) = &open.known {
+                                sink(Event::Cost { peer, cost: known.cost });
+                            }
                             self.watch(key);
                         }
                         return true;
@@ -702,6 +705,10 @@ impl Rail for TcpRail {
 
     fn is_flushed(&self) -> bool {
         self.backlogged == 0 && self.deferred.is_empty()
+    }
+
+    fn is_at_rest(&self) -> bool {
+        self.writing == 0 && self.deferred.is_empty()
     }
 }
 
