@@ -457,7 +457,8 @@ impl TcpRail {
         let peer = open.peer;
         match open.stream.flush(&mut |token| sink(Event::Sent { peer, token })) {
             Ok(moved) => {
-                if open.stream.invite(self.polls) {
+                let is_invited = open.stream.invite(self.polls);
+                if is_invited {
                     if let Some(known) = &mut open.known
                         && known.look(&open.stream.channel.socket)
                     {
@@ -466,7 +467,9 @@ impl TcpRail {
                     }
                     sink(Event::Room { peer });
                 }
+                // What was refused goes before more padding.
                 if open.probe.is_running()
+                    && !is_invited
                     && let Some(cost) = open.pad(&mut self.padding_left)
                 {
                     sink(Event::Cost { peer, cost });
