@@ -88,6 +88,13 @@ impl Steady {
         Some(Self { since: now, is_held: false })
     }
 
+    /// Lets a connection send twice as much every round trip, paced, to have it remember that [afterwards](Self::begin);
+    /// whether the system allows it. What remembers grows slower as long as it has measured little.
+    pub fn prepare(socket: &impl AsFd) -> bool {
+        // Once it was asked for, the kernel paces whatever comes after it too.
+        set_tcp_congestion(socket, STEADY).is_ok() && set_tcp_congestion(socket, OTHER).is_ok()
+    }
+
     /// Begins anew what would pause soon. The connection was last seen to carry so many bytes per second; to be
     /// called every second at least.
     pub fn look(&mut self, socket: &impl AsFd, rate: u64, now: Duration) {
@@ -172,6 +179,17 @@ mod tests {
         );
         assert!(matches!(probe, Probe::Done), "it would forget");
         assert_eq!(tcp_congestion(&named).unwrap(), "reno");
+    }
+
+    #[test]
+    fn while_it_is_measured_a_connection_has_what_grows_fastest() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        if Steady::prepare(&one) {
+            assert_eq!(tcp_congestion(&one).unwrap(), OTHER);
+            assert!(Steady::begin(&one, Duration::ZERO).is_some());
+            assert_eq!(tcp_congestion(&one).unwrap(), STEADY);
+        }
     }
 
     #[test]

@@ -112,13 +112,18 @@ impl Known {
         self.has_learned || self.remembered_ns.is_none_or(is_other)
     }
 
-    /// Asks the kernel at which rate the peer confirms; none where this side was what limited it.
-    pub fn learn(&mut self, socket: &TcpStream) -> Option<u64> {
-        let sample = TcpSample::of(socket).ok()?.behind(self.detour);
+    /// Asks the kernel at which rate the peer confirms, if this side is not what limits it.
+    pub fn learn(&mut self, socket: &TcpStream) {
+        let Ok(sample) = TcpSample::of(socket) else { return };
+        let sample = sample.behind(self.detour);
         sample.refine(&mut self.cost);
         self.seen_ns = sample.round_trip_ns.map(|round_trip_ns| round_trip_ns / 2);
         self.has_learned |= !sample.is_limited_by_sender;
-        sample.delivery_bytes_per_s.filter(|_| !sample.is_limited_by_sender)
+    }
+
+    /// What jobs before have left as the way's rate, in bytes per second, if they have left something.
+    pub fn remembered_rate(&self) -> Option<u64> {
+        self.remembered_ns.map(|_| self.cost.bytes_within(1_000_000_000))
     }
 }
 

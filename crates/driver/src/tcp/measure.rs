@@ -8,11 +8,17 @@ use std::time::Duration;
 use socket2::SockRef;
 use wire::{Cost, HostCost};
 
+use super::probe::Sight;
+
 /// A connection as the kernel sees it now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpSample {
     /// The least round trip of the last minutes, between the kernels; none before the first.
     pub round_trip_ns: Option<u64>,
+    /// Round trips are longer than that, for what waits on the way.
+    pub is_queued: bool,
+    /// Something had to be sent again.
+    pub has_lost: bool,
     /// At which rate the peer lately confirmed data; none before the first.
     pub delivery_bytes_per_s: Option<u64>,
     /// That rate was the sender's, not the network's: there was nothing more to send.
@@ -40,8 +46,12 @@ impl TcpSample {
         let segment = info.u32_at(offset_of!(libc::tcp_info, tcpi_snd_mss)).unwrap_or(0);
         let window = info.u32_at(offset_of!(libc::tcp_info, tcpi_snd_cwnd)).unwrap_or(0);
         let rate = info.u64_at(offset_of!(libc::tcp_info, tcpi_delivery_rate));
+        let again = info.u32_at(offset_of!(libc::tcp_info, tcpi_total_retrans));
+        let usual_us = info.u32_at(offset_of!(libc::tcp_info, tcpi_rtt)).unwrap_or(0);
         Ok(Self {
             round_trip_ns: known.map(|us| u64::from(us) * 1000),
+            is_queued: known.is_some_and(|us| usual_us > us + (us / QUEUED_SHARE).max(QUEUED_US)),
+            has_lost: again.is_some_and(|count| count > 0),
             delivery_bytes_per_s: rate.filter(|&rate| rate != 0),
             is_limited_by_sender: info.byte_at(FLAGS_AT).is_none_or(|flags| flags & 1 != 0),
             window_bytes: u64::from(window) * u64::from(segment),
@@ -81,6 +91,11 @@ impl TcpSample {
             let line_ns = OBSERVED_LEN.saturating_mul(1_000_000_000) / rate;
             cost.learn(OBSERVED_LEN, line_ns.saturating_add(cost.gap_ns()));
         }
+    }
+
+    /// What of it says whether the way is full.
+    pub(super) fn sight(&self) -> Sight {
+        Sight { rate: self.observed_rate(), window: self.window_bytes, is_queued: self.is_queued }
     }
 
     /// The network's rate, if it was the network that limited it.
@@ -216,6 +231,11 @@ const FLAGS_AT: usize = offset_of!(libc::tcp_info, tcpi_snd_rcv_wscale) + 1;
 const BBR_LEN: usize = 20;
 const BBR_UNIT: u32 = 256;
 
+/// A queue shows in round trips that are longer by an eighth, and a millisecond: it takes as long for a busy host to
+/// answer.
+const QUEUED_SHARE: u32 = 8;
+const QUEUED_US: u32 = 1000;
+
 /// A delivery rate is that of frames as long as this: long enough for the gap not to count.
 const OBSERVED_LEN: u64 = 1 << 20;
 
@@ -273,6 +293,8 @@ mod tests {
     fn a_sample_refines_what_it_knows_and_nothing_else() {
         let slow = TcpSample {
             round_trip_ns: Some(11_600_000),
+            is_queued: false,
+            has_lost: false,
             delivery_bytes_per_s: Some(118_000_000),
             is_limited_by_sender: false,
             window_bytes: 14_480,

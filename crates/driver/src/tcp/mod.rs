@@ -64,7 +64,7 @@ use knowledge::{Knowledge, Known};
 pub use measure::TcpSample;
 use networks::NAMES;
 pub use networks::{TcpNetwork, TcpNetworks};
-use probe::Probe;
+use probe::{Probe, Progress};
 use proving::Unproved;
 pub use route::Gateways;
 use route::Ways;
@@ -317,8 +317,7 @@ impl TcpRail {
         open.reckon_burst();
         open.limit_unsent();
         // Where there are many, what they carry is found out when it matters.
-        let measures =
-            open.probe.is_due() && self.may_measure() && open.begin_probe(self.clock.now());
+        let measures = open.probe.is_due() && self.may_measure() && open.begin_probe();
         self.sockets.insert(key, Socket::Open(Box::new(open)));
         self.links.insert(peer, Link::Open { key });
         if measures {
@@ -357,7 +356,7 @@ impl TcpRail {
                 match open.stream.deliver(&mut |bytes| sink(Event::Frame { peer, bytes })) {
                     Ok(_) => {
                         // The peer measures the way here, and nobody but this side the way there.
-                        if open.stream.padded && open.begin_probe(self.clock.now()) {
+                        if open.stream.padded && open.begin_probe() {
                             if let Some(known) = &open.known {
                                 sink(Event::Cost { peer, cost: known.cost });
                             }
@@ -470,7 +469,7 @@ impl TcpRail {
                 // What was refused goes before more padding.
                 if open.probe.is_running()
                     && !is_invited
-                    && let Some(cost) = open.pad(&mut self.padding_left)
+                    && let Some(cost) = open.pad(&mut self.padding_left, self.clock.now())
                 {
                     sink(Event::Cost { peer, cost });
                 }
@@ -636,7 +635,7 @@ impl Rail for TcpRail {
         match open.stream.post(frame, self.polls) {
             Ok(post) => {
                 if frame.len() >= probe::LONG {
-                    open.begin_probe(self.clock.now());
+                    open.begin_probe();
                 }
                 if post == Post::Full && open.stream.is_flushed() {
                     self.deferred.push(key);
@@ -735,18 +734,16 @@ impl Open {
     }
 
     /// Begins to measure the way, if that was not done; whether it has.
-    fn begin_probe(&mut self, now: Duration) -> bool {
+    fn begin_probe(&mut self) -> bool {
         if !self.probe.is_due() {
             return false;
         }
-        if !self.probe.is_behind() {
-            self.steady = Steady::begin(&self.stream.channel.socket, now);
-            if self.steady.is_none() {
-                self.probe = Probe::Done;
-                return false;
-            }
+        if !self.probe.is_behind() && !Steady::prepare(&self.stream.channel.socket) {
+            self.probe = Probe::Done;
+            return false;
         }
-        self.probe.begin(Instant::now());
+        let known = self.known.as_ref().and_then(Known::remembered_rate);
+        self.probe.begin(Instant::now(), known);
         self.limit_unsent();
         true
     }
@@ -778,15 +775,28 @@ impl Open {
     }
 
     /// Sends padding as far as the kernel takes it and some is left; what the link costs when that is known.
-    fn pad(&mut self, left: &mut usize) -> Option<Cost> {
+    fn pad(&mut self, left: &mut usize, now: Duration) -> Option<Cost> {
         // What fails here fails whoever reads next.
         let count = self.stream.pad(self.probe.allowance().min(*left)).unwrap_or(0);
         *left = left.saturating_sub(count);
-        let Self { probe, stream, known, .. } = self;
+        let Self { probe, stream, known, steady, .. } = self;
         let socket = &stream.channel.socket;
-        probe.handle_padded(count, Instant::now(), || known.as_mut()?.learn(socket));
-        if probe.is_running() && *left > 0 {
+        let (is_own, mut has_lost) = (!probe.is_behind(), false);
+        let look = || {
+            let sample = TcpSample::of(socket).ok()?;
+            has_lost = sample.has_lost;
+            Some(sample.sight())
+        };
+        let progress = probe.handle_padded(count, Instant::now(), look);
+        let goes_on = progress == Progress::Going && *left > 0;
+        if is_own && steady.is_none() && (has_lost || !goes_on) {
+            *steady = Steady::begin(socket, now);
+        }
+        if goes_on {
             return None;
+        }
+        if progress == Progress::Measured {
+            known.iter_mut().for_each(|known| known.learn(socket));
         }
         *probe = Probe::Done;
         self.limit_unsent();
