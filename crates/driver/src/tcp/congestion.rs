@@ -106,29 +106,33 @@ impl Steady {
         if self.is_held && !pace.is_beginning {
             self.is_held = measure::hold(socket, u64::MAX).is_err();
         }
-        if is_due {
-            if may_renew(&pace) {
-                self.renew(socket, rate.max(pace.bytes_per_s));
-            }
+        if is_due && may_renew(&pace) {
+            // Who sends little at a time never comes to the end of its beginning.
+            let has_seen = self.is_held || !pace.is_beginning;
+            self.renew(socket, has_seen.then_some(rate.max(pace.bytes_per_s)));
             self.since = now;
         }
     }
 
     /// Makes it forget, and take up what the kernel knows of the connection. At its beginning it sends far more than
-    /// it has measured, to see whether that passes: until it has seen, it is held to the known rate.
-    fn renew(&mut self, socket: &impl AsFd, rate: u64) {
-        let held = measure::hold(socket, rate.saturating_add(rate / HEADROOM));
-        if held.is_ok() && set_tcp_congestion(socket, OTHER).is_ok() {
+    /// it has measured, to see whether that passes: until it has seen, it is held to the rate that it has seen before.
+    fn renew(&mut self, socket: &impl AsFd, rate: Option<u64>) {
+        if let Some(rate) = rate {
+            if measure::hold(socket, rate.saturating_add(rate / HEADROOM)).is_err() {
+                return;
+            }
             self.is_held = true;
+        }
+        if set_tcp_congestion(socket, OTHER).is_ok() {
             let _ = set_tcp_congestion(socket, STEADY);
         }
     }
 }
 
-/// Whether it has measured the way, and does not pause right now: then it would begin with next to no window.
-/// Where queues stand, somebody else's or its own, the pause is what ends them.
+/// Whether it does not pause right now: then it would begin with next to no window. Where queues stand, somebody
+/// else's or its own, the pause is what ends them, unless they end before.
 fn may_renew(pace: &Pace) -> bool {
-    !pace.is_beginning && !pace.is_pausing && !pace.is_queued
+    !pace.is_pausing && !pace.is_queued
 }
 
 /// Whether the kernel has it loaded: to ask for what it has not would load it.
@@ -198,15 +202,17 @@ mod tests {
         let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let Some(mut steady) = Steady::begin(&one, Duration::ZERO) else { return };
         let pace = Pace::of(&one).expect("of the kernel's BBR");
-        assert!(pace.is_beginning && !pace.is_pausing && !may_renew(&pace), "{pace:?}");
-        // Nothing to forget yet.
+        assert!(pace.is_beginning && !pace.is_pausing, "{pace:?}");
+        // It has seen nothing yet to be held to.
         steady.look(&one, 1 << 20, RENEWED_EVERY);
         assert_eq!((steady.is_held, measure::held(&one).unwrap()), (false, u64::MAX));
-        steady.renew(&one, 1 << 20);
+        assert_eq!(steady.since, RENEWED_EVERY, "it would pause");
+        steady.renew(&one, Some(1 << 20));
         assert_eq!(tcp_congestion(&one).unwrap(), STEADY);
         assert_eq!(measure::held(&one).unwrap(), (1 << 20) + (1 << 17));
-        steady.look(&one, 1 << 20, RENEWED_EVERY);
+        steady.look(&one, 1 << 20, 2 * RENEWED_EVERY);
         assert!(steady.is_held, "it has not seen the way");
+        assert_eq!(steady.since, 2 * RENEWED_EVERY, "it would pause");
     }
 
     #[test]
