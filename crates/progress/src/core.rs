@@ -191,6 +191,12 @@ impl Core {
         !self.lies_down || board.lock().lie_down()
     }
 
+    /// Whether a thread waits for posts.
+    #[inline]
+    pub(crate) fn is_at_board(&self) -> bool {
+        !self.boards.is_empty()
+    }
+
     /// It waits no more.
     pub fn unwatch(&mut self, board: &Arc<Lock<Board>>) {
         self.boards.retain(|one| !Arc::ptr_eq(one, board));

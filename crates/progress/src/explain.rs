@@ -89,7 +89,7 @@ impl Policy {
             say(
                 "yields",
                 Amount::Number(self.yields),
-                "times, with a poll after each, and then sleeps; at once while yields take milliseconds",
+                "times, with a poll after each, and then sleeps; at once, at a board, while yields take milliseconds",
             ),
         ]
     }

@@ -205,8 +205,7 @@ impl<'a> Patience<'a> {
                 return if is_time { Next::Guess } else { Next::Look };
             }
         }
-        let is_futile = || crowding.is_crowded() && crowding.is_held_at(Instant::now());
-        if self.yields < self.policy.yields && !is_futile() {
+        if self.yields < self.policy.yields {
             self.yields += 1;
             return Next::Yield;
         }
@@ -308,17 +307,6 @@ mod tests {
         assert_eq!(patience.next(&Courtesy::default(), &Crowding::new()), Next::Sleep);
         patience.renew(&Crowding::new(), true);
         assert_eq!(patience.next(&Courtesy::default(), &Crowding::new()), Next::Yield);
-    }
-
-    #[test]
-    fn a_crowded_rank_sleeps_at_once_while_yielding_costs_milliseconds() {
-        let (policy, crowding) = (Policy::for_node(3, 2), Crowding::new());
-        let next = || Patience::new(&policy).next(&Courtesy::default(), &crowding);
-        let later = Instant::now() + Duration::from_secs(60);
-        crowding.note_yield(Duration::from_millis(4), later);
-        assert_eq!(next(), Next::Yield);
-        crowding.note_yield(Duration::from_millis(4), later);
-        assert_eq!(next(), Next::Sleep);
     }
 
     #[test]

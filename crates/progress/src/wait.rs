@@ -367,7 +367,8 @@ impl Progress {
             }
             Next::Guess if self.courtesy.pays() => self.guess(core),
             Next::Look | Next::Guess => core,
-            Next::Yield => self.yield_core(core),
+            Next::Yield if is_news || !self.is_futile(&core) => self.yield_core(core),
+            Next::Yield => self.sleep(core, wait.deadline),
             Next::Sleep if is_news => core,
             Next::Sleep => self.sleep(core, wait.deadline),
         }
@@ -381,6 +382,12 @@ impl Progress {
         self.lock()
     }
 
+    /// Whether others have the core for long after a yield of a thread that waits for posts. Such a thread is woken
+    /// once, when all are there; who waits for messages is woken for each.
+    fn is_futile(&self, core: &Core) -> bool {
+        core.is_at_board() && self.crowding.is_crowded() && self.crowding.is_held_at(Instant::now())
+    }
+
     /// Gives the processor's core away as well.
     fn yield_core<'a>(&'a self, core: Guard<'a, Core>) -> Guard<'a, Core> {
         let began = Instant::now();
@@ -388,7 +395,7 @@ impl Progress {
         let now = Instant::now();
         core.counters.yields += 1;
         core.counters.yielding += now - began;
-        if !self.policy.has_a_core() {
+        if !self.policy.has_a_core() && core.is_at_board() {
             self.crowding.note_yield(now - began, now);
         }
         core
