@@ -7,10 +7,11 @@
 //!
 //! Ranks that share cores yield to each other while they wait. The kernel takes who yields for one that has had all of
 //! its share (Linux 6.18 charges it a whole slice), so that others of its session who want the core have it next, for
-//! milliseconds, even those of the lowest standing; who sleeps keeps its claim. Few yields from one that took so long to
-//! the next tell of them, and then such ranks sleep at once for a while, which is longer when that happens again soon
-//! after. That holds for posts on a board only: ranks that exchange messages have turns of milliseconds of their own. What runs in other sessions is given its share of a core by the session (sched(7), autogroup): it takes the core
-//! in turns with all ranks together, after many yields, and who slept would gain nothing.
+//! milliseconds, even those of the lowest standing; who sleeps keeps its claim. Few yields from one that took so long
+//! to the next tell of them, and then such ranks sleep at once for a while, which is longer when that happens again
+//! soon after. That holds for posts on a board only: ranks that exchange messages have turns of milliseconds of their
+//! own. What runs in other sessions is given its share of a core by the session (sched(7), autogroup): it takes the
+//! core in turns with all ranks together, after many yields, and who slept would gain nothing.
 //!
 //! Where cores are wanted a thread that waits keeps its own for no longer than sleeping costs: who sleeps soon has
 //! its turn soon after it is woken, and who spins has used it up when the answer comes.
