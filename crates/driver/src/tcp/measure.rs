@@ -175,13 +175,17 @@ pub(super) fn held(socket: &impl AsFd) -> io::Result<u64> {
 }
 
 /// A `tcp_info`, or what else the kernel says of a connection, as far as this one fills it.
-struct Info {
+pub(super) struct Info {
     bytes: [u8; size_of::<libc::tcp_info>()],
     len: usize,
 }
 
 impl Info {
-    fn of(socket: &impl AsFd) -> io::Result<Self> {
+    /// The `tcp_info` of a connection.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn of(socket: &impl AsFd) -> io::Result<Self> {
         Self::read(socket, libc::TCP_INFO)
     }
 
@@ -209,11 +213,11 @@ impl Info {
         self.bytes[..self.len].get(at..at + N)?.try_into().ok()
     }
 
-    fn byte_at(&self, at: usize) -> Option<u8> {
+    pub fn byte_at(&self, at: usize) -> Option<u8> {
         self.field(at).map(|[byte]| byte)
     }
 
-    fn u32_at(&self, at: usize) -> Option<u32> {
+    pub fn u32_at(&self, at: usize) -> Option<u32> {
         self.field(at).map(u32::from_ne_bytes)
     }
 

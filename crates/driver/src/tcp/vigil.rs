@@ -8,10 +8,13 @@
 //! where links drop, and are opened anew.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::mem::offset_of;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
+
+use super::measure::Info;
 
 /// Asks the kernel to end the link when the peer's host shows no sign of life while nothing is under way.
 pub(super) fn watch(socket: &impl AsFd, silence: Duration) -> io::Result<()> {
@@ -36,22 +39,13 @@ struct Signs {
 }
 
 fn signs(socket: &impl AsFd) -> Option<Signs> {
-    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the structure is plain numbers, for which zero is a value.
-    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes at most `len` bytes to the structure, which has as many.
-    let answer = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            (&raw mut info).cast(),
-            &mut len,
-        )
-    };
-    (answer == 0).then(|| Signs {
-        unanswered: u32::from(info.tcpi_retransmits) + u32::from(info.tcpi_probes),
-        last_confirmation: Duration::from_millis(info.tcpi_last_ack_recv.into()),
+    let info = Info::of(socket).ok()?;
+    let repeats = info.byte_at(offset_of!(libc::tcp_info, tcpi_retransmits))?;
+    let questions = info.byte_at(offset_of!(libc::tcp_info, tcpi_probes))?;
+    let silence_ms = info.u32_at(offset_of!(libc::tcp_info, tcpi_last_ack_recv))?;
+    Some(Signs {
+        unanswered: u32::from(repeats) + u32::from(questions),
+        last_confirmation: Duration::from_millis(silence_ms.into()),
     })
 }
 
