@@ -21,6 +21,7 @@ need curl curl
 need ip iproute2
 need nsenter util-linux
 need nm binutils
+need ps procps
 need valgrind valgrind
 need iptables-legacy iptables
 need nft nftables

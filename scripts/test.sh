@@ -14,7 +14,8 @@ step() { # name, command
     printf '\n== %s\n' "$name"
     (
         trap 'kill $nap' TERM
-        sleep 1800 & nap=$!
+        # One that outlived this shell would keep nobody waiting who reads the output.
+        sleep 1800 >/dev/null 2>&1 & nap=$!
         wait $nap || exit
         echo "$name has not ended after half an hour; what runs:"
         ps -eo pid,ppid,etimes,stat,wchan:24,args --forest | cut -c1-160
