@@ -10,7 +10,6 @@ use std::process::{Child, ChildStdin, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::thread;
 use std::time::Duration;
 
 use crate::below::Below;
@@ -254,9 +253,7 @@ impl Agent {
         command.env("PMI_RANK", start.rank.to_string());
         command.env("PMI_SIZE", size.to_string());
         command.env("PMI_SPAWNED", "0");
-        if let Ok(cores) = thread::available_parallelism() {
-            command.env(boot::NODE_CORES_VARIABLE, cores.to_string());
-        }
+        command.env(boot::NODE_CORES_VARIABLE, boot::own_cores().to_string());
         if let Some(directory) = &start.directory {
             command.current_dir(directory);
         }

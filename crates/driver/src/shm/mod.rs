@@ -662,10 +662,6 @@ const JOB_AT: usize = 16;
 const OWN_ADDRESS_AT: usize = 32;
 const COUNT_AT: usize = 64;
 const ATTENTIVE_AT: usize = 192;
-
-/// To have so many bytes sent instead of pulling them saves what it takes to wake who sends them, some ten to
-/// thirty microseconds.
-const WORTH_WAKING: u64 = 512 << 10;
 const CORE_AT: usize = 196;
 const SLOTS_AT: usize = 256;
 const INBOX_LEN: usize = SLOTS_AT + 8 * PEERS_MAX as usize;
@@ -693,6 +689,10 @@ const SHORT_MAX: usize = 256;
 
 /// So many short frames are worth a look at how far ahead their producer is.
 const STREAM: usize = 32;
+
+/// To have so many bytes sent instead of pulling them saves what it takes to wake who sends them, some ten to
+/// thirty microseconds.
+const WORTH_WAKING: u64 = 512 << 10;
 
 /// Some cache lines' ways between distant cores.
 const REST: Duration = Duration::from_nanos(2000);
