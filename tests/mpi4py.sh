@@ -6,8 +6,10 @@ cd "$(dirname "$0")"
 prefix=$1 environment=$2
 if [ ! -e "$environment/done" ]; then
     python3 -m venv "$environment"
-    MPICC=$prefix/bin/mpicc MPI4PY_BUILD_MPIABI=1 "$environment/bin/pip" install -q \
-        --disable-pip-version-check --no-binary mpi4py mpi4py==4.1.2 numpy
+    pip() { "$environment/bin/pip" "$1" -q --disable-pip-version-check "${@:2}"; }
+    pip install numpy
+    # What pip has built before is linked with the library of another installation, which may be gone.
+    MPICC=$prefix/bin/mpicc MPI4PY_BUILD_MPIABI=1 pip install --no-cache-dir --no-binary mpi4py mpi4py==4.1.2
     touch "$environment/done"
 fi
 go() { timeout 120 "$prefix/bin/mpiexec" "$@" "$environment/bin/python" programs/numpy_client.py; }
