@@ -82,10 +82,22 @@ pub(super) struct Steady {
 }
 
 impl Steady {
-    /// Gives a connection the congestion control that remembers what it has measured, if the system allows it.
-    pub fn begin(socket: &impl AsFd, now: Duration) -> Option<Self> {
+    /// Gives a connection the congestion control that remembers what it has measured, if the system allows it. Its
+    /// beginning is held to what is to be shown to it, in bytes per second.
+    pub fn begin(socket: &impl AsFd, shown: Option<u64>, now: Duration) -> Option<Self> {
+        let mut steady = Self { since: now, is_held: false };
+        if let Some(rate) = shown {
+            steady.hold(socket, rate);
+        }
         set_tcp_congestion(socket, STEADY).ok()?;
-        Some(Self { since: now, is_held: false })
+        Some(steady)
+    }
+
+    /// Holds what is shown to a rate, if it is not held, and leaves room to see that more comes through.
+    pub fn hold(&mut self, socket: &impl AsFd, rate: u64) {
+        if !self.is_held {
+            self.is_held = hold(socket, rate, SHOWN_HEADROOM);
+        }
     }
 
     /// Lets a connection send twice as much every round trip, paced, to have it remember that [afterwards](Self::begin);
@@ -93,6 +105,13 @@ impl Steady {
     pub fn prepare(socket: &impl AsFd) -> bool {
         // Once it was asked for, the kernel paces whatever comes after it too.
         set_tcp_congestion(socket, STEADY).is_ok() && set_tcp_congestion(socket, OTHER).is_ok()
+    }
+
+    /// Lets go what was held to a rate, once it has seen that.
+    pub fn let_go(&mut self, socket: &impl AsFd) {
+        if self.is_held {
+            self.is_held = measure::hold(socket, u64::MAX).is_err();
+        }
     }
 
     /// Begins anew what would pause soon. The connection was last seen to carry so many bytes per second; to be
@@ -103,8 +122,8 @@ impl Steady {
             return;
         }
         let Some(pace) = Pace::of(socket) else { return };
-        if self.is_held && !pace.is_beginning {
-            self.is_held = measure::hold(socket, u64::MAX).is_err();
+        if !pace.is_beginning {
+            self.let_go(socket);
         }
         if is_due && may_renew(&pace) {
             // Who sends little at a time never comes to the end of its beginning.
@@ -118,7 +137,7 @@ impl Steady {
     /// it has measured, to see whether that passes: until it has seen, it is held to the rate that it has seen before.
     fn renew(&mut self, socket: &impl AsFd, rate: Option<u64>) {
         if let Some(rate) = rate {
-            if measure::hold(socket, rate.saturating_add(rate / HEADROOM)).is_err() {
+            if !hold(socket, rate, HEADROOM) {
                 return;
             }
             self.is_held = true;
@@ -127,6 +146,11 @@ impl Steady {
             let _ = set_tcp_congestion(socket, STEADY);
         }
     }
+}
+
+/// Holds what begins to a rate, and a part of it more; whether the system has.
+fn hold(socket: &impl AsFd, rate: u64, part: u64) -> bool {
+    measure::hold(socket, rate.saturating_add(rate / part)).is_ok()
 }
 
 /// Whether it does not pause right now: then it would begin with next to no window. Where queues stand, somebody
@@ -146,8 +170,10 @@ pub(super) const STEADY: &str = "bbr";
 const OTHER: &str = "reno";
 /// Sooner than BBR pauses, which is every ten seconds.
 const RENEWED_EVERY: Duration = Duration::from_secs(7);
-/// What goes beyond the known rate when it begins anew: an eighth.
+/// What goes beyond the known rate when it begins anew: an eighth. Headers, which the kernel counts, and BBR's own
+/// margin take most of it. Where more than is known may come through, it is a quarter.
 const HEADROOM: u64 = 8;
+const SHOWN_HEADROOM: u64 = 4;
 /// Ways are long from here on: it matters what is under way.
 pub(super) const FAR: Duration = Duration::from_millis(1);
 
@@ -172,7 +198,7 @@ mod tests {
         let probe = Congestion::Auto.choose(&near, Duration::from_micros(200), behind);
         assert_eq!(is_due(probe, Way::Behind), is_available(STEADY));
         assert_eq!([&near, &far].map(|one| tcp_congestion(one).unwrap()), [&usual[..]; 2]);
-        let begun = Steady::begin(&far, Duration::ZERO);
+        let begun = Steady::begin(&far, None, Duration::ZERO);
         let steady = if begun.is_some() { STEADY } else { &usual };
         assert_eq!(tcp_congestion(&far).unwrap(), steady);
         // Every kernel has this one.
@@ -191,7 +217,7 @@ mod tests {
         let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         if Steady::prepare(&one) {
             assert_eq!(tcp_congestion(&one).unwrap(), OTHER);
-            assert!(Steady::begin(&one, Duration::ZERO).is_some());
+            assert!(Steady::begin(&one, None, Duration::ZERO).is_some());
             assert_eq!(tcp_congestion(&one).unwrap(), STEADY);
         }
     }
@@ -200,7 +226,7 @@ mod tests {
     fn what_begins_anew_is_held_until_it_has_seen_the_way() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let Some(mut steady) = Steady::begin(&one, Duration::ZERO) else { return };
+        let Some(mut steady) = Steady::begin(&one, None, Duration::ZERO) else { return };
         let pace = Pace::of(&one).expect("of the kernel's BBR");
         assert!(pace.is_beginning && !pace.is_pausing, "{pace:?}");
         // It has seen nothing yet to be held to.

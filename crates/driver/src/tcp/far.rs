@@ -37,7 +37,7 @@ impl FarTcp {
 
     /// Takes a connection into care.
     pub fn begin(socket: &impl AsFd) -> Self {
-        let steady = Steady::begin(socket, Duration::ZERO);
+        let steady = Steady::begin(socket, None, Duration::ZERO);
         let mut far = Self { steady, begun: Instant::now(), unsent_most: 0 };
         far.limit_unsent(socket, UNSENT_MIN);
         far

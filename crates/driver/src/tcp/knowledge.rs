@@ -121,6 +121,11 @@ impl Known {
         self.has_learned |= !sample.is_limited_by_sender;
     }
 
+    /// Asks the kernel at the end of a measurement, which is worth many looks.
+    pub fn learn_measured(&mut self, socket: &TcpStream) {
+        (0..MEASURED_LOOKS).for_each(|_| self.learn(socket));
+    }
+
     /// What jobs before have left as the way's rate, in bytes per second, if they have left something.
     pub fn remembered_rate(&self) -> Option<u64> {
         self.remembered_ns.map(|_| self.cost.bytes_within(1_000_000_000))
@@ -130,6 +135,8 @@ impl Known {
 /// How often the socket has room again before the kernel is asked how fast it was: each time is some
 /// hundred kilobytes later.
 const LOOK_EVERY: u32 = 4;
+/// So many looks correct a rate of a third or of three times as much to a tenth.
+const MEASURED_LOOKS: u32 = 16;
 /// A latency is another one when it differs by more than this part of what it was: an eighth.
 const LATENCY_SHARE: u64 = 8;
 

@@ -61,10 +61,11 @@ use handshake::Credentials;
 pub use handshake::Refusal;
 use interfaces::Interface;
 use knowledge::{Knowledge, Known};
+use measure::Pace;
 pub use measure::TcpSample;
 use networks::NAMES;
 pub use networks::{TcpNetwork, TcpNetworks};
-use probe::{Probe, Progress};
+use probe::{Probe, Progress, Sight};
 use proving::Unproved;
 pub use route::Gateways;
 use route::Ways;
@@ -636,6 +637,7 @@ impl Rail for TcpRail {
             Ok(post) => {
                 if frame.len() >= probe::LONG {
                     open.begin_probe();
+                    open.hurry_show(frame.len());
                 }
                 if post == Post::Full && open.stream.is_flushed() {
                     self.deferred.push(key);
@@ -754,6 +756,7 @@ impl Open {
     fn limit_unsent(&self) {
         let most = match &self.known {
             // What is to be sent finds the kernel with little padding before it.
+            _ if self.probe.shown().is_some() => SHOWN_UNSENT,
             _ if self.probe.is_running() => PADDING_UNSENT,
             Some(known) if self.is_far => {
                 let carried = known.cost.bytes_within(UNSENT_NS);
@@ -774,29 +777,59 @@ impl Open {
         }
     }
 
+    /// Padding that shows a rate is held to that.
+    fn hold_show(&mut self) {
+        if let (Some(steady), Some(rate)) = (&mut self.steady, self.probe.shown()) {
+            steady.hold(&self.stream.channel.socket, rate);
+        }
+    }
+
+    /// A long frame is not held to the rate on show: the way may carry more.
+    fn hurry_show(&mut self, len: usize) {
+        if let (Some(steady), Some(_)) = (&mut self.steady, self.probe.shown()) {
+            steady.let_go(&self.stream.channel.socket);
+            self.probe.handle_frame(len);
+            self.limit_unsent();
+        }
+    }
+
     /// Sends padding as far as the kernel takes it and some is left; what the link costs when that is known.
     fn pad(&mut self, left: &mut usize, now: Duration) -> Option<Cost> {
+        self.hold_show();
         // What fails here fails whoever reads next.
         let count = self.stream.pad(self.probe.allowance().min(*left)).unwrap_or(0);
         *left = left.saturating_sub(count);
         let Self { probe, stream, known, steady, .. } = self;
         let socket = &stream.channel.socket;
         let (is_own, mut has_lost) = (!probe.is_behind(), false);
+        let has_begun = steady.is_some();
         let look = || {
             let sample = TcpSample::of(socket).ok()?;
             has_lost = sample.has_lost;
-            Some(sample.sight())
+            let remembered = || Pace::of(socket).map(|pace| pace.bytes_per_s);
+            let sight = sample.sight();
+            Some(if has_begun { Sight { rate: remembered(), ..sight } } else { sight })
         };
         let progress = probe.handle_padded(count, Instant::now(), look);
-        let goes_on = progress == Progress::Going && *left > 0;
-        if is_own && steady.is_none() && (has_lost || !goes_on) {
-            *steady = Steady::begin(socket, now);
+        let goes_on = matches!(progress, Progress::Going | Progress::Showing(_)) && *left > 0;
+        let shown = match progress {
+            Progress::Showing(rate) => Some(rate),
+            Progress::Going | Progress::Measured | Progress::Ended => None,
+        };
+        if is_own && (shown.is_some() || !has_begun && (has_lost || !goes_on)) {
+            *steady = Steady::begin(socket, shown, now);
         }
         if goes_on {
+            if shown.is_some() {
+                self.limit_unsent();
+            }
             return None;
         }
+        if let Some(steady) = steady {
+            steady.let_go(socket);
+        }
         if progress == Progress::Measured {
-            known.iter_mut().for_each(|known| known.learn(socket));
+            known.iter_mut().for_each(|known| known.learn_measured(socket));
         }
         *probe = Probe::Done;
         self.limit_unsent();
@@ -818,6 +851,8 @@ const PADDING_OF_ALL: usize = 32 << 20;
 const MEASURED_AT_ONCE: usize = 4;
 /// Padding that the kernel has and has not sent: a millisecond's at a gigabit per second.
 const PADDING_UNSENT: u32 = 128 << 10;
+/// It need not grow from there on.
+const SHOWN_UNSENT: u32 = 48 << 10;
 /// How long what the kernel has not sent keeps a far link busy: the thread that stands by looks in this time, also
 /// where ranks share cores.
 const UNSENT_NS: u64 = 4_000_000;

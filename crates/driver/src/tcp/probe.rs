@@ -5,8 +5,9 @@
 //! a process has many the first long frame, is followed by padding, which the receiver throws away and answers with
 //! padding of its own: until a queue begins to form, the rate grows no more, the kernel is about to let as much go at
 //! once as the way is known to hold, or there was enough of it. It goes only while nothing else is to be sent, and
-//! little of it waits in the kernel, so that frames do not wait behind it. Then the kernel knows the way for as long as
-//! the connection lives, and so does who predicts its cost.
+//! little of it waits in the kernel, so that frames do not wait behind it. Up to there the rate doubles every round
+//! trip, whoever remembers or not; who remembers then is shown the rate for a round trip or two, at that rate, so that
+//! no queue forms. Then the kernel knows the way for as long as the connection lives, and so does who predicts its cost.
 
 use std::time::{Duration, Instant};
 
@@ -22,8 +23,10 @@ pub(super) enum Probe {
         /// Where it is long.
         way: Way,
     },
-    /// Padding goes.
+    /// Padding goes, ever faster.
     Running(Course),
+    /// Padding goes at a rate, which the congestion control that remembers is to see.
+    Showing(Show),
 }
 
 /// Where the long part of a connection's way is.
@@ -40,7 +43,8 @@ pub(super) enum Way {
 pub(super) struct Course {
     round_trip: Duration,
     way: Way,
-    /// What the way is known to hold, in bytes.
+    /// What the way is known to carry, in bytes per second, and to hold, in bytes.
+    known: Option<u64>,
     held: u64,
     end: Instant,
     next_look: Instant,
@@ -54,10 +58,23 @@ pub(super) struct Course {
     queued: u32,
 }
 
+/// A rate on show.
+#[derive(Debug)]
+pub(super) struct Show {
+    rate: u64,
+    round_trip: Duration,
+    since: Instant,
+    next_look: Instant,
+    padded: usize,
+    /// Of long frames, in bytes.
+    framed: u64,
+}
+
 /// What the kernel shows of a connection under measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sight {
-    /// At which rate the peer confirms, in bytes per second; none where the sender was what limited it.
+    /// At which rate the peer confirms, in bytes per second; none where the sender was what limited it. While a rate is
+    /// shown, what is remembered of it.
     pub rate: Option<u64>,
     /// What may be under way, in bytes.
     pub window: u64,
@@ -70,6 +87,8 @@ pub(super) struct Sight {
 pub(super) enum Progress {
     /// More is to be learned.
     Going,
+    /// Who remembers is to begin, held to so many bytes per second: that is shown from now on.
+    Showing(u64),
     /// What the way carries was seen.
     Measured,
     /// It ends; of the rate nothing was learned that was not known.
@@ -80,11 +99,11 @@ impl Probe {
     /// Begins, if it is due. The way is known to carry so many bytes per second, if it is.
     pub fn begin(&mut self, now: Instant, known: Option<u64>) {
         let Self::Due { round_trip, way } = *self else { return };
-        let held = known.map_or(u128::MAX, |rate| u128::from(rate) * round_trip.as_nanos());
         *self = Self::Running(Course {
             round_trip,
             way,
-            held: u64::try_from(held / 1_000_000_000).unwrap_or(u64::MAX),
+            known,
+            held: known.map_or(u64::MAX, |rate| bytes_within(rate, round_trip)),
             end: now + round_trip * ROUNDS_MAX,
             next_look: now + round_trip,
             looks: 0,
@@ -108,13 +127,33 @@ impl Probe {
     }
 
     pub fn is_running(&self) -> bool {
-        matches!(self, Self::Running(_))
+        matches!(self, Self::Running(_) | Self::Showing(_))
+    }
+
+    /// The rate on show.
+    pub fn shown(&self) -> Option<u64> {
+        match self {
+            Self::Showing(show) => Some(show.rate),
+            Self::Done | Self::Due { .. } | Self::Running(_) => None,
+        }
+    }
+
+    /// A long frame goes. Many of them show what the way carries as well as padding does, which ends.
+    pub fn handle_frame(&mut self, len: usize) {
+        if let Self::Showing(show) = self {
+            show.framed += len as u64;
+            if show.framed >= bytes_within(show.rate, show.round_trip / 2) {
+                *self = Self::Done;
+            }
+        }
     }
 
     /// How much padding may still go.
     pub fn allowance(&self) -> usize {
         match self {
-            Self::Running(course) => PADDING_MAX.saturating_sub(course.padded),
+            Self::Running(Course { padded, .. }) | Self::Showing(Show { padded, .. }) => {
+                PADDING_MAX.saturating_sub(*padded)
+            }
             Self::Done | Self::Due { .. } => 0,
         }
     }
@@ -127,27 +166,54 @@ impl Probe {
         now: Instant,
         look: impl FnOnce() -> Option<Sight>,
     ) -> Progress {
-        let Self::Running(course) = self else { return Progress::Ended };
-        course.padded += count;
-        let progress = if course.padded >= PADDING_MAX || now >= course.end {
-            Progress::Ended
-        } else if now >= course.next_look {
-            course.next_look = now + course.round_trip / LOOKS_A_ROUND;
-            match course.way {
-                Way::Own => look().map_or(Progress::Going, |sight| course.judge(sight)),
-                Way::Behind => Progress::Going,
-            }
-        } else {
-            Progress::Going
+        let progress = match self {
+            Self::Running(course) => course.handle_padded(count, now, look),
+            Self::Showing(show) => show.handle_padded(count, now, look),
+            Self::Done | Self::Due { .. } => return Progress::Ended,
         };
-        if progress != Progress::Going {
-            *self = Self::Done;
+        match (&*self, progress) {
+            (_, Progress::Going) => {}
+            (
+                &Self::Running(Course { round_trip, padded, .. })
+                | &Self::Showing(Show { round_trip, padded, .. }),
+                Progress::Showing(rate),
+            ) => {
+                let (since, next_look) = (now, now + round_trip);
+                *self =
+                    Self::Showing(Show { rate, round_trip, since, next_look, padded, framed: 0 });
+            }
+            (_, Progress::Showing(_) | Progress::Measured | Progress::Ended) => *self = Self::Done,
         }
         progress
     }
 }
 
+/// What a rate comes to.
+fn bytes_within(rate: u64, time: Duration) -> u64 {
+    u64::try_from(u128::from(rate) * time.as_nanos() / 1_000_000_000).unwrap_or(u64::MAX)
+}
+
 impl Course {
+    fn handle_padded(
+        &mut self,
+        count: usize,
+        now: Instant,
+        look: impl FnOnce() -> Option<Sight>,
+    ) -> Progress {
+        self.padded += count;
+        if self.padded >= PADDING_MAX || now >= self.end {
+            return Progress::Ended;
+        }
+        if now < self.next_look {
+            return Progress::Going;
+        }
+        self.next_look = now + self.round_trip / LOOKS_A_ROUND;
+        match self.way {
+            Way::Own => look().map_or(Progress::Going, |sight| self.judge(sight)),
+            Way::Behind => Progress::Going,
+        }
+    }
+
     fn judge(&mut self, sight: Sight) -> Progress {
         self.queued = if sight.is_queued { self.queued + 1 } else { 0 };
         self.looks += 1;
@@ -159,13 +225,48 @@ impl Course {
             self.rate = self.rate.max(rate);
         }
         if self.still >= STILL_MAX {
-            Progress::Measured
+            Progress::Showing(self.rate)
         } else if self.queued >= QUEUED_MAX {
-            // The way may carry nearly twice of what came through it a round trip ago.
-            Progress::Ended
+            // What may be under way is what the way holds, or up to twice as much.
+            let passes = u128::from(sight.window) * 3 / 4 * 1_000_000_000
+                / self.round_trip.as_nanos().max(1);
+            let passes = u64::try_from(passes).unwrap_or(u64::MAX);
+            Progress::Showing(self.known.map_or(passes, |known| known.min(passes)).max(self.rate))
         } else if sight.window >= self.held / 4 * 3 {
             // What is confirmed from now on lets half as much again go, and does not meet a queue.
+            Progress::Showing(self.known.unwrap_or(self.rate))
+        } else {
+            Progress::Going
+        }
+    }
+}
+
+impl Show {
+    fn handle_padded(
+        &mut self,
+        count: usize,
+        now: Instant,
+        look: impl FnOnce() -> Option<Sight>,
+    ) -> Progress {
+        self.padded += count;
+        let shown_for = now - self.since;
+        if self.padded >= PADDING_MAX || shown_for >= self.round_trip * SHOWN_ROUNDS_MAX {
+            return Progress::Ended;
+        }
+        if now < self.next_look {
+            return Progress::Going;
+        }
+        self.next_look = now + self.round_trip / LOOKS_A_ROUND;
+        let Some(Sight { rate: seen, is_queued, .. }) = look() else { return Progress::Going };
+        let seen = seen.unwrap_or(0);
+        if is_queued {
+            // The way is full; what is remembered so far came through a round trip ago, and may be less.
             Progress::Ended
+        } else if seen > self.rate + self.rate / 16 {
+            // More than that goes, and comes through.
+            Progress::Showing(seen.saturating_add(seen / 2))
+        } else if shown_for >= self.round_trip * 2 && seen >= self.rate / 8 * 7 {
+            Progress::Measured
         } else {
             Progress::Going
         }
@@ -183,6 +284,8 @@ const QUEUED_MAX: u32 = 2;
 const LOOKS_A_ROUND: u32 = 4;
 /// Round trips at most, also where nobody has time for it.
 const ROUNDS_MAX: u32 = 24;
+/// Round trips in which a rate is shown: what goes in the first is confirmed in the second, and seen by its end.
+const SHOWN_ROUNDS_MAX: u32 = 4;
 
 #[cfg(test)]
 mod tests {
@@ -216,7 +319,7 @@ mod tests {
             let mut probe = Probe::Due { round_trip: ROUND_TRIP, way: self.way };
             probe.begin(start, self.known);
             let (mut window, mut looks, mut sum, mut progress) = (14_000, 0, 0, Progress::Going);
-            while probe.is_running() {
+            while matches!(probe, Probe::Running(_)) {
                 looks += 1;
                 let now = start + ROUND_TRIP + ROUND_TRIP / LOOKS_A_ROUND * looks;
                 let rate = (window / 2 * 100).min(self.rate);
@@ -234,7 +337,7 @@ mod tests {
                     window = (window * 2).min(1 << 40);
                 }
             }
-            assert_eq!(probe.allowance(), 0);
+            assert_eq!(probe.allowance() > 0, matches!(progress, Progress::Showing(_)));
             (sum, looks, progress)
         }
     }
@@ -245,7 +348,8 @@ mod tests {
         // In the round trip in which the way became full.
         assert!((5 * LOOKS_A_ROUND..6 * LOOKS_A_ROUND).contains(&looks), "{looks} looks");
         assert!(sum < 400_000, "{sum} bytes");
-        assert_eq!(progress, Progress::Ended, "it may carry more than was seen");
+        let Progress::Showing(rate) = progress else { panic!("{progress:?}") };
+        assert!((PATH.rate..2 * PATH.rate).contains(&rate), "{rate} bytes per second");
     }
 
     #[test]
@@ -253,18 +357,67 @@ mod tests {
         let (sum, looks, progress) = Path { has_buffer: false, ..PATH }.run();
         assert!((8 * LOOKS_A_ROUND..10 * LOOKS_A_ROUND).contains(&looks), "{looks} looks");
         assert!(sum < 2_000_000, "{sum} bytes");
-        assert_eq!(progress, Progress::Measured);
+        assert_eq!(progress, Progress::Showing(PATH.rate));
     }
 
     #[test]
     fn padding_ends_before_the_way_is_full_where_that_is_known() {
         let (sum, _, progress) = Path { known: Some(PATH.rate), ..PATH }.run();
         assert!(sum < 150_000, "{sum} bytes");
-        assert_eq!(progress, Progress::Ended);
+        assert_eq!(progress, Progress::Showing(PATH.rate));
         // It carries less than was known.
         let (more, _, progress) = Path { known: Some(4 * PATH.rate), ..PATH }.run();
         assert!(more > sum, "{more} bytes");
-        assert_eq!(progress, Progress::Ended);
+        let Progress::Showing(rate) = progress else { panic!("{progress:?}") };
+        assert!((PATH.rate..2 * PATH.rate).contains(&rate), "{rate} bytes per second");
+    }
+
+    #[test]
+    fn a_rate_is_shown_until_it_is_remembered_and_not_for_long() {
+        let start = Instant::now();
+        let show = |remembered: fn(u32) -> u64| {
+            let mut probe = Probe::Due { round_trip: ROUND_TRIP, way: Way::Own };
+            probe.begin(start, Some(1_000_000));
+            let sight = |rate| Sight { rate: Some(rate), window: 8_000, is_queued: false };
+            let mut now = start + ROUND_TRIP;
+            let begun = probe.handle_padded(1000, now, || Some(sight(1)));
+            assert_eq!(begun, Progress::Showing(1_000_000));
+            for look in 1.. {
+                now += ROUND_TRIP / LOOKS_A_ROUND;
+                match probe.handle_padded(1000, now, || Some(sight(remembered(look)))) {
+                    Progress::Going => {
+                        assert_eq!((probe.shown(), probe.is_running()), (Some(1_000_000), true));
+                        assert!(probe.allowance() > 0);
+                    }
+                    progress => return (look, progress, probe.is_running()),
+                }
+            }
+            unreachable!()
+        };
+        // What goes in the first round trip is not seen as it is before the second has ended.
+        assert_eq!(show(|_| 1_000_000), (2 * LOOKS_A_ROUND, Progress::Measured, false));
+        let seen_late = show(|look| if look < 11 { 500_000 } else { 900_000 });
+        assert_eq!(seen_late, (11, Progress::Measured, false));
+        // More comes through than was known.
+        assert_eq!(show(|_| 1_100_000), (LOOKS_A_ROUND, Progress::Showing(1_650_000), true));
+        let most = SHOWN_ROUNDS_MAX * LOOKS_A_ROUND;
+        assert_eq!(show(|_| 500_000), (most, Progress::Ended, false));
+    }
+
+    #[test]
+    fn a_show_ends_where_long_frames_take_its_place() {
+        let start = Instant::now();
+        let mut probe = Probe::Due { round_trip: ROUND_TRIP, way: Way::Own };
+        probe.begin(start, Some(20_000_000));
+        probe.handle_frame(1 << 20);
+        assert!(probe.is_running(), "nothing is shown yet");
+        let sight = Sight { rate: Some(1), window: 160_000, is_queued: false };
+        let progress = probe.handle_padded(1, start + ROUND_TRIP, || Some(sight));
+        assert_eq!(progress, Progress::Showing(20_000_000));
+        probe.handle_frame(99_999);
+        assert_eq!(probe.shown(), Some(20_000_000));
+        probe.handle_frame(1);
+        assert_eq!((probe.shown(), probe.is_running(), probe.allowance()), (None, false, 0));
     }
 
     #[test]
