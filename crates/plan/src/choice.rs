@@ -86,6 +86,8 @@ pub struct Call {
     pub is_uniform: bool,
     /// Whether operands may be combined in any order.
     pub commutes: bool,
+    /// The root's rank, where there is one and it is known.
+    pub root: Option<u32>,
 }
 
 /// What the user wants for some operations: `OPERATION BYTES ALGORITHM` on each line, the bytes as `*`, a
@@ -106,7 +108,13 @@ struct Rule {
 impl Call {
     /// A call on one piece of data of `bytes` bytes that can be cut anywhere.
     pub fn of(operation: Operation, bytes: u64) -> Self {
-        Self { operation, bytes, units: bytes, is_uniform: true, commutes: true }
+        Self { operation, bytes, units: bytes, is_uniform: true, commutes: true, root: None }
+    }
+
+    /// The same with this root.
+    #[must_use]
+    pub fn with_root(self, root: u32) -> Self {
+        Self { root: Some(root), ..self }
     }
 }
 

@@ -18,7 +18,7 @@ pub struct Costs {
     pub node: Cost,
     /// Between nodes of a site.
     pub site: Cost,
-    /// Between sites.
+    /// Between sites; of two of which more is known, see [`Pairs`](crate::Pairs).
     pub wide: Cost,
     /// What a rank takes to go on that has slept: who waits for another site has.
     pub wake_ns: u64,
@@ -73,10 +73,8 @@ impl Costs {
         else {
             return None;
         };
-        let cost = |latency_ns: u64, bytes_per_s: u64, overhead_ns: u64| Cost {
-            latency_ns: latency_ns.min(TIME_MAX_NS),
-            bytes_per_s: bytes_per_s.max(RATE_LEAST),
-            overhead_ns: overhead_ns.min(TIME_MAX_NS),
+        let cost = |latency_ns: u64, bytes_per_s: u64, overhead_ns: u64| {
+            Cost { latency_ns, bytes_per_s, overhead_ns }.bounded()
         };
         Some(Self {
             node: cost(n_latency, n_rate, n_work),
@@ -120,7 +118,17 @@ impl Default for Costs {
 impl Cost {
     /// How long `bytes` are on their way behind the first.
     pub fn stream_ns(&self, bytes: u64) -> u64 {
-        (u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_s.max(1))) as u64
+        let takes_ns = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_s.max(1));
+        u64::try_from(takes_ns).unwrap_or(u64::MAX)
+    }
+
+    /// The same, within bounds that sums of costs stay in.
+    pub(crate) fn bounded(self) -> Self {
+        Self {
+            latency_ns: self.latency_ns.min(TIME_MAX_NS),
+            bytes_per_s: self.bytes_per_s.max(RATE_LEAST),
+            overhead_ns: self.overhead_ns.min(TIME_MAX_NS),
+        }
     }
 }
 

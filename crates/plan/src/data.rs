@@ -33,7 +33,7 @@ pub fn broadcast(rank: u32, topology: &Topology, root: u32, len: u64) -> Schedul
     let mut schedule = Schedule::default();
     let span = Buffer::Output.span(0, len);
     let team = topology.by_place(rank).led_by(topology.place(root));
-    match Broadcast::of(topology, &Call::of(Operation::Broadcast, len)) {
+    match Broadcast::of(topology, &Call::of(Operation::Broadcast, len).with_root(root)) {
         Broadcast::Heads | Broadcast::Sites => {
             across::broadcast::broadcast(&mut schedule, topology.across(), rank, root, len);
         }
@@ -63,7 +63,7 @@ pub fn gather(
     let mut schedule = Schedule::default();
     let is_aside = in_place && rank == root;
     let len = if uniform { sizes(rank) } else { bundle::SLOT };
-    match Gather::of(topology, &blocks(Operation::Gather, len, uniform)) {
+    match Gather::of(topology, &blocks(Operation::Gather, len, uniform).with_root(root)) {
         Gather::Bundles if !uniform => {
             let levels = &topology.across().short;
             bundle::gather_slots(&mut schedule, levels, rank, root, sizes, in_place);
@@ -113,7 +113,7 @@ pub fn scatter(
     let mut schedule = Schedule::default();
     let is_aside = in_place && rank == root;
     let len = if uniform { sizes(rank) } else { bundle::SLOT };
-    match Gather::of(topology, &blocks(Operation::Scatter, len, uniform)) {
+    match Gather::of(topology, &blocks(Operation::Scatter, len, uniform).with_root(root)) {
         Gather::Bundles if !uniform => {
             let levels = &topology.across().short;
             bundle::scatter_slots(&mut schedule, levels, rank, root, sizes, in_place);
@@ -157,7 +157,7 @@ pub(crate) fn scatter_straight(
     let starts = all_starts(topology, sizes);
     let place = |to: u32| Buffer::Input.span(starts[to as usize], sizes(to));
     // What is longest under way leaves first.
-    let team = topology.farthest_first(root);
+    let team = topology.farthest_first(root, sizes);
     let team = Team::of(&team, 0);
     linear::scatter(schedule, team, &|position| place(team.rank(position)));
     if !in_place {

@@ -9,14 +9,17 @@ mod across;
 mod board;
 mod crowd;
 
+use std::sync::Arc;
+
 use crate::choice::{Algorithm, Call, Operation};
 use crate::costs::{Cost, Costs};
+use crate::crossings::Crossings;
 use crate::ways::{
     Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather, Prefix, Reduce, ReduceScatter, Ways,
 };
 
 /// What predictions are made from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Model {
     shape: Shape,
     by_place: Order,
@@ -24,6 +27,7 @@ pub(crate) struct Model {
     near: Way,
     far: Way,
     wide: Way,
+    crossings: Arc<Crossings>,
     wake_ns: u64,
 }
 
@@ -70,20 +74,36 @@ struct Way {
 
 impl Model {
     /// For ranks of such a shape; `by_place` is the order of the grid.
-    pub(crate) fn new(shape: Shape, [by_place, by_rank]: [Order; 2], costs: &Costs) -> Self {
+    pub(crate) fn new(
+        shape: Shape,
+        [by_place, by_rank]: [Order; 2],
+        costs: &Costs,
+        crossings: Arc<Crossings>,
+    ) -> Self {
         let Costs { node, site, wide, wake_ns } = *costs;
         let [near, far, wide] = [node, site, wide].map(Way::of);
-        Self { shape, by_place, by_rank, near, far, wide, wake_ns }
+        Self { shape, by_place, by_rank, near, far, wide, crossings, wake_ns }
     }
 
-    /// What a call takes by an algorithm; none where it cannot be carried out so.
-    pub(crate) fn predicted_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
+    /// What messages cost between the sites.
+    pub(crate) fn crossings(&self) -> &Crossings {
+        &self.crossings
+    }
+
+    /// What a call takes by an algorithm, where its root is in site `home`, or in the worst; none where it cannot be
+    /// carried out so.
+    pub(crate) fn predicted_ns(
+        &self,
+        call: &Call,
+        algorithm: Algorithm,
+        home: Option<u32>,
+    ) -> Option<u64> {
         let Shape { sites, nodes, is_crowded, .. } = self.shape;
         if nodes == 1 && matches!(algorithm, Algorithm::Heads | Algorithm::Levels) {
             return None;
         }
         if sites > 1 {
-            return self.across_ns(call, algorithm);
+            return self.across_ns(call, algorithm, home);
         }
         if is_crowded {
             return self.crowd_ns(call, algorithm);
@@ -566,7 +586,7 @@ impl Way {
 }
 
 /// In how many segments so many bytes go by heads.
-fn segments_of(bytes: u64) -> u64 {
+pub(crate) fn segments_of(bytes: u64) -> u64 {
     (bytes / SEGMENT_LEAST).clamp(1, 16)
 }
 
@@ -581,7 +601,7 @@ fn levels_below(n: u64) -> u64 {
 }
 
 /// Five hours: sums of many do not overflow.
-const STREAM_MAX_NS: u64 = 1 << 44;
+pub(crate) const STREAM_MAX_NS: u64 = 1 << 44;
 
 /// Who waits so many times longer than waking takes has gone to sleep.
 pub(crate) const SPINS: u64 = 10;

@@ -135,9 +135,8 @@ impl<'a> World<'a> {
                 if arrival.is_none() {
                     wire.expected.push_back(at);
                 }
-                let distance = self.topology.distance(from, me);
                 let bytes = span.len.saturating_mul(self.unit_bytes);
-                let work_ns = self.work_ns(distance, bytes);
+                let work_ns = self.work_ns(from, me, bytes);
                 let begun = Begun { step: at, ends_ns: arrival, work_ns };
                 self.ranks[me as usize].begun.push(begun);
             }
@@ -187,9 +186,9 @@ impl<'a> World<'a> {
     }
 
     /// What a rank has to do for a message that is there: within a node it copies.
-    fn work_ns(&self, distance: Distance, bytes: u64) -> u64 {
-        let cost = self.topology.costs().at(distance);
-        match distance {
+    fn work_ns(&self, from: u32, to: u32, bytes: u64) -> u64 {
+        let cost = self.topology.cost(from, to);
+        match self.topology.distance(from, to) {
             Distance::Node => cost.overhead_ns + cost.stream_ns(bytes),
             Distance::Site | Distance::Wide => cost.overhead_ns,
         }
@@ -205,7 +204,7 @@ impl<'a> World<'a> {
     /// Sends, and says when that ends.
     fn send(&mut self, me: u32, to: u32, bytes: u64) -> u64 {
         let distance = self.topology.distance(me, to);
-        let cost = self.topology.costs().at(distance);
+        let cost = self.topology.cost(me, to);
         let clock_ns = &mut self.ranks[me as usize].clock_ns;
         *clock_ns += cost.overhead_ns;
         let start = *clock_ns;
@@ -253,7 +252,7 @@ impl<'a> World<'a> {
     /// A message comes to its receiver's node.
     fn take_in(&mut self, now_ns: u64, Message { from, to, bytes, .. }: Message) {
         let distance = self.topology.distance(from, to);
-        let (costs, cost) = (*self.topology.costs(), self.topology.costs().at(distance));
+        let (costs, cost) = (*self.topology.costs(), self.topology.cost(from, to));
         let arrival = match distance {
             Distance::Node => now_ns,
             Distance::Site | Distance::Wide => {

@@ -66,7 +66,7 @@ pub fn reduce(rank: u32, topology: &Topology, root: u32, operands: Operands) -> 
     let team = arranged(topology, rank, commutes);
     let root_at = if commutes { topology.place(root) } else { root };
     let route = Route { root, team, own, result };
-    match Reduce::of(topology, &operands.call(Operation::Reduce)) {
+    match Reduce::of(topology, &operands.call(Operation::Reduce).with_root(root)) {
         Reduce::Heads | Reduce::Sites => {
             across::reduce(&mut schedule, topology.across(), rank, root, operands);
         }

@@ -1,11 +1,13 @@
 //! A topology as a line of text, by which tools plan what a job plans:
 //! `0.0*4,1.0*4 roomy 600,4000000000,…`, which are the ranks' nodes and sites in runs, whether ranks outnumber
-//! the cores, the costs, and the bytes of a page of the ranks' board, if they have one.
+//! the cores, and the costs; besides the bytes of a page of the ranks' board, if they have one, or what messages
+//! cost between sites that are not alike: `0-1:5000000,117000000,4000;0-2:…`.
 
 use std::fmt;
 use std::str::FromStr;
 
-use crate::costs::Costs;
+use crate::costs::{Cost, Costs};
+use crate::crossings::Pairs;
 use crate::topology::{Location, Topology};
 
 impl fmt::Display for Topology {
@@ -21,6 +23,11 @@ impl fmt::Display for Topology {
         }
         let numbers = self.costs().numbers().map(|number| number.to_string()).join(",");
         write!(f, " {} {numbers}", if self.is_crowded() { CROWDED } else { ROOMY })?;
+        for (index, (one, other, cost)) in self.pairs().iter().enumerate() {
+            let Cost { latency_ns, bytes_per_s, overhead_ns } = cost;
+            let begin = if index == 0 { ' ' } else { ';' };
+            write!(f, "{begin}{one}-{other}:{latency_ns},{bytes_per_s},{overhead_ns}")?;
+        }
         self.page_bytes().map_or(Ok(()), |page_bytes| write!(f, " {page_bytes}"))
     }
 }
@@ -31,11 +38,17 @@ impl FromStr for Topology {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` says no places of ranks");
         let mut words = text.split(' ');
-        let (Some(runs), Some(room), Some(costs), page_bytes, None) =
+        let (Some(runs), Some(room), Some(costs), more, None) =
             (words.next(), words.next(), words.next(), words.next(), words.next())
         else {
             return Err(wrong());
         };
+        let (pairs, page_bytes) = match more {
+            Some(more) if more.contains('-') => (Some(more), None),
+            page_bytes => (None, page_bytes),
+        };
+        let pairs =
+            pairs.map(pairs_of).unwrap_or_else(|| Some(Pairs::default())).ok_or_else(wrong)?;
         let page_bytes = page_bytes.map(|bytes| bytes.parse::<u64>().map_err(|_| wrong()));
         let is_crowded = match room {
             CROWDED => true,
@@ -53,7 +66,7 @@ impl FromStr for Topology {
         let costs = costs.split(',').map(|number| number.parse::<u64>().map(u64::to_le_bytes));
         let costs: Vec<[u8; 8]> = costs.collect::<Result<_, _>>().map_err(|_| wrong())?;
         let costs = Costs::parse(costs.as_flattened()).ok_or_else(wrong)?;
-        let topology = Self::new(&locations, is_crowded, costs);
+        let topology = Self::with_pairs(&locations, is_crowded, costs, &pairs);
         Ok(match page_bytes.transpose()? {
             Some(page_bytes) => topology.with_board(page_bytes),
             None => topology,
@@ -66,6 +79,19 @@ fn run_of(text: &str) -> Option<(Location, usize)> {
     let (node, site) = place.split_once('.')?;
     let location = Location { node: node.parse().ok()?, site: site.parse().ok()? };
     Some((location, count.parse().ok().filter(|count| *count > 0)?))
+}
+
+fn pairs_of(text: &str) -> Option<Pairs> {
+    let pair = |text: &str| {
+        let (sites, figures) = text.split_once(':')?;
+        let (one, other) = sites.split_once('-')?;
+        let figures: Vec<u64> =
+            figures.split(',').map(|one| one.parse().ok()).collect::<Option<_>>()?;
+        let &[latency_ns, bytes_per_s, overhead_ns] = &figures[..] else { return None };
+        let cost = Cost { latency_ns, bytes_per_s, overhead_ns };
+        Some((one.parse().ok()?, other.parse().ok()?, cost.bounded()))
+    };
+    Some(Pairs::new(text.split(';').map(pair).collect::<Option<Vec<_>>>()?))
 }
 
 const CROWDED: &str = "crowded";
@@ -89,7 +115,12 @@ mod tests {
         let crowd = Topology::flat(5, true, costs);
         assert!(crowd.to_string().starts_with("0.0*5 crowded 600,4000000000,400,"), "{crowd}");
         let with_board = Topology::flat(4, false, costs).with_board(4096);
-        for told in [grid, crowd, with_board] {
+        let sites = [(0, 7), (1, 7), (2, 3), (3, 5)].map(at);
+        let pairs = Pairs::new([(3, 7, costs.site), (5, 3, Cost { latency_ns: 9, ..costs.wide })]);
+        let unlike = Topology::with_pairs(&sites, false, costs, &pairs);
+        let told = " 0-1:20000,117000000,4000;0-2:6000000,117000000,4000;1-2:9,117000000,4000";
+        assert!(unlike.to_string().ends_with(told), "{unlike}");
+        for told in [grid, crowd, with_board, unlike] {
             let read: Topology = told.to_string().parse().unwrap();
             assert_eq!(read.to_string(), told.to_string());
             for operation in Operation::ALL {
@@ -111,7 +142,7 @@ mod tests {
         for text in ["0.0*2 empty", "0.0* roomy", "0.0*99999999999999999999 roomy"] {
             assert!(format!("{text} {numbers}").parse::<Topology>().is_err(), "{text}");
         }
-        for page in ["many", "4096 1"] {
+        for page in ["many", "4096 1", "0-1", "0-1:1,2", "0-x:1,2,3", "0-1:1,2,3;", "-"] {
             assert!(format!("0.0*2 roomy {numbers} {page}").parse::<Topology>().is_err(), "{page}");
         }
         let many = format!("0.0*65536,1.0*1 roomy {numbers}").parse::<Topology>();

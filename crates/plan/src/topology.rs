@@ -6,7 +6,8 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use crate::choice::{Algorithm, Call, Plans};
-use crate::costs::{Costs, Distance};
+use crate::costs::{Cost, Costs, Distance};
+use crate::crossings::{Crossings, Pairs};
 use crate::model::{Model, Order, Shape};
 use crate::pieces::board::Seat;
 use crate::team::Team;
@@ -43,6 +44,7 @@ pub(crate) struct Across {
     /// Those that what is short goes through.
     pub short: Levels,
     pub costs: Costs,
+    pub crossings: Arc<Crossings>,
     /// The nodes of the site that has most of them.
     pub nodes_most: u32,
     /// The ranks of the site that has most of them.
@@ -72,23 +74,40 @@ impl Topology {
     /// The ranks of one node. `is_crowded` says that they outnumber its cores.
     pub fn flat(size: u32, is_crowded: bool, costs: Costs) -> Self {
         let shape = Shape::flat(size, is_crowded);
-        let (model, plans) = (Model::new(shape, Default::default(), &costs), Arc::default());
+        let crossings = Arc::new(Crossings::alike(costs.wide, &costs));
+        let (model, plans) =
+            (Model::new(shape, Default::default(), &costs, crossings), Arc::default());
         let (levels, across, page_bytes) = (None, None, None);
         Self { size, is_crowded, levels, across, costs, model, plans, page_bytes }
     }
 
     /// Ranks where `locations` says. A single node is as [`Topology::flat`].
     pub fn new(locations: &[Location], is_crowded: bool, costs: Costs) -> Self {
+        Self::with_pairs(locations, is_crowded, costs, &Pairs::default())
+    }
+
+    /// The same where more is known of what messages cost between some of the sites.
+    pub fn with_pairs(
+        locations: &[Location],
+        is_crowded: bool,
+        costs: Costs,
+        pairs: &Pairs,
+    ) -> Self {
         let size = locations.len() as u32;
         if locations.iter().all(|location| location.node == locations[0].node) {
             return Self::flat(size, is_crowded, costs);
         }
         let levels = Levels::new(locations);
-        let across = match levels.sites() {
-            1 => Across::of_nodes(&levels, costs),
-            _ => Across::new(&levels, locations, costs),
+        let (costs, across) = match levels.sites() {
+            1 => (costs, Across::of_nodes(&levels, costs)),
+            _ => {
+                let crossings = levels.crossings(locations, &costs, pairs);
+                let costs = Costs { wide: crossings.widest(), ..costs };
+                (costs, Across::new(&levels, costs, crossings))
+            }
         };
-        let model = Model::new(levels.shape(), levels.orders(), &costs);
+        let crossings = Arc::clone(&across.crossings);
+        let model = Model::new(levels.shape(), levels.orders(), &costs, crossings);
         let (levels, across) = (Some(Box::new(levels)), Some(Box::new(across)));
         let (is_crowded, plans, page_bytes) = (false, Arc::default(), None);
         Self { size, is_crowded, levels, across, costs, model, plans, page_bytes }
@@ -127,7 +146,7 @@ impl Topology {
         self.levels.as_ref().map_or(1, |levels| levels.nodes())
     }
 
-    /// What messages cost.
+    /// What messages cost; between sites that are not alike the greatest distance and the best rate.
     pub fn costs(&self) -> &Costs {
         &self.costs
     }
@@ -152,12 +171,28 @@ impl Topology {
         }
     }
 
+    /// What a message costs from one rank to another.
+    pub fn cost(&self, from: u32, to: u32) -> Cost {
+        match (self.distance(from, to), &self.levels) {
+            (Distance::Wide, Some(levels)) => {
+                self.model.crossings().cost(levels.site(from), levels.site(to))
+            }
+            (distance, _) => self.costs.at(distance),
+        }
+    }
+
+    /// What messages cost between sites that are not alike, by the numbers that [`Topology::location`] gives them.
+    pub fn pairs(&self) -> Pairs {
+        self.model.crossings().pairs()
+    }
+
     /// What a call is predicted to take by an algorithm; none where it cannot be carried out so.
     pub fn predicted_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
         if algorithm == Algorithm::Board {
             return Some(self.model.board_ns(call, self.page_bytes?)?.0);
         }
-        self.model.predicted_ns(call, algorithm)
+        let site_of = |rank| self.levels.as_ref().map(|levels| levels.site(rank));
+        self.model.predicted_ns(call, algorithm, call.root.and_then(site_of))
     }
 
     /// Bytes of a page of the ranks' board, if they have one.
@@ -212,11 +247,15 @@ impl Topology {
         }
     }
 
-    /// A rank, and then all others, those of other sites before those of its own, and its node's last.
-    pub(crate) fn farthest_first(&self, me: u32) -> Vec<u32> {
+    /// A rank, and then all others, those of other sites before those of its own, and its node's last. Of other sites
+    /// that first to which a block of each of its ranks is longest under way.
+    pub(crate) fn farthest_first(&self, me: u32, sizes: &dyn Fn(u32) -> u64) -> Vec<u32> {
         let mut ranks: Vec<u32> = (0..self.size).map(|turn| (me + turn) % self.size).collect();
-        if self.levels.is_some() {
-            ranks[1..].sort_by_key(|&rank| Reverse(self.distance(me, rank)));
+        if let Some(levels) = &self.levels {
+            let of_site = |site| levels.ranks_of_site(site).iter().map(|&rank| sizes(rank)).sum();
+            let ways_ns = self.model.crossings().ways_ns(levels.site(me), &of_site);
+            let way_ns = |rank| ways_ns.get(levels.site(rank) as usize);
+            ranks[1..].sort_by_key(|&rank| Reverse((self.distance(me, rank), way_ns(rank))));
         }
         ranks
     }
@@ -251,12 +290,13 @@ impl Across {
         let nodes = Levels::new(&ranks.map(node).collect::<Vec<_>>());
         let costs = Costs { site: costs.node, wide: costs.site, ..costs };
         let ranks_most = nodes.shape().node_ranks as u32;
-        Self { short: nodes.clone(), long: nodes, costs, nodes_most: 1, ranks_most }
+        let crossings = Arc::new(Crossings::alike(costs.wide, &costs));
+        Self { short: nodes.clone(), long: nodes, costs, crossings, nodes_most: 1, ranks_most }
     }
 
     /// Short messages skip the heads of nodes where the head of a site tells all its ranks sooner than the
     /// last of them would wake after a leg more.
-    fn new(levels: &Levels, locations: &[Location], costs: Costs) -> Self {
+    fn new(levels: &Levels, costs: Costs, crossings: Crossings) -> Self {
         let sites = 0..levels.sites();
         let ranks = sites.clone().map(|site| levels.ranks_of_site(site).len() as u64).max();
         let nodes = sites.map(|site| levels.nodes_of(site).len() as u64).max();
@@ -268,12 +308,13 @@ impl Across {
         let short = if ranks * costs.site.overhead_ns <= by_nodes_ns {
             let in_site = |rank| levels.site(rank);
             let whole = |rank| Location { node: in_site(rank), site: in_site(rank) };
-            Levels::new(&(0..locations.len() as u32).map(whole).collect::<Vec<_>>())
+            Levels::new(&(0..levels.ranks().len() as u32).map(whole).collect::<Vec<_>>())
         } else {
             levels.clone()
         };
         let (nodes_most, ranks_most) = (nodes as u32, ranks as u32);
-        Self { long: levels.clone(), short, costs, nodes_most, ranks_most }
+        let crossings = Arc::new(crossings);
+        Self { long: levels.clone(), short, costs, crossings, nodes_most, ranks_most }
     }
 }
 
@@ -317,6 +358,18 @@ impl Levels {
             is_in_order: self.ranks.is_sorted(),
             is_crowded: false,
         }
+    }
+
+    /// What messages cost between sites, which have the numbers of `locations` in `pairs`.
+    fn crossings(&self, locations: &[Location], costs: &Costs, pairs: &Pairs) -> Crossings {
+        let ranks = |site| self.ranks_of_site(site);
+        // A node is of the site of its first rank.
+        let number =
+            |site| locations[self.ranks_of_node(self.nodes_of(site).start)[0] as usize].site;
+        let sites: Vec<u32> = (0..self.sites()).map(number).collect();
+        let counts = (0..self.sites()).map(|site| ranks(site).len() as u64).collect();
+        let nodes = (0..self.sites()).map(|site| self.nodes_of(site).len() as u64).max();
+        Crossings::new(&sites, counts, nodes.unwrap_or(1), costs, pairs)
     }
 
     /// The order of the grid, and that of ranks.

@@ -1,5 +1,5 @@
 //! Schedules over several sites: right, free of deadlock without buffers, with one crossing between sites
-//! on any way, and with no more bytes between two sites than there must be.
+//! on any way, or two past a bad link, and with no more bytes between sites than there must be.
 //!
 //! The shapes are random; `CANELE_SEED=n` repeats one.
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use machine::{Outcome, Rank, Unit, run};
 use plan::{
-    Algorithm, Call, Cost, Costs, Location, Operands, Operation, Plans, Schedule, Topology,
+    Algorithm, Call, Cost, Costs, Location, Operands, Operation, Pairs, Plans, Schedule, Topology,
 };
 
 /// Numbers from a seed (Steele, Lea, Flood: SplitMix, 2014).
@@ -64,7 +64,10 @@ impl Case {
             })
             .collect();
         let costs = if random.flip() { Costs::default() } else { bundling() };
-        let topology = Topology::new(&locations, random.flip(), costs);
+        // Half of the time sites are far apart and near, by good links and bad ones.
+        let pairs =
+            if random.flip() { Pairs::default() } else { unlike(&mut random, sites as u32) };
+        let topology = Topology::with_pairs(&locations, random.flip(), costs, &pairs);
         // Half of the time something is wanted that would not be chosen, where it can be done at all.
         let topology = match random.flip() {
             true => topology.with_plans(Arc::new(wanted(&mut random))),
@@ -115,9 +118,15 @@ impl Case {
         };
         let outcome = run((0..self.size()).map(rank).collect(), &self.topology);
         if self.topology.sites() > 1 && self.is_short {
-            assert!(outcome.depth <= 1, "{} crossings", outcome.depth);
+            let most = if self.is_alike() { 1 } else { 2 };
+            assert!(outcome.depth <= most, "{} crossings", outcome.depth);
         }
         outcome
+    }
+
+    /// Whether sites are as far from each other.
+    fn is_alike(&self) -> bool {
+        self.topology.pairs() == Pairs::default()
     }
 
     /// Whether blocks of which only the root knows all lengths travel in slots, where they are short.
@@ -134,8 +143,22 @@ impl Case {
         }
     }
 
-    /// That what crossed between each two sites is what `least` says for two ranks, summed.
+    /// That what crossed between each two sites is what `least` says for two ranks, summed; or into each site, where
+    /// sites pass on for others.
     fn check_crossed(&self, outcome: &Outcome, least: impl Fn(u32, u32) -> u64) {
+        match self.is_alike() {
+            true => self.check_between(outcome, least, |from, to| (from, to)),
+            false => self.check_between(outcome, least, |_, to| (to, to)),
+        }
+    }
+
+    /// The same summed for what `between` says of two sites.
+    fn check_between(
+        &self,
+        outcome: &Outcome,
+        least: impl Fn(u32, u32) -> u64,
+        between: impl Fn(u32, u32) -> (u32, u32),
+    ) {
         for &(from, to) in outcome.crossed.keys() {
             assert_ne!(self.site(from), self.site(to));
         }
@@ -143,8 +166,9 @@ impl Case {
         let mut found = std::collections::BTreeMap::new();
         for from in 0..self.size() {
             for to in 0..self.size() {
-                let pair = (self.site(from), self.site(to));
-                if pair.0 != pair.1 {
+                let (one, other) = (self.site(from), self.site(to));
+                if one != other {
+                    let pair = between(one, other);
                     *expected.entry(pair).or_insert(0) += least(from, to);
                     let crossed = outcome.crossed.get(&(from, to)).copied().unwrap_or(0);
                     *found.entry(pair).or_insert(0) += crossed;
@@ -183,6 +207,18 @@ fn wanted(random: &mut Random) -> Plans {
 fn bundling() -> Costs {
     let site = Cost { latency_ns: 0, bytes_per_s: u64::MAX, overhead_ns: 4_000 };
     Costs { site, ..Costs::default() }
+}
+
+/// What is between each two sites, from a campus to the other side of the earth, and from a modem to more than
+/// a network within a site.
+fn unlike(random: &mut Random, sites: u32) -> Pairs {
+    let mut cost = || Cost {
+        latency_ns: 100_000 << random.below(11),
+        bytes_per_s: 10_000 << random.below(16),
+        overhead_ns: 4_000,
+    };
+    let each = (0..sites).flat_map(|one| (one + 1..sites).map(move |other| (one, other)));
+    Pairs::new(each.map(|(one, other)| (one, other, cost())).collect::<Vec<_>>())
 }
 
 fn nothing(len: u64) -> Vec<Unit> {
@@ -369,9 +405,15 @@ fn reductions_cross_once() {
         let outcome = case.run(plan, mine, place);
         let result = &outcome.outputs[root as usize];
         assert!(result.iter().all(|unit| unit.is_all_below(size)));
-        case.check_crossed(&outcome, |from, to| {
-            if to == root && case.is_first(from) { operands.len * case.runs(from) } else { 0 }
-        });
+        // Whoever passes on combines first.
+        let least = |from, to| match to == root && case.is_first(from) {
+            true => operands.len * case.runs(from),
+            false => 0,
+        };
+        match case.is_alike() {
+            true => case.check_crossed(&outcome, least),
+            false => case.check_between(&outcome, least, |from, _| (from, from)),
+        }
     });
 }
 

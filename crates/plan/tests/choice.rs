@@ -1,10 +1,11 @@
 //! What is predicted in closed form, held against the simulation of all ranks.
 
+mod planned;
+
 use std::sync::Arc;
 
-use plan::{
-    Algorithm, Call, Cost, Costs, Location, Operands, Operation, Schedule, Topology, predict,
-};
+use plan::{Algorithm, Cost, Costs, Location, Operation, Topology, predict};
+use planned::planned;
 
 /// Ranks dealt to nodes as `node` says.
 fn nodes(size: u32, node: impl Fn(u32) -> u32, costs: Costs) -> Topology {
@@ -34,46 +35,6 @@ fn shapes() -> Vec<(&'static str, Topology)> {
         ("5 + 3 + 1 ranks", nodes(9, |rank| (rank + 1) / 3 % 3, usual)),
         ("32 x 1 ranks, fast", nodes(32, |rank| rank, fast)),
     ]
-}
-
-/// The call, the bytes of its unit, and the plan of each rank.
-fn planned(operation: Operation, bytes: u64, topology: &Topology) -> (Call, u64, Vec<Schedule>) {
-    let operands = Operands { len: bytes / 8, element: 8, commutes: true, in_place: false };
-    let sizes = |_: u32| bytes;
-    let size = topology.size();
-    // All of a rank's data are as long for operations that take a block of each.
-    let counts = |rank: u32| {
-        let at = |rank: u32| operands.len * u64::from(rank) / u64::from(size);
-        at(rank + 1) - at(rank)
-    };
-    let blocks = Call { operation, bytes, units: bytes, is_uniform: true, commutes: true };
-    let plan = |rank: u32| match operation {
-        Operation::Barrier => plan::barrier(rank, topology),
-        Operation::Broadcast => plan::broadcast(rank, topology, 0, bytes),
-        Operation::Gather => plan::gather(rank, topology, 0, &sizes, true, false),
-        Operation::Scatter => plan::scatter(rank, topology, 0, &sizes, true, false),
-        Operation::Allgather => plan::allgather(rank, topology, &sizes, false),
-        Operation::Alltoall => plan::alltoall(rank, topology, &sizes, &sizes, true),
-        Operation::Reduce => plan::reduce(rank, topology, 0, operands),
-        Operation::Allreduce => plan::allreduce(rank, topology, operands),
-        Operation::ReduceScatter => plan::reduce_scatter(rank, topology, &counts, 8, true),
-        Operation::Scan => plan::scan(rank, topology, operands),
-        Operation::Exscan => plan::exscan(rank, topology, operands),
-    };
-    let schedules = (0..size).map(plan).collect();
-    match operation {
-        Operation::Barrier
-        | Operation::Broadcast
-        | Operation::Gather
-        | Operation::Scatter
-        | Operation::Allgather
-        | Operation::Alltoall => (blocks, 1, schedules),
-        Operation::Reduce
-        | Operation::Allreduce
-        | Operation::ReduceScatter
-        | Operation::Scan
-        | Operation::Exscan => (operands.call(operation), 8, schedules),
-    }
 }
 
 fn simulated_ns(operation: Operation, bytes: u64, topology: &Topology) -> u64 {

@@ -1,6 +1,7 @@
 //! Data that go from one rank to all, and from all ranks to all.
 
 use crate::across::{Cuts, Pace, Pin, Way, lane, timetable};
+use crate::crossings::Relays;
 use crate::schedule::{Buffer, Schedule, Span, Ticket};
 use crate::topology::Across;
 
@@ -10,10 +11,11 @@ pub(crate) fn broadcast(schedule: &mut Schedule, sites: &Across, me: u32, root: 
     // What is short leaves from the root itself; else the nodes of its site send parts.
     let pin = if cuts.count == 1 { Pin::Site(root) } else { Pin::Node(root) };
     let levels = cuts.levels(sites);
+    let relays = sites.crossings.relays_of(levels.site(root), len);
     let course = |index| {
         let (start, len) = cuts.segment(index);
         let way = Way { levels, lane: lane(index), pin };
-        Course::new(way, root, me, Buffer::Output.span(start, len))
+        Course::new(way, &relays, root, me, Buffer::Output.span(start, len))
     };
     let courses: Vec<Course> = (0..cuts.count).map(course).collect();
     let begins: Vec<u32> = (0..cuts.count).collect();
@@ -33,6 +35,7 @@ pub(crate) fn allgather(
     let cut = |len| Cuts::among(ranks, len, 1, &sites.costs);
     let longest = levels.ranks().iter().map(|&rank| blocks(rank).1).max().unwrap_or(0);
     let (mut courses, mut begins) = (Vec::new(), Vec::new());
+    let relays = sites.crossings.relays_among(|ranks| ranks.saturating_mul(longest));
     // In the order of the grid, each rank first: else all would send to the same one at a time.
     for &root in levels.ranks() {
         let (first, len) = blocks(root);
@@ -40,7 +43,13 @@ pub(crate) fn allgather(
         let way = Way { levels, lane: levels.place(root), pin: Pin::Site(root) };
         for index in 0..cuts.count {
             let (start, len) = cuts.segment(index);
-            courses.push(Course::new(way, root, me, Buffer::Output.span(first + start, len)));
+            courses.push(Course::new(
+                way,
+                &relays,
+                root,
+                me,
+                Buffer::Output.span(first + start, len),
+            ));
             begins.push(index);
         }
     }
@@ -51,6 +60,7 @@ pub(crate) fn allgather(
 /// A span's way from a root to all, as one rank sees it.
 struct Course<'a> {
     way: Way<'a>,
+    relays: &'a Relays,
     root: u32,
     span: Span,
     /// From whom it comes, and in which stage.
@@ -59,18 +69,19 @@ struct Course<'a> {
 }
 
 /// From the root to the head of its site; to other sites; to the nodes and ranks of the root's site, for whom
-/// nothing has to cross first; to nodes and ranks elsewhere.
+/// nothing has to cross first; past bad links; to nodes and ranks elsewhere.
 const ENTRY: usize = 0;
 const CROSSING: usize = 1;
 const HOME_NODES: usize = 2;
 const HOME_RANKS: usize = 3;
-const NODES: usize = 4;
-const RANKS: usize = 5;
+const PASSING: usize = 4;
+const NODES: usize = 5;
+const RANKS: usize = 6;
 
 fn run(schedule: &mut Schedule, me: u32, mut courses: Vec<Course>, begins: &[u32], pace: Pace) {
     let arrived = 2 + pace.crossing;
     let home = 1 + pace.nodes;
-    let order = timetable(begins, &[0, 1, 1, home, arrived, arrived + pace.nodes]);
+    let order = timetable(begins, &[0, 1, 1, home, arrived, arrived, arrived + pace.nodes]);
     for &(stage, index) in &order {
         let Course { source, span, ref mut arrived, .. } = courses[index];
         if let Some((_, from)) = source.filter(|source| source.0 == stage) {
@@ -84,27 +95,31 @@ fn run(schedule: &mut Schedule, me: u32, mut courses: Vec<Course>, begins: &[u32
 }
 
 impl<'a> Course<'a> {
-    fn new(way: Way<'a>, root: u32, me: u32, span: Span) -> Self {
+    fn new(way: Way<'a>, relays: &'a Relays, root: u32, me: u32, span: Span) -> Self {
         let levels = way.levels;
         let (head, site_head) = (way.head_of(me), way.site_head_of(me));
-        let is_home = levels.site(me) == levels.site(root);
+        let home = levels.site(root);
+        let is_home = levels.site(me) == home;
         let source = if me == root {
             None
         } else if me == site_head {
-            Some(if is_home { (ENTRY, root) } else { (CROSSING, way.site_head_of(root)) })
+            let teller = relays.teller(home, levels.site(me));
+            let crossing = if teller == home { CROSSING } else { PASSING };
+            Some(if is_home { (ENTRY, root) } else { (crossing, way.site_head(teller)) })
         } else if me == head {
             Some((if is_home { HOME_NODES } else { NODES }, site_head))
         } else {
             Some((if is_home { HOME_RANKS } else { RANKS }, head))
         };
-        Self { way, root, span, source, arrived: Ticket::default() }
+        Self { way, relays, root, span, source, arrived: Ticket::default() }
     }
 
     /// What this rank sends in a stage, once it has it.
     fn send(&mut self, schedule: &mut Schedule, me: u32, stage: usize) {
-        let Self { way, root, span, .. } = *self;
+        let Self { way, relays, root, span, .. } = *self;
         let is_site_head = me == way.site_head_of(me);
-        let is_home = way.levels.site(me) == way.levels.site(root);
+        let (own, home) = (way.levels.site(me), way.levels.site(root));
+        let is_home = own == home;
         let mut pass = |to: u32| {
             if to != root && to != me {
                 schedule.settle(std::mem::take(&mut self.arrived));
@@ -114,7 +129,11 @@ impl<'a> Course<'a> {
         match stage {
             ENTRY if me == root => pass(way.site_head_of(root)),
             CROSSING if is_site_head && is_home => {
-                way.next_sites(me).for_each(|site| pass(way.site_head(site)));
+                let straight = way.next_sites(me).filter(|&site| relays.teller(home, site) == home);
+                straight.for_each(|site| pass(way.site_head(site)));
+            }
+            PASSING if is_site_head && !is_home => {
+                relays.told_by(own, home).for_each(|site| pass(way.site_head(site)));
             }
             HOME_NODES | NODES if is_site_head && is_home == (stage == HOME_NODES) => {
                 way.other_nodes(me).for_each(|node| pass(way.node_head(node)));

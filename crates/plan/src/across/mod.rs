@@ -1,5 +1,6 @@
 //! Operations over several sites: no datum crosses the distance between two sites twice, and nothing
-//! waits for more than one crossing.
+//! waits for more than one crossing, or for two where that is much sooner, past a bad link
+//! ([`Relays`](crate::crossings::Relays)).
 //!
 //! Every node has a *head*, and every site has one among the heads of its nodes. What the ranks of a node
 //! have goes to its head, from there to the head of the site, which exchanges it with all other sites'

@@ -6,6 +6,7 @@
 //! consecutive, that is one; where ranks were dealt to the sites in turns, it is as many as there are ranks.
 
 use crate::across::{Cuts, Pace, Pin, Way, lane, timetable};
+use crate::crossings::{Relays, STRAIGHT};
 use crate::reduction::Operands;
 use crate::schedule::{Buffer, Schedule, Span, Ticket};
 use crate::topology::{Across, Levels};
@@ -23,7 +24,10 @@ pub(crate) fn allreduce(schedule: &mut Schedule, sites: &Across, me: u32, operan
     let courses = (0..cuts.count).map(course).collect();
     let begins: Vec<u32> = (0..cuts.count).collect();
     let pace = cuts.pace(operands.element, sites);
-    Reduction::new(levels, me, operands.commutes).run(schedule, courses, &begins, pace);
+    let bytes = operands.len.saturating_mul(operands.element);
+    let relays = sites.crossings.relays_among(|_| bytes);
+    let reduction = Reduction::new(levels, &relays, me, operands.commutes);
+    reduction.run(schedule, courses, &begins, pace);
 }
 
 /// Everyone's operands, combined, to the root's output.
@@ -46,7 +50,15 @@ pub(crate) fn reduce(
     let courses = (0..cuts.count).map(course).collect();
     let begins: Vec<u32> = (0..cuts.count).collect();
     let pace = cuts.pace(operands.element, sites);
-    Reduction::new(levels, me, operands.commutes).run(schedule, courses, &begins, pace);
+    // Whoever passes on combines what it has heard with what its own site has, which are no neighbours.
+    let relays = match operands.commutes {
+        true => sites
+            .crossings
+            .relays_of(levels.site(root), operands.len.saturating_mul(operands.element)),
+        false => Relays::default(),
+    };
+    let reduction = Reduction::new(levels, &relays, me, operands.commutes);
+    reduction.run(schedule, courses, &begins, pace);
 }
 
 /// Everyone's input, combined; block `i` of the result to rank `i`'s output. Each block takes a way of its
@@ -77,7 +89,7 @@ pub(crate) fn reduce_scatter(
         }
     }
     let pace = longest.pace(element, sites);
-    Reduction::new(levels, me, commutes).run(schedule, courses, &begins, pace);
+    Reduction::new(levels, &STRAIGHT, me, commutes).run(schedule, courses, &begins, pace);
 }
 
 /// Consecutive ranks, from the first to before the last.
@@ -105,6 +117,8 @@ pub(crate) fn runs(ranks: impl Iterator<Item = u32>) -> Vec<Run> {
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     run: Run,
+    /// Whose it is.
+    site: u32,
     span: Span,
     /// Whether nobody else needs what is there.
     is_free: bool,
@@ -140,16 +154,18 @@ impl<'a> Course<'a> {
     }
 }
 
-/// From ranks to the head of their node; from there to that of the site; to other sites; from the head of
-/// the site to nodes, or to the root; to ranks.
+/// From ranks to the head of their node; from there to that of the site; to other sites; past bad links; from the
+/// head of the site to nodes, or to the root; to ranks.
 const RANKS: usize = 0;
 const NODES: usize = 1;
 const CROSSING: usize = 2;
-const TO_NODES: usize = 3;
-const TO_RANKS: usize = 4;
+const PASSING: usize = 3;
+const TO_NODES: usize = 4;
+const TO_RANKS: usize = 5;
 
 struct Reduction<'a> {
     levels: &'a Levels,
+    relays: &'a Relays,
     me: u32,
     commutes: bool,
     /// The runs of each node and of each site, unless the operation commutes.
@@ -157,7 +173,7 @@ struct Reduction<'a> {
 }
 
 impl<'a> Reduction<'a> {
-    fn new(levels: &'a Levels, me: u32, commutes: bool) -> Self {
+    fn new(levels: &'a Levels, relays: &'a Relays, me: u32, commutes: bool) -> Self {
         let mut runs_of = [Vec::new(), Vec::new()];
         if !commutes {
             for site in 0..levels.sites() {
@@ -168,12 +184,13 @@ impl<'a> Reduction<'a> {
                 runs_of[1].push(runs(ranks.into_iter()));
             }
         }
-        Self { levels, me, commutes, runs: runs_of }
+        Self { levels, relays, me, commutes, runs: runs_of }
     }
 
     fn run(&self, schedule: &mut Schedule, mut courses: Vec<Course>, begins: &[u32], pace: Pace) {
         let (combined, arrived) = (1 + pace.nodes, 2 + pace.nodes + pace.crossing);
-        let order = timetable(begins, &[0, 1, combined, arrived, arrived + pace.nodes]);
+        let passed = arrived + if *self.relays == STRAIGHT { 0 } else { 1 + pace.crossing };
+        let order = timetable(begins, &[0, 1, combined, arrived, passed, passed + pace.nodes]);
         for &(stage, course) in &order {
             self.expect(schedule, &mut courses[course], stage);
         }
@@ -189,24 +206,27 @@ impl<'a> Reduction<'a> {
         let (is_head, is_site_head) = (me == way.head_of(me), me == way.site_head_of(me));
         let arriving = &mut course.arriving;
         let len = course.own.len;
-        let mut expect = |from: u32, run: Run| {
+        let own = self.levels.site(me);
+        let mut expect = |from: u32, run: Run, site: u32| {
             let span = schedule.room(len);
-            Piece { run, span, is_free: true, arrived: schedule.expect(from, span) }
+            Piece { run, site, span, is_free: true, arrived: schedule.expect(from, span) }
         };
         match stage {
             RANKS if is_head => {
-                arriving[0].extend(way.neighbours(me).map(|rank| expect(rank, run_of(rank))));
+                arriving[0].extend(way.neighbours(me).map(|rank| expect(rank, run_of(rank), own)));
             }
             NODES if is_site_head => {
                 for node in way.other_nodes(me) {
                     let head = way.node_head(node);
-                    arriving[1].extend(self.runs(0, node).iter().map(|&run| expect(head, run)));
+                    let runs = self.runs(0, node).iter();
+                    arriving[1].extend(runs.map(|&run| expect(head, run, own)));
                 }
             }
-            CROSSING if is_site_head && self.hears_all(course.goal) => {
+            CROSSING | PASSING if is_site_head => {
                 for site in way.other_sites(me) {
-                    let head = way.site_head(site);
-                    arriving[2].extend(self.runs(1, site).iter().map(|&run| expect(head, run)));
+                    let Some(by) = self.source(course.goal, site, stage) else { continue };
+                    let (head, runs) = (way.site_head(by), self.runs(1, site).iter());
+                    arriving[2].extend(runs.map(|&run| expect(head, run, site)));
                 }
             }
             TO_NODES if course.goal == Goal::Root(me) && !is_site_head => {
@@ -229,8 +249,8 @@ impl<'a> Reduction<'a> {
         match stage {
             RANKS if me != head => schedule.send(head, course.own),
             RANKS => {
-                let (run, span) = (run_of(me), course.own);
-                let own = Piece { run, span, is_free: false, arrived: Ticket::default() };
+                let (run, site, span) = (run_of(me), self.levels.site(me), course.own);
+                let own = Piece { run, site, span, is_free: false, arrived: Ticket::default() };
                 course.combined = vec![own];
             }
             NODES if me == head => {
@@ -239,14 +259,12 @@ impl<'a> Reduction<'a> {
             }
             CROSSING if me == site_head => {
                 self.combine(schedule, course, 1);
-                let told = |site: &u32| match course.goal {
-                    Goal::Everyone => true,
-                    Goal::Root(root) => self.levels.site(root) == *site,
-                };
-                let heads: Vec<u32> =
-                    way.next_sites(me).filter(told).map(|site| way.site_head(site)).collect();
-                self.pass_up(schedule, course, heads.into_iter());
+                self.cross(schedule, course, stage);
             }
+            PASSING if me == site_head => match course.goal {
+                Goal::Everyone => self.pass_on(schedule, course),
+                Goal::Root(_) => self.cross(schedule, course, stage),
+            },
             TO_NODES if me == site_head && self.hears_all(course.goal) => {
                 self.finish(schedule, course);
             }
@@ -265,6 +283,62 @@ impl<'a> Reduction<'a> {
         course.combined = self.merge(schedule, pieces, course.own.len);
     }
 
+    /// From which site what a site has comes in a stage, if it comes then. To a root what a site passes on comes
+    /// with what it has itself.
+    fn source(&self, goal: Goal, site: u32, stage: usize) -> Option<u32> {
+        let own = self.levels.site(self.me);
+        let (by, is_late) = match goal {
+            Goal::Everyone => {
+                let by = self.relays.teller(site, own);
+                (by, by != site)
+            }
+            Goal::Root(root) => {
+                let root = self.levels.site(root);
+                if site == root || self.relays.teller(root, site) != own {
+                    return None;
+                }
+                (site, self.passes(site, root))
+            }
+        };
+        (stage == if is_late { PASSING } else { CROSSING }).then_some(by)
+    }
+
+    /// Sends what its site has to those who hear it of it, where this is the stage for it.
+    fn cross(&self, schedule: &mut Schedule, course: &mut Course, stage: usize) {
+        let (way, own) = (course.way, self.levels.site(self.me));
+        let told = |site: &u32| match course.goal {
+            Goal::Everyone => self.relays.teller(own, *site) == own,
+            Goal::Root(root) => {
+                let root = self.levels.site(root);
+                let due = if self.passes(own, root) { PASSING } else { CROSSING };
+                stage == due && own != root && self.relays.teller(root, own) == *site
+            }
+        };
+        let heads: Vec<u32> =
+            way.next_sites(self.me).filter(told).map(|site| way.site_head(site)).collect();
+        if stage == PASSING && !heads.is_empty() {
+            self.combine(schedule, course, 2);
+        }
+        self.pass_up(schedule, course, heads.into_iter());
+    }
+
+    /// Sends on what other sites have, as it came, so that all combine the same.
+    fn pass_on(&self, schedule: &mut Schedule, course: &mut Course) {
+        let own = self.levels.site(self.me);
+        for piece in &mut course.arriving[2] {
+            for site in self.relays.told_by(own, piece.site) {
+                schedule.settle(std::mem::take(&mut piece.arrived));
+                schedule.send(course.way.site_head(site), piece.span);
+                piece.is_free = false;
+            }
+        }
+    }
+
+    /// Whether a site passes on what others have for a root.
+    fn passes(&self, site: u32, root: u32) -> bool {
+        self.relays.told_by(site, root).next().is_some()
+    }
+
     fn pass_up(&self, schedule: &mut Schedule, course: &mut Course, to: impl Iterator<Item = u32>) {
         for head in to {
             for piece in &mut course.combined {
@@ -278,9 +352,8 @@ impl<'a> Reduction<'a> {
     fn finish(&self, schedule: &mut Schedule, course: &mut Course) {
         let (way, me) = (course.way, self.me);
         let mut pieces = std::mem::take(&mut course.arriving[2]);
-        // Each site has one where their order is not that of ranks.
-        let own = (self.levels.site(me) as usize).min(pieces.len());
-        pieces.splice(own..own, std::mem::take(&mut course.combined));
+        pieces.append(&mut course.combined);
+        pieces.sort_by_key(|piece| piece.site);
         let merged = self.merge(schedule, pieces, course.own.len);
         let all = merged.first().map_or(course.own, |piece| piece.span);
         match course.goal {
@@ -309,7 +382,8 @@ impl<'a> Reduction<'a> {
                     }
                     schedule.reduce(last.span, into);
                     let run = Run { first: last.run.first, end: piece.run.end };
-                    *last = Piece { run, span: into, is_free: true, arrived: Ticket::default() };
+                    let arrived = Ticket::default();
+                    *last = Piece { run, span: into, is_free: true, arrived, ..*last };
                 }
                 _ => merged.push(Piece { arrived: Ticket::default(), ..piece }),
             }

@@ -1,34 +1,46 @@
 //! What calls take between sites.
 
-use super::{Model, Shape, segments_of};
+use super::{Model, Shape, Way, segments_of};
 use crate::choice::{Algorithm, Call, Operation};
+use crate::crossings::Crossing;
 use crate::ways::{
     Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather, Prefix, Reduce, ReduceScatter, Ways,
 };
 
 impl Model {
     /// Operations over several sites: the crossing, and what else tells their algorithms apart.
-    pub(super) fn across_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
+    pub(super) fn across_ns(
+        &self,
+        call: &Call,
+        algorithm: Algorithm,
+        home: Option<u32>,
+    ) -> Option<u64> {
         let Shape { ranks, node_ranks, site_ranks, site_nodes, sites, .. } = self.shape;
         let bytes = call.bytes;
-        let crossing = self.wide.hop_ns(0) + self.wake_ns;
+        let crossing = self.crossed_ns(home, 0, |_, _| 0);
         let legs = self.star_ns(0) + if site_nodes > 1 { self.far.hop_ns(0) } else { 0 };
         let foreign = ranks - site_ranks;
         // What one site must tell another, and a node take in or give out of what crosses: beside what is
         // under way passes what comes from near, or goes there.
         let near = site_ranks - node_ranks;
-        let streams = |between: u64, blocks: u64| {
+        let streams = |between: &dyn Fn(u64, u64) -> u64, blocks: u64| {
             let far = |blocks: u64| self.far.stream_ns(blocks.saturating_mul(bytes));
-            let between = self.wide.stream_ns(between.saturating_mul(bytes));
-            (crossing + between.max(far(blocks * foreign))).max(far(blocks * (foreign + near)))
+            let between = |from, to| between(from, to).saturating_mul(bytes);
+            let crossed = self.crossed_ns(home, far(blocks * foreign), between);
+            crossed.max(far(blocks * (foreign + near)))
         };
-        // By heads of sites, of which each sends `sent` bytes within its site.
-        let legs_and_streams = |work: u64, sent: u64| {
-            crossing + 2 * legs + work + self.wide.stream_ns(bytes).max(self.far.stream_ns(sent))
+        let of_site = |from: u64, _: u64| from;
+        let of_pairs = |from: u64, to: u64| from * to;
+        // What all have, by heads of sites, of which each sends `sent` bytes within its site; or as long as it takes
+        // by sites that pass on.
+        let whole = |told: Option<u64>, sent: u64| {
+            let sent_ns = self.far.stream_ns(sent);
+            let straight = || self.crossed_ns(home, sent_ns, |_, _| bytes);
+            told.map_or_else(straight, |told_ns| told_ns.max(sent_ns) + self.wake_ns)
         };
-        let reduced = || {
+        let reduced = |told: Option<u64>| {
             let sent = (2 * (site_nodes - 1) + sites - 1) * bytes / site_nodes;
-            legs_and_streams(2 * (sites - 1) * self.wide.work_ns, sent)
+            whole(told, sent) + 2 * legs + 2 * (sites - 1) * self.wide.work_ns
         };
         Some(match call.operation {
             Operation::Barrier => match Barrier::named(algorithm)? {
@@ -46,7 +58,7 @@ impl Model {
                     // sites and to each other.
                     let others = (site_nodes - 1).max(1);
                     let sent = (sites - 1 + site_nodes.saturating_sub(2)) * bytes / others;
-                    crossing + legs + self.wide.stream_ns(bytes).max(self.far.stream_ns(sent))
+                    legs + whole(self.crossings.rooted_ns(home, bytes), sent)
                 }
                 Broadcast::Linear
                 | Broadcast::Binomial
@@ -57,19 +69,23 @@ impl Model {
                 | Broadcast::Board => return None,
             },
             Operation::Gather | Operation::Scatter => match Gather::named(algorithm)? {
-                Gather::Linear => streams(site_ranks, 1) + ranks * self.far.work_ns,
+                Gather::Linear => streams(&of_site, 1) + ranks * self.far.work_ns,
                 Gather::Bundles => {
                     let bundle = self.far.stream_ns(bytes.saturating_mul(site_ranks));
                     let legs = 2 * self.far.latency_ns + 2 * bundle;
-                    streams(site_ranks, 1) + legs
+                    streams(&of_site, 1) + legs
                 }
                 Gather::Binomial | Gather::Heads | Gather::Board => return None,
             },
             Operation::Allgather => match Allgather::named(algorithm)? {
-                Allgather::Bundles => {
-                    streams(site_ranks, 1) + 3 * self.far.stream_ns(ranks * bytes)
+                Allgather::Bundles => streams(&of_site, 1) + 3 * self.far.stream_ns(ranks * bytes),
+                Allgather::Sites => {
+                    let told = self.crossings.told_ns(|ranks| ranks.saturating_mul(bytes));
+                    let far_ns = self.far.stream_ns((foreign + near).saturating_mul(bytes));
+                    let straight = || streams(&of_site, 1);
+                    told.map_or_else(straight, |told_ns| told_ns.max(far_ns) + self.wake_ns)
+                        + 2 * ranks * self.far.work_ns
                 }
-                Allgather::Sites => streams(site_ranks, 1) + 2 * ranks * self.far.work_ns,
                 Allgather::Linear
                 | Allgather::Pairwise
                 | Allgather::Bruck
@@ -80,13 +96,13 @@ impl Model {
             },
             Operation::Alltoall => match Alltoall::named(algorithm)? {
                 Alltoall::Pairwise => {
-                    let streams = streams(site_ranks * site_ranks, node_ranks);
+                    let streams = streams(&of_pairs, node_ranks);
                     streams + 2 * foreign * self.far.work_ns
                 }
                 Alltoall::Bundles if call.is_uniform => {
                     let bundle = self.far.stream_ns(bytes.saturating_mul(site_ranks * foreign));
                     let legs = self.far.latency_ns + site_ranks * self.far.work_ns + bundle;
-                    let streams = streams(site_ranks * site_ranks, node_ranks);
+                    let streams = streams(&of_pairs, node_ranks);
                     streams + 2 * legs
                 }
                 Alltoall::Bundles | Alltoall::Bruck | Alltoall::Heads | Alltoall::Board => {
@@ -94,7 +110,9 @@ impl Model {
                 }
             },
             Operation::Reduce => match Reduce::named(algorithm)? {
-                Reduce::Sites => reduced(),
+                Reduce::Sites => {
+                    reduced(self.crossings.rooted_ns(home, bytes).filter(|_| call.commutes))
+                }
                 Reduce::Linear
                 | Reduce::Pairwise
                 | Reduce::Binomial
@@ -105,7 +123,7 @@ impl Model {
                 | Reduce::Board => return None,
             },
             Operation::Allreduce => match Allreduce::named(algorithm)? {
-                Allreduce::Sites => reduced(),
+                Allreduce::Sites => reduced(self.crossings.told_ns(|_| bytes)),
                 Allreduce::Linear
                 | Allreduce::Pairwise
                 | Allreduce::Doubling
@@ -121,8 +139,9 @@ impl Model {
                     let sent =
                         bytes - bytes / site_nodes + (sites - 1) * bytes / (sites * site_nodes);
                     let work = 2 * foreign.min(call.units) * self.wide.work_ns / site_ranks.max(1);
-                    let between = self.wide.stream_ns(bytes / sites);
-                    crossing + 2 * legs + work + between.max(self.far.stream_ns(sent))
+                    2 * legs
+                        + work
+                        + self.crossed_ns(home, self.far.stream_ns(sent), |_, _| bytes / sites)
                 }
                 ReduceScatter::Pairwise
                 | ReduceScatter::Binomial
@@ -134,11 +153,27 @@ impl Model {
                 Prefix::Sites => {
                     // The head of a site hears of all its ranks, and tells them.
                     let sent = (2 * (site_ranks - node_ranks) + sites - 1) * bytes / site_nodes;
-                    legs_and_streams(2 * (site_ranks + sites) * self.far.work_ns, sent)
+                    2 * legs + 2 * (site_ranks + sites) * self.far.work_ns + whole(None, sent)
                 }
                 Prefix::Doubling | Prefix::Chain | Prefix::Heads | Prefix::Board => return None,
             },
         })
+    }
+
+    /// The longest of the crossings between two sites, or between others and `home`, where one tells the other what
+    /// `bytes` says for their numbers of ranks, and something else takes as long as `meanwhile_ns` at the same time.
+    fn crossed_ns(
+        &self,
+        home: Option<u32>,
+        meanwhile_ns: u64,
+        bytes: impl Fn(u64, u64) -> u64,
+    ) -> u64 {
+        let crossed = |Crossing { cost, from_ranks, to_ranks }| {
+            let way = Way::of(cost);
+            way.hop_ns(0) + way.stream_ns(bytes(from_ranks, to_ranks)).max(meanwhile_ns)
+        };
+        let all = self.crossings.all(self.shape.site_ranks, home);
+        all.map(crossed).max().unwrap_or(0) + self.wake_ns
     }
 
     /// A reduction by heads: ranks to their head, each head to all others or to one, and back where all get

@@ -1,0 +1,404 @@
+//! What messages cost between each two sites, and by which way a site tells another.
+//!
+//! Where what is between two sites is much worse than what leads from both to a third, that one passes on: the
+//! triangle's longest side is not the shortest way. All is integers, so that all ranks find the same.
+
+use std::ops::Range;
+
+use crate::costs::{Cost, Costs};
+use crate::model::{STREAM_MAX_NS, segments_of};
+
+/// What messages cost between two sites each, as far as that is known, of the first sites of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pairs(Vec<(u32, u32, Cost)>);
+
+/// What messages cost between the sites of a communicator.
+#[derive(Clone, Debug)]
+pub(crate) struct Crossings {
+    /// Of the pairs that nothing else is known of: of all, where there is no table.
+    usual: Cost,
+    /// From each site to each, row by row, where they are not alike.
+    table: Vec<Cost>,
+    /// How many ranks each site has, where there is a table.
+    ranks: Vec<u64>,
+    /// What a rank takes to go on that waited for another site.
+    wake_ns: u64,
+    /// What leads to a node, and how many nodes a site has at most.
+    network: Cost,
+    nodes: u64,
+}
+
+/// What two sites cost, and how many ranks they have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Crossing {
+    pub cost: Cost,
+    pub from_ranks: u64,
+    pub to_ranks: u64,
+}
+
+/// By which sites others are told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Relays {
+    sites: u32,
+    /// From each site to each: which one tells it. Empty where all are told by those who have it first.
+    tellers: Vec<u32>,
+}
+
+/// Everyone tells everyone.
+pub(crate) static STRAIGHT: Relays = Relays { sites: 0, tellers: Vec::new() };
+
+impl Pairs {
+    /// Of pairs of different sites, each of which counts once, whichever way round it is named.
+    pub fn new(known: impl IntoIterator<Item = (u32, u32, Cost)>) -> Self {
+        let ordered = |(one, other, cost): (u32, u32, Cost)| (one.min(other), one.max(other), cost);
+        let kept = |pair: &(u32, u32, Cost)| pair.0 != pair.1 && pair.1 < SITES_MOST;
+        let mut known: Vec<_> = known.into_iter().map(ordered).filter(kept).collect();
+        known.sort_by_key(|pair| (pair.0, pair.1));
+        known.dedup_by_key(|pair| (pair.0, pair.1));
+        Self(known)
+    }
+
+    /// What messages cost between two sites, if that is known.
+    pub fn cost(&self, one: u32, other: u32) -> Option<Cost> {
+        let key = (one.min(other), one.max(other));
+        let at = self.0.binary_search_by_key(&key, |pair| (pair.0, pair.1)).ok()?;
+        Some(self.0[at].2)
+    }
+
+    /// All that are known, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, u32, Cost)> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// The pairs as bytes, for those who have to plan from the same.
+    pub fn emit(&self) -> Vec<u8> {
+        let numbers = |(one, other, cost): (u32, u32, Cost)| {
+            let Cost { latency_ns, bytes_per_s, overhead_ns } = cost;
+            [one.into(), other.into(), latency_ns, bytes_per_s, overhead_ns]
+        };
+        self.iter().flat_map(numbers).flat_map(u64::to_le_bytes).collect()
+    }
+
+    /// The pairs that such bytes say, within bounds that sums of costs stay in; none where they are none.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let (numbers, []) = bytes.as_chunks::<8>() else { return None };
+        let numbers: Vec<u64> = numbers.iter().map(|number| u64::from_le_bytes(*number)).collect();
+        let (pairs, []) = numbers.as_chunks::<5>() else { return None };
+        let pair = |&[one, other, latency_ns, bytes_per_s, overhead_ns]: &[u64; 5]| {
+            let cost = Cost { latency_ns, bytes_per_s, overhead_ns }.bounded();
+            let sites = u32::try_from(one).ok().zip(u32::try_from(other).ok());
+            sites.filter(|(one, other)| one < other).map(|(one, other)| (one, other, cost))
+        };
+        let known: Vec<_> = pairs.iter().map(pair).collect::<Option<_>>()?;
+        let found = Self::new(known.iter().copied());
+        (found.0 == known).then_some(found)
+    }
+}
+
+impl Crossings {
+    /// All alike.
+    pub(crate) fn alike(usual: Cost, costs: &Costs) -> Self {
+        let (network, wake_ns) = (costs.site, costs.wake_ns);
+        Self { usual, table: Vec::new(), ranks: Vec::new(), wake_ns, network, nodes: 1 }
+    }
+
+    /// Between sites that have these numbers in `pairs`, so many ranks each, and so many nodes at most.
+    pub(crate) fn new(
+        sites: &[u32],
+        ranks: Vec<u64>,
+        nodes: u64,
+        costs: &Costs,
+        pairs: &Pairs,
+    ) -> Self {
+        let alike = Self { nodes, ..Self::alike(costs.wide, costs) };
+        if sites.len() > SITES_MOST as usize {
+            return alike;
+        }
+        let cost = |one: u32, other: u32| pairs.cost(one, other).unwrap_or(costs.wide);
+        let row = |&one: &u32| sites.iter().map(move |&other| cost(one, other));
+        let table: Vec<Cost> = sites.iter().flat_map(row).collect();
+        let others = |at: &usize| at / sites.len() != at % sites.len();
+        let mut found = (0..table.len()).filter(others).map(|at| table[at]);
+        match found.next() {
+            Some(usual) if found.all(|cost| cost == usual) => Self { usual, ..alike },
+            Some(_) => Self { table, ranks, ..alike },
+            None => alike,
+        }
+    }
+
+    /// What a message costs from one site to another.
+    #[inline]
+    pub(crate) fn cost(&self, from: u32, to: u32) -> Cost {
+        if self.table.is_empty() {
+            return self.usual;
+        }
+        self.table[(from * self.sites() + to) as usize]
+    }
+
+    /// The greatest distance, and the best rate: by these what follows each other is ordered, for who waits for what
+    /// has not come yet loses more than who waits later than it could.
+    pub(crate) fn widest(&self) -> Cost {
+        let most = |figure: fn(Cost) -> u64| {
+            self.all(0, None).map(|crossing| figure(crossing.cost)).max().unwrap_or(0)
+        };
+        Cost {
+            latency_ns: most(|cost| cost.latency_ns),
+            bytes_per_s: most(|cost| cost.bytes_per_s),
+            overhead_ns: most(|cost| cost.overhead_ns),
+        }
+    }
+
+    /// Those that are not alike, by their sites' numbers.
+    pub(crate) fn pairs(&self) -> Pairs {
+        let sites = self.sites();
+        let row = |one| (one + 1..sites).map(move |other| (one, other, self.cost(one, other)));
+        Pairs::new((0..sites).flat_map(row))
+    }
+
+    /// One from each site to each other, or to `home`; or one that stands for all, between sites of so many ranks.
+    pub(crate) fn all(
+        &self,
+        site_ranks: u64,
+        home: Option<u32>,
+    ) -> impl Iterator<Item = Crossing> + '_ {
+        let one = Crossing { cost: self.usual, from_ranks: site_ranks, to_ranks: site_ranks };
+        let alike = self.table.is_empty().then_some(one);
+        let ranks = |site: u32| self.ranks[site as usize];
+        let counts = move |pair: &(u32, u32)| home.is_none_or(|home| pair.1 == home);
+        alike.into_iter().chain(self.each().filter(counts).map(move |(from, to)| Crossing {
+            cost: self.cost(from, to),
+            from_ranks: ranks(from),
+            to_ranks: ranks(to),
+        }))
+    }
+
+    /// How long what each site is told is under way from one; nothing where all are alike.
+    pub(crate) fn ways_ns(&self, from: u32, bytes: &dyn Fn(u32) -> u64) -> Vec<u64> {
+        let way_ns = |to| {
+            let cost = self.cost(from, to);
+            cost.latency_ns + stream_ns(cost, bytes(to))
+        };
+        (0..self.sites()).map(way_ns).collect()
+    }
+
+    /// By which sites one tells the others so many bytes, or hears them of them.
+    pub(crate) fn relays_of(&self, root: u32, bytes: u64) -> Relays {
+        let of = |site: u32| if site == root { bytes } else { 0 };
+        self.relays(&of, root..root + 1)
+    }
+
+    /// By which sites each tells all others its bytes.
+    pub(crate) fn relays_among(&self, bytes: impl Fn(u64) -> u64) -> Relays {
+        self.relays(&|site| bytes(self.ranks[site as usize]), 0..self.sites())
+    }
+
+    /// What it takes until the last site knows what the others tell it, by each what `bytes` says for its number of
+    /// ranks, by the ways that are taken; nothing where all are alike.
+    pub(crate) fn told_ns(&self, bytes: impl Fn(u64) -> u64) -> Option<u64> {
+        let of = |site: u32| bytes(self.ranks[site as usize]);
+        let all = 0..self.sites();
+        let last_ns = || self.last_ns(&self.relays(&of, all.clone()), &of, all.clone());
+        (!self.table.is_empty()).then(last_ns)
+    }
+
+    /// The same until the last site knows what `home` tells all of them, or it what they all do; whichever it is.
+    pub(crate) fn rooted_ns(&self, home: Option<u32>, bytes: u64) -> Option<u64> {
+        let of_root = |root| {
+            let of = |site: u32| if site == root { bytes } else { 0 };
+            self.last_ns(&self.relays_of(root, bytes), &of, root..root + 1)
+        };
+        let roots = (0..self.sites()).filter(|&root| home.is_none_or(|home| home == root));
+        roots.map(of_root).max()
+    }
+
+    fn sites(&self) -> u32 {
+        self.ranks.len() as u32
+    }
+
+    /// From each site to each other, where they are not alike.
+    fn each(&self) -> impl Iterator<Item = (u32, u32)> {
+        let sites = self.sites();
+        (0..sites)
+            .flat_map(move |from| (0..sites).map(move |to| (from, to)))
+            .filter(|(from, to)| from != to)
+    }
+
+    /// From some sites to all others, past those to which the straight way is much longer than another. Only sites
+    /// that are told straight pass on.
+    fn relays(&self, bytes: &dyn Fn(u32) -> u64, from: Range<u32>) -> Relays {
+        if self.table.is_empty() {
+            return Relays::default();
+        }
+        let sites = self.sites();
+        let mut tellers: Vec<u32> = (0..sites * sites).map(|at| at / sites).collect();
+        for root in from.clone() {
+            let streams: Vec<u64> =
+                self.table.iter().map(|&cost| stream_ns(cost, bytes(root))).collect();
+            let way_ns = |by, to| self.way_ns(&streams, bytes(root), [root, by, to]);
+            let past = |to: u32, passes: &dyn Fn(u32) -> bool| {
+                let others = (0..sites).filter(|&by| by != to && by != root && passes(by));
+                let best = others.map(|by| (way_ns(by, to), by)).min();
+                best.filter(|best| pays(best.0, way_ns(root, to))).map(|best| best.1)
+            };
+            let is_straight: Vec<bool> =
+                (0..sites).map(|to| to == root || past(to, &|_| true).is_none()).collect();
+            for to in (0..sites).filter(|&to| !is_straight[to as usize]) {
+                if let Some(by) = past(to, &|by| is_straight[by as usize]) {
+                    tellers[(root * sites + to) as usize] = by;
+                }
+            }
+        }
+        let found = Relays { sites, tellers };
+        // All together they may be in each other's way.
+        let last_ns = |relays: &Relays| self.last_ns(relays, bytes, from.clone());
+        if pays(last_ns(&found), last_ns(&STRAIGHT)) { found } else { Relays::default() }
+    }
+
+    /// When the last site knows what some tell all.
+    fn last_ns(&self, relays: &Relays, bytes: &dyn Fn(u32) -> u64, from: Range<u32>) -> u64 {
+        let sites = self.sites();
+        let told = || {
+            let others = |root| (0..sites).filter(move |&to| to != root).map(move |to| (root, to));
+            from.clone().flat_map(others)
+        };
+        let mut loads = vec![0u64; self.table.len()];
+        for (root, to) in told() {
+            let load = &mut loads[(relays.teller(root, to) * sites + to) as usize];
+            *load = load.saturating_add(bytes(root));
+        }
+        let leaves = |loads: &[u64]| {
+            let all = loads.iter().fold(0u64, |sum, load| sum.saturating_add(*load));
+            stream_ns(self.network, all / self.nodes)
+        };
+        let leaving: Vec<u64> = loads.chunks(sites.max(1) as usize).map(leaves).collect();
+        let streams: Vec<u64> = (0..self.table.len())
+            .map(|at| stream_ns(self.table[at], loads[at]).max(leaving[at / sites as usize]))
+            .collect();
+        let way_ns =
+            |(root, to)| self.way_ns(&streams, bytes(root), [root, relays.teller(root, to), to]);
+        told().map(way_ns).max().unwrap_or(0)
+    }
+
+    /// When a site knows what another has, straight from there or by one that passes segments on, where what goes
+    /// over each crossing takes so long.
+    fn way_ns(&self, streams: &[u64], bytes: u64, [root, by, to]: [u32; 3]) -> u64 {
+        let leg = |from: u32, to: u32| {
+            let at = (from * self.sites() + to) as usize;
+            let Cost { latency_ns, overhead_ns, .. } = self.table[at];
+            (latency_ns + 2 * overhead_ns, streams[at])
+        };
+        let (hop_ns, stream_ns) = leg(by, to);
+        if by == root {
+            return hop_ns + stream_ns;
+        }
+        let first = leg(root, by);
+        let segment_ns = first.1.min(stream_ns) / segments_of(bytes);
+        first.0 + self.wake_ns + hop_ns + first.1.max(stream_ns) + segment_ns
+    }
+}
+
+impl Relays {
+    /// Who tells a site what another has.
+    #[inline]
+    pub(crate) fn teller(&self, from: u32, to: u32) -> u32 {
+        if self.tellers.is_empty() {
+            return from;
+        }
+        self.tellers[(from * self.sites + to) as usize]
+    }
+
+    /// Whom a site tells what another has.
+    pub(crate) fn told_by(&self, by: u32, from: u32) -> impl Iterator<Item = u32> + '_ {
+        let sites = if by == from { 0 } else { self.sites };
+        (0..sites).filter(move |&to| to != by && self.teller(from, to) == by)
+    }
+}
+
+/// How long so many bytes are on their way; sums of many do not overflow.
+fn stream_ns(cost: Cost, bytes: u64) -> u64 {
+    cost.stream_ns(bytes).min(STREAM_MAX_NS)
+}
+
+/// Whether a way is so much shorter than the straight one that it may be taken for it: what is known of links is
+/// not exact, and a site that passes on has less for others.
+fn pays(past_ns: u64, straight_ns: u64) -> bool {
+    3 * past_ns < 2 * straight_ns
+}
+
+/// Pairs of more sites are as usual: these take three kilobytes a communicator.
+const SITES_MOST: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cost(latency_ms: u64, mb_per_s: u64) -> Cost {
+        let (latency_ns, bytes_per_s) = (latency_ms * 1_000_000, mb_per_s * 1_000_000);
+        Cost { latency_ns, bytes_per_s, overhead_ns: 4_000 }
+    }
+
+    /// Sites 4, 2 and 9 of a job, of one node and so many ranks.
+    fn three(pairs: [(u32, u32, Cost); 3]) -> Crossings {
+        let costs = Costs::default();
+        Crossings::new(&[4, 2, 9], vec![1, 2, 3], 1, &costs, &Pairs::new(pairs))
+    }
+
+    #[test]
+    fn everybody_reads_the_pairs_that_were_told() {
+        let known =
+            [(3, 1, cost(5, 10)), (0, 2, cost(7, 20)), (1, 3, cost(9, 9)), (2, 2, cost(1, 1))];
+        let pairs = Pairs::new(known.into_iter().chain([(0, 16, cost(1, 1))]));
+        assert_eq!(pairs.iter().collect::<Vec<_>>(), [(0, 2, cost(7, 20)), (1, 3, cost(5, 10))]);
+        assert_eq!((pairs.cost(3, 1), pairs.cost(0, 1)), (Some(cost(5, 10)), None));
+        let told = pairs.emit();
+        assert_eq!(Pairs::parse(&told), Some(pairs));
+        assert_eq!(Pairs::parse(&[]), Some(Pairs::default()));
+        let twice = [&told[..], &told].concat();
+        for wrong in [&told[1..], &told[..40 + 8], &twice, &[0xff; 40], &[0; 40]] {
+            assert_eq!(Pairs::parse(wrong), None);
+        }
+        let wild = [&1u64.to_le_bytes()[..], &2u64.to_le_bytes(), &[0xff; 24]].concat();
+        assert!(Pairs::parse(&wild).unwrap().cost(1, 2).unwrap().latency_ns <= 60_000_000_000);
+    }
+
+    #[test]
+    fn sites_that_are_alike_need_no_table() {
+        let near = cost(1, 100);
+        let alike = three([(2, 4, near), (2, 9, near), (4, 9, near)]);
+        assert!(alike.table.is_empty() && alike.pairs() == Pairs::default());
+        assert_eq!((alike.cost(0, 2), alike.told_ns(|_| 8), alike.widest()), (near, None, near));
+        let unlike = three([(2, 4, near), (2, 9, near), (4, 0, near)]);
+        assert_eq!((unlike.cost(1, 0), unlike.cost(2, 0)), (near, Costs::default().wide));
+        assert_eq!(unlike.widest(), Cost { latency_ns: 6_000_000, ..Costs::default().wide });
+        let many: Vec<u32> = (0..17).collect();
+        let pairs = Pairs::new([(0, 1, near)]);
+        assert!(Crossings::new(&many, vec![1; 17], 1, &Costs::default(), &pairs).table.is_empty());
+        let two = Crossings::new(&[0, 1], vec![1; 2], 1, &Costs::default(), &pairs);
+        assert!(two.table.is_empty() && two.usual == near);
+    }
+
+    #[test]
+    fn a_site_behind_a_bad_link_is_told_by_a_third() {
+        let good = cost(5, 100);
+        let slow = three([(4, 2, good), (2, 9, good), (4, 9, cost(5, 1))]);
+        let teller =
+            |relays: &Relays| [relays.teller(0, 1), relays.teller(0, 2), relays.teller(2, 0)];
+        assert_eq!(
+            teller(&slow.relays_of(0, 8)),
+            [0, 0, 2],
+            "what is short does not wait for the rate"
+        );
+        let of_first = slow.relays_of(0, 1 << 20);
+        assert_eq!(teller(&of_first), [0, 1, 2], "only of the root");
+        assert_eq!(of_first.told_by(1, 0).collect::<Vec<_>>(), [2]);
+        let all = slow.relays_among(|_| 1 << 20);
+        assert_eq!((teller(&all), all.teller(1, 2)), ([0, 1, 1], 1));
+        assert_eq!(slow.relays_of(1, 1 << 20), STRAIGHT);
+        let straight_ns = slow.last_ns(&STRAIGHT, &|_| 1 << 20, 0..3);
+        assert!(slow.told_ns(|_| 1 << 20).unwrap() < straight_ns / 10);
+        let long = three([(4, 2, good), (2, 9, good), (4, 9, cost(50, 100))]);
+        assert_eq!(teller(&long.relays_of(0, 8)), [0, 1, 2]);
+        let little = three([(4, 2, good), (2, 9, good), (4, 9, cost(14, 100))]);
+        assert_eq!(little.relays_of(0, 8), STRAIGHT, "what is known of links is not exact");
+    }
+}

@@ -1,0 +1,44 @@
+//! The plans of all ranks for a call on ordinary data.
+
+use plan::{Call, Operands, Operation, Schedule, Topology};
+
+/// The call, the bytes of its unit, and the plan of each rank.
+pub fn planned(
+    operation: Operation,
+    bytes: u64,
+    topology: &Topology,
+) -> (Call, u64, Vec<Schedule>) {
+    let operands = Operands { len: bytes / 8, element: 8, commutes: true, in_place: false };
+    let sizes = |_: u32| bytes;
+    let size = topology.size();
+    // All of a rank's data are as long for operations that take a block of each.
+    let counts = |rank: u32| {
+        let at = |rank: u32| operands.len * u64::from(rank) / u64::from(size);
+        at(rank + 1) - at(rank)
+    };
+    let blocks = Call::of(operation, bytes);
+    let plan = |rank: u32| match operation {
+        Operation::Barrier => plan::barrier(rank, topology),
+        Operation::Broadcast => plan::broadcast(rank, topology, 0, bytes),
+        Operation::Gather => plan::gather(rank, topology, 0, &sizes, true, false),
+        Operation::Scatter => plan::scatter(rank, topology, 0, &sizes, true, false),
+        Operation::Allgather => plan::allgather(rank, topology, &sizes, false),
+        Operation::Alltoall => plan::alltoall(rank, topology, &sizes, &sizes, true),
+        Operation::Reduce => plan::reduce(rank, topology, 0, operands),
+        Operation::Allreduce => plan::allreduce(rank, topology, operands),
+        Operation::ReduceScatter => plan::reduce_scatter(rank, topology, &counts, 8, true),
+        Operation::Scan => plan::scan(rank, topology, operands),
+        Operation::Exscan => plan::exscan(rank, topology, operands),
+    };
+    let schedules = (0..size).map(plan).collect();
+    match operation {
+        Operation::Barrier | Operation::Allgather | Operation::Alltoall => (blocks, 1, schedules),
+        Operation::Broadcast | Operation::Gather | Operation::Scatter => {
+            (blocks.with_root(0), 1, schedules)
+        }
+        Operation::Reduce => (operands.call(operation).with_root(0), 8, schedules),
+        Operation::Allreduce | Operation::ReduceScatter | Operation::Scan | Operation::Exscan => {
+            (operands.call(operation), 8, schedules)
+        }
+    }
+}
