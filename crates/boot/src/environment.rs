@@ -33,6 +33,11 @@ pub fn local_ranks() -> Option<usize> {
     std::env::var("MPI_LOCALNRANKS").ok()?.parse().ok()
 }
 
+/// Whether this is the first of the job's ranks on this node, or the launcher does not tell.
+pub fn is_first_on_node() -> bool {
+    std::env::var("MPI_LOCALRANKID").map_or(true, |position| position == "0")
+}
+
 /// How many cores the job's ranks on this node share, each of which may be bound to some of them: as the launcher
 /// says, or else those of the process that started this one.
 pub fn node_cores() -> usize {

@@ -9,7 +9,7 @@ mod environment;
 mod job;
 mod pmi;
 
-pub use environment::{Launcher, detect, local_ranks, node_cores, own_cores};
+pub use environment::{Launcher, detect, is_first_on_node, local_ranks, node_cores, own_cores};
 pub use job::{
     BootError, Job, NODE_CORES_VARIABLE, PEER_IS_GONE, RECORD_VARIABLE, SECRET_KEY, Secret,
     TRAFFIC_KEY, is_published_as, pass, published,

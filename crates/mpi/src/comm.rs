@@ -357,7 +357,7 @@ impl Comm {
             } else {
                 let locate = |rank| plan::Location { node: map.node(rank), site: map.site(rank) };
                 let locations: Vec<plan::Location> = self.group().iter().map(locate).collect();
-                plan::Topology::new(&locations, is_crowded, costs)
+                plan::Topology::with_pairs(&locations, is_crowded, costs, process.pairs())
             };
             places.with_plans(process.plans().clone())
         };

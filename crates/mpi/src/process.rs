@@ -101,6 +101,11 @@ impl Process {
         &self.survey.costs
     }
 
+    /// What they are predicted to cost between two sites each, by their numbers on the map.
+    pub fn pairs(&self) -> &plan::Pairs {
+        &self.survey.pairs
+    }
+
     /// The same bytes in all processes that share memory with this one, and in no others.
     pub fn node_identity(&self) -> &[u8] {
         &self.node_identity

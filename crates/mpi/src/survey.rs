@@ -8,9 +8,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use boot::{BootError, Job};
-use plan::{Costs, Plans};
+use plan::{Costs, Pairs, Plans};
+use topo::cache::Listing;
 use topo::sites::{Home, Map};
-use topo::{Between, Cache, Links};
+use topo::{Between, Cache, Known, Links};
 use wire::{Cost, HostCost};
 
 /// What rank 0 has said.
@@ -22,13 +23,25 @@ pub(crate) struct Survey {
     pub sites: Map,
     /// What messages cost.
     pub costs: Costs,
+    /// What they cost between two sites each, as far as that is known.
+    pub pairs: Pairs,
     /// What the user wants for some collectives.
     pub plans: Arc<Plans>,
 }
 
-/// Publishes, as rank 0, what it can say before it knows of the others.
+/// Publishes what rank 0 can say before it knows of the others; and what each other node remembers of links that lead
+/// far, where there may be such.
 pub(crate) fn publish_word(job: &Job, home: &Home, host: &HostCost) -> Result<(), String> {
     if job.rank() != 0 {
+        let is_one_node = boot::local_ranks() == Some(job.size() as usize);
+        let known = match boot::is_first_on_node() && !is_one_node {
+            true => Known::latest_far(&remembered()),
+            false => Vec::new(),
+        };
+        if !known.is_empty() {
+            let published = job.publish(LINKS, &Known::emit(&known));
+            published.map_err(|error| error.to_string())?;
+        }
         return Ok(());
     }
     let plans = plans_of_environment()?;
@@ -47,14 +60,14 @@ pub(crate) fn survey(
     home_of: impl Fn(u32) -> Result<Home, String>,
 ) -> Result<Survey, String> {
     if job.size() == 1 {
-        let (costs, plans) = (Costs::default(), Arc::default());
-        return Ok(Survey { is_crowded: false, sites: Map::flat(), costs, plans });
+        let (costs, pairs, plans) = (Costs::default(), Pairs::default(), Arc::default());
+        return Ok(Survey { is_crowded: false, sites: Map::flat(), costs, pairs, plans });
     }
     let word = job.fetch(0, WORD).map_err(|error| error.to_string())?;
     let Word { cores, is_named, costs, plans } = Word::parse(&word).ok_or(NONSENSE)?;
     let is_one_node = boot::local_ranks() == Some(job.size() as usize);
-    let (sites, costs) = match (is_one_node, is_named, &home.site) {
-        (true, false, None) => (Map::flat(), costs),
+    let (sites, costs, pairs) = match (is_one_node, is_named, &home.site) {
+        (true, false, None) => (Map::flat(), costs, Pairs::default()),
         (true, false, Some(name)) => {
             let variable = settings::SITE.variable();
             return Err(format!(
@@ -63,7 +76,7 @@ pub(crate) fn survey(
         }
         (true, true, _) | (false, _, _) => map(job, costs, home_of)?,
     };
-    Ok(Survey { is_crowded: is_one_node && job.size() > cores, sites, costs, plans })
+    Ok(Survey { is_crowded: is_one_node && job.size() > cores, sites, costs, pairs, plans })
 }
 
 /// What rank 0 said before it knew of the others.
@@ -114,18 +127,46 @@ fn map(
     job: &Job,
     costs: Costs,
     home_of: impl Fn(u32) -> Result<Home, String>,
-) -> Result<(Map, Costs), String> {
+) -> Result<(Map, Costs, Pairs), String> {
     let text = |error: BootError| error.to_string();
     if job.rank() == 0 {
         let homes = (0..job.size()).map(home_of).collect::<Result<Vec<Home>, String>>()?;
         let map = Map::of(&homes);
         job.publish(SITES, &map.emit()).map_err(text)?;
-        job.publish(COSTS, &between_nodes(costs, &homes, &map).emit()).map_err(text)?;
+        let mut known = Known::all(&remembered());
+        for rank in firsts(&map, job.size()) {
+            // Who remembers nothing has published nothing.
+            let told = job.fetch(rank, LINKS).ok().and_then(|bytes| Known::parse(&bytes));
+            known.extend(told.unwrap_or_default());
+        }
+        let (costs, pairs) = between_nodes(costs, &Between::of(&homes, &map, &known));
+        let told = [costs.emit(), pairs.emit()].concat();
+        job.publish(COSTS, &told).map_err(text)?;
     }
     job.fence().map_err(text)?;
     let map = Map::parse(&job.fetch(0, SITES).map_err(text)?, job.size());
-    let costs = Costs::parse(&job.fetch(0, COSTS).map_err(text)?);
-    map.zip(costs).ok_or_else(|| NONSENSE.into())
+    let told = job.fetch(0, COSTS).map_err(text)?;
+    let (costs, pairs) = told.split_at_checked(Costs::LEN).ok_or(NONSENSE)?;
+    let (costs, pairs) = (Costs::parse(costs), Pairs::parse(pairs));
+    let (map, (costs, pairs)) = map.zip(costs.zip(pairs)).ok_or(NONSENSE)?;
+    Ok((map, costs, pairs))
+}
+
+/// The first rank of each node but rank 0's, where there are several sites.
+fn firsts(map: &Map, size: u32) -> Vec<u32> {
+    let mut is_known = vec![false; map.nodes() as usize];
+    is_known[0] = true;
+    let ranks = if map.sites() > 1 { 0..size } else { 0..0 };
+    let is_first = |rank: &u32| {
+        let node = &mut is_known[map.node(*rank) as usize];
+        !std::mem::replace(node, true)
+    };
+    ranks.filter(is_first).collect()
+}
+
+/// The links that this machine remembers.
+fn remembered() -> Listing {
+    Cache::of_environment().and_then(|cache| cache.links().ok()).unwrap_or_default()
 }
 
 /// What messages cost within this node. Of what is beyond it the usual is said.
@@ -134,13 +175,12 @@ fn within_a_node(host: &HostCost) -> Costs {
     Costs { node, wake_ns: host.wake_ns, ..Costs::default() }
 }
 
-/// What they cost between nodes, where that is remembered.
-fn between_nodes(costs: Costs, homes: &[Home], map: &Map) -> Costs {
-    let listing = Cache::of_environment().and_then(|cache| cache.links().ok()).unwrap_or_default();
-    let links = listing.links.iter().map(|(pair, entry)| (pair, &entry.value));
-    let Between { near, far } = Between::of(homes, map, links);
+/// What they cost between nodes, and between two sites each, where that is remembered.
+fn between_nodes(costs: Costs, between: &Between) -> (Costs, Pairs) {
     let of = |usual: plan::Cost, links: Option<Links>| links.map_or(usual, |it| linked(&it, usual));
-    Costs { site: of(costs.site, near), wide: of(costs.wide, far), ..costs }
+    let (site, wide) = (of(costs.site, between.near), of(costs.wide, between.far));
+    let pair = |(&(one, other), links): (&(u32, u32), &Links)| (one, other, linked(links, wide));
+    (Costs { site, wide, ..costs }, Pairs::new(between.pairs.iter().map(pair)))
 }
 
 /// What messages cost over links; at the usual rate where they have shown none. The gap is the sender's share of the
@@ -181,6 +221,8 @@ const NONSENSE: &str = "rank 0 published nonsense";
 const WORD: &str = "word";
 const SITES: &str = "sites";
 const COSTS: &str = "costs";
+/// What the first process of a node says: the links that lead far.
+const LINKS: &str = "links";
 
 #[cfg(test)]
 mod tests {
@@ -212,12 +254,38 @@ mod tests {
     #[test]
     fn what_is_not_remembered_is_as_usual() {
         let usual = Costs::default();
-        assert_eq!(between_nodes(usual, &[], &Map::flat()), usual);
+        assert_eq!(between_nodes(usual, &Between::default()), (usual, Pairs::default()));
         let links = Links { latency_ns: 50_000, gap_ns: 2_000, bytes_per_s: None };
         let near = linked(&links, usual.site);
         assert_eq!((near.latency_ns, near.overhead_ns), (47_000, 3_000));
         assert_eq!(near.bytes_per_s, usual.site.bytes_per_s);
         let links = Links { bytes_per_s: Some(100_000_000), ..links };
         assert_eq!(linked(&links, usual.site).bytes_per_s, 100_000_000);
+    }
+
+    #[test]
+    fn each_two_sites_cost_what_is_remembered_of_them() {
+        let far = Links { latency_ns: 9_000_000, gap_ns: 2_000, bytes_per_s: Some(30_000_000) };
+        let near = Links { latency_ns: 1_000_000, bytes_per_s: None, ..far };
+        let pairs = [((0, 1), near), ((1, 2), far)].into();
+        let between = Between { near: None, far: Some(far), pairs };
+        let (costs, pairs) = between_nodes(Costs::default(), &between);
+        assert_eq!(pairs.cost(2, 1), Some(costs.wide));
+        let latency_ns = near.latency_ns - 3_000;
+        assert_eq!(pairs.cost(0, 1), Some(plan::Cost { latency_ns, ..costs.wide }));
+        assert_eq!(pairs.cost(0, 2), None);
+    }
+
+    #[test]
+    fn the_first_rank_of_each_other_node_is_asked() {
+        let home = |node: u8, site: &str| Home {
+            node: vec![node],
+            site: Some(site.into()),
+            networks: Vec::new(),
+        };
+        let homes = [home(7, "a"), home(5, "a"), home(7, "a"), home(1, "b"), home(5, "a")];
+        assert_eq!(firsts(&Map::of(&homes), 5), [1, 3]);
+        assert_eq!(firsts(&Map::of(&homes[..3]), 3), []);
+        assert_eq!(firsts(&Map::flat(), 3), []);
     }
 }

@@ -1,20 +1,24 @@
-//! What links between the nodes of a job cost, as far as that is remembered.
+//! What links between the nodes of a job cost, as far as that is remembered: by rank 0's machine, and by the first
+//! process of each other node, which tells what it knows of links that lead far.
 
-use std::collections::HashMap;
-use std::net::IpAddr;
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use wire::Cost;
+use wire::{Cost, number};
 
 use crate::Pair;
+use crate::cache::Listing;
 use crate::sites::{Home, Map};
 
 /// What the links within sites cost, and those between sites.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Between {
     /// Between nodes of one site, if any such link is remembered.
     pub near: Option<Links>,
     /// Between sites.
     pub far: Option<Links>,
+    /// Between two sites each, by their numbers, the lower first.
+    pub pairs: BTreeMap<(u32, u32), Links>,
 }
 
 /// What links of a kind cost. Latency and gap are the middle ones within a site, where links are alike, and one that
@@ -31,46 +35,113 @@ pub struct Links {
     pub bytes_per_s: Option<u64>,
 }
 
+/// A link that is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    ends: [IpAddr; 2],
+    cost: Links,
+}
+
+impl Known {
+    /// All that a cache lists, but those whose ends are no addresses.
+    pub fn all(listing: &Listing) -> Vec<Self> {
+        listing.links.iter().filter_map(|(pair, entry)| Self::of(pair, &entry.value)).collect()
+    }
+
+    /// The latest of those that lead far, so many as others are told of.
+    pub fn latest_far(listing: &Listing) -> Vec<Self> {
+        let mut links: Vec<_> = listing.links.iter().collect();
+        links.sort_by_key(|(_, entry)| entry.age);
+        let known = links.into_iter().filter_map(|(pair, entry)| Self::of(pair, &entry.value));
+        known.filter(|known| known.cost.latency_ns >= FAR_NS).take(TOLD_MOST).collect()
+    }
+
+    fn of(pair: &Pair, cost: &Cost) -> Option<Self> {
+        let address = |end: &str| {
+            let address: IpAddr = end.rsplit('/').next()?.parse().ok()?;
+            Some(address.to_canonical())
+        };
+        let cost = Links {
+            latency_ns: cost.latency_ns(),
+            gap_ns: cost.gap_ns(),
+            bytes_per_s: cost.shown_bytes_per_s(),
+        };
+        Some(Self { ends: [address(pair.here())?, address(pair.there())?], cost })
+    }
+
+    /// What is known, as bytes.
+    pub fn emit(known: &[Self]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for Self { ends, cost } in known {
+            for end in ends {
+                match end {
+                    IpAddr::V4(address) => {
+                        bytes.push(4);
+                        bytes.extend(address.octets());
+                    }
+                    IpAddr::V6(address) => {
+                        bytes.push(16);
+                        bytes.extend(address.octets());
+                    }
+                }
+            }
+            let figures = [cost.latency_ns, cost.gap_ns, cost.bytes_per_s.unwrap_or(0)];
+            figures.into_iter().for_each(|figure| number::append(&mut bytes, figure));
+        }
+        bytes
+    }
+
+    /// What such bytes say; none where they are none, or say more than anybody tells.
+    pub fn parse(mut bytes: &[u8]) -> Option<Vec<Self>> {
+        let mut known = Vec::new();
+        while !bytes.is_empty() {
+            let ends = [address(&mut bytes)?, address(&mut bytes)?];
+            let mut figure = || number::take(&mut bytes);
+            let (latency_ns, gap_ns, rate) = (figure()?, figure()?, figure()?);
+            let bytes_per_s = Some(rate).filter(|rate| *rate > 0);
+            known.push(Self { ends, cost: Links { latency_ns, gap_ns, bytes_per_s } });
+        }
+        (known.len() <= TOLD_MOST).then_some(known)
+    }
+}
+
 impl Between {
     /// What remembered links say of processes at these homes. Links count whose two ends are addresses of
     /// two of the nodes; an address that several nodes have says nothing.
-    pub fn of<'a>(
-        homes: &[Home],
-        map: &Map,
-        links: impl Iterator<Item = (&'a Pair, &'a Cost)>,
-    ) -> Self {
+    pub fn of(homes: &[Home], map: &Map, links: &[Known]) -> Self {
         let owners = owners(homes, map);
-        let owner = |end: &str| {
-            let address: IpAddr = end.rsplit('/').next()?.parse().ok()?;
-            owners.get(&address.to_canonical()).copied().flatten()
-        };
+        let owner = |end: &IpAddr| owners.get(end).copied().flatten();
         let (mut near, mut far) = (Vec::new(), Vec::new());
-        for (pair, cost) in links {
-            let (Some(here), Some(there)) = (owner(pair.here()), owner(pair.there())) else {
-                continue;
-            };
-            if map.node(here) != map.node(there) {
-                let is_near = map.site(here) == map.site(there);
-                if is_near { near.push(cost) } else { far.push(cost) }
+        let mut pairs: BTreeMap<(u32, u32), Vec<Links>> = BTreeMap::new();
+        for Known { ends: [here, there], cost } in links {
+            let (Some(here), Some(there)) = (owner(here), owner(there)) else { continue };
+            let (one, other) = (map.site(here), map.site(there));
+            if one != other {
+                far.push(*cost);
+                pairs.entry((one.min(other), one.max(other))).or_default().push(*cost);
+            } else if map.node(here) != map.node(there) {
+                near.push(*cost);
             }
         }
-        let (middle, last) = (near.len() / 2, far.len().saturating_sub(1));
-        Self { near: Links::of(&near, middle), far: Links::of(&far, last) }
+        let middle = near.len() / 2;
+        let worst = |links: Vec<Links>| Links::of(&links, links.len().saturating_sub(1));
+        let pairs = pairs.into_iter().filter_map(|(sites, links)| Some((sites, worst(links)?)));
+        Self { near: Links::of(&near, middle), pairs: pairs.collect(), far: worst(far) }
     }
 }
 
 impl Links {
     /// Of some that there are, with the latency and the gap that come at `place` in order.
-    fn of(links: &[&Cost], place: usize) -> Option<Self> {
-        let ordered = |figure: fn(&Cost) -> u64| {
-            let mut figures: Vec<u64> = links.iter().map(|cost| figure(cost)).collect();
+    fn of(links: &[Self], place: usize) -> Option<Self> {
+        let ordered = |figure: fn(&Self) -> u64| {
+            let mut figures: Vec<u64> = links.iter().map(figure).collect();
             figures.sort_unstable();
             figures.get(place).copied()
         };
         Some(Self {
-            latency_ns: ordered(Cost::latency_ns)?,
-            gap_ns: ordered(Cost::gap_ns)?,
-            bytes_per_s: links.iter().filter_map(|cost| cost.shown_bytes_per_s()).max(),
+            latency_ns: ordered(|links| links.latency_ns)?,
+            gap_ns: ordered(|links| links.gap_ns)?,
+            bytes_per_s: links.iter().filter_map(|links| links.bytes_per_s).max(),
         })
     }
 }
@@ -87,9 +158,28 @@ fn owners(homes: &[Home], map: &Map) -> HashMap<IpAddr, Option<u32>> {
     owners
 }
 
+/// An address off the beginning.
+fn address(bytes: &mut &[u8]) -> Option<IpAddr> {
+    let (&len, rest) = bytes.split_first()?;
+    let (octets, rest) = rest.split_at_checked(usize::from(len))?;
+    *bytes = rest;
+    match len {
+        4 => Some(Ipv4Addr::from(<[u8; 4]>::try_from(octets).ok()?).into()),
+        16 => Some(Ipv6Addr::from(<[u8; 16]>::try_from(octets).ok()?).into()),
+        _ => None,
+    }
+}
+
+/// No link within a site is as long.
+const FAR_NS: u64 = 200_000;
+
+/// A node tells of so many links, a kilobyte of them: one to each of as many others.
+const TOLD_MOST: usize = 32;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Entry;
     use crate::sites::Network;
 
     fn home(node: u8, site: &str, address: &str) -> Home {
@@ -126,7 +216,12 @@ mod tests {
             (pair("10.0.0.1", "nowhere"), Cost::linear(90_000_000, 1, 1_000_000_000)),
             (pair("10.1.0.1", "10.1.0.1"), Cost::linear(90_000_000, 1, 1_000_000_000)),
         ];
-        let found = Between::of(&homes, &map, links.iter().map(|(pair, cost)| (pair, cost)));
+        let known = |links: &[(Pair, Cost)]| -> Vec<Known> {
+            links.iter().filter_map(|(pair, cost)| Known::of(pair, cost)).collect()
+        };
+        let links = known(&links);
+        assert_eq!(links.len(), 7, "an end is no address");
+        let found = Between::of(&homes, &map, &links);
         let (near, far) = (found.near.unwrap(), found.far.unwrap());
         let guessed = Links { latency_ns: 20_000, gap_ns: 1_000, bytes_per_s: None };
         assert_eq!(near, guessed, "what no long message has shown is not planned from");
@@ -135,10 +230,57 @@ mod tests {
         assert!((295_000_000..301_000_000).contains(&rate), "{rate}");
         let busy = (pair("10.0.0.2", "10.0.0.1"), Cost::linear(90_000, 9_000, 1_000_000_000));
         let again = (pair("10.0.0.1", "10.0.0.2"), Cost::linear(21_000, 1_000, 1_000_000_000));
-        let three = [&busy, &again, &links[0]].map(|(pair, cost)| (pair, cost));
-        let near = Between::of(&homes, &map, three.into_iter()).near;
+        let three = [&known(&[busy, again])[..], &links[..1]].concat();
+        let near = Between::of(&homes, &map, &three).near;
         assert_eq!(near, Some(Links { latency_ns: 21_000, ..guessed }), "one is busy");
-        let none = Between::of(&homes[..1], &Map::flat(), links.iter().map(|(p, c)| (p, c)));
+        let none = Between::of(&homes[..1], &Map::flat(), &links);
         assert_eq!(none, Between::default());
+    }
+
+    #[test]
+    fn each_two_sites_have_links_of_their_own() {
+        let homes = [
+            home(0, "north", "10.0.0.1"),
+            home(1, "south", "10.1.0.1"),
+            home(2, "west", "2001:db8::7"),
+            home(3, "south", "10.1.0.2"),
+        ];
+        let known = |here: &str, there: &str, latency_ns| {
+            let cost = Links { latency_ns, gap_ns: 1_000, bytes_per_s: None };
+            Known { ends: [here, there].map(|end| end.parse().unwrap()), cost }
+        };
+        let links = [
+            known("10.0.0.1", "10.1.0.1", 5_000_000),
+            known("10.1.0.2", "10.0.0.1", 6_000_000),
+            known("2001:db8::7", "10.1.0.1", 9_000_000),
+        ];
+        let found = Between::of(&homes, &Map::of(&homes), &links);
+        let latencies: Vec<_> =
+            found.pairs.iter().map(|(sites, links)| (*sites, links.latency_ns)).collect();
+        assert_eq!(latencies, [((0, 1), 6_000_000), ((1, 2), 9_000_000)]);
+        let told = Known::emit(&links);
+        assert_eq!(Known::parse(&told), Some(links.to_vec()));
+        assert_eq!(Known::parse(&[]), Some(Vec::new()));
+        for wrong in [&told[1..], &told[..told.len() - 1], &[5; 40], &told.repeat(11)] {
+            assert_eq!(Known::parse(wrong), None);
+        }
+    }
+
+    #[test]
+    fn a_node_tells_of_the_latest_links_that_lead_far() {
+        let entry = |number: u8, latency_ns| {
+            let pair = pair("10.0.0.1", &format!("10.1.0.{number}"));
+            let age = std::time::Duration::from_secs(u64::from(number));
+            (pair, Entry { value: Cost::linear(latency_ns, 1_000, 1_000_000_000), age })
+        };
+        let far = (1..200).rev().map(|number| entry(number, 5_000_000));
+        let links = far.chain([entry(0, 50_000)]).collect();
+        let told = Known::latest_far(&Listing { links, ignored: Vec::new() });
+        let ends: Vec<IpAddr> = told.iter().map(|known| known.ends[1]).collect();
+        assert_eq!(
+            ends,
+            (1..33).map(|number| IpAddr::from([10, 1, 0, number])).collect::<Vec<_>>()
+        );
+        assert_eq!(Known::parse(&Known::emit(&told)), Some(told));
     }
 }
