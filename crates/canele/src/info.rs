@@ -30,12 +30,16 @@ pub struct Arguments {
     /// Where it is planned for: sites x nodes of each x ranks of each
     #[arg(long, value_name = "SHAPE", default_value = "2x2x2", requires = "plan")]
     on: crate::plan::Grid,
+    /// The round trip between two of the sites, and the rate, if they are others than between most, such as
+    /// 0-2=40ms or 0-2=40ms,20Mbit; may be given several times
+    #[arg(long = "pair", value_name = "SITE-SITE=RTT,RATE", requires = "plan")]
+    pairs: Vec<crate::plan::Pair>,
 }
 
 pub fn run(arguments: &Arguments) -> ExitCode {
     let told = match &arguments.link {
         None if let Some([operation, bytes]) = arguments.plan.as_deref() => {
-            crate::plan::text(operation, bytes, arguments.on)
+            crate::plan::text(operation, bytes, arguments.on, &arguments.pairs)
         }
         None if arguments.progress => Ok(format!("{}\n{}", crate::board::text(), knobs())),
         None => installation(),

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use plan::{
-    Call, Costs, Location, Operands, Operation, Plans, Schedule, Span, Step, Topology, predict,
+    Call, Cost, Costs, Location, Operands, Operation, Pairs, Plans, Schedule, Span, Step, Topology,
+    predict,
 };
 
 /// Sites of as many nodes of as many ranks each.
@@ -36,15 +37,46 @@ impl FromStr for Grid {
     }
 }
 
+/// Two sites that are nearer or farther than others, or have another rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair {
+    sites: [u32; 2],
+    cost: Cost,
+}
+
+impl FromStr for Pair {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong =
+            || format!("`{text}`: say two sites, a round trip and a rate, as in 0-2=40ms,20Mbit");
+        let (sites, figures) = text.split_once('=').ok_or_else(wrong)?;
+        let (one, other) = sites.split_once('-').ok_or_else(wrong)?;
+        let [Some(one), Some(other)] = [one, other].map(|site| site.parse().ok()) else {
+            return Err(wrong());
+        };
+        let (rtt, rate) =
+            figures.split_once(',').map_or((figures, None), |(rtt, rate)| (rtt, Some(rate)));
+        let usual = Costs::default().wide;
+        let latency_ns = lab::duration(rtt).map_err(|_| wrong())?.as_nanos() as u64 / 2;
+        let bytes_per_s = match rate {
+            Some(rate) => lab::rate(rate).map_err(|_| wrong())? / 8,
+            None => usual.bytes_per_s,
+        };
+        Ok(Self { sites: [one, other], cost: Cost { latency_ns, bytes_per_s, ..usual } })
+    }
+}
+
 impl Grid {
-    fn topology(self) -> Topology {
+    fn topology(self, pairs: &[Pair]) -> Topology {
         let location = |rank: u32| {
             let node = rank / self.ranks;
             Location { node, site: node / self.nodes }
         };
         let locations: Vec<Location> =
             (0..self.sites * self.nodes * self.ranks).map(location).collect();
-        let topology = Topology::new(&locations, false, Costs::default());
+        let pairs = Pairs::new(pairs.iter().map(|one| (one.sites[0], one.sites[1], one.cost)));
+        let topology = Topology::with_pairs(&locations, false, Costs::default(), &pairs);
         match plan::page_bytes(topology.size()) {
             Some(page_bytes) => topology.with_board(page_bytes),
             None => topology,
@@ -56,9 +88,13 @@ impl Grid {
 ///
 /// # Errors
 /// When the operation or its length is not understood, or the table that the setting names.
-pub fn text(operation: &str, bytes: &str, grid: Grid) -> Result<String, String> {
+pub fn text(operation: &str, bytes: &str, grid: Grid, pairs: &[Pair]) -> Result<String, String> {
     let bytes = length(bytes)?;
-    let topology = grid.topology().with_plans(Arc::new(wanted()?));
+    let outside = |pair: &&Pair| pair.sites.iter().any(|site| *site >= grid.sites);
+    if let Some(Pair { sites: [one, other], .. }) = pairs.iter().find(outside) {
+        return Err(format!("sites {one} and {other}: there are {}", grid.sites));
+    }
+    let topology = grid.topology(pairs).with_plans(Arc::new(wanted()?));
     let (call, unit, make) = maker(operation, bytes)?;
     let schedules: Vec<Schedule> = (0..topology.size()).map(|rank| make(rank, &topology)).collect();
     let found = predict(&schedules, &topology, unit);
@@ -73,17 +109,7 @@ pub fn text(operation: &str, bytes: &str, grid: Grid) -> Result<String, String> 
         found.wide_bytes,
         found.messages
     );
-    let Costs { node, site, wide, wake_ns } = topology.costs();
-    for (name, cost) in [("in a node    ", node), ("in a site    ", site), ("between sites", wide)]
-    {
-        let (latency_us, rate) = (cost.latency_ns as f64 * 1e-3, cost.bytes_per_s / 1_000_000);
-        let _ = writeln!(
-            text,
-            "  {name}  {latency_us} us, {rate} MB/s, {} us of work a message (assumed)",
-            cost.overhead_ns as f64 * 1e-3
-        );
-    }
-    let _ = writeln!(text, "  to wake        {} us (assumed)", wake_ns / 1000);
+    text += &costs(&topology);
     let _ = writeln!(
         text,
         "planning         {:.1} us for rank 0 where the shape is new",
@@ -96,6 +122,28 @@ pub fn text(operation: &str, bytes: &str, grid: Grid) -> Result<String, String> 
         let _ = writeln!(text, "  {at:>4}  {}", told(step));
     }
     Ok(text)
+}
+
+/// What messages cost; between each two sites where they are not alike.
+fn costs(topology: &Topology) -> String {
+    let Costs { node, site, wide, wake_ns } = *topology.costs();
+    let mut told = vec![("in a node".to_owned(), node), ("in a site".into(), site)];
+    let pair = |(one, other, cost)| (format!("sites {one}, {other}"), cost);
+    told.extend(topology.pairs().iter().map(pair));
+    if told.len() == 2 {
+        told.push(("between sites".into(), wide));
+    }
+    let mut text = String::new();
+    for (name, cost) in told {
+        let (latency_us, rate) = (cost.latency_ns as f64 * 1e-3, cost.bytes_per_s as f64 * 1e-6);
+        let _ = writeln!(
+            text,
+            "  {name:<13}  {latency_us} us, {rate} MB/s, {} us of work a message (assumed)",
+            cost.overhead_ns as f64 * 1e-3
+        );
+    }
+    let _ = writeln!(text, "  to wake        {} us (assumed)", wake_ns / 1000);
+    text
 }
 
 /// What planning takes when it is undisturbed.
@@ -181,17 +229,16 @@ fn maker(name: &str, bytes: u64) -> Result<(Call, u64, Maker), String> {
         Operation::Exscan => Box::new(move |rank, on| plan::exscan(rank, on, operands)),
     };
     let (call, unit) = match operation {
-        Operation::Reduce
-        | Operation::Allreduce
-        | Operation::ReduceScatter
-        | Operation::Scan
-        | Operation::Exscan => (operands.call(operation), ELEMENT),
-        Operation::Barrier
-        | Operation::Broadcast
-        | Operation::Gather
-        | Operation::Scatter
-        | Operation::Allgather
-        | Operation::Alltoall => (Call::of(operation, bytes), 1),
+        Operation::Reduce => (operands.call(operation).with_root(0), ELEMENT),
+        Operation::Allreduce | Operation::ReduceScatter | Operation::Scan | Operation::Exscan => {
+            (operands.call(operation), ELEMENT)
+        }
+        Operation::Broadcast | Operation::Gather | Operation::Scatter => {
+            (Call::of(operation, bytes).with_root(0), 1)
+        }
+        Operation::Barrier | Operation::Allgather | Operation::Alltoall => {
+            (Call::of(operation, bytes), 1)
+        }
     };
     Ok((call, unit, make))
 }
@@ -248,26 +295,41 @@ mod tests {
     #[test]
     fn a_plan_says_what_crosses() {
         let grid = "2x2x2".parse().unwrap();
-        let text = text("allreduce", "1MiB", grid).unwrap();
+        let text = text("allreduce", "1MiB", grid, &[]).unwrap();
         assert!(text.starts_with("allreduce of 1048576 bytes on 2 x 2 x 2 ranks\n"), "{text}");
         assert!(text.contains(" messages, 2097152 bytes\n"), "{text}");
         assert!(text.contains("\n* sites "), "{text}");
         assert!(text.contains("\nchosen           sites, by formula\n"), "{text}");
-        let within = super::text("allreduce", "1MiB", "1x1x8".parse().unwrap()).unwrap();
+        let within = super::text("allreduce", "1MiB", "1x1x8".parse().unwrap(), &[]).unwrap();
         let marked = within.lines().filter(|line| line.starts_with("* ")).count();
         assert!(
             marked == 1 && within.contains(" doubling ") && within.contains(" ring "),
             "{within}"
         );
-        let barrier = super::text("barrier", "0", grid).unwrap();
+        let barrier = super::text("barrier", "0", grid, &[]).unwrap();
         assert!(barrier.contains("between sites  2 messages, 0 bytes\n"), "{barrier}");
+    }
+
+    #[test]
+    fn sites_may_have_costs_of_their_own() {
+        let grid = "3x1x1".parse().unwrap();
+        let slow: Pair = "2-0=40ms,16Mbit".parse().unwrap();
+        let text = text("bcast", "1MiB", grid, &[slow]).unwrap();
+        assert!(text.contains("\n  sites 0, 2     20000 us, 2 MB/s, 4 us"), "{text}");
+        assert!(text.contains("\n  sites 1, 2     6000 us, 117 MB/s, 4 us"), "{text}");
+        assert!(text.contains("send     to 1 ") && !text.contains("send     to 2 "), "{text}");
+        let far = "0-3=40ms".parse().unwrap();
+        assert!(super::text("bcast", "8", grid, &[far]).unwrap_err().contains("there are 3"));
+        for wrong in ["", "0-1", "0=40ms", "0-1=40", "0-1=40ms,fast", "0-x=40ms", "0-1=40ms,"] {
+            assert!(wrong.parse::<Pair>().unwrap_err().contains("0-2=40ms,20Mbit"), "{wrong}");
+        }
     }
 
     #[test]
     fn it_is_said_what_a_choice_comes_from() {
         let plans = Arc::new("allreduce * heads\nbcast * chain".parse::<Plans>().unwrap());
         let grid: Grid = "1x1x8".parse().unwrap();
-        let topology = grid.topology().with_plans(plans);
+        let topology = grid.topology(&[]).with_plans(plans);
         let told = |operation| origin(&topology, &Call::of(operation, 1 << 20));
         assert!(told(Operation::Broadcast).contains("chain, by CANELE_PLANS="));
         let cannot = told(Operation::Allreduce);
@@ -281,9 +343,9 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_named() {
         let grid: Grid = "3x1x4".parse().unwrap();
-        assert!(text("fetch", "8", grid).unwrap_err().contains("no plan for `fetch`"));
-        assert!(text("bcast", "8 ells", grid).unwrap_err().contains("`8 ells`"));
-        assert!(text("bcast", "99999999999GiB", grid).unwrap_err().contains("up to 64 GiB"));
+        assert!(text("fetch", "8", grid, &[]).unwrap_err().contains("no plan for `fetch`"));
+        assert!(text("bcast", "8 ells", grid, &[]).unwrap_err().contains("`8 ells`"));
+        assert!(text("bcast", "99999999999GiB", grid, &[]).unwrap_err().contains("up to 64 GiB"));
         for shape in ["", "2x2", "2x0x2", "1x1x1x1", "a"] {
             assert!(shape.parse::<Grid>().unwrap_err().contains("sites x nodes x ranks"));
         }

@@ -195,7 +195,11 @@ fn quantity(text: &str, units: &[(&str, f64)], what: &str) -> Result<f64, String
         .ok_or_else(|| format!("not like {what}"))
 }
 
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+/// Reads a short time: a number of `s`, `ms` or `us`.
+///
+/// # Errors
+/// For what is none, or longer than ten seconds.
+pub fn duration(text: &str) -> Result<Duration, String> {
     time(text, 10.0)
 }
 
@@ -212,7 +216,11 @@ fn time(text: &str, most_s: f64) -> Result<Duration, String> {
     Ok(Duration::from_nanos((seconds * 1e9).round() as u64))
 }
 
-pub(crate) fn rate(text: &str) -> Result<u64, String> {
+/// Reads a rate, in bits per second: a number of `Gbit`, `Mbit` or `kbit`.
+///
+/// # Errors
+/// For what is none, or less than 8 kbit.
+pub fn rate(text: &str) -> Result<u64, String> {
     let rate = quantity(text, &[("Gbit", 1e9), ("Mbit", 1e6), ("kbit", 1e3)], "1Gbit")? as u64;
     if rate < 8_000 { Err("less than 8kbit".into()) } else { Ok(rate) }
 }
