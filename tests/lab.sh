@@ -12,6 +12,7 @@ as=()
 trap '"${as[@]}" "$canele" lab down; rm -rf "$work"' EXIT
 "$prefix/bin/mpicc" -Wall -Werror -O1 programs/collectives.c -o "$work/collectives" || exit 1
 "$prefix/bin/mpicc" -Wall -Werror -O1 programs/exchange.c -o "$work/exchange" || exit 1
+"$prefix/bin/mpicc" -Wall -Werror -O1 programs/relay.c -o "$work/relay" || exit 1
 
 # A copy that another user can read too.
 cp -r "$prefix" "$work/prefix"
@@ -198,11 +199,11 @@ lab down
 check "and down leaves nothing of them" "" "$(left_behind "$work/before")"
 
 # Three sites at distances of their own, one of them private.
-lab up --name "$CANELE_LAB" --sites 3 --pair 1-2=3ms --private 1 >"$work/up" 2>"$work/err"
+lab up --name "$CANELE_LAB" --sites 3 --pair 1-2=3ms --pair 0-2=60ms --private 1 >"$work/up" 2>"$work/err"
 code=$?
 sed 's/^/    /' "$work/up" "$work/err"
 check "three sites are up, or say that they are not as asked" yes "$([ $code = 0 ] || grep -q 'not as asked' "$work/err" && echo yes)"
-check "each pair has its delay" "$(printf '1.500\n5.800')" "$(lab status | awk '/^  site[12] to site2:|^  site0 to site2:/ { print $4 }' | sort -u)"
+check "each pair has its delay" "$(printf '1.500\n30.000\n5.800')" "$(lab status | awk '/^  site[12] to site2:|^  site0 to site[12]:/ { print $4 }' | sort -u)"
 namespaces_of_three() { seq 0 2 | while read -r site; do lab run "site$site-node1" readlink /proc/self/ns/net; done; }
 namespaces_of_three >"$work/before"
 echoes site1-node0 site1-node1 site2-node1
@@ -214,6 +215,15 @@ check "and goes out itself" 5 "$(reaches site1-node1 10.77.2.11)"
 timeout 5 "$canele" lab flow --for 0.2s --from site0-node0 --to site1-node1 >"$work/out" 2>/dev/null
 check "no connection comes in" "yes" "$([ $? != 0 ] && echo yes)"
 check "one comes out" 1 "$(lab flow --for 0.2s --from site1-node1 --to site0-node0 | grep -c 'Mb/s')"
+# What each node remembers of its links all plan by: a job after the first passes on past the longest way.
+relay() {
+    grid -n 3 -hosts site0-node0:1,site1-node0:1,site2-node0:1 sh -c 'CANELE_CACHE_DIR=$0/cache-$(hostname) exec "$0/relay"' "$work"
+}
+read -r first_us _ first <<<"$(relay)"
+read -r second_us _ second <<<"$(relay)"
+check "the first job on them" "relay on 3 ranks: 0 failures" "$first"
+check "the second" "relay on 3 ranks: 0 failures" "$second"
+check "the second hears of all in $second_us us where the first took $first_us" yes "$([ $((3 * ${second_us:-0})) -lt $((2 * ${first_us:-0})) ] && echo yes)"
 lab up --name "$CANELE_LAB" --private 2 2>"$work/err"
 check "a site that is not there cannot be private" 1 "$(grep -c 'no site 2' "$work/err")"
 lab down
