@@ -38,18 +38,25 @@ pub(super) enum Way {
     Behind,
 }
 
+/// Padding under way.
+#[derive(Debug)]
+struct Padding {
+    round_trip: Duration,
+    since: Instant,
+    end: Instant,
+    next_look: Instant,
+    padded: usize,
+}
+
 /// A measurement under way.
 #[derive(Debug)]
 pub(super) struct Course {
-    round_trip: Duration,
+    padding: Padding,
     way: Way,
     /// What the way is known to carry, in bytes per second, and to hold, in bytes.
     known: Option<u64>,
     held: u64,
-    end: Instant,
-    next_look: Instant,
     looks: u32,
-    padded: usize,
     /// The highest seen, in bytes per second.
     rate: u64,
     /// Round trips without growth.
@@ -61,11 +68,8 @@ pub(super) struct Course {
 /// A rate on show.
 #[derive(Debug)]
 pub(super) struct Show {
+    padding: Padding,
     rate: u64,
-    round_trip: Duration,
-    since: Instant,
-    next_look: Instant,
-    padded: usize,
     /// Of long frames, in bytes.
     framed: u64,
 }
@@ -100,14 +104,11 @@ impl Probe {
     pub fn begin(&mut self, now: Instant, known: Option<u64>) {
         let Self::Due { round_trip, way } = *self else { return };
         *self = Self::Running(Course {
-            round_trip,
+            padding: Padding::new(round_trip, ROUNDS_MAX, 0, now),
             way,
             known,
             held: known.map_or(u64::MAX, |rate| bytes_within(rate, round_trip)),
-            end: now + round_trip * ROUNDS_MAX,
-            next_look: now + round_trip,
             looks: 0,
-            padded: 0,
             rate: 0,
             still: 0,
             queued: 0,
@@ -142,7 +143,7 @@ impl Probe {
     pub fn handle_frame(&mut self, len: usize) {
         if let Self::Showing(show) = self {
             show.framed += len as u64;
-            if show.framed >= bytes_within(show.rate, show.round_trip / 2) {
+            if show.framed >= bytes_within(show.rate, show.padding.round_trip / 2) {
                 *self = Self::Done;
             }
         }
@@ -151,8 +152,8 @@ impl Probe {
     /// How much padding may still go.
     pub fn allowance(&self) -> usize {
         match self {
-            Self::Running(Course { padded, .. }) | Self::Showing(Show { padded, .. }) => {
-                PADDING_MAX.saturating_sub(*padded)
+            Self::Running(Course { padding, .. }) | Self::Showing(Show { padding, .. }) => {
+                PADDING_MAX.saturating_sub(padding.padded)
             }
             Self::Done | Self::Due { .. } => 0,
         }
@@ -167,20 +168,29 @@ impl Probe {
         look: impl FnOnce() -> Option<Sight>,
     ) -> Progress {
         let progress = match self {
-            Self::Running(course) => course.handle_padded(count, now, look),
-            Self::Showing(show) => show.handle_padded(count, now, look),
+            Self::Running(course) => match course.padding.handle(count, now) {
+                Turn::Look if course.way == Way::Own => {
+                    look().map_or(Progress::Going, |sight| course.judge(sight))
+                }
+                Turn::Look | Turn::Goes => Progress::Going,
+                Turn::Over => Progress::Ended,
+            },
+            Self::Showing(show) => match show.padding.handle(count, now) {
+                Turn::Look => look().map_or(Progress::Going, |sight| show.judge(sight, now)),
+                Turn::Goes => Progress::Going,
+                Turn::Over => Progress::Ended,
+            },
             Self::Done | Self::Due { .. } => return Progress::Ended,
         };
         match (&*self, progress) {
             (_, Progress::Going) => {}
             (
-                &Self::Running(Course { round_trip, padded, .. })
-                | &Self::Showing(Show { round_trip, padded, .. }),
+                Self::Running(Course { padding, .. }) | Self::Showing(Show { padding, .. }),
                 Progress::Showing(rate),
             ) => {
-                let (since, next_look) = (now, now + round_trip);
-                *self =
-                    Self::Showing(Show { rate, round_trip, since, next_look, padded, framed: 0 });
+                let &Padding { round_trip, padded, .. } = padding;
+                let padding = Padding::new(round_trip, SHOWN_ROUNDS_MAX, padded, now);
+                *self = Self::Showing(Show { padding, rate, framed: 0 });
             }
             (_, Progress::Showing(_) | Progress::Measured | Progress::Ended) => *self = Self::Done,
         }
@@ -188,32 +198,36 @@ impl Probe {
     }
 }
 
-/// What a rate comes to.
-fn bytes_within(rate: u64, time: Duration) -> u64 {
-    u64::try_from(u128::from(rate) * time.as_nanos() / 1_000_000_000).unwrap_or(u64::MAX)
+/// What is due when padding has gone.
+enum Turn {
+    Goes,
+    /// A look at the connection.
+    Look,
+    /// There was enough of it.
+    Over,
+}
+
+impl Padding {
+    /// For so many round trips at most, after as much as was padded before.
+    fn new(round_trip: Duration, rounds: u32, padded: usize, now: Instant) -> Self {
+        let (end, next_look) = (now + round_trip * rounds, now + round_trip);
+        Self { round_trip, since: now, end, next_look, padded }
+    }
+
+    fn handle(&mut self, count: usize, now: Instant) -> Turn {
+        self.padded += count;
+        if self.padded >= PADDING_MAX || now >= self.end {
+            Turn::Over
+        } else if now >= self.next_look {
+            self.next_look = now + self.round_trip / LOOKS_A_ROUND;
+            Turn::Look
+        } else {
+            Turn::Goes
+        }
+    }
 }
 
 impl Course {
-    fn handle_padded(
-        &mut self,
-        count: usize,
-        now: Instant,
-        look: impl FnOnce() -> Option<Sight>,
-    ) -> Progress {
-        self.padded += count;
-        if self.padded >= PADDING_MAX || now >= self.end {
-            return Progress::Ended;
-        }
-        if now < self.next_look {
-            return Progress::Going;
-        }
-        self.next_look = now + self.round_trip / LOOKS_A_ROUND;
-        match self.way {
-            Way::Own => look().map_or(Progress::Going, |sight| self.judge(sight)),
-            Way::Behind => Progress::Going,
-        }
-    }
-
     fn judge(&mut self, sight: Sight) -> Progress {
         self.queued = if sight.is_queued { self.queued + 1 } else { 0 };
         self.looks += 1;
@@ -228,9 +242,7 @@ impl Course {
             Progress::Showing(self.rate)
         } else if self.queued >= QUEUED_MAX {
             // What may be under way is what the way holds, or up to twice as much.
-            let passes = u128::from(sight.window) * 3 / 4 * 1_000_000_000
-                / self.round_trip.as_nanos().max(1);
-            let passes = u64::try_from(passes).unwrap_or(u64::MAX);
+            let passes = rate_of(sight.window / 4 * 3, self.padding.round_trip);
             Progress::Showing(self.known.map_or(passes, |known| known.min(passes)).max(self.rate))
         } else if sight.window >= self.held / 4 * 3 {
             // What is confirmed from now on lets half as much again go, and does not meet a queue.
@@ -242,35 +254,31 @@ impl Course {
 }
 
 impl Show {
-    fn handle_padded(
-        &mut self,
-        count: usize,
-        now: Instant,
-        look: impl FnOnce() -> Option<Sight>,
-    ) -> Progress {
-        self.padded += count;
-        let shown_for = now - self.since;
-        if self.padded >= PADDING_MAX || shown_for >= self.round_trip * SHOWN_ROUNDS_MAX {
-            return Progress::Ended;
-        }
-        if now < self.next_look {
-            return Progress::Going;
-        }
-        self.next_look = now + self.round_trip / LOOKS_A_ROUND;
-        let Some(Sight { rate: seen, is_queued, .. }) = look() else { return Progress::Going };
-        let seen = seen.unwrap_or(0);
-        if is_queued {
+    fn judge(&self, sight: Sight, now: Instant) -> Progress {
+        let (seen, shown_for) = (sight.rate.unwrap_or(0), now - self.padding.since);
+        if sight.is_queued {
             // The way is full; what is remembered so far came through a round trip ago, and may be less.
             Progress::Ended
-        } else if seen > self.rate + self.rate / 16 {
+        } else if seen > self.rate.saturating_add(self.rate / 16) {
             // More than that goes, and comes through.
             Progress::Showing(seen.saturating_add(seen / 2))
-        } else if shown_for >= self.round_trip * 2 && seen >= self.rate / 8 * 7 {
+        } else if shown_for >= self.padding.round_trip * 2 && seen >= self.rate / 8 * 7 {
             Progress::Measured
         } else {
             Progress::Going
         }
     }
+}
+
+/// What a rate comes to, in bytes per second.
+fn bytes_within(rate: u64, time: Duration) -> u64 {
+    u64::try_from(u128::from(rate) * time.as_nanos() / 1_000_000_000).unwrap_or(u64::MAX)
+}
+
+/// The rate of so many bytes.
+fn rate_of(bytes: u64, time: Duration) -> u64 {
+    let rate = u128::from(bytes) * 1_000_000_000 / time.as_nanos().max(1);
+    u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
 /// A frame is long from here on: shorter ones leave in the first round trip anyway.
