@@ -4,6 +4,7 @@
 //! The shapes are random; `CANELE_SEED=n` repeats one.
 
 mod machine;
+mod random;
 
 use std::sync::Arc;
 
@@ -11,19 +12,9 @@ use machine::{Outcome, Rank, Unit, run};
 use plan::{
     Algorithm, Call, Cost, Costs, Location, Operands, Operation, Pairs, Plans, Schedule, Topology,
 };
-
-/// Numbers from a seed (Steele, Lea, Flood: SplitMix, 2014).
-struct Random(u64);
+use random::Random;
 
 impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
-
     fn flip(&mut self) -> bool {
         self.below(2) == 1
     }

@@ -3,22 +3,11 @@
 //! The shapes are random; `CANELE_SEED=n` repeats one.
 
 mod machine;
+mod random;
 
 use machine::{Rank, Unit, run};
 use plan::{Costs, Groups, Location, Operands, Role, Schedule, Topology};
-
-/// Numbers from a seed (Steele, Lea, Flood: SplitMix, 2014).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
-}
+use random::Random;
 
 struct Case {
     topology: Topology,

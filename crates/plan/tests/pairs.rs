@@ -4,22 +4,11 @@
 //! The grids are random; `CANELE_SEED=n` repeats one.
 
 mod planned;
+mod random;
 
 use plan::{Cost, Costs, Location, Operation, Pairs, Topology, predict};
 use planned::planned;
-
-/// Numbers from a seed (Steele, Lea, Flood: SplitMix, 2014).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
-}
+use random::Random;
 
 /// Sites of `nodes` nodes of `ranks` ranks.
 fn grid(sites: u32, (nodes, ranks): (u32, u32), costs: Costs, pairs: &Pairs) -> Topology {
