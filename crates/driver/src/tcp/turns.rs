@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use memory::Region;
 use wire::{Body, Frame, FrameToken, GateId};
 
+use super::open::BURST_MIN;
 use super::probe::{LONG, Probe, Way};
-use super::{BURST_MIN, Socket, TcpConfig, TcpRail};
+use super::{Socket, TcpConfig, TcpRail};
 use crate::rail::{Event, Post, Rail};
 
 fn rail(rank: u32) -> TcpRail {
