@@ -151,7 +151,7 @@ impl Open {
 
 /// Padding that the kernel has and has not sent: a millisecond's at a gigabit per second.
 const PADDING_UNSENT: u32 = 128 << 10;
-/// It need not grow from there on.
+/// The same where a rate is on show, and need not grow.
 const SHOWN_UNSENT: u32 = 48 << 10;
 /// How long what the kernel has not sent keeps a far link busy: the thread that stands by looks in this time, also
 /// where ranks share cores.
