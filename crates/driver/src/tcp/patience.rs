@@ -128,6 +128,28 @@ fn a_peer_that_computes_is_waited_for() {
 }
 
 #[test]
+fn a_verdict_is_waited_for_however_long_the_peer_computes_before_it() {
+    for encryption in [Encryption::None, Encryption::All] {
+        let mut pair = Pair::with(encryption, PATIENCE);
+        pair.connect(0);
+        let limit = Instant::now() + Duration::from_secs(20);
+        while !pair.rails[0].has_proved_to(GateId(1)) {
+            pair.poll(1);
+            pair.poll(0);
+            assert!(Instant::now() < limit, "no answer");
+        }
+        assert_eq!(pair.up, [false; 2]);
+        let dialled = pair.rails[0].unproved;
+        pair.poll_for(&[0], 6 * PATIENCE);
+        assert!(pair.rails[0].has_proved_to(GateId(1)), "given up: the peer may have taken it");
+        assert_eq!(pair.rails[0].unproved, dialled, "there is no need for another");
+        pair.come_up();
+        pair.poll_for(&[0, 1], PATIENCE);
+        assert!(pair.down.is_empty() && pair.refused.is_empty(), "{:?}", pair.down);
+    }
+}
+
+#[test]
 fn a_dialling_process_can_sleep() {
     let mut pair = Pair::new();
     pair.connect(0);

@@ -96,6 +96,7 @@ impl TcpRail {
             match due_now {
                 Due::Nothing => {}
                 Due::Try(address) => self.dial_one(peer, address, now),
+                Due::GiveUp(_) if self.has_proved_to(peer) => {}
                 Due::GiveUp(account) => {
                     self.links.remove(&peer);
                     self.failed.push((peer, Fault::Unreachable(account)));
@@ -195,7 +196,7 @@ impl TcpRail {
     }
 
     /// Whether an attempt of this side's to reach `peer` waits for the verdict: it may be the link.
-    fn has_proved_to(&self, peer: GateId) -> bool {
+    pub(super) fn has_proved_to(&self, peer: GateId) -> bool {
         self.sockets.values().any(|socket| {
             let Socket::Unproved(one) = socket else { return false };
             matches!(one.stage, Stage::Verdict { peer: dialled } if dialled == peer)
@@ -397,6 +398,7 @@ impl TcpRail {
                 self.credentials.check_answer(&hello, &binding, &answer)?;
                 let proof = self.credentials.proof(&hello, &binding, &answer);
                 one.say(&proof)?;
+                vigil::watch(&one.channel.socket, vigil::SILENCE)?;
                 one.stage = Stage::Verdict { peer };
                 Ok(Step::On)
             }
@@ -496,7 +498,7 @@ impl TcpRail {
     }
 
     pub(super) fn expire(&mut self, now: Duration) {
-        let late = |socket: &Socket| matches!(socket, Socket::Unproved(one) if now >= one.deadline);
+        let late = |socket: &Socket| matches!(socket, Socket::Unproved(one) if now >= one.deadline && !one.may_be_open());
         let keys: Vec<u64> =
             self.sockets.iter().filter(|(_, one)| late(one)).map(|(&key, _)| key).collect();
         for key in keys {
@@ -549,6 +551,13 @@ impl Unproved {
     /// Whether the other end has said a proper hello to this process.
     fn is_known(&self) -> bool {
         matches!(self.stage, Stage::Keys { .. } | Stage::Proof { .. } | Stage::Proved { .. })
+    }
+
+    /// Whether the peer, whose host is there, may have taken it for the link already, or is going to once it looks:
+    /// it waits for no time, as a link does.
+    fn may_be_open(&self) -> bool {
+        let is_proved = matches!(self.stage, Stage::Verdict { .. });
+        is_proved && vigil::has_vanished(&self.channel.socket, vigil::SILENCE).is_none()
     }
 
     /// Handshake words are short: a fresh connection takes them whole.
