@@ -62,6 +62,14 @@ whole_grid() {
     check "and without names" "0:0 0:0 2:0 2:0 4:4 4:4 6:4 6:4 0 strangers" "$(run -launcher-exec "$canele lab run" -hosts site0-node0:2,site0-node1:2,site1-node0:2,site1-node1:2 -n 8 "$work/sites")"
     check "8 ranks on both sites" "collectives on 8 ranks: 0 failures" "$(run -grid "$work/grid.toml" -n 8 "$work/collectives")"
 
+    # A firewall between the sites.
+    for forbidden in udp tcp; do
+        "${as[@]}" "$canele" lab set --$forbidden-forbidden >/dev/null
+        check "no $forbidden passes between the sites" "collectives on 8 ranks: 0 failures" "$(run -grid "$work/grid.toml" -n 8 "$work/collectives" 2>"$work/err")"
+        "${as[@]}" "$canele" lab set --$forbidden-forbidden=false >/dev/null
+    done
+    check "and what does is found: $(grep -m 1 tried "$work/err")" yes "$(grep -qE '^canele: rank [0-7]: rank [0-7]: tcp: no answer within 1.5 s from .*; quic is tried' "$work/err" && echo yes)"
+
     # The secret is known to all ranks, and stands in no process's command line or environment.
     begin "echo cmd=get kvsname=x key=canele-secret >&\$PMI_FD; read -r line <&\$PMI_FD; echo \${line##*value=}"
     secret=$(sort -u "$work/said")

@@ -246,6 +246,7 @@ fn describe(link: &Link) -> String {
     add(conditions.reorder > 0.0, format!("holds back {} %,", percent(conditions.reorder)));
     add(conditions.mtu_bytes != 1500, format!("MTU {},", conditions.mtu_bytes));
     add(conditions.is_udp_forbidden, "no UDP,".into());
+    add(conditions.is_tcp_forbidden, "no TCP,".into());
     add(link.is_cut, "cut,".into());
     add(true, format!("carried {} packets, {} bytes", counts.packets, counts.bytes));
     for (count, what) in [

@@ -114,6 +114,7 @@ impl Spec {
             reorder_delay: REORDER_DELAY,
             mtu_bytes: ETHERNET_MTU_BYTES,
             is_udp_forbidden: false,
+            is_tcp_forbidden: false,
         }
     }
 

@@ -48,6 +48,9 @@ pub struct Change {
     /// Whether no UDP passes
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub udp_forbidden: Option<bool>,
+    /// Whether no TCP passes
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub tcp_forbidden: Option<bool>,
 }
 
 impl Change {
@@ -64,6 +67,7 @@ impl Change {
         set(&mut to.buffer_bytes, self.buffer);
         set(&mut to.mtu_bytes, self.mtu);
         set(&mut to.is_udp_forbidden, self.udp_forbidden);
+        set(&mut to.is_tcp_forbidden, self.tcp_forbidden);
     }
 }
 

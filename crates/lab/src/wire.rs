@@ -25,9 +25,16 @@ pub struct Conditions {
     pub mtu_bytes: u32,
     /// Whether it takes no UDP.
     pub is_udp_forbidden: bool,
+    /// Whether it takes no TCP.
+    pub is_tcp_forbidden: bool,
 }
 
 impl Conditions {
+    fn forbids(&self, protocol: u8) -> bool {
+        let of_udp = self.is_udp_forbidden && protocol == UDP;
+        of_udp || (self.is_tcp_forbidden && protocol == TCP)
+    }
+
     /// What must be known of packets.
     pub fn detail(&self) -> Detail {
         if self.duplicate > 0.0 {
@@ -64,7 +71,7 @@ pub struct Counts {
     pub overflowed: u64,
     /// Dropped while the link was cut.
     pub cut_off: u64,
-    /// Dropped as UDP.
+    /// Dropped as UDP or TCP.
     pub forbidden: u64,
     /// Carried once more.
     pub duplicated: u64,
@@ -141,7 +148,7 @@ impl Wire {
         let (packets, bytes) = size.segmented();
         let dropped = if is_cut {
             Some(&mut counts.cut_off)
-        } else if conditions.is_udp_forbidden && size.protocol == UDP {
+        } else if conditions.forbids(size.protocol) {
             Some(&mut counts.forbidden)
         } else if self.happens(conditions.loss) {
             Some(&mut counts.lost)
@@ -222,6 +229,7 @@ mod tests {
         reorder_delay: Duration::from_millis(1),
         mtu_bytes: 1500,
         is_udp_forbidden: false,
+        is_tcp_forbidden: false,
     };
 
     struct Link {
@@ -323,9 +331,12 @@ mod tests {
         let mut link = Link::new(Conditions { is_udp_forbidden: true, ..GOOD });
         assert_eq!(link.pass_of(0, 100, UDP), Fate::Dropped);
         assert!(at(link.pass_of(0, 100, TCP)).is_some());
+        link.conditions.is_tcp_forbidden = true;
+        assert_eq!(link.pass_of(0, 100, TCP), Fate::Dropped);
+        assert!(at(link.pass_of(0, 100, 1)).is_some(), "a ping");
         link.is_cut = true;
         assert_eq!(link.pass_of(0, 100, TCP), Fate::Dropped);
-        assert_eq!((link.counts.forbidden, link.counts.cut_off, link.counts.packets), (1, 1, 1));
+        assert_eq!((link.counts.forbidden, link.counts.cut_off, link.counts.packets), (2, 1, 2));
     }
 
     proptest! {

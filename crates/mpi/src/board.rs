@@ -10,6 +10,7 @@ use memory::Region;
 use crate::collective::Call;
 use crate::comm::{Comm, CommRef};
 use crate::plans::{Operation, Shape};
+use crate::process::wanted_rails;
 use crate::{Result, record};
 
 /// This process's seat at the board of a communicator.
@@ -83,8 +84,7 @@ static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether this process shares memory with its neighbours, and nobody wants to know who sends whom what.
 fn is_wanted() -> bool {
-    let rails = settings::RAILS.text();
-    rails.split([',', '+']).any(|rail| rail.trim() == "shm") && !record::is_on()
+    wanted_rails().split([',', '+']).any(|rail| rail.trim() == "shm") && !record::is_on()
 }
 
 /// What rank 0 tells.

@@ -3,6 +3,7 @@
 //! The process joins its job once and leaves it once, however many interfaces of the library it uses:
 //! the first that is initialised joins, the last that is finalised leaves.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::ThreadId;
@@ -10,8 +11,8 @@ use std::time::Duration;
 
 use boot::Job;
 use driver::{
-    Congestion, Encryption, Gateways, Identity, OwnRail, QuicConfig, QuicRail, Rail, ShmConfig,
-    ShmRail, TcpConfig, TcpNetworks, TcpRail, node_identity,
+    Congestion, Encryption, FarTcp, Gateways, Identity, OwnRail, QuicConfig, QuicRail, Rail,
+    ShmConfig, ShmRail, TcpConfig, TcpNetworks, TcpRail, node_identity,
 };
 use engine::{Config, Engine};
 use lock::Uncancelled;
@@ -317,8 +318,15 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let sites = known_sites.get_or_init(|| survey.sites.clone()).clone();
     let own = rails.iter().map(|rail| (rail.name().to_owned(), rail.address())).collect();
     let job = Arc::new(job);
-    let directory =
-        Box::new(Cards { job: Arc::clone(&job), own, networks, gateways, sites: sites.clone() });
+    let (job_of_cards, sites_of_cards, barred) = (Arc::clone(&job), sites.clone(), Vec::new());
+    let directory = Box::new(Cards {
+        job: job_of_cards,
+        own,
+        networks,
+        gateways,
+        sites: sites_of_cards,
+        barred,
+    });
     let strategy = strategy::of_environment().map_err(failed)?;
     let budget_bytes = settings::UNMATCHED_BYTES.number();
     let budget_bytes = budget_bytes.map_err(|error| failed(error.to_string()))? as usize;
@@ -370,7 +378,7 @@ fn open_rails(job: &Job, sites: &Arc<OnceLock<Map>>) -> Result<Opened, String> {
     if job.size() == 1 {
         return Ok(opened);
     }
-    let wanted = settings::RAILS.text();
+    let wanted = wanted_rails();
     let variable = settings::RAILS.variable();
     for team in wanted.split(',') {
         let names: Vec<_> = team.split('+').map(|name| name.trim().to_owned()).collect();
@@ -380,7 +388,11 @@ fn open_rails(job: &Job, sites: &Arc<OnceLock<Map>>) -> Result<Opened, String> {
                 _ if is_open => return Err(format!("{variable}={wanted}: `{name}` twice")),
                 "shm" => opened.rails.push(open_shm(job)?),
                 "tcp" => opened.networks = open_tcp(job, sites, &mut opened.rails)?,
-                "quic" => opened.rails.push(Box::new(open_quic(job)?)),
+                "quic" => {
+                    let mut later = wanted.split(name.as_str()).skip(1);
+                    let is_last = !later.any(|rest| rest.contains("tcp"));
+                    opened.rails.push(Box::new(open_quic(job, is_last)?));
+                }
                 "self" | "" => {}
                 other => {
                     return Err(format!("{variable}={wanted}: no rail `{other}` (shm, tcp, quic)"));
@@ -392,6 +404,34 @@ fn open_rails(job: &Job, sites: &Arc<OnceLock<Map>>) -> Result<Opened, String> {
         }
     }
     Ok(opened)
+}
+
+/// Which rails are opened: those that the user names, or those that may be of use. Whose site has a name may meet a
+/// firewall on the way to another that lets no TCP through, but UDP; and where TCP begins anew after each silence,
+/// QUIC, which does not, comes first.
+pub(crate) fn wanted_rails() -> Cow<'static, str> {
+    match (settings::RAILS.given(), settings::SITE.given()) {
+        (Some(given), _) => given.to_string_lossy(),
+        (None, None) => "shm,tcp".into(),
+        (None, Some(_)) if FarTcp::remembers() || settings::CONGESTION.given().is_some() => {
+            "shm,tcp,quic".into()
+        }
+        (None, Some(_)) => "shm,quic,tcp".into(),
+    }
+}
+
+/// A card's addresses in the order in which its process and this one try each other's, whose order of rails is `own`:
+/// the one that puts QUIC before TCP decides.
+fn agree(own: &[(String, Vec<u8>)], addresses: &mut [(String, Vec<u8>)]) {
+    let place =
+        |list: &[(String, Vec<u8>)], rail: &str| list.iter().position(|(name, _)| name == rail);
+    let (Some(quic), Some(tcp)) = (place(addresses, "quic"), place(addresses, "tcp")) else {
+        return;
+    };
+    let is_first_here = place(own, "quic") < place(own, "tcp");
+    if is_first_here && quic > tcp {
+        addresses[tcp..=quic].rotate_right(1);
+    }
 }
 
 /// Opens the rail over shared memory.
@@ -460,13 +500,13 @@ fn encryption(job: &Job, sites: &Arc<OnceLock<Map>>) -> Result<Encryption, Strin
 }
 
 /// Opens the rail over UDP.
-fn open_quic(job: &Job) -> Result<QuicRail, String> {
+fn open_quic(job: &Job, is_last: bool) -> Result<QuicRail, String> {
     let config = QuicConfig {
         rank: GateId(job.rank()),
         job: job.id(),
         identity: Identity::of(job.secret().expose(), job.id()),
         interface: interface(),
-        connect_timeout: CONNECT_TIMEOUT,
+        connect_timeout: if is_last { CONNECT_TIMEOUT } else { OTHER_RAIL_AFTER },
     };
     QuicRail::new(config).map_err(|error| format!("rail quic: {error}"))
 }
@@ -529,6 +569,8 @@ struct Cards {
     networks: TcpNetworks,
     gateways: Gateways,
     sites: Map,
+    /// Sites, and rails that do not lead there: they are tried last.
+    barred: Vec<(u32, String)>,
 }
 
 impl Directory for Cards {
@@ -541,12 +583,26 @@ impl Directory for Cards {
         let mut addresses = parse_card(&card).ok_or_else(nonsense)?;
         let far = addresses.extract_if(.., |(name, _)| name == GATEWAYS).next();
         let (_, far) = far.ok_or_else(nonsense)?;
-        let paired = self.networks.pair(addresses);
+        let mut paired = self.networks.pair(addresses);
         let own = self.job.rank();
         if self.sites.site(own) == self.sites.site(peer.0) {
+            if settings::RAILS.given().is_none() {
+                paired.retain(|(name, _)| name != "quic");
+            }
             return Ok(paired);
         }
+        agree(&self.own, &mut paired);
+        let site = self.sites.site(peer.0);
+        paired
+            .sort_by_key(|(name, _)| self.barred.iter().any(|bar| bar.0 == site && bar.1 == *name));
         self.gateways.lead(paired, &far, (GateId(own), peer)).ok_or_else(nonsense)
+    }
+
+    fn note_no_way(&mut self, peer: GateId, rail: &str) {
+        let bar = (self.sites.site(peer.0), rail.to_owned());
+        if !self.barred.contains(&bar) {
+            self.barred.push(bar);
+        }
     }
 }
 
@@ -584,6 +640,9 @@ const SITE_NAME_MAX: usize = 255;
 /// How long a peer's addresses are tried.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// …and over UDP, where TCP is left to ask: a packet may get lost, and a peer that computes answers within 160 ms.
+const OTHER_RAIL_AFTER: Duration = Duration::from_millis(1500);
+
 /// How long finalisation waits for a peer to take what it was sent.
 const FINALIZE_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -601,3 +660,27 @@ const ACTIVE: u8 = 4;
 
 static STATE: AtomicU8 = AtomicU8::new(NEW);
 static PROCESS: OnceLock<Process> = OnceLock::new();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_that_calls_over_quic_first_decides_for_both() {
+        let list = |rails: &str| -> Vec<_> {
+            rails.split(',').map(|name| (name.to_owned(), Vec::new())).collect()
+        };
+        for (own, card, tried) in [
+            ("shm,tcp,quic", "shm,tcp,tcp1,quic", "shm,tcp,tcp1,quic"),
+            ("shm,quic,tcp,tcp1", "shm,tcp,tcp1,quic", "shm,quic,tcp,tcp1"),
+            ("shm,tcp,tcp1,quic", "shm,quic,tcp", "shm,quic,tcp"),
+            ("shm,quic,tcp", "shm,quic,tcp,tcp1", "shm,quic,tcp,tcp1"),
+            ("shm,quic,tcp", "shm,tcp", "shm,tcp"),
+            ("shm,tcp", "quic,tcp", "quic,tcp"),
+        ] {
+            let mut addresses = list(card);
+            agree(&list(own), &mut addresses);
+            assert_eq!(addresses, list(tried), "{own} meets {card}");
+        }
+    }
+}

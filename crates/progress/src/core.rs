@@ -27,6 +27,9 @@ pub trait Directory: Send {
     /// # Errors
     /// One line that says why the peer's addresses cannot be had.
     fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String>;
+
+    /// A rail has found no way to a peer: of those that are like it, others may come first.
+    fn note_no_way(&mut self, _peer: GateId, _rail: &str) {}
 }
 
 /// The engine, the rails, and which rail leads to which peer.
@@ -45,6 +48,8 @@ pub struct Core {
     row: Row,
     /// In which row gates were last sent one.
     posted: Vec<LastShort>,
+    /// It has been told that a rail does not lead to a peer, and another is tried.
+    has_told_detour: bool,
     /// Links that rails are opening anew.
     reopening: Vec<(GateId, RailId)>,
     /// A rail had no room for a frame, or not yet for all of it, or is at something of its own.
@@ -118,6 +123,7 @@ impl Core {
             may_gather: true,
             row: Row::default(),
             posted: Vec::new(),
+            has_told_detour: false,
             reopening: Vec::new(),
             has_backlog: false,
             has_loose_ends: false,

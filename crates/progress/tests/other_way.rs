@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex};
 
 use driver::{Event, Fault, Post, Rail, RailError, SimNetwork};
 use engine::{Config, Engine, Envelope, Outcome, Selector, SendMode};
@@ -12,12 +13,12 @@ use wire::{Frame, GateId, RemoteRegion};
 #[test]
 fn the_next_rail_carries_what_the_first_could_not() {
     let network = SimNetwork::new(0);
+    let refused = Refused::default();
     let [mut sender, mut receiver] = [0, 1].map(|rank| {
         let rail = Box::new(network.rail(GateId(rank)));
-        core(
-            GateId(rank),
-            vec![Box::new(Refusing::new("one")), Box::new(Refusing::new("two")), rail],
-        )
+        let rails: Vec<Box<dyn Rail>> =
+            vec![Box::new(Refusing::new("one")), Box::new(Refusing::new("two")), rail];
+        core(GateId(rank), rails, &refused)
     });
     let into = Region::owned(5);
     let receive = receiver.engine.submit_receive(Some(GateId(0)), SELECTOR, &into);
@@ -36,13 +37,15 @@ fn the_next_rail_carries_what_the_first_could_not() {
     assert!(receiver.engine.take(receive).is_some());
     assert_eq!(sender.rail_name(GateId(1)), Some("sim"));
     assert_eq!(sender.take_notices(), [""; 0], "what was found another way is no fault");
+    let refused = refused.lock().unwrap();
+    assert_eq!(*refused, [(GateId(1), "one".to_owned()), (GateId(1), "two".to_owned())]);
 }
 
 #[test]
 fn when_no_rail_is_left_all_reasons_are_told() {
     let rails: Vec<Box<dyn Rail>> =
         vec![Box::new(Refusing::new("one")), Box::new(Refusing::new("two"))];
-    let mut sender = core(GateId(0), rails);
+    let mut sender = core(GateId(0), rails, &Refused::default());
     let data = Region::from_box(Box::new(*b"hello"));
     let send = sender.engine.submit_send(GateId(1), ENVELOPE, &data, SendMode::Synchronous);
     sender.flush();
@@ -113,17 +116,25 @@ impl Rail for Refusing {
     }
 }
 
-fn core(rank: GateId, rails: Vec<Box<dyn Rail>>) -> Core {
-    Core::new(Engine::new(Config::new(2)), rank, 2, rails, Box::new(Ranks))
+fn core(rank: GateId, rails: Vec<Box<dyn Rail>>, refused: &Refused) -> Core {
+    let ranks = Box::new(Ranks(Arc::clone(refused)));
+    Core::new(Engine::new(Config::new(2)), rank, 2, rails, ranks)
 }
 
+/// To whom no way was found, and by which rails.
+type Refused = Arc<Mutex<Vec<(GateId, String)>>>;
+
 /// Where a rank may be found: by the rails that refuse, then by the simulated one.
-struct Ranks;
+struct Ranks(Refused);
 
 impl Directory for Ranks {
     fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
         let rails = ["one", "two", "sim"];
         Ok(rails.map(|rail| (rail.into(), peer.0.to_le_bytes().into())).into())
+    }
+
+    fn note_no_way(&mut self, peer: GateId, rail: &str) {
+        self.0.lock().unwrap().push((peer, rail.to_owned()));
     }
 }
 

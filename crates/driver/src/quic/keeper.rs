@@ -1,7 +1,7 @@
 //! The thread that looks in when nobody polls.
 //!
-//! A process that computes for long neither acknowledges what arrives nor shows a sign of life, and its
-//! peers would take it for dead. The keeper serves the rail when it was not polled since the last look, and
+//! A process that computes for long neither acknowledges what arrives nor shows a sign of life nor answers who calls,
+//! and its peers would take it for dead. The keeper serves the rail when it was not polled since the last look, and
 //! sleeps longer where there is nothing to look after, or somebody sleeps on the descriptors. While what was
 //! posted waits for its pace it looks in each millisecond: a send that has returned is to go on leaving.
 
@@ -86,17 +86,17 @@ fn keep(core: &Mutex<Core>, shared: &Shared) {
             continue;
         }
         let mut core = super::lock(core);
-        if core.is_asleep || !core.has_lines() {
-            shared.is_called.store(false, Ordering::Release);
-            nap = (2 * nap).clamp(NAP_MIN, NAP_MAX);
-            continue;
-        }
-        if !is_polled {
+        let rests = core.is_asleep;
+        if !is_polled && !rests {
             core.serve(Instant::now());
         }
-        let waits = core.waits_for_pace();
+        let waits = !rests && core.waits_for_pace();
         shared.is_called.store(waits, Ordering::Release);
-        nap = if waits { NAP_PACED } else { NAP_MIN };
+        nap = match (waits, rests || !core.has_lines()) {
+            (true, _) => NAP_PACED,
+            (false, true) => (2 * nap).clamp(NAP_MIN, NAP_MAX),
+            (false, false) => NAP_MIN,
+        };
     }
 }
 

@@ -60,7 +60,7 @@ fn pair(here: SocketAddr, there: SocketAddr) -> Pair {
 }
 
 /// The rail's name.
-pub(super) const NAME: &str = "quic";
+pub(crate) const NAME: &str = "quic";
 
 /// The rate is that of frames as long as this: long enough for the gap not to count.
 const OBSERVED_LEN: u64 = 1 << 20;

@@ -57,7 +57,7 @@ use crate::tcp::interfaces::{self, Interface};
 use self::core::{Core, open_sockets};
 use self::hello::Myself;
 use self::keeper::Keeper;
-use self::knowledge::NAME;
+pub(crate) use self::knowledge::NAME;
 use self::settings::Keys;
 
 /// What the rail needs to know.

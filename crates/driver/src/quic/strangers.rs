@@ -108,6 +108,23 @@ impl Exchange {
 }
 
 #[test]
+fn whoever_has_no_peer_yet_and_computes_is_reached() {
+    let mut rails = [0, 1].map(|rank| rail(rank, 3, 9));
+    let address = rails[1].address();
+    rails[0].connect(GateId(1), &address).unwrap();
+    let limit = Instant::now() + Duration::from_secs(30);
+    let mut is_up = false;
+    while !is_up {
+        rails[0].poll(&mut |event| match event {
+            Event::Up { .. } => is_up = true,
+            Event::Cost { .. } => {}
+            other => panic!("{other:?}"),
+        });
+        assert!(Instant::now() < limit, "nobody answers");
+    }
+}
+
+#[test]
 fn who_does_not_have_the_jobs_key_is_refused_and_told_of() {
     let mut exchange = Exchange::new();
     let fate = exchange.fate_of(rail(2, 4, 9));

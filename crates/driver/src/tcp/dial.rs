@@ -139,7 +139,7 @@ impl Dialling {
         if self.again.is_some() {
             return format!("its process is gone: {}", tried.join(", "));
         }
-        format!("no answer within {} s from {}", self.patience.as_secs(), tried.join(", "))
+        format!("no answer within {} s from {}", self.patience.as_secs_f32(), tried.join(", "))
     }
 }
 

@@ -568,7 +568,7 @@ impl Rail for TcpRail {
         let listeners = offered.clone();
         let (mut candidates, patience) = match &self.network {
             Some(network) => (network.candidates(here, offered), NETWORK_PATIENCE),
-            None => (interfaces::order(here, offered, &self.interfaces), Duration::MAX),
+            None => (interfaces::order(here, offered, &self.interfaces), ways.patience()),
         };
         if !ways.direct {
             candidates.clear();

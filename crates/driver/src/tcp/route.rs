@@ -4,15 +4,18 @@
 //! gateways of its own goes through one of these, for its hosts may have no way out either; it calls the
 //! other site's. Where the other site's hosts are reachable, they are dialled directly first. The gateways
 //! of a site take turns by the pair of ranks, so that they share what there is to carry, and the others
-//! replace one that does not answer.
+//! replace one that does not answer. Where packets over UDP may go straight, too, TCP is told that there is another
+//! rail to ask.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use wire::GateId;
 
 use super::interfaces::{emit_one, parse_all, parse_one};
 use super::networks::NAMES;
 use super::relay::{Request, VIA_MAX};
+use crate::quic::NAME as QUIC;
 
 /// The gateways of a site, as its ranks know them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,6 +31,8 @@ pub struct Gateways {
 pub(super) struct Ways {
     /// Whether its own addresses are tried, before all else.
     pub direct: bool,
+    /// Whether another rail may lead there.
+    has_other_rail: bool,
     /// Gateways of this process's site.
     near: Vec<SocketAddr>,
     /// Gateways of the peer's site.
@@ -77,7 +82,9 @@ impl Gateways {
     ) -> Option<Vec<(String, Vec<u8>)>> {
         let far = parse_all(published).filter(|far| far.len() <= VIA_MAX)?;
         let direct = far.is_empty();
-        if direct && self.inside.is_empty() {
+        let mut later = addresses.iter().skip_while(|(name, _)| name != NAMES[0]);
+        let has_other_rail = direct && later.any(|(name, _)| name == QUIC);
+        if direct && self.inside.is_empty() && !has_other_rail {
             return Some(addresses);
         }
         if !direct {
@@ -85,7 +92,8 @@ impl Gateways {
             addresses.retain(|(name, _)| name == NAMES[0]);
         }
         let turn = |list: Vec<SocketAddr>| turned(list, pair);
-        let ways = Ways { direct, near: turn(self.inside.clone()), far: turn(far) };
+        let (near, far) = (turn(self.inside.clone()), turn(far));
+        let ways = Ways { direct, has_other_rail, near, far };
         for (_, bytes) in addresses.iter_mut().filter(|(name, _)| name == NAMES[0]) {
             *bytes = ways.emit(bytes);
         }
@@ -96,7 +104,9 @@ impl Gateways {
 impl Ways {
     /// Puts the ways before what the peer has published.
     fn emit(&self, published: &[u8]) -> Vec<u8> {
-        let mut bytes = vec![ROUTED, u8::from(self.direct)];
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        let flags = flag(self.direct, DIRECT) | flag(self.has_other_rail, OTHER_RAIL);
+        let mut bytes = vec![ROUTED, flags];
         for list in [&self.near, &self.far] {
             bytes.push(list.len() as u8);
             list.iter().for_each(|one| emit_one(&mut bytes, *one));
@@ -109,16 +119,24 @@ impl Ways {
     /// none.
     pub fn parse(address: &[u8]) -> Option<(Self, &[u8])> {
         let Some(rest) = address.strip_prefix(&[ROUTED]) else {
-            return Some((Self { direct: true, near: Vec::new(), far: Vec::new() }, address));
+            let (near, far) = (Vec::new(), Vec::new());
+            return Some((Self { direct: true, has_other_rail: false, near, far }, address));
         };
-        let (direct, mut rest) = rest.split_first()?;
+        let (flags, mut rest) = rest.split_first()?;
         let mut list = || {
             let (count, tail) = rest.split_first()?;
             rest = tail;
             (0..*count).map(|_| parse_one(&mut rest)).collect::<Option<Vec<_>>>()
         };
         let (near, far) = (list()?, list()?);
-        Some((Self { direct: *direct != 0, near, far }, rest))
+        let (direct, has_other_rail) = (flags & DIRECT != 0, flags & OTHER_RAIL != 0);
+        Some((Self { direct, has_other_rail, near, far }, rest))
+    }
+
+    /// How long a network may swallow every try, and no host answer, before the peer is given up.
+    pub fn patience(&self) -> Duration {
+        let is_alone = !self.has_other_rail || self.gateways().next().is_some();
+        if is_alone { Duration::MAX } else { OTHER_RAIL_AFTER }
     }
 
     /// The gateways that may be called, the best first.
@@ -147,6 +165,11 @@ fn turned(mut list: Vec<SocketAddr>, (one, other): (GateId, GateId)) -> Vec<Sock
 
 /// Begins an address with ways, where others begin with their version.
 const ROUTED: u8 = 0xff;
+/// Flags of the ways.
+const DIRECT: u8 = 1;
+const OTHER_RAIL: u8 = 2;
+/// Two tries of the kernel's, at 0 and 1 s, that nobody has answered.
+const OTHER_RAIL_AFTER: Duration = Duration::from_millis(1500);
 
 #[cfg(test)]
 mod tests {
@@ -195,6 +218,25 @@ mod tests {
         // Called directly, the far gateway is the last.
         assert!(private.request(GateId(4), far[0], &near).via.is_empty());
         assert_eq!(private.request(GateId(4), far[0], &near).listeners, near);
+    }
+
+    #[test]
+    fn the_network_is_given_less_time_where_another_rail_is_left_to_ask() {
+        let led = |own: &str, theirs: &str, rails: &[&str]| {
+            let publish = Gateways::parse(theirs).unwrap().publish();
+            let card = rails.iter().map(|name| ((*name).to_owned(), vec![1, 2, 3])).collect();
+            let led = Gateways::parse(own).unwrap().lead(card, &publish, (GateId(0), GateId(1)));
+            let led = led.unwrap();
+            let names: Vec<_> = led.iter().map(|(name, _)| name.clone()).collect();
+            (names.join(","), Ways::parse(&led[0].1).unwrap().0.patience())
+        };
+        let (both, private) = (&["tcp", "quic"], "10.9.0.1:7=192.0.2.1:7");
+        assert_eq!(led("", "", &["tcp", "tcp1"]), ("tcp,tcp1".into(), Duration::MAX));
+        assert_eq!(led("", "", both), ("tcp,quic".into(), OTHER_RAIL_AFTER));
+        assert_eq!(led("", "", &["quic", "tcp"]).0, "quic,tcp");
+        // A gateway may be there, and nobody behind it; packets of the other rail do not pass it.
+        assert_eq!(led("10.0.0.1:7", "", both), ("tcp,quic".into(), Duration::MAX));
+        assert_eq!(led("", private, both), ("tcp".into(), Duration::MAX));
     }
 
     #[test]

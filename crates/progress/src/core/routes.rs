@@ -96,9 +96,22 @@ impl Core {
                 }
                 Trouble::Down(fault) => self.handle_down(rail, peer, fault),
                 Trouble::Unwanted => self.rails[rail.0 as usize].rail.disconnect(peer),
-                Trouble::Refused(attempt) => self.connect(peer, attempt),
+                Trouble::Refused(attempt) => self.try_another(rail, peer, attempt),
             }
         }
+    }
+
+    /// Tries the next rail, and tells of the first peer for which it has to.
+    fn try_another(&mut self, rail: RailId, peer: GateId, attempt: Attempt) {
+        self.directory.note_no_way(peer, self.rails[rail.0 as usize].rail.name());
+        if let (false, Some((next, _)), Some(refusal)) =
+            (self.has_told_detour, attempt.later.first(), attempt.refusals.last())
+        {
+            self.has_told_detour = true;
+            let name = self.rails[next.0 as usize].rail.name();
+            self.journal.print(&[format!("rank {}: {refusal}; {name} is tried", peer.0)]);
+        }
+        self.connect(peer, attempt);
     }
 
     /// Closes a link that has fallen far behind another to the same peer, and gives up peers that were without a
