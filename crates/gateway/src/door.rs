@@ -119,8 +119,7 @@ pub(crate) async fn serve(desk: &Arc<Desk>, mut caller: Leg, from: SocketAddr, r
         Ok((_permit, Reached { leg, round_trip })) => {
             if say(&mut caller, &Reply::Open { beyond: round_trip }).await.is_ok() {
                 let _carried = desk.ledger.begin();
-                let ledger = &desk.ledger;
-                leg::carry(caller, leg, &ledger.from_callers, &ledger.to_callers).await;
+                leg::carry(&desk.carrier, caller, leg, &desk.ledger).await;
             }
         }
         Err(denial) => {

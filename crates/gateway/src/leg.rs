@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,6 +16,9 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
+use crate::carrier::{BUFFER_LEN, Carrier, End};
+use crate::ledger::Ledger;
+
 /// One end of a connection that is carried.
 #[derive(Debug)]
 pub(crate) enum Leg {
@@ -26,7 +30,7 @@ pub(crate) enum Leg {
 
 enum In {
     Tcp(OwnedReadHalf),
-    Cared(OwnedReadHalf, Box<Care>),
+    Cared(OwnedReadHalf, Box<Care>, Interval),
     Trunk(RecvStream),
 }
 
@@ -35,7 +39,6 @@ enum In {
 pub(crate) struct Care {
     far: Option<FarTcp>,
     watched: Option<Watched>,
-    due: Interval,
 }
 
 /// A gateway that may be at the other end: it may stop while its host runs on, of which TCP says nothing.
@@ -78,14 +81,26 @@ enum Out {
     Trunk(SendStream),
 }
 
-/// Carries bytes between two legs until both ends have said all, or one breaks off: then the other is
-/// broken off, too. `forth` counts what comes from `one`, `back` what goes to it.
-pub(crate) async fn carry(one: Leg, other: Leg, forth: &AtomicU64, back: &AtomicU64) {
+/// Carries bytes between the leg of a caller and another until both ends have said all, or one breaks off: then the
+/// other is broken off, too. Between two connections over TCP the carrier does.
+pub(crate) async fn carry(carrier: &Carrier, caller: Leg, other: Leg, ledger: &Arc<Ledger>) {
+    let (one, other) = match (caller, other) {
+        (Leg::Tcp(one, care_of_one), Leg::Tcp(other, care_of_other)) => {
+            // Fails for sockets that are lost; with them goes what is carried.
+            if let (Ok(one), Ok(other)) = (one.into_std(), other.into_std()) {
+                let one = End { stream: one, care: care_of_one };
+                let other = End { stream: other, care: care_of_other };
+                carrier.carry(one, other, Arc::clone(ledger)).await;
+            }
+            return;
+        }
+        legs => legs,
+    };
     let (mut one_in, mut one_out) = one.split();
     let (mut other_in, mut other_out) = other.split();
     let carried = tokio::try_join!(
-        pass(&mut one_in, &mut other_out, forth),
-        pass(&mut other_in, &mut one_out, back)
+        pass(&mut one_in, &mut other_out, &ledger.from_callers),
+        pass(&mut other_in, &mut one_out, &ledger.to_callers)
     );
     if carried.is_err() {
         for (from, to) in [(&mut one_in, &mut one_out), (&mut other_in, &mut other_out)] {
@@ -114,7 +129,11 @@ impl Leg {
             Self::Tcp(stream, care) => {
                 let (from, to) = stream.into_split();
                 let from = match care {
-                    Some(care) => In::Cared(from, care),
+                    Some(care) => {
+                        let mut due = interval(FarTcp::LOOK_EVERY);
+                        due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+                        In::Cared(from, care, due)
+                    }
                     None => In::Tcp(from),
                 };
                 (from, Out::Tcp(to))
@@ -128,11 +147,11 @@ impl In {
     async fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(from) => from.read(room).await,
-            Self::Cared(from, care) => loop {
+            Self::Cared(from, care, due) => loop {
                 tokio::select! {
                     biased;
                     read = from.read(room) => return read,
-                    _ = care.due.tick() => care.look(from.as_ref())?,
+                    _ = due.tick() => care.look(from.as_ref())?,
                 }
             },
             Self::Trunk(from) => Ok(from.read(room).await?.unwrap_or(0)),
@@ -142,7 +161,7 @@ impl In {
     fn break_off(&mut self) {
         match self {
             // Bytes may be missing, so the end must not look like one that was meant.
-            Self::Tcp(from) | Self::Cared(from, _) => {
+            Self::Tcp(from) | Self::Cared(from, ..) => {
                 let _ = SockRef::from(from.as_ref()).set_linger(Some(Duration::ZERO));
             }
             // Fails for a stream that has ended.
@@ -154,13 +173,11 @@ impl In {
 }
 
 impl Care {
-    fn new(far: Option<FarTcp>, watched: Option<Watched>) -> Self {
-        let mut due = interval(FarTcp::LOOK_EVERY);
-        due.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { far, watched, due }
-    }
-
-    fn look(&mut self, stream: &TcpStream) -> io::Result<()> {
+    /// To be called every [`FarTcp::LOOK_EVERY`].
+    ///
+    /// # Errors
+    /// When the other end is lost.
+    pub fn look(&mut self, stream: &impl AsFd) -> io::Result<()> {
         if self.watched.as_ref().is_some_and(Watched::is_lost) {
             return Err(io::ErrorKind::TimedOut.into());
         }
@@ -207,14 +224,12 @@ pub(crate) fn prepare(stream: TcpStream, watched: Option<Watched>) -> io::Result
     let round_trip = Duration::from_nanos(TcpSample::of(&stream)?.round_trip_ns.unwrap_or(0));
     let far = FarTcp::is_far(round_trip).then(|| FarTcp::begin(&stream));
     let is_cared_for = far.is_some() || watched.is_some();
-    let care = is_cared_for.then(|| Box::new(Care::new(far, watched)));
+    let care = is_cared_for.then(|| Box::new(Care { far, watched }));
     Ok((Leg::Tcp(stream, care), round_trip))
 }
 
 /// Addresses of which losses are known.
 const LOSSES_MAX: usize = 256;
-/// On one way of a connection at most so much waits in the gateway itself.
-const BUFFER_LEN: usize = 64 << 10;
 /// A host that gives no sign of life for so long while nothing is under way has vanished.
 const SILENCE: Duration = Duration::from_secs(60);
 const QUESTIONS: u32 = 5;

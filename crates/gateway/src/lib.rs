@@ -10,10 +10,12 @@
 //! | `door` | lets callers in that prove themselves, and refuses others, in bounded number and time |
 //! | `errand` | opens what they ask for, where that is allowed |
 //! | `trunk` | calls other gateways: over TCP, or by one connection that all share by QUIC |
-//! | `leg` | the two ends of what is carried, and the carrying |
+//! | `leg` | the two ends of what is carried, and the carrying where one is a stream of QUIC's |
+//! | `carrier` | the thread that carries between two connections over TCP |
 //! | `ledger` | counts, and tells of refusals once for each kind |
 #![forbid(unsafe_code)]
 
+mod carrier;
 mod door;
 mod errand;
 mod ledger;
@@ -33,6 +35,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use carrier::Carrier;
 use door::Antechamber;
 use ledger::Ledger;
 pub use network::{Net, NetError};
@@ -69,6 +72,7 @@ struct Desk {
     antechamber: Antechamber,
     /// Connections that may still be carried.
     room: Arc<Semaphore>,
+    carrier: Carrier,
     ledger: Arc<Ledger>,
 }
 
@@ -92,6 +96,7 @@ impl Gateway {
             trunks,
             antechamber: Antechamber::default(),
             room: Arc::new(Semaphore::new(CARRIED_MAX)),
+            carrier: Carrier::start()?,
             ledger: Arc::new(Ledger::default()),
         };
         Ok(Self { listeners, desk: Arc::new(desk) })
