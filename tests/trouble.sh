@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What happens to a wide area, one thing after the other, while ranks on both sides of it exchange data that is
 # checked: every message arrives once, or the job ends with the error and in the time that are to be expected.
-# Usage: trouble.sh PREFIX [CASE...] (cuts, gateways, address, mtu, udp, disorder, malice; all by default)
+# Usage: trouble.sh PREFIX [CASE...] (cuts, gateways, address, mtu, udp, tcp, disorder, malice; all by default)
 set -u
 cd "$(dirname "$0")" || exit 1
 . ./check.sh
@@ -12,7 +12,7 @@ export CANELE_LAB=t$$ TROUBLE_TEST=$work
 canele=$prefix/bin/canele mpiexec=$prefix/bin/mpiexec
 trap 'for id in "${started[@]}"; do kill -9 "$id" 2>/dev/null; done; "$canele" lab down >/dev/null 2>&1; rm -rf "$work"' EXIT
 started=()
-wanted=" ${*:-cuts gateways address mtu udp disorder malice} "
+wanted=" ${*:-cuts gateways address mtu udp tcp disorder malice} "
 "$prefix/bin/mpicc" -Wall -Werror -O1 programs/exchange.c -o "$work/exchange" || exit 1
 lab() { timeout 60 "$canele" lab "$@"; }
 raise() { lab up --name "$CANELE_LAB" "$@" >"$work/up" 2>&1 || true; }
@@ -46,7 +46,7 @@ finish() { # name
 # Whether a job went over what is said to have happened to it.
 noticed() { check "it was noticed" yes "$(grep -q ' is gone, it is opened anew' "$work/err" && echo yes)"; }
 # As it was.
-calm() { lab heal >/dev/null; lab set --loss 0 --duplicate 0 --reorder 0 --mtu 1500 --udp-forbidden=false >/dev/null; }
+calm() { lab heal >/dev/null; lab set --loss 0 --duplicate 0 --reorder 0 --mtu 1500 --udp-forbidden=false --tcp-forbidden=false >/dev/null; }
 
 if wants cuts; then
     for way in both in; do
@@ -156,6 +156,14 @@ if wants udp; then
     sed 's/^/    /' "$work/out" "$work/err"
     check "UDP is forbidden, and there is nothing else: the job ends with an error" yes "$([ "$code" != 0 ] && [ "$code" != 124 ] && echo yes)"
     check "in time" yes "$([ $((SECONDS - start)) -lt 60 ] && echo yes)"
+    calm
+fi
+
+if wants tcp; then
+    lab set --tcp-forbidden >/dev/null
+    grid 1 >"$work/one.toml"
+    begin 20 -grid "$work/one.toml" -n 6
+    finish "no TCP passes, so gateways call each other over UDP"
     calm
 fi
 
