@@ -5,7 +5,7 @@
 //! message was: where acknowledgements come in more slowly than the packets had left, the network has set
 //! their pace; where they do not, the path carries at least as much. The greatest of the last rounds is what
 //! the path carries. About once in ten rounds a round leaves a quarter faster, to find out whether there is
-//! more.
+//! more; and so does the first behind a silence, for the queue that it may make is gone in the next.
 //!
 //! More than is in flight at that rate may be under way, so that late acknowledgements and lost packets do
 //! not stop the sender; the pace, not the window, keeps the queue short. Packets that are lost now and
@@ -78,6 +78,8 @@ struct Point {
 struct Round {
     /// Ends when something has arrived that left later than this.
     begin: Option<Instant>,
+    /// Nothing was under way before.
+    is_first: bool,
     arrived: u64,
     lost: u64,
     is_marked: bool,
@@ -164,6 +166,7 @@ impl Model {
             }
             Phase::Cruise { rounds: 0 } => PROBE_GAIN * self.rate,
             Phase::Cruise { .. } if self.has_queue() => DRAIN_GAIN * self.rate,
+            Phase::Cruise { .. } if self.round.is_first => PROBE_GAIN * self.rate,
             Phase::Cruise { .. } => self.rate,
         };
         pace.clamp(RATE_MIN, RATE_MAX)
@@ -174,6 +177,7 @@ impl Model {
         if self.in_flight == 0 {
             // Acknowledgements from before say nothing of the train that begins.
             self.train.clear();
+            self.round.is_first = true;
         }
         self.in_flight += bytes;
         self.round.most_in_flight = self.round.most_in_flight.max(self.in_flight);
