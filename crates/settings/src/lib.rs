@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 /// Which rails may be used.
 pub static RAILS: Setting = setting(
     "CANELE_RAILS",
-    Kind::Found("shm,tcp; quic where no TCP passes between named sites"),
+    Kind::Found("shm,tcp, and between named sites quic"),
     "which rails may be used (shm, tcp, quic); the first that reaches a peer is taken, tcp over all networks \
      in common; shm+tcp: both together",
 );
