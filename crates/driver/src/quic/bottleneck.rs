@@ -472,6 +472,20 @@ fn a_path_that_became_faster_is_followed() {
 }
 
 #[test]
+fn what_a_starved_job_remembers_is_not_believed() {
+    // Between two processes of a host, and far away.
+    for (seed, delay) in [(8, Duration::from_micros(10)), (9, Duration::from_micros(5800))] {
+        let link = Link { delay, ..link() };
+        let starved = Path { bytes_per_s: 100_000.0, round_trip: 2 * delay };
+        let mut world = World::new(link, Some(starved), seed);
+        world.goodput(Duration::from_secs(1));
+        let share = world.goodput(Duration::from_secs(2));
+        println!("share {share:.3}, {delay:?} away");
+        assert!(share > 0.8, "{share}, {delay:?} away, seed {seed}");
+    }
+}
+
+#[test]
 fn a_competing_flow_keeps_its_share() {
     for buffer_bytes in [30_000, 80_000, 200_000] {
         let link = Link { bytes_per_s: RATE / 5.0, buffer_bytes, ..link() };

@@ -27,6 +27,15 @@ pub(super) struct Path {
     pub round_trip: Duration,
 }
 
+impl Path {
+    /// Whether enough packets for a train pass while one lasts. A lower rate was not measured: a starved job has fallen
+    /// to it, and would not leave it again.
+    fn is_measurable(&self) -> bool {
+        let span = 2.0 * self.round_trip.max(TRAIN_MIN).as_secs_f64();
+        self.bytes_per_s * span > (TRAIN_PACKETS * PACKET_BYTES) as f64
+    }
+}
+
 /// The sender's picture of a path. In: [`handle_sent`](Self::handle_sent), [`handle_ack`](Self::handle_ack)
 /// for each packet and [`handle_acks_end`](Self::handle_acks_end) behind them,
 /// [`handle_loss`](Self::handle_loss). Out: [`window`](Self::window), [`pace`](Self::pace).
@@ -93,6 +102,7 @@ struct Round {
 impl Model {
     /// A path of which something may be known from before.
     pub fn new(known: Option<Path>) -> Self {
+        let known = known.filter(Path::is_measurable);
         let phase = match known {
             Some(_) => Phase::Cruise { rounds: 1 },
             None => Phase::Startup { window: WINDOW_FIRST, best: 0.0, stalled: 0 },
@@ -430,6 +440,8 @@ const RATES: usize = 12;
 const TRAIN_MIN: Duration = Duration::from_millis(6);
 const TRAIN_PACKETS: u64 = 24;
 const TRAIN_POINTS: usize = 512;
+/// The longest of Ethernet's.
+const PACKET_BYTES: u64 = 1472;
 /// Arriving so much more slowly than leaving is the network's doing.
 const SLOWER: f64 = 1.03;
 /// A train that left so fast, by what is believed, and was not held up, confirms the belief.
