@@ -28,6 +28,9 @@ struct World {
     count: u64,
     rival: Option<Rival>,
     random: u64,
+    /// The receiver finds its core taken now and then, so long at most.
+    nap_max: Duration,
+    wakes: Option<Instant>,
 }
 
 /// One direction has all the properties, the way back only the delay.
@@ -117,6 +120,8 @@ impl World {
             count: 0,
             rival: None,
             random: seed,
+            nap_max: Duration::ZERO,
+            wakes: None,
         };
         let first = &mut world.ends[0];
         let gate = SharedGate::new(known);
@@ -202,7 +207,13 @@ impl World {
         let Reverse((when, _, action)) = self.events.pop().expect("something is always due");
         self.now = when;
         match action {
+            Action::Arrive { at: 1, bytes } if self.wakes.is_some_and(|wakes| when < wakes) => {
+                self.at(self.wakes.unwrap_or(when), Action::Arrive { at: 1, bytes });
+            }
             Action::Arrive { at, bytes } => {
+                if at == 1 && self.random() < NAPS {
+                    self.wakes = Some(when + self.nap_max.mul_f64(self.random()));
+                }
                 let mut out = Out::default();
                 self.ends[at].hear(when, 1 - at, &bytes, &mut out);
                 assert!(out.0.is_empty());
@@ -256,11 +267,16 @@ impl World {
         self.until(|world| world.now >= end);
     }
 
+    /// Submits a message.
+    fn send_later(&mut self, bytes: u64) {
+        self.ends[0].backlog += bytes;
+        self.pump(0);
+    }
+
     /// Sends a message; how long it takes to arrive.
     fn send(&mut self, bytes: u64) -> Duration {
         let (begin, before) = (self.now, self.ends[1].bytes);
-        self.ends[0].backlog += bytes;
-        self.pump(0);
+        self.send_later(bytes);
         self.until(|world| world.ends[1].bytes >= before + bytes);
         self.now - begin
     }
@@ -404,6 +420,8 @@ fn known(link: &Link) -> Option<Path> {
 const RATE: f64 = 25e6;
 const PACKET: usize = 1500;
 const PIECE: u64 = 64 << 10;
+/// Packets with which a nap begins.
+const NAPS: f64 = 0.02;
 /// Packets that come so soon after one another are served together.
 const WAKING: Duration = Duration::from_micros(60);
 
@@ -435,6 +453,26 @@ fn messages_arrive_at_the_limit_on_a_known_path_even_after_silence() {
             );
         }
     }
+}
+
+#[test]
+fn what_a_sender_does_not_have_to_send_says_nothing_of_the_path() {
+    let link = link();
+    let mut world = World::new(link, known(&link), 12);
+    world.nap_max = Duration::from_millis(2);
+    let (mut took, mut limit) = (Duration::ZERO, Duration::ZERO);
+    for _ in 0..60 {
+        // Words are under way while the other end sends, and when the message begins to leave.
+        for _ in 0..4 {
+            world.send_later(1000);
+            world.run_for(link.delay / 2);
+        }
+        took += world.send(256 << 10);
+        limit += world.limit(256 << 10);
+    }
+    let ratio = took.as_secs_f64() / limit.as_secs_f64();
+    println!("{ratio:.3} of the limit");
+    assert!(ratio < 1.10, "{took:?}, at best {limit:?}");
 }
 
 #[test]

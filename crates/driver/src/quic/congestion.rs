@@ -4,8 +4,10 @@
 //! silence, so nothing is unlearned by it. The rate is measured on trains of packets, however short the
 //! message was: where acknowledgements come in more slowly than the packets had left, the network has set
 //! their pace; where they do not, the path carries at least as much. The greatest of the last rounds is what
-//! the path carries. About once in ten rounds a round leaves a quarter faster, to find out whether there is
-//! more; and so does the first behind a silence, for the queue that it may make is gone in the next.
+//! the path carries. A train is what left without a pause of the sender's own: one that had nothing to
+//! send, while a word was under way, would pass for a slow path. About once in ten rounds a round leaves a
+//! quarter faster, to find out whether there is more; and so does the first behind a silence, for the queue
+//! that it may make is gone in the next.
 //!
 //! More than is in flight at that rate may be under way, so that late acknowledgements and lost packets do
 //! not stop the sender; the pace, not the window, keeps the queue short. Packets that are lost now and
@@ -38,7 +40,8 @@ impl Path {
 
 /// The sender's picture of a path. In: [`handle_sent`](Self::handle_sent), [`handle_ack`](Self::handle_ack)
 /// for each packet and [`handle_acks_end`](Self::handle_acks_end) behind them,
-/// [`handle_loss`](Self::handle_loss). Out: [`window`](Self::window), [`pace`](Self::pace).
+/// [`handle_loss`](Self::handle_loss), [`handle_drained`](Self::handle_drained). Out:
+/// [`window`](Self::window), [`pace`](Self::pace).
 #[derive(Debug)]
 pub(super) struct Model {
     phase: Phase,
@@ -50,8 +53,14 @@ pub(super) struct Model {
     /// Bytes that have arrived.
     delivered: u64,
     in_flight: u64,
-    /// Acknowledgements of late: a train.
+    /// Acknowledgements of late: a train, which left in one piece…
     train: VecDeque<Point>,
+    /// …from then on…
+    train_begin: Option<Instant>,
+    /// …when next to nothing was under way.
+    is_behind_silence: bool,
+    /// Since when there is nothing to send.
+    drained: Option<Instant>,
     /// Of the packets that the acknowledgement at hand names: when the newest left, and their bytes.
     newest: Option<Instant>,
     arriving: u64,
@@ -87,8 +96,6 @@ struct Point {
 struct Round {
     /// Ends when something has arrived that left later than this.
     begin: Option<Instant>,
-    /// Nothing was under way before.
-    is_first: bool,
     arrived: u64,
     lost: u64,
     is_marked: bool,
@@ -115,6 +122,9 @@ impl Model {
             delivered: 0,
             in_flight: 0,
             train: VecDeque::new(),
+            train_begin: None,
+            is_behind_silence: false,
+            drained: None,
             newest: None,
             arriving: 0,
             round: Round::default(),
@@ -176,7 +186,7 @@ impl Model {
             }
             Phase::Cruise { rounds: 0 } => PROBE_GAIN * self.rate,
             Phase::Cruise { .. } if self.has_queue() => DRAIN_GAIN * self.rate,
-            Phase::Cruise { .. } if self.round.is_first => PROBE_GAIN * self.rate,
+            Phase::Cruise { .. } if self.is_first() => PROBE_GAIN * self.rate,
             Phase::Cruise { .. } => self.rate,
         };
         pace.clamp(RATE_MIN, RATE_MAX)
@@ -184,14 +194,23 @@ impl Model {
 
     /// Something has left that will be acknowledged.
     pub fn handle_sent(&mut self, now: Instant, bytes: u64) {
-        if self.in_flight == 0 {
+        let drained = self.drained.take();
+        let is_silent = self.in_flight as f64 <= self.carried_at_once() / SILENCE;
+        let begins = |since| is_silent || now.saturating_duration_since(since) > PAUSE;
+        if self.in_flight == 0 || drained.is_some_and(begins) {
             // Acknowledgements from before say nothing of the train that begins.
             self.train.clear();
-            self.round.is_first = true;
+            self.train_begin = Some(now);
+            self.is_behind_silence = is_silent;
         }
         self.in_flight += bytes;
         self.round.most_in_flight = self.round.most_in_flight.max(self.in_flight);
         self.round.begin.get_or_insert(now);
+    }
+
+    /// There is nothing more to send for now.
+    pub fn handle_drained(&mut self, now: Instant) {
+        self.drained.get_or_insert(now);
     }
 
     /// A packet has arrived.
@@ -212,9 +231,11 @@ impl Model {
         self.round_trip.observe(now, round_trip);
         let least = &mut self.round.least_round_trip;
         *least = Some(least.map_or(round_trip, |least| least.min(round_trip)));
-        let point = Point { at: now, delivered: self.delivered, sent };
-        self.measure(&point);
-        self.train.push_back(point);
+        if self.train_begin.is_some_and(|begin| sent >= begin) {
+            let point = Point { at: now, delivered: self.delivered, sent };
+            self.measure(&point);
+            self.train.push_back(point);
+        }
         if let Phase::Startup { window, .. } = &mut self.phase
             && self.round.most_in_flight as f64 > *window / 2.0
         {
@@ -364,6 +385,11 @@ impl Model {
         self.rate * self.least().as_secs_f64()
     }
 
+    /// Whether what leaves is the first behind a silence: nothing of the train has arrived.
+    fn is_first(&self) -> bool {
+        self.is_behind_silence && self.train.is_empty()
+    }
+
     /// Whether packets have lately waited in the network.
     fn has_queue(&self) -> bool {
         self.queue_of(&self.round) > self.least() / 8
@@ -439,6 +465,10 @@ const RATES: usize = 12;
 /// late, and acknowledge late, by a millisecond or three, which is to be little beside it.
 const TRAIN_MIN: Duration = Duration::from_millis(6);
 const TRAIN_PACKETS: u64 = 24;
+/// Who had nothing to send for so long begins another train: the pause was not the network's.
+const PAUSE: Duration = Duration::from_millis(1);
+/// Such a part of what the path carries at once is next to nothing.
+const SILENCE: f64 = 8.0;
 const TRAIN_POINTS: usize = 512;
 /// The longest of Ethernet's.
 const PACKET_BYTES: u64 = 1472;

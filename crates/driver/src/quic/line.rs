@@ -207,6 +207,9 @@ impl Line {
                 self.loaded = if is_open { 0 } else { self.loaded };
                 let is_waiting = !self.is_drained || !self.outbox.is_empty();
                 self.pacer.set_backlogged(is_waiting);
+                if !is_waiting {
+                    self.gate.lock().model.handle_drained(now);
+                }
                 if !is_open && is_waiting && self.pacer.next() > now {
                     self.paced_until = Some(self.pacer.next());
                 }

@@ -193,9 +193,8 @@ impl Rail for QuicRail {
         let _uncancelled = Uncancelled::begin();
         self.keeper.note_poll();
         let mut core = self.core();
-        let now = Instant::now();
-        let moved = core.serve(now);
-        core.report(now, sink) || moved
+        let moved = core.serve(Instant::now());
+        core.report(sink) || moved
     }
 
     fn pull(&mut self, _: GateId, _: RemoteRegion, _: u64, _: &Region) -> Result<(), RailError> {
