@@ -361,7 +361,7 @@ impl End {
         while self.backlog > 0 && line.stream.is_some() {
             let len = self.backlog.min(PIECE);
             let head = vec![7; len as usize];
-            if line.outbox.post(&Frame { head, body: None, token: None }) == Post::Full {
+            if line.outbox.post(&Frame { head, body: None, token: None }, 0) == Post::Full {
                 break;
             }
             self.backlog -= len;

@@ -64,6 +64,8 @@ pub(super) struct Core {
     pub(super) has_complained: bool,
     /// The application's thread sleeps until the descriptors wake it.
     pub(super) is_asleep: bool,
+    /// How often the rail was polled: the time between two polls is a turn.
+    pub(super) polls: u32,
 }
 
 /// What is known of a peer.
@@ -119,6 +121,7 @@ impl Core {
             next_lesson: now,
             has_complained: false,
             is_asleep: false,
+            polls: 0,
         }
     }
 
@@ -180,8 +183,11 @@ impl Core {
         let Some(Link::Open { key }) = self.links.get(&peer) else { return (Post::Full, false) };
         let key = *key;
         let Some(line) = self.lines.get_mut(&key) else { return (Post::Full, false) };
-        let post = line.outbox.post(frame);
-        if post != Post::Full && !line.is_paced(now) {
+        let post = line.outbox.post(frame, self.polls);
+        if post == Post::Full {
+            // It is invited when there is room, by the next poll at the earliest.
+            self.list_to_serve(key);
+        } else if !line.is_paced(now) {
             self.pump(key, now);
         }
         (post, self.lines.get(&key).is_some_and(Line::waits_for_pace))
@@ -403,7 +409,7 @@ impl Core {
         let moved = line.pump(now, socket, &mut self.batch);
         let (index, is_stuck) = (line.socket, socket.is_stuck());
         if let Some(peer) = line.peer()
-            && line.outbox.invite()
+            && line.outbox.invite(self.polls)
         {
             self.news.push_back(News::Room { peer });
         }

@@ -22,22 +22,42 @@ pub(super) struct Outbox {
     staged: usize,
     /// Frames are refused from here on.
     pub depth: usize,
+    /// What long frames may come to in a turn.
+    pub burst: usize,
+    /// What is left of that in this one.
+    leave: usize,
+    turn: u32,
     /// A frame was refused.
     refused: bool,
 }
 
 impl Outbox {
     pub fn new(depth: usize) -> Self {
-        Self { full: VecDeque::new(), last: Vec::new(), staged: 0, depth, refused: false }
+        Self {
+            full: VecDeque::new(),
+            last: Vec::new(),
+            staged: 0,
+            depth,
+            burst: usize::MAX,
+            leave: usize::MAX,
+            turn: 0,
+            refused: false,
+        }
     }
 
-    /// Copies a frame behind the others, if there is room.
-    pub fn post(&mut self, frame: &Frame) -> Post {
-        if self.staged >= self.depth {
+    /// Copies a frame behind the others, if there is room. In a turn, which is the time between two polls, long
+    /// frames beyond a burst are refused, as over TCP: what the application submits meanwhile is to be let before
+    /// them.
+    pub fn post(&mut self, frame: &Frame, turn: u32) -> Post {
+        if self.turn != turn {
+            (self.turn, self.leave) = (turn, self.burst);
+        }
+        if self.staged >= self.depth || (self.leave == 0 && frame.body.is_some()) {
             self.refused = true;
             return Post::Full;
         }
         let len = HEADER_LEN + frame.len();
+        self.leave = self.leave.saturating_sub(len);
         self.last.reserve(len);
         self.last.extend((frame.len() as u32).to_le_bytes());
         self.last.extend(&frame.head);
@@ -74,11 +94,11 @@ impl Outbox {
         self.staged == 0
     }
 
-    /// What was refused may come, if there is room; whether it may.
-    pub fn invite(&mut self) -> bool {
+    /// What was refused may come, in this turn without limit, if there is room; whether it may.
+    pub fn invite(&mut self, turn: u32) -> bool {
         let invites = self.refused && self.staged < self.depth;
         if invites {
-            self.refused = false;
+            (self.refused, self.turn, self.leave) = (false, turn, usize::MAX);
         }
         invites
     }
@@ -188,7 +208,7 @@ mod tests {
             let mut inbox = Inbox::default();
             let frames: Vec<Frame> = lens.iter().enumerate().map(|(i, &len)| frame(i, len)).collect();
             for frame in &frames {
-                prop_assert_eq!(outbox.post(frame), Post::Done);
+                prop_assert_eq!(outbox.post(frame, 0), Post::Done);
             }
             let mut arrived = Vec::new();
             let mut cuts = cuts.iter().cycle();
@@ -220,13 +240,27 @@ mod tests {
     #[test]
     fn the_outbox_refuses_beyond_its_depth_and_invites_when_there_is_room() {
         let mut outbox = Outbox::new(1000);
-        assert_eq!(outbox.post(&frame(0, 990)), Post::Done);
-        assert_eq!(outbox.post(&frame(1, 5000)), Post::Done);
-        assert!(!outbox.invite(), "nothing was refused");
-        assert_eq!(outbox.post(&frame(2, 1)), Post::Full);
-        assert!(!outbox.invite(), "there is no room");
+        assert_eq!(outbox.post(&frame(0, 990), 0), Post::Done);
+        assert_eq!(outbox.post(&frame(1, 5000), 0), Post::Done);
+        assert!(!outbox.invite(0), "nothing was refused");
+        assert_eq!(outbox.post(&frame(2, 1), 0), Post::Full);
+        assert!(!outbox.invite(0), "there is no room");
         while outbox.take(700).is_some() {}
-        assert!(outbox.invite());
-        assert!(!outbox.invite(), "invited once");
+        assert!(outbox.invite(0));
+        assert!(!outbox.invite(0), "invited once");
+    }
+
+    #[test]
+    fn what_is_short_passes_what_is_long_beyond_a_burst() {
+        let mut outbox = Outbox::new(1 << 20);
+        outbox.burst = 10_000;
+        let (long, short) = (frame(1, 9000), Frame { head: vec![1; 40], body: None, token: None });
+        assert_eq!([(); 3].map(|()| outbox.post(&long, 7)), [Post::Done, Post::Done, Post::Full]);
+        assert_eq!(outbox.post(&short, 7), Post::Done);
+        assert_eq!(outbox.post(&long, 7), Post::Full);
+        // The next poll lets them come, and the turn behind it begins anew.
+        assert!(outbox.invite(8));
+        assert_eq!([(); 4].map(|()| outbox.post(&long, 8)), [Post::Done; 4]);
+        assert_eq!([(); 3].map(|()| outbox.post(&long, 9)), [Post::Done, Post::Done, Post::Full]);
     }
 }

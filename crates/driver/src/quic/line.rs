@@ -369,7 +369,9 @@ impl Line {
     /// Follows what the path is known to carry: so much is taken from the engine in advance.
     pub fn reckon_depth(&mut self) {
         let pace = self.gate.lock().model.pace();
-        self.outbox.depth = ((pace * DEPTH.as_secs_f64()) as usize).clamp(DEPTH_MIN, DEPTH_MAX);
+        let carried = |time: Duration| ((pace * time.as_secs_f64()) as usize).max(DEPTH_MIN);
+        self.outbox.depth = carried(DEPTH).min(DEPTH_MAX);
+        self.outbox.burst = carried(BURST).min(DEPTH_MAX);
     }
 }
 
@@ -391,5 +393,7 @@ pub(super) enum Code {
 const BATCHES_MAX: usize = 32;
 /// What is accepted of the engine ahead of the pace: as long as a thread that stands by stays away.
 const DEPTH: Duration = Duration::from_millis(2);
+/// What is accepted of long messages in a row: enough to be under way until the rail is polled.
+const BURST: Duration = Duration::from_micros(500);
 const DEPTH_MIN: usize = 64 << 10;
 const DEPTH_MAX: usize = 1 << 20;

@@ -193,6 +193,7 @@ impl Rail for QuicRail {
         let _uncancelled = Uncancelled::begin();
         self.keeper.note_poll();
         let mut core = self.core();
+        core.polls = core.polls.wrapping_add(1);
         let moved = core.serve(Instant::now());
         core.report(sink) || moved
     }
