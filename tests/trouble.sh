@@ -45,6 +45,10 @@ finish() { # name
 }
 # Whether a job went over what is said to have happened to it.
 noticed() { check "it was noticed" yes "$(grep -q ' is gone, it is opened anew' "$work/err" && echo yes)"; }
+# Whether another rail was told to have taken over.
+replaced() { # the rail that was left, and the one that leads now
+    check "$2 was told to take over" yes "$(grep -qE "^canele: rank [0-9]+: $1 to rank [0-9]+ is not back: $2 takes over$" "$work/err" && echo yes)"
+}
 # As it was.
 calm() { lab heal >/dev/null; lab set --loss 0 --duplicate 0 --reorder 0 --mtu 1500 --udp-forbidden=false --tcp-forbidden=false >/dev/null; }
 
@@ -58,6 +62,11 @@ if wants cuts; then
     begin 25 "${direct[@]}" -genv CANELE_RAILS quic
     lab cut 1 --for 20s >/dev/null
     finish "a cut of 20 s over UDP"
+    noticed
+    "$canele" lab grid >"$work/open.toml"
+    begin 25 -grid "$work/open.toml" -n 6
+    lab cut 1 --for 20s >/dev/null
+    finish "a cut of 20 s where TCP and UDP lead there"
     noticed
     calm
 fi
@@ -157,6 +166,12 @@ if wants udp; then
     check "UDP is forbidden, and there is nothing else: the job ends with an error" yes "$([ "$code" != 0 ] && [ "$code" != 124 ] && echo yes)"
     check "in time" yes "$([ $((SECONDS - start)) -lt 60 ] && echo yes)"
     calm
+    "$canele" lab grid >"$work/open.toml"
+    begin 20 -grid "$work/open.toml" -n 6 -genv CANELE_RAILS shm,quic,tcp
+    lab set --udp-forbidden >/dev/null
+    finish "UDP is forbidden in mid-run, and TCP leads there"
+    replaced quic tcp
+    calm
 fi
 
 if wants tcp; then
@@ -164,6 +179,15 @@ if wants tcp; then
     grid 1 >"$work/one.toml"
     begin 20 -grid "$work/one.toml" -n 6
     finish "no TCP passes, so gateways call each other over UDP"
+    calm
+    "$canele" lab grid >"$work/open.toml"
+    begin 20 -grid "$work/open.toml" -n 6 -genv CANELE_RAILS shm,tcp,quic
+    lab set --tcp-forbidden >/dev/null
+    sleep 8
+    lab set --tcp-forbidden=false --udp-forbidden >/dev/null
+    finish "TCP is forbidden in mid-run, and UDP leads there, and then the other way round"
+    replaced tcp quic
+    replaced quic tcp
     calm
 fi
 

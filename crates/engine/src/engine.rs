@@ -33,6 +33,8 @@ pub struct Config {
     /// How long a peer may be without an open link before it is taken to have failed, in nanoseconds; 0: not
     /// at all.
     pub patience_ns: u64,
+    /// How long it may be so before other rails are asked for a way, in nanoseconds; not 0.
+    pub detour_ns: u64,
     /// What this machine takes to copy and to send.
     pub host: HostCost,
     /// What chooses the contents of frames.
@@ -46,6 +48,7 @@ impl Config {
             size,
             budget_bytes: BUDGET_BYTES,
             patience_ns: PATIENCE_NS,
+            detour_ns: DETOUR_NS,
             host: HostCost::default(),
             strategy: Box::new(Auto::default()),
         }
@@ -57,6 +60,10 @@ pub const BUDGET_BYTES: usize = 256 << 20;
 
 /// How long a peer may be without an open link, where nobody says otherwise, in nanoseconds.
 pub const PATIENCE_NS: u64 = 60_000_000_000;
+
+/// How long it may be so before other rails are asked for a way, in nanoseconds: as long as a network may swallow
+/// what opens the first link.
+const DETOUR_NS: u64 = 1_500_000_000;
 
 /// No peer is believed to accept more.
 const CREDIT_MAX: usize = 1 << 30;
@@ -156,6 +163,7 @@ pub struct Engine {
     /// How the frame that is being posted is kept: done afterwards, when it is on its way.
     keeping: Option<Keeping>,
     patience_ns: u64,
+    detour_ns: u64,
     host: HostCost,
     budget_bytes: usize,
     granted_bytes: usize,
@@ -192,6 +200,7 @@ impl Engine {
             severed: VecDeque::new(),
             keeping: None,
             patience_ns: config.patience_ns,
+            detour_ns: config.detour_ns,
             host: config.host,
             budget_bytes: config.budget_bytes,
             granted_bytes: 0,

@@ -65,6 +65,8 @@ pub(crate) struct Gate {
     pub apart: Vec<Apart>,
     /// For how long none has been open, as far as somebody looked; none before the first look.
     pub parted_for_ns: Option<u64>,
+    /// How often other rails were asked for a way meanwhile.
+    pub detours: u64,
     pub control: VecDeque<Control>,
     /// Sends whose envelope has not left yet, in order.
     pub window: VecDeque<Pending>,
@@ -114,6 +116,7 @@ impl Gate {
             links: SmallVec::new(),
             apart: Vec::new(),
             parted_for_ns: None,
+            detours: 0,
             control: VecDeque::new(),
             window: VecDeque::new(),
             streams: VecDeque::new(),
@@ -154,6 +157,16 @@ impl Gate {
     pub fn is_parted(&self) -> bool {
         let is_open = |apart: &Apart| matches!(apart.state, State::Open { .. });
         self.links.is_empty() && !self.apart.is_empty() && !self.apart.iter().any(is_open)
+    }
+
+    /// So much time has passed without an open link; how much in all.
+    pub fn wait_parted(&mut self, passed_ns: u64) -> u64 {
+        if self.parted_for_ns.is_none() {
+            self.detours = 0;
+        }
+        let for_ns = self.parted_for_ns.map_or(0, |for_ns| for_ns + passed_ns);
+        self.parted_for_ns = Some(for_ns);
+        for_ns
     }
 
     /// Whether links of the gate are looked at beside one another, or waited for, or may swallow what they keep.

@@ -333,9 +333,8 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let patience_s = settings::LINK_PATIENCE.number();
     let patience_s = patience_s.map_err(|error| failed(error.to_string()))?;
     let patience_ns = patience_s.saturating_mul(1_000_000_000);
-    let size_of_job = size as usize;
-    let mut engine =
-        Engine::new(Config { size: size_of_job, budget_bytes, patience_ns, host, strategy });
+    let usual = Config::new(size as usize);
+    let mut engine = Engine::new(Config { budget_bytes, patience_ns, host, strategy, ..usual });
     record::begin(&mut engine, &job);
     let core = Core::new(engine, GateId(rank), size as usize, rails, directory);
     let join = |core: Core, team: &Vec<String>| {

@@ -454,9 +454,15 @@ impl Core {
                 }
                 if let Some(at) = reopening.iter().position(|one| *one == (peer, rail)) {
                     reopening.swap_remove(at);
-                    journal.print(&[format!("{name} to rank {} is back", peer.0)]);
+                    if engine.may_reopen(peer, rail) {
+                        journal.print(&[format!("{name} to rank {} is back", peer.0)]);
+                    }
                 }
-                let replay = replay || capabilities.replay;
+                let takes_over = reopening.iter().any(|one| one.0 == peer);
+                if takes_over {
+                    troubles.push((peer, Trouble::Outdone));
+                }
+                let replay = replay || takes_over || capabilities.replay;
                 let capabilities = Capabilities { replay, ..capabilities };
                 let capabilities = if is_mixed { shared(capabilities) } else { capabilities };
                 engine.handle_up(peer, rail, capabilities);

@@ -28,6 +28,9 @@ pub enum Overdue {
     /// A peer has had no open link for too long: all that leads to it is to be closed, and
     /// [`Engine::handle_down`] follows.
     Peer(GateId),
+    /// A peer has had no open link for a while, and then for as long again: other rails than those that are
+    /// opening one may lead there.
+    Way(GateId),
 }
 
 /// Links open and end.
@@ -222,7 +225,7 @@ impl Engine {
         let mut overdue = None;
         let mut at = 0;
         while let Some(&gate) = self.watched.get(at) {
-            let patience_ns = self.patience_ns;
+            let (patience_ns, detour_ns) = (self.patience_ns, self.detour_ns);
             let way = self.gate(gate);
             if !way.is_watched() {
                 self.watched.swap_remove(at);
@@ -231,17 +234,19 @@ impl Engine {
             at += 1;
             way.links.iter_mut().for_each(|link| link.stamp(now_ns));
             if way.is_parted() {
-                let for_ns = way.parted_for_ns.map_or(0, |for_ns| for_ns + passed_ns);
-                way.parted_for_ns = Some(for_ns);
+                let for_ns = way.wait_parted(passed_ns);
                 if for_ns >= patience_ns {
-                    overdue = Some(Overdue::Peer(gate));
+                    overdue = overdue.or(Some(Overdue::Peer(gate)));
+                } else if overdue.is_none() && for_ns / detour_ns > way.detours {
+                    way.detours = for_ns / detour_ns;
+                    overdue = Some(Overdue::Way(gate));
                 }
             }
             if let [only] = &mut way.links[..] {
                 only.ask_if_late(now_ns);
             } else {
                 let late = judge(&mut way.links, now_ns).map(|rail| Overdue::Link(gate, rail));
-                overdue = late.or(overdue);
+                overdue = overdue.or(late);
             }
             let is_timed = !way.apart.is_empty() || way.links.iter().any(Link::has_longs);
             if way.links.iter().any(Link::has_work) || way.has_work() {

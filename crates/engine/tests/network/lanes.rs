@@ -180,7 +180,61 @@ impl Network {
         }
         let capabilities = self.capabilities(rank, peer, lane);
         self.processes[rank].engine.handle_up(gate(peer), rail(lane), capabilities);
+        if self.is_spare(rank, peer, lane) {
+            for other in (0..self.way(rank, peer).lanes.len()).filter(|other| *other != lane) {
+                if self.way(rank, peer).lanes[other].is_known_cut {
+                    self.link_down(rank, peer, other);
+                }
+            }
+        }
         self.settle(rank);
+    }
+
+    /// Of the links between two processes one is open, and another when no way is left over the first.
+    pub fn set_apart(&mut self, a: usize, b: usize) {
+        (0..2).for_each(|lane| _ = self.spare.insert((a.min(b), a.max(b), lane)));
+    }
+
+    fn is_spare(&self, a: usize, b: usize, lane: usize) -> bool {
+        self.spare.contains(&(a.min(b), a.max(b), lane))
+    }
+
+    fn is_open(&mut self, rank: usize, peer: usize) -> bool {
+        self.way(rank, peer).lanes.iter().any(|lane| lane.state == State::Open)
+    }
+
+    /// From now on nothing passes over a link, which both find out, each in its time, or one long after the other.
+    pub fn forbid(&mut self, a: usize, b: usize, lane: usize) {
+        self.forbidden = Some((a.min(b), a.max(b), lane));
+        self.look_at_clock(a, b, 8_000_000_000);
+        let ends = [(a, b), (b, a)];
+        if !ends.iter().all(|&(from, to)| self.way(from, to).lanes[lane].state == State::Open) {
+            return;
+        }
+        match self.random.below(4) {
+            0 => self.lose(a, b, lane),
+            1 => self.lose(b, a, lane),
+            2 => self.cut_link(a, b, lane),
+            _ => {
+                self.swallow(a, b, lane);
+                for ((rank, peer), delay_ns) in ends.into_iter().zip([0, 4_000_000_000]) {
+                    let connection = self.way(rank, peer).lanes[lane].connection;
+                    self.schedule(delay_ns, Event::LinkDown(rank, peer, lane, connection));
+                }
+            }
+        }
+    }
+
+    /// Other links are asked for a way to a peer.
+    fn ask_others(&mut self, rank: usize, peer: usize) {
+        let (a, b) = (rank.min(peer), rank.max(peer));
+        for lane in 0..2 {
+            let way = (a, b, lane);
+            let leads = self.spare.contains(&way) && self.forbidden != Some(way);
+            if leads && self.mending.insert(way) {
+                self.mend(a, b, lane);
+            }
+        }
     }
 
     pub(super) fn find_cut(&mut self, rank: usize, peer: usize, lane: usize, connection: u32) {
@@ -265,6 +319,7 @@ impl Network {
                     assert_eq!(loss, Loss::Borne, "another is left");
                 }
                 Overdue::Peer(GateId(peer)) => self.give_up(rank, peer as usize),
+                Overdue::Way(GateId(peer)) => self.ask_others(rank, peer as usize),
             }
         }
     }
@@ -273,7 +328,8 @@ impl Network {
     pub(super) fn link_down(&mut self, rank: usize, peer: usize, lane: usize) -> Loss {
         let way = &mut self.way(rank, peer).lanes[lane];
         (way.state, way.is_known_cut) = (State::Cut, true);
-        let loss = self.processes[rank].engine.handle_link_down(gate(peer), rail(lane), false);
+        let ends = self.is_spare(rank, peer, lane) && self.is_open(rank, peer);
+        let loss = self.processes[rank].engine.handle_link_down(gate(peer), rail(lane), ends);
         if loss == Loss::Final {
             self.give_up(rank, peer);
         }
@@ -368,8 +424,11 @@ impl Network {
         if states.iter().all(|state| *state == State::Cut) {
             return self.schedule(latency_ns, Event::Down(from, to));
         }
-        let closed = |lane: &usize| states[*lane] == State::Closed;
-        for lane in (0..links).filter(closed) {
+        let closed = |lane: &usize| {
+            states[*lane] == State::Closed && (*lane == 0 || !self.is_spare(from, to, *lane))
+        };
+        let closed: Vec<_> = (0..links).filter(closed).collect();
+        for lane in closed {
             let late_ns = if lane == 0 { 0 } else { self.random.below(300_000) as u64 };
             self.way(from, to).lanes[lane].state = State::Opening;
             self.schedule(late_ns + 2 * latency_ns, Event::Up(from, to, lane));

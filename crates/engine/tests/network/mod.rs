@@ -113,6 +113,10 @@ pub struct Network {
     /// How often links have connected anew, and those that are going to.
     connections: u32,
     mending: BTreeSet<(usize, usize, usize)>,
+    /// Links that open when they are asked for in place of another.
+    spare: BTreeSet<(usize, usize, usize)>,
+    /// The link over which nothing passes.
+    forbidden: Option<(usize, usize, usize)>,
     /// Memory that rails hold: whose, and where it lies.
     held: Vec<(usize, FrameToken, Span)>,
     agenda: Agenda<Event>,
@@ -230,6 +234,8 @@ impl Network {
             newest: BTreeMap::new(),
             connections: 0,
             mending: BTreeSet::new(),
+            spare: BTreeSet::new(),
+            forbidden: None,
             held: Vec::new(),
             agenda: Agenda::new(),
         }

@@ -86,6 +86,39 @@ fn a_rendezvous_survives_a_cut_of_all_links_at_any_step() {
 const STEPS_MAX: u64 = 400;
 
 #[test]
+fn another_rail_takes_over_from_one_that_leads_nowhere_any_more() {
+    let mut resent = 0;
+    for_seeds(3 * STEPS_MAX, |seed| {
+        let (shape, step) = (REOPENING[3 + seed as usize % 3], seed as usize / 3);
+        let mut network = Network::new(seed, 2, shape);
+        network.set_apart(0, 1);
+        let mut ends = vec![network.send(0, 1, 99, 8), network.receive(1, Some(0), Some(99), 8)];
+        network.run_until_links(0, 1, 1);
+        network.run_until_links(1, 0, 1);
+        // Each leads for a while, and the first once more.
+        for (round, lane) in [0, 1, 0].into_iter().enumerate() {
+            for (from, to) in [(0, 1), (1, 0)] {
+                for (tag, bytes) in [(0, 12_000), (1, 300), (2, 8)] {
+                    let tag = 3 * round as i32 + tag;
+                    ends.push(network.receive(to, Some(from), Some(tag), bytes));
+                    ends.push(network.send_synchronous(from, to, tag, bytes));
+                }
+            }
+            network.run_steps(step);
+            let (a, b) = if step % 2 == 0 { (0, 1) } else { (1, 0) };
+            network.forbid(a, b, lane);
+            network.run_steps(step);
+        }
+        network.finish();
+        assert!(ends.iter().all(|&end| network.end(end).outcome == Outcome::Ok));
+        resent += network.fates().resent;
+    });
+    if std::env::var_os("CANELE_SEED").is_none() {
+        assert!(resent > 1000, "only {resent} frames were sent again");
+    }
+}
+
+#[test]
 fn whoever_is_away_for_longer_than_is_borne_has_failed() {
     for_seeds(60, |seed| {
         let shape = REOPENING[seed as usize % REOPENING.len()];

@@ -7,7 +7,7 @@ use engine::{Loss, Overdue};
 use lock::Uncancelled;
 use wire::{GateId, RailId};
 
-use super::Core;
+use super::{Core, Station};
 
 /// The way to one peer.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +35,9 @@ impl RailSet {
     }
 
     pub(super) fn insert(&mut self, rail: RailId) {
+        if self.members == 0 {
+            self.first = rail;
+        }
         self.members |= 1 << rail.0;
     }
 
@@ -67,6 +70,8 @@ pub(super) enum Trouble {
     Unwanted,
     /// It cannot be reached there; others may do.
     Refused(Attempt),
+    /// None: the rail leads there, while others are still opening links.
+    Outdone,
 }
 
 impl Trouble {
@@ -97,6 +102,7 @@ impl Core {
                 Trouble::Down(fault) => self.handle_down(rail, peer, fault),
                 Trouble::Unwanted => self.rails[rail.0 as usize].rail.disconnect(peer),
                 Trouble::Refused(attempt) => self.try_another(rail, peer, attempt),
+                Trouble::Outdone => self.take_over(rail, peer),
             }
         }
     }
@@ -130,6 +136,7 @@ impl Core {
                     let text = "no link has opened again in time".into();
                     self.fail(peer, Fault::Lost(text));
                 }
+                Overdue::Way(peer) => self.ask_others(peer),
             }
         }
     }
@@ -153,7 +160,10 @@ impl Core {
         let concerned = match self.routes.get_mut(peer.0 as usize) {
             Some(Route::Open(rails)) => {
                 let was_open = rails.remove(rail);
-                let ends = !matches!(fault, Fault::Lost(_));
+                let team = |rail: RailId| self.rails[rail.0 as usize].team;
+                let is_replaced =
+                    rails.members != 0 && !rails.iter().any(|one| team(one) == team(rail));
+                let ends = is_replaced || !matches!(fault, Fault::Lost(_));
                 let loss = self.engine.handle_link_down(peer, rail, ends);
                 if loss != Loss::Final {
                     return self.bear(rail, peer, (loss, was_open), &fault);
@@ -185,13 +195,46 @@ impl Core {
             return;
         }
         let addresses = self.directory.addresses(peer).unwrap_or_default();
-        let address = addresses.into_iter().find(|(own, _)| own == name);
-        let station = &mut self.rails[rail.0 as usize];
-        let connect = |(_, address): (String, Vec<u8>)| station.rail.connect(peer, &address).ok();
-        // Where it cannot, the peer may find its way here, or others carry on.
-        if address.and_then(connect).is_some() {
+        if let Some((_, address)) = addresses.into_iter().find(|(own, _)| own == name) {
+            self.open_again(rail, peer, &address);
+        }
+    }
+
+    /// Has a rail open a link to a peer that was reached before. Where it cannot, the peer may find its way here, or
+    /// others carry on.
+    fn open_again(&mut self, rail: RailId, peer: GateId, address: &[u8]) {
+        if self.rails[rail.0 as usize].rail.connect(peer, address).is_ok() {
             self.reopening.push((peer, rail));
             self.has_loose_ends = true;
+        }
+    }
+
+    /// A peer has no link, and what opens one anew was swallowed: the rails that have not been asked may lead there,
+    /// and the first that does takes over.
+    fn ask_others(&mut self, peer: GateId) {
+        for (name, address) in self.directory.addresses(peer).unwrap_or_default() {
+            let rail = self.rail_named(&name);
+            if let Some(rail) = rail.filter(|rail| !self.reopening.contains(&(peer, *rail))) {
+                self.open_again(rail, peer, &address);
+            }
+        }
+    }
+
+    /// A rail leads to a peer: others than those of its team are not waited for any more, and what they have lost
+    /// goes by it.
+    fn take_over(&mut self, rail: RailId, peer: GateId) {
+        let Station { team, name, .. } = self.rails[rail.0 as usize];
+        let rails = &self.rails;
+        let is_other =
+            |one: &mut (GateId, RailId)| one.0 == peer && rails[one.1.0 as usize].team != team;
+        let others: Vec<_> = self.reopening.extract_if(.., is_other).map(|one| one.1).collect();
+        for other in others {
+            if self.engine.may_reopen(peer, other) {
+                let other = self.rails[other.0 as usize].name;
+                let text = format!("{other} to rank {} is not back: {name} takes over", peer.0);
+                self.journal.print(&[text]);
+            }
+            self.close_link(other, peer, Fault::Lost(format!("{name} leads there")));
         }
     }
 
