@@ -14,6 +14,7 @@ use engine::{Completion, Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
 use plan::{Schedule, Span, Step};
 use progress::{Core, Stage, Task};
+use wire::GateId;
 
 use crate::board::{FOUNDED_AFTER, Seat};
 use crate::check::{self, Told};
@@ -332,8 +333,11 @@ struct Running<C> {
 }
 
 /// An operation under way.
+#[derive(Clone, Copy)]
 struct Begun {
     step: u32,
+    /// The other end.
+    peer: GateId,
     op: OpId,
     /// How many it moves.
     bytes: u64,
@@ -435,7 +439,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
         let gate = comm.gate(to);
         if !core.send_short(gate, envelope, &data) {
             let op = core.engine.submit_send(gate, envelope, &data, SendMode::Standard);
-            self.begun.push(Begun { step: self.at as u32, op, bytes: data.len() as u64 });
+            self.note_begun(gate, op, data.len());
         }
     }
 
@@ -445,17 +449,23 @@ impl<C: Deref<Target = Collective>> Running<C> {
         let into = self.collective.memory.stream(span, &self.temporaries);
         let context = comm.collective_context();
         let selector = Selector { context, source: Some(from), tag: Some(*tag) };
-        let op = core.engine.submit_receive(Some(comm.gate(from)), selector, &into);
-        self.begun.push(Begun { step: self.at as u32, op, bytes: into.len() as u64 });
+        let gate = comm.gate(from);
+        let op = core.engine.submit_receive(Some(gate), selector, &into);
+        self.note_begun(gate, op, into.len());
+    }
+
+    #[inline]
+    fn note_begun(&mut self, peer: GateId, op: OpId, bytes: usize) {
+        self.begun.push(Begun { step: self.at as u32, peer, op, bytes: bytes as u64 });
     }
 
     /// Whether all that was begun has ended.
     #[inline]
     fn settle(&mut self, core: &mut Core) -> Stage {
-        while let Some(&Begun { op, bytes, .. }) = self.begun.last() {
-            let Some(completion) = core.engine.take(op) else { return Stage::Waits };
+        while let Some(&begun) = self.begun.last() {
+            let Some(completion) = core.engine.take(begun.op) else { return Stage::Waits };
             self.begun.pop();
-            self.check(completion, bytes, core);
+            self.check(begun, completion, core);
         }
         Stage::Ended
     }
@@ -466,10 +476,10 @@ impl<C: Deref<Target = Collective>> Running<C> {
         let Ok(index) = self.begun.binary_search_by_key(&step, |begun| begun.step) else {
             return true;
         };
-        let Begun { op, bytes, .. } = self.begun[index];
-        let Some(completion) = core.engine.take(op) else { return false };
+        let begun = self.begun[index];
+        let Some(completion) = core.engine.take(begun.op) else { return false };
         self.begun.remove(index);
-        self.check(completion, bytes, core);
+        self.check(begun, completion, core);
         true
     }
 
@@ -493,7 +503,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
         };
         while !finds(&mut board.lock()) {
             let missing = board.lock().missing();
-            self.failure = missing.map(|rank| gone(rank, &[]));
+            self.failure = missing.map(|rank| gone(&format!("rank {rank}'s process has ended")));
             if missing.is_some() {
                 break;
             }
@@ -547,10 +557,25 @@ impl<C: Deref<Target = Collective>> Running<C> {
     }
 
     #[inline]
-    fn check(&mut self, completion: Completion, bytes: u64, core: &mut Core) {
-        if completion.outcome != Outcome::Ok || completion.bytes != bytes {
-            self.failure = Some(failure(completion, bytes, core));
+    fn check(&mut self, begun: Begun, completion: Completion, core: &mut Core) {
+        if completion.outcome != Outcome::Ok || completion.bytes != begun.bytes {
+            self.note_failure(begun, completion, core);
         }
+    }
+
+    /// What was begun in a step has failed. The first that does is told why.
+    #[cold]
+    fn note_failure(&mut self, begun: Begun, completion: Completion, core: &mut Core) {
+        if self.failure.is_some() {
+            return;
+        }
+        let Begun { peer, bytes: expected, .. } = begun;
+        let Completion { source, bytes, outcome, .. } = completion;
+        self.failure = Some(match outcome {
+            Outcome::PeerFailed => gone(&why_gone(peer, &core.take_notices())),
+            Outcome::Truncated { message_bytes } => unfit(source, message_bytes, expected),
+            Outcome::Ok | Outcome::Cancelled => unfit(source, bytes, expected),
+        });
     }
 
     fn copy(&self, from: Span, to: Span) {
@@ -563,25 +588,16 @@ impl<C: Deref<Target = Collective>> Running<C> {
     }
 }
 
-#[cold]
-fn failure(completion: Completion, expected: u64, core: &mut Core) -> Error {
-    let Completion { source, bytes, outcome, .. } = completion;
-    let got = match outcome {
-        Outcome::PeerFailed => {
-            return gone(source, &core.take_notices());
-        }
-        Outcome::Truncated { message_bytes } => message_bytes,
-        Outcome::Ok | Outcome::Cancelled => bytes,
-    };
-    unfit(source, got, expected)
+/// Why a message to or from a peer has failed. An earlier error may have told of the link.
+fn why_gone(peer: GateId, notices: &[String]) -> String {
+    match notices {
+        [] => format!("rank {} cannot be reached any more", peer.0),
+        notices => notices.join("; "),
+    }
 }
 
 #[cold]
-fn gone(rank: u32, notices: &[String]) -> Error {
-    let why = match notices {
-        [] => format!("rank {rank}'s process has ended"),
-        notices => notices.join("; "),
-    };
+fn gone(why: &str) -> Error {
     Error::new(
         ErrorClass::ProcAborted,
         format!("a peer is gone in the middle of a collective ({why})"),
@@ -598,3 +614,22 @@ fn unfit(rank: u32, got: u64, expected: u64) -> Error {
 
 /// Looks at a board at once, before others have the core: some cache lines' ways.
 const LOOKS: u32 = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_gone_is_named_and_no_end_claimed_that_nobody_has_seen() {
+        let lost = ["link to rank 3 lost: no link has opened again in time".to_owned()];
+        for (notices, why) in [
+            (&lost[..], "link to rank 3 lost: no link has opened again in time"),
+            (&[], "rank 3 cannot be reached any more"),
+        ] {
+            let error = gone(&why_gone(GateId(3), notices));
+            assert_eq!(error.class, ErrorClass::ProcAborted);
+            let text = format!("a peer is gone in the middle of a collective ({why})");
+            assert_eq!(error.message, text);
+        }
+    }
+}
