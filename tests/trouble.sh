@@ -165,6 +165,7 @@ if wants udp; then
     sed 's/^/    /' "$work/out" "$work/err"
     check "UDP is forbidden, and there is nothing else: the job ends with an error" yes "$([ "$code" != 0 ] && [ "$code" != 124 ] && echo yes)"
     check "in time" yes "$([ $((SECONDS - start)) -lt 60 ] && echo yes)"
+    check "and no process is said to have ended" 0 "$(grep -c 'process has ended' "$work/err")"
     calm
     "$canele" lab grid >"$work/open.toml"
     begin 20 -grid "$work/open.toml" -n 6 -genv CANELE_RAILS shm,quic,tcp
