@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use lab::Lab;
 
@@ -16,7 +17,7 @@ use crate::programs::{ProgramError, Programs};
 use crate::record::{Description, Line, Measurement, Missing};
 use crate::report::{CROSSING_BYTES, Entry, Report};
 use crate::run::{Guarded, Interruption, RunError, run, tell};
-use crate::scenario::{Place, Surroundings, size_text};
+use crate::scenario::{Link, Place, Surroundings, size_text};
 
 /// What is to be measured.
 #[derive(Clone, Debug)]
@@ -40,6 +41,18 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The link that was asked for; none where it is the lab's.
+    fn link(&self) -> Option<Link> {
+        Link::of(self.place, &self.surroundings.crossing?.spec(""))
+    }
+
+    /// What all of it takes about over a link that was asked for.
+    pub fn estimate(&self) -> Duration {
+        let run = |link| self.workload.estimate(self.seconds, &link);
+        let runs = self.rounds * (self.entries().len() * self.workload.ranks.len()) as u32;
+        RAISING + runs * self.link().map_or(Duration::ZERO, run)
+    }
+
     /// Whoever is to be measured.
     fn entries(&self) -> Vec<Entry> {
         let of = |kind: &Kind| match kind {
@@ -94,9 +107,10 @@ pub fn measure(
     interruption: &Interruption,
 ) -> Result<Report, CampaignError> {
     Library::find(Kind::Canele, &places.prefix, &places.peers)?;
-    let needs = Needs { nics: plan.workload.description().nics, nodes: plan.nodes };
+    let crossing = plan.surroundings.crossing.unwrap_or_default();
+    let needs = Needs { nics: plan.workload.description().nics, nodes: plan.nodes, crossing };
     let prepared = grounds.prepare(plan.place, needs, programs, interruption)?;
-    let Surroundings { loss, beside } = plan.surroundings;
+    let Surroundings { loss, beside, .. } = plan.surroundings;
     let weather = prepared.lab.as_ref().filter(|_| loss > 0.0);
     let weather = weather.map(|lab| Weather::bad(lab, loss)).transpose();
     let _weather = weather.map_err(GroundError::Weather)?;
@@ -455,7 +469,7 @@ impl Station {
         interruption: &Interruption,
         on_line: &mut dyn FnMut(&str) -> Result<(), String>,
     ) -> Result<(), RunError> {
-        let limit = plan.workload.limit(plan.seconds);
+        let limit = plan.workload.limit(plan.seconds, plan.link().as_ref());
         match self {
             Self::Mpi { launches, lab, .. } => {
                 let launch = &launches[index];
@@ -555,6 +569,8 @@ fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
+/// What raising a lab and measuring its links take, about.
+const RAISING: Duration = Duration::from_secs(15);
 /// How far, in parts of one, a clock may be off.
 const CLOCK_TOLERANCE: f64 = 0.01;
 

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, Subcommand};
 
@@ -19,7 +19,8 @@ use crate::programs::Programs;
 use crate::record::Clock;
 use crate::report::{By, Document, Report};
 use crate::run::{Interruption, run as run_command, tell};
-use crate::scenario::{Place, Surroundings};
+use crate::scenario::{Crossing, Place, Surroundings};
+use crate::sweep::{self, Sweep};
 use crate::table;
 
 /// Measures Canele, its peers and raw TCP.
@@ -39,7 +40,7 @@ enum Word {
     #[command(hide = true)]
     OverheadPair(overhead::Options),
     /// Several instruments on Canele beside the peers that are installed, in turn
-    Compare(CompareOptions),
+    Compare(Box<CompareOptions>),
 }
 
 #[derive(Debug, Args)]
@@ -81,6 +82,16 @@ struct Common {
     /// instrument's own: 8 for torres, 2 for the others]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64), conflicts_with = "lab")]
     nodes: Option<u32>,
+    /// Round trips between sites, such as 1ms,11.6ms,300ms: the lab is raised anew for each combination with
+    /// --rate and --buffer [default: the lab's own, 11.6ms]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = lab::duration, conflicts_with = "lab")]
+    rtt: Vec<Duration>,
+    /// Rates of the link between sites, such as 100Mbit,1Gbit [default: the lab's own, 1Gbit]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = lab::rate, conflicts_with = "lab")]
+    rate: Vec<u64>,
+    /// Buffers in front of the link between sites, such as 500kB,2MB [default: the lab's own, 2MB]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = lab::bytes, conflicts_with = "lab")]
+    buffer: Vec<u64>,
     /// Use this lab instead of raising one
     #[arg(long)]
     lab: Option<String>,
@@ -119,6 +130,12 @@ struct Asked {
 impl Common {
     fn seconds(&self) -> f64 {
         self.seconds.unwrap_or(if self.quick { QUICK_SECONDS } else { WHOLE_SECONDS })
+    }
+
+    /// The links that were asked for.
+    fn crossings(&self) -> Vec<Crossing> {
+        let (rtts, rates, buffers) = (self.rtt.clone(), self.rate.clone(), self.buffer.clone());
+        sweep::Asked { rtts, rates, buffers }.crossings()
     }
 
     /// Canele's settings, beside one another.
@@ -305,7 +322,9 @@ fn alone(asked: Asked) -> Result<(), String> {
     let Asked { workload, options } = asked;
     let description = workload.description();
     let place = options.place.unwrap_or(description.place);
-    let then = description.then.map(|instrument| options.common.workload(instrument));
+    // Over many links only what was asked for.
+    let then = description.then.filter(|_| options.common.crossings().len() < 2);
+    let then = then.map(|instrument| options.common.workload(instrument));
     let workloads = [workload].into_iter().chain(then);
     let plan = |workload| plan(workload, place, options.peers.is_some(), &options.common);
     let plans = workloads.map(plan).collect::<Result<Vec<Plan>, String>>()?;
@@ -347,6 +366,12 @@ fn plan(
         let place = place.name();
         return Err(format!("{name}: --loss is of links between sites, not at {place}"));
     }
+    if !common.crossings().is_empty() && place != Place::Wan {
+        let place = place.name();
+        return Err(format!(
+            "{name}: --rtt, --rate and --buffer are of links between sites, not at {place}"
+        ));
+    }
     let variants = common.variants();
     if place != Place::Wan && variants.iter().any(|variant| variant.gateways() > 0) {
         let place = place.name();
@@ -386,7 +411,7 @@ fn plan(
             "{name}: no --quick trial: the times asked for with --{option}, in µs, sum up to {least_s} s in {runs} runs: ask for less, or leave --quick out"
         ));
     }
-    let surroundings = Surroundings { loss: common.loss, beside: common.beside };
+    let surroundings = Surroundings { loss: common.loss, beside: common.beside, crossing: None };
     let (seconds, nodes) = (common.seconds(), common.nodes.unwrap_or(*nodes));
     Ok(Plan { workload, place, surroundings, kinds, variants, rounds, seconds, nodes })
 }
@@ -404,19 +429,74 @@ fn measure_all(plans: &[Plan], common: &Common, peers: &Path) -> Result<(), Stri
     let interruption = Interruption::watch().map_err(|error| error.to_string())?;
     let mut grounds = Grounds::new(&own, common.lab.clone());
     let mut failures = Vec::new();
-    for plan in plans {
-        let report = measure(plan, &places, &programs, &mut grounds, &interruption)
-            .map_err(|error| error.to_string())?;
-        let paths = write(&report, common.by, &common.output)?;
-        let paths: String = paths.iter().map(|path| format!("{}\n", path.display())).collect();
-        say(&format!("\n{}\n{paths}", table::render(&report)))?;
-        let ours = report.entries.iter().filter(|entry| entry.library == Kind::Canele);
-        failures.extend(ours.filter_map(|entry| entry.failure.clone()));
+    let crossings = common.crossings();
+    let started = Instant::now();
+    let asked = asked(plans, &crossings);
+    let all: Duration = asked.iter().flatten().map(Plan::estimate).sum();
+    if crossings.len() > 1 {
+        let (links, minutes) = (crossings.len(), minutes(all));
+        tell(&format!("canele bench: {links} links in turn, some {minutes} in all"));
+    }
+    for plans in &asked {
+        let mut sweep: Option<Sweep> = None;
+        let mut text = String::new();
+        for (index, plan) in plans.iter().enumerate() {
+            if let (Some(crossing), 2..) = (plan.surroundings.crossing, plans.len()) {
+                let (number, links, title) = (index + 1, plans.len(), crossing.title());
+                let (passed, all) = (minutes(started.elapsed()), minutes(all));
+                tell(&format!(
+                    "canele bench: link {number} of {links}: {title}; {passed} of some {all} passed"
+                ));
+            }
+            let report = measure(plan, &places, &programs, &mut grounds, &interruption)
+                .map_err(|error| error.to_string())?;
+            let ours = report.entries.iter().filter(|entry| entry.library == Kind::Canele);
+            failures.extend(ours.filter_map(|entry| entry.failure.clone()));
+            if plans.len() < 2 {
+                text =
+                    written(&table::render(&report), &write(&report, common.by, &common.output)?);
+                continue;
+            }
+            // What is measured is written though a later link cannot be.
+            match &mut sweep {
+                Some(sweep) => sweep.push(report),
+                None => sweep = Some(Sweep::new(report)),
+            }
+            if let Some(sweep) = &sweep {
+                let paths = write_sweep(sweep, common.by, &common.output)?;
+                text = written(&table::render_sweep(sweep), &paths);
+            }
+        }
+        say(&text)?;
     }
     match failures.first() {
         Some(reason) => Err(format!("Canele failed: {reason}")),
         None => Ok(()),
     }
+}
+
+/// Each plan over each of the links.
+fn asked(plans: &[Plan], crossings: &[Crossing]) -> Vec<Vec<Plan>> {
+    let over = |plan: &Plan, crossing: &Crossing| {
+        let surroundings = Surroundings { crossing: Some(*crossing), ..plan.surroundings };
+        Plan { surroundings, ..plan.clone() }
+    };
+    let over_all = |plan: &Plan| match crossings {
+        [] => vec![plan.clone()],
+        _ => crossings.iter().map(|crossing| over(plan, crossing)).collect(),
+    };
+    plans.iter().map(over_all).collect()
+}
+
+/// A table, and where it is.
+fn written(table: &str, paths: &[PathBuf]) -> String {
+    let paths: String = paths.iter().map(|path| format!("{}\n", path.display())).collect();
+    format!("\n{table}\n{paths}")
+}
+
+/// A time for people.
+fn minutes(time: Duration) -> String {
+    format!("{:.1} min", time.as_secs_f64() / 60.0)
 }
 
 /// Prints to the standard output, which may be closed or full.
@@ -426,16 +506,33 @@ pub(crate) fn say(text: &str) -> Result<(), String> {
 
 /// Writes the document, the table and the plots.
 fn write(report: &Report, by: By, folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let stem = report.stem();
     let document = Document { report, rows: report.rows() };
-    let json = serde_json::to_string_pretty(&document).map_err(|error| error.to_string())?;
+    let mut paths = write_words(&document, &table::render(report), &report.stem(), folder)?;
+    paths.extend(plot::draw(report, by, folder).map_err(|error| error.to_string())?);
+    Ok(paths)
+}
+
+/// The same of a sweep.
+fn write_sweep(sweep: &Sweep, by: By, folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let table = table::render_sweep(sweep);
+    let mut paths = write_words(&sweep.documents(), &table, &sweep.stem(), folder)?;
+    paths.extend(plot::draw_sweep(sweep, by, folder).map_err(|error| error.to_string())?);
+    Ok(paths)
+}
+
+fn write_words(
+    document: &impl serde::Serialize,
+    table: &str,
+    stem: &str,
+    folder: &Path,
+) -> Result<Vec<PathBuf>, String> {
+    let json = serde_json::to_string_pretty(document).map_err(|error| error.to_string())?;
     let mut paths = Vec::new();
-    for (ending, text) in [("json", json), ("txt", table::render(report))] {
+    for (ending, text) in [("json", json.as_str()), ("txt", table)] {
         let path = folder.join(format!("{stem}.{ending}"));
         fs::write(&path, text).map_err(|error| format!("write {}: {error}", path.display()))?;
         paths.push(path);
     }
-    paths.extend(plot::draw(report, by, folder).map_err(|error| error.to_string())?);
     Ok(paths)
 }
 
@@ -510,6 +607,8 @@ mod tests {
             "coll --sizes 4 --ranks 5,6,7,8 --place lan --nodes 4",
             "torres --ranks 5,8 --peers build/peers",
             "crowd --ranks 8,16 --beside 4",
+            "wan --rtt 1ms,11.6ms,300ms --rate 100Mbit,1Gbit --buffer 500kB,2MB",
+            "compare wan slowstart --rtt 50ms",
             "pairs --ranks 4,16 --variant sealed --variant clear:CANELE_ENCRYPT=none",
         ] {
             assert!(parse(line).is_ok(), "{line}");
@@ -534,6 +633,11 @@ mod tests {
             ("wan --loss 2", "2"),
             ("coll --beside -1", "-1"),
             ("coll --lab there --nodes 4", "--nodes"),
+            ("wan --rtt 50", "50"),
+            ("wan --rtt 1ms,x", "x"),
+            ("wan --rate 1bit", "1bit"),
+            ("wan --buffer much", "much"),
+            ("wan --rtt 50ms --lab far", "--lab"),
             ("compare crowd@mars", "mars"),
             ("compare --by luck", "luck"),
             ("compare --rounds 0", "0"),
@@ -556,6 +660,35 @@ mod tests {
         assert!(text.contains("--silence, in µs, sum up to"), "{text}");
         assert!(plan_of("wan --quick --peers p").is_ok());
         assert!(plan_of("overlap --quick --peers p").is_ok());
+    }
+
+    #[test]
+    fn several_links_are_measured_in_turn_and_only_between_sites() {
+        let asked_of = |line: &str| {
+            let Word::Instrument(asked) = parse(line).unwrap().word else { panic!("{line}") };
+            *asked
+        };
+        let Asked { workload, options } = asked_of("wan --rtt 1ms,300ms --rate 1Gbit,10Gbit");
+        let text = plan(workload.clone(), Place::Lan, false, &options.common).unwrap_err();
+        assert!(text.contains("--rtt") && text.contains("not at lan"), "{text}");
+        let planned = plan(workload, Place::Wan, false, &options.common).unwrap();
+        let crossings = options.common.crossings();
+        let all = asked(&[planned], &crossings);
+        assert_eq!((all.len(), all[0].len()), (1, 4));
+        let estimates: Vec<Duration> = all[0].iter().map(Plan::estimate).collect();
+        assert!(estimates[1] > estimates[0], "{estimates:?}");
+        let Asked { workload, options } = asked_of("wan --quick");
+        let planned = plan(workload, Place::Wan, false, &options.common).unwrap();
+        let usual = asked(&[planned], &options.common.crossings());
+        assert_eq!(usual[0][0].surroundings, Surroundings::default());
+    }
+
+    #[test]
+    fn a_sweep_is_written_with_its_table_and_plots() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = write_sweep(&sweep::tests::sweep(), By::Median, folder.path()).unwrap();
+        assert_eq!(paths.len(), 4);
+        assert!(paths.iter().all(|path| path.metadata().unwrap().len() > 0));
     }
 
     #[test]

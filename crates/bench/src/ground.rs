@@ -9,7 +9,7 @@ use lab::{Change, Lab, LabError, Spec, Which};
 use crate::launch::{Grid, Ground};
 use crate::programs::{ProgramError, Programs};
 use crate::run::{Interruption, RunError, run, tell};
-use crate::scenario::{Link, Place};
+use crate::scenario::{Crossing, Link, Place};
 
 /// Finds and raises grounds. What it has raised is taken down when it is dropped.
 #[derive(Debug)]
@@ -21,12 +21,14 @@ pub struct Grounds {
 }
 
 /// What a lab must have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Needs {
     /// Network interfaces of each node.
     pub nics: u32,
     /// Nodes of each site, in a lab that is raised; one that is borrowed has what it has.
     pub nodes: u32,
+    /// The link between sites, likewise.
+    pub crossing: Crossing,
 }
 
 /// Links that are worse for a while, and as they were when this is dropped.
@@ -157,15 +159,16 @@ impl Grounds {
     }
 
     fn lab(&mut self, needs: Needs, interruption: &Interruption) -> Result<Lab, GroundError> {
-        let Needs { nics: needed, nodes } = needs;
+        let Needs { nics: needed, nodes, crossing } = needs;
         if let Some(name) = &self.borrowed {
             let lab = Lab::find(name)?;
             let (nics, lab_name) = (lab.spec.nics, lab.spec.name.clone());
             let error = GroundError::Interfaces { lab: lab_name, nics, needed };
             return if nics < needed { Err(error) } else { Ok(lab) };
         }
+        let asked = Spec { nics: needed, nodes, ..crossing.spec(RAISED) };
         match self.raised.take() {
-            Some(lab) if (lab.spec.nics, lab.spec.nodes) == (needed, nodes) => {
+            Some(lab) if lab.spec == asked => {
                 return Ok(self.raised.insert(lab).clone());
             }
             Some(lab) => lab.down()?,
@@ -176,16 +179,7 @@ impl Grounds {
         }
         let mut check = Vec::new();
         let raising = run(
-            Command::new(&self.canele).args([
-                "lab",
-                "up",
-                "--name",
-                RAISED,
-                "--nics",
-                &needed.to_string(),
-                "--nodes",
-                &nodes.to_string(),
-            ]),
+            Command::new(&self.canele).args(["lab", "up"]).args(words(&asked)),
             RAISING,
             interruption,
             &mut |line| {
@@ -224,6 +218,20 @@ impl Drop for Grounds {
     }
 }
 
+/// How a lab that is raised is asked for.
+fn words(asked: &Spec) -> Vec<String> {
+    let words = [
+        ("--name", asked.name.clone()),
+        ("--nics", asked.nics.to_string()),
+        ("--nodes", asked.nodes.to_string()),
+        ("--rtt", format!("{}us", asked.rtt.as_secs_f64() * 1e6)),
+        ("--wan-rate", format!("{}kbit", asked.wan_rate as f64 / 1e3)),
+        ("--lan-rate", format!("{}kbit", asked.lan_rate as f64 / 1e3)),
+        ("--wan-buffer", format!("{}B", asked.wan_buffer)),
+    ];
+    words.into_iter().flat_map(|(option, value)| [option.to_owned(), value]).collect()
+}
+
 /// The nodes of a place: within the first site, or one site's and then the other's.
 fn nodes(spec: &Spec, place: Place) -> Vec<String> {
     let of = |site: u32| (0..spec.nodes).map(move |node| spec.host(site, node));
@@ -253,11 +261,27 @@ mod tests {
     }
 
     #[test]
+    fn the_lab_that_is_raised_is_the_one_that_was_asked_for() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            spec: Spec,
+        }
+        let crossing = Crossing { rtt: Duration::from_micros(300_500), ..Crossing::default() };
+        let fast = Crossing { rate_bits_per_s: 10_000_000_000, buffer_bytes: 123_456, ..crossing };
+        for crossing in [Crossing::default(), crossing, fast] {
+            let asked = Spec { nics: 2, nodes: 3, ..crossing.spec(RAISED) };
+            let words = std::iter::once("up".to_owned()).chain(words(&asked));
+            assert_eq!(<Line as clap::Parser>::parse_from(words).spec, asked);
+        }
+    }
+
+    #[test]
     fn a_lab_that_is_not_there_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let programs = Programs::new(folder.path(), Path::new("/none")).unwrap();
         let mut grounds = Grounds::new(Path::new("/none/canele"), Some("nowhere".into()));
-        let needs = Needs { nics: 1, nodes: 2 };
+        let needs = Needs { nics: 1, nodes: 2, crossing: Crossing::default() };
         let error =
             grounds.prepare(Place::Wan, needs, &programs, &Interruption::default()).unwrap_err();
         assert!(error.to_string().contains("nowhere"), "{error}");

@@ -553,14 +553,37 @@ impl Workload {
 
     /// A run that takes longer than this is ended. Generous: a message of a size may cost several
     /// seconds where the link is long, and a few of them are sent whatever the budget is.
-    pub fn limit(&self, seconds: f64) -> Duration {
+    pub fn limit(&self, seconds: f64, link: Option<&Link>) -> Duration {
         let Description { moved_bytes, sample_s, operations, .. } = self.description();
         let moved: u64 = self.cases().into_iter().map(moved_bytes).sum();
         let transfers = moved as f64 * 100.0 / 50e6;
         let budgets = self.measurements() as f64 * seconds * 10.0;
         let samples = |case: Case| operations(case) as f64 * sample_s(case) * 20.0;
         let samples: f64 = self.cases().into_iter().map(samples).sum();
-        Duration::from_secs_f64(60.0 + budgets + transfers + samples)
+        let on_link = link.map_or(0.0, |link| {
+            self.cases().into_iter().map(|case| self.on_link_s(case, link)).sum()
+        });
+        Duration::from_secs_f64(60.0 + budgets + transfers + samples + 10.0 * on_link)
+    }
+
+    /// What a run takes about, where messages take what the link allows.
+    pub fn estimate(&self, seconds: f64, link: &Link) -> Duration {
+        let Description { sample_s, operations, .. } = self.description();
+        let of = |case: Case| {
+            let silent_s = operations(case) as f64 * sample_s(case) * (SAMPLES_LEAST + WARMING);
+            (silent_s + self.on_link_s(case, link)).max(operations(case) as f64 * seconds)
+        };
+        Duration::from_secs_f64(STARTING_S + self.cases().into_iter().map(of).sum::<f64>())
+    }
+
+    /// What the fewest samples of a case spend on a link that they use fully, in seconds.
+    fn on_link_s(&self, case: Case, link: &Link) -> f64 {
+        let Description { shape, operations, .. } = self.description();
+        let samples = match shape {
+            Shape::Trace => case.count as f64,
+            Shape::Lines | Shape::Bars => operations(case) as f64 * (SAMPLES_LEAST + WARMING),
+        };
+        2e-6 * samples * link.limit_us(case.bytes)
     }
 
     /// What a run takes whatever the library and the budget are: silences and computing of the fewest samples.
@@ -583,10 +606,31 @@ impl Workload {
 
 /// Samples that the programs take of a case at least (`bench/samples.h`).
 const SAMPLES_LEAST: f64 = 3.0;
+/// And before them.
+const WARMING: f64 = 2.0;
+/// What starting a job and ending it take, about.
+const STARTING_S: f64 = 2.0;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn longer_links_take_longer_and_are_given_longer() {
+        let near = Link { delay_us: 500.0, goodput_mbit_per_s: 941.0 };
+        let far = Link { delay_us: 150_000.0, goodput_mbit_per_s: 94.1 };
+        let wan = Workload { sizes: vec![1, 4 << 20], ..Workload::new(Instrument::Wan) };
+        let row = Workload::new(Instrument::Slowstart);
+        for workload in [wan, row] {
+            let times = [near, far].map(|link| {
+                let (took, limit) =
+                    (workload.estimate(0.2, &link), workload.limit(0.2, Some(&link)));
+                assert!(limit > 2 * took, "{limit:?} for {took:?}");
+                took
+            });
+            assert!(times[1] > times[0], "{times:?}");
+        }
+    }
 
     #[test]
     fn every_description_is_whole_and_its_defaults_are_allowed() {

@@ -3,7 +3,7 @@
 //! The programs that measure are in C (`bench/`), because one binary runs on every library of the
 //! standard ABI; they print lines of JSON (`record`). Each instrument is described once (`instrument`).
 //! This crate compiles the programs (`programs`), says how each library's launcher starts them at a place (`launch`), lets the libraries take turns
-//! (`campaign`), and makes tables (`table`) and plots (`plot`) of what came out (`report`).
+//! (`campaign`), over one link or several (`sweep`), and makes tables (`table`) and plots (`plot`) of what came out (`report`).
 //! It knows of Canele what its users know, the installed tree and the lab; only the instrument that sets
 //! the scheduler beside the bare rail (`overhead`) is built from Canele's own parts, and what measures algorithms of
 //! collectives (`tune`) asks the planner which there are.
@@ -25,6 +25,7 @@ mod report;
 mod run;
 mod scenario;
 mod statistics;
+mod sweep;
 mod table;
 mod tune;
 

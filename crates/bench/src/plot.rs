@@ -13,11 +13,12 @@ use plotters::prelude::*;
 use plotters::style::FontStyle;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::instrument::{Case, Column, Description, Quantity, Shape, Share};
+use crate::instrument::{Case, Column, Description, Quantity, Shape, Share, Statistic};
 use crate::library::Kind;
 use crate::record::Measurement;
 use crate::report::{By, Report, Row};
-use crate::scenario::{duration_text, size_text};
+use crate::scenario::{Crossing, duration_text, size_text};
+use crate::sweep::{Knob, Sweep};
 
 /// Why a plot could not be drawn.
 #[derive(Debug, thiserror::Error)]
@@ -37,38 +38,105 @@ pub fn draw(report: &Report, by: By, folder: &Path) -> Result<Vec<PathBuf>, Plot
     if rows.is_empty() {
         return Ok(Vec::new());
     }
-    let paths = ["svg", "png"].map(|ending| folder.join(format!("{}.{ending}", report.stem())));
-    let [svg, png] = &paths;
-    let named = |path: &Path, error: Box<dyn Error>| PlotError {
-        path: path.display().to_string(),
-        reason: error.to_string(),
-    };
-    fonts().map_err(|error| named(svg, error))?;
-    draw_svg(report, &rows, by, svg).map_err(|error| named(svg, error))?;
-    draw_png(report, &rows, by, png).map_err(|error| named(png, error))?;
-    Ok(paths.into())
+    let (panels, shape) = (panels(report, &rows), report.workload.description().shape);
+    let sheet = Sheet { title: report.title(), note: note(report, by), size: size(panels.len()) };
+    sheet.draw(&folder.join(report.stem()), &Panels { report, panels, shape, by })
 }
 
-fn draw_svg(report: &Report, rows: &[Row], by: By, path: &Path) -> Result<(), Box<dyn Error>> {
-    let mut text = String::new();
-    let panels = panels(report, rows);
-    let backend = SVGBackend::with_string(&mut text, size(&panels));
-    picture(report, &panels, by, &backend.into_drawing_area())?;
-    std::fs::write(path, text)?;
-    Ok(())
+/// Draws a sweep into `folder` likewise: the time against the limit, or the time where there is none, of each
+/// case over what its links differ in, with a curve for each library and each of the other conditions.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn draw_sweep(sweep: &Sweep, by: By, folder: &Path) -> Result<Vec<PathBuf>, PlotError> {
+    let panels = link_panels(sweep, by);
+    if panels.is_empty() {
+        return Ok(Vec::new());
+    }
+    let note = note(&sweep.whole(), by);
+    let sheet = Sheet { title: sweep.title(), note, size: size(panels.len()) };
+    sheet.draw(&folder.join(sweep.stem()), &panels)
 }
 
-fn draw_png(report: &Report, rows: &[Row], by: By, path: &Path) -> Result<(), Box<dyn Error>> {
-    let panels = panels(report, rows);
-    let (width, height) = size(&panels);
-    let mut pixels = vec![0; 3 * (width * height) as usize];
-    let backend = BitMapBackend::with_buffer(&mut pixels, (width, height));
-    picture(report, &panels, by, &backend.into_drawing_area())?;
-    let mut encoder = png::Encoder::new(BufWriter::new(File::create(path)?), width, height);
-    encoder.set_color(png::ColorType::Rgb);
-    encoder.set_depth(png::BitDepth::Eight);
-    encoder.write_header()?.write_image_data(&pixels)?;
-    Ok(())
+/// What is drawn in the parts of a sheet, whatever it is drawn by.
+trait Parts {
+    fn count(&self) -> usize;
+
+    fn draw<B: DrawingBackend>(
+        &self,
+        index: usize,
+        area: &Area<'_, B>,
+    ) -> Result<(), Box<dyn Error>>
+    where
+        B::ErrorType: 'static;
+}
+
+/// A picture: its parts between a title and a note.
+struct Sheet {
+    title: String,
+    note: String,
+    /// In pixels.
+    size: (u32, u32),
+}
+
+impl Sheet {
+    /// As SVG and as PNG.
+    fn draw(&self, stem: &Path, parts: &impl Parts) -> Result<Vec<PathBuf>, PlotError> {
+        let paths =
+            ["svg", "png"].map(|ending| PathBuf::from(format!("{}.{ending}", stem.display())));
+        let [svg, png] = &paths;
+        let named = |path: &Path, error: Box<dyn Error>| PlotError {
+            path: path.display().to_string(),
+            reason: error.to_string(),
+        };
+        fonts().map_err(|error| named(svg, error))?;
+        self.draw_svg(parts, svg).map_err(|error| named(svg, error))?;
+        self.draw_png(parts, png).map_err(|error| named(png, error))?;
+        Ok(paths.into())
+    }
+
+    fn draw_svg(&self, parts: &impl Parts, path: &Path) -> Result<(), Box<dyn Error>> {
+        let mut text = String::new();
+        let backend = SVGBackend::with_string(&mut text, self.size);
+        self.picture(parts, &backend.into_drawing_area())?;
+        std::fs::write(path, text)?;
+        Ok(())
+    }
+
+    fn draw_png(&self, parts: &impl Parts, path: &Path) -> Result<(), Box<dyn Error>> {
+        let (width, height) = self.size;
+        let mut pixels = vec![0; 3 * (width * height) as usize];
+        let backend = BitMapBackend::with_buffer(&mut pixels, self.size);
+        self.picture(parts, &backend.into_drawing_area())?;
+        let mut encoder = png::Encoder::new(BufWriter::new(File::create(path)?), width, height);
+        encoder.set_color(png::ColorType::Rgb);
+        encoder.set_depth(png::BitDepth::Eight);
+        encoder.write_header()?.write_image_data(&pixels)?;
+        Ok(())
+    }
+
+    fn picture<B: DrawingBackend>(
+        &self,
+        parts: &impl Parts,
+        area: &Area<'_, B>,
+    ) -> Result<(), Box<dyn Error>>
+    where
+        B::ErrorType: 'static,
+    {
+        area.fill(&WHITE)?;
+        let area = area.margin(8, 0, 0, 0).titled(&self.title, (FONT, 22))?;
+        let (width, height) = area.dim_in_pixel();
+        let (body, foot) = area.split_vertically(height.saturating_sub(26));
+        let style = (FONT, 13).into_font().color(&NOTE).pos(Pos::new(HPos::Center, VPos::Top));
+        foot.draw(&Text::new(self.note.as_str(), (width as i32 / 2, 4), style))?;
+        for (index, area) in body.split_evenly(grid(parts.count())).iter().enumerate() {
+            if index < parts.count() {
+                parts.draw(index, area)?;
+            }
+        }
+        body.present()?;
+        Ok(())
+    }
 }
 
 /// The font goes with the program: a machine that measures may have none.
@@ -79,19 +147,10 @@ fn fonts() -> Result<(), Box<dyn Error>> {
 
 type Area<'a, B> = DrawingArea<B, Shift>;
 
-fn picture<B: DrawingBackend>(
-    report: &Report,
-    panels: &[Panel],
-    by: By,
-    area: &Area<'_, B>,
-) -> Result<(), Box<dyn Error>>
-where
-    B::ErrorType: 'static,
-{
-    area.fill(&WHITE)?;
-    let area = area.margin(8, 0, 0, 0).titled(&report.title(), (FONT, 22))?;
+/// On what machine, and which of the rounds.
+fn note(report: &Report, by: By) -> String {
     let environment = &report.environment;
-    let note = format!(
+    format!(
         "{}, {} cores, {}; {} {} rounds, libraries in turn; {}; load {:.1} to {:.1}",
         environment.processor,
         environment.cores,
@@ -104,21 +163,162 @@ where
         environment.date,
         environment.load_before,
         environment.load_after,
-    );
-    let (width, height) = area.dim_in_pixel();
-    let (body, foot) = area.split_vertically(height.saturating_sub(26));
-    let style = (FONT, 13).into_font().color(&NOTE).pos(Pos::new(HPos::Center, VPos::Top));
-    foot.draw(&Text::new(note, (width as i32 / 2, 4), style))?;
-    let description = report.workload.description();
-    for (panel, area) in panels.iter().zip(body.split_evenly(grid(panels))) {
-        match description.shape {
-            Shape::Lines => lines_panel(report, panel, by, &area)?,
-            Shape::Bars => bars_panel(report, panel, by, &area)?,
-            Shape::Trace => trace_panel(report, panel, &area)?,
+    )
+}
+
+/// The panels of a report, as its instrument has them drawn.
+struct Panels<'a> {
+    report: &'a Report,
+    panels: Vec<Panel<'a>>,
+    shape: Shape,
+    by: By,
+}
+
+impl Parts for Panels<'_> {
+    fn count(&self) -> usize {
+        self.panels.len()
+    }
+
+    fn draw<B: DrawingBackend>(
+        &self,
+        index: usize,
+        area: &Area<'_, B>,
+    ) -> Result<(), Box<dyn Error>>
+    where
+        B::ErrorType: 'static,
+    {
+        let (report, panel, by) = (self.report, &self.panels[index], self.by);
+        match self.shape {
+            Shape::Lines => lines_panel(report, panel, by, area),
+            Shape::Bars => bars_panel(report, panel, by, area),
+            Shape::Trace => trace_panel(report, panel, area),
         }
     }
-    body.present()?;
-    Ok(())
+}
+
+/// Curves of one case of a sweep over its links.
+struct LinkPanel {
+    title: String,
+    knob: Knob,
+    quantity: Quantity,
+    label: &'static str,
+    /// Where links stand on the axis, and what they are called.
+    marks: Vec<(f64, String)>,
+    lines: Vec<Line>,
+}
+
+impl Parts for Vec<LinkPanel> {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn draw<B: DrawingBackend>(
+        &self,
+        index: usize,
+        area: &Area<'_, B>,
+    ) -> Result<(), Box<dyn Error>>
+    where
+        B::ErrorType: 'static,
+    {
+        let LinkPanel { title, knob, quantity, label, marks, lines } = &self[index];
+        let name = |at: f64| {
+            let near = |mark: &&(f64, String)| (mark.0 / at - 1.0).abs() < 1e-6;
+            marks.iter().find(near).map_or_else(String::new, |(_, name)| name.clone())
+        };
+        let sought = marks.iter().map(|(at, _)| *at).collect();
+        let axes = Axes {
+            head: knob.head(),
+            marks: sought,
+            name: &name,
+            label,
+            value: &|value| tick(*quantity, value),
+            // The curves of links that TCP does not fill go up to the right.
+            legend: SeriesLabelPosition::UpperLeft,
+        };
+        curves(title, lines, &axes, area)
+    }
+}
+
+/// A panel for each case, by the first statistic that the instrument has drawn.
+fn link_panels(sweep: &Sweep, by: By) -> Vec<LinkPanel> {
+    let whole = sweep.whole();
+    let description = whole.workload.description();
+    let rows: Vec<(Crossing, Vec<Row>)> =
+        sweep.links().map(|(crossing, report)| (crossing, report.rows())).collect();
+    let knobs = sweep.knobs();
+    let knob = knobs[0];
+    let is_drawn = |row: &Row| {
+        let drawn = |statistic: &&Statistic| (description.is_drawn)(row.case, **statistic);
+        description.statistics.iter().find(drawn) == Some(&row.statistic)
+    };
+    let mut keys: Vec<(String, Case, Statistic)> = Vec::new();
+    for row in rows.iter().flat_map(|(_, rows)| rows).filter(|row| is_drawn(row)) {
+        let key = (row.operation.clone(), row.case, row.statistic);
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    let quantity = if whole.has_limit() { Quantity::OfLimit } else { Quantity::Time };
+    let mut marks: Vec<(f64, String)> = Vec::new();
+    for (crossing, _) in &rows {
+        let mark = (knob.number(*crossing), knob.text(*crossing));
+        if !marks.contains(&mark) {
+            marks.push(mark);
+        }
+    }
+    let panel = |(operation, case, statistic): (String, Case, Statistic)| {
+        let mut lines: Vec<Line> = Vec::new();
+        for (index, entry) in whole.entries.iter().enumerate() {
+            for (crossing, rows) in &rows {
+                let is_it = |row: &&Row| {
+                    (row.operation.as_str(), row.case, row.statistic)
+                        == (operation.as_str(), case, statistic)
+                };
+                let row = rows.iter().find(is_it);
+                let Some(value) = row.and_then(|row| row.value(index, quantity, by)) else {
+                    continue;
+                };
+                let others = knobs[1..].iter().map(|knob| knob.text(*crossing));
+                let words: Vec<String> = std::iter::once(entry.name()).chain(others).collect();
+                let name = words.join(", ");
+                let point = (knob.number(*crossing), value);
+                let of_entry = format!("{}, ", entry.name());
+                let place = lines.iter().filter(|line| line.name.starts_with(&of_entry)).count();
+                match lines.iter_mut().find(|line| line.name == name) {
+                    Some(line) => line.points.push(point),
+                    None => lines.push(Line {
+                        name,
+                        color: paler(look(&whole, index).0, place),
+                        marker: MARKERS[place % MARKERS.len()],
+                        width: if entry.library == Kind::Canele { 3 } else { 2 },
+                        points: vec![point],
+                    }),
+                }
+            }
+        }
+        for line in &mut lines {
+            line.points.sort_by(|one, other| one.0.total_cmp(&other.0));
+        }
+        lines.reverse();
+        let text = |column: Column| {
+            let text = column.text(&operation, case, statistic);
+            match column {
+                Column::Operation | Column::Statistic => text,
+                _ => format!("{}: {text}", column.head()),
+            }
+        };
+        let title = description.columns().map(text).collect::<Vec<_>>().join("; ");
+        let label = time_label(&whole, quantity);
+        LinkPanel { title, knob, quantity, label, marks: marks.clone(), lines }
+    };
+    keys.into_iter().map(panel).filter(|panel| !panel.lines.is_empty()).collect()
+}
+
+/// The colour of a library under another condition: nearer to white.
+fn paler(color: RGBColor, place: usize) -> RGBColor {
+    let share = 0.3 * place.min(2) as f64;
+    let mix = |part: u8| (f64::from(part) + (255.0 - f64::from(part)) * share) as u8;
+    RGBColor(mix(color.0), mix(color.1), mix(color.2))
 }
 
 /// A part of the picture with axes of its own.
@@ -185,13 +385,13 @@ fn panel_title(description: &Description, row: &Row) -> String {
 }
 
 /// Rows and columns of panels.
-fn grid(panels: &[Panel]) -> (usize, usize) {
-    let columns = panels.len().clamp(1, 2);
-    (panels.len().div_ceil(columns), columns)
+fn grid(panels: usize) -> (usize, usize) {
+    let columns = panels.clamp(1, 2);
+    (panels.div_ceil(columns), columns)
 }
 
 /// Of the picture, in pixels.
-fn size(panels: &[Panel]) -> (u32, u32) {
+fn size(panels: usize) -> (u32, u32) {
     let (rows, _) = grid(panels);
     (WIDTH, FRAME_HEIGHT + PANEL_HEIGHT * rows as u32)
 }
@@ -288,29 +488,64 @@ where
     let axis = Axis::of(report.workload.description(), &panel.rows);
     let lines = lines(report, panel, by, axis);
     let quantity = panel.quantity;
+    let xs = span(lines.iter().flat_map(|line| &line.points).map(|point| point.0), 1.3);
+    let axes = Axes {
+        head: axis.column.head(),
+        marks: axis.marks(&panel.rows, xs),
+        name: &|at| axis.text(at),
+        label: time_label(report, quantity),
+        value: &|value| tick(quantity, value),
+        legend: match quantity {
+            Quantity::Time | Quantity::OfLimit => SeriesLabelPosition::UpperLeft,
+            Quantity::Bandwidth | Quantity::Share(_) => SeriesLabelPosition::LowerRight,
+            Quantity::Rate => SeriesLabelPosition::LowerLeft,
+        },
+    };
+    curves(&panel.title, &lines, &axes, area)
+}
+
+/// What stands at the axes of curves, and where the legend is.
+struct Axes<'a> {
+    head: &'static str,
+    marks: Vec<f64>,
+    name: &'a dyn Fn(f64) -> String,
+    label: &'static str,
+    value: &'a dyn Fn(f64) -> String,
+    legend: SeriesLabelPosition,
+}
+
+/// Draws lines, both scales logarithmic.
+fn curves<B: DrawingBackend>(
+    title: &str,
+    lines: &[Line],
+    axes: &Axes<'_>,
+    area: &Area<'_, B>,
+) -> Result<(), Box<dyn Error>>
+where
+    B::ErrorType: 'static,
+{
     let drawn = || lines.iter().flat_map(|line| &line.points);
     let xs = span(drawn().map(|point| point.0), 1.3);
     let ys = span(drawn().map(|point| point.1), 1.6);
-    let mut chart = builder(panel, area).build_cartesian_2d(
-        (xs.0..xs.1).log_scale().with_key_points(axis.marks(&panel.rows, xs)),
+    let mut chart = builder(title, area).build_cartesian_2d(
+        (xs.0..xs.1).log_scale().with_key_points(axes.marks.clone()),
         (ys.0..ys.1).log_scale().with_key_points(ticks(ys)),
     )?;
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)
         .bold_line_style(RGBColor(222, 222, 222))
-        .x_desc(axis.column.head())
-        .y_desc(time_label(report, quantity))
-        .x_label_formatter(&|at| axis.text(*at))
-        .y_label_formatter(&|value| tick(quantity, *value))
+        .x_desc(axes.head)
+        .y_desc(axes.label)
+        .x_label_formatter(&|at| (axes.name)(*at))
+        .y_label_formatter(&|value| (axes.value)(*value))
         .label_style((FONT, 14))
         .axis_desc_style((FONT, 15))
         .draw()?;
     for line in lines {
-        let color = line.color;
-        let width = line.width;
+        let (color, width) = (line.color, line.width);
         let style = color.stroke_width(width);
-        let points = line.points;
+        let points = line.points.clone();
         match line.marker {
             Marker::None => chart.draw_series(DashedLineSeries::new(points, 7, 5, style))?,
             Marker::Circle => {
@@ -328,15 +563,10 @@ where
                 chart.draw_series(points.into_iter().map(|at| Cross::new(at, 4, style)))?
             }
         }
-        .label(line.name)
+        .label(line.name.as_str())
         .legend(move |(x, y)| PathElement::new([(x, y), (x + 22, y)], color.stroke_width(width)));
     }
-    let corner = match quantity {
-        Quantity::Time | Quantity::OfLimit => SeriesLabelPosition::UpperLeft,
-        Quantity::Bandwidth | Quantity::Share(_) => SeriesLabelPosition::LowerRight,
-        Quantity::Rate => SeriesLabelPosition::LowerLeft,
-    };
-    draw_legend(&mut chart, corner)
+    draw_legend(&mut chart, axes.legend.clone())
 }
 
 fn draw_legend<'a, B, X, Y>(
@@ -399,7 +629,7 @@ where
     let limit = row.limit(panel.quantity);
     let longest_s = points().map(|point| point.0).fold(0.0, f64::max);
     let fastest = points().map(|point| point.1).chain(limit).fold(0.0, f64::max);
-    let mut chart = builder(panel, area)
+    let mut chart = builder(&panel.title, area)
         .build_cartesian_2d(0.0..longest_s * 1.02, Heights::of(vec![fastest], true, false))?;
     chart
         .configure_mesh()
@@ -436,13 +666,13 @@ where
 }
 
 fn builder<'a, 'b, B: DrawingBackend>(
-    panel: &Panel,
+    title: &str,
     area: &'a Area<'b, B>,
 ) -> ChartBuilder<'a, 'b, B> {
     let mut builder = ChartBuilder::on(area);
     builder.margin(12).x_label_area_size(46).y_label_area_size(88);
-    if !panel.title.is_empty() {
-        builder.caption(&panel.title, (FONT, 16));
+    if !title.is_empty() {
+        builder.caption(title, (FONT, 16));
     }
     builder
 }
@@ -501,7 +731,8 @@ where
     let is_of_one = matches!(panel.quantity, Quantity::Share(Share { is_clamped: true, .. }));
     let heights = Heights::of(values.collect(), !panel.title.is_empty(), is_of_one);
     let bottom = heights.span.start;
-    let mut chart = builder(panel, area).build_cartesian_2d(0.0..rows.len() as f64, heights)?;
+    let mut chart =
+        builder(&panel.title, area).build_cartesian_2d(0.0..rows.len() as f64, heights)?;
     let middles: Vec<f64> = (0..rows.len()).map(|index| index as f64 + 0.5).collect();
     chart
         .configure_mesh()
@@ -643,6 +874,8 @@ fn look(report: &Report, index: usize) -> (RGBColor, Marker) {
     }
 }
 
+/// Of curves of one library under several conditions.
+const MARKERS: [Marker; 3] = [Marker::Circle, Marker::Triangle, Marker::Cross];
 const OURS: [RGBColor; 4] =
     [RGBColor(213, 94, 0), RGBColor(230, 159, 0), RGBColor(86, 180, 233), RGBColor(120, 60, 20)];
 
@@ -754,6 +987,31 @@ mod tests {
         for text in ["0.1 s", "bandwidth", "MPICH", "limit of the link"] {
             assert!(svg.contains(text), "{text} is not in the plot");
         }
+    }
+
+    #[test]
+    fn a_sweep_is_drawn_over_its_round_trips_with_a_curve_for_each_rate() {
+        let folder = tempfile::tempdir().unwrap();
+        let sweep = crate::sweep::tests::sweep();
+        let paths = draw_sweep(&sweep, By::Median, folder.path()).unwrap();
+        let svg = std::fs::read_to_string(&paths[0]).unwrap();
+        for text in [
+            "over 6 links",
+            "round trip",
+            "300 ms",
+            "Canele, 100 Mb/s",
+            "Canele, 10 Gb/s",
+            "MPICH, 10 Gb/s",
+            "size: 1 MiB",
+            "time / limit of the link",
+        ] {
+            assert!(svg.contains(text), "{text} is not in the plot");
+        }
+        let panels = link_panels(&sweep, By::Median);
+        assert_eq!(panels.len(), 2);
+        // Two rates of each of three libraries, three round trips.
+        assert!(panels.iter().all(|panel| panel.lines.len() == 6));
+        assert!(panels[0].lines.iter().all(|line| line.points.len() == 3));
     }
 
     #[test]

@@ -89,9 +89,74 @@ impl Link {
     }
 }
 
-/// What goes on beside a measurement.
+/// The link between sites of a lab that is raised.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Crossing {
+    /// To and fro.
+    pub rtt: Duration,
+    /// What it carries, with all headers.
+    pub rate_bits_per_s: u64,
+    /// What waits in front of it at most.
+    pub buffer_bytes: u64,
+}
+
+impl Default for Crossing {
+    /// The lab's own.
+    fn default() -> Self {
+        let Spec { rtt, wan_rate, wan_buffer, .. } = Spec::default();
+        Self { rtt, rate_bits_per_s: wan_rate, buffer_bytes: wan_buffer }
+    }
+}
+
+impl Crossing {
+    /// A lab with this link, whose nodes' own links do not limit it.
+    pub fn spec(self, name: &str) -> Spec {
+        let usual = Spec::default();
+        let lan_rate = usual.lan_rate.max(self.rate_bits_per_s);
+        let Self { rtt, rate_bits_per_s: wan_rate, buffer_bytes: wan_buffer } = self;
+        Spec { name: name.into(), rtt, wan_rate, lan_rate, wan_buffer, ..usual }
+    }
+
+    /// What it is, in a title.
+    pub fn title(self) -> String {
+        let (rtt, rate) = (self.rtt_text(), self.rate_text());
+        format!("{rtt} of round trip, {rate}, {} of buffer", self.buffer_text())
+    }
+
+    /// What it is, in a file's name.
+    pub fn stem(self) -> String {
+        let words = [self.rtt_text(), self.rate_text(), self.buffer_text()];
+        words.map(|word| word.replace(' ', "").replace("/s", "it")).join("-")
+    }
+
+    /// Its round trip for people: `11.6 ms`.
+    pub fn rtt_text(self) -> String {
+        format!("{} ms", (self.rtt.as_secs_f64() * 1e6).round() / 1e3)
+    }
+
+    /// Its rate for people: `100 Mb/s`.
+    pub fn rate_text(self) -> String {
+        match self.rate_bits_per_s as f64 {
+            rate @ 1e9.. => format!("{} Gb/s", rate / 1e9),
+            rate => format!("{} Mb/s", rate / 1e6),
+        }
+    }
+
+    /// Its buffer for people.
+    pub fn buffer_text(self) -> String {
+        match self.buffer_bytes as f64 {
+            bytes @ 1e6.. => format!("{} MB", bytes / 1e6),
+            bytes => format!("{} kB", bytes / 1e3),
+        }
+    }
+}
+
+/// Under what conditions it is measured, where they are not the usual ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Surroundings {
+    /// The link between sites, where another than the lab's own was asked for.
+    #[serde(default)]
+    pub crossing: Option<Crossing>,
     /// The share of packets that the links between sites lose.
     pub loss: f64,
     /// How many programs compute on the machine.
@@ -102,6 +167,9 @@ impl Surroundings {
     /// What they are, at the end of a title.
     pub fn title(self) -> String {
         let mut text = String::new();
+        if let Some(crossing) = self.crossing {
+            text.push_str(&format!(", {}", crossing.title()));
+        }
         if self.loss > 0.0 {
             text.push_str(&format!(", {} % of packets lost", self.loss_percent()));
         }
@@ -114,6 +182,9 @@ impl Surroundings {
     /// What they are, at the end of a file's name.
     pub fn stem(self) -> String {
         let mut text = String::new();
+        if let Some(crossing) = self.crossing {
+            text.push_str(&format!("-{}", crossing.stem()));
+        }
         if self.loss > 0.0 {
             text.push_str(&format!("-loss{}", self.loss_percent()));
         }
@@ -195,10 +266,28 @@ mod tests {
     #[test]
     fn surroundings_are_named_where_there_are_any() {
         assert_eq!(Surroundings::default().title() + &Surroundings::default().stem(), "");
-        let bad = Surroundings { loss: 0.001, beside: 4 };
+        let bad = Surroundings { loss: 0.001, beside: 4, ..Surroundings::default() };
         assert_eq!(bad.title(), ", 0.1 % of packets lost, beside 4 busy programs");
         assert_eq!(bad.stem(), "-loss0.1-beside4");
         assert_eq!([820.0, 65_600.0, 1_086_000.0].map(bytes_text), ["820 B", "65.6 kB", "1.09 MB"]);
+    }
+
+    #[test]
+    fn links_are_named_and_their_lab_does_not_limit_them() {
+        let crossing = Crossing {
+            rtt: Duration::from_millis(50),
+            rate_bits_per_s: 10_000_000_000,
+            ..Crossing::default()
+        };
+        let far = Surroundings { crossing: Some(crossing), ..Surroundings::default() };
+        assert_eq!(far.title(), ", 50 ms of round trip, 10 Gb/s, 2 MB of buffer");
+        assert_eq!(far.stem(), "-50ms-10Gbit-2MB");
+        let spec = crossing.spec("far");
+        let link = Link::of(Place::Wan, &spec).unwrap();
+        assert_eq!((link.delay_us, link.goodput_mbit_per_s), (25_000.0, 9410.0));
+        assert_eq!(Crossing::default().spec("lab"), Spec::default());
+        let slow = Crossing { rate_bits_per_s: 2_500_000, buffer_bytes: 64_000, ..crossing };
+        assert_eq!([slow.rate_text(), slow.buffer_text()], ["2.5 Mb/s", "64 kB"]);
     }
 
     #[test]

@@ -5,15 +5,80 @@ use std::fmt::Write;
 use crate::instrument::{Base, Column, Description, Quantity, Relation, Share, Statistic};
 use crate::library::{Kind, Variant};
 use crate::record::{Measurement, Missing};
-use crate::report::{Entry, Report, Row};
+use crate::report::{By, Entry, Report, Row};
 use crate::scenario::bytes_text;
 use crate::statistics::Across;
+use crate::sweep::{Knob, Sweep};
 
 /// A report as text: what and where, the table, and what could not be measured and why.
 pub fn render(report: &Report) -> String {
-    let mut text = heading(report);
+    let mut text = heading(report, &report.title());
     let table = if report.is_comparison() { comparison(report) } else { single(report) };
     text.push_str(&layout(&table));
+    text.push_str(&gaps(report));
+    text
+}
+
+/// The same over several links: a line for each row of each link, what each library took and how many times
+/// the limit that is; and where the limit is out of reach for TCP as well.
+pub fn render_sweep(sweep: &Sweep) -> String {
+    let mut text = heading(&sweep.whole(), &sweep.title());
+    let mut table = Vec::new();
+    for (crossing, report) in sweep.links() {
+        let knobs = || Knob::ALL.into_iter();
+        if table.is_empty() {
+            let head = knobs().map(|knob| knob.head().to_owned());
+            table.push(head.chain(of_link_head(report)).collect());
+        }
+        table.extend(report.rows().iter().map(|row| {
+            let link = knobs().map(|knob| knob.text(crossing));
+            link.chain(of_link(report, row)).collect()
+        }));
+    }
+    text.push_str(&layout(&table));
+    for (crossing, why) in sweep.beyond() {
+        let _ = writeln!(text, "{}: beyond what is carried here: {why}", crossing.title());
+    }
+    for (crossing, report) in sweep.links() {
+        for line in report.lab.iter().filter(|line| line.contains(WIDE_AREA)) {
+            let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+            let _ =
+                writeln!(text, "{}: the lab's check, asked / measured: {line}", crossing.title());
+        }
+        for line in gaps(report).lines() {
+            let _ = writeln!(text, "{}: {line}", crossing.title());
+        }
+    }
+    text
+}
+
+/// The columns of a sweep behind those that name the link.
+fn of_link_head(report: &Report) -> Vec<String> {
+    let mut head = keys(report);
+    head.extend(report.has_limit().then(|| "limit".into()));
+    for entry in &report.entries {
+        head.push(entry.name());
+        head.extend(report.has_limit().then(|| "/ limit".into()));
+    }
+    head
+}
+
+/// The line of a row, in the columns of [`of_link_head`].
+fn of_link(report: &Report, row: &Row) -> Vec<String> {
+    let text = |column: Column| column.text(&row.operation, row.case, row.statistic);
+    let mut line: Vec<String> = named(report).map(text).collect();
+    line.extend(report.has_limit().then(|| row.limit_us.map_or_else(dash, time)));
+    for (index, cell) in row.cells.iter().enumerate() {
+        line.push(cell.time_us.map_or_else(dash, |across| time(across.median)));
+        let of_limit = || ratio(row.value(index, Quantity::OfLimit, By::Median));
+        line.extend(report.has_limit().then(of_limit));
+    }
+    line
+}
+
+/// What could not be measured and why.
+fn gaps(report: &Report) -> String {
+    let mut text = String::new();
     for entry in &report.entries {
         let name = entry.name();
         for (reason, first, count) in reasons(report, &entry.missing) {
@@ -50,7 +115,7 @@ fn reasons<'a>(report: &Report, missing: &'a [Missing]) -> Vec<(&'a str, String,
     reasons
 }
 
-fn heading(report: &Report) -> String {
+fn heading(report: &Report, title: &str) -> String {
     let environment = &report.environment;
     let turns = if report.rounds == 1 {
         "one round".to_owned()
@@ -58,8 +123,7 @@ fn heading(report: &Report) -> String {
         format!("{} rounds, the libraries in turn", report.rounds)
     };
     let mut text = format!(
-        "{}; {turns}\n{}; {} cores, {}, {}; load {:.1} to {:.1}\n",
-        report.title(),
+        "{title}; {turns}\n{}; {} cores, {}, {}; load {:.1} to {:.1}\n",
         environment.date,
         environment.cores,
         environment.processor,
@@ -278,6 +342,9 @@ fn dash() -> String {
     "–".into()
 }
 
+/// What the lab's check calls the link between two sites.
+const WIDE_AREA: &str = "wide area";
+
 /// Columns as wide as their widest cell, set to the right, two spaces between.
 fn layout(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -336,6 +403,18 @@ mod tests {
         assert!(row.contains("14715") && row.contains("0.50") && row.contains("1.25"), "{text}");
         assert!(text.contains("Open MPI: not measured here: not installed"), "{text}");
         assert!(row.contains('–'), "{text}");
+    }
+
+    #[test]
+    fn a_sweep_has_every_link_beside_its_limit() {
+        let text = render_sweep(&crate::sweep::tests::sweep());
+        assert!(text.lines().next().unwrap().contains("over 6 links"), "{text}");
+        let rows: Vec<&str> = text.lines().filter(|line| line.contains("1 MiB")).collect();
+        assert!(rows[0].contains("1 ms  100 Mb/s    2 MB") && rows[0].contains("1.05"), "{text}");
+        assert!(rows[5].contains("300 ms   10 Gb/s") && rows[5].contains("2.00"), "{text}");
+        assert!(rows[6].contains("beyond what is carried here"), "{text}");
+        assert!(text.contains("asked / measured: wide area ok"), "{text}");
+        assert_eq!(text.matches("Open MPI: not measured here").count(), 6, "{text}");
     }
 
     #[test]

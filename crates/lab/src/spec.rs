@@ -226,7 +226,11 @@ pub fn rate(text: &str) -> Result<u64, String> {
     if rate < 8_000 { Err("less than 8kbit".into()) } else { Ok(rate) }
 }
 
-pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+/// Reads a number of bytes, of `MB`, `kB` or `B`.
+///
+/// # Errors
+/// For what is none.
+pub fn bytes(text: &str) -> Result<u64, String> {
     Ok(quantity(text, &[("MB", 1e6), ("kB", 1e3), ("B", 1.0)], "2MB")? as u64)
 }
 
