@@ -148,11 +148,12 @@ impl Explained {
 fn credit(cost: &Cost, budget_bytes: u64) -> Limit {
     let bytes_per_s = u128::from(cost.bytes_per_s(LONG));
     let flight = bytes_per_s * 4 * u128::from(cost.round_trip_ns()) / 1_000_000_000;
-    let wanted = u64::try_from(flight).unwrap_or(u64::MAX).min(CREDIT_MAX).next_power_of_two();
     let budget = round_down(budget_bytes).max(CREDIT_MIN);
+    let most = CREDIT_MAX.max(budget / 4);
+    let wanted = u64::try_from(flight).unwrap_or(u64::MAX).min(most).next_power_of_two();
     Limit::at(wanted, Because::RoundTrips)
         .at_least(CREDIT_FLOOR, Because::Least)
-        .at_most(CREDIT_MAX, Because::Most)
+        .at_most(most, Because::Most)
         .at_most(budget, Because::Budget)
 }
 
@@ -292,6 +293,7 @@ const WAKE_NS: u64 = 100_000;
 const CREDIT_MIN: u64 = 64 << 10;
 /// A receiver that computes for a while should not stop its senders at once.
 const CREDIT_FLOOR: u64 = 4 << 20;
+/// One gate does not take more of a usual budget; of a greater one a quarter.
 const CREDIT_MAX: u64 = 64 << 20;
 /// Beyond this, frames are not sent faster, and receivers cannot copy while the sender does.
 const CHUNK_MAX: u64 = 1 << 20;
@@ -311,6 +313,19 @@ mod tests {
     const KB: usize = 1 << 10;
     const MB: u64 = 1_000_000;
     const BUDGET: u64 = 64 << 20;
+
+    #[test]
+    fn one_gate_takes_a_quarter_of_a_great_budget_where_the_link_holds_so_much() {
+        let far = Cost::linear(150_000_000, 2000, 1_250 * MB);
+        let of =
+            |cost: &Cost, budget| Thresholds::derive(cost, &host(), budget).credit_bytes as u64;
+        assert_eq!(
+            [64 << 20, 256 << 20, 1 << 30].map(|budget| of(&far, budget)),
+            [64 << 20, 64 << 20, 256 << 20]
+        );
+        let wan = Cost::linear(5_800_000, 2000, 118 * MB);
+        assert_eq!(of(&wan, 1 << 30), of(&wan, 64 << 20));
+    }
 
     /// As measured on a server of 2023, its caches warm.
     fn host() -> HostCost {
