@@ -583,8 +583,8 @@ impl Heads {
 /// The token of a body that no operation waits for: no operation has this generation and this place.
 pub(crate) const NOBODY: FrameToken = FrameToken(u64::MAX);
 
-/// Frames that may be under way on a link without having been confirmed.
-const KEPT_MAX: usize = 1024;
+/// Frames that may be under way on a link without having been confirmed: 10 Gb/s over 300 ms are 9000 of 40 KB.
+const KEPT_MAX: usize = 16384;
 
 /// The peer is asked to confirm at least every so many frames, and bytes.
 const PROMPT_EVERY: u32 = 64;
