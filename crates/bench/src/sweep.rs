@@ -145,8 +145,8 @@ impl Sweep {
         if found.is_empty() { vec![Knob::Rtt] } else { found }
     }
 
-    /// Links on which even TCP in eight streams stays behind what the link should allow, and by how much: there
-    /// the machine, or TCP, is measured rather than the link.
+    /// Links on which TCP in eight streams misses the limit as well, and by how much: there the machine may be
+    /// measured rather than the link, or what TCP makes of it.
     pub fn beyond(&self) -> Vec<(Crossing, String)> {
         let of_streams = |row: &Row| {
             let cell = row.cells.iter().find(|cell| cell.library == Kind::TcpStreams)?;

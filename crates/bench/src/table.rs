@@ -20,7 +20,7 @@ pub fn render(report: &Report) -> String {
 }
 
 /// The same over several links: a line for each row of each link, what each library took and how many times
-/// the limit that is; and where the limit is out of reach for TCP as well.
+/// the limit that is; and where TCP misses that by far as well.
 pub fn render_sweep(sweep: &Sweep) -> String {
     let mut text = heading(&sweep.whole(), &sweep.title());
     let mut table = Vec::new();
@@ -37,7 +37,7 @@ pub fn render_sweep(sweep: &Sweep) -> String {
     }
     text.push_str(&layout(&table));
     for (crossing, why) in sweep.beyond() {
-        let _ = writeln!(text, "{}: beyond what is carried here: {why}", crossing.title());
+        let _ = writeln!(text, "{}: not ours alone: {why}", crossing.title());
     }
     for (crossing, report) in sweep.links() {
         for line in report.lab.iter().filter(|line| line.contains(WIDE_AREA)) {
@@ -412,7 +412,7 @@ mod tests {
         let rows: Vec<&str> = text.lines().filter(|line| line.contains("1 MiB")).collect();
         assert!(rows[0].contains("1 ms  100 Mb/s    2 MB") && rows[0].contains("1.05"), "{text}");
         assert!(rows[5].contains("300 ms   10 Gb/s") && rows[5].contains("2.00"), "{text}");
-        assert!(rows[6].contains("beyond what is carried here"), "{text}");
+        assert!(rows[6].contains("not ours alone"), "{text}");
         assert!(text.contains("asked / measured: wide area ok"), "{text}");
         assert_eq!(text.matches("Open MPI: not measured here").count(), 6, "{text}");
     }
