@@ -92,6 +92,9 @@ struct Common {
     /// Buffers in front of the link between sites, such as 500kB,2MB [default: the lab's own, 2MB]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = lab::bytes, conflicts_with = "lab")]
     buffer: Vec<u64>,
+    /// What TCP may hold for a socket at either end (tcp_rmem, tcp_wmem), such as 64kB,4MB [default: the kernel's own]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = lab::bytes, conflicts_with = "lab")]
+    socket_max: Vec<u64>,
     /// Use this lab instead of raising one
     #[arg(long)]
     lab: Option<String>,
@@ -135,7 +138,8 @@ impl Common {
     /// The links that were asked for.
     fn crossings(&self) -> Vec<Crossing> {
         let (rtts, rates, buffers) = (self.rtt.clone(), self.rate.clone(), self.buffer.clone());
-        sweep::Asked { rtts, rates, buffers }.crossings()
+        let socket_maxima = self.socket_max.clone();
+        sweep::Asked { rtts, rates, buffers, socket_maxima }.crossings()
     }
 
     /// Canele's settings, beside one another.
@@ -369,7 +373,7 @@ fn plan(
     if !common.crossings().is_empty() && place != Place::Wan {
         let place = place.name();
         return Err(format!(
-            "{name}: --rtt, --rate and --buffer are of links between sites, not at {place}"
+            "{name}: --rtt, --rate, --buffer and --socket-max are of links between sites, not at {place}"
         ));
     }
     let variants = common.variants();
@@ -609,6 +613,7 @@ mod tests {
             "crowd --ranks 8,16 --beside 4",
             "wan --rtt 1ms,11.6ms,300ms --rate 100Mbit,1Gbit --buffer 500kB,2MB",
             "compare wan slowstart --rtt 50ms",
+            "wan --socket-max 64kB,4MB",
             "pairs --ranks 4,16 --variant sealed --variant clear:CANELE_ENCRYPT=none",
         ] {
             assert!(parse(line).is_ok(), "{line}");

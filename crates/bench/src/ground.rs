@@ -229,7 +229,9 @@ fn words(asked: &Spec) -> Vec<String> {
         ("--lan-rate", format!("{}kbit", asked.lan_rate as f64 / 1e3)),
         ("--wan-buffer", format!("{}B", asked.wan_buffer)),
     ];
-    words.into_iter().flat_map(|(option, value)| [option.to_owned(), value]).collect()
+    let sockets = asked.socket_max.map(|bytes| ("--socket-max", format!("{bytes}B")));
+    let words = words.into_iter().chain(sockets);
+    words.flat_map(|(option, value)| [option.to_owned(), value]).collect()
 }
 
 /// The nodes of a place: within the first site, or one site's and then the other's.
@@ -269,7 +271,8 @@ mod tests {
         }
         let crossing = Crossing { rtt: Duration::from_micros(300_500), ..Crossing::default() };
         let fast = Crossing { rate_bits_per_s: 10_000_000_000, buffer_bytes: 123_456, ..crossing };
-        for crossing in [Crossing::default(), crossing, fast] {
+        let held = Crossing { socket_max: Some(300_000), ..fast };
+        for crossing in [Crossing::default(), crossing, fast, held] {
             let asked = Spec { nics: 2, nodes: 3, ..crossing.spec(RAISED) };
             let words = std::iter::once("up".to_owned()).chain(words(&asked));
             assert_eq!(<Line as clap::Parser>::parse_from(words).spec, asked);

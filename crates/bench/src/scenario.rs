@@ -98,13 +98,16 @@ pub struct Crossing {
     pub rate_bits_per_s: u64,
     /// What waits in front of it at most.
     pub buffer_bytes: u64,
+    /// What TCP may hold for a socket at either end; none is the kernel's own.
+    #[serde(default)]
+    pub socket_max: Option<u64>,
 }
 
 impl Default for Crossing {
     /// The lab's own.
     fn default() -> Self {
-        let Spec { rtt, wan_rate, wan_buffer, .. } = Spec::default();
-        Self { rtt, rate_bits_per_s: wan_rate, buffer_bytes: wan_buffer }
+        let Spec { rtt, wan_rate, wan_buffer, socket_max, .. } = Spec::default();
+        Self { rtt, rate_bits_per_s: wan_rate, buffer_bytes: wan_buffer, socket_max }
     }
 }
 
@@ -113,20 +116,23 @@ impl Crossing {
     pub fn spec(self, name: &str) -> Spec {
         let usual = Spec::default();
         let lan_rate = usual.lan_rate.max(self.rate_bits_per_s);
-        let Self { rtt, rate_bits_per_s: wan_rate, buffer_bytes: wan_buffer } = self;
-        Spec { name: name.into(), rtt, wan_rate, lan_rate, wan_buffer, ..usual }
+        let Self { rtt, rate_bits_per_s: wan_rate, buffer_bytes: wan_buffer, socket_max } = self;
+        Spec { name: name.into(), rtt, wan_rate, lan_rate, wan_buffer, socket_max, ..usual }
     }
 
     /// What it is, in a title.
     pub fn title(self) -> String {
         let (rtt, rate) = (self.rtt_text(), self.rate_text());
-        format!("{rtt} of round trip, {rate}, {} of buffer", self.buffer_text())
+        let sockets = self.socket_max.map(|bytes| format!(", sockets of {}", memory_text(bytes)));
+        let sockets = sockets.unwrap_or_default();
+        format!("{rtt} of round trip, {rate}, {} of buffer{sockets}", self.buffer_text())
     }
 
     /// What it is, in a file's name.
     pub fn stem(self) -> String {
-        let words = [self.rtt_text(), self.rate_text(), self.buffer_text()];
-        words.map(|word| word.replace(' ', "").replace("/s", "it")).join("-")
+        let mut words = vec![self.rtt_text(), self.rate_text(), self.buffer_text()];
+        words.extend(self.socket_max.map(memory_text));
+        words.join("-").replace(' ', "").replace("/s", "it")
     }
 
     /// Its round trip for people: `11.6 ms`.
@@ -144,10 +150,19 @@ impl Crossing {
 
     /// Its buffer for people.
     pub fn buffer_text(self) -> String {
-        match self.buffer_bytes as f64 {
-            bytes @ 1e6.. => format!("{} MB", bytes / 1e6),
-            bytes => format!("{} kB", bytes / 1e3),
-        }
+        memory_text(self.buffer_bytes)
+    }
+
+    /// What sockets hold, for people.
+    pub fn socket_text(self) -> String {
+        self.socket_max.map_or_else(|| "usual".into(), memory_text)
+    }
+}
+
+fn memory_text(bytes: u64) -> String {
+    match bytes as f64 {
+        bytes @ 1e6.. => format!("{} MB", bytes / 1e6),
+        bytes => format!("{} kB", bytes / 1e3),
     }
 }
 
@@ -288,6 +303,9 @@ mod tests {
         assert_eq!(Crossing::default().spec("lab"), Spec::default());
         let slow = Crossing { rate_bits_per_s: 2_500_000, buffer_bytes: 64_000, ..crossing };
         assert_eq!([slow.rate_text(), slow.buffer_text()], ["2.5 Mb/s", "64 kB"]);
+        let held = Crossing { socket_max: Some(4_000_000), ..slow };
+        assert_eq!(held.stem(), "50ms-2.5Mbit-64kB-4MB");
+        assert!(held.title().ends_with(", sockets of 4 MB"), "{}", held.title());
     }
 
     #[test]

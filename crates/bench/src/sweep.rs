@@ -17,6 +17,8 @@ pub struct Asked {
     pub rates: Vec<u64>,
     /// Buffers, in bytes.
     pub buffers: Vec<u64>,
+    /// What sockets hold at most, in bytes.
+    pub socket_maxima: Vec<u64>,
 }
 
 impl Asked {
@@ -25,12 +27,17 @@ impl Asked {
         if *self == Self::default() {
             return Vec::new();
         }
-        let Crossing { rtt, rate_bits_per_s, buffer_bytes } = Crossing::default();
+        let Crossing { rtt, rate_bits_per_s, buffer_bytes, socket_max } = Crossing::default();
         let (rtts, rates) = (or(&self.rtts, rtt), or(&self.rates, rate_bits_per_s));
+        let (buffers, some) = (or(&self.buffers, buffer_bytes), |bytes: &u64| Some(*bytes));
+        let sockets: Vec<Option<u64>> = self.socket_maxima.iter().map(some).collect();
         let mut all = Vec::new();
-        for buffer_bytes in or(&self.buffers, buffer_bytes) {
-            for &rate_bits_per_s in &rates {
-                all.extend(rtts.iter().map(|&rtt| Crossing { rtt, rate_bits_per_s, buffer_bytes }));
+        for socket_max in or(&sockets, socket_max) {
+            for &buffer_bytes in &buffers {
+                for &rate_bits_per_s in &rates {
+                    let of = |&rtt| Crossing { rtt, rate_bits_per_s, buffer_bytes, socket_max };
+                    all.extend(rtts.iter().map(of));
+                }
             }
         }
         all
@@ -59,11 +66,13 @@ pub enum Knob {
     Rate,
     /// The buffer.
     Buffer,
+    /// What sockets hold.
+    Sockets,
 }
 
 impl Knob {
     /// All of them, by what is first the axis of a plot.
-    pub const ALL: [Self; 3] = [Self::Rtt, Self::Rate, Self::Buffer];
+    pub const ALL: [Self; 4] = [Self::Rtt, Self::Rate, Self::Buffer, Self::Sockets];
 
     /// The head of its column.
     pub fn head(self) -> &'static str {
@@ -71,6 +80,7 @@ impl Knob {
             Self::Rtt => "round trip",
             Self::Rate => "rate",
             Self::Buffer => "buffer",
+            Self::Sockets => "sockets",
         }
     }
 
@@ -80,6 +90,7 @@ impl Knob {
             Self::Rtt => crossing.rtt_text(),
             Self::Rate => crossing.rate_text(),
             Self::Buffer => crossing.buffer_text(),
+            Self::Sockets => crossing.socket_text(),
         }
     }
 
@@ -89,6 +100,7 @@ impl Knob {
             Self::Rtt => crossing.rtt.as_secs_f64(),
             Self::Rate => crossing.rate_bits_per_s as f64,
             Self::Buffer => crossing.buffer_bytes as f64,
+            Self::Sockets => crossing.socket_max.unwrap_or(0) as f64,
         }
     }
 }
@@ -187,7 +199,7 @@ pub(crate) mod tests {
         let asked = Asked {
             rtts: [1, 50, 300].map(Duration::from_millis).into(),
             rates: vec![100_000_000, 10_000_000_000],
-            buffers: Vec::new(),
+            ..Asked::default()
         };
         let reports = asked.crossings().into_iter().map(|crossing| {
             let mut report = sample();
@@ -220,6 +232,15 @@ pub(crate) mod tests {
         assert_eq!(texts[0], "1 ms of round trip, 100 Mb/s, 2 MB of buffer");
         assert_eq!(texts[5], "300 ms of round trip, 10 Gb/s, 2 MB of buffer");
         assert_eq!(links.stem(), "pingpong-wan-links");
+    }
+
+    #[test]
+    fn what_sockets_hold_is_a_condition_like_others() {
+        let asked = Asked { socket_maxima: vec![64_000, 4_000_000], ..Asked::default() };
+        let crossings = asked.crossings().into_iter();
+        let texts: Vec<String> = crossings.map(|one| Knob::Sockets.text(one)).collect();
+        assert_eq!(texts, ["64 kB", "4 MB"]);
+        assert_eq!(Knob::Sockets.text(Crossing::default()), "usual");
     }
 
     #[test]

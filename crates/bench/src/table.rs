@@ -24,8 +24,9 @@ pub fn render(report: &Report) -> String {
 pub fn render_sweep(sweep: &Sweep) -> String {
     let mut text = heading(&sweep.whole(), &sweep.title());
     let mut table = Vec::new();
+    let differ = sweep.knobs().contains(&Knob::Sockets);
     for (crossing, report) in sweep.links() {
-        let knobs = || Knob::ALL.into_iter();
+        let knobs = || Knob::ALL.into_iter().filter(|knob| *knob != Knob::Sockets || differ);
         if table.is_empty() {
             let head = knobs().map(|knob| knob.head().to_owned());
             table.push(head.chain(of_link_head(report)).collect());

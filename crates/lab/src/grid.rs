@@ -290,7 +290,9 @@ impl Lab {
         let script = format!(
             "ip route add default via 10.77.{site}.1 && echo cubic >/proc/sys/net/ipv4/tcp_congestion_control"
         );
-        self.rights.run_in(&holder, &script)
+        self.rights.run_in(&holder, &script)?;
+        let sockets = spec.socket_max.map(socket_script);
+        sockets.map_or(Ok(()), |script| self.rights.run_in(&holder, &script))
     }
 
     /// Gives a node an interface on one of its site's LANs.
@@ -468,6 +470,20 @@ fn state_folder() -> PathBuf {
         None => format!("/tmp/canele-lab-{}", user.as_raw()).into(),
     }
 }
+
+/// Bounds what TCP holds for a socket; what it begins with is no more than that.
+fn socket_script(most_bytes: u64) -> String {
+    let most_bytes = most_bytes.clamp(SOCKET_LEAST_BYTES, i32::MAX as u64);
+    let of = |name: &str, usual_bytes: u64| {
+        let usual_bytes = usual_bytes.min(most_bytes);
+        format!("echo {SOCKET_LEAST_BYTES} {usual_bytes} {most_bytes} >/proc/sys/net/ipv4/{name}")
+    };
+    // What the kernel begins with.
+    format!("{} && {}", of("tcp_rmem", 131_072), of("tcp_wmem", 16_384))
+}
+
+/// What TCP holds for a socket at least.
+const SOCKET_LEAST_BYTES: u64 = 4096;
 
 /// The tool that knows the queues; its successor needs a kernel that has them too.
 const IPTABLES: &str = "iptables-legacy";

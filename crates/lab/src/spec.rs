@@ -35,6 +35,10 @@ pub struct Spec {
     /// Buffer in front of the link between sites, such as 2MB; what does not fit is dropped
     #[arg(long, default_value = "2MB", value_parser = bytes)]
     pub wan_buffer: u64,
+    /// What TCP may hold for a socket of a node, each way, such as 4MB (tcp_rmem, tcp_wmem) [default: the kernel's own]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    #[serde(default)]
+    pub socket_max: Option<u64>,
     /// Share of packets lost between sites, such as 0.1% or 0.001
     #[arg(long, default_value = "0", value_parser = share)]
     pub wan_loss: f64,
@@ -70,6 +74,7 @@ impl Default for Spec {
             wan_rate: 1_000_000_000,
             lan_rate: 1_000_000_000,
             wan_buffer: 2_000_000,
+            socket_max: None,
             wan_loss: 0.0,
             pairs: Vec::new(),
             private_sites: Vec::new(),
