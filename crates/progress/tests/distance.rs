@@ -106,6 +106,15 @@ struct Pair {
 
 impl Pair {
     fn new(round_trip: Duration, bits_per_s: u64, budget_bytes: usize) -> Self {
+        Self::with(round_trip, bits_per_s, budget_bytes, CAPABILITIES)
+    }
+
+    fn with(
+        round_trip: Duration,
+        bits_per_s: u64,
+        budget_bytes: usize,
+        capabilities: Capabilities,
+    ) -> Self {
         let bytes_per_s = bits_per_s / 8;
         let in_flight = (round_trip.as_secs_f64() * bytes_per_s as f64) as usize;
         let path = SimPath {
@@ -114,7 +123,7 @@ impl Pair {
             // The line never runs dry, nor is it what limits.
             depth: 4,
             window_bytes: 2 * in_flight + (4 << 20),
-            capabilities: CAPABILITIES,
+            capabilities,
             ..SimPath::default()
         };
         let network = SimNetwork::new(1);
@@ -281,7 +290,37 @@ fn table() -> String {
         let _ = writeln!(text, "{link}: {FLOOD} at once {flood:>8.3}");
         assert!(later < 1.10 && flood < 1.10, "{link}: {later}, {flood}");
     }
+    thresholds(&mut text, &memory);
     text
+}
+
+/// What a fixed limit between messages that go unasked and those that ask first would make of a link of 11.6 ms and
+/// 1 Gb/s (table 5 of Hablot et al., 2007), and what the one that follows from the link does.
+fn thresholds(text: &mut String, memory: &Memory) {
+    let (round_trip, rate) = (Duration::from_micros(ROUND_TRIPS_US[1]), RATES[1]);
+    text.push_str("# 11.6 ms, 1000 Mb/s, a message that finds its receive: fixed eager threshold: bytes, times the limit\n");
+    let mut write = |name: &str, bytes: usize, capabilities| {
+        let mut pair = Pair::with(round_trip, rate, BUDGET_BYTES, capabilities);
+        // The link is opened by something else.
+        pingpong(&mut pair, memory, 1);
+        let [_, later] = pingpong(&mut pair, memory, bytes);
+        let _ = writeln!(text, "{name:>9}: {bytes:>9} {later:>8.3}");
+        later
+    };
+    for threshold in THRESHOLDS {
+        for bytes in THRESHOLD_SIZES {
+            let ahead_max = if bytes <= threshold { threshold } else { 0 };
+            let eager_max = CAPABILITIES.eager_max.min(threshold);
+            let credit_bytes = 4 * LONGEST;
+            let fixed =
+                Capabilities { eager_max, ahead_max, credit_bytes, adapts: false, ..CAPABILITIES };
+            write(&threshold.to_string(), bytes, fixed);
+        }
+    }
+    for bytes in THRESHOLD_SIZES {
+        let later = write("automatic", bytes, CAPABILITIES);
+        assert!(later < 1.10, "{bytes} bytes take {later}");
+    }
 }
 
 #[test]
@@ -321,6 +360,8 @@ const ROUND_TRIPS_US: [u64; 5] = [1000, 11_600, 50_000, 100_000, 300_000];
 const RATES: [u64; 3] = [100_000_000, 1_000_000_000, 10_000_000_000];
 const SIZES: [usize; 8] = [1, 1 << 10, 16 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20, LONGEST];
 const LONGEST: usize = 64 << 20;
+const THRESHOLDS: [usize; 4] = [64 << 10, 256 << 10, 4 << 20, LONGEST];
+const THRESHOLD_SIZES: [usize; 4] = [64 << 10, 1 << 20, 4 << 20, LONGEST];
 const EXCHANGES: usize = 3;
 const ROW: u32 = 200;
 const ROW_BYTES: usize = 1_000_000;
