@@ -1,7 +1,7 @@
 //! What a lab's links really do: round trips and goodput of TCP, measured inside it.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -137,14 +137,8 @@ pub(crate) fn serve(address: &str) -> io::Result<()> {
         socket.write_all(&byte)?;
     }
     let mut buffer = vec![0; 1 << 20];
-    let mut total = 0;
-    while let Ok(count @ 1..) = socket.read(&mut buffer) {
-        total += count;
-        if total >= BULK {
-            socket.write_all(&[1])?;
-            break;
-        }
-    }
+    while socket.read(&mut buffer)? > 0 {}
+    socket.write_all(&[1])?;
     Ok(())
 }
 
@@ -160,16 +154,18 @@ pub(crate) fn measure(address: &str) -> io::Result<(Duration, f64)> {
         socket.read_exact(&mut byte)?;
         least = least.min(start.elapsed());
     }
-    let piece = vec![0; 1 << 20];
-    let (mut sent, mut half) = (0, None);
-    while sent < BULK {
+    let piece = vec![0; 64 << 10];
+    let (start, mut sent, mut half) = (Instant::now(), 0, None);
+    while sent < BULK && start.elapsed() < BULK_PATIENCE {
         socket.write_all(&piece)?;
         sent += piece.len();
         // The second half counts: by then TCP has found its rate.
-        if sent >= BULK / 2 && half.is_none() {
+        let is_half = sent >= BULK / 2 || start.elapsed() >= BULK_PATIENCE / 2;
+        if is_half && half.is_none() {
             half = Some((Instant::now(), sent));
         }
     }
+    socket.shutdown(Shutdown::Write)?;
     socket.read_exact(&mut byte)?;
     let (since, from) = half.unwrap_or((Instant::now(), 0));
     Ok((least, (sent - from) as f64 * 8.0 / since.elapsed().as_secs_f64()))
@@ -192,6 +188,8 @@ const PORT: u16 = 7077;
 const ECHOES: usize = 30;
 /// Bytes sent to find the goodput: nearly a second at 1 Gb/s for the part that counts.
 const BULK: usize = 192 << 20;
+/// No more are sent after so long, where the link or its sockets let less pass.
+const BULK_PATIENCE: Duration = Duration::from_secs(6);
 /// Of a rate on Ethernet with packets of 1500 bytes, what TCP can carry.
 const GOODPUT: f64 = 0.941;
 /// How far off a link may be.
