@@ -112,7 +112,12 @@ const STRANGERS: [(&str, &str, &str); 6] = [
 
 /// Variables that say how many processes there are, where there may be one, and what each has beside.
 const STRANGERS_OF_MANY: [(&str, &str, &str, &str); 3] = [
-    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun", "use `mpiexec` inside the allocation"),
+    (
+        "SLURM_STEP_NUM_TASKS",
+        "SLURM_PROCID",
+        "srun without PMI",
+        "use `srun --mpi=pmi2`, or `mpiexec` inside the allocation",
+    ),
     ("FLUX_JOB_SIZE", "FLUX_TASK_RANK", "flux run", "use `mpiexec` inside the allocation"),
     (
         "PMI_SIZE",

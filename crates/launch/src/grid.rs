@@ -244,7 +244,7 @@ impl Launcher {
             "" => None,
             "fork" => Some(Self::Fork),
             "ssh" => Some(Self::ssh()),
-            "slurm" => Some(Self::Command(words(SRUN))),
+            "slurm" => Some(Self::slurm()),
             command => Some(Self::Command(words(command))),
         }
     }
@@ -255,9 +255,10 @@ impl Launcher {
             Self::Fork => return vec![agent.into()],
             Self::Command(words) => words,
         };
+        let agent = if self.has_shell() { for_a_shell(agent) } else { agent.into() };
         let is_template = words.iter().any(|word| word.contains(HOST));
         let words = words.iter().map(|word| word.replace(HOST, host));
-        let end = if is_template { vec![agent.into()] } else { vec![host.into(), agent.into()] };
+        let end = if is_template { vec![agent] } else { vec![host.into(), agent] };
         words.chain(end).collect()
     }
 }
@@ -565,13 +566,21 @@ fn as_command<S: serde::Serializer>(launcher: &Option<Launcher>, to: S) -> Resul
     }
 }
 
+/// A path as a remote shell reads it: in quotes where it would fall apart. Others stay, `~` and variables in them.
+fn for_a_shell(path: &str) -> String {
+    match path.contains(|letter: char| letter.is_whitespace() || FALL_APART.contains(letter)) {
+        true => format!("'{}'", path.replace('\'', "'\\''")),
+        false => path.into(),
+    }
+}
+
+/// What ends a word in a shell, or is none of its letters.
+const FALL_APART: &str = "'\"\\`();&|<>*?[]#!";
+
 const NO_NETWORK: &str = "is no [[network]] of this file: add it";
 
 /// Stands for the host in a launcher's command.
 const HOST: &str = "{host}";
-
-/// How Slurm starts an agent on a host of the allocation.
-const SRUN: &str = "srun --nodes=1 --ntasks=1 --overlap --export=ALL --nodelist={host}";
 
 /// The longest name of a site or network.
 const NAME_MAX: usize = 64;
@@ -579,6 +588,18 @@ const NAME_MAX: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_remote_shell_gets_the_path_of_an_agent_whole() {
+        let word = |launcher: &str, agent: &str| {
+            Launcher::named(launcher).unwrap().command("h", agent).pop().unwrap()
+        };
+        assert_eq!(word("ssh", "~/canele/bin/canele-agent"), "~/canele/bin/canele-agent");
+        assert_eq!(word("/usr/bin/ssh -p 7", "/my dir/agent"), "'/my dir/agent'");
+        assert_eq!(word("ssh", "/it's/agent"), r"'/it'\''s/agent'");
+        assert_eq!(word("slurm", "/my dir/agent"), "/my dir/agent");
+        assert_eq!(word("go {host} --", "/my dir/agent"), "/my dir/agent");
+    }
 
     fn example() -> &'static str {
         let text = include_str!("../../../docs/grid.md");

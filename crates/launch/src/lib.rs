@@ -14,6 +14,7 @@ macro_rules! tell {
 }
 
 mod agent;
+mod allocation;
 mod below;
 mod channel;
 mod found;

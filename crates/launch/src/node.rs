@@ -1,6 +1,6 @@
 //! An agent, seen from above: how it is started, spoken with and ended, by `mpiexec` or another agent.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Sender};
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::agent::VERSION;
 use crate::channel::{Branch, Kind, Message};
+use crate::options::Launcher;
 use crate::system;
 
 /// What comes from an agent.
@@ -28,6 +29,8 @@ pub(crate) struct Node {
     pub ranks: Vec<u32>,
     /// Whether the agent has said that it is there.
     greeted: bool,
+    /// What started it.
+    command: Vec<String>,
     process: Child,
     /// To the thread that writes, so that a channel that is full blocks nobody else. What waits is
     /// bounded by what agents ask for, and by one piece of input.
@@ -50,9 +53,11 @@ impl Node {
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         // Signals from the terminal reach the ranks through us, and leave the agent alone.
         command.process_group(0);
-        let mut process = command
-            .spawn()
-            .map_err(|error| format!("launcher {program} for host {host}: {error}"))?;
+        let mut process = command.spawn().map_err(|error| {
+            let missing = error.kind() == ErrorKind::NotFound;
+            let advice = if missing { ": install it, or name another launcher" } else { "" };
+            format!("launcher {program} for host {host}: {error}{advice}")
+        })?;
         let (Some(mut stdin), Some(reports)) = (process.stdin.take(), process.stdout.take()) else {
             return Err(format!("no channel to the agent on {host}"));
         };
@@ -68,7 +73,14 @@ impl Node {
         let reader = system::start_thread(move || read_reports(reports, report));
         writer.and(reader).map_err(|error| format!("threads for host {host}: {error}"))?;
         let ranks = start.all_ranks();
-        let node = Self { host: host.clone(), ranks, greeted: false, process, channel };
+        let node = Self {
+            host: host.clone(),
+            ranks,
+            greeted: false,
+            command: words.clone(),
+            process,
+            channel,
+        };
         let body = serde_json::to_vec(start).map_err(|error| error.to_string())?;
         node.send(Message::new(Kind::Start, 0, body));
         Ok(node)
@@ -108,11 +120,15 @@ impl Node {
 
     /// Why an agent is gone whose channel has closed; ends what is left of it.
     pub fn obituary(&mut self) -> String {
-        let fate = self.fate();
-        let Self { host, ranks, greeted, .. } = self;
+        let status = self.fate();
+        let fate = status.map_or("its channel was closed".into(), |status| status.to_string());
+        let Self { host, ranks, greeted, command, .. } = self;
         match greeted {
             true => format!("the agent on host {host} with {} ranks is gone ({fate})", ranks.len()),
-            false => format!("the launcher could not start an agent on host {host} ({fate})"),
+            false => {
+                let advice = advice(command, status.and_then(|status| status.code()));
+                format!("the launcher could not start an agent on host {host} ({fate}){advice}")
+            }
         }
     }
 
@@ -131,14 +147,13 @@ impl Node {
         format!("no agent answered on host {host} within {patience_s} s ({variable})")
     }
 
-    fn fate(&mut self) -> String {
-        match wait(&mut self.process, LAST_BREATH) {
-            Some(status) => status.to_string(),
-            None => {
-                self.kill();
-                "its channel was closed".into()
-            }
+    /// How its process has ended; one that has not is ended, and has none.
+    fn fate(&mut self) -> Option<ExitStatus> {
+        let status = wait(&mut self.process, LAST_BREATH);
+        if status.is_none() {
+            self.kill();
         }
+        status
     }
 
     /// Closes the channel, upon which the agent ends everything it has started.
@@ -159,6 +174,21 @@ impl Node {
     fn kill(&mut self) {
         system::signal_group(self.process.id(), libc::SIGKILL);
         let _ = self.process.wait();
+    }
+}
+
+/// What to do about a launcher that has ended with this code before there was an agent.
+fn advice(command: &[String], code: Option<i32>) -> String {
+    let Some((agent, launcher)) = command.split_last() else { return String::new() };
+    let is_ssh = Launcher::Command(launcher.to_vec()).has_shell();
+    match code {
+        Some(126 | 127) if !launcher.is_empty() => {
+            format!(": {agent} has to be there (`agent` in a grid's file names another)")
+        }
+        Some(255) if is_ssh => {
+            format!(": `{} true` has to work without a question", launcher.join(" "))
+        }
+        _ => String::new(),
     }
 }
 
@@ -209,3 +239,20 @@ const FAREWELL: Duration = Duration::from_secs(3);
 const LAST_BREATH: Duration = Duration::from_millis(300);
 /// How much is read of what is no agent's.
 const STRANGE_MAX: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launcher_that_fails_is_told_of_with_what_to_do() {
+        let said = |line: &str, code| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            advice(&words, Some(code))
+        };
+        assert!(said("ssh -p 7 h /a", 255).contains("`ssh -p 7 h true` has to work"));
+        assert!(said("ssh h /a", 127).contains("/a has to be there"));
+        assert!(said("srun -N1 /a", 127).contains("/a has to be there"));
+        assert_eq!([said("srun -N1 /a", 255), said("/a", 127), said("ssh h /a", 1)], ["", "", ""]);
+    }
+}

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use crate::allocation;
 use crate::grid::Grid;
 use crate::placing::Placing;
 
@@ -13,6 +14,8 @@ pub struct Options {
     pub programs: Vec<Program>,
     /// The hosts and how many ranks each takes; empty is this machine.
     pub hosts: Vec<(String, Option<u32>)>,
+    /// The hosts of the allocation around us.
+    pub(crate) allocated: Vec<String>,
     /// The grid that the hosts are of.
     pub grid: Option<Grid>,
     /// Ranks per host, where the hosts do not say.
@@ -62,6 +65,18 @@ impl Launcher {
     pub(crate) fn ssh() -> Self {
         Self::Command(SSH.split_whitespace().map(str::to_owned).collect())
     }
+
+    /// How agents on hosts of an allocation of Slurm's are started.
+    pub(crate) fn slurm() -> Self {
+        Self::Command(SRUN.split_whitespace().map(str::to_owned).collect())
+    }
+
+    /// Whether a remote shell reads what it runs.
+    pub(crate) fn has_shell(&self) -> bool {
+        let Self::Command(words) = self else { return false };
+        let program = words.first().and_then(|word| Path::new(word).file_name());
+        program.is_some_and(|name| name == "ssh" || name == "rsh")
+    }
 }
 
 /// What is wrong with a command line.
@@ -87,8 +102,16 @@ impl Options {
     /// For an unknown option, a missing or malformed value, a hosts file that cannot be read, or no
     /// program.
     pub fn parse(arguments: &[OsString]) -> Result<Parsed, UsageError> {
+        Self::parse_within(arguments, &|name| std::env::var(name).ok())
+    }
+
+    /// Reads a command line, where `variable` looks up what an allocation has left in the environment.
+    pub(crate) fn parse_within(
+        arguments: &[OsString],
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Parsed, UsageError> {
         let mut options = Self::default();
-        let mut program = Program { ranks: 1, ..Program::default() };
+        let mut program = Program::default();
         let mut rest = arguments.iter();
         let mut pattern: Option<PathBuf> = None;
         while let Some(argument) = rest.next() {
@@ -173,6 +196,8 @@ impl Options {
         if options.grid.is_some() && options.hosts.len() != of_grid.sum::<usize>() {
             return Err(UsageError("-grid names the hosts: leave -hosts and -hostfile out".into()));
         }
+        options.take_allocation(variable)?;
+        options.count_ranks()?;
         if let Some(path) = pattern {
             options.placing = Some(Placing::by_file(&path, &options).map_err(UsageError)?);
         }
@@ -215,12 +240,41 @@ impl Options {
         self.grid = Some(grid);
     }
 
+    /// Takes the hosts of the allocation around us where none are named.
+    fn take_allocation(
+        &mut self,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<(), UsageError> {
+        let hosts = allocation::hosts(variable).map_err(UsageError)?;
+        self.allocated = hosts.iter().map(|(name, _)| name.clone()).collect();
+        if self.hosts.is_empty() && self.launcher != Some(Launcher::Fork) {
+            self.hosts = match self.per_host {
+                Some(_) => hosts.into_iter().map(|(name, _)| (name, None)).collect(),
+                None => hosts,
+            };
+        }
+        Ok(())
+    }
+
+    /// A program alone takes all that its hosts do where the command line does not say how many ranks it has;
+    /// one beside others has one.
+    fn count_ranks(&mut self) -> Result<(), UsageError> {
+        let all: u64 = (0..self.hosts.len()).map(|host| u64::from(self.slots(host))).sum();
+        let all = u32::try_from(all).ok().filter(|all| *all <= RANKS_MAX);
+        let all =
+            all.ok_or_else(|| UsageError(format!("hosts for more than {RANKS_MAX} ranks")))?;
+        let is_alone = self.programs.len() == 1;
+        for program in self.programs.iter_mut().filter(|program| program.ranks == UNCOUNTED) {
+            program.ranks = if is_alone { all.max(1) } else { 1 };
+        }
+        Ok(())
+    }
+
     fn end_program(&mut self, program: &mut Program) -> Result<(), UsageError> {
         if program.command.is_empty() {
             return Err(UsageError("no program to run is given".into()));
         }
-        let next = Program { ranks: 1, ..Program::default() };
-        self.programs.push(std::mem::replace(program, next));
+        self.programs.push(std::mem::take(program));
         Ok(())
     }
 }
@@ -239,8 +293,9 @@ fn launcher(name: &str) -> Result<Launcher, UsageError> {
     match name {
         "fork" => Ok(Launcher::Fork),
         "ssh" => Ok(Launcher::ssh()),
+        "slurm" => Ok(Launcher::slurm()),
         "rsh" => Ok(Launcher::Command(vec!["rsh".into()])),
-        _ => Err(UsageError(format!("-launcher {name}: not one of ssh, rsh, fork"))),
+        _ => Err(UsageError(format!("-launcher {name}: not one of ssh, rsh, slurm, fork"))),
     }
 }
 
@@ -298,6 +353,13 @@ fn hosts_from(text: &str, name: &str) -> Result<Vec<(String, Option<u32>)>, Usag
 
 const SSH: &str = "ssh -x -o BatchMode=yes -o ConnectTimeout=20";
 
+/// How Slurm starts an agent on a host of the allocation: beside what runs there, on all its cores, and
+/// without waiting for the end of a line, which an agent's messages do not have.
+const SRUN: &str = "srun --quiet --nodes=1 --ntasks=1 --overlap --export=ALL --mpi=none --cpu-bind=none --unbuffered --nodelist={host}";
+
+/// The number of a program's ranks as long as none is given.
+const UNCOUNTED: u32 = 0;
+
 /// Which links may be encrypted.
 const ENCRYPTED: [&str; 3] = ["sites", "all", "none"];
 
@@ -308,7 +370,8 @@ pub(crate) const RANKS_MAX: u32 = 1 << 20;
 pub const HELP: &str = "\
 mpiexec [options] program [arguments] [: [options] program [arguments]]...
 
-  -n, -np N             number of ranks of the program (1)
+  -n, -np N             number of ranks of the program (all that -hosts, a grid or Slurm's allocation
+                        take, or 1)
   -hosts A:2,B:2        hosts and ranks on each
   -f, -hostfile FILE    hosts from a file: lines `host`, `host:2` or `host slots=2`
   -grid FILE            sites and their hosts (docs/grid.md)
@@ -316,7 +379,7 @@ mpiexec [options] program [arguments] [: [options] program [arguments]]...
   -genv NAME VALUE      a variable for all programs;  -env: for this program
   -genvnone             do not pass the local environment on
   -wdir DIR             where the program runs
-  -launcher ssh|rsh|fork
+  -launcher ssh|rsh|slurm|fork
   -launcher-exec CMD    start agents by `CMD host command...`
   -encrypt sites|all|none
                         which links are encrypted: those between sites, all, none
@@ -335,7 +398,41 @@ mod tests {
     use super::*;
 
     fn parse(line: &str) -> Result<Parsed, UsageError> {
-        Options::parse(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>())
+        within(line, &[])
+    }
+
+    fn within(line: &str, variables: &[(&str, &str)]) -> Result<Parsed, UsageError> {
+        let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        Options::parse_within(&words, &|name| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into())
+        })
+    }
+
+    #[test]
+    fn a_program_alone_takes_all_that_its_hosts_do() {
+        let size = |line: &str| run(line).size();
+        assert_eq!(
+            (size("./a"), size("-hosts a:2,b ./a"), size("-ppn 3 -hosts a,b ./a")),
+            (1, 3, 6)
+        );
+        assert_eq!((size("-n 2 -hosts a:2,b ./a"), size("-hosts a:2 ./a : ./b")), (2, 2));
+        assert!(parse("-hosts a:1000000,b:1000000 ./a").is_err());
+    }
+
+    #[test]
+    fn an_allocation_gives_hosts_where_none_are_named() {
+        let slurm = [("SLURM_JOB_NODELIST", "n[1-2]"), ("SLURM_TASKS_PER_NODE", "2,1")];
+        let run = |line: &str| match within(line, &slurm).unwrap() {
+            Parsed::Run(options) => *options,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(run("./a").placement(), [0, 0, 1]);
+        assert_eq!(run("-ppn 1 ./a").placement(), [0, 1]);
+        assert_eq!(run("-n 2 ./a").hosts[1].0, "n2");
+        assert_eq!(run("-hosts n2 ./a").hosts, [("n2".to_owned(), None)]);
+        assert!(run("-launcher fork ./a").hosts.is_empty());
+        let wrong = within("./a", &[("SLURM_JOB_NODELIST", "n[")]).unwrap_err().to_string();
+        assert!(wrong.contains("SLURM_JOB_NODELIST=n["), "{wrong}");
     }
 
     fn run(line: &str) -> Options {

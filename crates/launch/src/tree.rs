@@ -170,6 +170,7 @@ fn launcher(
     match spread.or(launch).or(options.launcher.as_ref()) {
         Some(launcher) => launcher.clone(),
         None if is_here => Launcher::Fork,
+        None if options.allocated.iter().any(|one| one == host) => Launcher::slurm(),
         None => Launcher::ssh(),
     }
 }
