@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What takes too long, or needs too much, to run with every change: sanitizers, deep models, new seeds,
 # memcheck, and what happens to a wide area. A table at the end says how each step ended; a step that cannot run here says why.
-# Usage: nightly.sh [STEP...] (address, thread, models, seeds, exchange, memcheck, trouble, placement; all by default)
+# Usage: nightly.sh [STEP...] (address, thread, models, seeds, exchange, memcheck, trouble, placement, slurm; all by default)
 # SOAK_S: for how many seconds each of `seeds` and `exchange` runs, 300 by default.
 # Address and thread sanitizers need a nightly Rust: rustup toolchain install nightly --profile minimal -c rust-src
 set -uo pipefail
@@ -127,12 +127,17 @@ placement() {
     programs && tests/placement.sh "$prefix"
 }
 
+# Jobs within allocations of a Slurm of the test's own.
+slurm() {
+    programs && tests/slurm.sh "$prefix"
+}
+
 if [ "${1:-}" = --within ]; then
     shift
     "$@"
     exit
 fi
-wanted=" ${*:-address thread models seeds exchange memcheck trouble placement} "
+wanted=" ${*:-address thread models seeds exchange memcheck trouble placement slurm} "
 wants() { [[ $wanted == *" $1 "* ]]; }
 if wants address; then
     why=$(obstacle asan)
@@ -161,6 +166,13 @@ if wants memcheck; then
 fi
 wants trouble && step trouble "what happens to a wide area while ranks exchange data" 1800 trouble
 wants placement && step placement "ranks placed by what they send each other" 900 placement
+if wants slurm; then
+    if command -v srun >/dev/null; then
+        step slurm "mpiexec within allocations of Slurm's" 1200 slurm
+    else
+        skip slurm "Slurm is missing"
+    fi
+fi
 printf '\n%s\n' "step         time  result"
 printf '%s\n' "${table[@]}"
 [ $failed = no ]

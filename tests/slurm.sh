@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# mpiexec within allocations of a real Slurm: a cluster of its own on this machine, of two nodes. Usage: slurm.sh PREFIX
+set -u
+cd "$(dirname "$0")" || exit 1
+. ./check.sh
+PATH=$PATH:/usr/sbin
+for program in slurmctld slurmd srun munged; do
+    command -v $program >/dev/null || { echo "SKIPPED: no $program here"; exit 0; }
+done
+[ "$(id -u)" = 0 ] || { echo "SKIPPED: Slurm's daemons need root"; exit 0; }
+prefix=$(realpath "$1")
+work=$(mktemp -d /tmp/slurm.XXXXXX)
+started=()
+stop() {
+    for id in "${started[@]}"; do kill "$id" 2>/dev/null; done
+    for id in "${started[@]}"; do wait "$id" 2>/dev/null; done
+    rm -rf "$work"
+}
+trap stop EXIT
+chmod 755 "$work"
+mkdir -p "$work/state" "$work"/spool-n{1,2}
+mkdir -m 700 "$work/munge"
+head -c 1024 /dev/urandom >"$work/munge/key"
+chmod 400 "$work/munge/key"
+munged -F --force --key-file="$work/munge/key" --socket="$work/munge.socket" --pid-file="$work/munge/pid" --log-file="$work/munge/log" --seed-file="$work/munge/seed" >"$work/munged.log" 2>&1 &
+started+=($!)
+until_true 10 '[ -S "$work/munge.socket" ]'
+port=$((20000 + RANDOM % 10000))
+here=$(hostname -s)
+cat >"$work/slurm.conf" <<X
+ClusterName=canele
+SlurmctldHost=$here(127.0.0.1)
+SlurmctldPort=$port
+SlurmUser=root
+AuthInfo=socket=$work/munge.socket
+StateSaveLocation=$work/state
+SlurmdSpoolDir=$work/spool-%n
+SlurmctldPidFile=$work/slurmctld.id
+SlurmdPidFile=$work/slurmd-%n.id
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SchedulerType=sched/builtin
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SlurmdParameters=config_overrides
+KillWait=2
+NodeName=n[1-2] NodeHostname=$here NodeAddr=127.0.0.1 Port=[$((port + 1))-$((port + 2))] CPUs=4 State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES MaxTime=10 State=UP
+X
+export SLURM_CONF=$work/slurm.conf
+slurmctld -D -c >"$work/slurmctld.log" 2>&1 &
+started+=($!)
+for node in n1 n2; do
+    slurmd -D -N $node >"$work/slurmd-$node.log" 2>&1 &
+    started+=($!)
+done
+until_true 30 'sinfo -h -t idle -o %D 2>/dev/null | grep -q "^2$"'
+if [ "$(sinfo -h -t idle -o %D 2>/dev/null)" != 2 ]; then
+    echo "SKIPPED: Slurm's daemons do not serve here: $(tail -q -n 1 "$work"/slurm*.log | tr '\n' ' ')"
+    exit 0
+fi
+mpiexec=$prefix/bin/mpiexec
+# srun says so on a cluster that binds nothing.
+within() { timeout 60 salloc -Q -N2 -n5 timeout 50 "$@" 2> >(grep -v 'lacks support for cpu binding' >"$work/err"); }
+on_nodes='echo $SLURMD_NODENAME:$PMI_RANK/$PMI_SIZE'
+
+tasks=$(within sh -c 'echo $SLURM_TASKS_PER_NODE')
+check "an allocation of two nodes" "4,1" "$tasks"
+check "hosts and counts are the allocation's" "n1:0/5 n1:1/5 n1:2/5 n1:3/5 n2:4/5 " "$(within "$mpiexec" sh -c "$on_nodes" | sort | tr '\n' ' ')"
+check "fewer ranks than it takes" "n1:0/2 n1:1/2 " "$(within "$mpiexec" -n 2 sh -c "$on_nodes" | sort | tr '\n' ' ')"
+check "one on each node" "n1:0/2 n2:1/2 " "$(within "$mpiexec" -ppn 1 sh -c "$on_nodes" | sort | tr '\n' ' ')"
+check "a host of it" "n2:0/1 " "$(within "$mpiexec" -hosts n2 sh -c "$on_nodes" | tr '\n' ' ')"
+cat >"$work/grid" <<X
+[[site]]
+name = "cluster"
+hosts = ["n1:2", "n2:2"]
+launch = "slurm"
+X
+check "a grid's site launched by Slurm" "n1:0/4 n1:1/4 n2:2/4 n2:3/4 " "$(within "$mpiexec" -grid "$work/grid" sh -c "$on_nodes" | sort | tr '\n' ' ')"
+cat >"$work/hello.c" <<'X'
+#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+    int rank, sum;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    printf("%d\n", sum);
+    return MPI_Finalize();
+}
+X
+"$prefix/bin/mpicc" "$work/hello.c" -o "$work/hello" || exit 1
+check "an MPI program" "10 10 10 10 10 " "$(within "$mpiexec" "$work/hello" | tr '\n' ' ')"
+check "input and output" "$(seq 20000 | md5sum)" "$(seq 20000 | within "$mpiexec" -n 1 cat | md5sum)"
+head -c 1000000 /dev/urandom >"$work/bytes"
+check "output, byte by byte" "$(md5sum <"$work/bytes")" "$(within "$mpiexec" -n 1 cat "$work/bytes" | md5sum)"
+within "$mpiexec" sh -c 'test $PMI_RANK != 4 || exit 7; sleep 50'
+check "a code" 7 $?
+
+check "srun --mpi=pmi2 starts programs" "3 3 3 " "$(timeout 60 srun -n 3 --mpi=pmi2 "$work/hello" | tr '\n' ' ')"
+check "one task alone" "0" "$(timeout 60 srun -n 1 --mpi=none "$work/hello")"
+timeout 60 srun -n 2 --mpi=none "$work/hello" 2>"$work/err"
+check "several without PMI are told what to do" "16 2" "$? $(grep -c 'started by srun without PMI .* `srun --mpi=pmi2`' "$work/err")"
+
+# scancel ends all.
+printf '#!/bin/sh\n"%s" sh -c "echo \\$\\$ >>%s/ids; sleep 60 & echo \\$! >>%s/ids; wait"\n' "$mpiexec" "$work" "$work" >"$work/batch"
+job=$(sbatch --parsable -N2 -n5 -o "$work/out" "$work/batch")
+until_true 30 '[ "$(cat "$work/ids" 2>/dev/null | wc -l)" = 10 ]'
+scancel "$job"
+until_true 30 '[ "$(alive "$work/ids")" = 0 ]'
+check "scancel leaves nothing behind" "10 0" "$(wc -l <"$work/ids") $(alive "$work/ids")"
+finish_checks
