@@ -1,11 +1,12 @@
 //! The two ends of what is carried, and the carrying.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use driver::{FarTcp, TcpSample};
@@ -49,30 +50,54 @@ pub(crate) struct Watched {
     since: Instant,
 }
 
-/// When gateways at these addresses were last found silent.
+/// When gateways at these addresses were last found silent, and how many connections with each are watched.
 #[derive(Debug, Default)]
-pub(crate) struct Losses(Mutex<HashMap<IpAddr, Instant>>);
+pub(crate) struct Losses {
+    last: Mutex<HashMap<IpAddr, Instant>>,
+    watched: Mutex<HashMap<IpAddr, usize>>,
+}
 
 impl Losses {
     /// A gateway there gives no sign of life.
     pub fn note(&self, address: IpAddr) {
-        let mut losses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if losses.len() >= LOSSES_MAX {
-            losses.clear();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.len() >= LOSSES_MAX {
+            last.clear();
         }
-        losses.insert(address, Instant::now());
+        last.insert(address, Instant::now());
     }
 
     /// Watches a connection with somebody there that begins now.
     pub fn watch(self: &Arc<Self>, address: IpAddr) -> Watched {
+        *self.counts().entry(address).or_default() += 1;
         Watched { losses: self.clone(), address, since: Instant::now() }
+    }
+
+    /// How many connections with somebody there are watched.
+    pub fn watched(&self, address: IpAddr) -> usize {
+        self.counts().get(&address).copied().unwrap_or(0)
+    }
+
+    fn counts(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if let Entry::Occupied(mut count) = self.losses.counts().entry(self.address) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
     }
 }
 
 impl Watched {
     fn is_lost(&self) -> bool {
-        let losses = self.losses.0.lock().unwrap_or_else(PoisonError::into_inner);
-        losses.get(&self.address).is_some_and(|lost| *lost >= self.since)
+        let last = self.losses.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.get(&self.address).is_some_and(|lost| *lost >= self.since)
     }
 }
 
@@ -254,6 +279,16 @@ mod tests {
         for last in 0..=LOSSES_MAX {
             losses.note(IpAddr::from([10, 78, (last >> 8) as u8, last as u8]));
         }
-        assert!(losses.0.lock().unwrap().len() <= LOSSES_MAX);
+        assert!(losses.last.lock().unwrap().len() <= LOSSES_MAX);
+    }
+
+    #[test]
+    fn connections_with_a_host_are_counted_as_long_as_they_last() {
+        let losses = Arc::new(Losses::default());
+        let [one, other] = [1, 2].map(|last| IpAddr::from([10, 77, 0, last]));
+        let held = [one, other, one].map(|address| losses.watch(address));
+        assert_eq!((losses.watched(one), losses.watched(other)), (2, 1));
+        drop(held);
+        assert_eq!((losses.watched(one), losses.counts().len()), (0, 0));
     }
 }

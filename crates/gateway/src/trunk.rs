@@ -1,9 +1,10 @@
-//! The connections between gateways: over TCP one for each that is carried, or one by QUIC for each other gateway,
-//! shared by all that is carried there and kept while nothing is.
+//! The connections between gateways: over TCP one for each that is carried, up to some, and one by QUIC for each other
+//! gateway, shared by all that is carried there and kept while nothing is.
 //!
 //! TCP takes a third of QUIC's processor time, and carries more where that is short; but unless its congestion
 //! control remembers (BBR), it begins anew after each silence, and that of QUIC does not. So it comes first where
-//! the system has one, and where one does not lead, the other is tried. Then the shared connection watches: a gateway
+//! the system has one, and where one does not lead, the other is tried. Many connections over TCP, each of which has
+//! measured for itself, lose packets to each other when they send at once: beyond some they share the one. Then the shared connection watches: a gateway
 //! that stops while its host runs on is silent there, and what is carried over TCP is broken off.
 //!
 //! Over QUIC both ends show the job's identity in TLS, so that a stream needs no proof of its own: its first bytes
@@ -115,6 +116,11 @@ impl Trunks {
                 }
             };
         }
+        if self.losses.watched(gateway.ip()) >= OWN_MAX
+            && let Some(answer) = self.call_over_udp(desk, gateway, request).await
+        {
+            return answer;
+        }
         let patience = if self.endpoints.is_empty() { errand::CONNECT_PATIENCE } else { PATIENCE };
         match self.call_over_tcp(desk, gateway, request, patience).await {
             Ok(answer) => answer,
@@ -152,6 +158,8 @@ impl Trunks {
         request: &Request,
         patience: Duration,
     ) -> io::Result<Result<Reached, String>> {
+        // Counted from now on, for those who call meanwhile.
+        let watched = self.losses.watch(gateway.ip());
         let mut stream = errand::connect_one(gateway, patience).await?;
         let called = timeout(REPLY_PATIENCE, door::call(&desk.porter, &mut stream, request)).await;
         let reply = match called {
@@ -164,7 +172,7 @@ impl Trunks {
         {
             *way = Way::Tcp { until: Instant::now() };
         }
-        let (leg, round_trip) = leg::prepare(stream, Some(self.losses.watch(gateway.ip())))?;
+        let (leg, round_trip) = leg::prepare(stream, Some(watched))?;
         if self.is_tcp_first && !self.endpoints.is_empty() {
             // It says when the other stops, to either side.
             let desk = desk.clone();
@@ -439,6 +447,8 @@ const SOCKET_BYTES: usize = 4 << 20;
 const KEEPALIVE: Duration = Duration::from_secs(2);
 const SILENCE_MS: VarInt = VarInt::from_u32(10_000);
 
+/// Connections with another gateway that have one of their own over TCP each, while others share one by QUIC.
+const OWN_MAX: usize = 8;
 /// How long the one is tried before the other: two round trips and a packet lost.
 const PATIENCE: Duration = Duration::from_millis(1500);
 /// How long it is left alone where it did not lead.
