@@ -3,22 +3,26 @@
 use std::error::Error;
 use std::fs::File;
 use std::io::BufWriter;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use plotters::coord::Shift;
 use plotters::coord::combinators::{BindKeyPoints, IntoLogRange};
-use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::FontStyle;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::instrument::{Case, Column, Description, Quantity, Shape, Share, Statistic};
+use crate::instrument::{Case, Column, Description, Quantity, Shape};
 use crate::library::Kind;
 use crate::record::Measurement;
 use crate::report::{By, Report, Row};
-use crate::scenario::{Crossing, duration_text, size_text};
-use crate::sweep::{Knob, Sweep};
+use crate::scenario::{duration_text, size_text};
+
+mod bars;
+mod links;
+
+pub use links::draw_sweep;
+
+use bars::{Heights, bars_panel};
 
 /// Why a plot could not be drawn.
 #[derive(Debug, thiserror::Error)]
@@ -41,21 +45,6 @@ pub fn draw(report: &Report, by: By, folder: &Path) -> Result<Vec<PathBuf>, Plot
     let (panels, shape) = (panels(report, &rows), report.workload.description().shape);
     let sheet = Sheet { title: report.title(), note: note(report, by), size: size(panels.len()) };
     sheet.draw(&folder.join(report.stem()), &Panels { report, panels, shape, by })
-}
-
-/// Draws a sweep into `folder` likewise: the time against the limit, or the time where there is none, of each
-/// case over what its links differ in, with a curve for each library and each of the other conditions.
-///
-/// # Errors
-/// When a file cannot be written.
-pub fn draw_sweep(sweep: &Sweep, by: By, folder: &Path) -> Result<Vec<PathBuf>, PlotError> {
-    let panels = link_panels(sweep, by);
-    if panels.is_empty() {
-        return Ok(Vec::new());
-    }
-    let note = note(&sweep.whole(), by);
-    let sheet = Sheet { title: sweep.title(), note, size: size(panels.len()) };
-    sheet.draw(&folder.join(sweep.stem()), &panels)
 }
 
 /// What is drawn in the parts of a sheet, whatever it is drawn by.
@@ -194,131 +183,6 @@ impl Parts for Panels<'_> {
             Shape::Trace => trace_panel(report, panel, area),
         }
     }
-}
-
-/// Curves of one case of a sweep over its links.
-struct LinkPanel {
-    title: String,
-    knob: Knob,
-    quantity: Quantity,
-    label: &'static str,
-    /// Where links stand on the axis, and what they are called.
-    marks: Vec<(f64, String)>,
-    lines: Vec<Line>,
-}
-
-impl Parts for Vec<LinkPanel> {
-    fn count(&self) -> usize {
-        self.len()
-    }
-
-    fn draw<B: DrawingBackend>(
-        &self,
-        index: usize,
-        area: &Area<'_, B>,
-    ) -> Result<(), Box<dyn Error>>
-    where
-        B::ErrorType: 'static,
-    {
-        let LinkPanel { title, knob, quantity, label, marks, lines } = &self[index];
-        let name = |at: f64| {
-            let near = |mark: &&(f64, String)| (mark.0 / at - 1.0).abs() < 1e-6;
-            marks.iter().find(near).map_or_else(String::new, |(_, name)| name.clone())
-        };
-        let sought = marks.iter().map(|(at, _)| *at).collect();
-        let axes = Axes {
-            head: knob.head(),
-            marks: sought,
-            name: &name,
-            label,
-            value: &|value| tick(*quantity, value),
-            // The curves of links that TCP does not fill go up to the right.
-            legend: SeriesLabelPosition::UpperLeft,
-        };
-        curves(title, lines, &axes, area)
-    }
-}
-
-/// A panel for each case, by the first statistic that the instrument has drawn.
-fn link_panels(sweep: &Sweep, by: By) -> Vec<LinkPanel> {
-    let whole = sweep.whole();
-    let description = whole.workload.description();
-    let rows: Vec<(Crossing, Vec<Row>)> =
-        sweep.links().map(|(crossing, report)| (crossing, report.rows())).collect();
-    let knobs = sweep.knobs();
-    let knob = knobs[0];
-    let is_drawn = |row: &Row| {
-        let drawn = |statistic: &&Statistic| (description.is_drawn)(row.case, **statistic);
-        description.statistics.iter().find(drawn) == Some(&row.statistic)
-    };
-    let mut keys: Vec<(String, Case, Statistic)> = Vec::new();
-    for row in rows.iter().flat_map(|(_, rows)| rows).filter(|row| is_drawn(row)) {
-        let key = (row.operation.clone(), row.case, row.statistic);
-        if !keys.contains(&key) {
-            keys.push(key);
-        }
-    }
-    let quantity = if whole.has_limit() { Quantity::OfLimit } else { Quantity::Time };
-    let mut marks: Vec<(f64, String)> = Vec::new();
-    for (crossing, _) in &rows {
-        let mark = (knob.number(*crossing), knob.text(*crossing));
-        if !marks.contains(&mark) {
-            marks.push(mark);
-        }
-    }
-    let panel = |(operation, case, statistic): (String, Case, Statistic)| {
-        let mut lines: Vec<Line> = Vec::new();
-        for (index, entry) in whole.entries.iter().enumerate() {
-            for (crossing, rows) in &rows {
-                let is_it = |row: &&Row| {
-                    (row.operation.as_str(), row.case, row.statistic)
-                        == (operation.as_str(), case, statistic)
-                };
-                let row = rows.iter().find(is_it);
-                let Some(value) = row.and_then(|row| row.value(index, quantity, by)) else {
-                    continue;
-                };
-                let others = knobs[1..].iter().map(|knob| knob.text(*crossing));
-                let words: Vec<String> = std::iter::once(entry.name()).chain(others).collect();
-                let name = words.join(", ");
-                let point = (knob.number(*crossing), value);
-                let of_entry = format!("{}, ", entry.name());
-                let place = lines.iter().filter(|line| line.name.starts_with(&of_entry)).count();
-                match lines.iter_mut().find(|line| line.name == name) {
-                    Some(line) => line.points.push(point),
-                    None => lines.push(Line {
-                        name,
-                        color: paler(look(&whole, index).0, place),
-                        marker: MARKERS[place % MARKERS.len()],
-                        width: if entry.library == Kind::Canele { 3 } else { 2 },
-                        points: vec![point],
-                    }),
-                }
-            }
-        }
-        for line in &mut lines {
-            line.points.sort_by(|one, other| one.0.total_cmp(&other.0));
-        }
-        lines.reverse();
-        let text = |column: Column| {
-            let text = column.text(&operation, case, statistic);
-            match column {
-                Column::Operation | Column::Statistic => text,
-                _ => format!("{}: {text}", column.head()),
-            }
-        };
-        let title = description.columns().map(text).collect::<Vec<_>>().join("; ");
-        let label = time_label(&whole, quantity);
-        LinkPanel { title, knob, quantity, label, marks: marks.clone(), lines }
-    };
-    keys.into_iter().map(panel).filter(|panel| !panel.lines.is_empty()).collect()
-}
-
-/// The colour of a library under another condition: nearer to white.
-fn paler(color: RGBColor, place: usize) -> RGBColor {
-    let share = 0.3 * place.min(2) as f64;
-    let mix = |part: u8| (f64::from(part) + (255.0 - f64::from(part)) * share) as u8;
-    RGBColor(mix(color.0), mix(color.1), mix(color.2))
 }
 
 /// A part of the picture with axes of its own.
@@ -713,149 +577,6 @@ fn lines(report: &Report, panel: &Panel, by: By, axis: Axis) -> Vec<Line> {
     lines
 }
 
-fn bars_panel<B: DrawingBackend>(
-    report: &Report,
-    panel: &Panel,
-    by: By,
-    area: &Area<'_, B>,
-) -> Result<(), Box<dyn Error>>
-where
-    B::ErrorType: 'static,
-{
-    let rows = &panel.rows;
-    let value = |index: usize, row: &Row| row.value(index, panel.quantity, by);
-    let is_measured = |index: &usize| rows.iter().any(|row| value(*index, row).is_some());
-    let drawn: Vec<usize> = (0..report.entries.len()).filter(is_measured).collect();
-    let values =
-        rows.iter().flat_map(|row| drawn.iter().filter_map(move |index| value(*index, row)));
-    let is_of_one = matches!(panel.quantity, Quantity::Share(Share { is_clamped: true, .. }));
-    let heights = Heights::of(values.collect(), !panel.title.is_empty(), is_of_one);
-    let bottom = heights.span.start;
-    let mut chart =
-        builder(&panel.title, area).build_cartesian_2d(0.0..rows.len() as f64, heights)?;
-    let middles: Vec<f64> = (0..rows.len()).map(|index| index as f64 + 0.5).collect();
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .x_labels(0)
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(RGBColor(222, 222, 222))
-        .x_desc(match report.workload.description().axis {
-            [column] => column.head(),
-            _ => "",
-        })
-        .y_desc(time_label(report, panel.quantity))
-        .y_label_formatter(&|value| tick(panel.quantity, *value))
-        .label_style((FONT, 14))
-        .axis_desc_style((FONT, 15))
-        .draw()?;
-    let width = 0.8 / drawn.len() as f64;
-    let pixels = f64::from(area.dim_in_pixel().0) * 0.85 * width / rows.len() as f64;
-    let over = (FONT, if pixels < NUMBER_PIXELS { 10 } else { 13 })
-        .into_font()
-        .color(&BLACK)
-        .pos(Pos::new(HPos::Center, VPos::Bottom));
-    for (place, index) in drawn.iter().enumerate() {
-        let entry = &report.entries[*index];
-        let color = look(report, *index).0;
-        let left = move |row: usize| row as f64 + 0.1 + place as f64 * width;
-        let bars: Vec<(f64, f64)> = rows
-            .iter()
-            .enumerate()
-            .filter_map(|(at, row)| Some((left(at), value(*index, row)?)))
-            .collect();
-        chart
-            .draw_series(bars.iter().map(|(x, value)| {
-                Rectangle::new([(*x, bottom), (x + width * 0.92, *value)], color.filled())
-            }))?
-            .label(entry.name())
-            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 22, y + 5)], color.filled()));
-        chart.draw_series(bars.iter().map(|(x, value)| {
-            let at = (x + width * 0.46, *value);
-            Text::new(tick(panel.quantity, *value), at, over.clone())
-        }))?;
-    }
-    let under = (FONT, 14).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Top));
-    let origin = area.get_base_pixel();
-    for (row, middle) in rows.iter().zip(middles) {
-        let (x, y) = chart.backend_coord(&(middle, bottom));
-        let (x, y) = (x - origin.0, y - origin.1);
-        let name = bar_name(report.workload.description(), row);
-        area.strip_coord_spec().draw(&Text::new(name, (x, y + 6), under.clone()))?;
-    }
-    draw_legend(&mut chart, SeriesLabelPosition::UpperRight)
-}
-
-/// The axis of bars: of their values, or, where those are of several orders of magnitude, of their
-/// logarithms.
-struct Heights {
-    is_log: bool,
-    span: Range<f64>,
-    ticks: Vec<f64>,
-}
-
-impl Heights {
-    /// With room above; more where the legend would hide bars. What is of one goes from 0 to 1.
-    fn of(values: Vec<f64>, has_legend_above: bool, is_of_one: bool) -> Self {
-        let (least, greatest) = span(values.into_iter(), 1.0);
-        let room = if has_legend_above { 1.4 } else { 1.15 };
-        if !is_of_one && least > 0.0 && greatest > least * LOG_FROM {
-            let bottom = least / 2.0;
-            let top = bottom * (greatest / bottom).powf(room);
-            return Self { is_log: true, span: bottom..top, ticks: ticks((bottom, top)) };
-        }
-        if is_of_one {
-            let ticks = (0..=5).map(|index| f64::from(index) / 5.0).collect();
-            return Self { is_log: false, span: 0.0..room, ticks };
-        }
-        let top = if greatest > 0.0 { greatest * room } else { 1.0 };
-        let ten = 10.0_f64.powf(top.log10().floor() - 1.0);
-        let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * ten);
-        let step = steps.into_iter().find(|step| top / step <= TICKS_MAX).unwrap_or(top);
-        let ticks = (0..).map(|index| f64::from(index) * step).take_while(|tick| *tick <= top);
-        Self { is_log: false, span: 0.0..top, ticks: ticks.collect() }
-    }
-}
-
-impl Ranged for Heights {
-    type FormatOption = NoDefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
-        let scale = |value: f64| if self.is_log { value.log10() } else { value };
-        let (from, to) = (scale(self.span.start), scale(self.span.end));
-        let share = (scale(*value) - from) / (to - from);
-        limit.0 + (share * f64::from(limit.1 - limit.0)).round() as i32
-    }
-
-    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
-        self.ticks.clone()
-    }
-
-    fn range(&self) -> Range<f64> {
-        self.span.clone()
-    }
-}
-
-impl ValueFormatter<f64> for Heights {}
-
-/// What stands under the bars of a row: `allreduce of 8 B`.
-fn bar_name(description: &Description, row: &Row) -> String {
-    let is_named = description.axis.contains(&Column::Operation);
-    let says_something = |column: &&Column| !is_named || column.number(row.case) > 0;
-    let columns = description
-        .axis
-        .iter()
-        .filter(|column| **column == Column::Operation || says_something(column));
-    let text = |column: &Column| column.text(&row.operation, row.case, row.statistic);
-    let is_alone = description.axis.len() == 1;
-    let words = columns.map(|column| match column {
-        Column::Ranks if !is_alone => format!("{} ranks", text(column)),
-        _ => text(column),
-    });
-    words.collect::<Vec<_>>().join(if is_named { " of " } else { ", " })
-}
-
 /// Colours that most people tell apart (Okabe and Ito), and a marker besides; ours under several settings
 /// have colours of their own.
 fn look(report: &Report, index: usize) -> (RGBColor, Marker) {
@@ -933,12 +654,6 @@ const WIDTH: u32 = 1280;
 const FRAME_HEIGHT: u32 = 70;
 /// In pixels.
 const PANEL_HEIGHT: u32 = 490;
-/// Bars are as high as their logarithms from this ratio of the greatest to the least on.
-const LOG_FROM: f64 = 50.0;
-/// Marks on the axis of bars' values.
-const TICKS_MAX: f64 = 10.0;
-/// Numbers over narrower bars are small.
-const NUMBER_PIXELS: f64 = 50.0;
 /// So many numbers are marked on an axis as they are.
 const MARKS_MAX: usize = 6;
 /// Sizes are marked at each power of this.
@@ -990,31 +705,6 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_is_drawn_over_its_round_trips_with_a_curve_for_each_rate() {
-        let folder = tempfile::tempdir().unwrap();
-        let sweep = crate::sweep::tests::sweep();
-        let paths = draw_sweep(&sweep, By::Median, folder.path()).unwrap();
-        let svg = std::fs::read_to_string(&paths[0]).unwrap();
-        for text in [
-            "over 6 links",
-            "round trip",
-            "300 ms",
-            "Canele, 100 Mb/s",
-            "Canele, 10 Gb/s",
-            "MPICH, 10 Gb/s",
-            "size: 1 MiB",
-            "time / limit of the link",
-        ] {
-            assert!(svg.contains(text), "{text} is not in the plot");
-        }
-        let panels = link_panels(&sweep, By::Median);
-        assert_eq!(panels.len(), 2);
-        // Two rates of each of three libraries, three round trips.
-        assert!(panels.iter().all(|panel| panel.lines.len() == 6));
-        assert!(panels[0].lines.iter().all(|line| line.points.len() == 3));
-    }
-
-    #[test]
     fn collectives_are_drawn_as_bars() {
         let folder = tempfile::tempdir().unwrap();
         let case = |bytes| Case { bytes, count: 0, ranks: 2 };
@@ -1028,22 +718,6 @@ mod tests {
         let svg =
             std::fs::read_to_string(&draw(&report, By::Least, folder.path()).unwrap()[0]).unwrap();
         assert!(svg.contains("allreduce; size: 8 B") && svg.contains("60 µs"));
-    }
-
-    #[test]
-    fn bars_of_several_orders_of_magnitude_are_as_high_as_their_logarithms() {
-        let linear = Heights::of(vec![60.0, 70.0], false, false);
-        assert_eq!(linear.ticks, [0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0]);
-        assert_eq!([0.0, linear.span.end].map(|value| linear.map(&value, (0, 1000))), [0, 1000]);
-        let none = Heights::of(vec![0.0, 0.0], true, false);
-        assert_eq!((none.span.end, none.is_log), (1.0, false));
-        let share = Heights::of(vec![0.001, 0.1], false, true);
-        assert_eq!((share.span.end, share.ticks.len(), share.is_log), (1.15, 6, false));
-        let log = Heights::of(vec![0.2, 2000.0], true, false);
-        let at = |value| log.map(&value, (0, 10_000));
-        assert_eq!((at(0.1), at(log.span.end)), (0, 10_000));
-        assert!((at(2.0) - at(0.2) - (at(2000.0) - at(200.0))).abs() <= 2);
-        assert!(log.ticks.len() >= 4 && log.ticks.iter().all(|tick| *tick <= log.span.end));
     }
 
     #[test]
