@@ -9,7 +9,7 @@ for program in slurmctld slurmd srun munged; do
 done
 [ "$(id -u)" = 0 ] || { echo "SKIPPED: Slurm's daemons need root"; exit 0; }
 prefix=$(realpath "$1")
-work=$(mktemp -d /tmp/slurm.XXXXXX)
+work=$(mktemp -d)
 started=()
 stop() {
     for id in "${started[@]}"; do kill "$id" 2>/dev/null; done
@@ -78,29 +78,17 @@ hosts = ["n1:2", "n2:2"]
 launch = "slurm"
 X
 check "a grid's site launched by Slurm" "n1:0/4 n1:1/4 n2:2/4 n2:3/4 " "$(within "$mpiexec" -grid "$work/grid" sh -c "$on_nodes" | sort | tr '\n' ' ')"
-cat >"$work/hello.c" <<'X'
-#include <mpi.h>
-#include <stdio.h>
-int main(int argc, char **argv) {
-    int rank, sum;
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    printf("%d\n", sum);
-    return MPI_Finalize();
-}
-X
-"$prefix/bin/mpicc" "$work/hello.c" -o "$work/hello" || exit 1
-check "an MPI program" "10 10 10 10 10 " "$(within "$mpiexec" "$work/hello" | tr '\n' ' ')"
+"$prefix/bin/mpicc" programs/total.c -o "$work/total" || exit 1
+check "an MPI program" "10 10 10 10 10 " "$(within "$mpiexec" "$work/total" | tr '\n' ' ')"
 check "input and output" "$(seq 20000 | md5sum)" "$(seq 20000 | within "$mpiexec" -n 1 cat | md5sum)"
 head -c 1000000 /dev/urandom >"$work/bytes"
 check "output, byte by byte" "$(md5sum <"$work/bytes")" "$(within "$mpiexec" -n 1 cat "$work/bytes" | md5sum)"
 within "$mpiexec" sh -c 'test $PMI_RANK != 4 || exit 7; sleep 50'
 check "a code" 7 $?
 
-check "srun --mpi=pmi2 starts programs" "3 3 3 " "$(timeout 60 srun -n 3 --mpi=pmi2 "$work/hello" | tr '\n' ' ')"
-check "one task alone" "0" "$(timeout 60 srun -n 1 --mpi=none "$work/hello")"
-timeout 60 srun -n 2 --mpi=none "$work/hello" 2>"$work/err"
+check "srun --mpi=pmi2 starts programs" "3 3 3 " "$(timeout 60 srun -n 3 --mpi=pmi2 "$work/total" | tr '\n' ' ')"
+check "one task alone" "0" "$(timeout 60 srun -n 1 --mpi=none "$work/total")"
+timeout 60 srun -n 2 --mpi=none "$work/total" 2>"$work/err"
 check "several without PMI are told what to do" "16 2" "$? $(grep -c 'started by srun without PMI .* `srun --mpi=pmi2`' "$work/err")"
 
 # scancel ends all.

@@ -66,22 +66,10 @@ fi
 check "ranks on two hosts" "a:0/4 a:1/4 b:2/4 b:3/4 " "$(run -n 4 -hosts a:2,b:2 sh -c 'test -n "$SSH_CONNECTION" && echo $([ $PMI_RANK -lt 2 ] && echo a || echo b):$PMI_RANK/$PMI_SIZE' | sort | tr '\n' ' ')"
 printf 'a:2\nb slots=1\n' >"$work/hosts"
 check "as many as the hosts take" "0/3 1/3 2/3 " "$(run -f "$work/hosts" sh -c 'echo $PMI_RANK/$PMI_SIZE' | sort | tr '\n' ' ')"
-cat >"$work/hello.c" <<'X'
-#include <mpi.h>
-#include <stdio.h>
-int main(int argc, char **argv) {
-    int rank, sum;
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    printf("%d\n", sum);
-    return MPI_Finalize();
-}
-X
 mkdir -p "$work/north/bin" "$work/south/run" "$work/south/it's a prefix"
-mpicc "$work/hello.c" -o "$work/north/bin/hello" || exit 1
+mpicc programs/total.c -o "$work/north/bin/total" || exit 1
 ln -s "$prefix/bin" "$work/south/it's a prefix/bin"
-cp "$work/north/bin/hello" "$work/south/hello"
+cp "$work/north/bin/total" "$work/south/total"
 cat >"$work/grid" <<X
 [[site]]
 name = "north"
@@ -97,7 +85,7 @@ agent = "$work/south/it's a prefix/bin/canele-agent"
 directory = "$work/south/run"
 binaries = "$work/south"
 X
-check "a grid whose sites differ" "6 6 6 6 " "$(timeout 60 mpiexec -grid "$work/grid" hello | tr '\n' ' ')"
+check "a grid whose sites differ" "6 6 6 6 " "$(timeout 60 mpiexec -grid "$work/grid" total | tr '\n' ' ')"
 check "directories and variables of sites" "north/there:/usr north/there:/usr south/:$work/south/run south/:$work/south/run " "$(cd /usr && timeout 60 mpiexec -grid "$work/grid" sh -c 'echo $CANELE_SITE/$WHERE:$PWD' | sort | tr '\n' ' ')"
 mkdir -p "$work/it's \"a\" dir"
 check "a directory with quotes and spaces" "$work/it's \"a\" dir" "$(run -n 1 -hosts b -wdir "$work/it's \"a\" dir" pwd)"
