@@ -1,14 +1,17 @@
 //! Links over TCP that are cut under traffic: they open again, and every byte arrives once and in order.
 
+mod traffic;
+
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use driver::{Event, Fault, Post, Rail, RailError, TcpConfig, TcpRail};
-use engine::{Completion, Config, Engine, Envelope, OpId, Outcome, Selector, SendMode};
+use engine::{Completion, Config, Engine, Envelope, Outcome, SendMode};
 use memory::Region;
 use progress::{Core, Directory};
+use traffic::{Exchange, Random};
 use wire::{Capabilities, Frame, GateId, RemoteRegion};
 
 #[test]
@@ -20,18 +23,7 @@ fn messages_outlive_the_connections_they_travel_by() {
         let mut ends = Vec::new();
         let mut cuts = 0;
         for number in 0..MESSAGES {
-            let from = random.below(2);
-            let bytes = [0, 8, 5000, 70_000, 400_000][random.below(5)];
-            let data = Region::from_box(content(number, bytes).into());
-            let into = Region::owned(bytes);
-            let (sender, receiver) = (GateId(from as u32), GateId(1 - from as u32));
-            let (context, source, tag) = (0, sender.0, number as i32);
-            let envelope = Envelope { context, source, tag, is_urgent: false };
-            let selector = Selector { context, source: Some(source), tag: Some(tag) };
-            let receive = cores[1 - from].engine.submit_receive(Some(sender), selector, &into);
-            let send =
-                cores[from].engine.submit_send(receiver, envelope, &data, SendMode::Synchronous);
-            ends.push(Exchange { number, from, send, receive, into });
+            ends.push(Exchange::begin(&mut cores, &mut random, number, number as i32));
             for _ in 0..random.below(60) {
                 cores.iter_mut().for_each(|core| {
                     core.advance();
@@ -44,8 +36,15 @@ fn messages_outlive_the_connections_they_travel_by() {
             }
         }
         let limit = Instant::now() + PATIENCE;
-        for end in ends {
-            end.check(&mut cores, limit);
+        for (number, mut end) in ends.into_iter().enumerate() {
+            while !end.has_ended(&mut cores) {
+                for core in &mut cores {
+                    core.advance();
+                    core.flush();
+                }
+                assert!(Instant::now() < limit, "message {number} does not arrive");
+            }
+            end.check();
         }
         let resent: u64 = cores.iter().map(|core| core.engine.counters().resent).sum();
         println!("{cuts} cuts, {resent} frames sent again");
@@ -84,38 +83,6 @@ fn a_process_that_is_gone_is_not_waited_for() {
         );
     };
     assert_eq!(outcome, Outcome::PeerFailed);
-}
-
-/// A message on its way.
-struct Exchange {
-    number: usize,
-    from: usize,
-    send: OpId,
-    receive: OpId,
-    into: Region,
-}
-
-impl Exchange {
-    fn check(self, cores: &mut [Core; 2], limit: Instant) {
-        let Self { number, from, send, receive, into } = self;
-        let (mut sent, mut received) = (None, None);
-        while sent.is_none() || received.is_none() {
-            for core in &mut *cores {
-                core.advance();
-                core.flush();
-            }
-            sent = sent.or_else(|| cores[from].engine.take(send));
-            received = received.or_else(|| cores[1 - from].engine.take(receive));
-            assert!(Instant::now() < limit, "message {number} does not arrive");
-        }
-        assert_eq!(sent.map(|end| end.outcome), Some(Outcome::Ok));
-        assert_eq!(received.map(|end| end.outcome), Some(Outcome::Ok));
-        assert!(into.to_vec() == content(number, into.len()), "message {number} came mangled");
-    }
-}
-
-fn content(number: usize, bytes: usize) -> Vec<u8> {
-    (0..bytes).map(|at| (at * 31 + number * 7 + at / 251) as u8).collect()
 }
 
 /// Two processes of a job within one, over the loopback, and what cuts their links.
@@ -225,18 +192,6 @@ struct Both([Vec<u8>; 2]);
 impl Directory for Both {
     fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
         Ok(vec![("tcp".into(), self.0[peer.0 as usize].clone())])
-    }
-}
-
-/// Numbers without end (Marsaglia's xorshift).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % limit as u64) as usize
     }
 }
 

@@ -1,15 +1,18 @@
 //! Rails of different kinds, behind walls that rise in mid-run: whichever still leads to the peer takes over, and every
 //! byte arrives once and in order.
 
+mod traffic;
+
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use driver::{Event, Fault, Post, Rail, RailError, SimNetwork, SimRail};
-use engine::{Config, Engine, Envelope, OpId, Outcome, Selector, SendMode};
+use engine::{Config, Engine};
 use memory::Region;
 use progress::{Core, Directory};
+use traffic::{Exchange, Random};
 use wire::{Capabilities, Frame, GateId, RemoteRegion};
 
 #[test]
@@ -89,23 +92,8 @@ impl Job {
     /// Begins to exchange some messages of any length.
     fn begin(&mut self) {
         for _ in 0..1 + self.random.below(12) {
-            let from = self.random.below(2);
-            let bytes = [0, 8, 5000, 70_000, 400_000][self.random.below(5)];
-            let data = Region::from_box(content(self.number, bytes).into());
-            let into = Region::owned(bytes);
-            let (sender, receiver) = (GateId(from as u32), GateId(1 - from as u32));
             // The same tag for all: their order shows.
-            let (context, source, tag) = (0, sender.0, 0);
-            let envelope = Envelope { context, source, tag, is_urgent: false };
-            let selector = Selector { context, source: Some(source), tag: Some(tag) };
-            let [receive, send] = {
-                let engine = &mut self.cores[1 - from].engine;
-                let receive = engine.submit_receive(Some(sender), selector, &into);
-                let engine = &mut self.cores[from].engine;
-                let mode = SendMode::Synchronous;
-                [receive, engine.submit_send(receiver, envelope, &data, mode)]
-            };
-            self.begun.push(Exchange { number: self.number, from, send, receive, into });
+            self.begun.push(Exchange::begin(&mut self.cores, &mut self.random, self.number, 0));
             self.number += 1;
             (0..self.random.below(30)).for_each(|_| self.step());
         }
@@ -113,16 +101,9 @@ impl Job {
 
     /// Runs until all that was begun has arrived.
     fn finish(&mut self) {
-        for Exchange { number, from, send, receive, into } in std::mem::take(&mut self.begun) {
-            let mut ends = [None, None];
-            self.run(|job| {
-                ends[0] = ends[0].or_else(|| job.cores[from].engine.take(send));
-                ends[1] = ends[1].or_else(|| job.cores[1 - from].engine.take(receive));
-                ends.iter().all(Option::is_some)
-            });
-            let outcomes = ends.map(|end| end.map(|end| end.outcome));
-            assert_eq!(outcomes, [Some(Outcome::Ok); 2], "message {number}");
-            assert!(into.to_vec() == content(number, into.len()), "message {number} came mangled");
+        for mut exchange in std::mem::take(&mut self.begun) {
+            self.run(|job| exchange.has_ended(&mut job.cores));
+            exchange.check();
         }
     }
 
@@ -145,19 +126,6 @@ impl Job {
             core.flush();
         }
     }
-}
-
-/// A message on its way.
-struct Exchange {
-    number: usize,
-    from: usize,
-    send: OpId,
-    receive: OpId,
-    into: Region,
-}
-
-fn content(number: usize, bytes: usize) -> Vec<u8> {
-    (0..bytes).map(|at| (at * 31 + number * 7 + at / 251) as u8).collect()
 }
 
 /// A rail with a wall, which swallows everything without a word. What was open behind it is found lost after a while,
@@ -280,18 +248,6 @@ struct Both;
 impl Directory for Both {
     fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
         Ok(NAMES.map(|name| (name.into(), peer.0.to_le_bytes().into())).into())
-    }
-}
-
-/// Numbers without end (Marsaglia's xorshift).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % limit as u64) as usize
     }
 }
 
