@@ -172,7 +172,7 @@ enum Happening {
 /// What an endpoint will report, in the order of its arrival.
 #[derive(Debug)]
 enum News {
-    Up(GateId, Capabilities),
+    Up { peer: GateId, lane: u64, capabilities: Capabilities },
     Frame { from: GateId, lane: u64, bytes: Vec<u8> },
     Sent(GateId, FrameToken),
     Room(GateId),
@@ -279,10 +279,11 @@ impl State {
                 }
             }
             Happening::Arrival { at, news } => {
-                if let (News::Up(peer, _), true) = (&news, self.endpoints.contains_key(&at))
+                if let News::Up { peer, lane: number, .. } = &news
+                    && self.endpoints.contains_key(&at)
                     && let Some(lane) = self.lanes.get_mut(&(at, *peer))
                 {
-                    lane.known = true;
+                    lane.known |= lane.number == *number;
                 }
                 self.tell(at, news);
             }
@@ -319,8 +320,11 @@ impl State {
             let lane = Lane { known: one == from, ..Lane::new(self.serial, random) };
             self.lanes.insert((one, other), lane);
         }
-        let up_there = News::Up(from, self.path(to, from).capabilities);
-        let up_here = News::Up(to, self.path(from, to).capabilities);
+        let news = |at: GateId, peer: GateId| {
+            let lane = self.lanes.get(&(at, peer)).map_or(0, |lane| lane.number);
+            News::Up { peer, lane, capabilities: self.path(at, peer).capabilities }
+        };
+        let (up_there, up_here) = (news(to, from), news(from, to));
         self.plan(up, Happening::Arrival { at: to, news: up_there });
         self.plan(known, Happening::Arrival { at: from, news: up_here });
     }
@@ -425,13 +429,14 @@ impl State {
         }
     }
 
-    /// Forgets everything under way between two endpoints.
+    /// Forgets everything under way between two endpoints, but that earlier links have ended.
     fn clear(&mut self, one: GateId, other: GateId) {
         self.agenda.retain(|_, happening| {
             let between = match happening {
                 Happening::Departure(from, to) | Happening::Credit { from, to, .. } => {
                     pair(*from, *to)
                 }
+                Happening::Arrival { news: News::Down(..), .. } => return true,
                 Happening::Arrival { at, news } => pair(*at, news.peer()),
             };
             between != pair(one, other)
@@ -463,10 +468,12 @@ impl State {
         self.endpoints.remove(&rank);
     }
 
-    /// The news of one endpoint, at most a burst; consumed bytes are credited to their senders.
+    /// The news of one endpoint, at most a burst, and nothing behind the end of a link: whoever hears of it acts on it
+    /// first. Consumed bytes are credited to their senders.
     fn take(&mut self, at: GateId) -> Vec<News> {
         let Some(endpoint) = self.endpoints.get_mut(&at) else { return Vec::new() };
-        let count = endpoint.len().min(BURST);
+        let end = endpoint.iter().position(|news| matches!(news, News::Down(..)));
+        let count = end.map_or(endpoint.len(), |end| end + 1).min(BURST);
         let taken: Vec<News> = endpoint.drain(..count).collect();
         for news in &taken {
             match news {
@@ -475,9 +482,10 @@ impl State {
                     let (from, lane, bytes) = (*from, *lane, bytes.len());
                     self.plan(time, Happening::Credit { from, to: at, lane, bytes });
                 }
-                News::Up(peer, _) => {
+                // One whose end is told next has no lane any more: the next link has its own.
+                News::Up { peer, lane: number, .. } => {
                     if let Some(lane) = self.lanes.get_mut(&(at, *peer)) {
-                        lane.open = true;
+                        lane.open |= lane.number == *number;
                     }
                 }
                 News::Sent(..) | News::Room(_) | News::Down(..) => {}
@@ -526,7 +534,7 @@ impl Waiting {
 impl News {
     fn peer(&self) -> GateId {
         match self {
-            Self::Up(peer, _)
+            Self::Up { peer, .. }
             | Self::Frame { from: peer, .. }
             | Self::Sent(peer, _)
             | Self::Room(peer)
@@ -536,7 +544,7 @@ impl News {
 
     fn show(&self, sink: &mut dyn FnMut(Event<'_>)) {
         match self {
-            Self::Up(peer, capabilities) => {
+            Self::Up { peer, capabilities, .. } => {
                 sink(Event::Up { peer: *peer, capabilities: *capabilities });
             }
             Self::Frame { from, bytes, .. } => sink(Event::Frame { peer: *from, bytes }),
