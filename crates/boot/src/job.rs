@@ -92,6 +92,8 @@ pub struct Job {
     secret: Secret,
     id: u64,
     launcher: Option<Mutex<Server>>,
+    /// Whether the launcher watches the job's processes.
+    is_watched: bool,
 }
 
 /// The launcher's PMI server, over either kind of stream.
@@ -138,16 +140,27 @@ impl Job {
         let id = job_id(&secret, "");
         let universe_size = None;
         let application_number = None;
-        Ok(Self { rank: 0, size: 1, universe_size, application_number, secret, id, launcher: None })
+        let (launcher, is_watched) = (None, false);
+        Ok(Self {
+            rank: 0,
+            size: 1,
+            universe_size,
+            application_number,
+            secret,
+            id,
+            launcher,
+            is_watched,
+        })
     }
 
     fn of_many(mut server: Server, rank: u32, size: u32) -> Result<Self, BootError> {
         let universe_size = pmi!(&mut server, pmi => pmi.universe_size())?;
         let application_number = pmi!(&mut server, pmi => pmi.application_number())?;
-        let secret = agree_secret(&mut server, rank)?;
+        let (secret, is_ours) = agree_secret(&mut server, rank)?;
+        let is_watched = is_ours && pmi!(&mut server, pmi => pmi.introduce())?;
         let id = job_id(&secret, pmi!(&server, pmi => pmi.kvs()));
         let launcher = Some(Mutex::new(server));
-        Ok(Self { rank, size, universe_size, application_number, secret, id, launcher })
+        Ok(Self { rank, size, universe_size, application_number, secret, id, launcher, is_watched })
     }
 
     /// This process's rank.
@@ -220,6 +233,14 @@ impl Job {
         bytes.ok_or_else(unpublished)
     }
 
+    /// Whether the launcher has seen the process `rank` end, though its part of the job has not: it was started by
+    /// another. The answer is at hand, and no where nobody watches.
+    pub fn has_ended(&self, rank: u32) -> bool {
+        let Some(mut server) = self.server().filter(|_| self.is_watched) else { return false };
+        let known = pmi!(&mut *server, pmi => pmi.get(&ended_name(rank)));
+        known.is_ok_and(|known| known.is_some())
+    }
+
     /// Asks the launcher to end the whole job; false when there is none to ask.
     pub fn abort(&self, code: i32) -> bool {
         match self.server() {
@@ -246,10 +267,10 @@ impl Job {
 }
 
 /// Our own launcher serves a secret that never left its channels; under a foreign one, rank 0 makes
-/// one and the launcher's own means carry it.
-fn agree_secret(server: &mut Server, rank: u32) -> Result<Secret, BootError> {
+/// one and the launcher's own means carry it. Whether the launcher is ours.
+fn agree_secret(server: &mut Server, rank: u32) -> Result<(Secret, bool), BootError> {
     if let Some(text) = pmi!(&mut *server, pmi => pmi.get(SECRET_KEY))? {
-        return secret_of(&text);
+        return Ok((secret_of(&text)?, true));
     }
     if rank == 0 {
         let secret = random_secret()?;
@@ -257,7 +278,7 @@ fn agree_secret(server: &mut Server, rank: u32) -> Result<Secret, BootError> {
     }
     pmi!(&mut *server, pmi => pmi.barrier())?;
     match pmi!(&mut *server, pmi => pmi.get(SHARED_SECRET_KEY))? {
-        Some(text) => secret_of(&text),
+        Some(text) => Ok((secret_of(&text)?, false)),
         None => Err(BootError::Unpublished { rank: 0, key: SHARED_SECRET_KEY.into() }),
     }
 }
@@ -320,6 +341,16 @@ fn piece_name(rank: u32, key: &str, index: usize) -> String {
     format!("canele-{rank}-{key}-{index}")
 }
 
+/// Under what our own launcher lets agents know that the process `rank` has ended.
+pub fn ended_name(rank: u32) -> String {
+    format!("{ENDED_PREFIX}{rank}")
+}
+
+/// Whether a name is such a one. Agents know of all that have ended.
+pub fn is_ended_name(name: &str) -> bool {
+    name.starts_with(ENDED_PREFIX)
+}
+
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -334,6 +365,7 @@ fn bytes_of(text: &str) -> Option<Vec<u8>> {
 /// Where our own `mpiexec` serves the secret.
 pub const SECRET_KEY: &str = "canele-secret";
 const SHARED_SECRET_KEY: &str = "canele-shared-secret";
+const ENDED_PREFIX: &str = "canele-ended-";
 
 /// By what a launcher tells how many cores the ranks of a node share, each of which may be bound to fewer.
 pub const NODE_CORES_VARIABLE: &str = "CANELE_NODE_CORES";

@@ -76,6 +76,14 @@ impl<S: Read + Write> Pmi<S> {
         Ok(Some(answer.word("value")?.to_owned()))
     }
 
+    /// Tells our own launcher which process this is, for it may have been started by another, and its end be seen by
+    /// nobody else; whether it is watched.
+    pub fn introduce(&mut self) -> Result<bool, BootError> {
+        let space = process_space().unwrap_or_default();
+        let line = format!("cmd=process id={} space={space}", std::process::id());
+        Ok(self.ask(&line, "process")?.word("rc")? == "0")
+    }
+
     /// Waits for all processes of the job.
     pub fn barrier(&mut self) -> Result<(), BootError> {
         self.ask("cmd=barrier_in", "barrier_out")?.check("barrier")
@@ -124,6 +132,12 @@ impl<S: Read + Write> Pmi<S> {
             _ => Err(BootError::Launcher(std::io::ErrorKind::UnexpectedEof.into())),
         }
     }
+}
+
+/// Among which processes the number of this one is known: the system's name for them.
+pub fn process_space() -> Option<String> {
+    let name = std::fs::read_link("/proc/self/ns/pid").ok()?;
+    Some(name.to_str()?.to_owned())
 }
 
 /// An answer's words.

@@ -16,7 +16,7 @@ use crate::below::Below;
 use crate::channel::{Ended, Exit, Kind, Message, RankStart, Start};
 use crate::found::Probe;
 use crate::gateway;
-use crate::pmi::{Given, Reply};
+use crate::pmi::{self, Given, Reply};
 use crate::probe::{self, Token};
 use crate::system;
 
@@ -32,7 +32,7 @@ type Known = Arc<RwLock<Given>>;
 /// Runs an agent on its standard streams until `mpiexec` closes them.
 pub fn agent_main() -> ExitCode {
     system::adopt_orphans();
-    // Every rank takes six.
+    // Every rank takes seven.
     let descriptors = system::raise_descriptors();
     let out: Out = Arc::new(Mutex::new(std::io::stdout()));
     tell(&out, &Message::new(Kind::Hello, 0, VERSION));
@@ -310,17 +310,24 @@ fn refusal(start: &RankStart, error: &std::io::Error) -> (i32, String) {
 }
 
 /// A thread that answers a rank's requests, or passes them on.
-fn serve(rank: u32, pmi: UnixStream, known: &Known, out: &Out) -> io::Result<()> {
+fn serve(rank: u32, stream: UnixStream, known: &Known, out: &Out) -> io::Result<()> {
     let (known, out) = (Arc::clone(known), Arc::clone(out));
     system::start_thread(move || {
-        let mut lines = BufReader::new(&pmi);
+        let mut lines = BufReader::new(&stream);
         let mut line = Vec::new();
         while matches!((&mut lines).take(LINE_MAX).read_until(b'\n', &mut line), Ok(1..)) {
             let request = std::mem::take(&mut line);
             let text = String::from_utf8_lossy(&request);
+            if let Some(process) = pmi::process(&text)
+                && watch_process(rank, process, &out).is_ok()
+            {
+                // A rank that has gone needs no answer.
+                let _ = (&stream).write_all(format!("{}\n", pmi::WATCHED).as_bytes());
+                continue;
+            }
             let reply = known.read().unwrap_or_else(PoisonError::into_inner).reply(&text);
             // A rank that has gone needs no answer.
-            let answer = |text: String| drop((&pmi).write_all(format!("{text}\n").as_bytes()));
+            let answer = |text: String| drop((&stream).write_all(format!("{text}\n").as_bytes()));
             match reply {
                 Reply::Known(text) => answer(text),
                 Reply::Noted(text) => {
@@ -330,6 +337,16 @@ fn serve(rank: u32, pmi: UnixStream, known: &Known, out: &Out) -> io::Result<()>
                 }
                 Reply::Above => tell(&out, &Message::new(Kind::PmiRequest, rank, request)),
             }
+        }
+    })
+}
+
+/// A thread that tells the end of the process that is the rank: what was started for it may be another, and live on.
+fn watch_process(rank: u32, process: u32, out: &Out) -> io::Result<()> {
+    let (ended, out) = (system::process(process)?, Arc::clone(out));
+    system::start_thread(move || {
+        if system::await_end(&ended).is_ok() {
+            tell(&out, &Message::new(Kind::PmiNotice, rank, pmi::ENDED_NOTICE));
         }
     })
 }

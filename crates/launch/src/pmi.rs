@@ -13,6 +13,8 @@ pub(crate) enum Answer {
     Everyone(String),
     /// Nothing yet.
     Later,
+    /// None; but all agents are to know at once what they are [given](Server::take_fresh).
+    Given,
     /// The job is to end with this code.
     Abort(i32),
 }
@@ -121,9 +123,10 @@ impl Server {
             "put" => self.put(word("key"), word("value")),
             "get" => match self.values.get(word("key")) {
                 Some(value) => found(value),
-                None => "cmd=get_result rc=-1 msg=key_not_found value=unknown".into(),
+                None => NOT_FOUND.into(),
             },
             "barrier_in" => return self.barrier(index),
+            ENDED => return self.bury(rank),
             "finalize" => {
                 self.finalized[index] = true;
                 "cmd=finalize_ack rc=0".into()
@@ -151,6 +154,15 @@ impl Server {
         PUT.into()
     }
 
+    /// A rank's process has ended, as its agent has seen.
+    fn bury(&mut self, rank: u32) -> Answer {
+        if !self.is_open(rank) {
+            return Answer::Later;
+        }
+        self.fresh.values.insert(boot::ended_name(rank), "1".into());
+        Answer::Given
+    }
+
     fn barrier(&mut self, rank: usize) -> Answer {
         self.waiting[rank] = true;
         if !self.waiting.iter().all(|waiting| *waiting) {
@@ -175,9 +187,11 @@ impl Given {
         match word("cmd") {
             "init" => Reply::Noted(INITIALIZED.into()),
             "put" if may_put(word("key"), word("value")) => Reply::Noted(PUT.into()),
-            "get" => {
-                self.values.get(word("key")).map_or(Reply::Above, |it| Reply::Known(found(it)))
-            }
+            "get" => match self.values.get(word("key")) {
+                Some(value) => Reply::Known(found(value)),
+                None if boot::is_ended_name(word("key")) => Reply::Known(NOT_FOUND.into()),
+                None => Reply::Above,
+            },
             command => {
                 self.answers.get(command).map_or(Reply::Above, |it| Reply::Known(it.clone()))
             }
@@ -186,8 +200,24 @@ impl Given {
 }
 
 fn may_put(key: &str, value: &str) -> bool {
-    !key.is_empty() && value.len() <= VALUE_MAX && key != boot::SECRET_KEY
+    let is_ours = key == boot::SECRET_KEY || boot::is_ended_name(key);
+    !key.is_empty() && value.len() <= VALUE_MAX && !is_ours
 }
+
+/// The process by which a rank introduces itself, if that is one of this host's, as it is seen here.
+pub(crate) fn process(line: &str) -> Option<u32> {
+    let words = words(line);
+    let is_near = words.get("space").copied() == boot::process_space().as_deref();
+    let is_it = is_near && words.get("cmd") == Some(&"process");
+    words.get("id").filter(|_| is_it)?.parse().ok()
+}
+
+/// What an agent says of a rank whose process has ended.
+pub(crate) const ENDED_NOTICE: &str = "cmd=ended";
+const ENDED: &str = "ended";
+
+/// What a rank is answered whose process is watched.
+pub(crate) const WATCHED: &str = "cmd=process rc=0";
 
 fn words(line: &str) -> HashMap<&str, &str> {
     line.split_ascii_whitespace().filter_map(|word| word.split_once('=')).collect()
@@ -198,6 +228,7 @@ fn found(value: &str) -> String {
 }
 
 const INITIALIZED: &str = "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0";
+const NOT_FOUND: &str = "cmd=get_result rc=-1 msg=key_not_found value=unknown";
 const PUT: &str = "cmd=put_result rc=0 msg=success";
 /// What a value is answered that is not taken.
 pub(crate) const REFUSED: &str = "cmd=put_result rc=-1 msg=refused";
@@ -271,6 +302,32 @@ mod tests {
         assert_eq!(server.take_fresh(), Given::default());
         let mut several = Server::new("job".into(), vec![0, 1], Values::new());
         assert_eq!(several.take_fresh().reply("cmd=get_appnum"), Reply::Above);
+    }
+
+    #[test]
+    fn agents_know_which_processes_have_ended_without_asking() {
+        let mut server = Server::new("job".into(), vec![0, 0], Values::new());
+        let mut given = Given::default();
+        let get = format!("cmd=get kvsname=job key={}", boot::ended_name(1));
+        assert_eq!(given.reply(&get), Reply::Known(NOT_FOUND.into()));
+        assert_eq!(server.handle(1, ENDED_NOTICE), Answer::Later, "it is part of no job");
+        server.handle(1, "cmd=init pmi_version=1 pmi_subversion=1");
+        assert_eq!(server.handle(1, ENDED_NOTICE), Answer::Given);
+        given.extend(server.take_fresh());
+        assert_eq!(given.reply(&get), Reply::Known(found("1")));
+        let put = format!("cmd=put kvsname=job key={} value=1", boot::ended_name(0));
+        assert_eq!(server.handle(1, &put), Answer::Line(REFUSED.into()));
+        server.handle(0, "cmd=init pmi_version=1 pmi_subversion=1");
+        server.handle(0, "cmd=finalize");
+        assert_eq!(server.handle(0, ENDED_NOTICE), Answer::Later, "it has ended its part");
+    }
+
+    #[test]
+    fn a_process_introduces_itself_by_a_number_that_is_known_here() {
+        let space = boot::process_space().expect("a system that names it");
+        assert_eq!(process(&format!("cmd=process id=7 space={space}")), Some(7));
+        assert_eq!(process("cmd=process id=7 space=pid:[1]"), None);
+        assert_eq!(process(&format!("cmd=get id=7 space={space}")), None);
     }
 
     #[test]

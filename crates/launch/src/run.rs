@@ -266,6 +266,7 @@ impl Run {
                 self.send_to_all(&Message::new(Kind::PmiForAll, 0, format!("{line}\n")));
             }
             Answer::Later => self.end_if_waiting_in_vain(),
+            Answer::Given => self.give(),
             Answer::Abort(code) => {
                 self.aborting[rank as usize] = true;
                 let cause = match code {
@@ -295,7 +296,11 @@ impl Run {
 
     /// A request that an agent has answered.
     fn note(&mut self, rank: u32, line: &str) {
-        if self.server.handle(rank, line) == Answer::Line(REFUSED.into()) && !self.explained {
+        let answer = self.server.handle(rank, line);
+        if answer == Answer::Given {
+            self.give();
+        }
+        if answer == Answer::Line(REFUSED.into()) && !self.explained {
             let host = &self.hosts[rank as usize];
             tell!(
                 "mpiexec: rank {rank} on {host}: has published more than a job may; ending the job"

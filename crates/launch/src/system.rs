@@ -1,6 +1,7 @@
 //! The system calls that the standard library has no words for.
 
 use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -68,6 +69,32 @@ pub(crate) fn start_thread(body: impl FnOnce() + Send + 'static) -> io::Result<(
 pub(crate) fn signal_group(group: u32, signal: i32) {
     // SAFETY: no memory is involved. A group that has ended is none to signal.
     unsafe { libc::kill(-(group as i32), signal) };
+}
+
+/// A process of this host, whatever becomes of its number.
+pub(crate) fn process(id: u32) -> io::Result<OwnedFd> {
+    // SAFETY: no memory is involved; the descriptor is nobody else's.
+    unsafe {
+        match libc::syscall(libc::SYS_pidfd_open, id as libc::pid_t, 0) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(OwnedFd::from_raw_fd(fd as i32)),
+        }
+    }
+}
+
+/// Waits for a process's end.
+pub(crate) fn await_end(process: &OwnedFd) -> io::Result<()> {
+    let mut wanted = libc::pollfd { fd: process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    loop {
+        // SAFETY: one struct, which outlives the call.
+        if unsafe { libc::poll(&raw mut wanted, 1, -1) } > 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
 }
 
 /// Makes this process the parent of orphans among its descendants, so that they can be ended too.

@@ -603,6 +603,10 @@ impl Directory for Cards {
             self.barred.push(bar);
         }
     }
+
+    fn has_ended(&mut self, peer: GateId) -> bool {
+        self.job.has_ended(peer.0)
+    }
 }
 
 fn append(to: &mut Vec<u8>, bytes: &[u8]) {

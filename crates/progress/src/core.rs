@@ -30,6 +30,12 @@ pub trait Directory: Send {
 
     /// A rail has found no way to a peer: of those that are like it, others may come first.
     fn note_no_way(&mut self, _peer: GateId, _rail: &str) {}
+
+    /// Whether whoever has started a peer has seen its process end. Asked where no link leads to it, and the answer is
+    /// at hand.
+    fn has_ended(&mut self, _peer: GateId) -> bool {
+        false
+    }
 }
 
 /// The engine, the rails, and which rail leads to which peer.

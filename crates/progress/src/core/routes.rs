@@ -136,6 +136,7 @@ impl Core {
                     let text = "no link has opened again in time".into();
                     self.fail(peer, Fault::Lost(text));
                 }
+                Overdue::Way(peer) if self.directory.has_ended(peer) => self.bury(peer),
                 Overdue::Way(peer) => self.ask_others(peer),
             }
         }
@@ -207,6 +208,11 @@ impl Core {
             self.reopening.push((peer, rail));
             self.has_loose_ends = true;
         }
+    }
+
+    /// A peer that no link leads to has ended, as the launcher says: it is waited for in vain.
+    fn bury(&mut self, peer: GateId) {
+        self.fail(peer, Fault::Lost("its process has ended".into()));
     }
 
     /// A peer has no link, and what opens one anew was swallowed: the rails that have not been asked may lead there,
