@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What happens to a wide area, one thing after the other, while ranks on both sides of it exchange data that is
 # checked: every message arrives once, or the job ends with the error and in the time that are to be expected.
-# Usage: trouble.sh PREFIX [CASE...] (cuts, gateways, address, mtu, udp, tcp, disorder, malice; all by default)
+# Usage: trouble.sh PREFIX [CASE...] (cuts, gateways, address, mtu, udp, tcp, refused, disorder, malice; all by default)
 set -u
 cd "$(dirname "$0")" || exit 1
 . ./check.sh
@@ -12,7 +12,7 @@ export CANELE_LAB=t$$ TROUBLE_TEST=$work
 canele=$prefix/bin/canele mpiexec=$prefix/bin/mpiexec
 trap 'for id in "${started[@]}"; do kill -9 "$id" 2>/dev/null; done; "$canele" lab down >/dev/null 2>&1; rm -rf "$work"' EXIT
 started=()
-wanted=" ${*:-cuts gateways address mtu udp tcp disorder malice} "
+wanted=" ${*:-cuts gateways address mtu udp tcp refused disorder malice} "
 "$prefix/bin/mpicc" -Wall -Werror -O1 programs/exchange.c -o "$work/exchange" || exit 1
 lab() { timeout 60 "$canele" lab "$@"; }
 raise() { lab up --name "$CANELE_LAB" "$@" >"$work/up" 2>&1 || true; }
@@ -190,6 +190,66 @@ if wants tcp; then
     replaced tcp quic
     replaced quic tcp
     calm
+fi
+
+# What a firewall of the second site's refuses from now on, or does no more. Its own resets pass.
+refuse() { # protocol, how, chains (INPUT: what comes from the first site; OUTPUT: what goes there)
+    local protocol=$1 how=$2 node chain way what
+    shift 2
+    what=(-p "$protocol")
+    [ "$protocol" = udp ] || what+=(! --tcp-flags RST RST)
+    for node in 0 1 2; do
+        for chain in "$@"; do
+            if [ "$chain" = INPUT ]; then way=-s; else way=-d; fi
+            lab run site1-node$node iptables -A "$chain" "$way" 10.77.0.0/24 "${what[@]}" -j REJECT --reject-with "$how" || check "$protocol can be refused" yes no
+        done
+    done
+}
+admit() { for node in 0 1 2; do lab run site1-node$node iptables -F; done; }
+refusal_told() { check "a refusal was told" yes "$(grep -qE "^canele: rank [0-9]+: $1 to rank [0-9]+ is refused: nobody listens" "$work/err" && echo yes)"; }
+
+if wants refused; then
+    "$canele" lab grid >"$work/open.toml"
+    for chains in INPUT OUTPUT "INPUT OUTPUT"; do
+        begin 12 -grid "$work/open.toml" -n 6 -genv CANELE_RAILS shm,tcp,quic
+        # shellcheck disable=SC2086
+        refuse tcp tcp-reset $chains
+        finish "TCP is refused in mid-run ($chains), and UDP leads there"
+        replaced tcp quic
+        admit
+        begin 12 -grid "$work/open.toml" -n 6 -genv CANELE_RAILS shm,quic,tcp
+        # shellcheck disable=SC2086
+        refuse udp icmp-port-unreachable $chains
+        finish "UDP is refused in mid-run ($chains), and TCP leads there"
+        replaced quic tcp
+        admit
+    done
+    for rails in tcp:tcp:tcp-reset tcp:tcp:icmp-port-unreachable quic:udp:icmp-port-unreachable tcp:tcp:icmp-admin-prohibited; do
+        IFS=: read -r rail protocol how <<<"$rails"
+        begin 20 "${direct[@]}" -genv CANELE_RAILS "$rail"
+        refuse "$protocol" "$how" INPUT OUTPUT
+        sleep 8
+        admit
+        finish "all there is is refused for 8 s ($protocol, $how)"
+        noticed
+        case $protocol:$how in tcp:tcp-reset | tcp:icmp-port-unreachable) refusal_told "$rail" ;; esac
+    done
+    begin 20 "${direct[@]}" -genv CANELE_RAILS tcp,quic -genv CANELE_LINK_PATIENCE 5
+    refuse tcp tcp-reset INPUT OUTPUT
+    refuse udp icmp-port-unreachable INPUT OUTPUT
+    wait "$job"
+    code=$?
+    sed 's/^/    /' "$work/out" "$work/err"
+    check "all is refused for good: the job ends with an error" yes "$([ "$code" != 0 ] && [ "$code" != 124 ] && echo yes)"
+    check "that says so" yes "$(grep -q 'no link has opened again in time' "$work/err" && echo yes)"
+    admit
+    "$prefix/bin/mpicc" -Wall -Werror -O1 programs/orphan.c -o "$work/orphan" || exit 1
+    for rails in tcp tcp,quic; do
+        # shellcheck disable=SC2016
+        told=$(timeout 45 "$mpiexec" "${direct[@]}" -genv CANELE_RAILS $rails sh -c '"$0"; [ "$PMI_RANK" = 0 ] || sleep 30' "$work/orphan" 2>"$work/err")
+        sed 's/^/    /' "$work/err"
+        check "a process that has ended unseen is not waited for, over $rails" "probes of the dead: 0 failures" "$told"
+    done
 fi
 
 if wants disorder; then

@@ -164,7 +164,8 @@ pub enum Event<'a> {
         /// What is wrong, and what to do.
         reason: String,
     },
-    /// The link is gone, or could not be opened; nothing more comes from it.
+    /// The link is gone, or could not be opened; nothing more comes from it. One that takes its place comes with a
+    /// later poll: whoever hears of an end acts on it after the report.
     Down {
         /// The peer behind the link.
         peer: GateId,
@@ -180,7 +181,8 @@ pub enum Fault {
     Closed,
     /// The network or the peer's process failed; the text names both ends.
     Lost(String),
-    /// No way to the peer was found; the text says what was tried.
+    /// No way to the peer was found; the text says what was tried. Who refuses on a long way may be something in
+    /// between, such as a firewall.
     Unreachable(String),
     /// The peer sent bytes that no honest peer sends; the text says which.
     Misbehaved(String),

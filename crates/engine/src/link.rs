@@ -131,7 +131,12 @@ impl Link {
     /// Whether this end wants frames to be kept: others can carry them, or it is far to the peer, where a link is
     /// waited for that is lost.
     pub fn keeps(&self, is_patient: bool) -> bool {
-        self.capabilities.replay || (is_patient && self.cost.round_trip_ns() >= FAR_NS)
+        self.capabilities.replay || (is_patient && self.is_far())
+    }
+
+    /// Whether an answer takes so long that it leaves the site.
+    pub fn is_far(&self) -> bool {
+        self.cost.round_trip_ns() >= FAR_NS
     }
 
     /// What a frame over it begins with, in bytes, where frames are kept.

@@ -18,7 +18,7 @@ use crate::tasks::Tasks;
 use crate::waiters::Waiters;
 
 use gathering::{LastShort, Row};
-use routes::{RailSet, Route, Trouble, another_way};
+use routes::{RailSet, Reopening, Route, Trouble, another_way};
 
 /// Where the addresses of peers come from, asked at the first message to a peer.
 pub trait Directory: Send {
@@ -57,7 +57,7 @@ pub struct Core {
     /// It has been told that a rail does not lead to a peer, and another is tried.
     has_told_detour: bool,
     /// Links that rails are opening anew.
-    reopening: Vec<(GateId, RailId)>,
+    reopening: Vec<Reopening>,
     /// A rail had no room for a frame, or not yet for all of it, or is at something of its own.
     has_backlog: bool,
     /// That may still be so, or messages are gathered, a task has to compute, or threads wait for others.
@@ -458,13 +458,13 @@ impl Core {
                     Route::Open(rails) => rails.insert(rail),
                     Route::Failed => return troubles.push((peer, Trouble::Unwanted)),
                 }
-                if let Some(at) = reopening.iter().position(|one| *one == (peer, rail)) {
+                if let Some(at) = reopening.iter().position(|one| one.is_of(peer, rail)) {
                     reopening.swap_remove(at);
                     if engine.may_reopen(peer, rail) {
                         journal.print(&[format!("{name} to rank {} is back", peer.0)]);
                     }
                 }
-                let takes_over = reopening.iter().any(|one| one.0 == peer);
+                let takes_over = reopening.iter().any(|one| one.peer == peer);
                 if takes_over {
                     troubles.push((peer, Trouble::Outdone));
                 }

@@ -1,38 +1,40 @@
-//! Rails of different kinds, behind walls that rise in mid-run: whichever still leads to the peer takes over, and every
-//! byte arrives once and in order.
+//! Rails of different kinds, behind walls that rise in mid-run, and swallow or refuse: whichever still leads to the peer
+//! takes over, and every byte arrives once and in order.
 
 mod traffic;
 
+use std::ops::RangeInclusive;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use driver::{Event, Fault, Post, Rail, RailError, SimNetwork, SimRail};
-use engine::{Config, Engine};
+use engine::{Config, Engine, Envelope, Outcome, SendMode};
 use memory::Region;
 use progress::{Core, Directory};
 use traffic::{Exchange, Random};
-use wire::{Capabilities, Frame, GateId, RemoteRegion};
+use wire::{Capabilities, Cost, Frame, GateId, RemoteRegion};
 
 #[test]
 fn the_rail_that_leads_there_takes_over() {
-    let seeds = std::env::var("CANELE_SEED").ok().and_then(|seed| seed.parse().ok());
-    for seed in seeds.map_or(1..=12, |seed| seed..=seed) {
+    for seed in seeds() {
         println!("seed {seed}");
-        let mut job = Job::new(seed);
+        let mut job = Job::new(seed, PATIENCE);
         job.exchange();
         let mut leading = job.agreed().expect("a link has opened");
         for _ in 0..ROUNDS {
             let is_plain_cut = job.random.below(3) == 0;
-            job.walls.iter().enumerate().for_each(|(at, wall)| {
-                wall.store(is_plain_cut || at == leading, Ordering::Relaxed);
-            });
+            for at in (0..2).filter(|at| is_plain_cut || *at == leading) {
+                let kind = [Kind::Swallows, Kind::Refuses][job.random.below(2)];
+                job.walls[at].set(kind);
+            }
+            (0..2).filter(|at| !is_plain_cut && *at != leading).for_each(|at| job.fall(at));
             job.begin();
             if is_plain_cut {
                 let steps = job.random.below(3000);
                 (0..steps).for_each(|_| job.step());
-                job.walls.iter().for_each(|wall| wall.store(false, Ordering::Relaxed));
+                (0..2).for_each(|at| job.fall(at));
             } else {
                 // Where it led nothing passes, and both know what does.
                 job.run(|job| job.agreed() == Some(1 - leading));
@@ -44,11 +46,59 @@ fn the_rail_that_leads_there_takes_over() {
     }
 }
 
+#[test]
+fn who_is_refused_everywhere_is_waited_for_as_long_as_who_is_not_answered() {
+    let seed = 5;
+    let mut job = Job::new(seed, Duration::from_millis(200));
+    job.exchange();
+    job.walls.iter().for_each(|wall| wall.set(Kind::Refuses));
+    let data = Region::owned(8);
+    let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
+    let send = job.cores[0].engine.submit_send(GateId(1), envelope, &data, SendMode::Synchronous);
+    let mut outcome = None;
+    job.run(|job| {
+        outcome = outcome.or(job.cores[0].engine.take(send).map(|end| end.outcome));
+        outcome.is_some()
+    });
+    assert_eq!(outcome, Some(Outcome::PeerFailed));
+    let told = job.cores[0].take_notices();
+    assert_eq!(told, ["link to rank 1 lost: no link has opened again in time"]);
+    for wall in &job.walls {
+        assert!(wall.refused.load(Ordering::Relaxed) >= 4, "each end asks again on each rail");
+    }
+}
+
+#[test]
+fn a_process_that_has_ended_is_not_waited_for() {
+    let mut job = Job::new(6, PATIENCE);
+    job.exchange();
+    job.walls[0].set(Kind::Swallows);
+    job.walls[1].set(Kind::Refuses);
+    job.has_ended.store(true, Ordering::Relaxed);
+    let mut told = [0, 1].map(|_| Vec::new());
+    job.run(|job| {
+        told.iter_mut()
+            .zip(&mut job.cores)
+            .for_each(|(told, core)| told.extend(core.take_notices()));
+        told.iter().all(|told| !told.is_empty())
+    });
+    for (rank, told) in told.iter().enumerate() {
+        assert_eq!(*told, [format!("link to rank {} lost: its process has ended", 1 - rank)]);
+    }
+}
+
+fn seeds() -> RangeInclusive<u64> {
+    let given = std::env::var("CANELE_SEED").ok().and_then(|seed| seed.parse().ok());
+    given.map_or(1..=12, |seed| seed..=seed)
+}
+
 /// Two processes of a job, what is between them, and what they have begun.
 struct Job {
     cores: [Core; 2],
     networks: [SimNetwork; 2],
-    walls: [Arc<AtomicBool>; 2],
+    walls: [Arc<Wall>; 2],
+    /// Whoever has started the two has seen both end.
+    has_ended: Arc<AtomicBool>,
     random: Random,
     begun: Vec<Exchange>,
     number: usize,
@@ -56,9 +106,10 @@ struct Job {
 }
 
 impl Job {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, patience: Duration) -> Self {
         let networks = [0, 1].map(|number| SimNetwork::new(2 * seed + number));
-        let walls = [0; 2].map(|_| Arc::new(AtomicBool::new(false)));
+        let walls = [0; 2].map(|_| Arc::<Wall>::default());
+        let has_ended = Arc::<AtomicBool>::default();
         let mut random = Random(seed);
         let cores = [0, 1].map(|rank| {
             let rail = |at: usize| Walled {
@@ -69,14 +120,22 @@ impl Job {
                 is_open: false,
                 is_asked: false,
                 notices_in: None,
+                refuses_in: None,
                 random: Random(1 + random.below(1 << 30) as u64),
             };
             let rails = [0, 1].map(rail).map(|rail| Box::new(rail) as Box<dyn Rail>);
-            let config = Config { detour_ns: 3_000_000, ..Config::new(2) };
-            Core::new(Engine::new(config), GateId(rank), 2, rails.into(), Box::new(Both))
+            let patience_ns = patience.as_nanos() as u64;
+            let config = Config { detour_ns: 3_000_000, patience_ns, ..Config::new(2) };
+            Core::new(
+                Engine::new(config),
+                GateId(rank),
+                2,
+                rails.into(),
+                Box::new(Both(Arc::clone(&has_ended))),
+            )
         });
-        let limit = Instant::now() + PATIENCE;
-        Self { cores, networks, walls, random, begun: Vec::new(), number: 0, limit }
+        let limit = Instant::now() + LIMIT;
+        Self { cores, networks, walls, has_ended, random, begun: Vec::new(), number: 0, limit }
     }
 
     /// Which rail leads first, where both ends say the same.
@@ -87,6 +146,11 @@ impl Job {
 
     fn names(&self) -> [Option<&'static str>; 2] {
         [0, 1].map(|rank| self.cores[rank].rail_name(GateId(1 - rank as u32)))
+    }
+
+    /// A wall falls.
+    fn fall(&mut self, at: usize) {
+        self.walls[at].set(Kind::Passes);
     }
 
     /// Begins to exchange some messages of any length.
@@ -128,23 +192,69 @@ impl Job {
     }
 }
 
-/// A rail with a wall, which swallows everything without a word. What was open behind it is found lost after a while,
-/// by each end in its time, and what is asked for meanwhile when the wall is gone.
+/// What is between the two on a rail.
+#[derive(Default)]
+struct Wall {
+    kind: Mutex<Kind>,
+    /// Links that were asked for, and refused.
+    refused: AtomicUsize,
+}
+
+/// What it does to what comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Kind {
+    #[default]
+    Passes,
+    /// Without a word.
+    Swallows,
+    Refuses,
+}
+
+impl Wall {
+    fn set(&self, kind: Kind) {
+        *self.kind.lock().unwrap() = kind;
+    }
+}
+
+/// A rail with a wall. What was open behind it is found lost after a while, by each end in its time, and what is asked
+/// for meanwhile when the wall is gone, unless it is refused.
 struct Walled {
     name: &'static str,
     rail: SimRail,
     peer: GateId,
-    wall: Arc<AtomicBool>,
+    wall: Arc<Wall>,
     is_open: bool,
+    /// A link was asked for and has not opened.
     is_asked: bool,
-    /// In how many polls the loss is found.
+    /// In how many polls the loss is found, or a refusal comes.
     notices_in: Option<usize>,
+    refuses_in: Option<usize>,
     random: Random,
 }
 
 impl Walled {
+    fn kind(&self) -> Kind {
+        *self.wall.kind.lock().unwrap()
+    }
+
     fn is_walled(&self) -> bool {
-        self.wall.load(Ordering::Relaxed)
+        self.kind() != Kind::Passes
+    }
+
+    /// What is asked for behind a wall that refuses is refused, in its time.
+    fn refuse(&mut self) -> Option<Fault> {
+        if self.kind() == Kind::Swallows || !self.is_asked {
+            return None;
+        }
+        let random = &mut self.random;
+        let polls = self.refuses_in.get_or_insert_with(|| random.below(50));
+        if *polls > 0 {
+            *polls -= 1;
+            return None;
+        }
+        self.disconnect(self.peer);
+        self.wall.refused.fetch_add(1, Ordering::Relaxed);
+        Some(Fault::Unreachable("nobody is there".into()))
     }
 }
 
@@ -158,12 +268,13 @@ impl Rail for Walled {
     }
 
     fn connect(&mut self, peer: GateId, address: &[u8]) -> Result<(), RailError> {
-        self.is_asked = self.is_walled();
-        if self.is_asked { Ok(()) } else { self.rail.connect(peer, address) }
+        self.is_asked = true;
+        if self.is_walled() { Ok(()) } else { self.rail.connect(peer, address) }
     }
 
     fn disconnect(&mut self, peer: GateId) {
-        (self.is_open, self.is_asked, self.notices_in) = (false, false, None);
+        (self.is_open, self.is_asked) = (false, false);
+        (self.notices_in, self.refuses_in) = (None, None);
         self.rail.disconnect(peer);
     }
 
@@ -195,21 +306,25 @@ impl Rail for Walled {
             if was_up {
                 self.rail.disconnect(peer);
             }
-            return false;
+            let Some(fault) = self.refuse() else { return false };
+            sink(Event::Down { peer, fault });
+            return true;
         }
-        if std::mem::take(&mut self.is_asked) {
+        self.refuses_in = None;
+        if self.is_asked {
             let address = peer.0.to_le_bytes();
             self.rail.connect(peer, &address).expect("an address of the network");
         }
-        let is_open = &mut self.is_open;
+        let Self { is_open, is_asked, .. } = self;
         self.rail.poll(&mut |event| match event {
             Event::Up { peer, capabilities } => {
-                *is_open = true;
+                (*is_open, *is_asked) = (true, false);
                 let capabilities = Capabilities { replay: true, reopens: true, ..capabilities };
                 sink(Event::Up { peer, capabilities });
+                sink(Event::Cost { peer, cost: Cost::linear(FAR_NS, 1000, 1_000_000_000) });
             }
             Event::Down { peer, fault } => {
-                *is_open = false;
+                (*is_open, *is_asked) = (false, false);
                 sink(Event::Down { peer, fault });
             }
             other => sink(other),
@@ -243,11 +358,15 @@ impl Rail for Walled {
     }
 }
 
-struct Both;
+struct Both(Arc<AtomicBool>);
 
 impl Directory for Both {
     fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
         Ok(NAMES.map(|name| (name.into(), peer.0.to_le_bytes().into())).into())
+    }
+
+    fn has_ended(&mut self, _: GateId) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -257,5 +376,10 @@ const NAMES: [&str; 2] = ["tcp", "quic"];
 /// How often a wall rises.
 const ROUNDS: usize = 12;
 
+/// What a frame takes, it is said: who is so far away may be behind a wall.
+const FAR_NS: u64 = 2_000_000;
+
 /// More than all takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(60);
+/// A peer is waited for as long.
+const PATIENCE: Duration = LIMIT;

@@ -20,12 +20,13 @@ pub(crate) struct Dialling {
     again: Option<Again>,
 }
 
-/// Opening a link anew: there is no end but by refusal, for others say how long it is waited for.
+/// Opening a link anew: there is no end but by refusal, for others say how long it is waited for, and what a
+/// refusal means.
 #[derive(Debug, Default)]
 struct Again {
     /// Rounds that have ended.
     rounds: u32,
-    /// Of these, the last in which the peer's host said that nobody listens.
+    /// Of these, the last in which all that was said is that nobody listens.
     refused: u32,
 }
 
@@ -34,7 +35,7 @@ struct Candidate {
     address: SocketAddr,
     under_way: bool,
     failure: Option<String>,
-    /// Whether its host has said, the last time, that nobody listens there.
+    /// Whether it was said, the last time, that nobody listens there: by its host, or as if by it.
     is_refused: bool,
 }
 
@@ -62,8 +63,8 @@ impl Dialling {
         }
     }
 
-    /// Begins at `now` to try `candidates` to open a link anew: soon, then ever more rarely, until the peer's host
-    /// says again and again that the peer is not there.
+    /// Begins at `now` to try `candidates` to open a link anew: soon, then ever more rarely, until it is said again
+    /// and again that the peer is not there.
     pub fn again(candidates: Vec<SocketAddr>, now: Duration) -> Self {
         let again = Some(Again::default());
         let first = now + pause(0);
@@ -137,7 +138,7 @@ impl Dialling {
             })
             .collect();
         if self.again.is_some() {
-            return format!("its process is gone: {}", tried.join(", "));
+            return format!("nobody listens at {}", tried.join(", "));
         }
         format!("no answer within {} s from {}", self.patience.as_secs_f32(), tried.join(", "))
     }
@@ -184,7 +185,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 const TRY_TIMEOUT: Duration = Duration::from_secs(10);
 /// …or none, for the next try may come when it is whole again.
 const TRY_AGAIN_TIMEOUT: Duration = Duration::from_secs(1);
-/// So often in a row a host says that nobody listens before it is believed.
+/// So often in a row it is said that nobody listens before it is told.
 const REFUSALS: u32 = 3;
 
 /// A candidate that is silent for so long gets company by the next.
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_whose_host_says_that_it_is_gone_is_given_up() {
+    fn a_peer_that_is_said_not_to_be_there_is_given_up() {
         let (tries, account) = tries_again(60_000, |_| Some(true));
         assert_eq!(tries.len(), 3);
         assert!(account.is_some_and(|text| text.contains("10.0.0.1:1 (failed)")));

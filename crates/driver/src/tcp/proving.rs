@@ -492,7 +492,7 @@ impl TcpRail {
         is_gateway.then(|| ways.request(peer, address, listeners))
     }
 
-    /// Whether a host says that nobody listens where a peer did. Of a gateway that says nothing of the peer.
+    /// Whether it is said that nobody listens where a peer did. Of a gateway that says nothing of the peer.
     fn refuses(&self, peer: GateId, address: SocketAddr, error: &io::Error) -> bool {
         is_refusal(error) && self.request(peer, address).is_none()
     }
@@ -655,7 +655,7 @@ pub(super) fn begin_connect(
     Ok(socket.into())
 }
 
-/// Whether the other host has said that nobody listens there.
+/// Whether the other host has said that nobody listens there, or somebody as if it had.
 fn is_refusal(error: &io::Error) -> bool {
     error.kind() == ErrorKind::ConnectionRefused
 }

@@ -167,7 +167,15 @@ impl Engine {
         way.is_some_and(|way| way.apart.iter().any(is_it))
     }
 
-    /// Whether there is such a link.
+    /// Whether a peer that is far away was reached and has no link: who refuses there may stand in between, and the
+    /// peer is waited for.
+    pub fn is_cut_off(&self, gate: GateId) -> bool {
+        let way = self.gates.get(gate.0 as usize).and_then(Option::as_ref);
+        let is_far = |apart: &Apart| apart.state == State::Parted && apart.link.is_far();
+        way.is_some_and(|way| way.is_parted() && way.apart.iter().any(is_far))
+    }
+
+    /// Whether there is a link that the peer has given up.
     #[inline]
     pub fn has_severed(&self) -> bool {
         !self.severed.is_empty()

@@ -89,6 +89,31 @@ pub(super) struct Attempt {
     pub(super) refusals: Vec<String>,
 }
 
+/// A link that is to be opened anew.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reopening {
+    pub(super) peer: GateId,
+    rail: RailId,
+    /// What the rail is at.
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It tries to open it.
+    Trying,
+    /// The same, after it was refused.
+    TryingAgain,
+    /// It was refused, and is to try again.
+    Refused,
+}
+
+impl Reopening {
+    pub(super) fn is_of(&self, peer: GateId, rail: RailId) -> bool {
+        (self.peer, self.rail) == (peer, rail)
+    }
+}
+
 impl Core {
     /// Does what follows from what has gone wrong on a rail.
     #[cold]
@@ -137,7 +162,10 @@ impl Core {
                     self.fail(peer, Fault::Lost(text));
                 }
                 Overdue::Way(peer) if self.directory.has_ended(peer) => self.bury(peer),
-                Overdue::Way(peer) => self.ask_others(peer),
+                Overdue::Way(peer) => {
+                    self.ask_again(peer);
+                    self.ask_others(peer);
+                }
             }
         }
     }
@@ -158,6 +186,14 @@ impl Core {
 
     /// A link is gone. Others of the gate carry on, if there are any, or it is opened anew.
     pub(super) fn handle_down(&mut self, rail: RailId, peer: GateId, fault: Fault) {
+        if let Fault::Unreachable(text) = &fault
+            && self.engine.is_cut_off(peer)
+            && let Some(one) = self.reopening.iter_mut().find(|one| one.is_of(peer, rail))
+        {
+            let is_first = one.stage == Stage::Trying;
+            one.stage = Stage::Refused;
+            return self.bear_refusal(rail, peer, text, is_first);
+        }
         let concerned = match self.routes.get_mut(peer.0 as usize) {
             Some(Route::Open(rails)) => {
                 let was_open = rails.remove(rail);
@@ -184,7 +220,7 @@ impl Core {
     fn bear(&mut self, rail: RailId, peer: GateId, (loss, was_open): (Loss, bool), fault: &Fault) {
         let name = self.rails[rail.0 as usize].rail.name();
         let text = fault.text().unwrap_or("closed");
-        self.reopening.retain(|one| *one != (peer, rail));
+        self.reopening.retain(|one| !one.is_of(peer, rail));
         if was_open {
             let rest = match loss {
                 Loss::Borne => "others go on",
@@ -205,9 +241,23 @@ impl Core {
     /// others carry on.
     fn open_again(&mut self, rail: RailId, peer: GateId, address: &[u8]) {
         if self.rails[rail.0 as usize].rail.connect(peer, address).is_ok() {
-            self.reopening.push((peer, rail));
+            self.reopening.push(Reopening { peer, rail, stage: Stage::Trying });
             self.has_loose_ends = true;
         }
+    }
+
+    /// Somebody says that nobody is where a far peer was: its host, or what stands between, such as a firewall. That
+    /// counts as silence does, for the peer may be there and be waited for, unless the launcher knows better; and what
+    /// is refused on one rail may pass on others.
+    fn bear_refusal(&mut self, rail: RailId, peer: GateId, text: &str, is_first: bool) {
+        if self.directory.has_ended(peer) {
+            return self.bury(peer);
+        }
+        let name = self.rails[rail.0 as usize].name;
+        if is_first {
+            self.journal.print(&[format!("{name} to rank {} is refused: {text}", peer.0)]);
+        }
+        self.ask_others(peer);
     }
 
     /// A peer that no link leads to has ended, as the launcher says: it is waited for in vain.
@@ -215,12 +265,32 @@ impl Core {
         self.fail(peer, Fault::Lost("its process has ended".into()));
     }
 
-    /// A peer has no link, and what opens one anew was swallowed: the rails that have not been asked may lead there,
-    /// and the first that does takes over.
+    /// Rails that were refused try again.
+    fn ask_again(&mut self, peer: GateId) {
+        if !self.reopening.iter().any(|one| one.peer == peer && one.stage == Stage::Refused) {
+            return;
+        }
+        let addresses = self.directory.addresses(peer).unwrap_or_default();
+        let Self { reopening, rails, .. } = self;
+        for one in reopening.iter_mut().filter(|one| one.peer == peer) {
+            let station = &mut rails[one.rail.0 as usize];
+            let address = addresses.iter().find(|(name, _)| name == station.name);
+            if one.stage == Stage::Refused
+                && let Some((_, address)) = address
+                && station.rail.connect(peer, address).is_ok()
+            {
+                one.stage = Stage::TryingAgain;
+            }
+        }
+    }
+
+    /// A peer has no link, and what opens one anew was swallowed or refused: the rails that have not been asked may
+    /// lead there, and the first that does takes over.
     fn ask_others(&mut self, peer: GateId) {
         for (name, address) in self.directory.addresses(peer).unwrap_or_default() {
             let rail = self.rail_named(&name);
-            if let Some(rail) = rail.filter(|rail| !self.reopening.contains(&(peer, *rail))) {
+            let is_known = |rail| self.reopening.iter().any(|one| one.is_of(peer, rail));
+            if let Some(rail) = rail.filter(|rail| !is_known(*rail)) {
                 self.open_again(rail, peer, &address);
             }
         }
@@ -232,8 +302,8 @@ impl Core {
         let Station { team, name, .. } = self.rails[rail.0 as usize];
         let rails = &self.rails;
         let is_other =
-            |one: &mut (GateId, RailId)| one.0 == peer && rails[one.1.0 as usize].team != team;
-        let others: Vec<_> = self.reopening.extract_if(.., is_other).map(|one| one.1).collect();
+            |one: &mut Reopening| one.peer == peer && rails[one.rail.0 as usize].team != team;
+        let others: Vec<_> = self.reopening.extract_if(.., is_other).map(|one| one.rail).collect();
         for other in others {
             if self.engine.may_reopen(peer, other) {
                 let other = self.rails[other.0 as usize].name;
@@ -248,7 +318,7 @@ impl Core {
     pub(super) fn fail(&mut self, peer: GateId, fault: Fault) {
         let Some(route) = self.routes.get_mut(peer.0 as usize) else { return };
         if let Route::Open(rails) = std::mem::replace(route, Route::Failed) {
-            let opening = self.reopening.extract_if(.., |one| one.0 == peer).map(|one| one.1);
+            let opening = self.reopening.extract_if(.., |one| one.peer == peer).map(|one| one.rail);
             for rail in rails.iter().chain(opening) {
                 self.rails[rail.0 as usize].rail.disconnect(peer);
             }
