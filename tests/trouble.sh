@@ -224,6 +224,13 @@ if wants refused; then
         replaced quic tcp
         admit
     done
+    begin 25 -grid "$work/open.toml" -n 6 -genv CANELE_RAILS shm,tcp,quic
+    refuse tcp tcp-reset INPUT
+    sleep 5
+    admit
+    finish "TCP is refused for 5 s"
+    replaced tcp quic
+    check "TCP leads again between all ranks of the two sites" 9 "$(sed -nE 's/^canele: rank ([0-9]+): tcp to rank ([0-9]+) is back, and leads again$/\1 \2/p' "$work/err" | awk '{ print $1 < $2 ? $0 : $2 " " $1 }' | sort -u | wc -l)"
     for rails in tcp:tcp:tcp-reset tcp:tcp:icmp-port-unreachable quic:udp:icmp-port-unreachable tcp:tcp:icmp-admin-prohibited; do
         IFS=: read -r rail protocol how <<<"$rails"
         begin 20 "${direct[@]}" -genv CANELE_RAILS "$rail"

@@ -1,6 +1,7 @@
 //! The engine and its rails, moved on together under one lock.
 
 mod gathering;
+mod returning;
 mod routes;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use crate::tasks::Tasks;
 use crate::waiters::Waiters;
 
 use gathering::{LastShort, Row};
+use returning::Left;
 use routes::{RailSet, Reopening, Route, Trouble, another_way};
 
 /// Where the addresses of peers come from, asked at the first message to a peer.
@@ -58,6 +60,8 @@ pub struct Core {
     has_told_detour: bool,
     /// Links that rails are opening anew.
     reopening: Vec<Reopening>,
+    /// Rails that others have taken the place of, to be gone back to.
+    left: Vec<Left>,
     /// A rail had no room for a frame, or not yet for all of it, or is at something of its own.
     has_backlog: bool,
     /// That may still be so, or messages are gathered, a task has to compute, or threads wait for others.
@@ -131,6 +135,7 @@ impl Core {
             posted: Vec::new(),
             has_told_detour: false,
             reopening: Vec::new(),
+            left: Vec::new(),
             has_backlog: false,
             has_loose_ends: false,
             turn: FIRST_TURN,
@@ -322,7 +327,8 @@ impl Core {
             || self.is_gathering()
             || self.has_work()
             || has_threads
-            || !self.reopening.is_empty();
+            || !self.reopening.is_empty()
+            || self.is_returning();
     }
 
     /// The end of an operation that the caller waits for; if it is not there, the question that is being

@@ -1,5 +1,5 @@
 //! Rails of different kinds, behind walls that rise in mid-run, and swallow or refuse: whichever still leads to the peer
-//! takes over, and every byte arrives once and in order.
+//! takes over, the preferred one again when it does, and every byte arrives once and in order.
 
 mod traffic;
 
@@ -41,6 +41,32 @@ fn the_rail_that_leads_there_takes_over() {
             }
             job.finish();
             leading = job.agreed().unwrap_or(leading);
+        }
+        job.exchange();
+    }
+}
+
+#[test]
+fn the_preferred_rail_leads_again_when_it_can() {
+    for seed in seeds() {
+        println!("seed {seed}");
+        let mut job = Job::new(seed, PATIENCE);
+        job.exchange();
+        for _ in 0..RETURNS {
+            job.run(|job| job.agreed() == Some(0));
+            let kind = [Kind::Swallows, Kind::Refuses][job.random.below(2)];
+            job.walls[0].set(kind);
+            job.begin();
+            job.run(|job| job.agreed() == Some(1));
+            job.finish();
+            // As many tries as there may be, in vain.
+            for _ in 0..job.random.below(4) {
+                job.exchange();
+            }
+            job.fall(0);
+            while job.agreed() != Some(0) {
+                job.exchange();
+            }
         }
         job.exchange();
     }
@@ -375,6 +401,8 @@ const NAMES: [&str; 2] = ["tcp", "quic"];
 
 /// How often a wall rises.
 const ROUNDS: usize = 12;
+/// How often the preferred rail is left: each time it is tried half as often.
+const RETURNS: usize = 3;
 
 /// What a frame takes, it is said: who is so far away may be behind a wall.
 const FAR_NS: u64 = 2_000_000;

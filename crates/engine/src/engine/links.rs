@@ -167,6 +167,24 @@ impl Engine {
         way.is_some_and(|way| way.apart.iter().any(is_it))
     }
 
+    /// Whether a link was open that is gone, to a peer so far away that it is kept count of.
+    pub fn has_been_open(&self, gate: GateId, rail: RailId) -> bool {
+        let way = self.gates.get(gate.0 as usize).and_then(Option::as_ref);
+        let is_it = |apart: &Apart| apart.link.rail == rail && apart.link.is_far();
+        way.is_some_and(|way| way.apart.iter().any(is_it))
+    }
+
+    /// Whether a link carries frames: it is open, and both ends have greeted.
+    pub fn carries(&self, gate: GateId, rail: RailId) -> bool {
+        let way = self.gates.get(gate.0 as usize).and_then(Option::as_ref);
+        way.is_some_and(|way| way.links.iter().any(|link| link.rail == rail))
+    }
+
+    /// How long a peer may be without a link before other rails are asked for a way.
+    pub fn detour_ns(&self) -> u64 {
+        self.detour_ns
+    }
+
     /// Whether a peer that is far away was reached and has no link: who refuses there may stand in between, and the
     /// peer is waited for.
     pub fn is_cut_off(&self, gate: GateId) -> bool {

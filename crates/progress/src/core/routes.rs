@@ -168,6 +168,9 @@ impl Core {
                 }
             }
         }
+        if !self.left.is_empty() {
+            self.look_back(now_ns);
+        }
     }
 
     /// Closes a link that its rail takes to be open.
@@ -203,6 +206,9 @@ impl Core {
                 let ends = is_replaced || !matches!(fault, Fault::Lost(_));
                 let loss = self.engine.handle_link_down(peer, rail, ends);
                 if loss != Loss::Final {
+                    if is_replaced && self.engine.has_been_open(peer, rail) {
+                        self.note_left(rail, peer);
+                    }
                     return self.bear(rail, peer, (loss, was_open), &fault);
                 }
                 true
