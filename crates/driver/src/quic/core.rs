@@ -6,6 +6,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -191,6 +192,12 @@ impl Core {
             self.pump(key, now);
         }
         (post, self.lines.get(&key).is_some_and(Line::waits_for_pace))
+    }
+
+    /// Where the peer behind an open link is.
+    pub fn address_of(&self, peer: GateId) -> Option<SocketAddr> {
+        let Some(Link::Open { key }) = self.links.get(&peer) else { return None };
+        self.lines.get(key).map(|line| line.connection.remote_address())
     }
 
     /// Whether anything that was posted waits for the pace.
@@ -672,10 +679,19 @@ pub(super) fn open_sockets(
     epoll: &OwnedFd,
     first: usize,
 ) -> Result<Vec<Socket>, RailError> {
+    take_sockets(addresses.into_iter().map(Socket::bind), epoll, first)
+}
+
+/// Takes sockets, which are the rail's from number `first` on, and has them watched.
+pub(super) fn take_sockets(
+    opened: impl Iterator<Item = io::Result<Socket>>,
+    epoll: &OwnedFd,
+    first: usize,
+) -> Result<Vec<Socket>, RailError> {
     let system = |call| move |source| RailError::System { call, source };
     let mut sockets = Vec::new();
-    for address in addresses {
-        let socket = Socket::bind(address).map_err(system("bind"))?;
+    for socket in opened {
+        let socket = socket.map_err(system("bind"))?;
         let data = epoll::EventData::new_u64((first + sockets.len()) as u64);
         epoll::add(epoll, &socket, data, epoll::EventFlags::IN)
             .map_err(|error| system("epoll_ctl")(error.into()))?;

@@ -13,7 +13,7 @@ use crate::rail::{Fault, Post};
 
 /// Frames that wait to leave.
 #[derive(Debug)]
-pub(super) struct Outbox {
+pub struct Outbox {
     /// Whole chunks, the first to leave before all others.
     full: VecDeque<Bytes>,
     /// The chunk that is being filled.
@@ -32,6 +32,7 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
+    /// One that refuses frames when so many bytes wait.
     pub fn new(depth: usize) -> Self {
         Self {
             full: VecDeque::new(),
@@ -90,8 +91,14 @@ impl Outbox {
         }
     }
 
+    /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.staged == 0
+    }
+
+    /// Whether a frame was refused, and none invited since.
+    pub fn has_refused(&self) -> bool {
+        self.refused
     }
 
     /// What was refused may come, in this turn without limit, if there is room; whether it may.
@@ -106,7 +113,7 @@ impl Outbox {
 
 /// Frames that arrive piecewise.
 #[derive(Debug, Default)]
-pub(super) struct Inbox {
+pub struct Inbox {
     /// A frame of which a part is missing, header included.
     partial: Vec<u8>,
     /// Its length, header included, once the header is there.

@@ -13,6 +13,8 @@ use crate::tcp::Refusal;
 pub(super) struct Myself {
     pub rank: GateId,
     pub job: u64,
+    /// Gateways are looked for by their addresses, whatever number they have given themselves.
+    pub is_gateway: bool,
 }
 
 /// A hello that was heard.
@@ -47,7 +49,8 @@ impl Myself {
         hello[..8].copy_from_slice(MAGIC);
         hello[8..16].copy_from_slice(&self.job.to_le_bytes());
         hello[16..20].copy_from_slice(&self.rank.0.to_le_bytes());
-        hello[20..24].copy_from_slice(&peer.0.to_le_bytes());
+        let wanted = if self.is_gateway { ANY_GATEWAY } else { peer.0 };
+        hello[20..24].copy_from_slice(&wanted.to_le_bytes());
         hello[24..].copy_from_slice(&generation.to_le_bytes());
         hello
     }
@@ -65,7 +68,8 @@ impl Myself {
             word.copy_from_slice(&hello[at..at + 4]);
             u32::from_le_bytes(word)
         };
-        if hello[8..16] != self.job.to_le_bytes() || word(20) != self.rank.0 {
+        let own = if self.is_gateway { ANY_GATEWAY } else { self.rank.0 };
+        if hello[8..16] != self.job.to_le_bytes() || word(20) != own {
             return Err(Refusal::Job);
         }
         Ok(Caller { rank: GateId(word(16)), generation: word(24) })
@@ -74,13 +78,24 @@ impl Myself {
 
 /// A name and a version.
 const MAGIC: &[u8; 8] = b"caneleq\x02";
+/// No rank has this number.
+const ANY_GATEWAY: u32 = u32::MAX;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn side(rank: u32, job: u64) -> Myself {
-        Myself { rank: GateId(rank), job }
+        Myself { rank: GateId(rank), job, is_gateway: false }
+    }
+
+    #[test]
+    fn gateways_look_for_gateways_and_for_nobody_else() {
+        let [one, other] = [5, 6].map(|rank| Myself { is_gateway: true, ..side(rank, 9) });
+        let caller = Caller { rank: GateId(5), generation: 1 };
+        assert_eq!(other.check(&one.hello(GateId(0), 1)), Ok(caller));
+        assert_eq!(side(0, 9).check(&one.hello(GateId(0), 1)), Err(Refusal::Job));
+        assert_eq!(other.check(&side(0, 9).hello(GateId(6), 1)), Err(Refusal::Job));
     }
 
     #[test]

@@ -37,6 +37,7 @@ mod socket;
 mod strangers;
 mod vigil;
 
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -54,11 +55,13 @@ use crate::identity::Identity;
 use crate::rail::{Event, Post, Rail, RailError};
 use crate::tcp::interfaces::{self, Interface};
 
-use self::core::{Core, open_sockets};
+use self::core::{Core, open_sockets, take_sockets};
+pub use self::frames::{Inbox, Outbox};
 use self::hello::Myself;
 use self::keeper::Keeper;
 pub(crate) use self::knowledge::NAME;
 use self::settings::Keys;
+use self::socket::Socket;
 
 /// What the rail needs to know.
 #[derive(Clone, Debug)]
@@ -86,7 +89,23 @@ pub struct QuicRail {
     network: [u8; 16],
     interfaces: Vec<Interface>,
     address: Vec<u8>,
-    keeper: Keeper,
+    /// None where the rail is always polled.
+    keeper: Option<Keeper>,
+}
+
+/// What a gateway's rail to other gateways needs to know.
+#[derive(Debug)]
+pub struct TrunkConfig {
+    /// The number that this gateway has given itself.
+    pub own: GateId,
+    /// The job's number.
+    pub job: u64,
+    /// What the job's processes know one another by.
+    pub identity: Identity,
+    /// Where other gateways call.
+    pub sockets: Vec<UdpSocket>,
+    /// How long a gateway is called.
+    pub connect_timeout: Duration,
 }
 
 impl QuicRail {
@@ -105,6 +124,36 @@ impl QuicRail {
             };
             return Err(RailError::Unreachable(text));
         }
+        let open = |epoll: &OwnedFd| open_sockets(addresses, epoll, 0);
+        let myself = Myself { rank: config.rank, job: config.job, is_gateway: false };
+        let mut rail = Self::with(myself, &config.identity, config.connect_timeout, open)?;
+        let listeners: Vec<_> = rail.core().sockets.iter().map(|one| one.address).collect();
+        rail.network = interfaces::network_identity();
+        rail.address = interfaces::emit(rail.network, &listeners);
+        rail.interfaces = interfaces;
+        rail.keeper = Some(Keeper::start(&rail.core).map_err(system("a thread"))?);
+        Ok(rail)
+    }
+
+    /// The rail of a gateway to other gateways, which is polled all the time. Peers are numbered by who
+    /// [calls](Self::call) them, and by themselves.
+    ///
+    /// # Errors
+    /// When the kernel gives no descriptors.
+    pub fn between_gateways(config: TrunkConfig) -> Result<Self, RailError> {
+        let TrunkConfig { own, job, identity, sockets, connect_timeout } = config;
+        let open = |epoll: &OwnedFd| take_sockets(sockets.into_iter().map(Socket::of), epoll, 0);
+        let myself = Myself { rank: own, job, is_gateway: true };
+        Self::with(myself, &identity, connect_timeout, open)
+    }
+
+    fn with(
+        myself: Myself,
+        identity: &Identity,
+        connect_timeout: Duration,
+        open: impl FnOnce(&OwnedFd) -> Result<Vec<Socket>, RailError>,
+    ) -> Result<Self, RailError> {
+        let system = |call| move |source| RailError::System { call, source };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|error| system("epoll_create")(error.into()))?;
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
@@ -113,17 +162,30 @@ impl QuicRail {
         let data = epoll::EventData::new_u64(TIMER_KEY);
         epoll::add(&epoll, &timer, data, epoll::EventFlags::IN)
             .map_err(|error| system("epoll_ctl")(error.into()))?;
-        let sockets = open_sockets(addresses, &epoll, 0)?;
-        let listeners: Vec<_> = sockets.iter().map(|socket| socket.address).collect();
-        let network = interfaces::network_identity();
-        let keys = Keys::new(config.identity.client(), config.identity.server())?;
-        let myself = Myself { rank: config.rank, job: config.job };
+        let sockets = open(&epoll)?;
+        let keys = Keys::new(identity.client(), identity.server())?;
         let epoll = Arc::new(epoll);
-        let core = Core::new(myself, keys, sockets, Arc::clone(&epoll), config.connect_timeout);
-        let core = Arc::new(Mutex::new(core));
-        let keeper = Keeper::start(&core).map_err(system("a thread"))?;
-        let address = interfaces::emit(network, &listeners);
-        Ok(Self { core, epoll, timer, is_timer_set: false, network, interfaces, address, keeper })
+        let core = Core::new(myself, keys, sockets, Arc::clone(&epoll), connect_timeout);
+        Ok(Self {
+            core: Arc::new(Mutex::new(core)),
+            epoll,
+            timer,
+            is_timer_set: false,
+            network: [0; 16],
+            interfaces: Vec::new(),
+            address: Vec::new(),
+            keeper: None,
+        })
+    }
+
+    /// Calls a gateway, which is `peer` from now on, as [`Rail::connect`] does.
+    pub fn call(&mut self, peer: GateId, gateway: SocketAddr) {
+        self.core().connect(peer, vec![gateway]);
+    }
+
+    /// Where the peer behind an open link is.
+    pub fn address_of(&self, peer: GateId) -> Option<SocketAddr> {
+        self.core().address_of(peer)
     }
 
     fn core(&self) -> MutexGuard<'_, Core> {
@@ -183,15 +245,17 @@ impl Rail for QuicRail {
     fn post(&mut self, peer: GateId, frame: &Frame) -> Post {
         let _uncancelled = Uncancelled::begin();
         let (post, waits) = self.core().post(peer, frame, Instant::now());
-        if waits {
-            self.keeper.call();
+        if let Some(keeper) = self.keeper.as_ref().filter(|_| waits) {
+            keeper.call();
         }
         post
     }
 
     fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         let _uncancelled = Uncancelled::begin();
-        self.keeper.note_poll();
+        if let Some(keeper) = &self.keeper {
+            keeper.note_poll();
+        }
         let mut core = self.core();
         core.polls = core.polls.wrapping_add(1);
         let moved = core.serve(Instant::now());
@@ -226,8 +290,8 @@ impl Rail for QuicRail {
 
     fn finish_sleep(&mut self) {
         let _uncancelled = Uncancelled::begin();
+        // The timer is left alone: who sleeps next sets it.
         self.core().is_asleep = false;
-        self.set_timer(Instant::now(), None);
     }
 
     fn is_flushed(&self) -> bool {
@@ -237,7 +301,9 @@ impl Rail for QuicRail {
 
 impl Drop for QuicRail {
     fn drop(&mut self) {
-        self.keeper.stop();
+        if let Some(keeper) = &mut self.keeper {
+            keeper.stop();
+        }
         self.core().leave(Instant::now());
     }
 }

@@ -298,7 +298,8 @@ impl Core {
         let path =
             self.knowledge.recall(here, there).or(known).unwrap_or_else(|| usual(round_trip));
         let cost = self.knowledge.cost(&path);
-        line.is_far = path.round_trip >= FAR;
+        // One between gateways is for many: it is not to be waited for longer than for another.
+        line.is_far = path.round_trip >= FAR || self.myself.is_gateway;
         self.news.push_back(News::Up { peer });
         self.news.push_back(News::Cost { peer, cost });
         self.list_to_read(key);

@@ -54,7 +54,11 @@ impl Intake {
 
 impl Socket {
     pub fn bind(address: IpAddr) -> io::Result<Self> {
-        let udp = UdpSocket::bind((address, 0))?;
+        Self::of(UdpSocket::bind((address, 0))?)
+    }
+
+    /// One that is bound already.
+    pub fn of(udp: UdpSocket) -> io::Result<Self> {
         let state = UdpSocketState::new((&udp).into())?;
         // Older kernels have no word for it; there peers that have ended are found by their silence.
         let _ = state.enable_transport_errors((&udp).into());

@@ -189,6 +189,18 @@ impl Credentials {
         code.verify_slice(seal).map_err(|_| Refusal::Altered)
     }
 
+    /// The seal of what is said after the handshake, by one of two sides, behind `count` others of its own.
+    pub fn sealing_later(
+        &self,
+        hello: &Hello,
+        answer: &Answer,
+        side: u8,
+        count: u64,
+    ) -> Hmac<Sha256> {
+        let code = self.code(b"linked", hello, &[0; 32], &answer[..32]);
+        code.chain_update([side]).chain_update(count.to_le_bytes())
+    }
+
     fn sealing(&self, hello: &Hello, answer: &Answer, words: &[u8]) -> Hmac<Sha256> {
         self.code(b"sealed", hello, &[0; 32], &answer[..32]).chain_update(words)
     }

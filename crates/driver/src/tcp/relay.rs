@@ -12,6 +12,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use hmac::Mac;
 use wire::GateId;
 
 use super::handshake::{
@@ -188,6 +189,62 @@ impl Porter {
     ) -> Result<Vec<u8>, Refusal> {
         ask(&self.credentials, hello, answer, request)
     }
+
+    /// What is sealed on the connection from now on, which this gateway has called or been called by.
+    pub fn session(
+        &self,
+        hello: &[u8; HELLO_LEN],
+        answer: &[u8; ANSWER_LEN],
+        calls: bool,
+    ) -> Session {
+        let credentials = self.credentials.clone();
+        let own = u8::from(calls);
+        Session { credentials, hello: *hello, answer: *answer, own, said: 0, heard: 0 }
+    }
+}
+
+/// What two gateways say to each other by a connection that stays, as one of them has it: words that matter are sealed
+/// with the job's secret, each by its place, so that none can be changed, left out or said again.
+pub struct Session {
+    credentials: Credentials,
+    hello: Hello,
+    answer: Answer,
+    /// Which side this is.
+    own: u8,
+    said: u64,
+    heard: u64,
+}
+
+impl Session {
+    /// The seal of the next word that this side says, which [was said](Self::note_said) then.
+    pub fn seal(&self, word: &[u8]) -> [u8; SEAL_LEN] {
+        let code = self.credentials.sealing_later(&self.hello, &self.answer, self.own, self.said);
+        code.chain_update(word).finalize().into_bytes().into()
+    }
+
+    /// A sealed word was said.
+    pub fn note_said(&mut self) {
+        self.said += 1;
+    }
+
+    /// The next sealed word that the other side has said, without its seal.
+    ///
+    /// # Errors
+    /// When it has not said that.
+    pub fn check<'a>(&mut self, sealed: &'a [u8]) -> Result<&'a [u8], Refusal> {
+        let (word, seal) = sealed.split_last_chunk::<SEAL_LEN>().ok_or(Refusal::Protocol)?;
+        let other = 1 - self.own;
+        let code = self.credentials.sealing_later(&self.hello, &self.answer, other, self.heard);
+        code.chain_update(word).verify_slice(seal).map_err(|_| Refusal::Altered)?;
+        self.heard += 1;
+        Ok(word)
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Porter {
@@ -299,6 +356,36 @@ mod tests {
         assert_eq!(text, "ä".repeat((REPLY_LEN - 2) / 2));
         assert_eq!(Reply::parse(&Reply::Refused("two\nlines".into()).emit()), None);
         assert_eq!(Reply::parse(&[0; REPLY_LEN]), None);
+    }
+
+    #[test]
+    fn what_gateways_seal_cannot_be_changed_left_out_or_said_again() {
+        let porter = Porter::new(1, [7; 32]);
+        let hello = porter.hello([1; 32]);
+        let answer = porter.answer(&hello, [2; 32]).unwrap();
+        let mut one = porter.session(&hello, &answer, true);
+        let said: Vec<Vec<u8>> = [b"first", b"again", b"third"]
+            .map(|word| {
+                let sealed = [&word[..], &one.seal(word)].concat();
+                one.note_said();
+                sealed
+            })
+            .to_vec();
+        let hears = |which: &[usize]| {
+            let mut other = porter.session(&hello, &answer, false);
+            which.iter().all(|&at| other.check(&said[at]).is_ok_and(|word| word == &said[at][..5]))
+        };
+        assert!(hears(&[0, 1, 2]));
+        assert!(!hears(&[1]) && !hears(&[0, 0]) && !hears(&[0, 2]));
+        let mut other = porter.session(&hello, &answer, false);
+        let changed = [&b"First"[..], &said[0][5..]].concat();
+        assert_eq!(other.check(&changed), Err(Refusal::Altered));
+        assert_eq!(other.check(b"short"), Err(Refusal::Protocol));
+        // Nor is one side's word the other's, nor that of another connection.
+        assert!(one.check(&said[0]).is_err());
+        let answer = porter.answer(&hello, [3; 32]).unwrap();
+        assert!(porter.session(&hello, &answer, false).check(&said[0]).is_err());
+        assert!(!format!("{one:?}").contains('7'));
     }
 
     proptest! {
