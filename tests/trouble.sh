@@ -154,7 +154,7 @@ if wants udp; then
     grid 1 >"$work/one.toml"
     begin 20 -grid "$work/one.toml" -n 6
     lab set --udp-forbidden >/dev/null
-    finish "UDP is forbidden, by which gateways watch each other"
+    finish "UDP is forbidden, by which gateways share a link"
     noticed
     calm
     start=$SECONDS
@@ -179,7 +179,7 @@ if wants tcp; then
     lab set --tcp-forbidden >/dev/null
     grid 1 >"$work/one.toml"
     begin 20 -grid "$work/one.toml" -n 6
-    finish "no TCP passes, so gateways call each other over UDP"
+    finish "no TCP passes between the sites, and gateways need none"
     calm
     "$canele" lab grid >"$work/open.toml"
     begin 20 -grid "$work/open.toml" -n 6 -genv CANELE_RAILS shm,tcp,quic

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use driver::Refusal;
 use driver::relay::{
-    CHALLENGE_LEN, GREETING_LEN, PROOF_HEAD_LEN, Porter, REPLY_LEN, Reply, Request,
+    CHALLENGE_LEN, GATEWAY, GREETING_LEN, PROOF_HEAD_LEN, Porter, REPLY_LEN, Reply, Request,
+    Session,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -84,19 +85,24 @@ pub(crate) async fn keep(listener: TcpListener, desk: Arc<Desk>) {
 async fn admit(desk: Arc<Desk>, mut stream: TcpStream, from: SocketAddr, number: u64) {
     let heard = timeout(PROOF_PATIENCE, hear(&desk.porter, &mut stream)).await;
     desk.antechamber.leave(number);
-    let heard = heard.unwrap_or(Err(Refusal::Slow)).and_then(|request| {
-        let (leg, _) = leg::prepare(stream, Some(desk.trunks.losses.watch(from.ip())))
-            .map_err(|_| Refusal::Closed)?;
-        Ok((leg, request))
+    let heard = heard.unwrap_or(Err(Refusal::Slow)).and_then(|(request, session)| {
+        let (leg, _) = leg::prepare(stream).map_err(|_| Refusal::Closed)?;
+        Ok((leg, request, session))
     });
     match heard {
-        Ok((leg, request)) => serve(&desk, leg, from, &request).await,
+        Ok((mut leg, request, session)) if request.peer == GATEWAY => {
+            // Who does not stay to hear it has no link.
+            if say(&mut leg, &Reply::Open { beyond: Duration::ZERO }).await.is_ok() {
+                let _ = desk.carrier.link(leg, session, request.listeners);
+            }
+        }
+        Ok((leg, request, _)) => serve(&desk, leg, from, &request).await,
         Err(refusal) => desk.ledger.refuse(from, refusal),
     }
 }
 
-/// The request of a caller that has proved itself.
-async fn hear(porter: &Porter, stream: &mut TcpStream) -> Result<Request, Refusal> {
+/// The request of a caller that has proved itself, and what is sealed from then on if it is a gateway.
+async fn hear(porter: &Porter, stream: &mut TcpStream) -> Result<(Request, Session), Refusal> {
     let closed = |_: io::Error| Refusal::Closed;
     let mut hello = [0; GREETING_LEN];
     stream.read_exact(&mut hello).await.map_err(closed)?;
@@ -106,7 +112,8 @@ async fn hear(porter: &Porter, stream: &mut TcpStream) -> Result<Request, Refusa
     stream.read_exact(&mut head).await.map_err(closed)?;
     let mut sealed = vec![0; porter.check_proof(&hello, &answer, &head)?];
     stream.read_exact(&mut sealed).await.map_err(closed)?;
-    porter.check_request(&hello, &answer, &sealed)
+    let request = porter.check_request(&hello, &answer, &sealed)?;
+    Ok((request, porter.session(&hello, &answer, false)))
 }
 
 /// Does what a member of the job asks for, and carries its connection to the end.
@@ -119,7 +126,7 @@ pub(crate) async fn serve(desk: &Arc<Desk>, mut caller: Leg, from: SocketAddr, r
         Ok((_permit, Reached { leg, round_trip })) => {
             if say(&mut caller, &Reply::Open { beyond: round_trip }).await.is_ok() {
                 let _carried = desk.ledger.begin();
-                leg::carry(&desk.carrier, caller, leg, &desk.ledger).await;
+                desk.carrier.carry(caller, leg, Arc::clone(&desk.ledger)).await;
             }
         }
         Err(denial) => {
@@ -138,16 +145,19 @@ async fn say(caller: &mut Leg, reply: &Reply) -> io::Result<()> {
     let bytes = reply.emit();
     match caller {
         Leg::Tcp(stream, _) => stream.write_all(&bytes).await,
-        Leg::Trunk(to, _) => Ok(to.write_all(&bytes).await?),
+        Leg::Trunk(end) => {
+            end.reply(&bytes);
+            Ok(())
+        }
     }
 }
 
-/// Calls another gateway over a connection of its own: the connection and what the gateway replies.
+/// Calls another gateway: what it replies, and what is sealed from then on.
 pub(crate) async fn call(
     porter: &Porter,
     stream: &mut TcpStream,
     request: &Request,
-) -> Result<Reply, String> {
+) -> Result<(Reply, Session), String> {
     let lost = |error: io::Error| error.to_string();
     let hello = porter.hello(nonce().map_err(lost)?);
     stream.write_all(&hello).await.map_err(lost)?;
@@ -157,7 +167,8 @@ pub(crate) async fn call(
     stream.write_all(&said).await.map_err(lost)?;
     let mut reply = [0; REPLY_LEN];
     stream.read_exact(&mut reply).await.map_err(lost)?;
-    Reply::parse(&reply).ok_or_else(|| "its reply is none".into())
+    let reply = Reply::parse(&reply).ok_or("its reply is none")?;
+    Ok((reply, porter.session(&hello, &answer, true)))
 }
 
 fn nonce() -> io::Result<[u8; 32]> {

@@ -15,6 +15,7 @@ use wire::GateId;
 use crate::Desk;
 use crate::leg::{self, Leg};
 use crate::network::{self, Net};
+use crate::trunk;
 
 /// A connection to where somebody wanted it, and the round trip to there.
 pub(crate) struct Reached {
@@ -67,8 +68,7 @@ pub(crate) async fn run(desk: &Arc<Desk>, request: &Request) -> Result<Reached, 
     }
     let unreached = |tried| Denial::Unreached { peer, tried };
     let stream = connect(&listeners).await.map_err(unreached)?;
-    let (leg, round_trip) =
-        leg::prepare(stream, None).map_err(|error| unreached(format!(" {error}")))?;
+    let (leg, round_trip) = leg::prepare(stream).map_err(|error| unreached(format!(" {error}")))?;
     Ok(Reached { leg, round_trip })
 }
 
@@ -82,7 +82,7 @@ async fn call_one(desk: &Arc<Desk>, request: &Request) -> Result<Reached, Denial
     let last = Request { via: Vec::new(), ..request.clone() };
     let mut tried = String::new();
     for gateway in gateways {
-        match desk.trunks.call(desk, gateway, &last).await {
+        match trunk::call(desk, gateway, &last).await {
             Ok(reached) => return Ok(reached),
             // Writing to a string does not fail.
             Err(text) => drop(write!(tried, " {gateway} ({text})")),

@@ -9,9 +9,9 @@
 //! |---|---|
 //! | `door` | lets callers in that prove themselves, and refuses others, in bounded number and time |
 //! | `errand` | opens what they ask for, where that is allowed |
-//! | `trunk` | calls other gateways: over TCP, or by one connection that all share by QUIC |
-//! | `leg` | the two ends of what is carried, and the carrying where one is a stream of QUIC's |
-//! | `carrier` | the thread that carries between two connections over TCP |
+//! | `trunk` | calls other gateways by links that all share, and opens them |
+//! | `leg` | the two ends of what is carried |
+//! | `carrier` | the thread that carries, and keeps the links to other gateways |
 //! | `ledger` | counts, and tells of refusals once for each kind |
 #![forbid(unsafe_code)]
 
@@ -32,10 +32,10 @@ use std::sync::Arc;
 use driver::Door;
 use driver::relay::Porter;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
-use carrier::Carrier;
+use carrier::{Arrival, Carrier};
 use door::Antechamber;
 use ledger::Ledger;
 pub use network::{Net, NetError};
@@ -60,6 +60,7 @@ pub struct Config {
 /// A gateway that can be called.
 pub struct Gateway {
     listeners: Vec<TcpListener>,
+    arrivals: mpsc::Receiver<Arrival>,
     desk: Arc<Desk>,
 }
 
@@ -68,10 +69,10 @@ struct Desk {
     porter: Porter,
     hosts: Vec<Net>,
     gateways: Vec<Net>,
-    trunks: Trunks,
     antechamber: Antechamber,
     /// Connections that may still be carried.
     room: Arc<Semaphore>,
+    trunks: Trunks,
     carrier: Carrier,
     ledger: Arc<Ledger>,
 }
@@ -88,18 +89,20 @@ impl Gateway {
             listeners.push(listener);
             sockets.extend(socket);
         }
-        let trunks = Trunks::open(&config.pass, sockets, config.between)?;
+        let doors = listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
+        let ledger = Arc::new(Ledger::default());
+        let (carrier, arrivals) = Carrier::start(&config.pass, sockets, Arc::clone(&ledger))?;
         let desk = Desk {
             porter: Porter::new(config.pass.job, *config.pass.secret),
             hosts: config.hosts,
             gateways: config.gateways,
-            trunks,
             antechamber: Antechamber::default(),
             room: Arc::new(Semaphore::new(CARRIED_MAX)),
-            carrier: Carrier::start()?,
-            ledger: Arc::new(Ledger::default()),
+            trunks: Trunks::new(doors, config.between),
+            carrier,
+            ledger,
         };
-        Ok(Self { listeners, desk: Arc::new(desk) })
+        Ok(Self { listeners, arrivals, desk: Arc::new(desk) })
     }
 
     /// Where it is called.
@@ -110,7 +113,7 @@ impl Gateway {
     /// What it has done so far, in a few lines, whenever that is called.
     pub fn account(&self) -> impl Fn() -> String + Send + Sync + use<> {
         let desk = self.desk.clone();
-        move || format!("{}{}", desk.ledger.account(), desk.trunks.account())
+        move || format!("{}{}", desk.ledger.account(), desk.carrier.account())
     }
 
     /// Serves until `end`; what it carries then breaks off with the runtime.
@@ -119,11 +122,8 @@ impl Gateway {
         for listener in self.listeners {
             tasks.spawn(door::keep(listener, self.desk.clone()));
         }
-        for endpoint in self.desk.trunks.endpoints() {
-            tasks.spawn(trunk::keep(endpoint, self.desk.clone()));
-        }
+        tasks.spawn(trunk::keep(self.arrivals, self.desk.clone()));
         end.await;
-        self.desk.trunks.close().await;
     }
 }
 

@@ -64,11 +64,6 @@ impl Daemon {
         self.until_account(line, |account| account.lines().any(|one| one == line));
     }
 
-    /// Waits until the account has `text` in some line.
-    pub fn until_told_of(&self, text: &str) {
-        self.until_account(text, |account| account.contains(text));
-    }
-
     fn until_account(&self, wanted: &str, has: impl Fn(&str) -> bool) {
         let limit = Instant::now() + PATIENCE;
         while !has(&self.account()) {

@@ -1,0 +1,358 @@
+//! Links over TCP: frames on a connection that two gateways keep, as the rail has them on a stream over UDP.
+//!
+//! The kernel paces and repeats; where the way is far the connection has a congestion control that remembers, and little
+//! waits in the kernel. Each side gives a sign of life now and then, for a gateway may stop while its host runs on, of
+//! which TCP says nothing. Words by which connections are opened are sealed: nobody on the way can have one opened.
+
+use std::collections::HashMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use driver::relay::Session;
+use driver::{Event, FarTcp, Fault, Inbox, Outbox, Post, TcpSample};
+use rustix::event::epoll;
+use wire::{Cost, Frame, GateId};
+
+use super::Shared;
+use super::words;
+
+/// A connection that has become a link.
+pub(super) struct Link {
+    pub socket: TcpStream,
+    pub far: Option<Box<FarTcp>>,
+    pub session: Session,
+}
+
+/// All links over TCP.
+pub(super) struct Streams {
+    shared: Arc<Shared>,
+    streams: HashMap<GateId, Stream>,
+    next: u32,
+}
+
+struct Stream {
+    link: Link,
+    outbox: Outbox,
+    inbox: Inbox,
+    is_watched_for_room: bool,
+    heard: Instant,
+    said: Instant,
+}
+
+impl Streams {
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, streams: HashMap::new(), next: 0 }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.streams.is_empty()
+    }
+
+    /// Whether it is the number of such a link.
+    pub fn has(id: GateId) -> bool {
+        id.0 & NUMBERS == STREAM
+    }
+
+    /// Takes a connection over; its number, and what it costs, as far as the kernel knows.
+    ///
+    /// # Errors
+    /// The system's, and when there are too many.
+    pub fn add(&mut self, link: Link) -> io::Result<(GateId, Cost)> {
+        if self.streams.len() >= STREAMS_MAX {
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        }
+        let id = GateId(STREAM | self.next & !NUMBERS);
+        self.next = self.next.wrapping_add(1);
+        let sample = TcpSample::of(&link.socket)?;
+        let cost = Cost::linear(sample.round_trip_ns.unwrap_or(0) / 2, 0, RATE_GUESSED);
+        epoll::add(&self.shared.epoll, &link.socket, key(id), epoll::EventFlags::IN)?;
+        let now = Instant::now();
+        let (outbox, inbox) = (Outbox::new(DEPTH), Inbox::default());
+        let stream =
+            Stream { link, outbox, inbox, is_watched_for_room: false, heard: now, said: now };
+        self.streams.insert(id, stream);
+        Ok((id, cost))
+    }
+
+    pub fn remove(&mut self, id: GateId) {
+        // Its socket closes, and with that epoll forgets it.
+        self.streams.remove(&id);
+    }
+
+    /// Takes a frame, as a rail does.
+    pub fn post(&mut self, id: GateId, frame: &Frame) -> Post {
+        let Some(stream) = self.streams.get_mut(&id) else { return Post::Full };
+        let posted = if words::is_weighty(&frame.head) {
+            let head = [&frame.head[..], &stream.link.session.seal(&frame.head)].concat();
+            let posted = stream.outbox.post(&Frame { head, body: None, token: None }, 0);
+            if posted != Post::Full {
+                stream.link.session.note_said();
+            }
+            posted
+        } else {
+            stream.outbox.post(frame, 0)
+        };
+        // A socket that is lost is found so by its reader.
+        let _ = stream.pump(&self.shared.epoll, id);
+        posted
+    }
+
+    /// Does what a link is ready for.
+    pub fn serve(
+        &mut self,
+        id: GateId,
+        flags: epoll::EventFlags,
+        buffer: &mut [u8],
+        sink: &mut dyn FnMut(Event<'_>),
+    ) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let mut served = Ok(());
+        if flags.contains(epoll::EventFlags::OUT) {
+            served = stream.pump(&self.shared.epoll, id);
+            if stream.outbox.invite(0) {
+                sink(Event::Room { peer: id });
+            }
+            served = served.and_then(|()| stream.watch(&self.shared.epoll, id));
+        }
+        let served = served.and_then(|()| stream.read(id, buffer, sink));
+        if let Err(error) = served {
+            self.remove(id);
+            sink(Event::Down { peer: id, fault: fault(&error) });
+        }
+    }
+
+    /// To be called every [`FarTcp::LOOK_EVERY`].
+    pub fn look(&mut self, sink: &mut dyn FnMut(Event<'_>)) {
+        let now = Instant::now();
+        let mut lost = Vec::new();
+        for (&id, stream) in &mut self.streams {
+            if let Err(error) = stream.look(&self.shared.epoll, id, now) {
+                lost.push((id, error));
+            }
+        }
+        for (id, error) in lost {
+            self.remove(id);
+            sink(Event::Down { peer: id, fault: fault(&error) });
+        }
+    }
+}
+
+impl Stream {
+    /// Writes what the kernel takes.
+    fn pump(&mut self, epoll: &OwnedFd, id: GateId) -> io::Result<()> {
+        while let Some(chunk) = self.outbox.take(CHUNK_LEN) {
+            let mut rest = chunk;
+            match self.link.socket.write(&rest) {
+                Ok(len) => drop(rest.split_to(len)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.outbox.put_back(rest);
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+            self.outbox.put_back(rest);
+        }
+        self.watch(epoll, id)
+    }
+
+    /// Has epoll tell when there is room for what waits, here or where it comes from.
+    fn watch(&mut self, epoll: &OwnedFd, id: GateId) -> io::Result<()> {
+        let waits = !self.outbox.is_empty() || self.outbox.has_refused();
+        if std::mem::replace(&mut self.is_watched_for_room, waits) != waits {
+            let mut wanted = epoll::EventFlags::IN;
+            wanted.set(epoll::EventFlags::OUT, waits);
+            epoll::modify(epoll, &self.link.socket, key(id), wanted)?;
+        }
+        Ok(())
+    }
+
+    fn read(
+        &mut self,
+        id: GateId,
+        buffer: &mut [u8],
+        sink: &mut dyn FnMut(Event<'_>),
+    ) -> io::Result<()> {
+        for _ in 0..READS {
+            let len = match self.link.socket.read(buffer) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(len) => len,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            self.heard = Instant::now();
+            let session = &mut self.link.session;
+            let mut is_honest = true;
+            let taken = self.inbox.take(&buffer[..len], &mut |frame| {
+                let word = if words::is_weighty(frame) { session.check(frame) } else { Ok(frame) };
+                match word {
+                    // A sign of life.
+                    Ok([]) => {}
+                    Ok(bytes) => sink(Event::Frame { peer: id, bytes }),
+                    Err(_) => is_honest = false,
+                }
+            });
+            if taken.is_err() || !is_honest {
+                return Err(io::Error::new(ErrorKind::InvalidData, "what no gateway says"));
+            }
+            if len < buffer.len() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, epoll: &OwnedFd, id: GateId, now: Instant) -> io::Result<()> {
+        if let Some(far) = &mut self.link.far {
+            far.look(&self.link.socket)?;
+        }
+        if now.saturating_duration_since(self.heard) > SILENCE {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        if now.saturating_duration_since(self.said) > SIGN_EVERY {
+            self.said = now;
+            // Where there is no room, something else is on its way.
+            self.outbox.post(&Frame::default(), 0);
+            self.pump(epoll, id)?;
+        }
+        Ok(())
+    }
+}
+
+fn fault(error: &io::Error) -> Fault {
+    match error.kind() {
+        ErrorKind::InvalidData => Fault::Misbehaved(error.to_string()),
+        _ => Fault::Lost(error.to_string()),
+    }
+}
+
+/// What epoll tells of a link.
+fn key(id: GateId) -> epoll::EventData {
+    epoll::EventData::new_u64(LINKS | u64::from(id.0))
+}
+
+/// The link that an event is about, if it is about one.
+pub(super) fn of_key(key: u64) -> Option<GateId> {
+    (key & !u64::from(u32::MAX) == LINKS).then_some(GateId(key as u32))
+}
+
+/// In epoll, beyond the places of loads.
+const LINKS: u64 = 1 << 62;
+
+/// The numbers of links over TCP, in whose place gateways over UDP have their own.
+const NUMBERS: u32 = 0b11 << 30;
+const STREAM: u32 = 1 << 30;
+
+/// Links over TCP at once.
+const STREAMS_MAX: usize = 256;
+/// What waits here beyond what the kernel takes: so much is let before what is short.
+const DEPTH: usize = 64 << 10;
+const CHUNK_LEN: usize = 256 << 10;
+/// Reads in a row, so that the others have their turn.
+const READS: usize = 4;
+/// From one sign of life to the next, and how long there may be none.
+const SIGN_EVERY: Duration = Duration::from_secs(2);
+const SILENCE: Duration = Duration::from_secs(10);
+/// Told of a link that nobody has measured: 1 Gb/s.
+const RATE_GUESSED: u64 = 125_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use driver::relay::Porter;
+    use std::net::TcpListener;
+
+    /// A link, and the other end of its connection with what is sealed there.
+    fn link() -> (Streams, GateId, TcpStream, Session) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, _) = listener.accept().unwrap();
+        for socket in [&socket, &other] {
+            socket.set_nonblocking(true).unwrap();
+        }
+        let porter = Porter::new(1, [7; 32]);
+        let hello = porter.hello([1; 32]);
+        let answer = porter.answer(&hello, [2; 32]).unwrap();
+        let [own, others] = [true, false].map(|calls| porter.session(&hello, &answer, calls));
+        let mut streams = Streams::new(Arc::new(Shared::open().unwrap()));
+        let (id, _) = streams.add(Link { socket, far: None, session: own }).unwrap();
+        assert!(Streams::has(id) && of_key(key(id).u64()) == Some(id));
+        (streams, id, other, others)
+    }
+
+    /// What a link has to tell, when epoll has something of it.
+    fn told(streams: &mut Streams, id: GateId) -> Vec<String> {
+        let nothing = epoll::Event { flags: epoll::EventFlags::empty(), data: key(id) };
+        let mut events = [nothing; 4];
+        let second = rustix::event::Timespec { tv_sec: 1, tv_nsec: 0 };
+        let shared = Arc::clone(&streams.shared);
+        let count = epoll::wait(&shared.epoll, &mut events[..], Some(&second)).unwrap();
+        let mut told = Vec::new();
+        for event in &events[..count] {
+            assert_eq!(of_key(event.data.u64()), Some(id));
+            streams.serve(id, event.flags, &mut vec![0; 1 << 16], &mut |event| match event {
+                Event::Frame { bytes, .. } => told.push(format!("frame {bytes:?}")),
+                Event::Room { .. } => told.push("room".into()),
+                Event::Down { fault, .. } => told.push(format!("down: {}", fault.text().unwrap())),
+                other => panic!("{other:?}"),
+            });
+        }
+        told
+    }
+
+    fn say(mut to: &TcpStream, frame: &[u8]) {
+        to.write_all(&[&(frame.len() as u32).to_le_bytes(), frame].concat()).unwrap();
+    }
+
+    #[test]
+    fn who_was_refused_is_invited_once_whatever_has_left_meanwhile() {
+        let (mut streams, id, mut other, _) = link();
+        let long = Frame { head: vec![9; 60_000], body: None, token: None };
+        while streams.post(id, &long) != Post::Full {}
+        let mut sink = vec![0; 1 << 20];
+        // What waits leaves with something else, before epoll has told of room.
+        for _ in 0..200 {
+            while other.read(&mut sink).is_ok() {}
+            streams.look(&mut |_| {});
+            streams.post(id, &Frame { head: vec![9], body: None, token: None });
+        }
+        assert_eq!(told(&mut streams, id), ["room"]);
+        let empty: [&str; 0] = [];
+        assert_eq!(told(&mut streams, id), empty, "nothing more to tell");
+    }
+
+    #[test]
+    fn words_that_open_connections_are_the_other_gateways_own() {
+        let (mut streams, id, other, mut session) = link();
+        let open = words::Word::Open(b"request").head(words::ChannelId::own(0));
+        let end = words::Word::End.head(words::ChannelId::own(0));
+        let sealed = [&open[..], &session.seal(&open)].concat();
+        session.note_said();
+        say(&other, &sealed);
+        say(&other, &[]);
+        say(&other, &end);
+        assert_eq!(told(&mut streams, id), [format!("frame {open:?}"), format!("frame {end:?}")]);
+        // The same again is somebody else's.
+        say(&other, &sealed);
+        assert_eq!(told(&mut streams, id), ["down: what no gateway says"]);
+        assert!(streams.is_empty());
+    }
+
+    #[test]
+    fn a_gateway_that_gives_no_sign_of_life_is_lost() {
+        let (mut streams, id, mut other, _) = link();
+        let stream = streams.streams.get_mut(&id).unwrap();
+        stream.said -= 2 * SIGN_EVERY;
+        let mut down = 0;
+        streams.look(&mut |_| down += 1);
+        let mut sign = [1; 8];
+        assert_eq!((other.read(&mut sign).unwrap(), &sign[..4], down), (4, &[0; 4][..], 0));
+        streams.streams.get_mut(&id).unwrap().heard -= 2 * SILENCE;
+        streams.look(&mut |event| down += usize::from(matches!(event, Event::Down { .. })));
+        assert_eq!((down, streams.is_empty()), (1, true));
+    }
+}
