@@ -151,12 +151,6 @@ if wants mtu; then
 fi
 
 if wants udp; then
-    grid 1 >"$work/one.toml"
-    begin 20 -grid "$work/one.toml" -n 6
-    lab set --udp-forbidden >/dev/null
-    finish "UDP is forbidden, by which gateways share a link"
-    noticed
-    calm
     start=$SECONDS
     begin 20 "${direct[@]}" -genv CANELE_RAILS quic -genv CANELE_LINK_PATIENCE 10
     lab set --udp-forbidden >/dev/null
@@ -180,6 +174,11 @@ if wants tcp; then
     grid 1 >"$work/one.toml"
     begin 20 -grid "$work/one.toml" -n 6
     finish "no TCP passes between the sites, and gateways need none"
+    calm
+    begin 20 -grid "$work/one.toml" -n 6
+    lab set --tcp-forbidden >/dev/null
+    finish "TCP is forbidden in mid-run, by which gateways share a link"
+    noticed
     calm
     "$canele" lab grid >"$work/open.toml"
     begin 20 -grid "$work/open.toml" -n 6 -genv CANELE_RAILS shm,tcp,quic

@@ -303,8 +303,8 @@ impl Links {
         for (id, peer) in self.book.peers.iter().filter(|(_, peer)| peer.is_open) {
             let (Some(address), Some(cost)) = (peer.address, peer.cost) else { continue };
             let round_trip = Duration::from_nanos(2 * cost.latency_ns());
-            // Writing to a string does not fail.
             let way = if Streams::has(*id) { "TCP" } else { "UDP" };
+            // Writing to a string does not fail.
             let _ = writeln!(
                 text,
                 "gateway {address}: over {way}, round trip {round_trip:.1?}, {} connections",
@@ -635,8 +635,8 @@ pub(super) const CALLER: u32 = 1 << 31;
 /// The numbers of those that are called have none of these.
 const NUMBERS: u32 = 0b11 << 30;
 
-/// Others have their turn between two pieces.
-const PIECE_MAX: usize = 64 << 10;
+/// Others have their turn between two pieces, and the other gateway passes a piece on when it is whole: 0.13 ms at 1 Gb/s.
+const PIECE_MAX: usize = 16 << 10;
 /// Shorter pieces are let before longer ones.
 const SHORT_MAX: usize = 8 << 10;
 /// Connections carried for another gateway at once.
