@@ -208,6 +208,12 @@ admit() { for node in 0 1 2; do lab run site1-node$node iptables -F; done; }
 refusal_told() { check "a refusal was told" yes "$(grep -qE "^canele: rank [0-9]+: $1 to rank [0-9]+ is refused: nobody listens" "$work/err" && echo yes)"; }
 
 if wants refused; then
+    grid 1 >"$work/one.toml"
+    refuse tcp tcp-reset INPUT OUTPUT
+    begin 20 -grid "$work/one.toml" -n 6
+    finish "TCP is refused between the sites, and gateways need none"
+    admit
+    calm
     "$canele" lab grid >"$work/open.toml"
     for chains in INPUT OUTPUT "INPUT OUTPUT"; do
         begin 12 -grid "$work/open.toml" -n 6 -genv CANELE_RAILS shm,tcp,quic

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use driver::relay::{GATEWAY, REPLY_LEN, Reply, Request};
 use driver::{FarTcp, Refusal};
@@ -65,17 +65,28 @@ pub(crate) async fn call(
     request: &Request,
 ) -> Result<Reached, String> {
     let is_tcp_first = desk.trunks.is_tcp_first;
-    if let Some(reached) = ask(desk, gateway, request, !is_tcp_first).await {
+    if let Some(reached) = ask(desk, gateway, request, !is_tcp_first, PATIENT).await {
         return reached;
     }
-    match open(desk, gateway).await {
-        Ok(()) => {}
-        Err(error) if is_tcp_first && error.kind() == io::ErrorKind::TimedOut => {}
-        // Whose host answers that nobody listens is not there over UDP either.
-        Err(error) => return Err(error.to_string()),
-    }
-    let reached = ask(desk, gateway, request, is_tcp_first).await;
-    reached.unwrap_or_else(|| Err(SILENT.into()))
+    let begun = Instant::now();
+    let (patience, refusal) = match open(desk, gateway).await {
+        Ok(()) => (PATIENT, None),
+        Err(error) if !is_tcp_first || !is_of_the_way(&error) => return Err(error.to_string()),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => (PATIENT, None),
+        // Either it is gone, and another one is to be called soon, or a firewall refuses TCP.
+        Err(error) => (begun.elapsed() * ROUND_TRIPS + MARGIN, Some(error)),
+    };
+    let reached = ask(desk, gateway, request, is_tcp_first, patience).await;
+    reached.unwrap_or_else(|| Err(SILENT.into())).map_err(|text| match refusal {
+        Some(refusal) => format!("{refusal}; over UDP {text}"),
+        None => text,
+    })
+}
+
+/// Whether the network says so, or nobody; not the gateway.
+fn is_of_the_way(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, TimedOut};
+    matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable | TimedOut)
 }
 
 /// Asks by the link; none where there is none, and none was to be opened over UDP or led there.
@@ -84,9 +95,10 @@ async fn ask(
     gateway: SocketAddr,
     request: &Request,
     opens: bool,
+    patience: Duration,
 ) -> Option<Result<Reached, String>> {
     let called = desk.carrier.call(gateway, request.emit(), opens);
-    match timeout(PATIENCE + REPLY_PATIENCE, called).await {
+    match timeout(patience, called).await {
         Ok(called) => Some(called?.map_err(|error| error.to_string()).and_then(reached)),
         Err(_) => Some(Err(SILENT.into())),
     }
@@ -154,7 +166,10 @@ pub(crate) fn socket(address: SocketAddr) -> io::Result<UdpSocket> {
 
 /// What is said of a gateway that took longer.
 const SILENT: &str = "it does not answer";
-/// How long another gateway may take for an answer: it has a host to reach.
-const REPLY_PATIENCE: Duration = Duration::from_secs(12);
+/// How long another gateway may take: its link may have to be opened, and it has a host to reach.
+const PATIENT: Duration = PATIENCE.saturating_add(Duration::from_secs(12));
+/// Where it has refused TCP: those of a handshake over UDP and of the request, with a packet lost.
+const ROUND_TRIPS: u32 = 8;
+const MARGIN: Duration = Duration::from_millis(250);
 /// Gateways that were called over TCP.
 const OPENINGS_MAX: usize = 256;
