@@ -32,6 +32,7 @@ pub mod relay;
 #[cfg(test)]
 mod reopening;
 mod route;
+mod stall;
 mod stream;
 mod tls;
 #[cfg(test)]
@@ -67,6 +68,7 @@ use open::Open;
 use proving::Unproved;
 pub use route::Gateways;
 use route::Ways;
+pub use stall::{StallWatch, Stalls};
 use stream::{FRAME_MAX, FrameStream, Received};
 use tls::Channel;
 
@@ -136,6 +138,11 @@ pub struct TcpRail {
     unread: Vec<u64>,
     /// Keys of open links that refused a frame though they have room.
     deferred: Vec<u64>,
+    /// Open links with what the kernel may have taken and does not send, and when to look next.
+    stalls: Stalls,
+    next_stall: Duration,
+    /// Those that had stalled when they were looked at.
+    stalled: usize,
     /// How often the rail was polled, wrapping.
     polls: u32,
     /// Open links with frames that the kernel has not taken.
@@ -222,6 +229,10 @@ impl TcpRail {
                 .map_err(|error| system("epoll_ctl")(error.into()))?;
             listeners.push(listener);
         }
+        let stalls = Stalls::new().map_err(system("timerfd_create"))?;
+        let data = epoll::EventData::new_u64(STALLS_KEY);
+        epoll::add(&epoll, stalls.descriptor(), data, epoll::EventFlags::IN)
+            .map_err(|error| system("epoll_ctl")(error.into()))?;
         let TcpConfig { rank, job, secret, connect_timeout, encryption, congestion, .. } = config;
         Ok(Self {
             credentials: Credentials { rank, job, secret },
@@ -245,6 +256,9 @@ impl TcpRail {
             hot: Vec::new(),
             unread: Vec::new(),
             deferred: Vec::new(),
+            stalls,
+            next_stall: Duration::ZERO,
+            stalled: 0,
             polls: 0,
             backlogged: 0,
             writing: 0,
@@ -291,6 +305,7 @@ impl TcpRail {
             quiet: 0,
             probe,
             steady: None,
+            stall: StallWatch::default(),
             is_backlogged,
             wants_write,
         };
@@ -477,6 +492,20 @@ impl TcpRail {
         moved
     }
 
+    /// Looks at links with long frames, and pushes those that have stalled.
+    fn push_stalled(&mut self) {
+        let Self { sockets, stalls, stalled, .. } = self;
+        *stalled = 0;
+        stalls.look(|key| {
+            let Some(Socket::Open(open)) = sockets.get_mut(key) else { return false };
+            // What waits here is on its way to the kernel.
+            let goes_on = open.stall.look(&open.stream.channel.socket)
+                || !open.stream.is_flushed() && open.stall.begin();
+            *stalled += usize::from(open.stall.is_stalled());
+            goes_on
+        });
+    }
+
     fn poll_epoll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         let now = self.clock.look(Instant::now());
         let mut moved = false;
@@ -488,6 +517,11 @@ impl TcpRail {
         let count = epoll::wait(&self.epoll, &mut events[..], Some(&zero)).unwrap_or(0);
         for event in &events[..count] {
             let key = event.data.u64();
+            if key == STALLS_KEY {
+                self.stalls.hear();
+                self.next_stall = now;
+                continue;
+            }
             if let Some(index) = key.checked_sub(LISTENER_KEYS) {
                 self.accept(index as usize, now);
                 continue;
@@ -507,6 +541,10 @@ impl TcpRail {
                 }
                 None => {}
             }
+        }
+        if !self.stalls.is_empty() && now >= self.next_stall {
+            self.next_stall = now + Stalls::LOOK_EVERY;
+            self.push_stalled();
         }
         if self.resting.is_some_and(|end| now >= end) {
             self.listen_again();
@@ -617,6 +655,11 @@ impl Rail for TcpRail {
                 if frame.len() >= probe::LONG {
                     open.begin_probe();
                     open.hurry_show(frame.len());
+                    // One that is watched is looked at in time.
+                    if open.stall.begin() && open.stall.look(&open.stream.channel.socket) {
+                        self.stalls.add(key);
+                        self.stalled += usize::from(open.stall.is_stalled());
+                    }
                 }
                 if post == Post::Full && open.stream.is_flushed() {
                     self.deferred.push(key);
@@ -681,6 +724,7 @@ impl Rail for TcpRail {
             |socket: &Socket| matches!(socket, Socket::Open(open) if open.stream.has_more());
         let has_news =
             !(self.failed.is_empty() && self.deferred.is_empty() && self.newcomers.is_empty());
+        self.stalls.prepare_sleep();
         !has_news && !self.sockets.values().any(has_more)
     }
 
@@ -691,7 +735,7 @@ impl Rail for TcpRail {
     }
 
     fn is_at_rest(&self) -> bool {
-        self.writing == 0 && self.deferred.is_empty()
+        self.writing == 0 && self.deferred.is_empty() && self.stalled == 0
     }
 }
 
@@ -715,6 +759,8 @@ const SHORT_LIFE: Duration = Duration::from_secs(30);
 
 /// Epoll keys from here on are listeners'.
 const LISTENER_KEYS: u64 = 1 << 63;
+/// What tells that it is time to look at links that may have stalled.
+const STALLS_KEY: u64 = LISTENER_KEYS - 1;
 /// Links read directly.
 const HOT_MAX: usize = 4;
 /// A link is not hot after so many empty looks.

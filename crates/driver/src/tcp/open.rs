@@ -9,6 +9,7 @@ use super::congestion::Steady;
 use super::knowledge::{Knowledge, Known};
 use super::measure::{Pace, TcpSample};
 use super::probe::{Probe, Progress, Sight};
+use super::stall::StallWatch;
 use super::stream::FrameStream;
 
 /// A link, as one end has it.
@@ -27,6 +28,7 @@ pub(super) struct Open {
     pub probe: Probe,
     /// What paces the connection since then.
     pub steady: Option<Steady>,
+    pub stall: StallWatch,
     pub is_backlogged: bool,
     pub wants_write: bool,
 }

@@ -141,6 +141,11 @@ impl Links {
         !self.wires.streams.is_empty()
     }
 
+    /// The links over TCP.
+    pub fn streams(&mut self) -> &mut Streams {
+        &mut self.wires.streams
+    }
+
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         self.wires.rail.as_ref().map_or(Vec::new(), Rail::descriptors)
     }

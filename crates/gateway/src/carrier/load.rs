@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use driver::FarTcp;
+use driver::{FarTcp, StallWatch, Stalls};
 use rustix::event::epoll;
 use socket2::SockRef;
 use tokio::sync::oneshot;
@@ -32,6 +32,10 @@ pub(super) struct Load {
     flows: [Flow; 2],
     /// What epoll watches of each.
     watched: [epoll::EventFlags; 2],
+    /// Whether what each is given leaves the kernel.
+    stalls: [StallWatch; 2],
+    /// Much was given to each since that was looked at.
+    has_got_much: [bool; 2],
     ledger: Arc<Ledger>,
     /// Who wants to know when it has ended.
     done: oneshot::Sender<()>,
@@ -51,7 +55,8 @@ struct Flow {
 impl Load {
     pub fn new(ends: [End; 2], ledger: Arc<Ledger>, done: oneshot::Sender<()>) -> Self {
         let watched = [epoll::EventFlags::empty(); 2];
-        Self { ends, flows: Default::default(), watched, ledger, done }
+        let (flows, stalls) = Default::default();
+        Self { ends, flows, watched, stalls, has_got_much: [false; 2], ledger, done }
     }
 
     /// The channel, if one end is one, and which.
@@ -121,6 +126,7 @@ impl Load {
             let is_first = self.flows[from].waiting.is_empty();
             let taken =
                 if is_first { give(&self.ends[1 - from], &buffer[..len], links)? } else { 0 };
+            self.note_given(1 - from, taken);
             self.flows[from].waiting.extend(&buffer[taken..len]);
             self.counter(from).fetch_add(len as u64, Ordering::Relaxed);
             if len < buffer.len() {
@@ -138,6 +144,7 @@ impl Load {
         let waiting = &mut self.flows[channel].waiting;
         let taken = if waiting.is_empty() { write(sink, bytes)? } else { 0 };
         waiting.extend(&bytes[taken..]);
+        self.note_given(1 - channel, taken);
         Ok(taken)
     }
 
@@ -174,6 +181,7 @@ impl Load {
                 break;
             }
         }
+        self.note_given(1 - from, given);
         if let End::Channel(key) = self.ends[from]
             && given > 0
         {
@@ -199,15 +207,31 @@ impl Load {
         Ok(())
     }
 
+    fn note_given(&mut self, side: usize, len: usize) {
+        self.has_got_much[side] |= len >= Stalls::MUCH;
+    }
+
+    /// Pushes a connection that does not send what it could; whether it is to be looked at again.
+    pub fn push(&mut self, side: usize) -> bool {
+        match &self.ends[side] {
+            End::Tcp(stream, _) => self.stalls[side].look(stream),
+            End::Channel(_) => false,
+        }
+    }
+
     fn counter(&self, from: usize) -> &AtomicU64 {
         if from == 0 { &self.ledger.from_callers } else { &self.ledger.to_callers }
     }
 
     /// Has epoll watch what each end is waited for; one that is waited for by nobody is left out, for epoll would tell
-    /// of its end for ever.
-    pub fn watch(&mut self, epoll: &OwnedFd, at: usize) -> io::Result<()> {
+    /// of its end for ever. Who was given much is `begun` to be looked at.
+    pub fn watch(&mut self, epoll: &OwnedFd, at: usize, begun: &mut Vec<u64>) -> io::Result<()> {
         for side in 0..2 {
             let End::Tcp(stream, _) = &self.ends[side] else { continue };
+            let key = (at * 2 + side) as u64;
+            if std::mem::take(&mut self.has_got_much[side]) && self.stalls[side].begin() {
+                begun.push(key);
+            }
             let (says, hears) = (&self.flows[side], &self.flows[1 - side]);
             let mut wanted = epoll::EventFlags::empty();
             wanted.set(epoll::EventFlags::IN, !says.is_over && says.waiting.len() < WAITING_MAX);
@@ -216,7 +240,7 @@ impl Load {
             if wanted == before {
                 continue;
             }
-            let data = epoll::EventData::new_u64((at * 2 + side) as u64);
+            let data = epoll::EventData::new_u64(key);
             match (before.is_empty(), wanted.is_empty()) {
                 (true, _) => epoll::add(epoll, stream, data, wanted),
                 (false, true) => epoll::delete(epoll, stream),

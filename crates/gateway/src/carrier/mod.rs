@@ -18,7 +18,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use driver::relay::Session;
-use driver::{FarTcp, Identity, QuicRail, Thread, TrunkConfig};
+use driver::{FarTcp, Identity, QuicRail, Stalls, Thread, TrunkConfig};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use tokio::sync::{mpsc, oneshot};
 use wire::GateId;
@@ -98,12 +98,15 @@ impl Carrier {
             let data = epoll::EventData::new_u64(RAIL);
             epoll::add(&shared.epoll, descriptor, data, epoll::EventFlags::IN)?;
         }
+        let stalls = Stalls::new()?;
+        let data = epoll::EventData::new_u64(STALLS);
+        epoll::add(&shared.epoll, stalls.descriptor(), data, epoll::EventFlags::IN)?;
         let own = Arc::clone(&shared);
         let builder = thread::Builder::new().name("canele-carrier".into());
         let thread = builder.spawn(move || {
             // As the thread that lets callers in does.
             let _ = Thread::current().map(Thread::precede);
-            carry(&own, links);
+            carry(&own, links, stalls);
         })?;
         Ok((Self { shared, thread: Some(thread) }, arrived))
     }
@@ -248,14 +251,21 @@ pub(crate) struct Loads {
     free: Vec<usize>,
     /// How many have an end that is looked after.
     cared_for: usize,
+    /// Ends that were given much, to be looked at.
+    begun: Vec<u64>,
     shared: Arc<Shared>,
 }
 
-fn carry(shared: &Arc<Shared>, mut links: Links) {
+fn carry(shared: &Arc<Shared>, mut links: Links, mut stalls: Stalls) {
     let nothing =
         epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(BELL) };
-    let mut loads =
-        Loads { places: Vec::new(), free: Vec::new(), cared_for: 0, shared: Arc::clone(shared) };
+    let mut loads = Loads {
+        places: Vec::new(),
+        free: Vec::new(),
+        cared_for: 0,
+        begun: Vec::new(),
+        shared: Arc::clone(shared),
+    };
     let mut events = [nothing; EVENTS];
     let mut buffer = vec![0; BUFFER_LEN];
     let mut next_look = Instant::now();
@@ -264,6 +274,9 @@ fn carry(shared: &Arc<Shared>, mut links: Links) {
             let left = next_look.saturating_duration_since(Instant::now());
             Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() }
         });
+        loads.begun.drain(..).for_each(|key| stalls.add(key));
+        links.streams().take_begun().for_each(|key| stalls.add(key));
+        stalls.prepare_sleep();
         let mut has_rail_news = !links.prepare_sleep();
         if has_rail_news {
             until = Some(Timespec { tv_sec: 0, tv_nsec: 0 });
@@ -275,6 +288,13 @@ fn carry(shared: &Arc<Shared>, mut links: Links) {
             match event.data.u64() {
                 BELL => is_rung = true,
                 RAIL => has_rail_news = true,
+                STALLS => {
+                    stalls.hear();
+                    stalls.look(|key| match streams::of_key(*key) {
+                        Some(id) => links.streams().push(id),
+                        None => loads.push(*key),
+                    });
+                }
                 key if links.serve_stream(key, event.flags, &mut loads, &mut buffer) => {}
                 key => loads.serve(key, event.flags, &mut links, &mut buffer),
             }
@@ -351,8 +371,15 @@ impl Loads {
         let Some(Some(load)) = self.places.get_mut(at) else { return Ok(0) };
         let Some((channel, _)) = load.channel() else { return Ok(0) };
         let taken = load.take(channel, bytes)?;
-        load.watch(&self.shared.epoll, at)?;
+        load.watch(&self.shared.epoll, at, &mut self.begun)?;
         Ok(taken)
+    }
+
+    /// Pushes an end that does not send what it could; whether it is to be looked at again.
+    fn push(&mut self, key: u64) -> bool {
+        let (at, side) = (key as usize / 2, key as usize % 2);
+        let load = self.places.get_mut(at).and_then(Option::as_mut);
+        load.is_some_and(|load| load.push(side))
     }
 
     /// The load's channel has said all.
@@ -365,7 +392,7 @@ impl Loads {
     /// Goes on with a load that was served, or ends it.
     fn settle(&mut self, at: usize, served: io::Result<()>, links: &mut Links) {
         let Some(Some(load)) = self.places.get_mut(at) else { return };
-        let served = served.and_then(|()| load.watch(&self.shared.epoll, at));
+        let served = served.and_then(|()| load.watch(&self.shared.epoll, at, &mut self.begun));
         if served.is_err() || load.has_ended() {
             self.end(at, served, links);
         }
@@ -398,6 +425,8 @@ impl Loads {
 /// The bell's key, and the rail's, beyond all ends'.
 const BELL: u64 = u64::MAX;
 const RAIL: u64 = BELL - 1;
+/// That of what tells that connections are to be looked at.
+const STALLS: u64 = BELL - 2;
 /// Events of one look.
 const EVENTS: usize = 64;
 /// On one way of a connection at most so much is read at once.

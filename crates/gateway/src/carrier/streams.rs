@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use driver::relay::Session;
-use driver::{Event, FarTcp, Fault, Inbox, Outbox, Post, TcpSample};
+use driver::{Event, FarTcp, Fault, Inbox, Outbox, Post, StallWatch, Stalls, TcpSample};
 use rustix::event::epoll;
 use wire::{Cost, Frame, GateId};
 
@@ -31,12 +31,15 @@ pub(super) struct Streams {
     shared: Arc<Shared>,
     streams: HashMap<GateId, Stream>,
     next: u32,
+    /// Links that were given much, to be looked at.
+    begun: Vec<u64>,
 }
 
 struct Stream {
     link: Link,
     outbox: Outbox,
     inbox: Inbox,
+    stall: StallWatch,
     is_watched_for_room: bool,
     heard: Instant,
     said: Instant,
@@ -44,7 +47,7 @@ struct Stream {
 
 impl Streams {
     pub fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, streams: HashMap::new(), next: 0 }
+        Self { shared, streams: HashMap::new(), next: 0, begun: Vec::new() }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -70,9 +73,10 @@ impl Streams {
         let cost = Cost::linear(sample.round_trip_ns.unwrap_or(0) / 2, 0, RATE_GUESSED);
         epoll::add(&self.shared.epoll, &link.socket, key(id), epoll::EventFlags::IN)?;
         let now = Instant::now();
-        let (outbox, inbox) = (Outbox::new(DEPTH), Inbox::default());
+        let (outbox, inbox, stall) = (Outbox::new(DEPTH), Inbox::default(), StallWatch::default());
+        let is_watched_for_room = false;
         let stream =
-            Stream { link, outbox, inbox, is_watched_for_room: false, heard: now, said: now };
+            Stream { link, outbox, inbox, stall, is_watched_for_room, heard: now, said: now };
         self.streams.insert(id, stream);
         Ok((id, cost))
     }
@@ -97,6 +101,9 @@ impl Streams {
         };
         // A socket that is lost is found so by its reader.
         let _ = stream.pump(&self.shared.epoll, id);
+        if frame.len() >= Stalls::MUCH && stream.stall.begin() {
+            self.begun.push(key(id).u64());
+        }
         posted
     }
 
@@ -122,6 +129,19 @@ impl Streams {
             self.remove(id);
             sink(Event::Down { peer: id, fault: fault(&error) });
         }
+    }
+
+    /// Links that are to be [pushed](Self::push) from now on, by their keys in epoll.
+    pub fn take_begun(&mut self) -> std::vec::Drain<'_, u64> {
+        self.begun.drain(..)
+    }
+
+    /// Pushes a link that does not send what it could; whether it is to be looked at again.
+    pub fn push(&mut self, id: GateId) -> bool {
+        let Some(Stream { link, outbox, stall, .. }) = self.streams.get_mut(&id) else {
+            return false;
+        };
+        stall.look(&link.socket) || !outbox.is_empty() && stall.begin()
     }
 
     /// To be called every [`FarTcp::LOOK_EVERY`].
