@@ -56,7 +56,9 @@ impl Congestion {
             Self::Auto => round_trip + detour > FAR && is_available(STEADY),
             Self::Named(name) => set_tcp_congestion(socket, name).is_ok() && name == STEADY,
         };
-        let way = if round_trip > FAR { Way::Own } else { Way::Behind };
+        // On a busy host a short way may look long; the longer part of it is behind the gateway then.
+        let is_own = round_trip > FAR && round_trip >= detour;
+        let way = if is_own { Way::Own } else { Way::Behind };
         let round_trip = round_trip + detour;
         if round_trip > FAR && will_remember { Probe::Due { round_trip, way } } else { Probe::Done }
     }
@@ -197,6 +199,8 @@ mod tests {
         let behind = Duration::from_millis(12);
         let probe = Congestion::Auto.choose(&near, Duration::from_micros(200), behind);
         assert_eq!(is_due(probe, Way::Behind), is_available(STEADY));
+        let probe = Congestion::Auto.choose(&near, Duration::from_millis(2), behind);
+        assert_eq!(is_due(probe, Way::Behind), is_available(STEADY), "on a busy host");
         assert_eq!([&near, &far].map(|one| tcp_congestion(one).unwrap()), [&usual[..]; 2]);
         let begun = Steady::begin(&far, None, Duration::ZERO);
         let steady = if begun.is_some() { STEADY } else { &usual };

@@ -149,8 +149,9 @@ pub struct TcpRail {
     backlogged: usize,
     /// Open links that want to know when the kernel takes more.
     writing: usize,
-    /// How much padding may still go, over all links.
+    /// How much padding may still go, over all links that are long themselves, and over all others.
     padding_left: usize,
+    padding_left_behind: usize,
     /// Connections in their handshake.
     unproved: usize,
     /// Peers that are being dialled.
@@ -263,6 +264,7 @@ impl TcpRail {
             backlogged: 0,
             writing: 0,
             padding_left: PADDING_OF_ALL,
+            padding_left_behind: PADDING_BEHIND,
             unproved: 0,
             dialled: 0,
             refused: Vec::new(),
@@ -461,10 +463,15 @@ impl TcpRail {
                     }
                     sink(Event::Room { peer });
                 }
+                let left = if open.probe.is_behind() {
+                    &mut self.padding_left_behind
+                } else {
+                    &mut self.padding_left
+                };
                 // What was refused goes before more padding.
                 if open.probe.is_running()
                     && !is_invited
-                    && let Some(cost) = open.pad(&mut self.padding_left, self.clock.now())
+                    && let Some(cost) = open.pad(left, self.clock.now())
                 {
                     sink(Event::Cost { peer, cost });
                 }
@@ -752,6 +759,8 @@ impl Drop for TcpRail {
 
 /// Padding of a process, over all its links: those of many processes may share what is measured.
 const PADDING_OF_ALL: usize = 32 << 20;
+/// The same over links to gateways: all that goes on from there shares a link, with other processes, too.
+const PADDING_BEHIND: usize = 8 << 20;
 /// Links that are measured when they open, at one time: they share the way, and each sees what it gets of it.
 const MEASURED_AT_ONCE: usize = 4;
 /// A link that was opened anew and is lost again so soon may have carried no long packet.
