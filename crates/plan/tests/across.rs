@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use machine::{Outcome, Rank, Unit, run};
 use plan::{
-    Algorithm, Call, Cost, Costs, Location, Operands, Operation, Pairs, Plans, Schedule, Topology,
+    Algorithm, Buffer, Call, Cost, Costs, Location, Operands, Operation, Pairs, Plans, Schedule,
+    Step, Topology,
 };
 use random::Random;
 
@@ -454,4 +455,29 @@ fn reduce_scatter_crosses_once() {
             if case.is_first(from) { counts(to) * case.runs(from) } else { 0 }
         });
     });
+}
+
+#[test]
+fn what_crosses_leaves_before_what_stays_in_the_site() {
+    // Two sites of two nodes with two ranks each, in order.
+    let location = |rank: u32| Location { node: rank / 2, site: rank / 4 };
+    let locations: Vec<_> = (0..8).map(location).collect();
+    let topology = Topology::new(&locations, false, Costs::default());
+    let mut seen = 0;
+    for rank in 0..8 {
+        let schedule = plan::reduce_scatter(rank, &topology, &|_| 1, 1 << 18, true);
+        let blocks: Vec<u64> = schedule
+            .steps
+            .iter()
+            .filter_map(|step| match step {
+                Step::Send { span, .. } if span.buffer == Buffer::Input => Some(span.start),
+                _ => None,
+            })
+            .collect();
+        let stays = |block: &u64| location(*block as u32).site == location(rank).site;
+        let first = blocks.iter().position(stays).unwrap_or(blocks.len());
+        assert!(blocks[first..].iter().all(stays), "rank {rank} sends blocks {blocks:?}");
+        seen += usize::from(first > 0 && first < blocks.len());
+    }
+    assert!(seen > 0, "nobody sends both");
 }

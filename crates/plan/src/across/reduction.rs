@@ -154,14 +154,17 @@ impl<'a> Course<'a> {
     }
 }
 
-/// From ranks to the head of their node; from there to that of the site; to other sites; past bad links; from the
-/// head of the site to nodes, or to the root; to ranks.
+/// From ranks to the head of their node; from there to that of the site; to other sites; the first two in the root's
+/// site, from which nothing crosses: meanwhile what others have does; past bad links; from the head of the site to
+/// nodes, or to the root; to ranks.
 const RANKS: usize = 0;
 const NODES: usize = 1;
 const CROSSING: usize = 2;
-const PASSING: usize = 3;
-const TO_NODES: usize = 4;
-const TO_RANKS: usize = 5;
+const ROOT_RANKS: usize = 3;
+const ROOT_NODES: usize = 4;
+const PASSING: usize = 5;
+const TO_NODES: usize = 6;
+const TO_RANKS: usize = 7;
 
 struct Reduction<'a> {
     levels: &'a Levels,
@@ -190,7 +193,8 @@ impl<'a> Reduction<'a> {
     fn run(&self, schedule: &mut Schedule, mut courses: Vec<Course>, begins: &[u32], pace: Pace) {
         let (combined, arrived) = (1 + pace.nodes, 2 + pace.nodes + pace.crossing);
         let passed = arrived + if *self.relays == STRAIGHT { 0 } else { 1 + pace.crossing };
-        let order = timetable(begins, &[0, 1, combined, arrived, passed, passed + pace.nodes]);
+        let delays = [0, 1, combined, combined, 1 + combined, arrived, passed, passed + pace.nodes];
+        let order = timetable(begins, &delays);
         for &(stage, course) in &order {
             self.expect(schedule, &mut courses[course], stage);
         }
@@ -200,6 +204,16 @@ impl<'a> Reduction<'a> {
         schedule.wait();
     }
 
+    /// The stages in which this rank's site combines what it has.
+    fn gathering(&self, goal: Goal) -> (usize, usize) {
+        match goal {
+            Goal::Root(root) if self.levels.site(root) == self.levels.site(self.me) => {
+                (ROOT_RANKS, ROOT_NODES)
+            }
+            Goal::Everyone | Goal::Root(_) => (RANKS, NODES),
+        }
+    }
+
     /// The receives of a stage.
     fn expect(&self, schedule: &mut Schedule, course: &mut Course, stage: usize) {
         let (way, me) = (course.way, self.me);
@@ -207,15 +221,16 @@ impl<'a> Reduction<'a> {
         let arriving = &mut course.arriving;
         let len = course.own.len;
         let own = self.levels.site(me);
+        let (ranks, nodes) = self.gathering(course.goal);
         let mut expect = |from: u32, run: Run, site: u32| {
             let span = schedule.room(len);
             Piece { run, site, span, is_free: true, arrived: schedule.expect(from, span) }
         };
         match stage {
-            RANKS if is_head => {
+            _ if stage == ranks && is_head => {
                 arriving[0].extend(way.neighbours(me).map(|rank| expect(rank, run_of(rank), own)));
             }
-            NODES if is_site_head => {
+            _ if stage == nodes && is_site_head => {
                 for node in way.other_nodes(me) {
                     let head = way.node_head(node);
                     let runs = self.runs(0, node).iter();
@@ -246,21 +261,23 @@ impl<'a> Reduction<'a> {
     fn send(&self, schedule: &mut Schedule, course: &mut Course, stage: usize) {
         let (way, me) = (course.way, self.me);
         let (head, site_head) = (way.head_of(me), way.site_head_of(me));
+        let (ranks, nodes) = self.gathering(course.goal);
         match stage {
-            RANKS if me != head => schedule.send(head, course.own),
-            RANKS => {
+            _ if stage == ranks && me != head => schedule.send(head, course.own),
+            _ if stage == ranks => {
                 let (run, site, span) = (run_of(me), self.levels.site(me), course.own);
                 let own = Piece { run, site, span, is_free: false, arrived: Ticket::default() };
                 course.combined = vec![own];
             }
-            NODES if me == head => {
+            _ if stage == nodes && me == head => {
                 self.combine(schedule, course, 0);
                 self.pass_up(schedule, course, (me != site_head).then_some(site_head).into_iter());
             }
-            CROSSING if me == site_head => {
+            CROSSING if me == site_head && nodes == NODES => {
                 self.combine(schedule, course, 1);
                 self.cross(schedule, course, stage);
             }
+            PASSING if me == site_head && nodes == ROOT_NODES => self.combine(schedule, course, 1),
             PASSING if me == site_head => match course.goal {
                 Goal::Everyone => self.pass_on(schedule, course),
                 Goal::Root(_) => self.cross(schedule, course, stage),
