@@ -149,7 +149,8 @@ pub struct TcpRail {
     backlogged: usize,
     /// Open links that want to know when the kernel takes more.
     writing: usize,
-    /// How much padding may still go, over all links that are long themselves, and over all others.
+    /// How much padding may still go, over all links that are long themselves, and over all to gateways: what goes on
+    /// from there shares a link, with other processes, too.
     padding_left: usize,
     padding_left_behind: usize,
     /// Connections in their handshake.
@@ -264,7 +265,7 @@ impl TcpRail {
             backlogged: 0,
             writing: 0,
             padding_left: PADDING_OF_ALL,
-            padding_left_behind: PADDING_BEHIND,
+            padding_left_behind: usize::MAX,
             unproved: 0,
             dialled: 0,
             refused: Vec::new(),
@@ -464,7 +465,10 @@ impl TcpRail {
                     sink(Event::Room { peer });
                 }
                 let left = if open.probe.is_behind() {
-                    &mut self.padding_left_behind
+                    // One link takes it all, or several together no more than one.
+                    let left = &mut self.padding_left_behind;
+                    *left = open.probe.allowance().min(*left);
+                    left
                 } else {
                     &mut self.padding_left
                 };
@@ -759,8 +763,6 @@ impl Drop for TcpRail {
 
 /// Padding of a process, over all its links: those of many processes may share what is measured.
 const PADDING_OF_ALL: usize = 32 << 20;
-/// The same over links to gateways: all that goes on from there shares a link, with other processes, too.
-const PADDING_BEHIND: usize = 8 << 20;
 /// Links that are measured when they open, at one time: they share the way, and each sees what it gets of it.
 const MEASURED_AT_ONCE: usize = 4;
 /// A link that was opened anew and is lost again so soon may have carried no long packet.

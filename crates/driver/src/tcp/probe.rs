@@ -38,6 +38,17 @@ pub(super) enum Way {
     Behind,
 }
 
+impl Way {
+    /// How much padding a link takes: what is behind a gateway shows itself to that, by two round trips at its rate.
+    fn padding_max(self, round_trip: Duration) -> usize {
+        let behind = usize::try_from(bytes_within(RATE_BEHIND, round_trip * 2));
+        match self {
+            Self::Own => PADDING_MAX,
+            Self::Behind => behind.unwrap_or(PADDING_MAX).min(PADDING_MAX),
+        }
+    }
+}
+
 /// Padding under way.
 #[derive(Debug)]
 struct Padding {
@@ -46,6 +57,8 @@ struct Padding {
     end: Instant,
     next_look: Instant,
     padded: usize,
+    /// At most.
+    most: usize,
 }
 
 /// A measurement under way.
@@ -104,7 +117,7 @@ impl Probe {
     pub fn begin(&mut self, now: Instant, known: Option<u64>) {
         let Self::Due { round_trip, way } = *self else { return };
         *self = Self::Running(Course {
-            padding: Padding::new(round_trip, ROUNDS_MAX, 0, now),
+            padding: Padding::new(round_trip, ROUNDS_MAX, 0, way.padding_max(round_trip), now),
             way,
             known,
             held: known.map_or(u64::MAX, |rate| bytes_within(rate, round_trip)),
@@ -153,7 +166,7 @@ impl Probe {
     pub fn allowance(&self) -> usize {
         match self {
             Self::Running(Course { padding, .. }) | Self::Showing(Show { padding, .. }) => {
-                PADDING_MAX.saturating_sub(padding.padded)
+                padding.most.saturating_sub(padding.padded)
             }
             Self::Done | Self::Due { .. } => 0,
         }
@@ -189,7 +202,7 @@ impl Probe {
                 Progress::Showing(rate),
             ) => {
                 let &Padding { round_trip, padded, .. } = padding;
-                let padding = Padding::new(round_trip, SHOWN_ROUNDS_MAX, padded, now);
+                let padding = Padding::new(round_trip, SHOWN_ROUNDS_MAX, padded, PADDING_MAX, now);
                 *self = Self::Showing(Show { padding, rate, framed: 0 });
             }
             (_, Progress::Showing(_) | Progress::Measured | Progress::Ended) => *self = Self::Done,
@@ -208,15 +221,15 @@ enum Turn {
 }
 
 impl Padding {
-    /// For so many round trips at most, after as much as was padded before.
-    fn new(round_trip: Duration, rounds: u32, padded: usize, now: Instant) -> Self {
+    /// For so many round trips at most, after as much as was padded before, and up to so much with it.
+    fn new(round_trip: Duration, rounds: u32, padded: usize, most: usize, now: Instant) -> Self {
         let (end, next_look) = (now + round_trip * rounds, now + round_trip);
-        Self { round_trip, since: now, end, next_look, padded }
+        Self { round_trip, since: now, end, next_look, padded, most }
     }
 
     fn handle(&mut self, count: usize, now: Instant) -> Turn {
         self.padded += count;
-        if self.padded >= PADDING_MAX || now >= self.end {
+        if self.padded >= self.most || now >= self.end {
             Turn::Over
         } else if now >= self.next_look {
             self.next_look = now + self.round_trip / LOOKS_A_ROUND;
@@ -285,6 +298,8 @@ fn rate_of(bytes: u64, time: Duration) -> u64 {
 pub(super) const LONG: usize = 16 << 10;
 /// Padding at most: what a gigabit per second over 12 ms takes to be seen, and some round trips more.
 const PADDING_MAX: usize = 8 << 20;
+/// What a way behind a gateway is taken to carry, in bytes per second: a gigabit.
+const RATE_BEHIND: u64 = 125_000_000;
 /// Round trips without growth by a quarter that say that the way is full (BBR's own rule).
 const STILL_MAX: u32 = 3;
 /// Looks in a row that say that a queue is forming, and how many there are in a round trip.
@@ -442,7 +457,10 @@ mod tests {
     fn what_a_gateway_takes_does_not_end_it() {
         let behind = Path { rate: 1_000_000, way: Way::Behind, ..PATH };
         assert_eq!(behind.run().1, (ROUNDS_MAX - 1) * LOOKS_A_ROUND);
-        assert!(Path { rate: u64::MAX / 4, ..behind }.run().0 >= PADDING_MAX);
+        let enough = Way::Behind.padding_max(ROUND_TRIP);
+        assert!(Path { rate: u64::MAX / 4, ..behind }.run().0 >= enough);
+        assert_eq!(enough, 2_500_000);
+        assert_eq!(Way::Behind.padding_max(ROUND_TRIP * 30), PADDING_MAX);
     }
 
     #[test]
