@@ -80,14 +80,35 @@ pub(super) struct Steady {
     /// When it was begun, or begun anew.
     since: Duration,
     /// It begins, and is held to what the way is known to carry.
-    is_held: bool,
+    held: Option<u64>,
+}
+
+/// To what a connection that begins is held from now on, in bytes per second; none when it is let go.
+fn eased(held: u64, pace: &Pace) -> Option<u64> {
+    if !pace.is_beginning {
+        // It has seen the way full, and knows what that carries.
+        None
+    } else if pace.is_full {
+        // What comes through is what the way carries.
+        Some(held.min(beyond(pace.bytes_per_s)))
+    } else if pace.bytes_per_s >= held / 8 * 7 {
+        // All that is let through comes through: there may be room for more.
+        Some(held.saturating_mul(2))
+    } else {
+        Some(held)
+    }
+}
+
+/// A rate, and what goes beyond it.
+fn beyond(rate: u64) -> u64 {
+    rate.saturating_add(rate / HEADROOM)
 }
 
 impl Steady {
     /// Gives a connection the congestion control that remembers what it has measured, if the system allows it. Its
     /// beginning is held to what is to be shown to it, in bytes per second.
     pub fn begin(socket: &impl AsFd, shown: Option<u64>, now: Duration) -> Option<Self> {
-        let mut steady = Self { since: now, is_held: false };
+        let mut steady = Self { since: now, held: None };
         if let Some(rate) = shown {
             steady.hold(socket, rate);
         }
@@ -95,10 +116,31 @@ impl Steady {
         Some(steady)
     }
 
-    /// Holds what is shown to a rate, if it is not held, and leaves room to see that more comes through.
+    /// Holds what is shown to a rate, if it is not held to as much, and leaves room to see that more comes through.
     pub fn hold(&mut self, socket: &impl AsFd, rate: u64) {
-        if !self.is_held {
-            self.is_held = hold(socket, rate, SHOWN_HEADROOM);
+        if self.held.is_none_or(|held| held < beyond(rate)) {
+            self.hold_to(socket, beyond(rate));
+        }
+    }
+
+    /// Whether the system has.
+    fn hold_to(&mut self, socket: &impl AsFd, held: u64) -> bool {
+        let is_held = measure::hold(socket, held).is_ok();
+        if is_held {
+            self.held = Some(held);
+        }
+        is_held
+    }
+
+    /// At its beginning it sends nearly three times what it has measured, to see whether that passes, and who sends
+    /// now and then never comes to the end of it. So what was held to a rate is let go when it has seen the way full,
+    /// and until then as far as what it sends comes through; to be called every round trip while much is sent.
+    pub fn ease(&mut self, socket: &impl AsFd) {
+        if let (Some(held), Some(pace)) = (self.held, Pace::of(socket)) {
+            let eased = eased(held, &pace);
+            if eased != Some(held) && measure::hold(socket, eased.unwrap_or(u64::MAX)).is_ok() {
+                self.held = eased;
+            }
         }
     }
 
@@ -109,40 +151,30 @@ impl Steady {
         set_tcp_congestion(socket, STEADY).is_ok() && set_tcp_congestion(socket, OTHER).is_ok()
     }
 
-    /// Lets go what was held to a rate, once it has seen that.
-    pub fn let_go(&mut self, socket: &impl AsFd) {
-        if self.is_held {
-            self.is_held = measure::hold(socket, u64::MAX).is_err();
-        }
-    }
-
-    /// Begins anew what would pause soon. The connection was last seen to carry so many bytes per second; to be
-    /// called every second at least.
-    pub fn look(&mut self, socket: &impl AsFd, rate: u64, now: Duration) {
+    /// Begins anew what would pause soon. The connection was last seen to carry so many bytes per second, if it was; to
+    /// be called every second at least.
+    pub fn look(&mut self, socket: &impl AsFd, rate: Option<u64>, now: Duration) {
         let is_due = now >= self.since + RENEWED_EVERY;
-        if !is_due && !self.is_held {
+        if !is_due && self.held.is_none() {
             return;
         }
         let Some(pace) = Pace::of(socket) else { return };
-        if !pace.is_beginning {
-            self.let_go(socket);
-        }
         if is_due && may_renew(&pace) {
             // Who sends little at a time never comes to the end of its beginning.
-            let has_seen = self.is_held || !pace.is_beginning;
-            self.renew(socket, has_seen.then_some(rate.max(pace.bytes_per_s)));
+            let has_seen = self.held.is_some() || !pace.is_beginning;
+            let seen = rate.map_or(pace.bytes_per_s, |rate| rate.max(pace.bytes_per_s));
+            self.renew(socket, Some(seen).filter(|&seen| has_seen && seen > 0));
             self.since = now;
+        } else {
+            self.ease(socket);
         }
     }
 
-    /// Makes it forget, and take up what the kernel knows of the connection. At its beginning it sends far more than
-    /// it has measured, to see whether that passes: until it has seen, it is held to the rate that it has seen before.
+    /// Makes it forget, and take up what the kernel knows of the connection. Until it has seen the way anew, it is
+    /// held to the rate that it has seen before.
     fn renew(&mut self, socket: &impl AsFd, rate: Option<u64>) {
-        if let Some(rate) = rate {
-            if !hold(socket, rate, HEADROOM) {
-                return;
-            }
-            self.is_held = true;
+        if rate.is_some_and(|rate| !self.hold_to(socket, beyond(rate))) {
+            return;
         }
         if set_tcp_congestion(socket, OTHER).is_ok() {
             let _ = set_tcp_congestion(socket, STEADY);
@@ -150,15 +182,10 @@ impl Steady {
     }
 }
 
-/// Holds what begins to a rate, and a part of it more; whether the system has.
-fn hold(socket: &impl AsFd, rate: u64, part: u64) -> bool {
-    measure::hold(socket, rate.saturating_add(rate / part)).is_ok()
-}
-
 /// Whether it does not pause right now: then it would begin with next to no window. Where queues stand, somebody
 /// else's or its own, the pause is what ends them, unless they end before.
 fn may_renew(pace: &Pace) -> bool {
-    !pace.is_pausing && !pace.is_queued
+    !pace.is_pausing && !pace.is_clogged
 }
 
 /// Whether the kernel has it loaded: to ask for what it has not would load it.
@@ -172,10 +199,9 @@ pub(super) const STEADY: &str = "bbr";
 const OTHER: &str = "reno";
 /// Sooner than BBR pauses, which is every ten seconds.
 const RENEWED_EVERY: Duration = Duration::from_secs(7);
-/// What goes beyond the known rate when it begins anew: an eighth. Headers, which the kernel counts, and BBR's own
-/// margin take most of it. Where more than is known may come through, it is a quarter.
-const HEADROOM: u64 = 8;
-const SHOWN_HEADROOM: u64 = 4;
+/// What goes beyond the rate that is known: a quarter. Headers, which the kernel counts, and BBR's own margin take some
+/// of it; the rest shows whether more comes through.
+const HEADROOM: u64 = 4;
 /// Ways are long from here on: it matters what is under way.
 pub(super) const FAR: Duration = Duration::from_millis(1);
 
@@ -226,6 +252,15 @@ mod tests {
         }
     }
 
+    /// One that begins, on a free way.
+    const PACE: Pace = Pace {
+        bytes_per_s: 10_000_000,
+        is_beginning: true,
+        is_pausing: false,
+        is_full: false,
+        is_clogged: false,
+    };
+
     #[test]
     fn what_begins_anew_is_held_until_it_has_seen_the_way() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -234,24 +269,49 @@ mod tests {
         let pace = Pace::of(&one).expect("of the kernel's BBR");
         assert!(pace.is_beginning && !pace.is_pausing, "{pace:?}");
         // It has seen nothing yet to be held to.
-        steady.look(&one, 1 << 20, RENEWED_EVERY);
-        assert_eq!((steady.is_held, measure::held(&one).unwrap()), (false, u64::MAX));
+        steady.look(&one, Some(1 << 20), RENEWED_EVERY);
+        assert_eq!((steady.held, measure::held(&one).unwrap()), (None, u64::MAX));
         assert_eq!(steady.since, RENEWED_EVERY, "it would pause");
         steady.renew(&one, Some(1 << 20));
         assert_eq!(tcp_congestion(&one).unwrap(), STEADY);
-        assert_eq!(measure::held(&one).unwrap(), (1 << 20) + (1 << 17));
-        steady.look(&one, 1 << 20, 2 * RENEWED_EVERY);
-        assert!(steady.is_held, "it has not seen the way");
-        assert_eq!(steady.since, 2 * RENEWED_EVERY, "it would pause");
+        let held = beyond(1 << 20);
+        assert_eq!((steady.held, measure::held(&one).unwrap()), (Some(held), held));
+        steady.look(&one, None, 2 * RENEWED_EVERY - Duration::from_secs(1));
+        assert_eq!(measure::held(&one).unwrap(), held, "it has not seen the way");
+        steady.look(&one, Some(1 << 20), 2 * RENEWED_EVERY);
+        assert_eq!((steady.held, steady.since), (Some(held), 2 * RENEWED_EVERY), "it would pause");
+    }
+
+    #[test]
+    fn what_is_shown_anew_is_held_to_more_and_never_to_less() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let Some(mut steady) = Steady::begin(&one, Some(1 << 20), Duration::ZERO) else { return };
+        let held = |steady: &Steady| (steady.held, measure::held(&one).unwrap());
+        assert_eq!(held(&steady), (Some(beyond(1 << 20)), beyond(1 << 20)));
+        steady.hold(&one, 1 << 21);
+        steady.hold(&one, 1 << 20);
+        assert_eq!(held(&steady), (Some(beyond(1 << 21)), beyond(1 << 21)));
+    }
+
+    #[test]
+    fn what_is_held_is_let_through_as_far_as_it_comes_through() {
+        let free = 10_000_000;
+        assert_eq!(eased(free, &Pace { is_beginning: false, ..PACE }), None, "it knows the way");
+        assert_eq!(eased(free, &PACE), Some(2 * free), "all of it comes through");
+        assert_eq!(eased(beyond(free), &PACE), Some(beyond(free)), "what is known comes through");
+        // Who sends little shows little.
+        assert_eq!(eased(free, &Pace { bytes_per_s: 1000, ..PACE }), Some(free));
+        let full = Pace { is_full: true, ..PACE };
+        assert_eq!(eased(3 * free, &full), Some(beyond(free)), "more does not come through");
+        assert_eq!(eased(free, &full), Some(free));
     }
 
     #[test]
     fn what_pauses_or_meets_a_queue_goes_on() {
-        let pace =
-            Pace { bytes_per_s: 1, is_beginning: false, is_pausing: false, is_queued: false };
-        assert!(may_renew(&pace));
-        assert!(!may_renew(&Pace { is_pausing: true, ..pace }));
-        assert!(!may_renew(&Pace { is_queued: true, ..pace }));
+        assert!(may_renew(&PACE));
+        assert!(!may_renew(&Pace { is_pausing: true, ..PACE }));
+        assert!(!may_renew(&Pace { is_clogged: true, ..PACE }));
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl FarTcp {
             return Err(io::Error::new(io::ErrorKind::TimedOut, text));
         }
         let Some(steady) = &mut self.steady else { return Ok(()) };
-        steady.look(socket, 0, self.begun.elapsed());
+        steady.look(socket, None, self.begun.elapsed());
         if let Some(pace) = Pace::of(socket).filter(|pace| pace.bytes_per_s > 0) {
             let carried = u128::from(pace.bytes_per_s) * u128::from(UNSENT_NS) / 1_000_000_000;
             self.limit_unsent(socket, u32::try_from(carried).unwrap_or(u32::MAX).max(UNSENT_MIN));

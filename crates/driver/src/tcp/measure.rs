@@ -50,10 +50,10 @@ impl TcpSample {
         let usual_us = info.u32_at(offset_of!(libc::tcp_info, tcpi_rtt)).unwrap_or(0);
         Ok(Self {
             round_trip_ns: known.map(|us| u64::from(us) * 1000),
-            is_queued: known.is_some_and(|us| usual_us > us + (us / QUEUED_SHARE).max(QUEUED_US)),
+            is_queued: known.is_some_and(|us| is_queued(usual_us, us)),
             has_lost: again.is_some_and(|count| count > 0),
             delivery_bytes_per_s: rate.filter(|&rate| rate != 0),
-            is_limited_by_sender: info.byte_at(FLAGS_AT).is_none_or(|flags| flags & 1 != 0),
+            is_limited_by_sender: info.is_limited_by_sender(),
             window_bytes: u64::from(window) * u64::from(segment),
             segment_bytes: u64::from(segment),
             send_buffer_bytes: option.send_buffer_size()? as u64,
@@ -113,8 +113,11 @@ pub(super) struct Pace {
     pub is_beginning: bool,
     /// It lets the way run empty, to see its round trip.
     pub is_pausing: bool,
-    /// Round trips take twice as long as the least of the last minutes.
-    pub is_queued: bool,
+    /// Round trips are longer than the least of the last minutes, and it is not the sender who limited what came through:
+    /// the way is full.
+    pub is_full: bool,
+    /// Round trips take twice as long.
+    pub is_clogged: bool,
 }
 
 impl Pace {
@@ -132,9 +135,15 @@ impl Pace {
             bytes_per_s,
             is_beginning: !has_measured || pacing > 2 * BBR_UNIT,
             is_pausing: has_measured && window == BBR_UNIT,
-            is_queued: usual / 2 > least,
+            is_full: is_queued(usual, least) && !info.is_limited_by_sender(),
+            is_clogged: usual / 2 > least,
         })
     }
+}
+
+/// Whether round trips that usually take so many microseconds, and at least so many, wait in a queue.
+fn is_queued(usual_us: u32, least_us: u32) -> bool {
+    usual_us > least_us.saturating_add((least_us / QUEUED_SHARE).max(QUEUED_US))
 }
 
 /// Holds what a connection sends to a rate, in bytes per second; `u64::MAX` lets go.
@@ -206,6 +215,10 @@ impl Info {
             return Err(io::Error::last_os_error());
         }
         Ok(Self { bytes, len: len as usize })
+    }
+
+    fn is_limited_by_sender(&self) -> bool {
+        self.byte_at(FLAGS_AT).is_none_or(|flags| flags & 1 != 0)
     }
 
     /// A field; none where the kernel is older than it.

@@ -509,9 +509,7 @@ impl TcpRail {
         *stalled = 0;
         stalls.look(|key| {
             let Some(Socket::Open(open)) = sockets.get_mut(key) else { return false };
-            // What waits here is on its way to the kernel.
-            let goes_on = open.stall.look(&open.stream.channel.socket)
-                || !open.stream.is_flushed() && open.stall.begin();
+            let goes_on = open.look_after_long();
             *stalled += usize::from(open.stall.is_stalled());
             goes_on
         });

@@ -78,9 +78,18 @@ impl Open {
         if let (Some(steady), Some(known), Probe::Done) =
             (&mut self.steady, &self.known, &self.probe)
         {
-            let rate = known.cost.bytes_within(SECOND_NS);
-            steady.look(&self.stream.channel.socket, rate, now);
+            steady.look(&self.stream.channel.socket, known.remembered_rate(), now);
         }
+    }
+
+    /// Looks at a link that was given a long frame; whether it is to be looked at again.
+    pub fn look_after_long(&mut self) -> bool {
+        if let Some(steady) = &mut self.steady {
+            steady.ease(&self.stream.channel.socket);
+        }
+        // What waits here is on its way to the kernel.
+        self.stall.look(&self.stream.channel.socket)
+            || !self.stream.is_flushed() && self.stall.begin()
     }
 
     /// Padding that shows a rate is held to that.
@@ -90,10 +99,9 @@ impl Open {
         }
     }
 
-    /// A long frame is not held to the rate on show: the way may carry more.
+    /// A long frame shows the way as padding does.
     pub fn hurry_show(&mut self, len: usize) {
-        if let (Some(steady), Some(_)) = (&mut self.steady, self.probe.shown()) {
-            steady.let_go(&self.stream.channel.socket);
+        if self.probe.shown().is_some() {
             self.probe.handle_frame(len);
             self.limit_unsent();
         }
@@ -108,7 +116,7 @@ impl Open {
         let Self { probe, stream, known, steady, .. } = self;
         let socket = &stream.channel.socket;
         let (is_own, mut has_lost) = (!probe.is_behind(), false);
-        let has_begun = steady.is_some();
+        let (has_begun, passed) = (steady.is_some(), probe.passed());
         let look = || {
             let sample = TcpSample::of(socket).ok()?;
             has_lost = sample.has_lost;
@@ -123,16 +131,13 @@ impl Open {
             Progress::Going | Progress::Measured | Progress::Ended => None,
         };
         if is_own && (shown.is_some() || !has_begun && (has_lost || !goes_on)) {
-            *steady = Steady::begin(socket, shown, now);
+            *steady = Steady::begin(socket, shown.or(passed.filter(|_| !goes_on)), now);
         }
         if goes_on {
             if shown.is_some() {
                 self.limit_unsent();
             }
             return None;
-        }
-        if let Some(steady) = steady {
-            steady.let_go(socket);
         }
         if progress == Progress::Measured {
             known.iter_mut().for_each(|known| known.learn_measured(socket));
@@ -159,7 +164,6 @@ const SHOWN_UNSENT: u32 = 48 << 10;
 /// where ranks share cores.
 pub(super) const UNSENT_NS: u64 = 4_000_000;
 pub(super) const UNSENT_MIN: u32 = 256 << 10;
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// A long message's first frames are to keep the link busy until the rail is polled, by the thread that
 /// stands by at the latest, and no longer.

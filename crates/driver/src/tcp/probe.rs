@@ -72,6 +72,8 @@ pub(super) struct Course {
     looks: u32,
     /// The highest seen, in bytes per second.
     rate: u64,
+    /// What may be under way, in bytes per second.
+    passed: u64,
     /// Round trips without growth.
     still: u32,
     /// Looks in a row at a queue.
@@ -123,6 +125,7 @@ impl Probe {
             held: known.map_or(u64::MAX, |rate| bytes_within(rate, round_trip)),
             looks: 0,
             rate: 0,
+            passed: 0,
             still: 0,
             queued: 0,
         });
@@ -149,6 +152,14 @@ impl Probe {
         match self {
             Self::Showing(show) => Some(show.rate),
             Self::Done | Self::Due { .. } | Self::Running(_) => None,
+        }
+    }
+
+    /// What may have gone in each round trip when it was last seen, in bytes per second: without a queue that passes.
+    pub fn passed(&self) -> Option<u64> {
+        match self {
+            Self::Running(course) => Some(course.passed).filter(|&rate| rate > 0),
+            Self::Showing(_) | Self::Done | Self::Due { .. } => None,
         }
     }
 
@@ -244,18 +255,21 @@ impl Course {
     fn judge(&mut self, sight: Sight) -> Progress {
         self.queued = if sight.is_queued { self.queued + 1 } else { 0 };
         self.looks += 1;
+        self.passed = rate_of(sight.window, self.padding.round_trip);
         if let Some(rate) = sight.rate
             && self.looks.is_multiple_of(LOOKS_A_ROUND)
         {
-            let grows = rate > self.rate.saturating_add(self.rate / 4);
+            let grows = rate > beyond(self.rate);
             self.still = if grows { 0 } else { self.still + 1 };
             self.rate = self.rate.max(rate);
         }
         if self.still >= STILL_MAX {
             Progress::Showing(self.rate)
         } else if self.queued >= QUEUED_MAX {
-            // What may be under way is what the way holds, or up to twice as much.
-            let passes = rate_of(sight.window / 4 * 3, self.padding.round_trip);
+            // What may be under way is what the way holds, or up to twice as much, and what comes through is what it carries.
+            let seen = sight.rate.unwrap_or(0).max(self.rate);
+            let carried = if seen > 0 { beyond(seen) } else { u64::MAX };
+            let passes = carried.min(self.passed / 4 * 3);
             Progress::Showing(self.known.map_or(passes, |known| known.min(passes)).max(self.rate))
         } else if sight.window >= self.held / 4 * 3 {
             // What is confirmed from now on lets half as much again go, and does not meet a queue.
@@ -281,6 +295,11 @@ impl Show {
             Progress::Going
         }
     }
+}
+
+/// A rate that was seen, and a part of it: more may come through.
+fn beyond(rate: u64) -> u64 {
+    rate.saturating_add(rate / 4)
 }
 
 /// What a rate comes to, in bytes per second.
@@ -372,7 +391,27 @@ mod tests {
         assert!((5 * LOOKS_A_ROUND..6 * LOOKS_A_ROUND).contains(&looks), "{looks} looks");
         assert!(sum < 400_000, "{sum} bytes");
         let Progress::Showing(rate) = progress else { panic!("{progress:?}") };
+        assert!((PATH.rate..=beyond(PATH.rate)).contains(&rate), "{rate} bytes per second");
+        // Of one who had little to send nothing is known but what may be under way.
+        let (_, _, progress) = Path { limited_by_sender: true, ..PATH }.run();
+        let Progress::Showing(rate) = progress else { panic!("{progress:?}") };
         assert!((PATH.rate..2 * PATH.rate).contains(&rate), "{rate} bytes per second");
+    }
+
+    #[test]
+    fn what_has_passed_is_known_when_padding_ends_for_its_bytes() {
+        let start = Instant::now();
+        let mut probe = Probe::Due { round_trip: ROUND_TRIP, way: Way::Own };
+        probe.begin(start, None);
+        assert_eq!(probe.passed(), None);
+        let sight = |window| Some(Sight { rate: None, window, is_queued: false });
+        probe.handle_padded(1, start + ROUND_TRIP, || sight(500_000));
+        assert_eq!(probe.passed(), Some(50_000_000));
+        probe.handle_padded(1, start + ROUND_TRIP * 2, || sight(1_000_000));
+        assert_eq!(probe.passed(), Some(100_000_000));
+        let now = start + ROUND_TRIP * 3;
+        assert_eq!(probe.handle_padded(PADDING_MAX, now, || sight(1)), Progress::Ended);
+        assert_eq!(probe.passed(), None);
     }
 
     #[test]
