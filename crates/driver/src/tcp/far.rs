@@ -10,7 +10,7 @@ use socket2::SockRef;
 
 use super::congestion::{self, Steady};
 use super::measure::Pace;
-use super::open::{UNSENT_MIN, UNSENT_NS};
+use super::pacing::{UNSENT_MIN, UNSENT_NS};
 use super::vigil;
 
 /// What is kept of such a connection; it is to be [looked after](Self::look).

@@ -24,6 +24,7 @@ mod knowledge;
 mod measure;
 mod networks;
 mod open;
+mod pacing;
 #[cfg(test)]
 mod patience;
 mod probe;
@@ -65,6 +66,7 @@ pub use measure::TcpSample;
 use networks::NAMES;
 pub use networks::{TcpNetwork, TcpNetworks};
 use open::Open;
+use pacing::Pacing;
 use proving::Unproved;
 pub use route::Gateways;
 use route::Ways;
@@ -289,33 +291,26 @@ impl TcpRail {
         let _ = epoll::modify(&self.epoll, &channel.socket, data, epoll::EventFlags::IN);
         // Fails for no TCP socket; a host that vanishes is then noticed when it is sent something.
         let _ = vigil::watch(&channel.socket, self.silence());
-        let known = self.knowledge.first(&channel.socket, detour);
-        let round_trip = known.as_ref().and_then(|known| known.round_trip);
-        let probe = self.congestion.choose(&channel.socket, round_trip.unwrap_or_default(), detour);
-        let cost = known.as_ref().map(|known| known.cost);
+        let pacing = Pacing::new(&channel.socket, detour, &self.knowledge, &self.congestion);
+        let cost = pacing.cost();
         let stream = FrameStream::new(channel);
-        let is_far = cost.is_some_and(|cost| cost.round_trip_ns() >= vigil::FAR_NS);
-        if is_far {
+        if pacing.is_far {
             self.next_vigil = self.next_vigil.min(self.clock.now() + vigil::LOOK_FAR_EVERY);
         }
         let (is_backlogged, wants_write, since) = (false, false, self.clock.now());
         let mut open = Open {
             peer,
             stream,
-            known,
-            is_far,
+            pacing,
             since,
             quiet: 0,
-            probe,
-            steady: None,
             stall: StallWatch::default(),
             is_backlogged,
             wants_write,
         };
         open.reckon_burst();
-        open.limit_unsent();
         // Where there are many, what they carry is found out when it matters.
-        let measures = open.probe.is_due() && self.may_measure() && open.begin_probe();
+        let measures = open.pacing.probe.is_due() && self.may_measure() && open.begin_probe();
         self.sockets.insert(key, Socket::Open(Box::new(open)));
         self.links.insert(peer, Link::Open { key });
         if measures {
@@ -332,8 +327,7 @@ impl TcpRail {
 
     /// Whether a link that opens is one of few to be measured.
     fn may_measure(&self) -> bool {
-        let is_measured =
-            |socket: &&Socket| matches!(socket, Socket::Open(open) if open.probe.is_running());
+        let is_measured = |socket: &&Socket| matches!(socket, Socket::Open(open) if open.pacing.probe.is_running());
         let measured = self.sockets.values().filter(is_measured).count();
         measured < MEASURED_AT_ONCE && self.padding_left > PADDING_OF_ALL / 2
     }
@@ -355,8 +349,8 @@ impl TcpRail {
                     Ok(_) => {
                         // The peer measures the way here, and nobody but this side the way there.
                         if open.stream.padded && open.begin_probe() {
-                            if let Some(known) = &open.known {
-                                sink(Event::Cost { peer, cost: known.cost });
+                            if let Some(cost) = open.pacing.cost() {
+                                sink(Event::Cost { peer, cost });
                             }
                             self.watch(key);
                         }
@@ -379,7 +373,7 @@ impl TcpRail {
             open.is_backlogged = is_backlogged;
             self.backlogged = if is_backlogged { self.backlogged + 1 } else { self.backlogged - 1 };
         }
-        let wants_write = is_backlogged || open.probe.is_running();
+        let wants_write = is_backlogged || open.pacing.probe.is_running();
         if wants_write != open.wants_write {
             open.wants_write = wants_write;
             self.writing = if wants_write { self.writing + 1 } else { self.writing - 1 };
@@ -414,7 +408,7 @@ impl TcpRail {
         let Some(Socket::Open(mut open)) = self.sockets.remove(&key) else { return None };
         open.keep(&self.knowledge);
         let was_reopened = self.generations.get(&open.peer).is_some_and(|count| *count > 1);
-        if open.is_far && was_reopened && self.clock.now() - open.since < SHORT_LIFE {
+        if open.pacing.is_far && was_reopened && self.clock.now() - open.since < SHORT_LIFE {
             // So it is where packets of full length are lost without a word (RFC 2923, §2.1).
             self.narrow.insert(open.peer);
         }
@@ -434,7 +428,7 @@ impl TcpRail {
         let silence = self.silence();
         let vanished = self.sockets.iter().filter_map(|(&key, socket)| match socket {
             Socket::Open(open) => {
-                let silence = if open.is_far { vigil::SILENCE_FAR } else { silence };
+                let silence = if open.pacing.is_far { vigil::SILENCE_FAR } else { silence };
                 Some((key, vigil::has_vanished(&open.stream.channel.socket, silence)?))
             }
             Socket::Unproved(_) => None,
@@ -456,7 +450,7 @@ impl TcpRail {
             Ok(moved) => {
                 let is_invited = open.stream.invite(self.polls);
                 if is_invited {
-                    if let Some(known) = &mut open.known
+                    if let Some(known) = &mut open.pacing.known
                         && known.look(&open.stream.channel.socket)
                     {
                         sink(Event::Cost { peer, cost: known.cost });
@@ -464,16 +458,16 @@ impl TcpRail {
                     }
                     sink(Event::Room { peer });
                 }
-                let left = if open.probe.is_behind() {
+                let left = if open.pacing.probe.is_behind() {
                     // One link takes it all, or several together no more than one.
                     let left = &mut self.padding_left_behind;
-                    *left = open.probe.allowance().min(*left);
+                    *left = open.pacing.probe.allowance().min(*left);
                     left
                 } else {
                     &mut self.padding_left
                 };
                 // What was refused goes before more padding.
-                if open.probe.is_running()
+                if open.pacing.probe.is_running()
                     && !is_invited
                     && let Some(cost) = open.pad(left, self.clock.now())
                 {
@@ -559,7 +553,8 @@ impl TcpRail {
             self.listen_again();
         }
         if now >= self.next_vigil {
-            let is_far = |socket: &Socket| matches!(socket, Socket::Open(open) if open.is_far);
+            let is_far =
+                |socket: &Socket| matches!(socket, Socket::Open(open) if open.pacing.is_far);
             let soon = self.dialled > 0 || self.sockets.values().any(is_far);
             self.next_vigil = now + if soon { vigil::LOOK_FAR_EVERY } else { vigil::LOOK_EVERY };
             moved |= self.close_vanished(sink);
@@ -662,8 +657,7 @@ impl Rail for TcpRail {
         match open.stream.post(frame, self.polls) {
             Ok(post) => {
                 if frame.len() >= probe::LONG {
-                    open.begin_probe();
-                    open.hurry_show(frame.len());
+                    open.handle_frame(frame.len());
                     // One that is watched is looked at in time.
                     if open.stall.begin() && open.stall.look(&open.stream.channel.socket) {
                         self.stalls.add(key);

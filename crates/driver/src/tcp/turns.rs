@@ -75,7 +75,7 @@ fn probe_of(rail: &mut TcpRail) -> &mut Probe {
         Socket::Open(open) => Some(open),
         Socket::Unproved(_) => None,
     });
-    &mut open.expect("a link").probe
+    &mut open.expect("a link").pacing.probe
 }
 
 #[test]
