@@ -27,6 +27,6 @@ pub use shm::{Board, BoardDoor, FRAME_MAX_OF_ALL, ShmConfig, ShmRail, node_ident
 pub use sim::{SimLoss, SimNetwork, SimPath, SimRail};
 pub use tcp::relay;
 pub use tcp::{
-    Congestion, Door, DoorError, Encryption, FarTcp, Gateways, Refusal, StallWatch, Stalls,
-    TcpConfig, TcpNetwork, TcpNetworks, TcpRail, TcpSample,
+    Congestion, Door, DoorError, Encryption, FarTcp, Gateways, Knowledge, Refusal, StallWatch,
+    Stalls, TcpConfig, TcpNetwork, TcpNetworks, TcpRail, TcpSample,
 };

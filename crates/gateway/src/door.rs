@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use driver::Refusal;
 use driver::relay::{
-    CHALLENGE_LEN, GATEWAY, GREETING_LEN, PROOF_HEAD_LEN, Porter, REPLY_LEN, Reply, Request,
-    Session,
+    CHALLENGE_LEN, Detour, GATEWAY, GREETING_LEN, PROOF_HEAD_LEN, Porter, REPLY_LEN, Reply,
+    Request, Session,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -85,20 +85,29 @@ pub(crate) async fn keep(listener: TcpListener, desk: Arc<Desk>) {
 async fn admit(desk: Arc<Desk>, mut stream: TcpStream, from: SocketAddr, number: u64) {
     let heard = timeout(PROOF_PATIENCE, hear(&desk.porter, &mut stream)).await;
     desk.antechamber.leave(number);
-    let heard = heard.unwrap_or(Err(Refusal::Slow)).and_then(|(request, session)| {
-        let (leg, _) = leg::prepare(stream).map_err(|_| Refusal::Closed)?;
-        Ok((leg, request, session))
-    });
-    match heard {
-        Ok((mut leg, request, session)) if request.peer == GATEWAY => {
+    match heard.unwrap_or(Err(Refusal::Slow)) {
+        Ok((request, session)) if request.peer == GATEWAY => {
             // Who does not stay to hear it has no link.
-            if say(&mut leg, &Reply::Open { beyond: Duration::ZERO }).await.is_ok() {
-                let _ = desk.carrier.link(leg, session, request.listeners);
-            }
+            let _ = begin_link(&desk, stream, session, request.listeners).await;
         }
-        Ok((leg, request, _)) => serve(&desk, leg, from, &request).await,
+        Ok((request, _)) => match leg::prepare(stream) {
+            Ok((leg, _)) => serve(&desk, leg, from, &request).await,
+            Err(_) => desk.ledger.refuse(from, Refusal::Closed),
+        },
         Err(refusal) => desk.ledger.refuse(from, refusal),
     }
+}
+
+/// A gateway that has proved itself has a link from now on, and is called by it at these addresses.
+async fn begin_link(
+    desk: &Desk,
+    mut stream: TcpStream,
+    session: Session,
+    called: Vec<SocketAddr>,
+) -> io::Result<()> {
+    leg::watch(&stream)?;
+    stream.write_all(&Reply::Open { beyond: Detour::default() }.emit()).await?;
+    desk.carrier.link(stream, session, called)
 }
 
 /// The request of a caller that has proved itself, and what is sealed from then on if it is a gateway.
@@ -123,8 +132,8 @@ pub(crate) async fn serve(desk: &Arc<Desk>, mut caller: Leg, from: SocketAddr, r
         Err(denial) => Err(denial),
     };
     match opened {
-        Ok((_permit, Reached { leg, round_trip })) => {
-            if say(&mut caller, &Reply::Open { beyond: round_trip }).await.is_ok() {
+        Ok((_permit, Reached { leg, beyond })) => {
+            if say(&mut caller, &Reply::Open { beyond }).await.is_ok() {
                 let _carried = desk.ledger.begin();
                 desk.carrier.carry(caller, leg, Arc::clone(&desk.ledger)).await;
             }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use driver::relay::Request;
+use driver::relay::{Detour, Request};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -17,10 +17,10 @@ use crate::leg::{self, Leg};
 use crate::network::{self, Net};
 use crate::trunk;
 
-/// A connection to where somebody wanted it, and the round trip to there.
+/// A connection to where somebody wanted it, and what there is between here and there.
 pub(crate) struct Reached {
     pub leg: Leg,
-    pub round_trip: Duration,
+    pub beyond: Detour,
 }
 
 /// Why a member of the job does not get its connection. The first words must do: a caller hears one line.
@@ -69,7 +69,7 @@ pub(crate) async fn run(desk: &Arc<Desk>, request: &Request) -> Result<Reached, 
     let unreached = |tried| Denial::Unreached { peer, tried };
     let stream = connect(&listeners).await.map_err(unreached)?;
     let (leg, round_trip) = leg::prepare(stream).map_err(|error| unreached(format!(" {error}")))?;
-    Ok(Reached { leg, round_trip })
+    Ok(Reached { leg, beyond: Detour { round_trip, is_measured: false } })
 }
 
 /// Calls the named gateways one after the other, until one has a connection.

@@ -17,14 +17,19 @@ pub(crate) enum Leg {
     Trunk(ChannelEnd),
 }
 
-/// Prepares a connection for carrying; its end of what is carried, and its round trip, as far as the kernel knows.
-pub(crate) fn prepare(stream: TcpStream) -> io::Result<(Leg, Duration)> {
+/// Has the kernel pass on at once what a connection is given, and watch the host at its other end.
+pub(crate) fn watch(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let questions = TcpKeepalive::new()
         .with_time(SILENCE / 2)
         .with_interval(SILENCE / 2 / QUESTIONS)
         .with_retries(QUESTIONS);
-    SockRef::from(&stream).set_tcp_keepalive(&questions)?;
+    SockRef::from(stream).set_tcp_keepalive(&questions)
+}
+
+/// Prepares a connection for carrying; its end of what is carried, and its round trip, as far as the kernel knows.
+pub(crate) fn prepare(stream: TcpStream) -> io::Result<(Leg, Duration)> {
+    watch(&stream)?;
     let round_trip = Duration::from_nanos(TcpSample::of(&stream)?.round_trip_ns.unwrap_or(0));
     let far = FarTcp::is_far(round_trip).then(|| Box::new(FarTcp::begin(&stream)));
     Ok((Leg::Tcp(stream, far), round_trip))

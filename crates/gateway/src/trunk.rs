@@ -109,7 +109,7 @@ fn reached(Called { end, reply, round_trip }: Called) -> Result<Reached, String>
     let reply: Option<[u8; REPLY_LEN]> = reply.try_into().ok();
     match reply.as_ref().and_then(Reply::parse) {
         Some(Reply::Open { beyond }) => {
-            Ok(Reached { leg: Leg::Trunk(end), round_trip: round_trip + beyond })
+            Ok(Reached { leg: Leg::Trunk(end), beyond: beyond.behind_link(round_trip) })
         }
         Some(Reply::Refused(text)) => Err(text),
         None => Err("its reply is none".into()),
@@ -131,8 +131,8 @@ async fn open(desk: &Arc<Desk>, gateway: SocketAddr) -> io::Result<()> {
     let called = timeout(PATIENCE, door::call(&desk.porter, &mut stream, &request)).await?;
     match called.map_err(io::Error::other)? {
         (Reply::Open { .. }, session) => {
-            let (leg, _) = leg::prepare(stream)?;
-            desk.carrier.link(leg, session, vec![gateway])
+            leg::watch(&stream)?;
+            desk.carrier.link(stream, session, vec![gateway])
         }
         (Reply::Refused(text), _) => Err(io::Error::other(text)),
     }

@@ -19,6 +19,7 @@ use rustix::net::sockopt::set_tcp_congestion;
 
 use super::measure::{self, Pace};
 use super::probe::{Probe, Way};
+use super::relay::Detour;
 
 /// The congestion control of connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,13 +46,10 @@ impl Congestion {
     /// Chooses for a connection that has just opened, and says whether it should learn what its way carries.
     /// What the system refuses leaves it as it is. What remembers knows nothing yet, and would only hold up
     /// short messages: it is [taken up](Steady::begin) when the learning begins. Where the long part of the way, of
-    /// such a `detour`, is behind a gateway, that is who learns, and has what systems here have.
-    pub(super) fn choose(
-        &self,
-        socket: &TcpStream,
-        round_trip: Duration,
-        detour: Duration,
-    ) -> Probe {
+    /// such a `detour`, is behind a gateway, that is who learns, and has what systems here have; unless it measures the
+    /// way itself.
+    pub(super) fn choose(&self, socket: &TcpStream, round_trip: Duration, detour: Detour) -> Probe {
+        let Detour { round_trip: detour, is_measured } = detour;
         let will_remember = match self {
             Self::Auto => round_trip + detour > FAR && is_available(STEADY),
             Self::Named(name) => set_tcp_congestion(socket, name).is_ok() && name == STEADY,
@@ -59,8 +57,12 @@ impl Congestion {
         // On a busy host a short way may look long; the longer part of it is behind the gateway then.
         let is_own = round_trip > FAR && round_trip >= detour;
         let way = if is_own { Way::Own } else { Way::Behind };
-        let round_trip = round_trip + detour;
-        if round_trip > FAR && will_remember { Probe::Due { round_trip, way } } else { Probe::Done }
+        let (round_trip, has_to) = (round_trip + detour, is_own || !is_measured);
+        if round_trip > FAR && will_remember && has_to {
+            Probe::Due { round_trip, way }
+        } else {
+            Probe::Done
+        }
     }
 }
 
@@ -217,16 +219,22 @@ mod tests {
         let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (near, far, named) = (connect(), connect(), connect());
         let usual = tcp_congestion(&near).unwrap();
-        let probe = Congestion::Auto.choose(&near, Duration::from_micros(200), Duration::ZERO);
+        let probe = Congestion::Auto.choose(&near, Duration::from_micros(200), Detour::default());
         assert!(matches!(probe, Probe::Done));
-        let probe = Congestion::Auto.choose(&far, Duration::from_millis(12), Duration::ZERO);
+        let probe = Congestion::Auto.choose(&far, Duration::from_millis(12), Detour::default());
         let is_due = |probe, way| matches!(probe, Probe::Due { way: one, .. } if one == way);
         assert_eq!(is_due(probe, Way::Own), is_available(STEADY));
-        let behind = Duration::from_millis(12);
+        let behind = Detour { round_trip: Duration::from_millis(12), is_measured: false };
         let probe = Congestion::Auto.choose(&near, Duration::from_micros(200), behind);
         assert_eq!(is_due(probe, Way::Behind), is_available(STEADY));
         let probe = Congestion::Auto.choose(&near, Duration::from_millis(2), behind);
         assert_eq!(is_due(probe, Way::Behind), is_available(STEADY), "on a busy host");
+        // Gateways measure what is between them, and nobody else need to.
+        let measured = Detour { is_measured: true, ..behind };
+        let probe = Congestion::Auto.choose(&near, Duration::from_micros(200), measured);
+        assert!(matches!(probe, Probe::Done));
+        let probe = Congestion::Auto.choose(&far, Duration::from_millis(13), measured);
+        assert_eq!(is_due(probe, Way::Own), is_available(STEADY), "but this part is longer");
         assert_eq!([&near, &far].map(|one| tcp_congestion(one).unwrap()), [&usual[..]; 2]);
         let begun = Steady::begin(&far, None, Duration::ZERO);
         let steady = if begun.is_some() { STEADY } else { &usual };
@@ -235,7 +243,7 @@ mod tests {
         let probe = Congestion::Named("reno".into()).choose(
             &named,
             Duration::from_millis(12),
-            Duration::ZERO,
+            Detour::default(),
         );
         assert!(matches!(probe, Probe::Done), "it would forget");
         assert_eq!(tcp_congestion(&named).unwrap(), "reno");

@@ -1,25 +1,25 @@
 //! A connection over a long way of somebody who only passes bytes on. It gets what the links of ranks get there:
 //! a congestion control that remembers, little that waits in the kernel, and somebody who notices when the
-//! other host has vanished.
+//! other host has vanished. Where many share it, its way is measured, too.
 
 use std::io;
+use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use socket2::SockRef;
+use wire::Cost;
 
-use super::congestion::{self, Steady};
-use super::measure::Pace;
-use super::pacing::{UNSENT_MIN, UNSENT_NS};
+use super::congestion::{self, Congestion, Steady};
+use super::knowledge::{Knowledge, Known};
+use super::pacing::Pacing;
+use super::probe::{self, Probe};
+use super::relay::Detour;
 use super::vigil;
 
 /// What is kept of such a connection; it is to be [looked after](Self::look).
-#[derive(Debug)]
 pub struct FarTcp {
-    /// None where the system has none that remembers.
-    steady: Option<Steady>,
+    pacing: Pacing,
     begun: Instant,
-    unsent_most: u32,
 }
 
 impl FarTcp {
@@ -36,46 +36,91 @@ impl FarTcp {
         congestion::check(congestion::STEADY).is_ok()
     }
 
-    /// Takes a connection into care.
+    /// Takes a connection into care that is one of many, whose ends measure the way if they want to.
     pub fn begin(socket: &impl AsFd) -> Self {
-        let steady = Steady::begin(socket, None, Duration::ZERO);
-        let mut far = Self { steady, begun: Instant::now(), unsent_most: 0 };
-        far.limit_unsent(socket, UNSENT_MIN);
-        far
+        Self::with(socket, None, Probe::Done)
+    }
+
+    /// Takes a connection into care that many share, over a way of such a round trip: its way is to be
+    /// [measured](Self::begin_padding).
+    pub fn begin_shared(socket: &TcpStream, round_trip: Duration, knowledge: &Knowledge) -> Self {
+        let probe = Congestion::Auto.choose(socket, round_trip, Detour::default());
+        Self::with(socket, knowledge.first(socket, Duration::ZERO), probe)
+    }
+
+    fn with(socket: &impl AsFd, known: Option<Known>, probe: Probe) -> Self {
+        // Who measures takes it up with what was measured. Where the system has none that remembers, there is none.
+        let steady =
+            if probe.is_due() { None } else { Steady::begin(socket, None, Duration::ZERO) };
+        let pacing = Pacing { known, is_far: true, probe, steady };
+        pacing.limit_unsent(socket);
+        Self { pacing, begun: Instant::now() }
+    }
+
+    /// What the connection costs, as far as is known.
+    pub fn cost(&self) -> Option<Cost> {
+        self.pacing.cost()
+    }
+
+    /// Begins to measure the way, if that is due; whether it has.
+    pub fn begin_padding(&mut self, socket: &TcpStream) -> bool {
+        self.pacing.begin_probe(socket)
+    }
+
+    /// Whether padding is to go, while nothing else is to be sent.
+    pub fn is_padding(&self) -> bool {
+        self.pacing.probe.is_running()
+    }
+
+    /// How much padding may go now.
+    pub fn allowance(&mut self, socket: &TcpStream) -> usize {
+        self.pacing.allowance(socket)
+    }
+
+    /// So much padding has gone; what the connection costs when that is known with it.
+    pub fn handle_padded(&mut self, socket: &TcpStream, count: usize) -> Option<Cost> {
+        let is_last = self.pacing.handle_padded(socket, count, true, self.begun.elapsed());
+        if is_last { self.cost() } else { None }
+    }
+
+    /// A frame of such a length goes; if it is long, the way is measured from now on.
+    pub fn handle_frame(&mut self, socket: &TcpStream, len: usize) {
+        if len >= probe::LONG {
+            self.pacing.handle_frame(socket, len);
+        }
+    }
+
+    /// Lets through what the way has been seen to carry; to be called now and then while long frames leave.
+    pub fn ease(&mut self, socket: &TcpStream) {
+        self.pacing.ease(socket);
+    }
+
+    /// Keeps what was learned of the connection, for those to come.
+    pub fn keep(&mut self, socket: &TcpStream, knowledge: &Knowledge) {
+        self.pacing.keep(socket, knowledge);
     }
 
     /// Looks after it.
     ///
     /// # Errors
     /// When the other host has given no sign of life for longer than one that can be reached does.
-    pub fn look(&mut self, socket: &impl AsFd) -> io::Result<()> {
+    pub fn look(&mut self, socket: &TcpStream) -> io::Result<()> {
         if let Some(silence) = vigil::has_vanished(socket, vigil::SILENCE_FAR) {
             let text = format!("no sign of life for {:.1} s", silence.as_secs_f64());
             return Err(io::Error::new(io::ErrorKind::TimedOut, text));
         }
-        let Some(steady) = &mut self.steady else { return Ok(()) };
-        steady.look(socket, None, self.begun.elapsed());
-        if let Some(pace) = Pace::of(socket).filter(|pace| pace.bytes_per_s > 0) {
-            let carried = u128::from(pace.bytes_per_s) * u128::from(UNSENT_NS) / 1_000_000_000;
-            self.limit_unsent(socket, u32::try_from(carried).unwrap_or(u32::MAX).max(UNSENT_MIN));
-        }
+        self.pacing.keep_pace(socket, self.begun.elapsed());
+        self.pacing.limit_unsent(socket);
         Ok(())
-    }
-
-    /// What the kernel takes beyond what is under way: what comes later waits behind it.
-    fn limit_unsent(&mut self, socket: &impl AsFd, most: u32) {
-        if self.unsent_most != most {
-            // Fails for no TCP socket.
-            let _ = SockRef::from(socket).set_tcp_notsent_lowat(most);
-            self.unsent_most = most;
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::{TcpListener, TcpStream};
+    use crate::tcp::pacing::UNSENT_MIN;
+    use socket2::SockRef;
+    use std::net::TcpListener;
 
     #[test]
     fn a_far_connection_remembers_where_the_system_allows_it_and_holds_little() {

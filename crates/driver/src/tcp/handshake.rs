@@ -1,20 +1,19 @@
 //! Who is at the other end: a mutual proof of the job's secret before anything else is read.
 //!
 //! The initiator says hello (job, both ranks, a nonce, which opening of the link this is to be, whether it is
-//! going to encrypt, and how long the way is behind a gateway, of which the acceptor's kernel knows nothing); the
-//! acceptor
-//! answers with a nonce and a code over both; the initiator proves itself with a code of its own; the
+//! going to encrypt, and how long the way is behind a gateway, of which the acceptor's kernel knows nothing, and
+//! whether that is measured by others); the acceptor answers with a nonce and a code over both; the initiator proves itself with a code of its own; the
 //! acceptor's verdict decides whether this connection is the link. Codes are HMAC-SHA256 under the secret
 //! and bind role, ranks and both nonces, so that nothing recorded is of use again.
 //!
 //! Where the link is to be encrypted, all after the hello is. The codes then bind the keys that the two
 //! ends have agreed on, too: who sits in between has other keys with each of them.
 
-use std::time::Duration;
-
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use wire::GateId;
+
+use super::relay::{DETOUR_LEN, Detour};
 
 /// What both ends of a connection of this job know.
 #[derive(Clone)]
@@ -56,9 +55,10 @@ pub enum Refusal {
     Crowd,
 }
 
-pub(crate) const HELLO_LEN: usize = 65;
+pub(crate) const HELLO_LEN: usize = DETOUR_AT + DETOUR_LEN;
 /// Where a hello says whether its sender is going to encrypt.
 pub(crate) const ENCRYPTS_AT: usize = 60;
+const DETOUR_AT: usize = 61;
 pub(crate) const ANSWER_LEN: usize = 64;
 pub(crate) const PROOF_LEN: usize = 32;
 pub(crate) const VERDICT_LEN: usize = 1;
@@ -79,8 +79,8 @@ pub(crate) struct Caller {
     pub rank: GateId,
     /// Whether all that it says after the hello is encrypted.
     pub encrypts: bool,
-    /// The round trip behind its own connection, which ends at a gateway.
-    pub detour: Duration,
+    /// What lies behind its own connection, which ends at a gateway.
+    pub detour: Detour,
     /// Which opening of the link this is to be, as it counts them.
     pub generation: u32,
 }
@@ -99,10 +99,9 @@ impl Credentials {
         hello
     }
 
-    /// Adds to a hello the round trip behind the caller's own connection.
-    pub fn add_detour(hello: &mut Hello, detour: Duration) {
-        let micros = u32::try_from(detour.as_micros()).unwrap_or(u32::MAX);
-        hello[61..].copy_from_slice(&micros.to_le_bytes());
+    /// Adds to a hello what lies behind the caller's own connection.
+    pub fn add_detour(hello: &mut Hello, detour: Detour) {
+        hello[DETOUR_AT..].copy_from_slice(&detour.emit());
     }
 
     /// Who says hello.
@@ -122,7 +121,7 @@ impl Credentials {
             return Err(Refusal::Job);
         }
         let (rank, encrypts, generation) = (GateId(word(16)), hello[ENCRYPTS_AT] == 1, word(56));
-        let detour = Duration::from_micros(word(61).into()).min(DETOUR_MAX);
+        let detour = Detour::parse(word(DETOUR_AT).to_le_bytes());
         Ok(Caller { rank, encrypts, generation, detour })
     }
 
@@ -218,13 +217,12 @@ impl Credentials {
 }
 
 /// A name and a version; the zero byte keeps line-oriented strangers out at once.
-const MAGIC: &[u8; 8] = b"canele\x00\x03";
-/// Whatever a caller says, no way is longer.
-const DETOUR_MAX: Duration = Duration::from_secs(10);
+const MAGIC: &[u8; 8] = b"canele\x00\x04";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn side(rank: u32, job: u64, secret: u8) -> Credentials {
         Credentials { rank: GateId(rank), job, secret: [secret; 32] }
@@ -235,7 +233,8 @@ mod tests {
         for encrypts in [false, true] {
             let (a, b) = (side(0, 9, 1), side(1, 9, 1));
             let mut hello = a.hello(GateId(1), encrypts, 3, [5; 32]);
-            let detour = Duration::from_micros(5801);
+            let round_trip = Duration::from_micros(5801);
+            let detour = Detour { round_trip, is_measured: encrypts };
             Credentials::add_detour(&mut hello, detour);
             let caller = Caller { rank: GateId(0), encrypts, generation: 3, detour };
             assert_eq!(b.check_hello(&hello), Ok(caller));

@@ -343,7 +343,7 @@ proptest! {
     #[test]
     fn only_a_hello_to_this_rank_of_this_job_is_one(hello: [u8; HELLO_LEN], at in 0..HELLO_LEN, flip in 1u8..) {
         let own = credentials(0);
-        prop_assert_eq!(own.check_hello(&hello).is_ok(), hello[..8] == *b"canele\x00\x03" && hello[ENCRYPTS_AT] <= 1 && hello[8..16] == JOB.to_le_bytes() && hello[20..24] == [0; 4]);
+        prop_assert_eq!(own.check_hello(&hello).is_ok(), hello[..8] == *b"canele\x00\x04" && hello[ENCRYPTS_AT] <= 1 && hello[8..16] == JOB.to_le_bytes() && hello[20..24] == [0; 4]);
         let mut changed = credentials(2).hello(GateId(0), false, 0, [3; 32]);
         changed[at] ^= flip;
         let checked = own.check_hello(&changed);

@@ -9,6 +9,7 @@ use topo::{Cache, Pair};
 use wire::{Cost, HostCost};
 
 use super::measure::TcpSample;
+use super::networks::NAMES;
 
 /// Predicts what connections cost, and remembers it between jobs.
 pub struct Knowledge {
@@ -35,9 +36,14 @@ pub struct Known {
 }
 
 impl Knowledge {
-    pub fn new(rail: &'static str) -> Self {
+    pub(super) fn new(rail: &'static str) -> Self {
         let cache = Cache::of_environment();
         Self { host: topo::cache::host_cost(cache.as_ref()), cache, rail }
+    }
+
+    /// Of ways between hosts, whichever processes connect them.
+    pub fn of_hosts() -> Self {
+        Self::new(NAMES[0])
     }
 
     /// What a connection costs that has just opened, and behind whose end the way is so much longer. Through

@@ -139,6 +139,12 @@ impl Pace {
             is_clogged: usual / 2 > least,
         })
     }
+
+    /// What goes in such a time, at that rate.
+    pub fn bytes_within(&self, time_ns: u64) -> u64 {
+        let bytes = u128::from(self.bytes_per_s) * u128::from(time_ns) / 1_000_000_000;
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
 }
 
 /// Whether round trips that usually take so many microseconds, and at least so many, wait in a queue.

@@ -61,13 +61,14 @@ pub use far::FarTcp;
 use handshake::Credentials;
 pub use handshake::Refusal;
 use interfaces::Interface;
-use knowledge::Knowledge;
+pub use knowledge::Knowledge;
 pub use measure::TcpSample;
 use networks::NAMES;
 pub use networks::{TcpNetwork, TcpNetworks};
 use open::Open;
 use pacing::Pacing;
 use proving::Unproved;
+use relay::Detour;
 pub use route::Gateways;
 use route::Ways;
 pub use stall::{StallWatch, Stalls};
@@ -283,7 +284,7 @@ impl TcpRail {
         key: u64,
         peer: GateId,
         channel: Channel,
-        detour: Duration,
+        detour: Detour,
         sink: &mut dyn FnMut(Event<'_>),
     ) {
         let data = epoll::EventData::new_u64(key);

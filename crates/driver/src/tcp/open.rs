@@ -50,7 +50,6 @@ impl Open {
 
     /// A long frame goes.
     pub fn handle_frame(&mut self, len: usize) {
-        self.begin_probe();
         self.pacing.handle_frame(&self.stream.channel.socket, len);
     }
 

@@ -4,6 +4,7 @@
 //! to be sent, and says [how much has gone](Pacing::handle_padded).
 
 use std::net::TcpStream;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use socket2::SockRef;
@@ -13,13 +14,15 @@ use super::congestion::{Congestion, Steady};
 use super::knowledge::{Knowledge, Known};
 use super::measure::{Pace, TcpSample};
 use super::probe::{Probe, Progress, Sight};
+use super::relay::Detour;
 use super::vigil;
 
 /// What paces one connection.
 pub(super) struct Pacing {
     /// What the connection costs, if the kernel says.
     pub known: Option<Known>,
-    /// Whether the peer is so far that frames are kept, for the link to be opened anew.
+    /// Whether the peer is so far that it matters what waits here; links of ranks keep their frames then, to be opened
+    /// anew.
     pub is_far: bool,
     /// What the way carries, if that is worth knowing.
     pub probe: Probe,
@@ -31,11 +34,11 @@ impl Pacing {
     /// Of a connection that has just opened, behind whose end the way is so much longer.
     pub fn new(
         socket: &TcpStream,
-        detour: Duration,
+        detour: Detour,
         knowledge: &Knowledge,
         congestion: &Congestion,
     ) -> Self {
-        let known = knowledge.first(socket, detour);
+        let known = knowledge.first(socket, detour.round_trip);
         let round_trip = known.as_ref().and_then(|known| known.round_trip);
         let probe = congestion.choose(socket, round_trip.unwrap_or_default(), detour);
         let is_far =
@@ -68,26 +71,29 @@ impl Pacing {
     /// What the kernel takes of a far link and does not send yet is no more than what the link carries until this
     /// side looks again: what comes later can be put before the rest, and its receiver's word, for which the
     /// sender waits when it is out of credit, is not long in coming.
-    fn limit_unsent(&self, socket: &TcpStream) {
-        let most = match &self.known {
+    pub fn limit_unsent(&self, socket: &impl AsFd) {
+        let most = if self.probe.shown().is_some() {
             // What is to be sent finds the kernel with little padding before it.
-            _ if self.probe.shown().is_some() => SHOWN_UNSENT,
-            _ if self.probe.is_running() => PADDING_UNSENT,
-            Some(known) if self.is_far => {
-                let carried = known.cost.bytes_within(UNSENT_NS);
-                u32::try_from(carried).unwrap_or(u32::MAX).max(UNSENT_MIN)
-            }
-            Some(_) | None => return,
+            SHOWN_UNSENT
+        } else if self.probe.is_running() {
+            PADDING_UNSENT
+        } else if self.is_far {
+            let carried = match self.cost() {
+                Some(cost) => cost.bytes_within(UNSENT_NS),
+                None => Pace::of(socket).map_or(0, |pace| pace.bytes_within(UNSENT_NS)),
+            };
+            u32::try_from(carried).unwrap_or(u32::MAX).max(UNSENT_MIN)
+        } else {
+            return;
         };
         let _ = SockRef::from(socket).set_tcp_notsent_lowat(most);
     }
 
     /// Sees that the link goes on as fast as it is known to be.
     pub fn keep_pace(&mut self, socket: &TcpStream, now: Duration) {
-        if let (Some(steady), Some(known), Probe::Done) =
-            (&mut self.steady, &self.known, &self.probe)
-        {
-            steady.look(socket, known.remembered_rate(), now);
+        if let (Some(steady), Probe::Done) = (&mut self.steady, &self.probe) {
+            let rate = self.known.as_ref().and_then(Known::remembered_rate);
+            steady.look(socket, rate, now);
         }
     }
 
@@ -98,8 +104,9 @@ impl Pacing {
         }
     }
 
-    /// A long frame goes, and shows the way as padding does.
+    /// A long frame goes, and shows the way as padding does. The way is measured, if it was not.
     pub fn handle_frame(&mut self, socket: &TcpStream, len: usize) {
+        self.begin_probe(socket);
         if self.probe.shown().is_some() {
             self.probe.handle_frame(len);
             self.limit_unsent(socket);
@@ -169,5 +176,5 @@ const PADDING_UNSENT: u32 = 128 << 10;
 const SHOWN_UNSENT: u32 = 48 << 10;
 /// How long what the kernel has not sent keeps a far link busy: the thread that stands by looks in this time, also
 /// where ranks share cores.
-pub(super) const UNSENT_NS: u64 = 4_000_000;
+const UNSENT_NS: u64 = 4_000_000;
 pub(super) const UNSENT_MIN: u32 = 256 << 10;

@@ -14,7 +14,7 @@ use super::handshake::{
     Refusal, VERDICT_LEN,
 };
 use super::networks::TcpNetwork;
-use super::relay::{self, GATEWAY, REPLY_LEN, Reply, Request};
+use super::relay::{self, Detour, GATEWAY, REPLY_LEN, Reply, Request};
 use super::tls::{self, Channel};
 use super::vigil;
 use super::{LISTENER_KEYS, Link, Shortage, Socket, TcpRail};
@@ -29,8 +29,8 @@ pub(super) struct Unproved {
     got: Vec<u8>,
     /// On the rail's clock.
     deadline: Duration,
-    /// The round trip behind `address`, if that is a gateway's.
-    detour: Duration,
+    /// What lies behind `address`, if that is a gateway's.
+    detour: Detour,
 }
 
 /// What is awaited.
@@ -116,7 +116,7 @@ impl TcpRail {
                 };
                 let deadline = now + try_timeout.min(self.connect_timeout);
                 let channel = Channel::new(socket);
-                let detour = Duration::ZERO;
+                let detour = Detour::default();
                 let unproved =
                     Unproved { channel, address, stage, got: Vec::new(), deadline, detour };
                 self.add(unproved, epoll::EventFlags::OUT);
@@ -217,7 +217,7 @@ impl TcpRail {
             let deadline = now + self.connect_timeout;
             let stage = Stage::Hello;
             let channel = Channel::new(socket);
-            let detour = Duration::ZERO;
+            let detour = Detour::default();
             let unproved = Unproved { channel, address, stage, got: Vec::new(), deadline, detour };
             self.add(unproved, epoll::EventFlags::IN);
         }

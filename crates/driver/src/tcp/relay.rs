@@ -58,13 +58,44 @@ impl Request {
     }
 }
 
+/// What lies behind the end of a connection, which is a gateway's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Detour {
+    /// How much longer it takes to and fro.
+    pub round_trip: Duration,
+    /// Most of that is the link of two gateways, which measure what it carries.
+    pub is_measured: bool,
+}
+
+impl Detour {
+    /// With a link of two gateways before it.
+    #[must_use]
+    pub fn behind_link(self, round_trip: Duration) -> Self {
+        let is_measured = round_trip >= self.round_trip;
+        Self { round_trip: round_trip + self.round_trip, is_measured }
+    }
+
+    /// As it is sent.
+    pub(super) fn emit(self) -> [u8; DETOUR_LEN] {
+        let micros = u32::try_from(self.round_trip.min(DETOUR_MAX).as_micros()).unwrap_or(u32::MAX);
+        (micros | if self.is_measured { MEASURED } else { 0 }).to_le_bytes()
+    }
+
+    /// What somebody has sent: as little of it as may be believed.
+    pub(super) fn parse(bytes: [u8; DETOUR_LEN]) -> Self {
+        let word = u32::from_le_bytes(bytes);
+        let round_trip = Duration::from_micros((word & !MEASURED).into()).min(DETOUR_MAX);
+        Self { round_trip, is_measured: word & MEASURED != 0 }
+    }
+}
+
 /// What becomes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// The connection is there.
     Open {
-        /// The round trip between the gateway and the peer's host.
-        beyond: Duration,
+        /// What there is between the gateway and the peer's host.
+        beyond: Detour,
     },
     /// It is not, for this reason.
     Refused(String),
@@ -76,9 +107,8 @@ impl Reply {
         let mut bytes = [0; REPLY_LEN];
         match self {
             Self::Open { beyond } => {
-                let micros = u32::try_from(beyond.as_micros()).unwrap_or(u32::MAX);
                 bytes[0] = OPEN;
-                bytes[1..5].copy_from_slice(&micros.to_le_bytes());
+                bytes[1..1 + DETOUR_LEN].copy_from_slice(&beyond.emit());
             }
             Self::Refused(text) => {
                 let end = text.floor_char_boundary(REPLY_LEN - 2);
@@ -93,10 +123,7 @@ impl Reply {
     /// The reply that a gateway has sent; none when the bytes are none.
     pub fn parse(bytes: &[u8; REPLY_LEN]) -> Option<Self> {
         match bytes[0] {
-            OPEN => {
-                let micros = u32::from_le_bytes(*bytes[1..].first_chunk()?);
-                Some(Self::Open { beyond: Duration::from_micros(micros.into()) })
-            }
+            OPEN => Some(Self::Open { beyond: Detour::parse(*bytes[1..].first_chunk()?) }),
             REFUSED => {
                 let text = str::from_utf8(bytes.get(2..2 + usize::from(bytes[1]))?).ok()?;
                 let is_line = !text.chars().any(char::is_control);
@@ -285,6 +312,12 @@ pub const REQUEST_MAX: usize = 5 + (VIA_MAX + ADDRESSES_MAX) * 19;
 /// Gateways named in a request.
 pub(super) const VIA_MAX: usize = 8;
 
+pub(super) const DETOUR_LEN: usize = 4;
+/// In the place of a detour's length: whether it is measured.
+const MEASURED: u32 = 1 << 31;
+/// A longer one is taken for this: nobody waits so long for what may be lost.
+const DETOUR_MAX: Duration = Duration::from_secs(10);
+
 const OPEN: u8 = 1;
 const REFUSED: u8 = 2;
 /// Nothing is encrypted between a rank and a gateway: it is between ranks.
@@ -359,6 +392,15 @@ mod tests {
     }
 
     #[test]
+    fn a_way_is_measured_by_gateways_where_most_of_it_is_between_them() {
+        let detour =
+            |ms, is_measured| Detour { round_trip: Duration::from_millis(ms), is_measured };
+        let link = Duration::from_millis(12);
+        assert_eq!(detour(1, false).behind_link(link), detour(13, true));
+        assert_eq!(detour(30, false).behind_link(link), detour(42, false));
+    }
+
+    #[test]
     fn what_gateways_seal_cannot_be_changed_left_out_or_said_again() {
         let porter = Porter::new(1, [7; 32]);
         let hello = porter.hello([1; 32]);
@@ -416,13 +458,19 @@ mod tests {
         }
 
         #[test]
-        fn bytes_of_a_gateway_are_a_reply_or_are_not(mut bytes: [u8; REPLY_LEN], micros: u32) {
+        fn bytes_of_a_gateway_are_a_reply_or_are_not(
+            mut bytes: [u8; REPLY_LEN],
+            micros: u32,
+            is_measured: bool,
+        ) {
             for first in 0..4 {
                 bytes[0] = first;
                 let _ = Reply::parse(&bytes);
             }
-            let open = Reply::Open { beyond: Duration::from_micros(micros.into()) };
-            prop_assert_eq!(Reply::parse(&open.emit()), Some(open));
+            let round_trip = Duration::from_micros(micros.into());
+            let reply = Reply::Open { beyond: Detour { round_trip, is_measured } };
+            let Some(Reply::Open { beyond }) = Reply::parse(&reply.emit()) else { panic!("{reply:?}") };
+            prop_assert_eq!(beyond, Detour { round_trip: round_trip.min(DETOUR_MAX), is_measured });
         }
     }
 }

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use driver::relay::Session;
 use driver::{FarTcp, Identity, QuicRail, Stalls, Thread, TrunkConfig};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use wire::GateId;
 
@@ -128,11 +129,15 @@ impl Carrier {
     ///
     /// # Errors
     /// When the socket is lost.
-    pub fn link(&self, leg: Leg, session: Session, called: Vec<SocketAddr>) -> io::Result<()> {
-        let Leg::Tcp(stream, far) = leg else { return Err(io::ErrorKind::InvalidInput.into()) };
+    pub fn link(
+        &self,
+        stream: TcpStream,
+        session: Session,
+        called: Vec<SocketAddr>,
+    ) -> io::Result<()> {
         let socket = stream.into_std()?;
         let from = socket.peer_addr()?;
-        self.shared.order(Order::Link(Box::new(Link { socket, far, session }), from, called));
+        self.shared.order(Order::Link(Box::new(Link { socket, session }), from, called));
         Ok(())
     }
 

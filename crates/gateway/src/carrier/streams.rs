@@ -1,8 +1,10 @@
 //! Links over TCP: frames on a connection that two gateways keep, as the rail has them on a stream over UDP.
 //!
 //! The kernel paces and repeats; where the way is far the connection has a congestion control that remembers, and little
-//! waits in the kernel. Each side gives a sign of life now and then, for a gateway may stop while its host runs on, of
-//! which TCP says nothing. Words by which connections are opened are sealed: nobody on the way can have one opened.
+//! waits in the kernel. What the way carries is found out when the link begins, by padding both ways, as ranks do it on
+//! links of their own; so those behind gateways need not. Each side gives a sign of life now and then, for a gateway may
+//! stop while its host runs on, of which TCP says nothing. Words by which connections are opened are sealed: nobody on the
+//! way can have one opened.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -12,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use driver::relay::Session;
-use driver::{Event, FarTcp, Fault, Inbox, Outbox, Post, StallWatch, Stalls, TcpSample};
+use driver::{Event, FarTcp, Fault, Inbox, Knowledge, Outbox, Post, StallWatch, Stalls, TcpSample};
 use rustix::event::epoll;
 use wire::{Cost, Frame, GateId};
 
@@ -22,13 +24,13 @@ use super::words;
 /// A connection that has become a link.
 pub(super) struct Link {
     pub socket: TcpStream,
-    pub far: Option<Box<FarTcp>>,
     pub session: Session,
 }
 
 /// All links over TCP.
 pub(super) struct Streams {
     shared: Arc<Shared>,
+    knowledge: Knowledge,
     streams: HashMap<GateId, Stream>,
     next: u32,
     /// Links that were given much, to be looked at.
@@ -37,6 +39,8 @@ pub(super) struct Streams {
 
 struct Stream {
     link: Link,
+    /// What looks after it if it is far.
+    far: Option<FarTcp>,
     outbox: Outbox,
     inbox: Inbox,
     stall: StallWatch,
@@ -47,7 +51,8 @@ struct Stream {
 
 impl Streams {
     pub fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, streams: HashMap::new(), next: 0, begun: Vec::new() }
+        let knowledge = Knowledge::of_hosts();
+        Self { shared, knowledge, streams: HashMap::new(), next: 0, begun: Vec::new() }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -69,21 +74,35 @@ impl Streams {
         }
         let id = GateId(STREAM | self.next & !NUMBERS);
         self.next = self.next.wrapping_add(1);
-        let sample = TcpSample::of(&link.socket)?;
-        let cost = Cost::linear(sample.round_trip_ns.unwrap_or(0) / 2, 0, RATE_GUESSED);
+        let round_trip_ns = TcpSample::of(&link.socket)?.round_trip_ns.unwrap_or(0);
+        let round_trip = Duration::from_nanos(round_trip_ns);
+        let mut far = FarTcp::is_far(round_trip)
+            .then(|| FarTcp::begin_shared(&link.socket, round_trip, &self.knowledge));
+        let usual = Cost::linear(round_trip_ns / 2, 0, RATE_GUESSED);
+        let cost = far.as_ref().and_then(FarTcp::cost).unwrap_or(usual);
+        // They share the way, and each sees what it gets of it.
+        let measured = self.streams.values().filter(|stream| stream.is_padding()).count();
+        if let Some(far) = &mut far
+            && measured < MEASURED_AT_ONCE
+        {
+            far.begin_padding(&link.socket);
+        }
         epoll::add(&self.shared.epoll, &link.socket, key(id), epoll::EventFlags::IN)?;
         let now = Instant::now();
         let (outbox, inbox, stall) = (Outbox::new(DEPTH), Inbox::default(), StallWatch::default());
         let is_watched_for_room = false;
-        let stream =
-            Stream { link, outbox, inbox, stall, is_watched_for_room, heard: now, said: now };
+        let mut stream =
+            Stream { link, far, outbox, inbox, stall, is_watched_for_room, heard: now, said: now };
+        stream.watch(&self.shared.epoll, id)?;
         self.streams.insert(id, stream);
         Ok((id, cost))
     }
 
     pub fn remove(&mut self, id: GateId) {
         // Its socket closes, and with that epoll forgets it.
-        self.streams.remove(&id);
+        if let Some(mut stream) = self.streams.remove(&id) {
+            stream.keep(&self.knowledge);
+        }
     }
 
     /// Takes a frame, as a rail does.
@@ -99,6 +118,9 @@ impl Streams {
         } else {
             stream.outbox.post(frame, 0)
         };
+        if let Some(far) = &mut stream.far {
+            far.handle_frame(&stream.link.socket, frame.len());
+        }
         // A socket that is lost is found so by its reader.
         let _ = stream.pump(&self.shared.epoll, id);
         if frame.len() >= Stalls::MUCH && stream.stall.begin() {
@@ -118,13 +140,18 @@ impl Streams {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let mut served = Ok(());
         if flags.contains(epoll::EventFlags::OUT) {
-            served = stream.pump(&self.shared.epoll, id);
+            served = stream.flush();
+            // What was refused goes before more padding.
             if stream.outbox.invite(0) {
                 sink(Event::Room { peer: id });
+            } else if let Some(cost) = stream.pad() {
+                sink(Event::Cost { peer: id, cost });
+                // Now: who starts gateways for a job ends them without a word.
+                stream.keep(&self.knowledge);
             }
-            served = served.and_then(|()| stream.watch(&self.shared.epoll, id));
         }
         let served = served.and_then(|()| stream.read(id, buffer, sink));
+        let served = served.and_then(|()| stream.watch(&self.shared.epoll, id));
         if let Err(error) = served {
             self.remove(id);
             sink(Event::Down { peer: id, fault: fault(&error) });
@@ -138,9 +165,12 @@ impl Streams {
 
     /// Pushes a link that does not send what it could; whether it is to be looked at again.
     pub fn push(&mut self, id: GateId) -> bool {
-        let Some(Stream { link, outbox, stall, .. }) = self.streams.get_mut(&id) else {
+        let Some(Stream { link, far, outbox, stall, .. }) = self.streams.get_mut(&id) else {
             return false;
         };
+        if let Some(far) = far {
+            far.ease(&link.socket);
+        }
         stall.look(&link.socket) || !outbox.is_empty() && stall.begin()
     }
 
@@ -161,8 +191,14 @@ impl Streams {
 }
 
 impl Stream {
-    /// Writes what the kernel takes.
+    /// Writes what the kernel takes, and waits for room for the rest.
     fn pump(&mut self, epoll: &OwnedFd, id: GateId) -> io::Result<()> {
+        self.flush()?;
+        self.watch(epoll, id)
+    }
+
+    /// Writes what the kernel takes.
+    fn flush(&mut self) -> io::Result<()> {
         while let Some(chunk) = self.outbox.take(CHUNK_LEN) {
             let mut rest = chunk;
             match self.link.socket.write(&rest) {
@@ -176,12 +212,37 @@ impl Stream {
             }
             self.outbox.put_back(rest);
         }
-        self.watch(epoll, id)
+        Ok(())
+    }
+
+    /// Sends padding as far as the kernel takes it, behind all else; what the link costs when that is known with it.
+    fn pad(&mut self) -> Option<Cost> {
+        let far = self.far.as_mut().filter(|far| far.is_padding())?;
+        let (most, mut count) = (far.allowance(&self.link.socket), 0);
+        while count < most && self.outbox.is_empty() {
+            let head = words::padding();
+            self.outbox.post(&Frame { head, body: None, token: None }, 0);
+            count += words::PADDING_LEN;
+            // What fails here fails whoever reads next.
+            self.flush().ok()?;
+        }
+        self.far.as_mut()?.handle_padded(&self.link.socket, count)
+    }
+
+    fn is_padding(&self) -> bool {
+        self.far.as_ref().is_some_and(FarTcp::is_padding)
+    }
+
+    /// Keeps what was learned of the way, for links to come.
+    fn keep(&mut self, knowledge: &Knowledge) {
+        if let Some(far) = &mut self.far {
+            far.keep(&self.link.socket, knowledge);
+        }
     }
 
     /// Has epoll tell when there is room for what waits, here or where it comes from.
     fn watch(&mut self, epoll: &OwnedFd, id: GateId) -> io::Result<()> {
-        let waits = !self.outbox.is_empty() || self.outbox.has_refused();
+        let waits = !self.outbox.is_empty() || self.outbox.has_refused() || self.is_padding();
         if std::mem::replace(&mut self.is_watched_for_room, waits) != waits {
             let mut wanted = epoll::EventFlags::IN;
             wanted.set(epoll::EventFlags::OUT, waits);
@@ -206,18 +267,23 @@ impl Stream {
             };
             self.heard = Instant::now();
             let session = &mut self.link.session;
-            let mut is_honest = true;
+            let (mut is_honest, mut is_padded) = (true, false);
             let taken = self.inbox.take(&buffer[..len], &mut |frame| {
                 let word = if words::is_weighty(frame) { session.check(frame) } else { Ok(frame) };
                 match word {
                     // A sign of life.
                     Ok([]) => {}
+                    Ok(word) if words::is_padding(word) => is_padded = true,
                     Ok(bytes) => sink(Event::Frame { peer: id, bytes }),
                     Err(_) => is_honest = false,
                 }
             });
             if taken.is_err() || !is_honest {
                 return Err(io::Error::new(ErrorKind::InvalidData, "what no gateway says"));
+            }
+            // The other side measures the way here, and nobody but this side the way there.
+            if let Some(far) = self.far.as_mut().filter(|_| is_padded) {
+                far.begin_padding(&self.link.socket);
             }
             if len < buffer.len() {
                 break;
@@ -227,7 +293,7 @@ impl Stream {
     }
 
     fn look(&mut self, epoll: &OwnedFd, id: GateId, now: Instant) -> io::Result<()> {
-        if let Some(far) = &mut self.link.far {
+        if let Some(far) = &mut self.far {
             far.look(&self.link.socket)?;
         }
         if now.saturating_duration_since(self.heard) > SILENCE {
@@ -277,6 +343,8 @@ const READS: usize = 4;
 /// From one sign of life to the next, and how long there may be none.
 const SIGN_EVERY: Duration = Duration::from_secs(2);
 const SILENCE: Duration = Duration::from_secs(10);
+/// Links whose way is measured when they begin, at one time.
+const MEASURED_AT_ONCE: usize = 4;
 /// Told of a link that nobody has measured: 1 Gb/s.
 const RATE_GUESSED: u64 = 125_000_000;
 
@@ -299,7 +367,7 @@ mod tests {
         let answer = porter.answer(&hello, [2; 32]).unwrap();
         let [own, others] = [true, false].map(|calls| porter.session(&hello, &answer, calls));
         let mut streams = Streams::new(Arc::new(Shared::open().unwrap()));
-        let (id, _) = streams.add(Link { socket, far: None, session: own }).unwrap();
+        let (id, _) = streams.add(Link { socket, session: own }).unwrap();
         assert!(Streams::has(id) && of_key(key(id).u64()) == Some(id));
         (streams, id, other, others)
     }
@@ -317,6 +385,7 @@ mod tests {
             streams.serve(id, event.flags, &mut vec![0; 1 << 16], &mut |event| match event {
                 Event::Frame { bytes, .. } => told.push(format!("frame {bytes:?}")),
                 Event::Room { .. } => told.push("room".into()),
+                Event::Cost { .. } => told.push("cost".into()),
                 Event::Down { fault, .. } => told.push(format!("down: {}", fault.text().unwrap())),
                 other => panic!("{other:?}"),
             });
@@ -344,6 +413,84 @@ mod tests {
         let empty: [&str; 0] = [];
         assert_eq!(told(&mut streams, id), empty, "nothing more to tell");
     }
+
+    /// Has a link looked after as if its way were long; whether the system can measure that.
+    fn take_for_far(streams: &mut Streams, id: GateId) -> bool {
+        let remembers = FarTcp::remembers();
+        let stream = streams.streams.get_mut(&id).unwrap();
+        let (socket, round_trip) = (&stream.link.socket, Duration::from_millis(3));
+        stream.far = Some(FarTcp::begin_shared(socket, round_trip, &streams.knowledge));
+        remembers
+    }
+
+    /// The frames that have come to the other end: of padding their number, and the lengths of others.
+    fn heard(mut other: &TcpStream, inbox: &mut Inbox) -> (usize, Vec<usize>) {
+        let (mut padding, mut lens, mut buffer) = (0, Vec::new(), vec![0; 1 << 20]);
+        while let Ok(len) = other.read(&mut buffer) {
+            let hear = &mut |frame: &[u8]| match words::is_padding(frame) {
+                true => padding += 1,
+                false => lens.push(frame.len()),
+            };
+            inbox.take(&buffer[..len], hear).unwrap();
+        }
+        (padding, lens)
+    }
+
+    #[test]
+    fn padding_goes_behind_all_else_and_comes_to_an_end() {
+        let (mut streams, id, other, _) = link();
+        if !take_for_far(&mut streams, id) {
+            return;
+        }
+        let long = Frame { head: vec![9; 60_000], body: None, token: None };
+        let mut posted = 0;
+        while streams.post(id, &long) != Post::Full {
+            posted += 1;
+        }
+        assert!(streams.streams[&id].is_padding(), "long words have the way measured");
+        let (mut inbox, mut padding, mut came, mut all) = (Inbox::default(), 0, 0, Vec::new());
+        let limit = Instant::now() + Duration::from_secs(20);
+        while streams.streams[&id].is_padding() {
+            let (more, lens) = heard(&other, &mut inbox);
+            came += lens.len();
+            assert!(more == 0 || came == posted && all == ["room"], "{came} of {posted}, {all:?}");
+            padding += more;
+            all.extend(told(&mut streams, id));
+            assert!(Instant::now() < limit, "it has no end");
+        }
+        assert_eq!(all, ["room", "cost"], "what was learned is told");
+        assert!(padding > 0 && padding * words::PADDING_LEN < PADDED_MAX, "{padding} of padding");
+        // Once is enough.
+        assert_ne!(streams.post(id, &long), Post::Full);
+        assert!(!streams.streams[&id].is_padding());
+    }
+
+    #[test]
+    fn padding_is_thrown_away_and_answered() {
+        let (mut streams, id, other, _) = link();
+        let padding = words::padding();
+        say(&other, &padding);
+        assert_eq!(told(&mut streams, id), [""; 0], "a near way is not measured");
+        let remembers = take_for_far(&mut streams, id);
+        streams.post(id, &Frame { head: vec![9; 100], body: None, token: None });
+        say(&other, &[]);
+        assert_eq!(told(&mut streams, id), [""; 0]);
+        assert!(
+            !streams.streams[&id].is_padding(),
+            "neither short words nor signs of life ask for it"
+        );
+        say(&other, &padding);
+        assert_eq!(told(&mut streams, id), [""; 0]);
+        let is_answered = streams.streams[&id].is_padding();
+        assert_eq!(is_answered, remembers);
+        if is_answered {
+            told(&mut streams, id);
+            assert!(heard(&other, &mut Inbox::default()).0 > 0);
+        }
+    }
+
+    /// More than a way is shown at most.
+    const PADDED_MAX: usize = 16 << 20;
 
     #[test]
     fn words_that_open_connections_are_the_other_gateways_own() {

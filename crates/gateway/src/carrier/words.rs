@@ -86,6 +86,18 @@ pub(super) fn is_weighty(word: &[u8]) -> bool {
     matches!(word.first(), Some(&(OPEN | REPLY)))
 }
 
+/// A word that says nothing, and shows what the way carries.
+pub(super) fn padding() -> Vec<u8> {
+    let mut word = vec![0; PADDING_LEN];
+    word[0] = PADDING;
+    word
+}
+
+/// Whether a word says nothing.
+pub(super) fn is_padding(word: &[u8]) -> bool {
+    word.first() == Some(&PADDING)
+}
+
 /// What may still be said on a channel, and what may still come.
 #[derive(Debug)]
 pub(super) struct Credit {
@@ -141,8 +153,11 @@ const DATA: u8 = 3;
 const GRANT: u8 = 4;
 const END: u8 = 5;
 const BREAK: u8 = 6;
+const PADDING: u8 = 7;
 
 pub(super) const HEAD_LEN: usize = 5;
+/// Padding at once: what a word waits for at the longest that comes behind it.
+pub(super) const PADDING_LEN: usize = 16 << 10;
 /// What one channel may have under way, or waiting for a rank that does not read: 1 Gb/s for 130 ms.
 pub(super) const WINDOW_BYTES: u64 = 16 << 20;
 /// A grant is worth a word from here on.

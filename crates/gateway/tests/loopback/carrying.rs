@@ -207,10 +207,14 @@ fn the_next_gateway_is_called_when_one_is_gone() {
 #[test]
 fn the_round_trips_behind_a_gateway_are_told() {
     let (near, far) = (Daemon::start(Between::Auto), Daemon::start(Between::Auto));
-    let (_stream, reply) =
-        crate::common::call(near.address, &request(echo(), &[far.address])).unwrap();
-    let driver::relay::Reply::Open { beyond } = reply else { panic!("{reply:?}") };
-    assert!(!beyond.is_zero() && beyond < PATIENCE, "{beyond:?}");
+    let told = |gateway: &Daemon, request| {
+        let (_stream, reply) = crate::common::call(gateway.address, &request).unwrap();
+        let driver::relay::Reply::Open { beyond } = reply else { panic!("{reply:?}") };
+        assert!(!beyond.round_trip.is_zero() && beyond.round_trip < PATIENCE, "{beyond:?}");
+        beyond.is_measured
+    };
+    told(&near, request(echo(), &[far.address]));
+    assert!(!told(&near, request(echo(), &[])), "who has a connection alone measures it");
 }
 
 /// A receiver that does not read stops the sender, and nothing is lost when it reads on.
