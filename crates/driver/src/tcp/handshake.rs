@@ -1,10 +1,10 @@
 //! Who is at the other end: a mutual proof of the job's secret before anything else is read.
 //!
 //! The initiator says hello (job, both ranks, a nonce, which opening of the link this is to be, whether it is
-//! going to encrypt, and how long the way is behind a gateway, of which the acceptor's kernel knows nothing, and
-//! whether that is measured by others); the acceptor answers with a nonce and a code over both; the initiator proves itself with a code of its own; the
-//! acceptor's verdict decides whether this connection is the link. Codes are HMAC-SHA256 under the secret
-//! and bind role, ranks and both nonces, so that nothing recorded is of use again.
+//! going to encrypt, and how long the way through gateways is, of which the acceptor's kernel knows its end, and
+//! whether they measure it); the acceptor answers with a nonce and a code over both; the initiator proves itself
+//! with a code of its own; the acceptor's verdict decides whether this connection is the link. Codes are
+//! HMAC-SHA256 under the secret and bind role, ranks and both nonces, so that nothing recorded is of use again.
 //!
 //! Where the link is to be encrypted, all after the hello is. The codes then bind the keys that the two
 //! ends have agreed on, too: who sits in between has other keys with each of them.
@@ -55,10 +55,10 @@ pub enum Refusal {
     Crowd,
 }
 
-pub(crate) const HELLO_LEN: usize = DETOUR_AT + DETOUR_LEN;
+pub(crate) const HELLO_LEN: usize = WAY_AT + DETOUR_LEN;
 /// Where a hello says whether its sender is going to encrypt.
 pub(crate) const ENCRYPTS_AT: usize = 60;
-const DETOUR_AT: usize = 61;
+const WAY_AT: usize = 61;
 pub(crate) const ANSWER_LEN: usize = 64;
 pub(crate) const PROOF_LEN: usize = 32;
 pub(crate) const VERDICT_LEN: usize = 1;
@@ -79,8 +79,8 @@ pub(crate) struct Caller {
     pub rank: GateId,
     /// Whether all that it says after the hello is encrypted.
     pub encrypts: bool,
-    /// What lies behind its own connection, which ends at a gateway.
-    pub detour: Detour,
+    /// The way from it to here, if its own connection ends at a gateway.
+    pub way: Detour,
     /// Which opening of the link this is to be, as it counts them.
     pub generation: u32,
 }
@@ -99,9 +99,9 @@ impl Credentials {
         hello
     }
 
-    /// Adds to a hello what lies behind the caller's own connection.
-    pub fn add_detour(hello: &mut Hello, detour: Detour) {
-        hello[DETOUR_AT..].copy_from_slice(&detour.emit());
+    /// Adds to a hello what is known of the way through gateways.
+    pub fn add_way(hello: &mut Hello, way: Detour) {
+        hello[WAY_AT..].copy_from_slice(&way.emit());
     }
 
     /// Who says hello.
@@ -121,8 +121,8 @@ impl Credentials {
             return Err(Refusal::Job);
         }
         let (rank, encrypts, generation) = (GateId(word(16)), hello[ENCRYPTS_AT] == 1, word(56));
-        let detour = Detour::parse(word(DETOUR_AT).to_le_bytes());
-        Ok(Caller { rank, encrypts, generation, detour })
+        let way = Detour::parse(word(WAY_AT).to_le_bytes());
+        Ok(Caller { rank, encrypts, generation, way })
     }
 
     /// The acceptor's answer.
@@ -234,9 +234,9 @@ mod tests {
             let (a, b) = (side(0, 9, 1), side(1, 9, 1));
             let mut hello = a.hello(GateId(1), encrypts, 3, [5; 32]);
             let round_trip = Duration::from_micros(5801);
-            let detour = Detour { round_trip, is_measured: encrypts };
-            Credentials::add_detour(&mut hello, detour);
-            let caller = Caller { rank: GateId(0), encrypts, generation: 3, detour };
+            let way = Detour { round_trip, is_measured: encrypts };
+            Credentials::add_way(&mut hello, way);
+            let caller = Caller { rank: GateId(0), encrypts, generation: 3, way };
             assert_eq!(b.check_hello(&hello), Ok(caller));
             let answer = b.answer(&hello, &CLEAR, [6; 32]);
             assert_eq!(a.check_answer(&hello, &CLEAR, &answer), Ok(()));

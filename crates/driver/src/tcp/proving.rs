@@ -13,6 +13,7 @@ use super::handshake::{
     ACCEPTED, ANSWER_LEN, Answer, Caller, Credentials, DECLINED, HELLO_LEN, Hello, PROOF_LEN,
     Refusal, VERDICT_LEN,
 };
+use super::measure::TcpSample;
 use super::networks::TcpNetwork;
 use super::relay::{self, Detour, GATEWAY, REPLY_LEN, Reply, Request};
 use super::tls::{self, Channel};
@@ -421,7 +422,7 @@ impl TcpRail {
                 let caller = self.credentials.check_hello(&hello)?;
                 self.encryption.check(caller)?;
                 one.channel.socket.set_nodelay(true)?;
-                one.detour = caller.detour;
+                one.detour = caller.way.behind(one.round_trip());
                 if caller.encrypts {
                     one.channel.encrypt_as_server(self.encryption.identity(&self.credentials))?;
                 }
@@ -476,7 +477,7 @@ impl TcpRail {
         let nonce = nonce()?;
         let generation = self.next_generation(peer);
         let mut hello = self.credentials.hello(peer, encrypts, generation, nonce);
-        Credentials::add_detour(&mut hello, one.detour);
+        Credentials::add_way(&mut hello, one.detour.before(one.round_trip()));
         one.say(&hello)?;
         if encrypts {
             one.channel.encrypt_as_client(self.encryption.identity(&self.credentials))?;
@@ -536,6 +537,12 @@ impl TcpRail {
 }
 
 impl Unproved {
+    /// Of the connection itself, as far as the kernel knows.
+    fn round_trip(&self) -> Duration {
+        let sample = TcpSample::of(&self.channel.socket).ok();
+        Duration::from_nanos(sample.and_then(|sample| sample.round_trip_ns).unwrap_or(0))
+    }
+
     /// Whom this side wants to reach by it, if it is the initiator.
     fn dials(&self) -> Option<GateId> {
         match &self.stage {

@@ -75,6 +75,17 @@ impl Detour {
         Self { round_trip: round_trip + self.round_trip, is_measured }
     }
 
+    /// The whole way, behind and with a connection of such a round trip; none where nothing is behind that.
+    pub(super) fn before(self, own: Duration) -> Self {
+        let own = if self.round_trip.is_zero() { Duration::ZERO } else { own };
+        Self { round_trip: self.round_trip + own, ..self }
+    }
+
+    /// Of a whole way what is behind its other end's connection.
+    pub(super) fn behind(self, own: Duration) -> Self {
+        Self { round_trip: self.round_trip.saturating_sub(own), ..self }
+    }
+
     /// As it is sent.
     pub(super) fn emit(self) -> [u8; DETOUR_LEN] {
         let micros = u32::try_from(self.round_trip.min(DETOUR_MAX).as_micros()).unwrap_or(u32::MAX);
@@ -398,6 +409,14 @@ mod tests {
         let link = Duration::from_millis(12);
         assert_eq!(detour(1, false).behind_link(link), detour(13, true));
         assert_eq!(detour(30, false).behind_link(link), detour(42, false));
+    }
+
+    #[test]
+    fn each_end_knows_what_is_behind_its_own_connection() {
+        let (far, near) = (Duration::from_millis(12), Duration::from_millis(1));
+        let beyond = Detour { round_trip: near, is_measured: false };
+        assert_eq!(beyond.before(far).behind(near), Detour { round_trip: far, ..beyond });
+        assert_eq!(Detour::default().before(far).behind(near), Detour::default(), "directly");
     }
 
     #[test]
