@@ -73,12 +73,15 @@ static int pack(int rank, mad_channel_t channel) {
     return failed;
 }
 
-/* The same operation made again: its plan is known. */
+/* The same operations made again: their plans are known. */
 static void plan_again(void) {
-    double in = 1, out;
+    double in[] = {1, 2}, out[2];
     MPI_Request requests[MESSAGES];
     for (int i = 0; i < MESSAGES; i++)
-        MPI_Allreduce_init(&in, &out, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[i]);
+        MPI_Allreduce_init(in, out, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[i]);
+    for (int i = 0; i < MESSAGES; i++) MPI_Request_free(&requests[i]);
+    for (int i = 0; i < MESSAGES; i++)
+        MPI_Alltoall_init(in, 1, MPI_DOUBLE, out, 1, MPI_DOUBLE, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[i]);
     for (int i = 0; i < MESSAGES; i++) MPI_Request_free(&requests[i]);
 }
 

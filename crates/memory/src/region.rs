@@ -272,8 +272,18 @@ impl Region {
 
     /// Copies the stream of `source` over this region's, from its beginning; overlap is allowed only
     /// where both are contiguous.
+    #[inline]
     pub fn copy_from(&self, source: &Region) {
         self.check(0, source.len());
+        match (self.flat(), source.flat()) {
+            // SAFETY: both regions' makers vouched for their memory; `copy` allows overlap.
+            (Some(to), Some(from)) => unsafe { std::ptr::copy(from, to, source.len()) },
+            (Some(_) | None, _) => self.copy_scattered_from(source),
+        }
+    }
+
+    #[inline(never)]
+    fn copy_scattered_from(&self, source: &Region) {
         let mut done = 0;
         source.visit(0, source.len(), &mut |from| {
             let mut inner = from.address;

@@ -15,29 +15,6 @@ pub(super) enum Placement {
     Listed { counts: Ints, displacements: Ints },
 }
 
-impl Placement {
-    fn check(self, names: &Names, ranks: u32) -> Result<()> {
-        match self {
-            Self::Uniform(each) => count(names.count, each).map(drop),
-            Self::Listed { counts, displacements } => {
-                counts.check(ranks as usize)?;
-                displacements.check(ranks as usize)
-            }
-        }
-    }
-
-    /// Count and displacement in elements of block `index`.
-    unsafe fn at(self, index: usize) -> Result<(usize, i64)> {
-        match self {
-            Self::Uniform(count) => Ok((count as usize, count.wrapping_mul(index as i64))),
-            // SAFETY: as the body's.
-            Self::Listed { counts, displacements } => unsafe {
-                Ok((counts.count_at(index)?, displacements.at(index)))
-            },
-        }
-    }
-}
-
 /// Checks that no element lies in two blocks: receives would write it twice (MPI-5.0 §6.5, §6.7).
 pub(super) unsafe fn check_disjoint(placement: Placement, ranks: u32) -> Result<()> {
     let Placement::Listed { counts, displacements } = placement else { return Ok(()) };
@@ -69,19 +46,42 @@ impl Blocks {
         ranks: u32,
     ) -> Result<Self> {
         let datatype = committed(names.datatype, datatype)?;
-        placement.check(names, ranks)?;
+        let (counts, displacements) = match placement {
+            Placement::Uniform(each) => {
+                let each = count(names.count, each)?;
+                // SAFETY: as the body's.
+                return unsafe { Self::uniform(names, address, each, &datatype, ranks) };
+            }
+            Placement::Listed { counts, displacements } => (counts, displacements),
+        };
+        counts.check(ranks as usize)?;
+        displacements.check(ranks as usize)?;
         let extent = datatype.extent().1;
         let mut blocks = Gathered::new(ranks);
         for index in 0..ranks as usize {
             // SAFETY: as the body's.
             let part = unsafe {
-                let (elements, displacement) = placement.at(index)?;
-                let offset = (displacement as isize).wrapping_mul(extent);
-                region(names, displaced(address, offset), elements, &datatype)?
+                let offset = (displacements.at(index) as isize).wrapping_mul(extent);
+                region(names, displaced(address, offset), counts.count_at(index)?, &datatype)?
             };
             blocks.push(part);
         }
         Ok(blocks.end())
+    }
+
+    /// Blocks of one count, which follow each other as elements do: all of them are one buffer.
+    unsafe fn uniform(
+        names: &Names,
+        address: *const c_void,
+        each: usize,
+        datatype: &Datatype,
+        ranks: u32,
+    ) -> Result<Self> {
+        let ranks = ranks as usize;
+        // SAFETY: as the body's.
+        let stream = unsafe { region(names, address, each.saturating_mul(ranks), datatype)? };
+        let sizes = vec![(stream.len() / ranks.max(1)) as u64; ranks];
+        Ok(Self { stream, sizes })
     }
 
     /// Blocks with a datatype each, at displacements in bytes.
