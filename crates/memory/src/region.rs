@@ -278,7 +278,7 @@ impl Region {
         match (self.flat(), source.flat()) {
             // SAFETY: both regions' makers vouched for their memory; `copy` allows overlap.
             (Some(to), Some(from)) => unsafe { std::ptr::copy(from, to, source.len()) },
-            (Some(_) | None, _) => self.copy_scattered_from(source),
+            _ => self.copy_scattered_from(source),
         }
     }
 
