@@ -1,7 +1,9 @@
 /* Exchanges over raw TCP, in one stream or cut into several: lines of JSON as pingpong.c and slowstart.c print.
-   Usage: tcp serve STREAMS | tcp pingpong|slowstart ADDRESS PORT STREAMS SECONDS_PER_SIZE CASE...
+   Usage: tcp serve STREAMS | tcp relay STREAMS ADDRESS PORT
+        | tcp pingpong|slowstart ADDRESS PORT STREAMS SECONDS_PER_SIZE CASE...
 
-   The server prints its port. Both sides poll, then poll and offer their core to whoever shares it, then sleep
+   The server prints its port, and so does a relay, which passes on what comes to the server, or to the next relay: it
+   does no more than each must that stands in the way, and shows what standing there costs. Both sides poll, then poll and offer their core to whoever shares it, then sleep
    in the kernel, so that a long link does not cost a core which its emulation needs. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -152,6 +154,53 @@ static void serve(const struct streams *streams) {
     }
 }
 
+/* One way of a stream through a relay: what has come and has not gone, and whether more can come. */
+struct way {
+    int from, to, ended;
+    size_t begin, end;
+    char *data;
+};
+
+enum { RELAYED_AT_ONCE = 256 * 1024 };
+
+static void pass_on(struct way *way) {
+    if (way->begin == way->end) {
+        ssize_t n = recv(way->from, way->data, RELAYED_AT_ONCE, MSG_DONTWAIT);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+        if (n <= 0) {
+            way->ended = 1;
+            shutdown(way->to, SHUT_WR);
+            return;
+        }
+        way->begin = 0, way->end = (size_t)n;
+    }
+    ssize_t n = send(way->to, way->data + way->begin, way->end - way->begin, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno != EAGAIN && errno != EINTR) die("send");
+    if (n > 0) way->begin += (size_t)n;
+}
+
+static void relay(const struct streams *near, const struct streams *far) {
+    static struct way ways[2 * MOST_STREAMS];
+    int count = 2 * near->count, left = count;
+    for (int i = 0; i < near->count; i++) {
+        ways[2 * i] = (struct way){.from = near->fds[i], .to = far->fds[i], .data = program_memory("tcp", RELAYED_AT_ONCE)};
+        ways[2 * i + 1] = (struct way){.from = far->fds[i], .to = near->fds[i], .data = program_memory("tcp", RELAYED_AT_ONCE)};
+    }
+    while (left > 0) {
+        struct pollfd entries[2 * MOST_STREAMS];
+        for (int i = 0; i < count; i++) {
+            int waits = ways[i].begin < ways[i].end;
+            entries[i] = (struct pollfd){ways[i].ended ? -1 : waits ? ways[i].to : ways[i].from, waits ? POLLOUT : POLLIN, 0};
+        }
+        if (poll(entries, (nfds_t)count, 600000) == 0) return;
+        left = 0;
+        for (int i = 0; i < count; i++) {
+            if (!ways[i].ended && entries[i].revents) pass_on(&ways[i]);
+            left += !ways[i].ended;
+        }
+    }
+}
+
 static void once(const struct exchange *exchange) {
     put(exchange->with, exchange->out, (size_t)exchange->bytes);
     if (get(exchange->with, exchange->in, (size_t)exchange->bytes)) return;
@@ -172,15 +221,23 @@ static int measure(struct streams *streams, enum exchange_kind kind, const char 
 }
 
 int main(int argc, char **argv) {
-    int serves = argc == 3 && !strcmp(argv[1], "serve"), failed = 0;
-    if (!serves && argc < 7) {
-        fprintf(stderr, "usage: tcp serve STREAMS | tcp pingpong|slowstart ADDRESS PORT STREAMS SECONDS_PER_SIZE CASE...\n");
+    int serves = argc == 3 && !strcmp(argv[1], "serve"), relays = argc == 5 && !strcmp(argv[1], "relay"), failed = 0;
+    if (!serves && !relays && argc < 7) {
+        fprintf(stderr, "usage: tcp serve STREAMS | tcp relay STREAMS ADDRESS PORT\n"
+                        "     | tcp pingpong|slowstart ADDRESS PORT STREAMS SECONDS_PER_SIZE CASE...\n");
         return 2;
     }
-    struct streams streams = {.count = (int)program_number("tcp", "streams", argv[serves ? 2 : 4], MOST_STREAMS)};
-    if (serves) {
+    const char *count = argv[serves || relays ? 2 : 4];
+    struct streams streams = {.count = (int)program_number("tcp", "streams", count, MOST_STREAMS)};
+    if (serves || relays) {
         listen_and_accept(&streams);
-        serve(&streams);
+        if (serves) {
+            serve(&streams);
+            return 0;
+        }
+        struct streams beyond = {.count = streams.count};
+        connect_to(&beyond, argv[3], argv[4]);
+        relay(&streams, &beyond);
         return 0;
     }
     connect_to(&streams, argv[2], argv[3]);

@@ -60,6 +60,14 @@ impl Plan {
                 let variants = self.variants.iter().cloned();
                 variants.map(|variant| Entry::new(Kind::Canele, Some(variant))).collect()
             }
+            Kind::RawTcp => {
+                let mut relayed: Vec<Variant> =
+                    self.variants.iter().filter_map(Variant::relayed).collect();
+                relayed.sort_by_key(Variant::gateways);
+                relayed.dedup_by_key(|variant| variant.gateways());
+                let relayed = relayed.into_iter().map(|variant| Entry::new(*kind, Some(variant)));
+                std::iter::once(Entry::new(*kind, None)).chain(relayed).collect()
+            }
             _ => vec![Entry::new(*kind, None)],
         };
         self.kinds.iter().flat_map(of).collect()
@@ -377,8 +385,14 @@ fn carried_bytes(lab: &Lab) -> Result<u64, String> {
 enum Station {
     /// By its launcher, or by a command that starts both ranks itself.
     Mpi { launches: Vec<Launch>, lab: Option<Lab>, hosts: Vec<Option<[String; 2]>> },
-    /// A server and a client.
-    Tcp { program: PathBuf, streams: u32, lab: Option<Lab>, nodes: Option<[String; 2]> },
+    /// A server and a client, and the nodes of what relays between them.
+    Tcp {
+        program: PathBuf,
+        streams: u32,
+        lab: Option<Lab>,
+        nodes: Option<[String; 2]>,
+        relays: Vec<String>,
+    },
 }
 
 impl Station {
@@ -391,9 +405,14 @@ impl Station {
     ) -> Result<Self, String> {
         let (kind, lab) = (entry.library, prepared.lab.clone());
         let ends = ends(&prepared.ground);
+        let gateways = entry.variant.as_ref().map_or(0, Variant::gateways);
         if let Some(streams) = kind.streams() {
             let program = programs.plain("tcp").map_err(|error| error.to_string())?;
-            return Ok(Self::Tcp { program, streams, lab, nodes: ends });
+            let relays = match spread(&prepared.ground, 2) {
+                Ground::Grid(grid) => grid.gateways(2, gateways),
+                Ground::Machine => Vec::new(),
+            };
+            return Ok(Self::Tcp { program, streams, lab, nodes: ends, relays });
         }
         let description = plan.workload.description();
         let mut arguments = plan.workload.arguments(plan.seconds);
@@ -401,7 +420,6 @@ impl Station {
             arguments.insert(0, "crossing".into());
         }
         let settings = entry.variant.iter().flat_map(Variant::environment);
-        let gateways = entry.variant.as_ref().map_or(0, Variant::gateways);
         if description.is_own {
             let own = std::env::current_exe().map_err(|error| format!("own path: {error}"))?;
             let words = [text(&own), "bench".into(), description.program.into()];
@@ -447,8 +465,9 @@ impl Station {
             Self::Mpi { launches, .. } => {
                 launches.iter().map(Launch::line).collect::<Vec<_>>().join("\n")
             }
-            Self::Tcp { program, streams, .. } => {
-                format!("{} in {streams} streams", program.display())
+            Self::Tcp { program, streams, relays, .. } => {
+                let through = relays.iter().map(|node| format!(" through {node}"));
+                format!("{} in {streams} streams{}", program.display(), through.collect::<String>())
             }
         }
     }
@@ -477,14 +496,22 @@ impl Station {
                 let variables = launch.environment.iter().map(|(name, value)| (name, value));
                 run(command.envs(variables), limit, interruption, on_line)
             }
-            Self::Tcp { program, streams, lab, nodes } => {
+            Self::Tcp { program, streams, lab, nodes, relays } => {
                 let [from, to] =
                     nodes.as_ref().map_or([None, None], |[from, to]| [Some(from), Some(to)]);
                 let streams = streams.to_string();
-                let server = server(program, &streams, lab.as_ref(), to)?;
+                let words = [text(program), "serve".into(), streams.clone()];
+                let mut servers = vec![serve(&words, lab.as_ref(), to)?];
+                for node in relays.iter().rev() {
+                    let Server { address, port, .. } = &servers[servers.len() - 1];
+                    let (address, port) = (address.clone(), port.clone());
+                    let words = [text(program), "relay".into(), streams.clone(), address, port];
+                    servers.push(serve(&words, lab.as_ref(), Some(node))?);
+                }
+                let Server { address, port, .. } = &servers[servers.len() - 1];
                 let what = plan.workload.description().program;
                 let mut words = vec![text(program), what.to_owned()];
-                words.extend([server.address.clone(), server.port.clone(), streams]);
+                words.extend([address.clone(), port.clone(), streams]);
                 words.extend(plan.workload.arguments(plan.seconds));
                 let mut command = enter(lab.as_ref(), from.map(String::as_str), &words)?;
                 run(&mut command, limit, interruption, on_line)
@@ -493,21 +520,16 @@ impl Station {
     }
 }
 
-/// A server that listens.
+/// A server that listens, or a relay.
 struct Server {
     address: String,
     port: String,
     _child: Guarded,
 }
 
-fn server(
-    program: &Path,
-    streams: &str,
-    lab: Option<&Lab>,
-    node: Option<&String>,
-) -> Result<Server, RunError> {
-    let words = [text(program), "serve".into(), streams.into()];
-    let mut command = enter(lab, node.map(String::as_str), &words)?;
+/// Starts a server on a node.
+fn serve(words: &[String], lab: Option<&Lab>, node: Option<&String>) -> Result<Server, RunError> {
+    let mut command = enter(lab, node.map(String::as_str), words)?;
     let mut child = Guarded::start(command.stdin(Stdio::null()).stdout(Stdio::piped()))?;
     let mut port = String::new();
     if let Some(stdout) = child.stdout() {
@@ -593,8 +615,25 @@ mod tests {
         assert_eq!(spread(&Ground::Machine, 3), Ground::Machine);
     }
 
-    fn reading(hosts: Option<[String; 2]>) -> Reading {
+    #[test]
+    fn raw_tcp_is_measured_through_relays_too_where_ours_goes_through_gateways() {
+        let variant = |text: &str| text.parse::<Variant>().unwrap();
         let plan = Plan {
+            kinds: vec![Kind::Canele, Kind::RawTcp],
+            variants: vec![
+                variant("direct"),
+                variant("two:gateways=2"),
+                variant("plain:gateways=2,CANELE_ENCRYPT=none"),
+            ],
+            ..plan()
+        };
+        let names: Vec<String> = plan.entries().iter().map(Entry::name).collect();
+        let ours = ["Canele direct", "Canele two", "Canele plain"];
+        assert_eq!(names, [&ours[..], &["raw TCP", "raw TCP two"]].concat());
+    }
+
+    fn plan() -> Plan {
+        Plan {
             workload: Workload { sizes: vec![8], ..Workload::new(Instrument::Pingpong) },
             place: Place::Shm,
             surroundings: Surroundings::default(),
@@ -603,8 +642,11 @@ mod tests {
             rounds: 1,
             seconds: 0.1,
             nodes: 2,
-        };
-        Reading::new(&plan, Kind::Mpich, hosts, 0)
+        }
+    }
+
+    fn reading(hosts: Option<[String; 2]>) -> Reading {
+        Reading::new(&plan(), Kind::Mpich, hosts, 0)
     }
 
     fn description(library: &str, ranks: u32, clock_ms: f64) -> String {

@@ -57,8 +57,7 @@ impl Grid {
             if site + gateways < spec.sites {
                 continue;
             }
-            let idle = (0..spec.nodes).rev().find(|node| count(*node) == 0);
-            let node = idle.unwrap_or(spec.nodes - 1);
+            let node = self.gateway(site, &places);
             let (host, address) = (spec.host(site, node), spec.address(site, node, 0));
             let subnet = address.rsplit_once('.').map_or("", |(subnet, _)| subnet);
             let _ = write!(
@@ -68,6 +67,23 @@ impl Grid {
             );
         }
         text
+    }
+
+    /// The hosts of those gateways, in the order of the sites.
+    pub fn gateways(&self, ranks: u32, gateways: u32) -> Vec<String> {
+        let places = blocks(&self.nodes, ranks);
+        let sites = self.lab.sites.saturating_sub(gateways)..self.lab.sites;
+        sites.map(|site| self.lab.host(site, self.gateway(site, &places))).collect()
+    }
+
+    /// The node of a site's gateway: one that takes no rank, if there is one.
+    fn gateway(&self, site: u32, places: &[(String, u32)]) -> u32 {
+        let spec = &self.lab;
+        let is_idle = |node: &u32| {
+            let host = spec.host(site, *node);
+            places.iter().all(|(name, count)| *name != host || *count == 0)
+        };
+        (0..spec.nodes).rev().find(is_idle).unwrap_or(spec.nodes - 1)
     }
 
     /// The command with which agents of ours are started on nodes.
@@ -264,6 +280,8 @@ mod tests {
         };
         assert_eq!(hosts(&both), ["\"site0-node1\"", "\"site1-node0\""]);
         assert_eq!(hosts(&pair.description(2, 1)), ["\"site1-node0\""]);
+        assert_eq!(pair.gateways(2, 2), ["site0-node1", "site1-node0"]);
+        assert_eq!(pair.gateways(2, 1), ["site1-node0"]);
         let all = grid(&["site0-node0", "site0-node1", "site1-node0", "site1-node1"]);
         assert_eq!(hosts(&all.description(8, 2)), ["\"site0-node1\"", "\"site1-node1\""]);
         assert_eq!(all.description(8, 2).matches(":2\"").count(), 4);

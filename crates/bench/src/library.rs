@@ -117,6 +117,13 @@ impl Variant {
         self.settings.iter().filter(|(key, _)| key != GATEWAYS).cloned()
     }
 
+    /// Raw TCP in its place: what stands where gateways do passes on and does nothing else.
+    pub fn relayed(&self) -> Option<Self> {
+        let settings: Vec<_> =
+            self.settings.iter().filter(|(key, _)| key == GATEWAYS).cloned().collect();
+        (self.gateways() > 0).then(|| Self { name: self.name.clone(), settings })
+    }
+
     /// Through how many gateways ranks of two sites reach each other: none, that of the last site, or both.
     pub fn gateways(&self) -> u32 {
         let given = self.settings.iter().find(|(key, _)| key == GATEWAYS);
@@ -243,6 +250,9 @@ mod tests {
         let through: Variant = "two:gateways=2,CANELE_ENCRYPT=none".parse().unwrap();
         let variables: Vec<_> = through.environment().collect();
         assert_eq!((through.gateways(), variables), (2, vec![pair("CANELE_ENCRYPT", "none")]));
+        let relayed = through.relayed().unwrap();
+        assert_eq!((relayed.gateways(), relayed.environment().count()), (2, 0));
+        assert_eq!("x:gateways=0".parse::<Variant>().unwrap().relayed(), None);
     }
 
     #[test]

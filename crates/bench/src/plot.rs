@@ -590,6 +590,9 @@ fn look(report: &Report, index: usize) -> (RGBColor, Marker) {
         Kind::Mpich => (RGBColor(0, 114, 178), Marker::Triangle),
         Kind::OpenMpi => (RGBColor(0, 158, 115), Marker::Cross),
         Kind::IntelMpi => (RGBColor(204, 121, 167), Marker::Circle),
+        Kind::RawTcp if report.entries[index].variant.is_some() => {
+            (RGBColor(60, 60, 60), Marker::Circle)
+        }
         Kind::RawTcp => (RGBColor(110, 110, 110), Marker::Cross),
         Kind::TcpStreams => (RGBColor(170, 170, 170), Marker::Triangle),
     }

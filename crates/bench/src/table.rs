@@ -151,6 +151,12 @@ fn heading(report: &Report, title: &str) -> String {
             let _ = writeln!(text, "Canele {name}: {words}");
         }
     }
+    for entry in report.entries.iter().filter(|entry| entry.library == Kind::RawTcp) {
+        if let Some(variant) = &entry.variant {
+            let (name, relays) = (entry.name(), variant.gateways());
+            let _ = writeln!(text, "{name}: through {relays} relays that do nothing else");
+        }
+    }
     text
 }
 
