@@ -90,8 +90,8 @@ fn eased(held: u64, pace: &Pace) -> Option<u64> {
     if !pace.is_beginning {
         // It has seen the way full, and knows what that carries.
         None
-    } else if pace.is_full {
-        // What comes through is what the way carries.
+    } else if pace.is_full && pace.bytes_per_s >= held / 4 {
+        // What comes through is what the way carries; less than that is the first of a message after silence.
         Some(held.min(beyond(pace.bytes_per_s)))
     } else if pace.bytes_per_s >= held / 8 * 7 {
         // All that is let through comes through: there may be room for more.
@@ -162,10 +162,10 @@ impl Steady {
         }
         let Some(pace) = Pace::of(socket) else { return };
         if is_due && may_renew(&pace) {
-            // Who sends little at a time never comes to the end of its beginning.
-            let has_seen = self.held.is_some() || !pace.is_beginning;
+            // Who sends little at a time never comes to the end of its beginning, and stays held: it has shown little.
             let seen = rate.map_or(pace.bytes_per_s, |rate| rate.max(pace.bytes_per_s));
-            self.renew(socket, Some(seen).filter(|&seen| has_seen && seen > 0));
+            let has_seen = self.held.is_none() && !pace.is_beginning && seen > 0;
+            self.renew(socket, has_seen.then_some(seen));
             self.since = now;
         } else {
             self.ease(socket);
@@ -173,7 +173,7 @@ impl Steady {
     }
 
     /// Makes it forget, and take up what the kernel knows of the connection. Until it has seen the way anew, it is
-    /// held to the rate that it has seen before.
+    /// held to the rate that it has seen before, or as it was.
     fn renew(&mut self, socket: &impl AsFd, rate: Option<u64>) {
         if rate.is_some_and(|rate| !self.hold_to(socket, beyond(rate))) {
             return;
@@ -286,8 +286,10 @@ mod tests {
         assert_eq!((steady.held, measure::held(&one).unwrap()), (Some(held), held));
         steady.look(&one, None, 2 * RENEWED_EVERY - Duration::from_secs(1));
         assert_eq!(measure::held(&one).unwrap(), held, "it has not seen the way");
-        steady.look(&one, Some(1 << 20), 2 * RENEWED_EVERY);
+        // It has shown next to nothing meanwhile.
+        steady.look(&one, None, 2 * RENEWED_EVERY);
         assert_eq!((steady.held, steady.since), (Some(held), 2 * RENEWED_EVERY), "it would pause");
+        assert_eq!(measure::held(&one).unwrap(), held);
     }
 
     #[test]
@@ -313,6 +315,8 @@ mod tests {
         let full = Pace { is_full: true, ..PACE };
         assert_eq!(eased(3 * free, &full), Some(beyond(free)), "more does not come through");
         assert_eq!(eased(free, &full), Some(free));
+        // The first of a message after silence has shown nothing yet.
+        assert_eq!(eased(free, &Pace { bytes_per_s: 1000, ..full }), Some(free));
     }
 
     #[test]
