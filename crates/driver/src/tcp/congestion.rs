@@ -13,13 +13,14 @@
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::set_tcp_congestion;
 
 use super::measure::{self, Pace};
 use super::probe::{Probe, Way};
 use super::relay::Detour;
+use super::train::Train;
 
 /// The congestion control of connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,22 +84,49 @@ pub(super) struct Steady {
     since: Duration,
     /// It begins, and is held to what the way is known to carry.
     held: Option<u64>,
+    /// Of what leaves meanwhile.
+    train: Train,
+    /// The greatest rate at which trains have come through lately, in bytes per second: a busy host has single ones come
+    /// slower.
+    carried: u64,
 }
 
-/// To what a connection that begins is held from now on, in bytes per second; none when it is let go.
-fn eased(held: u64, pace: &Pace) -> Option<u64> {
-    if !pace.is_beginning {
-        // It has seen the way full, and knows what that carries.
-        None
-    } else if pace.is_full && pace.bytes_per_s >= held / 4 {
-        // What comes through is what the way carries; less than that is the first of a message after silence.
-        Some(held.min(beyond(pace.bytes_per_s)))
-    } else if pace.bytes_per_s >= held / 8 * 7 {
-        // All that is let through comes through: there may be room for more.
-        Some(held.saturating_mul(2))
-    } else {
-        Some(held)
+/// What comes of a train that has left at a rate while the connection was held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Finding {
+    /// All of it has come through: there may be room for more. The connection is to be held to this.
+    Free(u64),
+    /// Part of it waited in a queue, and came through slower.
+    Full,
+    /// Neither can be said.
+    Unclear,
+}
+
+impl Finding {
+    /// Of a train that left at a rate and came through at another, both in bytes per second, of a connection that is held
+    /// to a third, with a queue on its way or without.
+    fn of(came: u64, left: u64, held: u64, is_queued: bool) -> Self {
+        if has_passed(came, left) {
+            Self::Free(held.max(more_than(left)))
+        } else if is_queued && came < left / 4 * 3 {
+            Self::Full
+        } else {
+            Self::Unclear
+        }
     }
+}
+
+/// At which rate, in bytes per second, a connection of such a round trip overflows nothing: what is known of its way may
+/// be of a busy moment, and short messages, which show nothing, would be slow for ever.
+fn harmless(round_trip: Duration) -> u64 {
+    let us = u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX);
+    if round_trip > FAR { HARMLESS * 1_000_000 / us } else { 0 }
+}
+
+/// What is tried when all that left at a rate has come through: half as much again, which makes no queue as long as half of a
+/// train where the way was full just then.
+fn more_than(rate: u64) -> u64 {
+    rate.saturating_add(rate / 2)
 }
 
 /// A rate, and what goes beyond it.
@@ -110,11 +138,11 @@ impl Steady {
     /// Gives a connection the congestion control that remembers what it has measured, if the system allows it. Its
     /// beginning is held to what is to be shown to it, in bytes per second.
     pub fn begin(socket: &impl AsFd, shown: Option<u64>, now: Duration) -> Option<Self> {
-        let mut steady = Self { since: now, held: None };
+        let mut steady = Self { since: now, held: None, train: Train::default(), carried: 0 };
         if let Some(rate) = shown {
             steady.hold(socket, rate);
         }
-        set_tcp_congestion(socket, STEADY).ok()?;
+        begin_anew(socket).ok()?;
         Some(steady)
     }
 
@@ -125,8 +153,17 @@ impl Steady {
         }
     }
 
-    /// Whether the system has.
-    fn hold_to(&mut self, socket: &impl AsFd, held: u64) -> bool {
+    /// Holds what was shown in vain to the rate that came through, and no more room.
+    pub fn hold_at_most(&mut self, socket: &impl AsFd, rate: u64) {
+        if self.held.is_some_and(|held| held > beyond(rate)) {
+            self.hold_to(socket, beyond(rate));
+        }
+    }
+
+    /// Holds it to a rate, or to what overflows nothing if that is more; whether the system has.
+    fn hold_to(&mut self, socket: &impl AsFd, rate: u64) -> bool {
+        let harmless = measure::least_round_trip(socket).map_or(0, harmless);
+        let held = rate.max(harmless);
         let is_held = measure::hold(socket, held).is_ok();
         if is_held {
             self.held = Some(held);
@@ -136,14 +173,40 @@ impl Steady {
 
     /// At its beginning it sends nearly three times what it has measured, to see whether that passes, and who sends
     /// now and then never comes to the end of it. So what was held to a rate is let go when it has seen the way full,
-    /// and until then as far as what it sends comes through; to be called every round trip while much is sent.
-    pub fn ease(&mut self, socket: &impl AsFd) {
-        if let (Some(held), Some(pace)) = (self.held, Pace::of(socket)) {
-            let eased = eased(held, &pace);
-            if eased != Some(held) && measure::hold(socket, eased.unwrap_or(u64::MAX)).is_ok() {
-                self.held = eased;
+    /// and until then as far as what it sends comes through, by the [trains](Train) of long frames. To be called now and
+    /// then from when one leaves; whether to go on.
+    pub fn ease(&mut self, socket: &impl AsFd, now: Instant) -> bool {
+        let (Some(held), Some(pace)) = (self.held, Pace::of(socket)) else { return false };
+        if self.judge_end(socket, held, &pace) {
+            return self.held.is_some();
+        }
+        let left = held.min(pace.paced);
+        if let Some(came) = self.train.look(now, pace.confirmed, pace.is_under_way, left) {
+            self.carried = came.max(self.carried / 8 * 7);
+            match Finding::of(came, left, held, pace.is_queued) {
+                // What it has measured of short trains is less than that, and would bind it.
+                Finding::Free(more) if may_renew(&pace) => self.renew(socket, Some(more)),
+                Finding::Full => {
+                    self.hold_to(socket, held.min(beyond(self.carried)));
+                }
+                Finding::Free(_) | Finding::Unclear => {}
             }
         }
+        self.train.is_awaited(now)
+    }
+
+    /// Lets go what has come to the end of its beginning, and knows what the way carries; whether it has. It begins anew where
+    /// that is what it was held to.
+    fn judge_end(&mut self, socket: &impl AsFd, held: u64, pace: &Pace) -> bool {
+        if pace.is_beginning {
+            return false;
+        }
+        if has_passed(pace.bytes_per_s, held) {
+            self.renew(socket, Some(more_than(held)));
+        } else if measure::hold(socket, u64::MAX).is_ok() {
+            self.held = None;
+        }
+        true
     }
 
     /// Lets a connection send twice as much every round trip, paced, to have it remember that [afterwards](Self::begin);
@@ -165,23 +228,32 @@ impl Steady {
             // Who sends little at a time never comes to the end of its beginning, and stays held: it has shown little.
             let seen = rate.map_or(pace.bytes_per_s, |rate| rate.max(pace.bytes_per_s));
             let has_seen = self.held.is_none() && !pace.is_beginning && seen > 0;
-            self.renew(socket, has_seen.then_some(seen));
+            self.renew(socket, has_seen.then_some(beyond(seen)));
             self.since = now;
-        } else {
-            self.ease(socket);
+        } else if let Some(held) = self.held {
+            self.judge_end(socket, held, &pace);
         }
     }
 
     /// Makes it forget, and take up what the kernel knows of the connection. Until it has seen the way anew, it is
-    /// held to the rate that it has seen before, or as it was.
-    fn renew(&mut self, socket: &impl AsFd, rate: Option<u64>) {
-        if rate.is_some_and(|rate| !self.hold_to(socket, beyond(rate))) {
+    /// held to a rate, or as it was.
+    fn renew(&mut self, socket: &impl AsFd, held: Option<u64>) {
+        if held.is_some_and(|held| !self.hold_to(socket, held)) {
             return;
         }
-        if set_tcp_congestion(socket, OTHER).is_ok() {
-            let _ = set_tcp_congestion(socket, STEADY);
-        }
+        let _ = begin_anew(socket);
     }
+}
+
+/// Has the one that remembers begin, also where it is at work already.
+fn begin_anew(socket: &impl AsFd) -> io::Result<()> {
+    set_tcp_congestion(socket, OTHER)?;
+    Ok(set_tcp_congestion(socket, STEADY)?)
+}
+
+/// Whether what left at a rate has come through at another that is the same but for headers and what varies.
+fn has_passed(came: u64, left: u64) -> bool {
+    came >= left / 8 * 7
 }
 
 /// Whether it does not pause right now: then it would begin with next to no window. Where queues stand, somebody
@@ -204,6 +276,8 @@ const RENEWED_EVERY: Duration = Duration::from_secs(7);
 /// What goes beyond the rate that is known: a quarter. Headers, which the kernel counts, and BBR's own margin take some
 /// of it; the rest shows whether more comes through.
 const HEADROOM: u64 = 4;
+/// What buffers on a long way have room for, in bytes in a round trip.
+const HARMLESS: u64 = 512 << 10;
 /// Ways are long from here on: it matters what is under way.
 pub(super) const FAR: Duration = Duration::from_millis(1);
 
@@ -211,6 +285,7 @@ pub(super) const FAR: Duration = Duration::from_millis(1);
 mod tests {
     use super::*;
     use rustix::net::sockopt::tcp_congestion;
+    use std::io::{Read, Write};
     use std::net::TcpListener;
 
     #[test]
@@ -265,7 +340,10 @@ mod tests {
         bytes_per_s: 10_000_000,
         is_beginning: true,
         is_pausing: false,
-        is_full: false,
+        paced: 10_000_000,
+        confirmed: 0,
+        is_under_way: true,
+        is_queued: false,
         is_clogged: false,
     };
 
@@ -280,7 +358,7 @@ mod tests {
         steady.look(&one, Some(1 << 20), RENEWED_EVERY);
         assert_eq!((steady.held, measure::held(&one).unwrap()), (None, u64::MAX));
         assert_eq!(steady.since, RENEWED_EVERY, "it would pause");
-        steady.renew(&one, Some(1 << 20));
+        steady.renew(&one, Some(beyond(1 << 20)));
         assert_eq!(tcp_congestion(&one).unwrap(), STEADY);
         let held = beyond(1 << 20);
         assert_eq!((steady.held, measure::held(&one).unwrap()), (Some(held), held));
@@ -302,21 +380,59 @@ mod tests {
         steady.hold(&one, 1 << 21);
         steady.hold(&one, 1 << 20);
         assert_eq!(held(&steady), (Some(beyond(1 << 21)), beyond(1 << 21)));
+        // Where less came through.
+        steady.hold_at_most(&one, 1 << 22);
+        assert_eq!(held(&steady), (Some(beyond(1 << 21)), beyond(1 << 21)));
+        steady.hold_at_most(&one, 1 << 20);
+        assert_eq!(held(&steady), (Some(beyond(1 << 20)), beyond(1 << 20)));
+    }
+
+    #[test]
+    fn short_messages_leave_at_once_whatever_is_known_of_a_long_way() {
+        let ms = Duration::from_millis;
+        let time = |len: u64, round_trip| ms(len * 1000 / harmless(round_trip));
+        assert!(time(16 << 10, ms(100)) <= ms(100) / 32);
+        assert!(time(64 << 10, ms(300)) <= ms(300) / 8);
+        assert_eq!(harmless(Duration::from_micros(20)), 0, "there the kernel learns fast");
     }
 
     #[test]
     fn what_is_held_is_let_through_as_far_as_it_comes_through() {
-        let free = 10_000_000;
-        assert_eq!(eased(free, &Pace { is_beginning: false, ..PACE }), None, "it knows the way");
-        assert_eq!(eased(free, &PACE), Some(2 * free), "all of it comes through");
-        assert_eq!(eased(beyond(free), &PACE), Some(beyond(free)), "what is known comes through");
-        // Who sends little shows little.
-        assert_eq!(eased(free, &Pace { bytes_per_s: 1000, ..PACE }), Some(free));
-        let full = Pace { is_full: true, ..PACE };
-        assert_eq!(eased(3 * free, &full), Some(beyond(free)), "more does not come through");
-        assert_eq!(eased(free, &full), Some(free));
-        // The first of a message after silence has shown nothing yet.
-        assert_eq!(eased(free, &Pace { bytes_per_s: 1000, ..full }), Some(free));
+        let held = 10_000_000;
+        let (free, full) = (
+            |came| Finding::of(came, held, held, false),
+            |came| Finding::of(came, held, held, true),
+        );
+        assert_eq!(free(held), Finding::Free(held / 2 * 3));
+        assert_eq!(full(held / 10 * 9), Finding::Free(held / 2 * 3), "all the same");
+        // A connection that is held to a quarter more than its way carries is left so.
+        assert_eq!(full(held / 5 * 4), Finding::Unclear);
+        assert_eq!(full(held / 2), Finding::Full);
+        assert_eq!(full(held / 3 * 2), Finding::Full);
+        assert_eq!(free(held / 2), Finding::Unclear, "its sender paused");
+        // The kernel let it go slower than it was held to.
+        assert_eq!(Finding::of(held / 4, held / 4, held, true), Finding::Free(held));
+        assert_eq!(Finding::of(held / 8, held / 4, held, true), Finding::Full);
+    }
+
+    #[test]
+    fn a_train_that_comes_through_has_the_next_one_leave_faster() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut other, _) = listener.accept().unwrap();
+        let held = 10_000_000;
+        let Some(mut steady) = Steady::begin(&one, Some(held), Duration::ZERO) else { return };
+        let reader = std::thread::spawn(move || other.read_to_end(&mut Vec::new()).unwrap());
+        // 80 ms at that rate: a train that is long enough however late this thread looks.
+        one.write_all(&[7; 1_000_000]).unwrap();
+        while steady.ease(&one, Instant::now()) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let now = (steady.held, measure::held(&one).unwrap());
+        assert!(now.0.is_none_or(|now| now > held), "{now:?}");
+        assert_eq!(now.0.unwrap_or(u64::MAX), now.1);
+        drop(one);
+        assert_eq!(reader.join().unwrap(), 1_000_000);
     }
 
     #[test]

@@ -90,9 +90,10 @@ impl FarTcp {
         }
     }
 
-    /// Lets through what the way has been seen to carry; to be called now and then while long frames leave.
-    pub fn ease(&mut self, socket: &TcpStream) {
-        self.pacing.ease(socket);
+    /// Lets through what the way has been seen to carry; to be called now and then from when a long frame leaves. Whether
+    /// to go on.
+    pub fn ease(&mut self, socket: &TcpStream) -> bool {
+        self.pacing.ease(socket)
     }
 
     /// Keeps what was learned of the connection, for those to come.

@@ -113,9 +113,14 @@ pub(super) struct Pace {
     pub is_beginning: bool,
     /// It lets the way run empty, to see its round trip.
     pub is_pausing: bool,
-    /// Round trips are longer than the least of the last minutes, and it is not the sender who limited what came through:
-    /// the way is full.
-    pub is_full: bool,
+    /// The rate at which it sends, in bytes per second.
+    pub paced: u64,
+    /// What the peer has confirmed of all that was sent, in bytes.
+    pub confirmed: u64,
+    /// The peer has not confirmed all.
+    pub is_under_way: bool,
+    /// Round trips are longer than the least of the last minutes.
+    pub is_queued: bool,
     /// Round trips take twice as long.
     pub is_clogged: bool,
 }
@@ -129,13 +134,18 @@ impl Pace {
         let info = Info::of(socket).ok()?;
         let usual = info.u32_at(offset_of!(libc::tcp_info, tcpi_rtt))?;
         let least = info.u32_at(offset_of!(libc::tcp_info, tcpi_min_rtt))?;
+        let unconfirmed = info.u32_at(offset_of!(libc::tcp_info, tcpi_unacked))?;
+        let unsent = info.u32_at(offset_of!(libc::tcp_info, tcpi_notsent_bytes))?;
         let bytes_per_s = u64::from(high) << 32 | u64::from(low);
         let has_measured = bytes_per_s > 0;
         Some(Self {
             bytes_per_s,
             is_beginning: !has_measured || pacing > 2 * BBR_UNIT,
             is_pausing: has_measured && window == BBR_UNIT,
-            is_full: is_queued(usual, least) && !info.is_limited_by_sender(),
+            paced: info.u64_at(offset_of!(libc::tcp_info, tcpi_pacing_rate))?,
+            confirmed: info.u64_at(offset_of!(libc::tcp_info, tcpi_bytes_acked))?,
+            is_under_way: unconfirmed > 0 || unsent > 0,
+            is_queued: is_queued(usual, least),
             is_clogged: usual / 2 > least,
         })
     }
@@ -145,6 +155,13 @@ impl Pace {
         let bytes = u128::from(self.bytes_per_s) * u128::from(time_ns) / 1_000_000_000;
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
+}
+
+/// The least round trip of a connection in the last minutes, if the kernel knows one.
+pub(super) fn least_round_trip(socket: &impl AsFd) -> Option<Duration> {
+    let least_us = Info::of(socket).ok()?.u32_at(offset_of!(libc::tcp_info, tcpi_min_rtt));
+    let known_us = least_us.filter(|&us| us != 0 && us != u32::MAX)?;
+    Some(Duration::from_micros(known_us.into()))
 }
 
 /// Whether round trips that usually take so many microseconds, and at least so many, wait in a queue.

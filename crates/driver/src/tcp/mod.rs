@@ -36,6 +36,7 @@ mod route;
 mod stall;
 mod stream;
 mod tls;
+mod train;
 #[cfg(test)]
 mod turns;
 mod vigil;
@@ -660,7 +661,7 @@ impl Rail for TcpRail {
                 if frame.len() >= probe::LONG {
                     open.handle_frame(frame.len());
                     // One that is watched is looked at in time.
-                    if open.stall.begin() && open.stall.look(&open.stream.channel.socket) {
+                    if open.stall.begin() && open.look_after_long() {
                         self.stalls.add(key);
                         self.stalled += usize::from(open.stall.is_stalled());
                     }

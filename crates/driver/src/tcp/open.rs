@@ -43,9 +43,9 @@ impl Open {
     /// Looks at a link that was given a long frame; whether it is to be looked at again.
     pub fn look_after_long(&mut self) -> bool {
         let socket = &self.stream.channel.socket;
-        self.pacing.ease(socket);
+        let is_awaited = self.pacing.ease(socket);
         // What waits here is on its way to the kernel.
-        self.stall.look(socket) || !self.stream.is_flushed() && self.stall.begin()
+        self.stall.look(socket) || (is_awaited || !self.stream.is_flushed()) && self.stall.begin()
     }
 
     /// A long frame goes.

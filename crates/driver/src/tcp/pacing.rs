@@ -97,10 +97,12 @@ impl Pacing {
         }
     }
 
-    /// Lets through what the way has been seen to carry; to be called now and then while long frames leave.
-    pub fn ease(&mut self, socket: &TcpStream) {
-        if let Some(steady) = &mut self.steady {
-            steady.ease(socket);
+    /// Lets through what the way has been seen to carry; to be called now and then from when a long frame leaves. Whether
+    /// to go on.
+    pub fn ease(&mut self, socket: &TcpStream) -> bool {
+        match (&mut self.steady, &self.probe) {
+            (Some(steady), Probe::Done) => steady.ease(socket, Instant::now()),
+            _ => false,
         }
     }
 
@@ -143,8 +145,11 @@ impl Pacing {
         let goes_on = matches!(progress, Progress::Going | Progress::Showing(_)) && may_go_on;
         let shown = match progress {
             Progress::Showing(rate) => Some(rate),
-            Progress::Going | Progress::Measured | Progress::Ended => None,
+            Progress::Going | Progress::Measured | Progress::Full(_) | Progress::Ended => None,
         };
+        if let (Some(steady), Progress::Full(rate)) = (&mut *steady, progress) {
+            steady.hold_at_most(socket, rate);
+        }
         if is_own && (shown.is_some() || !has_begun && (has_lost || !goes_on)) {
             *steady = Steady::begin(socket, shown.or(passed.filter(|_| !goes_on)), now);
         }
@@ -154,7 +159,7 @@ impl Pacing {
             }
             return false;
         }
-        if progress == Progress::Measured {
+        if matches!(progress, Progress::Measured | Progress::Full(_)) {
             known.iter_mut().for_each(|known| known.learn_measured(socket));
         }
         *probe = Probe::Done;

@@ -110,6 +110,8 @@ pub(super) enum Progress {
     Showing(u64),
     /// What the way carries was seen.
     Measured,
+    /// More was shown than it carries, which is so many bytes per second.
+    Full(u64),
     /// It ends; of the rate nothing was learned that was not known.
     Ended,
 }
@@ -216,7 +218,12 @@ impl Probe {
                 let padding = Padding::new(round_trip, SHOWN_ROUNDS_MAX, padded, PADDING_MAX, now);
                 *self = Self::Showing(Show { padding, rate, framed: 0 });
             }
-            (_, Progress::Showing(_) | Progress::Measured | Progress::Ended) => *self = Self::Done,
+            (
+                _,
+                Progress::Showing(_) | Progress::Measured | Progress::Full(_) | Progress::Ended,
+            ) => {
+                *self = Self::Done;
+            }
         }
         progress
     }
@@ -283,13 +290,14 @@ impl Course {
 impl Show {
     fn judge(&self, sight: Sight, now: Instant) -> Progress {
         let (seen, shown_for) = (sight.rate.unwrap_or(0), now - self.padding.since);
-        if sight.is_queued {
-            // The way is full; what is remembered so far came through a round trip ago, and may be less.
-            Progress::Ended
+        // What goes in the first round trip is seen in the second, and the queue until then is of what went before.
+        let is_seen = shown_for >= self.padding.round_trip * 2;
+        if is_seen && sight.is_queued {
+            if seen >= self.rate / 2 { Progress::Full(seen) } else { Progress::Ended }
         } else if seen > self.rate.saturating_add(self.rate / 16) {
             // More than that goes, and comes through.
-            Progress::Showing(seen.saturating_add(seen / 2))
-        } else if shown_for >= self.padding.round_trip * 2 && seen >= self.rate / 8 * 7 {
+            Progress::Showing(if sight.is_queued { seen } else { beyond(seen) })
+        } else if is_seen && seen >= self.rate / 8 * 7 {
             Progress::Measured
         } else {
             Progress::Going
@@ -437,12 +445,12 @@ mod tests {
     #[test]
     fn a_rate_is_shown_until_it_is_remembered_and_not_for_long() {
         let start = Instant::now();
-        let show = |remembered: fn(u32) -> u64| {
+        let show = |remembered: fn(u32) -> (u64, bool)| {
             let mut probe = Probe::Due { round_trip: ROUND_TRIP, way: Way::Own };
             probe.begin(start, Some(1_000_000));
-            let sight = |rate| Sight { rate: Some(rate), window: 8_000, is_queued: false };
+            let sight = |(rate, is_queued)| Sight { rate: Some(rate), window: 8_000, is_queued };
             let mut now = start + ROUND_TRIP;
-            let begun = probe.handle_padded(1000, now, || Some(sight(1)));
+            let begun = probe.handle_padded(1000, now, || Some(sight((1, false))));
             assert_eq!(begun, Progress::Showing(1_000_000));
             for look in 1.. {
                 now += ROUND_TRIP / LOOKS_A_ROUND;
@@ -457,13 +465,29 @@ mod tests {
             unreachable!()
         };
         // What goes in the first round trip is not seen as it is before the second has ended.
-        assert_eq!(show(|_| 1_000_000), (2 * LOOKS_A_ROUND, Progress::Measured, false));
-        let seen_late = show(|look| if look < 11 { 500_000 } else { 900_000 });
+        assert_eq!(show(|_| (1_000_000, false)), (2 * LOOKS_A_ROUND, Progress::Measured, false));
+        let seen_late = show(|look| (if look < 11 { 500_000 } else { 900_000 }, false));
         assert_eq!(seen_late, (11, Progress::Measured, false));
         // More comes through than was known.
-        assert_eq!(show(|_| 1_100_000), (LOOKS_A_ROUND, Progress::Showing(1_650_000), true));
+        assert_eq!(
+            show(|_| (1_100_000, false)),
+            (LOOKS_A_ROUND, Progress::Showing(1_375_000), true)
+        );
+        assert_eq!(
+            show(|_| (1_100_000, true)),
+            (LOOKS_A_ROUND, Progress::Showing(1_100_000), true)
+        );
+        // The queue of what went before is gone by then, or more goes than comes through.
+        let seen_late = show(|look| (900_000, look < 8));
+        assert_eq!(seen_late, (2 * LOOKS_A_ROUND, Progress::Measured, false));
+        assert_eq!(show(|_| (900_000, true)), (2 * LOOKS_A_ROUND, Progress::Full(900_000), false));
+        assert_eq!(
+            show(|_| (400_000, true)),
+            (2 * LOOKS_A_ROUND, Progress::Ended, false),
+            "a busy host"
+        );
         let most = SHOWN_ROUNDS_MAX * LOOKS_A_ROUND;
-        assert_eq!(show(|_| 500_000), (most, Progress::Ended, false));
+        assert_eq!(show(|_| (500_000, false)), (most, Progress::Ended, false));
     }
 
     #[test]

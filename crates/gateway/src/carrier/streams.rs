@@ -168,10 +168,8 @@ impl Streams {
         let Some(Stream { link, far, outbox, stall, .. }) = self.streams.get_mut(&id) else {
             return false;
         };
-        if let Some(far) = far {
-            far.ease(&link.socket);
-        }
-        stall.look(&link.socket) || !outbox.is_empty() && stall.begin()
+        let is_awaited = far.as_mut().is_some_and(|far| far.ease(&link.socket));
+        stall.look(&link.socket) || (is_awaited || !outbox.is_empty()) && stall.begin()
     }
 
     /// To be called every [`FarTcp::LOOK_EVERY`].
