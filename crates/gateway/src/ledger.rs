@@ -10,7 +10,8 @@ use driver::Refusal;
 
 use crate::errand::Denial;
 
-/// Counts of a gateway. Refusals are told of once for each kind, on standard error.
+/// Counts of a gateway. Refusals are told of once for each kind, on standard error; callers that went away
+/// by themselves are only counted.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     /// Connections carried, now and in all.
@@ -35,7 +36,12 @@ impl Ledger {
 
     /// Somebody was turned away before it had proved itself.
     pub fn refuse(&self, from: SocketAddr, refusal: Refusal) {
-        self.note(kind_of(refusal), from, &refusal);
+        if refusal == Refusal::Closed {
+            // A rank's second connection, say, that was being opened when the job was done.
+            self.count(kind_of(refusal));
+        } else {
+            self.note(kind_of(refusal), from, &refusal);
+        }
     }
 
     /// A member of the job did not get what it asked for.
@@ -44,14 +50,19 @@ impl Ledger {
     }
 
     fn note(&self, kind: &'static str, from: SocketAddr, reason: &dyn fmt::Display) {
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = refused.entry(kind).or_default();
-        *count += 1;
-        if *count == 1 {
+        if self.count(kind) == 1 {
             eprintln!(
                 "canele-gateway: refused {from}: {reason}; the next of this kind are counted only"
             );
         }
+    }
+
+    /// Counts one more refusal of a kind: how many there are.
+    fn count(&self, kind: &'static str) -> u64 {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = refused.entry(kind).or_default();
+        *count += 1;
+        *count
     }
 
     /// The counts, a line each.
