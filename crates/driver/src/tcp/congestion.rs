@@ -20,7 +20,7 @@ use rustix::net::sockopt::set_tcp_congestion;
 use super::measure::{self, Pace};
 use super::probe::{Probe, Way};
 use super::relay::Detour;
-use super::train::Train;
+use super::train::{Passage, Train};
 
 /// The congestion control of connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,7 +86,7 @@ pub(super) struct Steady {
     held: Option<u64>,
     /// Of what leaves meanwhile.
     train: Train,
-    /// The greatest rate at which trains have come through lately, in bytes per second: a busy host has single ones come
+    /// The greatest rate that was known to come through lately, in bytes per second: a busy host has single trains come
     /// slower.
     carried: u64,
 }
@@ -103,12 +103,12 @@ enum Finding {
 }
 
 impl Finding {
-    /// Of a train that left at a rate and came through at another, both in bytes per second, of a connection that is held
-    /// to a third, with a queue on its way or without.
-    fn of(came: u64, left: u64, held: u64, is_queued: bool) -> Self {
-        if has_passed(came, left) {
+    /// Of a train that left at a rate, in bytes per second, of a connection that is held to another, with a queue on its way
+    /// or without.
+    fn of(came: Passage, left: u64, held: u64, is_queued: bool) -> Self {
+        if has_passed(came.rate, left) {
             Self::Free(held.max(more_than(left)))
-        } else if is_queued && came < left / 4 * 3 {
+        } else if is_queued && came.rate < left / 4 * 3 && came.time_at(left) >= TELLING {
             Self::Full
         } else {
             Self::Unclear
@@ -148,6 +148,7 @@ impl Steady {
 
     /// Holds what is shown to a rate, if it is not held to as much, and leaves room to see that more comes through.
     pub fn hold(&mut self, socket: &impl AsFd, rate: u64) {
+        self.carried = self.carried.max(rate);
         if self.held.is_none_or(|held| held < beyond(rate)) {
             self.hold_to(socket, beyond(rate));
         }
@@ -155,6 +156,7 @@ impl Steady {
 
     /// Holds what was shown in vain to the rate that came through, and no more room.
     pub fn hold_at_most(&mut self, socket: &impl AsFd, rate: u64) {
+        self.carried = self.carried.min(rate);
         if self.held.is_some_and(|held| held > beyond(rate)) {
             self.hold_to(socket, beyond(rate));
         }
@@ -182,8 +184,10 @@ impl Steady {
         }
         let left = held.min(pace.paced);
         if let Some(came) = self.train.look(now, pace.confirmed, pace.is_under_way, left) {
-            self.carried = came.max(self.carried / 8 * 7);
-            match Finding::of(came, left, held, pace.is_queued) {
+            let finding = Finding::of(came, left, held, pace.is_queued);
+            let lately = if finding == Finding::Full { self.carried / 8 * 7 } else { self.carried };
+            self.carried = came.rate.max(lately);
+            match finding {
                 // What it has measured of short trains is less than that, and would bind it.
                 Finding::Free(more) if may_renew(&pace) => self.renew(socket, Some(more)),
                 Finding::Full => {
@@ -228,6 +232,9 @@ impl Steady {
             // Who sends little at a time never comes to the end of its beginning, and stays held: it has shown little.
             let seen = rate.map_or(pace.bytes_per_s, |rate| rate.max(pace.bytes_per_s));
             let has_seen = self.held.is_none() && !pace.is_beginning && seen > 0;
+            if has_seen {
+                self.carried = seen;
+            }
             self.renew(socket, has_seen.then_some(beyond(seen)));
             self.since = now;
         } else if let Some(held) = self.held {
@@ -276,6 +283,8 @@ const RENEWED_EVERY: Duration = Duration::from_secs(7);
 /// What goes beyond the rate that is known: a quarter. Headers, which the kernel counts, and BBR's own margin take some
 /// of it; the rest shows whether more comes through.
 const HEADROOM: u64 = 4;
+/// A train that leaves in less is held up by many a host for longer, and makes no long queue.
+const TELLING: Duration = Duration::from_millis(8);
 /// What buffers on a long way have room for, in bytes in a round trip.
 const HARMLESS: u64 = 512 << 10;
 /// Ways are long from here on: it matters what is under way.
@@ -399,9 +408,10 @@ mod tests {
     #[test]
     fn what_is_held_is_let_through_as_far_as_it_comes_through() {
         let held = 10_000_000;
+        let train = |rate| Passage { rate, bytes: held };
         let (free, full) = (
-            |came| Finding::of(came, held, held, false),
-            |came| Finding::of(came, held, held, true),
+            |came| Finding::of(train(came), held, held, false),
+            |came| Finding::of(train(came), held, held, true),
         );
         assert_eq!(free(held), Finding::Free(held / 2 * 3));
         assert_eq!(full(held / 10 * 9), Finding::Free(held / 2 * 3), "all the same");
@@ -411,8 +421,11 @@ mod tests {
         assert_eq!(full(held / 3 * 2), Finding::Full);
         assert_eq!(free(held / 2), Finding::Unclear, "its sender paused");
         // The kernel let it go slower than it was held to.
-        assert_eq!(Finding::of(held / 4, held / 4, held, true), Finding::Free(held));
-        assert_eq!(Finding::of(held / 8, held / 4, held, true), Finding::Full);
+        assert_eq!(Finding::of(train(held / 4), held / 4, held, true), Finding::Free(held));
+        assert_eq!(Finding::of(train(held / 8), held / 4, held, true), Finding::Full);
+        // A short one may have been held up by a host.
+        let short = Passage { rate: held / 2, bytes: held / 200 };
+        assert_eq!(Finding::of(short, held, held, true), Finding::Unclear);
     }
 
     #[test]

@@ -19,6 +19,21 @@ pub(super) enum Train {
     Coming { first: Sighting, last: Sighting },
 }
 
+/// What was seen of a train that has come through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Passage {
+    /// In bytes per second.
+    pub rate: u64,
+    pub bytes: u64,
+}
+
+impl Passage {
+    /// How long it would have taken at another rate, in bytes per second.
+    pub fn time_at(&self, rate: u64) -> Duration {
+        Duration::from_nanos(self.bytes.saturating_mul(1_000_000_000) / rate.max(1))
+    }
+}
+
 /// So much was confirmed at some time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sighting {
@@ -36,7 +51,7 @@ impl Train {
         confirmed: u64,
         is_under_way: bool,
         left: u64,
-    ) -> Option<u64> {
+    ) -> Option<Passage> {
         let now = Sighting { at, confirmed };
         let comes = |last: &Sighting| now.rate_since(last) > left / PAUSE_SHARE;
         let (next, came) = match *self {
@@ -59,7 +74,8 @@ impl Train {
             Self::Coming { first, .. } => (Self::Coming { first, last: now }, None),
         };
         *self = next;
-        came
+        // One that was too short and was held up would be taken for a slow one, and never for a fast one.
+        came.filter(|came| came.time_at(left) >= SHORT)
     }
 
     /// Whether more of it is to be confirmed; nobody waits long for what does not come.
@@ -80,14 +96,16 @@ impl Sighting {
         u64::try_from(rate).unwrap_or(u64::MAX)
     }
 
-    /// The same where it is enough to say something of a train.
-    fn train_since(&self, first: &Self) -> Option<u64> {
-        let (time, bytes) = (self.at - first.at, self.confirmed - first.confirmed);
-        (time >= SHORT && bytes >= MUCH).then(|| self.rate_since(first))
+    /// A train since then, if it was of more than some packets.
+    fn train_since(&self, first: &Self) -> Option<Passage> {
+        let bytes = self.confirmed - first.confirmed;
+        (self.at - first.at >= SHORT && bytes >= MUCH)
+            .then(|| Passage { rate: self.rate_since(first), bytes })
     }
 }
 
-/// Trains that say something: of some looks, and of some packets that did not come at once.
+/// Trains that say something: of some looks, also at the rate at which they left, and of some packets that did not come at
+/// once.
 const SHORT: Duration = Duration::from_millis(3);
 const MUCH: u64 = 32 << 10;
 /// Where less comes through than this part of what leaves, the train pauses: words go, and no train.
@@ -105,6 +123,7 @@ mod tests {
     /// What a train of so many bytes, in looks so many ms apart, is found to come through at: it comes through in
     /// `took` ms from `delay` on.
     fn found(bytes: u64, took: u64, delay: u64, every: u64) -> (Option<u64>, u64) {
+        let rate = |came: Option<Passage>| came.map(|came| came.rate);
         let (start, mut train, mut looks) = (Instant::now(), Train::default(), 0);
         for ms in (0..).step_by(every as usize) {
             looks += 1;
@@ -112,7 +131,7 @@ mod tests {
             let confirmed = bytes * ms.saturating_sub(delay).min(took) / took;
             let came = train.look(now, 1000 + confirmed, confirmed < bytes, 100_000_000);
             if came.is_some() || confirmed == bytes {
-                return (came, looks);
+                return (rate(came), looks);
             }
             assert!(train.is_awaited(now));
         }
@@ -131,6 +150,7 @@ mod tests {
     fn what_is_confirmed_at_once_says_nothing() {
         assert_eq!(found(1_000_000, 1, 12, 2).0, None);
         assert_eq!(found(20_000, 10, 12, 2).0, None, "a few packets");
+        assert_eq!(found(250_000, 10, 12, 2).0, None, "soon gone, and held up");
         assert_eq!(found(1_000_000, 10, 12, 30).0, None, "nobody looked");
     }
 
@@ -138,7 +158,8 @@ mod tests {
     fn a_pause_is_no_part_of_a_train() {
         let (start, mut train) = (Instant::now(), Train::default());
         let mut look = |ms, confirmed| {
-            train.look(start + Duration::from_millis(ms), confirmed, true, 100_000_000)
+            let came = train.look(start + Duration::from_millis(ms), confirmed, true, 100_000_000);
+            came.map(|came| came.rate)
         };
         let begun = [(0, 0), (2, 200_000), (4, 400_000), (6, 600_000)];
         assert!(begun.iter().all(|&(ms, confirmed)| look(ms, confirmed).is_none()));
@@ -146,8 +167,8 @@ mod tests {
         assert!((10..50).all(|ms| look(ms, 600_000 + ms).is_none()));
         // What was confirmed meanwhile came at once.
         assert_eq!(look(50, 1_600_000), None);
-        assert_eq!(look(54, 1_800_000), None);
-        assert_eq!(look(56, 1_800_100), Some(50_000_000));
+        assert_eq!(look(58, 2_000_000), None);
+        assert_eq!(look(60, 2_000_100), Some(50_000_000));
     }
 
     #[test]
