@@ -106,7 +106,7 @@ impl Sighting {
 
 /// Trains that say something: of some looks, also at the rate at which they left, and of some packets that did not come at
 /// once.
-const SHORT: Duration = Duration::from_millis(3);
+const SHORT: Duration = Duration::from_millis(2);
 const MUCH: u64 = 32 << 10;
 /// Where less comes through than this part of what leaves, the train pauses: words go, and no train.
 const PAUSE_SHARE: u64 = 8;
