@@ -107,7 +107,7 @@ impl Sighting {
 /// Trains that say something: of some looks, also at the rate at which they left, and of some packets that did not come at
 /// once.
 const SHORT: Duration = Duration::from_millis(2);
-const MUCH: u64 = 32 << 10;
+const MUCH: u64 = 128 << 10;
 /// Where less comes through than this part of what leaves, the train pauses: words go, and no train.
 const PAUSE_SHARE: u64 = 8;
 /// What goes on for so long is taken for a train of its own: sooner than BBR, held to a rate, takes that for all there is,
