@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::set_tcp_congestion;
 
+use super::hold::{Hold, Verdict, beyond, may_renew};
 use super::measure::{self, Pace};
 use super::probe::{Probe, Way};
 use super::relay::Detour;
-use super::train::{Passage, Train};
 
 /// The congestion control of connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,38 +82,8 @@ pub(super) fn check(name: &str) -> io::Result<()> {
 pub(super) struct Steady {
     /// When it was begun, or begun anew.
     since: Duration,
-    /// It begins, and is held to what the way is known to carry.
-    held: Option<u64>,
-    /// Of what leaves meanwhile.
-    train: Train,
-    /// The greatest rate that was known to come through lately, in bytes per second: a busy host has single trains come
-    /// slower.
-    carried: u64,
-}
-
-/// What comes of a train that has left at a rate while the connection was held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Finding {
-    /// All of it has come through: there may be room for more. The connection is to be held to this.
-    Free(u64),
-    /// Part of it waited in a queue, and came through slower.
-    Full,
-    /// Neither can be said.
-    Unclear,
-}
-
-impl Finding {
-    /// Of a train that left at a rate, in bytes per second, of a connection that is held to another, with a queue on its way
-    /// or without.
-    fn of(came: Passage, left: u64, held: u64, is_queued: bool) -> Self {
-        if has_passed(came.rate, left) {
-            Self::Free(held.max(beyond(left)))
-        } else if is_queued && came.rate < left / 4 * 3 && came.time_at(left) >= TELLING {
-            Self::Full
-        } else {
-            Self::Unclear
-        }
-    }
+    /// To what it is held while it begins.
+    hold: Hold,
 }
 
 /// At which rate, in bytes per second, a connection of such a round trip overflows nothing: what is known of its way may
@@ -123,17 +93,11 @@ fn harmless(round_trip: Duration) -> u64 {
     if round_trip > FAR { HARMLESS * 1_000_000 / us } else { 0 }
 }
 
-/// A rate, and what goes beyond it. It is tried, too, when all that left at a rate has come through: where the way was full
-/// just then, that makes no queue as long as half of a train.
-fn beyond(rate: u64) -> u64 {
-    rate.saturating_add(rate / HEADROOM)
-}
-
 impl Steady {
     /// Gives a connection the congestion control that remembers what it has measured, if the system allows it. Its
     /// beginning is held to what is to be shown to it, in bytes per second.
     pub fn begin(socket: &impl AsFd, shown: Option<u64>, now: Duration) -> Option<Self> {
-        let mut steady = Self { since: now, held: None, train: Train::default(), carried: 0 };
+        let mut steady = Self { since: now, hold: Hold::default() };
         if let Some(rate) = shown {
             steady.hold(socket, rate);
         }
@@ -143,17 +107,38 @@ impl Steady {
 
     /// Holds what is shown to a rate, if it is not held to as much, and leaves room to see that more comes through.
     pub fn hold(&mut self, socket: &impl AsFd, rate: u64) {
-        self.carried = self.carried.max(rate);
-        if self.held.is_none_or(|held| held < beyond(rate)) {
-            self.hold_to(socket, beyond(rate));
-        }
+        let verdict = self.hold.show(rate);
+        self.follow(socket, verdict);
     }
 
     /// Holds what was shown in vain to the rate that came through, and no more room.
     pub fn hold_at_most(&mut self, socket: &impl AsFd, rate: u64) {
-        self.carried = self.carried.min(rate);
-        if self.held.is_some_and(|held| held > beyond(rate)) {
-            self.hold_to(socket, beyond(rate));
+        let verdict = self.hold.bound(rate);
+        self.follow(socket, verdict);
+    }
+
+    /// Lets through what comes through. To be called now and then from when a long frame leaves; whether to go on.
+    pub fn ease(&mut self, socket: &impl AsFd, now: Instant) -> bool {
+        let Some(pace) = self.hold.rate().and_then(|_| Pace::of(socket)) else { return false };
+        if let Some(verdict) = self.hold.judge_end(&pace) {
+            self.follow(socket, verdict);
+            return self.hold.rate().is_some();
+        }
+        let verdict = self.hold.look(now, &pace);
+        self.follow(socket, verdict);
+        self.hold.awaits(now)
+    }
+
+    fn follow(&mut self, socket: &impl AsFd, verdict: Verdict) {
+        match verdict {
+            Verdict::Stay => {}
+            Verdict::Hold(rate) => drop(self.hold_to(socket, rate)),
+            Verdict::Renew(rate) => self.renew(socket, Some(rate)),
+            Verdict::Release => {
+                if measure::hold(socket, u64::MAX).is_ok() {
+                    self.hold.set(None);
+                }
+            }
         }
     }
 
@@ -163,49 +148,9 @@ impl Steady {
         let held = rate.max(harmless);
         let is_held = measure::hold(socket, held).is_ok();
         if is_held {
-            self.held = Some(held);
+            self.hold.set(Some(held));
         }
         is_held
-    }
-
-    /// At its beginning it sends nearly three times what it has measured, to see whether that passes, and who sends
-    /// now and then never comes to the end of it. So what was held to a rate is let go when it has seen the way full,
-    /// and until then as far as what it sends comes through, by the [trains](Train) of long frames. To be called now and
-    /// then from when one leaves; whether to go on.
-    pub fn ease(&mut self, socket: &impl AsFd, now: Instant) -> bool {
-        let (Some(held), Some(pace)) = (self.held, Pace::of(socket)) else { return false };
-        if self.judge_end(socket, held, &pace) {
-            return self.held.is_some();
-        }
-        let left = held.min(pace.paced);
-        if let Some(came) = self.train.look(now, pace.confirmed, pace.is_under_way, left) {
-            let finding = Finding::of(came, left, held, pace.is_queued);
-            let lately = if finding == Finding::Full { self.carried / 8 * 7 } else { self.carried };
-            self.carried = came.rate.max(lately);
-            match finding {
-                // What it has measured of short trains is less than that, and would bind it.
-                Finding::Free(more) if may_renew(&pace) => self.renew(socket, Some(more)),
-                Finding::Full => {
-                    self.hold_to(socket, held.min(beyond(self.carried)));
-                }
-                Finding::Free(_) | Finding::Unclear => {}
-            }
-        }
-        self.train.is_awaited(now)
-    }
-
-    /// Lets go what has come to the end of its beginning, and knows what the way carries; whether it has. It begins anew where
-    /// that is what it was held to.
-    fn judge_end(&mut self, socket: &impl AsFd, held: u64, pace: &Pace) -> bool {
-        if pace.is_beginning {
-            return false;
-        }
-        if has_passed(pace.bytes_per_s, held) {
-            self.renew(socket, Some(beyond(held)));
-        } else if measure::hold(socket, u64::MAX).is_ok() {
-            self.held = None;
-        }
-        true
     }
 
     /// Lets a connection send twice as much every round trip, paced, to have it remember that [afterwards](Self::begin);
@@ -219,21 +164,21 @@ impl Steady {
     /// be called every second at least.
     pub fn look(&mut self, socket: &impl AsFd, rate: Option<u64>, now: Duration) {
         let is_due = now >= self.since + RENEWED_EVERY;
-        if !is_due && self.held.is_none() {
+        if !is_due && self.hold.rate().is_none() {
             return;
         }
         let Some(pace) = Pace::of(socket) else { return };
         if is_due && may_renew(&pace) {
             // Who sends little at a time never comes to the end of its beginning, and stays held: it has shown little.
             let seen = rate.map_or(pace.bytes_per_s, |rate| rate.max(pace.bytes_per_s));
-            let has_seen = self.held.is_none() && !pace.is_beginning && seen > 0;
+            let has_seen = self.hold.rate().is_none() && !pace.is_beginning && seen > 0;
             if has_seen {
-                self.carried = seen;
+                self.hold.learn(seen);
             }
             self.renew(socket, has_seen.then_some(beyond(seen)));
             self.since = now;
-        } else if let Some(held) = self.held {
-            self.judge_end(socket, held, &pace);
+        } else if let Some(verdict) = self.hold.judge_end(&pace) {
+            self.follow(socket, verdict);
         }
     }
 
@@ -253,18 +198,6 @@ fn begin_anew(socket: &impl AsFd) -> io::Result<()> {
     Ok(set_tcp_congestion(socket, STEADY)?)
 }
 
-/// Whether what left at a rate has come through at another that is the same but for headers and what varies: many packets are
-/// confirmed at a time, and hosts are busy.
-fn has_passed(came: u64, left: u64) -> bool {
-    came >= left / 6 * 5
-}
-
-/// Whether it does not pause right now: then it would begin with next to no window. Where queues stand, somebody
-/// else's or its own, the pause is what ends them, unless they end before.
-fn may_renew(pace: &Pace) -> bool {
-    !pace.is_pausing && !pace.is_clogged
-}
-
 /// Whether the kernel has it loaded: to ask for what it has not would load it.
 fn is_available(name: &str) -> bool {
     let names = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
@@ -276,11 +209,6 @@ pub(super) const STEADY: &str = "bbr";
 const OTHER: &str = "reno";
 /// Sooner than BBR pauses, which is every ten seconds.
 const RENEWED_EVERY: Duration = Duration::from_secs(7);
-/// What goes beyond the rate that is known: a quarter. Headers, which the kernel counts, and BBR's own margin take some
-/// of it; the rest shows whether more comes through.
-const HEADROOM: u64 = 4;
-/// A train that leaves in less is held up by many a host for longer, and makes no long queue.
-const TELLING: Duration = Duration::from_millis(8);
 /// What buffers on a long way have room for, in bytes in a round trip.
 const HARMLESS: u64 = 512 << 10;
 /// Ways are long from here on: it matters what is under way.
@@ -340,18 +268,6 @@ mod tests {
         }
     }
 
-    /// One that begins, on a free way.
-    const PACE: Pace = Pace {
-        bytes_per_s: 10_000_000,
-        is_beginning: true,
-        is_pausing: false,
-        paced: 10_000_000,
-        confirmed: 0,
-        is_under_way: true,
-        is_queued: false,
-        is_clogged: false,
-    };
-
     #[test]
     fn what_begins_anew_is_held_until_it_has_seen_the_way() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -361,17 +277,21 @@ mod tests {
         assert!(pace.is_beginning && !pace.is_pausing, "{pace:?}");
         // It has seen nothing yet to be held to.
         steady.look(&one, Some(1 << 20), RENEWED_EVERY);
-        assert_eq!((steady.held, measure::held(&one).unwrap()), (None, u64::MAX));
+        assert_eq!((steady.hold.rate(), measure::held(&one).unwrap()), (None, u64::MAX));
         assert_eq!(steady.since, RENEWED_EVERY, "it would pause");
         steady.renew(&one, Some(beyond(1 << 20)));
         assert_eq!(tcp_congestion(&one).unwrap(), STEADY);
         let held = beyond(1 << 20);
-        assert_eq!((steady.held, measure::held(&one).unwrap()), (Some(held), held));
+        assert_eq!((steady.hold.rate(), measure::held(&one).unwrap()), (Some(held), held));
         steady.look(&one, None, 2 * RENEWED_EVERY - Duration::from_secs(1));
         assert_eq!(measure::held(&one).unwrap(), held, "it has not seen the way");
         // It has shown next to nothing meanwhile.
         steady.look(&one, None, 2 * RENEWED_EVERY);
-        assert_eq!((steady.held, steady.since), (Some(held), 2 * RENEWED_EVERY), "it would pause");
+        assert_eq!(
+            (steady.hold.rate(), steady.since),
+            (Some(held), 2 * RENEWED_EVERY),
+            "it would pause"
+        );
         assert_eq!(measure::held(&one).unwrap(), held);
     }
 
@@ -380,7 +300,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let Some(mut steady) = Steady::begin(&one, Some(1 << 20), Duration::ZERO) else { return };
-        let held = |steady: &Steady| (steady.held, measure::held(&one).unwrap());
+        let held = |steady: &Steady| (steady.hold.rate(), measure::held(&one).unwrap());
         assert_eq!(held(&steady), (Some(beyond(1 << 20)), beyond(1 << 20)));
         steady.hold(&one, 1 << 21);
         steady.hold(&one, 1 << 20);
@@ -402,29 +322,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_let_through_as_far_as_it_comes_through() {
-        let held = 10_000_000;
-        let train = |rate| Passage { rate, bytes: held };
-        let (free, full) = (
-            |came| Finding::of(train(came), held, held, false),
-            |came| Finding::of(train(came), held, held, true),
-        );
-        assert_eq!(free(held), Finding::Free(beyond(held)));
-        assert_eq!(full(held / 10 * 9), Finding::Free(beyond(held)), "all the same");
-        // A connection that is held to a quarter more than its way carries is left so.
-        assert_eq!(full(held / 5 * 4), Finding::Unclear);
-        assert_eq!(full(held / 2), Finding::Full);
-        assert_eq!(full(held / 3 * 2), Finding::Full);
-        assert_eq!(free(held / 2), Finding::Unclear, "its sender paused");
-        // The kernel let it go slower than it was held to.
-        assert_eq!(Finding::of(train(held / 4), held / 4, held, true), Finding::Free(held));
-        assert_eq!(Finding::of(train(held / 8), held / 4, held, true), Finding::Full);
-        // A short one may have been held up by a host.
-        let short = Passage { rate: held / 2, bytes: held / 200 };
-        assert_eq!(Finding::of(short, held, held, true), Finding::Unclear);
-    }
-
-    #[test]
     fn a_train_that_comes_through_has_the_next_one_leave_faster() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -437,18 +334,11 @@ mod tests {
         while steady.ease(&one, Instant::now()) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        let now = (steady.held, measure::held(&one).unwrap());
+        let now = (steady.hold.rate(), measure::held(&one).unwrap());
         assert!(now.0.is_none_or(|now| now > held), "{now:?}");
         assert_eq!(now.0.unwrap_or(u64::MAX), now.1);
         drop(one);
         assert_eq!(reader.join().unwrap(), 1_000_000);
-    }
-
-    #[test]
-    fn what_pauses_or_meets_a_queue_goes_on() {
-        assert!(may_renew(&PACE));
-        assert!(!may_renew(&Pace { is_pausing: true, ..PACE }));
-        assert!(!may_renew(&Pace { is_clogged: true, ..PACE }));
     }
 
     #[test]

@@ -165,7 +165,7 @@ pub(super) fn least_round_trip(socket: &impl AsFd) -> Option<Duration> {
 }
 
 /// Whether round trips that usually take so many microseconds, and at least so many, wait in a queue.
-fn is_queued(usual_us: u32, least_us: u32) -> bool {
+pub(super) fn is_queued(usual_us: u32, least_us: u32) -> bool {
     usual_us > least_us.saturating_add((least_us / QUEUED_SHARE).max(QUEUED_US))
 }
 

@@ -17,6 +17,7 @@ mod door;
 mod encryption;
 mod far;
 mod handshake;
+mod hold;
 #[cfg(test)]
 mod hostile;
 pub(crate) mod interfaces;

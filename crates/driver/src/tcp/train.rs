@@ -32,6 +32,11 @@ impl Passage {
     pub fn time_at(&self, rate: u64) -> Duration {
         Duration::from_nanos(self.bytes.saturating_mul(1_000_000_000) / rate.max(1))
     }
+
+    /// How much longer it took than at another rate.
+    pub fn delay_at(&self, rate: u64) -> Duration {
+        self.time_at(self.rate).saturating_sub(self.time_at(rate))
+    }
 }
 
 /// So much was confirmed at some time.
@@ -53,6 +58,7 @@ impl Train {
         left: u64,
     ) -> Option<Passage> {
         let now = Sighting { at, confirmed };
+        let clump = Passage { rate: left, bytes: CLUMP }.time_at(left / PAUSE_SHARE);
         let comes = |last: &Sighting| now.rate_since(last) > left / PAUSE_SHARE;
         let (next, came) = match *self {
             Self::Coming { first, last } if !is_under_way => (Self::Gone, last.train_since(&first)),
@@ -65,10 +71,14 @@ impl Train {
                 let moved = if confirmed > last.confirmed { at } else { moved };
                 (Self::Left { last: now, moved }, None)
             }
+            // Many packets are confirmed at a time.
+            Self::Coming { last, .. } if confirmed == last.confirmed && at < last.at + clump => {
+                (*self, None)
+            }
             Self::Coming { first, last } if !comes(&last) => {
                 (Self::Left { last: now, moved: at }, last.train_since(&first))
             }
-            Self::Coming { first, .. } if at >= first.at + LONG => {
+            Self::Coming { first, .. } if at >= first.at + LONG && now.is_much_since(&first) => {
                 (Self::Coming { first: now, last: now }, now.train_since(&first))
             }
             Self::Coming { first, .. } => (Self::Coming { first, last: now }, None),
@@ -96,10 +106,15 @@ impl Sighting {
         u64::try_from(rate).unwrap_or(u64::MAX)
     }
 
-    /// A train since then, if it was of more than some packets.
+    /// Whether more than some packets were confirmed.
+    fn is_much_since(&self, before: &Self) -> bool {
+        self.confirmed - before.confirmed >= MUCH
+    }
+
+    /// A train since then, if it was one of more than some packets.
     fn train_since(&self, first: &Self) -> Option<Passage> {
         let bytes = self.confirmed - first.confirmed;
-        (self.at - first.at >= SHORT && bytes >= MUCH)
+        (self.at - first.at >= SHORT && self.is_much_since(first))
             .then(|| Passage { rate: self.rate_since(first), bytes })
     }
 }
@@ -110,6 +125,8 @@ const SHORT: Duration = Duration::from_millis(2);
 const MUCH: u64 = 128 << 10;
 /// Where less comes through than this part of what leaves, the train pauses: words go, and no train.
 const PAUSE_SHARE: u64 = 8;
+/// As much is confirmed at a time.
+const CLUMP: u64 = 64 << 10;
 /// What goes on for so long is taken for a train of its own: sooner than BBR, held to a rate, takes that for all there is,
 /// which is after three round trips.
 const LONG: Duration = Duration::from_millis(20);
@@ -163,8 +180,10 @@ mod tests {
         };
         let begun = [(0, 0), (2, 200_000), (4, 400_000), (6, 600_000)];
         assert!(begun.iter().all(|&(ms, confirmed)| look(ms, confirmed).is_none()));
-        assert_eq!(look(8, 600_000), Some(100_000_000));
-        assert!((10..50).all(|ms| look(ms, 600_000 + ms).is_none()));
+        // Or a clump of confirmations is to come.
+        assert_eq!(look(8, 600_000), None);
+        assert_eq!(look(10, 600_010), Some(100_000_000));
+        assert!((11..50).all(|ms| look(ms, 600_000 + ms).is_none()));
         // What was confirmed meanwhile came at once.
         assert_eq!(look(50, 1_600_000), None);
         assert_eq!(look(58, 2_000_000), None);
