@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, ipproto};
@@ -130,7 +130,8 @@ impl Carrier<'_> {
     }
 
     fn take(&mut self, packet: Packet) -> io::Result<()> {
-        let now = self.now();
+        // The wire does not wait for this thread's core.
+        let now = self.now().saturating_sub(age(packet.arrived).as_nanos() as u64);
         let size = Size { bytes: u64::from(packet.bytes), protocol: packet.protocol };
         let mut state = self.direction.lock();
         let State { conditions, is_cut, counts } = &mut *state;
@@ -225,7 +226,31 @@ impl Carrier<'_> {
     }
 }
 
+/// How long a packet has waited to be taken; none if that is not known, or the system's clock was set meanwhile.
+fn age(arrived: Option<Duration>) -> Duration {
+    let since = arrived.and_then(|arrived| UNIX_EPOCH.checked_add(arrived));
+    let age = since.and_then(|since| since.elapsed().ok());
+    age.filter(|age| *age < AGE_MAX).unwrap_or_default()
+}
+
+/// A packet that has waited longer has not: the clock was set.
+const AGE_MAX: Duration = Duration::from_secs(1);
 /// Packets queued in the kernel.
 const PACKETS_MAX: u32 = 65_536;
 /// Receptions before the clock is looked at.
 const BURST: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_is_as_old_as_it_may_be() {
+        let now = UNIX_EPOCH.elapsed().unwrap();
+        let older = age(Some(now - Duration::from_millis(100)));
+        assert!(Duration::from_millis(100) <= older && older < AGE_MAX, "{older:?}");
+        for unbelievable in [None, Some(Duration::ZERO), Some(now + AGE_MAX), Some(Duration::MAX)] {
+            assert_eq!(age(unbelievable), Duration::ZERO, "{unbelievable:?}");
+        }
+    }
+}

@@ -5,8 +5,11 @@
 //! to be sent again, with their check sums. Numbers in attributes are big-endian, those of netlink itself the machine's.
 
 use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
+use nix::sys::socket::{setsockopt, sockopt};
 use rustix::net::netlink::{NETFILTER, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
@@ -19,6 +22,8 @@ pub(crate) struct PacketQueue {
     number: u16,
     detail: Detail,
     buffer: Vec<u8>,
+    /// While there is such a socket, the kernel notes when packets arrive.
+    _stamping: UdpSocket,
 }
 
 /// A packet that waits for its verdict.
@@ -29,6 +34,8 @@ pub(crate) struct Packet {
     pub bytes: u32,
     /// What it carries, by its number.
     pub protocol: u8,
+    /// When it arrived, since 1970 by the system's clock, if the kernel has noted that.
+    pub arrived: Option<Duration>,
     /// It, from the IP header on; empty where it did not come up whole.
     pub content: Vec<u8>,
 }
@@ -42,8 +49,10 @@ impl PacketQueue {
             rustix::net::socket_with(AddressFamily::NETLINK, kind, flags, Some(NETFILTER))?;
         rustix::net::bind(&socket, &SocketAddrNetlink::new(0, 0))?;
         let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVE_BYTES);
+        let stamping = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        setsockopt(&stamping, sockopt::ReceiveTimestamp, &true)?;
         let (detail, buffer) = (Detail::Lengths, vec![0; 64 << 10]);
-        let mut queue = Self { socket, number, detail, buffer };
+        let mut queue = Self { socket, number, detail, buffer, _stamping: stamping };
         queue.configure(&[(CFG_CMD, &[CMD_BIND, 0, 0, 0])])?;
         queue.configure(&[(CFG_PARAMS, &copy(HEADER_BYTES))])?;
         queue.configure(&[(CFG_QUEUE_MAXLEN, &packets_max.to_be_bytes())])?;
@@ -176,7 +185,7 @@ fn messages(mut bytes: &[u8], sink: &mut dyn FnMut(u16, &[u8])) {
 /// What is known of a packet, from the attributes of a packet's message.
 fn parse_packet(body: &[u8]) -> Option<Packet> {
     let mut rest = body.get(4..)?;
-    let (mut id, mut payload, mut length) = (None, &[][..], None);
+    let (mut id, mut payload, mut length, mut arrived) = (None, &[][..], None, None);
     while let Some(header) = rest.first_chunk::<4>() {
         let len = u16::from_ne_bytes([header[0], header[1]]) as usize;
         let kind = u16::from_ne_bytes([header[2], header[3]]) & ATTRIBUTE_MASK;
@@ -185,6 +194,7 @@ fn parse_packet(body: &[u8]) -> Option<Packet> {
             PACKET_HDR => id = value.first_chunk::<4>().map(|word| u32::from_be_bytes(*word)),
             CAP_LEN => length = value.first_chunk::<4>().map(|word| u32::from_be_bytes(*word)),
             PAYLOAD => payload = value,
+            TIMESTAMP => arrived = parse_timestamp(value),
             _ => {}
         }
         rest = rest.get(len.next_multiple_of(4)..).unwrap_or(&[]);
@@ -193,7 +203,15 @@ fn parse_packet(body: &[u8]) -> Option<Packet> {
     let bytes = length.unwrap_or(payload.len() as u32);
     let is_whole = payload.len() as u32 == bytes;
     let content = if is_whole { payload.to_vec() } else { Vec::new() };
-    Some(Packet { id: id?, bytes, protocol, content })
+    Some(Packet { id: id?, bytes, protocol, arrived, content })
+}
+
+/// Seconds and microseconds.
+fn parse_timestamp(value: &[u8]) -> Option<Duration> {
+    let (seconds, rest) = value.split_first_chunk::<8>()?;
+    let seconds = Duration::from_secs(u64::from_be_bytes(*seconds));
+    let micros = u64::from_be_bytes(*rest.first_chunk::<8>()?);
+    seconds.checked_add(Duration::from_micros(micros))
 }
 
 const HEADER_LEN: usize = 16;
@@ -208,6 +226,7 @@ const MSG_CONFIG: u16 = 2;
 const MSG_VERDICT_BATCH: u16 = 3;
 const PACKET_HDR: u16 = 1;
 const VERDICT_HDR: u16 = 2;
+const TIMESTAMP: u16 = 4;
 const PAYLOAD: u16 = 10;
 const CAP_LEN: u16 = 13;
 const CFG_CMD: u16 = 1;
@@ -247,7 +266,12 @@ mod tests {
         let mut header = vec![0; 20];
         header[PROTOCOL_AT] = 17;
         attribute(PAYLOAD, &header);
-        let whole = Packet { id: 9, bytes: 20, protocol: 17, content: header.clone() };
+        let content = header.clone();
+        let whole = Packet { id: 9, bytes: 20, protocol: 17, arrived: None, content };
+        assert_eq!(parse_packet(&body), Some(whole.clone()));
+        body.extend([20, 0, TIMESTAMP as u8, 0]);
+        body.extend([1_700_000_000_u64.to_be_bytes(), 250_000_u64.to_be_bytes()].concat());
+        let whole = Packet { arrived: Some(Duration::new(1_700_000_000, 250_000_000)), ..whole };
         assert_eq!(parse_packet(&body), Some(whole.clone()));
         body.extend([8, 0, CAP_LEN as u8, 0, 0, 0, 5, 220]);
         let packet = Packet { bytes: 1500, content: Vec::new(), ..whole };
