@@ -304,8 +304,9 @@ fn refusal_of(error: rustls::Error) -> Refusal {
 
 /// The label of RFC 9266, "tls-exporter".
 const BINDING: &[u8] = b"EXPORTER-Channel-Binding";
-/// Encrypted bytes that wait for the socket to take them.
-const ENCRYPTED_MAX: usize = 64 << 10;
+/// What is encrypted before the socket is asked to take it: with a piece of 64 KiB goes what is in front of it, for
+/// which there would be a call, a packet and a wake-up at the other end.
+const ENCRYPTED_MAX: usize = 65 << 10;
 /// Fetched from the socket at once: the words of a handshake, and records.
 const RAW_FIRST: usize = 2 << 10;
 const RAW_MAX: usize = 64 << 10;
