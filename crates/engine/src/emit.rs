@@ -7,7 +7,7 @@ use wire::{Body, Frame, FrameToken};
 
 use crate::engine::Counters;
 use crate::gate::{Control, EARLY_MAX, Gate, Pending, charge};
-use crate::ledger::{Keeping, NOBODY};
+use crate::ledger::{Keeping, NOBODY, PROMPT_BYTES, PROMPT_BYTES_FAR};
 use crate::link::Link;
 use crate::op::{Envelope, Op, OpId, OpState, Ops, SendState};
 use crate::strategy::{Carry, Choice, Piece};
@@ -35,7 +35,7 @@ pub(crate) fn emit_short(
     let sequence = way.sequence_out;
     let (mut is_prompt, mut from) = (false, 0);
     if let Some(ledger) = &mut way.links[link].ledger {
-        is_prompt = room <= EARLY_MAX / 2 || ledger.is_prompt(false);
+        is_prompt = room <= EARLY_MAX / 2 || ledger.is_prompt(PROMPT_BYTES);
         if is_prompt || ledger.may_tell() {
             ledger.tell(&mut frame.head, is_prompt);
             from = frame.head.len();
@@ -89,7 +89,16 @@ pub(crate) fn emit_end(
     frame: &mut Frame,
 ) -> Option<Keeping> {
     let Begun { from, sequence, room } = begun;
+    way.links[link].ledger.as_ref()?;
+    // Nobody waits for word of a long frame before the next where copies are kept.
+    let is_followed =
+        way.links.len() == 1 && way.links[link].keeps_copies() && !way.streams.is_empty();
     let ledger = way.links[link].ledger.as_mut()?;
+    let unprompted_max = match frame.body.is_some() || ledger.has_unprompted_long() {
+        true if is_followed => PROMPT_BYTES_FAR,
+        true => 0,
+        false => PROMPT_BYTES,
+    };
     let probes = ledger.take_probe();
     if frame.head.len() == from && frame.body.is_none() {
         if !probes {
@@ -107,7 +116,7 @@ pub(crate) fn emit_end(
     // Before the peer's patience with what overtakes is used up, it is asked what has arrived.
     let messages = way.sequence_out.wrapping_sub(sequence) as usize;
     let is_pressing = room.saturating_sub(messages) < EARLY_MAX / 2;
-    let is_prompt = probes || is_pressing || ledger.is_prompt(frame.body.is_some());
+    let is_prompt = probes || is_pressing || ledger.is_prompt(unprompted_max);
     if is_prompt {
         packet::ask_prompt(&mut frame.head);
     }

@@ -215,6 +215,9 @@ impl Gate {
     /// what is short goes over the first, and an answer that comes back over the same connection carries the
     /// kernel's word that the question has arrived, for which it sends a packet otherwise.
     pub fn join(&mut self, link: Link) {
+        // What was to be asked behind a long frame may go over this one now.
+        let ledgers = self.links.iter_mut().filter_map(|link| link.ledger.as_mut());
+        ledgers.for_each(|ledger| ledger.probes |= ledger.has_unprompted_long());
         let behind = self.links.iter().position(|other| other.rail > link.rail);
         self.links.insert(behind.unwrap_or(self.links.len()), link);
     }

@@ -33,9 +33,11 @@ pub(crate) struct Ledger {
     /// How many have been said to have arrived, and when the last of them had left.
     confirmed: u32,
     confirmed_ns: u64,
-    /// How many had left with the last that the peer was asked to confirm at once, and the bytes since.
+    /// How many had left with the last that the peer was asked to confirm at once, the bytes since, and whether a long
+    /// frame is among them.
     prompted: u32,
     unprompted_bytes: usize,
+    has_unprompted_long: bool,
     /// So many had left at such a time, at the latest.
     stamps: VecDeque<(u32, u64)>,
     /// What is still to go again, in order, before all that is new.
@@ -154,10 +156,16 @@ impl Ledger {
         self.kept.push_back(Kept { head_len: head.len() as u32, sequence, is_long });
         self.bytes += len;
         self.unprompted_bytes += len;
+        self.has_unprompted_long |= is_long;
         if is_prompt {
-            self.prompted = self.sent();
-            self.unprompted_bytes = 0;
+            self.note_prompted(self.sent());
         }
+    }
+
+    /// The peer was asked to confirm so many at once.
+    #[inline]
+    fn note_prompted(&mut self, sent: u32) {
+        (self.prompted, self.unprompted_bytes, self.has_unprompted_long) = (sent, 0, false);
     }
 
     /// How many frames have been kept since the link is known.
@@ -166,11 +174,17 @@ impl Ledger {
         self.confirmed.wrapping_add(self.kept.len() as u32)
     }
 
-    /// Whether the frame that is kept next is to be confirmed at once.
+    /// Whether the frame that is kept next is to be confirmed at once, where so many bytes may leave unconfirmed.
     #[inline]
-    pub fn is_prompt(&self, has_body: bool) -> bool {
+    pub fn is_prompt(&self, unprompted_max: usize) -> bool {
         let unprompted = self.sent().wrapping_sub(self.prompted);
-        has_body || unprompted >= PROMPT_EVERY || self.unprompted_bytes >= PROMPT_BYTES
+        unprompted >= PROMPT_EVERY || self.unprompted_bytes >= unprompted_max
+    }
+
+    /// Whether a long frame has left behind the last that the peer was asked to confirm at once.
+    #[inline]
+    pub fn has_unprompted_long(&self) -> bool {
+        self.has_unprompted_long
     }
 
     /// Whether a frame is under way that the peer was asked to confirm at once.
@@ -217,6 +231,7 @@ impl Ledger {
             self.prompted = frames;
         }
         self.unprompted_bytes = self.unprompted_bytes.min(self.bytes);
+        self.has_unprompted_long &= self.has_longs();
         self.confirm_stamps(now_ns, news);
         Ok(())
     }
@@ -388,8 +403,7 @@ impl Ledger {
             self.longs.push_back(Long { body, token, wants_copy: false });
         }
         self.kept.push_back(Kept { head_len: head.len() as u32, sequence, is_long });
-        self.prompted = self.sent();
-        self.unprompted_bytes = 0;
+        self.note_prompted(self.sent());
     }
 }
 
@@ -588,7 +602,10 @@ const KEPT_MAX: usize = 16384;
 
 /// The peer is asked to confirm at least every so many frames, and bytes.
 const PROMPT_EVERY: u32 = 64;
-const PROMPT_BYTES: usize = 64 << 10;
+pub(crate) const PROMPT_BYTES: usize = 64 << 10;
+/// Bytes of a long message between two words about it, where its memory is free before: each word costs both hosts, and
+/// the gateways between them, a wake-up.
+pub(crate) const PROMPT_BYTES_FAR: usize = 192 << 10;
 
 /// The peer is told of so many frames, or bytes, where a frame goes back anyway.
 const TELL_EVERY: u32 = 8;

@@ -92,9 +92,14 @@ impl Link {
     /// because word of the arrival would be long in coming. Copies take no more than what is under way in two
     /// round trips, as the credit does.
     pub fn copies(&mut self, token: FrameToken) -> bool {
+        let keeps_copies = self.keeps_copies();
         let Some(ledger) = &mut self.ledger else { return true };
+        keeps_copies && ledger.copy(token, self.capabilities.credit_wanted)
+    }
+
+    /// Whether what has left is copied rather than waited for.
+    pub fn keeps_copies(&self) -> bool {
         self.cost.round_trip_ns() >= COPIED_FROM_NS
-            && ledger.copy(token, self.capabilities.credit_wanted)
     }
 
     /// It is so late: what has left since the time was told before has left by now.

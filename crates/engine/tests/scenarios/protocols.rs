@@ -292,6 +292,32 @@ fn a_long_message_does_not_hold_up_a_short_one() {
 }
 
 #[test]
+fn far_away_a_long_message_is_confirmed_now_and_then() {
+    const PIECE: usize = 64 << 10;
+    let capabilities = Capabilities {
+        frame_max: PIECE + 1024,
+        piece_max: PIECE,
+        credit_bytes: 4 << 20,
+        credit_wanted: 4 << 20,
+        ahead_max: 4 << 20,
+        replay: true,
+        ..NEAR.capabilities
+    };
+    // Frames of the receiver, which says nothing of its own.
+    let frames = |latency_ns: u64| {
+        let shape = Shape { latency_ns, bytes_per_us: 125, capabilities, ..NEAR };
+        let mut network = Network::new(0, 2, shape);
+        network.receive(1, Some(0), Some(1), 16 * PIECE);
+        network.send(0, 1, 1, 16 * PIECE);
+        network.finish();
+        network.counters(1).frames
+    };
+    let (near, far) = (frames(100_000), frames(6_000_000));
+    assert!(near >= 16, "{near} frames: memory that is sent from is waited for");
+    assert!((4..=8).contains(&far), "{far} frames: four words of it, and what opens links");
+}
+
+#[test]
 fn where_a_network_is_near_a_short_message_waits_for_short_pieces() {
     let capabilities = Capabilities {
         frame_max: 256 << 10,
