@@ -53,23 +53,46 @@ impl Outbox {
         if self.turn != turn {
             (self.turn, self.leave) = (turn, self.burst);
         }
-        if self.staged >= self.depth || (self.leave == 0 && frame.body.is_some()) {
+        let is_long = frame.body.is_some();
+        if !self.has_room() || (self.leave == 0 && is_long) {
             self.refused = true;
             return Post::Full;
         }
-        let len = HEADER_LEN + frame.len();
-        self.leave = self.leave.saturating_sub(len);
-        self.last.reserve(len);
-        self.last.extend((frame.len() as u32).to_le_bytes());
-        self.last.extend(&frame.head);
-        if let Some(body) = &frame.body {
-            body.region.append_to(&mut self.last);
+        self.leave = self.leave.saturating_sub(HEADER_LEN + frame.len());
+        self.stage(frame.len(), |last| {
+            last.extend(&frame.head);
+            if let Some(body) = &frame.body {
+                body.region.append_to(last);
+            }
+        });
+        Post::Done
+    }
+
+    /// Copies a short frame behind the others that lies in two parts, if there is room.
+    pub fn post_parts(&mut self, parts: [&[u8]; 2]) -> Post {
+        if !self.has_room() {
+            self.refused = true;
+            return Post::Full;
         }
-        self.staged += len;
+        let len = parts.iter().map(|part| part.len()).sum();
+        self.stage(len, |last| parts.iter().for_each(|part| last.extend(*part)));
+        Post::Done
+    }
+
+    /// Puts a frame behind the others, of so many bytes that are appended.
+    fn stage(&mut self, len: usize, append: impl FnOnce(&mut Vec<u8>)) {
+        self.last.reserve(HEADER_LEN + len);
+        self.last.extend((len as u32).to_le_bytes());
+        append(&mut self.last);
+        self.staged += HEADER_LEN + len;
         if self.last.len() >= CHUNK_LEN {
             self.full.push_back(Bytes::from(std::mem::take(&mut self.last)));
         }
-        Post::Done
+    }
+
+    /// Whether a frame would be taken now.
+    pub fn has_room(&self) -> bool {
+        self.staged < self.depth
     }
 
     /// What leaves next, of at most so many bytes; none when nothing waits.
@@ -103,7 +126,7 @@ impl Outbox {
 
     /// What was refused may come, in this turn without limit, if there is room; whether it may.
     pub fn invite(&mut self, turn: u32) -> bool {
-        let invites = self.refused && self.staged < self.depth;
+        let invites = self.refused && self.has_room();
         if invites {
             (self.refused, self.turn, self.leave) = (false, turn, usize::MAX);
         }

@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use wire::{Body, Cost, Frame, GateId};
 
 use super::streams::{self, Link, Streams};
-use super::words::{ChannelId, Credit, HEAD_LEN, Word};
+use super::words::{ChannelId, Credit, Word};
 use super::{Arrival, Loads};
 use crate::ledger::Ledger;
 
@@ -86,7 +86,8 @@ struct Errands {
     /// Links to be dropped.
     dead: Vec<GateId>,
     requests: Vec<(Key, Vec<u8>)>,
-    /// Places of loads that may say more, or that have broken off.
+    /// Places of loads that have been given something, that may say more, or that have broken off.
+    given: Vec<usize>,
     stirred: Vec<usize>,
     broken: Vec<(usize, io::Error)>,
 }
@@ -211,8 +212,12 @@ impl Links {
     /// Does what there is to do when all events were handled.
     fn run_errands(&mut self, loads: &mut Loads) {
         self.book.run_errands(&mut self.wires);
-        let Errands { stirred, broken, .. } = &mut self.book.errands;
+        let Errands { given, stirred, broken, .. } = &mut self.book.errands;
+        let given = std::mem::take(given);
         let (stirred, broken) = (std::mem::take(stirred), std::mem::take(broken));
+        for place in given {
+            loads.pass_on(place, self);
+        }
         for place in stirred {
             loads.stir(place, self);
         }
@@ -264,10 +269,10 @@ impl Links {
                 // The grant stirs the load.
                 break;
             }
-            let frame = frame(key.channel, piece);
-            if !is_settled || self.wires.post(key.peer, &frame) == Post::Full {
+            let head = Word::Data(piece).head(key.channel);
+            if !is_settled || self.wires.post(key.peer, [&head, piece]) == Post::Full {
                 if !std::mem::replace(&mut channel.is_waiting, true) {
-                    if frame.body.is_none() {
+                    if is_short([&head, piece]) {
                         peer.waiting.push_front(key.channel);
                     } else {
                         peer.waiting.push_back(key.channel);
@@ -278,6 +283,7 @@ impl Links {
             channel.credit.note_said(piece.len());
             said += piece.len();
         }
+        self.wires.flush(key.peer);
         said
     }
 
@@ -416,10 +422,8 @@ impl Book {
                     channel.early.extend(bytes);
                     return Some(());
                 };
-                match loads.take(place, bytes) {
-                    Ok(taken) => self.note_taken(key, taken),
-                    Err(error) => self.errands.broken.push((place, error)),
-                }
+                loads.take(place, bytes);
+                self.errands.note_given(place);
             }
             Word::Grant(bytes) => {
                 if !channel.credit.note_grant(bytes) {
@@ -429,13 +433,10 @@ impl Book {
             }
             Word::End => {
                 channel.is_over = true;
-                if let Some(place) = channel.place
-                    && let Err(error) = loads.take_end(place)
-                {
-                    self.errands.broken.push((place, error));
+                if let Some(place) = channel.place {
+                    loads.take_end(place);
+                    self.errands.note_given(place);
                 }
-                // It may have ended with this.
-                self.errands.stirred.extend(channel.place);
             }
             Word::Break => {
                 let channel = peer.channels.remove(&key.channel)?;
@@ -519,15 +520,16 @@ impl Book {
     /// Says what is owed to a link; whether there was room for all.
     fn settle(&mut self, id: GateId, wires: &mut Wires) -> bool {
         let Some(peer) = self.peers.get_mut(&id) else { return true };
-        while let Some(head) = peer.owed.pop_front() {
-            let frame = Frame { head, body: None, token: None };
-            if wires.post(id, &frame) == Post::Full {
+        let mut is_said = true;
+        while let Some(head) = peer.owed.pop_front_if(|_| is_said) {
+            is_said = wires.post(id, [&head, &[]]) != Post::Full;
+            if !is_said {
                 // There is word when there is room.
-                peer.owed.push_front(frame.head);
-                return false;
+                peer.owed.push_front(head);
             }
         }
-        true
+        wires.flush(id);
+        is_said
     }
 
     fn note_taken(&mut self, key: Key, len: usize) {
@@ -557,12 +559,29 @@ impl Book {
     }
 }
 
+impl Errands {
+    /// A load has been given something by its channel: it is passed on at once with what follows.
+    fn note_given(&mut self, place: usize) {
+        if self.given.last() != Some(&place) {
+            self.given.push(place);
+        }
+    }
+}
+
 impl Wires {
-    fn post(&mut self, id: GateId, frame: &Frame) -> Post {
+    /// Takes a word in two parts, which leaves when the link is [flushed](Self::flush).
+    fn post(&mut self, id: GateId, parts: [&[u8]; 2]) -> Post {
         match &mut self.rail {
-            _ if Streams::has(id) => self.streams.post(id, frame),
-            Some(rail) => rail.post(id, frame),
+            _ if Streams::has(id) => self.streams.post(id, parts),
+            Some(rail) => rail.post(id, &frame(parts)),
             None => Post::Full,
+        }
+    }
+
+    /// Has leave what was taken; the rail does so by itself.
+    fn flush(&mut self, id: GateId) {
+        if Streams::has(id) {
+            self.streams.flush(id);
         }
     }
 
@@ -619,14 +638,19 @@ impl Channel {
     }
 }
 
-/// A piece of what a channel says. What is long goes behind what is short.
-fn frame(channel: ChannelId, piece: &[u8]) -> Frame {
-    let mut head = Word::Data(piece).head(channel);
-    if HEAD_LEN + piece.len() <= SHORT_MAX {
-        head.extend_from_slice(piece);
+/// Whether a word goes before those that are longer.
+fn is_short(parts: [&[u8]; 2]) -> bool {
+    parts.iter().map(|part| part.len()).sum::<usize>() <= SHORT_MAX
+}
+
+/// A word for the rail, which lets short frames before those with a body.
+fn frame(parts: [&[u8]; 2]) -> Frame {
+    let [mut head, rest] = parts.map(<[u8]>::to_vec);
+    if is_short(parts) {
+        head.extend(rest);
         return Frame { head, body: None, token: None };
     }
-    let region = memory::Region::from_box(piece.into());
+    let region = memory::Region::from_box(rest.into());
     Frame { head, body: Some(Body { region }), token: None }
 }
 

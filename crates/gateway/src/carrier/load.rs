@@ -136,22 +136,16 @@ impl Load {
         Ok(())
     }
 
-    /// Takes what the channel says, whose other side says no more than was granted; how much of it, and of what has
-    /// waited, the connection at the other end has got.
-    pub fn take(&mut self, channel: usize, bytes: &[u8]) -> io::Result<usize> {
+    /// Takes what the channel says, whose other side says no more than was granted, to be [passed on](Self::flush) with
+    /// what follows.
+    pub fn take(&mut self, channel: usize, bytes: &[u8]) {
         self.counter(channel).fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        let End::Tcp(sink, _) = &self.ends[1 - channel] else { return Ok(0) };
-        let waiting = &mut self.flows[channel].waiting;
-        let taken = if waiting.is_empty() { write(sink, bytes)? } else { 0 };
-        waiting.extend(&bytes[taken..]);
-        self.note_given(1 - channel, taken);
-        Ok(taken)
+        self.flows[channel].waiting.extend(bytes);
     }
 
     /// The channel's other side has said all.
-    pub fn take_end(&mut self, channel: usize) -> io::Result<()> {
+    pub fn take_end(&mut self, channel: usize) {
         self.flows[channel].is_over = true;
-        self.pass_end_on(channel, None)
     }
 
     /// Begins with what the channel has said already.
@@ -190,18 +184,17 @@ impl Load {
         if self.flows[from].waiting.is_empty() {
             self.flows[from].waiting = VecDeque::new();
         }
-        self.pass_end_on(from, Some(links))
+        self.pass_end_on(from, links)
     }
 
-    fn pass_end_on(&mut self, from: usize, links: Option<&mut Links>) -> io::Result<()> {
+    fn pass_end_on(&mut self, from: usize, links: &mut Links) -> io::Result<()> {
         let flow = &mut self.flows[from];
         if !flow.is_over || flow.is_passed_on || !flow.waiting.is_empty() {
             return Ok(());
         }
-        match (&self.ends[1 - from], links) {
-            (End::Tcp(stream, _), _) => stream.shutdown(Shutdown::Write)?,
-            (End::Channel(key), Some(links)) => links.end(*key),
-            (End::Channel(_), None) => return Ok(()),
+        match &self.ends[1 - from] {
+            End::Tcp(stream, _) => stream.shutdown(Shutdown::Write)?,
+            End::Channel(key) => links.end(*key),
         }
         flow.is_passed_on = true;
         Ok(())

@@ -365,19 +365,37 @@ impl Loads {
 
     /// There may be room for what waits to be said on the load's channel.
     fn stir(&mut self, at: usize, links: &mut Links) {
-        let Some(Some(load)) = self.places.get_mut(at) else { return };
-        let Some((channel, _)) = load.channel() else { return };
+        let Some((load, channel)) = self.with_channel(at) else { return };
         let flushed = load.flush(1 - channel, links);
         self.settle(at, flushed, links);
     }
 
-    /// The load's channel says this; how much of it is taken at once.
-    fn take(&mut self, at: usize, bytes: &[u8]) -> io::Result<usize> {
-        let Some(Some(load)) = self.places.get_mut(at) else { return Ok(0) };
-        let Some((channel, _)) = load.channel() else { return Ok(0) };
-        let taken = load.take(channel, bytes)?;
-        load.watch(&self.shared.epoll, at, &mut self.begun)?;
-        Ok(taken)
+    /// The load's channel says this.
+    fn take(&mut self, at: usize, bytes: &[u8]) {
+        if let Some((load, channel)) = self.with_channel(at) {
+            load.take(channel, bytes);
+        }
+    }
+
+    /// The load's channel has said all.
+    fn take_end(&mut self, at: usize) {
+        if let Some((load, channel)) = self.with_channel(at) {
+            load.take_end(channel);
+        }
+    }
+
+    /// Passes on what the load's channel has said.
+    fn pass_on(&mut self, at: usize, links: &mut Links) {
+        let Some((load, channel)) = self.with_channel(at) else { return };
+        let flushed = load.flush(channel, links);
+        self.settle(at, flushed, links);
+    }
+
+    /// The load at a place, and which of its ends is a channel.
+    fn with_channel(&mut self, at: usize) -> Option<(&mut Load, usize)> {
+        let load = self.places.get_mut(at)?.as_mut()?;
+        let (channel, _) = load.channel()?;
+        Some((load, channel))
     }
 
     /// Pushes an end that does not send what it could; whether it is to be looked at again.
@@ -385,13 +403,6 @@ impl Loads {
         let (at, side) = (key as usize / 2, key as usize % 2);
         let load = self.places.get_mut(at).and_then(Option::as_mut);
         load.is_some_and(|load| load.push(side))
-    }
-
-    /// The load's channel has said all.
-    fn take_end(&mut self, at: usize) -> io::Result<()> {
-        let Some(Some(load)) = self.places.get_mut(at) else { return Ok(()) };
-        let Some((channel, _)) = load.channel() else { return Ok(()) };
-        load.take_end(channel)
     }
 
     /// Goes on with a load that was served, or ends it.

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use driver::relay::Session;
 use driver::{Event, FarTcp, Fault, Inbox, Knowledge, Outbox, Post, StallWatch, Stalls, TcpSample};
 use rustix::event::epoll;
-use wire::{Cost, Frame, GateId};
+use wire::{Cost, GateId};
 
 use super::Shared;
 use super::words;
@@ -43,6 +43,8 @@ struct Stream {
     far: Option<FarTcp>,
     outbox: Outbox,
     inbox: Inbox,
+    /// Bytes of words taken since it was last flushed.
+    posted: usize,
     stall: StallWatch,
     is_watched_for_room: bool,
     heard: Instant,
@@ -91,8 +93,9 @@ impl Streams {
         let now = Instant::now();
         let (outbox, inbox, stall) = (Outbox::new(DEPTH), Inbox::default(), StallWatch::default());
         let is_watched_for_room = false;
+        let (heard, said, posted) = (now, now, 0);
         let mut stream =
-            Stream { link, far, outbox, inbox, stall, is_watched_for_room, heard: now, said: now };
+            Stream { link, far, outbox, inbox, posted, stall, is_watched_for_room, heard, said };
         stream.watch(&self.shared.epoll, id)?;
         self.streams.insert(id, stream);
         Ok((id, cost))
@@ -105,28 +108,37 @@ impl Streams {
         }
     }
 
-    /// Takes a frame, as a rail does.
-    pub fn post(&mut self, id: GateId, frame: &Frame) -> Post {
+    /// Takes a word that lies in two parts, as a rail does; it leaves when the link is [flushed](Self::flush).
+    pub fn post(&mut self, id: GateId, parts: [&[u8]; 2]) -> Post {
         let Some(stream) = self.streams.get_mut(&id) else { return Post::Full };
-        let posted = if words::is_weighty(&frame.head) {
-            let head = [&frame.head[..], &stream.link.session.seal(&frame.head)].concat();
-            let posted = stream.outbox.post(&Frame { head, body: None, token: None }, 0);
-            if posted != Post::Full {
-                stream.link.session.note_said();
-            }
-            posted
-        } else {
-            stream.outbox.post(frame, 0)
-        };
+        if !stream.outbox.has_room() {
+            // A socket that is lost is found so by its reader.
+            let _ = stream.flush();
+        }
+        let [head, _] = parts;
+        if !words::is_weighty(head) {
+            return stream.post(parts);
+        }
+        let seal = stream.link.session.seal(head);
+        let posted = stream.post([head, &seal]);
+        if posted != Post::Full {
+            stream.link.session.note_said();
+        }
+        posted
+    }
+
+    /// Has leave what was taken.
+    pub fn flush(&mut self, id: GateId) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let posted = std::mem::take(&mut stream.posted);
         if let Some(far) = &mut stream.far {
-            far.handle_frame(&stream.link.socket, frame.len());
+            far.handle_frame(&stream.link.socket, posted);
         }
         // A socket that is lost is found so by its reader.
         let _ = stream.pump(&self.shared.epoll, id);
-        if frame.len() >= Stalls::MUCH && stream.stall.begin() {
+        if posted >= Stalls::MUCH && stream.stall.begin() {
             self.begun.push(key(id).u64());
         }
-        posted
     }
 
     /// Does what a link is ready for.
@@ -189,6 +201,14 @@ impl Streams {
 }
 
 impl Stream {
+    fn post(&mut self, parts: [&[u8]; 2]) -> Post {
+        let posted = self.outbox.post_parts(parts);
+        if posted != Post::Full {
+            self.posted += parts.iter().map(|part| part.len()).sum::<usize>();
+        }
+        posted
+    }
+
     /// Writes what the kernel takes, and waits for room for the rest.
     fn pump(&mut self, epoll: &OwnedFd, id: GateId) -> io::Result<()> {
         self.flush()?;
@@ -218,8 +238,7 @@ impl Stream {
         let far = self.far.as_mut().filter(|far| far.is_padding())?;
         let (most, mut count) = (far.allowance(&self.link.socket), 0);
         while count < most && self.outbox.is_empty() {
-            let head = words::padding();
-            self.outbox.post(&Frame { head, body: None, token: None }, 0);
+            self.outbox.post_parts([&words::padding(), &[]]);
             count += words::PADDING_LEN;
             // What fails here fails whoever reads next.
             self.flush().ok()?;
@@ -300,7 +319,7 @@ impl Stream {
         if now.saturating_duration_since(self.said) > SIGN_EVERY {
             self.said = now;
             // Where there is no room, something else is on its way.
-            self.outbox.post(&Frame::default(), 0);
+            self.outbox.post_parts([&[], &[]]);
             self.pump(epoll, id)?;
         }
         Ok(())
@@ -391,6 +410,13 @@ mod tests {
         told
     }
 
+    /// Says a word, as whoever has nothing more to say.
+    fn post(streams: &mut Streams, id: GateId, word: &[u8]) -> Post {
+        let posted = streams.post(id, [word, &[]]);
+        streams.flush(id);
+        posted
+    }
+
     fn say(mut to: &TcpStream, frame: &[u8]) {
         to.write_all(&[&(frame.len() as u32).to_le_bytes(), frame].concat()).unwrap();
     }
@@ -398,14 +424,14 @@ mod tests {
     #[test]
     fn who_was_refused_is_invited_once_whatever_has_left_meanwhile() {
         let (mut streams, id, mut other, _) = link();
-        let long = Frame { head: vec![9; 60_000], body: None, token: None };
-        while streams.post(id, &long) != Post::Full {}
+        let long = vec![9; 60_000];
+        while post(&mut streams, id, &long) != Post::Full {}
         let mut sink = vec![0; 1 << 20];
         // What waits leaves with something else, before epoll has told of room.
         for _ in 0..200 {
             while other.read(&mut sink).is_ok() {}
             streams.look(&mut |_| {});
-            streams.post(id, &Frame { head: vec![9], body: None, token: None });
+            post(&mut streams, id, &[9]);
         }
         assert_eq!(told(&mut streams, id), ["room"]);
         let empty: [&str; 0] = [];
@@ -440,9 +466,9 @@ mod tests {
         if !take_for_far(&mut streams, id) {
             return;
         }
-        let long = Frame { head: vec![9; 60_000], body: None, token: None };
+        let long = vec![9; 60_000];
         let mut posted = 0;
-        while streams.post(id, &long) != Post::Full {
+        while post(&mut streams, id, &long) != Post::Full {
             posted += 1;
         }
         assert!(streams.streams[&id].is_padding(), "long words have the way measured");
@@ -459,7 +485,7 @@ mod tests {
         assert_eq!(all, ["room", "cost"], "what was learned is told");
         assert!(padding > 0 && padding * words::PADDING_LEN < PADDED_MAX, "{padding} of padding");
         // Once is enough.
-        assert_ne!(streams.post(id, &long), Post::Full);
+        assert_ne!(post(&mut streams, id, &long), Post::Full);
         assert!(!streams.streams[&id].is_padding());
     }
 
@@ -470,7 +496,7 @@ mod tests {
         say(&other, &padding);
         assert_eq!(told(&mut streams, id), [""; 0], "a near way is not measured");
         let remembers = take_for_far(&mut streams, id);
-        streams.post(id, &Frame { head: vec![9; 100], body: None, token: None });
+        post(&mut streams, id, &[9; 100]);
         say(&other, &[]);
         assert_eq!(told(&mut streams, id), [""; 0]);
         assert!(
