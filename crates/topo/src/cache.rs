@@ -165,13 +165,18 @@ impl Cache {
     }
 
     /// Remembers what a link costs, unless that was just done: ranks that share a pair of interfaces
-    /// have learned the same.
+    /// have learned the same. The first that has seen the link's rate says more than those before.
     ///
     /// # Errors
     /// When the directory cannot be used.
     pub fn keep_link(&self, pair: &Pair, cost: &Cost) -> Result<Kept, KeepError> {
         self.prepare()?;
-        if matches!(self.link(pair), Ok(Some(entry)) if entry.age < KEEP_EVERY) {
+        let is_shown = |cost: &Cost| cost.shown_bytes_per_s().is_some();
+        let says_more = |known: &Cost| is_shown(cost) && !is_shown(known);
+        if let Ok(Some(Entry { value, age })) = self.link(pair)
+            && age < KEEP_EVERY
+            && !says_more(&value)
+        {
             return Ok(Kept::Recent);
         }
         let Some(_turn) = self.turn() else { return Ok(Kept::Recent) };

@@ -31,6 +31,19 @@ fn costs_come_back_from_a_directory_made_for_them() {
 }
 
 #[test]
+fn a_rate_that_was_seen_is_written_over_a_guess_at_once() {
+    let (_place, cache) = new();
+    let guessed = Cost::linear(1_000, 2_000, 125_000_000);
+    let mut seen = guessed;
+    seen.learn(1 << 20, 80_000_000);
+    assert_eq!(cache.keep_link(&pair(), &guessed).unwrap(), Kept::Written);
+    assert_eq!(cache.keep_link(&pair(), &seen).unwrap(), Kept::Written);
+    assert_eq!(cache.keep_link(&pair(), &guessed).unwrap(), Kept::Recent);
+    assert_eq!(cache.keep_link(&pair(), &seen).unwrap(), Kept::Recent);
+    assert_eq!(cache.link(&pair()).unwrap().unwrap().value, seen);
+}
+
+#[test]
 fn what_was_just_written_is_not_written_again() {
     let (_place, cache) = new();
     assert_eq!(cache.keep_link(&pair(), &cost()).unwrap(), Kept::Written);

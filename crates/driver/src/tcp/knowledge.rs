@@ -132,9 +132,10 @@ impl Known {
         (0..MEASURED_LOOKS).for_each(|_| self.learn(socket));
     }
 
-    /// What jobs before have left as the way's rate, in bytes per second, if they have left something.
+    /// What jobs before have left as the way's rate, in bytes per second, if they have seen it: short messages leave a
+    /// latency, beside which the rate is a guess.
     pub fn remembered_rate(&self) -> Option<u64> {
-        self.remembered_ns.map(|_| self.cost.bytes_within(1_000_000_000))
+        self.remembered_ns.and(self.cost.shown_bytes_per_s())
     }
 }
 
@@ -170,5 +171,23 @@ mod tests {
         assert!(known(Some(5_800_000), true).has_news(), "its rate was seen");
         let unseen = Known { seen_ns: None, ..known(Some(100_000), false) };
         assert!(!unseen.has_news(), "the kernel has not said");
+    }
+
+    #[test]
+    fn a_rate_is_remembered_if_somebody_has_seen_it() {
+        let guessed = Cost::linear(5_800_000, 2_000, 125_000_000);
+        let mut seen = guessed;
+        for _ in 0..8 {
+            seen.learn(1 << 20, (1 << 20) * 80);
+        }
+        let rate = |cost, remembered_ns| {
+            let (round_trip, detour, seen_ns) = (None, Duration::ZERO, None);
+            Known { cost, round_trip, detour, looks: 0, has_learned: false, remembered_ns, seen_ns }
+                .remembered_rate()
+        };
+        assert_eq!(rate(guessed, Some(5_800_000)), None);
+        assert_eq!(rate(seen, None), None, "this job's own");
+        let remembered = rate(seen, Some(5_800_000)).unwrap();
+        assert!(remembered < 125_000_000 / 2, "{remembered}");
     }
 }
