@@ -23,6 +23,7 @@ use std::time::{Duration, Instant, SystemTime};
 use std::{io, thread};
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
 use wire::{Cost, HostCost};
 
 use crate::file::{self, Ignored};
@@ -179,7 +180,8 @@ impl Cache {
         {
             return Ok(Kept::Recent);
         }
-        let Some(_turn) = self.turn() else { return Ok(Kept::Recent) };
+        // Processes of a job end at once, and each keeps what it has seen.
+        let Some(_turn) = self.turn_within(PATIENCE) else { return Ok(Kept::Recent) };
         let (name, subject) = (link_name(pair), format!("{LINK_WORD} {pair}"));
         let written = self.make_room(&name).and_then(|()| self.write(&name, &subject, cost));
         written.map(|()| Kept::Written).map_err(|source| self.refused(source))
@@ -246,11 +248,22 @@ impl Cache {
     /// One process at a time samples, or writes links; none while another does, or where locks do not
     /// work. The turn ends with the file.
     fn turn(&self) -> Option<File> {
+        self.turn_within(Duration::ZERO)
+    }
+
+    /// The same, where others may take so long.
+    fn turn_within(&self, patience: Duration) -> Option<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
         let file = rustix::fs::open(self.directory.join(TURN_NAME), flags, mode).ok()?;
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
-        Some(File::from(file))
+        let until = Instant::now() + patience;
+        loop {
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Some(File::from(file)),
+                Err(Errno::WOULDBLOCK) if Instant::now() < until => thread::sleep(GLANCE_EVERY),
+                Err(_) => return None,
+            }
+        }
     }
 
     /// Removes the entries of this kind that were written longest ago, for one more, and what dead
@@ -460,6 +473,6 @@ const SKEW_MAX: Duration = DAY;
 /// A link's costs are written no more often.
 const KEEP_EVERY: Duration = Duration::from_secs(60);
 
-/// Several times what sampling takes on a core of one's own.
+/// Several times what sampling takes on a core of one's own; many links are written in it.
 const PATIENCE: Duration = Duration::from_millis(50);
 const GLANCE_EVERY: Duration = Duration::from_millis(1);
