@@ -126,7 +126,7 @@ describe() { # the sites that have a gateway, the ports they may have: the grid
 across() { timeout 100 "$mpiexec" -grid "$work/grid.toml" -n 6 "$@"; }
 describe 01 "" >"$work/grid.toml"
 check "6 ranks, two of them private, through both sites' gateways" "collectives on 6 ranks: 0 failures" "$(CANELE_CACHE_DIR=$work/cache across "$work/collectives")"
-check "gateways remember what is between them" yes "$(grep -qsE '^link (tcp|quic) site.-node0/10.77.(0.10 10.77.1|1.10 10.77.0).10$' "$work"/cache/link-* && echo yes)"
+check "gateways remember at their end what is between them" yes "$(grep -qsE '^link (tcp|quic) site.-node0/10.77.(0.10 10.77.1|1.10 10.77.0).10$' "$work"/cache/link-* && echo yes)"
 describe 1 "" >"$work/grid.toml"
 check "and through the private site's alone" "collectives on 6 ranks: 0 failures" "$(across "$work/collectives")"
 describe 01 :7000-7001 >"$work/grid.toml"

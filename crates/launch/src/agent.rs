@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::below::Below;
 use crate::channel::{Ended, Exit, Kind, Message, RankStart, Start};
 use crate::found::Probe;
-use crate::gateway;
+use crate::gateway::{self, Tended};
 use crate::pmi::{self, Given, Reply};
 use crate::probe::{self, Token};
 use crate::system;
@@ -37,8 +37,8 @@ pub fn agent_main() -> ExitCode {
     let out: Out = Arc::new(Mutex::new(std::io::stdout()));
     tell(&out, &Message::new(Kind::Hello, 0, VERSION));
     let (ranks, below, sent) = (HashMap::new(), Below::default(), Sent::default());
-    let held = None;
-    let mut agent = Agent { ranks, below, held, given: Known::default(), sent, descriptors, out };
+    let (held, gateways, given) = (None, Vec::new(), Known::default());
+    let mut agent = Agent { ranks, below, gateways, held, given, sent, descriptors, out };
     let mut input = std::io::stdin().lock();
     // The channel's end, in good order or not, ends the job here.
     while let Ok(Some(message)) = Message::read(&mut input) {
@@ -48,6 +48,7 @@ pub fn agent_main() -> ExitCode {
         system::signal_group(rank.group, libc::SIGKILL);
     }
     agent.below.close();
+    gateway::end(&agent.gateways);
     system::end_descendants();
     ExitCode::SUCCESS
 }
@@ -55,6 +56,7 @@ pub fn agent_main() -> ExitCode {
 struct Agent {
     ranks: HashMap<u32, Rank>,
     below: Below,
+    gateways: Vec<Arc<Tended>>,
     /// Ranks that start when the gateways serve.
     held: Option<Held>,
     given: Known,
@@ -157,7 +159,7 @@ impl Agent {
     fn start(&mut self, start: Start) {
         // They take longer than ranks.
         self.below.start(&start, &self.sent, &self.out);
-        start.gateways.iter().for_each(|one| gateway::start(one, &self.out));
+        self.gateways.extend(start.gateways.iter().map(|one| gateway::start(one, &self.out)));
         match start.awaits {
             Some(_) => self.held = Some(Held { start, messages: Vec::new() }),
             None => self.start_ranks(&start, None),

@@ -3,29 +3,83 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::agent::{Out, tell};
 use crate::channel::{GatewayStart, Kind, Lost, Message, Serving};
 use crate::system;
 
+/// A gateway that a thread of this agent looks after.
+#[derive(Debug, Default)]
+pub(crate) struct Tended {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// While this is open, the gateway serves.
+    input: Option<ChildStdin>,
+    is_running: bool,
+    /// The job is over.
+    is_over: bool,
+}
+
 /// Starts a gateway, and looks after it for as long as this agent lives.
-pub(crate) fn start(gateway: &GatewayStart, out: &Out) {
-    let (theirs, out_of_thread) = (gateway.clone(), out.clone());
-    if let Err(error) = system::start_thread(move || tend(&theirs, &out_of_thread)) {
+pub(crate) fn start(gateway: &GatewayStart, out: &Out) -> Arc<Tended> {
+    let tended = Arc::new(Tended::default());
+    let (theirs, out_of_thread, own) = (gateway.clone(), out.clone(), Arc::clone(&tended));
+    if let Err(error) = system::start_thread(move || tend(&theirs, &own, &out_of_thread)) {
         lose(gateway, &format!("cannot have a thread: {error}"), out);
+    }
+    tended
+}
+
+/// Has gateways end, which keep what they have learned, and waits for that, but not for long.
+pub(crate) fn end(all: &[Arc<Tended>]) {
+    for one in all {
+        let mut state = one.state();
+        (state.is_over, state.input) = (true, None);
+    }
+    let until = Instant::now() + FAREWELL;
+    for one in all {
+        let left = until.saturating_duration_since(Instant::now());
+        let ended = one.changed.wait_timeout_while(one.state(), left, |state| state.is_running);
+        // One that has not ended by now is ended.
+        drop(ended);
     }
 }
 
-fn tend(gateway: &GatewayStart, out: &Out) {
+impl Tended {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It serves as long as its input is open, which ends with the job.
+    fn note_serving(&self, input: Option<ChildStdin>) {
+        let mut state = self.state();
+        state.input = input.filter(|_| !state.is_over);
+    }
+
+    fn note_running(&self, is_running: bool) {
+        self.state().is_running = is_running;
+        self.changed.notify_all();
+    }
+}
+
+fn tend(gateway: &GatewayStart, tended: &Tended, out: &Out) {
     // What it has got once it listens at again.
     let mut got = Vec::new();
     for _ in 0..STARTS_MAX {
-        let reason = match serve(gateway, &mut got, out) {
-            Ok(how) => how,
-            Err(error) => format!("cannot be started: {error}"),
-        };
+        tended.note_running(true);
+        let served = serve(gateway, tended, &mut got, out);
+        tended.note_running(false);
+        if tended.state().is_over {
+            return;
+        }
+        let reason = served.unwrap_or_else(|error| format!("cannot be started: {error}"));
         if got.is_empty() {
             return lose(gateway, &reason, out);
         }
@@ -36,7 +90,12 @@ fn tend(gateway: &GatewayStart, out: &Out) {
 }
 
 /// A gateway's life; how it ended. Where it listens is told when it first does.
-fn serve(gateway: &GatewayStart, got: &mut Vec<SocketAddr>, out: &Out) -> io::Result<String> {
+fn serve(
+    gateway: &GatewayStart,
+    tended: &Tended,
+    got: &mut Vec<SocketAddr>,
+    out: &Out,
+) -> io::Result<String> {
     let program = std::env::current_exe()?.with_file_name("canele-gateway");
     let mut command = Command::new(&program);
     let again: Vec<String> = got.iter().map(SocketAddr::to_string).collect();
@@ -50,6 +109,7 @@ fn serve(gateway: &GatewayStart, got: &mut Vec<SocketAddr>, out: &Out) -> io::Re
     // It ends when this does, however this agent ends.
     let mut input = process.stdin.take();
     let addresses = greet(input.as_mut(), process.stdout.take(), gateway);
+    tended.note_serving(input);
     if got.is_empty() && !addresses.is_empty() {
         got.clone_from(&addresses);
         let body = serde_json::to_vec(&Serving { number: gateway.number, addresses });
@@ -84,5 +144,7 @@ fn lose(gateway: &GatewayStart, reason: &str, out: &Out) {
 const STARTS_MAX: u32 = 100;
 /// Between its end and the next start.
 const PAUSE: Duration = Duration::from_millis(500);
+/// How long gateways may take to end.
+const FAREWELL: Duration = Duration::from_millis(300);
 /// What is read of where it listens, in bytes.
 const LINES_MAX: u64 = 4096;

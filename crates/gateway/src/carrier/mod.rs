@@ -317,6 +317,7 @@ fn carry(shared: &Arc<Shared>, mut links: Links, mut stalls: Stalls) {
             next_look = Instant::now() + FarTcp::LOOK_EVERY;
         }
     }
+    links.streams().keep();
 }
 
 impl Loads {

@@ -108,6 +108,11 @@ impl Streams {
         }
     }
 
+    /// Keeps what was learned of all ways, for links to come.
+    pub fn keep(&mut self) {
+        self.streams.values_mut().for_each(|stream| stream.keep(&self.knowledge));
+    }
+
     /// Takes a word that lies in two parts, as a rail does; it leaves when the link is [flushed](Self::flush).
     pub fn post(&mut self, id: GateId, parts: [&[u8]; 2]) -> Post {
         let Some(stream) = self.streams.get_mut(&id) else { return Post::Full };
@@ -158,8 +163,6 @@ impl Streams {
                 sink(Event::Room { peer: id });
             } else if let Some(cost) = stream.pad() {
                 sink(Event::Cost { peer: id, cost });
-                // Now: who starts gateways for a job ends them without a word.
-                stream.keep(&self.knowledge);
             }
         }
         let served = served.and_then(|()| stream.read(id, buffer, sink));
