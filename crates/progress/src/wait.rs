@@ -620,12 +620,14 @@ impl Progress {
     }
 
     /// How long nobody has to poll for the application to be away. Where ranks share cores one that
-    /// waits for its turn is not away.
+    /// waits for its turn is not away; but what a rail had no room for leaves the link idle soon.
     pub(crate) fn away_after(&self) -> Duration {
-        match self.has_a_core() {
-            _ if !self.lock().waiters.is_empty() => DEFERRED,
-            true => AWAY,
-            false => CROWDED_AWAY,
+        let core = self.lock();
+        let is_soon = core.has_backlog() || self.has_a_core();
+        match core.waiters.is_empty() {
+            false => DEFERRED,
+            true if is_soon => AWAY,
+            true => CROWDED_AWAY,
         }
     }
 

@@ -26,7 +26,8 @@ pub(super) struct Open {
 impl Open {
     /// What leaves at once follows from what the link carries.
     pub fn reckon_burst(&mut self) {
-        let carried = self.pacing.cost().map_or(u64::MAX, |cost| cost.bytes_within(BURST_NS));
+        let within = |cost: Cost| cost.bytes_within(BURST_NS.max(cost.latency_ns() / BURST_SHARE));
+        let carried = self.pacing.cost().map_or(u64::MAX, within);
         self.stream.burst = usize::try_from(carried).unwrap_or(usize::MAX).max(BURST_MIN);
     }
 
@@ -76,4 +77,6 @@ impl Open {
 /// A long message's first frames are to keep the link busy until the rail is polled, by the thread that
 /// stands by at the latest, and no longer.
 const BURST_NS: u64 = 500_000;
+/// Far away what waits for so much of the way is hardly later, and the thread that stands by may be.
+const BURST_SHARE: u64 = 4;
 pub(super) const BURST_MIN: usize = 64 << 10;
