@@ -85,7 +85,8 @@ pub(crate) enum OpState {
         wanted: u64,
         left: u64,
     },
-    /// A matched receive that `progress` fetches; `op` is the sender's.
+    /// A matched receive that `progress` fetches; `op` is the sender's. Once it is taken it ends with its fetch,
+    /// which writes to its memory.
     Pulling {
         source: u32,
         tag: i32,
@@ -93,6 +94,7 @@ pub(crate) enum OpState {
         wanted: u64,
         op: u32,
         address: u64,
+        is_taken: bool,
     },
     Send(SendState),
     Done(Completion),
@@ -257,6 +259,11 @@ impl Ops {
             .filter(|(_, op)| op.gate == Some(gate) && unfinished(op))
             .map(|(index, _)| index)
             .collect()
+    }
+
+    /// Whether memory of an operation is written to by a fetch.
+    pub fn is_being_fetched(&self, index: u32) -> bool {
+        matches!(self.slots[index as usize].state, OpState::Pulling { is_taken: true, .. })
     }
 
     fn vacate(&mut self, index: u32) {

@@ -327,6 +327,35 @@ fn a_peer_that_is_gone_does_not_come_back() {
 }
 
 #[test]
+fn what_is_fetched_from_a_peer_that_is_gone_ends_when_nothing_is_written_any_more() {
+    for (is_copied, outcome) in [(true, Outcome::Ok), (false, Outcome::PeerFailed)] {
+        let mut engine = Engine::new(Config::new(2));
+        engine.handle_up(gate(1), RAIL, Capabilities { pull: true, ..NEAR.capabilities });
+        let selector = Selector { context: 0, source: Some(1), tag: Some(LONG) };
+        let receive = |engine: &mut Engine| {
+            engine.submit_receive(Some(gate(1)), selector, &Region::owned(5000))
+        };
+        let [fetched, listed] = [(); 2].map(|()| receive(&mut engine));
+        let request = |sequence| {
+            let mut frame = Vec::new();
+            let way = Way::Fetch(0x1000);
+            packet::emit_request(&mut frame, &header(1, LONG, sequence), 3, 5000, way);
+            frame
+        };
+        engine.handle_frame(gate(1), RAIL, &request(0)).expect("a message in order");
+        let pull = engine.poll_pull().expect("a peer that can be read");
+        engine.handle_frame(gate(1), RAIL, &request(1)).expect("a message in order");
+        engine.handle_down(gate(1));
+        let outcome_of = |end: Option<engine::Completion>| end.map(|end| end.outcome);
+        assert_eq!(outcome_of(engine.take(listed)), Some(Outcome::PeerFailed), "nobody has begun");
+        assert_eq!(engine.take(fetched), None, "its memory is written to");
+        engine.handle_pulled(pull.id, is_copied);
+        assert_eq!(outcome_of(engine.take(fetched)), Some(outcome));
+        assert!(engine.poll_pull().is_none() && engine.is_idle() && !engine.has_pending());
+    }
+}
+
+#[test]
 fn a_peer_that_could_not_be_reached_may_reach_us() {
     let mut engine = Engine::new(Config::new(2));
     let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };

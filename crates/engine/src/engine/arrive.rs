@@ -86,22 +86,26 @@ impl Engine {
     pub fn poll_pull(&mut self) -> Option<Pull> {
         loop {
             let id = self.pulls.pop_front()?;
-            let Some(op) = self.ops.find(id) else { continue };
-            let (OpState::Pulling { wanted, address, .. }, Some(gate)) = (&op.state, op.gate)
+            let Self { ops, gates, .. } = self;
+            let Some(op) = ops.find_mut(id) else { continue };
+            let (OpState::Pulling { wanted, address, is_taken, .. }, Some(gate)) =
+                (&mut op.state, op.gate)
             else {
                 continue;
             };
             let remote = RemoteRegion { address: *address, len: *wanted };
             let local = op.region.slice(0, *wanted as usize);
-            let Some(rail) = self.gate(gate).pulling_rail() else {
+            let way = gates.get(gate.0 as usize).and_then(Option::as_ref);
+            let Some(rail) = way.and_then(|way| way.pulling_rail()) else {
                 self.handle_pull_declined(PullId(id));
                 continue;
             };
+            *is_taken = true;
             return Some(Pull { id: PullId(id), gate, rail, remote, offset: 0, local });
         }
     }
 
-    /// A fetch is done, or was refused: then the peer is asked to send.
+    /// A fetch is done, or was refused: then the peer is asked to send. Nothing is written to its memory any more.
     pub fn handle_pulled(&mut self, id: PullId, ok: bool) {
         let PullId(id) = id;
         let Some(op) = self.ops.find_mut(id) else { return };
@@ -115,6 +119,9 @@ impl Engine {
             return self.handle_pull_declined(PullId(id));
         }
         self.ops.complete(id.index, received(source, tag, bytes, wanted));
+        if self.is_failed(gate) {
+            return;
+        }
         self.gate(gate).control.push_back(Control::Finish { op: sender });
         self.list(gate);
     }
@@ -129,6 +136,9 @@ impl Engine {
             return;
         };
         op.state = OpState::Arriving { source, tag, bytes, wanted, left: wanted };
+        if self.is_failed(gate) {
+            return self.fail(id.index);
+        }
         let clear = Control::Clear { op: sender, receiver: id.index, wanted };
         self.gate(gate).control.push_back(clear);
         self.list(gate);
@@ -274,7 +284,16 @@ impl Engine {
         match approach {
             Way::Fetch(address) if can_pull => {
                 if let Some(op) = self.ops.at(id.index) {
-                    op.state = OpState::Pulling { source, tag, bytes, wanted, op: sender, address };
+                    let is_taken = false;
+                    op.state = OpState::Pulling {
+                        source,
+                        tag,
+                        bytes,
+                        wanted,
+                        op: sender,
+                        address,
+                        is_taken,
+                    };
                 }
                 self.pulls.push_back(id);
                 return;

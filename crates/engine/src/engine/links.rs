@@ -200,7 +200,8 @@ impl Engine {
     }
 
     /// The peer is gone, or there is no way to it: operations that need it complete with
-    /// [`Outcome::PeerFailed`](crate::Outcome::PeerFailed).
+    /// [`Outcome::PeerFailed`](crate::Outcome::PeerFailed), those that are being fetched when
+    /// [`Engine::handle_pulled`] says that the fetch has ended.
     pub fn handle_down(&mut self, gate: GateId) {
         self.end_ahead(gate);
         self.ops.news += 1;
@@ -214,6 +215,9 @@ impl Engine {
         self.granted_bytes -= granted;
         self.matching.drop_requests(gate);
         for index in self.ops.of_gate(gate) {
+            if self.ops.is_being_fetched(index) {
+                continue;
+            }
             self.matching.cancel(self.ops.id(index));
             self.fail(index);
         }
