@@ -5,9 +5,27 @@ use std::io;
 use memory::Region;
 use wire::RemoteRegion;
 
-use crate::rail::RailError;
+use crate::rail::{Puller, RailError};
 
-/// Copies from this process's own memory: the peer of a pull is this process.
+/// This process's own memory: the peer of a pull is this process.
+pub(crate) struct Own;
+
+impl Puller for Own {
+    fn pull(&self, remote: RemoteRegion, offset: u64, local: &Region) -> Result<(), RailError> {
+        copy_own(remote, offset, local)
+    }
+}
+
+/// The memory of the process of this number.
+pub(crate) struct OfProcess(pub i32);
+
+impl Puller for OfProcess {
+    fn pull(&self, remote: RemoteRegion, offset: u64, local: &Region) -> Result<(), RailError> {
+        copy_from_process(self.0, remote, offset, local)
+    }
+}
+
+/// Copies from this process's own memory.
 pub(crate) fn copy_own(remote: RemoteRegion, offset: u64, local: &Region) -> Result<(), RailError> {
     check_range(remote, offset, local)?;
     let address = (remote.address + offset) as usize as *mut u8;

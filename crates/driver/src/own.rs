@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
-use memory::Region;
 use rustix::event::{EventfdFlags, eventfd};
-use wire::{Capabilities, Frame, GateId, RemoteRegion};
+use wire::{Capabilities, Frame, GateId};
 
-use crate::rail::{Event, Post, Rail, RailError};
+use crate::memory::Own;
+use crate::rail::{Event, Post, Puller, Rail, RailError};
 
 /// A bounded queue of frames from this process to itself.
 #[derive(Debug)]
@@ -121,14 +122,8 @@ impl Rail for OwnRail {
         true
     }
 
-    fn pull(
-        &mut self,
-        _peer: GateId,
-        remote: RemoteRegion,
-        offset: u64,
-        local: &Region,
-    ) -> Result<(), RailError> {
-        crate::memory::copy_own(remote, offset, local)
+    fn puller(&self, _peer: GateId) -> Option<Arc<dyn Puller>> {
+        Some(Arc::new(Own))
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use memory::Region;
@@ -43,18 +44,10 @@ pub trait Rail: Send {
     /// events to `sink`. Returns whether anything happened.
     fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool;
 
-    /// Copies `local.len()` bytes from the memory of `peer`, starting `offset` bytes into `remote`,
-    /// into `local`; only on links whose capabilities include `pull`.
-    ///
-    /// # Errors
-    /// When the system refuses: the engine then asks the peer to send the data instead.
-    fn pull(
-        &mut self,
-        peer: GateId,
-        remote: RemoteRegion,
-        offset: u64,
-        local: &Region,
-    ) -> Result<(), RailError>;
+    /// What copies from the memory of `peer`; only of links whose capabilities include `pull`.
+    fn puller(&self, _peer: GateId) -> Option<Arc<dyn Puller>> {
+        None
+    }
 
     /// How soon after a short frame the next would find the rail still busy: short messages that follow
     /// within this time are better gathered in one frame. Zero where a frame costs next to nothing.
@@ -103,6 +96,16 @@ pub trait Rail: Send {
     fn is_at_rest(&self) -> bool {
         self.is_flushed()
     }
+}
+
+/// What copies from a peer's memory, by several threads at once and without the rail. It does so, or fails, also when
+/// the link has ended meanwhile.
+pub trait Puller: Send + Sync {
+    /// Copies `local.len()` bytes, starting `offset` bytes into `remote`, into `local`.
+    ///
+    /// # Errors
+    /// When the system refuses: the engine then asks the peer to send the data instead.
+    fn pull(&self, remote: RemoteRegion, offset: u64, local: &Region) -> Result<(), RailError>;
 }
 
 /// What became of a posted frame.

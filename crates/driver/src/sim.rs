@@ -17,7 +17,7 @@ use std::time::Duration;
 use memory::Region;
 use wire::{Capabilities, Cost, Frame, FrameToken, GateId, RemoteRegion};
 
-use crate::rail::{Event, Fault, Post, Rail, RailError};
+use crate::rail::{Event, Fault, Post, Puller, Rail, RailError};
 
 /// One direction between two endpoints.
 #[derive(Clone, Debug, PartialEq)]
@@ -597,19 +597,11 @@ impl Rail for SimRail {
         !news.is_empty()
     }
 
-    fn pull(
-        &mut self,
-        peer: GateId,
-        remote: RemoteRegion,
-        offset: u64,
-        local: &Region,
-    ) -> Result<(), RailError> {
-        let state = self.network.lock();
-        let open = state.lanes.get(&(self.rank, peer)).is_some_and(|lane| lane.open);
-        if !open || !state.path(self.rank, peer).capabilities.pull {
-            return Err(RailError::Unreachable("no link that can fetch".into()));
-        }
-        crate::memory::copy_own(remote, offset, local)
+    fn puller(&self, peer: GateId) -> Option<Arc<dyn Puller>> {
+        let can = self.network.lock().path(self.rank, peer).capabilities.pull;
+        can.then(|| -> Arc<dyn Puller> {
+            Arc::new(Fetch { network: self.network.clone(), to: self.rank, from: peer })
+        })
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
@@ -625,6 +617,24 @@ impl Rail for SimRail {
     fn is_flushed(&self) -> bool {
         let state = self.network.lock();
         state.lanes.iter().all(|((from, _), lane)| *from != self.rank || lane.queue.is_empty())
+    }
+}
+
+/// Copies from an endpoint's memory as long as the link to it is open.
+struct Fetch {
+    network: SimNetwork,
+    to: GateId,
+    from: GateId,
+}
+
+impl Puller for Fetch {
+    fn pull(&self, remote: RemoteRegion, offset: u64, local: &Region) -> Result<(), RailError> {
+        // Who ends the link waits until it is copied.
+        let state = self.network.lock();
+        if !state.lanes.get(&(self.to, self.from)).is_some_and(|lane| lane.open) {
+            return Err(RailError::Unreachable("no link that can fetch".into()));
+        }
+        crate::memory::copy_own(remote, offset, local)
     }
 }
 

@@ -543,12 +543,15 @@ impl Core {
     }
 
     fn pull(&mut self, pull: Pull) {
-        let rail = &mut self.rails[pull.rail.0 as usize].rail;
+        let rail = &self.rails[pull.rail.0 as usize].rail;
         if rail.is_attentive(pull.gate, pull.remote.len) {
             self.engine.handle_pull_declined(pull.id);
             return;
         }
-        let done = rail.pull(pull.gate, pull.remote, pull.offset, &pull.local).is_ok();
+        let puller = rail.puller(pull.gate);
+        let done = puller.is_some_and(|puller| {
+            puller.pull(pull.remote, pull.offset, &pull.local).is_ok()
+        });
         self.engine.handle_pulled(pull.id, done);
     }
 }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use driver::{Event, Fault, Post, Rail, RailError, TcpConfig, TcpRail};
+use driver::{Event, Fault, Post, Puller, Rail, RailError, TcpConfig, TcpRail};
 use engine::{Completion, Config, Engine, Envelope, Outcome, SendMode};
 use memory::Region;
 use progress::{Core, Directory};
 use traffic::{Exchange, Random};
-use wire::{Capabilities, Frame, GateId, RemoteRegion};
+use wire::{Capabilities, Frame, GateId};
 
 #[test]
 fn messages_outlive_the_connections_they_travel_by() {
@@ -160,14 +160,8 @@ impl Rail for Cut {
         })
     }
 
-    fn pull(
-        &mut self,
-        peer: GateId,
-        remote: RemoteRegion,
-        offset: u64,
-        local: &Region,
-    ) -> Result<(), RailError> {
-        self.rail.pull(peer, remote, offset, local)
+    fn puller(&self, peer: GateId) -> Option<Arc<dyn Puller>> {
+        self.rail.puller(peer)
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {

@@ -11,7 +11,7 @@ use driver::{Event, Post, Rail, RailError};
 use engine::{Config, Engine, Selector};
 use memory::Region;
 use progress::{Core, Directory, Policy, Progress};
-use wire::{Cost, Frame, GateId, RemoteRegion};
+use wire::{Cost, Frame, GateId};
 
 #[test]
 fn a_thread_that_thinks_better_of_sleeping_leaves_the_guard_its_bell() {
@@ -122,10 +122,6 @@ impl Rail for Quiet {
             sink(Event::Cost { peer: GateId(1), cost: Cost::linear(1, 1, 1) });
         }
         tells || self.0.is_busy.load(Ordering::SeqCst)
-    }
-
-    fn pull(&mut self, _: GateId, _: RemoteRegion, _: u64, _: &Region) -> Result<(), RailError> {
-        Err(RailError::Unreachable("no link".into()))
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {

@@ -8,7 +8,7 @@ use driver::{Event, Fault, Post, Rail, RailError, SimNetwork};
 use engine::{Config, Engine, Envelope, Outcome, Selector, SendMode};
 use memory::Region;
 use progress::{Core, Directory};
-use wire::{Frame, GateId, RemoteRegion};
+use wire::{Frame, GateId};
 
 #[test]
 fn the_next_rail_carries_what_the_first_could_not() {
@@ -95,10 +95,6 @@ impl Rail for Refusing {
         let fault = Fault::Unreachable(format!("rank {} is out", peer.0));
         sink(Event::Down { peer, fault });
         true
-    }
-
-    fn pull(&mut self, _: GateId, _: RemoteRegion, _: u64, _: &Region) -> Result<(), RailError> {
-        Err(RailError::Unreachable("no link".into()))
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use driver::{Event, Fault, Post, Rail, RailError, SimNetwork, SimRail};
+use driver::{Event, Fault, Post, Puller, Rail, RailError, SimNetwork, SimRail};
 use engine::{Config, Engine, Envelope, Outcome, SendMode};
 use memory::Region;
 use progress::{Core, Directory};
 use traffic::{Exchange, Random};
-use wire::{Capabilities, Cost, Frame, GateId, RemoteRegion};
+use wire::{Capabilities, Cost, Frame, GateId};
 
 #[test]
 fn the_rail_that_leads_there_takes_over() {
@@ -357,14 +357,8 @@ impl Rail for Walled {
         })
     }
 
-    fn pull(
-        &mut self,
-        peer: GateId,
-        remote: RemoteRegion,
-        offset: u64,
-        local: &Region,
-    ) -> Result<(), RailError> {
-        self.rail.pull(peer, remote, offset, local)
+    fn puller(&self, peer: GateId) -> Option<Arc<dyn Puller>> {
+        self.rail.puller(peer)
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {

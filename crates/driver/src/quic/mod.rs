@@ -43,13 +43,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ::lock::Uncancelled;
-use memory::Region;
 use rustix::event::epoll;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
-use wire::{Frame, GateId, RemoteRegion};
+use wire::{Frame, GateId};
 
 use crate::identity::Identity;
 use crate::rail::{Event, Post, Rail, RailError};
@@ -260,10 +259,6 @@ impl Rail for QuicRail {
         core.polls = core.polls.wrapping_add(1);
         let moved = core.serve(Instant::now());
         core.report(sink) || moved
-    }
-
-    fn pull(&mut self, _: GateId, _: RemoteRegion, _: u64, _: &Region) -> Result<(), RailError> {
-        Err(RailError::Unreachable("QUIC cannot fetch".into()))
     }
 
     fn gather_within(&self) -> Duration {

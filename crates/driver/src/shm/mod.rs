@@ -21,6 +21,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -28,7 +29,8 @@ use lock::Uncancelled;
 use memory::Region;
 use wire::{Capabilities, Cost, FIRST_CREDIT_BYTES, Frame, GateId, HostCost, RemoteRegion};
 
-use crate::rail::{Event, Fault, Post, Rail, RailError};
+use crate::memory::OfProcess;
+use crate::rail::{Event, Fault, Post, Puller, Rail, RailError};
 
 use aside::Aside;
 pub use board::{Board, BoardDoor};
@@ -515,20 +517,9 @@ impl Rail for ShmRail {
         moved
     }
 
-    fn pull(
-        &mut self,
-        peer: GateId,
-        remote: RemoteRegion,
-        offset: u64,
-        local: &Region,
-    ) -> Result<(), RailError> {
-        match self.link(peer) {
-            Some(index) if self.links[index].pull => {
-                let pid = self.links[index].pid;
-                crate::memory::copy_from_process(pid, remote, offset, local)
-            }
-            _ => Err(RailError::Unreachable("no link that can fetch".into())),
-        }
+    fn puller(&self, peer: GateId) -> Option<Arc<dyn Puller>> {
+        let link = &self.links[self.link(peer)?];
+        link.pull.then(|| -> Arc<dyn Puller> { Arc::new(OfProcess(link.pid)) })
     }
 
     fn wake(&mut self, peer: GateId, address: &mut dyn FnMut() -> Option<Vec<u8>>) -> bool {

@@ -47,10 +47,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use lock::Uncancelled;
-use memory::Region;
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::event::epoll;
-use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, GateId, RemoteRegion};
+use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, GateId};
 
 use crate::rail::{Event, Fault, Post, Rail, RailError};
 
@@ -711,10 +710,6 @@ impl Rail for TcpRail {
             moved |= self.poll_epoll(sink);
         }
         moved
-    }
-
-    fn pull(&mut self, _: GateId, _: RemoteRegion, _: u64, _: &Region) -> Result<(), RailError> {
-        Err(RailError::Unreachable("TCP cannot fetch".into()))
     }
 
     fn gather_within(&self) -> Duration {

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use driver::{Fault, Rail};
+use driver::{Fault, Puller, Rail};
 use memory::{Layout, Region, Segment};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wire::{Frame, GateId, RemoteRegion};
@@ -235,9 +235,9 @@ pub fn costs(ground: &dyn Ground) {
 }
 
 /// Where the link can fetch, the peer's memory is copied into any shape; what lies outside is
-/// refused. Elsewhere every fetch is.
+/// refused. Elsewhere nothing fetches.
 pub fn pull(ground: &dyn Ground) {
-    let mut stage = Stage::pair(ground);
+    let stage = Stage::pair(ground);
     let peer = GateId(stage.other() as u32);
     let source = pattern(1, 1, 50_000);
     let remote = RemoteRegion { address: source.as_ptr() as u64, len: source.len() as u64 };
@@ -247,18 +247,19 @@ pub fn pull(ground: &dyn Ground) {
     let mut target = vec![0x55u8; 16 * 3000];
     // SAFETY: 3000 elements of extent 16 fill the target, which outlives the region.
     let holes = unsafe { Region::elements(target.as_mut_ptr(), 3000, &layout) };
-    let rail = &mut stage.ends[0].rail;
-    if !can {
-        assert!(rail.pull(peer, remote, 0, &holes).is_err());
-        return;
-    }
-    rail.pull(peer, remote, 777, &holes).expect("a fetch");
+    let rail = &stage.ends[0].rail;
+    let puller = rail.puller(peer);
+    assert_eq!(puller.is_some(), can);
+    let Some(puller) = puller else { return };
+    puller.pull(remote, 777, &holes).expect("a fetch");
     assert!(holes.to_vec() == source[777..777 + holes.len()]);
     assert!(target.chunks(16).all(|e| e[2..8] == [0x55; 6] && e[13..] == [0x55; 3]), "holes");
-    assert!(rail.pull(peer, remote, 50_000 - 10, &Region::owned(11)).is_err(), "past the end");
-    assert!(rail.pull(peer, remote, u64::MAX, &Region::owned(2)).is_err(), "overflow");
-    rail.pull(peer, remote, 50_000, &Region::empty()).expect("nothing, at the end");
-    assert!(rail.pull(GateId(77), remote, 0, &Region::owned(1)).is_err() || ground.is_alone());
+    assert!(puller.pull(remote, 50_000 - 10, &Region::owned(11)).is_err(), "past the end");
+    assert!(puller.pull(remote, u64::MAX, &Region::owned(2)).is_err(), "overflow");
+    puller.pull(remote, 50_000, &Region::empty()).expect("nothing, at the end");
+    let stranger = rail.puller(GateId(77));
+    let reads = |stranger: &dyn Puller| stranger.pull(remote, 0, &Region::owned(1)).is_ok();
+    assert!(!stranger.is_some_and(|stranger| reads(&*stranger)) || ground.is_alone());
 }
 
 /// A peer that leaves in good order is down once, behind everything it sent.

@@ -8,12 +8,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use driver::{
-    Event, OwnRail, Post, Rail, RailError, ShmConfig, ShmRail, SimLoss, SimNetwork, SimPath,
-    SimRail, TcpConfig, TcpRail,
+    Event, OwnRail, Post, Puller, Rail, RailError, ShmConfig, ShmRail, SimLoss, SimNetwork,
+    SimPath, SimRail, TcpConfig, TcpRail,
 };
-use memory::Region;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use wire::{Frame, GateId, RemoteRegion};
+use wire::{Frame, GateId};
 
 use crate::job::lock;
 use crate::plan::{Plan, Random};
@@ -113,14 +112,8 @@ impl Rail for Attended {
         self.rail.poll(sink)
     }
 
-    fn pull(
-        &mut self,
-        peer: GateId,
-        remote: RemoteRegion,
-        offset: u64,
-        local: &Region,
-    ) -> Result<(), RailError> {
-        self.rail.pull(peer, remote, offset, local)
+    fn puller(&self, peer: GateId) -> Option<Arc<dyn Puller>> {
+        self.rail.puller(peer)
     }
 
     fn gather_within(&self) -> Duration {
@@ -256,14 +249,8 @@ impl Rail for Ringing {
         lock(&self.end.rail).poll(sink)
     }
 
-    fn pull(
-        &mut self,
-        peer: GateId,
-        remote: RemoteRegion,
-        offset: u64,
-        local: &Region,
-    ) -> Result<(), RailError> {
-        lock(&self.end.rail).pull(peer, remote, offset, local)
+    fn puller(&self, peer: GateId) -> Option<Arc<dyn Puller>> {
+        lock(&self.end.rail).puller(peer)
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
