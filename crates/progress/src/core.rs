@@ -12,6 +12,7 @@ use engine::{Completion, Engine, OpId, Posted, Pull};
 use lock::Lock;
 use wire::{Capabilities, Frame, GateId, RailId};
 
+use crate::copies::Copies;
 use crate::counters::Counters;
 use crate::journal::Journal;
 use crate::precedence::Precedence;
@@ -64,13 +65,15 @@ pub struct Core {
     left: Vec<Left>,
     /// A rail had no room for a frame, or not yet for all of it, or is at something of its own.
     has_backlog: bool,
-    /// That may still be so, or messages are gathered, a task has to compute, or threads wait for others.
+    /// That may still be so, or messages are gathered, a task has to compute, a long message is to be copied, or threads
+    /// wait for others.
     pub(crate) has_loose_ends: bool,
     /// How often progress was made.
     turn: u64,
     began: Instant,
     journal: Journal,
     pub(crate) tasks: Tasks,
+    pub(crate) copies: Copies,
     pub(crate) waiters: Waiters,
     pub(crate) precedence: Precedence,
     pub(crate) counters: Counters,
@@ -142,6 +145,7 @@ impl Core {
             began: Instant::now(),
             journal: Journal::new(rank),
             tasks: Tasks::default(),
+            copies: Copies::default(),
             waiters: Waiters::default(),
             precedence: Precedence::default(),
             counters: Counters::default(),
@@ -273,8 +277,8 @@ impl Core {
         }
     }
 
-    /// Opens links, posts frames, copies memory and lets tasks go on until nothing more can be done
-    /// that the rails can take.
+    /// Opens links, posts frames, copies short messages from their senders' memory and lets tasks go on until nothing
+    /// more can be done that the rails can take.
     #[inline]
     pub fn flush(&mut self) {
         self.send();
@@ -321,11 +325,12 @@ impl Core {
         self.has_backlog
     }
 
-    fn look_at_ends(&mut self) {
+    pub(crate) fn look_at_ends(&mut self) {
         let has_threads = !self.waiters.is_empty();
         self.has_loose_ends = self.has_backlog
             || self.is_gathering()
             || self.has_work()
+            || !self.copies.is_empty()
             || has_threads
             || !self.reopening.is_empty()
             || self.is_returning();
@@ -375,12 +380,14 @@ impl Core {
 
     /// Whether nothing is left to send and no transfer is in flight.
     pub fn is_quiet(&self) -> bool {
-        self.engine.is_idle() && self.rails.iter().all(|station| station.rail.is_flushed())
+        let is_flushed = |station: &Station| station.rail.is_flushed();
+        self.engine.is_idle() && self.copies.is_empty() && self.rails.iter().all(is_flushed)
     }
 
     /// Closes all links; nothing can be sent or received any more.
     pub fn close(&mut self) {
         self.rails.clear();
+        self.copies.clear();
         self.routes.fill(Route::Failed);
         let rest = self.journal.close();
         self.journal.print(&rest);
@@ -548,11 +555,10 @@ impl Core {
             self.engine.handle_pull_declined(pull.id);
             return;
         }
-        let puller = rail.puller(pull.gate);
-        let done = puller.is_some_and(|puller| {
-            puller.pull(pull.remote, pull.offset, &pull.local).is_ok()
-        });
-        self.engine.handle_pulled(pull.id, done);
+        match rail.puller(pull.gate) {
+            Some(puller) => self.fetch(pull, puller),
+            None => self.engine.handle_pulled(pull.id, false),
+        }
     }
 }
 

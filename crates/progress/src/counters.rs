@@ -36,7 +36,7 @@ pub struct Counters {
     pub waits_for_others: u64,
     /// Of those, what ended because it was over, or because it was this thread's turn to poll.
     pub woken: u64,
-    /// What tasks did in calls that submit or test,
+    /// What tasks and copies did in calls that submit or test,
     pub tasks_of_callers: TaskSteps,
     /// in threads that wait,
     pub tasks_of_waits: TaskSteps,
@@ -44,11 +44,17 @@ pub struct Counters {
     pub tasks_of_standby: TaskSteps,
 }
 
-/// What tasks did in one kind of thread.
+/// What tasks and copies did in one kind of thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskSteps {
     /// How often they were asked to go on.
     pub advances: u64,
-    /// How often they computed.
+    /// How often they computed,
     pub works: u64,
+    /// and what that took.
+    pub working: Duration,
+    /// Pieces of messages that were copied from their sender's memory,
+    pub pieces: u64,
+    /// and what that took.
+    pub copying: Duration,
 }

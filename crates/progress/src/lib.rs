@@ -8,6 +8,7 @@
 //! when it computes, a thread of the library's own brings to its end.
 #![forbid(unsafe_code)]
 
+mod copies;
 mod core;
 mod counters;
 mod crowding;

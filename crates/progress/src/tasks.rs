@@ -5,6 +5,8 @@
 //! to compute in between it does without the core, so that a long reduction keeps nobody from
 //! communicating, and a function of the application never runs under the library's lock.
 
+use std::time::Duration;
+
 use crate::core::Core;
 use crate::counters::TaskSteps;
 use crate::standby;
@@ -58,6 +60,11 @@ impl Core {
         Some(task)
     }
 
+    /// It has computed for so long.
+    pub(crate) fn note_work(&mut self, took: Duration) {
+        self.task_steps().working += took;
+    }
+
     /// Adds a task, which goes on at once if it can.
     pub(crate) fn add_task(&mut self, mut task: Box<dyn Task>) {
         self.task_steps().advances += 1;
@@ -70,7 +77,7 @@ impl Core {
     }
 
     /// What tasks did in threads of this kind.
-    fn task_steps(&mut self) -> &mut TaskSteps {
+    pub(crate) fn task_steps(&mut self) -> &mut TaskSteps {
         let counters = &mut self.counters;
         match (standby::is_this_thread(), self.is_in_call) {
             (true, _) => &mut counters.tasks_of_standby,

@@ -1,17 +1,20 @@
 //! Calls from the application's threads: at once, or waiting.
 
+mod copying;
+
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use engine::Envelope;
+use engine::{Envelope, PullId};
 use lock::{Guard, Lock};
 use memory::Region;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd};
 
 use wire::GateId;
 
+use crate::copies::timed;
 use crate::core::Core;
 use crate::crowding::Crowding;
 use crate::policy::{Courtesy, Next, Patience, Policy};
@@ -51,6 +54,8 @@ struct Wait<'a> {
     attentive: bool,
     patience: Patience<'a>,
     deadline: Option<Instant>,
+    /// The long message that this thread copies.
+    copies: Option<PullId>,
 }
 
 impl Progress {
@@ -91,8 +96,7 @@ impl Progress {
         let result = command(&mut core);
         core.settle();
         self.report(&mut core, before);
-        self.leave(&mut core);
-        self.work(core).is_in_call = false;
+        self.end_call(core);
         result
     }
 
@@ -124,8 +128,7 @@ impl Progress {
         let answer = question(&mut core);
         core.settle();
         self.report(&mut core, before);
-        self.leave(&mut core);
-        self.work(core).is_in_call = false;
+        self.end_call(core);
         answer
     }
 
@@ -185,7 +188,14 @@ impl Progress {
         self.core.lock()
     }
 
-    /// Lets tasks compute what they have to, without the core.
+    #[inline]
+    fn end_call(&self, core: Guard<'_, Core>) {
+        let mut core = self.work(core);
+        self.leave(&mut core);
+        core.is_in_call = false;
+    }
+
+    /// Lets tasks compute what they have to, without the core; a call copies what nobody is at as well.
     #[inline]
     fn work<'a>(&'a self, core: Guard<'a, Core>) -> Guard<'a, Core> {
         if core.has_loose_ends { self.work_for_tasks(core) } else { core }
@@ -194,18 +204,26 @@ impl Progress {
     #[cold]
     fn work_for_tasks<'a>(&'a self, mut core: Guard<'a, Core>) -> Guard<'a, Core> {
         let is_in_call = core.is_in_call;
-        while let Some(mut task) = core.take_work() {
-            core.is_in_call = false;
-            drop(core);
-            task.work();
-            core = self.lock();
-            core.is_in_call = is_in_call;
-            let before = core.engine.news();
-            core.add_task(task);
-            self.report(&mut core, before);
-            self.leave(&mut core);
+        let mut copies = None;
+        loop {
+            while let Some(mut task) = core.take_work() {
+                self.leave(&mut core);
+                core.is_in_call = false;
+                drop(core);
+                let ((), took) = timed(|| task.work());
+                core = self.lock();
+                core.is_in_call = is_in_call;
+                core.note_work(took);
+                let before = core.engine.news();
+                core.add_task(task);
+                self.report(&mut core, before);
+                self.leave(&mut core);
+            }
+            if !is_in_call || !core.has_pieces(copies) {
+                return core;
+            }
+            core = self.copy_next(core, &mut copies);
         }
-        core
     }
 
     /// Sees that somebody brings to its end what a call leaves behind.
@@ -225,8 +243,8 @@ impl Progress {
                 core.waiters.wake_one();
             }
         }
-        // Who sleeps has not asked the rails for room.
-        if core.has_backlog() {
+        // Who sleeps has not asked the rails for room, and copies nothing.
+        if core.has_backlog() || (core.has_loose_ends && core.has_pieces(None)) {
             if self.asleep.load(Ordering::Relaxed) {
                 self.ring(core, &self.wake);
             } else if self.guarded.load(Ordering::Relaxed) {
@@ -253,7 +271,7 @@ impl Progress {
         mut ready: impl FnMut(&mut Core) -> Option<T>,
     ) -> Option<T> {
         let patience = Patience::new(&self.policy);
-        let mut wait = Wait { polls: false, attentive: false, patience, deadline };
+        let mut wait = Wait { polls: false, attentive: false, patience, deadline, copies: None };
         loop {
             let before = core.engine.news();
             core.awaited = None;
@@ -263,7 +281,7 @@ impl Progress {
                 self.end_wait(core, &wait, before);
                 return answer;
             }
-            core = if core.has_work() {
+            core = if core.has_loose_ends && self.is_wanted(&core, &wait) {
                 self.work_meanwhile(core, &mut wait, before)
             } else if !wait.polls && self.polling.load(Ordering::Relaxed) {
                 self.leave_it_to_others(core, &wait, before)
@@ -287,7 +305,7 @@ impl Progress {
         drop(self.work(core));
     }
 
-    /// Computes for tasks; others poll meanwhile.
+    /// Computes for tasks, or copies a piece of a long message; others poll meanwhile.
     #[cold]
     fn work_meanwhile<'a>(
         &'a self,
@@ -299,7 +317,12 @@ impl Progress {
         if std::mem::take(&mut wait.polls) {
             self.stop_polling(&mut core);
         }
-        self.work(core)
+        if core.has_work() {
+            return self.work(core);
+        }
+        let core = self.copy_next(core, &mut wait.copies);
+        wait.patience.renew(&self.crowding, true);
+        core
     }
 
     /// Another thread polls.
@@ -312,8 +335,12 @@ impl Progress {
         core.release_gathered();
         core.flush();
         self.report(&mut core, before);
-        // What has just completed may be what this thread waits for.
-        if core.engine.news() == before { self.wait_for_others(core, wait.deadline) } else { core }
+        match core.engine.news() == before {
+            true if core.has_loose_ends && self.may_help(&core) => self.help(core),
+            true => self.wait_for_others(core, wait.deadline),
+            // What has just completed may be what this thread waits for.
+            false => core,
+        }
     }
 
     /// Polls once for all threads, and pauses if nothing moved.
@@ -359,6 +386,9 @@ impl Progress {
         let next = wait.patience.next(&self.courtesy, &self.crowding);
         if next != Next::Spin {
             core.counters.spinning += wait.patience.take_spun();
+            if core.has_loose_ends && self.may_help(&core) {
+                return self.help_while_waiting(core, wait);
+            }
         }
         match next {
             Next::Spin => self.breathe(core, std::hint::spin_loop),
@@ -564,10 +594,18 @@ impl Progress {
         // Who polls is at times between two waits.
         let is_polled = self.polling.load(Ordering::Relaxed) || core.turn() != *seen;
         core.waiters.relieve(is_polled);
+        let mut copies = None;
         loop {
             core.look_at_backlog();
             if !core.is_left_behind() {
                 return Look::Idle;
+            }
+            // Who polls copies it next.
+            let is_polled =
+                self.polling.load(Ordering::Relaxed) && !self.asleep.load(Ordering::Relaxed);
+            if !is_polled && core.has_pieces(copies) {
+                core = self.copy_next(core, &mut copies);
+                continue;
             }
             if self.asleep.load(Ordering::Relaxed) {
                 return Look::Relieved;
@@ -582,7 +620,10 @@ impl Progress {
             core = self.work(core);
             *seen = core.turn();
             self.report(&mut core, before);
-            core = if moved { self.breathe(core, std::hint::spin_loop) } else { self.guard(core) };
+            core = match moved || core.has_pieces(copies) {
+                true => self.breathe(core, std::hint::spin_loop),
+                false => self.guard(core),
+            };
         }
     }
 

@@ -1,0 +1,163 @@
+//! Long messages that are fetched from their senders' memory: in pieces, and without the core.
+//!
+//! A thread takes a piece under the core's lock, copies it without, and gives it back under it. Who is at a fetch
+//! goes on with it; what nobody is at is for the next that has the core, and who waits and has nothing else to do
+//! takes pieces of any (`wait/copying`). However it goes, a fetch ends when nothing of it is left and nothing is in
+//! anyone's hands: until then its operation is under way, and the memory is the library's.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use driver::Puller;
+use engine::{Pull, PullId};
+
+use crate::core::Core;
+
+/// The long fetches of a process, the oldest first: no more than it has receives under way.
+#[derive(Default)]
+pub(crate) struct Copies {
+    under_way: Vec<Fetch>,
+}
+
+struct Fetch {
+    pull: Pull,
+    puller: Arc<dyn Puller>,
+    /// Its first bytes, which threads have taken.
+    taken: usize,
+    /// Pieces of them that have not been given back.
+    in_hand: usize,
+    /// The system has refused a piece: all others are in vain.
+    has_failed: bool,
+}
+
+/// A part of a fetch.
+pub(crate) struct Piece {
+    pull: Pull,
+    puller: Arc<dyn Puller>,
+}
+
+impl Copies {
+    pub fn is_empty(&self) -> bool {
+        self.under_way.is_empty()
+    }
+
+    /// How many threads are at it.
+    pub fn in_hand(&self) -> usize {
+        self.under_way.iter().map(|fetch| fetch.in_hand).sum()
+    }
+
+    /// How many bytes nobody has taken.
+    pub fn left_bytes(&self) -> usize {
+        self.under_way.iter().map(Fetch::left).sum()
+    }
+
+    /// Gives up what nobody is at, and the rest when it is given back.
+    pub fn clear(&mut self) {
+        self.under_way.clear();
+    }
+
+    /// Where there is a piece for who is at a fetch, or at none: of that, or of one that nobody is at.
+    fn find(&self, at: Option<PullId>) -> Option<usize> {
+        let is_its = |fetch: &Fetch| fetch.left() > 0 && Some(fetch.pull.id) == at;
+        let is_left = |fetch: &Fetch| fetch.left() > 0 && fetch.in_hand == 0;
+        let all = &self.under_way;
+        all.iter().position(is_its).or_else(|| all.iter().position(is_left))
+    }
+}
+
+impl Fetch {
+    fn left(&self) -> usize {
+        if self.has_failed { 0 } else { self.pull.local.len() - self.taken }
+    }
+
+    fn take(&mut self) -> Piece {
+        let Pull { id, gate, rail, remote, offset, ref local } = self.pull;
+        let local = local.slice(self.taken, self.left().min(PIECE));
+        let offset = offset + self.taken as u64;
+        self.taken += local.len();
+        self.in_hand += 1;
+        let pull = Pull { id, gate, rail, remote, offset, local };
+        Piece { pull, puller: Arc::clone(&self.puller) }
+    }
+}
+
+impl Piece {
+    /// The fetch that it is of.
+    pub fn of(&self) -> PullId {
+        self.pull.id
+    }
+
+    /// Copies it; whether that went well, and how long it took.
+    pub fn copy(&self) -> (bool, Duration) {
+        let Pull { remote, offset, local, .. } = &self.pull;
+        timed(|| self.puller.pull(*remote, *offset, local).is_ok())
+    }
+}
+
+impl Core {
+    /// Copies a short message from its sender's memory, and lays a long one beside for who has the time.
+    pub(crate) fn fetch(&mut self, pull: Pull, puller: Arc<dyn Puller>) {
+        if pull.local.len() <= IN_PLACE {
+            let id = pull.id;
+            let (is_copied, took) = Piece { pull, puller }.copy();
+            self.note_piece(took);
+            return self.engine.handle_pulled(id, is_copied);
+        }
+        let fetch = Fetch { pull, puller, taken: 0, in_hand: 0, has_failed: false };
+        self.copies.under_way.push(fetch);
+        self.has_loose_ends = true;
+    }
+
+    /// Whether there is a piece to copy for who is at a fetch, or at none.
+    #[inline(never)]
+    pub(crate) fn has_pieces(&self, at: Option<PullId>) -> bool {
+        self.copies.find(at).is_some()
+    }
+
+    /// Takes that piece, to be given back by [`Core::give_back`].
+    pub(crate) fn take_piece(&mut self, at: Option<PullId>) -> Option<Piece> {
+        let found = self.copies.find(at)?;
+        Some(self.copies.under_way[found].take())
+    }
+
+    /// Takes a piece of the oldest fetch that has any, whoever is at it.
+    pub(crate) fn take_any_piece(&mut self) -> Option<Piece> {
+        self.copies.under_way.iter_mut().find(|fetch| fetch.left() > 0).map(Fetch::take)
+    }
+
+    /// A piece is copied, or was refused. With the last the fetch ends, and its sender is told.
+    pub(crate) fn give_back(&mut self, piece: &Piece, is_copied: bool, took: Duration) {
+        self.note_piece(took);
+        let fetches = &mut self.copies.under_way;
+        let Some(at) = fetches.iter().position(|fetch| fetch.pull.id == piece.of()) else { return };
+        let fetch = &mut fetches[at];
+        fetch.in_hand -= 1;
+        fetch.has_failed |= !is_copied;
+        if fetch.in_hand == 0 && fetch.left() == 0 {
+            let Fetch { pull, has_failed, .. } = fetches.remove(at);
+            self.engine.handle_pulled(pull.id, !has_failed);
+            self.flush();
+            self.look_at_ends();
+        }
+    }
+
+    fn note_piece(&mut self, took: Duration) {
+        let steps = self.task_steps();
+        steps.pieces += 1;
+        steps.copying += took;
+    }
+}
+
+/// What it answers, and how long it took.
+pub(crate) fn timed<T>(act: impl FnOnce() -> T) -> (T, Duration) {
+    let began = Instant::now();
+    let answer = act();
+    (answer, began.elapsed())
+}
+
+/// Messages up to this length are copied with the core: it takes some microseconds, no longer than others spin for
+/// the lock.
+const IN_PLACE: usize = 64 << 10;
+
+/// What one thread copies before it looks at the core again: some 50 µs, beside which the look is nothing.
+pub(crate) const PIECE: usize = 512 << 10;

@@ -1,0 +1,365 @@
+//! Long messages are copied from their sender's memory in pieces, by whoever has the time, and nobody has to wait for
+//! the core meanwhile.
+
+mod simulated;
+
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use driver::{Event, Post, Puller, Rail, RailError, SimNetwork, SimPath, SimRail};
+use engine::{Completion, Config, Engine, OpId, Outcome, SendMode};
+use memory::Region;
+use progress::{Core, Directory, Policy, Progress};
+use simulated::{envelope, process, selector, send};
+use topo::processor::Runnable;
+use wire::{Capabilities, Frame, GateId, RemoteRegion};
+
+#[test]
+fn threads_that_wait_share_a_long_message_and_copy_each_byte_once() {
+    let stage = Stage::new();
+    stage.shown.meets.store(true, Ordering::SeqCst);
+    let is_shared = || stage.shown.most.load(Ordering::SeqCst) >= 2;
+    let begun = Instant::now();
+    let mut quiet_rounds = 0;
+    while !is_shared() && quiet_rounds < QUIET_ROUNDS && begun.elapsed() < PATIENCE {
+        // Where others want the cores nobody helps.
+        quiet_rounds += u32::from(is_quiet());
+        let others = [SHORT, SHORT + 1].map(|tag| stage.wait_for(stage.receive(tag, 8).0));
+        let (long, into) = stage.receive(LONG, BYTES);
+        let copied = stage.wait_for(long);
+        let data = stage.send_long();
+        assert_eq!(stage.until_it_ends(copied).outcome, Outcome::Ok);
+        assert!(into.to_vec() == data.to_vec());
+        assert_eq!(stage.shown.take_pieces(), vec![(0, BYTES as u64)]);
+        for (tag, other) in (SHORT..).zip(others) {
+            send(&stage.sender, tag);
+            assert_eq!(stage.until_it_ends(other).outcome, Outcome::Ok);
+        }
+    }
+    assert!(is_shared() || quiet_rounds < QUIET_ROUNDS, "each was copied by one thread alone");
+}
+
+#[test]
+fn others_exchange_messages_while_one_copies() {
+    let stage = Stage::new();
+    stage.shown.permit(0);
+    let (long, into) = stage.receive(LONG, BYTES);
+    let copied = stage.wait_for(long);
+    let data = stage.send_long();
+    stage.until("somebody copies", || stage.shown.in_hand.load(Ordering::SeqCst) == 1);
+    for tag in SHORT..SHORT + 10 {
+        let (short, _) = stage.receive(tag, 8);
+        send(&stage.sender, tag);
+        let mut end = None;
+        stage.until("the short message", || {
+            end = stage.receiver.test(|core| core.engine.take(short));
+            end.is_some()
+        });
+        assert!(end.is_some_and(|end| end.outcome == Outcome::Ok));
+    }
+    assert!(!copied.is_finished() && stage.shown.in_hand.load(Ordering::SeqCst) == 1);
+    stage.shown.permit(usize::MAX);
+    assert_eq!(stage.until_it_ends(copied).outcome, Outcome::Ok);
+    assert!(into.to_vec() == data.to_vec());
+}
+
+#[test]
+fn what_the_system_refuses_is_sent_instead() {
+    let stage = Stage::new();
+    *stage.shown.refused.lock().unwrap() = Some(BYTES as u64 / 2);
+    for _ in 0..2 {
+        let (long, into) = stage.receive(LONG, BYTES);
+        let received = stage.wait_for(long);
+        let data = stage.send_long();
+        assert_eq!(stage.until_it_ends(received).outcome, Outcome::Ok);
+        assert!(into.to_vec() == data.to_vec());
+    }
+    let pieces = stage.shown.take_pieces();
+    assert!(pieces.len() == 1 && pieces[0].1 < BYTES as u64, "tried again: {pieces:?}");
+}
+
+#[test]
+fn a_receive_whose_peer_is_gone_ends_when_nobody_writes_to_its_memory() {
+    let stage = Stage::new();
+    stage.shown.permit(0);
+    let (long, _) = stage.receive(LONG, BYTES);
+    let copied = stage.wait_for(long);
+    let _data = stage.send_long();
+    stage.until("somebody copies", || stage.shown.in_hand.load(Ordering::SeqCst) == 1);
+    stage.network.kill(SENDER);
+    stage.until("the end", || stage.receiver.test(|core| core.engine.is_failed(SENDER)));
+    assert!(!stage.receiver.submit(|core| core.engine.submit_cancel(long)));
+    thread::sleep(SOON);
+    assert!(!copied.is_finished() && !stage.receiver.look(|core| core.engine.is_complete(long)));
+    stage.shown.permit(usize::MAX);
+    assert_eq!(stage.until_it_ends(copied).outcome, Outcome::PeerFailed);
+    assert_eq!(stage.shown.in_hand.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn a_wait_that_is_over_leaves_the_rest_to_the_thread_that_stands_by() {
+    let stage = Stage::new();
+    stage.shown.permit(0);
+    let (long, into) = stage.receive(LONG, BYTES);
+    let (short, _) = stage.receive(SHORT, 8);
+    let waiting = stage.wait_for(short);
+    let data = stage.send_long();
+    stage.until("somebody copies", || stage.shown.in_hand.load(Ordering::SeqCst) == 1);
+    send(&stage.sender, SHORT);
+    while stage.network.step() {}
+    stage.shown.permit(1);
+    assert_eq!(stage.until_it_ends(waiting).outcome, Outcome::Ok);
+    let is_complete = || stage.receiver.look(|core| core.engine.is_complete(long));
+    assert!(!is_complete() && !stage.receiver.look(|core| core.is_quiet()));
+    stage.shown.permit(usize::MAX);
+    stage.until("the long message", is_complete);
+    assert!(into.to_vec() == data.to_vec());
+    let counters = stage.receiver.look(|core| core.counters());
+    let pieces = [counters.tasks_of_waits, counters.tasks_of_standby].map(|steps| steps.pieces);
+    assert!(pieces[0] >= 1 && pieces[1] > 1, "{counters:?}");
+    assert!(!counters.tasks_of_standby.copying.is_zero(), "{counters:?}");
+}
+
+/// Whether no more threads run on this machine than it has cores.
+fn is_quiet() -> bool {
+    let cores = thread::available_parallelism().expect("cores").get();
+    Runnable::open().and_then(|runnable| runnable.count()).is_some_and(|count| count <= cores)
+}
+
+/// Two processes, of which one fetches what the other sends.
+struct Stage {
+    /// Threads of other tests would want the cores.
+    _alone: MutexGuard<'static, ()>,
+    network: SimNetwork,
+    sender: Arc<Progress>,
+    receiver: Arc<Progress>,
+    shown: Arc<Shown>,
+}
+
+impl Stage {
+    fn new() -> Self {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let network = SimNetwork::new(0);
+        let usual = SimPath::default();
+        let capabilities = Capabilities { pull: true, ..usual.capabilities };
+        network.set_usual_path(SimPath { capabilities, ..usual });
+        let shown = Arc::new(Shown::default());
+        let rail = Watched { rail: network.rail(RECEIVER), shown: Arc::clone(&shown) };
+        let rails: Vec<Box<dyn Rail>> = vec![Box::new(rail)];
+        let core = Core::new(Engine::new(Config::new(2)), RECEIVER, 2, rails, Box::new(Ranks));
+        let receiver = Progress::new(core, Policy::for_node(1, 4)).expect("descriptors");
+        let sender = process(&network, SENDER.0);
+        Self { _alone: alone, network, sender, receiver, shown }
+    }
+
+    fn receive(&self, tag: i32, bytes: usize) -> (OpId, Region) {
+        let into = Region::owned(bytes);
+        let submit =
+            |core: &mut Core| core.engine.submit_receive(Some(SENDER), selector(tag), &into);
+        (self.receiver.submit(submit), into)
+    }
+
+    fn send_long(&self) -> Region {
+        let data = Region::from_box((0..BYTES).map(|at| (at / 7) as u8).collect());
+        self.sender.submit(|core| {
+            let op = core.engine.submit_send(RECEIVER, envelope(LONG), &data, SendMode::Standard);
+            core.engine.release(op);
+        });
+        data
+    }
+
+    /// A thread of the receiver that waits for an operation.
+    fn wait_for(&self, op: OpId) -> thread::JoinHandle<Completion> {
+        let receiver = Arc::clone(&self.receiver);
+        thread::spawn(move || {
+            receiver.wait_for(PATIENCE, |core| core.take_or_await(op)).expect("in good time")
+        })
+    }
+
+    fn until_it_ends(&self, waiting: thread::JoinHandle<Completion>) -> Completion {
+        self.until("the end of a wait", || waiting.is_finished());
+        waiting.join().unwrap()
+    }
+
+    /// Lets time pass, and the sender move.
+    fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+        let begun = Instant::now();
+        while !is_so() {
+            assert!(begun.elapsed() < PATIENCE, "still not: {what}");
+            self.network.step();
+            self.sender.test(|_| ());
+            self.receiver.wake();
+            thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+/// What the test sees of pieces, and tells who copies.
+struct Shown {
+    /// From where to where bytes were copied.
+    pieces: Mutex<Vec<(u64, u64)>>,
+    /// How many more may be copied; who comes later waits.
+    permits: Mutex<usize>,
+    permitted: Condvar,
+    /// Who copies waits a while for another.
+    meets: AtomicBool,
+    /// From where on the system refuses.
+    refused: Mutex<Option<u64>>,
+    in_hand: AtomicUsize,
+    /// The most at once.
+    most: AtomicUsize,
+}
+
+impl Default for Shown {
+    fn default() -> Self {
+        Self {
+            pieces: Mutex::default(),
+            permits: Mutex::new(usize::MAX),
+            permitted: Condvar::new(),
+            meets: AtomicBool::new(false),
+            refused: Mutex::default(),
+            in_hand: AtomicUsize::new(0),
+            most: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Shown {
+    fn permit(&self, pieces: usize) {
+        *self.permits.lock().unwrap() = pieces;
+        self.permitted.notify_all();
+    }
+
+    fn await_permit(&self) {
+        let permits = self.permits.lock().unwrap();
+        let is_none = |permits: &mut usize| *permits == 0;
+        // Who has the core meanwhile, as it should not, keeps the test from saying so for ever otherwise.
+        let waited = self.permitted.wait_timeout_while(permits, PATIENCE, is_none).unwrap();
+        let mut permits = waited.0;
+        *permits = permits.saturating_sub(1);
+    }
+
+    fn meet(&self) {
+        let begun = Instant::now();
+        let waits = || self.meets.load(Ordering::SeqCst) && begun.elapsed() < SOON;
+        while waits() && self.most.load(Ordering::SeqCst) < 2 {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// What was copied since the last call: more than one range where bytes are missing, or were copied twice.
+    fn take_pieces(&self) -> Vec<(u64, u64)> {
+        let mut pieces = std::mem::take(&mut *self.pieces.lock().unwrap());
+        pieces.sort_unstable();
+        let mut joined: Vec<(u64, u64)> = Vec::new();
+        for (start, end) in pieces {
+            match joined.last_mut() {
+                Some((_, last)) if *last == start => *last = end,
+                _ => joined.push((start, end)),
+            }
+        }
+        joined
+    }
+}
+
+struct Gated {
+    puller: Arc<dyn Puller>,
+    shown: Arc<Shown>,
+}
+
+impl Puller for Gated {
+    fn pull(&self, remote: RemoteRegion, offset: u64, local: &Region) -> Result<(), RailError> {
+        let Self { puller, shown } = self;
+        let in_hand = shown.in_hand.fetch_add(1, Ordering::SeqCst) + 1;
+        shown.most.fetch_max(in_hand, Ordering::SeqCst);
+        shown.meet();
+        shown.await_permit();
+        let end = offset + local.len() as u64;
+        let copied = match *shown.refused.lock().unwrap() {
+            Some(refused) if end > refused => Err(RailError::Unreachable("refused".into())),
+            _ => puller.pull(remote, offset, local),
+        };
+        if copied.is_ok() {
+            shown.pieces.lock().unwrap().push((offset, end));
+        }
+        shown.in_hand.fetch_sub(1, Ordering::SeqCst);
+        copied
+    }
+}
+
+/// A rail that shows what is copied over it.
+struct Watched {
+    rail: SimRail,
+    shown: Arc<Shown>,
+}
+
+impl Rail for Watched {
+    fn name(&self) -> &'static str {
+        self.rail.name()
+    }
+
+    fn address(&self) -> Vec<u8> {
+        self.rail.address()
+    }
+
+    fn connect(&mut self, peer: GateId, address: &[u8]) -> Result<(), RailError> {
+        self.rail.connect(peer, address)
+    }
+
+    fn disconnect(&mut self, peer: GateId) {
+        self.rail.disconnect(peer);
+    }
+
+    fn post(&mut self, peer: GateId, frame: &Frame) -> Post {
+        self.rail.post(peer, frame)
+    }
+
+    fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
+        self.rail.poll(sink)
+    }
+
+    fn puller(&self, peer: GateId) -> Option<Arc<dyn Puller>> {
+        let puller = self.rail.puller(peer)?;
+        Some(Arc::new(Gated { puller, shown: Arc::clone(&self.shown) }))
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.rail.descriptors()
+    }
+
+    fn prepare_sleep(&mut self) -> bool {
+        self.rail.prepare_sleep()
+    }
+
+    fn finish_sleep(&mut self) {
+        self.rail.finish_sleep();
+    }
+
+    fn is_flushed(&self) -> bool {
+        self.rail.is_flushed()
+    }
+}
+
+/// On the simulated rail a rank is its own address.
+struct Ranks;
+
+impl Directory for Ranks {
+    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+        Ok(vec![("sim".into(), peer.0.to_le_bytes().into())])
+    }
+}
+
+const SENDER: GateId = GateId(0);
+const RECEIVER: GateId = GateId(1);
+const LONG: i32 = 1;
+const SHORT: i32 = 2;
+/// No whole number of pieces.
+const BYTES: usize = (5 << 20) + 77;
+/// Enough for threads that wait to help, if they do.
+const QUIET_ROUNDS: u32 = 100;
+const SOON: Duration = Duration::from_millis(50);
+const PATIENCE: Duration = Duration::from_secs(30);
