@@ -354,7 +354,7 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
     times(
         "time_yielding",
         |all| all.progress.yielding.as_nanos() as u64,
-        "time that took, estimated from one in 16 where ranks share cores",
+        "time until they had it back",
     ),
     counts(
         "sleeps",
@@ -417,6 +417,51 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
         |all| all.progress.tasks_of_standby.works,
         "times that a begun collective computed in the thread that stands by",
     ),
+    times(
+        "time_task_works_in_calls",
+        |all| all.progress.tasks_of_callers.working.as_nanos() as u64,
+        "time that begun collectives computed in calls that submit or test",
+    ),
+    times(
+        "time_task_works_in_waits",
+        |all| all.progress.tasks_of_waits.working.as_nanos() as u64,
+        "time that begun collectives computed in threads that wait",
+    ),
+    times(
+        "time_task_works_by_standby",
+        |all| all.progress.tasks_of_standby.working.as_nanos() as u64,
+        "time that begun collectives computed in the thread that stands by",
+    ),
+    counts(
+        "pieces_copied_in_calls",
+        |all| all.progress.tasks_of_callers.pieces,
+        "pieces of messages copied from a neighbour's memory in calls that submit or test",
+    ),
+    counts(
+        "pieces_copied_in_waits",
+        |all| all.progress.tasks_of_waits.pieces,
+        "pieces of messages copied from a neighbour's memory by threads that wait",
+    ),
+    counts(
+        "pieces_copied_by_standby",
+        |all| all.progress.tasks_of_standby.pieces,
+        "pieces of messages copied from a neighbour's memory by the thread that stands by",
+    ),
+    times(
+        "time_copying_in_calls",
+        |all| all.progress.tasks_of_callers.copying.as_nanos() as u64,
+        "time that these copies took in calls that submit or test",
+    ),
+    times(
+        "time_copying_in_waits",
+        |all| all.progress.tasks_of_waits.copying.as_nanos() as u64,
+        "time that these copies took in threads that wait",
+    ),
+    times(
+        "time_copying_by_standby",
+        |all| all.progress.tasks_of_standby.copying.as_nanos() as u64,
+        "time that these copies took in the thread that stands by",
+    ),
     counts("frames_sent", |all| all.engine.frames, "frames given to rails"),
     counts(
         "packets_sent",
@@ -460,7 +505,7 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
     ),
 ];
 
-const OF_PROGRESS: usize = 20;
+const OF_PROGRESS: usize = 29;
 const OF_MESSAGES: usize = 13;
 
 static CATEGORIES: [Category; 3] = [
@@ -472,7 +517,7 @@ static CATEGORIES: [Category; 3] = [
     },
     Category {
         name: "progress",
-        meaning: "who polls, sleeps and computes, and how long",
+        meaning: "who polls, sleeps, computes and copies, and how long",
         settings: 0..0,
         counters: 0..OF_PROGRESS,
     },

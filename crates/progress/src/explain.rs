@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::Policy;
+use crate::copies::PIECE;
 use crate::standby::{GATHERED, IDLE_LOOKS};
 use crate::wait::{AWAY, CROWDED_AWAY, MAX_SLEEP};
 
@@ -44,6 +45,7 @@ impl Policy {
                 Amount::Number(self.threads as u32),
                 "can wait with a core each; of more, one polls, and gives way to those whose wait is over",
             ),
+            self.copies(),
             self.standby(),
             say(
                 "gathered",
@@ -94,6 +96,19 @@ impl Policy {
         ]
     }
 
+    fn copies(&self) -> Explained {
+        let piece = PIECE >> 10;
+        let because = match self.threads {
+            1 => format!(
+                "copies a neighbour's long message, {piece} KiB at a time; others have the library meanwhile"
+            ),
+            _ => format!(
+                "can share the copying of a neighbour's long message, {piece} KiB at a time; one does where others want the cores"
+            ),
+        };
+        say("copies", Amount::Number(self.threads as u32), because)
+    }
+
     fn standby(&self) -> Explained {
         let (away, otherwise) = match self.has_a_core() {
             true => (AWAY, format!("; {CROWDED_AWAY:?} where others want the cores")),
@@ -138,6 +153,7 @@ mod tests {
         assert_eq!(amount(alone, "if wanted"), Some(Amount::Time(alone.brief)));
         assert_eq!(amount(alone, "yields"), Some(Amount::None));
         assert_eq!(amount(alone, "threads"), Some(Amount::Number(2)));
+        assert_eq!(amount(alone, "copies"), Some(Amount::Number(2)));
         assert!(alone.explain(wake)[0].because.starts_with("some 20 times"));
         let crowded = Policy::for_node(5, 4);
         assert_eq!(amount(crowded, "spins"), Some(Amount::None));
