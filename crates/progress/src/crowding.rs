@@ -3,7 +3,8 @@
 //! Two signs tell that they do. A waiting thread that reads the clock, polls, and reads it again much later was
 //! put aside meanwhile: when that happens again and again, cores are taken to be wanted for a while, for longer when
 //! it goes on soon after, and for as long as more threads of the machine run, or could, than it has cores. Where
-//! waits are long the latter is looked at without the former, for who spins long takes much from those who compute.
+//! waits are long, or loops of tests, the latter is looked at without the former, for who spins long takes much from
+//! those who compute.
 //!
 //! Ranks that share cores yield to each other while they wait. The kernel takes who yields for one that has had all of
 //! its share (Linux 6.18 charges it a whole slice), so that others of its session who want the core have it next, for
@@ -156,11 +157,11 @@ impl Crowding {
         }
     }
 
-    /// A thread has slept for so long: where waits are long, it is seen now and then how many threads want the
-    /// machine's cores.
-    pub fn note_sleep(&self, slept: Duration, now: Instant) {
+    /// A thread has waited for so long, asleep or in a loop of tests: where waits are long, it is seen now and then how
+    /// many threads want the machine's cores.
+    pub fn note_wait(&self, lasting: Duration, now: Instant) {
         let now_us = self.us(now);
-        if slept >= LONG && now_us >= self.look_at_us.load(Ordering::Relaxed) {
+        if lasting >= LONG && now_us >= self.look_at_us.load(Ordering::Relaxed) {
             self.look_at_us.store(now_us + LOOK_EVERY_US, Ordering::Relaxed);
             if self.is_full() {
                 self.hold(now_us + LOOK_EVERY_US);
@@ -283,13 +284,13 @@ mod tests {
         let at = |crowding: &Crowding, us| crowding.began + Duration::from_micros(us);
         let runnable = || Runnable::open().unwrap();
         let full = Crowding { machine: Some((0, runnable())), ..Crowding::new() };
-        full.note_sleep(LONG / 2, at(&full, 0));
+        full.note_wait(LONG / 2, at(&full, 0));
         assert!(!full.is_crowded());
-        full.note_sleep(LONG, at(&full, 0));
+        full.note_wait(LONG, at(&full, 0));
         assert!(full.is_crowded_at(at(&full, LOOK_EVERY_US - 1)));
         assert!(full.is_crowded_at(at(&full, LOOK_EVERY_US)), "this thread runs");
         let roomy = Crowding { machine: Some((usize::MAX, runnable())), ..Crowding::new() };
-        roomy.note_sleep(LONG, at(&roomy, 0));
+        roomy.note_wait(LONG, at(&roomy, 0));
         assert!(!roomy.is_crowded());
         (0..OFTEN).for_each(|_| roomy.note_pause(PUT_ASIDE, at(&roomy, 0)));
         assert!(!roomy.is_crowded());

@@ -19,6 +19,7 @@ mod precedence;
 mod standby;
 mod tasks;
 mod trust;
+mod vain;
 mod wait;
 mod waiters;
 

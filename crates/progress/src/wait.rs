@@ -21,6 +21,7 @@ use crate::policy::{Courtesy, Next, Patience, Policy};
 use crate::standby::{Look, Standby};
 use crate::tasks::Task;
 use crate::trust::Trust;
+use crate::vain::{NAP, Vain};
 
 /// The communication of one process, shared by its threads.
 pub struct Progress {
@@ -42,6 +43,8 @@ pub struct Progress {
     crowding: Crowding,
     /// In polling on while other threads are due.
     holding_up: Trust,
+    /// Tests that found nothing.
+    vain: Vain,
     pub(crate) standby: Standby,
     myself: Weak<Self>,
 }
@@ -82,6 +85,7 @@ impl Progress {
             courtesy: Courtesy::default(),
             crowding: Crowding::new(),
             holding_up: Trust::new(),
+            vain: Vain::new(),
             standby: Standby::default(),
             myself: Weak::clone(myself),
         }))
@@ -176,10 +180,28 @@ impl Progress {
         }
     }
 
-    /// Gives the core away where ranks are more than cores: for loops of tests that found nothing.
+    /// A test has found nothing: gives the core away where ranks are more than cores, and in a loop of such tests where
+    /// others want it.
+    #[inline]
     pub fn pause(&self) {
         if !self.policy.has_a_core() {
             std::thread::yield_now();
+        } else if self.vain.count() {
+            self.pause_in_a_loop(Instant::now());
+        }
+    }
+
+    /// Waits, where others want the cores: to yield would be to have this one back after milliseconds.
+    #[cold]
+    fn pause_in_a_loop(&self, now: Instant) {
+        let Some(lasting) = self.vain.look(now) else { return };
+        let core = self.lock();
+        self.crowding.note_wait(lasting, now);
+        if self.crowding.is_crowded() && self.crowding.is_crowded_at(now) {
+            let before = core.engine.news();
+            let is_news = |core: &mut Core| (core.engine.news() != before).then_some(());
+            self.wait_locked(core, Some(now + NAP), is_news);
+            self.vain.have_waited(Instant::now());
         }
     }
 
@@ -553,7 +575,7 @@ impl Progress {
             core.counters.sleeps += 1;
             core.counters.sleeping += slept;
             if self.policy.has_a_core() {
-                self.crowding.note_sleep(slept, Instant::now());
+                self.crowding.note_wait(slept, Instant::now());
             }
             self.asleep.store(false, Ordering::Relaxed);
         } else if self.guarded.load(Ordering::Relaxed) {

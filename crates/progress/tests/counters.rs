@@ -1,6 +1,7 @@
 //! What is done is counted: by whom, and how long it took.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -45,6 +46,32 @@ fn who_has_a_core_spins_until_it_sleeps() {
     // All of `SPIN`, unless it was put aside meanwhile.
     assert!(!counted.spinning.is_zero(), "{counted:?}");
     assert!(counted.spinning + counted.sleeping <= took, "{counted:?} of {took:?}");
+}
+
+#[test]
+fn a_loop_of_tests_sleeps_where_others_want_the_cores() {
+    let process = process(Policy::for_node(1, 1));
+    let has_slept = AtomicBool::new(false);
+    let cores = thread::available_parallelism().expect("cores").get();
+    thread::scope(|scope| {
+        for _ in 0..2 * cores {
+            scope.spawn(|| {
+                while !has_slept.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let begun = Instant::now();
+        while counters(&process).sleeps == 0 && begun.elapsed() < PATIENCE {
+            (0..TESTS_IN_A_ROW).for_each(|_| {
+                process.test(|_| ());
+                process.pause();
+            });
+        }
+        has_slept.store(true, Ordering::Relaxed);
+    });
+    let counted = counters(&process);
+    assert!(counted.sleeps > 0 && counted.yields == 0, "{counted:?}");
 }
 
 #[test]
@@ -126,6 +153,7 @@ impl Directory for Nobody {
 const CROWDED: Policy =
     Policy { spin: Duration::ZERO, yields: 16, brief: Duration::ZERO, threads: 1 };
 const TESTS: u64 = 10;
+const TESTS_IN_A_ROW: usize = 1000;
 const SPIN: Duration = Duration::from_millis(1);
 const SOON: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(20);
