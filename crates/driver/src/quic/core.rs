@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quinn_proto::{
-    ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint, Event as Happening,
-    StreamEvent,
+    ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointEvent,
+    Event as Happening, StreamEvent,
 };
 use rustc_hash::FxHashMap;
 use rustix::event::epoll;
@@ -409,7 +409,7 @@ impl Core {
     }
 
     /// Sends what may leave on one line, and notes when more may.
-    fn pump(&mut self, key: usize, now: Instant) -> bool {
+    pub(super) fn pump(&mut self, key: usize, now: Instant) -> bool {
         let Some(line) = self.lines.get_mut(&key) else { return false };
         let socket = &mut self.sockets[line.socket];
         let was_stuck = socket.is_stuck();
@@ -466,6 +466,13 @@ impl Core {
         }
         if line.connection.is_drained() && line.stage == Stage::Closing {
             self.lines.remove(&key);
+        }
+    }
+
+    /// Removes a connection, whatever its other end still says.
+    pub(super) fn forget(&mut self, key: usize) {
+        if self.lines.remove(&key).is_some() {
+            self.endpoint.handle_event(ConnectionHandle(key), EndpointEvent::drained());
         }
     }
 

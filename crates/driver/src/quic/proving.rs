@@ -38,7 +38,7 @@ impl Core {
     }
 
     /// A stranger comes. Where many wait to be known, only those whose address is proved are let in; it
-    /// costs them a round trip. Where more wait than can be known, none is.
+    /// costs them a round trip. Where more wait than can be known, another has to go.
     pub(super) fn admit(
         &mut self,
         index: usize,
@@ -47,17 +47,14 @@ impl Core {
         answer: &mut Vec<u8>,
     ) {
         let from = incoming.remote_address();
-        if self.unproved >= UNPROVED_MAX {
-            self.endpoint.ignore(incoming);
-            return self.note_refusal(from, Refusal::Crowd);
-        }
-        let is_crowded = self.unproved >= UNPROVED_EASY;
+        let is_crowded = self.guests().count() >= UNPROVED_EASY;
         if is_crowded && !incoming.remote_address_validated() && incoming.may_retry() {
             if let Ok(transmit) = self.endpoint.retry(incoming, answer) {
                 self.sockets[index].send(transmit, answer);
             }
             return;
         }
+        self.make_way(now);
         let known = self.knowledge.recall(self.sockets[index].address, from);
         let gate = SharedGate::new(known);
         let config = self.keys.server(&gate, known);
@@ -74,6 +71,32 @@ impl Core {
                 self.note_refusal(from, Refusal::Protocol);
             }
         }
+    }
+
+    /// Others' connections that are no links, and when each has to be one; what is closed already should go first.
+    fn guests(&self) -> impl Iterator<Item = (Duration, usize)> {
+        self.lines.iter().filter_map(|(&key, line)| match line.stage {
+            Stage::Strange => Some((line.deadline, key)),
+            Stage::Closing => Some((Duration::ZERO, key)),
+            Stage::Dialled { .. } | Stage::Asked { .. } | Stage::Open { .. } => None,
+        })
+    }
+
+    /// Keeps the number of guests bounded: the one that has been here longest goes. A peer that is pushed out so
+    /// is told, and comes again.
+    fn make_way(&mut self, now: Instant) {
+        if self.guests().count() < UNPROVED_MAX {
+            return;
+        }
+        let Some((_, key)) = self.guests().min() else { return };
+        let Some(line) = self.lines.get(&key) else { return };
+        if line.stage == Stage::Strange {
+            let from = line.connection.remote_address();
+            self.note_refusal(from, Refusal::Crowd);
+            self.close(key, Code::Declined, now);
+            self.pump(key, now);
+        }
+        self.forget(key);
     }
 
     pub(super) fn add(&mut self, handle: ConnectionHandle, mut line: Line) {
@@ -358,7 +381,7 @@ fn route(address: SocketAddr) -> Option<IpAddr> {
 /// The name that a client asks for: it goes nowhere, and nobody checks it.
 const SERVER_NAME: &str = "canele";
 
-/// Connections at once that have not become links; and how many before addresses must be proved.
+/// Guests at once; and how many before addresses must be proved.
 const UNPROVED_MAX: usize = 128;
 const UNPROVED_EASY: usize = 32;
 /// How long one address has to answer, and a stranger to say who it is.

@@ -29,7 +29,7 @@ impl Daemon {
             listen: vec![listen.into()],
             hosts: vec![allow.parse().unwrap()],
             gateways: vec!["127.0.0.1".parse().unwrap()],
-            pass: pass(7),
+            pass: pass(SECRET),
             between,
         };
         let (told, ready) = std::sync::mpsc::channel();
@@ -164,5 +164,7 @@ pub fn exchange(stream: &mut TcpStream) {
     assert_eq!(&heard, b"hello");
 }
 
+/// Of which bytes the secret of the job is.
+pub const SECRET: u8 = 7;
 /// Whatever takes longer has failed.
 pub const PATIENCE: Duration = Duration::from_secs(90);

@@ -2,5 +2,8 @@
 
 mod carrying;
 mod common;
+mod half_open;
 mod hostile;
+#[path = "../../../driver/tests/initials/mod.rs"]
+mod initials;
 mod ranks;
