@@ -4,10 +4,11 @@
 //! over the agents' own channels gets its bytes back, and nobody else anything. The token is this
 //! listener's alone: an address that means another machine where it is tried leads to a refusal.
 
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use driver::TcpNetworks;
@@ -17,50 +18,117 @@ use crate::system;
 /// What who connects has to show first.
 pub(crate) type Token = [u8; 32];
 
+/// Those that have connected and have not shown the token, in the order in which they came.
+#[derive(Default)]
+struct Guests {
+    inside: Mutex<Inside>,
+}
+
+#[derive(Default)]
+struct Inside {
+    next: u64,
+    unproved: VecDeque<(u64, TcpStream)>,
+    refused: u64,
+}
+
+impl Guests {
+    /// Lets somebody in: by which number it leaves. In a crowd the one that has been here longest has to go.
+    fn enter(&self, stream: &TcpStream) -> io::Result<u64> {
+        let stream = stream.try_clone()?;
+        let mut inside = self.inside();
+        if inside.unproved.len() >= UNPROVED_MAX
+            && let Some((_, oldest)) = inside.unproved.pop_front()
+        {
+            // Whoever reads from it reads its end.
+            let _ = oldest.shutdown(Shutdown::Both);
+            inside.refuse(&oldest);
+        }
+        let number = inside.next;
+        inside.next += 1;
+        inside.unproved.push_back((number, stream));
+        Ok(number)
+    }
+
+    /// It has shown the token, or will not.
+    fn leave(&self, number: u64, is_proved: bool) {
+        let mut inside = self.inside();
+        let Some(at) = inside.unproved.iter().position(|one| one.0 == number) else { return };
+        if let Some((_, stream)) = inside.unproved.remove(at).filter(|_| !is_proved) {
+            inside.refuse(&stream);
+        }
+    }
+
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inside {
+    /// Counts who was refused, and tells of the first, the tenth, the hundredth.
+    fn refuse(&mut self, stream: &TcpStream) {
+        self.refused += 1;
+        if 10u64.pow(self.refused.ilog10()) == self.refused
+            && let Ok(from) = stream.peer_addr()
+        {
+            tell!(
+                "canele-agent: refused {from}, which is no agent (refused so far: {})",
+                self.refused
+            );
+        }
+    }
+}
+
 /// Listens on all networks, or those of the setting; the addresses.
 pub(crate) fn listen(token: Token) -> io::Result<Vec<SocketAddr>> {
     let interface = settings::IFACE.given().map(|given| given.to_string_lossy());
     let networks = TcpNetworks::find(interface.as_deref())?;
-    networks.all().iter().map(|network| listen_on(network.address(), token)).collect()
+    let guests = Arc::new(Guests::default());
+    networks.all().iter().map(|network| listen_on(network.address(), token, &guests)).collect()
 }
 
-fn listen_on(address: IpAddr, token: Token) -> io::Result<SocketAddr> {
+fn listen_on(address: IpAddr, token: Token, guests: &Arc<Guests>) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind((address, 0))?;
     let address = listener.local_addr()?;
-    let guests = Arc::new(AtomicUsize::new(0));
+    let guests = Arc::clone(guests);
     system::start_thread(move || {
-        for stream in listener.incoming().flatten() {
-            let guests = Arc::clone(&guests);
-            if guests.fetch_add(1, Ordering::Relaxed) >= GUESTS_MAX {
-                guests.fetch_sub(1, Ordering::Relaxed);
-                continue;
-            }
-            let started = system::start_thread({
-                let guests = Arc::clone(&guests);
-                move || {
-                    // Whoever it was has gone, or was none of ours.
-                    let _ = serve(stream, &token);
-                    guests.fetch_sub(1, Ordering::Relaxed);
-                }
-            });
-            if started.is_err() {
-                guests.fetch_sub(1, Ordering::Relaxed);
+        for stream in listener.incoming() {
+            // For want of descriptors, memory or threads, mostly; or the caller has left already.
+            if stream.and_then(|stream| receive(stream, token, &guests)).is_err() {
+                thread::sleep(REST);
             }
         }
     })?;
     Ok(address)
 }
 
-/// Gives back what a guest sends that has shown the token.
-fn serve(mut stream: TcpStream, token: &Token) -> io::Result<()> {
+fn receive(mut stream: TcpStream, token: Token, guests: &Arc<Guests>) -> io::Result<()> {
+    let number = guests.enter(&stream)?;
+    let within = Arc::clone(guests);
+    let started = system::start_thread(move || {
+        let is_proved = shows(&mut stream, &token).unwrap_or(false);
+        within.leave(number, is_proved);
+        if is_proved {
+            // Who does not stay to be measured is not.
+            let _ = give_back(stream);
+        }
+    });
+    if started.is_err() {
+        guests.leave(number, false);
+    }
+    started
+}
+
+/// Whether a guest shows the token.
+fn shows(stream: &mut TcpStream, token: &Token) -> io::Result<bool> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut shown = Token::default();
     stream.read_exact(&mut shown)?;
-    let differing = shown.iter().zip(token).fold(0, |bits, (one, other)| bits | (one ^ other));
-    if differing != 0 {
-        return Ok(());
-    }
+    Ok(shown.iter().zip(token).fold(0, |bits, (one, other)| bits | (one ^ other)) == 0)
+}
+
+/// Gives back what comes, byte for byte.
+fn give_back(mut stream: TcpStream) -> io::Result<()> {
     let mut byte = [0];
     for _ in 0..=ROUNDS {
         stream.read_exact(&mut byte)?;
@@ -97,8 +165,10 @@ fn measure(address: &SocketAddr, token: &Token) -> io::Result<u64> {
 const ROUNDS: u32 = 6;
 /// How long a connection, or an answer, may take.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Connections at the same time.
-const GUESTS_MAX: usize = 16;
+/// Connections at the same time that have not shown the token.
+const UNPROVED_MAX: usize = 64;
+/// How long nobody is let in when somebody could not be.
+const REST: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests {
@@ -107,18 +177,43 @@ mod tests {
     #[test]
     fn who_shows_the_token_is_measured_and_nobody_else() {
         let token = [7; 32];
-        let listener = listen_on([127, 0, 0, 1].into(), token).unwrap();
-        let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
+        let listener = listen_on(HERE, token, &Arc::default()).unwrap();
+        let nobody = SocketAddr::from((HERE, 1));
         assert!(round_trip_us(&[nobody, listener], &token).is_some());
         assert_eq!(round_trip_us(&[listener], &[8; 32]), None);
         assert_eq!(round_trip_us(&[nobody], &token), None);
-        // Strangers that say nothing keep nobody waiting, and many of them none out for long.
-        let strangers: Vec<_> =
-            (0..2 * GUESTS_MAX).map(|_| TcpStream::connect(listener).unwrap()).collect();
-        drop(strangers);
-        let until = Instant::now() + 4 * PATIENCE;
-        while round_trip_us(&[listener], &token).is_none() {
-            assert!(Instant::now() < until, "strangers that have gone keep the listener busy");
-        }
     }
+
+    #[test]
+    fn the_silent_are_bounded_in_number_and_keep_nobody_out() {
+        let (token, guests) = ([7; 32], Arc::default());
+        let listener = listen_on(HERE, token, &guests).unwrap();
+        let mut strangers = VecDeque::new();
+        for number in 0..SILENT {
+            let mut stranger = TcpStream::connect(listener).unwrap();
+            if number % 2 == 0 {
+                // Refused already, perhaps.
+                let _ = stranger.write_all(&token[..number % token.len()]);
+            }
+            strangers.push_back(stranger);
+            if strangers.len() > 2 * UNPROVED_MAX {
+                strangers.pop_front();
+            }
+            if number % 50 == 0 {
+                assert!(round_trip_us(&[listener], &token).is_some(), "after {number}");
+                assert!(guests.inside().unproved.len() <= UNPROVED_MAX);
+            }
+        }
+        // A thread each, and the listener's.
+        let limit = Instant::now() + 10 * PATIENCE;
+        while Arc::strong_count(&guests) > 2 + UNPROVED_MAX {
+            assert!(Instant::now() < limit, "{} threads", Arc::strong_count(&guests));
+            thread::sleep(REST);
+        }
+        let refused = guests.inside().refused;
+        assert!(refused >= (SILENT - UNPROVED_MAX) as u64 && refused <= SILENT as u64, "{refused}");
+    }
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    const SILENT: usize = 2000;
 }
