@@ -13,6 +13,7 @@ use wire::GateId;
 use super::controller::SharedGate;
 use super::frames::{Inbox, Outbox};
 use super::pacer::Pacer;
+use super::settings::KEEP_ALIVE;
 use super::vigil::{Signs, Vigil};
 use crate::rail::Fault;
 
@@ -71,6 +72,8 @@ pub(super) struct Line {
     /// Whether the peer is so far that frames are kept, for the link to be opened anew.
     pub is_far: bool,
     vigil: Vigil,
+    /// The datagrams that had come at the last look that found more, and when that was.
+    heard: (u64, Instant),
     /// One packet is to leave in any case, for the peer to answer.
     knocks: bool,
     pacer: Pacer,
@@ -125,6 +128,7 @@ impl Line {
             timer: None,
             is_far: false,
             vigil: Vigil::default(),
+            heard: (0, now),
             knocks: false,
             pacer: Pacer::new(now),
             loaded: 0,
@@ -229,12 +233,22 @@ impl Line {
     /// Has the peer asked for an answer when nothing comes for long.
     fn watch(&mut self, now: Instant) {
         let gate = self.gate.lock();
-        let (awaits, arrived) = (!gate.has_all_arrived, gate.arrived);
+        let (has_all_arrived, arrived) = (gate.has_all_arrived, gate.arrived);
         drop(gate);
+        let awaits = !has_all_arrived || self.is_unheard(now);
         let signs = || Signs { arrived, round_trip: self.connection.rtt() };
         if self.vigil.look(now, awaits, signs) {
             self.knock();
         }
+    }
+
+    /// Whether no sign of life has come for longer than one takes that is asked for when nothing else comes.
+    fn is_unheard(&mut self, now: Instant) -> bool {
+        let datagrams = self.connection.stats().udp_rx.datagrams;
+        if datagrams != self.heard.0 {
+            self.heard = (datagrams, now);
+        }
+        now.saturating_duration_since(self.heard.1) > KEEP_ALIVE + ANSWER_WITHIN
     }
 
     /// Has one packet leave in any case, which the peer answers.
@@ -397,3 +411,5 @@ const DEPTH: Duration = Duration::from_millis(2);
 const BURST: Duration = Duration::from_micros(500);
 const DEPTH_MIN: usize = 64 << 10;
 const DEPTH_MAX: usize = 1 << 20;
+/// What a sign of life that is asked for may take, over the longest way.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
