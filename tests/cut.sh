@@ -9,7 +9,9 @@ work=$(mktemp -d)
 export CANELE_LAB=c$$
 canele=$prefix/bin/canele mpiexec=$prefix/bin/mpiexec
 trap '"$canele" lab down >/dev/null 2>&1; rm -rf "$work"' EXIT
-"$prefix/bin/mpicc" -Wall -Werror -O1 programs/exchange.c -o "$work/exchange" || exit 1
+for program in exchange lost_site; do
+    "$prefix/bin/mpicc" -Wall -Werror -O1 programs/$program.c -o "$work/$program" || exit 1
+done
 
 lab() { timeout 60 "$canele" lab "$@"; }
 lab up --name "$CANELE_LAB" --nodes 1 >"$work/up" 2>&1 || true
@@ -56,4 +58,20 @@ exchange 60 60s both -genv CANELE_LINK_PATIENCE 3
 check "a cut beyond the patience ends the job" yes "$([ "$code" != 0 ] && [ "$code" != 124 ] && echo yes)"
 check "soon after that" yes "$([ $((SECONDS - begin)) -lt 40 ] && echo yes)"
 check "and says why" yes "$(grep -q 'no link has opened again in time' "$work/err" && echo yes)"
+
+# One that is lost for good: where errors return, each site goes on alone.
+lab heal >/dev/null
+for rails in shm,tcp shm,quic; do
+    rm -f "$work/begun"
+    timeout 120 "$mpiexec" -genv BEGUN "$work/begun" -genv CANELE_RAILS $rails -genv CANELE_LINK_PATIENCE 3 -launcher-exec "$canele lab run" -hosts site0-node0:2,site1-node0:2 -n 4 "$work/lost_site" >"$work/out" 2>"$work/err" &
+    job=$!
+    until_true 30 '[ -e "$work/begun" ]'
+    lab cut 1 >/dev/null
+    wait $job
+    check "a site is lost for good, over $rails: the job ends well" 0 $?
+    sed 's/^/    /' "$work/out" "$work/err"
+    check "and both sites have gone on" "site 0 is alone: 0 failures, site 1 is alone: 0 failures" "$(grep -h 'is alone' "$work/out" | sort | paste -sd, | sed 's/,/, /')"
+    check "which was found out by asking, on idle links as well" 0 "$(grep -c 'anew: timed out' "$work/err")"
+    lab heal >/dev/null
+done
 finish_checks

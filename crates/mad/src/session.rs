@@ -25,8 +25,7 @@ pub fn initialize() -> Result<()> {
 /// initialised.
 ///
 /// # Errors
-/// When not initialised; when messages are open, and then it stays initialised; when a peer or the
-/// launcher has failed.
+/// When not initialised; when messages are open, and then it stays initialised; when the launcher has failed.
 pub fn finalize() -> Result<()> {
     let mut users = users();
     if *users == 1 {

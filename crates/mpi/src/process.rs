@@ -232,11 +232,11 @@ pub fn join(level: ThreadLevel) -> Result<&'static Process> {
     Ok(process)
 }
 
-/// Counts one user less. The last ends communication: all processes meet, what is on its way arrives,
-/// the launcher is told.
+/// Counts one user less. The last ends communication: all processes that are left meet, what is on its way
+/// arrives, the launcher is told.
 ///
 /// # Errors
-/// When nobody uses it, in a forked process, or when a peer or the launcher has failed.
+/// When nobody uses it, in a forked process, or when the launcher has failed.
 pub fn leave() -> Result<()> {
     refuse_forked()?;
     let _uncancelled = Uncancelled::begin();
@@ -262,9 +262,16 @@ fn part(process: &Process) -> Result<()> {
     if let Some(counted) = record::counted(process.sites().site(process.rank)) {
         process.job.publish(boot::TRAFFIC_KEY, &counted).map_err(failed)?;
     }
-    crate::collective::barrier(&process.world)?;
+    let met = crate::collective::barrier(&process.world);
     let quiet = |core: &mut Core| core.is_quiet().then_some(());
     process.progress.wait_for(FINALIZE_PATIENCE, quiet);
+    if let Err(error) = met {
+        if error.class != ErrorClass::ProcAborted {
+            return Err(error);
+        }
+        // Those that are left wait for this process's word, and go on when it is gone.
+        process.progress.look(Core::close);
+    }
     process.job.fence().map_err(failed)?;
     process.progress.look(Core::close);
     process.job.finalize().map_err(failed)
