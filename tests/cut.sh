@@ -12,6 +12,7 @@ trap '"$canele" lab down >/dev/null 2>&1; rm -rf "$work"' EXIT
 for program in exchange lost_site; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 programs/$program.c -o "$work/$program" || exit 1
 done
+cc -Wall -Werror -O1 -shared -fPIC programs/clock.c -o "$work/clock.so" -ldl || exit 1
 
 lab() { timeout 60 "$canele" lab "$@"; }
 lab up --name "$CANELE_LAB" --nodes 1 >"$work/up" 2>&1 || true
@@ -51,6 +52,26 @@ for cut in 200ms 2s 7s; do
     check "and every byte is right" 1 "$(grep -c ' among 2 ranks: 0 failures$' "$work/out")"
     check "whether the link was opened anew" "$([ "$cut" = 7s ] && echo yes)" "$(grep -q 'is gone, it is opened anew' "$work/err" && echo yes)"
 done
+
+# The wall clock of all processes of a job jumps forth and back, and the link is lost each time and opened anew.
+echo 3600 >"$work/off"
+jumped() { CLOCK_OFF=$work/off LD_PRELOAD=$work/clock.so date +%s; }
+check "the clock can be off" yes "$([ $(($(jumped) - $(date +%s))) -gt 3000 ] && echo yes)"
+rm -f "$work/begun"
+echo 0 >"$work/off"
+CLOCK_OFF=$work/off LD_PRELOAD=$work/clock.so timeout 120 "$mpiexec" -genv EXCHANGE_BEGUN "$work/begun" -launcher-exec "$canele lab run" -hosts site0-node0:1,site1-node0:1 -n 2 "$work/exchange" 9 0.5 >"$work/out" 2>"$work/err" &
+job=$!
+until_true 30 '[ -e "$work/begun" ]'
+for off in 3600 -3600; do
+    echo $off >"$work/off"
+    lab cut 1 --for 2s >/dev/null
+    sleep 4
+done
+wait $job
+check "the clock jumps: the job ends well" 0 $?
+sed 's/^/    /' "$work/out" "$work/err"
+check "and every byte is right" 1 "$(grep -c ' among 2 ranks: 0 failures$' "$work/out")"
+check "links that were lost are back" yes "$([ "$(grep -c 'is gone, it is opened anew' "$work/err")" -ge 2 ] && grep -q 'is back' "$work/err" && echo yes)"
 
 # The other process fails when the time is over, and nobody hangs.
 begin=$SECONDS

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What happens to a wide area, one thing after the other, while ranks on both sides of it exchange data that is
 # checked: every message arrives once, or the job ends with the error and in the time that are to be expected.
-# Usage: trouble.sh PREFIX [CASE...] (cuts, gateways, address, mtu, udp, tcp, refused, disorder, malice; all by default)
+# Usage: trouble.sh PREFIX [CASE...] (cuts, clock, gateways, address, mtu, udp, tcp, refused, disorder, malice; all by default)
 set -u
 cd "$(dirname "$0")" || exit 1
 . ./check.sh
@@ -12,7 +12,7 @@ export CANELE_LAB=t$$ TROUBLE_TEST=$work
 canele=$prefix/bin/canele mpiexec=$prefix/bin/mpiexec
 trap 'for id in "${started[@]}"; do kill -9 "$id" 2>/dev/null; done; "$canele" lab down >/dev/null 2>&1; rm -rf "$work"' EXIT
 started=()
-wanted=" ${*:-cuts gateways address mtu udp tcp refused disorder malice} "
+wanted=" ${*:-cuts clock gateways address mtu udp tcp refused disorder malice} "
 "$prefix/bin/mpicc" -Wall -Werror -O1 programs/exchange.c -o "$work/exchange" || exit 1
 lab() { timeout 60 "$canele" lab "$@"; }
 raise() { lab up --name "$CANELE_LAB" "$@" >"$work/up" 2>&1 || true; }
@@ -69,6 +69,23 @@ if wants cuts; then
     finish "a cut of 20 s where TCP and UDP lead there"
     noticed
     calm
+fi
+
+if wants clock; then
+    cc -Wall -Werror -O1 -shared -fPIC programs/clock.c -o "$work/clock.so" -ldl || exit 1
+    for rails in tcp quic; do
+        echo 0 >"$work/off"
+        CLOCK_OFF=$work/off LD_PRELOAD=$work/clock.so begin 25 "${direct[@]}" -genv CANELE_RAILS $rails
+        for off in 3600 -3600; do
+            echo $off >"$work/off"
+            sleep 2
+            lab cut 1 --for 7s >/dev/null
+            sleep 9
+        done
+        finish "the clock jumps by an hour forth and two back, over $rails"
+        check "links were lost and opened anew after each jump" yes "$([ "$(grep -c 'is gone, it is opened anew' "$work/err")" -ge 2 ] && grep -q 'is back' "$work/err" && echo yes)"
+        calm
+    done
 fi
 
 # Gateways on the first two nodes of a site, for ranks on its third.

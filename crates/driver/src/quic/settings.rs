@@ -1,12 +1,12 @@
 //! How connections are set up: what the protocol's implementation is told.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn_proto::{
     AckFrequencyConfig, ClientConfig, EndpointConfig, IdleTimeout, MtuDiscoveryConfig,
-    RandomConnectionIdGenerator, ServerConfig, TransportConfig, VarInt,
+    RandomConnectionIdGenerator, ServerConfig, TimeSource, TransportConfig, VarInt,
 };
 use rustls::{ClientConfig as TlsClient, ServerConfig as TlsServer};
 
@@ -29,6 +29,7 @@ impl Keys {
         let server = QuicServerConfig::try_from(server).map_err(unfit)?;
         let mut server = ServerConfig::with_crypto(Arc::new(server));
         server.max_incoming(INCOMING_MAX).incoming_buffer_size_total(INCOMING_BYTES_MAX);
+        server.time_source(Arc::new(Steady { begin: Instant::now() }));
         Ok(Self { client: Arc::new(client), server })
     }
 
@@ -49,6 +50,17 @@ impl Keys {
         let mut config = self.server.clone();
         config.transport_config(Arc::new(transport(gate, known, 1)));
         Arc::new(config)
+    }
+}
+
+/// Dates the proofs of addresses that this process gives out, and nobody sets it.
+struct Steady {
+    begin: Instant,
+}
+
+impl TimeSource for Steady {
+    fn now(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + self.begin.elapsed()
     }
 }
 
