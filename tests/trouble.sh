@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What happens to a wide area, one thing after the other, while ranks on both sides of it exchange data that is
 # checked: every message arrives once, or the job ends with the error and in the time that are to be expected.
-# Usage: trouble.sh PREFIX [CASE...] (cuts, clock, gateways, address, mtu, udp, tcp, refused, disorder, malice; all by default)
+# Usage: trouble.sh PREFIX [CASE...] (cuts, clock, gateways, address, mtu, udp, tcp, refused, disorder, malice, strangers; all by default)
 set -u
 cd "$(dirname "$0")" || exit 1
 . ./check.sh
@@ -12,7 +12,7 @@ export CANELE_LAB=t$$ TROUBLE_TEST=$work
 canele=$prefix/bin/canele mpiexec=$prefix/bin/mpiexec
 trap 'for id in "${started[@]}"; do kill -9 "$id" 2>/dev/null; done; "$canele" lab down >/dev/null 2>&1; rm -rf "$work"' EXIT
 started=()
-wanted=" ${*:-cuts clock gateways address mtu udp tcp refused disorder malice} "
+wanted=" ${*:-cuts clock gateways address mtu udp tcp refused disorder malice strangers} "
 "$prefix/bin/mpicc" -Wall -Werror -O1 programs/exchange.c -o "$work/exchange" || exit 1
 lab() { timeout 60 "$canele" lab "$@"; }
 raise() { lab up --name "$CANELE_LAB" "$@" >"$work/up" 2>&1 || true; }
@@ -53,7 +53,7 @@ replaced() { # the rail that was left, and the one that leads now
 calm() { lab heal >/dev/null; lab set --loss 0 --duplicate 0 --reorder 0 --mtu 1500 --udp-forbidden=false --tcp-forbidden=false >/dev/null; }
 
 if wants cuts; then
-    for way in both in; do
+    for way in both in out; do
         begin 25 "${direct[@]}"
         lab cut 1 --for 20s --direction "$way" >/dev/null
         finish "a cut of 20 s ($way)"
@@ -291,16 +291,77 @@ if wants disorder; then
 fi
 
 if wants malice; then
+    middle=()
     for node in site0-node2 site1-node2; do
         lab run $node iptables -t nat -A PREROUTING -p tcp -s 10.77.0.0/16 -j REDIRECT --to-ports 5999 || check "connections can be redirected" yes no
         "$canele" lab run $node python3 programs/between.py 5999 >>"$work/malice" &
         started+=($!)
+        middle+=($!)
     done
-    begin 15 "${direct[@]}"
-    finish "one in the middle changes, repeats and cuts short what is said"
+    begin 20 "${direct[@]}"
+    finish "one in the middle changes, repeats, cuts short and mixes up what is said"
     sort "$work/malice" | uniq -c
-    check "which was done in all ways" 3 "$(sort -u "$work/malice" | wc -l)"
+    check "which was done in all ways" 4 "$(sort -u "$work/malice" | wc -l)"
     noticed
     check "and told of" yes "$(grep -q 'what came is not what the peer has encrypted' "$work/err" && echo yes)"
+    kill "${middle[@]}"
+    for node in site0-node2 site1-node2; do
+        lab run $node iptables -t nat -F
+        "$canele" lab run $node python3 programs/amid.py 7 >>"$work/amid" &
+        started+=($!)
+        lab run $node iptables -A INPUT -p udp -s 10.77.0.0/16 -m statistic --mode random --probability 0.02 -j NFQUEUE --queue-num 7 --queue-bypass || check "datagrams can be queued" yes no
+    done
+    begin 15 -launcher-exec "$canele lab run" -hosts site0-node2:2,site1-node2:2 -n 4 -genv CANELE_RAILS shm,quic
+    finish "the same over UDP"
+    sort "$work/amid" | uniq -c
+    check "which was done in all ways" 4 "$(sort -u "$work/amid" | wc -l)"
+    check "and no link was lost" 0 "$(grep -c ' is gone' "$work/err")"
+    for node in site0-node2 site1-node2; do lab run $node iptables -F; done
+fi
+
+# The ports on which somebody listens on a node.
+doors_on() { # node, protocol
+    local state=0A
+    [ "$2" = tcp ] || state=07
+    lab run "$1" cat "/proc/net/$2" | awk -v state=$state '$4 == state && $2 !~ /^0100007F/ { split($2, at, ":"); print at[2] }' | while read -r port; do echo $((16#$port)); done | sort
+}
+# A gateway has the same for both protocols.
+gateway_door_on() { comm -12 <(doors_on "$1" tcp) <(doors_on "$1" udp) | head -1; }
+# Leads what a node sends to an address to another's door instead.
+divert() { # node, protocol, address, the other's address and port
+    lab run "$1" iptables -t nat -A OUTPUT -p "$2" -d "$3" -j DNAT --to-destination "$4:$5" || check "$2 can be led to another door" yes no
+}
+refused_by() { # who says so, in the job's words: how often it was told
+    grep -cE "^$1: (rank [0-9]+: )?refused (a connection from )?10\.77\." "$work/err"
+}
+
+if wants strangers; then
+    for rail in tcp quic; do
+        protocol=${rail/quic/udp}
+        begin 10 "${direct[@]}" -genv CANELE_RAILS $rail
+        divert site0-node1 $protocol 10.77.1.11 10.77.1.12 "$(doors_on site1-node2 $protocol)"
+        divert site1-node1 $protocol 10.77.0.11 10.77.0.12 "$(doors_on site0-node2 $protocol)"
+        timeout 80 "$mpiexec" -launcher-exec "$canele lab run" -hosts site0-node1:1,site1-node1:1 -n 2 -genv CANELE_RAILS $rail "$work/exchange" 1 0 >"$work/stranger" 2>&1
+        code=$?
+        sed 's/^/    stranger: /' "$work/stranger"
+        check "ranks of another job that are led to this one's doors get nowhere, over $rail" yes "$([ $code != 0 ] && [ $code != 124 ] && echo yes)"
+        finish "and this one goes on"
+        check "which says so" yes "$([ "$(refused_by canele)" -ge 2 ] && echo yes)"
+        for site in 0 1; do lab run site$site-node1 iptables -t nat -F; done
+    done
+    grid 1 >"$work/one.toml"
+    sed 's/hosts = .*/hosts = ["HOST:2"]/; s/node0/node1/; s/\.10"/.11"/' "$work/one.toml" | awk '/^name = "site/ { split($0, name, "\""); host = name[2] "-node1" } { sub("HOST", host); print }' >"$work/other.toml"
+    begin 15 -grid "$work/one.toml" -n 6
+    for protocol in tcp udp; do
+        divert site0-node1 $protocol 10.77.1.11 10.77.1.10 "$(gateway_door_on site1-node0)"
+        divert site1-node1 $protocol 10.77.0.11 10.77.0.10 "$(gateway_door_on site0-node0)"
+    done
+    timeout 80 "$mpiexec" -grid "$work/other.toml" -n 4 "$work/exchange" 1 0 >"$work/stranger" 2>&1
+    code=$?
+    sed 's/^/    stranger: /' "$work/stranger"
+    check "gateways of another job that are led to this one's get nowhere" yes "$([ $code != 0 ] && [ $code != 124 ] && echo yes)"
+    finish "and this one goes on"
+    check "which says so" yes "$([ "$(refused_by canele-gateway)" -ge 1 ] && echo yes)"
+    for site in 0 1; do lab run site$site-node1 iptables -t nat -F; done
 fi
 finish_checks
