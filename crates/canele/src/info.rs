@@ -5,13 +5,14 @@ use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use driver::QuicBuffers;
 use settings::{Kind, Origin};
 use topo::cache::Listing;
 use topo::{Cache, Entry, Pair};
 use wire::cost::{Cost, HostCost, are_alike, finish_ns, split};
 use wire::thresholds::{Explained, GATE_BUDGET_BYTES};
 
-use crate::limits::System;
+use crate::limits::{self, System};
 
 /// What to tell.
 #[derive(Debug, clap::Args)]
@@ -112,6 +113,7 @@ fn links(cache: Option<&Cache>, ends: &[String]) -> Result<String, String> {
         });
     }
     let (host, system) = (topo::sample::host(), System::here());
+    let buffers = QuicBuffers::here().ok();
     let mut text = machine(cache, &host);
     if ends.is_empty() {
         text +=
@@ -124,6 +126,9 @@ fn links(cache: Option<&Cache>, ends: &[String]) -> Result<String, String> {
         text += &link(value, &host);
         if rail.starts_with("tcp") {
             text += &system.limits(value);
+        }
+        if rail == "quic" {
+            text += &limits::of_datagrams(value, buffers);
         }
     }
     text += &together(&chosen);
@@ -289,6 +294,7 @@ mod tests {
         let wan = Cost::linear(5_800_000, 2_000, 118_000_000);
         cache.keep_link(&Pair::new("tcp", "a/eth0", "b/eth0"), &wan).unwrap();
         cache.keep_link(&Pair::new("tcp", "a/eth1", "ab/eth0"), &wan).unwrap();
+        cache.keep_link(&Pair::new("quic", "f/eth0", "g/eth0"), &wan).unwrap();
         (place, cache)
     }
 
@@ -308,6 +314,8 @@ mod tests {
             "1 MiB at 118 MB/s",
             "credit_bytes     8 MiB  four times what the link carries in a round trip",
             "packed           never  the link is faster than packing",
+            "quic f/eth0 → g/eth0, ",
+            "congestion        ours  paced",
             "%  what gets so short by it arrives sooner",
             "cached   nothing",
         ];

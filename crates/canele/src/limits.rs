@@ -1,7 +1,8 @@
-//! What this system's settings cost a link over TCP, and which others would help.
+//! What this system's settings cost a link over TCP or UDP, and which others would help.
 
 use std::path::Path;
 
+use driver::{QuicBuffers, QuicNeeds};
 use wire::cost::Cost;
 
 /// The kernel's settings for TCP, as far as it tells them.
@@ -59,6 +60,32 @@ impl System {
     }
 }
 
+/// A line for each word on a link over UDP of this cost: its window, its congestion control, and what the buffers
+/// that the system gives cost it.
+pub fn of_datagrams(cost: &Cost, got: Option<QuicBuffers>) -> String {
+    let needs = QuicNeeds::of(cost);
+    let mut text = format!(
+        "  window        {:>8}  what is carried in two round trips, and what comes while a process is late\n  \
+         congestion    {:>8}  paced at the rate that trains of packets have shown; the system's has no part in it\n",
+        super::info::size(needs.window),
+        "ours"
+    );
+    let Some(got) = got else { return text };
+    let lost = "what comes in 20 ms, in which a process may not look: it is lost, and sent again";
+    let late = "what leaves in a millisecond: it waits for the next look";
+    let buffers =
+        [("rmem_max", got.receive, needs.receive, lost), ("wmem_max", got.send, needs.send, late)];
+    for (name, got, needed, costs) in buffers {
+        if got < needed {
+            text += &format!(
+                "  {name:<14}{:>8}  less than {costs}: net.core.{name}={needed} helps\n",
+                super::info::size(got)
+            );
+        }
+    }
+    text
+}
+
 /// Links are long from here on, and get a congestion control of their own.
 const FAR_NS: u64 = 1_000_000;
 
@@ -89,6 +116,29 @@ mod tests {
         let large = System { send_max: Some(4 << 20), receive_max: Some(6 << 20), ..small };
         assert_eq!(lines(&large, &far).len(), 1);
         assert!(lines(&System { is_steady: true, ..large }, &far).is_empty());
+    }
+
+    #[test]
+    fn a_link_over_udp_tells_its_window_and_what_buffers_cost() {
+        let far = Cost::linear(5_800_000, 2_000, 125_000_000);
+        let told = |receive, send| {
+            let text = of_datagrams(&far, Some(QuicBuffers { receive, send }));
+            text.lines().map(|line| line.trim().to_owned()).collect::<Vec<_>>()
+        };
+        let small = told(416 << 10, 64 << 10);
+        assert_eq!(small.len(), 4, "{small:?}");
+        assert!(small[0].starts_with("window           8 MiB"), "{small:?}");
+        assert!(small[1].starts_with("congestion        ours"), "{small:?}");
+        assert!(
+            small[2].starts_with("rmem_max       416 KiB")
+                && small[2].contains("net.core.rmem_max=")
+        );
+        assert!(
+            small[3].starts_with("wmem_max        64 KiB")
+                && small[3].contains("net.core.wmem_max=")
+        );
+        assert_eq!(told(16 << 20, 16 << 20).len(), 2);
+        assert_eq!(of_datagrams(&far, None).lines().count(), 2);
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub use fork::tell_forked;
 pub use identity::Identity;
 pub use own::OwnRail;
 pub use precedence::Thread;
-pub use quic::{Inbox, Outbox, QuicConfig, QuicRail, TrunkConfig};
+pub use quic::{Inbox, Outbox, QuicBuffers, QuicConfig, QuicNeeds, QuicRail, TrunkConfig};
 pub use rail::{Event, Fault, Post, Puller, Rail, RailError};
 pub use shm::{Board, BoardDoor, FRAME_MAX_OF_ALL, ShmConfig, ShmRail, node_identity};
 pub use sim::{SimLoss, SimNetwork, SimPath, SimRail};

@@ -604,7 +604,7 @@ impl Core {
             let Some(path) = gate.model.lesson() else { continue };
             drop(gate);
             self.news.push_back(News::Cost { peer, cost: self.knowledge.cost(&path) });
-            let needed = (path.bytes_per_s * LATE.as_secs_f64()) as usize;
+            let needed = settings::buffer_needed(path.bytes_per_s);
             let got = self.sockets[line.socket].receive_buffer_bytes;
             if got < needed && !std::mem::replace(&mut self.has_complained, true) {
                 let reason = format!(
@@ -713,8 +713,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const LESSON_EVERY: Duration = Duration::from_millis(100);
 /// How long a peer has to show that it is there when somebody says that it is not.
 const DOUBT: Duration = Duration::from_secs(2);
-/// What a process may be late, for the buffer to hold what arrives meanwhile.
-const LATE: Duration = Duration::from_millis(20);
 
 /// Events taken from epoll at once.
 const EVENTS: usize = 16;

@@ -25,6 +25,7 @@ mod frames;
 mod hello;
 mod keeper;
 mod knowledge;
+mod limits;
 mod line;
 mod moving;
 mod pacer;
@@ -59,6 +60,7 @@ pub use self::frames::{Inbox, Outbox};
 use self::hello::Myself;
 use self::keeper::Keeper;
 pub(crate) use self::knowledge::NAME;
+pub use self::limits::{QuicBuffers, QuicNeeds};
 use self::settings::Keys;
 use self::socket::Socket;
 

@@ -102,12 +102,19 @@ fn transport(gate: &SharedGate, known: Option<Path>, streams: u32) -> TransportC
 
 /// What a peer may send before this process has read it: what the path carries in two round trips, and
 /// what a process that is woken late needs besides.
-fn window(known: Option<Path>) -> u32 {
+pub(super) fn window(known: Option<Path>) -> u32 {
     let carried = known.map_or(0.0, |path| 2.0 * path.bytes_per_s * path.round_trip.as_secs_f64());
     ((carried as u64) + u64::from(WINDOW_MIN) / 2).clamp(WINDOW_MIN.into(), WINDOW_MAX.into())
         as u32
 }
 
+/// What a socket has to hold, in bytes, for nothing to be lost while a process comes late.
+pub(super) fn buffer_needed(bytes_per_s: f64) -> usize {
+    (bytes_per_s * LATE.as_secs_f64()) as usize
+}
+
+/// What a process may be late, for the buffer to hold what arrives meanwhile.
+const LATE: Duration = Duration::from_millis(20);
 /// 1 Gb/s over 64 ms, which an unknown path may be.
 const WINDOW_MIN: u32 = 8 << 20;
 const WINDOW_MAX: u32 = 128 << 20;

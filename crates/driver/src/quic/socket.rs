@@ -72,6 +72,11 @@ impl Socket {
         Ok(Self { udp, state, address, receive_buffer_bytes, stuck: None, is_doubtful: false })
     }
 
+    /// What the kernel takes before packets have left.
+    pub fn send_buffer_bytes(&self) -> io::Result<usize> {
+        self.state.send_buffer_size((&self.udp).into())
+    }
+
     /// Whether packets are never cut in pieces on their way, so that their length can be tried.
     pub fn keeps_packets_whole(&self) -> bool {
         !self.state.may_fragment()

@@ -1,0 +1,76 @@
+//! What the rail grants and gets on this system, for the user to see.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use wire::Cost;
+
+use super::congestion::Path;
+use super::settings;
+use super::socket::Socket;
+
+/// What the system gives a socket over UDP of this process's, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuicBuffers {
+    /// For what has come and was not read.
+    pub receive: u64,
+    /// For what was sent and has not left.
+    pub send: u64,
+}
+
+/// What a link of some cost grants and needs, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuicNeeds {
+    /// What a peer may send before it is read.
+    pub window: u64,
+    /// What comes while a process is late.
+    pub receive: u64,
+    /// What leaves between two looks.
+    pub send: u64,
+}
+
+impl QuicBuffers {
+    /// Asks the system, as the rail does.
+    ///
+    /// # Errors
+    /// When there is no socket to be had.
+    pub fn here() -> io::Result<Self> {
+        let socket = Socket::bind(Ipv4Addr::LOCALHOST.into())?;
+        let send = socket.send_buffer_bytes()? as u64;
+        Ok(Self { receive: socket.receive_buffer_bytes as u64, send })
+    }
+}
+
+impl QuicNeeds {
+    /// Of a link that costs so much.
+    pub fn of(cost: &Cost) -> Self {
+        let bytes_per_s = cost.bytes_within(1_000_000_000) as f64;
+        let round_trip = Duration::from_nanos(2 * cost.latency_ns());
+        Self {
+            window: settings::window(Some(Path { bytes_per_s, round_trip })).into(),
+            receive: settings::buffer_needed(bytes_per_s) as u64,
+            send: cost.bytes_within(LOOK_NS),
+        }
+    }
+}
+
+/// Who stands by looks twice as often.
+const LOOK_NS: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn needs_follow_from_the_cost_and_the_system_gives_something() {
+        let far = QuicNeeds::of(&Cost::linear(150_000_000, 2_000, 125_000_000));
+        assert!((75 << 20..85 << 20).contains(&far.window), "{far:?}");
+        assert!((2_400_000..2_600_000).contains(&far.receive), "{far:?}");
+        assert!((100_000..130_000).contains(&far.send), "{far:?}");
+        let near = QuicNeeds::of(&Cost::linear(100_000, 2_000, 125_000_000));
+        assert_eq!(near.window, 8 << 20);
+        let got = QuicBuffers::here().unwrap();
+        assert!(got.receive > 0 && got.send > 0, "{got:?}");
+    }
+}
