@@ -46,6 +46,7 @@ accounts=$(grep -c '^connections:' "$work/account")
 kill -TERM $standing
 wait $standing
 check "it ends when told to" 0 $?
+check "its secret is in no word of its own" 0 "$(grep -ciF "$secret" "$work/account")"
 check "with another account" $((accounts + 1)) "$(grep -c '^connections:' "$work/account")"
 for wrong in "" "no pass" "$(digits 8) $(digits 31)"; do
     echo "$wrong" | "$gateway" --listen 127.0.0.1:0 2>"$work/err"
@@ -94,8 +95,28 @@ until_true 20 '[ "$(gateways | wc -l)" = 4 ]'
 check "two jobs at once have gateways of their own" 4 "$(gateways | wc -l)"
 touch "$work/over"
 wait $one && wait $other
-check "and end well: $(cat "$work"/err[12])" 0 $?
+code=$?
+check "and end well: $(cat "$work"/err[12])" 0 $code
 check "with every byte right" 2 "$(cat "$work"/out[12] | grep -c ' among 4 ranks: 0 failures$')"
+# The job's secret is in nobody's words, though strangers are refused and a gateway is killed. Agents give it to ranks
+# that ask for it, of which one notes it here.
+cat >"$work/asks" <<'EOF'
+[ "$PMI_RANK" != 0 ] || { echo "cmd=get key=canele-secret" >&$PMI_FD; read -r answer <&$PMI_FD; echo "${answer##*value=}" >"$1/secret"; }
+"$1/exchange" 8 0
+EOF
+timeout 100 "$mpiexec" -v -check -grid "$work/grid.toml" -genv CANELE_RAILS tcp -genv EXCHANGE_BEGUN "$work/begun" -n 4 bash "$work/asks" "$work" >"$work/out" 2>"$work/err" &
+job=$!
+until_true 30 '[ -e "$work/begun" ]'
+python3 programs/scan.py 2 $job >/dev/null
+kill -9 "$(gateways | head -1)"
+wait $job
+code=$?
+sed 's/^/    /' "$work/err"
+check "a job that is scanned, and that loses a near link with a gateway, ends with an error" yes "$([ $code != 0 ] && [ $code != 124 ] && echo yes)"
+check "strangers and the loss are told of" "yes yes" "$(grep -q refused "$work/err" && echo yes) $(grep -q 'is gone' "$work/err" && echo yes)"
+check "the secret is known here" 64 "$(tr -dc 0-9a-f <"$work/secret" | wc -c)"
+hidden=$(python3 -c 'import base64, sys; print(base64.b64encode(bytes.fromhex(sys.argv[1])).decode().rstrip("="))' "$(cat "$work/secret")")
+check "and in no word, in hexadecimal or base64" "" "$(grep -iF -e "$(cat "$work/secret")" -e "$hidden" "$work/out" "$work/err")"
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 dead=127.0.0.1:$port
 pretend "[[site.gateway]]\nhost = \"far\"\ninside = \"$dead\"\noutside = \"$dead\"\nlisten = [\"127.0.0.1\"]\n" >"$work/grid.toml"

@@ -2,36 +2,22 @@
 //!
 //! The process is this program again, run for its part alone.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use driver::{TcpConfig, TcpRail};
+use driver::{Event, Identity, QuicConfig, QuicRail, Rail, TcpConfig, TcpRail};
 use engine::{Config, Engine};
 use progress::{Core, Directory};
 use wire::GateId;
 
 #[test]
 fn each_reason_is_told_once_and_the_rest_counted() {
-    let program = std::env::current_exe().expect("this program");
-    let mut child = Command::new(program)
-        .args(["--ignored", "--exact", "the_process", "--nocapture"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the process");
-    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-    let port: u16 = loop {
-        let line = lines.next().expect("a port").expect("text");
-        if let Some((_, port)) = line.split_once("port ") {
-            break port.parse().expect("a number");
-        }
-    };
+    let process = Process::start();
     // Few at a time: of many the kernel keeps some waiting, and a crowd is another reason.
     for _ in 0..SCANS / AT_ONCE {
-        let connect = |_| TcpStream::connect(("127.0.0.1", port)).expect("the scanned port");
+        let connect = |_| TcpStream::connect(("127.0.0.1", process.port)).expect("the port");
         let mut streams: Vec<TcpStream> = (0..AT_ONCE).map(connect).collect();
         for stream in &streams {
             stream.shutdown(Shutdown::Write).expect("an open connection");
@@ -41,18 +27,14 @@ fn each_reason_is_told_once_and_the_rest_counted() {
         }
     }
     for _ in 0..3 {
-        let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the port");
+        let mut stream = TcpStream::connect(("127.0.0.1", process.port)).expect("the port");
         stream.write_all(&[b'x'; 100]).expect("garbage");
         // Reset or closed: either way the door is shut.
         let _ = stream.read(&mut [0]);
     }
-    drop(child.stdin.take());
-    let output = child.wait_with_output().expect("the process ends");
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}");
-    let told: Vec<&str> = text.lines().filter(|line| line.starts_with("canele: ")).collect();
+    let told = process.end();
     let has = |parts: [&str; 3]| {
-        let is_it = |line: &&&str| parts.iter().all(|part| line.contains(part));
+        let is_it = |line: &&String| parts.iter().all(|part| line.contains(part));
         assert_eq!(told.iter().filter(is_it).count(), 1, "{parts:?} in {told:#?}");
     };
     let first = "rank 0: refused a connection from 127.0.0.1:";
@@ -64,21 +46,86 @@ fn each_reason_is_told_once_and_the_rest_counted() {
     assert_eq!(told.len(), 3, "{told:#?}");
 }
 
+/// Over TCP the job's number gives it away, over UDP the key.
+#[test]
+fn the_key_of_a_job_that_has_ended_is_refused_and_told_of_once() {
+    let process = Process::start();
+    let ended = (JOB - 1, [2; 32]);
+    for rank in 1..4 {
+        let rails: [Box<dyn Rail>; 2] = [tcp(rank, ended), quic(rank, ended)];
+        for (mut rail, address) in rails.into_iter().zip(&process.addresses) {
+            rail.connect(GateId(0), address).expect("an address");
+            // Until it has been refused for some times: it tries again.
+            let end = Instant::now() + Duration::from_millis(300);
+            while Instant::now() < end {
+                rail.poll(&mut |event| assert!(!matches!(event, Event::Up { .. })));
+            }
+        }
+    }
+    let told = process.end();
+    let first = "rank 0: refused a connection from 127.0.0.1:";
+    for reason in ["belongs to another job", "does not know the job's secret"] {
+        let is_it = |line: &&String| line.contains(first) && line.contains(reason);
+        assert_eq!(told.iter().filter(is_it).count(), 1, "{reason} in {told:#?}");
+        let times = format!("times: it {reason}");
+        assert!(told.last().is_some_and(|sum| sum.contains(&times)), "{reason} in {told:#?}");
+    }
+    assert_eq!(told.len(), 3, "{told:#?}");
+}
+
+/// A process of a job, which listens over TCP and UDP.
+struct Process {
+    child: Child,
+    /// What it still says goes nowhere, but has to go.
+    _said: Lines<BufReader<ChildStdout>>,
+    port: u16,
+    addresses: Vec<Vec<u8>>,
+}
+
+impl Process {
+    fn start() -> Self {
+        let program = std::env::current_exe().expect("this program");
+        let mut child = Command::new(program)
+            .args(["--ignored", "--exact", "the_process", "--nocapture"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the process");
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let mut addresses: Vec<Vec<u8>> = Vec::new();
+        while addresses.len() < 2 {
+            let line = lines.next().expect("an address").expect("text");
+            if let Some((_, bytes)) = line.split_once("address ") {
+                let number = |byte: &str| byte.parse().expect("a number");
+                addresses.push(bytes.split(' ').map(number).collect());
+            }
+        }
+        let port = u16::from_le_bytes(*addresses[0].last_chunk().expect("a port"));
+        Self { child, _said: lines, port, addresses }
+    }
+
+    /// Ends it: what it has told.
+    fn end(mut self) -> Vec<String> {
+        drop(self.child.stdin.take());
+        let output = self.child.wait_with_output().expect("the process ends");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}");
+        text.lines().filter(|line| line.starts_with("canele: ")).map(str::to_owned).collect()
+    }
+}
+
 /// A process of a job, whose peer never comes.
 #[test]
-#[ignore = "a part in the test of strangers, which starts it"]
+#[ignore = "a part in the tests of strangers, which start it"]
 fn the_process() {
-    let config = TcpConfig {
-        interface: Some("127.0.0.1".into()),
-        connect_timeout: Duration::from_secs(10),
-        ..TcpConfig::new(GateId(0), 5, [1; 32])
-    };
-    let rail = Box::new(TcpRail::new(config).expect("sockets"));
-    let address = driver::Rail::address(&*rail);
-    let port = u16::from_le_bytes(*address.last_chunk().expect("a port"));
-    println!("\nport {port}");
+    let rails: [Box<dyn Rail>; 2] = [tcp(0, (JOB, SECRET)), quic(0, (JOB, SECRET))];
+    for rail in &rails {
+        let bytes: Vec<String> = rail.address().iter().map(u8::to_string).collect();
+        println!("\naddress {}", bytes.join(" "));
+    }
     let engine = Engine::new(Config::new(2));
-    let mut core = Core::new(engine, GateId(0), 2, vec![rail], Box::new(Nobody));
+    let mut core = Core::new(engine, GateId(0), 2, rails.into(), Box::new(Nobody));
     let end = std::thread::spawn(|| std::io::stdin().read_to_end(&mut Vec::new()));
     let limit = Instant::now() + Duration::from_secs(120);
     // What came before the end is seen before the end.
@@ -90,6 +137,26 @@ fn the_process() {
     core.close();
 }
 
+fn tcp(rank: u32, (job, secret): (u64, [u8; 32])) -> Box<TcpRail> {
+    let config = TcpConfig {
+        interface: Some("127.0.0.1".into()),
+        connect_timeout: Duration::from_secs(10),
+        ..TcpConfig::new(GateId(rank), job, secret)
+    };
+    Box::new(TcpRail::new(config).expect("sockets"))
+}
+
+fn quic(rank: u32, (job, secret): (u64, [u8; 32])) -> Box<QuicRail> {
+    let config = QuicConfig {
+        rank: GateId(rank),
+        job,
+        identity: Identity::of(&secret, job),
+        interface: Some("127.0.0.1".into()),
+        connect_timeout: Duration::from_secs(10),
+    };
+    Box::new(QuicRail::new(config).expect("sockets"))
+}
+
 struct Nobody;
 
 impl Directory for Nobody {
@@ -98,5 +165,7 @@ impl Directory for Nobody {
     }
 }
 
+const JOB: u64 = 5;
+const SECRET: [u8; 32] = [1; 32];
 const SCANS: usize = 300;
 const AT_ONCE: usize = 20;

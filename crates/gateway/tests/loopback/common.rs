@@ -1,7 +1,9 @@
 //! Gateways on the loopback, hosts behind them, and callers.
 
-use std::io::{self, Read, Write};
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -79,6 +81,55 @@ impl Drop for Daemon {
         if let Some(thread) = self.thread.take() {
             thread.join().unwrap();
         }
+    }
+}
+
+/// A gateway in a process of its own.
+pub struct Process {
+    pub address: SocketAddr,
+    child: Child,
+}
+
+impl Process {
+    /// Of a job with this number, and a secret of such bytes.
+    pub fn start(job: u64, secret: u8) -> Self {
+        let listen = ["--listen", "127.0.0.1:0", "--allow", "127.0.0.0/8"];
+        let mut child = Command::new(env!("CARGO_BIN_EXE_canele-gateway"))
+            .args(listen)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pass = format!("{job:016x} {}\n", format!("{secret:02x}").repeat(32));
+        child.stdin.as_mut().unwrap().write_all(pass.as_bytes()).unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self { address: line.trim().parse().unwrap(), child }
+    }
+
+    /// The most memory that it has had.
+    pub fn peak_kb(&self) -> usize {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().parse().unwrap()
+    }
+
+    /// Ends it; all that it has told, and its account.
+    pub fn end(mut self) -> String {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").arg(id).status().unwrap().success());
+        let mut account = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut account).unwrap();
+        account
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -1,20 +1,16 @@
 //! Links between gateways that are begun by the thousand over UDP and go no further: those of the job are
 //! served, and what the daemon keeps of the others is bounded, by what the kernel says of its process.
 
-use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
 use std::thread;
 
-use crate::common::{Daemon, SECRET, echo, exchange, open, request};
+use crate::common::{Daemon, Process, SECRET, echo, exchange, open, request};
 use crate::initials::{AT_ONCE, Strangers};
 use driver::Identity;
 use gateway::Between;
 
 #[test]
 fn the_half_open_over_udp_take_little_and_keep_nobody_out() {
-    let (gateway, host) = (Process::start(), echo());
+    let (gateway, host) = (Process::start(1, SECRET), echo());
     let far = Daemon::start(Between::Udp);
     let mut carried = open(far.address, &request(host, &[gateway.address]));
     let mut strangers = Strangers::new(gateway.address, &Identity::of(&[SECRET; 32], 1));
@@ -49,54 +45,6 @@ fn the_half_open_over_udp_take_little_and_keep_nobody_out() {
     let refused: usize = crowd.unwrap_or("0").parse().unwrap();
     assert!(refused >= answered - KEPT, "{answered} have answered:\n{account}");
     println!("{taken} KB for {refused} refused");
-}
-
-/// A gateway in a process of its own.
-struct Process {
-    address: SocketAddr,
-    child: Child,
-}
-
-impl Process {
-    fn start() -> Self {
-        let listen = ["--listen", "127.0.0.1:0", "--allow", "127.0.0.0/8"];
-        let mut child = Command::new(env!("CARGO_BIN_EXE_canele-gateway"))
-            .args(listen)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let pass = format!("{:016x} {}\n", 1, format!("{SECRET:02x}").repeat(32));
-        child.stdin.as_mut().unwrap().write_all(pass.as_bytes()).unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Self { address: line.trim().parse().unwrap(), child }
-    }
-
-    /// The most memory that it has had.
-    fn peak_kb(&self) -> usize {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-        line.trim().strip_suffix(" kB").unwrap().parse().unwrap()
-    }
-
-    /// Ends it; its account.
-    fn end(mut self) -> String {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").arg(id).status().unwrap().success());
-        let mut account = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut account).unwrap();
-        account
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// Of either kind.

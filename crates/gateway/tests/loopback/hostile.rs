@@ -5,8 +5,10 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{Daemon, PATIENCE, call, call_as, echo, exchange, open, porter, request};
-use driver::relay::{GREETING_LEN, Reply, Request};
+use crate::common::{
+    Daemon, PATIENCE, Process, SECRET, call, call_as, echo, exchange, open, porter, request,
+};
+use driver::relay::{GREETING_LEN, Porter, Reply, Request};
 use gateway::Between;
 use wire::GateId;
 
@@ -181,4 +183,36 @@ fn strangers_over_udp_are_refused() {
     // Over UDP it goes on as well.
     exchange(&mut open(far.address, &request(echo(), &[gateway.address])));
     assert!(far.account().contains("over UDP"), "{}", far.account());
+}
+
+#[test]
+fn the_key_of_a_job_that_has_ended_is_refused_and_told_of_once() {
+    let host = echo();
+    let ended = Daemon::start(Between::Udp);
+    exchange(&mut open(ended.address, &request(host, &[])));
+    drop(ended);
+    let gateway = Process::start(2, SECRET + 1);
+    let target = request(host, &[]);
+    for _ in 0..3 {
+        assert!(call_as(&porter(SECRET), gateway.address, &target).is_err());
+        // Who gives another number, and does not look whether the gateway knows the secret.
+        let hello = Porter::new(2, [SECRET; 32]).hello([1; 32]);
+        say(gateway.address, &[&hello[..], &[3; 400]].concat());
+    }
+    let left = Daemon::start(Between::Udp);
+    for _ in 0..3 {
+        let (_, reply) = call(left.address, &request(host, &[gateway.address])).unwrap();
+        assert!(matches!(reply, Reply::Refused(_)), "{reply:?}");
+    }
+    let told = gateway.end();
+    let counted = |kind: &str| {
+        let line = told.lines().find_map(|line| line.strip_prefix(&format!("refused, {kind}: ")));
+        line.map_or(0, |count| count.parse::<u32>().unwrap())
+    };
+    // Who found no way over UDP has tried TCP besides.
+    assert!(counted("job") >= 3, "{told}");
+    assert!(counted("secret") >= 6, "{told}");
+    for reason in ["belongs to another job", "does not know the job's secret"] {
+        assert_eq!(told.lines().filter(|line| line.contains(reason)).count(), 1, "{told}");
+    }
 }
