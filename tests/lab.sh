@@ -262,6 +262,8 @@ measured() { timeout 120 "$canele" bench "$@" --lab "$CANELE_LAB" --prefix "$pre
 mkdir -p "$work/bench"
 measured wan --quick --rounds 1 --sizes 8,64k --silence 0,100000 --loss 0.1%
 check "messages over links that lose" "0 1" "$? $(grep -c '0.1 % of packets lost' "$work/bench/slowstart-wan-loss0.1.txt")"
+measured slowstart --messages 20 --place wan --flow cubic
+check "and beside a flow, which keeps something" "0 1" "$? $(grep -c '^Canele: the flow beside it kept [1-9][0-9]* Mb/s, [0-9]* % of what' "$work/bench/slowstart-wan-flow-cubic.txt")"
 check "and then lose no more" "" "$(lab status | grep -E '^  site[01] to' | sed 's/, carried.*//' | diff "$work/links-before" -)"
 measured coll --ranks 4 --sizes 8,64k --seconds 0.02
 check "collectives between sites" "0 1" "$? $(grep -c '^ *operation.* on the WAN' "$work/table")"

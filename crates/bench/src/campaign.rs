@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use lab::Lab;
+use lab::{Lab, Stream};
 
 use crate::environment::Environment;
 use crate::ground::{GroundError, Grounds, Needs, Prepared, Weather};
@@ -217,7 +217,18 @@ fn run_on(
         }
         Ok(())
     };
+    let rival = match station.rival(plan) {
+        Ok(rival) => rival,
+        Err(reason) => {
+            entry.failure = Some(format!("--flow: {reason}"));
+            return Ok(());
+        }
+    };
     let result = station.run(plan, index, interruption, &mut on_line);
+    match rival.map(Stream::end).transpose() {
+        Ok(kept) => entry.kept.extend(kept),
+        Err(reason) => tell(&format!("--flow: {reason}")),
+    }
     reading.settle(&result);
     match result.and_then(|()| reading.check_end().map_err(RunError::Line)) {
         Ok(()) => {}
@@ -447,6 +458,13 @@ impl Station {
         let hosts = |ranks: &u32| self::ends(&spread(&prepared.ground, *ranks));
         let hosts = plan.workload.ranks.iter().map(hosts).collect();
         Ok(Self::Mpi { launches, lab, hosts })
+    }
+
+    /// The flow that competes with it, where one is wanted.
+    fn rival(&self, plan: &Plan) -> Result<Option<Stream>, String> {
+        let (Self::Mpi { lab, .. } | Self::Tcp { lab, .. }) = self;
+        let wanted = lab.as_ref().zip(plan.surroundings.flow);
+        wanted.map(|(lab, flow)| Stream::start(lab, flow)).transpose()
     }
 
     /// Counts on the lab's links where that is wanted.

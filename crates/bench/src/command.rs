@@ -64,6 +64,10 @@ struct Common {
     /// The share of packets that links between sites lose meanwhile, such as 0.1%
     #[arg(long, default_value = "0", value_parser = lab::share)]
     loss: f64,
+    /// A bulk flow of TCP over the link between sites while each library has its turn, and by what it finds its rate;
+    /// what it kept is told of whole turns, in which libraries begin and end besides
+    #[arg(long, value_name = "CONGESTION")]
+    flow: Option<lab::Congestion>,
     /// How many programs compute on the machine meanwhile
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1024))]
     beside: u32,
@@ -370,6 +374,10 @@ fn plan(
         let place = place.name();
         return Err(format!("{name}: --loss is of links between sites, not at {place}"));
     }
+    if common.flow.is_some() && place != Place::Wan {
+        let place = place.name();
+        return Err(format!("{name}: --flow is over links between sites, not at {place}"));
+    }
     if !common.crossings().is_empty() && place != Place::Wan {
         let place = place.name();
         return Err(format!(
@@ -415,7 +423,8 @@ fn plan(
             "{name}: no --quick trial: the times asked for with --{option}, in µs, sum up to {least_s} s in {runs} runs: ask for less, or leave --quick out"
         ));
     }
-    let surroundings = Surroundings { loss: common.loss, beside: common.beside, crossing: None };
+    let Common { loss, beside, flow, .. } = *common;
+    let surroundings = Surroundings { loss, beside, flow, crossing: None };
     let (seconds, nodes) = (common.seconds(), common.nodes.unwrap_or(*nodes));
     Ok(Plan { workload, place, surroundings, kinds, variants, rounds, seconds, nodes })
 }
@@ -605,6 +614,7 @@ mod tests {
             "express --on-off",
             "compare cut behind --on-off",
             "wan --long --loss 0.1%",
+            "wan --sizes 4M --flow cubic",
             "slowstart --messages 20 --place lan",
             "coll --ranks 4,8 --sizes 0,64k --place shm",
             "compare coll coll@lan wan@wan",
@@ -636,6 +646,7 @@ mod tests {
             ("compare mars", "mars"),
             ("wan --long --quick", "--quick"),
             ("wan --loss 2", "2"),
+            ("wan --flow vegas", "vegas"),
             ("coll --beside -1", "-1"),
             ("coll --lab there --nodes 4", "--nodes"),
             ("wan --rtt 50", "50"),

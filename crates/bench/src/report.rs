@@ -53,6 +53,9 @@ pub struct Entry {
     /// What it could not measure while it measured others, each once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<Missing>,
+    /// What a competing flow got through in each run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<lab::Goodput>,
     /// Why there are none, or no more.
     pub failure: Option<String>,
 }
@@ -317,8 +320,16 @@ impl Entry {
             command: String::new(),
             rounds: Vec::new(),
             missing: Vec::new(),
+            kept: Vec::new(),
             failure: None,
         }
+    }
+
+    /// What a competing flow kept beside it, in Mb/s; none where there was none.
+    pub fn kept_mbit_per_s(&self) -> Option<f64> {
+        let bytes = self.kept.iter().map(|one| one.bytes).sum();
+        let seconds = self.kept.iter().map(|one| one.seconds).sum();
+        (!self.kept.is_empty()).then(|| lab::Goodput { bytes, seconds }.mbit_per_s())
     }
 
     /// Its name for people.

@@ -176,6 +176,9 @@ pub struct Surroundings {
     pub loss: f64,
     /// How many programs compute on the machine.
     pub beside: u32,
+    /// A bulk flow of somebody else's over the link between sites, and how it finds its rate.
+    #[serde(default)]
+    pub flow: Option<lab::Congestion>,
 }
 
 impl Surroundings {
@@ -191,6 +194,9 @@ impl Surroundings {
         if self.beside > 0 {
             text.push_str(&format!(", beside {} busy programs", self.beside));
         }
+        if let Some(flow) = self.flow {
+            text.push_str(&format!(", beside a flow by {}", flow.name()));
+        }
         text
     }
 
@@ -205,6 +211,9 @@ impl Surroundings {
         }
         if self.beside > 0 {
             text.push_str(&format!("-beside{}", self.beside));
+        }
+        if let Some(flow) = self.flow {
+            text.push_str(&format!("-flow-{}", flow.name()));
         }
         text
     }
@@ -281,9 +290,11 @@ mod tests {
     #[test]
     fn surroundings_are_named_where_there_are_any() {
         assert_eq!(Surroundings::default().title() + &Surroundings::default().stem(), "");
-        let bad = Surroundings { loss: 0.001, beside: 4, ..Surroundings::default() };
-        assert_eq!(bad.title(), ", 0.1 % of packets lost, beside 4 busy programs");
-        assert_eq!(bad.stem(), "-loss0.1-beside4");
+        let flow = Some(lab::Congestion::Cubic);
+        let bad = Surroundings { loss: 0.001, beside: 4, flow, ..Surroundings::default() };
+        let title = ", 0.1 % of packets lost, beside 4 busy programs, beside a flow by cubic";
+        assert_eq!(bad.title(), title);
+        assert_eq!(bad.stem(), "-loss0.1-beside4-flow-cubic");
         assert_eq!([820.0, 65_600.0, 1_086_000.0].map(bytes_text), ["820 B", "65.6 kB", "1.09 MB"]);
     }
 

@@ -15,6 +15,7 @@ pub fn render(report: &Report) -> String {
     let mut text = heading(report, &report.title());
     let table = if report.is_comparison() { comparison(report) } else { single(report) };
     text.push_str(&layout(&table));
+    text.push_str(&shares(report));
     text.push_str(&gaps(report));
     text
 }
@@ -46,7 +47,7 @@ pub fn render_sweep(sweep: &Sweep) -> String {
             let _ =
                 writeln!(text, "{}: the lab's check, asked / measured: {line}", crossing.title());
         }
-        for line in gaps(report).lines() {
+        for line in shares(report).lines().chain(gaps(report).lines()) {
             let _ = writeln!(text, "{}: {line}", crossing.title());
         }
     }
@@ -75,6 +76,19 @@ fn of_link(report: &Report, row: &Row) -> Vec<String> {
         line.extend(report.has_limit().then(of_limit));
     }
     line
+}
+
+/// What a competing flow kept beside each library.
+fn shares(report: &Report) -> String {
+    let mut text = String::new();
+    for entry in &report.entries {
+        let Some(kept) = entry.kept_mbit_per_s() else { continue };
+        let of_link = report.link.map_or_else(String::new, |link| {
+            format!(", {:.0} % of what the link carries", 100.0 * kept / link.goodput_mbit_per_s)
+        });
+        let _ = writeln!(text, "{}: the flow beside it kept {kept:.0} Mb/s{of_link}", entry.name());
+    }
+    text
 }
 
 /// What could not be measured and why.

@@ -2,10 +2,11 @@
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
 
 use crate::grid::Lab;
 use crate::spec;
@@ -29,8 +30,9 @@ pub(crate) struct Flow {
 }
 
 /// The kernel's ways to find a rate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Congestion {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Congestion {
     /// What most hosts use.
     Cubic,
     /// By bandwidth and round trip.
@@ -40,7 +42,8 @@ pub(crate) enum Congestion {
 }
 
 impl Congestion {
-    fn name(self) -> &'static str {
+    /// As the kernel calls it.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Cubic => "cubic",
             Self::Bbr => "bbr",
@@ -52,10 +55,67 @@ impl Congestion {
 impl Flow {
     /// Runs it to its end and prints what it got.
     pub fn run(&self, lab: &Lab) -> Result<(), String> {
+        let (first, last) = Stream::usual(lab);
+        let (from, to) = (self.from.clone().unwrap_or(first), self.to.clone().unwrap_or(last));
+        let stream = Stream::between(lab, [&from, &to], self.congestion, self.duration)?;
+        let got = stream.wait()?;
+        println!(
+            "{} {from} to {to}: {:.1} Mb/s, {} bytes in {:.3} s",
+            self.congestion.name(),
+            got.mbit_per_s(),
+            got.bytes,
+            got.seconds,
+        );
+        Ok(())
+    }
+}
+
+/// A flow that is under way, and ends when it is dropped.
+#[derive(Debug)]
+pub struct Stream {
+    source: Ended,
+    _sink: Ended,
+    said: BufReader<ChildStdout>,
+}
+
+/// What a flow got through, from the first byte that came to the last.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Goodput {
+    /// How much.
+    pub bytes: u64,
+    /// In which time.
+    pub seconds: f64,
+}
+
+impl Goodput {
+    /// As a rate, in 10⁶ bits a second.
+    pub fn mbit_per_s(self) -> f64 {
+        self.bytes as f64 * 8e-6 / self.seconds.max(1e-9)
+    }
+}
+
+impl Stream {
+    /// Begins one from the last node of the first site to the last of the last.
+    ///
+    /// # Errors
+    /// When a node is missing, or a process cannot be started; the text says which.
+    pub fn start(lab: &Lab, congestion: Congestion) -> Result<Self, String> {
+        let (from, to) = Self::usual(lab);
+        Self::between(lab, [&from, &to], congestion, FOR_EVER)
+    }
+
+    fn usual(lab: &Lab) -> (String, String) {
         let spec = &lab.spec;
         let last = |site| spec.host(site, spec.nodes - 1);
-        let from = self.from.clone().unwrap_or_else(|| last(0));
-        let to = self.to.clone().unwrap_or_else(|| last(spec.sites - 1));
+        (last(0), last(spec.sites - 1))
+    }
+
+    fn between(
+        lab: &Lab,
+        [from, to]: [&str; 2],
+        congestion: Congestion,
+        duration: Duration,
+    ) -> Result<Self, String> {
         if from == to {
             return Err(format!("a flow from {from} to itself crosses no link"));
         }
@@ -64,37 +124,53 @@ impl Flow {
         let words = |words: &[&str]| -> Vec<String> {
             [&own, "lab"].iter().chain(words).map(|word| (*word).to_owned()).collect()
         };
-        let sink = lab.command(&to, &words(&["sink"])).map_err(|error| error.to_string())?;
+        let sink = lab.command(to, &words(&["sink"])).map_err(|error| error.to_string())?;
         let mut sink = Ended::start(sink)?;
-        let mut lines = BufReader::new(sink.0.stdout.take().ok_or("the sink has no output")?);
+        let mut said = BufReader::new(sink.0.stdout.take().ok_or("the sink has no output")?);
         let mut port = String::new();
-        lines.read_line(&mut port).map_err(|error| error.to_string())?;
+        said.read_line(&mut port).map_err(|error| error.to_string())?;
         let address = lab.nodes.iter().find(|node| node.host == to).map(|node| &node.address);
         let address = format!("{}:{}", address.ok_or("the node has no address")?, port.trim());
-        let seconds = self.duration.as_secs_f64().to_string();
-        let words = words(&["source", &address, &seconds, self.congestion.name()]);
-        let source = lab.command(&from, &words).map_err(|error| error.to_string())?;
-        let mut source = Ended::start(source)?;
-        let status = source.0.wait().map_err(|error| error.to_string())?;
+        let seconds = duration.as_secs_f64().to_string();
+        let words = words(&["source", &address, &seconds, congestion.name()]);
+        let source = lab.command(from, &words).map_err(|error| error.to_string())?;
+        Ok(Self { source: Ended::start(source)?, _sink: sink, said })
+    }
+
+    /// Waits for its end.
+    fn wait(mut self) -> Result<Goodput, String> {
+        let status = self.source.0.wait().map_err(|error| error.to_string())?;
         if !status.success() {
             return Err(format!("the flow ended with {status}: see above"));
         }
+        self.got()
+    }
+
+    /// Ends it now.
+    ///
+    /// # Errors
+    /// When its end is not seen, as over a link that is cut.
+    pub fn end(mut self) -> Result<Goodput, String> {
+        // It may have ended, and what came through is told all the same.
+        let _ = self.source.0.kill();
+        self.got()
+    }
+
+    fn got(&mut self) -> Result<Goodput, String> {
         let mut got = String::new();
-        lines.read_line(&mut got).map_err(|error| error.to_string())?;
-        let mut numbers = got.split_whitespace().filter_map(|word| word.parse::<f64>().ok());
-        let (Some(bytes), Some(seconds)) = (numbers.next(), numbers.next()) else {
-            return Err("the flow's end was not seen: nothing came for a while".into());
-        };
-        println!(
-            "{} {from} to {to}: {:.1} Mb/s, {bytes} bytes in {seconds:.3} s",
-            self.congestion.name(),
-            bytes * 8e-6 / seconds.max(1e-9),
-        );
-        Ok(())
+        self.said.read_line(&mut got).map_err(|error| error.to_string())?;
+        let mut words = got.split_whitespace();
+        let bytes = words.next().and_then(|word| word.parse().ok());
+        let seconds = words.next().and_then(|word| word.parse().ok());
+        match (bytes, seconds) {
+            (Some(bytes), Some(seconds)) => Ok(Goodput { bytes, seconds }),
+            _ => Err("the flow's end was not seen: nothing came for a while".into()),
+        }
     }
 }
 
 /// A child that does not outlive its owner.
+#[derive(Debug)]
 struct Ended(Child);
 
 impl Ended {
@@ -172,6 +248,8 @@ fn is_late(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
+/// Longer than anything is measured.
+const FOR_EVER: Duration = Duration::from_secs(1 << 20);
 /// So long a stream may stand still, as over a link that is cut.
 const SILENCE: Duration = Duration::from_secs(60);
 /// How often a source that cannot send looks at the clock.

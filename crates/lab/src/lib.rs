@@ -22,6 +22,7 @@ mod steward;
 mod wire;
 
 pub use command::{Arguments, run};
+pub use flow::{Congestion, Goodput, Stream};
 pub use grid::{Lab, LabError, Node};
 pub use spec::{Pair, Spec, bytes, duration, rate, share};
 pub use steward::{Change, Cut, Link, Way, Which};
