@@ -40,7 +40,8 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> ExitCode {
     let told = match &arguments.link {
         None if let Some([operation, bytes]) = arguments.plan.as_deref() => {
-            crate::plan::text(operation, bytes, arguments.on, &arguments.pairs)
+            let here = crate::plan::Here::remembered(Cache::of_environment().as_ref());
+            crate::plan::text(operation, bytes, arguments.on, &arguments.pairs, &here)
         }
         None if arguments.progress => Ok(format!("{}\n{}", crate::board::text(), knobs())),
         None => installation(),
@@ -272,7 +273,7 @@ pub fn time(ns: u64) -> String {
     }
 }
 
-fn duration(age: Duration) -> String {
+pub fn duration(age: Duration) -> String {
     match age.as_secs() {
         seconds @ 0..120 => format!("{seconds} s"),
         seconds @ 120..7_200 => format!("{} min", seconds / 60),

@@ -10,6 +10,8 @@ use plan::{
     Call, Cost, Costs, Location, Operands, Operation, Pairs, Plans, Schedule, Span, Step, Topology,
     predict,
 };
+use topo::{Cache, Entry, Links, Remembered};
+use wire::HostCost;
 
 /// Sites of as many nodes of as many ranks each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +43,48 @@ impl FromStr for Grid {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
     sites: [u32; 2],
-    cost: Cost,
+    latency_ns: u64,
+    bytes_per_s: Option<u64>,
+}
+
+/// What messages cost here, and how that is known: within a node, within a site, between sites, and of waking.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Here {
+    costs: Costs,
+    origins: [String; 3],
+}
+
+impl Here {
+    /// What this machine remembers, and what is usual where it remembers nothing.
+    pub fn remembered(cache: Option<&Cache>) -> Self {
+        let host = cache.and_then(|cache| cache.host().ok().flatten());
+        let listing = cache.and_then(|cache| cache.links().ok()).unwrap_or_default();
+        Self::of(host, Remembered::of(&listing))
+    }
+
+    fn of(host: Option<Entry<HostCost>>, Remembered { near, far }: Remembered) -> Self {
+        let mut costs = Costs::default();
+        let mut origins = [(); 3].map(|()| "usual".to_owned());
+        if let Some(Entry { value: host, age }) = host {
+            let Links { latency_ns, gap_ns: overhead_ns, bytes_per_s } = Links::in_memory(&host);
+            let bytes_per_s = bytes_per_s.unwrap_or(costs.node.bytes_per_s);
+            costs.node = Cost { latency_ns, bytes_per_s, overhead_ns };
+            costs.wake_ns = host.wake_ns;
+            origins[0] = format!("remembered, {} ago", crate::info::duration(age));
+        }
+        let linked = |Links { latency_ns, gap_ns, bytes_per_s }, usual| {
+            Cost::over_links(latency_ns, gap_ns, bytes_per_s, usual)
+        };
+        if let Some((links, count)) = near {
+            costs.site = linked(links, costs.site);
+            origins[1] = format!("remembered of {count} links");
+        }
+        if let Some((links, pair)) = far {
+            costs.wide = linked(links, costs.wide);
+            origins[2] = format!("remembered of {} → {}", pair.here(), pair.there());
+        }
+        Self { costs, origins }
+    }
 }
 
 impl FromStr for Pair {
@@ -57,26 +100,31 @@ impl FromStr for Pair {
         };
         let (rtt, rate) =
             figures.split_once(',').map_or((figures, None), |(rtt, rate)| (rtt, Some(rate)));
-        let usual = Costs::default().wide;
         let latency_ns = lab::duration(rtt).map_err(|_| wrong())?.as_nanos() as u64 / 2;
-        let bytes_per_s = match rate {
-            Some(rate) => lab::rate(rate).map_err(|_| wrong())? / 8,
-            None => usual.bytes_per_s,
-        };
-        Ok(Self { sites: [one, other], cost: Cost { latency_ns, bytes_per_s, ..usual } })
+        let rate = rate.map(lab::rate).transpose().map_err(|_| wrong())?;
+        let bytes_per_s = rate.map(|bits_per_s| bits_per_s / 8);
+        Ok(Self { sites: [one, other], latency_ns, bytes_per_s })
+    }
+}
+
+impl Pair {
+    fn cost(&self, usual: Cost) -> Cost {
+        let bytes_per_s = self.bytes_per_s.unwrap_or(usual.bytes_per_s);
+        Cost { latency_ns: self.latency_ns, bytes_per_s, ..usual }
     }
 }
 
 impl Grid {
-    fn topology(self, pairs: &[Pair]) -> Topology {
+    fn topology(self, pairs: &[Pair], costs: Costs) -> Topology {
         let location = |rank: u32| {
             let node = rank / self.ranks;
             Location { node, site: node / self.nodes }
         };
         let locations: Vec<Location> =
             (0..self.sites * self.nodes * self.ranks).map(location).collect();
-        let pairs = Pairs::new(pairs.iter().map(|one| (one.sites[0], one.sites[1], one.cost)));
-        let topology = Topology::with_pairs(&locations, false, Costs::default(), &pairs);
+        let pair = |pair: &Pair| (pair.sites[0], pair.sites[1], pair.cost(costs.wide));
+        let pairs = Pairs::new(pairs.iter().map(pair));
+        let topology = Topology::with_pairs(&locations, false, costs, &pairs);
         match plan::page_bytes(topology.size()) {
             Some(page_bytes) => topology.with_board(page_bytes),
             None => topology,
@@ -88,13 +136,19 @@ impl Grid {
 ///
 /// # Errors
 /// When the operation or its length is not understood, or the table that the setting names.
-pub fn text(operation: &str, bytes: &str, grid: Grid, pairs: &[Pair]) -> Result<String, String> {
+pub fn text(
+    operation: &str,
+    bytes: &str,
+    grid: Grid,
+    pairs: &[Pair],
+    here: &Here,
+) -> Result<String, String> {
     let bytes = length(bytes)?;
     let outside = |pair: &&Pair| pair.sites.iter().any(|site| *site >= grid.sites);
     if let Some(Pair { sites: [one, other], .. }) = pairs.iter().find(outside) {
         return Err(format!("sites {one} and {other}: there are {}", grid.sites));
     }
-    let topology = grid.topology(pairs).with_plans(Arc::new(wanted()?));
+    let topology = grid.topology(pairs, here.costs).with_plans(Arc::new(wanted()?));
     let (call, unit, make) = maker(operation, bytes)?;
     let schedules: Vec<Schedule> = (0..topology.size()).map(|rank| make(rank, &topology)).collect();
     let found = predict(&schedules, &topology, unit);
@@ -109,7 +163,7 @@ pub fn text(operation: &str, bytes: &str, grid: Grid, pairs: &[Pair]) -> Result<
         found.wide_bytes,
         found.messages
     );
-    text += &costs(&topology);
+    text += &costs(&topology, here, pairs);
     let _ = writeln!(
         text,
         "planning         {:.1} us for rank 0 where the shape is new",
@@ -125,24 +179,30 @@ pub fn text(operation: &str, bytes: &str, grid: Grid, pairs: &[Pair]) -> Result<
 }
 
 /// What messages cost; between each two sites where they are not alike.
-fn costs(topology: &Topology) -> String {
+fn costs(topology: &Topology, here: &Here, given: &[Pair]) -> String {
     let Costs { node, site, wide, wake_ns } = *topology.costs();
-    let mut told = vec![("in a node".to_owned(), node), ("in a site".into(), site)];
-    let pair = |(one, other, cost)| (format!("sites {one}, {other}"), cost);
+    let [of_node, of_site, of_sites] = &here.origins;
+    let mut told =
+        vec![("in a node".to_owned(), node, of_node.as_str()), ("in a site".into(), site, of_site)];
+    let pair = |(one, other, cost)| {
+        let is = |pair: &&Pair| pair.sites == [one, other] || pair.sites == [other, one];
+        let origin = given.iter().find(is).map_or(of_sites.as_str(), |_| "given");
+        (format!("sites {one}, {other}"), cost, origin)
+    };
     told.extend(topology.pairs().iter().map(pair));
     if told.len() == 2 {
-        told.push(("between sites".into(), wide));
+        told.push(("between sites".into(), wide, of_sites));
     }
     let mut text = String::new();
-    for (name, cost) in told {
+    for (name, cost, origin) in told {
         let (latency_us, rate) = (cost.latency_ns as f64 * 1e-3, cost.bytes_per_s as f64 * 1e-6);
         let _ = writeln!(
             text,
-            "  {name:<13}  {latency_us} us, {rate} MB/s, {} us of work a message (assumed)",
+            "  {name:<13}  {latency_us} us, {rate:.0} MB/s, {} us of work a message ({origin})",
             cost.overhead_ns as f64 * 1e-3
         );
     }
-    let _ = writeln!(text, "  to wake        {} us (assumed)", wake_ns / 1000);
+    let _ = writeln!(text, "  to wake        {} us ({of_node})", wake_ns / 1000);
     text
 }
 
@@ -290,7 +350,13 @@ const BYTES_MAX: u64 = 64 << 30;
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    fn text(operation: &str, bytes: &str, grid: Grid, pairs: &[Pair]) -> Result<String, String> {
+        super::text(operation, bytes, grid, pairs, &Here::remembered(None))
+    }
 
     #[test]
     fn a_plan_says_what_crosses() {
@@ -300,13 +366,13 @@ mod tests {
         assert!(text.contains(" messages, 2097152 bytes\n"), "{text}");
         assert!(text.contains("\n* sites "), "{text}");
         assert!(text.contains("\nchosen           sites, by formula\n"), "{text}");
-        let within = super::text("allreduce", "1MiB", "1x1x8".parse().unwrap(), &[]).unwrap();
+        let within = self::text("allreduce", "1MiB", "1x1x8".parse().unwrap(), &[]).unwrap();
         let marked = within.lines().filter(|line| line.starts_with("* ")).count();
         assert!(
             marked == 1 && within.contains(" doubling ") && within.contains(" ring "),
             "{within}"
         );
-        let barrier = super::text("barrier", "0", grid, &[]).unwrap();
+        let barrier = self::text("barrier", "0", grid, &[]).unwrap();
         assert!(barrier.contains("between sites  2 messages, 0 bytes\n"), "{barrier}");
     }
 
@@ -315,13 +381,35 @@ mod tests {
         let grid = "3x1x1".parse().unwrap();
         let slow: Pair = "2-0=40ms,16Mbit".parse().unwrap();
         let text = text("bcast", "1MiB", grid, &[slow]).unwrap();
-        assert!(text.contains("\n  sites 0, 2     20000 us, 2 MB/s, 4 us"), "{text}");
-        assert!(text.contains("\n  sites 1, 2     6000 us, 117 MB/s, 4 us"), "{text}");
+        let told = |line: &str, origin: &str| {
+            text.contains(&format!("\n  {line}, 4 us of work a message ({origin})\n"))
+        };
+        assert!(told("sites 0, 2     20000 us, 2 MB/s", "given"), "{text}");
+        assert!(told("sites 1, 2     6000 us, 117 MB/s", "usual"), "{text}");
         assert!(text.contains("send     to 1 ") && !text.contains("send     to 2 "), "{text}");
         let far = "0-3=40ms".parse().unwrap();
-        assert!(super::text("bcast", "8", grid, &[far]).unwrap_err().contains("there are 3"));
+        assert!(self::text("bcast", "8", grid, &[far]).unwrap_err().contains("there are 3"));
         for wrong in ["", "0-1", "0=40ms", "0-1=40", "0-1=40ms,fast", "0-x=40ms", "0-1=40ms,"] {
             assert!(wrong.parse::<Pair>().unwrap_err().contains("0-2=40ms,20Mbit"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn it_is_planned_from_what_is_remembered_and_said_what_that_is() {
+        let far = Links { latency_ns: 9_000_000, gap_ns: 2_000, bytes_per_s: Some(30_000_000) };
+        let pair = topo::Pair::new("tcp", "a/10.0.0.1", "10.1.0.1");
+        let known = Remembered { near: None, far: Some((far, pair)) };
+        let host = HostCost { wake_ns: 70_000, ..HostCost::default() };
+        let age = Duration::from_secs(180);
+        let here = Here::of(Some(Entry { value: host, age }), known);
+        let text = super::text("bcast", "1MiB", "2x1x2".parse().unwrap(), &[], &here).unwrap();
+        for part in [
+            "of work a message (remembered, 3 min ago)\n",
+            "\n  in a site      20 us, 117 MB/s, 4 us of work a message (usual)\n",
+            "\n  between sites  8997 us, 30 MB/s, 3 us of work a message (remembered of a/10.0.0.1 → 10.1.0.1)\n",
+            "\n  to wake        70 us (remembered, 3 min ago)\n",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
         }
     }
 
@@ -329,7 +417,7 @@ mod tests {
     fn it_is_said_what_a_choice_comes_from() {
         let plans = Arc::new("allreduce * heads\nbcast * chain".parse::<Plans>().unwrap());
         let grid: Grid = "1x1x8".parse().unwrap();
-        let topology = grid.topology(&[]).with_plans(plans);
+        let topology = grid.topology(&[], Costs::default()).with_plans(plans);
         let told = |operation| origin(&topology, &Call::of(operation, 1 << 20));
         assert!(told(Operation::Broadcast).contains("chain, by CANELE_PLANS="));
         let cannot = told(Operation::Allreduce);

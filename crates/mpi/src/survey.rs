@@ -12,7 +12,7 @@ use plan::{Costs, Pairs, Plans};
 use topo::cache::Listing;
 use topo::sites::{Home, Map};
 use topo::{Between, Cache, Known, Links};
-use wire::{Cost, HostCost};
+use wire::HostCost;
 
 /// What rank 0 has said.
 #[derive(Clone, Debug)]
@@ -171,8 +171,11 @@ fn remembered() -> Listing {
 
 /// What messages cost within this node. Of what is beyond it the usual is said.
 fn within_a_node(host: &HostCost) -> Costs {
-    let node = planned(&host.shared_memory(NEIGHBOUR_NS));
-    Costs { node, wake_ns: host.wake_ns, ..Costs::default() }
+    let usual = Costs::default();
+    let links = Links::in_memory(host);
+    let bytes_per_s = links.bytes_per_s.unwrap_or(usual.node.bytes_per_s);
+    let node = plan::Cost { latency_ns: links.latency_ns, bytes_per_s, overhead_ns: links.gap_ns };
+    Costs { node, wake_ns: host.wake_ns, ..usual }
 }
 
 /// What they cost between nodes, and between two sites each, where that is remembered.
@@ -183,33 +186,10 @@ fn between_nodes(costs: Costs, between: &Between) -> (Costs, Pairs) {
     (Costs { site, wide, ..costs }, Pairs::new(between.pairs.iter().map(pair)))
 }
 
-/// What messages cost over links; at the usual rate where they have shown none. The gap is the sender's share of the
-/// work, in its system; the receiver's system does as much, and the receiver polls and reads, which are two calls as
-/// well: three halves of a gap on either side. The latency, half of a round trip between the two systems, is
-/// mostly their work.
+/// What messages cost over links.
 fn linked(links: &Links, usual: plan::Cost) -> plan::Cost {
-    let overhead_ns = links.gap_ns * 3 / 2;
-    plan::Cost {
-        latency_ns: links.latency_ns.saturating_sub(overhead_ns),
-        bytes_per_s: links.bytes_per_s.unwrap_or(usual.bytes_per_s),
-        overhead_ns,
-    }
+    plan::Cost::over_links(links.latency_ns, links.gap_ns, links.bytes_per_s, usual)
 }
-
-fn planned(cost: &Cost) -> plan::Cost {
-    plan::Cost {
-        latency_ns: cost.latency_ns(),
-        bytes_per_s: cost.bytes_per_s(LONG_LEN),
-        overhead_ns: cost.gap_ns(),
-    }
-}
-
-/// How long a word takes from one process of a node to another that looks for it, and all that they do
-/// for it.
-const NEIGHBOUR_NS: u64 = 600;
-
-/// The rate of a way is that of messages as long as this: the gap does not count.
-const LONG_LEN: u64 = 1 << 20;
 
 /// A table is not longer, in bytes.
 const PLANS_LEN_MAX: u64 = 64 << 10;

@@ -116,6 +116,17 @@ impl Default for Costs {
 }
 
 impl Cost {
+    /// What messages cost over links between two systems with such a latency and such a gap; at the usual rate where
+    /// they have shown none. The gap is the sender's share of the work, in its system; the receiver's system does as
+    /// much, and the receiver polls and reads, which are two calls as well: three halves of a gap on either side. The
+    /// latency, half of a round trip between the two systems, is mostly their work.
+    #[must_use]
+    pub fn over_links(latency_ns: u64, gap_ns: u64, shown: Option<u64>, usual: Self) -> Self {
+        let overhead_ns = gap_ns * 3 / 2;
+        let latency_ns = latency_ns.saturating_sub(overhead_ns);
+        Self { latency_ns, bytes_per_s: shown.unwrap_or(usual.bytes_per_s), overhead_ns }
+    }
+
     /// How long `bytes` are on their way behind the first.
     pub fn stream_ns(&self, bytes: u64) -> u64 {
         let takes_ns = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_s.max(1));

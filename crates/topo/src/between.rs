@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use wire::{Cost, number};
+use wire::{Cost, HostCost, number};
 
-use crate::Pair;
 use crate::cache::Listing;
 use crate::sites::{Home, Map};
+use crate::{Entry, Pair};
 
 /// What the links within sites cost, and those between sites.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -131,6 +131,16 @@ impl Between {
 }
 
 impl Links {
+    /// Between two processes of a host, by its memory.
+    pub fn in_memory(host: &HostCost) -> Self {
+        let cost = host.shared_memory(NEIGHBOUR_NS);
+        Self {
+            latency_ns: cost.latency_ns(),
+            gap_ns: cost.gap_ns(),
+            bytes_per_s: Some(cost.bytes_per_s(LONG_LEN)),
+        }
+    }
+
     /// Of some that there are, with the latency and the gap that come at `place` in order.
     fn of(links: &[Self], place: usize) -> Option<Self> {
         let ordered = |figure: fn(&Self) -> u64| {
@@ -143,6 +153,35 @@ impl Links {
             gap_ns: ordered(|links| links.gap_ns)?,
             bytes_per_s: links.iter().filter_map(|links| links.bytes_per_s).max(),
         })
+    }
+}
+
+/// What a cache remembers of links, for whoever has no job in which to know their ends: within a site the links of
+/// other hosts than their own, and of those that lead far the one that was used last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remembered {
+    /// Within sites, and of how many links.
+    pub near: Option<(Links, usize)>,
+    /// Between sites, and of which link.
+    pub far: Option<(Links, Pair)>,
+}
+
+impl Remembered {
+    /// What the cache lists.
+    pub fn of(listing: &Listing) -> Self {
+        let known = |(pair, entry): &(Pair, Entry<Cost>)| {
+            Some((Known::of(pair, &entry.value)?, entry.age, pair.clone()))
+        };
+        let known = listing.links.iter().filter_map(known);
+        let known = known.filter(|(known, ..)| known.ends[0] != known.ends[1]);
+        let (far, near): (Vec<_>, Vec<_>) =
+            known.partition(|(known, ..)| known.cost.latency_ns >= FAR_NS);
+        let near: Vec<Links> = near.into_iter().map(|(known, ..)| known.cost).collect();
+        let latest = far.into_iter().min_by_key(|(_, age, _)| *age);
+        Self {
+            near: Links::of(&near, near.len() / 2).map(|links| (links, near.len())),
+            far: latest.map(|(known, _, pair)| (known.cost, pair)),
+        }
     }
 }
 
@@ -170,6 +209,13 @@ fn address(bytes: &mut &[u8]) -> Option<IpAddr> {
     }
 }
 
+/// How long a word takes from one process of a node to another that looks for it, and all that they do
+/// for it.
+const NEIGHBOUR_NS: u64 = 600;
+
+/// The rate of a way is that of messages as long as this: the gap does not count.
+const LONG_LEN: u64 = 1 << 20;
+
 /// No link within a site is as long.
 const FAR_NS: u64 = 200_000;
 
@@ -179,7 +225,6 @@ const TOLD_MOST: usize = 32;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Entry;
     use crate::sites::Network;
 
     fn home(node: u8, site: &str, address: &str) -> Home {
@@ -264,6 +309,27 @@ mod tests {
         for wrong in [&told[1..], &told[..told.len() - 1], &[5; 40], &told.repeat(11)] {
             assert_eq!(Known::parse(wrong), None);
         }
+    }
+
+    #[test]
+    fn a_tool_goes_by_the_links_that_were_used() {
+        let entry = |here: &str, there: &str, latency_ns, age| {
+            let value = Cost::linear(latency_ns, 1_000, 1_000_000_000);
+            (pair(here, there), Entry { value, age: std::time::Duration::from_secs(age) })
+        };
+        let links = vec![
+            entry("10.0.0.1", "10.0.0.2", 30_000, 9),
+            entry("10.0.0.2", "10.0.0.1", 20_000, 9),
+            entry("10.0.0.3", "10.0.0.3", 5, 1),
+            entry("10.0.0.1", "10.1.0.1", 9_000_000, 8),
+            entry("10.0.0.1", "10.2.0.1", 4_000_000, 7),
+        ];
+        let found = Remembered::of(&Listing { links, ignored: Vec::new() });
+        let (near, count) = found.near.unwrap();
+        assert_eq!((near.latency_ns, near.bytes_per_s, count), (30_000, None, 2));
+        let (far, of) = found.far.unwrap();
+        assert_eq!((far.latency_ns, of), (4_000_000, pair("10.0.0.1", "10.2.0.1")));
+        assert_eq!(Remembered::of(&Listing::default()), Remembered::default());
     }
 
     #[test]

@@ -13,6 +13,6 @@ pub mod processor;
 pub mod sample;
 pub mod sites;
 
-pub use between::{Between, Known, Links};
+pub use between::{Between, Known, Links, Remembered};
 pub use cache::{Cache, Entry, Pair};
 pub use file::Ignored;
