@@ -1,6 +1,7 @@
 //! The `canele` command: what this installation is, its instruments, and the emulated grid.
 
 mod board;
+mod chart;
 mod grid;
 mod info;
 mod limits;

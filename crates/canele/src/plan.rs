@@ -8,10 +8,12 @@ use std::time::Instant;
 
 use plan::{
     Call, Cost, Costs, Location, Operands, Operation, Pairs, Plans, Schedule, Span, Step, Topology,
-    predict,
+    watch,
 };
 use topo::{Cache, Entry, Links, Remembered};
 use wire::HostCost;
+
+use crate::chart::chart;
 
 /// Sites of as many nodes of as many ranks each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +153,8 @@ pub fn text(
     let topology = grid.topology(pairs, here.costs).with_plans(Arc::new(wanted()?));
     let (call, unit, make) = maker(operation, bytes)?;
     let schedules: Vec<Schedule> = (0..topology.size()).map(|rank| make(rank, &topology)).collect();
-    let found = predict(&schedules, &topology, unit);
+    let mut deeds = Vec::new();
+    let found = watch(&schedules, &topology, unit, &mut |deed| deeds.push(deed));
     let Grid { sites, nodes, ranks } = grid;
     let mut text = format!(
         "{operation} of {bytes} bytes on {sites} x {nodes} x {ranks} ranks\n  \
@@ -171,6 +174,7 @@ pub fn text(
     );
     text += &origin(&topology, &call);
     text += &candidates(&topology, &call);
+    text += &chart(&deeds, &topology, found.time_ns);
     text += "rank 0\n";
     for (at, step) in schedules[0].steps.iter().enumerate() {
         let _ = writeln!(text, "  {at:>4}  {}", told(step));
@@ -411,6 +415,12 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
+    }
+
+    #[test]
+    fn a_plan_is_drawn() {
+        let text = text("bcast", "1MiB", "2x1x2".parse().unwrap(), &[]).unwrap();
+        assert!(text.contains("\nchart, a column is ") && text.contains("\n>     0 |"), "{text}");
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub use crossings::Pairs;
 pub use data::{allgather, alltoall, barrier, broadcast, gather, scatter};
 pub use direct::direct;
 pub use pieces::board::page_bytes;
-pub use predict::{Prediction, predict};
+pub use predict::{Deed, Doing, Prediction, predict, watch};
 pub use reduction::{Operands, allreduce, exscan, reduce, reduce_scatter, scan};
 pub use schedule::{Buffer, Schedule, Span, Step};
 pub use topology::{Location, Topology};

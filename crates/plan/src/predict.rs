@@ -26,9 +26,50 @@ pub struct Prediction {
     pub wide_bytes: u64,
 }
 
+/// What a rank does for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deed {
+    /// The rank.
+    pub rank: u32,
+    /// From when on.
+    pub from_ns: u64,
+    /// Until when.
+    pub to_ns: u64,
+    /// What it does.
+    pub doing: Doing,
+}
+
+/// What a rank may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// It sends so far, or waits for what it sends to leave.
+    Sends(Distance),
+    /// It takes in what has come.
+    Receives,
+    /// It copies or combines.
+    Computes,
+    /// It waits for what another has sent, or posted.
+    Waits {
+        /// By this rank.
+        other: u32,
+        /// When that one was ready to.
+        since_ns: u64,
+    },
+}
+
 /// What the schedules of all ranks, in the order of ranks, are predicted to take; a unit has `unit_bytes`.
 pub fn predict(schedules: &[Schedule], topology: &Topology, unit_bytes: u64) -> Prediction {
-    let mut world = World::new(schedules, topology, unit_bytes);
+    watch(schedules, topology, unit_bytes, &mut |_| {})
+}
+
+/// The same, and `tell` is told of all that ranks do meanwhile, of each rank in order.
+pub fn watch(
+    schedules: &[Schedule],
+    topology: &Topology,
+    unit_bytes: u64,
+    tell: &mut dyn FnMut(Deed),
+) -> Prediction {
+    let mut world = World::new(schedules, topology, unit_bytes, tell);
     while let Some(Reverse((now_ns, event))) = world.events.pop() {
         match event {
             Event::Comes(message) => world.take_in(now_ns, message),
@@ -53,6 +94,7 @@ struct World<'a> {
     prediction: Prediction,
     /// How many messages there were.
     sent: u64,
+    tell: &'a mut dyn FnMut(Deed),
 }
 
 #[derive(Default)]
@@ -71,14 +113,21 @@ struct Rank {
 struct Begun {
     step: u32,
     /// When it has left, or is there, if that is known.
-    ends_ns: Option<u64>,
+    end: Option<End>,
     /// What the rank has to do then.
     work_ns: u64,
 }
 
+/// When something begun ends, and what the rank does that waits for it.
+#[derive(Clone, Copy)]
+struct End {
+    ends_ns: u64,
+    meanwhile: Doing,
+}
+
 #[derive(Default)]
 struct Wire {
-    arrivals: VecDeque<u64>,
+    arrivals: VecDeque<End>,
     expected: VecDeque<u32>,
 }
 
@@ -97,6 +146,7 @@ struct Message {
     from: u32,
     to: u32,
     bytes: u64,
+    since_ns: u64,
 }
 
 /// What carries one message at a time.
@@ -108,13 +158,29 @@ enum Line {
 }
 
 impl<'a> World<'a> {
-    fn new(schedules: &'a [Schedule], topology: &'a Topology, unit_bytes: u64) -> Self {
+    fn new(
+        schedules: &'a [Schedule],
+        topology: &'a Topology,
+        unit_bytes: u64,
+        tell: &'a mut dyn FnMut(Deed),
+    ) -> Self {
         let ranks = schedules.iter().map(|_| Rank { is_ready: true, ..Rank::default() }).collect();
         let goes = |rank| Reverse((0, Event::Goes(rank)));
         let events = (0..schedules.len() as u32).map(goes).collect();
         let (wires, lines) = (HashMap::new(), HashMap::new());
         let prediction = Prediction::default();
-        Self { schedules, topology, unit_bytes, ranks, events, wires, lines, prediction, sent: 0 }
+        Self {
+            schedules,
+            topology,
+            unit_bytes,
+            ranks,
+            events,
+            wires,
+            lines,
+            prediction,
+            sent: 0,
+            tell,
+        }
     }
 
     /// One step of the rank that is the earliest.
@@ -125,8 +191,8 @@ impl<'a> World<'a> {
         let at = rank.at as u32;
         match step {
             Step::Send { to, span } => {
-                let ends = self.send(me, to, span.len.saturating_mul(self.unit_bytes));
-                let begun = Begun { step: at, ends_ns: Some(ends), work_ns: 0 };
+                let end = self.send(me, to, span.len.saturating_mul(self.unit_bytes));
+                let begun = Begun { step: at, end: Some(end), work_ns: 0 };
                 self.ranks[me as usize].begun.push(begun);
             }
             Step::Receive { from, span } => {
@@ -137,7 +203,7 @@ impl<'a> World<'a> {
                 }
                 let bytes = span.len.saturating_mul(self.unit_bytes);
                 let work_ns = self.work_ns(from, me, bytes);
-                let begun = Begun { step: at, ends_ns: arrival, work_ns };
+                let begun = Begun { step: at, end: arrival, work_ns };
                 self.ranks[me as usize].begun.push(begun);
             }
             Step::Wait if !self.settle(me, None) => return,
@@ -152,18 +218,28 @@ impl<'a> World<'a> {
             | Step::Reduce { inout: span, .. } => {
                 let bytes = span.len.saturating_mul(self.unit_bytes);
                 let takes_ns = self.topology.costs().node.stream_ns(bytes);
-                self.ranks[me as usize].clock_ns += takes_ns;
+                self.spend(me, takes_ns, Doing::Computes);
             }
         }
         self.ranks[me as usize].at += 1;
         self.make_ready(me);
     }
 
+    /// A rank does something for so long.
+    fn spend(&mut self, rank: u32, takes_ns: u64, doing: Doing) {
+        let clock_ns = &mut self.ranks[rank as usize].clock_ns;
+        let from_ns = *clock_ns;
+        *clock_ns = from_ns.saturating_add(takes_ns);
+        if takes_ns > 0 {
+            (self.tell)(Deed { rank, from_ns, to_ns: *clock_ns, doing });
+        }
+    }
+
     /// Posts, and lets those go on that wait for it.
     fn post(&mut self, me: u32, bytes: u64) {
-        let node = self.topology.costs().node;
+        let takes_ns = self.topology.costs().node.stream_ns(bytes);
+        self.spend(me, takes_ns, Doing::Sends(Distance::Node));
         let rank = &mut self.ranks[me as usize];
-        rank.clock_ns += node.stream_ns(bytes);
         rank.posts.push(rank.clock_ns);
         for other in 0..self.ranks.len() as u32 {
             let Rank { at, .. } = self.ranks[other as usize];
@@ -177,11 +253,13 @@ impl<'a> World<'a> {
     fn meet(&mut self, me: u32, ranks: Range<u32>) -> bool {
         let round = self.ranks[me as usize].posts.len().saturating_sub(1);
         let lines_ns = u64::from(ranks.end - ranks.start) * LINE_NS;
-        let posts = ranks.map(|rank| self.ranks[rank as usize].posts.get(round).copied());
-        let Some(last) = posts.collect::<Option<Vec<u64>>>() else { return false };
-        let there = last.into_iter().max().unwrap_or(0) + self.topology.costs().node.latency_ns;
-        let clock_ns = &mut self.ranks[me as usize].clock_ns;
-        *clock_ns = there.max(*clock_ns) + lines_ns;
+        let post = |rank: u32| Some((*self.ranks[rank as usize].posts.get(round)?, rank));
+        let Some(posts) = ranks.map(post).collect::<Option<Vec<_>>>() else { return false };
+        let (since_ns, other) = posts.into_iter().max().unwrap_or((0, me));
+        let there = since_ns + self.topology.costs().node.latency_ns;
+        let late_ns = there.saturating_sub(self.ranks[me as usize].clock_ns);
+        self.spend(me, late_ns, Doing::Waits { other, since_ns });
+        self.spend(me, lines_ns, Doing::Receives);
         true
     }
 
@@ -202,17 +280,17 @@ impl<'a> World<'a> {
     }
 
     /// Sends, and says when that ends.
-    fn send(&mut self, me: u32, to: u32, bytes: u64) -> u64 {
+    fn send(&mut self, me: u32, to: u32, bytes: u64) -> End {
         let distance = self.topology.distance(me, to);
         let cost = self.topology.cost(me, to);
-        let clock_ns = &mut self.ranks[me as usize].clock_ns;
-        *clock_ns += cost.overhead_ns;
-        let start = *clock_ns;
-        let (sent, comes) = match distance {
+        let sends = Doing::Sends(distance);
+        self.spend(me, cost.overhead_ns, sends);
+        let start = self.ranks[me as usize].clock_ns;
+        let (ends_ns, comes) = match distance {
             Distance::Node => {
                 // The receiver copies behind the sender.
-                *clock_ns += cost.stream_ns(bytes);
-                (*clock_ns, start + cost.latency_ns)
+                self.spend(me, cost.stream_ns(bytes), sends);
+                (self.ranks[me as usize].clock_ns, start + cost.latency_ns)
             }
             Distance::Site | Distance::Wide => self.travel(me, to, bytes, start, cost),
         };
@@ -221,10 +299,10 @@ impl<'a> World<'a> {
             self.prediction.wide_messages += 1;
             self.prediction.wide_bytes += bytes;
         }
-        let message = Message { number: self.sent, from: me, to, bytes };
+        let message = Message { number: self.sent, from: me, to, bytes, since_ns: start };
         self.sent += 1;
         self.events.push(Reverse((comes, Event::Comes(message))));
-        sent
+        End { ends_ns, meanwhile: sends }
     }
 
     /// When a message between nodes has left, and when it begins to come.
@@ -250,10 +328,11 @@ impl<'a> World<'a> {
     }
 
     /// A message comes to its receiver's node.
-    fn take_in(&mut self, now_ns: u64, Message { from, to, bytes, .. }: Message) {
+    fn take_in(&mut self, now_ns: u64, message: Message) {
+        let Message { from, to, bytes, since_ns, .. } = message;
         let distance = self.topology.distance(from, to);
         let (costs, cost) = (*self.topology.costs(), self.topology.cost(from, to));
-        let arrival = match distance {
+        let ends_ns = match distance {
             Distance::Node => now_ns,
             Distance::Site | Distance::Wide => {
                 let node = self.topology.location(to).node;
@@ -261,6 +340,7 @@ impl<'a> World<'a> {
                 self.occupy(Line::In(node), now_ns, near_ns) + near_ns.max(cost.stream_ns(bytes))
             }
         };
+        let arrival = End { ends_ns, meanwhile: Doing::Waits { other: from, since_ns } };
         let wire = self.wires.entry((from, to)).or_default();
         match wire.expected.pop_front() {
             Some(step) => self.arrive(to, step, arrival),
@@ -269,10 +349,10 @@ impl<'a> World<'a> {
     }
 
     /// Tells a rank when what it waits for ends.
-    fn arrive(&mut self, to: u32, step: u32, arrival: u64) {
+    fn arrive(&mut self, to: u32, step: u32, arrival: End) {
         let rank = &mut self.ranks[to as usize];
         if let Some(begun) = rank.begun.iter_mut().find(|begun| begun.step == step) {
-            begun.ends_ns = Some(arrival);
+            begun.end = Some(arrival);
         }
         let waits = self.schedules[to as usize].steps.get(rank.at);
         if let Some(Step::Wait | Step::Await { .. }) = waits {
@@ -285,17 +365,17 @@ impl<'a> World<'a> {
         let rank = &mut self.ranks[me as usize];
         let counts = |begun: &Begun| step.is_none_or(|step| begun.step == step);
         let waited = rank.begun.iter().filter(|begun| counts(begun));
-        let known = waited.map(|begun| Some((begun.ends_ns?, begun.work_ns)));
+        let known = waited.map(|begun| Some((begun.end?, begun.work_ns)));
         let Some(mut known) = known.collect::<Option<Vec<_>>>() else { return false };
-        known.sort_unstable();
-        let wake_ns = self.topology.costs().wake_ns;
-        for (ends_ns, work_ns) in known {
-            if ends_ns > rank.clock_ns.saturating_add(SPINS * wake_ns) {
-                rank.clock_ns = ends_ns + wake_ns;
-            }
-            rank.clock_ns = rank.clock_ns.max(ends_ns) + work_ns;
-        }
         rank.begun.retain(|begun| !counts(begun));
+        known.sort_unstable_by_key(|(end, work_ns)| (end.ends_ns, *work_ns));
+        let wake_ns = self.topology.costs().wake_ns;
+        for (End { ends_ns, meanwhile }, work_ns) in known {
+            let late_ns = ends_ns.saturating_sub(self.ranks[me as usize].clock_ns);
+            let is_asleep = late_ns > SPINS * wake_ns;
+            self.spend(me, late_ns + u64::from(is_asleep) * wake_ns, meanwhile);
+            self.spend(me, work_ns, Doing::Receives);
+        }
         true
     }
 }
