@@ -47,6 +47,8 @@ pub enum Algorithm {
     Dissemination,
     /// From each to the next, in segments.
     Chain,
+    /// Down or up two trees at once, in segments.
+    TwoTree,
     /// Scattered down a tree and gathered around a ring.
     VanDeGeijn,
     /// Around a ring, block by block.
@@ -195,6 +197,7 @@ impl Algorithm {
             Self::Tournament => "tournament",
             Self::Dissemination => "dissemination",
             Self::Chain => "chain",
+            Self::TwoTree => "two_tree",
             Self::VanDeGeijn => "van_de_geijn",
             Self::Ring => "ring",
             Self::Bruck => "bruck",

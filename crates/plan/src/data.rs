@@ -4,7 +4,8 @@ use crate::across::{self, bundle, exchange};
 use crate::choice::{Call, Operation};
 use crate::levels;
 use crate::pieces::{
-    binomial, bruck, chain, dissemination, linear, pairwise, ring, tournament, van_de_geijn,
+    binomial, bruck, chain, dissemination, linear, pairwise, ring, tournament, two_tree,
+    van_de_geijn,
 };
 use crate::schedule::{Buffer, Schedule, Span, starts};
 use crate::team::Team;
@@ -44,6 +45,10 @@ pub fn broadcast(rank: u32, topology: &Topology, root: u32, len: u64) -> Schedul
         Broadcast::Chain => {
             let segments = topology.model().chain_segments(len) as u32;
             chain::broadcast(&mut schedule, team, span, segments);
+        }
+        Broadcast::TwoTree => {
+            let segments = topology.model().tree_segments(len) as u32;
+            two_tree::broadcast(&mut schedule, team, span, segments);
         }
         Broadcast::Binomial => binomial::broadcast(&mut schedule, team, span),
     }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use crate::choice::{Algorithm, Call, Operation};
 use crate::costs::{Cost, Costs};
 use crate::crossings::Crossings;
+use crate::pieces::two_tree;
 use crate::ways::{
     Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather, Prefix, Reduce, ReduceScatter, Ways,
 };
@@ -41,6 +42,8 @@ pub(crate) struct Order {
     swap: [u32; 32],
     /// Down a binomial tree, or up.
     tree: [u32; 32],
+    /// Down two trees at once, or up: how often a segment of either.
+    two_tree: u32,
 }
 
 /// How many ranks are where.
@@ -128,8 +131,17 @@ impl Model {
     /// In how many segments a chain passes so many bytes on: with `c` of them the last is there after
     /// `p + c − 2` steps of `work + n·g/c`, which is least for `c = √((p − 2)·n·g/work)`.
     pub(crate) fn chain_segments(&self, bytes: u64) -> u64 {
+        self.segments(self.shape.ranks.saturating_sub(2), bytes)
+    }
+
+    /// In how many segments half of so many bytes goes along each of two trees: together as many as along a chain
+    /// that is twice as long as they are high, for who passes on does so twice.
+    pub(crate) fn tree_segments(&self, bytes: u64) -> u64 {
+        self.segments(2 * levels(self.shape.ranks), bytes).div_ceil(2)
+    }
+
+    fn segments(&self, steps: u64, bytes: u64) -> u64 {
         let way = self.farthest();
-        let steps = self.shape.ranks.saturating_sub(2);
         let best = (steps * way.stream_ns(bytes) / (2 * way.work_ns).max(1)).isqrt();
         best.min(bytes / SEGMENT_LEAST).clamp(1, SEGMENTS_MOST)
     }
@@ -154,10 +166,11 @@ impl Model {
             Broadcast::Linear => self.one_with_all_ns(bytes),
             Broadcast::Binomial => self.tree_ns(&self.by_place, bytes),
             Broadcast::Chain => self.chain_ns(bytes, 0),
+            Broadcast::TwoTree if call.units > 1 => self.two_tree_ns(&self.by_place, bytes, 0),
             Broadcast::VanDeGeijn if call.units >= ranks && ranks > 2 => {
                 let part = bytes / ranks;
                 let scattered = self.tree_ns(&self.by_place, 0) + self.scattered_ns(bytes);
-                scattered + self.ring_ns(part, 0) + self.waking_ns(scattered)
+                scattered + self.ring_ns(part, 0) + self.waking_ns(scattered, ranks - 1)
             }
             Broadcast::Heads => {
                 let crossing = self.far.stream_ns((nodes - 1) * bytes);
@@ -166,7 +179,9 @@ impl Model {
                     + (nodes - 1) * self.far.work_ns
             }
             Broadcast::Levels => levels(nodes) * self.far.hop_ns(bytes) + self.star_ns(bytes),
-            Broadcast::VanDeGeijn | Broadcast::Sites | Broadcast::Board => return None,
+            Broadcast::TwoTree | Broadcast::VanDeGeijn | Broadcast::Sites | Broadcast::Board => {
+                return None;
+            }
         })
     }
 
@@ -272,6 +287,7 @@ impl Model {
                 self.tree_ns(self.order(call), bytes) + 2 * levels(ranks) * self.compute_ns(bytes)
             }
             Reduce::Chain if is_ordered => self.chain_ns(bytes, 1),
+            Reduce::TwoTree if call.units > 1 => self.two_tree_ns(self.order(call), bytes, 1),
             Reduce::Ring if call.commutes && call.units >= ranks => {
                 let part = bytes / ranks;
                 let combined = self.compute_ns(bytes) + self.ring_ns(part, self.compute_ns(part));
@@ -283,6 +299,7 @@ impl Model {
                 within + levels(nodes) * (self.far.hop_ns(bytes) + 2 * self.compute_ns(bytes))
             }
             Reduce::Chain
+            | Reduce::TwoTree
             | Reduce::Ring
             | Reduce::Levels
             | Reduce::Pairwise
@@ -478,17 +495,36 @@ impl Model {
         let combined = reductions * self.compute_ns(segment);
         let mut hops = (nodes - 1) * (self.far.hop_ns(segment) + combined)
             + (ranks - nodes) * (self.near.hop_ns(segment) + combined);
-        hops += self.waking_ns(hops);
+        hops += self.waking_ns(hops, ranks - 1);
         let (near, way) = (self.near, self.farthest());
         let interval = (2 * near.busy_ns(segment) + combined).max(way.busy_ns(segment));
         hops + (segments - 1) * interval
     }
 
-    /// What it adds to a way through all ranks, one after the other, that those are asleep which it comes to
+    /// Along two trees, with so many reductions of what comes from each branch.
+    fn two_tree_ns(&self, order: &Order, bytes: u64, reductions: u64) -> u64 {
+        let Shape { ranks, nodes, node_ranks, .. } = self.shape;
+        let segments = self.tree_segments(bytes);
+        let segment = bytes.div_ceil(2 * segments);
+        let combined = 2 * reductions * self.compute_ns(segment);
+        let (near, far) = (self.near, self.far);
+        let step = |way: Way| way.hop_ns(segment) + way.busy_ns(segment) + combined;
+        let height = levels(ranks) + 1;
+        let crossings = if nodes == 1 { 0 } else { (levels(nodes) + 1).min(height) };
+        let mut hops = crossings * step(far) + (height - crossings) * step(near);
+        hops += self.waking_ns(hops, height);
+        // In two halves of a segment: one is passed on twice, and the other only taken in.
+        let crossing = far.stream_ns(u64::from(order.two_tree) * segment);
+        let near_ns = if node_ranks == 1 { 0 } else { near.busy_ns(segment) };
+        let work = 4 * if nodes == 1 { near_ns } else { near_ns.max(far.work_ns) };
+        hops + (segments - 1) * crossing.max(work + combined)
+    }
+
+    /// What it adds to a way through so many ranks, one after the other, that those are asleep which it comes to
     /// late.
-    fn waking_ns(&self, way_ns: u64) -> u64 {
+    fn waking_ns(&self, way_ns: u64, ranks: u64) -> u64 {
         let late = way_ns.saturating_sub(SPINS * self.wake_ns);
-        let sleepers = (self.shape.ranks - 1) * late / way_ns.max(1);
+        let sleepers = ranks * late / way_ns.max(1);
         sleepers * self.wake_ns
     }
 
@@ -560,8 +596,24 @@ impl Order {
             let is_child = |from: usize| from % (2 * distance) == distance;
             order.tree[level] = most(&|from| is_child(from).then(|| from - distance));
         }
+        order.two_tree = two_tree_crossings(nodes, count);
         order
     }
+}
+
+/// How many messages at most a node takes in or gives out, of ranks on such nodes, for a segment of both trees.
+fn two_tree_crossings(nodes: &[u32], count: usize) -> u32 {
+    let mut crossing = vec![[0; 2]; count];
+    let others = (nodes.len() as u32).saturating_sub(1);
+    for (tree, position) in (0..2).flat_map(|tree| (1..=others).map(move |at| (tree, at))) {
+        let parent = two_tree::Place::of(tree, position, others).parent;
+        let (from, to) = (nodes[parent as usize], nodes[position as usize]);
+        if from != to {
+            crossing[from as usize][0] += 1;
+            crossing[to as usize][1] += 1;
+        }
+    }
+    crossing.into_iter().flatten().max().unwrap_or(0)
 }
 
 impl Way {

@@ -9,7 +9,7 @@ use crate::across::reduction as across;
 use crate::choice::{Call, Operation};
 use crate::levels;
 use crate::pieces::{
-    binomial, butterfly, chain, doubling, halving, linear, pairwise, prefix, ring,
+    binomial, butterfly, chain, doubling, halving, linear, pairwise, prefix, ring, two_tree,
 };
 use crate::schedule::{Buffer, Schedule, Span, part, starts};
 use crate::team::Team;
@@ -40,6 +40,12 @@ impl Operands {
     fn chain_segments(&self, topology: &Topology) -> u32 {
         let segments = topology.model().chain_segments(self.len.saturating_mul(self.element));
         segments.min(self.len).max(1) as u32
+    }
+
+    /// In how many segments a half of them goes up each of two trees.
+    fn tree_segments(&self, topology: &Topology) -> u32 {
+        let segments = topology.model().tree_segments(self.len.saturating_mul(self.element));
+        segments.min(self.len / 2).max(1) as u32
     }
 
     /// Where this rank's operand is: not in the output, to which results come while it is on its way.
@@ -107,16 +113,15 @@ pub fn reduce(rank: u32, topology: &Topology, root: u32, operands: Operands) -> 
         Reduce::Chain => {
             let segments = operands.chain_segments(topology);
             route.reduce(&mut schedule, (commutes, root_at), |schedule, team, result| {
-                let own = match result {
-                    // What comes is put to the own operand, not on it.
-                    Some(result) if result == own => {
-                        let aside = schedule.room(len);
-                        schedule.copy(own, aside);
-                        aside
-                    }
-                    _ => own,
-                };
+                let own = apart(schedule, own, result);
                 chain::reduce(schedule, team, own, result, segments);
+            });
+        }
+        Reduce::TwoTree => {
+            let segments = operands.tree_segments(topology);
+            route.reduce(&mut schedule, (commutes, root_at), |schedule, team, result| {
+                let own = apart(schedule, own, result);
+                two_tree::reduce(schedule, team, own, result, segments);
             });
         }
         Reduce::Levels => {
@@ -136,6 +141,16 @@ pub fn reduce(rank: u32, topology: &Topology, root: u32, operands: Operands) -> 
         }
     }
     schedule
+}
+
+/// An operand, not where the result goes: what comes is put to it, not on it.
+fn apart(schedule: &mut Schedule, own: Span, result: Option<Span>) -> Span {
+    if result != Some(own) {
+        return own;
+    }
+    let aside = schedule.room(own.len);
+    schedule.copy(own, aside);
+    aside
 }
 
 /// Ways on which the first of a team gets the result.

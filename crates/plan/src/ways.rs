@@ -44,7 +44,7 @@ ways! {
     /// `MPI_Barrier`.
     Barrier: Linear, Dissemination, Tournament, Heads, Levels, Sites, Board;
     /// `MPI_Bcast`.
-    Broadcast: Linear, Binomial, Chain, VanDeGeijn, Heads, Levels, Sites, Board;
+    Broadcast: Linear, Binomial, Chain, TwoTree, VanDeGeijn, Heads, Levels, Sites, Board;
     /// `MPI_Gather(v)`, and `MPI_Scatter(v)` the other way round.
     Gather: Linear, Binomial, Heads, Bundles, Board;
     /// `MPI_Allgather(v)`.
@@ -52,7 +52,7 @@ ways! {
     /// `MPI_Alltoall(v, w)`.
     Alltoall: Pairwise, Bruck, Heads, Bundles, Board;
     /// `MPI_Reduce`.
-    Reduce: Linear, Pairwise, Binomial, Chain, Ring, Heads, Levels, Sites, Board;
+    Reduce: Linear, Pairwise, Binomial, Chain, TwoTree, Ring, Heads, Levels, Sites, Board;
     /// `MPI_Allreduce`.
     Allreduce: Linear, Pairwise, Doubling, Butterfly, Halving, Ring, Heads, Levels, Sites, Board;
     /// `MPI_Reduce_scatter(_block)`.

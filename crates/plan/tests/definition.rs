@@ -175,6 +175,53 @@ fn broadcast_gives_everyone_the_roots_data() {
     }
 }
 
+/// Lengths from none to many segments, of which some are empty.
+#[test]
+fn two_trees_reach_all_and_keep_their_order() {
+    for size in 1..=64 {
+        let by = |operation: Operation| {
+            let plans = format!("{operation} * two_tree").parse().unwrap();
+            Topology::flat(size, false, Costs::default()).with_plans(Arc::new(plans))
+        };
+        let root = size * 5 % 7 % size;
+        for len in [1, 2, 3, 70, 300_000] {
+            let machine = by(Operation::Broadcast);
+            if len == 300_000 && !size.is_multiple_of(13) {
+                continue;
+            }
+            let data = block(root, len, 0);
+            let rank = |rank| {
+                let none = || vec![Unit::Nothing; len as usize];
+                let output = if rank == root { data.clone() } else { none() };
+                Rank::new(plan::broadcast(rank, &machine, root, len), vec![], output)
+            };
+            let outputs = run((0..size).map(rank).collect());
+            assert!(outputs.iter().all(|output| *output == data), "{len} to {size}");
+        }
+        for (len, commutes, in_place) in [
+            (1, false, false),
+            (2, true, true),
+            (3, false, true),
+            (70, false, false),
+            (71, true, false),
+        ] {
+            let machine = by(Operation::Reduce);
+            let operands = Operands { len, element: 4096, commutes, in_place };
+            let mine = |rank: u32| vec![Unit::operand(rank, commutes); len as usize];
+            let rank = |rank: u32| {
+                let output = match (rank == root, in_place) {
+                    (true, true) => mine(rank),
+                    (true, false) => vec![Unit::Nothing; len as usize],
+                    (false, _) => vec![],
+                };
+                Rank::new(plan::reduce(rank, &machine, root, operands), mine(rank), output)
+            };
+            let found = &run((0..size).map(rank).collect())[root as usize];
+            assert!(found.iter().all(|unit| unit.is_all_below(size)), "{len} of {size}");
+        }
+    }
+}
+
 #[test]
 fn gather_and_scatter_move_blocks_to_and_from_the_root() {
     for size in SIZES {

@@ -63,6 +63,7 @@ impl Model {
                 Broadcast::Linear
                 | Broadcast::Binomial
                 | Broadcast::Chain
+                | Broadcast::TwoTree
                 | Broadcast::VanDeGeijn
                 | Broadcast::Heads
                 | Broadcast::Levels
@@ -117,6 +118,7 @@ impl Model {
                 | Reduce::Pairwise
                 | Reduce::Binomial
                 | Reduce::Chain
+                | Reduce::TwoTree
                 | Reduce::Ring
                 | Reduce::Heads
                 | Reduce::Levels

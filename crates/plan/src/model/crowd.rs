@@ -28,6 +28,7 @@ impl Model {
                 Broadcast::Linear => (1, others, 0, others),
                 Broadcast::Binomial
                 | Broadcast::Chain
+                | Broadcast::TwoTree
                 | Broadcast::VanDeGeijn
                 | Broadcast::Heads
                 | Broadcast::Levels
@@ -60,6 +61,7 @@ impl Model {
                 Reduce::Pairwise => (2, (ranks + 1) * others, 0, 3 * ranks),
                 Reduce::Binomial
                 | Reduce::Chain
+                | Reduce::TwoTree
                 | Reduce::Ring
                 | Reduce::Heads
                 | Reduce::Levels

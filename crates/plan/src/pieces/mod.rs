@@ -14,4 +14,5 @@ pub(crate) mod pairwise;
 pub(crate) mod prefix;
 pub(crate) mod ring;
 pub(crate) mod tournament;
+pub(crate) mod two_tree;
 pub(crate) mod van_de_geijn;
