@@ -1,7 +1,9 @@
 /* Collective operations on all ranks: a line of JSON for each, for each size and for each way to come to it.
-   Usage: coll [crossing] SECONDS_PER_OPERATION SIZE...; a size of 0 is the barrier, others are multiples of 4: of the
-   whole (bcast, reduce, allreduce), or of what each rank gives each other (alltoall) or all (allgather, gather), or
-   gets (scatter, reduce_scatter, reduce_scatter_block).
+   Usage: coll [crossing] SECONDS_PER_OPERATION SIZE...; a size of 0 is the barrier, others are bytes: of the whole (bcast,
+   reduce, allreduce, scan, exscan), or of what each rank gives each other (alltoall) or all (allgather, gather), or gets
+   (scatter, reduce_scatter, reduce_scatter_block). What adds numbers is measured at multiples of 4 only. The forms with
+   counts (allgatherv and so on) have blocks of one length, which no rank knows of the others: beside those without they
+   show what not knowing costs.
 
    The count says how ranks come to it: 0, many in a row as in `torres.h`; 1, all at once, each call alone; 2, at random
    within about the time that it takes, in the same order for every library. The latter two begin at times agreed on before,
@@ -12,9 +14,14 @@
    are checked. */
 #include "torres.h"
 
-enum { BARRIER, BCAST, REDUCE, ALLREDUCE, ALLGATHER, ALLTOALL, GATHER, SCATTER, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, OPERATIONS };
-static const char *const NAMES[] = {"barrier", "bcast",  "reduce",  "allreduce",      "allgather",
-                                    "alltoall", "gather", "scatter", "reduce_scatter", "reduce_scatter_block"};
+enum {
+    BARRIER, BCAST, ALLGATHER, ALLTOALL, GATHER, SCATTER, ALLGATHERV, ALLTOALLV, GATHERV, SCATTERV, /* what moves bytes */
+    REDUCE, ALLREDUCE, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, SCAN, EXSCAN, /* what adds numbers */
+    OPERATIONS
+};
+static const char *const NAMES[] = {"barrier",    "bcast",     "allgather", "alltoall",       "gather",               "scatter",
+                                    "allgatherv", "alltoallv", "gatherv",   "scatterv",       "reduce",               "allreduce",
+                                    "reduce_scatter", "reduce_scatter_block", "scan", "exscan"};
 enum { IN_A_ROW, AT_ONCE, AT_RANDOM };
 enum { CALLS_MOST = 1000, CROSSING_CALLS = 10 };
 
@@ -24,7 +31,8 @@ struct coll {
     int operation, rank, size;
     long bytes;
     char *out, *in; /* as many bytes for each rank */
-    int *counts;    /* numbers for each rank */
+    int *counts;    /* numbers, or bytes, for each rank */
+    int *places;    /* where they begin */
 };
 
 /* What is added: doubles, or floats where those do not fill it. */
@@ -37,6 +45,7 @@ static void once(const void *what) {
     int bytes = (int)coll->bytes, numbers = (int)(coll->bytes / number_bytes(coll));
     MPI_Datatype number = number_bytes(coll) == sizeof(double) ? MPI_DOUBLE : MPI_FLOAT;
     MPI_Comm world = MPI_COMM_WORLD;
+    const int *counts = coll->counts, *places = coll->places;
     switch (coll->operation) {
     case BARRIER: MPI_Barrier(world); break;
     case BCAST: MPI_Bcast(coll->rank ? coll->in : coll->out, bytes, MPI_CHAR, 0, world); break;
@@ -46,14 +55,20 @@ static void once(const void *what) {
     case ALLTOALL: MPI_Alltoall(coll->out, bytes, MPI_CHAR, coll->in, bytes, MPI_CHAR, world); break;
     case GATHER: MPI_Gather(coll->out, bytes, MPI_CHAR, coll->in, bytes, MPI_CHAR, 0, world); break;
     case SCATTER: MPI_Scatter(coll->out, bytes, MPI_CHAR, coll->in, bytes, MPI_CHAR, 0, world); break;
-    case REDUCE_SCATTER: MPI_Reduce_scatter(coll->out, coll->in, coll->counts, number, MPI_SUM, world); break;
+    case ALLGATHERV: MPI_Allgatherv(coll->out, bytes, MPI_CHAR, coll->in, counts, places, MPI_CHAR, world); break;
+    case ALLTOALLV: MPI_Alltoallv(coll->out, counts, places, MPI_CHAR, coll->in, counts, places, MPI_CHAR, world); break;
+    case GATHERV: MPI_Gatherv(coll->out, bytes, MPI_CHAR, coll->in, counts, places, MPI_CHAR, 0, world); break;
+    case SCATTERV: MPI_Scatterv(coll->out, counts, places, MPI_CHAR, coll->in, bytes, MPI_CHAR, 0, world); break;
+    case SCAN: MPI_Scan(coll->out, coll->in, numbers, number, MPI_SUM, world); break;
+    case EXSCAN: MPI_Exscan(coll->out, coll->in, numbers, number, MPI_SUM, world); break;
+    case REDUCE_SCATTER: MPI_Reduce_scatter(coll->out, coll->in, counts, number, MPI_SUM, world); break;
     case REDUCE_SCATTER_BLOCK: MPI_Reduce_scatter_block(coll->out, coll->in, numbers, number, MPI_SUM, world); break;
     }
 }
 
 static int is_scattered(int operation) { return operation == REDUCE_SCATTER || operation == REDUCE_SCATTER_BLOCK; }
 
-static int is_reduction(int operation) { return operation == REDUCE || operation == ALLREDUCE || is_scattered(operation); }
+static int is_reduction(int operation) { return operation >= REDUCE; }
 
 /* A word that says where it comes from, and that no library makes shorter on the way (SplitMix64; Steele, Lea, Flood
    2014). */
@@ -67,64 +82,104 @@ static uint64_t word_of(uint64_t rank, uint64_t place) {
 /* A number from 0 to 1, likewise. */
 static double number_of(uint64_t rank, uint64_t place) { return (double)(word_of(rank, place) >> 11) / (double)(1ull << 53); }
 
-/* What a rank gives: numbers to be added, or words. */
-static void fill(const struct coll *coll) {
-    int adds = is_reduction(coll->operation);
-    long unit = adds ? number_bytes(coll) : (long)sizeof(uint32_t);
-    long each = coll->bytes / unit, count = adds && !is_scattered(coll->operation) ? each : each * coll->size;
-    for (int rank = 0; rank < coll->size; rank++) coll->counts[rank] = (int)each;
+/* The words of a block, the last of them cut short. */
+static long words_of(const struct coll *coll) { return (coll->bytes + (long)sizeof(uint32_t) - 1) / (long)sizeof(uint32_t); }
+
+/* The word at a place of those that a rank gives, and how much of it is of its block of so many bytes. */
+static size_t word_at(uint32_t *word, int rank, long place, long left) {
+    *word = (uint32_t)word_of((uint64_t)rank, (uint64_t)place);
+    return left < (long)sizeof *word ? (size_t)left : sizeof *word;
+}
+
+/* What a rank gives: numbers to be added. */
+static void fill_numbers(const struct coll *coll) {
+    long unit = number_bytes(coll), each = coll->bytes / unit;
+    long count = is_scattered(coll->operation) ? each * coll->size : each;
     for (long i = 0; i < count; i++) {
-        uint64_t rank = (uint64_t)coll->rank, place = (uint64_t)i;
-        if (!adds) ((uint32_t *)coll->out)[i] = (uint32_t)word_of(rank, place);
-        else if (unit == sizeof(double)) ((double *)coll->out)[i] = number_of(rank, place);
-        else ((float *)coll->out)[i] = (float)number_of(rank, place);
+        double number = number_of((uint64_t)coll->rank, (uint64_t)i);
+        if (unit == sizeof(double)) ((double *)coll->out)[i] = number;
+        else ((float *)coll->out)[i] = (float)number;
     }
+}
+
+/* What a rank gives: words, in a block for each rank. */
+static void fill_words(const struct coll *coll) {
+    uint32_t word;
+    long words = words_of(coll), size = (long)sizeof word;
+    for (int block = 0; block < coll->size; block++)
+        for (long i = 0; i < words; i++) {
+            size_t len = word_at(&word, coll->rank, block * words + i, coll->bytes - i * size);
+            memcpy(coll->out + block * coll->bytes + i * size, &word, len);
+        }
+}
+
+static void fill(const struct coll *coll) {
+    long unit = is_reduction(coll->operation) ? number_bytes(coll) : 1;
+    for (int rank = 0; rank < coll->size; rank++) {
+        coll->counts[rank] = (int)(coll->bytes / unit);
+        coll->places[rank] = (int)(rank * coll->bytes / unit);
+    }
+    if (is_reduction(coll->operation)) fill_numbers(coll);
+    else fill_words(coll);
     memset(coll->in, 0x55, (size_t)(coll->bytes * coll->size));
 }
 
-/* Whether a block that came from a rank is what it gave from a place on. */
-static int is_block(const struct coll *coll, const char *block, int from, long place) {
-    for (long i = 0; i < coll->bytes / (long)sizeof(uint32_t); i++)
-        if (((const uint32_t *)block)[i] != (uint32_t)word_of((uint64_t)from, (uint64_t)(place + i))) return 0;
+/* Whether a block is the one that a rank gave for another. */
+static int is_block(const struct coll *coll, const char *block, int from, int to) {
+    uint32_t word;
+    long words = words_of(coll), size = (long)sizeof word;
+    for (long i = 0; i < words; i++) {
+        size_t len = word_at(&word, from, to * words + i, coll->bytes - i * size);
+        if (memcmp(block + i * size, &word, len)) return 0;
+    }
     return 1;
 }
 
-/* Whether a number is the sum of those of all ranks from a place on, in whatever order they were added. */
-static int is_sum(const struct coll *coll, long number, long place) {
+/* Whether a number is the sum of those of so many ranks from a place on, in whatever order they were added. */
+static int is_sum(const struct coll *coll, long number, long place, int ranks) {
     int is_double = number_bytes(coll) == sizeof(double);
     double found = is_double ? ((const double *)coll->in)[number] : ((const float *)coll->in)[number];
     double sum = 0;
     place += number;
-    for (int rank = 0; rank < coll->size; rank++) sum += number_of((uint64_t)rank, (uint64_t)place);
+    for (int rank = 0; rank < ranks; rank++) sum += number_of((uint64_t)rank, (uint64_t)place);
     return fabs(found - sum) <= (is_double ? 1e-12 : 1e-6 * coll->size) * coll->size;
+}
+
+/* Whether a rank has the blocks of all. */
+static int has_blocks(const struct coll *coll, int to) {
+    int right = 1;
+    for (int from = 0; from < coll->size; from++) right &= is_block(coll, coll->in + from * coll->bytes, from, to);
+    return right;
+}
+
+/* Whether a rank has the sums of so many ranks, from a place on. */
+static int has_sums(const struct coll *coll, long place, int ranks) {
+    int right = 1;
+    for (long i = 0; i < coll->bytes / number_bytes(coll); i++) right &= is_sum(coll, i, place, ranks);
+    return right;
 }
 
 /* Whether a rank has what it should have after a call. */
 static int is_right(const struct coll *coll) {
-    long words = coll->bytes / (long)sizeof(uint32_t), numbers = coll->bytes / number_bytes(coll);
-    int right = 1, is_root = coll->rank == 0;
+    int is_root = coll->rank == 0;
     switch (coll->operation) {
-    case BARRIER: break;
-    case BCAST: right = is_root || is_block(coll, coll->in, 0, 0); break;
-    case SCATTER: right = is_block(coll, coll->in, 0, coll->rank * words); break;
-    case REDUCE:
-    case ALLREDUCE:
-        for (long i = 0; i < numbers && (is_root || coll->operation == ALLREDUCE); i++) right &= is_sum(coll, i, 0);
-        break;
-    case REDUCE_SCATTER:
-    case REDUCE_SCATTER_BLOCK:
-        for (long i = 0; i < numbers; i++) right &= is_sum(coll, i, coll->rank * numbers);
-        break;
+    case BCAST: return is_root || is_block(coll, coll->in, 0, 0);
+    case SCATTER:
+    case SCATTERV: return is_block(coll, coll->in, 0, coll->rank);
     case GATHER:
+    case GATHERV: return !is_root || has_blocks(coll, 0);
     case ALLGATHER:
+    case ALLGATHERV: return has_blocks(coll, 0);
     case ALLTOALL:
-        for (int from = 0; from < coll->size && (is_root || coll->operation != GATHER); from++) {
-            long place = coll->operation == ALLTOALL ? coll->rank * words : 0;
-            right &= is_block(coll, coll->in + from * coll->bytes, from, place);
-        }
-        break;
+    case ALLTOALLV: return has_blocks(coll, coll->rank);
+    case REDUCE: return !is_root || has_sums(coll, 0, coll->size);
+    case ALLREDUCE: return has_sums(coll, 0, coll->size);
+    case SCAN: return has_sums(coll, 0, coll->rank + 1);
+    case EXSCAN: return is_root || has_sums(coll, 0, coll->rank); /* the first rank gets nothing */
+    case REDUCE_SCATTER:
+    case REDUCE_SCATTER_BLOCK: return has_sums(coll, coll->rank * (coll->bytes / number_bytes(coll)), coll->size);
     }
-    return right;
+    return 1;
 }
 
 /* Sleeps until a time of the system's clock. */
@@ -263,15 +318,13 @@ int main(int argc, char **argv) {
     double seconds = argc > first ? program_number("coll", "the time per operation", argv[first], PROGRAM_MOST_SECONDS) : 0.2;
     int has_one_clock = see_one_clock();
     int *counts = (int *)program_memory("coll", (size_t)size * sizeof *counts);
+    int *places = (int *)program_memory("coll", (size_t)size * sizeof *places);
     for (int i = first + 1; i < argc; i++) {
         long bytes = strcmp(argv[i], "0") ? (long)program_number("coll", "size", argv[i], (double)PROGRAM_MOST_BYTES / size) : 0;
-        if (bytes % (long)sizeof(float)) {
-            fprintf(stderr, "coll: %ld is no multiple of %zu\n", bytes, sizeof(float));
-            MPI_Abort(MPI_COMM_WORLD, 2);
-        }
         size_t room = (size_t)(bytes * size) + 1;
-        struct coll coll = {BARRIER, rank, size, bytes, program_memory("coll", room), program_memory("coll", room), counts};
-        for (int operation = bytes ? BCAST : BARRIER; operation < (bytes ? OPERATIONS : BCAST); operation++) {
+        struct coll coll = {BARRIER, rank, size, bytes, program_memory("coll", room), program_memory("coll", room), counts, places};
+        int end = !bytes ? BCAST : bytes % (long)sizeof(float) ? REDUCE : OPERATIONS;
+        for (int operation = bytes ? BCAST : BARRIER; operation < end; operation++) {
             coll.operation = operation;
             failed |= measure(&coll, seconds, crosses, has_one_clock);
         }
@@ -279,5 +332,6 @@ int main(int argc, char **argv) {
         free(coll.in);
     }
     free(counts);
+    free(places);
     return program_end(failed);
 }

@@ -95,7 +95,8 @@ assert [entry["version"].split()[0] for entry in entries] == ["Canele", "raw", "
 for read in (read for entry in entries for round in entry["rounds"] for read in round if read["operation"] == "each message"):
     assert len(read["trace_us"]) == read["samples"] == 20 and min(read["trace_us"]) == read["min_us"] > 0, read
 PYTHON
-experiment coll 'at random' 30 --place shm --ranks 3 --sizes 0,8
+experiment coll 'at random' 75 --place shm --ranks 3 --sizes 0,1,8
+for form in scan exscan allgatherv alltoallv gatherv scatterv; do grep -q "  $form " progress; done
 timeout 120 "$canele" bench crowd --ranks 2 --seconds 0.005 --beside 2 --output "$work" >table 2>progress
 grep -q 'beside 2 busy programs' table
 [ -s crowd-shm-beside2.json ]
@@ -133,7 +134,9 @@ refuses nowhere pingpong --place wan --lab nowhere --output "$work"
 refuses mars compare mars
 refuses 'between sites' wan --place shm --loss 1% --output "$work"
 refuses 'gateways are between sites' pingpong --place lan --variant x:gateways=1 --output "$work"
-refuses 'nothing to measure' coll --place shm --sizes 7 --output "$work"
+refuses 'nothing to measure' torres --place shm --sizes 6 --output "$work"
+refuses 'there is no site 2' coll --pair 0-2=40ms --output "$work"
+refuses 'several sites' coll --place lan --sites 3 --output "$work"
 refuses settings rails --variant one:A=b --output "$work"
 refuses 'this machine only' overhead --place lan --output "$work"
 refuses 'two of this name' burst --variant one --variant one:A=b --output "$work"

@@ -267,12 +267,13 @@ check "and beside a flow, which keeps something" "0 1" "$? $(grep -c '^Canele: t
 check "and then lose no more" "" "$(lab status | grep -E '^  site[01] to' | sed 's/, carried.*//' | diff "$work/links-before" -)"
 measured coll --ranks 4 --sizes 8,64k --seconds 0.02
 check "collectives between sites" "0 1" "$? $(grep -c '^ *operation.* on the WAN' "$work/table")"
-crossing() { # operation, bytes
-    python3 -c 'import json, sys; print(next(int(row["cells"][0]["crossing_bytes"]) for row in json.load(open(sys.argv[1]))["rows"] if (row["operation"], row["bytes"], row["count"], row["statistic"]) == (sys.argv[2], int(sys.argv[3]), 0, "least")))' "$work/bench/coll-wan.json" "$@"
+crossing() { # operation, bytes, what is counted
+    python3 -c 'import json, sys; print(next(int(row["cells"][0]["crossing_" + sys.argv[4]]) for row in json.load(open(sys.argv[1]))["rows"] if (row["operation"], row["bytes"], row["count"], row["statistic"]) == (sys.argv[2], int(sys.argv[3]), 0, "least")))' "$work/bench/coll-wan.json" "$@"
 }
-short=$(crossing bcast 8) long=$(crossing bcast 65536)
+short=$(crossing bcast 8 bytes) long=$(crossing bcast 65536 bytes) packets=$(crossing bcast 65536 packets)
 check "a short broadcast puts $short bytes on the link, at least a packet" yes "$(among "$short" 40 20000)"
 check "a long one $long, at least all of it" yes "$(among "$long" 65536 1000000)"
+check "in $packets packets, at least those that it fills" yes "$(among "$packets" 44 2000)"
 
 # Ranks on the lab that die with their mpiexec.
 "$prefix/bin/mpicc" -Wall -Werror -O1 programs/fault.c -o "$work/fault" || exit 1

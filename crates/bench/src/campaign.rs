@@ -15,7 +15,7 @@ use crate::launch::{Ground, Launch};
 use crate::library::{Absence, Kind, Library, Variant};
 use crate::programs::{ProgramError, Programs};
 use crate::record::{Description, Line, Measurement, Missing};
-use crate::report::{CROSSING_BYTES, Entry, Report};
+use crate::report::{CROSSING_BYTES, CROSSING_PACKETS, Entry, Report};
 use crate::run::{Guarded, Interruption, RunError, run, tell};
 use crate::scenario::{Link, Place, Surroundings, size_text};
 
@@ -38,12 +38,27 @@ pub struct Plan {
     pub seconds: f64,
     /// How many nodes each site has in a lab that is raised.
     pub nodes: u32,
+    /// Round trips of two sites each that are others in it than between most.
+    pub pairs: Vec<lab::Pair>,
 }
 
 impl Plan {
     /// The link that was asked for; none where it is the lab's.
     fn link(&self) -> Option<Link> {
-        Link::of(self.place, &self.surroundings.crossing?.spec(""))
+        self.surroundings.crossing?;
+        Link::of(self.place, &self.needs().spec(""))
+    }
+
+    /// What a lab must have for it.
+    pub fn needs(&self) -> Needs {
+        let Surroundings { crossing, sites, .. } = self.surroundings;
+        Needs {
+            nics: self.workload.description().nics,
+            nodes: self.nodes,
+            sites: sites.unwrap_or(lab::Spec::default().sites),
+            crossing: crossing.unwrap_or_default(),
+            pairs: self.pairs.clone(),
+        }
     }
 
     /// What all of it takes about over a link that was asked for.
@@ -115,9 +130,7 @@ pub fn measure(
     interruption: &Interruption,
 ) -> Result<Report, CampaignError> {
     Library::find(Kind::Canele, &places.prefix, &places.peers)?;
-    let crossing = plan.surroundings.crossing.unwrap_or_default();
-    let needs = Needs { nics: plan.workload.description().nics, nodes: plan.nodes, crossing };
-    let prepared = grounds.prepare(plan.place, needs, programs, interruption)?;
+    let prepared = grounds.prepare(plan.place, plan.needs(), programs, interruption)?;
     let Surroundings { loss, beside, .. } = plan.surroundings;
     let weather = prepared.lab.as_ref().filter(|_| loss > 0.0);
     let weather = weather.map(|lab| Weather::bad(lab, loss)).transpose();
@@ -363,7 +376,7 @@ impl Reading {
 struct Counter<'a> {
     /// None where nothing is counted.
     lab: Option<&'a Lab>,
-    marked_bytes: Option<u64>,
+    marked: Option<[u64; 2]>,
 }
 
 impl Counter<'_> {
@@ -371,12 +384,14 @@ impl Counter<'_> {
     fn take(&mut self, line: &str) -> Result<String, String> {
         let Some(lab) = self.lab else { return Ok(line.into()) };
         match Line::parse(line).map_err(|error| error.to_string())? {
-            Line::Mark => self.marked_bytes = Some(carried_bytes(lab)?),
+            Line::Mark => self.marked = Some(carried(lab)?),
             Line::Measurement(mut read) => {
                 let calls = read.parts.get("crossing_calls").copied();
-                if let (Some(before), Some(calls)) = (self.marked_bytes.take(), calls) {
-                    let bytes = carried_bytes(lab)?.saturating_sub(before) as f64 / calls;
-                    read.parts.insert(CROSSING_BYTES.into(), bytes);
+                if let (Some(before), Some(calls)) = (self.marked.take(), calls) {
+                    let names = [CROSSING_BYTES, CROSSING_PACKETS];
+                    for ((name, now), before) in names.into_iter().zip(carried(lab)?).zip(before) {
+                        read.parts.insert(name.into(), now.saturating_sub(before) as f64 / calls);
+                    }
                 }
                 return serde_json::to_string(&read).map_err(|error| error.to_string());
             }
@@ -386,10 +401,11 @@ impl Counter<'_> {
     }
 }
 
-/// What all links between sites have carried so far.
-fn carried_bytes(lab: &Lab) -> Result<u64, String> {
+/// Bytes and packets that all links between sites have carried so far.
+fn carried(lab: &Lab) -> Result<[u64; 2], String> {
     let links = lab.links().map_err(|error| error.to_string())?;
-    Ok(links.iter().map(|link| link.counts.bytes).sum())
+    let sum = |of: fn(&lab::Counts) -> u64| links.iter().map(|link| of(&link.counts)).sum();
+    Ok([sum(|counts| counts.bytes), sum(|counts| counts.packets)])
 }
 
 /// A library that is ready to run the program at the place.
@@ -472,7 +488,7 @@ impl Station {
         match self {
             Self::Mpi { lab, .. } => {
                 let lab = lab.as_ref().filter(|lab| counts_crossing(plan, Some(lab)));
-                Counter { lab, marked_bytes: None }
+                Counter { lab, marked: None }
             }
             Self::Tcp { .. } => Counter::default(),
         }
@@ -660,6 +676,7 @@ mod tests {
             rounds: 1,
             seconds: 0.1,
             nodes: 2,
+            pairs: Vec::new(),
         }
     }
 

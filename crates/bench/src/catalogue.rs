@@ -5,7 +5,7 @@ use crate::instrument::{
     Share, Statistic,
 };
 use crate::library::Kind;
-use crate::scenario::{Link, Place};
+use crate::scenario::{Dealt, Link, Place};
 
 /// What most instruments are: two ranks, a measurement for each size, a panel.
 const PLAIN: Description = Description {
@@ -501,17 +501,21 @@ pub static COLL: Description = Description {
     title: "Collectives: time of the operation",
     time: "time of the operation",
     sizes: Some(Numbers {
-        help: "Sizes in bytes, multiples of 4; 0 is the barrier",
-        default: "0,8,64k,1M",
+        help: "Sizes in bytes; 0 is the barrier, and what adds numbers is left out but for multiples of 4",
+        default: "0,1,8,64k,1M",
         quick: "0,8,64k",
         least: 0,
         most: 64 << 20,
         ..SIZES
     }),
     ranks: Some(Numbers { default: "8", quick: "4", most: 64, ..RANKS }),
-    has_case: |case| case.bytes.is_multiple_of(4),
     place: Place::Wan,
-    operations: |case| if case.bytes == 0 { 3 } else { 27 },
+    // Each in three ways: the barrier, what moves bytes, and what adds numbers besides.
+    operations: |case| match case.bytes {
+        0 => 3,
+        bytes if bytes.is_multiple_of(4) => 45,
+        _ => 27,
+    },
     statistics: &[Statistic::Least, Statistic::Mean],
     panels: &[Column::Operation],
     axis: &[
@@ -580,16 +584,68 @@ pub static PAIRS: Description = Description {
     ..PLAIN
 };
 
-/// The least time of a collective between two halves of the ranks that a link connects: its delay, and
-/// what one half must hear of the other over the link, each datum once.
+/// The least time of a collective: the way from the first site to the farthest and what one site must hear of another
+/// over the link between them, each datum once; or what some node must take in or give out.
 fn collective_limit_us(link: &Link, operation: &str, case: Case) -> f64 {
-    let half = u64::from(case.ranks / 2);
-    let crossing = match operation {
-        "allgather" | "gather" | "scatter" | "reduce_scatter" | "reduce_scatter_block" => {
-            half * case.bytes
-        }
-        "alltoall" => half * half * case.bytes,
-        _ => case.bytes,
+    let (bytes, ranks) = (case.bytes, u64::from(case.ranks));
+    let Dealt { sites, on_site, on_node } = link.layout.dealt(case.ranks);
+    let foreign = ranks - on_node;
+    let (crossing, network) = match operation {
+        "allgather"
+        | "gather"
+        | "scatter"
+        | "reduce_scatter"
+        | "reduce_scatter_block"
+        | "allgatherv"
+        | "gatherv"
+        | "scatterv" => (on_site * bytes, foreign * bytes),
+        "alltoall" | "alltoallv" => (on_site * on_site * bytes, on_node * foreign * bytes),
+        _ => (bytes, bytes),
     };
-    link.limit_us(crossing)
+    let network_us = link.layout.interface_us(network);
+    match sites {
+        1 => network_us,
+        2.. => network_us.max(link.layout.farthest_us + link.stream_us(crossing)),
+        0 => unreachable!("ranks are somewhere"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lab::Spec;
+
+    use super::*;
+
+    fn limit_ms(spec: &Spec, place: Place, operation: &str, ranks: u32) -> f64 {
+        let case = Case { bytes: 1 << 20, count: 0, ranks };
+        let limit_us = collective_limit_us(&Link::of(place, spec).unwrap(), operation, case);
+        (limit_us / 1e2).round() / 10.0
+    }
+
+    #[test]
+    fn a_collective_takes_as_long_as_its_busiest_link_or_interface() {
+        let spec = Spec::default();
+        let of = |operation| limit_ms(&spec, Place::Wan, operation, 8);
+        assert_eq!([of("bcast"), of("scan")], [14.7, 14.7]);
+        // An interface takes in six blocks, and the link carries four.
+        assert_eq!([of("allgather"), of("gatherv"), of("reduce_scatter")], [53.5; 3]);
+        assert_eq!(of("alltoall"), 148.4);
+        assert_eq!(limit_ms(&spec, Place::Wan, "allgather", 2), 14.7);
+        assert_eq!(limit_ms(&spec, Place::Lan, "allgather", 8), 35.7);
+        let lone = Spec { nodes: 1, ..spec };
+        assert_eq!(limit_ms(&lone, Place::Wan, "allgather", 8), 41.5);
+    }
+
+    #[test]
+    fn of_several_sites_the_farthest_counts_over_others_if_that_is_shorter() {
+        let pair = |one, other, ms| lab::Pair {
+            sites: [one, other],
+            rtt: std::time::Duration::from_millis(ms),
+        };
+        let spec = Spec { sites: 3, pairs: vec![pair(0, 2, 80)], ..Spec::default() };
+        assert_eq!(limit_ms(&spec, Place::Wan, "bcast", 6), 20.5);
+        let spec = Spec { pairs: vec![pair(0, 2, 20)], ..spec };
+        assert_eq!(limit_ms(&spec, Place::Wan, "bcast", 6), 18.9);
+        assert_eq!(limit_ms(&spec, Place::Wan, "allgather", 6), 44.6);
+    }
 }

@@ -99,6 +99,12 @@ struct Common {
     /// What TCP may hold for a socket at either end (tcp_rmem, tcp_wmem), such as 64kB,4MB [default: the kernel's own]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = lab::bytes, conflicts_with = "lab")]
     socket_max: Vec<u64>,
+    /// How many sites the lab has that is raised, over which the ranks are dealt [default: 2]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=8), conflicts_with = "lab")]
+    sites: Option<u32>,
+    /// A round trip of its own between two of its sites, such as 0-2=40ms; may be given several times
+    #[arg(long = "pair", value_name = "SITE-SITE=RTT", value_parser = lab::pair, conflicts_with = "lab")]
+    pairs: Vec<lab::Pair>,
     /// Use this lab instead of raising one
     #[arg(long)]
     lab: Option<String>,
@@ -384,6 +390,10 @@ fn plan(
             "{name}: --rtt, --rate, --buffer and --socket-max are of links between sites, not at {place}"
         ));
     }
+    if (common.sites.is_some() || !common.pairs.is_empty()) && place != Place::Wan {
+        let place = place.name();
+        return Err(format!("{name}: --sites and --pair are of several sites, not at {place}"));
+    }
     let variants = common.variants();
     if place != Place::Wan && variants.iter().any(|variant| variant.gateways() > 0) {
         let place = place.name();
@@ -423,10 +433,14 @@ fn plan(
             "{name}: no --quick trial: the times asked for with --{option}, in µs, sum up to {least_s} s in {runs} runs: ask for less, or leave --quick out"
         ));
     }
-    let Common { loss, beside, flow, .. } = *common;
-    let surroundings = Surroundings { loss, beside, flow, crossing: None };
+    let Common { loss, beside, flow, sites, ref pairs, .. } = *common;
+    let surroundings = Surroundings { loss, beside, flow, sites, crossing: None };
     let (seconds, nodes) = (common.seconds(), common.nodes.unwrap_or(*nodes));
-    Ok(Plan { workload, place, surroundings, kinds, variants, rounds, seconds, nodes })
+    let pairs = pairs.clone();
+    let plan =
+        Plan { workload, place, surroundings, kinds, variants, rounds, seconds, nodes, pairs };
+    plan.needs().spec("").check().map_err(|error| format!("--pair: {error}"))?;
+    Ok(plan)
 }
 
 /// Measures plan by plan; each is printed and written as soon as it is there.

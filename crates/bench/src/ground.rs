@@ -21,14 +21,26 @@ pub struct Grounds {
 }
 
 /// What a lab must have.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Needs {
     /// Network interfaces of each node.
     pub nics: u32,
     /// Nodes of each site, in a lab that is raised; one that is borrowed has what it has.
     pub nodes: u32,
+    /// How many sites, likewise.
+    pub sites: u32,
     /// The link between sites, likewise.
     pub crossing: Crossing,
+    /// Round trips of two sites each that are others.
+    pub pairs: Vec<lab::Pair>,
+}
+
+impl Needs {
+    /// A lab of this name that is no more than that.
+    pub fn spec(&self, name: &str) -> Spec {
+        let Self { nics, nodes, sites, crossing, pairs } = self.clone();
+        Spec { nics, nodes, sites, pairs, ..crossing.spec(name) }
+    }
 }
 
 /// Links that are worse for a while, and as they were when this is dropped.
@@ -151,22 +163,25 @@ impl Grounds {
         let grid = Grid { lab: spec, nodes, canele, enter, file: None };
         // Links may have been changed since the lab is up.
         let links = if place == Place::Wan { lab.links().unwrap_or_default() } else { Vec::new() };
-        let is_it = |link: &&lab::Link| (link.from, link.to) == (0, lab.spec.sites - 1);
-        let found = links.iter().find(is_it);
-        let found = found.map(|link| Link::between(&link.conditions, &lab.spec));
-        let link = found.or_else(|| Link::of(place, &lab.spec));
+        let conditions = |from, to| {
+            let found = links.iter().find(|link| (link.from, link.to) == (from, to));
+            found.map_or_else(|| lab.spec.conditions(from, to), |link| link.conditions)
+        };
+        let link = match place {
+            Place::Wan => Some(Link::between(&lab.spec, &conditions)),
+            Place::Shm | Place::Lan => Link::of(place, &lab.spec),
+        };
         Ok(Prepared { ground: Ground::Grid(grid), lab: Some(lab), link, check: self.check.clone() })
     }
 
     fn lab(&mut self, needs: Needs, interruption: &Interruption) -> Result<Lab, GroundError> {
-        let Needs { nics: needed, nodes, crossing } = needs;
+        let (needed, asked) = (needs.nics, needs.spec(RAISED));
         if let Some(name) = &self.borrowed {
             let lab = Lab::find(name)?;
             let (nics, lab_name) = (lab.spec.nics, lab.spec.name.clone());
             let error = GroundError::Interfaces { lab: lab_name, nics, needed };
             return if nics < needed { Err(error) } else { Ok(lab) };
         }
-        let asked = Spec { nics: needed, nodes, ..crossing.spec(RAISED) };
         match self.raised.take() {
             Some(lab) if lab.spec == asked => {
                 return Ok(self.raised.insert(lab).clone());
@@ -224,13 +239,18 @@ fn words(asked: &Spec) -> Vec<String> {
         ("--name", asked.name.clone()),
         ("--nics", asked.nics.to_string()),
         ("--nodes", asked.nodes.to_string()),
+        ("--sites", asked.sites.to_string()),
         ("--rtt", format!("{}us", asked.rtt.as_secs_f64() * 1e6)),
         ("--wan-rate", format!("{}kbit", asked.wan_rate as f64 / 1e3)),
         ("--lan-rate", format!("{}kbit", asked.lan_rate as f64 / 1e3)),
         ("--wan-buffer", format!("{}B", asked.wan_buffer)),
     ];
     let sockets = asked.socket_max.map(|bytes| ("--socket-max", format!("{bytes}B")));
-    let words = words.into_iter().chain(sockets);
+    let pair = |pair: &lab::Pair| {
+        let [one, other] = pair.sites;
+        ("--pair", format!("{one}-{other}={}us", pair.rtt.as_secs_f64() * 1e6))
+    };
+    let words = words.into_iter().chain(sockets).chain(asked.pairs.iter().map(pair));
     words.flat_map(|(option, value)| [option.to_owned(), value]).collect()
 }
 
@@ -273,7 +293,9 @@ mod tests {
         let fast = Crossing { rate_bits_per_s: 10_000_000_000, buffer_bytes: 123_456, ..crossing };
         let held = Crossing { socket_max: Some(300_000), ..fast };
         for crossing in [Crossing::default(), crossing, fast, held] {
-            let asked = Spec { nics: 2, nodes: 3, ..crossing.spec(RAISED) };
+            let pairs = vec![lab::Pair { sites: [0, 2], rtt: Duration::from_micros(20_500) }];
+            let needs = Needs { nics: 2, nodes: 3, sites: 3, crossing, pairs };
+            let asked = needs.spec(RAISED);
             let words = std::iter::once("up".to_owned()).chain(words(&asked));
             assert_eq!(<Line as clap::Parser>::parse_from(words).spec, asked);
         }
@@ -284,9 +306,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let programs = Programs::new(folder.path(), Path::new("/none")).unwrap();
         let mut grounds = Grounds::new(Path::new("/none/canele"), Some("nowhere".into()));
-        let needs = Needs { nics: 1, nodes: 2, crossing: Crossing::default() };
-        let error =
-            grounds.prepare(Place::Wan, needs, &programs, &Interruption::default()).unwrap_err();
+        let crossing = Crossing::default();
+        let needs = Needs { nics: 1, nodes: 2, sites: 2, crossing, pairs: Vec::new() };
+        let error = grounds
+            .prepare(Place::Wan, needs.clone(), &programs, &Interruption::default())
+            .unwrap_err();
         assert!(error.to_string().contains("nowhere"), "{error}");
         let machine =
             grounds.prepare(Place::Shm, needs, &programs, &Interruption::default()).unwrap();

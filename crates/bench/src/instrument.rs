@@ -617,8 +617,9 @@ mod tests {
 
     #[test]
     fn longer_links_take_longer_and_are_given_longer() {
-        let near = Link { delay_us: 500.0, goodput_mbit_per_s: 941.0 };
-        let far = Link { delay_us: 150_000.0, goodput_mbit_per_s: 94.1 };
+        let usual = Link::of(Place::Wan, &lab::Spec::default()).unwrap();
+        let near = Link { delay_us: 500.0, ..usual };
+        let far = Link { delay_us: 150_000.0, goodput_mbit_per_s: 94.1, ..usual };
         let wan = Workload { sizes: vec![1, 4 << 20], ..Workload::new(Instrument::Wan) };
         let row = Workload::new(Instrument::Slowstart);
         for workload in [wan, row] {

@@ -103,6 +103,8 @@ pub struct Cell {
     pub beside: Option<f64>,
     /// The bytes that an operation put on the links between sites, of the median round.
     pub crossing_bytes: Option<f64>,
+    /// In so many packets, as the link carries them.
+    pub crossing_packets: Option<f64>,
     /// What the time is against that of the instrument's base case, of each round.
     pub against_base: Option<Across>,
     /// Our time over this one's.
@@ -264,9 +266,10 @@ impl Report {
             let against_base =
                 description.base.and_then(|base| entry.against(operation, case, statistic, base));
             let ratio = time_us.and_then(|across| Some(ours?.median / across.median));
-            let crossing =
-                |round: &_| find(round, operation, case)?.parts.get(CROSSING_BYTES).copied();
-            let crossing_bytes = entry.each(crossing).filter(|_| is_first);
+            let crossing = |name: &str| {
+                let part = |round: &_| find(round, operation, case)?.parts.get(name).copied();
+                Some(entry.each(part).filter(|_| is_first)?.median)
+            };
             let cell = Cell {
                 name: entry.name(),
                 library: entry.library,
@@ -274,7 +277,8 @@ impl Report {
                 figure: None,
                 share,
                 beside,
-                crossing_bytes: crossing_bytes.map(|across| across.median),
+                crossing_bytes: crossing(CROSSING_BYTES),
+                crossing_packets: crossing(CROSSING_PACKETS),
                 against_base,
                 ratio,
             };
@@ -373,8 +377,11 @@ impl Entry {
     }
 }
 
-/// The part of a measurement that says what it put on links.
+/// The part of a measurement that says how many bytes it put on links.
 pub const CROSSING_BYTES: &str = "crossing_bytes";
+
+/// And in how many packets.
+pub const CROSSING_PACKETS: &str = "crossing_packets";
 
 fn find<'a>(round: &'a [Measurement], operation: &str, case: Case) -> Option<&'a Measurement> {
     round.iter().find(|read| read.operation == operation && read.case() == case)

@@ -57,6 +57,70 @@ pub struct Link {
     pub delay_us: f64,
     /// What TCP can carry, in Mb/s (10⁶ bits).
     pub goodput_mbit_per_s: f64,
+    /// What is at its ends, and beside it.
+    pub layout: Layout,
+}
+
+/// Sites and nodes, and what connects them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Layout {
+    /// How many sites.
+    pub sites: u32,
+    /// How many nodes each has.
+    pub nodes: u32,
+    /// What TCP can carry to or from a node, in Mb/s.
+    pub interface_mbit_per_s: f64,
+    /// One way from the first site to the farthest, over others where that is shorter, in microseconds.
+    pub farthest_us: f64,
+}
+
+/// How many ranks are where, when they are dealt in blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dealt {
+    /// On so many sites.
+    pub sites: u32,
+    /// So many on each at least.
+    pub on_site: u64,
+    /// And so many on a node at most.
+    pub on_node: u64,
+}
+
+impl Layout {
+    fn new(spec: &Spec, sites: u32, delay: &dyn Fn(u32, u32) -> Duration) -> Self {
+        let interface = spec.lan_rate * u64::from(spec.nics);
+        // Bellman and Ford's ways from the first site.
+        let mut ways: Vec<Duration> = (0..sites).map(|site| delay(0, site)).collect();
+        for _ in 0..sites {
+            for (from, to) in (0..sites).flat_map(|from| (1..sites).map(move |to| (from, to))) {
+                ways[to as usize] = ways[to as usize].min(ways[from as usize] + delay(from, to));
+            }
+        }
+        let farthest = ways.into_iter().max().unwrap_or_default();
+        Self {
+            sites,
+            nodes: spec.nodes,
+            interface_mbit_per_s: interface as f64 * GOODPUT / 1e6,
+            farthest_us: farthest.as_secs_f64() * 1e6,
+        }
+    }
+
+    /// Where ranks are: two at the ends, else on as many nodes as there are, of which the first have one more.
+    pub fn dealt(&self, ranks: u32) -> Dealt {
+        let (sites, nodes) = match ranks {
+            2 => (self.sites.min(2), 2),
+            _ => {
+                let nodes = ranks.min(self.sites * self.nodes).max(1);
+                (nodes.div_ceil(self.nodes), nodes)
+            }
+        };
+        let on_node = u64::from(ranks.div_ceil(nodes));
+        Dealt { sites, on_site: u64::from(ranks / sites), on_node }
+    }
+
+    /// What a node takes to take in or to give out so many bytes, in microseconds.
+    pub fn interface_us(&self, bytes: u64) -> f64 {
+        bytes as f64 * 8.0 / self.interface_mbit_per_s
+    }
 }
 
 impl Link {
@@ -66,26 +130,41 @@ impl Link {
             Place::Shm => return None,
             // Every interface is on a LAN of its own, and messages may take all of them.
             Place::Lan => (Duration::ZERO, spec.lan_rate * u64::from(spec.nics)),
-            Place::Wan => return Some(Self::between(&spec.conditions(0, spec.sites - 1), spec)),
+            Place::Wan => {
+                return Some(Self::between(spec, &|from, to| spec.conditions(from, to)));
+            }
         };
-        Some(Self::new(delay, rate))
+        let layout = Layout::new(spec, 1, &|_, _| Duration::ZERO);
+        Some(Self::new(delay, rate, layout))
     }
 
-    /// The link between sites under these conditions.
-    pub fn between(conditions: &Conditions, spec: &Spec) -> Self {
-        Self::new(conditions.delay, conditions.rate_bits_per_s.min(spec.lan_rate))
+    /// The link between the first and the last site of a lab whose links are under these conditions.
+    pub fn between(spec: &Spec, conditions: &dyn Fn(u32, u32) -> Conditions) -> Self {
+        let Conditions { delay, rate_bits_per_s, .. } = conditions(0, spec.sites - 1);
+        let delay_of = |from, to| match from == to {
+            true => Duration::ZERO,
+            false => conditions(from, to).delay,
+        };
+        let layout = Layout::new(spec, spec.sites, &delay_of);
+        Self::new(delay, rate_bits_per_s.min(spec.lan_rate), layout)
     }
 
-    fn new(delay: Duration, rate_bits_per_s: u64) -> Self {
+    fn new(delay: Duration, rate_bits_per_s: u64, layout: Layout) -> Self {
         Self {
             delay_us: delay.as_secs_f64() * 1e6,
             goodput_mbit_per_s: rate_bits_per_s as f64 * GOODPUT / 1e6,
+            layout,
         }
     }
 
     /// The least time a message needs, in microseconds.
     pub fn limit_us(&self, bytes: u64) -> f64 {
-        self.delay_us + bytes as f64 * 8.0 / self.goodput_mbit_per_s
+        self.delay_us + self.stream_us(bytes)
+    }
+
+    /// What it takes for so many bytes, in microseconds.
+    pub fn stream_us(&self, bytes: u64) -> f64 {
+        bytes as f64 * 8.0 / self.goodput_mbit_per_s
     }
 }
 
@@ -172,6 +251,9 @@ pub struct Surroundings {
     /// The link between sites, where another than the lab's own was asked for.
     #[serde(default)]
     pub crossing: Option<Crossing>,
+    /// How many sites, where another number than the lab's own was asked for.
+    #[serde(default)]
+    pub sites: Option<u32>,
     /// The share of packets that the links between sites lose.
     pub loss: f64,
     /// How many programs compute on the machine.
@@ -185,6 +267,9 @@ impl Surroundings {
     /// What they are, at the end of a title.
     pub fn title(self) -> String {
         let mut text = String::new();
+        if let Some(sites) = self.sites {
+            text.push_str(&format!(", {sites} sites"));
+        }
         if let Some(crossing) = self.crossing {
             text.push_str(&format!(", {}", crossing.title()));
         }
@@ -203,6 +288,9 @@ impl Surroundings {
     /// What they are, at the end of a file's name.
     pub fn stem(self) -> String {
         let mut text = String::new();
+        if let Some(sites) = self.sites {
+            text.push_str(&format!("-{sites}sites"));
+        }
         if let Some(crossing) = self.crossing {
             text.push_str(&format!("-{}", crossing.stem()));
         }
@@ -336,5 +424,18 @@ mod tests {
         let two = Link::of(Place::Lan, &Spec { nics: 2, ..spec.clone() }).unwrap();
         assert_eq!(two.goodput_mbit_per_s, 1882.0);
         assert_eq!(Link::of(Place::Shm, &spec), None);
+    }
+
+    #[test]
+    fn ranks_are_dealt_to_the_ends_or_to_all_nodes() {
+        let layout = Link::of(Place::Wan, &Spec { sites: 3, ..Spec::default() }).unwrap().layout;
+        let dealt = |ranks| {
+            let Dealt { sites, on_site, on_node } = layout.dealt(ranks);
+            (sites, on_site, on_node)
+        };
+        assert_eq!(
+            [2, 3, 5, 6, 8].map(dealt),
+            [(2, 1, 1), (2, 1, 1), (3, 1, 1), (3, 2, 1), (3, 2, 2)]
+        );
     }
 }

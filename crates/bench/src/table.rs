@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::instrument::{Base, Column, Description, Quantity, Relation, Share, Statistic};
 use crate::library::{Kind, Variant};
 use crate::record::{Measurement, Missing};
-use crate::report::{By, Entry, Report, Row};
+use crate::report::{By, Cell, Entry, Report, Row};
 use crate::scenario::bytes_text;
 use crate::statistics::Across;
 use crate::sweep::{Knob, Sweep};
@@ -183,7 +183,7 @@ fn comparison(report: &Report) -> Vec<Vec<String>> {
         head.push(entry.name());
         head.extend(share(figure).map(|share| share.head.to_owned()));
         head.extend(beside(figure).map(|(head, _)| head.to_owned()));
-        head.extend(report.has_crossing().then(|| "on the WAN".into()));
+        head.extend(report.has_crossing().then(|| "on the WAN (packets)".into()));
         head.extend(base.map(|base| base.head.to_owned()));
     }
     if share(figure).is_none() {
@@ -218,8 +218,7 @@ fn compared(report: &Report, row: &Row) -> Vec<String> {
             beside(figure)
                 .map(|(_, share)| cell.beside.map_or_else(dash, |part| percent(share.shown(part)))),
         );
-        let crossing = || cell.crossing_bytes.map_or_else(dash, bytes_text);
-        line.extend(report.has_crossing().then(crossing));
+        line.extend(report.has_crossing().then(|| crossing(Some(cell))));
         line.extend(base.map(|base| cell.against_base.map_or_else(dash, |at| against(base, at))));
     }
     let ours = || row.cells.iter().filter(|cell| cell.library == Kind::Canele);
@@ -244,7 +243,7 @@ fn single(report: &Report) -> Vec<Vec<String>> {
     head.extend(figure.map(|figure| figure.unit().to_owned()));
     head.extend(beside(figure).map(|(head, _)| head.to_owned()));
     head.extend(base.map(|base| base.head.to_owned()));
-    head.extend(report.has_crossing().then(|| "on the WAN".into()));
+    head.extend(report.has_crossing().then(|| "on the WAN (packets)".into()));
     if report.has_tcp() {
         head.extend(["TCP µs", "MPI / TCP"].map(str::to_owned));
     }
@@ -271,8 +270,7 @@ fn single(report: &Report) -> Vec<Vec<String>> {
         }));
         let against_base = cell.and_then(|cell| cell.against_base);
         line.extend(base.map(|base| against_base.map_or_else(dash, |at| against(base, at))));
-        let crossing = || cell.and_then(|cell| cell.crossing_bytes).map_or_else(dash, bytes_text);
-        line.extend(report.has_crossing().then(crossing));
+        line.extend(report.has_crossing().then(|| crossing(cell)));
         if report.has_tcp() {
             let ratio_to_tcp = row.and_then(|row| row.ratio_to_raw_tcp);
             line.push(ratio_to_tcp.map_or_else(dash, |ratio| time(read.median_us / ratio)));
@@ -284,6 +282,12 @@ fn single(report: &Report) -> Vec<Vec<String>> {
         line
     };
     std::iter::once(head).chain(measured.into_iter().flatten().map(line)).collect()
+}
+
+/// Bytes and packets that crossed links.
+fn crossing(cell: Option<&Cell>) -> String {
+    let counted = cell.and_then(|cell| cell.crossing_bytes.zip(cell.crossing_packets));
+    counted.map_or_else(dash, |(bytes, packets)| format!("{} ({packets:.0})", bytes_text(bytes)))
 }
 
 /// A ratio, or a difference in ns and how far its rounds lie apart.

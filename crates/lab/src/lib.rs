@@ -24,6 +24,6 @@ mod wire;
 pub use command::{Arguments, run};
 pub use flow::{Congestion, Goodput, Stream};
 pub use grid::{Lab, LabError, Node};
-pub use spec::{Pair, Spec, bytes, duration, rate, share};
+pub use spec::{Pair, Spec, bytes, duration, pair, rate, share};
 pub use steward::{Change, Cut, Link, Way, Which};
 pub use wire::{Conditions, Counts};

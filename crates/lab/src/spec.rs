@@ -175,7 +175,10 @@ pub fn share(text: &str) -> Result<f64, String> {
 }
 
 /// A round trip between two sites: `0-2=40ms`.
-fn pair(text: &str) -> Result<Pair, String> {
+///
+/// # Errors
+/// What it should be like.
+pub fn pair(text: &str) -> Result<Pair, String> {
     let wrong = || "not like 0-2=40ms".to_owned();
     let (sites, rtt) = text.split_once('=').ok_or_else(wrong)?;
     let (one, other) = sites.split_once('-').ok_or_else(wrong)?;
