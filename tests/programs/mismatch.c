@@ -70,6 +70,69 @@ static void compared(void) {
     CHECK(MPI_Allreduce(&rank, &all, 1, MPI_INT, MPI_MAX, comm) == MPI_SUCCESS && all == size - 1);
 }
 
+/* Lengths that each two have to agree on: the last one and the first do not, in what the last sends or expects. */
+static void paired(void) {
+    int in[256], out[256] = {0}, counts[64], odd[64], displs[64], code;
+    MPI_Datatype types[64];
+    MPI_Request request;
+    char sends[64], expects[64];
+    for (int i = 0; i < size; i++) counts[i] = odd[i] = 1, displs[i] = i * 3, types[i] = MPI_INT;
+    if (last) odd[0] = 2; /* to the first, or from it */
+    snprintf(sends, sizeof sends, "sends 8 bytes to rank 0, rank 0 ");
+    snprintf(expects, sizeof expects, "expects 4 of rank %d", size - 1);
+    code = MPI_Gatherv(out, 1 + last, MPI_INT, in, counts, displs, MPI_INT, 0, comm);
+    expect(code, MPI_ERR_COUNT, sends, expects);
+    code = MPI_Alltoallv(out, odd, displs, MPI_INT, in, counts, displs, MPI_INT, comm);
+    expect(code, MPI_ERR_COUNT, sends, expects);
+    for (int i = 0; i < size; i++) displs[i] *= (int)sizeof(int);
+    code = MPI_Alltoallw(out, odd, displs, types, in, counts, displs, types, comm);
+    expect(code, MPI_ERR_COUNT, sends, expects);
+    for (int i = 0; i < size; i++) displs[i] /= (int)sizeof(int);
+    /* The last one expects more than the first sends. */
+    snprintf(sends, sizeof sends, "rank 0 %s", "Scatter with root 0 sends 4 bytes");
+    snprintf(expects, sizeof expects, "rank %d Scatter with root 0 expects 8 of rank 0", size - 1);
+    code = MPI_Scatterv(out, counts, displs, MPI_INT, in, 1 + last, MPI_INT, 0, comm);
+    expect(code, MPI_ERR_COUNT, sends, expects);
+    snprintf(sends, sizeof sends, "rank 0 Allgather sends 4 bytes to rank %d", size - 1);
+    MPI_Iallgatherv(out, 1, MPI_INT, in, odd, displs, MPI_INT, comm, &request);
+    code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+    expect(code, MPI_ERR_COUNT, sends, "expects 8 of rank 0");
+
+    /* Neighbours, of whom two may be the same process. */
+    MPI_Comm ring, local, inter;
+    int periods = 1;
+    MPI_Cart_create(comm, 1, &size, &periods, 0, &ring);
+    MPI_Comm_set_errhandler(ring, MPI_ERRORS_RETURN);
+    code = MPI_Neighbor_alltoall(out, 1 + last, MPI_INT, in, 1 + last, MPI_INT, ring);
+    expect(code, MPI_ERR_COUNT, "NeighborAlltoall sends", "NeighborAlltoall expects");
+    code = MPI_Neighbor_allgatherv(out, 1, MPI_INT, in, last ? (int[]){2, 1} : (int[]){1, 1}, (int[]){0, 4}, MPI_INT, ring);
+    expect(code, MPI_ERR_COUNT, "NeighborAllgather sends", "NeighborAllgather expects");
+    CHECK(MPI_Neighbor_alltoall(out, 1, MPI_INT, in, 1, MPI_INT, ring) == MPI_SUCCESS);
+    MPI_Comm_free(&ring);
+
+    /* Groups: the last one is the second. */
+    MPI_Comm_split(comm, last, rank, &local);
+    MPI_Intercomm_create(local, 0, comm, last ? 0 : size - 1, 2, &inter);
+    MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN);
+    code = MPI_Allgather(out, 1, MPI_INT, in, last ? 2 : 1, MPI_INT, inter);
+    expect(code, MPI_ERR_COUNT, "Allgather sends 4 bytes", "expects 8 of rank 0");
+    code = MPI_Gather(out, 2, MPI_INT, in, 1, MPI_INT, last ? MPI_ROOT : 0, inter);
+    expect(code, MPI_ERR_COUNT, "sends 8 bytes", "expects 4 of rank 0");
+    code = MPI_Allreduce(out, in, 1 + last, MPI_INT, MPI_SUM, inter);
+    expect(code, MPI_ERR_COUNT, "Allreduce of 4 bytes by Sum", "Allreduce of 8 bytes by Sum");
+    code = MPI_Bcast(in, 1 + last, MPI_INT, last ? MPI_ROOT : 0, inter);
+    expect(code, MPI_ERR_COUNT, "Bcast of 4 bytes", "Bcast of 8 bytes");
+    CHECK(MPI_Alltoall(out, 1, MPI_INT, in, 1, MPI_INT, inter) == MPI_SUCCESS);
+    MPI_Comm_free(&inter), MPI_Comm_free(&local);
+    /* What fits goes on. */
+    for (int i = 0; i < size; i++) counts[i] = i + 1, displs[i] = i * (i + 1) / 2;
+    for (int i = 0; i < 64; i++) out[i] = rank;
+    if (size <= 8) {
+        CHECK(MPI_Gatherv(out, rank + 1, MPI_INT, in, counts, displs, MPI_INT, 0, comm) == MPI_SUCCESS);
+        for (int i = 0; rank == 0 && i < size; i++) CHECK(in[displs[i]] == i && in[displs[i] + i] == i);
+    }
+}
+
 static void wrong(void) {
     int in[64], out[64] = {0}, code, class;
     /* The root learns that its count differs from what arrives; what follows goes on. */
@@ -90,7 +153,8 @@ int main(int argc, char **argv) {
     last = rank == size - 1;
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-    argc > 1 ? wrong() : compared();
+    if (argc > 1) wrong();
+    else compared(), paired();
     MPI_Comm_free(&comm);
     MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0) printf("collectives that differ, on %d ranks: %d failures\n", size, all);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use datatype::Datatype;
 use memory::Region;
-use mpi::check::Told;
+use mpi::check::{Lengths, Told};
 use mpi::collective::{Call, Collective, Elements};
 pub(crate) use mpi::comm::Form;
 use mpi::neighbourhood::Neighbourhood;
@@ -128,14 +128,22 @@ struct OnBlocks {
     in_place: bool,
 }
 
-/// A plan that is kept if blocks are equal. Others follow from as many sizes as there are ranks.
+/// A plan that is kept if blocks are equal. Others follow from as many sizes as there are ranks, and are compared by the
+/// lengths that are added to those of which nothing is said.
 fn planned(
     comm: &Call,
     on: OnBlocks,
+    lengths: impl FnOnce(Lengths) -> Lengths,
     make: impl FnOnce(u32, &Topology) -> Schedule,
 ) -> Result<Arc<Schedule>> {
     let OnBlocks { operation, root, block, in_place } = on;
-    comm.tell(|| Told::new(operation, root, block, None));
+    comm.tell(|| {
+        let told = Told::new(operation, root, block, None);
+        match block {
+            Some(_) => told,
+            None => told.with_lengths(lengths(Lengths::unsaid(comm.size()))),
+        }
+    });
     match block {
         Some(len) => {
             let root = root.unwrap_or(0);
@@ -181,7 +189,8 @@ unsafe fn gather_blocks(
                 block: uniform.then(|| sizes(0)),
                 in_place,
             };
-            let schedule = planned(&comm, on, |rank, places| {
+            let expected = |all: Lengths| all.expecting((0..size).map(|from| (from, sizes(from))));
+            let schedule = planned(&comm, on, expected, |rank, places| {
                 plan::gather(rank, places, to, &sizes, uniform, in_place)
             })?;
             return Ok(comm.bytes(schedule, input, blocks.stream));
@@ -193,7 +202,8 @@ unsafe fn gather_blocks(
             block: uniform.then_some(own),
             in_place: false,
         };
-        let schedule = planned(&comm, on, |rank, places| {
+        let sent = |all: Lengths| all.sending([(to, own)]);
+        let schedule = planned(&comm, on, sent, |rank, places| {
             plan::gather(rank, places, to, &|_| own, uniform, false)
         })?;
         Ok(comm.bytes(schedule, input, Region::empty()))
@@ -281,7 +291,8 @@ unsafe fn scatter_blocks(
                 block: uniform.then(|| sizes(0)),
                 in_place,
             };
-            let schedule = planned(&comm, on, |rank, places| {
+            let sent = |all: Lengths| all.sending((0..size).map(|to| (to, sizes(to))));
+            let schedule = planned(&comm, on, sent, |rank, places| {
                 plan::scatter(rank, places, from, &sizes, uniform, in_place)
             })?;
             return Ok(comm.bytes(schedule, blocks.stream, output));
@@ -293,7 +304,8 @@ unsafe fn scatter_blocks(
             block: uniform.then_some(own),
             in_place: false,
         };
-        let schedule = planned(&comm, on, |rank, places| {
+        let expected = |all: Lengths| all.expecting([(from, own)]);
+        let schedule = planned(&comm, on, expected, |rank, places| {
             plan::scatter(rank, places, from, &|_| own, uniform, false)
         })?;
         Ok(comm.bytes(schedule, Region::empty(), output))
@@ -371,8 +383,15 @@ unsafe fn allgather_blocks(
             block: uniform.then(|| sizes(0)),
             in_place,
         };
-        let schedule =
-            planned(&comm, on, |rank, places| plan::allgather(rank, places, &sizes, in_place))?;
+        let own = sizes(comm.rank());
+        let all_have_own = |all: Lengths| {
+            let each = || 0..comm.size();
+            let told = all.sending(each().map(|to| (to, own)));
+            told.expecting(each().map(|from| (from, sizes(from))))
+        };
+        let schedule = planned(&comm, on, all_have_own, |rank, places| {
+            plan::allgather(rank, places, &sizes, in_place)
+        })?;
         Ok(comm.bytes(schedule, input, blocks.stream))
     }
 }
@@ -433,7 +452,11 @@ fn alltoall_blocks(
         block: uniform.then(|| from(0)),
         in_place,
     };
-    let schedule = planned(&comm, on, |rank, places| {
+    let exchanged = |all: Lengths| {
+        let told = all.sending((0..).zip(sent.iter().copied()));
+        told.expecting((0..).zip(receives.sizes.iter().copied()))
+    };
+    let schedule = planned(&comm, on, exchanged, |rank, places| {
         let schedule = plan::alltoall(rank, places, &to, &from, uniform);
         if in_place { schedule.in_place(len as u64) } else { schedule }
     })?;

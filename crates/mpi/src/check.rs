@@ -1,12 +1,12 @@
 //! What collectives are compared by, if that is asked for (`CANELE_CHECK`): every process tells the others what it
 //! calls before it takes part, so that a mismatch is an error on all of them that names both sides, and not a hang.
 //!
-//! Lengths that need not be the same everywhere are left to the messages, which tell of what does not fit.
+//! Where lengths need not be the same everywhere, each process says besides what it sends each other one and expects of
+//! it, and all compare that for each two. Between neighbours only sums count: two may be neighbours several times.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use memory::Region;
 use plan::Schedule;
 
 use crate::comm::Comm;
@@ -14,12 +14,20 @@ use crate::plans::{Operation, Shape};
 use crate::{Error, ErrorClass, Result};
 
 /// What a process says of its call; none where others need not say the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     operation: [u8; NAME],
     root: Option<u64>,
     bytes: Option<u64>,
     op: Option<[u8; OP]>,
+    lengths: Option<Lengths>,
+}
+
+/// How many bytes a process sends each other one, and expects of it; `UNSAID` where it says nothing of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lengths {
+    sends: Vec<u64>,
+    expects: Vec<u64>,
 }
 
 /// Whether collectives are compared.
@@ -39,16 +47,24 @@ impl Told {
         op: Option<&str>,
     ) -> Self {
         let operation = padded(&format!("{operation:?}"));
-        Self { operation, root: root.map(u64::from), bytes, op: op.map(padded) }
+        let root = root.map(u64::from);
+        Self { operation, root, bytes, op: op.map(padded), lengths: None }
     }
 
-    fn emit(&self) -> [u8; RECORD] {
+    /// The same, with what each two have to agree on.
+    #[must_use]
+    pub fn with_lengths(self, lengths: Lengths) -> Self {
+        Self { lengths: Some(lengths), ..self }
+    }
+
+    pub(crate) fn emit(&self) -> [u8; RECORD] {
         let mut record = [0; RECORD];
         let (name, rest) = record.split_at_mut(NAME);
         name.copy_from_slice(&self.operation);
         rest[..8].copy_from_slice(&self.root.unwrap_or(u64::MAX).to_le_bytes());
         rest[8..16].copy_from_slice(&self.bytes.unwrap_or(u64::MAX).to_le_bytes());
-        rest[16..].copy_from_slice(&self.op.unwrap_or([0; OP]));
+        rest[16..16 + OP].copy_from_slice(&self.op.unwrap_or([0; OP]));
+        rest[16 + OP] = u8::from(self.lengths.is_some());
         record
     }
 
@@ -63,6 +79,7 @@ impl Told {
             root: known(root),
             bytes: known(bytes),
             op: Some(op).filter(|op| op[0] != 0),
+            lengths: None,
         })
     }
 
@@ -95,6 +112,41 @@ impl Told {
     }
 }
 
+impl Lengths {
+    /// Of so many processes of which nothing is said.
+    pub fn unsaid(size: u32) -> Self {
+        let none = vec![UNSAID; size as usize];
+        Self { sends: none.clone(), expects: none }
+    }
+
+    /// Of so many processes with which nothing is exchanged.
+    pub fn none(size: u32) -> Self {
+        let none = vec![0; size as usize];
+        Self { sends: none.clone(), expects: none }
+    }
+
+    /// The same with so many bytes more to each of some ranks.
+    #[must_use]
+    pub fn sending(mut self, to: impl IntoIterator<Item = (u32, u64)>) -> Self {
+        add(&mut self.sends, to);
+        self
+    }
+
+    /// The same with so many bytes more from each of some ranks.
+    #[must_use]
+    pub fn expecting(mut self, from: impl IntoIterator<Item = (u32, u64)>) -> Self {
+        add(&mut self.expects, from);
+        self
+    }
+}
+
+fn add(lengths: &mut [u64], more: impl IntoIterator<Item = (u32, u64)>) {
+    for (rank, bytes) in more {
+        let length = &mut lengths[rank as usize];
+        *length = if *length == UNSAID { bytes } else { length.saturating_add(bytes) };
+    }
+}
+
 impl fmt::Display for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&text(&self.operation))?;
@@ -113,9 +165,8 @@ impl fmt::Display for Told {
 
 /// The first two of several records that do not fit, as an error.
 pub(crate) fn compare(records: &[u8]) -> Option<Error> {
-    let all: Option<Vec<Told>> = records.as_chunks().0.iter().map(Told::parse).collect();
-    let all = all?;
-    let mut common = *all.first()?;
+    let all = parsed(records)?;
+    let mut common = all.first()?.clone();
     for (rank, told) in all.iter().enumerate() {
         if let Some(class) = common.conflict(told) {
             // Who said first what this one contradicts.
@@ -129,13 +180,49 @@ pub(crate) fn compare(records: &[u8]) -> Option<Error> {
     None
 }
 
-/// The exchange of records: its plan, what this process says, and where all that is said comes.
-pub(crate) fn exchange(comm: &Comm, told: &Told) -> Result<(Arc<Schedule>, Region, Region)> {
-    let shape = Shape::of(Operation::Allgather).with_len(RECORD as u64);
-    let schedule =
-        comm.plan(shape, |rank, places| plan::allgather(rank, places, &|_| RECORD as u64, false))?;
-    let said = Region::from_box(Box::new(told.emit()));
-    Ok((schedule, said, Region::owned(RECORD * comm.size() as usize)))
+/// Whether somebody has lengths to be compared.
+pub(crate) fn has_lengths(records: &[u8]) -> bool {
+    records.chunks(RECORD).any(|record| record.last() == Some(&1))
+}
+
+/// The first two of several that do not agree on what one sends the other, as an error; `lengths` are of all, one behind
+/// the other, as [`lengths`] gives them.
+pub(crate) fn compare_lengths(records: &[u8], lengths: &[u8]) -> Option<Error> {
+    let all = parsed(records)?;
+    let numbers: Vec<u64> =
+        lengths.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number)).collect();
+    let size = all.len();
+    // What a rank sends another is at its place in the first half of the rank's numbers.
+    let sends = |from: usize, to: usize| numbers.get(2 * size * from + to).copied();
+    let expects = |to: usize, from: usize| numbers.get(2 * size * to + size + from).copied();
+    for (from, to) in (0..size).flat_map(|from| (0..size).map(move |to| (from, to))) {
+        let (sent, expected) = (sends(from, to)?, expects(to, from)?);
+        if sent != expected && sent != UNSAID && expected != UNSAID {
+            let (sender, receiver) = (&all[from], &all[to]);
+            let message = format!(
+                "the calls differ: rank {from} {sender} sends {sent} bytes to rank {to}, rank {to} {receiver} expects {expected} of rank {from}"
+            );
+            return Some(Error::new(ErrorClass::Count, message));
+        }
+    }
+    None
+}
+
+/// What a process says of lengths, among so many.
+pub(crate) fn lengths(told: &Told, size: u32) -> Vec<u8> {
+    let unsaid = || Lengths::unsaid(size);
+    let Lengths { sends, expects } = told.lengths.clone().unwrap_or_else(unsaid);
+    sends.into_iter().chain(expects).flat_map(u64::to_le_bytes).collect()
+}
+
+fn parsed(records: &[u8]) -> Option<Vec<Told>> {
+    records.as_chunks().0.iter().map(Told::parse).collect()
+}
+
+/// The plan of an exchange of what each process says, in so many bytes.
+pub(crate) fn exchange(comm: &Comm, len: u64) -> Result<Arc<Schedule>> {
+    let shape = Shape::of(Operation::Allgather).with_len(len);
+    comm.plan(shape, |rank, places| plan::allgather(rank, places, &|_| len, false))
 }
 
 fn padded<const N: usize>(text: &str) -> [u8; N] {
@@ -154,7 +241,14 @@ fn text(bytes: &[u8]) -> String {
 const NAME: usize = 24;
 /// The longest name of what combines elements.
 const OP: usize = 8;
-const RECORD: usize = NAME + 8 + 8 + OP;
+/// And whether lengths are to be compared.
+pub(crate) const RECORD: usize = NAME + 8 + 8 + OP + 1;
+
+/// So many bytes a process of the communicator say lengths.
+pub(crate) const LENGTHS: usize = 16;
+
+/// A length of which nothing is said.
+const UNSAID: u64 = u64::MAX;
 
 #[cfg(test)]
 mod tests {
@@ -178,5 +272,30 @@ mod tests {
         assert_eq!(class(sum(8, "Sum"), sum(4, "Sum")), Some(ErrorClass::Count));
         assert_eq!(class(sum(8, "Sum"), root(None)), Some(ErrorClass::Arg));
         assert_eq!(class(sum(8, "Sum"), sum(8, "Sum")), None);
+    }
+
+    #[test]
+    fn each_two_agree_on_what_one_sends_the_other() {
+        let told = || Told::new(Operation::Alltoall, None, None, None);
+        let of = |lengths| told().with_lengths(lengths);
+        let first = Lengths::unsaid(3).sending([(1, 8), (2, 4)]).expecting([(1, 5)]);
+        let second =
+            |to: u64| of(Lengths::unsaid(3).sending([(0, to)]).expecting([(0, 8), (0, 0)]));
+        let compared = |all: &[Told; 3]| {
+            let lengths: Vec<u8> = all.iter().flat_map(|told| lengths(told, 3)).collect();
+            assert_eq!(lengths.len(), 3 * LENGTHS * 3);
+            compare_lengths(&records(all), &lengths)
+        };
+        assert!(compared(&[of(first.clone()), second(5), told()]).is_none());
+        let error = compared(&[of(first), second(6), told()]).unwrap();
+        assert_eq!(error.class, ErrorClass::Count);
+        let want = "rank 1 Alltoall sends 6 bytes to rank 0, rank 0 Alltoall expects 5 of rank 1";
+        assert!(error.message.contains(want), "{}", error.message);
+        assert!(
+            !has_lengths(&records(&[told(), told()]))
+                && has_lengths(&records(&[told(), second(1)]))
+        );
+        let neighbours = Lengths::none(2).sending([(1, 3), (1, 4)]);
+        assert_eq!(neighbours.sends, [0, 7]);
     }
 }

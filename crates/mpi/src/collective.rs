@@ -169,9 +169,10 @@ impl Collective {
     /// # Errors
     /// When a peer fails, or sends a message of another length than this process expects.
     pub fn run(&self) -> Result<()> {
-        if let Some(comparison) = self.comparison()? {
-            comparison.collective.carry_out()?;
-            comparison.result().map_or(Ok(()), Err)?;
+        let mut comparison = self.comparison()?;
+        while let Some(one) = comparison {
+            one.collective.carry_out()?;
+            comparison = one.conclude()?;
         }
         self.carry_out()
     }
@@ -217,11 +218,12 @@ impl Collective {
     #[inline]
     fn comparison(&self) -> Result<Option<Comparison>> {
         let Some(told) = self.call.told.get() else { return Ok(None) };
-        let (schedule, said, heard) = check::exchange(&self.call.comm, told)?;
-        let comm = CommRef::Derived(Comm::clone(&self.call.comm));
-        let call = Call::numbered(comm, self.call.tag);
-        let collective = Arc::new(call.bytes(schedule, said, heard.clone()));
-        Ok(Some(Comparison { collective, heard }))
+        let (comm, size) = (&self.call.comm, self.call.comm.size());
+        let calls = check::exchange(comm, check::RECORD as u64)?;
+        let lengths = check::exchange(comm, check::LENGTHS as u64 * u64::from(size))?;
+        let then = Lengths { schedule: lengths, said: check::lengths(told, size) };
+        let said = told.emit().to_vec();
+        Ok(Some(Comparison::new(&self.call, calls, said, Compared::Calls(then))))
     }
 
     /// The seat at the board that its plan goes by.
@@ -236,10 +238,7 @@ impl Collective {
     fn start_with_end(self: Arc<Self>, then: Option<Box<dyn FnOnce() + Send>>) -> Result<Pending> {
         let progress = process::current()?.progress();
         let pending = Pending(Arc::default());
-        let comparison = self.comparison()?.map(|comparison| {
-            let running = Running::new(Arc::clone(&comparison.collective));
-            (running, comparison)
-        });
+        let comparison = self.comparison()?.map(Comparison::begun);
         let (running, end) = (Running::new(self), pending.clone());
         progress.begin(Box::new(Background { comparison, running, end, then }));
         Ok(pending)
@@ -254,16 +253,52 @@ impl Pending {
     }
 }
 
-/// The exchange of what calls are compared by.
+/// An exchange of what calls are compared by.
 struct Comparison {
     collective: Arc<Collective>,
     heard: Region,
+    compared: Compared,
+}
+
+/// What is exchanged: what all call, and then lengths, if somebody has some, of these calls.
+enum Compared {
+    Calls(Lengths),
+    Lengths(Vec<u8>),
+}
+
+/// The exchange of lengths, and what this process says in it.
+struct Lengths {
+    schedule: Arc<Schedule>,
+    said: Vec<u8>,
 }
 
 impl Comparison {
-    /// What differs, at the exchange's good end.
-    fn result(&self) -> Option<Error> {
-        check::compare(&self.heard.to_vec())
+    fn new(call: &Call, schedule: Arc<Schedule>, said: Vec<u8>, compared: Compared) -> Self {
+        let heard = Region::owned(said.len() * call.comm.size() as usize);
+        let comm = CommRef::Derived(Comm::clone(&call.comm));
+        let said = Region::from_box(said.into_boxed_slice());
+        let collective = Call::numbered(comm, call.tag).bytes(schedule, said, heard.clone());
+        Self { collective: Arc::new(collective), heard, compared }
+    }
+
+    fn begun(self) -> (Running<Arc<Collective>>, Self) {
+        (Running::new(Arc::clone(&self.collective)), self)
+    }
+
+    /// At the exchange's good end what differs, or what is to be compared next.
+    fn conclude(self) -> Result<Option<Self>> {
+        let heard = self.heard.to_vec();
+        match self.compared {
+            Compared::Calls(Lengths { schedule, said }) => {
+                check::compare(&heard).map_or(Ok(()), Err)?;
+                let call = &self.collective.call;
+                let next = || Self::new(call, schedule, said, Compared::Lengths(heard.clone()));
+                Ok(check::has_lengths(&heard).then(next))
+            }
+            Compared::Lengths(calls) => {
+                check::compare_lengths(&calls, &heard).map_or(Ok(None), Err)
+            }
+        }
     }
 }
 
@@ -279,15 +314,18 @@ struct Background {
 
 impl Background {
     fn stage(&mut self, core: &mut Core) -> Stage {
-        if let Some((running, comparison)) = &mut self.comparison {
+        while let Some((mut running, comparison)) = self.comparison.take() {
             let stage = running.advance(core);
             if stage != Stage::Ended {
+                self.comparison = Some((running, comparison));
                 return stage;
             }
-            self.running.failure = running.failure.take().or_else(|| comparison.result());
-            self.comparison = None;
-            if self.running.failure.is_some() {
-                return Stage::Ended;
+            match running.failure.take().map_or_else(|| comparison.conclude(), Err) {
+                Ok(next) => self.comparison = next.map(Comparison::begun),
+                Err(error) => {
+                    self.running.failure = Some(error);
+                    return Stage::Ended;
+                }
             }
         }
         self.running.advance(core)

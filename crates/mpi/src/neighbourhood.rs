@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use plan::{Buffer, Schedule, Span};
 
+use crate::check::Lengths;
 use crate::comm::Comm;
 use crate::topology::{Cart, Topology};
 use crate::{Error, ErrorClass, Result};
@@ -65,6 +66,15 @@ impl Neighbourhood {
     /// How many blocks leave, where each neighbour gets its own.
     pub fn outdegree(&self) -> u32 {
         self.destinations.len() as u32
+    }
+
+    /// What is exchanged with each of so many ranks, by the lengths of the blocks.
+    pub fn lengths(&self, size: u32, sends: &[u64], receives: &[u64]) -> Lengths {
+        let of = |ends: &[Option<u32>], lengths: &[u64]| -> Vec<(u32, u64)> {
+            ends.iter().zip(lengths).filter_map(|(end, len)| Some(((*end)?, *len))).collect()
+        };
+        let none = Lengths::none(size);
+        none.sending(of(&self.destinations, sends)).expecting(of(&self.sources, receives))
     }
 
     /// All of the input to every destination, a block of the output from every source. Units are bytes.

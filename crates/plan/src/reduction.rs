@@ -30,21 +30,26 @@ pub struct Operands {
 }
 
 impl Operands {
+    /// So many bytes of each rank.
+    pub fn bytes(&self) -> u64 {
+        self.len.saturating_mul(self.element)
+    }
+
     /// The call that an operation on them is.
     pub fn call(&self, operation: Operation) -> Call {
-        let bytes = self.len.saturating_mul(self.element);
+        let bytes = self.bytes();
         Call { units: self.len, commutes: self.commutes, ..Call::of(operation, bytes) }
     }
 
     /// In how many segments they go along a chain.
     fn chain_segments(&self, topology: &Topology) -> u32 {
-        let segments = topology.model().chain_segments(self.len.saturating_mul(self.element));
+        let segments = topology.model().chain_segments(self.bytes());
         segments.min(self.len).max(1) as u32
     }
 
     /// In how many segments a half of them goes up each of two trees.
     fn tree_segments(&self, topology: &Topology) -> u32 {
-        let segments = topology.model().tree_segments(self.len.saturating_mul(self.element));
+        let segments = topology.model().tree_segments(self.bytes());
         segments.min(self.len / 2).max(1) as u32
     }
 

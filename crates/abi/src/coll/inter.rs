@@ -36,19 +36,41 @@ fn shape(operation: Operation, role: Role) -> Shape {
     Shape { root, ..Shape::of(operation) }
 }
 
-/// Says what calls are compared by: the root, as a rank of both groups, by those that know it. Lengths differ
-/// between the groups.
-fn tell(comm: &Call, operation: Operation, role: Option<Role>) {
-    let root = match role {
-        Some(Role::Root) => Some(comm.rank()),
-        Some(Role::Partner(root)) => Some(root),
-        Some(Role::Idle) | None => None,
-    };
-    comm.tell(|| Told::new(operation, root, None, None));
+/// The root as a rank of both groups, by those that know it.
+fn root_of(comm: &Call, role: Role) -> Option<u32> {
+    match role {
+        Role::Root => Some(comm.rank()),
+        Role::Partner(root) => Some(root),
+        Role::Idle => None,
+    }
 }
 
-/// Takes no part.
-fn idle(comm: Call) -> Collective {
+/// Says what calls are compared by: the root, if there is one, and what is sent to ranks of the other group and expected
+/// of them, in order, or of the root alone.
+fn tell(
+    comm: &Call,
+    operation: Operation,
+    role: Option<Role>,
+    sends: &[u64],
+    expects: &[u64],
+) -> Result<()> {
+    let first = match role {
+        Some(Role::Partner(root)) => root,
+        Some(Role::Root | Role::Idle) | None => groups(comm)?.remote.start,
+    };
+    comm.tell(|| {
+        let lengths = Lengths::unsaid(comm.size());
+        let lengths = lengths.sending((first..).zip(sends.iter().copied()));
+        let lengths = lengths.expecting((first..).zip(expects.iter().copied()));
+        let root = role.and_then(|role| root_of(comm, role));
+        Told::new(operation, root, None, None).with_lengths(lengths)
+    });
+    Ok(())
+}
+
+/// What a process does that takes no part in an operation.
+fn idle(comm: Call, operation: Operation) -> Collective {
+    comm.tell(|| Told::new(operation, None, None, None));
     comm.bytes(Schedule::default(), Region::empty(), Region::empty())
 }
 
@@ -65,13 +87,13 @@ pub(super) unsafe fn bcast(
     comm: Call,
 ) -> Result<Collective> {
     let role = role(&comm, root)?;
-    tell(&comm, Operation::Bcast, Some(role));
     if role == Role::Idle {
-        return Ok(idle(comm));
+        return Ok(idle(comm, Operation::Bcast));
     }
     // SAFETY: as the body's.
     let data = unsafe { buffer(&BUFFER, buf, n, datatype) }?;
     let (len, groups) = (data.len() as u64, groups(&comm)?);
+    comm.tell(|| Told::new(Operation::Bcast, root_of(&comm, role), Some(len), None));
     let shape = shape(Operation::Bcast, role).with_len(len);
     let schedule = comm.plan(shape, |rank, places| groups.broadcast(rank, places, role, len))?;
     Ok(comm.bytes(schedule, Region::empty(), data))
@@ -88,11 +110,10 @@ pub(super) unsafe fn gather(
     comm: Call,
 ) -> Result<Collective> {
     let (role, size) = (role(&comm, root)?, remote_size(&comm));
-    tell(&comm, Operation::Gather, Some(role));
     // SAFETY: as the body's.
     let (input, output, sizes) = unsafe {
         match role {
-            Role::Idle => return Ok(idle(comm)),
+            Role::Idle => return Ok(idle(comm, Operation::Gather)),
             Role::Root => {
                 check_disjoint(placement, size)?;
                 let blocks = Blocks::new(&RECV, recvbuf, placement, recvtype, size)?;
@@ -105,6 +126,11 @@ pub(super) unsafe fn gather(
             }
         }
     };
+    let (sends, expects): (&[u64], &[u64]) = match role {
+        Role::Root => (&[], &sizes),
+        Role::Partner(_) | Role::Idle => (&sizes, &[]),
+    };
+    tell(&comm, Operation::Gather, Some(role), sends, expects)?;
     let schedule = groups(&comm)?.gather(comm.rank(), comm.places()?, role, &sizes);
     Ok(comm.bytes(schedule, input, output))
 }
@@ -120,11 +146,10 @@ pub(super) unsafe fn scatter(
     comm: Call,
 ) -> Result<Collective> {
     let (role, size) = (role(&comm, root)?, remote_size(&comm));
-    tell(&comm, Operation::Scatter, Some(role));
     // SAFETY: as the body's.
     let (input, output, sizes) = unsafe {
         match role {
-            Role::Idle => return Ok(idle(comm)),
+            Role::Idle => return Ok(idle(comm, Operation::Scatter)),
             Role::Root => {
                 let blocks = Blocks::new(&SEND, sendbuf, placement, sendtype, size)?;
                 (blocks.stream, Region::empty(), blocks.sizes)
@@ -136,6 +161,11 @@ pub(super) unsafe fn scatter(
             }
         }
     };
+    let (sends, expects): (&[u64], &[u64]) = match role {
+        Role::Root => (&sizes, &[]),
+        Role::Partner(_) | Role::Idle => (&[], &sizes),
+    };
+    tell(&comm, Operation::Scatter, Some(role), sends, expects)?;
     let schedule = groups(&comm)?.scatter(comm.rank(), comm.places()?, role, &sizes);
     Ok(comm.bytes(schedule, input, output))
 }
@@ -149,7 +179,6 @@ pub(super) unsafe fn allgather(
     recvtype: RawHandle,
     comm: Call,
 ) -> Result<Collective> {
-    tell(&comm, Operation::Allgather, None);
     let size = remote_size(&comm);
     // SAFETY: as the body's.
     let (input, blocks) = unsafe {
@@ -161,13 +190,15 @@ pub(super) unsafe fn allgather(
     };
     distinct("sendbuf", &input, "recvbuf", &blocks.stream)?;
     let own = input.len() as u64;
+    let sends = vec![own; size as usize];
+    tell(&comm, Operation::Allgather, None, &sends, &blocks.sizes)?;
     let schedule = groups(&comm)?.allgather(comm.rank(), comm.places()?, own, &blocks.sizes);
     Ok(comm.bytes(schedule, input, blocks.stream))
 }
 
 pub(super) fn alltoall(comm: Call, sends: Blocks, receives: Blocks) -> Result<Collective> {
-    tell(&comm, Operation::Alltoall, None);
     distinct("sendbuf", &sends.stream, "recvbuf", &receives.stream)?;
+    tell(&comm, Operation::Alltoall, None, &sends.sizes, &receives.sizes)?;
     let schedule = groups(&comm)?.alltoall(&sends.sizes, &receives.sizes);
     Ok(comm.bytes(schedule, sends.stream, receives.stream))
 }
@@ -197,9 +228,8 @@ pub(super) unsafe fn reduce(
     comm: Call,
 ) -> Result<Collective> {
     let role = role(&comm, root)?;
-    tell(&comm, Operation::Reduce, Some(role));
     if role == Role::Idle {
-        return Ok(idle(comm));
+        return Ok(idle(comm, Operation::Reduce));
     }
     let this = Reduction::new(sendbuf, datatype, op, comm)?;
     let n = count("count", n)?;
@@ -211,6 +241,7 @@ pub(super) unsafe fn reduce(
         }
     };
     let operands = this.operands(n, this.op.is_commutative(), false);
+    this.tell(Operation::Reduce, root_of(&this.comm, role), Some(operands.bytes()));
     let shape = shape(Operation::Reduce, role);
     let schedule = this.plan_between(shape, operands, |groups, rank, places| {
         groups.reduce(rank, places, role, operands)
@@ -226,13 +257,13 @@ pub(super) unsafe fn allreduce(
     op: RawHandle,
     comm: Call,
 ) -> Result<Collective> {
-    tell(&comm, Operation::Allreduce, None);
     let this = Reduction::new(sendbuf, datatype, op, comm)?;
     let n = count("count", n)?;
     // SAFETY: as the body's.
     let buffers = unsafe { (this.sent(sendbuf, n)?, this.received(recvbuf, n)?) };
     this.check_distinct((&buffers.0, n), (&buffers.1, n))?;
     let operands = this.operands(n, this.op.is_commutative(), false);
+    this.tell(Operation::Allreduce, None, Some(operands.bytes()));
     let shape = Shape::of(Operation::Allreduce);
     let schedule = this.plan_between(shape, operands, |groups, rank, places| {
         groups.allreduce(rank, places, operands)
@@ -249,7 +280,6 @@ pub(super) unsafe fn reduce_scatter(
     op: RawHandle,
     comm: Call,
 ) -> Result<Collective> {
-    tell(&comm, Operation::ReduceScatter, None);
     let this = Reduction::new(sendbuf, datatype, op, comm)?;
     let groups = groups(&this.comm)?;
     let total: usize = counts.iter().sum();
@@ -258,6 +288,7 @@ pub(super) unsafe fn reduce_scatter(
     let buffers = unsafe { (this.sent(sendbuf, total)?, this.received(recvbuf, own)?) };
     this.check_distinct((&buffers.0, total), (&buffers.1, own))?;
     let operands = this.operands(total, this.op.is_commutative(), false);
+    this.tell(Operation::ReduceScatter, None, Some(operands.bytes()));
     let counts: Vec<u64> = counts.iter().map(|&count| count as u64).collect();
     let schedule = groups.reduce_scatter(this.comm.rank(), this.comm.places()?, &counts, operands);
     Ok(this.planned(Arc::new(schedule), buffers))
