@@ -113,6 +113,25 @@ static void ragged(void) {
     for (int i = 0; i <= total; i++) all[i] = i;
     MPI_Scatterv(all, counts, displs, MPI_INT, got, counts[rank], MPI_INT, 0, MPI_COMM_WORLD);
     for (int i = 0; i < counts[rank]; i++) CHECK(got[i] == displs[rank] + i);
+
+    /* In place: at the root, or everywhere. */
+    int root = size / 2;
+    void *here = MPI_IN_PLACE;
+    for (int everywhere = 0; everywhere < 2; everywhere++) {
+        memset(all, -1, sizeof(int) * (total + 1));
+        for (int i = 0; i < counts[rank]; i++) all[displs[rank] + i] = mine[i];
+        if (everywhere) MPI_Allgatherv(here, 0, MPI_DATATYPE_NULL, all, counts, displs, MPI_INT, MPI_COMM_WORLD);
+        else MPI_Gatherv(rank == root ? here : mine, counts[rank], MPI_INT, all, counts, displs, MPI_INT, root, MPI_COMM_WORLD);
+        for (int r = 0; r < size && (everywhere || rank == root); r++) {
+            CHECK(all[displs[r] - 1] == -1);
+            for (int i = 0; i < counts[r]; i++) CHECK(all[displs[r] + i] == 10 * r + i);
+        }
+    }
+    for (int i = 0; i <= total; i++) all[i] = i + 5;
+    memset(got, -1, sizeof got);
+    MPI_Scatterv(all, counts, displs, MPI_INT, rank == root ? here : got, counts[rank], MPI_INT, root, MPI_COMM_WORLD);
+    for (int i = 0; i < counts[rank]; i++) CHECK(got[i] == (rank == root ? -1 : displs[rank] + i + 5));
+    for (int i = 0; i <= total; i++) CHECK(all[i] == i + 5);
     free(counts), free(displs), free(all);
 }
 
@@ -132,6 +151,11 @@ static void ragged_exchange(void) {
         else MPI_Alltoallv(out, counts, displs, MPI_INT, in, counts, displs, MPI_INT, MPI_COMM_WORLD);
         for (int r = 0; r < size; r++)
             for (int i = 0; i < 3; i++) CHECK(in[displs[r] + i] == (i < (rank + r) % 3 ? (r * size + rank) * 3 + i : -1));
+        memcpy(in, out, sizeof(int) * 3 * size);
+        if (in_bytes) MPI_Alltoallw(MPI_IN_PLACE, NULL, NULL, NULL, in, counts, bytes, types, MPI_COMM_WORLD);
+        else MPI_Alltoallv(MPI_IN_PLACE, NULL, NULL, MPI_DATATYPE_NULL, in, counts, displs, MPI_INT, MPI_COMM_WORLD);
+        for (int r = 0; r < size; r++)
+            for (int i = 0; i < 3; i++) CHECK(in[displs[r] + i] == (i < (rank + r) % 3 ? (r * size + rank) * 3 + i : out[displs[r] + i]));
     }
     int first = 0, total = 0;
     for (int r = 0; r < size; r++) counts[r] = r % 3, first += r < rank ? r % 3 : 0, total += r % 3;

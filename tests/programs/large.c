@@ -1,4 +1,4 @@
-/* Messages longer than an int counts, between two ranks, checked here and there. Prints one line. */
+/* Messages longer than an int counts, and a broadcast, between two ranks, checked here and there. Prints one line. */
 #include <limits.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -110,6 +110,12 @@ static void from_a_busy_sender(char *data) {
     }
 }
 
+static void broadcast_beyond_int(char *data) {
+    if (rank == 0) mark(data, 0, bytes, 5), data[bytes - 1] = 79;
+    MPI_Bcast_c(data, bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+    CHECK(wrong(data, 0, bytes, 5) == 0 && data[bytes - 1] == 79);
+}
+
 int main(int argc, char **argv) {
     int all;
     MPI_Init(&argc, &argv);
@@ -119,6 +125,7 @@ int main(int argc, char **argv) {
     count_beyond_int(data);
     long_elements(data);
     from_a_busy_sender(data);
+    broadcast_beyond_int(data);
     free(data);
     MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0) printf("messages beyond 2 GiB: %d failures\n", all);
