@@ -231,15 +231,15 @@ pub static RAILS: Description = Description {
 
 pub static OVERHEAD: Description = Description {
     name: "overhead",
-    about: "Half a round trip of a short message over a bare rail, in µs, and over one below engine and progress, and ns more; in shared memory and over TCP's loopback",
+    about: "Half a round trip of a short message over a bare rail, in µs, over one below the engine, and over one below engine and progress, and ns more; in shared memory and over TCP's loopback",
     program: "overhead-pair",
     is_own: true,
-    title: "Overhead: half a round trip over a bare rail, and below the scheduler",
+    title: "Overhead: half a round trip over a bare rail, below the scheduler, and below its progress",
     time: "half a round trip",
     sizes: Some(Numbers { most: 4 << 10, ..SIZES }),
-    operations: |_| 4,
+    operations: |_| 6,
     panels: &[Column::Operation],
-    axis: &[Column::Bytes("size"), Column::Word("way", &["bare rail", "scheduled"])],
+    axis: &[Column::Bytes("size"), Column::Word("way", &["bare rail", "scheduled", "progressed"])],
     shape: Shape::Bars,
     base: Some(Base {
         against: Against::Count(0),
