@@ -1,6 +1,6 @@
 /* How soon messages are noticed where threads compute beside each rank: half a round trip of short messages while so
-   many threads of each of two ranks compute without end, one after the other, and one exchange a millisecond. Of the
-   latter there is also the share of computing that the threads keep: what they do meanwhile, against what they do
+   many threads of each of two ranks compute without end, one after the other, and one exchange a millisecond; and one
+   after the other while threads compute beside one of the ranks only. Of those at intervals there is also the share of computing that the threads keep: what they do meanwhile, against what they do
    while their rank sleeps and calls nothing, in turns. A line of JSON for each case and operation.
    Usage: reactivity SECONDS_PER_OPERATION SIZE/THREADS... */
 #include <pthread.h>
@@ -10,6 +10,10 @@
 #include "program.h"
 
 enum { MOST_THREADS = 256, INTERVAL_US = 1000, SLICES = 4 };
+/* Beside which rank threads compute. */
+enum { EACH, ASKING, ANSWERING, SIDES };
+static const char *const WITHOUT_PAUSE[] = {"without pause", "beside who asks", "beside who answers"};
+static const char *const AT_INTERVALS = "one a millisecond";
 
 struct worker {
     pthread_t thread;
@@ -91,7 +95,7 @@ static void stream_add(struct stream *stream, double us) {
     else if (place < SAMPLES_ROOM) stream->chosen.us[(int)place] = us;
 }
 
-static void print_without_pause(struct reactivity *reactivity, struct program_case asked, double seconds) {
+static void print_without_pause(const char *name, struct reactivity *reactivity, struct program_case asked, double seconds) {
     static struct stream stream;
     if (reactivity->rank == 1) {
         answer(reactivity);
@@ -108,7 +112,7 @@ static void print_without_pause(struct reactivity *reactivity, struct program_ca
     struct summary summary = samples_summary(&stream.chosen);
     summary.samples = stream.count, summary.mean = stream.sum / stream.count;
     summary.min = stream.least, summary.max = stream.greatest;
-    summary_print("without pause", asked.bytes, asked.count, &summary);
+    summary_print(name, asked.bytes, asked.count, &summary);
 }
 
 /* One turn of so many seconds: this rank sleeps, or both exchange. Returns what the threads did, a second. */
@@ -142,7 +146,7 @@ static void print_at_intervals(struct reactivity *reactivity, struct program_cas
     MPI_Reduce(own, both, 2, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
     if (reactivity->rank == 1) return;
     struct summary summary = samples_summary(&samples);
-    summary_begin("one a millisecond", asked.bytes, asked.count, &summary);
+    summary_begin(AT_INTERVALS, asked.bytes, asked.count, &summary);
     if (workers_count)
         printf(", \"share\": %.6f, \"parts\": {\"computed_alone_us_per_s\": %.1f, \"computed_beside_us_per_s\": %.1f}", both[1] / both[0],
                both[0] / SLICES, both[1] / SLICES);
@@ -150,17 +154,17 @@ static void print_at_intervals(struct reactivity *reactivity, struct program_cas
     fflush(stdout);
 }
 
-static void measure(struct reactivity *reactivity, struct program_case asked, double seconds) {
-    int failed = !workers_start((int)asked.count), any_failed;
+static void measure(int side, struct reactivity *reactivity, struct program_case asked, double seconds) {
+    int is_beside = side == EACH || (side == ASKING) == (reactivity->rank == 0);
+    int failed = !workers_start(is_beside ? (int)asked.count : 0), any_failed;
     MPI_Allreduce(&failed, &any_failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-    if (any_failed) {
-        if (reactivity->rank == 0) {
-            missing_print("without pause", asked.bytes, asked.count, "threads cannot be started");
-            missing_print("one a millisecond", asked.bytes, asked.count, "threads cannot be started");
-        }
-    } else {
-        print_without_pause(reactivity, asked, seconds);
-        print_at_intervals(reactivity, asked, seconds);
+    if (!any_failed) {
+        print_without_pause(WITHOUT_PAUSE[side], reactivity, asked, seconds);
+        if (side == EACH) print_at_intervals(reactivity, asked, seconds);
+    } else if (reactivity->rank == 0) {
+        static const char *const WHY = "threads cannot be started";
+        missing_print(WITHOUT_PAUSE[side], asked.bytes, asked.count, WHY);
+        if (side == EACH) missing_print(AT_INTERVALS, asked.bytes, asked.count, WHY);
     }
     workers_stop();
 }
@@ -176,7 +180,7 @@ int main(int argc, char **argv) {
     for (int i = 2; i < argc; i++) {
         struct program_case asked = program_case("reactivity", argv[i], (struct program_case){1 << 20, MOST_THREADS});
         struct reactivity reactivity = {program_memory("reactivity", (size_t)asked.bytes + 1), (int)asked.bytes, rank};
-        measure(&reactivity, asked, seconds);
+        for (int side = EACH; side < SIDES; side++) measure(side, &reactivity, asked, seconds);
         free(reactivity.data);
     }
     return program_end(0);

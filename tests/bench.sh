@@ -76,7 +76,7 @@ experiment cut '/ Canele off' 2 --sizes 64 --packets 1,64 --rounds 2 --on-off
 grep -q 'CANELE_STRATEGY=fifo' table
 experiment overlap hidden 6 --sizes 64k --computing 1000
 experiment progress 'receiver waits' 14 --sizes 0,8,64k --computing 2000 --ranks 2
-experiment reactivity kept 4 --threads 0,2
+experiment reactivity kept 8 --threads 0,2
 experiment threads 'woken in turn' 6 --threads 1,3
 experiment offload MPI_Isend 4 --sizes 8,64k
 experiment idle 'receive posted' 3 --waiting 10000

@@ -346,20 +346,20 @@ pub static PROGRESS: Description = Description {
 
 pub static REACTIVITY: Description = Description {
     name: "reactivity",
-    about: "Half a round trip of short messages while threads compute beside each rank, without pause and one a millisecond, in µs: median, mean and 99th percentile; and the share of computing that the threads keep",
+    about: "Half a round trip of short messages while threads compute beside each rank, without pause and one a millisecond, and beside one of them only, in µs: median, mean and 99th percentile; and the share of computing that the threads keep",
     program: "reactivity",
     title: "Reactivity: half a round trip beside threads that compute",
     time: "half a round trip",
     sizes: Some(Numbers { most: 1 << 20, ..SIZES }),
     counts: Some(Numbers {
         option: "threads",
-        help: "How many threads compute beside each rank",
+        help: "How many threads compute beside each rank, or beside one",
         default: "0,1,2,4,8",
         quick: "0,2",
         least: 0,
         most: 256,
     }),
-    operations: |_| 2,
+    operations: |_| 4,
     statistics: &[Statistic::Median, Statistic::Mean, Statistic::P99],
     panels: &[Column::Operation, Column::Bytes("size"), Column::Statistic],
     axis: &[Column::Count("threads")],
