@@ -97,8 +97,8 @@ pub static PLANS: Setting = setting(
 pub static CHECK: Setting = setting(
     "CANELE_CHECK",
     Kind::Text("no"),
-    "yes: processes compare each collective's operation, root, length and op before they take part, the same \
-     for all ranks; mpiexec -check sets it",
+    "yes: processes compare each collective's operation, root, length and op before they take part, and what each \
+     two exchange where lengths may differ, the same for all ranks; mpiexec -check sets it",
 );
 
 /// How long `mpiexec` waits for agents.
