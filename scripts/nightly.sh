@@ -72,7 +72,8 @@ seeds() {
 
 models() {
     export LOOM_MAX_PREEMPTIONS=5
-    cargo test --locked -p driver --lib -- shm::model && cargo test --locked -p lock --lib -- model::
+    cargo test --locked -p driver --lib -- shm::model && cargo test --locked -p lock --lib -- model:: || return
+    LOOM_MAX_PREEMPTIONS=4 cargo test --locked -p progress --lib -- watch::model
 }
 
 # An installed tree, and the C programs in $work.

@@ -18,6 +18,7 @@ use crate::journal::Journal;
 use crate::precedence::Precedence;
 use crate::tasks::Tasks;
 use crate::waiters::Waiters;
+use crate::watch::Watch;
 
 use gathering::{LastShort, Row};
 use returning::Left;
@@ -75,6 +76,7 @@ pub struct Core {
     pub(crate) tasks: Tasks,
     pub(crate) copies: Copies,
     pub(crate) waiters: Waiters,
+    pub(crate) watch: Watch,
     pub(crate) precedence: Precedence,
     pub(crate) counters: Counters,
     /// Where threads wait for what others post.
@@ -147,6 +149,7 @@ impl Core {
             tasks: Tasks::default(),
             copies: Copies::default(),
             waiters: Waiters::default(),
+            watch: Watch::default(),
             precedence: Precedence::default(),
             counters: Counters::default(),
             boards: Vec::new(),

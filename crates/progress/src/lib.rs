@@ -22,6 +22,7 @@ mod trust;
 mod vain;
 mod wait;
 mod waiters;
+mod watch;
 
 pub use core::{Core, Directory};
 pub use counters::{Counters, TaskSteps};

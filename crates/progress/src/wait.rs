@@ -3,7 +3,6 @@
 mod copying;
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -22,16 +21,11 @@ use crate::standby::{Look, Standby};
 use crate::tasks::Task;
 use crate::trust::Trust;
 use crate::vain::{NAP, Vain};
+use crate::watch::Bell;
 
 /// The communication of one process, shared by its threads.
 pub struct Progress {
     core: Lock<Core>,
-    /// Whether a waiting thread polls for all; guarded by `core`'s lock.
-    polling: AtomicBool,
-    /// Whether the polling thread sleeps in the kernel; guarded by `core`'s lock.
-    asleep: AtomicBool,
-    /// Whether it is for the thread that stands by that the rails ring; guarded by `core`'s lock.
-    guarded: AtomicBool,
     /// Becomes readable when any rail rings.
     bells: OwnedFd,
     /// Wakes the polling thread from another one.
@@ -75,9 +69,6 @@ impl Progress {
         }
         Ok(Arc::new_cyclic(|myself| Self {
             core: Lock::new(core),
-            polling: AtomicBool::new(false),
-            asleep: AtomicBool::new(false),
-            guarded: AtomicBool::new(false),
             bells,
             wake,
             relief,
@@ -175,9 +166,8 @@ impl Progress {
     pub fn wake(&self) {
         let mut core = self.lock();
         core.waiters.wake_all();
-        if self.asleep.load(Ordering::Relaxed) {
-            self.ring(&mut core, &self.wake);
-        }
+        let bell = core.watch.hears_news();
+        self.ring(&mut core, bell);
     }
 
     /// A test has found nothing: gives the core away where ranks are more than cores, and in a loop of such tests where
@@ -261,17 +251,14 @@ impl Progress {
             // The system gave no thread: nobody sends what is gathered later, or wakes those who are due.
             core.stop_gathering();
             core.waiters.wake_due();
-            if !self.polling.load(Ordering::Relaxed) {
+            if !core.watch.is_polled() {
                 core.waiters.wake_one();
             }
         }
         // Who sleeps has not asked the rails for room, and copies nothing.
         if core.has_backlog() || (core.has_loose_ends && core.has_pieces(None)) {
-            if self.asleep.load(Ordering::Relaxed) {
-                self.ring(core, &self.wake);
-            } else if self.guarded.load(Ordering::Relaxed) {
-                self.ring(core, &self.relief);
-            }
+            let bell = core.watch.hears_backlog();
+            self.ring(core, bell);
         }
     }
 
@@ -280,9 +267,8 @@ impl Progress {
     fn report(&self, core: &mut Core, before: u64) {
         if core.engine.news() != before {
             self.tell(core);
-            if self.asleep.load(Ordering::Relaxed) {
-                self.ring(core, &self.wake);
-            }
+            let bell = core.watch.hears_news();
+            self.ring(core, bell);
         }
     }
 
@@ -305,7 +291,7 @@ impl Progress {
             }
             core = if core.has_loose_ends && self.is_wanted(&core, &wait) {
                 self.work_meanwhile(core, &mut wait, before)
-            } else if !wait.polls && self.polling.load(Ordering::Relaxed) {
+            } else if !wait.polls && core.watch.is_polled() {
                 self.leave_it_to_others(core, &wait, before)
             } else {
                 self.poll(core, &mut wait, before)
@@ -378,7 +364,7 @@ impl Progress {
             wait.attentive = true;
             core.set_attentive(true);
         }
-        self.polling.store(true, Ordering::Relaxed);
+        core.watch.begin_polling();
         let moved = core.advance();
         // What has just completed may be what this thread waits for.
         let is_news = core.engine.news() != before;
@@ -391,7 +377,7 @@ impl Progress {
         }
         if !is_news && core.waiters.has_due() && wait.patience.gives_way(&self.holding_up) {
             wait.polls = false;
-            self.polling.store(false, Ordering::Relaxed);
+            core.watch.stop_polling();
             core.waiters.wake_next();
             return self.wait_for_others(core, wait.deadline);
         }
@@ -534,9 +520,7 @@ impl Progress {
     fn tell_waiting(&self, core: &mut Core) {
         let Core { waiters, engine, .. } = core;
         waiters.find_due(engine);
-        let is_polled =
-            self.polling.load(Ordering::Relaxed) && !self.asleep.load(Ordering::Relaxed);
-        if !(is_polled && self.is_crowded(core)) {
+        if !(core.watch.is_polled_now() && self.is_crowded(core)) {
             core.waiters.wake_due();
         }
     }
@@ -545,7 +529,7 @@ impl Progress {
     /// the thread that stands by sees to it.
     #[inline]
     fn stop_polling(&self, core: &mut Core) {
-        self.polling.store(false, Ordering::Relaxed);
+        core.watch.stop_polling();
         if core.has_loose_ends && !self.is_crowded(core) {
             core.waiters.wake_one();
         }
@@ -560,11 +544,8 @@ impl Progress {
     ) -> Guard<'a, Core> {
         core.waiters.wake_due();
         if core.prepare_sleep() {
-            self.asleep.store(true, Ordering::Relaxed);
-            if self.guarded.swap(false, Ordering::Relaxed) {
-                // The rails ring for this thread now, and fall silent after it.
-                self.ring(&mut core, &self.relief);
-            }
+            let relieved = core.watch.lie_down();
+            self.ring(&mut core, relieved);
             self.go_first(&mut core);
             drop(core);
             let limit = deadline.map_or(MAX_SLEEP, |deadline| {
@@ -577,8 +558,8 @@ impl Progress {
             if self.policy.has_a_core() {
                 self.crowding.note_wait(slept, Instant::now());
             }
-            self.asleep.store(false, Ordering::Relaxed);
-        } else if self.guarded.load(Ordering::Relaxed) {
+            core.watch.get_up();
+        } else if core.watch.is_guarded() {
             // The thread that stands by sleeps on: the rails are to ring for it.
             return core;
         }
@@ -614,7 +595,7 @@ impl Progress {
             return Look::Gathered;
         }
         // Who polls is at times between two waits.
-        let is_polled = self.polling.load(Ordering::Relaxed) || core.turn() != *seen;
+        let is_polled = core.watch.is_polled() || core.turn() != *seen;
         core.waiters.relieve(is_polled);
         let mut copies = None;
         loop {
@@ -623,16 +604,14 @@ impl Progress {
                 return Look::Idle;
             }
             // Who polls copies it next.
-            let is_polled =
-                self.polling.load(Ordering::Relaxed) && !self.asleep.load(Ordering::Relaxed);
-            if !is_polled && core.has_pieces(copies) {
+            if !core.watch.is_polled_now() && core.has_pieces(copies) {
                 core = self.copy_next(core, &mut copies);
                 continue;
             }
-            if self.asleep.load(Ordering::Relaxed) {
+            if core.watch.is_asleep() {
                 return Look::Relieved;
             }
-            if self.polling.load(Ordering::Relaxed) || core.turn() != *seen {
+            if core.watch.is_polled() || core.turn() != *seen {
                 *seen = core.turn();
                 return Look::Covered;
             }
@@ -661,20 +640,20 @@ impl Progress {
             return true;
         }
         // Who sleeps does not look at what others gather.
-        let is_watched = self.asleep.load(Ordering::Relaxed) && !core.is_gathering();
+        let is_watched = core.watch.is_asleep() && !core.is_gathering();
         core.is_left_behind() && !is_watched
     }
 
     /// Sleeps in the kernel until a rail rings.
     fn guard<'a>(&'a self, mut core: Guard<'a, Core>) -> Guard<'a, Core> {
         if core.prepare_sleep() {
-            self.guarded.store(true, Ordering::Relaxed);
+            core.watch.begin_guard();
             drop(core);
             let slept = self.wait_for_bell(&self.relief, MAX_SLEEP);
             core = self.lock();
             core.counters.sleeps_of_standby += 1;
             core.counters.standby_sleeping += slept;
-            if !self.guarded.swap(false, Ordering::Relaxed) {
+            if !core.watch.end_guard() {
                 return core;
             }
         }
@@ -694,8 +673,20 @@ impl Progress {
         }
     }
 
-    /// Wakes a thread that sleeps on the rails.
-    fn ring(&self, core: &mut Core, event: &OwnedFd) {
+    /// Wakes a thread that sleeps on the rails, if one is to be woken.
+    #[inline]
+    fn ring(&self, core: &mut Core, bell: Option<Bell>) {
+        if let Some(bell) = bell {
+            self.ring_for(core, bell);
+        }
+    }
+
+    #[cold]
+    fn ring_for(&self, core: &mut Core, bell: Bell) {
+        let event = match bell {
+            Bell::Wake => &self.wake,
+            Bell::Relief => &self.relief,
+        };
         core.counters.bells += 1;
         // Fails only when the counter is full, and then the sleeper is awake anyhow.
         let _ = rustix::io::write(event, &1u64.to_ne_bytes());

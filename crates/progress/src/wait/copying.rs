@@ -1,7 +1,5 @@
 //! Threads that copy long messages, each without the core; see `copies`.
 
-use std::sync::atomic::Ordering;
-
 use engine::PullId;
 use lock::Guard;
 
@@ -67,7 +65,7 @@ impl Progress {
         core.is_in_call = is_in_call;
         let before = core.engine.news();
         core.give_back(piece, is_copied, took);
-        if !is_in_call && !self.polling.load(Ordering::Relaxed) {
+        if !is_in_call && !core.watch.is_polled() {
             core.advance();
         }
         self.report(&mut core, before);
@@ -79,10 +77,9 @@ impl Progress {
         if core.copies.left_bytes() < WORTH_WAKING || !self.may_help(core) {
             return;
         }
-        if self.asleep.load(Ordering::Relaxed) {
-            self.ring(core, &self.wake);
-        } else {
-            core.waiters.wake_one();
+        match core.watch.hears_news() {
+            None => core.waiters.wake_one(),
+            bell => self.ring(core, bell),
         }
     }
 }

@@ -1,0 +1,408 @@
+//! The hand-over between a thread that waits, the one that stands by and those that only call, in every order of their
+//! steps (loom).
+//!
+//! It is [`Watch`] itself that runs, below the loops of `wait` and `standby` without what does not concern it: spinning,
+//! other waiters, and time. Nothing wakes by time here, so that what nobody is woken for is a deadlock, which loom finds.
+//! Rails are a doorbell that rings for who has prepared to sleep: their own protocol is proved in `driver`. Each
+//! protocol is also run with one [`Flaw`], which its model must notice.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::sync::{Condvar, Mutex, MutexGuard};
+use loom::thread;
+
+use super::{Bell, Watch};
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flaw {
+    None,
+    /// Who sleeps does not hear of news.
+    Unheard,
+    /// Who sleeps does not hear what a rail has no room for.
+    Unasked,
+    /// Who stands by is not told that the rails ring for another.
+    Unrelieved,
+    /// Who finds news before it sleeps has the rails fall silent.
+    Silences,
+    /// Who goes to rest does not look once more.
+    LooksNoMore,
+}
+
+/// A process with a thread that stands by.
+struct Process {
+    flaw: Flaw,
+    core: Mutex<Core>,
+    /// Something has ended, or has left: for who only looks at that.
+    moved: Condvar,
+    rail: Mutex<Rail>,
+    events: Mutex<Events>,
+    rung: Condvar,
+    /// The thread that stands by is at it.
+    is_called: AtomicBool,
+    /// It need not rest.
+    call: Mutex<bool>,
+    called: Condvar,
+}
+
+/// What the lock guards.
+#[derive(Default)]
+struct Core {
+    watch: Watch,
+    /// Messages that are to come, and that have been taken in.
+    begun: u32,
+    ended: u32,
+    /// A rail had no room for something; and it has gone.
+    has_backlog: bool,
+    has_left: bool,
+    /// How often somebody polled.
+    turn: u32,
+    is_over: bool,
+}
+
+/// What has come, and whether the rail rings when more does.
+#[derive(Default)]
+struct Rail {
+    arrived: u32,
+    is_armed: bool,
+}
+
+/// What can be slept on.
+#[derive(Default)]
+struct Events {
+    bells: bool,
+    wake: bool,
+    relief: bool,
+}
+
+enum Look {
+    Covered,
+    Rests,
+    Over,
+}
+
+impl Core {
+    fn is_left_behind(&self) -> bool {
+        self.begun > self.ended || self.has_backlog
+    }
+}
+
+impl Process {
+    fn new(flaw: Flaw) -> Arc<Self> {
+        Arc::new(Self {
+            flaw,
+            core: Mutex::new(Core::default()),
+            moved: Condvar::new(),
+            rail: Mutex::new(Rail::default()),
+            events: Mutex::new(Events::default()),
+            rung: Condvar::new(),
+            // Who calls it first makes it.
+            is_called: AtomicBool::new(true),
+            call: Mutex::new(false),
+            called: Condvar::new(),
+        })
+    }
+
+    fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap()
+    }
+
+    /// Polls; whether anything moved.
+    fn advance(&self, core: &mut Core) -> bool {
+        core.turn += 1;
+        let left = std::mem::take(&mut core.has_backlog);
+        core.has_left |= left;
+        let arrived = std::mem::take(&mut self.rail.lock().unwrap().arrived);
+        core.ended += arrived;
+        left || arrived > 0
+    }
+
+    /// Whether the rail has no news, and rings from now on.
+    fn prepare_sleep(&self) -> bool {
+        let mut rail = self.rail.lock().unwrap();
+        rail.is_armed = true;
+        rail.arrived == 0
+    }
+
+    /// Begins to receive a message, or leaves behind what a rail has no room for.
+    fn submit(&self, has_room: bool) {
+        let mut core = self.core();
+        core.begun += u32::from(has_room);
+        core.has_backlog |= !has_room;
+        self.leave(&core);
+    }
+
+    /// Sends a message to its own process.
+    fn send_here(&self) {
+        let mut core = self.core();
+        core.ended += 1;
+        self.report(&core);
+        self.leave(&core);
+    }
+
+    /// Waits until so many messages have come.
+    fn wait(&self, messages: u32) {
+        let mut core = self.core();
+        while core.ended < messages {
+            core.watch.begin_polling();
+            if self.advance(&mut core) {
+                self.moved.notify_all();
+            } else {
+                core = self.sleep(core);
+            }
+        }
+        core.watch.stop_polling();
+        self.leave(&core);
+    }
+
+    fn sleep<'a>(&'a self, mut core: MutexGuard<'a, Core>) -> MutexGuard<'a, Core> {
+        if self.prepare_sleep() {
+            let relieved = core.watch.lie_down();
+            self.ring(relieved.filter(|_| self.flaw != Flaw::Unrelieved));
+            drop(core);
+            self.sleep_on(Bell::Wake);
+            core = self.core();
+            core.watch.get_up();
+        } else if core.watch.is_guarded() && self.flaw != Flaw::Silences {
+            return core;
+        }
+        self.finish_sleep();
+        core
+    }
+
+    /// Computes, without a call, until so many messages have come.
+    fn compute(&self, messages: u32) {
+        let mut core = self.core();
+        while core.ended < messages {
+            core = self.moved.wait(core).unwrap();
+        }
+    }
+
+    fn leave(&self, core: &Core) {
+        let is_called = self.is_called.load(Ordering::Relaxed);
+        if core.is_left_behind() && !is_called && !self.is_called.swap(true, Ordering::AcqRel) {
+            self.call();
+        }
+        if core.has_backlog && self.flaw != Flaw::Unasked {
+            self.ring(core.watch.hears_backlog());
+        }
+    }
+
+    fn report(&self, core: &Core) {
+        self.moved.notify_all();
+        if self.flaw != Flaw::Unheard {
+            self.ring(core.watch.hears_news());
+        }
+    }
+
+    /// The thread that stands by.
+    fn stand_by(&self) {
+        let mut seen = 0;
+        loop {
+            match self.stand_in(&mut seen) {
+                // Some time later.
+                Look::Covered => thread::yield_now(),
+                Look::Over => return,
+                Look::Rests => {
+                    self.is_called.store(false, Ordering::Release);
+                    let is_called =
+                        self.is_deserted() && !self.is_called.swap(true, Ordering::AcqRel);
+                    if !is_called {
+                        self.rest();
+                    }
+                }
+            }
+        }
+    }
+
+    fn stand_in(&self, seen: &mut u32) -> Look {
+        let mut core = self.core();
+        loop {
+            if core.is_over {
+                return Look::Over;
+            }
+            if !core.is_left_behind() || core.watch.is_asleep() {
+                return Look::Rests;
+            }
+            if core.watch.is_polled() || core.turn != *seen {
+                *seen = core.turn;
+                return Look::Covered;
+            }
+            let moved = self.advance(&mut core);
+            *seen = core.turn;
+            if moved {
+                self.report(&core);
+                drop(core);
+                core = self.core();
+            } else {
+                core = self.guard(core);
+            }
+        }
+    }
+
+    fn guard<'a>(&'a self, mut core: MutexGuard<'a, Core>) -> MutexGuard<'a, Core> {
+        if self.prepare_sleep() {
+            core.watch.begin_guard();
+            drop(core);
+            self.sleep_on(Bell::Relief);
+            core = self.core();
+            if !core.watch.end_guard() {
+                return core;
+            }
+        }
+        self.finish_sleep();
+        core
+    }
+
+    fn is_deserted(&self) -> bool {
+        let core = self.core();
+        let is_watched = core.watch.is_asleep();
+        core.is_left_behind() && !is_watched && self.flaw != Flaw::LooksNoMore
+    }
+
+    fn finish_sleep(&self) {
+        self.rail.lock().unwrap().is_armed = false;
+        self.events.lock().unwrap().bells = false;
+    }
+
+    fn ring(&self, bell: Option<Bell>) {
+        let mut events = self.events.lock().unwrap();
+        match bell {
+            None => return,
+            Some(Bell::Wake) => events.wake = true,
+            Some(Bell::Relief) => events.relief = true,
+        }
+        self.rung.notify_all();
+    }
+
+    fn sleep_on(&self, bell: Bell) {
+        let mut events = self.events.lock().unwrap();
+        loop {
+            let own = match bell {
+                Bell::Wake => &mut events.wake,
+                Bell::Relief => &mut events.relief,
+            };
+            if std::mem::take(own) || events.bells {
+                return;
+            }
+            events = self.rung.wait(events).unwrap();
+        }
+    }
+
+    fn call(&self) {
+        *self.call.lock().unwrap() = true;
+        self.called.notify_one();
+    }
+
+    fn rest(&self) {
+        let mut call = self.call.lock().unwrap();
+        while !std::mem::take(&mut *call) {
+            call = self.called.wait(call).unwrap();
+        }
+    }
+
+    /// A message comes from a peer.
+    fn arrive(&self) {
+        let mut rail = self.rail.lock().unwrap();
+        rail.arrived += 1;
+        if rail.is_armed {
+            self.events.lock().unwrap().bells = true;
+            self.rung.notify_all();
+        }
+    }
+
+    /// The peer's answer to what had no room.
+    fn answer(&self) {
+        let mut core = self.core();
+        while !core.has_left {
+            core = self.moved.wait(core).unwrap();
+        }
+        drop(core);
+        self.arrive();
+    }
+
+    /// Ends the thread that stands by.
+    fn end(&self) {
+        self.core().is_over = true;
+        self.ring(Some(Bell::Relief));
+        self.call();
+    }
+}
+
+/// Runs what a process's own thread does beside what others do and the thread that stands by.
+fn beside(flaw: Flaw, others: impl IntoIterator<Item = fn(&Process)>, own: impl FnOnce(&Process)) {
+    let process = Process::new(flaw);
+    let spawn = |act: fn(&Process)| {
+        let process = Arc::clone(&process);
+        thread::spawn(move || act(&process))
+    };
+    let standby = spawn(Process::stand_by);
+    let others: Vec<_> = others.into_iter().map(spawn).collect();
+    own(&process);
+    others.into_iter().for_each(|other| other.join().unwrap());
+    process.end();
+    standby.join().unwrap();
+}
+
+/// The application begins to receive, computes, and calls nothing.
+fn what_is_left_behind_comes_to_its_end(flaw: Flaw) {
+    beside(flaw, [Process::arrive as fn(&Process)], |process| {
+        process.submit(true);
+        process.compute(1);
+    });
+}
+
+/// It waits for one of two messages, and computes until the other is there.
+fn who_waited_leaves_the_rest(flaw: Flaw) {
+    let peer = |process: &Process| (0..2).for_each(|_| process.arrive());
+    beside(flaw, [peer as fn(&Process)], |process| {
+        process.submit(true);
+        process.submit(true);
+        process.wait(1);
+        process.compute(2);
+    });
+}
+
+/// Another thread ends what one waits for, and no rail rings.
+fn who_waits_hears_of_news(flaw: Flaw) {
+    beside(flaw, [Process::send_here as fn(&Process)], |process| process.wait(1));
+}
+
+/// What one waits for comes when what another has left behind has gone.
+fn what_had_no_room_goes(flaw: Flaw) {
+    let submits = |process: &Process| process.submit(false);
+    let others = [submits as fn(&Process), Process::answer];
+    beside(flaw, others, |process| process.wait(1));
+}
+
+/// Runs a protocol in every order.
+fn explore(flaw: Flaw, protocol: fn(Flaw)) {
+    let mut builder = loom::model::Builder::new();
+    builder.max_branches = 10_000;
+    // More with LOOM_MAX_PREEMPTIONS, which takes longer.
+    builder.preemption_bound = builder.preemption_bound.or(Some(3));
+    builder.check(move || protocol(flaw));
+}
+
+fn notices(flaw: Flaw, protocol: fn(Flaw)) -> bool {
+    catch_unwind(AssertUnwindSafe(|| explore(flaw, protocol))).is_err()
+}
+
+#[test]
+fn nobody_is_forgotten() {
+    explore(Flaw::None, what_is_left_behind_comes_to_its_end);
+    explore(Flaw::None, who_waited_leaves_the_rest);
+    explore(Flaw::None, who_waits_hears_of_news);
+    explore(Flaw::None, what_had_no_room_goes);
+}
+
+#[test]
+fn flaws_are_noticed() {
+    assert!(notices(Flaw::LooksNoMore, what_is_left_behind_comes_to_its_end));
+    assert!(notices(Flaw::Unrelieved, who_waited_leaves_the_rest));
+    assert!(notices(Flaw::Silences, who_waited_leaves_the_rest));
+    assert!(notices(Flaw::Unheard, who_waits_hears_of_news));
+    assert!(notices(Flaw::Unasked, what_had_no_room_goes));
+}
