@@ -181,8 +181,7 @@ impl Collective {
     fn carry_out(&self) -> Result<()> {
         let progress = process::current()?.progress();
         let mut running = Running::new(self);
-        let moves = |stage: Stage| (stage != Stage::Waits).then_some(stage);
-        while progress.wait(|core| moves(running.advance(core))) == Stage::Works {
+        while progress.wait(|core| running.advance_or_await(core)) == Stage::Works {
             running.work();
         }
         running.failure.map_or(Ok(()), Err)
@@ -389,6 +388,29 @@ impl<C: Deref<Target = Collective>> Running<C> {
         let temporaries = temporaries.collect();
         let (has_news, watches) = (false, false);
         Self { collective, temporaries, at: 0, begun: Vec::new(), has_news, watches, failure: None }
+    }
+
+    /// As [`Running::advance`], for a thread that waits.
+    #[inline]
+    fn advance_or_await(&mut self, core: &mut Core) -> Option<Stage> {
+        let stage = self.advance(core);
+        if stage == Stage::Waits {
+            core.await_op(self.awaited());
+            return None;
+        }
+        Some(stage)
+    }
+
+    /// The operation without whose end it does not go on, if it waits for one.
+    fn awaited(&self) -> Option<OpId> {
+        match self.collective.schedule.steps.get(self.at) {
+            Some(Step::Wait) | None => self.begun.last().map(|begun| begun.op),
+            Some(&Step::Await { step }) => {
+                let index = self.begun.binary_search_by_key(&step, |begun| begun.step).ok()?;
+                Some(self.begun[index].op)
+            }
+            Some(_) => None,
+        }
     }
 
     /// Takes steps until one has to wait or is too long for who has the core.

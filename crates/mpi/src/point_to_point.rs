@@ -191,17 +191,25 @@ pub fn probe(comm: &Comm, from: From, tag: Option<i32>) -> Result<Status> {
     let progress = process::current()?.progress();
     let message = progress.wait(|core| {
         let found = core.engine.probe(gate, selector);
-        hope(core, gate, found)
+        hope(core, gate, selector, found)
     });
     message.map(status_of)
 }
 
 /// What a probe has found, or that nothing will come; none as long as it may.
-fn hope<T>(core: &mut Core, gate: Option<GateId>, found: Option<T>) -> Option<Result<T>> {
+fn hope<T>(
+    core: &mut Core,
+    gate: Option<GateId>,
+    selector: Selector,
+    found: Option<T>,
+) -> Option<Result<T>> {
     match found {
         Some(found) => Some(Ok(found)),
         None if gate.is_some_and(|gate| core.engine.is_failed(gate)) => Some(Err(gone(core))),
-        None => None,
+        None => {
+            core.await_message(gate, selector);
+            None
+        }
     }
 }
 
@@ -215,7 +223,7 @@ pub fn immediate_probe(comm: &Comm, from: From, tag: Option<i32>) -> Result<Opti
     let progress = process::current()?.progress();
     let message = progress.test(|core| {
         let found = core.engine.probe(gate, selector);
-        hope(core, gate, found)
+        hope(core, gate, selector, found)
     });
     if message.is_none() {
         progress.pause();
@@ -249,7 +257,7 @@ pub fn matched_probe(
     let progress = process::current()?.progress();
     let take = |core: &mut Core| {
         let found = core.engine.submit_matched_probe(gate, selector);
-        hope(core, gate, found)
+        hope(core, gate, selector, found)
     };
     let found = if waits { Some(progress.wait(take)) } else { progress.test(take) };
     let Some((id, message)) = found.transpose()? else {

@@ -544,7 +544,9 @@ fn some(
                 break;
             }
         }
-        core.await_any();
+        if found == 0 {
+            core.await_any(|| ends(&mut requests, handles));
+        }
         Ok((found > 0).then_some(()))
     };
     let found = match waits {
@@ -555,6 +557,20 @@ fn some(
         progress.pause();
     }
     Ok(true)
+}
+
+/// The operations whose ends end requests; none where something else does as well.
+fn ends(requests: &mut Objects<Entry>, handles: &[Cell<Handle>]) -> Option<Vec<OpId>> {
+    let mut ops = Vec::new();
+    for handle in handles.iter().map(Cell::get).filter(|&handle| handle != NULL) {
+        let request = &requests.find(handle).ok()?.request;
+        let operations = request.operations();
+        if operations.is_empty() && request.is_active() {
+            return None;
+        }
+        ops.extend(operations.iter().map(|operation| operation.op));
+    }
+    Some(ops)
 }
 
 /// Cancels a receive that no message has met; sends go on (MPI-5.0 §3.8.4).

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use driver::{Board, Event, Post, Rail};
-use engine::{Completion, Engine, OpId, Posted, Pull};
+use engine::{Completion, Engine, OpId, Posted, Pull, Selector};
 use lock::Lock;
 use wire::{Capabilities, Frame, GateId, RailId};
 
@@ -17,7 +17,7 @@ use crate::counters::Counters;
 use crate::journal::Journal;
 use crate::precedence::Precedence;
 use crate::tasks::Tasks;
-use crate::waiters::Waiters;
+use crate::waiters::{Awaited, Waiters};
 use crate::watch::Watch;
 
 use gathering::{LastShort, Row};
@@ -85,8 +85,10 @@ pub struct Core {
     lies_down: bool,
     /// A call that submits or tests has it: who has it otherwise waits, or stands by.
     pub(crate) is_in_call: bool,
-    /// What the question asked last waits for, if for one operation only.
-    pub(crate) awaited: Option<OpId>,
+    /// What the question asked last waits for.
+    pub(crate) awaited: Awaited,
+    /// Who asks may be about to leave polling to another thread.
+    pub(crate) has_company: bool,
 }
 
 /// A rail and how often it is polled.
@@ -155,7 +157,8 @@ impl Core {
             boards: Vec::new(),
             lies_down: false,
             is_in_call: false,
-            awaited: None,
+            awaited: Awaited::News,
+            has_company: false,
         };
         core.count_teams();
         core
@@ -345,14 +348,26 @@ impl Core {
     pub fn take_or_await(&mut self, op: OpId) -> Option<Completion> {
         let completion = self.engine.take(op);
         if completion.is_none() {
-            self.awaited = Some(op);
+            self.awaited = Awaited::Op(op);
         }
         completion
     }
 
-    /// The question that is being asked may be answered by any of several operations.
-    pub fn await_any(&mut self) {
-        self.awaited = None;
+    /// The question that is being asked can have no answer before this operation has ended; without one, any news
+    /// may bring it.
+    pub fn await_op(&mut self, op: Option<OpId>) {
+        self.awaited = op.map_or(Awaited::News, Awaited::Op);
+    }
+
+    /// As [`Core::await_op`], before any of these has ended; they are only asked for where other threads wait or poll.
+    pub fn await_any(&mut self, ops: impl FnOnce() -> Option<Vec<OpId>>) {
+        let ops = if self.has_company { ops() } else { None };
+        self.awaited = ops.map_or(Awaited::News, Awaited::AnyOf);
+    }
+
+    /// As [`Core::await_op`], before such a message is there or its peer has failed.
+    pub fn await_message(&mut self, gate: Option<GateId>, selector: Selector) {
+        self.awaited = Awaited::Message(gate, selector);
     }
 
     /// Looks whether the rails have taken by now what they had no room for.

@@ -21,6 +21,7 @@ use crate::standby::{Look, Standby};
 use crate::tasks::Task;
 use crate::trust::Trust;
 use crate::vain::{NAP, Vain};
+use crate::waiters::Awaited;
 use crate::watch::Bell;
 
 /// The communication of one process, shared by its threads.
@@ -282,7 +283,8 @@ impl Progress {
         let mut wait = Wait { polls: false, attentive: false, patience, deadline, copies: None };
         loop {
             let before = core.engine.news();
-            core.awaited = None;
+            core.awaited = Awaited::News;
+            core.has_company = core.has_loose_ends || (!wait.polls && core.watch.is_polled());
             let answer = ready(&mut core);
             core.settle();
             if answer.is_some() || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -476,8 +478,8 @@ impl Progress {
         mut core: Guard<'a, Core>,
         deadline: Option<Instant>,
     ) -> Guard<'a, Core> {
-        let op = core.awaited;
-        let sleeper = core.waiters.add(op);
+        let awaited = std::mem::take(&mut core.awaited);
+        let sleeper = core.waiters.add(awaited);
         core.has_loose_ends = true;
         core.counters.waits_for_others += 1;
         let spin = match self.is_crowded(&core) {

@@ -1,7 +1,7 @@
 //! Threads that wait while another polls.
 //!
-//! Each sleeps until what it waits for has come: one that waits for a single operation until that has
-//! ended, another until there is any news. Where cores are fewer than waiting threads, one whose wait is
+//! Each sleeps until what it waits for has come: the end of an operation, or of any of several, a message, or,
+//! where that cannot be told, any news. Where cores are fewer than waiting threads, one whose wait is
 //! over is *due* first: it runs when the polling thread has nothing for itself and gives way, for a change
 //! of threads on a core costs more than a message.
 
@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use engine::{Engine, OpId};
+use engine::{Engine, OpId, Selector};
+use wire::GateId;
 
 /// All of a process that wait for others; guarded as the core they wait on.
 #[derive(Debug, Default)]
@@ -26,8 +27,20 @@ pub(crate) struct Waiters {
 #[derive(Debug)]
 struct Waiter {
     sleeper: Arc<Sleeper>,
-    /// It need not be woken before this has ended.
-    op: Option<OpId>,
+    /// It need not be woken before this has come.
+    awaited: Awaited,
+}
+
+/// What a question waits for that has had no answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// Any news may bring the answer.
+    #[default]
+    News,
+    Op(OpId),
+    AnyOf(Vec<OpId>),
+    /// A message that waits for its receive, of one peer or of anybody.
+    Message(Option<GateId>, Selector),
 }
 
 /// A thread that waits.
@@ -51,14 +64,14 @@ impl Waiters {
     }
 
     /// Adds the calling thread.
-    pub fn add(&mut self, op: Option<OpId>) -> Arc<Sleeper> {
+    pub fn add(&mut self, awaited: Awaited) -> Arc<Sleeper> {
         thread_local! {
             static SLEEPER: Arc<Sleeper> =
                 Arc::new(Sleeper { woken: AtomicBool::new(false), thread: thread::current() });
         }
         let sleeper = SLEEPER.with(Arc::clone);
         sleeper.woken.store(false, Ordering::Relaxed);
-        self.asleep.push(Waiter { sleeper: Arc::clone(&sleeper), op });
+        self.asleep.push(Waiter { sleeper: Arc::clone(&sleeper), awaited });
         sleeper
     }
 
@@ -69,8 +82,8 @@ impl Waiters {
     }
 
     /// There is news: finds those who wait for no more.
-    pub fn find_due(&mut self, engine: &Engine) {
-        let is_over = |waiter: &mut Waiter| waiter.op.is_none_or(|op| engine.is_complete(op));
+    pub fn find_due(&mut self, engine: &mut Engine) {
+        let is_over = |waiter: &mut Waiter| waiter.awaited.has_come(engine);
         self.due.extend(self.asleep.extract_if(.., is_over).map(|waiter| waiter.sleeper));
     }
 
@@ -111,6 +124,21 @@ impl Waiters {
     pub fn wake_all(&mut self) {
         self.wake_due();
         self.asleep.drain(..).for_each(|waiter| waiter.sleeper.wake());
+    }
+}
+
+impl Awaited {
+    /// After some news.
+    fn has_come(&self, engine: &mut Engine) -> bool {
+        match self {
+            Self::News => true,
+            Self::Op(op) => engine.is_complete(*op),
+            Self::AnyOf(ops) => ops.iter().any(|&op| engine.is_complete(op)),
+            Self::Message(gate, selector) => {
+                gate.is_some_and(|gate| engine.is_failed(gate))
+                    || engine.probe(*gate, *selector).is_some()
+            }
+        }
     }
 }
 

@@ -1,12 +1,13 @@
 //! What is done is counted: by whom, and how long it took.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use driver::OwnRail;
-use engine::{Config, Engine};
+use engine::{Config, Engine, Envelope, OpId, Selector, SendMode};
+use memory::Region;
 use progress::{Core, Counters, Directory, Policy, Progress, Stage, Task};
 use wire::GateId;
 
@@ -100,6 +101,78 @@ fn threads_that_leave_polling_to_others_are_counted_and_woken() {
 }
 
 #[test]
+fn threads_are_woken_by_what_they_wait_for_only() {
+    let process = process(CROWDED);
+    let waiting = |count: u64, what: fn(&mut Core) -> Option<()>| {
+        let waits = {
+            let process = Arc::clone(&process);
+            thread::spawn(move || process.wait_for(PATIENCE, what))
+        };
+        let begun = Instant::now();
+        while counters(&process).waits_for_others < count || counters(&process).polls == 0 {
+            assert!(begun.elapsed() < PATIENCE, "thread {count} waits");
+            thread::sleep(SOON);
+        }
+        waits
+    };
+    let [first, second] = [FIRST, SECOND].map(|tag| receive(&process, tag));
+    ENDS.get_or_init(|| [first, second]);
+    let polling = waiting(0, |core| (core.counters().polls_by_tests > 0).then_some(()));
+    let waits = [
+        waiting(1, |core| {
+            QUESTIONS.fetch_add(1, Ordering::Relaxed);
+            let ended = ENDS.get()?.iter().any(|&op| core.engine.take(op).is_some());
+            core.await_any(|| ENDS.get().map(|ops| ops.to_vec()));
+            ended.then_some(())
+        }),
+        waiting(2, |core| {
+            QUESTIONS.fetch_add(1, Ordering::Relaxed);
+            let found = core.engine.probe(Some(GateId(0)), selector(PROBED));
+            core.await_message(Some(GateId(0)), selector(PROBED));
+            found.map(drop)
+        }),
+    ];
+    for _ in 0..TESTS {
+        let op = receive(&process, OTHER);
+        send(&process, OTHER);
+        assert!(process.wait_for(PATIENCE, |core| core.take_or_await(op)).is_some());
+    }
+    assert_eq!(QUESTIONS.load(Ordering::Relaxed), 2, "each has asked when it began to wait");
+    send(&process, SECOND);
+    send(&process, PROBED);
+    assert!(waits.into_iter().all(|wait| wait.join().unwrap().is_some()));
+    process.test(|_| ());
+    process.wake();
+    assert!(polling.join().unwrap().is_some());
+}
+
+/// Begins to receive a message of the process's own.
+fn receive(process: &Progress, tag: i32) -> OpId {
+    let into = Region::owned(8);
+    process.submit(|core| core.engine.submit_receive(Some(GateId(0)), selector(tag), &into))
+}
+
+fn send(process: &Progress, tag: i32) {
+    let data = Region::owned(8);
+    let envelope = Envelope { context: 0, source: 0, tag, is_urgent: false };
+    process.submit(|core| {
+        let op = core.engine.submit_send(GateId(0), envelope, &data, SendMode::Standard);
+        core.engine.release(op);
+    });
+}
+
+fn selector(tag: i32) -> Selector {
+    Selector { context: 0, source: Some(0), tag: Some(tag) }
+}
+
+static QUESTIONS: AtomicUsize = AtomicUsize::new(0);
+static ENDS: OnceLock<[OpId; 2]> = OnceLock::new();
+const FIRST: i32 = 1;
+const SECOND: i32 = 2;
+const PROBED: i32 = 3;
+const OTHER: i32 = 4;
+
+#[test]
 fn what_tasks_do_is_counted_where_they_do_it() {
     let process = process(CROWDED);
     process.begin(Box::new(Worker { left: 3 }));
@@ -127,7 +200,7 @@ impl Task for Worker {
 fn process(policy: Policy) -> Arc<Progress> {
     let rail = OwnRail::new(GateId(0)).expect("a rail to itself");
     let engine = Engine::new(Config::new(1));
-    let core = Core::new(engine, GateId(0), 1, vec![Box::new(rail)], Box::new(Nobody));
+    let core = Core::new(engine, GateId(0), 1, vec![Box::new(rail)], Box::new(Alone));
     Progress::new(core, policy).expect("descriptors")
 }
 
@@ -142,11 +215,11 @@ fn counters(process: &Progress) -> Counters {
     process.look(|core| core.counters())
 }
 
-struct Nobody;
+struct Alone;
 
-impl Directory for Nobody {
+impl Directory for Alone {
     fn addresses(&mut self, _: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
-        Ok(Vec::new())
+        Ok(vec![("self".into(), 0u32.to_le_bytes().to_vec())])
     }
 }
 
