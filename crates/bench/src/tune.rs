@@ -157,6 +157,7 @@ fn cases(arguments: &Arguments, places: &Topology) -> Vec<Case> {
                     len: bytes / ELEMENT,
                     element: ELEMENT,
                     commutes: true,
+                    is_exact: true,
                     in_place: false,
                 };
                 let sizes = arguments.sizes.0.iter();

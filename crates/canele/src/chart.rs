@@ -144,7 +144,13 @@ mod tests {
         let location = |rank: u32| Location { node: rank / ranks, site: rank / ranks / nodes };
         let locations: Vec<Location> = (0..sites * nodes * ranks).map(location).collect();
         let topology = Topology::new(&locations, false, Costs::default());
-        let operands = Operands { len: bytes / 8, element: 8, commutes: true, in_place: false };
+        let operands = Operands {
+            len: bytes / 8,
+            element: 8,
+            commutes: true,
+            is_exact: true,
+            in_place: false,
+        };
         let make = |rank| match is_reduced {
             true => plan::allreduce(rank, &topology, operands),
             false => plan::broadcast(rank, &topology, 0, bytes),

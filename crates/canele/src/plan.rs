@@ -259,15 +259,20 @@ fn wanted() -> Result<Plans, String> {
 type Maker = Box<dyn Fn(u32, &Topology) -> Schedule>;
 
 /// What plans an operation, the call, and the bytes of its unit. The root is rank 0, and reductions are of
-/// eight-byte elements by an operation that commutes.
+/// eight-byte elements by an operation whose result is the same in any order.
 fn maker(name: &str, bytes: u64) -> Result<(Call, u64, Maker), String> {
     let all = Operation::ALL;
     let Some(operation) = all.into_iter().find(|operation| operation.name() == name) else {
         let names = all.map(Operation::name).join(", ");
         return Err(format!("no plan for `{name}`: there are {names}"));
     };
-    let operands =
-        Operands { len: bytes / ELEMENT, element: ELEMENT, commutes: true, in_place: false };
+    let operands = Operands {
+        len: bytes / ELEMENT,
+        element: ELEMENT,
+        commutes: true,
+        is_exact: true,
+        in_place: false,
+    };
     let sizes = move |_: u32| bytes;
     let make: Maker = match operation {
         Operation::Barrier => Box::new(plan::barrier),
@@ -287,7 +292,7 @@ fn maker(name: &str, bytes: u64) -> Result<(Call, u64, Maker), String> {
         Operation::ReduceScatter => Box::new(move |rank, on| {
             let begin = |rank: u32| operands.len * u64::from(rank) / u64::from(on.size());
             let counts = |rank: u32| begin(rank + 1) - begin(rank);
-            plan::reduce_scatter(rank, on, &counts, ELEMENT, true)
+            plan::reduce_scatter(rank, on, &counts, operands)
         }),
         Operation::Scan => Box::new(move |rank, on| plan::scan(rank, on, operands)),
         Operation::Exscan => Box::new(move |rank, on| plan::exscan(rank, on, operands)),

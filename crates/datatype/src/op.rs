@@ -60,6 +60,19 @@ impl Op {
         }
     }
 
+    /// Whether elements of a datatype come to the same, to the last bit, in whatever order they are combined: sums and
+    /// products are rounded, and of the application's functions nothing is known.
+    pub fn is_exact_for(&self, datatype: &Datatype) -> bool {
+        match self {
+            Self::Predefined(Predefined::Sum | Predefined::Prod) => {
+                let class = datatype.as_builtin().map(Builtin::class);
+                matches!(class, Some(Class::Integer | Class::Multi))
+            }
+            Self::Predefined(Predefined::Replace | Predefined::NoOp) | Self::User { .. } => false,
+            Self::Predefined(_) => true,
+        }
+    }
+
     /// Whether the operation is defined for a datatype (the table of MPI-5.0 §6.9.2).
     pub fn is_valid_for(&self, datatype: &Datatype) -> bool {
         let Self::Predefined(op) = self else { return true };

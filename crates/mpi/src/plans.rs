@@ -18,6 +18,8 @@ pub struct Shape {
     pub element: u64,
     /// Whether operands may be combined in any order.
     pub commutes: bool,
+    /// Whether the result is the same in any order to the last bit.
+    pub is_exact: bool,
     /// Whether it works in place.
     pub in_place: bool,
     /// Whether it may use the communicator's board.
@@ -54,6 +56,7 @@ impl Shape {
             len: 0,
             element: 1,
             commutes: false,
+            is_exact: false,
             in_place: false,
             at_board: false,
         }

@@ -88,6 +88,8 @@ pub struct Call {
     pub is_uniform: bool,
     /// Whether operands may be combined in any order.
     pub commutes: bool,
+    /// Whether the result is the same to the last bit in whatever order they are; there is none, or nothing is combined.
+    pub is_exact: bool,
     /// The root's rank, where there is one and it is known.
     pub root: Option<u32>,
 }
@@ -110,7 +112,8 @@ struct Rule {
 impl Call {
     /// A call on one piece of data of `bytes` bytes that can be cut anywhere.
     pub fn of(operation: Operation, bytes: u64) -> Self {
-        Self { operation, bytes, units: bytes, is_uniform: true, commutes: true, root: None }
+        let (is_uniform, commutes, is_exact) = (true, true, true);
+        Self { operation, bytes, units: bytes, is_uniform, commutes, is_exact, root: None }
     }
 
     /// The same with this root.
@@ -148,7 +151,9 @@ impl Topology {
         {
             return at;
         }
-        let all = algorithms.iter().enumerate();
+        let order = self.order(call, algorithms);
+        let fits = |one: Algorithm| order.is_none_or(|order| one.combines_as(order));
+        let all = algorithms.iter().enumerate().filter(|(_, one)| fits(**one));
         let possible = all.filter_map(|(at, &one)| Some((predicted_ns(one)?, at)));
         possible.min().map_or(0, |(_, at)| at)
     }

@@ -19,6 +19,7 @@ mod data;
 mod direct;
 mod levels;
 mod model;
+mod order;
 mod pieces;
 mod predict;
 mod reduction;

@@ -88,6 +88,12 @@ impl Model {
         Self { shape, by_place, by_rank, near, far, wide, crossings, wake_ns }
     }
 
+    /// The same ranks where messages cost so much, and sites are alike.
+    pub(crate) fn with_costs(&self, costs: &Costs) -> Self {
+        let crossings = Arc::new(Crossings::alike(costs.wide, costs));
+        Self::new(self.shape, [self.by_place, self.by_rank], costs, crossings)
+    }
+
     /// What messages cost between the sites.
     pub(crate) fn crossings(&self) -> &Crossings {
         &self.crossings
@@ -348,6 +354,10 @@ impl Model {
                 let rounds = levels_below(nodes) + pairs;
                 within + rounds * (self.far.hop_ns(bytes) + 2 * self.compute_ns(bytes))
             }
+            Allreduce::Pairwise if nodes == 1 && call.units >= ranks => {
+                let part = bytes / ranks;
+                2 * self.pairwise_ns(part) + self.compute_ns(bytes + part)
+            }
             Allreduce::Butterfly
             | Allreduce::Halving
             | Allreduce::Ring
@@ -359,7 +369,7 @@ impl Model {
     }
 
     fn reduce_scatter_ns(&self, call: &Call, way: ReduceScatter) -> Option<u64> {
-        let ranks = self.shape.ranks;
+        let Shape { ranks, nodes, .. } = self.shape;
         let bytes = call.bytes;
         Some(match way {
             ReduceScatter::Binomial => {
@@ -377,6 +387,9 @@ impl Model {
                 self.ring_ns(part, self.compute_ns(part)) + self.compute_ns(bytes)
             }
             ReduceScatter::Heads => self.heads_reduce_scatter_ns(call),
+            ReduceScatter::Pairwise if nodes == 1 => {
+                self.pairwise_ns(bytes / ranks) + self.compute_ns(bytes + bytes / ranks)
+            }
             ReduceScatter::Ring
             | ReduceScatter::Pairwise
             | ReduceScatter::Sites
@@ -485,6 +498,13 @@ impl Model {
         let around = (nodes - 1) * far + (ranks - nodes) * near.max(far / ranks);
         let busy = self.far.busy_ns(bytes).max(self.near.busy_ns(bytes) + combined_ns);
         around.max(far + (ranks - 2) * busy)
+    }
+
+    /// On one node each sends every other one so many bytes.
+    fn pairwise_ns(&self, bytes: u64) -> u64 {
+        let others = self.shape.ranks - 1;
+        let work_ns = 2 * others.saturating_sub(1) * self.near.work_ns;
+        work_ns + self.near.hop_ns(0) + 2 * self.near.stream_ns(others * bytes)
     }
 
     /// Along a chain, with so many reductions of all on the way.

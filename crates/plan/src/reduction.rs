@@ -1,8 +1,8 @@
 //! Operations that combine data. Units are elements.
 //!
-//! Operands are combined in the order of ranks (MPI-5.0 §6.9.1) unless the operation commutes; the
-//! order depends on nothing but the arguments and what all ranks know of each other, so results repeat bit
-//! for bit.
+//! Operands are combined in the order of ranks (MPI-5.0 §6.9.1) unless the operation commutes. Unless the result is the
+//! same in any order, that depends on nothing but the arguments and where the ranks run ([`crate::order`]), so that
+//! results repeat bit for bit.
 
 use crate::across::prefix as sites;
 use crate::across::reduction as across;
@@ -25,6 +25,8 @@ pub struct Operands {
     pub element: u64,
     /// Whether the operation commutes.
     pub commutes: bool,
+    /// Whether the result is the same to the last bit in whatever order they are combined.
+    pub is_exact: bool,
     /// Whether contributions lie in the output, of the root or of all.
     pub in_place: bool,
 }
@@ -38,7 +40,8 @@ impl Operands {
     /// The call that an operation on them is.
     pub fn call(&self, operation: Operation) -> Call {
         let bytes = self.bytes();
-        Call { units: self.len, commutes: self.commutes, ..Call::of(operation, bytes) }
+        let Self { len: units, commutes, is_exact, .. } = *self;
+        Call { units, commutes, is_exact, ..Call::of(operation, bytes) }
     }
 
     /// In how many segments they go along a chain.
@@ -82,16 +85,24 @@ pub fn reduce(rank: u32, topology: &Topology, root: u32, operands: Operands) -> 
             across::reduce(&mut schedule, topology.across(), rank, root, operands);
         }
         Reduce::Board => {
-            topology.seat(rank, operands.element).reduce(&mut schedule, root, own, output);
+            let (seat, first) =
+                (topology.seat(rank, operands.element), if commutes { root } else { 0 });
+            seat.reduce(&mut schedule, (root, first), own, output);
         }
-        Reduce::Linear => linear::reduce(&mut schedule, team, root_at, own, output),
+        Reduce::Linear => {
+            let (team, root_at) =
+                if commutes { (team.led_by(root_at), 0) } else { (team, root_at) };
+            linear::reduce(&mut schedule, team, root_at, own, output);
+        }
         Reduce::Pairwise => {
             let team = topology.by_rank(rank);
             let at = |buffer: Span, rank: u32| {
                 let (start, len) = part(len, team.size(), rank);
                 buffer.part(start, len)
             };
-            let mine = pairwise::reduce_scatter(&mut schedule, team, &|of| at(own, of));
+            let ordered = if commutes { team.led_by(root) } else { team };
+            let block = |position: u32| at(own, ordered.rank(position));
+            let mine = pairwise::reduce_scatter(&mut schedule, ordered, &block);
             let team = team.led_by(root);
             if rank == root {
                 schedule.copy(mine, at(output, rank));
@@ -264,20 +275,19 @@ pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule
     schedule
 }
 
-/// Everyone's input, combined; block `i` of the result, `counts(i)` elements, to rank `i`'s output. In
-/// place, the caller has copied the output to the input.
+/// Everyone's input, combined; block `i` of the result, `counts(i)` elements, to rank `i`'s output. Of
+/// the operands all but their number counts. In place, the caller has copied the output to the input.
 pub fn reduce_scatter(
     rank: u32,
     topology: &Topology,
     counts: &dyn Fn(u32) -> u64,
-    element: u64,
-    commutes: bool,
+    operands: Operands,
 ) -> Schedule {
     let size = topology.size();
     let mut schedule = Schedule::default();
     let starts = starts((0..size).map(counts));
     let len = starts[size as usize];
-    let operands = Operands { len, element, commutes, in_place: false };
+    let operands = Operands { len, in_place: false, ..operands };
     let own = Buffer::Output.span(0, counts(rank));
     let all = Buffer::Input.span(0, len);
     let block = |of: Span, rank: u32| of.part(starts[rank as usize], counts(rank));
@@ -285,11 +295,12 @@ pub fn reduce_scatter(
         ReduceScatter::Heads | ReduceScatter::Sites => {
             let (across, lies) =
                 (topology.across(), |rank: u32| (starts[rank as usize], counts(rank)));
-            across::reduce_scatter(&mut schedule, across, rank, &lies, element, commutes);
+            across::reduce_scatter(&mut schedule, across, rank, &lies, operands);
         }
         ReduceScatter::Board => {
             let start = starts[rank as usize];
-            topology.seat(rank, element).reduce_scatter(&mut schedule, all, start, own);
+            let seat = topology.seat(rank, operands.element);
+            seat.reduce_scatter(&mut schedule, all, start, own);
         }
         ReduceScatter::Pairwise => {
             let team = topology.by_rank(rank);

@@ -191,8 +191,13 @@ impl Topology {
         if algorithm == Algorithm::Board {
             return Some(self.model.board_ns(call, self.page_bytes?)?.0);
         }
+        self.model.predicted_ns(call, algorithm, self.home(call))
+    }
+
+    /// The site of a call's root, where it is known and there may be several.
+    pub(crate) fn home(&self, call: &Call) -> Option<u32> {
         let site_of = |rank| self.levels.as_ref().map(|levels| levels.site(rank));
-        self.model.predicted_ns(call, algorithm, call.root.and_then(site_of))
+        call.root.and_then(site_of)
     }
 
     /// Bytes of a page of the ranks' board, if they have one.

@@ -28,6 +28,8 @@ struct Case {
     root: u32,
     in_place: bool,
     commutes: bool,
+    /// Whether any order will do.
+    is_exact: bool,
     /// Whether nothing is cut: the later segments of long reductions are put in order behind what has come
     /// of the first.
     is_short: bool,
@@ -67,12 +69,14 @@ impl Case {
         };
         let root = random.below(size) as u32;
         let (in_place, commutes) = (random.flip(), random.flip());
+        let is_exact = commutes && random.flip();
         Self {
             topology,
             locations,
             root,
             in_place,
             commutes,
+            is_exact,
             is_short: true,
             has_slots: false,
             random,
@@ -371,7 +375,13 @@ fn operands(case: &mut Case) -> Operands {
     let element = [4, 1 << 10, 1 << 14][case.random.below(3) as usize];
     let len = case.length(120);
     case.is_short = len * element < 16 << 10;
-    Operands { len, element, commutes: case.commutes, in_place: case.in_place }
+    Operands {
+        len,
+        element,
+        commutes: case.commutes,
+        is_exact: case.is_exact,
+        in_place: case.in_place,
+    }
 }
 
 #[test]
@@ -414,6 +424,7 @@ fn prefixes_cross_once() {
     for_seeds(|mut case| {
         // Prefixes are combined in order, whatever the operation.
         case.commutes = false;
+        case.is_exact = false;
         let operands = operands(&mut case);
         let mine = |rank| vec![Unit::operand(rank, false); operands.len as usize];
         let place = |rank| if case.in_place { mine(rank) } else { nothing(operands.len) };
@@ -447,8 +458,9 @@ fn reduce_scatter_crosses_once() {
         let len: u64 = (0..case.size()).map(counts).sum();
         case.is_short = each * element < 16 << 10;
         let input = |rank| vec![Unit::operand(rank, case.commutes); len as usize];
-        let plan =
-            |rank| plan::reduce_scatter(rank, &case.topology, &counts, element, case.commutes);
+        let Case { commutes, is_exact, .. } = case;
+        let operands = Operands { len, element, commutes, is_exact, in_place: false };
+        let plan = |rank| plan::reduce_scatter(rank, &case.topology, &counts, operands);
         let outcome = case.run(plan, input, |rank| nothing(counts(rank)));
         assert!(outcome.outputs.iter().flatten().all(|unit| unit.is_all_below(case.size())));
         case.check_crossed(&outcome, |from, to| {
@@ -465,7 +477,9 @@ fn what_crosses_leaves_before_what_stays_in_the_site() {
     let topology = Topology::new(&locations, false, Costs::default());
     let mut seen = 0;
     for rank in 0..8 {
-        let schedule = plan::reduce_scatter(rank, &topology, &|_| 1, 1 << 18, true);
+        let operands =
+            Operands { len: 8, element: 1 << 18, commutes: true, is_exact: true, in_place: false };
+        let schedule = plan::reduce_scatter(rank, &topology, &|_| 1, operands);
         let blocks: Vec<u64> = schedule
             .steps
             .iter()

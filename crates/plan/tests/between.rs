@@ -31,7 +31,9 @@ impl Case {
         let group = random.below(2) as usize;
         let root = (group, random.below(sizes[group].into()) as u32);
         let (len, element) = (random.below(50), [1, 8, 4096][random.below(3) as usize]);
-        let operands = Operands { len, element, commutes: random.below(2) == 1, in_place: false };
+        let commutes = random.below(2) == 1;
+        let is_exact = commutes && random.below(2) == 1;
+        let operands = Operands { len, element, commutes, is_exact, in_place: false };
         let blocks = (0..20).map(|_| random.below(4)).collect();
         Self { topology, sizes, root, operands, blocks }
     }

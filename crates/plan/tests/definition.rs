@@ -42,7 +42,8 @@ fn an_element_longer_than_a_page_takes_no_part_in_a_board() {
     let machine = Topology::flat(4, false, Costs::default()).with_board(64);
     let machine = machine.with_plans(Arc::new(plans));
     let posts = |element| {
-        let operands = Operands { len: 3, element, commutes: true, in_place: false };
+        let operands =
+            Operands { len: 3, element, commutes: true, is_exact: true, in_place: false };
         let schedule = plan::reduce(1, &machine, 0, operands);
         schedule.steps.iter().filter(|step| matches!(step, Step::Post { .. })).count()
     };
@@ -52,7 +53,8 @@ fn an_element_longer_than_a_page_takes_no_part_in_a_board() {
 #[test]
 fn long_work_at_a_board_is_shared() {
     let meetings = |machine: &Topology| {
-        let operands = Operands { len: 8, element: 8, commutes: true, in_place: false };
+        let operands =
+            Operands { len: 8, element: 8, commutes: true, is_exact: true, in_place: false };
         let schedule = plan::allreduce(1, machine, operands);
         schedule.steps.iter().filter(|step| matches!(step, Step::Meet { .. })).count()
     };
@@ -90,7 +92,8 @@ fn short_exchanges_take_log_rounds() {
     for size in SIZES {
         let machine = Topology::flat(size, false, Costs::default());
         let least = u32::BITS - (size - 1).leading_zeros();
-        let operands = Operands { len: 1, element: 4, commutes: true, in_place: false };
+        let operands =
+            Operands { len: 1, element: 4, commutes: true, is_exact: true, in_place: false };
         for rank in 0..size {
             let is_reduced = [5, 6, 7].contains(&size) || size.is_power_of_two();
             for schedule in [
@@ -110,7 +113,8 @@ fn short_exchanges_take_log_rounds() {
 /// of one other, so that nobody has more than twice as many operands as the round before.
 #[test]
 fn the_butterfly_takes_the_least_rounds_for_any_number_of_ranks() {
-    let operands = Operands { len: 1, element: 4, commutes: false, in_place: false };
+    let operands =
+        Operands { len: 1, element: 4, commutes: false, is_exact: false, in_place: false };
     for size in SIZES {
         let plans = "allreduce * butterfly".parse().unwrap();
         let machine = Topology::flat(size, false, Costs::default()).with_plans(Arc::new(plans));
@@ -206,7 +210,7 @@ fn two_trees_reach_all_and_keep_their_order() {
             (71, true, false),
         ] {
             let machine = by(Operation::Reduce);
-            let operands = Operands { len, element: 4096, commutes, in_place };
+            let operands = Operands { len, element: 4096, commutes, is_exact: commutes, in_place };
             let mine = |rank: u32| vec![Unit::operand(rank, commutes); len as usize];
             let rank = |rank: u32| {
                 let output = match (rank == root, in_place) {
@@ -334,7 +338,7 @@ fn reductions_combine_every_operand_once_and_in_order() {
                     if in_place { mine(rank) } else { vec![Unit::Nothing; len as usize] }
                 };
                 let root = size / 2;
-                let operands = Operands { len, element, commutes, in_place };
+                let operands = Operands { len, element, commutes, is_exact: commutes, in_place };
                 for machine in machines(size, Operation::Allreduce) {
                     let all = (0..size).map(|rank| {
                         let schedule = plan::allreduce(rank, &machine, operands);
@@ -381,7 +385,9 @@ fn reduce_scatter_gives_each_its_block() {
             let counts = move |rank: u32| if rank.is_multiple_of(3) { each } else { each / 2 };
             let len: u64 = (0..size).map(counts).sum();
             let ranks = (0..size).map(|rank| {
-                let schedule = plan::reduce_scatter(rank, machine, &counts, 1024, commutes);
+                let operands =
+                    Operands { len, element: 1024, commutes, is_exact: commutes, in_place: false };
+                let schedule = plan::reduce_scatter(rank, machine, &counts, operands);
                 let input = vec![Unit::operand(rank, commutes); len as usize];
                 Rank::new(schedule, input, vec![Unit::Nothing; counts(rank) as usize])
             });

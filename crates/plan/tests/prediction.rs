@@ -45,7 +45,7 @@ fn check(what: &str, found: Prediction, least: Least, most: f64) {
 #[test]
 fn short_ones_take_one_crossing() {
     let grid = grid();
-    let operands = Operands { len: 1, element: 8, commutes: true, in_place: false };
+    let operands = Operands { len: 1, element: 8, commutes: true, is_exact: true, in_place: false };
     let all = [
         ("barrier", of(&grid, 1, |rank| plan::barrier(rank, &grid))),
         ("broadcast", of(&grid, 1, |rank| plan::broadcast(rank, &grid, 0, 8))),
@@ -68,7 +68,13 @@ fn long_ones_take_little_more_than_their_bytes() {
     for (bytes, most) in
         [(64 << 10, 1.1), (256 << 10, 1.2), (1 << 20, 1.35), (16 << 20, 1.55), (256 << 20, 1.55)]
     {
-        let operands = Operands { len: bytes / 8, element: 8, commutes: true, in_place: false };
+        let operands = Operands {
+            len: bytes / 8,
+            element: 8,
+            commutes: true,
+            is_exact: true,
+            in_place: false,
+        };
         let found = of(&grid, 1, |rank| plan::broadcast(rank, &grid, 2, bytes));
         assert_eq!(found.wide_bytes, bytes);
         check(&format!("broadcast of {bytes} bytes"), found, Least::of(bytes), 1.1);
@@ -128,7 +134,7 @@ fn large_grids_are_planned_as_small_ones() {
         .map(|rank| Location { node: rank / ranks, site: rank / (nodes * ranks) })
         .collect();
     let grid = Topology::new(&locations, false, Costs::default());
-    let short = Operands { len: 1, element: 8, commutes: true, in_place: false };
+    let short = Operands { len: 1, element: 8, commutes: true, is_exact: true, in_place: false };
     let all = |make: &dyn Fn(u32) -> Schedule| (0..grid.size()).map(make).collect::<Vec<_>>();
     for schedules in [
         all(&|rank| plan::barrier(rank, &grid)),
@@ -151,7 +157,8 @@ fn large_grids_are_planned_as_small_ones() {
         assert_eq!(found.wide_messages, 3);
         check("unlike blocks of 1024 ranks", found, Least::of(0), 1.4);
     }
-    let long = Operands { len: 2 << 20, element: 8, commutes: true, in_place: false };
+    let long =
+        Operands { len: 2 << 20, element: 8, commutes: true, is_exact: true, in_place: false };
     let schedules = all(&|rank| plan::allreduce(rank, &grid, long));
     let found = predict(&schedules, &grid, 8);
     check("allreduce of 16 MB of 1024 ranks", found, Least::of(16 << 20), 2.8);

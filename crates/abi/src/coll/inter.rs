@@ -211,9 +211,9 @@ impl Reduction {
         operands: Operands,
         make: impl FnOnce(&Groups, u32, &Topology) -> Schedule,
     ) -> Result<Arc<Schedule>> {
-        let Operands { len, element, commutes, in_place } = operands;
+        let Operands { len, element, commutes, is_exact, in_place } = operands;
         let groups = groups(&self.comm)?;
-        let shape = Shape { len, element, commutes, in_place, ..shape };
+        let shape = Shape { len, element, commutes, is_exact, in_place, ..shape };
         self.comm.plan(shape, |rank, places| make(groups, rank, places))
     }
 }
@@ -240,7 +240,7 @@ pub(super) unsafe fn reduce(
             Role::Idle | Role::Partner(_) => (this.sent(sendbuf, n)?, Region::empty()),
         }
     };
-    let operands = this.operands(n, this.op.is_commutative(), false);
+    let operands = this.operands(n, false);
     this.tell(Operation::Reduce, root_of(&this.comm, role), Some(operands.bytes()));
     let shape = shape(Operation::Reduce, role);
     let schedule = this.plan_between(shape, operands, |groups, rank, places| {
@@ -262,7 +262,7 @@ pub(super) unsafe fn allreduce(
     // SAFETY: as the body's.
     let buffers = unsafe { (this.sent(sendbuf, n)?, this.received(recvbuf, n)?) };
     this.check_distinct((&buffers.0, n), (&buffers.1, n))?;
-    let operands = this.operands(n, this.op.is_commutative(), false);
+    let operands = this.operands(n, false);
     this.tell(Operation::Allreduce, None, Some(operands.bytes()));
     let shape = Shape::of(Operation::Allreduce);
     let schedule = this.plan_between(shape, operands, |groups, rank, places| {
@@ -287,7 +287,7 @@ pub(super) unsafe fn reduce_scatter(
     // SAFETY: as the body's.
     let buffers = unsafe { (this.sent(sendbuf, total)?, this.received(recvbuf, own)?) };
     this.check_distinct((&buffers.0, total), (&buffers.1, own))?;
-    let operands = this.operands(total, this.op.is_commutative(), false);
+    let operands = this.operands(total, false);
     this.tell(Operation::ReduceScatter, None, Some(operands.bytes()));
     let counts: Vec<u64> = counts.iter().map(|&count| count as u64).collect();
     let schedule = groups.reduce_scatter(this.comm.rank(), this.comm.places()?, &counts, operands);

@@ -50,8 +50,14 @@ impl Reduction {
         self.datatype.size() as u64
     }
 
-    pub fn operands(&self, len: usize, commutes: bool, in_place: bool) -> Operands {
-        Operands { len: len as u64, element: self.element(), commutes, in_place }
+    pub fn operands(&self, len: usize, in_place: bool) -> Operands {
+        Operands {
+            len: len as u64,
+            element: self.element(),
+            commutes: self.op.is_commutative(),
+            is_exact: self.op.is_exact_for(&self.datatype),
+            in_place,
+        }
     }
 
     pub unsafe fn sent(&self, sendbuf: *const c_void, count: usize) -> Result<Region> {
@@ -111,11 +117,11 @@ impl Reduction {
         operands: Operands,
         make: impl FnOnce(u32, &Topology) -> Schedule,
     ) -> Result<Arc<Schedule>> {
-        let Operands { len, element, commutes, in_place } = operands;
+        let Operands { len, element, commutes, is_exact, in_place } = operands;
         let has_root = operation == Operation::Reduce;
         self.tell(operation, has_root.then_some(root), Some(len * element));
         let shape = Shape::of(operation).with_len(len);
-        self.comm.plan(Shape { root, element, commutes, in_place, ..shape }, make)
+        self.comm.plan(Shape { root, element, commutes, is_exact, in_place, ..shape }, make)
     }
 
     pub fn planned(self, schedule: Arc<Schedule>, (input, output): (Region, Region)) -> Collective {
@@ -141,7 +147,6 @@ pub(crate) unsafe fn reduce(
     let this = Reduction::new(sendbuf, datatype, op, comm)?;
     let to = root(&this.comm, to)?;
     let (rank, n) = (this.comm.rank(), count("count", n)?);
-    let commutes = this.op.is_commutative();
     let in_place = this.in_place && rank == to;
     // SAFETY: as the body's.
     let buffers = unsafe {
@@ -150,7 +155,7 @@ pub(crate) unsafe fn reduce(
             false => (this.sent(sendbuf, n)?, Region::empty()),
         }
     };
-    let operands = this.operands(n, commutes, in_place);
+    let operands = this.operands(n, in_place);
     let schedule = this.plan(Operation::Reduce, to, operands, |rank, places| {
         plan::reduce(rank, places, to, operands)
     })?;
@@ -174,7 +179,7 @@ pub(crate) unsafe fn allreduce(
     let n = count("count", n)?;
     // SAFETY: as the body's.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
-    let operands = this.operands(n, this.op.is_commutative(), this.in_place);
+    let operands = this.operands(n, this.in_place);
     let schedule = this.plan(Operation::Allreduce, 0, operands, |rank, places| {
         plan::allreduce(rank, places, operands)
     })?;
@@ -193,7 +198,7 @@ pub(crate) unsafe fn scan(
     let n = count("count", n)?;
     // SAFETY: as the body's.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
-    let operands = this.operands(n, this.op.is_commutative(), this.in_place);
+    let operands = this.operands(n, this.in_place);
     let schedule =
         this.plan(Operation::Scan, 0, operands, |rank, places| plan::scan(rank, places, operands))?;
     Ok(this.planned(schedule, buffers))
@@ -211,7 +216,7 @@ pub(crate) unsafe fn exscan(
     let n = count("count", n)?;
     // SAFETY: as the body's.
     let buffers = unsafe { this.buffers(sendbuf, recvbuf, n) }?;
-    let operands = this.operands(n, this.op.is_commutative(), this.in_place);
+    let operands = this.operands(n, this.in_place);
     let schedule = this.plan(Operation::Exscan, 0, operands, |rank, places| {
         plan::exscan(rank, places, operands)
     })?;
@@ -235,11 +240,10 @@ unsafe fn reduce_scatter_counts(
     let rank = this.comm.rank();
     let total: usize = counts.iter().sum();
     let own = counts[rank as usize];
-    let operands = this.operands(own, this.op.is_commutative(), this.in_place);
+    let operands = this.operands(own, this.in_place);
     let make = |rank, places: &Topology| {
         let counts = |rank: u32| counts[rank as usize] as u64;
-        let schedule =
-            plan::reduce_scatter(rank, places, &counts, operands.element, operands.commutes);
+        let schedule = plan::reduce_scatter(rank, places, &counts, operands);
         if operands.in_place { schedule.in_place(total as u64) } else { schedule }
     };
     // Blocks of one length are planned for; others are worked out each time.

@@ -26,7 +26,7 @@ pub(crate) fn allreduce(schedule: &mut Schedule, sites: &Across, me: u32, operan
     let pace = cuts.pace(operands.element, sites);
     let bytes = operands.len.saturating_mul(operands.element);
     let relays = sites.crossings.relays_among(|_| bytes);
-    let reduction = Reduction::new(levels, &relays, me, operands.commutes);
+    let reduction = Reduction::new(sites, levels, &relays, me, operands.commutes);
     reduction.run(schedule, courses, &begins, pace);
 }
 
@@ -50,14 +50,15 @@ pub(crate) fn reduce(
     let courses = (0..cuts.count).map(course).collect();
     let begins: Vec<u32> = (0..cuts.count).collect();
     let pace = cuts.pace(operands.element, sites);
-    // Whoever passes on combines what it has heard with what its own site has, which are no neighbours.
-    let relays = match operands.commutes {
+    // Whoever passes on combines what it has heard with what its own site has, which are no neighbours, and who that
+    // is follows from what messages cost.
+    let relays = match operands.is_exact {
         true => sites
             .crossings
             .relays_of(levels.site(root), operands.len.saturating_mul(operands.element)),
         false => Relays::default(),
     };
-    let reduction = Reduction::new(levels, &relays, me, operands.commutes);
+    let reduction = Reduction::new(sites, levels, &relays, me, operands.commutes);
     reduction.run(schedule, courses, &begins, pace);
 }
 
@@ -68,8 +69,7 @@ pub(crate) fn reduce_scatter(
     sites: &Across,
     me: u32,
     blocks: &dyn Fn(u32) -> (u64, u64),
-    element: u64,
-    commutes: bool,
+    Operands { element, commutes, .. }: Operands,
 ) {
     let ranks = sites.long.ranks().len() as u32;
     let cut = |len| Cuts::among(ranks, len, element, &sites.costs);
@@ -89,7 +89,7 @@ pub(crate) fn reduce_scatter(
         }
     }
     let pace = longest.pace(element, sites);
-    Reduction::new(levels, &STRAIGHT, me, commutes).run(schedule, courses, &begins, pace);
+    Reduction::new(sites, levels, &STRAIGHT, me, commutes).run(schedule, courses, &begins, pace);
 }
 
 /// Consecutive ranks, from the first to before the last.
@@ -119,6 +119,8 @@ struct Piece {
     run: Run,
     /// Whose it is.
     site: u32,
+    /// The first place, in the order of the grid, of a rank that has part in it.
+    place: u32,
     span: Span,
     /// Whether nobody else needs what is there.
     is_free: bool,
@@ -168,6 +170,8 @@ const TO_RANKS: usize = 7;
 
 struct Reduction<'a> {
     levels: &'a Levels,
+    /// All ranks by their nodes, whatever goes through their heads.
+    nodes: &'a Levels,
     relays: &'a Relays,
     me: u32,
     commutes: bool,
@@ -176,7 +180,13 @@ struct Reduction<'a> {
 }
 
 impl<'a> Reduction<'a> {
-    fn new(levels: &'a Levels, relays: &'a Relays, me: u32, commutes: bool) -> Self {
+    fn new(
+        sites: &'a Across,
+        levels: &'a Levels,
+        relays: &'a Relays,
+        me: u32,
+        commutes: bool,
+    ) -> Self {
         let mut runs_of = [Vec::new(), Vec::new()];
         if !commutes {
             for site in 0..levels.sites() {
@@ -187,7 +197,7 @@ impl<'a> Reduction<'a> {
                 runs_of[1].push(runs(ranks.into_iter()));
             }
         }
-        Self { levels, relays, me, commutes, runs: runs_of }
+        Self { levels, nodes: &sites.long, relays, me, commutes, runs: runs_of }
     }
 
     fn run(&self, schedule: &mut Schedule, mut courses: Vec<Course>, begins: &[u32], pace: Pace) {
@@ -222,26 +232,32 @@ impl<'a> Reduction<'a> {
         let len = course.own.len;
         let own = self.levels.site(me);
         let (ranks, nodes) = self.gathering(course.goal);
-        let mut expect = |from: u32, run: Run, site: u32| {
+        let mut expect = |from: u32, run: Run, site: u32, place: u32| {
             let span = schedule.room(len);
-            Piece { run, site, span, is_free: true, arrived: schedule.expect(from, span) }
+            Piece { run, site, place, span, is_free: true, arrived: schedule.expect(from, span) }
         };
+        let places = self.nodes;
         match stage {
             _ if stage == ranks && is_head => {
-                arriving[0].extend(way.neighbours(me).map(|rank| expect(rank, run_of(rank), own)));
+                let neighbours = way.neighbours(me);
+                arriving[0].extend(
+                    neighbours.map(|rank| expect(rank, run_of(rank), own, places.place(rank))),
+                );
             }
             _ if stage == nodes && is_site_head => {
                 for node in way.other_nodes(me) {
                     let head = way.node_head(node);
                     let runs = self.runs(0, node).iter();
-                    arriving[1].extend(runs.map(|&run| expect(head, run, own)));
+                    let place = places.places_of_node(node).0;
+                    arriving[1].extend(runs.map(|&run| expect(head, run, own, place)));
                 }
             }
             CROSSING | PASSING if is_site_head => {
                 for site in way.other_sites(me) {
                     let Some(by) = self.source(course.goal, site, stage) else { continue };
                     let (head, runs) = (way.site_head(by), self.runs(1, site).iter());
-                    arriving[2].extend(runs.map(|&run| expect(head, run, site)));
+                    let place = places.places_of_site(site).0;
+                    arriving[2].extend(runs.map(|&run| expect(head, run, site, place)));
                 }
             }
             TO_NODES if course.goal == Goal::Root(me) && !is_site_head => {
@@ -265,9 +281,14 @@ impl<'a> Reduction<'a> {
         match stage {
             _ if stage == ranks && me != head => schedule.send(head, course.own),
             _ if stage == ranks => {
-                let (run, site, span) = (run_of(me), self.levels.site(me), course.own);
-                let own = Piece { run, site, span, is_free: false, arrived: Ticket::default() };
-                course.combined = vec![own];
+                course.combined = vec![Piece {
+                    run: run_of(me),
+                    site: self.levels.site(me),
+                    place: self.nodes.place(me),
+                    span: course.own,
+                    is_free: false,
+                    arrived: Ticket::default(),
+                }];
             }
             _ if stage == nodes && me == head => {
                 self.combine(schedule, course, 0);
@@ -293,11 +314,19 @@ impl<'a> Reduction<'a> {
         }
     }
 
-    /// Combines what is there with what has come in a stage.
+    /// Combines what is there with what has come in a stage: what each node has, and then that of all, whether nodes
+    /// have heads or not.
     fn combine(&self, schedule: &mut Schedule, course: &mut Course, stage: usize) {
         let mut pieces = std::mem::take(&mut course.combined);
         pieces.append(&mut course.arriving[stage]);
-        course.combined = self.merge(schedule, pieces, course.own.len);
+        pieces.sort_by_key(|piece| piece.place);
+        let node = |piece: &Piece| self.nodes.node(self.nodes.ranks()[piece.place as usize]);
+        let len = course.own.len;
+        let of_nodes: Vec<Piece> = pieces
+            .chunk_by(|one, next| node(one) == node(next))
+            .flat_map(|pieces| self.merge(schedule, pieces.to_vec(), len))
+            .collect();
+        course.combined = self.merge(schedule, of_nodes, len);
     }
 
     /// From which site what a site has comes in a stage, if it comes then. To a root what a site passes on comes
@@ -370,7 +399,7 @@ impl<'a> Reduction<'a> {
         let (way, me) = (course.way, self.me);
         let mut pieces = std::mem::take(&mut course.arriving[2]);
         pieces.append(&mut course.combined);
-        pieces.sort_by_key(|piece| piece.site);
+        pieces.sort_by_key(|piece| piece.place);
         let merged = self.merge(schedule, pieces, course.own.len);
         let all = merged.first().map_or(course.own, |piece| piece.span);
         match course.goal {

@@ -112,7 +112,7 @@ impl Model {
             },
             Operation::Reduce => match Reduce::named(algorithm)? {
                 Reduce::Sites => {
-                    reduced(self.crossings.rooted_ns(home, bytes).filter(|_| call.commutes))
+                    reduced(self.crossings.rooted_ns(home, bytes).filter(|_| call.is_exact))
                 }
                 Reduce::Linear
                 | Reduce::Pairwise

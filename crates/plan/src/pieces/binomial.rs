@@ -1,5 +1,6 @@
 //! Binomial trees: the rank at position 0 is at the top, and each level halves what is below.
 
+use crate::pieces::doubling::Folded;
 use crate::schedule::{Schedule, Span};
 use crate::team::Team;
 
@@ -34,11 +35,10 @@ pub(crate) fn gather(schedule: &mut Schedule, team: Team, below: &dyn Fn(u32, u3
     }
 }
 
-/// Everyone's `sum`, combined in order, to the first one's; the others' are left changed.
+/// Everyone's `sum`, combined in pairs in order, to the first one's; the others' are left changed.
 pub(crate) fn reduce(schedule: &mut Schedule, team: Team, sum: Span) {
-    let (me, size) = (team.me, team.size());
-    let nearest_first = children(me, size).collect::<Vec<u32>>().into_iter().rev();
-    let received = if nearest_first.len() > 0 { schedule.room(sum.len) } else { sum };
+    let (parent, nearest_first) = folded(team.me, team.size());
+    let received = if !nearest_first.is_empty() { schedule.room(sum.len) } else { sum };
     for child in nearest_first {
         schedule.receive(team.rank(child), received);
         schedule.wait();
@@ -46,10 +46,25 @@ pub(crate) fn reduce(schedule: &mut Schedule, team: Team, sum: Span) {
         schedule.reduce(sum, received);
         schedule.copy(received, sum);
     }
-    if let Some(parent) = parent(me) {
+    if let Some(parent) = parent {
         schedule.send(team.rank(parent), sum);
         schedule.wait();
     }
+}
+
+/// Who is above a position, and who below it, the nearest first, in the tree of those that are left of `size` where as
+/// many as there are too many pair up, and the first of a pair stands for both.
+fn folded(position: u32, size: u32) -> (Option<u32>, Vec<u32>) {
+    let Folded { power, pairs } = Folded::of(size);
+    let first = |folded: u32| if folded < pairs { 2 * folded } else { folded + pairs };
+    let is_of_pair = position < 2 * pairs;
+    if is_of_pair && !position.is_multiple_of(2) {
+        return (Some(position - 1), Vec::new());
+    }
+    let folded = if is_of_pair { position / 2 } else { position - pairs };
+    let partner = is_of_pair.then_some(position + 1);
+    let below = partner.into_iter().chain(children(folded, power).rev().map(first));
+    (parent(folded).map(first), below.collect())
 }
 
 /// Who is above a position.

@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use crate::pieces::pairs::Tree;
 use crate::schedule::{Buffer, Schedule, Span, Step, part};
 
 /// How long a contribution to a board of so many ranks may be, in bytes; none where they have no board.
@@ -81,9 +82,16 @@ impl Seat {
         });
     }
 
-    /// Everyone's operands, combined in the order of ranks, to the root's `result`, in pieces of a page. The root's
-    /// own, if they are not in the result, are `own`.
-    pub(crate) fn reduce(self, schedule: &mut Schedule, root: u32, own: Span, result: Span) {
+    /// Everyone's operands, combined in pairs in the order of ranks from `first` on, around the end, to the root's
+    /// `result`, in pieces of a page. The root's own, if they are not in the result, are `own`.
+    pub(crate) fn reduce(
+        self,
+        schedule: &mut Schedule,
+        (root, first): (u32, u32),
+        own: Span,
+        result: Span,
+    ) {
+        let mut work = Work { first, ..self.work(Tree::of(self.size), own != result) };
         for (start, len) in self.pieces(own.len) {
             let (piece, into) = (own.part(start, len), result.part(start, len));
             if self.me != root {
@@ -92,11 +100,11 @@ impl Seat {
             }
             schedule.post(if own == result { piece } else { NOTHING });
             schedule.meet(0..self.size);
-            self.fold(schedule, 0..self.size, piece, 0, into);
+            work.combine(schedule, piece, 0, into);
         }
     }
 
-    /// Everyone's operands, combined in the order of ranks, to everyone's `result`, in pieces of a page. Each
+    /// Everyone's operands, combined in pairs in the order of ranks, to everyone's `result`, in pieces of a page. Each
     /// combines all of a piece, or a part of it that the others take, where the work `is_shared`.
     pub(crate) fn allreduce(
         self,
@@ -105,12 +113,13 @@ impl Seat {
         result: Span,
         is_shared: bool,
     ) {
+        let mut work = self.work(Tree::of(self.size), own != result);
         for (start, len) in self.pieces(own.len) {
             let (own, result) = (own.part(start, len), result.part(start, len));
             schedule.post(own);
             schedule.meet(0..self.size);
             if !is_shared {
-                self.fold(schedule, 0..self.size, own, 0, result);
+                work.combine(schedule, own, 0, result);
                 continue;
             }
             let share = |of: Span, rank: u32| {
@@ -118,12 +127,12 @@ impl Seat {
                 of.part(start, len)
             };
             let (mine, whole) = (share(result, self.me), share(own, self.me));
-            self.fold(schedule, 0..self.size, whole, mine.start - result.start, mine);
+            work.combine(schedule, whole, mine.start - result.start, mine);
             self.exchange(schedule, mine, &|from| (0, share(result, from)));
         }
     }
 
-    /// Everyone's operands, combined in the order of ranks; the part that begins at unit `start`, as long as
+    /// Everyone's operands, combined in pairs in the order of ranks; the part that begins at unit `start`, as long as
     /// the `result`, to that.
     pub(crate) fn reduce_scatter(
         self,
@@ -134,37 +143,27 @@ impl Seat {
     ) {
         schedule.post(own);
         schedule.meet(0..self.size);
-        self.fold(schedule, 0..self.size, own.part(start, result.len), start, result);
+        let mut work = self.work(Tree::of(self.size), true);
+        work.combine(schedule, own.part(start, result.len), start, result);
     }
 
-    /// The operands of ranks below this one, and its own where `with_own`, combined in the order of ranks.
+    /// The operands of ranks below this one, and its own where `with_own`, combined as over doubling distances.
     pub(crate) fn prefix(self, schedule: &mut Schedule, own: Span, with_own: bool, result: Span) {
         let end = self.me + u32::from(with_own);
         schedule.post(own);
         schedule.meet(0..end);
-        self.fold(schedule, 0..end, own, 0, result);
+        let tree = match with_own {
+            true => Some(Tree::prefix(self.me, u32::MAX)),
+            false => Tree::prefix_below(self.me),
+        };
+        if let Some(tree) = tree {
+            self.work(tree, own != result).combine(schedule, own, 0, result);
+        }
     }
 
-    /// What some ranks have posted, from unit `start` on, combined in their order, which is the same at
-    /// all. This rank's own is `own`, or posted if that is where the result goes.
-    fn fold(self, schedule: &mut Schedule, ranks: Range<u32>, own: Span, start: u64, result: Span) {
-        if result.len == 0 {
-            return;
-        }
-        let mut ranks = ranks.rev();
-        let has_own = own != result;
-        match ranks.next() {
-            Some(last) if last == self.me && has_own => schedule.copy(own, result),
-            Some(last) => schedule.take(last, start, result),
-            None => return,
-        }
-        for rank in ranks {
-            if rank == self.me && has_own {
-                schedule.reduce(own, result);
-            } else {
-                schedule.combine(rank, start, result);
-            }
-        }
+    /// To combine what ranks have posted. Its own is at hand, or posted if that is where the result goes.
+    fn work(self, tree: Tree, has_own: bool) -> Work {
+        Work { tree, seat: self, first: 0, has_own, asides: Vec::new() }
     }
 
     /// So many units in pieces of a page: where each begins, and its length.
@@ -199,6 +198,70 @@ impl Seat {
     /// All others, from the next one on: not all read the same at once.
     fn others(self) -> impl Iterator<Item = u32> {
         (1..self.size).map(move |distance| (self.me + distance) % self.size)
+    }
+}
+
+/// How a rank combines what ranks have posted: all that combine the same find the same.
+struct Work {
+    tree: Tree,
+    seat: Seat,
+    /// Who is at position 0 of the tree.
+    first: u32,
+    has_own: bool,
+    /// Where combinations are kept meanwhile.
+    asides: Vec<Span>,
+}
+
+impl Work {
+    /// What they have posted, from unit `start` on, to `result`; this rank's own is `own`.
+    fn combine(&mut self, schedule: &mut Schedule, own: Span, start: u64, result: Span) {
+        if result.len == 0 {
+            return;
+        }
+        if self.asides.first().is_none_or(|aside| aside.len < result.len) {
+            let room = |_| schedule.room(result.len);
+            self.asides = (0..self.tree.asides()).map(room).collect();
+        }
+        let asides: Vec<Span> = self.asides.iter().map(|aside| aside.part(0, result.len)).collect();
+        self.combine_tree(schedule, &self.tree, (own, start), result, &asides);
+    }
+
+    fn combine_tree(
+        &self,
+        schedule: &mut Schedule,
+        tree: &Tree,
+        (own, start): (Span, u64),
+        into: Span,
+        asides: &[Span],
+    ) {
+        let both = match tree {
+            Tree::Operand(position) => match self.rank(*position) {
+                rank if self.is_at_hand(rank) => return schedule.copy(own, into),
+                rank => return schedule.take(rank, start, into),
+            },
+            Tree::Both(both) => both,
+        };
+        let [left, right] = &**both;
+        self.combine_tree(schedule, right, (own, start), into, asides);
+        match (left, asides) {
+            (Tree::Operand(position), _) => match self.rank(*position) {
+                rank if self.is_at_hand(rank) => schedule.reduce(own, into),
+                rank => schedule.combine(rank, start, into),
+            },
+            (Tree::Both(_), [aside, asides @ ..]) => {
+                self.combine_tree(schedule, left, (own, start), *aside, asides);
+                schedule.reduce(*aside, into);
+            }
+            (Tree::Both(_), []) => unreachable!("there are as many as the tree asks for"),
+        }
+    }
+
+    fn rank(&self, position: u32) -> u32 {
+        (self.first + position) % self.seat.size
+    }
+
+    fn is_at_hand(&self, rank: u32) -> bool {
+        self.has_own && rank == self.seat.me
     }
 }
 

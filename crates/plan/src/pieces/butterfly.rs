@@ -5,10 +5,11 @@
 //! in each round everyone passes on as many operands as it has, but no more than are missing, over a
 //! distance of as many (Bruck 1997). What everyone then has it combines in the same order.
 
+use crate::pieces::pairs;
 use crate::schedule::{Schedule, Span};
 use crate::team::Team;
 
-/// Everyone's `whole`, combined in the order of positions, to everyone's. Each operand has a buffer of its
+/// Everyone's `whole`, combined in pairs in the order of positions, to everyone's. Each operand has a buffer of its
 /// own, and so a message: a datatype's elements may lie between each other's parts.
 pub(crate) fn allreduce(schedule: &mut Schedule, team: Team, whole: Span) {
     let (me, size) = (team.me, team.size());
@@ -26,6 +27,6 @@ pub(crate) fn allreduce(schedule: &mut Schedule, team: Team, whole: Span) {
         have += passed;
     }
     let of = |position: u32| operands[((me + size - position) % size) as usize];
-    (1..size).for_each(|position| schedule.reduce(of(position - 1), of(position)));
-    schedule.copy(of(size - 1), whole);
+    let sum = pairs::combine(schedule, &(0..size).map(of).collect::<Vec<Span>>());
+    schedule.copy(sum, whole);
 }

@@ -16,7 +16,7 @@ pub(crate) fn allreduce(schedule: &mut Schedule, team: Team, whole: Span) {
     let mut kept = whole;
     let mut given = Vec::new();
     let mut distance = 1;
-    while distance < fold.power {
+    while distance < fold.power() {
         let partner = position ^ distance;
         let (low, high) = halves(kept);
         let (mine, theirs) = if partner > position { (low, high) } else { (high, low) };

@@ -4,6 +4,7 @@
 //! With more ranks than cores a message costs little and a wait much: the rank gives up its core, and gets
 //! it back when the others have had their turn.
 
+use crate::pieces::pairs;
 use crate::schedule::{Schedule, Span};
 use crate::team::Team;
 
@@ -64,7 +65,7 @@ pub(crate) fn gather(schedule: &mut Schedule, team: Team, block: &dyn Fn(u32) ->
     schedule.wait();
 }
 
-/// Everyone's `own`, combined in the order of positions, to `result` at `root`.
+/// Everyone's `own`, combined in pairs in the order of positions, to `result` at `root`.
 pub(crate) fn reduce(schedule: &mut Schedule, team: Team, root: u32, own: Span, result: Span) {
     let to_root = team.led_by(root);
     if team.me != root {
@@ -73,12 +74,7 @@ pub(crate) fn reduce(schedule: &mut Schedule, team: Team, root: u32, own: Span, 
     // Apart from one another: elements may lie between each other's parts.
     let all: Vec<Span> = (0..team.size()).map(|_| schedule.room(own.len)).collect();
     schedule.copy(own, all[root as usize]);
-    gather(schedule, to_root, &|from| all[to_root.index(from) as usize]);
-    // Each place becomes the combination of all up to its own.
-    for (left, right) in all.iter().zip(&all[1..]) {
-        schedule.reduce(*left, *right);
-    }
-    if let Some(&last) = all.last() {
-        schedule.copy(last, result);
-    }
+    gather(schedule, to_root, &|from| all[((root + from) % team.size()) as usize]);
+    let sum = pairs::combine(schedule, &all);
+    schedule.copy(sum, result);
 }

@@ -10,6 +10,7 @@ pub(crate) mod dissemination;
 pub(crate) mod doubling;
 pub(crate) mod halving;
 pub(crate) mod linear;
+pub(crate) mod pairs;
 pub(crate) mod pairwise;
 pub(crate) mod prefix;
 pub(crate) mod ring;

@@ -1,6 +1,7 @@
 //! Every pair exchanges what it has for each other, each beginning with who comes after it: as many bytes as
 //! around a ring, and everyone waits once instead of p − 1 times.
 
+use crate::pieces::pairs;
 use crate::schedule::{Schedule, Span};
 use crate::team::Team;
 
@@ -14,7 +15,8 @@ pub(crate) fn allgather(
     alltoall(schedule, team, &|_| own, block);
 }
 
-/// Everyone has all blocks; answers where that of its position lies, combined in the order of positions.
+/// Everyone has all blocks; answers where that of its position lies, combined in pairs in the order of
+/// positions.
 pub(crate) fn reduce_scatter(
     schedule: &mut Schedule,
     team: Team,
@@ -24,10 +26,7 @@ pub(crate) fn reduce_scatter(
     let operands: Vec<Span> = (0..team.size()).map(|_| schedule.room(block(team.me).len)).collect();
     schedule.copy(block(team.me), operands[team.me as usize]);
     alltoall(schedule, team, block, &|from| operands[from as usize]);
-    for (left, right) in operands.iter().zip(&operands[1..]) {
-        schedule.reduce(*left, *right);
-    }
-    operands[operands.len() - 1]
+    pairs::combine(schedule, &operands)
 }
 
 /// `outgoing` and `incoming` say, by position, what goes to whom and comes from whom; the own is left.

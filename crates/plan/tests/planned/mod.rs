@@ -8,7 +8,8 @@ pub fn planned(
     bytes: u64,
     topology: &Topology,
 ) -> (Call, u64, Vec<Schedule>) {
-    let operands = Operands { len: bytes / 8, element: 8, commutes: true, in_place: false };
+    let operands =
+        Operands { len: bytes / 8, element: 8, commutes: true, is_exact: true, in_place: false };
     let sizes = |_: u32| bytes;
     let size = topology.size();
     // All of a rank's data are as long for operations that take a block of each.
@@ -26,7 +27,7 @@ pub fn planned(
         Operation::Alltoall => plan::alltoall(rank, topology, &sizes, &sizes, true),
         Operation::Reduce => plan::reduce(rank, topology, 0, operands),
         Operation::Allreduce => plan::allreduce(rank, topology, operands),
-        Operation::ReduceScatter => plan::reduce_scatter(rank, topology, &counts, 8, true),
+        Operation::ReduceScatter => plan::reduce_scatter(rank, topology, &counts, operands),
         Operation::Scan => plan::scan(rank, topology, operands),
         Operation::Exscan => plan::exscan(rank, topology, operands),
     };

@@ -1,0 +1,174 @@
+//! Results of which the last bits follow from the order in which operands are combined: that order is a function of the
+//! call and of where the ranks run, the same at all ranks, whatever messages cost, with a board or without.
+//!
+//! The shapes and costs are random; `CANELE_SEED=n` repeats one.
+
+mod machine;
+mod random;
+
+use machine::{Rank, Unit, run};
+use plan::{Cost, Costs, Location, Operands, Operation, Pairs, Schedule, Topology};
+use random::Random;
+
+const OPERATIONS: [Operation; 5] = [
+    Operation::Reduce,
+    Operation::Allreduce,
+    Operation::ReduceScatter,
+    Operation::Scan,
+    Operation::Exscan,
+];
+
+/// The same ranks, each time with other costs, and on one node with a board or without.
+struct Case {
+    locations: Vec<Location>,
+    is_crowded: bool,
+    random: Random,
+}
+
+impl Case {
+    fn new(seed: u64) -> Self {
+        let mut random = Random(seed);
+        let size = 1 + random.below(40);
+        let sites = [1, 1, 1 + random.below(4)][random.below(3) as usize];
+        let nodes = [1, 1 + random.below(8)][random.below(2) as usize];
+        let is_dealt = random.below(2) == 1;
+        let location = |rank| {
+            let place = if is_dealt { rank % (sites * nodes) } else { rank * sites * nodes / size };
+            Location { node: place as u32, site: (place / nodes) as u32 }
+        };
+        let is_crowded = random.below(2) == 1;
+        Self { locations: (0..size).map(location).collect(), is_crowded, random }
+    }
+
+    /// From a hundredth of what is usual to a hundred times as much.
+    fn cost(&mut self, usual: Cost) -> Cost {
+        let mut wild = |figure: u64| {
+            let times = [1, 3, 10, 30, 100][self.random.below(5) as usize];
+            if self.random.below(2) == 1 { figure * times } else { figure / times }
+        };
+        Cost {
+            latency_ns: wild(usual.latency_ns),
+            bytes_per_s: wild(usual.bytes_per_s),
+            overhead_ns: wild(usual.overhead_ns),
+        }
+    }
+
+    fn topology(&mut self) -> Topology {
+        let usual = Costs::default();
+        let [node, site, wide] = [usual.node, usual.site, usual.wide].map(|one| self.cost(one));
+        let wake_ns = 1 + self.random.below(200_000);
+        let costs = Costs { node, site, wide, wake_ns };
+        let sites = self.locations.iter().map(|location| location.site).max().unwrap_or(0);
+        let of_pairs: Vec<(u32, u32)> =
+            (0..=sites).flat_map(|one| (0..one).map(move |other| (other, one))).collect();
+        let pairs: Vec<_> =
+            of_pairs.into_iter().map(|(one, other)| (one, other, self.cost(wide))).collect();
+        let pairs = if self.random.below(2) == 1 { Pairs::new(pairs) } else { Pairs::default() };
+        let topology = Topology::with_pairs(&self.locations, self.is_crowded, costs, &pairs);
+        match self.random.below(2) {
+            0 => topology,
+            _ => topology.with_board(64 << self.random.below(10)),
+        }
+    }
+}
+
+/// A call: the same one, whether it works in place or not.
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    operation: Operation,
+    root: u32,
+    operands: Operands,
+}
+
+impl Call {
+    fn new(random: &mut Random, size: u32) -> Self {
+        let len = [0, 1, 1 + random.below(9), random.below(150)][random.below(4) as usize];
+        let element = [4, 16, 1 << 10, 1 << 14][random.below(4) as usize];
+        let commutes = random.below(4) > 0;
+        Self {
+            operation: OPERATIONS[random.below(5) as usize],
+            root: random.below(size.into()) as u32,
+            operands: Operands { len, element, commutes, is_exact: false, in_place: false },
+        }
+    }
+
+    fn count(&self, rank: u32) -> u64 {
+        self.operands.len / (1 + u64::from(rank % 3))
+    }
+
+    fn plan(&self, rank: u32, topology: &Topology) -> Schedule {
+        let Self { root, operands, .. } = *self;
+        match self.operation {
+            Operation::Reduce => plan::reduce(rank, topology, root, operands),
+            Operation::Allreduce => plan::allreduce(rank, topology, operands),
+            Operation::ReduceScatter => {
+                plan::reduce_scatter(rank, topology, &|rank| self.count(rank), operands)
+            }
+            Operation::Scan => plan::scan(rank, topology, operands),
+            Operation::Exscan => plan::exscan(rank, topology, operands),
+            other => panic!("{other} combines nothing"),
+        }
+    }
+
+    /// What all get, with digests of the orders in which it was combined.
+    fn run(&self, topology: &Topology) -> Vec<Vec<Unit>> {
+        let is_scattered = self.operation == Operation::ReduceScatter;
+        let size = topology.size();
+        let rank = |rank| {
+            let (own, result) = match is_scattered {
+                true => ((0..size).map(|rank| self.count(rank)).sum(), self.count(rank)),
+                false => (self.operands.len, self.operands.len),
+            };
+            let own = vec![Unit::operand(rank, true); own as usize];
+            let in_place = self.operands.in_place && !is_scattered;
+            let output = if in_place { own.clone() } else { vec![Unit::Nothing; result as usize] };
+            Rank::new(self.plan(rank, topology), own, output)
+        };
+        let mut outputs = run((0..size).map(rank).collect(), topology).outputs;
+        let has_result = |rank: usize| match self.operation {
+            Operation::Reduce => rank == self.root as usize,
+            Operation::Exscan => rank > 0,
+            _ => true,
+        };
+        let without = (0..outputs.len()).filter(|&rank| !has_result(rank));
+        without.collect::<Vec<_>>().into_iter().for_each(|rank| outputs[rank].clear());
+        for (rank, output) in (0..).zip(&outputs) {
+            let end = match self.operation {
+                Operation::Scan => rank + 1,
+                Operation::Exscan => rank,
+                _ => size,
+            };
+            assert!(output.iter().all(|unit| unit.is_all_below(end)), "{self:?}");
+        }
+        outputs
+    }
+}
+
+#[test]
+fn the_order_follows_from_the_call_and_the_places_only() {
+    let seeds = match std::env::var("CANELE_SEED") {
+        Ok(seed) => {
+            let seed = seed.parse().expect("a number");
+            seed..seed + 1
+        }
+        Err(_) => 0..1000,
+    };
+    for seed in seeds {
+        let mut case = Case::new(seed);
+        let mut call = Call::new(&mut case.random, case.locations.len() as u32);
+        let first = call.run(&case.topology());
+        if call.operation == Operation::Allreduce {
+            assert!(first.iter().all(|output| *output == first[0]), "CANELE_SEED={seed}: {call:?}");
+        }
+        for _ in 0..6 {
+            call.operands.in_place = case.random.below(2) == 1;
+            let topology = case.topology();
+            let costs = topology.costs();
+            assert!(
+                call.run(&topology) == first,
+                "CANELE_SEED={seed}: {call:?} with {costs:?} and a board {:?}",
+                topology.page_bytes()
+            );
+        }
+    }
+}
