@@ -6,7 +6,7 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives nonblocking large layouts point_to_point objects seldom unsupported bad_input tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads together; do
+for program in collectives nonblocking large layouts point_to_point objects seldom unsupported bad_input tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads together bits; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
 for program in collectives nonblocking objects neighbours intercomms; do
@@ -48,6 +48,16 @@ sited 'PMI_RANK % 2' 5 large_collectives
 for ranks in 1 2 3 5 8; do go -n $ranks "$work/nonblocking"; done
 for ranks in 2 4; do go -genv CANELE_RAILS tcp -n $ranks "$work/nonblocking"; done
 "$work/collectives"
+
+# Reductions that round give the same bits in every job, and in one that remembers this machine as a far slower one.
+costly=$work/costly
+CANELE_CACHE_DIR=$costly go -n 2 "$work/objects"
+sed -i -E 's|^(host/3 [0-9]+) [0-9]+ [0-9]+ (.*) [0-9]+$|\1 1500 1900 \2 1000000|' "$costly"/host-*
+grep -q '^host/3 .* 1000000$' "$costly"/host-*
+for ranks in 2 3 5 8; do
+    [ "$(go -n $ranks "$work/bits")" = "$(CANELE_CACHE_DIR=$costly go -n $ranks "$work/bits")" ]
+done
+[ "$(sited 'PMI_RANK / 3' 8 bits)" = "$(CANELE_CACHE_DIR=$costly sited 'PMI_RANK / 3' 8 bits)" ]
 
 # Many threads, alone and on cores that others want: CANELE_SEED repeats one.
 for seed in ${CANELE_SEED:-1 2 3 4}; do
