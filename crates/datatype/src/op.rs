@@ -132,3 +132,20 @@ impl fmt::Debug for Op {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_rounded_depends_on_the_order() {
+        let is_exact = |op, builtin| Op::Predefined(op).is_exact_for(&Datatype::builtin(builtin));
+        let all = |class| Builtin::ALL.iter().copied().filter(move |one| one.class() == class);
+        for op in [Predefined::Sum, Predefined::Prod] {
+            assert!(all(Class::Integer).chain(all(Class::Multi)).all(|one| is_exact(op, one)));
+            assert!(!all(Class::Float).chain(all(Class::Complex)).any(|one| is_exact(op, one)));
+        }
+        assert!(all(Class::Float).all(|one| is_exact(Predefined::Max, one)));
+        assert!(all(Class::Pair).all(|one| is_exact(Predefined::Minloc, one)));
+    }
+}
