@@ -1,18 +1,20 @@
 //! The engine: commands, events, outputs.
 
 mod arrive;
+mod closing;
 mod error;
 mod leave;
 mod links;
 mod submit;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::mem::Discriminant;
 
 use memory::Region;
 use wire::pack::Packer;
 use wire::{FrameToken, GateId, HostCost, RailId, RemoteRegion};
 
+pub use closing::CLOSES;
 pub use error::PeerError;
 pub use links::{Loss, Overdue};
 
@@ -160,6 +162,9 @@ pub struct Engine {
     untimed: u32,
     /// Links that the peer has given up: to be closed.
     severed: VecDeque<(GateId, RailId)>,
+    /// Contexts that are closed, because of whom; and those of which peers have told, still to be told on.
+    closed: BTreeMap<u64, GateId>,
+    heard_closed: VecDeque<u64>,
     /// How the frame that is being posted is kept: done afterwards, when it is on its way.
     keeping: Option<Keeping>,
     patience_ns: u64,
@@ -198,6 +203,8 @@ impl Engine {
             now_ns: 0,
             untimed: 0,
             severed: VecDeque::new(),
+            closed: BTreeMap::new(),
+            heard_closed: VecDeque::new(),
             keeping: None,
             patience_ns: config.patience_ns,
             detour_ns: config.detour_ns,

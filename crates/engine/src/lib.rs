@@ -38,8 +38,8 @@ pub mod strategy;
 mod witness;
 
 pub use engine::{
-    BUDGET_BYTES, Config, Counters, Engine, Loss, Overdue, PATIENCE_NS, PeerError, Posted, Pull,
-    PullId,
+    BUDGET_BYTES, CLOSES, Config, Counters, Engine, Loss, Overdue, PATIENCE_NS, PeerError, Posted,
+    Pull, PullId,
 };
 pub use matching::{MatchedId, Message, Selector};
 pub use op::{Completion, Envelope, OpId, Outcome, SendMode};

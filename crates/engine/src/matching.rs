@@ -109,6 +109,11 @@ impl Matching {
         self.posted.take(gate, header)
     }
 
+    /// The receives of a context.
+    pub fn posted_in(&self, context: u64) -> Vec<OpId> {
+        self.posted.of_context(context)
+    }
+
     /// Removes a receive; false when it is not in the table.
     pub fn cancel(&mut self, op: OpId) -> bool {
         self.posted.cancel(op)
@@ -143,9 +148,14 @@ impl Matching {
 
     /// Drops the requests of a gate that is gone; whole messages stay.
     pub fn drop_requests(&mut self, gate: GateId) {
-        self.waiting.drop_where(|message| {
+        self.waiting.take_where(|message| {
             message.gate == gate && matches!(message.content, Content::Request { .. })
         });
+    }
+
+    /// Takes all waiting messages of a context, in no order.
+    pub fn take_messages_of(&mut self, context: u64) -> Vec<Unexpected> {
+        self.waiting.take_where(|message| message.header.context == context)
     }
 }
 

@@ -3,7 +3,9 @@
 
 mod network;
 
-use engine::{Config, Engine, Envelope, OpId, Outcome, PeerError, Posted, Selector, SendMode};
+use engine::{
+    CLOSES, Config, Engine, Envelope, OpId, Outcome, PeerError, Posted, Selector, SendMode,
+};
 use memory::Region;
 use network::{
     AHEAD, NEAR, Network, RAIL, Random, Receive, Send, Shape, corpus, for_seeds, gate, mutate,
@@ -284,6 +286,22 @@ fn a_forged_message_that_waits_is_not_received_from_another_peer() {
         assert_eq!(victim.engine.take(op), None);
         assert!(victim.engine.submit_cancel(op));
     }
+    victim.assert_unharmed();
+}
+
+#[test]
+fn no_more_contexts_are_closed_than_are_remembered() {
+    let mut victim = Victim::new();
+    let error = (0..).find_map(|sequence| {
+        let closing =
+            Header { context: 8 + u64::from(sequence), ..header(HOSTILE, CLOSES, sequence) };
+        let mut frame = Vec::new();
+        packet::emit_eager(&mut frame, &closing, None, 0);
+        let heard = victim.engine.handle_frame(gate(HOSTILE), RAIL, &frame);
+        victim.drain(HOSTILE);
+        heard.err().map(|error| (sequence, error))
+    });
+    assert_eq!(error, Some((1 << 16, PeerError::Closed(1 << 16))));
     victim.assert_unharmed();
 }
 

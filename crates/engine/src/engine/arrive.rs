@@ -189,18 +189,19 @@ impl Engine {
             self.gate(gate).early.insert(sequence, message);
             return Ok(());
         }
-        self.match_or_keep(message);
+        self.match_or_keep(message)?;
         loop {
             let way = self.gate(gate);
             let Some(next) = way.early.remove(&way.sequence_in) else { return Ok(()) };
             way.sequence_in = way.sequence_in.wrapping_add(1);
-            self.match_or_keep(next);
+            self.match_or_keep(next)?;
         }
     }
 
-    fn match_or_keep(&mut self, message: Unexpected) {
+    fn match_or_keep(&mut self, message: Unexpected) -> Result<(), PeerError> {
         match self.matching.take_posted(message.gate, &message.header) {
             Some(id) => self.accept(id, message),
+            None if self.is_closed_to(&message.header)? => self.discard(message),
             None => {
                 self.counters.unexpected += 1;
                 self.ops.news += 1;
@@ -212,17 +213,23 @@ impl Engine {
                 self.matching.arrive(message);
             }
         }
+        Ok(())
     }
 
     /// A message that waited has found its receive.
     pub(super) fn deliver_waiting(&mut self, id: OpId, message: Unexpected) {
-        if let Content::Eager { data, .. } = &message.content {
-            self.unexpected_bytes -= data.len();
-        }
+        self.forget_waiting(&message);
         self.accept(id, message);
     }
 
-    fn accept(&mut self, id: OpId, message: Unexpected) {
+    #[inline]
+    pub(super) fn forget_waiting(&mut self, message: &Unexpected) {
+        if let Content::Eager { data, .. } = &message.content {
+            self.unexpected_bytes -= data.len();
+        }
+    }
+
+    pub(super) fn accept(&mut self, id: OpId, message: Unexpected) {
         let Unexpected { gate, header, content } = message;
         match content {
             Content::Eager { data, acknowledge } => {

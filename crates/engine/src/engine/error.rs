@@ -56,6 +56,9 @@ pub enum PeerError {
         /// Its length in the message, as it says.
         bytes: usize,
     },
+    /// More contexts are closed than there are in a job.
+    #[error("more than {0} contexts are closed")]
+    Closed(usize),
     /// A word about the link inside a frame.
     #[error("a word about the link stands inside a frame")]
     Word,

@@ -172,7 +172,9 @@ impl Engine {
         let id = self.ops.insert(gate, into.clone(), OpState::Posted);
         if let Some(message) = self.matching.take_waiting(gate, &selector) {
             self.deliver_waiting(id, message);
-        } else if gate.is_some_and(|gate| self.is_failed(gate)) {
+        } else if gate.is_some_and(|gate| self.is_failed(gate))
+            || self.closed_by(selector.context).is_some()
+        {
             self.fail(id.index);
         } else {
             self.matching.post(gate, selector, id);

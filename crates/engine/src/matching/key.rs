@@ -103,6 +103,10 @@ impl Key {
         }
     }
 
+    pub fn context(self) -> u64 {
+        self.context
+    }
+
     #[inline]
     pub fn pattern(self) -> Pattern {
         Pattern(self.origin as u8)

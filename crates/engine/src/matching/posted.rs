@@ -126,6 +126,15 @@ impl Posted {
         self.vacate(index)
     }
 
+    /// The receives of a context, in no order.
+    pub fn of_context(&self, context: u64) -> Vec<OpId> {
+        let receive = |index: u32| {
+            let Entry { stamp, generation, key } = self.entries[index];
+            (stamp != 0 && key.context() == context).then_some(OpId { index, generation })
+        };
+        (0..self.entries.len()).filter_map(receive).collect()
+    }
+
     /// Removes a receive; false when it is not here.
     pub fn cancel(&mut self, op: OpId) -> bool {
         if op.index >= self.entries.len() {

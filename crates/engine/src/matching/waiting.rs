@@ -137,14 +137,16 @@ impl Waiting {
         })
     }
 
-    /// Drops the messages of which this is true.
-    pub fn drop_where(&mut self, is_dropped: impl Fn(&Unexpected) -> bool) {
+    /// Takes out the messages of which this is true.
+    pub fn take_where(&mut self, is_taken: impl Fn(&Unexpected) -> bool) -> Vec<Unexpected> {
+        let mut taken = Vec::new();
         for slot in 0..self.slots.len() {
             // The table may have been given back with the last message.
-            if slot < self.slots.len() && self.message(slot).is_some_and(&is_dropped) {
-                self.remove(slot);
+            if slot < self.slots.len() && self.message(slot).is_some_and(&is_taken) {
+                taken.push(self.remove(slot));
             }
         }
+        taken
     }
 
     #[inline]
