@@ -1,9 +1,11 @@
 //! The engine and its rails, moved on together under one lock.
 
+mod closing;
 mod gathering;
 mod returning;
 mod routes;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,6 +42,12 @@ pub trait Directory: Send {
     fn has_ended(&mut self, _peer: GateId) -> bool {
         false
     }
+
+    /// The processes that messages of a context go between, this one first and the others as in a ring; none if it is not
+    /// known here.
+    fn members(&mut self, _context: u64) -> Option<Vec<GateId>> {
+        None
+    }
 }
 
 /// The engine, the rails, and which rail leads to which peer.
@@ -64,6 +72,8 @@ pub struct Core {
     reopening: Vec<Reopening>,
     /// Rails that others have taken the place of, to be gone back to.
     left: Vec<Left>,
+    /// Closed contexts whose members were not known.
+    untold: BTreeSet<u64>,
     /// A rail had no room for a frame, or not yet for all of it, or is at something of its own.
     has_backlog: bool,
     /// That may still be so, or messages are gathered, a task has to compute, a long message is to be copied, or threads
@@ -143,6 +153,7 @@ impl Core {
             has_told_detour: false,
             reopening: Vec::new(),
             left: Vec::new(),
+            untold: BTreeSet::new(),
             has_backlog: false,
             has_loose_ends: false,
             turn: FIRST_TURN,
@@ -262,6 +273,7 @@ impl Core {
             self.judge_links();
         }
         self.release_gathered();
+        self.tell_on();
         self.flush();
         if self.has_loose_ends {
             self.look_at_ends();

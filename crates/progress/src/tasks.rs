@@ -76,6 +76,12 @@ impl Core {
         self.flush();
     }
 
+    /// Adds a task, also in the middle of another's: it goes on at the next look.
+    pub(crate) fn lay_aside(&mut self, task: Box<dyn Task>) {
+        self.tasks.waiting.push(task);
+        self.engine.submit_news();
+    }
+
     /// What tasks did in threads of this kind.
     pub(crate) fn task_steps(&mut self) -> &mut TaskSteps {
         let counters = &mut self.counters;
@@ -108,6 +114,8 @@ impl Core {
                 }
             }
         }
+        // Tasks may have laid others aside.
+        tasks.append(&mut self.tasks.waiting);
         self.tasks.waiting = tasks;
     }
 }

@@ -1,0 +1,114 @@
+//! Closed contexts: who tells whom that a peer has failed.
+//!
+//! Who closes a context, or hears that it is closed, tells others of its members: its neighbours in a ring of all, and so
+//! that the word spreads soon those at distances of 2, 4, 8… to which a link is open. Where one has failed it tells the
+//! next beyond. So each that lives is told by the next before it that does; only where those who know it die while it
+//! spreads may somebody not hear.
+
+use engine::{OpId, Outcome};
+use wire::GateId;
+
+use super::Core;
+use crate::tasks::{Stage, Task};
+
+impl Core {
+    /// Closes a context because `failed`, one of its members, has failed, and tells the others, unless that was done.
+    #[cold]
+    pub fn close_context(&mut self, context: u64, failed: GateId) {
+        if self.engine.submit_close(context, failed) || self.untold.remove(&context) {
+            self.tell_closed(context);
+        }
+    }
+
+    /// Tells on what peers have told.
+    #[inline]
+    pub(super) fn tell_on(&mut self) {
+        while let Some(context) = self.engine.poll_closed() {
+            self.tell_closed(context);
+        }
+    }
+
+    #[cold]
+    fn tell_closed(&mut self, context: u64) {
+        let Some(failed) = self.engine.closed_by(context) else { return };
+        match self.directory.members(context) {
+            Some(ring) => self.lay_aside(Box::new(Telling::new(context, failed, ring))),
+            // Its members find it closed when they first use it.
+            None => drop(self.untold.insert(context)),
+        }
+    }
+}
+
+/// A context is closed, and others are told.
+struct Telling {
+    context: u64,
+    failed: GateId,
+    /// The members, this process first.
+    ring: Vec<GateId>,
+    walks: Vec<Walk>,
+}
+
+/// The way along the ring to one that lives.
+struct Walk {
+    at: usize,
+    is_back: bool,
+    /// Whether a link is opened for it.
+    opens: bool,
+    told: Option<OpId>,
+}
+
+impl Telling {
+    fn new(context: u64, failed: GateId, ring: Vec<GateId>) -> Self {
+        let distances = (0..usize::BITS).map(|bit| 1 << bit).take_while(|at| *at < ring.len());
+        let both = |at| [(at, false), (ring.len() - at, true)];
+        let walks = distances.flat_map(both).map(|(at, is_back)| {
+            let opens = at == 1 || at == ring.len() - 1;
+            Walk { at, is_back, opens, told: None }
+        });
+        let walks = walks.collect();
+        Self { context, failed, ring, walks }
+    }
+
+    /// Whether somebody on the way has been told, or there is nobody.
+    fn go_on(&self, walk: &mut Walk, core: &mut Core) -> bool {
+        loop {
+            if let Some(op) = walk.told {
+                match core.engine.take(op) {
+                    None => return false,
+                    Some(end) if end.outcome == Outcome::Ok => return true,
+                    Some(_) => walk.step(self.ring.len()),
+                }
+            }
+            while walk.at != 0 && !walk.may_tell(core, self.ring[walk.at]) {
+                walk.step(self.ring.len());
+            }
+            if walk.at == 0 {
+                return true;
+            }
+            let gate = self.ring[walk.at];
+            walk.told = Some(core.engine.submit_closing(gate, self.context, self.failed));
+        }
+    }
+}
+
+impl Walk {
+    fn may_tell(&self, core: &Core, gate: GateId) -> bool {
+        !core.engine.is_failed(gate) && (self.opens || core.rail_name(gate).is_some())
+    }
+
+    fn step(&mut self, len: usize) {
+        let step = if self.is_back { len - 1 } else { 1 };
+        self.at = (self.at + step) % len;
+    }
+}
+
+impl Task for Telling {
+    fn advance(&mut self, core: &mut Core) -> Stage {
+        let mut walks = std::mem::take(&mut self.walks);
+        walks.retain_mut(|walk| !self.go_on(walk, core));
+        self.walks = walks;
+        if self.walks.is_empty() { Stage::Ended } else { Stage::Waits }
+    }
+
+    fn work(&mut self) {}
+}

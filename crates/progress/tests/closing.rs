@@ -1,0 +1,186 @@
+//! A context is closed because a member has failed: all that live hear of it, and nobody waits in it any more.
+
+use driver::{Rail, SimNetwork};
+use engine::{Config, Engine, Envelope, OpId, Outcome, Selector, SendMode};
+use memory::Region;
+use progress::{Core, Directory};
+use wire::GateId;
+
+#[test]
+fn all_that_live_hear_whoever_else_is_dead() {
+    for seed in seeds() {
+        let mut random = Random(seed);
+        let size = 2 + random.below(16);
+        let mut job = Job::new(seed, size);
+        let knows = random.below(size);
+        let dead: Vec<_> =
+            (0..size).filter(|rank| *rank != knows && random.below(3) == 0).collect();
+        let waiting: Vec<_> = (0..size).map(|rank| job.receive(rank, CONTEXT)).collect();
+        if random.below(2) == 0 {
+            job.run();
+        }
+        dead.iter().for_each(|rank| job.kill(*rank));
+        let failed = GateId(dead.first().map_or(99, |rank| *rank as u32));
+        job.cores[knows].close_context(CONTEXT, failed);
+        job.run();
+        for rank in (0..size).filter(|rank| !dead.contains(rank)) {
+            let core = &mut job.cores[rank];
+            assert_eq!(core.engine.closed_by(CONTEXT), Some(failed), "seed {seed}, rank {rank}");
+            let end = core.engine.take(waiting[rank]).map(|end| end.outcome);
+            assert_eq!(end, Some(Outcome::PeerFailed), "seed {seed}, rank {rank}");
+            assert!(core.is_quiet(), "seed {seed}: rank {rank} still tells");
+            let late = job.receive(rank, CONTEXT);
+            assert!(job.cores[rank].engine.is_complete(late), "seed {seed}, rank {rank}");
+        }
+    }
+}
+
+#[test]
+fn messages_of_a_closed_context_end_and_others_arrive() {
+    for (bytes, is_posted) in
+        [(0, false), (8, false), (50_000, false), (2 << 20, false), (2 << 20, true)]
+    {
+        let mut job = Job::new(bytes as u64, 2);
+        let matched = is_posted.then(|| job.receive_from(1, 0, CONTEXT, bytes));
+        let sends: Vec<_> = [SendMode::Standard, SendMode::Synchronous]
+            .map(|mode| job.send(0, 1, CONTEXT, bytes, mode))
+            .into();
+        job.run();
+        job.cores[1].close_context(CONTEXT, GateId(7));
+        let late = job.send(0, 1, CONTEXT, bytes, SendMode::Synchronous);
+        let other = job.send(0, 1, 0, bytes, SendMode::Synchronous);
+        let into = job.receive_from(1, 0, 0, bytes);
+        job.run();
+        for send in sends.into_iter().chain([late, other]) {
+            let end = job.cores[0].engine.take(send).map(|end| end.outcome);
+            assert_eq!(end, Some(Outcome::Ok), "{bytes} bytes");
+        }
+        for receive in matched.into_iter().chain([into]) {
+            let end = job.cores[1].engine.take(receive).map(|end| (end.outcome, end.bytes));
+            assert_eq!(end, Some((Outcome::Ok, bytes as u64)));
+        }
+        // Credit has come back: as much goes again.
+        let again = job.send(0, 1, CONTEXT, bytes, SendMode::Synchronous);
+        job.run();
+        assert!(job.cores[0].engine.take(again).is_some(), "{bytes} bytes");
+    }
+}
+
+#[test]
+fn members_that_are_not_known_yet_are_told_when_they_are() {
+    let mut job = Job::new(0, 8);
+    let other = CONTEXT + 4;
+    job.cores[3].close_context(other, GateId(1));
+    job.run();
+    let knowing =
+        |job: &Job| job.cores.iter().filter(|core| core.engine.closed_by(other).is_some()).count();
+    assert_eq!(knowing(&job), 1);
+    KNOWS_OTHER.set(true);
+    job.cores[3].close_context(other, GateId(1));
+    job.run();
+    assert_eq!(knowing(&job), 8);
+}
+
+/// The processes of a job, in virtual time.
+struct Job {
+    network: SimNetwork,
+    cores: Vec<Core>,
+    dead: Vec<usize>,
+}
+
+impl Job {
+    fn new(seed: u64, size: usize) -> Self {
+        let network = SimNetwork::new(seed);
+        let core = |rank| {
+            let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(gate(rank)))];
+            let directory = Box::new(Ring { size, rank });
+            Core::new(Engine::new(Config::new(size)), gate(rank), size, rails, directory)
+        };
+        let cores = (0..size).map(core).collect();
+        Self { network, cores, dead: Vec::new() }
+    }
+
+    fn kill(&mut self, rank: usize) {
+        self.network.kill(gate(rank));
+        self.dead.push(rank);
+    }
+
+    /// A receive from the next process.
+    fn receive(&mut self, rank: usize, context: u64) -> OpId {
+        let from = (rank + 1) % self.cores.len();
+        self.receive_from(rank, from, context, 8)
+    }
+
+    fn receive_from(&mut self, rank: usize, from: usize, context: u64, bytes: usize) -> OpId {
+        let selector = Selector { context, source: Some(from as u32), tag: Some(0) };
+        let into = Region::owned(bytes);
+        self.cores[rank].engine.submit_receive(Some(gate(from)), selector, &into)
+    }
+
+    fn send(&mut self, from: usize, to: usize, context: u64, bytes: usize, mode: SendMode) -> OpId {
+        let envelope = Envelope { context, source: from as u32, tag: 0, is_urgent: false };
+        self.cores[from].engine.submit_send(gate(to), envelope, &Region::owned(bytes), mode)
+    }
+
+    /// Until nothing happens any more.
+    fn run(&mut self) {
+        let mut idle = 0;
+        while idle < 200 {
+            let mut has_moved = self.network.step();
+            for (rank, core) in self.cores.iter_mut().enumerate() {
+                if !self.dead.contains(&rank) {
+                    has_moved |= core.advance();
+                    core.flush();
+                }
+            }
+            idle = if has_moved { 0 } else { idle + 1 };
+        }
+    }
+}
+
+/// Contexts go between all processes. On the simulated rail a rank is its own address.
+struct Ring {
+    size: usize,
+    rank: usize,
+}
+
+impl Directory for Ring {
+    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+        Ok(vec![("sim".into(), peer.0.to_le_bytes().into())])
+    }
+
+    fn members(&mut self, context: u64) -> Option<Vec<GateId>> {
+        let ring = (0..self.size).map(|step| gate((self.rank + step) % self.size));
+        (context == CONTEXT || KNOWS_OTHER.get()).then(|| ring.collect())
+    }
+}
+
+fn gate(rank: usize) -> GateId {
+    GateId(rank as u32)
+}
+
+/// Those asked for, or many.
+fn seeds() -> std::ops::Range<u64> {
+    let given = std::env::var("CANELE_SEED").ok().and_then(|seed| seed.parse().ok());
+    given.map_or(0..300, |seed: u64| seed..seed + 1)
+}
+
+/// xorshift64* (Vigna).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        let mut word = self.0.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        word ^= word >> 12;
+        word ^= word << 25;
+        word ^= word >> 27;
+        self.0 = word;
+        (word.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % end
+    }
+}
+
+const CONTEXT: u64 = 5;
+
+thread_local! {
+    static KNOWS_OTHER: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
