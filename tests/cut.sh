@@ -9,13 +9,13 @@ work=$(mktemp -d)
 export CANELE_LAB=c$$
 canele=$prefix/bin/canele mpiexec=$prefix/bin/mpiexec
 trap '"$canele" lab down >/dev/null 2>&1; rm -rf "$work"' EXIT
-for program in exchange lost_site; do
+for program in exchange lost_site lost_members; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 programs/$program.c -o "$work/$program" || exit 1
 done
 cc -Wall -Werror -O1 -shared -fPIC programs/clock.c -o "$work/clock.so" -ldl || exit 1
 
 lab() { timeout 60 "$canele" lab "$@"; }
-lab up --name "$CANELE_LAB" --nodes 1 >"$work/up" 2>&1 || true
+lab up --name "$CANELE_LAB" --nodes 2 >"$work/up" 2>&1 || true
 if lab status --json | grep -q '"delay_by": "netem"'; then
     echo "SKIPPED: the kernel makes the links here, which cannot be cut"
     exit 0
@@ -94,5 +94,27 @@ for rails in shm,tcp shm,quic; do
     check "and both sites have gone on" "site 0 is alone: 0 failures, site 1 is alone: 0 failures" "$(grep -h 'is alone' "$work/out" | sort | paste -sd, | sed 's/,/, /')"
     check "which was found out by asking, on idle links as well" 0 "$(grep -c 'anew: timed out' "$work/err")"
     lab heal >/dev/null
+done
+
+# Collectives over two sites of two nodes with two ranks each fail on all who live, whoever is lost.
+hosts=site0-node0:2,site0-node1:2,site1-node0:2,site1-node1:2
+for rails in shm,tcp shm,quic; do
+    rm -f "$work/begun"
+    timeout 120 "$mpiexec" -genv BEGUN "$work/begun" -genv CANELE_RAILS $rails -genv CANELE_LINK_PATIENCE 3 -launcher-exec "$canele lab run" -hosts $hosts -n 8 "$work/lost_members" half >"$work/out" 2>"$work/err" &
+    job=$!
+    until_true 30 '[ -e "$work/begun" ]'
+    lab cut 1 >/dev/null
+    wait $job
+    check "collectives when a site is lost, over $rails: the job ends well" 0 $?
+    check "and they have failed on all ranks of both" "4 of 8 live: 0 failures, 4 of 8 live: 0 failures" "$(grep ' live' "$work/out" | paste -sd, | sed 's/,/, /')"
+    sed 's/^/    /' "$work/err"
+    lab heal >/dev/null
+    for lost in 4 "2 3" "0 1" "4 5 6 7"; do
+        first=$([ "$lost" = "0 1" ] && echo 2 || echo 0)
+        # shellcheck disable=SC2016,SC2086
+        told=$(timeout 60 "$mpiexec" -genv CANELE_RAILS $rails -genv CANELE_LINK_PATIENCE 3 -launcher-exec "$canele lab run" -hosts $hosts -n 8 sh -c 'first=$1; shift; "$0" "$@"; [ "$PMI_RANK" = "$first" ] || sleep 60' "$work/lost_members" $first $lost 2>"$work/err")
+        check "collectives when ranks $lost are lost, over $rails, fail on all who live" "$((8 - $(wc -w <<<"$lost"))) of 8 live: 0 failures" "$told"
+        grep ' class ' "$work/err"
+    done
 done
 finish_checks

@@ -58,6 +58,18 @@ for rails in shm tcp; do
     check "a peer that died unseen, over $rails" "probes of the dead: 0 failures" "$told"
 done
 
+# Ranks die in the middle of collectives: these fail on all who live.
+"$prefix/bin/mpicc" -Wall -Werror -O1 programs/lost_members.c -o "$work/lost_members" || exit 1
+for rails in shm tcp; do
+    for one in "0 5" "1 0" "0 1 2 3" "1 0 2 4 6"; do
+        read -r first lost <<<"$one"
+        # shellcheck disable=SC2016,SC2086
+        told=$(timeout 60 "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n 8 sh -c 'first=$1; shift; "$0" "$@"; [ "$PMI_RANK" = "$first" ] || sleep 60' "$work/lost_members" $first $lost 2>"$work/err")
+        check "collectives when ranks $lost are lost, over $rails, fail on all who live" "$((8 - $(wc -w <<<"$lost"))) of 8 live: 0 failures" "$told"
+        grep ' class ' "$work/err"
+    done
+done
+
 # What systems do to programs: children, threads that are cancelled, many that wait for the dead.
 "$prefix/bin/mpicc" -Wall -Werror -O1 programs/disturbed.c -o "$work/disturbed" || exit 1
 for rails in shm tcp; do

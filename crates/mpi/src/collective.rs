@@ -367,6 +367,8 @@ struct Running<C> {
     /// The board is watched for it.
     watches: bool,
     failure: Option<Error>,
+    /// A member of the communicator has failed: no further step is taken.
+    is_over: bool,
 }
 
 /// An operation under way.
@@ -386,8 +388,9 @@ impl<C: Deref<Target = Collective>> Running<C> {
         let temporaries = &collective.schedule.temporaries;
         let temporaries = temporaries.iter().map(|&units| collective.memory.temporary(units));
         let temporaries = temporaries.collect();
-        let (has_news, watches) = (false, false);
-        Self { collective, temporaries, at: 0, begun: Vec::new(), has_news, watches, failure: None }
+        let (has_news, watches, is_over) = (false, false, false);
+        let (begun, failure) = (Vec::new(), None);
+        Self { collective, temporaries, at: 0, begun, has_news, watches, failure, is_over }
     }
 
     /// As [`Running::advance`], for a thread that waits.
@@ -418,7 +421,13 @@ impl<C: Deref<Target = Collective>> Running<C> {
         if std::mem::take(&mut self.has_news) {
             self.tell(core);
         }
-        while let Some(&step) = self.collective.schedule.steps.get(self.at) {
+        if let Some(failed) = core.engine.closed_by(self.collective.call.comm.collective_context())
+        {
+            self.give_up(core, failed);
+        }
+        while !self.is_over
+            && let Some(&step) = self.collective.schedule.steps.get(self.at)
+        {
             match step {
                 Step::Send { to, span } => self.send(core, to, span),
                 Step::Receive { from, span } => self.receive(core, from, span),
@@ -563,8 +572,11 @@ impl<C: Deref<Target = Collective>> Running<C> {
         };
         while !finds(&mut board.lock()) {
             let missing = board.lock().missing();
-            self.failure = missing.map(|rank| gone(&format!("rank {rank}'s process has ended")));
-            if missing.is_some() {
+            if let Some(rank) = missing {
+                let comm = &self.collective.call.comm;
+                core.close_context(comm.collective_context(), comm.gate(rank));
+                self.failure = Some(gone(&format!("rank {rank}'s process has ended")));
+                self.is_over = true;
                 break;
             }
             self.watches = true;
@@ -631,11 +643,33 @@ impl<C: Deref<Target = Collective>> Running<C> {
         }
         let Begun { peer, bytes: expected, .. } = begun;
         let Completion { source, bytes, outcome, .. } = completion;
+        let context = self.collective.call.comm.collective_context();
         self.failure = Some(match outcome {
-            Outcome::PeerFailed => gone(&why_gone(peer, &core.take_notices())),
+            Outcome::PeerFailed if let Some(failed) = core.engine.closed_by(context) => {
+                return self.give_up(core, failed);
+            }
+            Outcome::PeerFailed => {
+                self.is_over = true;
+                core.close_context(context, peer);
+                gone(&why_gone(peer, &core.take_notices()))
+            }
             Outcome::Truncated { message_bytes } => unfit(source, message_bytes, expected),
             Outcome::Ok | Outcome::Cancelled => unfit(source, bytes, expected),
         });
+    }
+
+    /// A member has failed, here or to another: the communicator's collectives are closed.
+    #[cold]
+    fn give_up(&mut self, core: &mut Core, failed: GateId) {
+        if std::mem::replace(&mut self.is_over, true) {
+            return;
+        }
+        let comm = &self.collective.call.comm;
+        core.close_context(comm.collective_context(), failed);
+        if std::mem::take(&mut self.watches) {
+            core.unwatch(&self.collective.seat().board);
+        }
+        self.failure.get_or_insert_with(|| gone(&why_gone(failed, &[])));
     }
 
     fn copy(&self, from: Span, to: Span) {

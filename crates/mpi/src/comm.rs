@@ -156,6 +156,11 @@ impl Comm {
         self.context() | 1
     }
 
+    /// Whether the messages of a context are those of collectives.
+    pub(crate) fn has_collectives_in(context: u64) -> bool {
+        context & (1 | GROUP_CONTEXT) == 1 && context >> 63 == 0
+    }
+
     /// The communicator's context, if a message of `context` belongs to a collective on it, or to making a
     /// communicator from it. The native interface has contexts of its own.
     pub(crate) fn context_if_collective(context: u64) -> Option<u64> {
@@ -234,7 +239,7 @@ impl Comm {
         match form {
             Form::Blocking => count & (BEGUN - 1),
             Form::Begun => BEGUN | count & (BEGUN - 1),
-            Form::Kept => !(count & i32::MAX),
+            Form::Kept => !(count & (BEGUN - 1)),
         }
     }
 
@@ -639,6 +644,15 @@ pub fn from_int(value: i32) -> Handle {
     COMMS.from_int(value)
 }
 
+/// The processes of a communicator whose collectives have this context, as a ring that begins with `own`.
+pub(crate) fn members(context: u64, own: u32) -> Option<Vec<GateId>> {
+    let is_it = |comm: &Comm| comm.collective_context() == context;
+    let comm = COMMS.find_where(is_it)?;
+    let comm = comm.joint().unwrap_or(&comm);
+    let (size, rank) = (comm.size(), comm.group().rank_of(own)?);
+    Some((0..size).map(|step| comm.gate((rank + step) % size)).collect())
+}
+
 pub(crate) fn draw_context(process: &Process) -> u64 {
     context_of(process.rank(), NEXT_CONTEXT.fetch_add(1, Ordering::Relaxed))
 }
@@ -684,6 +698,7 @@ const GROUP_CONTEXT: u64 = 2;
 /// The bit in the tags of collectives that were begun.
 const BEGUN: i32 = 1 << 30;
 
+/// Locked after the core.
 static COMMS: Table<Comm> = Table::new(Kind::Comm, ErrorClass::Comm);
 
 /// Counters 0 and 1 are the predefined communicators'.

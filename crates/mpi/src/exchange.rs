@@ -2,6 +2,7 @@
 
 use engine::{Envelope, Outcome, Selector, SendMode};
 use memory::Region;
+use progress::Core;
 use wire::GateId;
 
 use crate::comm::{Comm, Form};
@@ -29,7 +30,7 @@ impl Span<'_> {
             |core| core.engine.submit_send(gate, envelope, &region, SendMode::Standard),
             |core, op| core.take_or_await(*op),
         );
-        checked(completion.outcome, to)
+        self.checked(completion.outcome, to)
     }
 
     /// Sends to a rank while it sends as well, and gives what has come.
@@ -43,7 +44,7 @@ impl Span<'_> {
             .submit(|core| core.engine.submit_send(gate, envelope, &region, SendMode::Standard));
         let heard = self.receive(with, MAX_BYTES)?;
         let completion = progress.wait(|core| core.take_or_await(op));
-        checked(completion.outcome, with)?;
+        self.checked(completion.outcome, with)?;
         Ok(heard)
     }
 
@@ -56,26 +57,60 @@ impl Span<'_> {
             |core| core.engine.submit_receive(Some(gate), selector, &region),
             |core, op| core.take_or_await(*op),
         );
-        checked(completion.outcome, from)?;
+        self.checked(completion.outcome, from)?;
         Ok(region.slice(0, completion.bytes as usize).to_vec())
+    }
+
+    /// Whether none of those who take part has failed, as far as known here.
+    fn open(&self) -> Result<()> {
+        let closed_by = |core: &mut Core| core.engine.closed_by(self.context);
+        process::current()?.progress().look(closed_by).map_or(Ok(()), |failed| Err(gone(failed)))
+    }
+
+    fn checked(&self, outcome: Outcome, peer: u32) -> Result<()> {
+        match outcome {
+            Outcome::Ok => Ok(()),
+            Outcome::PeerFailed => Err(gone(self.close(GateId(self.group.world_rank(peer)))?)),
+            Outcome::Truncated { .. } | Outcome::Cancelled => Err(Error::new(
+                ErrorClass::Intern,
+                "an exchange of the library met a foreign message",
+            )),
+        }
+    }
+
+    /// A peer cannot be reached, or a collective of the communicator has found one that cannot: which. Where the exchange
+    /// is one of a communicator's collectives, these are closed.
+    fn close(&self, peer: GateId) -> Result<GateId> {
+        let context = self.context;
+        let close = |core: &mut Core| {
+            let failed = core.engine.closed_by(context).unwrap_or(peer);
+            if Comm::has_collectives_in(context) {
+                core.close_context(context, failed);
+            }
+            failed
+        };
+        Ok(process::current()?.progress().submit(close))
     }
 }
 
-/// The bytes of rank 0 at every rank of `span`, by a binomial tree; `mine` counts at rank 0 only.
+/// The bytes of rank 0 at every rank of `span`, by a binomial tree; `mine` counts at rank 0 only. None at all say that
+/// there is an error: who has heard nothing tells those behind it so, for they wait for nobody else.
 pub(crate) fn broadcast(span: &Span<'_>, mine: &[u8]) -> Result<Vec<u8>> {
     let size = span.group.size();
-    let bytes = match span.rank {
-        0 => mine.to_vec(),
-        rank => span.receive(rank & (rank - 1), MAX_BYTES)?,
+    let heard = match span.rank {
+        0 => span.open().map(|()| mine.to_vec()),
+        rank => span.receive(rank & (rank - 1), MAX_BYTES),
     };
+    let told = heard.as_deref().unwrap_or_default();
+    let mut sent = Ok(());
     let lowest = if span.rank == 0 { 32 } else { span.rank.trailing_zeros() };
     for bit in (0..lowest.min(31)).rev() {
         let child = span.rank + (1 << bit);
         if child < size && (1u32 << bit) < size {
-            span.send(child, &bytes)?;
+            sent = sent.and(span.send(child, told));
         }
     }
-    Ok(bytes)
+    sent.and(heard).and_then(|bytes| if bytes.is_empty() { Err(unheard()) } else { Ok(bytes) })
 }
 
 /// The bytes of every rank, in rank order, at every rank: gathered up the tree, then broadcast.
@@ -116,17 +151,16 @@ fn split(mut bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     Some(parts)
 }
 
-fn checked(outcome: Outcome, peer: u32) -> Result<()> {
-    match outcome {
-        Outcome::Ok => Ok(()),
-        Outcome::PeerFailed => {
-            let message = format!("rank {peer} failed during an exchange of the library");
-            Err(Error::new(ErrorClass::ProcAborted, message))
-        }
-        Outcome::Truncated { .. } | Outcome::Cancelled => {
-            Err(Error::new(ErrorClass::Intern, "an exchange of the library met a foreign message"))
-        }
-    }
+#[cold]
+fn gone(failed: GateId) -> Error {
+    let message = format!("rank {} cannot be reached in an exchange of the library", failed.0);
+    Error::new(ErrorClass::ProcAborted, message)
+}
+
+#[cold]
+fn unheard() -> Error {
+    let message = "a peer is gone in an exchange of the library, as others say";
+    Error::new(ErrorClass::ProcAborted, message)
 }
 
 /// The longest exchange: 100 bytes for each of 160 000 ranks.

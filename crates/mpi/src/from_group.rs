@@ -58,11 +58,13 @@ impl Comm {
                 // Who meets its own group has it told that both have processes in common.
                 Some(_) => Ok(mine.to_vec()),
                 None => span.swap(other, mine),
-            })?
+            })
         } else {
-            Vec::new()
+            Ok(Vec::new())
         };
-        comm.pair_up(local.leader, &told).map(Some)
+        // Others wait for what the leader has heard, also where it is nothing.
+        let paired = comm.pair_up(local.leader, told.as_deref().unwrap_or_default());
+        told.and(paired).map(Some)
     }
 }
 

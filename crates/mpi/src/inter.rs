@@ -67,8 +67,10 @@ impl Comm {
         let cross = |Bridge { comm, leader, tag }: Bridge<'_>| {
             self.meet(|mine| comm.swap(leader, tag, mine))
         };
-        let told = bridge.map_or(Ok(Vec::new()), cross)?;
-        self.pair_up(leader, &told)
+        let told = bridge.map_or(Ok(Vec::new()), cross);
+        // Others wait for what the leader has heard, also where it is nothing.
+        let paired = self.pair_up(leader, told.as_deref().unwrap_or_default());
+        told.and(paired)
     }
 
     /// The intercommunicator of which the leader has heard.

@@ -20,7 +20,7 @@ use progress::{Core, Directory, Policy, Progress};
 use topo::sites::{Home, Map, Network};
 use wire::GateId;
 
-use crate::comm::Comm;
+use crate::comm::{self, Comm};
 use crate::survey::{self, Survey, survey};
 use crate::{Error, ErrorClass, Result, record, strategy};
 
@@ -613,6 +613,14 @@ impl Directory for Cards {
 
     fn has_ended(&mut self, peer: GateId) -> bool {
         self.job.has_ended(peer.0)
+    }
+
+    fn members(&mut self, context: u64) -> Option<Vec<GateId>> {
+        let (size, own) = (self.job.size(), self.job.rank());
+        if context == comm::WORLD_CONTEXT | 1 {
+            return Some((0..size).map(|step| GateId((own + step) % size)).collect());
+        }
+        comm::members(context, own)
     }
 }
 

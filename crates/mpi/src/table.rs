@@ -239,6 +239,16 @@ impl<T> Table<T> {
         known.filter(|known| known.to_int() == value).unwrap_or(low)
     }
 
+    /// A clone of the first object of which this is true.
+    pub fn find_where(&self, is_it: impl Fn(&T) -> bool) -> Option<T>
+    where
+        T: Clone,
+    {
+        let objects = self.lock();
+        let mut live = objects.slots.iter().filter_map(|slot| slot.object.as_ref());
+        live.find(|object| is_it(object)).cloned()
+    }
+
     /// How many objects are alive.
     pub fn len(&self) -> usize {
         self.lock().live
