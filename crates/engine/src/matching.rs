@@ -114,6 +114,11 @@ impl Matching {
         self.posted.of_context(context)
     }
 
+    /// The gates that receives name, and their contexts.
+    pub fn awaited(&self) -> Vec<(GateId, u64)> {
+        self.posted.named()
+    }
+
     /// Removes a receive; false when it is not in the table.
     pub fn cancel(&mut self, op: OpId) -> bool {
         self.posted.cancel(op)

@@ -615,6 +615,10 @@ impl Directory for Cards {
         self.job.has_ended(peer.0)
     }
 
+    fn seeks(&self, context: u64) -> bool {
+        Comm::has_collectives_in(context)
+    }
+
     fn members(&mut self, context: u64) -> Option<Vec<GateId>> {
         let (size, own) = (self.job.size(), self.job.rank());
         if context == comm::WORLD_CONTEXT | 1 {

@@ -43,6 +43,11 @@ pub trait Directory: Send {
         false
     }
 
+    /// Whether whoever waits for a message of a context, for long, looks whether its sender is there.
+    fn seeks(&self, _context: u64) -> bool {
+        false
+    }
+
     /// The processes that messages of a context go between, this one first and the others as in a ring; none if it is not
     /// known here.
     fn members(&mut self, _context: u64) -> Option<Vec<GateId>> {
@@ -72,6 +77,8 @@ pub struct Core {
     reopening: Vec<Reopening>,
     /// Rails that others have taken the place of, to be gone back to.
     left: Vec<Left>,
+    /// When a thread that slept last looked for peers that are waited for.
+    sought: Instant,
     /// Closed contexts whose members were not known.
     untold: BTreeSet<u64>,
     /// A rail had no room for a frame, or not yet for all of it, or is at something of its own.
@@ -154,6 +161,7 @@ impl Core {
             reopening: Vec::new(),
             left: Vec::new(),
             untold: BTreeSet::new(),
+            sought: Instant::now(),
             has_backlog: false,
             has_loose_ends: false,
             turn: FIRST_TURN,
@@ -451,6 +459,11 @@ impl Core {
     pub(crate) fn finish_sleep(&mut self) {
         // Time has passed.
         self.has_loose_ends |= self.engine.is_watching();
+        let now = Instant::now();
+        if self.engine.has_pending() && now.duration_since(self.sought) >= SEEK_EVERY {
+            self.sought = now;
+            self.engine.submit_reach(|context| self.directory.seeks(context));
+        }
         for station in &mut self.rails {
             station.rail.finish_sleep();
             station.skip = 0;
@@ -609,6 +622,9 @@ const FIRST_TURN: u64 = 1;
 
 /// Every so many turns all is looked after, news or not.
 const TIDY_EVERY: u64 = 64;
+
+/// Peers that are waited for, and were never spoken to, are looked for so often.
+const SEEK_EVERY: Duration = Duration::from_secs(1);
 
 /// A rail is dull after this many reports of other rails without one of its own.
 const DULL_AFTER: u32 = 64;

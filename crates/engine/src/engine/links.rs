@@ -66,6 +66,16 @@ impl Engine {
         self.list(gate);
     }
 
+    /// Asks for a way to the peers that receives without a message name, in contexts of which this is true: a peer that is
+    /// gone, and was never spoken to, is not found out otherwise.
+    pub fn submit_reach(&mut self, is_wanted: impl Fn(u64) -> bool) {
+        for (gate, _) in self.matching.awaited().into_iter().filter(|(_, at)| is_wanted(*at)) {
+            if self.gate(gate).reach == Reach::Closed {
+                self.list(gate);
+            }
+        }
+    }
+
     /// What a link costs is known, or known better.
     pub fn handle_cost(&mut self, gate: GateId, rail: RailId, cost: Cost) {
         if let Some(link) = self.gate(gate).any_link(rail) {

@@ -103,6 +103,11 @@ impl Key {
         }
     }
 
+    /// The gate, if the pattern names it.
+    pub fn gate(self) -> Option<GateId> {
+        (self.origin as u8 & GATE != 0).then_some(GateId((self.origin >> 32) as u32))
+    }
+
     pub fn context(self) -> u64 {
         self.context
     }

@@ -135,6 +135,15 @@ impl Posted {
         (0..self.entries.len()).filter_map(receive).collect()
     }
 
+    /// The gates that receives name, and their contexts.
+    pub fn named(&self) -> Vec<(GateId, u64)> {
+        let named = |index: u32| {
+            let Entry { stamp, key, .. } = self.entries[index];
+            key.gate().filter(|_| stamp != 0).map(|gate| (gate, key.context()))
+        };
+        (0..self.entries.len()).filter_map(named).collect()
+    }
+
     /// Removes a receive; false when it is not here.
     pub fn cancel(&mut self, op: OpId) -> bool {
         if op.index >= self.entries.len() {
