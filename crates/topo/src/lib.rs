@@ -2,12 +2,13 @@
 //!
 //! The numbers themselves, and what follows from them, are `wire`'s. [`sample`] takes this machine's in
 //! a few milliseconds; [`cache`] keeps them, and those of links, so that a job begins with what the last
-//! one learned. [`processor`] tells of cores, and what it costs to sleep and be woken on them. [`sites`] says
-//! which processes of a job are on one node, and of one site.
+//! one learned. [`processor`] tells of cores, and what it costs to sleep and be woken on them; [`domains`] which
+//! of them are near each other. [`sites`] says which processes of a job are on one node, and of one site.
 #![forbid(unsafe_code)]
 
 mod between;
 pub mod cache;
+pub mod domains;
 mod file;
 pub mod processor;
 pub mod sample;

@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
-use rustix::thread::{CpuSet, sched_getaffinity};
+
+use crate::domains;
 
 /// Which cores there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,12 +21,10 @@ pub struct Cores {
 
 /// The cores of this machine and process.
 pub fn cores() -> Cores {
-    let allowed: Vec<usize> = match sched_getaffinity(None) {
-        Ok(set) => (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect(),
-        Err(_) => Vec::new(),
-    };
+    let allowed = domains::allowed(None).unwrap_or_default();
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").ok();
-    let machine = online.and_then(|text| listed(text.trim())).unwrap_or(allowed.len());
+    let listed = online.and_then(|text| numbers(text.trim()));
+    let machine = listed.map_or(allowed.len(), |cores| cores.len());
     let usable = std::thread::available_parallelism().map_or(1, usize::from);
     Cores { allowed, usable, machine }
 }
@@ -86,14 +85,15 @@ pub fn wake() -> Option<Wake> {
     Some(Wake { least: *halves.first()?, median: halves[halves.len() / 2] })
 }
 
-/// How many cores a list such as `0-3,8` names.
-fn listed(text: &str) -> Option<usize> {
-    let count = |part: &str| {
+/// The cores that a list such as `0-3,8` names.
+pub(crate) fn numbers(text: &str) -> Option<Vec<usize>> {
+    let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-        Some(last.checked_sub(first)? + 1)
+        (first <= last && last < CORES_MAX).then_some(first..=last)
     };
-    text.split(',').map(count).sum()
+    let ranges: Option<Vec<_>> = text.split(',').map(range).collect();
+    Some(ranges?.into_iter().flatten().collect())
 }
 
 fn event() -> Option<OwnedFd> {
@@ -113,6 +113,9 @@ fn hear(event: &OwnedFd) -> Option<u64> {
     Some(u64::from_ne_bytes(word))
 }
 
+/// More than Linux can be built for.
+const CORES_MAX: usize = 1 << 16;
+
 const PING: u64 = 1;
 const STOP: u64 = 2;
 /// The first find caches and cores cold.
@@ -126,12 +129,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_of_cores_are_counted() {
-        assert_eq!(listed("0"), Some(1));
-        assert_eq!(listed("0-1"), Some(2));
-        assert_eq!(listed("0-3,8,10-11"), Some(7));
-        for text in ["", "3-1", "a", "0-"] {
-            assert_eq!(listed(text), None, "{text}");
+    fn lists_of_cores_are_read() {
+        assert_eq!(numbers("0"), Some(vec![0]));
+        assert_eq!(numbers("0-1"), Some(vec![0, 1]));
+        assert_eq!(numbers("0-3,8,10-11"), Some(vec![0, 1, 2, 3, 8, 10, 11]));
+        for text in ["", "3-1", "a", "0-", "0-99999999"] {
+            assert_eq!(numbers(text), None, "{text}");
         }
     }
 

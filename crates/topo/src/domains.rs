@@ -1,0 +1,131 @@
+//! Which cores are near each other: those that share the last level of cache, within a node of memory.
+//!
+//! The kernel says so in files (sysfs), and hwloc reads the same: for this alone no C library is worth its place
+//! among what users have to install.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity};
+
+use crate::processor::numbers;
+
+/// What is known of where a core is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Location {
+    /// The node of memory, by its number.
+    pub node: Option<usize>,
+    /// The first core that shares its last level of cache.
+    pub cache: Option<usize>,
+}
+
+/// The cores that a thread may run on, by their numbers; the calling one where none is named. None where the system
+/// does not tell, or the thread has ended.
+pub fn allowed(thread: Option<Pid>) -> Option<Vec<usize>> {
+    let set = sched_getaffinity(thread).ok()?;
+    Some((0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect())
+}
+
+/// Divides cores by where they are, in the order of their first cores. What nothing is known of is one domain.
+pub fn divide(cores: &[usize], location: impl Fn(usize) -> Location) -> Vec<Vec<usize>> {
+    let mut domains: BTreeMap<Location, Vec<usize>> = BTreeMap::new();
+    for core in cores {
+        domains.entry(location(*core)).or_default().push(*core);
+    }
+    let mut domains: Vec<_> = domains.into_values().collect();
+    domains.sort_by_key(|domain| domain.first().copied());
+    domains
+}
+
+/// The domains of these cores of this machine.
+pub fn of_machine(cores: &[usize]) -> Vec<Vec<usize>> {
+    let nodes = nodes(Path::new(NODES));
+    divide(cores, |core| Location {
+        node: nodes.iter().find(|(_, cores)| cores.contains(&core)).map(|(node, _)| *node),
+        cache: last_cache(&Path::new(CORES).join(format!("cpu{core}/cache"))),
+    })
+}
+
+/// The nodes of memory, each with its cores.
+fn nodes(directory: &Path) -> Vec<(usize, Vec<usize>)> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let node = |entry: fs::DirEntry| {
+        let number = entry.file_name().to_str()?.strip_prefix("node")?.parse().ok()?;
+        Some((number, listed(&entry.path().join("cpulist"))?))
+    };
+    entries.filter_map(node).collect()
+}
+
+/// The first core that shares the last level of the caches described there.
+fn last_cache(directory: &Path) -> Option<usize> {
+    let entries = fs::read_dir(directory).ok()?.flatten();
+    let cache = |entry: fs::DirEntry| {
+        let level: usize =
+            fs::read_to_string(entry.path().join("level")).ok()?.trim().parse().ok()?;
+        Some((level, *listed(&entry.path().join("shared_cpu_list"))?.first()?))
+    };
+    entries.filter_map(cache).max_by_key(|(level, _)| *level).map(|(_, first)| first)
+}
+
+fn listed(path: &Path) -> Option<Vec<usize>> {
+    numbers(fs::read_to_string(path).ok()?.trim())
+}
+
+const CORES: &str = "/sys/devices/system/cpu";
+const NODES: &str = "/sys/devices/system/node";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_are_divided_by_node_and_by_what_they_share() {
+        // Two nodes of eight cores, each of two caches, of which the last is not this process's but for a core.
+        let location = |core: usize| Location { node: Some(core / 8), cache: Some(core / 4 * 4) };
+        let cores: Vec<_> = (0..13).collect();
+        let expected = [vec![0, 1, 2, 3], vec![4, 5, 6, 7], vec![8, 9, 10, 11], vec![12]].to_vec();
+        assert_eq!(divide(&cores, location), expected);
+        assert_eq!(divide(&[9, 2], location), [vec![2], vec![9]]);
+        assert!(divide(&[], location).is_empty());
+    }
+
+    #[test]
+    fn a_cache_over_several_nodes_is_not_one_domain() {
+        let location = |core: usize| Location { node: Some(core % 2), cache: Some(0) };
+        assert_eq!(divide(&[0, 1, 2, 3], location), [vec![0, 2], vec![1, 3]]);
+    }
+
+    #[test]
+    fn where_nothing_is_known_all_are_one_domain() {
+        assert_eq!(divide(&[3, 5], |_| Location::default()), [vec![3, 5]]);
+    }
+
+    #[test]
+    fn what_the_kernel_says_is_read() {
+        let machine = tempfile::tempdir().unwrap();
+        let cache = machine.path().join("cpu5/cache");
+        for (index, level, shared) in [(0, "1\n", "5\n"), (1, "3\n", "4-7\n"), (2, "2\n", "5\n")] {
+            let directory = cache.join(format!("index{index}"));
+            fs::create_dir_all(&directory).unwrap();
+            fs::write(directory.join("level"), level).unwrap();
+            fs::write(directory.join("shared_cpu_list"), shared).unwrap();
+        }
+        assert_eq!(last_cache(&cache), Some(4));
+        assert_eq!(last_cache(machine.path()), None);
+        let node = machine.path().join("node1");
+        fs::create_dir(&node).unwrap();
+        fs::write(node.join("cpulist"), "4-5,8\n").unwrap();
+        assert_eq!(nodes(machine.path()), [(1, vec![4, 5, 8])]);
+        assert!(nodes(&machine.path().join("none")).is_empty());
+    }
+
+    #[test]
+    fn the_domains_of_this_machine_hold_its_cores() {
+        let cores = allowed(None).unwrap();
+        let mut all: Vec<_> = of_machine(&cores).concat();
+        all.sort_unstable();
+        assert_eq!(all, cores);
+    }
+}
