@@ -8,6 +8,7 @@
 
 mod fork;
 mod identity;
+mod lookout;
 mod memory;
 mod own;
 mod precedence;
@@ -19,8 +20,9 @@ mod tcp;
 
 pub use fork::tell_forked;
 pub use identity::Identity;
+pub use lookout::Lookout;
 pub use own::OwnRail;
-pub use precedence::Thread;
+pub use precedence::{Thread, poll_when_idle};
 pub use quic::{Inbox, Outbox, QuicBuffers, QuicConfig, QuicNeeds, QuicRail, TrunkConfig};
 pub use rail::{Event, Fault, Post, Puller, Rail, RailError};
 pub use shm::{Board, BoardDoor, FRAME_MAX_OF_ALL, ShmConfig, ShmRail, node_identity};

@@ -41,6 +41,17 @@ impl Thread {
     }
 }
 
+/// Gives the calling thread the lowest standing (`SCHED_IDLE`): it runs where nobody else wants the core, and is put
+/// aside at once when somebody does, for however long. It must hold nothing that others wait for.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn poll_when_idle() -> io::Result<()> {
+    let idle = libc::sched_attr { sched_policy: libc::SCHED_IDLE as u32, ..standing(0) };
+    // SAFETY: no preconditions.
+    Thread(unsafe { libc::gettid() }).set(&idle)
+}
+
 /// What makes a thread an ordinary one, but for its nice value.
 fn standing(nice: i32) -> libc::sched_attr {
     libc::sched_attr {
@@ -90,6 +101,18 @@ mod tests {
         }
         assert_eq!(nice(), 0);
         assert_eq!(Thread::current(), Some(thread));
+    }
+
+    #[test]
+    fn a_thread_has_the_lowest_standing_alone() {
+        let scheduler = || {
+            // SAFETY: no preconditions.
+            unsafe { libc::sched_getscheduler(0) }
+        };
+        let before = scheduler();
+        let polls = std::thread::spawn(move || poll_when_idle().map(|()| scheduler()));
+        assert_eq!(polls.join().unwrap().unwrap(), libc::SCHED_IDLE);
+        assert_eq!(scheduler(), before);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 use memory::Region;
 use wire::{Capabilities, Cost, Frame, FrameToken, GateId, RemoteRegion};
 
+use crate::lookout::Lookout;
 use crate::tcp::Refusal;
 
 /// One way to reach peers.
@@ -80,6 +81,12 @@ pub trait Rail: Send {
     /// Descriptors that become readable when this rail has news (usually one epoll descriptor or a
     /// doorbell). Stable for the life of the rail.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
+
+    /// What sees, without this rail, that something has come for it; from the first call on it is kept up. None where
+    /// nothing comes but by this process's own hand.
+    fn lookout(&mut self) -> Option<Arc<dyn Lookout>> {
+        None
+    }
 
     /// Announces that this process is about to sleep on the descriptors: from now on peers must ring.
     /// Returns `false` when there is news already, and the caller must not sleep.

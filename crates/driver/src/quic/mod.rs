@@ -52,6 +52,7 @@ use rustix::time::{
 use wire::{Frame, GateId};
 
 use crate::identity::Identity;
+use crate::lookout::{Lookout, Sockets};
 use crate::rail::{Event, Post, Rail, RailError};
 use crate::tcp::interfaces::{self, Interface};
 
@@ -269,6 +270,13 @@ impl Rail for QuicRail {
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         vec![self.epoll.as_fd()]
+    }
+
+    /// What the keeper has taken in is not seen, nor what comes to an address that the host has got meanwhile.
+    fn lookout(&mut self) -> Option<Arc<dyn Lookout>> {
+        let lookout = Sockets::new()?;
+        self.core().sockets.iter().for_each(|socket| lookout.add(socket));
+        Some(Arc::new(lookout))
     }
 
     fn prepare_sleep(&mut self) -> bool {

@@ -6,6 +6,7 @@
 
 mod aside;
 mod board;
+mod heads;
 mod life;
 #[cfg(test)]
 mod model;
@@ -29,11 +30,13 @@ use lock::Uncancelled;
 use memory::Region;
 use wire::{Capabilities, Cost, FIRST_CREDIT_BYTES, Frame, GateId, HostCost, RemoteRegion};
 
+use crate::lookout::Lookout;
 use crate::memory::OfProcess;
 use crate::rail::{Event, Fault, Post, Puller, Rail, RailError};
 
 use aside::Aside;
 pub use board::{Board, BoardDoor};
+use heads::{GONE, Heads};
 use life::Life;
 use node::Address;
 pub use node::node_identity;
@@ -82,6 +85,8 @@ pub struct ShmRail {
     next_look: Instant,
     /// Polls in a row that found nothing.
     idle_polls: u32,
+    /// For who looks on.
+    heads: Option<Arc<Heads>>,
 }
 
 /// A peer.
@@ -156,6 +161,7 @@ impl ShmRail {
             events: VecDeque::new(),
             next_look: Instant::now(),
             idle_polls: 0,
+            heads: None,
         })
     }
 
@@ -250,6 +256,9 @@ impl ShmRail {
             // A ring that cannot be attached belongs to a peer that has ended since.
             let _ = self.receive_ring((entry >> 32) as i32, entry as i32);
         }
+        if moved && let Some(heads) = &self.heads {
+            heads.note_announced(self.announced);
+        }
         moved
     }
 
@@ -264,7 +273,12 @@ impl ShmRail {
             Some(index) => index,
             None => self.attach(peer, &address)?,
         };
-        self.links[index].consumer = Some(Consumer::new(segment, pid));
+        let mut consumer = Consumer::new(segment, pid);
+        if let Some(heads) = &self.heads {
+            let at = Arc::clone(consumer.show_place());
+            heads.add(consumer.segment(), &at);
+        }
+        self.links[index].consumer = Some(consumer);
         Ok(())
     }
 
@@ -326,7 +340,7 @@ impl ShmRail {
             Ok(None) => return self.refuse(index),
             Err(error) => {
                 let link = &mut self.links[index];
-                link.down = true;
+                link.end();
                 let fault = Fault::Lost(format!("no shared memory for long messages: {error}"));
                 self.events.push_back(News::Down(link.peer, fault));
                 return Post::Full;
@@ -393,7 +407,7 @@ impl ShmRail {
                 continue;
             };
             if !consumer.is_some_and(Consumer::has_news) {
-                link.down = true;
+                link.end();
                 self.pool.forget(index);
                 self.events.push_back(News::Down(link.peer, fault));
             }
@@ -402,6 +416,14 @@ impl ShmRail {
 }
 
 impl Link {
+    /// Nothing goes over it any more.
+    fn end(&mut self) {
+        self.down = true;
+        if let Some(consumer) = &self.consumer {
+            consumer.leave(GONE);
+        }
+    }
+
     /// Wakes the peer if it sleeps.
     #[inline]
     fn ring_bell(&self) {
@@ -472,7 +494,7 @@ impl Rail for ShmRail {
 
     fn disconnect(&mut self, peer: GateId) {
         let Some(index) = self.link(peer).filter(|&index| !self.links[index].down) else { return };
-        self.links[index].down = true;
+        self.links[index].end();
         self.links[index].producer.close();
         self.pool.forget(index);
         self.ring_bell(index);
@@ -573,6 +595,19 @@ impl Rail for ShmRail {
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         vec![self.bell.as_fd()]
+    }
+
+    fn lookout(&mut self) -> Option<Arc<dyn Lookout>> {
+        if self.heads.is_none() {
+            let heads = Heads::new(&self.inbox, self.announced)?;
+            let live = self.links.iter_mut().filter(|link| !link.down);
+            for consumer in live.filter_map(|link| link.consumer.as_mut()) {
+                let at = Arc::clone(consumer.show_place());
+                heads.add(consumer.segment(), &at);
+            }
+            self.heads = Some(Arc::new(heads));
+        }
+        self.heads.as_ref().map(|heads| -> Arc<dyn Lookout> { Arc::<Heads>::clone(heads) })
     }
 
     fn prepare_sleep(&mut self) -> bool {

@@ -9,7 +9,8 @@
 //!
 //! A long frame lies in a chunk of the producer's pool; its record is a state word that names it.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use wire::Frame;
 
@@ -38,6 +39,8 @@ pub(crate) struct Consumer<S: Shared = Segment> {
     pid: i32,
     lent: Option<Lent<S>>,
     broken: bool,
+    /// Where `consumed` is told to who looks on; nothing follows from it but a look.
+    shown: Option<Arc<AtomicU64>>,
 }
 
 /// Where in its chunk a long frame lies.
@@ -150,7 +153,25 @@ impl<S: Shared> Consumer<S> {
 
     /// The consumer of a segment that a producer in process `pid` made.
     pub fn new(segment: S, pid: i32) -> Self {
-        Self { segment, consumed: 0, published: 0, pid, lent: None, broken: false }
+        Self { segment, consumed: 0, published: 0, pid, lent: None, broken: false, shown: None }
+    }
+
+    /// The segment, for who looks on.
+    pub fn segment(&self) -> &S {
+        &self.segment
+    }
+
+    /// Tells from now on where it is.
+    pub fn show_place(&mut self) -> &Arc<AtomicU64> {
+        let consumed = self.consumed;
+        self.shown.get_or_insert_with(|| Arc::new(AtomicU64::new(consumed)))
+    }
+
+    /// It reads no more, which is `gone` to who looks on.
+    pub fn leave(&self, gone: u64) {
+        if let Some(shown) = &self.shown {
+            shown.store(gone, Ordering::Relaxed);
+        }
     }
 
     /// Shows the next frame to `sink`; false when there is none.
@@ -243,6 +264,9 @@ impl<S: Shared> Consumer<S> {
     #[inline]
     fn release(&mut self, span: u64) {
         self.consumed += span;
+        if let Some(shown) = &self.shown {
+            shown.store(self.consumed, Ordering::Relaxed);
+        }
         if self.consumed - self.published >= Self::PUBLISH_EVERY {
             self.publish();
         }

@@ -124,9 +124,15 @@ impl Shared for Segment {
 
 impl Segment {
     /// A second mapping of the same memory.
-    #[cfg(test)]
     pub fn again(&self) -> io::Result<Self> {
-        Self::attach(std::process::id() as i32, self.descriptor(), self.len)
+        // SAFETY: of a shared mapping a length of zero asks for another one, at an address the kernel chooses
+        // (mremap(2)); this one stays as it is.
+        let address =
+            unsafe { libc::mremap(self.address.cast(), 0, self.len, libc::MREMAP_MAYMOVE) };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { address: address.cast(), len: self.len, file: None })
     }
 
     fn map(file: &File, len: usize) -> io::Result<Self> {

@@ -44,6 +44,7 @@ mod vigil;
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lock::Uncancelled;
@@ -51,6 +52,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::event::epoll;
 use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, GateId};
 
+use crate::lookout::{Lookout, Sockets};
 use crate::rail::{Event, Fault, Post, Rail, RailError};
 
 pub use congestion::Congestion;
@@ -168,6 +170,8 @@ pub struct TcpRail {
     /// When to look next for hosts that have vanished.
     next_vigil: Duration,
     failed: Vec<(GateId, Fault)>,
+    /// For who looks on: the sockets of open links.
+    lookout: Option<Arc<Sockets>>,
 }
 
 /// Whether descriptors have run out, and whether that was told.
@@ -277,6 +281,7 @@ impl TcpRail {
             shortage: Shortage::Never,
             next_vigil: vigil::LOOK_EVERY,
             failed: Vec::new(),
+            lookout: None,
         })
     }
 
@@ -291,6 +296,9 @@ impl TcpRail {
         let data = epoll::EventData::new_u64(key);
         // Fails only for lack of kernel memory; the link is then found silent by its peer's timeout.
         let _ = epoll::modify(&self.epoll, &channel.socket, data, epoll::EventFlags::IN);
+        if let Some(lookout) = &self.lookout {
+            lookout.add(&channel.socket);
+        }
         // Fails for no TCP socket; a host that vanishes is then noticed when it is sent something.
         let _ = vigil::watch(&channel.socket, self.silence());
         let pacing = Pacing::new(&channel.socket, detour, &self.knowledge, &self.congestion);
@@ -718,6 +726,19 @@ impl Rail for TcpRail {
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         vec![self.epoll.as_fd()]
+    }
+
+    fn lookout(&mut self) -> Option<Arc<dyn Lookout>> {
+        if self.lookout.is_none() {
+            let lookout = Sockets::new()?;
+            for socket in self.sockets.values() {
+                if let Socket::Open(open) = socket {
+                    lookout.add(&open.stream.channel.socket);
+                }
+            }
+            self.lookout = Some(Arc::new(lookout));
+        }
+        self.lookout.as_ref().map(|lookout| -> Arc<dyn Lookout> { Arc::<Sockets>::clone(lookout) })
     }
 
     fn prepare_sleep(&mut self) -> bool {

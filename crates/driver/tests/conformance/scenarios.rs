@@ -414,6 +414,55 @@ fn rings(rail: &dyn Rail, limit: Duration) -> bool {
     poll(&mut bells, Some(&limit)).expect("poll") > 0
 }
 
+/// Who looks on sees what has come until it is taken in, over links from before its first look and after, and nothing
+/// once the rail is gone.
+pub fn lookout(ground: &dyn Ground) {
+    let mut stage = Stage::new(ground, 3);
+    stage.open(0, 1);
+    let lookout = stage.ends[1].rail.lookout().expect("something comes from others");
+    stage.open(2, 1);
+    stage.until("all is taken in", |_| !lookout.sees_news());
+    for number in 0..10 {
+        for from in [0, 2] {
+            let peer = GateId(1);
+            let mut seen = false;
+            let mut posted = 0;
+            // What a thread of the rail's own takes in at once is not seen.
+            while !seen {
+                stage.limit.check("what has come is seen");
+                assert!(stage.ends[from].post(peer, Load::new(7, number, 40)).is_ok());
+                posted += 1;
+                seen = (0..1000).any(|_| {
+                    stage.ends[from].poll();
+                    lookout.sees_news()
+                });
+            }
+            let from = stage.ends[from].rank;
+            stage.until("it is taken in", |ends| {
+                ends[1].seen(from).frames.len() == posted && !lookout.sees_news()
+            });
+            stage.ends[1].seen(from).frames.clear();
+        }
+    }
+    stage.ends.truncate(1);
+    stage.ends.clear();
+    lookout.sees_news();
+}
+
+/// A peer whose link was ended is not seen, though it has left something.
+pub fn blindness(ground: &dyn Ground) {
+    let mut stage = Stage::pair(ground);
+    let lookout = stage.ends[1].rail.lookout().expect("something comes from others");
+    stage.until("all is taken in", |_| !lookout.sees_news());
+    assert!(stage.ends[0].post(GateId(1), Load::new(7, 1, 40)).is_ok());
+    while !lookout.sees_news() {
+        stage.ends[0].poll();
+        stage.limit.check("what has come is seen");
+    }
+    stage.ends[1].rail.disconnect(GateId(0));
+    assert!(!lookout.sees_news(), "nobody takes it in");
+}
+
 /// A sender that sleeps for want of room is woken when there is some.
 pub fn room(ground: &dyn Ground) {
     if !ground.wakes() || ground.is_alone() {
