@@ -8,9 +8,12 @@ use topo::processor::{self, Cores, Wake};
 
 /// What a rank on this node does: one of the job that this process is started in, or of any.
 pub fn text() -> String {
+    let cores = processor::cores();
     let found = Found {
         host: topo::sample::host_name(),
-        cores: processor::cores(),
+        domains: topo::domains::of_machine(&cores.allowed),
+        leaves_idle_cores: settings::IDLE_CORES.text().trim() == "leave",
+        cores,
         runnable: processor::Runnable::open().and_then(|runnable| runnable.count()),
         wake: processor::wake(),
         late: Duration::from_nanos(
@@ -27,6 +30,10 @@ pub fn text() -> String {
 struct Found {
     host: String,
     cores: Cores,
+    /// Those of them that share a cache, and memory.
+    domains: Vec<Vec<usize>>,
+    /// The user says so.
+    leaves_idle_cores: bool,
     runnable: Option<usize>,
     wake: Option<Wake>,
     /// What a thread is late that sleeps until a time; by this ranks know how long to spin.
@@ -82,22 +89,43 @@ impl Found {
         format!(
             "host        {}\n\
              cores       {}: {} of the machine's {machine} are this process's{bound}\n\
+             domains     {}\n\
              threads     {runnable}\n\
              wake-up     {wake}\n\
              precedence  {precedence}\n",
             self.host,
             ranges(allowed),
             allowed.len(),
+            self.domains.iter().map(|cores| ranges(cores)).collect::<Vec<_>>().join(" | "),
         )
+    }
+
+    /// How many threads of such a policy look on, and where, or why none.
+    fn onlookers(&self, policy: &Policy, ranks: usize) -> (String, String) {
+        let many = policy.onlookers.min(self.domains.len());
+        let none = "never".into();
+        if self.leaves_idle_cores {
+            return (none, format!("{} says so", settings::IDLE_CORES.variable()));
+        }
+        if many == 0 {
+            let because =
+                format!("{ranks} ranks on {} cores leave no third one to each", self.shared);
+            return (none, because);
+        }
+        let places: Vec<_> = self.domains[..many].iter().map(|cores| ranges(cores)).collect();
+        let because = format!(
+            "with up to {} ranks, where nobody wants cores {}, for a while after news; they wake whom it is for",
+            self.shared / 3,
+            places.join(" | ")
+        );
+        (many.to_string(), because)
     }
 
     fn policy(&self, title: &str, ranks: usize) -> String {
         let mut text = format!("\n{title}\n");
-        for Explained { name, amount, because } in Policy::for_node(ranks, self.shared)
-            .bound_to(self.cores.usable)
-            .woken_in(self.late)
-            .explain(self.late)
-        {
+        let policy =
+            Policy::for_node(ranks, self.shared).bound_to(self.cores.usable).woken_in(self.late);
+        for Explained { name, amount, because } in policy.explain(self.late) {
             let amount = match amount {
                 Amount::None => "never".into(),
                 Amount::Time(span) => time(span),
@@ -105,7 +133,8 @@ impl Found {
             };
             text += &format!("  {name:<10}{amount:>9}  {because}\n");
         }
-        text
+        let (amount, because) = self.onlookers(&policy, ranks);
+        text + &format!("  looks on  {amount:>9}  {because}\n")
     }
 }
 
@@ -135,6 +164,8 @@ mod tests {
         Found {
             host: "here".into(),
             cores: Cores { allowed: vec![0, 1, 2, 8], usable: 2, machine: 16 },
+            domains: vec![vec![0, 1, 2], vec![8]],
+            leaves_idle_cores: false,
             runnable: Some(17),
             wake: Some(wake),
             late: Duration::from_micros(10),
@@ -149,6 +180,9 @@ mod tests {
         let text = found(None).tell();
         let expected = [
             "0-2,8: 4 of the machine's 16 are this process's, 2 of them at once",
+            "domains     0-2 | 8\n",
+            "  looks on      never  1 ranks on 2 cores leave no third one to each\n",
+            "  looks on      never  3 ranks on 2 cores leave no third one to each\n",
             "17 run or could run now: more than there are cores",
             "3.0 µs at least, 4.0 µs in the middle",
             "precedence  none: it is not allowed\n",
@@ -171,6 +205,20 @@ mod tests {
         let bound = Found { cores, shared: 4, ..found(Some(4)) }.tell();
         assert!(bound.contains("this process's, of 4 that the job's ranks share\n"), "{bound}");
         assert!(bound.contains("\n4 ranks on this node\n  spins      200.0 µs"), "{bound}");
+    }
+
+    #[test]
+    fn who_looks_on_is_told_where_and_why_not() {
+        let many = Found { shared: 16, ..found(Some(4)) };
+        let (amount, because) = many.onlookers(&Policy::for_node(4, 16), 4);
+        assert_eq!(amount, "2", "one for each domain");
+        assert!(
+            because.contains("with up to 5 ranks, where nobody wants cores 0-2 | 8"),
+            "{because}"
+        );
+        let left = Found { leaves_idle_cores: true, ..found(Some(1)) };
+        let text = left.tell();
+        assert!(text.contains("  looks on      never  CANELE_IDLE_CORES says so\n"), "{text}");
     }
 
     #[test]

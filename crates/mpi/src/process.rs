@@ -348,7 +348,8 @@ fn start(level: ThreadLevel) -> Result<Process> {
         core.with_team(&team.iter().map(String::as_str).collect::<Vec<_>>())
     };
     let core = teams.iter().fold(core, join);
-    let policy = policy(size).woken_in(Duration::from_nanos(host.wake_ns));
+    let policy = onlookers(policy(size)).map_err(failed)?;
+    let policy = policy.woken_in(Duration::from_nanos(host.wake_ns));
     let progress = Progress::new(core, policy).map_err(|error| failed(error.to_string()))?;
     Ok(Process {
         rank,
@@ -527,6 +528,19 @@ fn interface() -> Option<String> {
 fn policy(size: u32) -> Policy {
     let ranks = boot::local_ranks().unwrap_or(size as usize);
     Policy::for_node(ranks, boot::node_cores()).bound_to(boot::own_cores())
+}
+
+/// The same, where cores that nobody wants are left alone if the user says so.
+fn onlookers(policy: Policy) -> Result<Policy, String> {
+    let wanted = settings::IDLE_CORES.text();
+    match wanted.trim() {
+        "auto" => Ok(policy),
+        "leave" => Ok(policy.without_onlookers()),
+        _ => {
+            let variable = settings::IDLE_CORES.variable();
+            Err(format!("{variable}={wanted}: `auto` or `leave` is needed"))
+        }
+    }
 }
 
 /// Where this process is.

@@ -378,6 +378,16 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
         "times that a thread which slept in the kernel was woken by another of its process",
     ),
     counts(
+        "looks_by_idle",
+        |all| all.progress.looks_by_idle,
+        "looks for messages from cores that nobody wanted, as far as those who look rest",
+    ),
+    counts(
+        "rings_by_idle",
+        |all| all.progress.rings_by_idle,
+        "times that who looked from there woke another thread of its process",
+    ),
+    counts(
         "waits_for_others",
         |all| all.progress.waits_for_others,
         "waits of threads while another polled for all",
@@ -505,7 +515,7 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
     ),
 ];
 
-const OF_PROGRESS: usize = 29;
+const OF_PROGRESS: usize = 31;
 const OF_MESSAGES: usize = 13;
 
 static CATEGORIES: [Category; 3] = [

@@ -9,13 +9,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use driver::{Board, Event, Post, Rail};
+use driver::{Board, Event, Lookout, Post, Rail};
 use engine::{Completion, Engine, OpId, Posted, Pull, Selector};
 use lock::Lock;
 use wire::{Capabilities, Frame, GateId, RailId};
 
 use crate::copies::Copies;
 use crate::counters::Counters;
+use crate::idle::Idle;
 use crate::journal::Journal;
 use crate::precedence::Precedence;
 use crate::tasks::Tasks;
@@ -96,6 +97,8 @@ pub struct Core {
     pub(crate) watch: Watch,
     pub(crate) precedence: Precedence,
     pub(crate) counters: Counters,
+    /// Who looks on without it.
+    pub(crate) idle: Option<Arc<Idle>>,
     /// Where threads wait for what others post.
     boards: Vec<Arc<Lock<Board>>>,
     /// Peers have been told that a thread sleeps.
@@ -173,6 +176,7 @@ impl Core {
             watch: Watch::default(),
             precedence: Precedence::default(),
             counters: Counters::default(),
+            idle: None,
             boards: Vec::new(),
             lies_down: false,
             is_in_call: false,
@@ -337,7 +341,10 @@ impl Core {
 
     /// What was done so far, beyond what the engine counts.
     pub fn counters(&self) -> Counters {
-        Counters { polls: self.turn - FIRST_TURN, ..self.counters }
+        let (looks_by_idle, rings_by_idle) =
+            self.idle.as_ref().map_or((0, 0), |idle| idle.counted());
+        let polls = self.turn - FIRST_TURN;
+        Counters { polls, looks_by_idle, rings_by_idle, ..self.counters }
     }
 
     /// Whether something does not come to its end unless somebody polls.
@@ -424,6 +431,9 @@ impl Core {
 
     /// Closes all links; nothing can be sent or received any more.
     pub fn close(&mut self) {
+        if let Some(idle) = &self.idle {
+            idle.end();
+        }
         self.rails.clear();
         self.copies.clear();
         self.routes.fill(Route::Failed);
@@ -441,6 +451,11 @@ impl Core {
 
     pub(crate) fn descriptors(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
         self.rails.iter().flat_map(|station| station.rail.descriptors()).collect()
+    }
+
+    /// What looks on for each rail over which something may come.
+    pub(crate) fn lookouts(&mut self) -> Vec<Arc<dyn Lookout>> {
+        self.rails.iter_mut().filter_map(|station| station.rail.lookout()).collect()
     }
 
     /// Tells all rails that this process is about to sleep; false when one has news already.

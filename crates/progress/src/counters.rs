@@ -32,6 +32,10 @@ pub struct Counters {
     pub standby_sleeping: Duration,
     /// How often a thread that sleeps on the rails was woken by another of its process.
     pub bells: u64,
+    /// Looks of threads that look on from cores nobody wants, as far as they rest.
+    pub looks_by_idle: u64,
+    /// How often they rang for who sleeps.
+    pub rings_by_idle: u64,
     /// Waits left to another thread that polls.
     pub waits_for_others: u64,
     /// Of those, what ended because it was over, or because it was this thread's turn to poll.

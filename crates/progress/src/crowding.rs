@@ -17,6 +17,7 @@
 //! Where cores are wanted a thread that waits keeps its own for no longer than sleeping costs: who sleeps soon has
 //! its turn soon after it is woken, and who spins has used it up when the answer comes.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -46,9 +47,16 @@ pub(crate) struct Crowding {
     trust: Trust,
     /// All cores of the machine, and what tells how many threads want them; none where it does not.
     machine: Option<(usize, Runnable)>,
+    /// Threads of this process that run, or could, and want no core.
+    idle: Arc<AtomicU32>,
 }
 
 impl Crowding {
+    /// Threads that `idle` counts take from nobody.
+    pub fn beside(idle: Arc<AtomicU32>) -> Self {
+        Self { idle, ..Self::new() }
+    }
+
     pub fn new() -> Self {
         let cores = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
         let machine =
@@ -64,6 +72,7 @@ impl Crowding {
             look_at_us: AtomicU64::new(0),
             trust: Trust::new(),
             machine,
+            idle: Arc::default(),
         }
     }
 
@@ -89,8 +98,11 @@ impl Crowding {
         }
     }
 
+    /// Whether more threads run, or could run, than there are cores.
     fn is_full(&self) -> bool {
-        self.machine.as_ref().is_some_and(is_full)
+        let Some((cores, runnable)) = &self.machine else { return false };
+        let idle = self.idle.load(Ordering::Relaxed) as usize;
+        runnable.count().is_some_and(|runnable| runnable > cores.saturating_add(idle))
     }
 
     /// A thread that polls has read the clock, and so much earlier the last time.
@@ -190,11 +202,6 @@ impl Crowding {
     }
 }
 
-/// Whether more threads run, or could run, than there are cores.
-fn is_full((cores, runnable): &(usize, Runnable)) -> bool {
-    runnable.count().is_some_and(|runnable| runnable > *cores)
-}
-
 /// Polls between two looks at the clock take some µs; who was put aside comes back after milliseconds.
 const PUT_ASIDE: Duration = Duration::from_micros(500);
 
@@ -230,10 +237,13 @@ mod tests {
 
     #[test]
     fn this_machine_tells_how_many_want_its_cores() {
-        let (cores, runnable) = Crowding::new().machine.expect("a machine with /proc");
+        let crowding = Crowding::new();
+        let (cores, runnable) = crowding.machine.expect("a machine with /proc");
         assert!(cores > 0);
-        assert!(is_full(&(0, runnable)), "this thread runs");
-        assert!(!is_full(&(usize::MAX, Runnable::open().unwrap())));
+        let full = Crowding { machine: Some((0, runnable)), ..Crowding::new() };
+        assert!(full.is_full(), "this thread runs");
+        full.idle.store(u32::MAX, Ordering::Relaxed);
+        assert!(!full.is_full(), "nobody wants a core");
     }
 
     #[test]

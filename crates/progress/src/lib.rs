@@ -5,7 +5,7 @@
 //! for a while and then sleeps in the kernel until a rail rings ([`Policy`] says how long it spins).
 //! Of several threads that wait, one polls for all and the others sleep until something completes. What
 //! takes several operations is a [`Task`], which goes on without calls. What the application leaves behind
-//! when it computes, a thread of the library's own brings to its end.
+//! when it computes, a thread of the library's own brings to its end, and where cores are free others look on for it.
 #![forbid(unsafe_code)]
 
 mod copies;
@@ -13,6 +13,7 @@ mod core;
 mod counters;
 mod crowding;
 mod explain;
+mod idle;
 mod journal;
 mod policy;
 mod precedence;

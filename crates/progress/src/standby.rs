@@ -8,12 +8,13 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
 use nix::sys::signal::SigSet;
 
+use crate::idle::Idle;
 use crate::precedence::WATCH;
 use crate::wait::Progress;
 
@@ -83,9 +84,13 @@ fn stand_by(progress: &Weak<Progress>) {
     IS_THIS_THREAD.set(true);
     let mut seen = 0;
     let mut idle = 0;
+    let (mut is_called, mut is_rung) = (true, false);
     loop {
         let Some(progress) = progress.upgrade() else { return };
-        let look = progress.stand_in(&mut seen);
+        if std::mem::take(&mut is_called) {
+            progress.have_looked_on();
+        }
+        let look = progress.stand_in(&mut seen, std::mem::take(&mut is_rung));
         idle = if look == Look::Idle { idle + 1 } else { 0 };
         let period = match look {
             Look::Gathered => Some(GATHERED),
@@ -95,8 +100,12 @@ fn stand_by(progress: &Weak<Progress>) {
         };
         let period = period.or_else(|| progress.is_preceded().then_some(WATCH));
         if let Some(period) = period {
+            let onlookers = Arc::clone(&progress.idle);
             drop(progress);
-            thread::sleep(period);
+            match look {
+                Look::Covered => is_rung = rest_or_hear(&onlookers, period),
+                Look::Gathered | Look::Idle | Look::Relieved => thread::sleep(period),
+            }
             continue;
         }
         idle = 0;
@@ -108,7 +117,19 @@ fn stand_by(progress: &Weak<Progress>) {
         }
         drop(progress);
         thread::park();
+        is_called = true;
     }
+}
+
+/// Rests until the next look; whether who looks on has rung meanwhile.
+fn rest_or_hear(onlookers: &Idle, period: Duration) -> bool {
+    if !onlookers.may_ring() {
+        thread::sleep(period);
+        return false;
+    }
+    onlookers.away.open();
+    thread::park_timeout(period);
+    onlookers.away.close()
 }
 
 /// Whether the calling thread is the one that stands by.

@@ -16,6 +16,7 @@ use wire::GateId;
 use crate::copies::timed;
 use crate::core::Core;
 use crate::crowding::Crowding;
+use crate::idle::Idle;
 use crate::policy::{Courtesy, Next, Patience, Policy};
 use crate::standby::{Look, Standby};
 use crate::tasks::Task;
@@ -32,7 +33,7 @@ pub struct Progress {
     /// Wakes the polling thread from another one.
     wake: OwnedFd,
     /// Wakes the thread that stands by.
-    relief: OwnedFd,
+    relief: Arc<OwnedFd>,
     policy: Policy,
     courtesy: Courtesy,
     crowding: Crowding,
@@ -41,6 +42,7 @@ pub struct Progress {
     /// Tests that found nothing.
     vain: Vain,
     pub(crate) standby: Standby,
+    pub(crate) idle: Arc<Idle>,
     myself: Weak<Self>,
 }
 
@@ -61,13 +63,15 @@ impl Progress {
     ///
     /// # Errors
     /// When the kernel gives no epoll or event descriptor.
-    pub fn new(core: Core, policy: Policy) -> std::io::Result<Arc<Self>> {
+    pub fn new(mut core: Core, policy: Policy) -> std::io::Result<Arc<Self>> {
         let bells = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let [wake, relief] = [event()?, event()?];
+        let (wake, relief) = (event()?, Arc::new(event()?));
         let readable = epoll::EventFlags::IN;
         for descriptor in core.descriptors() {
             epoll::add(&bells, descriptor, epoll::EventData::new_u64(1), readable)?;
         }
+        let idle = Arc::new(Idle::new(Arc::clone(&relief)));
+        core.idle = Some(Arc::clone(&idle));
         Ok(Arc::new_cyclic(|myself| Self {
             core: Lock::new(core),
             bells,
@@ -75,10 +79,11 @@ impl Progress {
             relief,
             policy,
             courtesy: Courtesy::default(),
-            crowding: Crowding::new(),
+            crowding: Crowding::beside(Arc::clone(&idle.awake)),
             holding_up: Trust::new(),
             vain: Vain::new(),
             standby: Standby::default(),
+            idle,
             myself: Weak::clone(myself),
         }))
     }
@@ -549,6 +554,7 @@ impl Progress {
             let relieved = core.watch.lie_down();
             self.ring(&mut core, relieved);
             self.go_first(&mut core);
+            self.idle.dismiss();
             drop(core);
             let limit = deadline.map_or(MAX_SLEEP, |deadline| {
                 deadline.saturating_duration_since(Instant::now()).min(MAX_SLEEP)
@@ -584,10 +590,12 @@ impl Progress {
     }
 
     /// One look of the thread that stands by, after which `seen` is the turn of the core; where nobody
-    /// has polled since the last look, it polls, sleeps in the kernel, and goes on until somebody does.
-    pub(crate) fn stand_in(&self, seen: &mut u64) -> Look {
+    /// has polled since the last look, it polls, sleeps in the kernel, and goes on until somebody does. Who looks on has
+    /// rung (`is_rung`) where something has come that nobody takes in: then it polls until that is done.
+    pub(crate) fn stand_in(&self, seen: &mut u64, is_rung: bool) -> Look {
         let mut core = self.lock();
         core.counters.looks_by_standby += 1;
+        self.idle.call_for(core.engine.news());
         core.precedence.look();
         if core.is_gathering() {
             let before = core.engine.news();
@@ -597,9 +605,12 @@ impl Progress {
             return Look::Gathered;
         }
         // Who polls is at times between two waits.
+        if is_rung {
+            *seen = core.turn();
+        }
         let is_polled = core.watch.is_polled() || core.turn() != *seen;
         core.waiters.relieve(is_polled);
-        let mut copies = None;
+        let (mut copies, mut has_moved) = (None, false);
         loop {
             core.look_at_backlog();
             if !core.is_left_behind() {
@@ -615,6 +626,9 @@ impl Progress {
             }
             if core.watch.is_polled() || core.turn() != *seen {
                 *seen = core.turn();
+                if is_rung && !has_moved {
+                    self.idle.learn(false);
+                }
                 return Look::Covered;
             }
             let before = core.engine.news();
@@ -623,11 +637,27 @@ impl Progress {
             core = self.work(core);
             *seen = core.turn();
             self.report(&mut core, before);
+            if moved {
+                self.idle.call();
+            }
+            if is_rung && (moved || !has_moved) {
+                self.idle.learn(moved);
+            }
+            has_moved |= moved;
+            if is_rung && !moved && !core.has_pieces(copies) {
+                return Look::Covered;
+            }
             core = match moved || core.has_pieces(copies) {
                 true => self.breathe(core, std::hint::spin_loop),
                 false => self.guard(core),
             };
         }
+    }
+
+    /// The thread that stands by was called: has others look on, where cores are left, while it is needed.
+    pub(crate) fn have_looked_on(&self) {
+        self.idle.review(self.policy.onlookers, || self.lock().lookouts());
+        self.idle.call();
     }
 
     /// Whether a thread goes before others.
@@ -651,7 +681,9 @@ impl Progress {
         if core.prepare_sleep() {
             core.watch.begin_guard();
             drop(core);
+            self.idle.guarded.open();
             let slept = self.wait_for_bell(&self.relief, MAX_SLEEP);
+            self.idle.guarded.close();
             core = self.lock();
             core.counters.sleeps_of_standby += 1;
             core.counters.standby_sleeping += slept;
@@ -710,6 +742,12 @@ impl Progress {
             let _ = rustix::io::read(event, &mut [0; 8]);
         }
         began.elapsed()
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.idle.end();
     }
 }
 

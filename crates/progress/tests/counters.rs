@@ -42,7 +42,7 @@ fn yields_are_timed() {
 
 #[test]
 fn who_has_a_core_spins_until_it_sleeps() {
-    let process = process(Policy { spin: SPIN, yields: 0, brief: SPIN, threads: 1 });
+    let process = process(Policy { spin: SPIN, yields: 0, brief: SPIN, threads: 1, onlookers: 0 });
     let (counted, took) = wait_until(&process, |counters| counters.sleeps > 0);
     // All of `SPIN`, unless it was put aside meanwhile.
     assert!(!counted.spinning.is_zero(), "{counted:?}");
@@ -224,7 +224,7 @@ impl Directory for Alone {
 }
 
 const CROWDED: Policy =
-    Policy { spin: Duration::ZERO, yields: 16, brief: Duration::ZERO, threads: 1 };
+    Policy { spin: Duration::ZERO, yields: 16, brief: Duration::ZERO, threads: 1, onlookers: 0 };
 const TESTS: u64 = 10;
 const TESTS_IN_A_ROW: usize = 1000;
 const SPIN: Duration = Duration::from_millis(1);

@@ -101,12 +101,20 @@ pub static CHECK: Setting = setting(
      two exchange where lengths may differ, the same for all ranks; mpiexec -check sets it",
 );
 
+/// Whether threads look on from cores that nobody wants.
+pub static IDLE_CORES: Setting = setting(
+    "CANELE_IDLE_CORES",
+    Kind::Text("auto"),
+    "auto: where a node has three cores and more for each rank, threads of the lowest standing look for messages \
+     while the application computes; leave: they are left alone",
+);
+
 /// How long `mpiexec` waits for agents.
 pub static CONNECT_TIMEOUT: Setting =
     setting("CANELE_CONNECT_TIMEOUT", Kind::Seconds(30), "seconds until mpiexec gives an agent up");
 
 /// All settings, in the order of README's table.
-pub static ALL: [&Setting; 13] = [
+pub static ALL: [&Setting; 14] = [
     &RAILS,
     &STRATEGY,
     &UNMATCHED_BYTES,
@@ -119,6 +127,7 @@ pub static ALL: [&Setting; 13] = [
     &LINK_PATIENCE,
     &PLANS,
     &CHECK,
+    &IDLE_CORES,
     &CONNECT_TIMEOUT,
 ];
 

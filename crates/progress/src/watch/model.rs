@@ -2,18 +2,20 @@
 //! steps (loom).
 //!
 //! It is [`Watch`] itself that runs, below the loops of `wait` and `standby` without what does not concern it: spinning,
-//! other waiters, and time. Nothing wakes by time here, so that what nobody is woken for is a deadlock, which loom finds.
+//! other waiters, and time. Nothing wakes by time here, so that what nobody is woken for is a deadlock, which loom finds:
+//! where a thread looks on, even between two looks the one that stands by sleeps until it is rung for.
 //! Rails are a doorbell that rings for who has prepared to sleep: their own protocol is proved in `driver`. Each
 //! protocol is also run with one [`Flaw`], which its model must notice.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use loom::sync::{Condvar, Mutex, MutexGuard};
 use loom::thread;
 
 use super::{Bell, Watch};
+use crate::idle::{Ear, Sign};
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +31,8 @@ enum Flaw {
     Silences,
     /// Who goes to rest does not look once more.
     LooksNoMore,
+    /// Who rests between two looks does not say so.
+    RestsUnsaid,
 }
 
 /// A process with a thread that stands by.
@@ -42,6 +46,10 @@ struct Process {
     rung: Condvar,
     /// The thread that stands by is at it.
     is_called: AtomicBool,
+    /// A thread looks on.
+    is_seen: bool,
+    is_over: AtomicBool,
+    ears: Ears,
     /// It need not rest.
     call: Mutex<bool>,
     called: Condvar,
@@ -75,6 +83,36 @@ struct Events {
     bells: bool,
     wake: bool,
     relief: bool,
+    /// The thread that stands by is not to rest between two looks.
+    hail: bool,
+}
+
+/// For whom who looks on rings.
+struct Ears {
+    away: Ear<AtomicU8>,
+    guarded: Ear<AtomicU8>,
+}
+
+impl Sign for AtomicU8 {
+    fn new(value: u8) -> Self {
+        Self::new(value)
+    }
+
+    fn load(&self, order: Ordering) -> u8 {
+        self.load(order)
+    }
+
+    fn store(&self, value: u8, order: Ordering) {
+        self.store(value, order);
+    }
+
+    fn swap(&self, value: u8, order: Ordering) -> u8 {
+        self.swap(value, order)
+    }
+
+    fn exchange(&self, from: u8, to: u8) -> bool {
+        self.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
 }
 
 enum Look {
@@ -90,9 +128,12 @@ impl Core {
 }
 
 impl Process {
-    fn new(flaw: Flaw) -> Arc<Self> {
+    fn new(flaw: Flaw, is_seen: bool) -> Arc<Self> {
         Arc::new(Self {
             flaw,
+            is_seen,
+            is_over: AtomicBool::new(false),
+            ears: Ears { away: Ear::new(), guarded: Ear::new() },
             core: Mutex::new(Core::default()),
             moved: Condvar::new(),
             rail: Mutex::new(Rail::default()),
@@ -132,6 +173,14 @@ impl Process {
         core.begun += u32::from(has_room);
         core.has_backlog |= !has_room;
         self.leave(&core);
+    }
+
+    /// Polls, and computes on.
+    fn poll_once(&self) {
+        let mut core = self.core();
+        if self.advance(&mut core) {
+            self.report(&core);
+        }
     }
 
     /// Sends a message to its own process.
@@ -200,8 +249,10 @@ impl Process {
     /// The thread that stands by.
     fn stand_by(&self) {
         let mut seen = 0;
+        let mut is_rung = false;
         loop {
-            match self.stand_in(&mut seen) {
+            match self.stand_in(&mut seen, std::mem::take(&mut is_rung)) {
+                Look::Covered if self.is_seen => is_rung = self.rest_or_hear(),
                 // Some time later.
                 Look::Covered => thread::yield_now(),
                 Look::Over => return,
@@ -217,8 +268,45 @@ impl Process {
         }
     }
 
-    fn stand_in(&self, seen: &mut u32) -> Look {
+    /// Rests between two looks, until who looks on rings.
+    fn rest_or_hear(&self) -> bool {
+        if self.flaw != Flaw::RestsUnsaid {
+            self.ears.away.open();
+        }
+        let mut events = self.events.lock().unwrap();
+        while !std::mem::take(&mut events.hail) {
+            events = self.rung.wait(events).unwrap();
+        }
+        drop(events);
+        self.ears.away.close()
+    }
+
+    /// Looks on, without the core.
+    fn look_on(&self) {
+        let Ears { away, guarded } = &self.ears;
+        while !self.is_over.load(Ordering::Acquire) {
+            let [guards, rests] = [guarded, away].map(Ear::listens);
+            if (guards || rests) && self.rail.lock().unwrap().arrived > 0 {
+                if guards && guarded.take() {
+                    self.ring(Some(Bell::Relief));
+                } else if rests && away.take() {
+                    self.hail();
+                }
+            }
+            thread::yield_now();
+        }
+    }
+
+    fn hail(&self) {
+        self.events.lock().unwrap().hail = true;
+        self.rung.notify_all();
+    }
+
+    fn stand_in(&self, seen: &mut u32, is_rung: bool) -> Look {
         let mut core = self.core();
+        if is_rung {
+            *seen = core.turn;
+        }
         loop {
             if core.is_over {
                 return Look::Over;
@@ -232,6 +320,9 @@ impl Process {
             }
             let moved = self.advance(&mut core);
             *seen = core.turn;
+            if is_rung && !moved {
+                return Look::Covered;
+            }
             if moved {
                 self.report(&core);
                 drop(core);
@@ -246,7 +337,9 @@ impl Process {
         if self.prepare_sleep() {
             core.watch.begin_guard();
             drop(core);
+            self.ears.guarded.open();
             self.sleep_on(Bell::Relief);
+            self.ears.guarded.close();
             core = self.core();
             if !core.watch.end_guard() {
                 return core;
@@ -326,6 +419,8 @@ impl Process {
     /// Ends the thread that stands by.
     fn end(&self) {
         self.core().is_over = true;
+        self.is_over.store(true, Ordering::Release);
+        self.hail();
         self.ring(Some(Bell::Relief));
         self.call();
     }
@@ -333,16 +428,34 @@ impl Process {
 
 /// Runs what a process's own thread does beside what others do and the thread that stands by.
 fn beside(flaw: Flaw, others: impl IntoIterator<Item = fn(&Process)>, own: impl FnOnce(&Process)) {
-    let process = Process::new(flaw);
+    play(Process::new(flaw, false), others, own);
+}
+
+/// The same where a thread looks on.
+fn in_sight(
+    flaw: Flaw,
+    others: impl IntoIterator<Item = fn(&Process)>,
+    own: impl FnOnce(&Process),
+) {
+    play(Process::new(flaw, true), others, own);
+}
+
+fn play(
+    process: Arc<Process>,
+    others: impl IntoIterator<Item = fn(&Process)>,
+    own: impl FnOnce(&Process),
+) {
     let spawn = |act: fn(&Process)| {
         let process = Arc::clone(&process);
         thread::spawn(move || act(&process))
     };
     let standby = spawn(Process::stand_by);
+    let onlooker = process.is_seen.then(|| spawn(Process::look_on));
     let others: Vec<_> = others.into_iter().map(spawn).collect();
     own(&process);
     others.into_iter().for_each(|other| other.join().unwrap());
     process.end();
+    onlooker.into_iter().for_each(|onlooker| onlooker.join().unwrap());
     standby.join().unwrap();
 }
 
@@ -377,12 +490,27 @@ fn what_had_no_room_goes(flaw: Flaw) {
     beside(flaw, others, |process| process.wait(1));
 }
 
+/// The application begins to receive, polls once, and computes: the thread that stands by rests meanwhile, or sleeps on
+/// the rails, and is rung for by them, by who looks on, or by both.
+fn who_rests_is_rung_for(flaw: Flaw) {
+    in_sight(flaw, [Process::arrive as fn(&Process)], |process| {
+        process.submit(true);
+        process.poll_once();
+        process.compute(1);
+    });
+}
+
 /// Runs a protocol in every order.
 fn explore(flaw: Flaw, protocol: fn(Flaw)) {
+    explore_within(3, flaw, protocol);
+}
+
+/// The same with no more changes of threads against their will than that.
+fn explore_within(preemptions: usize, flaw: Flaw, protocol: fn(Flaw)) {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 10_000;
     // More with LOOM_MAX_PREEMPTIONS, which takes longer.
-    builder.preemption_bound = builder.preemption_bound.or(Some(3));
+    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
     builder.check(move || protocol(flaw));
 }
 
@@ -399,10 +527,17 @@ fn nobody_is_forgotten() {
 }
 
 #[test]
+fn who_rests_is_not_forgotten_by_who_looks_on() {
+    // The looks of the other are many.
+    explore_within(2, Flaw::None, who_rests_is_rung_for);
+}
+
+#[test]
 fn flaws_are_noticed() {
     assert!(notices(Flaw::LooksNoMore, what_is_left_behind_comes_to_its_end));
     assert!(notices(Flaw::Unrelieved, who_waited_leaves_the_rest));
     assert!(notices(Flaw::Silences, who_waited_leaves_the_rest));
     assert!(notices(Flaw::Unheard, who_waits_hears_of_news));
     assert!(notices(Flaw::Unasked, what_had_no_room_goes));
+    assert!(notices(Flaw::RestsUnsaid, who_rests_is_rung_for));
 }

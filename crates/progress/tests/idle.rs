@@ -1,0 +1,265 @@
+//! Threads look on from cores that nobody wants, and only there.
+
+use std::fs;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use driver::{Event, Lookout, Post, Rail, RailError, ShmConfig, ShmRail};
+use engine::{Config, Engine, Envelope, OpId, Selector, SendMode};
+use memory::Region;
+use progress::{Core, Directory, Policy, Progress};
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use wire::{Frame, GateId};
+
+#[test]
+fn who_sleeps_is_rung_for_by_who_looks_on() {
+    let (_alone, true) = (alone(), has_cores()) else { return };
+    let shown = Arc::new(Shown::default());
+    let process = process(&shown, Policy::for_node(1, 3));
+    let op = begin_receive(&process, &Region::owned(8));
+    let rings = || process.look(|core| core.counters().rings_by_idle);
+    for _ in 0..ROUNDS {
+        let before = rings();
+        until("somebody rings", || {
+            // Those who look on are called, should they have been put aside.
+            process.submit(|core| core.engine.submit_news());
+            // Nobody else is told: no descriptor becomes readable.
+            shown.has_news.store(true, Ordering::SeqCst);
+            rings() > before
+        });
+        until("somebody polls", || !shown.has_news.load(Ordering::SeqCst));
+    }
+    until("looks are counted", || process.look(|core| core.counters().looks_by_idle) > 0);
+    process.submit(|core| core.engine.submit_cancel(op));
+}
+
+#[test]
+fn nobody_looks_on_where_each_core_has_a_rank_or_that_is_not_wanted() {
+    let _alone = alone();
+    for policy in
+        [Policy::for_node(2, 2), Policy::for_node(1, 2), Policy::for_node(1, 3).without_onlookers()]
+    {
+        let shown = Arc::new(Shown::default());
+        let process = process(&shown, policy);
+        let op = begin_receive(&process, &Region::owned(8));
+        until("the thread that stands by sleeps", || shown.is_raised.load(Ordering::SeqCst));
+        assert_eq!((threads("canele-standby").len(), threads("canele-idle").len()), (1, 0));
+        process.submit(|core| core.engine.submit_cancel(op));
+        drop(process);
+        until("it is gone", || threads("canele-standby").is_empty());
+    }
+}
+
+#[test]
+fn who_looks_on_leaves_with_the_last_link_and_with_the_process() {
+    let (_alone, true) = (alone(), has_cores()) else { return };
+    for closes in [true, false] {
+        let shown = Arc::new(Shown::default());
+        let process = process(&shown, Policy::for_node(1, 3));
+        let op = begin_receive(&process, &Region::owned(8));
+        until("somebody looks on", || threads("canele-idle").len() == 1);
+        if closes {
+            process.look(Core::close);
+            until("nobody looks on", || threads("canele-idle").is_empty());
+        }
+        process.submit(|core| core.engine.submit_cancel(op));
+        drop(process);
+        until("all are gone", || threads("canele-").is_empty());
+    }
+}
+
+#[test]
+fn who_looks_on_leaves_when_the_process_has_lost_its_cores() {
+    let (_alone, true) = (alone(), has_cores()) else { return };
+    let shown = Arc::new(Shown::default());
+    let process = process(&shown, Policy::for_node(1, 3));
+    let op = begin_receive(&process, &Region::owned(8));
+    until("somebody looks on", || threads("canele-idle").len() == 1);
+    let standby = threads("canele-standby")[0];
+    let all = sched_getaffinity(Some(standby)).unwrap();
+    let mut one = CpuSet::new();
+    one.set((0..CpuSet::MAX_CPU).find(|core| all.is_set(*core)).unwrap());
+    sched_setaffinity(Some(standby), &one).unwrap();
+    process.submit(|core| core.engine.submit_cancel(op));
+    // What is left behind later calls the thread that stands by, which finds out.
+    until("nobody looks on", || {
+        let op = begin_receive(&process, &Region::owned(8));
+        thread::sleep(SOME_WHILE);
+        process.submit(|core| core.engine.submit_cancel(op));
+        thread::sleep(SOME_WHILE);
+        threads("canele-idle").is_empty()
+    });
+    sched_setaffinity(Some(standby), &all).unwrap();
+    until("somebody looks on again", || {
+        let op = begin_receive(&process, &Region::owned(8));
+        thread::sleep(SOME_WHILE);
+        process.submit(|core| core.engine.submit_cancel(op));
+        thread::sleep(SOME_WHILE);
+        threads("canele-idle").len() == 1
+    });
+}
+
+#[test]
+fn a_rendezvous_is_answered_while_both_compute_and_others_look_on() {
+    let (_alone, true) = (alone(), has_cores()) else { return };
+    let [sender, receiver] = neighbours();
+    for round in 0..ROUNDS {
+        let data = Region::from_box(vec![round; LEN].into());
+        let into = Region::owned(LEN);
+        let receive = begin_receive(&receiver, &into);
+        if round % 2 == 0 {
+            receiver.test(|_| ());
+        }
+        let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
+        let send = sender.submit(|core| {
+            core.engine.submit_send(GateId(1), envelope, &data, SendMode::Synchronous)
+        });
+        // Looking is not polling.
+        let is_over = |process: &Progress, op| process.look(|core| core.engine.is_complete(op));
+        until("it arrives", || is_over(&receiver, receive) && is_over(&sender, send));
+        assert_eq!(into.to_vec(), data.to_vec());
+        assert!(receiver.test(|core| core.engine.take(receive)).is_some());
+        assert!(sender.test(|core| core.engine.take(send)).is_some());
+    }
+    assert!(!threads("canele-idle").is_empty());
+}
+
+/// Threads are counted in the whole process: one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    let alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    until("those of the test before are gone", || threads("canele-").is_empty());
+    alone
+}
+
+/// Whether this process has a core for who looks on.
+fn has_cores() -> bool {
+    topo::domains::allowed(None).is_some_and(|cores| cores.len() > 1)
+}
+
+/// The threads of this process whose name begins so.
+fn threads(name: &str) -> Vec<Pid> {
+    let tasks = fs::read_dir("/proc/self/task").expect("threads").flatten();
+    let is_so = |task: &fs::DirEntry| {
+        fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.starts_with(name))
+    };
+    let number = |task: fs::DirEntry| Pid::from_raw(task.file_name().to_str()?.parse().ok()?);
+    tasks.filter(is_so).filter_map(number).collect()
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}");
+        thread::sleep(SOME_WHILE);
+    }
+}
+
+fn begin_receive(process: &Progress, into: &Region) -> OpId {
+    let selector = Selector { context: 0, source: Some(0), tag: Some(0) };
+    process.submit(|core| core.engine.submit_receive(Some(GateId(0)), selector, into))
+}
+
+/// Rank 1 of two, over a rail that rings for nobody.
+fn process(shown: &Arc<Shown>, policy: Policy) -> Arc<Progress> {
+    let rails: Vec<Box<dyn Rail>> = vec![Box::new(Mute(Arc::clone(shown)))];
+    let core = Core::new(Engine::new(Config::new(2)), GateId(1), 2, rails, Box::new(All(vec![])));
+    Progress::new(core, policy).expect("descriptors")
+}
+
+/// Two processes on one node, as if with three cores for each.
+fn neighbours() -> [Arc<Progress>; 2] {
+    let rails = [0, 1].map(|rank| {
+        let config = ShmConfig { rank: GateId(rank), job: [5; 16], sleeps_often: false };
+        ShmRail::new(config).expect("shared memory")
+    });
+    let addresses = rails.each_ref().map(Rail::address);
+    let mut ranks = 0..;
+    rails.map(|rail| {
+        let rank = GateId(ranks.next().unwrap_or(0));
+        let directory = Box::new(All(addresses.to_vec()));
+        let engine = Engine::new(Config::new(2));
+        let core = Core::new(engine, rank, 2, vec![Box::new(rail)], directory);
+        Progress::new(core, Policy::for_node(1, 3)).expect("descriptors")
+    })
+}
+
+/// What the test sees of a rail, and tells it.
+#[derive(Default)]
+struct Shown {
+    has_news: AtomicBool,
+    is_raised: AtomicBool,
+    polls: AtomicU32,
+}
+
+impl Lookout for Shown {
+    fn sees_news(&self) -> bool {
+        self.has_news.load(Ordering::SeqCst)
+    }
+}
+
+struct Mute(Arc<Shown>);
+
+impl Rail for Mute {
+    fn name(&self) -> &'static str {
+        "mute"
+    }
+
+    fn address(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn connect(&mut self, _: GateId, _: &[u8]) -> Result<(), RailError> {
+        Ok(())
+    }
+
+    fn disconnect(&mut self, _: GateId) {}
+
+    fn post(&mut self, peer: GateId, _: &Frame) -> Post {
+        panic!("a frame for rank {}", peer.0)
+    }
+
+    fn poll(&mut self, _: &mut dyn FnMut(Event<'_>)) -> bool {
+        self.0.polls.fetch_add(1, Ordering::SeqCst);
+        self.0.has_news.swap(false, Ordering::SeqCst)
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        Vec::new()
+    }
+
+    fn lookout(&mut self) -> Option<Arc<dyn Lookout>> {
+        Some(Arc::<Shown>::clone(&self.0))
+    }
+
+    fn prepare_sleep(&mut self) -> bool {
+        self.0.is_raised.store(true, Ordering::SeqCst);
+        !self.0.has_news.load(Ordering::SeqCst)
+    }
+
+    fn finish_sleep(&mut self) {
+        self.0.is_raised.store(false, Ordering::SeqCst);
+    }
+
+    fn is_flushed(&self) -> bool {
+        true
+    }
+}
+
+struct All(Vec<Vec<u8>>);
+
+impl Directory for All {
+    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+        let address = self.0.get(peer.0 as usize).ok_or("no such peer")?;
+        Ok(vec![("shm".into(), address.clone())])
+    }
+}
+
+const LEN: usize = 3 << 20;
+const ROUNDS: u8 = 6;
+const SOME_WHILE: Duration = Duration::from_millis(1);
+const PATIENCE: Duration = Duration::from_secs(20);
