@@ -421,13 +421,13 @@ impl<C: Deref<Target = Collective>> Running<C> {
         if std::mem::take(&mut self.has_news) {
             self.tell(core);
         }
-        if let Some(failed) = core.engine.closed_by(self.collective.call.comm.collective_context())
+        if core.engine.has_closed()
+            && let Some(failed) = core.engine.closed_by(self.context())
         {
             self.give_up(core, failed);
+            return self.settle(core);
         }
-        while !self.is_over
-            && let Some(&step) = self.collective.schedule.steps.get(self.at)
-        {
+        while let Some(&step) = self.collective.schedule.steps.get(self.at) {
             match step {
                 Step::Send { to, span } => self.send(core, to, span),
                 Step::Receive { from, span } => self.receive(core, from, span),
@@ -438,6 +438,9 @@ impl<C: Deref<Target = Collective>> Running<C> {
                 Step::Await { step } => {
                     if !self.settle_one(core, step) {
                         return Stage::Waits;
+                    }
+                    if self.is_over {
+                        return self.settle(core);
                     }
                 }
                 Step::Copy { from, to } if self.collective.memory.is_brief(to) => {
@@ -497,6 +500,12 @@ impl<C: Deref<Target = Collective>> Running<C> {
             }
             self.at += 1;
         }
+    }
+
+    /// What its messages carry.
+    #[inline]
+    fn context(&self) -> u64 {
+        self.collective.call.comm.collective_context()
     }
 
     #[inline]
@@ -643,7 +652,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
         }
         let Begun { peer, bytes: expected, .. } = begun;
         let Completion { source, bytes, outcome, .. } = completion;
-        let context = self.collective.call.comm.collective_context();
+        let context = self.context();
         self.failure = Some(match outcome {
             Outcome::PeerFailed if let Some(failed) = core.engine.closed_by(context) => {
                 return self.give_up(core, failed);
@@ -664,8 +673,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
         if std::mem::replace(&mut self.is_over, true) {
             return;
         }
-        let comm = &self.collective.call.comm;
-        core.close_context(comm.collective_context(), failed);
+        core.close_context(self.context(), failed);
         if std::mem::take(&mut self.watches) {
             core.unwatch(&self.collective.seat().board);
         }

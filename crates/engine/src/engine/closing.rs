@@ -43,10 +43,16 @@ impl Engine {
         self.submit_send(gate, envelope, &Region::empty(), SendMode::Synchronous)
     }
 
+    /// Whether any context is closed.
+    #[inline]
+    pub fn has_closed(&self) -> bool {
+        !self.closed.is_empty()
+    }
+
     /// The peer because of which a context is closed, if it is.
     #[inline]
     pub fn closed_by(&self, context: u64) -> Option<GateId> {
-        if self.closed.is_empty() { None } else { self.closed.get(&context).copied() }
+        if self.has_closed() { self.closed.get(&context).copied() } else { None }
     }
 
     /// A context that a peer has closed, once.
