@@ -46,6 +46,8 @@ pub(crate) struct Idle {
     /// Until when they look, and until when they are not called, in µs since `began`.
     until_us: AtomicU64,
     held_until_us: AtomicU64,
+    /// A thread that waits sleeps on the rails: they are not called.
+    is_dismissed: AtomicBool,
     /// The engine's news when they were called last.
     news: AtomicU64,
     is_over: AtomicBool,
@@ -150,6 +152,7 @@ impl Idle {
             awake: Arc::default(),
             until_us: AtomicU64::new(0),
             held_until_us: AtomicU64::new(0),
+            is_dismissed: AtomicBool::new(false),
             news: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
             looks: AtomicU64::new(0),
@@ -203,6 +206,9 @@ impl Idle {
 
     /// Something happened that is no news yet, or was left behind.
     pub fn call(&self) {
+        if self.is_dismissed.load(Ordering::Relaxed) {
+            return;
+        }
         let now_us = self.us(Instant::now());
         self.until_us.store(now_us + LOOKS_US, Ordering::Relaxed);
         let is_held = now_us < self.held_until_us.load(Ordering::Relaxed);
@@ -213,7 +219,13 @@ impl Idle {
 
     /// A thread waits, and sleeps on the rails: nobody looks on. It would be woken no sooner.
     pub fn dismiss(&self) {
+        self.is_dismissed.store(true, Ordering::Relaxed);
         self.until_us.store(0, Ordering::Relaxed);
+    }
+
+    /// It is awake.
+    pub fn admit(&self) {
+        self.is_dismissed.store(false, Ordering::Relaxed);
     }
 
     /// Whether who rests between two looks is to be rung for: not where that has been in vain.
@@ -433,7 +445,11 @@ mod tests {
         idle.held_until_us.store(0, Ordering::Relaxed);
         idle.call_for(1);
         assert!(post.rests.load(Ordering::Relaxed), "that was no news");
+        idle.dismiss();
         idle.call_for(2);
+        assert!(post.rests.load(Ordering::Relaxed), "a thread waits asleep");
+        idle.admit();
+        idle.call_for(3);
         assert!(!post.rests.load(Ordering::Relaxed));
     }
 

@@ -561,6 +561,7 @@ impl Progress {
             });
             let slept = self.wait_for_bell(&self.wake, limit);
             core = self.lock();
+            self.idle.admit();
             core.counters.sleeps += 1;
             core.counters.sleeping += slept;
             if self.policy.has_a_core() {
