@@ -148,6 +148,7 @@ macro_rules! builtins {
             }
 
             /// Which operations it takes part in.
+            #[inline]
             pub const fn class(self) -> Class {
                 match self { $(Self::$variant => Class::$class,)* }
             }

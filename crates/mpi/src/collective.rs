@@ -398,7 +398,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
     fn advance_or_await(&mut self, core: &mut Core) -> Option<Stage> {
         let stage = self.advance(core);
         if stage == Stage::Waits {
-            core.await_op(self.awaited());
+            core.await_op(|| self.awaited());
             return None;
         }
         Some(stage)

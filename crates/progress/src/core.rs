@@ -107,8 +107,8 @@ pub struct Core {
     pub(crate) is_in_call: bool,
     /// What the question asked last waits for.
     pub(crate) awaited: Awaited,
-    /// Who asks may be about to leave polling to another thread.
-    pub(crate) has_company: bool,
+    /// Who asks polls for all.
+    pub(crate) asker_polls: bool,
 }
 
 /// A rail and how often it is polled.
@@ -181,7 +181,7 @@ impl Core {
             lies_down: false,
             is_in_call: false,
             awaited: Awaited::News,
-            has_company: false,
+            asker_polls: false,
         };
         core.count_teams();
         core
@@ -381,15 +381,25 @@ impl Core {
     }
 
     /// The question that is being asked can have no answer before this operation has ended; without one, any news
-    /// may bring it.
-    pub fn await_op(&mut self, op: Option<OpId>) {
-        self.awaited = op.map_or(Awaited::News, Awaited::Op);
+    /// may bring it. It is only looked for where other threads wait or poll.
+    #[inline]
+    pub fn await_op(&mut self, op: impl FnOnce() -> Option<OpId>) {
+        if self.has_company() {
+            self.awaited = op().map_or(Awaited::News, Awaited::Op);
+        }
     }
 
-    /// As [`Core::await_op`], before any of these has ended; they are only asked for where other threads wait or poll.
+    /// As [`Core::await_op`], before any of these has ended.
+    #[inline]
     pub fn await_any(&mut self, ops: impl FnOnce() -> Option<Vec<OpId>>) {
-        let ops = if self.has_company { ops() } else { None };
+        let ops = if self.has_company() { ops() } else { None };
         self.awaited = ops.map_or(Awaited::News, Awaited::AnyOf);
+    }
+
+    /// Whether who asks may be about to leave polling to another thread.
+    #[inline]
+    fn has_company(&self) -> bool {
+        self.has_loose_ends || (!self.asker_polls && self.watch.is_polled())
     }
 
     /// As [`Core::await_op`], before such a message is there or its peer has failed.

@@ -289,7 +289,7 @@ impl Progress {
         loop {
             let before = core.engine.news();
             core.awaited = Awaited::News;
-            core.has_company = core.has_loose_ends || (!wait.polls && core.watch.is_polled());
+            core.asker_polls = wait.polls;
             let answer = ready(&mut core);
             core.settle();
             if answer.is_some() || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
