@@ -1,6 +1,6 @@
 /* Threads that call at once: so many of each of two ranks exchange short messages, all in one communicator by a tag
-   each, or each in a communicator of its own; and so many threads of rank 1 wait for a request each, of which one
-   after the other is fulfilled and answered. A line of JSON for each case and operation.
+   each, or each in a communicator of its own; and so many threads of rank 1 wait for a request each, for a message in a
+   probe, or for one of two requests, of which one thread after the other gets its message and answers. A line of JSON for each case and operation.
    Usage: threads SECONDS_PER_OPERATION SIZE/THREADS...
 
    Times are half a round trip of each thread, or of the threads that wait all half round trips one after the other:
@@ -10,8 +10,9 @@
 #include "program.h"
 
 enum { MOST_THREADS = 64, SLICES = 10 };
-enum { ONE, EACH, WAITING, OPERATIONS };
-static const char *const NAMES[] = {"one communicator", "a communicator each", "waiting, woken in turn"};
+enum { ONE, EACH, WAITING, PROBING, ANY, OPERATIONS };
+static const char *const NAMES[] = {"one communicator", "a communicator each", "waiting, woken in turn",
+                                    "in probes, woken in turn", "for one of two, woken in turn"};
 
 struct worker {
     pthread_t thread;
@@ -45,6 +46,33 @@ static void *answer(void *of) {
         MPI_Wait(&request, MPI_STATUS_IGNORE);
         MPI_Send(worker->data, worker->bytes, MPI_CHAR, 0, worker->tag, worker->comm);
     } while (worker->data[0] != PROGRAM_ENDS);
+    return NULL;
+}
+
+static void *answer_probed(void *of) {
+    struct worker *worker = of;
+    do {
+        MPI_Probe(0, worker->tag, worker->comm, MPI_STATUS_IGNORE);
+        MPI_Recv(worker->data, worker->bytes, MPI_CHAR, 0, worker->tag, worker->comm, MPI_STATUS_IGNORE);
+        MPI_Send(worker->data, worker->bytes, MPI_CHAR, 0, worker->tag, worker->comm);
+    } while (worker->data[0] != PROGRAM_ENDS);
+    return NULL;
+}
+
+/* The other request is never fulfilled. */
+static void *answer_any(void *of) {
+    struct worker *worker = of;
+    MPI_Request requests[2];
+    char none;
+    MPI_Irecv(&none, 1, MPI_CHAR, 0, MOST_THREADS + worker->tag, worker->comm, &requests[1]);
+    do {
+        int which;
+        MPI_Irecv(worker->data, worker->bytes, MPI_CHAR, 0, worker->tag, worker->comm, &requests[0]);
+        MPI_Waitany(2, requests, &which, MPI_STATUS_IGNORE);
+        MPI_Send(worker->data, worker->bytes, MPI_CHAR, 0, worker->tag, worker->comm);
+    } while (worker->data[0] != PROGRAM_ENDS);
+    MPI_Cancel(&requests[1]);
+    MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
     return NULL;
 }
 
@@ -105,10 +133,11 @@ static double wake(void *what, char word) {
 
 static void take(int operation, int count, int rank, double seconds, struct samples *samples) {
     samples_clear(samples);
-    if (operation == WAITING) {
+    void *(*const waits)(void *) = operation == PROBING ? answer_probed : operation == ANY ? answer_any : answer;
+    if (operation >= WAITING) {
         MPI_Barrier(MPI_COMM_WORLD);
         if (rank == 0) samples_take(samples, seconds, wake, &count);
-        if (rank == 1) start_all(count, answer), join(count);
+        if (rank == 1) start_all(count, waits), join(count);
         return;
     }
     samples->first_us = slice(count, rank, seconds / SLICES);

@@ -375,7 +375,7 @@ pub static REACTIVITY: Description = Description {
 
 pub static THREADS: Description = Description {
     name: "threads",
-    about: "Ping-pongs of many threads of two ranks at once, in one communicator and in one each, and threads that wait and are woken in turn: µs for a message of each, and millions of messages a second",
+    about: "Ping-pongs of many threads of two ranks at once, in one communicator and in one each, and threads that wait for a request, in a probe or for one of two requests and are woken in turn: µs for a message of each, and millions of messages a second",
     program: "threads",
     title: "Threads: messages of many threads at once",
     time: "half a round trip of each thread",
@@ -388,7 +388,7 @@ pub static THREADS: Description = Description {
         least: 1,
         most: 64,
     }),
-    operations: |_| 3,
+    operations: |_| 5,
     panels: &[Column::Operation, Column::Bytes("size")],
     axis: &[Column::Count("threads")],
     figure: Some(Quantity::Rate),
