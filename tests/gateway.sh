@@ -121,7 +121,9 @@ port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0));
 dead=127.0.0.1:$port
 pretend "[[site.gateway]]\nhost = \"far\"\ninside = \"$dead\"\noutside = \"$dead\"\nlisten = [\"127.0.0.1\"]\n" >"$work/grid.toml"
 check "another gateway replaces one that does not answer" "collectives on 4 ranks: 0 failures" "$(sites "$work/collectives")"
-timeout 100 "$mpiexec" -genv CANELE_RAILS tcp -n 2 -env CANELE_SITE near "$work/collectives" : -n 2 -env CANELE_SITE far -env CANELE_GATEWAYS "$dead=$dead" "$work/collectives" >/dev/null 2>"$work/err"
+timeout 100 "$mpiexec" -genv CANELE_RAILS tcp -n 2 -env CANELE_SITE near "$work/collectives" : -n 2 -env CANELE_SITE far -env CANELE_GATEWAYS "$dead=$dead" "$work/collectives" >"$work/out" 2>"$work/err"
+check "who waits for one whose gateway does not answer calls it" "collectives on 4 ranks: 0 failures" "$(cat "$work/out")"
+timeout 100 "$mpiexec" -genv CANELE_RAILS tcp -genv CANELE_GATEWAYS "$dead=$dead" -n 2 -env CANELE_SITE near "$work/collectives" : -n 2 -env CANELE_SITE far "$work/collectives" >/dev/null 2>"$work/err"
 check "without a gateway that answers there is no way" yes "$([ $? != 0 ] && echo yes)"
 check "which is said" yes "$(grep -q "$port" "$work/err" && echo yes)"
 
