@@ -1,7 +1,10 @@
-/* What probes say of a process that has died: rank 1 ends without a word, behind a shell that stays, so
-   that the launcher sees nothing amiss. Prints one line. */
+/* What is said of a process that has died behind a shell that stays, so that the launcher sees nothing amiss:
+   of rank 1, which ends without a word, by probes; of rank 2, which is killed in its sleep, by sends. Prints one
+   line. */
 #include <mpi.h>
+#include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 static int failures;
@@ -12,6 +15,33 @@ static void expect(const char *what, int code, int expected) {
     if (class == expected) return;
     failures++;
     fprintf(stderr, "%s: class %d where %d was expected\n", what, class, expected);
+}
+
+/* Whether a process sleeps in the kernel, or has gone. */
+static int state(int process) {
+    char path[64], state = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", process);
+    FILE *file = fopen(path, "r");
+    if (!file) return 'X';
+    if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1) state = 0;
+    fclose(file);
+    return state;
+}
+
+static void await_state(int process, const char *wanted) {
+    for (int i = 0; i < 2000 && !strchr(wanted, state(process)); i++) usleep(5000);
+}
+
+static void send_to_the_killed(void) {
+    int process, value = 0;
+    MPI_Recv(&process, 1, MPI_INT, 2, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    await_state(process, "S");
+    kill(process, SIGKILL);
+    await_state(process, "XZ");
+    /* What is short has left when it fits; what waits for an answer is told. */
+    for (int i = 0; i < 10; i++) MPI_Send(&value, 1, MPI_INT, 2, 1, MPI_COMM_WORLD);
+    expect("MPI_Ssend to one that was killed in its sleep", MPI_Ssend(&value, 1, MPI_INT, 2, 1, MPI_COMM_WORLD),
+           MPI_ERR_PROC_ABORTED);
 }
 
 int main(int argc, char **argv) {
@@ -26,6 +56,11 @@ int main(int argc, char **argv) {
         MPI_Recv(&value, 1, MPI_INT, 0, 1, MPI_COMM_WORLD, &status);
         _exit(0);
     }
+    if (rank == 2) {
+        value = getpid();
+        MPI_Send(&value, 1, MPI_INT, 0, 1, MPI_COMM_WORLD);
+        MPI_Recv(&value, 1, MPI_INT, 0, 1, MPI_COMM_WORLD, &status);
+    }
     MPI_Probe(1, 1, MPI_COMM_WORLD, &status);
     MPI_Ssend(&value, 1, MPI_INT, 1, 1, MPI_COMM_WORLD);
     expect("MPI_Probe", MPI_Probe(1, 2, MPI_COMM_WORLD, &status), MPI_ERR_PROC_ABORTED);
@@ -37,7 +72,8 @@ int main(int argc, char **argv) {
     expect("MPI_Iprobe of a message", code, MPI_SUCCESS);
     failures += !flag;
     expect("MPI_Recv", MPI_Recv(&value, 1, MPI_INT, 1, 1, MPI_COMM_WORLD, &status), MPI_SUCCESS);
-    printf("probes of the dead: %d failures\n", failures);
+    send_to_the_killed();
+    printf("the dead: %d failures\n", failures);
     fflush(stdout);
     _exit(failures != 0);
 }

@@ -184,8 +184,8 @@ impl ShmRail {
         if inbox.slice(TOKEN_AT, 16) != address.token || inbox.slice(JOB_AT, 16) != self.job {
             return Err(RailError::Unreachable("the peer's inbox is another's".into()));
         }
-        let bell = open_descriptor(address.pid, address.bell, false)
-            .map_err(refused("the peer's doorbell"))?;
+        let bell =
+            open_descriptor(address.pid, address.bell).map_err(refused("the peer's doorbell"))?;
         let mut segment = Segment::create(SEGMENT_LEN)
             .map_err(|source| RailError::System { call: "shared memory for a ring", source })?;
         segment.write(HEADER_AT, &self.introduction());
@@ -553,7 +553,7 @@ impl Rail for ShmRail {
             let _uncancelled = Uncancelled::begin();
             let address = address().and_then(|bytes| Address::parse(&bytes));
             let address = address.filter(|one| one.identity == self.address.identity);
-            let bell = address.and_then(|one| open_descriptor(one.pid, one.bell, false).ok());
+            let bell = address.and_then(|one| open_descriptor(one.pid, one.bell).ok());
             let Some(bell) = bell else { return false };
             self.bells.insert(peer, bell);
         }
@@ -668,7 +668,8 @@ fn can_pull(address: &Address, inbox: &Segment) -> bool {
 }
 
 fn ring(bell: &File) {
-    // A full pipe has woken the peer already; a broken one has none to wake.
+    // A full pipe has woken the peer already. None is broken, for which there would be a signal that ends the
+    // process: whoever rings has opened both ends.
     let _ = rustix::io::write(bell, &[1]);
 }
 

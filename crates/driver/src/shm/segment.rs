@@ -65,7 +65,7 @@ impl Shared for Segment {
 
     fn attach(pid: i32, fd: RawFd, len: usize) -> io::Result<Self> {
         let _uncancelled = Uncancelled::begin();
-        let file = open_descriptor(pid, fd, true)?;
+        let file = open_descriptor(pid, fd)?;
         let metadata = file.metadata()?;
         // SAFETY: no preconditions.
         let me = unsafe { libc::geteuid() };
@@ -168,9 +168,9 @@ impl Drop for Segment {
 }
 
 /// Opens descriptor `fd` of process `pid`, without blocking.
-pub(crate) fn open_descriptor(pid: i32, fd: RawFd, read: bool) -> io::Result<File> {
+pub(crate) fn open_descriptor(pid: i32, fd: RawFd) -> io::Result<File> {
     OpenOptions::new()
-        .read(read)
+        .read(true)
         .write(true)
         .custom_flags(libc::O_NONBLOCK)
         .open(format!("/proc/{pid}/fd/{fd}"))
