@@ -169,12 +169,20 @@ impl Collective {
     /// # Errors
     /// When a peer fails, or sends a message of another length than this process expects.
     pub fn run(&self) -> Result<()> {
+        if self.call.told.get().is_some() {
+            self.compare()?;
+        }
+        self.carry_out()
+    }
+
+    #[cold]
+    fn compare(&self) -> Result<()> {
         let mut comparison = self.comparison()?;
         while let Some(one) = comparison {
             one.collective.carry_out()?;
             comparison = one.conclude()?;
         }
-        self.carry_out()
+        Ok(())
     }
 
     #[inline]
@@ -214,7 +222,6 @@ impl Collective {
     }
 
     /// What has to come first where calls are compared.
-    #[inline]
     fn comparison(&self) -> Result<Option<Comparison>> {
         let Some(told) = self.call.told.get() else { return Ok(None) };
         let (comm, size) = (&self.call.comm, self.call.comm.size());
