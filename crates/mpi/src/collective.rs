@@ -117,9 +117,14 @@ impl Call {
     #[inline]
     pub fn tell(&self, told: impl FnOnce() -> Told) {
         if check::is_on() {
-            // Each body tells once.
-            let _ = self.told.set(Box::new(told()));
+            self.note(told);
         }
+    }
+
+    #[cold]
+    fn note(&self, told: impl FnOnce() -> Told) {
+        // Each body tells once.
+        let _ = self.told.set(Box::new(told()));
     }
 
     /// A barrier.

@@ -98,6 +98,7 @@ impl Reduction {
         distinct("sendbuf", &sent, "recvbuf", &received)
     }
 
+    #[inline]
     pub fn tell(&self, operation: Operation, root: Option<u32>, bytes: Option<u64>) {
         self.comm.tell(|| {
             // The application's own may be called otherwise elsewhere.
