@@ -58,6 +58,17 @@ for rails in shm tcp; do
     check "peers that died unseen, over $rails" "the dead: 0 failures" "$told"
 done
 
+# Ranks die before they have said anything, and another is silent for long and lives.
+"$prefix/bin/mpicc" -Wall -Werror -O1 programs/unspoken.c -o "$work/unspoken" || exit 1
+for rails in shm tcp; do
+    for ranks in 2 4; do
+        # shellcheck disable=SC2016
+        told=$(timeout 60 "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n $ranks sh -c '"$0"; [ "$PMI_RANK" = 0 ] || sleep 60' "$work/unspoken" 2>"$work/err")
+        check "receives from $ranks ranks that were never spoken to, over $rails" "$((ranks - 2)) dead of $ranks: 0 failures" "$told"
+        grep ' class ' "$work/err"
+    done
+done
+
 # Ranks die in the middle of collectives: these fail on all who live.
 "$prefix/bin/mpicc" -Wall -Werror -O1 programs/lost_members.c -o "$work/lost_members" || exit 1
 for rails in shm tcp; do

@@ -629,7 +629,7 @@ impl Directory for Cards {
         self.job.has_ended(peer.0)
     }
 
-    fn seeks(&self, context: u64) -> bool {
+    fn expects_soon(&self, context: u64) -> bool {
         Comm::has_collectives_in(context)
     }
 

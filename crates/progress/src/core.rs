@@ -4,6 +4,7 @@ mod closing;
 mod gathering;
 mod returning;
 mod routes;
+mod seeking;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use crate::watch::Watch;
 use gathering::{LastShort, Row};
 use returning::Left;
 use routes::{RailSet, Reopening, Route, Trouble, another_way};
+use seeking::Seeking;
 
 /// Where the addresses of peers come from, asked at the first message to a peer.
 pub trait Directory: Send {
@@ -44,8 +46,8 @@ pub trait Directory: Send {
         false
     }
 
-    /// Whether whoever waits for a message of a context, for long, looks whether its sender is there.
-    fn seeks(&self, _context: u64) -> bool {
+    /// Whether a message of a context that is waited for comes soon, if its sender is there.
+    fn expects_soon(&self, _context: u64) -> bool {
         false
     }
 
@@ -78,8 +80,8 @@ pub struct Core {
     reopening: Vec<Reopening>,
     /// Rails that others have taken the place of, to be gone back to.
     left: Vec<Left>,
-    /// When a thread that slept last looked for peers that are waited for.
-    sought: Instant,
+    /// Peers that are waited for, and were never spoken to.
+    seeking: Seeking,
     /// Closed contexts whose members were not known.
     untold: BTreeSet<u64>,
     /// A rail had no room for a frame, or not yet for all of it, or is at something of its own.
@@ -164,7 +166,7 @@ impl Core {
             reopening: Vec::new(),
             left: Vec::new(),
             untold: BTreeSet::new(),
-            sought: Instant::now(),
+            seeking: Seeking::new(rank, Instant::now()),
             has_backlog: false,
             has_loose_ends: false,
             turn: FIRST_TURN,
@@ -283,6 +285,9 @@ impl Core {
     fn tidy(&mut self) {
         if self.engine.wants_time() {
             self.judge_links();
+        }
+        if self.turn.is_multiple_of(SEEK_EVERY) {
+            self.seek(self.awaited.probed());
         }
         self.release_gathered();
         self.tell_on();
@@ -481,14 +486,11 @@ impl Core {
         asleep
     }
 
-    pub(crate) fn finish_sleep(&mut self) {
+    /// It has slept; `probed` is the peer that the thread waits for a message of which is to wait for its receive.
+    pub(crate) fn finish_sleep(&mut self, probed: Option<GateId>) {
         // Time has passed.
         self.has_loose_ends |= self.engine.is_watching();
-        let now = Instant::now();
-        if self.engine.has_pending() && now.duration_since(self.sought) >= SEEK_EVERY {
-            self.sought = now;
-            self.engine.submit_reach(|context| self.directory.seeks(context));
-        }
+        self.seek(probed);
         for station in &mut self.rails {
             station.rail.finish_sleep();
             station.skip = 0;
@@ -648,8 +650,8 @@ const FIRST_TURN: u64 = 1;
 /// Every so many turns all is looked after, news or not.
 const TIDY_EVERY: u64 = 64;
 
-/// Peers that are waited for, and were never spoken to, are looked for so often.
-const SEEK_EVERY: Duration = Duration::from_secs(1);
+/// Who never sleeps looks for peers that are waited for in so many turns.
+const SEEK_EVERY: u64 = 16 * TIDY_EVERY;
 
 /// A rail is dull after this many reports of other rails without one of its own.
 const DULL_AFTER: u32 = 64;

@@ -550,6 +550,7 @@ impl Progress {
         deadline: Option<Instant>,
     ) -> Guard<'a, Core> {
         core.waiters.wake_due();
+        let probed = core.awaited.probed();
         if core.prepare_sleep() {
             let relieved = core.watch.lie_down();
             self.ring(&mut core, relieved);
@@ -572,8 +573,14 @@ impl Progress {
             // The thread that stands by sleeps on: the rails are to ring for it.
             return core;
         }
-        core.finish_sleep();
+        self.finish_sleep(&mut core, probed);
         core
+    }
+
+    fn finish_sleep(&self, core: &mut Core, probed: Option<GateId>) {
+        let before = core.engine.news();
+        core.finish_sleep(probed);
+        self.report(core, before);
     }
 
     /// The calling thread is about to sleep: where others want the cores it goes before them when it is woken,
@@ -692,7 +699,7 @@ impl Progress {
                 return core;
             }
         }
-        core.finish_sleep();
+        self.finish_sleep(&mut core, None);
         core
     }
 

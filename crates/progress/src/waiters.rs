@@ -81,6 +81,11 @@ impl Waiters {
         self.due.retain(|due| !Arc::ptr_eq(due, sleeper));
     }
 
+    /// Whose messages are waited for that are to wait for their receive.
+    pub fn probed(&self) -> impl Iterator<Item = GateId> {
+        self.asleep.iter().filter_map(|waiter| waiter.awaited.probed())
+    }
+
     /// There is news: finds those who wait for no more.
     pub fn find_due(&mut self, engine: &mut Engine) {
         let is_over = |waiter: &mut Waiter| waiter.awaited.has_come(engine);
@@ -128,6 +133,14 @@ impl Waiters {
 }
 
 impl Awaited {
+    /// Whose message that is to wait for its receive.
+    pub fn probed(&self) -> Option<GateId> {
+        match self {
+            Self::Message(gate, _) => *gate,
+            Self::News | Self::Op(_) | Self::AnyOf(_) => None,
+        }
+    }
+
     /// After some news.
     fn has_come(&self, engine: &mut Engine) -> bool {
         match self {

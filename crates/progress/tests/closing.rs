@@ -1,11 +1,9 @@
 //! A context is closed because a member has failed: all that live hear of it, and nobody waits in it any more.
 
-use std::time::Duration;
-
 use driver::{Rail, SimNetwork};
 use engine::{Config, Engine, Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
-use progress::{Core, Directory, Policy, Progress};
+use progress::{Core, Directory};
 use wire::GateId;
 
 #[test]
@@ -65,28 +63,6 @@ fn messages_of_a_closed_context_end_and_others_arrive() {
         let again = job.send(0, 1, CONTEXT, bytes, SendMode::Synchronous);
         job.run();
         assert!(job.cores[0].engine.take(again).is_some(), "{bytes} bytes");
-    }
-}
-
-#[test]
-fn who_waits_for_long_finds_out_that_a_peer_it_never_spoke_to_is_gone() {
-    for (context, is_sought) in [(CONTEXT, true), (0, false)] {
-        let job = Job::new(0, 2);
-        job.network.kill(gate(1));
-        let (network, mut cores) = (job.network, job.cores.into_iter());
-        let core = cores.next().expect("there are two");
-        let waiter = Progress::new(core, Policy::for_node(2, 1)).expect("descriptors");
-        let selector = Selector { context, source: Some(1), tag: Some(0) };
-        let receive = |core: &mut Core| {
-            core.engine.submit_receive(Some(gate(1)), selector, &Region::owned(8))
-        };
-        let op = waiter.submit(receive);
-        let end = (0..LOOKS).find_map(|_| {
-            network.advance(Duration::from_secs(10));
-            let end = |core: &mut Core| core.engine.take(op).map(|end| end.outcome);
-            waiter.wait_for(Duration::from_millis(500), end)
-        });
-        assert_eq!(end, is_sought.then_some(Outcome::PeerFailed), "context {context}");
     }
 }
 
@@ -173,10 +149,6 @@ impl Directory for Ring {
         Ok(vec![("sim".into(), peer.0.to_le_bytes().into())])
     }
 
-    fn seeks(&self, context: u64) -> bool {
-        context == CONTEXT
-    }
-
     fn members(&mut self, context: u64) -> Option<Vec<GateId>> {
         let ring = (0..self.size).map(|step| gate((self.rank + step) % self.size));
         (context == CONTEXT || KNOWS_OTHER.get()).then(|| ring.collect())
@@ -208,9 +180,6 @@ impl Random {
 }
 
 const CONTEXT: u64 = 5;
-
-/// Of half a second each.
-const LOOKS: usize = 10;
 
 thread_local! {
     static KNOWS_OTHER: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };

@@ -66,13 +66,21 @@ impl Engine {
         self.list(gate);
     }
 
-    /// Asks for a way to the peers that receives without a message name, in contexts of which this is true: a peer that is
-    /// gone, and was never spoken to, is not found out otherwise.
-    pub fn submit_reach(&mut self, is_wanted: impl Fn(u64) -> bool) {
-        for (gate, _) in self.matching.awaited().into_iter().filter(|(_, at)| is_wanted(*at)) {
-            if self.gate(gate).reach == Reach::Closed {
-                self.list(gate);
-            }
+    /// The peers that receives without a message name, and the contexts of these.
+    pub fn awaited(&self) -> Vec<(GateId, u64)> {
+        self.matching.awaited()
+    }
+
+    /// Whether no way to a peer was ever asked for, and none has come from there: that it is gone is not found out.
+    pub fn is_untried(&self, gate: GateId) -> bool {
+        let way = self.gates.get(gate.0 as usize).and_then(Option::as_ref);
+        way.is_none_or(|way| way.reach == Reach::Closed)
+    }
+
+    /// Asks for a way to a peer, if none ever was.
+    pub fn submit_reach(&mut self, gate: GateId) {
+        if self.is_untried(gate) {
+            self.list(gate);
         }
     }
 

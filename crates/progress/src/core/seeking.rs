@@ -1,0 +1,167 @@
+//! Peers that are waited for, and were never spoken to: when a way to them is sought.
+//!
+//! A receive opens no link, for its sender does; so that one which is gone is found out, who has waited for long asks
+//! whether it has ended, and tries to reach it otherwise. Of a healthy pair that costs a link, which its message would have
+//! opened anyway. That neither end is stormed, a process seeks few at a look, those behind itself first, and for a
+//! message that may be long in coming processes of higher ranks begin at later looks.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use driver::Fault;
+use wire::GateId;
+
+use super::Core;
+
+/// Who is waited for to whom no way was ever sought.
+#[derive(Debug)]
+pub(super) struct Seeking {
+    rank: GateId,
+    looked: Instant,
+    /// For how many looks in a row.
+    looks: BTreeMap<GateId, u32>,
+}
+
+impl Seeking {
+    /// Of the process `rank`.
+    pub fn new(rank: GateId, now: Instant) -> Self {
+        Self { rank, looked: now, looks: BTreeMap::new() }
+    }
+
+    /// Whether it is time for a look.
+    pub fn is_due(&self, now: Instant) -> bool {
+        now.duration_since(self.looked) >= LOOK_EVERY
+    }
+
+    /// A look at those who are waited for now, each with whether it is late already; which are to be sought.
+    pub fn look(
+        &mut self,
+        now: Instant,
+        awaited: impl Iterator<Item = (GateId, bool)>,
+    ) -> Vec<GateId> {
+        self.looked = now;
+        let before = std::mem::take(&mut self.looks);
+        let patience = LOOKS_BEFORE + self.rank.0 / RANKS_AT_A_LOOK;
+        let mut due = Vec::new();
+        for (gate, is_late) in awaited {
+            let looks = before.get(&gate).map_or(1, |looks| looks + 1);
+            self.looks.insert(gate, looks);
+            if is_late || looks > patience {
+                due.push(gate);
+            }
+        }
+        due.sort_unstable_by_key(|gate| gate.0.wrapping_sub(self.rank.0));
+        due.dedup();
+        due.truncate(SOUGHT_AT_A_LOOK);
+        due
+    }
+}
+
+impl Core {
+    /// Seeks those that are waited for, if it is time; `probed` is waited for by who asks.
+    #[cold]
+    pub(super) fn seek(&mut self, probed: Option<GateId>) {
+        let now = Instant::now();
+        let waits = self.engine.has_pending() || probed.is_some() || !self.waiters.is_empty();
+        if !waits || !self.seeking.is_due(now) {
+            return;
+        }
+        let Self { engine, directory, waiters, seeking, .. } = self;
+        let probed = probed.into_iter().chain(waiters.probed()).map(|gate| (gate, false));
+        let named = engine.awaited().into_iter();
+        let named = named.map(|(gate, context)| (gate, directory.expects_soon(context)));
+        let unknown = named.chain(probed).filter(|(gate, _)| engine.is_untried(*gate));
+        for gate in seeking.look(now, unknown) {
+            if self.directory.has_ended(gate) {
+                self.fail(gate, Fault::Unreachable("its process has ended".into()));
+            } else {
+                self.engine.submit_reach(gate);
+            }
+        }
+    }
+}
+
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What may be long in coming is waited for so many looks before its sender is sought, and one more for every so many
+/// lower ranks: no process is sought by more of them at a time.
+const LOOKS_BEFORE: u32 = 5;
+const RANKS_AT_A_LOOK: u32 = 100;
+
+/// No process seeks more at a time.
+const SOUGHT_AT_A_LOOK: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At which looks, a second apart, `rank` seeks whom, if it waits for `awaited` from the first on.
+    fn sought(rank: u32, awaited: &[(u32, bool)], looks: u32) -> Vec<Vec<u32>> {
+        let began = Instant::now();
+        let mut seeking = Seeking::new(GateId(rank), began);
+        let mut known = Vec::new();
+        let look = |at| {
+            let now = began + at * LOOK_EVERY;
+            assert!(seeking.is_due(now) && !seeking.is_due(now - LOOK_EVERY));
+            let left = awaited.iter().filter(|(gate, _)| !known.contains(gate));
+            let left: Vec<_> = left.map(|&(gate, is_late)| (GateId(gate), is_late)).collect();
+            let sought: Vec<_> =
+                seeking.look(now, left.into_iter()).iter().map(|gate| gate.0).collect();
+            known.extend(&sought);
+            sought
+        };
+        (1..=looks).map(look).collect()
+    }
+
+    /// The look at which each is sought.
+    fn look_of(looks: &[Vec<u32>], gate: u32) -> Option<usize> {
+        looks.iter().position(|sought| sought.contains(&gate))
+    }
+
+    #[test]
+    fn what_is_late_is_sought_at_once_and_the_rest_after_a_while() {
+        let looks = sought(0, &[(1, true), (2, false)], 7);
+        assert_eq!(looks, [vec![1], vec![], vec![], vec![], vec![], vec![2], vec![]]);
+    }
+
+    #[test]
+    fn a_wait_that_was_over_begins_anew() {
+        let began = Instant::now();
+        let mut seeking = Seeking::new(GateId(0), began);
+        let mut look = |at: u32, waits: bool| {
+            let awaited = waits.then_some((GateId(1), false));
+            seeking.look(began + at * LOOK_EVERY, awaited.into_iter()).len()
+        };
+        for at in 1..40 {
+            assert_eq!(look(at, at % 6 != 0), 0, "look {at}");
+        }
+    }
+
+    #[test]
+    fn who_waits_for_a_thousand_seeks_few_at_a_time_and_all_in_the_end() {
+        let all: Vec<_> =
+            (0..1000).filter(|gate| *gate != 7).map(|gate| (gate, gate % 2 == 0)).collect();
+        // Each receive may be there many times.
+        let twice: Vec<_> = all.iter().chain(&all).copied().collect();
+        let looks = sought(7, &twice, 100);
+        assert!(looks.iter().all(|sought| sought.len() <= SOUGHT_AT_A_LOOK));
+        assert!(all.iter().all(|(gate, _)| look_of(&looks, *gate).is_some()));
+    }
+
+    #[test]
+    fn who_is_waited_for_by_thousands_is_sought_by_few_at_a_time() {
+        let mut sought_at = BTreeMap::<usize, u32>::new();
+        for rank in 1..3000 {
+            let look = look_of(&sought(rank, &[(0, false)], 60), 0);
+            *sought_at.entry(look.expect("it is sought")).or_default() += 1;
+        }
+        assert!(sought_at.values().all(|&count| count <= RANKS_AT_A_LOOK), "{sought_at:?}");
+    }
+
+    #[test]
+    fn those_behind_itself_come_first() {
+        let all: Vec<_> = (0..64).map(|gate| (gate, true)).collect();
+        let sought = &sought(60, &all, 1)[0];
+        assert_eq!(*sought, (60..64).chain(0..12).collect::<Vec<_>>());
+    }
+}
