@@ -9,7 +9,7 @@ work=$(mktemp -d)
 export CANELE_LAB=c$$
 canele=$prefix/bin/canele mpiexec=$prefix/bin/mpiexec
 trap '"$canele" lab down >/dev/null 2>&1; rm -rf "$work"' EXIT
-for program in exchange lost_site lost_members; do
+for program in exchange lost_site lost_strangers lost_members; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 programs/$program.c -o "$work/$program" || exit 1
 done
 cc -Wall -Werror -O1 -shared -fPIC programs/clock.c -o "$work/clock.so" -ldl || exit 1
@@ -93,6 +93,20 @@ for rails in shm,tcp shm,quic; do
     sed 's/^/    /' "$work/out" "$work/err"
     check "and both sites have gone on" "site 0 is alone: 0 failures, site 1 is alone: 0 failures" "$(grep -h 'is alone' "$work/out" | sort | paste -sd, | sed 's/,/, /')"
     check "which was found out by asking, on idle links as well" 0 "$(grep -c 'anew: timed out' "$work/err")"
+    lab heal >/dev/null
+done
+
+# Where few had ever spoken to the other site, MPI_Finalize does not wait until nobody is dialled any more, which takes 30 s.
+for rails in shm,tcp shm,quic; do
+    rm -f "$work/begun"
+    timeout 120 "$mpiexec" -genv BEGUN "$work/begun" -genv CANELE_RAILS $rails -genv CANELE_LINK_PATIENCE 3 -launcher-exec "$canele lab run" -hosts site0-node0:2,site1-node0:2 -n 4 "$work/lost_strangers" >"$work/out" 2>"$work/err" &
+    job=$!
+    until_true 30 '[ -e "$work/begun" ]'
+    lab cut 1 >/dev/null
+    wait $job
+    check "a site of strangers is lost, over $rails: the job ends well" 0 $?
+    sed 's/^/    /' "$work/out" "$work/err"
+    check "and no rank was held in MPI_Finalize" "4 0" "$(awk '{ late += $3 >= 20 } END { print NR, late }' "$work/out")"
     lab heal >/dev/null
 done
 

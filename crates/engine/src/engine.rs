@@ -18,7 +18,7 @@ pub use closing::CLOSES;
 pub use error::PeerError;
 pub use links::{Loss, Overdue};
 
-use crate::gate::{Gate, Reach};
+use crate::gate::{Gate, Pending, Reach};
 use crate::ledger::Keeping;
 use crate::matching::{Matched, Matching};
 use crate::op::{Completion, Op, OpId, OpState, Ops, Outcome};
@@ -280,6 +280,19 @@ impl Engine {
         gates_idle && self.pulls.is_empty() && self.ops.sends_pending() == 0
     }
 
+    /// As [`Engine::is_idle`], but for what would be said in closed contexts to peers to which no way is found yet.
+    pub fn is_idle_but_for_closed(&self) -> bool {
+        let mut unsaid = 0;
+        let mut gates = self.gates.iter().flatten();
+        let are_idle = gates.all(|gate| {
+            let is_closed = |send: &Pending| self.closed.contains_key(&send.context);
+            let waits = gate.reach == Reach::Wanted && gate.window.iter().all(is_closed);
+            unsaid += if waits { gate.window.len() } else { 0 };
+            waits || gate.is_idle()
+        });
+        are_idle && self.pulls.is_empty() && self.ops.sends_pending() == unsaid
+    }
+
     /// What was done so far.
     pub fn counters(&self) -> Counters {
         self.counters
@@ -293,6 +306,11 @@ impl Engine {
     /// Whether the peer is gone, or there is no way to it: nothing more comes from there.
     pub fn is_failed(&self, gate: GateId) -> bool {
         self.gates[gate.0 as usize].as_ref().is_some_and(|gate| gate.reach.is_failed())
+    }
+
+    /// A peer that has failed, if any has.
+    pub fn first_failed(&self) -> Option<GateId> {
+        (0..self.gates.len() as u32).map(GateId).find(|gate| self.is_failed(*gate))
     }
 
     /// Notes that a gate has work.

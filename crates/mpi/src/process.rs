@@ -262,19 +262,36 @@ fn part(process: &Process) -> Result<()> {
     if let Some(counted) = record::counted(process.sites().site(process.rank)) {
         process.job.publish(boot::TRAFFIC_KEY, &counted).map_err(failed)?;
     }
-    let met = crate::collective::barrier(&process.world);
+    let has_met = meet(process);
     let quiet = |core: &mut Core| core.is_quiet().then_some(());
-    process.progress.wait_for(FINALIZE_PATIENCE, quiet);
-    if let Err(error) = met {
-        if error.class != ErrorClass::ProcAborted {
-            return Err(error);
-        }
+    if process.progress.wait_for(WORD_PATIENCE, quiet).is_none() {
+        let quiet = |core: &mut Core| core.is_quiet_but_for_closed().then_some(());
+        process.progress.wait_for(FINALIZE_PATIENCE, quiet);
+    }
+    if !has_met? {
         // Those that are left wait for this process's word, and go on when it is gone.
         process.progress.look(Core::close);
     }
     process.job.fence().map_err(failed)?;
     process.progress.look(Core::close);
     process.job.finalize().map_err(failed)
+}
+
+/// Meets all processes of the job; false where one has failed, and the others hear of that.
+fn meet(process: &Process) -> Result<bool> {
+    let world = &process.world;
+    // To try, the ranks that this one would begin with may have to be reached first.
+    let failed = process.progress.submit(|core| {
+        let failed = core.engine.first_failed();
+        failed.inspect(|failed| core.close_context(world.collective_context(), *failed))
+    });
+    if failed.is_some() {
+        return Ok(false);
+    }
+    match crate::collective::barrier(world) {
+        Err(error) if error.class == ErrorClass::ProcAborted => Ok(false),
+        met => met.map(|()| true),
+    }
 }
 
 fn users() -> MutexGuard<'static, u32> {
@@ -679,8 +696,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// …and over UDP, where TCP is left to ask: a packet may get lost, and a peer that computes answers within 160 ms.
 const OTHER_RAIL_AFTER: Duration = Duration::from_millis(1500);
 
-/// How long finalisation waits for a peer to take what it was sent.
+/// How long finalisation waits for a peer to take what it was sent…
 const FINALIZE_PATIENCE: Duration = Duration::from_secs(30);
+/// …and for one to be reached that is only to hear of another's failure, which others will tell it as well: longer than it
+/// takes to open a link though a packet is lost.
+const WORD_PATIENCE: Duration = Duration::from_secs(3);
 
 /// How long an aborting process waits for the launcher to end it.
 const ABORT_PATIENCE: Duration = Duration::from_secs(2);

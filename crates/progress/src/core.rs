@@ -440,8 +440,17 @@ impl Core {
 
     /// Whether nothing is left to send and no transfer is in flight.
     pub fn is_quiet(&self) -> bool {
+        self.engine.is_idle() && self.is_flushed()
+    }
+
+    /// As [`Core::is_quiet`], but for what would be said in closed contexts to peers to which no way is found yet.
+    pub fn is_quiet_but_for_closed(&self) -> bool {
+        self.engine.is_idle_but_for_closed() && self.is_flushed()
+    }
+
+    fn is_flushed(&self) -> bool {
         let is_flushed = |station: &Station| station.rail.is_flushed();
-        self.engine.is_idle() && self.copies.is_empty() && self.rails.iter().all(is_flushed)
+        self.copies.is_empty() && self.rails.iter().all(is_flushed)
     }
 
     /// Closes all links; nothing can be sent or received any more.

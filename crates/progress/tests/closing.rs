@@ -67,6 +67,30 @@ fn messages_of_a_closed_context_end_and_others_arrive() {
 }
 
 #[test]
+fn who_leaves_need_not_wait_for_a_way_to_who_is_only_to_be_told() {
+    let mut job = Job::new(0, 4);
+    let all_is_out = |job: &Job| {
+        let core = &job.cores[0];
+        (core.is_quiet(), core.is_quiet_but_for_closed())
+    };
+    // What it has sent in the context is not wanted any more.
+    let unwanted = job.send(0, 3, CONTEXT, 8, SendMode::Standard);
+    job.cores[0].flush();
+    assert_eq!(all_is_out(&job), (false, false));
+    job.cores[0].close_context(CONTEXT, GateId(2));
+    job.cores[0].flush();
+    assert_eq!(all_is_out(&job), (false, true));
+    let wanted = job.send(0, 3, 0, 8, SendMode::Standard);
+    job.cores[0].flush();
+    assert_eq!(all_is_out(&job), (false, false));
+    job.run();
+    assert_eq!(all_is_out(&job), (true, true));
+    for send in [unwanted, wanted] {
+        assert!(job.cores[0].engine.take(send).is_some());
+    }
+}
+
+#[test]
 fn members_that_are_not_known_yet_are_told_when_they_are() {
     let mut job = Job::new(0, 8);
     let other = CONTEXT + 4;
