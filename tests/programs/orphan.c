@@ -1,6 +1,6 @@
 /* What is said of a process that has died behind a shell that stays, so that the launcher sees nothing amiss:
-   of rank 1, which ends without a word, by probes; of rank 2, which is killed in its sleep, by sends. Prints one
-   line. */
+   of rank 1, which ends without a word but leaves a child, by probes; of rank 2, which is killed in its sleep, by
+   sends. Prints one line. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -54,6 +54,7 @@ int main(int argc, char **argv) {
     if (rank == 1) {
         MPI_Send(&value, 1, MPI_INT, 0, 1, MPI_COMM_WORLD);
         MPI_Recv(&value, 1, MPI_INT, 0, 1, MPI_COMM_WORLD, &status);
+        if (fork() == 0) sleep(15);
         _exit(0);
     }
     if (rank == 2) {

@@ -11,10 +11,11 @@ use quinn_udp::{RecvMeta, UdpSocketState};
 use rustix::net::sockopt;
 
 use super::line::Outlet;
+use crate::fork::Unshared;
 
 /// A socket bound to one address of this host.
 pub(super) struct Socket {
-    udp: UdpSocket,
+    udp: Unshared<UdpSocket>,
     state: UdpSocketState,
     pub address: SocketAddr,
     /// What the kernel keeps for the process that comes late.
@@ -69,7 +70,14 @@ impl Socket {
         let _ = state.set_send_buffer_size((&udp).into(), BUFFER_BYTES);
         let receive_buffer_bytes = state.recv_buffer_size((&udp).into())?;
         let address = udp.local_addr()?;
-        Ok(Self { udp, state, address, receive_buffer_bytes, stuck: None, is_doubtful: false })
+        Ok(Self {
+            udp: Unshared::new(udp),
+            state,
+            address,
+            receive_buffer_bytes,
+            stuck: None,
+            is_doubtful: false,
+        })
     }
 
     /// What the kernel takes before packets have left.

@@ -52,6 +52,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::event::epoll;
 use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, GateId};
 
+use crate::fork::Unshared;
 use crate::lookout::{Lookout, Sockets};
 use crate::rail::{Event, Fault, Post, Rail, RailError};
 
@@ -123,7 +124,7 @@ pub struct TcpRail {
     network: Option<TcpNetwork>,
     identity: [u8; 16],
     interfaces: Vec<Interface>,
-    listeners: Vec<TcpListener>,
+    listeners: Vec<Unshared<TcpListener>>,
     epoll: OwnedFd,
     connect_timeout: Duration,
     clock: Clock,
@@ -237,7 +238,7 @@ impl TcpRail {
             let data = epoll::EventData::new_u64(LISTENER_KEYS + listeners.len() as u64);
             epoll::add(&epoll, &listener, data, epoll::EventFlags::IN)
                 .map_err(|error| system("epoll_ctl")(error.into()))?;
-            listeners.push(listener);
+            listeners.push(Unshared::new(listener));
         }
         let stalls = Stalls::new().map_err(system("timerfd_create"))?;
         let data = epoll::EventData::new_u64(STALLS_KEY);

@@ -12,19 +12,20 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use rustls::{ClientConnection, Connection, ServerConnection};
 
 use super::handshake::{Binding, Refusal};
+use crate::fork::Unshared;
 use crate::identity::{ALPN, Identity};
 
 /// A connection's way for bytes, both ways.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    pub socket: TcpStream,
+    pub socket: Unshared<TcpStream>,
     tls: Option<Box<Tls>>,
 }
 
 impl Channel {
     /// In clear, until one side or the other begins to encrypt.
     pub fn new(socket: TcpStream) -> Self {
-        Self { socket, tls: None }
+        Self { socket: Unshared::new(socket), tls: None }
     }
 
     /// Encrypts from here on, as the side that has opened the connection.

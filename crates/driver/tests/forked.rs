@@ -1,0 +1,98 @@
+//! What a copy of the process has no part in: it holds none of its connections open, and answers at none of its ports.
+
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use driver::{Event, Rail, TcpConfig, TcpRail};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use wire::GateId;
+
+#[test]
+fn a_connection_ends_though_a_copy_of_the_process_lives() {
+    let mut rails = [0, 1].map(rail);
+    let lookout = rails[0].lookout().expect("a lookout");
+    let address = rails[1].address();
+    rails[0].connect(GateId(1), &address).unwrap();
+    let mut up = 0;
+    until("both are up", || {
+        for rail in &mut rails {
+            rail.poll(&mut |event| up += u32::from(matches!(event, Event::Up { .. })));
+        }
+        up == 2
+    });
+    let port = listener(&rails[1]);
+    assert!(TcpStream::connect(port).is_ok());
+    let copy = Copy::make();
+    let [mut rail, peer] = rails;
+    drop(peer);
+    let mut is_down = false;
+    until("the end is seen", || {
+        rail.poll(&mut |event| is_down |= matches!(event, Event::Down { .. }));
+        is_down
+    });
+    until("nothing is left to be told", || {
+        rail.poll(&mut |_| ());
+        !is_readable(rail.descriptors()[0])
+    });
+    assert!(!lookout.sees_news());
+    assert!(TcpStream::connect(port).is_err(), "somebody listens");
+    drop(copy);
+}
+
+fn rail(rank: u32) -> TcpRail {
+    let config = TcpConfig {
+        interface: Some("127.0.0.1".into()),
+        connect_timeout: PATIENCE,
+        ..TcpConfig::new(GateId(rank), 7, [9; 32])
+    };
+    TcpRail::new(config).expect("a rail over the loopback")
+}
+
+fn is_readable(descriptor: BorrowedFd<'_>) -> bool {
+    let mut ready = [PollFd::from_borrowed_fd(descriptor.as_fd(), PollFlags::IN)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut ready, Some(&at_once)).is_ok_and(|count| count > 0)
+}
+
+/// Where a rail listens: there is one address, and the port is what is published last.
+fn listener(rail: &TcpRail) -> SocketAddr {
+    let address = rail.address();
+    let port = address.last_chunk::<2>().expect("a port");
+    SocketAddr::from(([127, 0, 0, 1], u16::from_le_bytes(*port)))
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}");
+    }
+}
+
+/// A copy of this process, which does nothing until it is dropped.
+struct Copy(libc::pid_t);
+
+impl Copy {
+    fn make() -> Self {
+        // SAFETY: the copy makes no call but pause, which is allowed in one of a process with several threads.
+        match unsafe { libc::fork() } {
+            0 => loop {
+                // SAFETY: it has no arguments.
+                unsafe { libc::pause() };
+            },
+            copy => Self(copy),
+        }
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        // SAFETY: the process is this one's child, and nobody else waits for it.
+        unsafe {
+            libc::kill(self.0, libc::SIGKILL);
+            libc::waitpid(self.0, std::ptr::null_mut(), 0);
+        }
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
