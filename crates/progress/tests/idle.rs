@@ -108,24 +108,75 @@ fn a_rendezvous_is_answered_while_both_compute_and_others_look_on() {
     let (_alone, true) = (alone(), has_cores()) else { return };
     let [sender, receiver] = neighbours();
     for round in 0..ROUNDS {
-        let data = Region::from_box(vec![round; LEN].into());
-        let into = Region::owned(LEN);
-        let receive = begin_receive(&receiver, &into);
-        if round % 2 == 0 {
-            receiver.test(|_| ());
-        }
-        let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
-        let send = sender.submit(|core| {
-            core.engine.submit_send(GateId(1), envelope, &data, SendMode::Synchronous)
-        });
-        // Looking is not polling.
-        let is_over = |process: &Progress, op| process.look(|core| core.engine.is_complete(op));
-        until("it arrives", || is_over(&receiver, receive) && is_over(&sender, send));
-        assert_eq!(into.to_vec(), data.to_vec());
-        assert!(receiver.test(|core| core.engine.take(receive)).is_some());
-        assert!(sender.test(|core| core.engine.take(send)).is_some());
+        meet(&sender, &receiver, round);
     }
     assert!(!threads("canele-idle").is_empty());
+}
+
+#[test]
+fn copies_of_the_process_have_nobody_who_looks_on_and_disturb_nobody() {
+    let (_alone, true) = (alone(), has_cores()) else { return };
+    let [sender, receiver] = neighbours();
+    for round in 0..ROUNDS {
+        meet(&sender, &receiver, round);
+        until("somebody looks on", || !threads("canele-idle").is_empty());
+        let copy = Copy::make();
+        meet(&sender, &receiver, round);
+        assert_eq!(copy.end(), 0, "it has threads that look on");
+    }
+}
+
+/// Both compute while one sends to the other.
+fn meet(sender: &Progress, receiver: &Progress, round: u8) {
+    let data = Region::from_box(vec![round; LEN].into());
+    let into = Region::owned(LEN);
+    let receive = begin_receive(receiver, &into);
+    if round.is_multiple_of(2) {
+        receiver.test(|_| ());
+    }
+    let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
+    let send = sender
+        .submit(|core| core.engine.submit_send(GateId(1), envelope, &data, SendMode::Synchronous));
+    // Looking is not polling.
+    let is_over = |process: &Progress, op| process.look(|core| core.engine.is_complete(op));
+    until("it arrives", || is_over(receiver, receive) && is_over(sender, send));
+    assert_eq!(into.to_vec(), data.to_vec());
+    assert!(receiver.test(|core| core.engine.take(receive)).is_some());
+    assert!(sender.test(|core| core.engine.take(send)).is_some());
+}
+
+/// A copy of this process, which lives until it is to end.
+struct Copy {
+    process: libc::pid_t,
+    life: std::io::PipeWriter,
+}
+
+impl Copy {
+    fn make() -> Self {
+        let (mut held, life) = std::io::pipe().expect("a pipe");
+        // SAFETY: the copy reads files and memory of its own, and ends without anything that would need other threads.
+        let process = unsafe { libc::fork() };
+        if process == 0 {
+            drop(life);
+            // Until this process lets go.
+            let _ = std::io::Read::read(&mut held, &mut [0]);
+            let count = threads("canele-").len();
+            // SAFETY: it ends the copy, and runs nothing.
+            unsafe { libc::_exit(count as libc::c_int) };
+        }
+        assert!(process > 0, "a copy");
+        Self { process, life }
+    }
+
+    /// Its code.
+    fn end(self) -> libc::c_int {
+        drop(self.life);
+        let mut status = 0;
+        // SAFETY: it is this process's child, and the place is for its status.
+        let ended = unsafe { libc::waitpid(self.process, &mut status, 0) };
+        assert!(ended == self.process && libc::WIFEXITED(status), "status {status}");
+        libc::WEXITSTATUS(status)
+    }
 }
 
 /// Threads are counted in the whole process: one test at a time.
