@@ -1,21 +1,22 @@
 //! Long messages are copied from their sender's memory in pieces, by whoever has the time, and nobody has to wait for
 //! the core meanwhile.
 
+#[macro_use]
+mod passing;
 mod simulated;
 
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use driver::{Event, Post, Puller, Rail, RailError, SimNetwork, SimPath, SimRail};
+use driver::{Puller, Rail, RailError, SimNetwork, SimPath, SimRail};
 use engine::{Completion, Config, Engine, OpId, Outcome, SendMode};
 use memory::Region;
 use progress::{Core, Directory, Policy, Progress};
 use simulated::{envelope, process, selector, send};
 use topo::processor::Runnable;
-use wire::{Capabilities, Frame, GateId, RemoteRegion};
+use wire::{Capabilities, GateId, RemoteRegion};
 
 #[test]
 fn threads_that_wait_share_a_long_message_and_copy_each_byte_once() {
@@ -298,49 +299,11 @@ struct Watched {
 }
 
 impl Rail for Watched {
-    fn name(&self) -> &'static str {
-        self.rail.name()
-    }
-
-    fn address(&self) -> Vec<u8> {
-        self.rail.address()
-    }
-
-    fn connect(&mut self, peer: GateId, address: &[u8]) -> Result<(), RailError> {
-        self.rail.connect(peer, address)
-    }
-
-    fn disconnect(&mut self, peer: GateId) {
-        self.rail.disconnect(peer);
-    }
-
-    fn post(&mut self, peer: GateId, frame: &Frame) -> Post {
-        self.rail.post(peer, frame)
-    }
-
-    fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
-        self.rail.poll(sink)
-    }
+    passes_on!(rail: name, address, connect, disconnect, post, poll, descriptors, prepare_sleep, finish_sleep, is_flushed);
 
     fn puller(&self, peer: GateId) -> Option<Arc<dyn Puller>> {
         let puller = self.rail.puller(peer)?;
         Some(Arc::new(Gated { puller, shown: Arc::clone(&self.shown) }))
-    }
-
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.rail.descriptors()
-    }
-
-    fn prepare_sleep(&mut self) -> bool {
-        self.rail.prepare_sleep()
-    }
-
-    fn finish_sleep(&mut self) {
-        self.rail.finish_sleep();
-    }
-
-    fn is_flushed(&self) -> bool {
-        self.rail.is_flushed()
     }
 }
 

@@ -1,18 +1,19 @@
 //! Links over TCP that are cut under traffic: they open again, and every byte arrives once and in order.
 
+#[macro_use]
+mod passing;
 mod traffic;
 
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use driver::{Event, Fault, Post, Puller, Rail, RailError, TcpConfig, TcpRail};
+use driver::{Event, Fault, Rail, TcpConfig, TcpRail};
 use engine::{Completion, Config, Engine, Envelope, Outcome, SendMode};
 use memory::Region;
 use progress::{Core, Directory};
 use traffic::{Exchange, Random};
-use wire::{Capabilities, Frame, GateId};
+use wire::{Capabilities, GateId};
 
 #[test]
 fn messages_outlive_the_connections_they_travel_by() {
@@ -117,25 +118,11 @@ struct Cut {
 }
 
 impl Rail for Cut {
-    fn name(&self) -> &'static str {
-        self.rail.name()
-    }
-
-    fn address(&self) -> Vec<u8> {
-        self.rail.address()
-    }
-
-    fn connect(&mut self, peer: GateId, address: &[u8]) -> Result<(), RailError> {
-        self.rail.connect(peer, address)
-    }
+    passes_on!(rail: name, address, connect, post, puller, descriptors, prepare_sleep, finish_sleep, is_flushed);
 
     fn disconnect(&mut self, peer: GateId) {
         self.is_open = false;
         self.rail.disconnect(peer);
-    }
-
-    fn post(&mut self, peer: GateId, frame: &Frame) -> Post {
-        self.rail.post(peer, frame)
     }
 
     fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
@@ -158,26 +145,6 @@ impl Rail for Cut {
             }
             other => sink(other),
         })
-    }
-
-    fn puller(&self, peer: GateId) -> Option<Arc<dyn Puller>> {
-        self.rail.puller(peer)
-    }
-
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.rail.descriptors()
-    }
-
-    fn prepare_sleep(&mut self) -> bool {
-        self.rail.prepare_sleep()
-    }
-
-    fn finish_sleep(&mut self) {
-        self.rail.finish_sleep();
-    }
-
-    fn is_flushed(&self) -> bool {
-        self.rail.is_flushed()
     }
 }
 

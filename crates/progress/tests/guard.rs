@@ -1,17 +1,21 @@
 //! While the thread that stands by sleeps, the rails ring: also after another thread has thought better of
 //! sleeping.
 
-use std::os::fd::BorrowedFd;
+mod nowhere;
+#[macro_use]
+mod passing;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use driver::{Event, Post, Rail, RailError};
+use driver::{Event, Rail};
 use engine::{Config, Engine, Selector};
 use memory::Region;
+use nowhere::Nowhere;
 use progress::{Core, Directory, Policy, Progress};
-use wire::{Cost, Frame, GateId};
+use wire::{Cost, GateId};
 
 #[test]
 fn a_thread_that_thinks_better_of_sleeping_leaves_the_guard_its_bell() {
@@ -20,7 +24,7 @@ fn a_thread_that_thinks_better_of_sleeping_leaves_the_guard_its_bell() {
         Engine::new(Config::new(2)),
         GateId(0),
         2,
-        vec![Box::new(Quiet(Arc::clone(&rail)))],
+        vec![Box::new(Quiet { rail: Nowhere, shown: Arc::clone(&rail) })],
         Box::new(Nobody),
     );
     let progress = Progress::new(core, Policy::for_node(2, 1)).expect("descriptors");
@@ -45,7 +49,8 @@ fn a_thread_that_thinks_better_of_sleeping_leaves_the_guard_its_bell() {
 fn what_a_rail_does_of_its_own_accord_goes_on_while_the_application_computes() {
     let shown = Arc::new(Shown::default());
     shown.tells_cost.store(true, Ordering::SeqCst);
-    let rails: Vec<Box<dyn Rail>> = vec![Box::new(Quiet(Arc::clone(&shown)))];
+    let rails: Vec<Box<dyn Rail>> =
+        vec![Box::new(Quiet { rail: Nowhere, shown: Arc::clone(&shown) })];
     let core = Core::new(Engine::new(Config::new(2)), GateId(0), 2, rails, Box::new(Nobody));
     let progress = Progress::new(core, Policy::for_node(2, 1)).expect("descriptors");
     // The call in which it begins, and nothing after it.
@@ -94,57 +99,36 @@ impl Shown {
 }
 
 /// A rail over which nothing comes.
-struct Quiet(Arc<Shown>);
+struct Quiet {
+    rail: Nowhere,
+    shown: Arc<Shown>,
+}
 
 impl Rail for Quiet {
-    fn name(&self) -> &'static str {
-        "quiet"
-    }
-
-    fn address(&self) -> Vec<u8> {
-        Vec::new()
-    }
-
-    fn connect(&mut self, _: GateId, _: &[u8]) -> Result<(), RailError> {
-        Ok(())
-    }
-
-    fn disconnect(&mut self, _: GateId) {}
-
-    fn post(&mut self, peer: GateId, _: &Frame) -> Post {
-        panic!("a frame for rank {}", peer.0)
-    }
+    passes_on!(rail: name, address, connect, disconnect, post, descriptors, is_flushed);
 
     fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
-        self.0.polls.fetch_add(1, Ordering::SeqCst);
-        let tells = self.0.tells_cost.swap(false, Ordering::SeqCst);
+        self.shown.polls.fetch_add(1, Ordering::SeqCst);
+        let tells = self.shown.tells_cost.swap(false, Ordering::SeqCst);
         if tells {
             sink(Event::Cost { peer: GateId(1), cost: Cost::linear(1, 1, 1) });
         }
-        tells || self.0.is_busy.load(Ordering::SeqCst)
-    }
-
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        Vec::new()
+        tells || self.shown.is_busy.load(Ordering::SeqCst)
     }
 
     fn prepare_sleep(&mut self) -> bool {
-        self.0.raised.store(true, Ordering::SeqCst);
-        let has_news = self.0.has_news.swap(false, Ordering::SeqCst);
-        self.0.refusals.fetch_add(u32::from(has_news), Ordering::SeqCst);
+        self.shown.raised.store(true, Ordering::SeqCst);
+        let has_news = self.shown.has_news.swap(false, Ordering::SeqCst);
+        self.shown.refusals.fetch_add(u32::from(has_news), Ordering::SeqCst);
         !has_news
     }
 
     fn finish_sleep(&mut self) {
-        self.0.raised.store(false, Ordering::SeqCst);
-    }
-
-    fn is_flushed(&self) -> bool {
-        true
+        self.shown.raised.store(false, Ordering::SeqCst);
     }
 
     fn is_at_rest(&self) -> bool {
-        !self.0.is_busy.load(Ordering::SeqCst)
+        !self.shown.is_busy.load(Ordering::SeqCst)
     }
 }
 

@@ -1,19 +1,23 @@
 //! Threads look on from cores that nobody wants, and only there.
 
+mod nowhere;
+#[macro_use]
+mod passing;
+
 use std::fs;
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use driver::{Event, Lookout, Post, Rail, RailError, ShmConfig, ShmRail};
+use driver::{Event, Lookout, Rail, ShmConfig, ShmRail};
 use engine::{Config, Engine, Envelope, OpId, Selector, SendMode};
 use memory::Region;
+use nowhere::Nowhere;
 use progress::{Core, Directory, Policy, Progress};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use wire::{Frame, GateId};
+use wire::GateId;
 
 #[test]
 fn who_sleeps_is_rung_for_by_who_looks_on() {
@@ -217,7 +221,8 @@ fn begin_receive(process: &Progress, into: &Region) -> OpId {
 
 /// Rank 1 of two, over a rail that rings for nobody.
 fn process(shown: &Arc<Shown>, policy: Policy) -> Arc<Progress> {
-    let rails: Vec<Box<dyn Rail>> = vec![Box::new(Mute(Arc::clone(shown)))];
+    let rails: Vec<Box<dyn Rail>> =
+        vec![Box::new(Mute { rail: Nowhere, shown: Arc::clone(shown) })];
     let core = Core::new(Engine::new(Config::new(2)), GateId(1), 2, rails, Box::new(All(vec![])));
     Progress::new(core, policy).expect("descriptors")
 }
@@ -253,51 +258,30 @@ impl Lookout for Shown {
     }
 }
 
-struct Mute(Arc<Shown>);
+struct Mute {
+    rail: Nowhere,
+    shown: Arc<Shown>,
+}
 
 impl Rail for Mute {
-    fn name(&self) -> &'static str {
-        "mute"
-    }
-
-    fn address(&self) -> Vec<u8> {
-        Vec::new()
-    }
-
-    fn connect(&mut self, _: GateId, _: &[u8]) -> Result<(), RailError> {
-        Ok(())
-    }
-
-    fn disconnect(&mut self, _: GateId) {}
-
-    fn post(&mut self, peer: GateId, _: &Frame) -> Post {
-        panic!("a frame for rank {}", peer.0)
-    }
+    passes_on!(rail: name, address, connect, disconnect, post, descriptors, is_flushed);
 
     fn poll(&mut self, _: &mut dyn FnMut(Event<'_>)) -> bool {
-        self.0.polls.fetch_add(1, Ordering::SeqCst);
-        self.0.has_news.swap(false, Ordering::SeqCst)
-    }
-
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        Vec::new()
+        self.shown.polls.fetch_add(1, Ordering::SeqCst);
+        self.shown.has_news.swap(false, Ordering::SeqCst)
     }
 
     fn lookout(&mut self) -> Option<Arc<dyn Lookout>> {
-        Some(Arc::<Shown>::clone(&self.0))
+        Some(Arc::<Shown>::clone(&self.shown))
     }
 
     fn prepare_sleep(&mut self) -> bool {
-        self.0.is_raised.store(true, Ordering::SeqCst);
-        !self.0.has_news.load(Ordering::SeqCst)
+        self.shown.is_raised.store(true, Ordering::SeqCst);
+        !self.shown.has_news.load(Ordering::SeqCst)
     }
 
     fn finish_sleep(&mut self) {
-        self.0.is_raised.store(false, Ordering::SeqCst);
-    }
-
-    fn is_flushed(&self) -> bool {
-        true
+        self.shown.is_raised.store(false, Ordering::SeqCst);
     }
 }
 

@@ -1,14 +1,18 @@
 //! A rail that begins to open a link and then cannot: the next one is tried.
 
+mod nowhere;
+#[macro_use]
+mod passing;
+
 use std::collections::VecDeque;
-use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
-use driver::{Event, Fault, Post, Rail, RailError, SimNetwork};
+use driver::{Event, Fault, Rail, RailError, SimNetwork};
 use engine::{Config, Engine, Envelope, Outcome, Selector, SendMode};
 use memory::Region;
+use nowhere::Nowhere;
 use progress::{Core, Directory};
-use wire::{Frame, GateId};
+use wire::GateId;
 
 #[test]
 fn the_next_rail_carries_what_the_first_could_not() {
@@ -60,34 +64,27 @@ fn when_no_rail_is_left_all_reasons_are_told() {
 
 /// A rail that says yes, and no afterwards.
 struct Refusing {
+    rail: Nowhere,
     name: &'static str,
     asked: VecDeque<GateId>,
 }
 
 impl Refusing {
     fn new(name: &'static str) -> Self {
-        Self { name, asked: VecDeque::new() }
+        Self { rail: Nowhere, name, asked: VecDeque::new() }
     }
 }
 
 impl Rail for Refusing {
+    passes_on!(rail: address, disconnect, post, descriptors, finish_sleep, is_flushed);
+
     fn name(&self) -> &'static str {
         self.name
-    }
-
-    fn address(&self) -> Vec<u8> {
-        Vec::new()
     }
 
     fn connect(&mut self, peer: GateId, _: &[u8]) -> Result<(), RailError> {
         self.asked.push_back(peer);
         Ok(())
-    }
-
-    fn disconnect(&mut self, _: GateId) {}
-
-    fn post(&mut self, peer: GateId, _: &Frame) -> Post {
-        panic!("a frame for rank {} on a rail without links", peer.0)
     }
 
     fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
@@ -97,18 +94,8 @@ impl Rail for Refusing {
         true
     }
 
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        Vec::new()
-    }
-
     fn prepare_sleep(&mut self) -> bool {
         self.asked.is_empty()
-    }
-
-    fn finish_sleep(&mut self) {}
-
-    fn is_flushed(&self) -> bool {
-        true
     }
 }
 

@@ -1,15 +1,16 @@
 //! Rails of different kinds, behind walls that rise in mid-run, and swallow or refuse: whichever still leads to the peer
 //! takes over, the preferred one again when it does, and every byte arrives once and in order.
 
+#[macro_use]
+mod passing;
 mod traffic;
 
 use std::ops::RangeInclusive;
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use driver::{Event, Fault, Post, Puller, Rail, RailError, SimNetwork, SimRail};
+use driver::{Event, Fault, Post, Rail, RailError, SimNetwork, SimRail};
 use engine::{Config, Engine, Envelope, Outcome, SendMode};
 use memory::Region;
 use progress::{Core, Directory};
@@ -285,12 +286,10 @@ impl Walled {
 }
 
 impl Rail for Walled {
+    passes_on!(rail: address, puller, descriptors, prepare_sleep, finish_sleep, is_flushed);
+
     fn name(&self) -> &'static str {
         self.name
-    }
-
-    fn address(&self) -> Vec<u8> {
-        self.rail.address()
     }
 
     fn connect(&mut self, peer: GateId, address: &[u8]) -> Result<(), RailError> {
@@ -355,26 +354,6 @@ impl Rail for Walled {
             }
             other => sink(other),
         })
-    }
-
-    fn puller(&self, peer: GateId) -> Option<Arc<dyn Puller>> {
-        self.rail.puller(peer)
-    }
-
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.rail.descriptors()
-    }
-
-    fn prepare_sleep(&mut self) -> bool {
-        self.rail.prepare_sleep()
-    }
-
-    fn finish_sleep(&mut self) {
-        self.rail.finish_sleep();
-    }
-
-    fn is_flushed(&self) -> bool {
-        self.rail.is_flushed()
     }
 }
 

@@ -7,6 +7,9 @@
 
 mod job;
 mod member;
+#[macro_use]
+#[path = "../passing/mod.rs"]
+mod passing;
 mod plan;
 mod rails;
 mod watch;

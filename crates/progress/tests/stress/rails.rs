@@ -88,53 +88,7 @@ struct Attended {
 }
 
 impl Rail for Attended {
-    fn name(&self) -> &'static str {
-        self.rail.name()
-    }
-
-    fn address(&self) -> Vec<u8> {
-        self.rail.address()
-    }
-
-    fn connect(&mut self, peer: GateId, address: &[u8]) -> Result<(), RailError> {
-        self.rail.connect(peer, address)
-    }
-
-    fn disconnect(&mut self, peer: GateId) {
-        self.rail.disconnect(peer);
-    }
-
-    fn post(&mut self, peer: GateId, frame: &Frame) -> Post {
-        self.rail.post(peer, frame)
-    }
-
-    fn poll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
-        self.rail.poll(sink)
-    }
-
-    fn puller(&self, peer: GateId) -> Option<Arc<dyn Puller>> {
-        self.rail.puller(peer)
-    }
-
-    fn gather_within(&self) -> Duration {
-        self.rail.gather_within()
-    }
-
-    fn set_attentive(&mut self, attentive: bool) {
-        self.rail.set_attentive(attentive);
-    }
-
-    fn is_attentive(&self, peer: GateId, bytes: u64) -> bool {
-        self.rail.is_attentive(peer, bytes)
-    }
-
-    fn shares_core(&mut self) -> bool {
-        self.rail.shares_core()
-    }
-
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.rail.descriptors()
-    }
+    passes_on!(rail: name, address, connect, disconnect, post, poll, puller, gather_within, set_attentive, is_attentive, shares_core, descriptors, is_flushed);
 
     fn prepare_sleep(&mut self) -> bool {
         self.asleep = Some(Instant::now());
@@ -150,10 +104,6 @@ impl Rail for Attended {
             && !rings(&*self.rail, BELL_PATIENCE);
         self.count.fetch_add(u32::from(is_unrung), Ordering::Relaxed);
         self.rail.finish_sleep();
-    }
-
-    fn is_flushed(&self) -> bool {
-        self.rail.is_flushed()
     }
 }
 

@@ -1,0 +1,86 @@
+//! Rails of tests that are others with something added.
+
+/// The methods of a rail that are those of another, which a field has.
+macro_rules! passes_on {
+    ($rail:ident: $($method:ident),*) => {
+        $(passed_on!($rail $method);)*
+    };
+}
+
+macro_rules! passed_on {
+    ($rail:ident name) => {
+        fn name(&self) -> &'static str {
+            self.$rail.name()
+        }
+    };
+    ($rail:ident address) => {
+        fn address(&self) -> Vec<u8> {
+            self.$rail.address()
+        }
+    };
+    ($rail:ident connect) => {
+        fn connect(&mut self, peer: GateId, address: &[u8]) -> Result<(), driver::RailError> {
+            self.$rail.connect(peer, address)
+        }
+    };
+    ($rail:ident disconnect) => {
+        fn disconnect(&mut self, peer: GateId) {
+            self.$rail.disconnect(peer);
+        }
+    };
+    ($rail:ident post) => {
+        fn post(&mut self, peer: GateId, frame: &wire::Frame) -> driver::Post {
+            self.$rail.post(peer, frame)
+        }
+    };
+    ($rail:ident poll) => {
+        fn poll(&mut self, sink: &mut dyn FnMut(driver::Event<'_>)) -> bool {
+            self.$rail.poll(sink)
+        }
+    };
+    ($rail:ident puller) => {
+        fn puller(&self, peer: GateId) -> Option<std::sync::Arc<dyn driver::Puller>> {
+            self.$rail.puller(peer)
+        }
+    };
+    ($rail:ident gather_within) => {
+        fn gather_within(&self) -> Duration {
+            self.$rail.gather_within()
+        }
+    };
+    ($rail:ident set_attentive) => {
+        fn set_attentive(&mut self, attentive: bool) {
+            self.$rail.set_attentive(attentive);
+        }
+    };
+    ($rail:ident is_attentive) => {
+        fn is_attentive(&self, peer: GateId, bytes: u64) -> bool {
+            self.$rail.is_attentive(peer, bytes)
+        }
+    };
+    ($rail:ident shares_core) => {
+        fn shares_core(&mut self) -> bool {
+            self.$rail.shares_core()
+        }
+    };
+    ($rail:ident descriptors) => {
+        fn descriptors(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
+            self.$rail.descriptors()
+        }
+    };
+    ($rail:ident prepare_sleep) => {
+        fn prepare_sleep(&mut self) -> bool {
+            self.$rail.prepare_sleep()
+        }
+    };
+    ($rail:ident finish_sleep) => {
+        fn finish_sleep(&mut self) {
+            self.$rail.finish_sleep();
+        }
+    };
+    ($rail:ident is_flushed) => {
+        fn is_flushed(&self) -> bool {
+            self.$rail.is_flushed()
+        }
+    };
+}
