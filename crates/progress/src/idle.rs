@@ -83,27 +83,36 @@ pub(crate) trait Sign {
     fn exchange(&self, from: u8, to: u8) -> bool;
 }
 
-impl Sign for AtomicU8 {
-    fn new(value: u8) -> Self {
-        Self::new(value)
-    }
+/// The standard's atomics and the model's are of one shape, and have no trait in common.
+macro_rules! is_sign {
+    ($atomic:ty) => {
+        impl $crate::idle::Sign for $atomic {
+            fn new(value: u8) -> Self {
+                Self::new(value)
+            }
 
-    fn load(&self, order: Ordering) -> u8 {
-        self.load(order)
-    }
+            fn load(&self, order: Ordering) -> u8 {
+                self.load(order)
+            }
 
-    fn store(&self, value: u8, order: Ordering) {
-        self.store(value, order);
-    }
+            fn store(&self, value: u8, order: Ordering) {
+                self.store(value, order);
+            }
 
-    fn swap(&self, value: u8, order: Ordering) -> u8 {
-        self.swap(value, order)
-    }
+            fn swap(&self, value: u8, order: Ordering) -> u8 {
+                self.swap(value, order)
+            }
 
-    fn exchange(&self, from: u8, to: u8) -> bool {
-        self.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-    }
+            fn exchange(&self, from: u8, to: u8) -> bool {
+                self.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            }
+        }
+    };
 }
+
+is_sign!(AtomicU8);
+#[cfg(test)]
+pub(crate) use is_sign;
 
 impl<S: Sign> Ear<S> {
     /// One that is deaf.

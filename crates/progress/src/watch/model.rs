@@ -15,7 +15,7 @@ use loom::sync::{Condvar, Mutex, MutexGuard};
 use loom::thread;
 
 use super::{Bell, Watch};
-use crate::idle::{Ear, Sign};
+use crate::idle::{Ear, is_sign};
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,27 +93,7 @@ struct Ears {
     guarded: Ear<AtomicU8>,
 }
 
-impl Sign for AtomicU8 {
-    fn new(value: u8) -> Self {
-        Self::new(value)
-    }
-
-    fn load(&self, order: Ordering) -> u8 {
-        self.load(order)
-    }
-
-    fn store(&self, value: u8, order: Ordering) {
-        self.store(value, order);
-    }
-
-    fn swap(&self, value: u8, order: Ordering) -> u8 {
-        self.swap(value, order)
-    }
-
-    fn exchange(&self, from: u8, to: u8) -> bool {
-        self.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-    }
-}
+is_sign!(AtomicU8);
 
 enum Look {
     Covered,
