@@ -277,7 +277,7 @@ if wants refused; then
         # shellcheck disable=SC2016
         told=$(timeout 45 "$mpiexec" "${direct[@]}" -genv CANELE_RAILS $rails sh -c '"$0"; [ "$PMI_RANK" = 0 ] || sleep 30' "$work/orphan" 2>"$work/err")
         sed 's/^/    /' "$work/err"
-        check "a process that has ended unseen is not waited for, over $rails" "probes of the dead: 0 failures" "$told"
+        check "a process that has ended unseen is not waited for, over $rails" "the dead: 0 failures" "$told"
     done
 fi
 
