@@ -44,6 +44,15 @@ pub(crate) struct Relays {
     tellers: Vec<u32>,
 }
 
+/// What a crossing carries that lies on the way from one site to several others, or from them to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Load {
+    /// What is the same for all, or what all come to.
+    One,
+    /// What each of them has by itself.
+    Each,
+}
+
 /// Everyone tells everyone.
 pub(crate) static STRAIGHT: Relays = Relays { sites: 0, tellers: Vec::new() };
 
@@ -182,14 +191,14 @@ impl Crossings {
     }
 
     /// By which sites one tells the others so many bytes, or hears them of them.
-    pub(crate) fn relays_of(&self, root: u32, bytes: u64) -> Relays {
+    pub(crate) fn relays_of(&self, root: u32, bytes: u64, load: Load) -> Relays {
         let of = |site: u32| if site == root { bytes } else { 0 };
-        self.relays(&of, root..root + 1)
+        self.relays(&of, root..root + 1, load)
     }
 
     /// By which sites each tells all others its bytes.
     pub(crate) fn relays_among(&self, bytes: impl Fn(u64) -> u64) -> Relays {
-        self.relays(&|site| bytes(self.ranks[site as usize]), 0..self.sites())
+        self.relays(&|site| bytes(self.ranks[site as usize]), 0..self.sites(), Load::One)
     }
 
     /// What it takes until the last site knows what the others tell it, by each what `bytes` says for its number of
@@ -197,15 +206,18 @@ impl Crossings {
     pub(crate) fn told_ns(&self, bytes: impl Fn(u64) -> u64) -> Option<u64> {
         let of = |site: u32| bytes(self.ranks[site as usize]);
         let all = 0..self.sites();
-        let last_ns = || self.last_ns(&self.relays(&of, all.clone()), &of, all.clone());
+        let last_ns = || {
+            let relays = self.relays(&of, all.clone(), Load::One);
+            self.last_ns(&relays, &of, all.clone(), Load::One)
+        };
         (!self.table.is_empty()).then(last_ns)
     }
 
     /// The same until the last site knows what `home` tells all of them, or it what they all do; whichever it is.
-    pub(crate) fn rooted_ns(&self, home: Option<u32>, bytes: u64) -> Option<u64> {
+    pub(crate) fn rooted_ns(&self, home: Option<u32>, bytes: u64, load: Load) -> Option<u64> {
         let of_root = |root| {
             let of = |site: u32| if site == root { bytes } else { 0 };
-            self.last_ns(&self.relays_of(root, bytes), &of, root..root + 1)
+            self.last_ns(&self.relays_of(root, bytes, load), &of, root..root + 1, load)
         };
         let roots = (0..self.sites()).filter(|&root| home.is_none_or(|home| home == root));
         roots.map(of_root).max()
@@ -225,7 +237,7 @@ impl Crossings {
 
     /// From some sites to all others, past those to which the straight way is much longer than another. Only sites
     /// that are told straight pass on.
-    fn relays(&self, bytes: &dyn Fn(u32) -> u64, from: Range<u32>) -> Relays {
+    fn relays(&self, bytes: &dyn Fn(u32) -> u64, from: Range<u32>, load: Load) -> Relays {
         if self.table.is_empty() {
             return Relays::default();
         }
@@ -250,12 +262,18 @@ impl Crossings {
         }
         let found = Relays { sites, tellers };
         // All together they may be in each other's way.
-        let last_ns = |relays: &Relays| self.last_ns(relays, bytes, from.clone());
+        let last_ns = |relays: &Relays| self.last_ns(relays, bytes, from.clone(), load);
         if pays(last_ns(&found), last_ns(&STRAIGHT)) { found } else { Relays::default() }
     }
 
     /// When the last site knows what some tell all.
-    fn last_ns(&self, relays: &Relays, bytes: &dyn Fn(u32) -> u64, from: Range<u32>) -> u64 {
+    fn last_ns(
+        &self,
+        relays: &Relays,
+        bytes: &dyn Fn(u32) -> u64,
+        from: Range<u32>,
+        load: Load,
+    ) -> u64 {
         let sites = self.sites();
         let told = || {
             let others = |root| (0..sites).filter(move |&to| to != root).map(move |to| (root, to));
@@ -263,8 +281,15 @@ impl Crossings {
         };
         let mut loads = vec![0u64; self.table.len()];
         for (root, to) in told() {
-            let load = &mut loads[(relays.teller(root, to) * sites + to) as usize];
-            *load = load.saturating_add(bytes(root));
+            let by = relays.teller(root, to);
+            let mut carry = |from: u32, to: u32| {
+                let carried = &mut loads[(from * sites + to) as usize];
+                *carried = carried.saturating_add(bytes(root));
+            };
+            carry(by, to);
+            if by != root && load == Load::Each {
+                carry(root, by);
+            }
         }
         let leaves = |loads: &[u64]| {
             let all = loads.iter().fold(0u64, |sum, load| sum.saturating_add(*load));
@@ -384,21 +409,53 @@ mod tests {
         let teller =
             |relays: &Relays| [relays.teller(0, 1), relays.teller(0, 2), relays.teller(2, 0)];
         assert_eq!(
-            teller(&slow.relays_of(0, 8)),
+            teller(&slow.relays_of(0, 8, Load::One)),
             [0, 0, 2],
             "what is short does not wait for the rate"
         );
-        let of_first = slow.relays_of(0, 1 << 20);
+        let of_first = slow.relays_of(0, 1 << 20, Load::One);
         assert_eq!(teller(&of_first), [0, 1, 2], "only of the root");
         assert_eq!(of_first.told_by(1, 0).collect::<Vec<_>>(), [2]);
         let all = slow.relays_among(|_| 1 << 20);
         assert_eq!((teller(&all), all.teller(1, 2)), ([0, 1, 1], 1));
-        assert_eq!(slow.relays_of(1, 1 << 20), STRAIGHT);
-        let straight_ns = slow.last_ns(&STRAIGHT, &|_| 1 << 20, 0..3);
+        assert_eq!(slow.relays_of(1, 1 << 20, Load::One), STRAIGHT);
+        let straight_ns = slow.last_ns(&STRAIGHT, &|_| 1 << 20, 0..3, Load::One);
         assert!(slow.told_ns(|_| 1 << 20).unwrap() < straight_ns / 10);
         let long = three([(4, 2, good), (2, 9, good), (4, 9, cost(50, 100))]);
-        assert_eq!(teller(&long.relays_of(0, 8)), [0, 1, 2]);
+        assert_eq!(teller(&long.relays_of(0, 8, Load::Each)), [0, 1, 2]);
         let little = three([(4, 2, good), (2, 9, good), (4, 9, cost(14, 100))]);
-        assert_eq!(little.relays_of(0, 8), STRAIGHT, "what is known of links is not exact");
+        assert_eq!(
+            little.relays_of(0, 8, Load::One),
+            STRAIGHT,
+            "what is known of links is not exact"
+        );
+    }
+
+    #[test]
+    fn what_does_not_become_one_is_passed_on_while_the_link_carries_it() {
+        let third = |mb_per_s| {
+            three([(4, 2, cost(5, 100)), (2, 9, cost(5, 100)), (4, 9, cost(5, mb_per_s))])
+        };
+        let is_past =
+            |crossings: &Crossings, load| crossings.relays_of(0, 1 << 20, load).teller(0, 2) == 1;
+        // A megabyte takes 10 ms over the good links, and over the bad one 105 ms, or 34 ms.
+        assert!(is_past(&third(10), Load::One) && is_past(&third(10), Load::Each));
+        assert!(is_past(&third(30), Load::One) && !is_past(&third(30), Load::Each));
+        let [one, each] = [Load::One, Load::Each]
+            .map(|load| third(10).rooted_ns(Some(0), 1 << 20, load).unwrap());
+        let (least, most) = (one + 10_000_000, one + 11_000_000);
+        assert!((least..most).contains(&each), "{one} and {each}");
+        // Six sites that all hear past the second.
+        let costs = Costs::default();
+        let far = (2..6).map(|site| (0, site, cost(50, 100)));
+        let near = (2..6).map(|site| (1, site, cost(5, 100)));
+        let pairs = Pairs::new(far.chain(near).chain([(0, 1, cost(5, 100))]));
+        let six = Crossings::new(&[0, 1, 2, 3, 4, 5], vec![1; 6], 1, &costs, &pairs);
+        let past = |bytes, load| {
+            let relays = six.relays_of(0, bytes, load);
+            (2..6).filter(|&site| relays.teller(0, site) == 1).count()
+        };
+        assert_eq!([past(8, Load::One), past(8, Load::Each)], [4, 4]);
+        assert_eq!([past(1 << 20, Load::One), past(1 << 20, Load::Each)], [4, 0]);
     }
 }

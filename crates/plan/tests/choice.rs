@@ -38,7 +38,7 @@ fn shapes() -> Vec<(&'static str, Topology)> {
 }
 
 fn simulated_ns(operation: Operation, bytes: u64, topology: &Topology) -> u64 {
-    let (_, unit, schedules) = planned(operation, bytes, topology);
+    let (_, unit, schedules) = planned(operation, bytes, true, topology);
     predict(&schedules, topology, unit).time_ns
 }
 
@@ -67,7 +67,7 @@ fn formulas_are_near_the_simulation() {
     for (name, topology) in shapes.chain(grids()) {
         for operation in Operation::ALL {
             for bytes in [8, 4 << 10, 64 << 10, 1 << 20] {
-                let (call, unit, schedules) = planned(operation, bytes, &topology);
+                let (call, unit, schedules) = planned(operation, bytes, true, &topology);
                 let choice = topology.choice(&call);
                 let predicted_ns = topology.predicted_ns(&call, choice).unwrap();
                 let simulated_ns = predict(&schedules, &topology, unit).time_ns;
@@ -97,7 +97,7 @@ fn the_choice_is_nearly_the_best() {
                 if operation == Operation::Barrier && bytes > 8 {
                     continue;
                 }
-                let (call, _, _) = planned(operation, bytes, &topology);
+                let (call, _, _) = planned(operation, bytes, true, &topology);
                 let choice = topology.choice(&call);
                 let all: Vec<(Algorithm, u64, u64)> = topology
                     .candidates(&call)

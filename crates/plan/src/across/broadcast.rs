@@ -1,7 +1,7 @@
 //! Data that go from one rank to all, and from all ranks to all.
 
 use crate::across::{Cuts, Pace, Pin, Way, lane, timetable};
-use crate::crossings::Relays;
+use crate::crossings::{Load, Relays};
 use crate::schedule::{Buffer, Schedule, Span, Ticket};
 use crate::topology::Across;
 
@@ -11,7 +11,7 @@ pub(crate) fn broadcast(schedule: &mut Schedule, sites: &Across, me: u32, root: 
     // What is short leaves from the root itself; else the nodes of its site send parts.
     let pin = if cuts.count == 1 { Pin::Site(root) } else { Pin::Node(root) };
     let levels = cuts.levels(sites);
-    let relays = sites.crossings.relays_of(levels.site(root), len);
+    let relays = sites.crossings.relays_of(levels.site(root), len, Load::One);
     let course = |index| {
         let (start, len) = cuts.segment(index);
         let way = Way { levels, lane: lane(index), pin };

@@ -6,7 +6,7 @@
 //! consecutive, that is one; where ranks were dealt to the sites in turns, it is as many as there are ranks.
 
 use crate::across::{Cuts, Pace, Pin, Way, lane, timetable};
-use crate::crossings::{Relays, STRAIGHT};
+use crate::crossings::{Load, Relays, STRAIGHT};
 use crate::reduction::Operands;
 use crate::schedule::{Buffer, Schedule, Span, Ticket};
 use crate::topology::{Across, Levels};
@@ -26,7 +26,7 @@ pub(crate) fn allreduce(schedule: &mut Schedule, sites: &Across, me: u32, operan
     let pace = cuts.pace(operands.element, sites);
     let bytes = operands.len.saturating_mul(operands.element);
     let relays = sites.crossings.relays_among(|_| bytes);
-    let reduction = Reduction::new(sites, levels, &relays, me, operands.commutes);
+    let reduction = Reduction::new(sites, levels, (&relays, Load::Each), me, operands.commutes);
     reduction.run(schedule, courses, &begins, pace);
 }
 
@@ -50,15 +50,11 @@ pub(crate) fn reduce(
     let courses = (0..cuts.count).map(course).collect();
     let begins: Vec<u32> = (0..cuts.count).collect();
     let pace = cuts.pace(operands.element, sites);
-    // Whoever passes on combines what it has heard with what its own site has, which are no neighbours, and who that
+    // Sites that one of them passes on for are no neighbours in the order in which all are combined, and which one that
     // is follows from what messages cost.
-    let relays = match operands.is_exact {
-        true => sites
-            .crossings
-            .relays_of(levels.site(root), operands.len.saturating_mul(operands.element)),
-        false => Relays::default(),
-    };
-    let reduction = Reduction::new(sites, levels, &relays, me, operands.commutes);
+    let load = if operands.is_exact { Load::One } else { Load::Each };
+    let relays = sites.crossings.relays_of(levels.site(root), operands.bytes(), load);
+    let reduction = Reduction::new(sites, levels, (&relays, load), me, operands.commutes);
     reduction.run(schedule, courses, &begins, pace);
 }
 
@@ -89,7 +85,8 @@ pub(crate) fn reduce_scatter(
         }
     }
     let pace = longest.pace(element, sites);
-    Reduction::new(sites, levels, &STRAIGHT, me, commutes).run(schedule, courses, &begins, pace);
+    let reduction = Reduction::new(sites, levels, (&STRAIGHT, Load::Each), me, commutes);
+    reduction.run(schedule, courses, &begins, pace);
 }
 
 /// Consecutive ranks, from the first to before the last.
@@ -173,6 +170,8 @@ struct Reduction<'a> {
     /// All ranks by their nodes, whatever goes through their heads.
     nodes: &'a Levels,
     relays: &'a Relays,
+    /// What sites pass on to a root: what they come to with what they have heard, or that as it came.
+    load: Load,
     me: u32,
     commutes: bool,
     /// The runs of each node and of each site, unless the operation commutes.
@@ -183,7 +182,7 @@ impl<'a> Reduction<'a> {
     fn new(
         sites: &'a Across,
         levels: &'a Levels,
-        relays: &'a Relays,
+        (relays, load): (&'a Relays, Load),
         me: u32,
         commutes: bool,
     ) -> Self {
@@ -197,7 +196,7 @@ impl<'a> Reduction<'a> {
                 runs_of[1].push(runs(ranks.into_iter()));
             }
         }
-        Self { levels, nodes: &sites.long, relays, me, commutes, runs: runs_of }
+        Self { levels, nodes: &sites.long, relays, load, me, commutes, runs: runs_of }
     }
 
     fn run(&self, schedule: &mut Schedule, mut courses: Vec<Course>, begins: &[u32], pace: Pace) {
@@ -299,9 +298,9 @@ impl<'a> Reduction<'a> {
                 self.cross(schedule, course, stage);
             }
             PASSING if me == site_head && nodes == ROOT_NODES => self.combine(schedule, course, 1),
-            PASSING if me == site_head => match course.goal {
-                Goal::Everyone => self.pass_on(schedule, course),
-                Goal::Root(_) => self.cross(schedule, course, stage),
+            PASSING if me == site_head => match self.load {
+                Load::Each => self.pass_on(schedule, course),
+                Load::One => self.cross(schedule, course, stage),
             },
             TO_NODES if me == site_head && self.hears_all(course.goal) => {
                 self.finish(schedule, course);
@@ -329,8 +328,7 @@ impl<'a> Reduction<'a> {
         course.combined = self.merge(schedule, of_nodes, len);
     }
 
-    /// From which site what a site has comes in a stage, if it comes then. To a root what a site passes on comes
-    /// with what it has itself.
+    /// From which site what a site has comes in a stage, if it comes then.
     fn source(&self, goal: Goal, site: u32, stage: usize) -> Option<u32> {
         let own = self.levels.site(self.me);
         let (by, is_late) = match goal {
@@ -340,10 +338,16 @@ impl<'a> Reduction<'a> {
             }
             Goal::Root(root) => {
                 let root = self.levels.site(root);
-                if site == root || self.relays.teller(root, site) != own {
+                let by = self.relays.teller(root, site);
+                if site == root {
+                    return None;
+                } else if by == own {
+                    (site, self.delays(site, root))
+                } else if own == root && self.load == Load::Each {
+                    (by, true)
+                } else {
                     return None;
                 }
-                (site, self.passes(site, root))
             }
         };
         (stage == if is_late { PASSING } else { CROSSING }).then_some(by)
@@ -356,7 +360,7 @@ impl<'a> Reduction<'a> {
             Goal::Everyone => self.relays.teller(own, *site) == own,
             Goal::Root(root) => {
                 let root = self.levels.site(root);
-                let due = if self.passes(own, root) { PASSING } else { CROSSING };
+                let due = if self.delays(own, root) { PASSING } else { CROSSING };
                 stage == due && own != root && self.relays.teller(root, own) == *site
             }
         };
@@ -371,8 +375,12 @@ impl<'a> Reduction<'a> {
     /// Sends on what other sites have, as it came, so that all combine the same.
     fn pass_on(&self, schedule: &mut Schedule, course: &mut Course) {
         let own = self.levels.site(self.me);
+        let hears = |site: u32, of: u32| match course.goal {
+            Goal::Everyone => self.relays.teller(of, site) == own,
+            Goal::Root(root) => self.levels.site(root) == site,
+        };
         for piece in &mut course.arriving[2] {
-            for site in self.relays.told_by(own, piece.site) {
+            for site in course.way.other_sites(self.me).filter(|&site| hears(site, piece.site)) {
                 schedule.settle(std::mem::take(&mut piece.arrived));
                 schedule.send(course.way.site_head(site), piece.span);
                 piece.is_free = false;
@@ -380,9 +388,9 @@ impl<'a> Reduction<'a> {
         }
     }
 
-    /// Whether a site passes on what others have for a root.
-    fn passes(&self, site: u32, root: u32) -> bool {
-        self.relays.told_by(site, root).next().is_some()
+    /// Whether what a site has for a root waits for what it passes on with it.
+    fn delays(&self, site: u32, root: u32) -> bool {
+        self.load == Load::One && self.relays.told_by(site, root).next().is_some()
     }
 
     fn pass_up(&self, schedule: &mut Schedule, course: &mut Course, to: impl Iterator<Item = u32>) {

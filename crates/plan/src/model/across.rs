@@ -2,7 +2,7 @@
 
 use super::{Model, Shape, Way, segments_of};
 use crate::choice::{Algorithm, Call, Operation};
-use crate::crossings::Crossing;
+use crate::crossings::{Crossing, Load};
 use crate::ways::{
     Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather, Prefix, Reduce, ReduceScatter, Ways,
 };
@@ -58,7 +58,7 @@ impl Model {
                     // sites and to each other.
                     let others = (site_nodes - 1).max(1);
                     let sent = (sites - 1 + site_nodes.saturating_sub(2)) * bytes / others;
-                    legs + whole(self.crossings.rooted_ns(home, bytes), sent)
+                    legs + whole(self.crossings.rooted_ns(home, bytes, Load::One), sent)
                 }
                 Broadcast::Linear
                 | Broadcast::Binomial
@@ -112,7 +112,8 @@ impl Model {
             },
             Operation::Reduce => match Reduce::named(algorithm)? {
                 Reduce::Sites => {
-                    reduced(self.crossings.rooted_ns(home, bytes).filter(|_| call.is_exact))
+                    let load = if call.is_exact { Load::One } else { Load::Each };
+                    reduced(self.crossings.rooted_ns(home, bytes, load))
                 }
                 Reduce::Linear
                 | Reduce::Pairwise

@@ -2,14 +2,15 @@
 
 use plan::{Call, Operands, Operation, Schedule, Topology};
 
-/// The call, the bytes of its unit, and the plan of each rank.
+/// The call, the bytes of its unit, and the plan of each rank; of data that come to the same in any order, or not.
 pub fn planned(
     operation: Operation,
     bytes: u64,
+    is_exact: bool,
     topology: &Topology,
 ) -> (Call, u64, Vec<Schedule>) {
     let operands =
-        Operands { len: bytes / 8, element: 8, commutes: true, is_exact: true, in_place: false };
+        Operands { len: bytes / 8, element: 8, commutes: true, is_exact, in_place: false };
     let sizes = |_: u32| bytes;
     let size = topology.size();
     // All of a rank's data are as long for operations that take a block of each.
