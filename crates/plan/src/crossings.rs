@@ -53,6 +53,26 @@ pub(crate) enum Load {
     Each,
 }
 
+/// Whom all tell what they have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hearers {
+    /// All others.
+    All,
+    /// Those with higher numbers.
+    Above,
+}
+
+/// What sites tell each other.
+#[derive(Clone, Copy)]
+struct Telling<'a> {
+    /// What each tells, in bytes.
+    bytes: &'a dyn Fn(u32) -> u64,
+    /// Who tells alone, if not all do.
+    root: Option<u32>,
+    load: Load,
+    hearers: Hearers,
+}
+
 /// Everyone tells everyone.
 pub(crate) static STRAIGHT: Relays = Relays { sites: 0, tellers: Vec::new() };
 
@@ -192,32 +212,29 @@ impl Crossings {
 
     /// By which sites one tells the others so many bytes, or hears them of them.
     pub(crate) fn relays_of(&self, root: u32, bytes: u64, load: Load) -> Relays {
-        let of = |site: u32| if site == root { bytes } else { 0 };
-        self.relays(&of, root..root + 1, load)
+        self.relays(Telling::of_root(root, &|_| bytes, load))
     }
 
-    /// By which sites each tells all others its bytes.
-    pub(crate) fn relays_among(&self, bytes: impl Fn(u64) -> u64) -> Relays {
-        self.relays(&|site| bytes(self.ranks[site as usize]), 0..self.sites(), Load::One)
+    /// By which sites each tells others its bytes.
+    pub(crate) fn relays_among(&self, bytes: impl Fn(u64) -> u64, hearers: Hearers) -> Relays {
+        self.relays(Telling::of_all(&|site| bytes(self.ranks[site as usize]), hearers))
     }
 
     /// What it takes until the last site knows what the others tell it, by each what `bytes` says for its number of
     /// ranks, by the ways that are taken; nothing where all are alike.
-    pub(crate) fn told_ns(&self, bytes: impl Fn(u64) -> u64) -> Option<u64> {
+    pub(crate) fn told_ns(&self, bytes: impl Fn(u64) -> u64, hearers: Hearers) -> Option<u64> {
         let of = |site: u32| bytes(self.ranks[site as usize]);
-        let all = 0..self.sites();
-        let last_ns = || {
-            let relays = self.relays(&of, all.clone(), Load::One);
-            self.last_ns(&relays, &of, all.clone(), Load::One)
-        };
+        let telling = Telling::of_all(&of, hearers);
+        let last_ns = || self.last_ns(&self.relays(telling), telling);
         (!self.table.is_empty()).then(last_ns)
     }
 
     /// The same until the last site knows what `home` tells all of them, or it what they all do; whichever it is.
     pub(crate) fn rooted_ns(&self, home: Option<u32>, bytes: u64, load: Load) -> Option<u64> {
         let of_root = |root| {
-            let of = |site: u32| if site == root { bytes } else { 0 };
-            self.last_ns(&self.relays_of(root, bytes, load), &of, root..root + 1, load)
+            let of = |_| bytes;
+            let telling = Telling::of_root(root, &of, load);
+            self.last_ns(&self.relays(telling), telling)
         };
         let roots = (0..self.sites()).filter(|&root| home.is_none_or(|home| home == root));
         roots.map(of_root).max()
@@ -235,18 +252,18 @@ impl Crossings {
             .filter(|(from, to)| from != to)
     }
 
-    /// From some sites to all others, past those to which the straight way is much longer than another. Only sites
-    /// that are told straight pass on.
-    fn relays(&self, bytes: &dyn Fn(u32) -> u64, from: Range<u32>, load: Load) -> Relays {
+    /// From those who tell to those who hear it, past sites to which the straight way is much longer than another.
+    /// Only those that are told straight pass on.
+    fn relays(&self, telling: Telling) -> Relays {
         if self.table.is_empty() {
             return Relays::default();
         }
         let sites = self.sites();
         let mut tellers: Vec<u32> = (0..sites * sites).map(|at| at / sites).collect();
-        for root in from.clone() {
-            let streams: Vec<u64> =
-                self.table.iter().map(|&cost| stream_ns(cost, bytes(root))).collect();
-            let way_ns = |by, to| self.way_ns(&streams, bytes(root), [root, by, to]);
+        for root in telling.roots(sites) {
+            let bytes = (telling.bytes)(root);
+            let streams: Vec<u64> = self.table.iter().map(|&cost| stream_ns(cost, bytes)).collect();
+            let way_ns = |by, to| self.way_ns(&streams, bytes, [root, by, to]);
             let past = |to: u32, passes: &dyn Fn(u32) -> bool| {
                 let others = (0..sites).filter(|&by| by != to && by != root && passes(by));
                 let best = others.map(|by| (way_ns(by, to), by)).min();
@@ -254,7 +271,8 @@ impl Crossings {
             };
             let is_straight: Vec<bool> =
                 (0..sites).map(|to| to == root || past(to, &|_| true).is_none()).collect();
-            for to in (0..sites).filter(|&to| !is_straight[to as usize]) {
+            let late = telling.hearers(root, sites).filter(|&to| !is_straight[to as usize]);
+            for to in late {
                 if let Some(by) = past(to, &|by| is_straight[by as usize]) {
                     tellers[(root * sites + to) as usize] = by;
                 }
@@ -262,23 +280,18 @@ impl Crossings {
         }
         let found = Relays { sites, tellers };
         // All together they may be in each other's way.
-        let last_ns = |relays: &Relays| self.last_ns(relays, bytes, from.clone(), load);
+        let last_ns = |relays: &Relays| self.last_ns(relays, telling);
         if pays(last_ns(&found), last_ns(&STRAIGHT)) { found } else { Relays::default() }
     }
 
-    /// When the last site knows what some tell all.
-    fn last_ns(
-        &self,
-        relays: &Relays,
-        bytes: &dyn Fn(u32) -> u64,
-        from: Range<u32>,
-        load: Load,
-    ) -> u64 {
+    /// When the last site knows what it is told.
+    fn last_ns(&self, relays: &Relays, telling: Telling) -> u64 {
         let sites = self.sites();
         let told = || {
-            let others = |root| (0..sites).filter(move |&to| to != root).map(move |to| (root, to));
-            from.clone().flat_map(others)
+            let hearers = move |root| telling.hearers(root, sites).map(move |to| (root, to));
+            telling.roots(sites).flat_map(hearers)
         };
+        let bytes = telling.bytes;
         let mut loads = vec![0u64; self.table.len()];
         for (root, to) in told() {
             let by = relays.teller(root, to);
@@ -287,7 +300,7 @@ impl Crossings {
                 *carried = carried.saturating_add(bytes(root));
             };
             carry(by, to);
-            if by != root && load == Load::Each {
+            if by != root && telling.load == Load::Each {
                 carry(root, by);
             }
         }
@@ -319,6 +332,36 @@ impl Crossings {
         let first = leg(root, by);
         let segment_ns = first.1.min(stream_ns) / segments_of(bytes);
         first.0 + self.wake_ns + hop_ns + first.1.max(stream_ns) + segment_ns
+    }
+}
+
+impl Hearers {
+    /// Of what so many runs of consecutive ranks at most come to, for the ranks above them: sites with one each follow
+    /// each other.
+    pub(crate) fn of_runs(site_runs: u64) -> Self {
+        if site_runs == 1 { Self::Above } else { Self::All }
+    }
+}
+
+impl<'a> Telling<'a> {
+    fn of_root(root: u32, bytes: &'a dyn Fn(u32) -> u64, load: Load) -> Self {
+        Self { bytes, root: Some(root), load, hearers: Hearers::All }
+    }
+
+    fn of_all(bytes: &'a dyn Fn(u32) -> u64, hearers: Hearers) -> Self {
+        Self { bytes, root: None, load: Load::One, hearers }
+    }
+
+    fn roots(&self, sites: u32) -> Range<u32> {
+        self.root.map_or(0..sites, |root| root..root + 1)
+    }
+
+    fn hearers(&self, root: u32, sites: u32) -> impl Iterator<Item = u32> + use<> {
+        let first = match self.hearers {
+            Hearers::All => 0,
+            Hearers::Above => root + 1,
+        };
+        (first..sites).filter(move |&to| to != root)
     }
 }
 
@@ -391,7 +434,10 @@ mod tests {
         let near = cost(1, 100);
         let alike = three([(2, 4, near), (2, 9, near), (4, 9, near)]);
         assert!(alike.table.is_empty() && alike.pairs() == Pairs::default());
-        assert_eq!((alike.cost(0, 2), alike.told_ns(|_| 8), alike.widest()), (near, None, near));
+        assert_eq!(
+            (alike.cost(0, 2), alike.told_ns(|_| 8, Hearers::All), alike.widest()),
+            (near, None, near)
+        );
         let unlike = three([(2, 4, near), (2, 9, near), (4, 0, near)]);
         assert_eq!((unlike.cost(1, 0), unlike.cost(2, 0)), (near, Costs::default().wide));
         assert_eq!(unlike.widest(), Cost { latency_ns: 6_000_000, ..Costs::default().wide });
@@ -416,11 +462,13 @@ mod tests {
         let of_first = slow.relays_of(0, 1 << 20, Load::One);
         assert_eq!(teller(&of_first), [0, 1, 2], "only of the root");
         assert_eq!(of_first.told_by(1, 0).collect::<Vec<_>>(), [2]);
-        let all = slow.relays_among(|_| 1 << 20);
+        let all = slow.relays_among(|_| 1 << 20, Hearers::All);
         assert_eq!((teller(&all), all.teller(1, 2)), ([0, 1, 1], 1));
         assert_eq!(slow.relays_of(1, 1 << 20, Load::One), STRAIGHT);
-        let straight_ns = slow.last_ns(&STRAIGHT, &|_| 1 << 20, 0..3, Load::One);
-        assert!(slow.told_ns(|_| 1 << 20).unwrap() < straight_ns / 10);
+        let straight_ns = slow.last_ns(&STRAIGHT, Telling::of_all(&|_| 1 << 20, Hearers::All));
+        assert!(slow.told_ns(|_| 1 << 20, Hearers::All).unwrap() < straight_ns / 10);
+        let upwards = slow.relays_among(|_| 1 << 20, Hearers::Above);
+        assert_eq!((teller(&upwards), upwards.teller(1, 2)), ([0, 1, 2], 1), "of those below only");
         let long = three([(4, 2, good), (2, 9, good), (4, 9, cost(50, 100))]);
         assert_eq!(teller(&long.relays_of(0, 8, Load::Each)), [0, 1, 2]);
         let little = three([(4, 2, good), (2, 9, good), (4, 9, cost(14, 100))]);

@@ -61,6 +61,12 @@ pub(crate) struct Shape {
     pub site_nodes: u64,
     /// The ranks of the site that has most of them.
     pub site_ranks: u64,
+    /// The runs of consecutive ranks of the node that has most of them.
+    pub node_runs: u64,
+    /// Of the site that has most of them.
+    pub site_runs: u64,
+    /// How often one node at most tells another what a run comes to, each of those that have ranks above it.
+    pub node_tells: u64,
     /// Whether ranks of a node, and of a site, are neighbours in the order of ranks.
     pub is_in_order: bool,
     /// Whether ranks outnumber the cores of their one node.
@@ -415,7 +421,7 @@ impl Model {
     }
 
     fn prefix_ns(&self, call: &Call, way: Prefix) -> Option<u64> {
-        let Shape { ranks, nodes, node_ranks, .. } = self.shape;
+        let Shape { ranks, nodes, node_ranks, node_runs, node_tells, .. } = self.shape;
         let bytes = call.bytes;
         Some(match way {
             Prefix::Doubling => {
@@ -424,10 +430,9 @@ impl Model {
             }
             Prefix::Chain if self.shape.is_in_order => self.chain_ns(bytes, 2),
             Prefix::Heads => {
-                let runs = if self.shape.is_in_order { 1 } else { node_ranks };
-                let crossing = self.far.stream_ns((nodes - 1) * runs * bytes);
-                let work = 2 * (nodes - 1) * runs * self.far.work_ns;
-                let combined = (2 * node_ranks + nodes * runs) * self.compute_ns(bytes);
+                let crossing = self.far.stream_ns(node_tells * bytes);
+                let work = 2 * node_tells * self.far.work_ns;
+                let combined = (2 * node_ranks + nodes * node_runs) * self.compute_ns(bytes);
                 2 * self.star_ns(bytes) + self.far.hop_ns(0) + work + crossing + combined
             }
             Prefix::Chain | Prefix::Sites | Prefix::Board => return None,

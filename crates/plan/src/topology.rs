@@ -47,8 +47,6 @@ pub(crate) struct Across {
     pub crossings: Arc<Crossings>,
     /// The nodes of the site that has most of them.
     pub nodes_most: u32,
-    /// The ranks of the site that has most of them.
-    pub ranks_most: u32,
 }
 
 /// Ranks by node and nodes by site. Sites are numbered in the order of their first ranks, nodes likewise
@@ -281,6 +279,9 @@ impl Shape {
             node_ranks: ranks,
             site_nodes: 1,
             site_ranks: ranks,
+            node_runs: 1,
+            site_runs: 1,
+            node_tells: 0,
             is_in_order: true,
             is_crowded,
         }
@@ -294,9 +295,8 @@ impl Across {
         let ranks = 0..levels.ranks().len() as u32;
         let nodes = Levels::new(&ranks.map(node).collect::<Vec<_>>());
         let costs = Costs { site: costs.node, wide: costs.site, ..costs };
-        let ranks_most = nodes.shape().node_ranks as u32;
         let crossings = Arc::new(Crossings::alike(costs.wide, &costs));
-        Self { short: nodes.clone(), long: nodes, costs, crossings, nodes_most: 1, ranks_most }
+        Self { short: nodes.clone(), long: nodes, costs, crossings, nodes_most: 1 }
     }
 
     /// Short messages skip the heads of nodes where the head of a site tells all its ranks sooner than the
@@ -317,9 +317,9 @@ impl Across {
         } else {
             levels.clone()
         };
-        let (nodes_most, ranks_most) = (nodes as u32, ranks as u32);
+        let nodes_most = nodes as u32;
         let crossings = Arc::new(crossings);
-        Self { long: levels.clone(), short, costs, crossings, nodes_most, ranks_most }
+        Self { long: levels.clone(), short, costs, crossings, nodes_most }
     }
 }
 
@@ -353,6 +353,9 @@ impl Levels {
         let of_nodes = widths(&self.node_starts);
         let of_sites = (0..self.sites()).map(|site| self.ranks_of_site(site).len() as u64);
         let node_ranks = most(&of_nodes);
+        let [node_runs, node_tells] = runs(of_nodes.len(), &self.node_of).map(|all| most(&all));
+        let of_ranks: Vec<u32> = self.node_of.iter().map(|&node| self.site_of_node(node)).collect();
+        let [site_runs, _] = runs(self.sites() as usize, &of_ranks).map(|all| most(&all));
         Shape {
             ranks: self.ranks.len() as u64,
             nodes: of_nodes.len() as u64,
@@ -360,6 +363,9 @@ impl Levels {
             node_ranks,
             site_nodes: most(&widths(&self.site_starts)),
             site_ranks: most(&of_sites.collect::<Vec<_>>()),
+            node_runs,
+            site_runs,
+            node_tells,
             is_in_order: self.ranks.is_sorted(),
             is_crowded: false,
         }
@@ -440,6 +446,21 @@ impl Levels {
         let nodes = self.nodes_of(site);
         (self.node_starts[nodes.start as usize], self.node_starts[nodes.end as usize])
     }
+}
+
+/// How many runs of consecutive ranks are in each of so many places, and with how many places that have ranks above it
+/// each of them makes a pair.
+fn runs(places: usize, of_ranks: &[u32]) -> [Vec<u64>; 2] {
+    let runs = || of_ranks.chunk_by(|one, next| one == next).map(|run| run[0] as usize).enumerate();
+    let mut last = vec![0; places];
+    runs().for_each(|(at, place)| last[place] = at);
+    last.sort_unstable();
+    let (mut counts, mut pairs) = (vec![0; places], vec![0; places]);
+    for (at, place) in runs() {
+        counts[place] += 1;
+        pairs[place] += (places - last.partition_point(|&last| last <= at)) as u64;
+    }
+    [counts, pairs]
 }
 
 /// The same numbers, counted from 0 in the order in which they first come.

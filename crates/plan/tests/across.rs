@@ -198,6 +198,27 @@ impl Case {
         }
     }
 
+    /// That each site was sent what `needed` says for two ranks, summed, and no more than `all` says: what it passes on
+    /// it need not need.
+    fn check_heard(
+        &self,
+        outcome: &Outcome,
+        needed: impl Fn(u32, u32) -> u64,
+        all: impl Fn(u32, u32) -> u64,
+    ) {
+        for site in (0..self.size()).map(|rank| self.site(rank)) {
+            let inside = |rank: &u32| self.site(*rank) == site;
+            let sum = |units: &dyn Fn(u32, u32) -> u64| -> u64 {
+                let to = (0..self.size()).filter(inside);
+                let pairs = to.flat_map(|to| (0..self.size()).map(move |from| (from, to)));
+                pairs.filter(|(from, _)| !inside(from)).map(|(from, to)| units(from, to)).sum()
+            };
+            let heard = sum(&|from, to| outcome.crossed.get(&(from, to)).copied().unwrap_or(0));
+            let expected = sum(&needed)..=sum(&all);
+            assert!(expected.contains(&heard), "{heard} units to site {site}, not {expected:?}");
+        }
+    }
+
     /// Whether a rank is the lowest of its site.
     fn is_first(&self, rank: u32) -> bool {
         (0..rank).all(|lower| self.site(lower) != self.site(rank))
@@ -455,23 +476,32 @@ fn prefixes_cross_once() {
         let operands = operands(&mut case);
         let mine = |rank| vec![Unit::operand(rank, false); operands.len as usize];
         let place = |rank| if case.in_place { mine(rank) } else { nothing(operands.len) };
-        let least = |from, to| match case.is_first(from) && case.is_first(to) {
-            true => operands.len * case.runs(from),
-            false => 0,
+        // Of each run those sites hear that have ranks above it.
+        let all = |from: u32, to| {
+            let begins = from == 0 || case.site(from - 1) != case.site(from);
+            if begins && case.is_first(to) { operands.len } else { 0 }
+        };
+        let needed = |from: u32, to| {
+            let has_above = (from..case.size()).any(|rank| case.site(rank) == case.site(to));
+            if has_above { all(from, to) } else { 0 }
+        };
+        let check = |outcome: &Outcome| match case.is_alike() {
+            true => case.check_crossed(outcome, needed),
+            false => case.check_heard(outcome, needed, all),
         };
         let outcome = case.run(|rank| plan::scan(rank, &case.topology, operands), mine, place);
         for (rank, output) in (0..).zip(&outcome.outputs) {
             assert!(output.iter().all(|unit| unit.is_all_below(rank + 1)));
         }
         if case.topology.sites() > 1 {
-            case.check_crossed(&outcome, least);
+            check(&outcome);
         }
         let outcome = case.run(|rank| plan::exscan(rank, &case.topology, operands), mine, place);
         for (rank, output) in (0..).zip(&outcome.outputs).skip(1) {
             assert!(output.iter().all(|unit| unit.is_all_below(rank)));
         }
         if case.topology.sites() > 1 {
-            case.check_crossed(&outcome, least);
+            check(&outcome);
         }
     });
 }

@@ -1,7 +1,7 @@
 //! Data that go from one rank to all, and from all ranks to all.
 
 use crate::across::{Cuts, Pace, Pin, Way, lane, timetable};
-use crate::crossings::{Load, Relays};
+use crate::crossings::{Hearers, Load, Relays};
 use crate::schedule::{Buffer, Schedule, Span, Ticket};
 use crate::topology::Across;
 
@@ -35,7 +35,7 @@ pub(crate) fn allgather(
     let cut = |len| Cuts::among(ranks, len, 1, &sites.costs);
     let longest = levels.ranks().iter().map(|&rank| blocks(rank).1).max().unwrap_or(0);
     let (mut courses, mut begins) = (Vec::new(), Vec::new());
-    let relays = sites.crossings.relays_among(|ranks| ranks.saturating_mul(longest));
+    let relays = sites.crossings.relays_among(|ranks| ranks.saturating_mul(longest), Hearers::All);
     // In the order of the grid, each rank first: else all would send to the same one at a time.
     for &root in levels.ranks() {
         let (first, len) = blocks(root);

@@ -152,7 +152,7 @@ impl Cuts {
         // Who waits for what has not come yet holds up all that it has still to send, for as long as a
         // crossing; who waits later than it could loses less. So the links may be twice as fast.
         let crossing = (2 * sites.costs.wide.latency_ns / segment_ns).min(SEGMENTS_MOST) as u32;
-        Pace { crossing, nodes: sites.nodes_most, ranks: sites.ranks_most }
+        Pace { crossing, nodes: sites.nodes_most }
     }
 }
 
@@ -163,8 +163,6 @@ pub(crate) struct Pace {
     pub crossing: u32,
     /// How many a head takes in meanwhile of one segment, from all nodes of its site.
     pub nodes: u32,
-    /// Or from all its ranks.
-    pub ranks: u32,
 }
 
 /// The heads of segment `index`.

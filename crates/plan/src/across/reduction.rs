@@ -6,7 +6,7 @@
 //! consecutive, that is one; where ranks were dealt to the sites in turns, it is as many as there are ranks.
 
 use crate::across::{Cuts, Pace, Pin, Way, lane, timetable};
-use crate::crossings::{Load, Relays, STRAIGHT};
+use crate::crossings::{Hearers, Load, Relays, STRAIGHT};
 use crate::reduction::Operands;
 use crate::schedule::{Buffer, Schedule, Span, Ticket};
 use crate::topology::{Across, Levels};
@@ -24,8 +24,8 @@ pub(crate) fn allreduce(schedule: &mut Schedule, sites: &Across, me: u32, operan
     let courses = (0..cuts.count).map(course).collect();
     let begins: Vec<u32> = (0..cuts.count).collect();
     let pace = cuts.pace(operands.element, sites);
-    let bytes = operands.len.saturating_mul(operands.element);
-    let relays = sites.crossings.relays_among(|_| bytes);
+    let bytes = operands.bytes();
+    let relays = sites.crossings.relays_among(|_| bytes, Hearers::All);
     let reduction = Reduction::new(sites, levels, (&relays, Load::Each), me, operands.commutes);
     reduction.run(schedule, courses, &begins, pace);
 }
@@ -97,7 +97,7 @@ pub(crate) struct Run {
 }
 
 /// The runs of ascending ranks.
-pub(crate) fn runs(ranks: impl Iterator<Item = u32>) -> Vec<Run> {
+fn runs(ranks: impl Iterator<Item = u32>) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for rank in ranks {
         match runs.last_mut() {

@@ -2,7 +2,7 @@
 
 use super::{Model, Shape, Way, segments_of};
 use crate::choice::{Algorithm, Call, Operation};
-use crate::crossings::{Crossing, Load};
+use crate::crossings::{Crossing, Hearers, Load};
 use crate::ways::{
     Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather, Prefix, Reduce, ReduceScatter, Ways,
 };
@@ -81,7 +81,8 @@ impl Model {
             Operation::Allgather => match Allgather::named(algorithm)? {
                 Allgather::Bundles => streams(&of_site, 1) + 3 * self.far.stream_ns(ranks * bytes),
                 Allgather::Sites => {
-                    let told = self.crossings.told_ns(|ranks| ranks.saturating_mul(bytes));
+                    let told =
+                        self.crossings.told_ns(|ranks| ranks.saturating_mul(bytes), Hearers::All);
                     let far_ns = self.far.stream_ns((foreign + near).saturating_mul(bytes));
                     let straight = || streams(&of_site, 1);
                     told.map_or_else(straight, |told_ns| told_ns.max(far_ns) + self.wake_ns)
@@ -126,7 +127,7 @@ impl Model {
                 | Reduce::Board => return None,
             },
             Operation::Allreduce => match Allreduce::named(algorithm)? {
-                Allreduce::Sites => reduced(self.crossings.told_ns(|_| bytes)),
+                Allreduce::Sites => reduced(self.crossings.told_ns(|_| bytes, Hearers::All)),
                 Allreduce::Linear
                 | Allreduce::Pairwise
                 | Allreduce::Doubling
@@ -154,9 +155,13 @@ impl Model {
             },
             Operation::Scan | Operation::Exscan => match Prefix::named(algorithm)? {
                 Prefix::Sites => {
-                    // The head of a site hears of all its ranks, and tells them.
-                    let sent = (2 * (site_ranks - node_ranks) + sites - 1) * bytes / site_nodes;
-                    2 * legs + 2 * (site_ranks + sites) * self.far.work_ns + whole(None, sent)
+                    // The head of a site hears of the runs of its nodes, and tells those what is below each.
+                    let Shape { node_runs, site_runs, .. } = self.shape;
+                    let runs = node_runs * (site_nodes - 1);
+                    let sent = (2 * runs + site_runs * (sites - 1)) * bytes / site_nodes;
+                    let work = 2 * (runs + site_runs * sites) * self.far.work_ns;
+                    let (crosses, hearers) = (site_runs * bytes, Hearers::of_runs(site_runs));
+                    2 * legs + work + whole(self.crossings.told_ns(|_| crosses, hearers), sent)
                 }
                 Prefix::Doubling | Prefix::Chain | Prefix::Heads | Prefix::Board => return None,
             },
