@@ -215,16 +215,26 @@ impl Crossings {
         self.relays(Telling::of_root(root, &|_| bytes, load))
     }
 
-    /// By which sites each tells others its bytes.
-    pub(crate) fn relays_among(&self, bytes: impl Fn(u64) -> u64, hearers: Hearers) -> Relays {
-        self.relays(Telling::of_all(&|site| bytes(self.ranks[site as usize]), hearers))
+    /// By which sites each tells others its bytes, by its number of ranks, or hears as many of them.
+    pub(crate) fn relays_among(
+        &self,
+        bytes: impl Fn(u64) -> u64,
+        load: Load,
+        hearers: Hearers,
+    ) -> Relays {
+        let of = |site: u32| bytes(self.ranks[site as usize]);
+        self.relays(Telling { bytes: &of, root: None, load, hearers })
     }
 
-    /// What it takes until the last site knows what the others tell it, by each what `bytes` says for its number of
-    /// ranks, by the ways that are taken; nothing where all are alike.
-    pub(crate) fn told_ns(&self, bytes: impl Fn(u64) -> u64, hearers: Hearers) -> Option<u64> {
+    /// What it takes until the last site knows what it is told, by the ways that are taken; nothing where all are alike.
+    pub(crate) fn told_ns(
+        &self,
+        bytes: impl Fn(u64) -> u64,
+        load: Load,
+        hearers: Hearers,
+    ) -> Option<u64> {
         let of = |site: u32| bytes(self.ranks[site as usize]);
-        let telling = Telling::of_all(&of, hearers);
+        let telling = Telling { bytes: &of, root: None, load, hearers };
         let last_ns = || self.last_ns(&self.relays(telling), telling);
         (!self.table.is_empty()).then(last_ns)
     }
@@ -238,6 +248,15 @@ impl Crossings {
         };
         let roots = (0..self.sites()).filter(|&root| home.is_none_or(|home| home == root));
         roots.map(of_root).max()
+    }
+
+    /// After how long sites that pass on have what others have for one, or it for others.
+    pub(crate) fn passed_ns(&self, relays: &Relays, root: u32) -> u64 {
+        let first_ns = |by: u32, site: u32| {
+            let is_past = site != root && by != root;
+            if is_past { self.cost(site, by).latency_ns } else { 0 }
+        };
+        (0..self.sites()).map(|site| first_ns(relays.teller(root, site), site)).max().unwrap_or(0)
     }
 
     fn sites(&self) -> u32 {
@@ -335,6 +354,13 @@ impl Crossings {
     }
 }
 
+impl Load {
+    /// Of operands that are to be combined at one site, and may be on the way where that is the same to the last bit.
+    pub(crate) fn of_operands(is_exact: bool) -> Self {
+        if is_exact { Self::One } else { Self::Each }
+    }
+}
+
 impl Hearers {
     /// Of what so many runs of consecutive ranks at most come to, for the ranks above them: sites with one each follow
     /// each other.
@@ -346,10 +372,6 @@ impl Hearers {
 impl<'a> Telling<'a> {
     fn of_root(root: u32, bytes: &'a dyn Fn(u32) -> u64, load: Load) -> Self {
         Self { bytes, root: Some(root), load, hearers: Hearers::All }
-    }
-
-    fn of_all(bytes: &'a dyn Fn(u32) -> u64, hearers: Hearers) -> Self {
-        Self { bytes, root: None, load: Load::One, hearers }
     }
 
     fn roots(&self, sites: u32) -> Range<u32> {
@@ -435,7 +457,7 @@ mod tests {
         let alike = three([(2, 4, near), (2, 9, near), (4, 9, near)]);
         assert!(alike.table.is_empty() && alike.pairs() == Pairs::default());
         assert_eq!(
-            (alike.cost(0, 2), alike.told_ns(|_| 8, Hearers::All), alike.widest()),
+            (alike.cost(0, 2), alike.told_ns(|_| 8, Load::One, Hearers::All), alike.widest()),
             (near, None, near)
         );
         let unlike = three([(2, 4, near), (2, 9, near), (4, 0, near)]);
@@ -462,12 +484,14 @@ mod tests {
         let of_first = slow.relays_of(0, 1 << 20, Load::One);
         assert_eq!(teller(&of_first), [0, 1, 2], "only of the root");
         assert_eq!(of_first.told_by(1, 0).collect::<Vec<_>>(), [2]);
-        let all = slow.relays_among(|_| 1 << 20, Hearers::All);
+        let all = slow.relays_among(|_| 1 << 20, Load::One, Hearers::All);
         assert_eq!((teller(&all), all.teller(1, 2)), ([0, 1, 1], 1));
         assert_eq!(slow.relays_of(1, 1 << 20, Load::One), STRAIGHT);
-        let straight_ns = slow.last_ns(&STRAIGHT, Telling::of_all(&|_| 1 << 20, Hearers::All));
-        assert!(slow.told_ns(|_| 1 << 20, Hearers::All).unwrap() < straight_ns / 10);
-        let upwards = slow.relays_among(|_| 1 << 20, Hearers::Above);
+        let telling =
+            Telling { bytes: &|_| 1 << 20, root: None, load: Load::One, hearers: Hearers::All };
+        let straight_ns = slow.last_ns(&STRAIGHT, telling);
+        assert!(slow.told_ns(|_| 1 << 20, Load::One, Hearers::All).unwrap() < straight_ns / 10);
+        let upwards = slow.relays_among(|_| 1 << 20, Load::One, Hearers::Above);
         assert_eq!((teller(&upwards), upwards.teller(1, 2)), ([0, 1, 2], 1), "of those below only");
         let long = three([(4, 2, good), (2, 9, good), (4, 9, cost(50, 100))]);
         assert_eq!(teller(&long.relays_of(0, 8, Load::Each)), [0, 1, 2]);

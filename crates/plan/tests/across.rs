@@ -174,27 +174,34 @@ impl Case {
         assert_eq!(found, expected, "units between sites");
     }
 
-    /// That each site sent what it was sent and what `least` says that it has for the root, whose site was sent what
-    /// all have.
+    /// That what crossed for sites at which it is combined is what `least` says for two ranks.
+    fn check_combined(&self, outcome: &Outcome, least: impl Fn(u32, u32) -> u64) {
+        if self.is_alike() {
+            self.check_crossed(outcome, least);
+        } else if self.is_exact {
+            // Whoever passes on combines first.
+            self.check_between(outcome, least, |from, _| (from, from));
+        } else {
+            self.check_passed_on(outcome, least);
+        }
+    }
+
+    /// That each site sent what `least` says that it has for others, and what it was sent but for what others have for it.
     fn check_passed_on(&self, outcome: &Outcome, least: impl Fn(u32, u32) -> u64) {
-        let ranks = || 0..self.size();
-        let home = self.site(self.root);
-        for site in ranks().map(|rank| self.site(rank)) {
-            let sum = |counts: &dyn Fn(u32, u32) -> bool| -> u64 {
-                let counted = outcome.crossed.iter();
-                counted.filter(|((from, to), _)| counts(*from, *to)).map(|(_, units)| units).sum()
-            };
-            let sent = sum(&|from, _| self.site(from) == site);
-            let heard = sum(&|_, to| self.site(to) == site);
-            let of = |site| -> u64 {
-                let from_site = ranks().filter(|&from| self.site(from) == site);
-                from_site.map(|from| least(from, self.root)).sum()
-            };
-            let others: u64 = ranks().map(|from| least(from, self.root)).sum::<u64>() - of(home);
-            match site == home {
-                true => assert_eq!((sent, heard), (0, others), "units to the root's site"),
-                false => assert_eq!(sent, heard + of(site), "units from site {site}"),
-            }
+        let all = |units: &dyn Fn(u32, u32) -> u64, counts: &dyn Fn(u32, u32) -> bool| -> u64 {
+            let pairs =
+                (0..self.size()).flat_map(|from| (0..self.size()).map(move |to| (from, to)));
+            let crossing = pairs.filter(|(from, to)| self.site(*from) != self.site(*to));
+            crossing.filter(|(from, to)| counts(*from, *to)).map(|(from, to)| units(from, to)).sum()
+        };
+        let crossed = |from, to| outcome.crossed.get(&(from, to)).copied().unwrap_or(0);
+        for site in (0..self.size()).map(|rank| self.site(rank)) {
+            let leaves = |from, _| self.site(from) == site;
+            let comes = |_, to| self.site(to) == site;
+            let (sent, heard) = (all(&crossed, &leaves), all(&crossed, &comes));
+            let (own, needed) = (all(&least, &leaves), all(&least, &comes));
+            assert!(heard >= needed, "{heard} units to site {site}, {needed} for it");
+            assert_eq!(sent, own + heard - needed, "units from site {site}");
         }
     }
 
@@ -456,14 +463,7 @@ fn reductions_cross_once() {
             true => operands.len * case.runs(from),
             false => 0,
         };
-        if case.is_alike() {
-            case.check_crossed(&outcome, least);
-        } else if case.is_exact {
-            // Whoever passes on combines first.
-            case.check_between(&outcome, least, |from, _| (from, from));
-        } else {
-            case.check_passed_on(&outcome, least);
-        }
+        case.check_combined(&outcome, least);
     });
 }
 
@@ -520,9 +520,10 @@ fn reduce_scatter_crosses_once() {
         let plan = |rank| plan::reduce_scatter(rank, &case.topology, &counts, operands);
         let outcome = case.run(plan, input, |rank| nothing(counts(rank)));
         assert!(outcome.outputs.iter().flatten().all(|unit| unit.is_all_below(case.size())));
-        case.check_crossed(&outcome, |from, to| {
+        let least = |from, to| {
             if case.is_first(from) { counts(to) * case.runs(from) } else { 0 }
-        });
+        };
+        case.check_combined(&outcome, least);
     });
 }
 

@@ -67,7 +67,8 @@ fn compare(sites: u32, shape: (u32, u32), pairs: &Pairs) -> Vec<Found> {
     let paired = grid(sites, shape, costs, pairs);
     let plain = grid(sites, shape, costs, &Pairs::default());
     let sizes = |operation| if operation == Operation::Barrier { &BYTES[..1] } else { &BYTES[..] };
-    let all = Operation::ALL.map(|one| (one, true)).into_iter().chain([(Operation::Reduce, false)]);
+    let all =
+        Operation::ALL.map(|one| (one, true)).into_iter().chain(IN_ORDER.map(|one| (one, false)));
     let all =
         all.flat_map(|(one, is_exact)| sizes(one).iter().map(move |&bytes| (one, bytes, is_exact)));
     let of = |(operation, bytes, is_exact)| {
@@ -134,6 +135,9 @@ const BYTES: [u64; 4] = [8, 4 << 10, 64 << 10, 1 << 20];
 
 const SEEDS: u64 = 60;
 
+/// What is passed on otherwise where it does not come to the same in any order.
+const IN_ORDER: [Operation; 2] = [Operation::Reduce, Operation::ReduceScatter];
+
 /// So many times as long it takes at worst, for the order of a few messages, and on average.
 const WORST: f64 = 1.02;
-const AVERAGE: f64 = 0.85;
+const AVERAGE: f64 = 0.68;

@@ -35,7 +35,11 @@ pub(crate) fn allgather(
     let cut = |len| Cuts::among(ranks, len, 1, &sites.costs);
     let longest = levels.ranks().iter().map(|&rank| blocks(rank).1).max().unwrap_or(0);
     let (mut courses, mut begins) = (Vec::new(), Vec::new());
-    let relays = sites.crossings.relays_among(|ranks| ranks.saturating_mul(longest), Hearers::All);
+    let relays = sites.crossings.relays_among(
+        |ranks| ranks.saturating_mul(longest),
+        Load::One,
+        Hearers::All,
+    );
     // In the order of the grid, each rank first: else all would send to the same one at a time.
     for &root in levels.ranks() {
         let (first, len) = blocks(root);

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::across::reduction::Run;
 use crate::across::{Cuts, Pace, Pin, Way, lane, timetable};
-use crate::crossings::{Hearers, Relays, STRAIGHT};
+use crate::crossings::{Hearers, Load, Relays, STRAIGHT};
 use crate::schedule::{Buffer, Schedule, Span, Ticket};
 use crate::topology::{Across, Levels};
 
@@ -118,7 +118,8 @@ impl Prefixes {
         }
         let site_runs = counts.into_iter().max().unwrap_or(1);
         let bytes = bytes.saturating_mul(site_runs);
-        let relays = across.crossings.relays_among(|_| bytes, Hearers::of_runs(site_runs));
+        let hearers = Hearers::of_runs(site_runs);
+        let relays = across.crossings.relays_among(|_| bytes, Load::One, hearers);
         let in_site = nodes.into_iter().filter(|(run, _)| levels.site(run.first) == site);
         let nodes = in_site.map(|(run, _)| (run, levels.node(run.first))).collect();
         Self { me, prefix, relays, site, node, sites, nodes, last }

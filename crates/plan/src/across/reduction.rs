@@ -25,7 +25,7 @@ pub(crate) fn allreduce(schedule: &mut Schedule, sites: &Across, me: u32, operan
     let begins: Vec<u32> = (0..cuts.count).collect();
     let pace = cuts.pace(operands.element, sites);
     let bytes = operands.bytes();
-    let relays = sites.crossings.relays_among(|_| bytes, Hearers::All);
+    let relays = sites.crossings.relays_among(|_| bytes, Load::One, Hearers::All);
     let reduction = Reduction::new(sites, levels, (&relays, Load::Each), me, operands.commutes);
     reduction.run(schedule, courses, &begins, pace);
 }
@@ -52,7 +52,7 @@ pub(crate) fn reduce(
     let pace = cuts.pace(operands.element, sites);
     // Sites that one of them passes on for are no neighbours in the order in which all are combined, and which one that
     // is follows from what messages cost.
-    let load = if operands.is_exact { Load::One } else { Load::Each };
+    let load = Load::of_operands(operands.is_exact);
     let relays = sites.crossings.relays_of(levels.site(root), operands.bytes(), load);
     let reduction = Reduction::new(sites, levels, (&relays, load), me, operands.commutes);
     reduction.run(schedule, courses, &begins, pace);
@@ -65,15 +65,22 @@ pub(crate) fn reduce_scatter(
     sites: &Across,
     me: u32,
     blocks: &dyn Fn(u32) -> (u64, u64),
-    Operands { element, commutes, .. }: Operands,
+    operands: Operands,
 ) {
+    let Operands { element, commutes, .. } = operands;
     let ranks = sites.long.ranks().len() as u32;
     let cut = |len| Cuts::among(ranks, len, element, &sites.costs);
     let longest = sites.long.ranks().iter().map(|&rank| blocks(rank).1).max().unwrap_or(0);
     let longest = cut(longest);
     let levels = longest.levels(sites);
+    let load = Load::of_operands(operands.is_exact);
+    let of_site = |its: u64| operands.bytes().saturating_mul(its) / u64::from(ranks);
+    let relays = sites.crossings.relays_among(of_site, load, Hearers::All);
+    // What is passed on later does not hold up what comes before it.
+    let mut roots = levels.ranks().to_vec();
+    roots.sort_by_key(|&root| sites.crossings.passed_ns(&relays, levels.site(root)));
     let (mut courses, mut begins) = (Vec::new(), Vec::new());
-    for &root in levels.ranks() {
+    for root in roots {
         let (first, len) = blocks(root);
         let cuts = cut(len);
         let way = Way { levels, lane: levels.place(root), pin: Pin::Site(root) };
@@ -85,7 +92,7 @@ pub(crate) fn reduce_scatter(
         }
     }
     let pace = longest.pace(element, sites);
-    let reduction = Reduction::new(sites, levels, (&STRAIGHT, Load::Each), me, commutes);
+    let reduction = Reduction::new(sites, levels, (&relays, load), me, commutes);
     reduction.run(schedule, courses, &begins, pace);
 }
 

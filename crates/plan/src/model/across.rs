@@ -81,8 +81,11 @@ impl Model {
             Operation::Allgather => match Allgather::named(algorithm)? {
                 Allgather::Bundles => streams(&of_site, 1) + 3 * self.far.stream_ns(ranks * bytes),
                 Allgather::Sites => {
-                    let told =
-                        self.crossings.told_ns(|ranks| ranks.saturating_mul(bytes), Hearers::All);
+                    let told = self.crossings.told_ns(
+                        |ranks| ranks.saturating_mul(bytes),
+                        Load::One,
+                        Hearers::All,
+                    );
                     let far_ns = self.far.stream_ns((foreign + near).saturating_mul(bytes));
                     let straight = || streams(&of_site, 1);
                     told.map_or_else(straight, |told_ns| told_ns.max(far_ns) + self.wake_ns)
@@ -113,7 +116,7 @@ impl Model {
             },
             Operation::Reduce => match Reduce::named(algorithm)? {
                 Reduce::Sites => {
-                    let load = if call.is_exact { Load::One } else { Load::Each };
+                    let load = Load::of_operands(call.is_exact);
                     reduced(self.crossings.rooted_ns(home, bytes, load))
                 }
                 Reduce::Linear
@@ -127,7 +130,9 @@ impl Model {
                 | Reduce::Board => return None,
             },
             Operation::Allreduce => match Allreduce::named(algorithm)? {
-                Allreduce::Sites => reduced(self.crossings.told_ns(|_| bytes, Hearers::All)),
+                Allreduce::Sites => {
+                    reduced(self.crossings.told_ns(|_| bytes, Load::One, Hearers::All))
+                }
                 Allreduce::Linear
                 | Allreduce::Pairwise
                 | Allreduce::Doubling
@@ -143,9 +148,13 @@ impl Model {
                     let sent =
                         bytes - bytes / site_nodes + (sites - 1) * bytes / (sites * site_nodes);
                     let work = 2 * foreign.min(call.units) * self.wide.work_ns / site_ranks.max(1);
-                    2 * legs
-                        + work
-                        + self.crossed_ns(home, self.far.stream_ns(sent), |_, _| bytes / sites)
+                    let load = Load::of_operands(call.is_exact);
+                    let of_site = |its: u64| bytes.saturating_mul(its) / ranks;
+                    let told = self.crossings.told_ns(of_site, load, Hearers::All);
+                    let sent_ns = self.far.stream_ns(sent);
+                    let straight = || self.crossed_ns(home, sent_ns, |_, _| bytes / sites);
+                    let past = |told_ns: u64| told_ns.max(sent_ns) + self.wake_ns;
+                    2 * legs + work + told.map_or_else(straight, past)
                 }
                 ReduceScatter::Pairwise
                 | ReduceScatter::Binomial
@@ -161,7 +170,9 @@ impl Model {
                     let sent = (2 * runs + site_runs * (sites - 1)) * bytes / site_nodes;
                     let work = 2 * (runs + site_runs * sites) * self.far.work_ns;
                     let (crosses, hearers) = (site_runs * bytes, Hearers::of_runs(site_runs));
-                    2 * legs + work + whole(self.crossings.told_ns(|_| crosses, hearers), sent)
+                    2 * legs
+                        + work
+                        + whole(self.crossings.told_ns(|_| crosses, Load::One, hearers), sent)
                 }
                 Prefix::Doubling | Prefix::Chain | Prefix::Heads | Prefix::Board => return None,
             },
