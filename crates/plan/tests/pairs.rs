@@ -34,9 +34,13 @@ fn cost(latency_us: u64, mb_per_s: u64) -> Cost {
     Cost { latency_ns: latency_us * 1_000, bytes_per_s: mb_per_s * 1_000_000, overhead_ns: 4_000 }
 }
 
+/// What is between the first and the second of three sites, the first and the third, the second and the third.
+fn three(near: Cost, left: Cost, right: Cost) -> Pairs {
+    Pairs::new([(0, 1, near), (0, 2, left), (1, 2, right)])
+}
+
 /// Grids by name.
 fn grids() -> Vec<(&'static str, u32, Pairs)> {
-    let three = |near, left, right| Pairs::new([(0, 1, near), (0, 2, left), (1, 2, right)]);
     vec![
         ("two near, one far", 3, three(cost(2_000, 117), cost(40_000, 117), cost(41_000, 117))),
         ("one slow link", 3, three(cost(6_000, 117), cost(6_000, 2), cost(6_000, 117))),
@@ -129,6 +133,27 @@ fn what_is_planned_by_pairs_is_no_worse_than_by_one_cost_for_all() {
     }
     println!("{:.3} of what it was on average", average(&all));
     assert!(asked.is_some() || average(&all) <= AVERAGE);
+}
+
+#[test]
+fn who_passes_on_does_not_wait_for_what_comes_later() {
+    for operation in [Operation::Allreduce, Operation::ReduceScatter] {
+        for is_exact in [true, false] {
+            let time_ns = |first, last| {
+                let pairs = three(cost(first, 117), cost(60_000, 117), cost(last, 117));
+                let grid = grid(3, (1, 1), Costs::default(), &pairs);
+                let (_, unit, schedules) = planned(operation, 24, is_exact, &grid);
+                predict(&schedules, &grid, unit).time_ns
+            };
+            let (nearer, farther) = (time_ns(1_000, 9_000), time_ns(9_000, 1_000));
+            let least = nearer.min(farther);
+            assert!(
+                nearer.max(farther) - least <= least / 50,
+                "{operation}: {nearer}, {farther} ns"
+            );
+            assert!(least < 11_000_000, "{operation}: {least} ns");
+        }
+    }
 }
 
 const BYTES: [u64; 4] = [8, 4 << 10, 64 << 10, 1 << 20];

@@ -6,7 +6,7 @@
 //! consecutive, that is one; where ranks were dealt to the sites in turns, it is as many as there are ranks.
 
 use crate::across::{Cuts, Pace, Pin, Way, lane, timetable};
-use crate::crossings::{Hearers, Load, Relays, STRAIGHT};
+use crate::crossings::{Crossings, Hearers, Load, Relays, STRAIGHT};
 use crate::reduction::Operands;
 use crate::schedule::{Buffer, Schedule, Span, Ticket};
 use crate::topology::{Across, Levels};
@@ -176,6 +176,7 @@ struct Reduction<'a> {
     levels: &'a Levels,
     /// All ranks by their nodes, whatever goes through their heads.
     nodes: &'a Levels,
+    crossings: &'a Crossings,
     relays: &'a Relays,
     /// What sites pass on to a root: what they come to with what they have heard, or that as it came.
     load: Load,
@@ -203,7 +204,8 @@ impl<'a> Reduction<'a> {
                 runs_of[1].push(runs(ranks.into_iter()));
             }
         }
-        Self { levels, nodes: &sites.long, relays, load, me, commutes, runs: runs_of }
+        let (nodes, crossings) = (&sites.long, &*sites.crossings);
+        Self { levels, nodes, crossings, relays, load, me, commutes, runs: runs_of }
     }
 
     fn run(&self, schedule: &mut Schedule, mut courses: Vec<Course>, begins: &[u32], pace: Pace) {
@@ -259,8 +261,10 @@ impl<'a> Reduction<'a> {
                 }
             }
             CROSSING | PASSING if is_site_head => {
-                for site in way.other_sites(me) {
-                    let Some(by) = self.source(course.goal, site, stage) else { continue };
+                let source = |site| Some((self.source(course.goal, site, stage)?, site));
+                let mut sources: Vec<(u32, u32)> = way.other_sites(me).filter_map(source).collect();
+                sources.sort_by_key(|&(by, site)| self.crossings.cost(site, by).latency_ns);
+                for (by, site) in sources {
                     let (head, runs) = (way.site_head(by), self.runs(1, site).iter());
                     let place = places.places_of_site(site).0;
                     arriving[2].extend(runs.map(|&run| expect(head, run, site, place)));
@@ -379,14 +383,16 @@ impl<'a> Reduction<'a> {
         self.pass_up(schedule, course, heads.into_iter());
     }
 
-    /// Sends on what other sites have, as it came, so that all combine the same.
+    /// Sends on what other sites have, as it came, so that all combine the same, and in the order in which it comes.
     fn pass_on(&self, schedule: &mut Schedule, course: &mut Course) {
         let own = self.levels.site(self.me);
         let hears = |site: u32, of: u32| match course.goal {
             Goal::Everyone => self.relays.teller(of, site) == own,
             Goal::Root(root) => self.levels.site(root) == site,
         };
-        for piece in &mut course.arriving[2] {
+        let arriving = &mut course.arriving[2];
+        arriving.sort_by_key(|piece| self.crossings.cost(piece.site, own).latency_ns);
+        for piece in arriving {
             for site in course.way.other_sites(self.me).filter(|&site| hears(site, piece.site)) {
                 schedule.settle(std::mem::take(&mut piece.arrived));
                 schedule.send(course.way.site_head(site), piece.span);
