@@ -250,13 +250,16 @@ impl Crossings {
         roots.map(of_root).max()
     }
 
-    /// After how long sites that pass on have what others have for one, or it for others.
-    pub(crate) fn passed_ns(&self, relays: &Relays, root: u32) -> u64 {
-        let first_ns = |by: u32, site: u32| {
-            let is_past = site != root && by != root;
-            if is_past { self.cost(site, by).latency_ns } else { 0 }
-        };
-        (0..self.sites()).map(|site| first_ns(relays.teller(root, site), site)).max().unwrap_or(0)
+    /// After how long those who pass on what one tells others have it.
+    pub(crate) fn told_on_ns(&self, relays: &Relays, root: u32) -> u64 {
+        let legs = relays.past(root).map(|(by, _)| self.cost(root, by).latency_ns);
+        legs.max().unwrap_or(0)
+    }
+
+    /// After how long those who pass on what others have for one have it.
+    pub(crate) fn heard_on_ns(&self, relays: &Relays, root: u32) -> u64 {
+        let legs = relays.past(root).map(|(by, site)| self.cost(site, by).latency_ns);
+        legs.max().unwrap_or(0)
     }
 
     fn sites(&self) -> u32 {
@@ -395,6 +398,12 @@ impl Relays {
             return from;
         }
         self.tellers[(from * self.sites + to) as usize]
+    }
+
+    /// Who tells others what one has, and whom.
+    fn past(&self, root: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let told = (0..self.sites).map(move |to| (self.teller(root, to), to));
+        told.filter(move |&(by, to)| by != root && to != root)
     }
 
     /// Whom a site tells what another has.

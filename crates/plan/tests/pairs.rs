@@ -137,12 +137,14 @@ fn what_is_planned_by_pairs_is_no_worse_than_by_one_cost_for_all() {
 
 #[test]
 fn who_passes_on_does_not_wait_for_what_comes_later() {
-    for operation in [Operation::Allreduce, Operation::ReduceScatter] {
+    let calls =
+        [(Operation::Allreduce, 8), (Operation::ReduceScatter, 24), (Operation::Allgather, 4096)];
+    for (operation, bytes) in calls {
         for is_exact in [true, false] {
             let time_ns = |first, last| {
                 let pairs = three(cost(first, 117), cost(60_000, 117), cost(last, 117));
                 let grid = grid(3, (1, 1), Costs::default(), &pairs);
-                let (_, unit, schedules) = planned(operation, 24, is_exact, &grid);
+                let (_, unit, schedules) = planned(operation, bytes, is_exact, &grid);
                 predict(&schedules, &grid, unit).time_ns
             };
             let (nearer, farther) = (time_ns(1_000, 9_000), time_ns(9_000, 1_000));

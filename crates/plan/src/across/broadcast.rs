@@ -40,8 +40,11 @@ pub(crate) fn allgather(
         Load::One,
         Hearers::All,
     );
-    // In the order of the grid, each rank first: else all would send to the same one at a time.
-    for &root in levels.ranks() {
+    // In the order of the grid, each rank first: else all would send to the same one at a time. And what is passed on
+    // later does not hold up what comes before it.
+    let mut roots = levels.ranks().to_vec();
+    roots.sort_by_key(|&root| sites.crossings.told_on_ns(&relays, levels.site(root)));
+    for root in roots {
         let (first, len) = blocks(root);
         let cuts = cut(len);
         let way = Way { levels, lane: levels.place(root), pin: Pin::Site(root) };

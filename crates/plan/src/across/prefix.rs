@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::across::reduction::Run;
 use crate::across::{Cuts, Pace, Pin, Way, lane, timetable};
-use crate::crossings::{Hearers, Load, Relays, STRAIGHT};
+use crate::crossings::{Crossings, Hearers, Load, Relays, STRAIGHT};
 use crate::schedule::{Buffer, Schedule, Span, Ticket};
 use crate::topology::{Across, Levels};
 
@@ -89,9 +89,10 @@ impl<'a> Course<'a> {
     }
 }
 
-struct Prefixes {
+struct Prefixes<'a> {
     me: u32,
     prefix: Prefix,
+    crossings: &'a Crossings,
     relays: Relays,
     /// The own site, and the node of which this rank may be head.
     site: u32,
@@ -104,8 +105,8 @@ struct Prefixes {
     last: Vec<u32>,
 }
 
-impl Prefixes {
-    fn new(across: &Across, levels: &Levels, me: u32, prefix: Prefix, bytes: u64) -> Self {
+impl<'a> Prefixes<'a> {
+    fn new(across: &'a Across, levels: &Levels, me: u32, prefix: Prefix, bytes: u64) -> Self {
         let size = levels.ranks().len() as u32;
         let (site, node) = (levels.site(me), levels.node(me));
         let sites = runs(size, |rank| levels.site(rank));
@@ -122,7 +123,8 @@ impl Prefixes {
         let relays = across.crossings.relays_among(|_| bytes, Load::One, hearers);
         let in_site = nodes.into_iter().filter(|(run, _)| levels.site(run.first) == site);
         let nodes = in_site.map(|(run, _)| (run, levels.node(run.first))).collect();
-        Self { me, prefix, relays, site, node, sites, nodes, last }
+        let crossings = &*across.crossings;
+        Self { me, prefix, crossings, relays, site, node, sites, nodes, last }
     }
 
     fn run(&self, schedule: &mut Schedule, mut courses: Vec<Course>, pace: Pace) {
@@ -166,10 +168,15 @@ impl Prefixes {
             }
             CROSSING | PASSING if me == site_head => {
                 course.sites.resize(self.sites.len(), None);
-                for (index, &(run, site)) in self.sites.iter().enumerate() {
-                    if let Some(by) = self.source(run, site, stage) {
-                        course.sites[index] = Some(expect(way.site_head(by)));
-                    }
+                let source = |(index, &(run, site))| {
+                    let by = self.source(run, site, stage)?;
+                    Some((self.crossings.cost(site, by).latency_ns, index, by))
+                };
+                let mut sources: Vec<_> =
+                    self.sites.iter().enumerate().filter_map(source).collect();
+                sources.sort_unstable();
+                for (_, index, by) in sources {
+                    course.sites[index] = Some(expect(way.site_head(by)));
                 }
             }
             TO_NODES if me == head && me != site_head => {
@@ -241,11 +248,14 @@ impl Prefixes {
         }
     }
 
-    /// Sends on what runs of other sites come to.
+    /// Sends on what runs of other sites come to, in the order in which that comes.
     fn pass_on(&self, schedule: &mut Schedule, course: &mut Course) {
         let way = course.way;
-        for (&(run, of), piece) in self.sites.iter().zip(&mut course.sites) {
-            let Some(piece) = piece else { continue };
+        let pieces = self.sites.iter().zip(&mut course.sites);
+        let mut pieces: Vec<_> =
+            pieces.filter_map(|(&(run, of), piece)| Some((run, of, piece.as_mut()?))).collect();
+        pieces.sort_by_key(|&(_, of, _)| self.crossings.cost(of, self.site).latency_ns);
+        for (run, of, piece) in pieces {
             let hears =
                 |&site: &u32| self.relays.teller(of, site) == self.site && self.needs(site, run);
             let heads = way.other_sites(self.me).filter(|&site| site != of).filter(hears);

@@ -78,7 +78,7 @@ pub(crate) fn reduce_scatter(
     let relays = sites.crossings.relays_among(of_site, load, Hearers::All);
     // What is passed on later does not hold up what comes before it.
     let mut roots = levels.ranks().to_vec();
-    roots.sort_by_key(|&root| sites.crossings.passed_ns(&relays, levels.site(root)));
+    roots.sort_by_key(|&root| sites.crossings.heard_on_ns(&relays, levels.site(root)));
     let (mut courses, mut begins) = (Vec::new(), Vec::new());
     for root in roots {
         let (first, len) = blocks(root);
