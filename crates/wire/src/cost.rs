@@ -517,7 +517,7 @@ impl FromStr for HostCost {
 }
 
 /// The numbers behind a word, exactly so many and one space apart.
-fn fields<const N: usize>(
+pub(crate) fn fields<const N: usize>(
     text: &str,
     word: &str,
     mut read: impl FnMut(usize, &str) -> Option<u64>,
@@ -538,7 +538,7 @@ fn fields<const N: usize>(
 }
 
 /// Digits alone, without a sign and without leading zeros, so that every value has one text.
-fn number(text: &str) -> Option<u64> {
+pub(crate) fn number(text: &str) -> Option<u64> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     let plain = text == "0" || !text.starts_with('0');
     (digits && plain).then(|| text.parse().ok())?

@@ -11,9 +11,11 @@ pub mod number;
 pub mod pack;
 pub mod packet;
 pub mod thresholds;
+pub mod traffic;
 
 pub use cost::{Cost, HostCost};
 pub use frame::{
     Body, Capabilities, FIRST_CREDIT_BYTES, Frame, FrameToken, GateId, RailId, RemoteRegion,
 };
 pub use thresholds::Thresholds;
+pub use traffic::Traffic;
