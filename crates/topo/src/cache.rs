@@ -2,7 +2,7 @@
 //!
 //! `$CANELE_CACHE_DIR`, else `$XDG_CACHE_HOME/canele`, else `~/.cache/canele`, else nothing. A
 //! directory that others may write to is not used. There is one file for each machine (home
-//! directories are shared) and one for each pair of interfaces:
+//! directories are shared), one for each pair of interfaces, and another for what traffic between the two has shown besides:
 //!
 //! ```text
 //! canele 1
@@ -24,7 +24,7 @@ use std::{io, thread};
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
-use wire::{Cost, HostCost};
+use wire::{Cost, HostCost, Traffic};
 
 use crate::file::{self, Ignored};
 use crate::sample;
@@ -158,8 +158,28 @@ impl Cache {
     /// # Errors
     /// Why what is there cannot be used.
     pub fn link(&self, pair: &Pair) -> Result<Option<Entry<Cost>>, Ignored> {
-        let Some(found) = self.read::<Cost>(&link_name(pair))? else { return Ok(None) };
-        if found.subject != format!("{LINK_WORD} {pair}") {
+        self.of_link(LINK_PREFIX, LINK_WORD, pair)
+    }
+
+    /// What the traffic of jobs over a link has shown.
+    ///
+    /// # Errors
+    /// Why what is there cannot be used.
+    pub fn traffic(&self, pair: &Pair) -> Result<Option<Entry<Traffic>>, Ignored> {
+        self.of_link(TRAFFIC_PREFIX, TRAFFIC_WORD, pair)
+    }
+
+    fn of_link<T: FromStr>(
+        &self,
+        prefix: &str,
+        word: &str,
+        pair: &Pair,
+    ) -> Result<Option<Entry<T>>, Ignored>
+    where
+        T::Err: fmt::Display,
+    {
+        let Some(found) = self.read::<T>(&name_of(prefix, pair))? else { return Ok(None) };
+        if found.subject != format!("{word} {pair}") {
             return Err(Ignored::Damaged("it is of another link".into()));
         }
         if found.entry.age > LINK_AGE_MAX { Err(Ignored::Stale) } else { Ok(Some(found.entry)) }
@@ -182,8 +202,37 @@ impl Cache {
         }
         // Processes of a job end at once, and each keeps what it has seen.
         let Some(_turn) = self.turn_within(PATIENCE) else { return Ok(Kept::Recent) };
-        let (name, subject) = (link_name(pair), format!("{LINK_WORD} {pair}"));
-        let written = self.make_room(&name).and_then(|()| self.write(&name, &subject, cost));
+        self.write_of_link((LINK_PREFIX, LINK_WORD), pair, cost)
+    }
+
+    /// Adds what the traffic of a connection over a link has shown to what was seen before, unless one that has
+    /// seen as much has just done so. Too little of it says nothing.
+    ///
+    /// # Errors
+    /// When the directory cannot be used.
+    pub fn keep_traffic(&self, pair: &Pair, traffic: &Traffic) -> Result<Kept, KeepError> {
+        self.prepare()?;
+        let known = || self.traffic(pair).ok().flatten();
+        let says_enough = |Entry { value, age }: Entry<Traffic>| {
+            age < KEEP_EVERY && value.sent_bytes() >= traffic.sent_bytes()
+        };
+        if !traffic.is_telling() || known().is_some_and(says_enough) {
+            return Ok(Kept::Recent);
+        }
+        let Some(_turn) = self.turn_within(PATIENCE) else { return Ok(Kept::Recent) };
+        let before = known().map_or(Traffic::default(), |entry| entry.value);
+        let both = before.followed_by(*traffic);
+        self.write_of_link((TRAFFIC_PREFIX, TRAFFIC_WORD), pair, &both)
+    }
+
+    fn write_of_link(
+        &self,
+        (prefix, word): (&str, &str),
+        pair: &Pair,
+        value: &dyn fmt::Display,
+    ) -> Result<Kept, KeepError> {
+        let (name, subject) = (name_of(prefix, pair), format!("{word} {pair}"));
+        let written = self.make_room(&name).and_then(|()| self.write(&name, &subject, value));
         written.map(|()| Kept::Written).map_err(|source| self.refused(source))
     }
 
@@ -272,7 +321,8 @@ impl Cache {
         if self.directory.join(name).exists() {
             return Ok(());
         }
-        let kind = if name.starts_with(LINK_PREFIX) { LINK_PREFIX } else { HOST_PREFIX };
+        let kinds = [HOST_PREFIX, LINK_PREFIX, TRAFFIC_PREFIX];
+        let kind = kinds.into_iter().find(|kind| name.starts_with(kind)).unwrap_or(HOST_PREFIX);
         let mut alike = Vec::new();
         for path in self.files()? {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -430,8 +480,8 @@ fn named_link(found: Found<Cost>) -> Result<(Pair, Entry<Cost>), Ignored> {
     }
 }
 
-fn link_name(pair: &Pair) -> String {
-    format!("{LINK_PREFIX}{:016x}", digest(&pair.to_string()))
+fn name_of(prefix: &str, pair: &Pair) -> String {
+    format!("{prefix}{:016x}", digest(&pair.to_string()))
 }
 
 /// A name as one word of a file: printable ASCII, not too long, not empty.
@@ -450,8 +500,10 @@ fn digest(text: &str) -> u64 {
 const VERSION_LINE: &str = "canele 1";
 const HOST_WORD: &str = "host";
 const LINK_WORD: &str = "link";
+const TRAFFIC_WORD: &str = "traffic";
 const HOST_PREFIX: &str = "host-";
 const LINK_PREFIX: &str = "link-";
+const TRAFFIC_PREFIX: &str = "traffic-";
 const TURN_NAME: &str = "turn";
 const NAMELESS: &str = "-";
 

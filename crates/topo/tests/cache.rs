@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use proptest::prelude::*;
 use topo::cache::{Kept, host_cost};
 use topo::{Cache, Ignored, Pair};
-use wire::{Cost, HostCost};
+use wire::{Cost, HostCost, Traffic};
 
 #[test]
 fn costs_come_back_from_a_directory_made_for_them() {
@@ -138,6 +138,53 @@ fn hostile_files_are_ignored_with_a_reason() {
         assert!(expected(&reason), "{name}: {reason}");
         cache.links().unwrap();
     }
+}
+
+#[test]
+fn what_traffic_shows_adds_up_beside_what_a_link_costs() {
+    let (_place, cache) = new();
+    let traffic = |bytes| Traffic::new(bytes, bytes / 1024, 1 << 18);
+    let known = || cache.traffic(&pair()).map(|entry| entry.map(|entry| entry.value));
+    cache.keep_link(&pair(), &cost()).unwrap();
+    assert!(matches!(known(), Ok(None)));
+    assert_eq!(cache.keep_traffic(&pair(), &traffic(1000)).unwrap(), Kept::Recent, "too little");
+    assert_eq!(cache.keep_traffic(&pair(), &traffic(2 << 20)).unwrap(), Kept::Written);
+    assert_eq!(known().unwrap(), Some(traffic(2 << 20)));
+    assert_eq!(cache.keep_traffic(&pair(), &traffic(1 << 20)).unwrap(), Kept::Recent);
+    assert_eq!(cache.keep_traffic(&pair(), &traffic(4 << 20)).unwrap(), Kept::Written, "more");
+    edit(&only(&cache, "traffic-"), |text| aged(text, 3600));
+    assert_eq!(cache.keep_traffic(&pair(), &traffic(2 << 20)).unwrap(), Kept::Written);
+    assert_eq!(known().unwrap(), Some(traffic(8 << 20)));
+    assert_eq!(cache.traffic(&Pair::new("tcp", "b/eth0", "a/eth0")).unwrap(), None, "the way back");
+    assert_eq!(cache.link(&pair()).unwrap().unwrap().value, cost());
+    assert_eq!(cache.links().unwrap().links.len(), 1);
+    assert!(cache.links().unwrap().ignored.is_empty());
+}
+
+#[test]
+fn what_is_known_of_traffic_is_lost_alone() {
+    let (_place, cache) = new();
+    let traffic = Traffic::new(2 << 20, 0, 0);
+    cache.keep_link(&pair(), &cost()).unwrap();
+    for (text, reason) in [
+        ("nonsense".to_owned(), "no such file"),
+        ("traffic/1 5 6 0".to_owned(), "field 2"),
+        ("traffic/1 5".to_owned(), "1 fields where 3 belong"),
+        (cost().to_string(), "no cost of this version"),
+    ] {
+        cache.keep_traffic(&pair(), &traffic).unwrap();
+        let file = only(&cache, "traffic-");
+        let value = traffic.to_string();
+        edit(
+            &file,
+            |whole| if text == "nonsense" { text.clone() } else { whole.replace(&value, &text) },
+        );
+        let said = cache.traffic(&pair()).unwrap_err();
+        assert!(matches!(&said, Ignored::Damaged(why) if why.contains(reason)), "{said}");
+        assert_eq!(cache.link(&pair()).unwrap().unwrap().value, cost());
+    }
+    assert_eq!(cache.keep_traffic(&pair(), &traffic).unwrap(), Kept::Written);
+    assert_eq!(cache.traffic(&pair()).unwrap().unwrap().value, traffic);
 }
 
 #[test]
