@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use quinn_proto::{ConnectionHandle, DatagramEvent, Dir, Endpoint, Event, StreamEvent, Transmit};
-use wire::{Frame, GateId};
+use wire::{Frame, GateId, Traffic};
 
 use super::congestion::Path;
 use super::controller::SharedGate;
@@ -276,6 +276,12 @@ impl World {
         self.pump(0);
     }
 
+    /// What the sender has seen of its traffic.
+    fn traffic(&self) -> Traffic {
+        let (_, line) = self.ends[0].line.as_ref().expect("a connection");
+        line.gate.lock().model.traffic()
+    }
+
     /// Sends a message; how long it takes to arrive.
     fn send(&mut self, bytes: u64) -> Duration {
         let (begin, before) = (self.now, self.ends[1].bytes);
@@ -494,6 +500,28 @@ fn losses_now_and_then_cost_no_bandwidth() {
         println!("share {share:.3} with {loss} lost");
         assert!(share > least, "{share} with {loss} lost, seed {seed}");
     }
+}
+
+#[test]
+fn what_is_lost_is_counted_and_so_is_what_waits() {
+    for (seed, loss) in [(15, 0.0), (16, 0.001), (17, 0.01)] {
+        let link = Link { loss, ..link() };
+        let mut world = World::new(link, known(&link), seed);
+        world.send(32 << 20);
+        let seen = world.traffic().loss().expect("enough was sent");
+        println!("{seen:.5} of {loss} lost, seed {seed}");
+        assert!(seen >= loss / 2.0 && seen <= loss * 2.0, "{seen} of {loss} lost, seed {seed}");
+        assert!(world.traffic().queue_bytes() <= link.buffer_bytes as u64);
+    }
+    // Who is told of twice the rate fills the buffer.
+    let link = link();
+    let fast = Link { bytes_per_s: 2.0 * RATE, ..link };
+    let mut world = World::new(link, known(&fast), 18);
+    world.send(16 << 20);
+    let queue = world.traffic().queue_bytes();
+    println!("{queue} of {} bytes waited", link.buffer_bytes);
+    let most = link.buffer_bytes as u64;
+    assert!((most / 4..=most).contains(&queue), "{queue} of {most} bytes");
 }
 
 #[test]

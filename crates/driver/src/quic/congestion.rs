@@ -20,6 +20,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use wire::Traffic;
+
 /// What is known of a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Path {
@@ -50,6 +52,10 @@ pub(super) struct Model {
     rate: f64,
     /// The greatest rates of the last rounds that measured one, the oldest first.
     rates: VecDeque<f64>,
+    /// Bytes that have left, and that were taken for lost.
+    sent: u64,
+    lost: u64,
+    queue: Queue,
     /// Bytes that have arrived.
     delivered: u64,
     in_flight: u64,
@@ -119,6 +125,9 @@ impl Model {
             round_trip: Floor::new(known.map(|path| path.round_trip)),
             rate: known.map_or(RATE_FIRST, |path| path.bytes_per_s.clamp(RATE_MIN, RATE_MAX)),
             rates: VecDeque::new(),
+            sent: 0,
+            lost: 0,
+            queue: Queue::default(),
             delivered: 0,
             in_flight: 0,
             train: VecDeque::new(),
@@ -140,6 +149,13 @@ impl Model {
         let round_trip = self.round_trip.least()?;
         let is_learned = !self.rates.is_empty() && matches!(self.phase, Phase::Cruise { .. });
         is_learned.then_some(Path { bytes_per_s: self.rate, round_trip })
+    }
+
+    /// What was seen of the traffic, rate and round trip apart.
+    pub fn traffic(&self) -> Traffic {
+        let queue =
+            self.path().map_or(0.0, |path| path.bytes_per_s * self.queue.longest.as_secs_f64());
+        Traffic::new(self.sent, self.lost, queue as u64)
     }
 
     /// What was learned, or else was known from before.
@@ -203,6 +219,7 @@ impl Model {
             self.train_begin = Some(now);
             self.is_behind_silence = is_silent;
         }
+        self.sent += bytes;
         self.in_flight += bytes;
         self.round.most_in_flight = self.round.most_in_flight.max(self.in_flight);
         self.round.begin.get_or_insert(now);
@@ -229,6 +246,7 @@ impl Model {
         self.round.arrived += arriving;
         let round_trip = now.saturating_duration_since(sent);
         self.round_trip.observe(now, round_trip);
+        self.queue.observe(round_trip.saturating_sub(self.least()));
         let least = &mut self.round.least_round_trip;
         *least = Some(least.map_or(round_trip, |least| least.min(round_trip)));
         if self.train_begin.is_some_and(|begin| sent >= begin) {
@@ -250,6 +268,7 @@ impl Model {
     pub fn handle_loss(&mut self, bytes: u64) {
         self.in_flight = self.in_flight.saturating_sub(bytes);
         self.round.lost += bytes;
+        self.lost += bytes;
     }
 
     /// The network has marked packets instead of dropping them.
@@ -406,6 +425,27 @@ impl Model {
     }
 }
 
+/// For how long packets have waited in the network, by acknowledgements: the least of some in a row, for hosts answer late.
+#[derive(Clone, Copy, Debug, Default)]
+struct Queue {
+    longest: Duration,
+    /// Of those in a row, and how many they are.
+    least: Duration,
+    count: u8,
+}
+
+impl Queue {
+    fn observe(&mut self, wait: Duration) {
+        self.least = if self.count == 0 { wait } else { self.least.min(wait) };
+        self.count += 1;
+        if self.count == QUEUE_ACKS {
+            let is_seen = self.least > QUEUE_MIN;
+            self.longest = if is_seen { self.longest.max(self.least) } else { self.longest };
+            self.count = 0;
+        }
+    }
+}
+
 /// The least of the last minute or two.
 #[derive(Clone, Copy, Debug)]
 struct Floor {
@@ -487,6 +527,8 @@ const LOST_WITH_QUEUE_MAX: f64 = 0.002;
 const LOST_PACKETS_MIN: u64 = 3;
 /// Waiting for less may be the host's doing.
 const QUEUE_MIN: Duration = Duration::from_micros(1500);
+/// Acknowledgements in a row that a queue delays: some dozen packets.
+const QUEUE_ACKS: u8 = 8;
 const BACK_OFF: f64 = 0.7;
 /// Part of its rate that a sender keeps where the path is full: others are to have room to grow.
 const GIVE_WAY: f64 = 0.85;

@@ -619,10 +619,12 @@ impl Core {
     /// Keeps what was learned of a path, for jobs to come.
     pub(super) fn learn(&mut self, key: usize) {
         let Some(line) = self.lines.get(&key) else { return };
-        if let Some(path) = line.gate.lock().model.path() {
-            let here = self.sockets[line.socket].address;
-            self.knowledge.keep(here, line.connection.remote_address(), &path);
+        let (here, there) = (self.sockets[line.socket].address, line.connection.remote_address());
+        let gate = line.gate.lock();
+        if let Some(path) = gate.model.path() {
+            self.knowledge.keep(here, there, &path);
         }
+        self.knowledge.keep_traffic(here, there, &gate.model.traffic());
     }
 
     fn stir_all(&mut self, index: usize) {

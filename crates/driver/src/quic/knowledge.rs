@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 use topo::sample::host_name;
 use topo::{Cache, Pair};
-use wire::{Cost, HostCost};
+use wire::{Cost, HostCost, Traffic};
 
 use super::congestion::Path;
 
@@ -44,6 +44,13 @@ impl Knowledge {
             cost.learn(OBSERVED_LEN, cost.busy_ns(OBSERVED_LEN));
             // What cannot be remembered is measured again by the next job.
             let _ = cache.keep_link(&pair(here, there), &cost);
+        }
+    }
+
+    /// Keeps what the traffic of a connection has shown.
+    pub fn keep_traffic(&self, here: SocketAddr, there: SocketAddr, traffic: &Traffic) {
+        if let Some(cache) = &self.cache {
+            let _ = cache.keep_traffic(&pair(here, there), traffic);
         }
     }
 

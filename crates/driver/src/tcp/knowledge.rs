@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use topo::sample::host_name;
 use topo::{Cache, Pair};
-use wire::{Cost, HostCost};
+use wire::{Cost, HostCost, Traffic};
 
 use super::measure::TcpSample;
 use super::networks::NAMES;
@@ -33,6 +33,8 @@ pub struct Known {
     /// prediction goes from one to the other in small steps.
     remembered_ns: Option<u64>,
     seen_ns: Option<u64>,
+    /// For how long packets have waited on the way, at the longest.
+    queued_ns: u64,
 }
 
 impl Knowledge {
@@ -72,6 +74,7 @@ impl Knowledge {
             has_learned: false,
             remembered_ns,
             seen_ns,
+            queued_ns: 0,
         })
     }
 
@@ -80,12 +83,16 @@ impl Knowledge {
         if !known.has_learned {
             known.learn(socket);
         }
-        if known.has_news()
-            && known.detour.is_zero()
-            && let (Some(cache), Some(pair)) = (&self.cache, self.pair(socket))
-        {
-            // What cannot be remembered is measured again by the next job.
+        let (Some(cache), Some(pair)) = (&self.cache, self.pair(socket)) else { return };
+        if !known.detour.is_zero() {
+            return;
+        }
+        // What cannot be remembered is measured again by the next job.
+        if known.has_news() {
             let _ = cache.keep_link(&pair, &known.cost);
+        }
+        if let Ok(sample) = TcpSample::of(socket) {
+            let _ = cache.keep_traffic(&pair, &known.traffic(&sample));
         }
     }
 
@@ -124,12 +131,21 @@ impl Known {
         let sample = sample.behind(self.detour);
         sample.refine(&mut self.cost);
         self.seen_ns = sample.round_trip_ns.map(|round_trip_ns| round_trip_ns / 2);
+        self.queued_ns = self.queued_ns.max(sample.queued_ns);
         self.has_learned |= !sample.is_limited_by_sender;
     }
 
     /// Asks the kernel at the end of a measurement, which is worth many looks.
     pub fn learn_measured(&mut self, socket: &TcpStream) {
         (0..MEASURED_LOOKS).for_each(|_| self.learn(socket));
+    }
+
+    /// What the connection has shown of the way besides. What has waited is known once the way's rate is.
+    fn traffic(&self, sample: &TcpSample) -> Traffic {
+        let bytes_per_s = self.cost.shown_bytes_per_s().unwrap_or(0);
+        let queued = u128::from(bytes_per_s) * u128::from(self.queued_ns) / 1_000_000_000;
+        let queue_bytes = u64::try_from(queued).unwrap_or(u64::MAX);
+        Traffic::new(sample.sent_bytes, sample.lost_bytes, queue_bytes)
     }
 
     /// What jobs before have left as the way's rate, in bytes per second, if they have seen it: short messages leave a
@@ -162,6 +178,7 @@ mod tests {
             has_learned,
             remembered_ns,
             seen_ns: Some(5_800_000),
+            queued_ns: 0,
         };
         assert!(known(None, false).has_news());
         assert!(!known(Some(5_800_000), false).has_news());
@@ -182,12 +199,38 @@ mod tests {
         }
         let rate = |cost, remembered_ns| {
             let (round_trip, detour, seen_ns) = (None, Duration::ZERO, None);
-            Known { cost, round_trip, detour, looks: 0, has_learned: false, remembered_ns, seen_ns }
-                .remembered_rate()
+            let (looks, has_learned, queued_ns) = (0, false, 0);
+            Known {
+                cost,
+                round_trip,
+                detour,
+                looks,
+                has_learned,
+                remembered_ns,
+                seen_ns,
+                queued_ns,
+            }
+            .remembered_rate()
         };
         assert_eq!(rate(guessed, Some(5_800_000)), None);
         assert_eq!(rate(seen, None), None, "this job's own");
         let remembered = rate(seen, Some(5_800_000)).unwrap();
         assert!(remembered < 125_000_000 / 2, "{remembered}");
+    }
+
+    #[test]
+    fn what_has_waited_is_known_once_the_rate_is() {
+        let (listener, sample) = (std::net::TcpListener::bind("127.0.0.1:0").unwrap(), |socket| {
+            let sample = TcpSample::of(socket).unwrap();
+            TcpSample { sent_bytes: 10 << 20, lost_bytes: 10 << 10, ..sample }
+        });
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let knowledge = Knowledge { host: HostCost::default(), cache: None, rail: NAMES[0] };
+        let mut known = knowledge.first(&socket, Duration::ZERO).unwrap();
+        (known.cost, known.queued_ns) = (Cost::linear(5_800_000, 0, 125_000_000), 8_000_000);
+        let lost = |queue_bytes| Traffic::new(10 << 20, 10 << 10, queue_bytes);
+        assert_eq!(known.traffic(&sample(&socket)), lost(0));
+        known.cost.learn(1 << 20, (1 << 20) * 8);
+        assert_eq!(known.traffic(&sample(&socket)), lost(1_000_000));
     }
 }

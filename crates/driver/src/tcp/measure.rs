@@ -15,10 +15,14 @@ use super::probe::Sight;
 pub struct TcpSample {
     /// The least round trip of the last minutes, between the kernels; none before the first.
     pub round_trip_ns: Option<u64>,
-    /// Round trips are longer than that, for what waits on the way.
-    pub is_queued: bool,
+    /// By how much round trips are longer than that, for what waits on the way.
+    pub queued_ns: u64,
     /// Something had to be sent again.
     pub has_lost: bool,
+    /// All that was sent…
+    pub sent_bytes: u64,
+    /// …and what was sent again, but for what turned out to have arrived.
+    pub lost_bytes: u64,
     /// At which rate the peer lately confirmed data; none before the first.
     pub delivery_bytes_per_s: Option<u64>,
     /// That rate was the sender's, not the network's: there was nothing more to send.
@@ -48,10 +52,13 @@ impl TcpSample {
         let rate = info.u64_at(offset_of!(libc::tcp_info, tcpi_delivery_rate));
         let again = info.u32_at(offset_of!(libc::tcp_info, tcpi_total_retrans));
         let usual_us = info.u32_at(offset_of!(libc::tcp_info, tcpi_rtt)).unwrap_or(0);
+        let sent = info.u64_at(offset_of!(libc::tcp_info, tcpi_bytes_sent));
         Ok(Self {
             round_trip_ns: known.map(|us| u64::from(us) * 1000),
-            is_queued: known.is_some_and(|us| is_queued(usual_us, us)),
+            queued_ns: known.map_or(0, |us| queued_us(usual_us, us) * 1000),
             has_lost: again.is_some_and(|count| count > 0),
+            sent_bytes: sent.unwrap_or(0),
+            lost_bytes: info.lost_bytes(segment.into()),
             delivery_bytes_per_s: rate.filter(|&rate| rate != 0),
             is_limited_by_sender: info.is_limited_by_sender(),
             window_bytes: u64::from(window) * u64::from(segment),
@@ -95,7 +102,11 @@ impl TcpSample {
 
     /// What of it says whether the way is full.
     pub(super) fn sight(&self) -> Sight {
-        Sight { rate: self.observed_rate(), window: self.window_bytes, is_queued: self.is_queued }
+        Sight {
+            rate: self.observed_rate(),
+            window: self.window_bytes,
+            is_queued: self.queued_ns > 0,
+        }
     }
 
     /// The network's rate, if it was the network that limited it.
@@ -166,7 +177,13 @@ pub(super) fn least_round_trip(socket: &impl AsFd) -> Option<Duration> {
 
 /// Whether round trips that usually take so many microseconds, and at least so many, wait in a queue.
 pub(super) fn is_queued(usual_us: u32, least_us: u32) -> bool {
-    usual_us > least_us.saturating_add((least_us / QUEUED_SHARE).max(QUEUED_US))
+    queued_us(usual_us, least_us) > 0
+}
+
+/// For how long they do.
+fn queued_us(usual_us: u32, least_us: u32) -> u64 {
+    let waits_us = usual_us.saturating_sub(least_us);
+    if waits_us > (least_us / QUEUED_SHARE).max(QUEUED_US) { waits_us.into() } else { 0 }
 }
 
 /// Holds what a connection sends to a rate, in bytes per second; `u64::MAX` lets go.
@@ -242,6 +259,13 @@ impl Info {
 
     fn is_limited_by_sender(&self) -> bool {
         self.byte_at(FLAGS_AT).is_none_or(|flags| flags & 1 != 0)
+    }
+
+    /// What was sent again, in segments of so many bytes. What the peer has said to have had already was late, and not lost.
+    fn lost_bytes(&self, segment: u64) -> u64 {
+        let again = self.u64_at(offset_of!(libc::tcp_info, tcpi_bytes_retrans)).unwrap_or(0);
+        let twice = self.u32_at(offset_of!(libc::tcp_info, tcpi_dsack_dups)).unwrap_or(0);
+        again.saturating_sub(u64::from(twice).saturating_mul(segment))
     }
 
     /// A field; none where the kernel is older than it.
@@ -333,8 +357,10 @@ mod tests {
     fn a_sample_refines_what_it_knows_and_nothing_else() {
         let slow = TcpSample {
             round_trip_ns: Some(11_600_000),
-            is_queued: false,
+            queued_ns: 0,
             has_lost: false,
+            sent_bytes: 0,
+            lost_bytes: 0,
             delivery_bytes_per_s: Some(118_000_000),
             is_limited_by_sender: false,
             window_bytes: 14_480,
