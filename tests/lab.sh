@@ -256,6 +256,22 @@ code=$?
 check "the cut took packets: ${lost:-0}" yes "$([ "${lost:-0}" -gt 0 ] && echo yes)"
 check "a run over a cut goes on: $(tail -1 "$work/out")" 0 $code
 
+# What links lose is found out, and told of the link afterwards: what the connection has lost, of all that the link has.
+lost_over() { # rail, loss, seconds
+    local before rate sent took
+    lab set --loss "$2" >/dev/null
+    before=$(counted lost)
+    grid -genv CANELE_RAILS "$1" -n 2 -hosts site0-node0:1,site1-node0:1 sh -c \
+        'CANELE_CACHE_DIR=$0/$1-$2-$(hostname | tr / -) exec "$0/exchange" $3 0' "$work" "$1" "$2" "$3" >/dev/null
+    read -r _ rate _ _ sent _ <<<"$(CANELE_CACHE_DIR=$work/$1-$2-site0-node0 "$canele" info --link | sed -n "/^$1 /,\$p" | grep '^  loss')"
+    took=$(($(counted lost) - before))
+    check "over $1, $2 lost: $rate % of $sent MiB, where the link has dropped $took packets" yes \
+        "$(awk -v r="${rate:-x}" -v m="${sent:-0}" -v t=$took 'BEGIN { n = r * m * 7.3; if (r != "x" && n >= t / 2 - 1 && n <= t * 2 + 4) print "yes" }')"
+}
+for loss in 0 0.1% 1%; do lost_over tcp $loss 4; done
+lost_over quic 1% 4
+lab set --loss 0 >/dev/null
+
 # What instruments make of a lab: messages over links that lose for a while, collectives and what they put on links.
 lab status | grep -E '^  site[01] to' | sed 's/, carried.*//' >"$work/links-before"
 measured() { timeout 120 "$canele" bench "$@" --lab "$CANELE_LAB" --prefix "$prefix" --output "$work/bench" >"$work/table" 2>"$work/err"; }

@@ -8,9 +8,10 @@ use std::time::Duration;
 use driver::QuicBuffers;
 use settings::{Kind, Origin};
 use topo::cache::Listing;
-use topo::{Cache, Entry, Pair};
+use topo::{Cache, Entry, Ignored, Pair};
 use wire::cost::{Cost, HostCost, are_alike, finish_ns, split};
 use wire::thresholds::{Explained, GATE_BUDGET_BYTES};
+use wire::traffic::Traffic;
 
 use crate::limits::{self, System};
 
@@ -125,6 +126,9 @@ fn links(cache: Option<&Cache>, ends: &[String]) -> Result<String, String> {
         let (rail, here, there) = (pair.rail(), pair.here(), pair.there());
         text += &format!("\n{rail} {here} → {there}, {} ago\n", duration(*age));
         text += &link(value, &host);
+        if let Some(cache) = cache {
+            text += &seen(cache.traffic(pair));
+        }
         if rail.starts_with("tcp") {
             text += &system.limits(value);
         }
@@ -237,6 +241,27 @@ fn link(cost: &Cost, host: &HostCost) -> String {
     text + &company(cost, explained.piece_min.bytes) + &packing(cost, host)
 }
 
+/// A line each for what the link loses, and for the buffer before its narrowest place.
+fn seen(traffic: Result<Option<Entry<Traffic>>, Ignored>) -> String {
+    let traffic = match traffic {
+        Ok(entry) => entry.map_or(Traffic::default(), |entry| entry.value),
+        Err(reason) => return format!("  loss           unknown  what is remembered {reason}\n"),
+    };
+    let Some(loss) = traffic.loss() else {
+        return "  loss           unknown  no connection has sent enough to tell\n".into();
+    };
+    let loss = format!("{:.3} %", 100.0 * loss);
+    let sent = size(traffic.sent_bytes());
+    let mut text = format!("  loss          {loss:>8}  of {sent} that were sent\n");
+    if traffic.queue_bytes() > 0 {
+        let buffer = format!("≥ {}", size(traffic.queue_bytes()));
+        text += &format!("  buffer        {buffer:>8}  what has waited on the way when most did\n");
+    } else {
+        text += "  buffer         unknown  no queue has been seen\n";
+    }
+    text
+}
+
 /// Whether a short message shares the frame of a long piece: the gap that it saves the piece against the
 /// time that it is late by it.
 fn company(cost: &Cost, piece: u64) -> String {
@@ -325,6 +350,28 @@ mod tests {
         }
         cache.keep_host(&HostCost { copy_ns: 7654, ..HostCost::default() }).unwrap();
         assert!(told(&cache, &[]).unwrap().contains("cached   copy 7654 ns + 50 ps/B"));
+    }
+
+    #[test]
+    fn what_traffic_has_shown_is_told_beside_the_link() {
+        let (_place, cache) = cache();
+        let pair = Pair::new("tcp", "a/eth0", "b/eth0");
+        assert_eq!(
+            told(&cache, &["b"]).unwrap().matches("  loss           unknown  no ").count(),
+            1
+        );
+        cache.keep_traffic(&pair, &Traffic::new(64 << 20, 64 << 10, 300 << 10)).unwrap();
+        let text = told(&cache, &["b"]).unwrap();
+        assert!(text.contains("  loss           0.098 %  of 64 MiB that were sent\n"), "{text}");
+        assert!(text.contains("  buffer        ≥ 300 KiB  what has waited"), "{text}");
+        let file = std::fs::read_dir(cache.directory())
+            .unwrap()
+            .flatten()
+            .find(|entry| entry.file_name().to_string_lossy().starts_with("traffic-"));
+        std::fs::write(file.unwrap().path(), "nonsense").unwrap();
+        let text = told(&cache, &["b"]).unwrap();
+        assert!(text.contains("  loss           unknown  what is remembered is damaged"), "{text}");
+        assert!(text.contains("latency 5.8 ms"), "the rest is known");
     }
 
     #[test]
