@@ -339,13 +339,17 @@ fn next_header(way: &mut Gate, envelope: Envelope) -> Header {
     header
 }
 
-/// How much of a message of `len` bytes goes with its request: all or a good part, as credits allow.
+/// How much of a message of `len` bytes goes with its request: all or a good part, as credits allow. Some is left for
+/// short messages behind it, which would have to ask: the peer may have granted less than the link is worth.
 fn ahead_len(len: usize, way: &Gate, link: usize) -> usize {
     let capabilities = &way.links[link].capabilities;
-    let ahead = len.min(capabilities.ahead_max).min(way.credit.saturating_sub(charge(0)));
+    let left = (way.credit / CREDIT_LEFT).max(charge(0));
+    let ahead = len.min(capabilities.ahead_max).min(way.credit.saturating_sub(left));
     if ahead == len || ahead > capabilities.eager_max { ahead } else { 0 }
 }
 
+/// What goes ahead leaves such a part of the credit.
+const CREDIT_LEFT: usize = 8;
 /// Messages gathered for one frame, in bytes: some hundred short ones, so that the receiver takes in one
 /// frame while the next is filled.
 pub(crate) const GATHERED_MAX: usize = 16 << 10;

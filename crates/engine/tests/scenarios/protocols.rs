@@ -407,3 +407,38 @@ fn sizes(capabilities: Capabilities) -> Vec<usize> {
     sizes.push(100_000);
     sizes
 }
+
+#[test]
+fn what_goes_ahead_far_away_leaves_credit_for_what_is_short() {
+    // The receiver grants twice what goes ahead, or no more than that.
+    for credit_bytes in [8 << 20, 4 << 20] {
+        let capabilities = Capabilities {
+            frame_max: 256 << 10,
+            piece_max: 64 << 10,
+            ahead_max: 4 << 20,
+            credit_bytes,
+            credit_wanted: credit_bytes,
+            ..NEAR.capabilities
+        };
+        let shape = Shape { latency_ns: 5_800_000, bytes_per_us: 118, capabilities, ..NEAR };
+        let mut network = Network::new(0, 2, shape);
+        for long_bytes in [4 << 20, 16 << 20, 4 << 20, 16 << 20] {
+            let long = network.receive(1, Some(0), Some(1), long_bytes);
+            let short = network.receive(1, Some(0), Some(2), 8);
+            network.send(0, 1, 1, long_bytes);
+            network.run_steps(6);
+            let begin_ns = network.now_ns;
+            network.send(0, 1, 2, 8);
+            while !network.is_complete(short) {
+                network.run_steps(1);
+            }
+            let took_ns = network.now_ns - begin_ns;
+            // Who asks waits for a round trip first.
+            assert!(took_ns < 3 * shape.latency_ns, "{took_ns} ns with a credit of {credit_bytes}");
+            assert!(!network.is_complete(long));
+            network.run();
+        }
+        assert_eq!(network.counters(0).out_of_credit, 0);
+        network.finish();
+    }
+}
