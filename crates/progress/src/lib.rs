@@ -17,6 +17,7 @@ mod idle;
 mod journal;
 mod policy;
 mod precedence;
+mod sleeper;
 mod standby;
 mod tasks;
 mod trust;

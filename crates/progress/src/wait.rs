@@ -18,6 +18,7 @@ use crate::core::Core;
 use crate::crowding::Crowding;
 use crate::idle::Idle;
 use crate::policy::{Courtesy, Next, Patience, Policy};
+use crate::sleeper::Sleeper;
 use crate::standby::{Look, Standby};
 use crate::tasks::Task;
 use crate::trust::Trust;
@@ -352,7 +353,7 @@ impl Progress {
         self.report(&mut core, before);
         match core.engine.news() == before {
             true if core.has_loose_ends && self.may_help(&core) => self.help(core),
-            true => self.wait_for_others(core, wait.deadline),
+            true => self.wait_for_others(core, wait.deadline, None),
             // What has just completed may be what this thread waits for.
             false => core,
         }
@@ -385,8 +386,8 @@ impl Progress {
         if !is_news && core.waiters.has_due() && wait.patience.gives_way(&self.holding_up) {
             wait.polls = false;
             core.watch.stop_polling();
-            core.waiters.wake_next();
-            return self.wait_for_others(core, wait.deadline);
+            let next = core.waiters.next_due();
+            return self.wait_for_others(core, wait.deadline, next);
         }
         self.pause_between_polls(core, wait, is_news)
     }
@@ -476,12 +477,14 @@ impl Progress {
         core
     }
 
-    /// Sleeps until the wait is over, or this thread is to poll.
+    /// Sleeps until the wait is over, or this thread is to poll. Who is `next` is woken without the lock, which it would
+    /// find taken otherwise: the kernel lets it go on at once.
     #[cold]
     fn wait_for_others<'a>(
         &'a self,
         mut core: Guard<'a, Core>,
         deadline: Option<Instant>,
+        next: Option<Arc<Sleeper>>,
     ) -> Guard<'a, Core> {
         let awaited = std::mem::take(&mut core.awaited);
         let sleeper = core.waiters.add(awaited);
@@ -494,6 +497,9 @@ impl Progress {
         };
         self.leave(&mut core);
         drop(core);
+        if let Some(next) = next {
+            next.wake();
+        }
         let is_woken = sleeper.sleep(spin, deadline);
         let mut core = self.lock();
         core.counters.woken += u64::from(is_woken);

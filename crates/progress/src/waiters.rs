@@ -7,12 +7,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
 
 use engine::{Engine, OpId, Selector};
 use wire::GateId;
+
+use crate::sleeper::Sleeper;
 
 /// All of a process that wait for others; guarded as the core they wait on.
 #[derive(Debug, Default)]
@@ -43,13 +42,6 @@ pub(crate) enum Awaited {
     Message(Option<GateId>, Selector),
 }
 
-/// A thread that waits.
-#[derive(Debug)]
-pub(crate) struct Sleeper {
-    woken: AtomicBool,
-    thread: Thread,
-}
-
 impl Waiters {
     pub fn is_empty(&self) -> bool {
         self.asleep.is_empty() && self.due.is_empty()
@@ -65,12 +57,7 @@ impl Waiters {
 
     /// Adds the calling thread.
     pub fn add(&mut self, awaited: Awaited) -> Arc<Sleeper> {
-        thread_local! {
-            static SLEEPER: Arc<Sleeper> =
-                Arc::new(Sleeper { woken: AtomicBool::new(false), thread: thread::current() });
-        }
-        let sleeper = SLEEPER.with(Arc::clone);
-        sleeper.woken.store(false, Ordering::Relaxed);
+        let sleeper = Sleeper::of_this_thread();
         self.asleep.push(Waiter { sleeper: Arc::clone(&sleeper), awaited });
         sleeper
     }
@@ -92,9 +79,13 @@ impl Waiters {
         self.due.extend(self.asleep.extract_if(.., is_over).map(|waiter| waiter.sleeper));
     }
 
-    /// Wakes the first that is due.
-    pub fn wake_next(&mut self) {
-        if let Some(due) = self.due.pop_front() {
+    /// Takes out the first that is due, to be woken.
+    pub fn next_due(&mut self) -> Option<Arc<Sleeper>> {
+        self.due.pop_front()
+    }
+
+    fn wake_next(&mut self) {
+        if let Some(due) = self.next_due() {
             due.wake();
         }
     }
@@ -155,46 +146,5 @@ impl Awaited {
     }
 }
 
-impl Sleeper {
-    fn wake(&self) {
-        self.woken.store(true, Ordering::Release);
-        self.thread.unpark();
-    }
-
-    fn is_woken(&self) -> bool {
-        self.woken.load(Ordering::Acquire)
-    }
-
-    /// Waits until it is woken or time is over, awake for at most as long as `spin`; whether it was woken.
-    pub fn sleep(&self, spin: Duration, deadline: Option<Instant>) -> bool {
-        if !spin.is_zero() {
-            let begin = Instant::now();
-            let mut looks = 0u32;
-            while !looks.is_multiple_of(LOOKS_PER_CLOCK) || begin.elapsed() < spin {
-                if self.is_woken() {
-                    return true;
-                }
-                looks += 1;
-                std::hint::spin_loop();
-            }
-        }
-        while !self.is_woken() {
-            let Some(deadline) = deadline else {
-                thread::park();
-                continue;
-            };
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            thread::park_timeout(left);
-        }
-        true
-    }
-}
-
 /// Looks, of some 150 µs each, that a thread is due while another polls.
 const LOOKS_MAX: u32 = 10;
-
-/// The clock is read once in so many looks.
-const LOOKS_PER_CLOCK: u32 = 64;

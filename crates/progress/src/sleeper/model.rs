@@ -1,0 +1,98 @@
+//! The nap of a thread, in every order of its steps and those of who wakes it (loom).
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use loom::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread;
+
+use super::{Heard, Nap};
+
+struct Process {
+    nap: Nap<AtomicU8>,
+    /// Calls in the pipe.
+    calls: Mutex<u32>,
+    changed: Condvar,
+    is_over: AtomicBool,
+}
+
+impl Process {
+    fn new() -> Arc<Self> {
+        let (calls, changed) = (Mutex::new(0), Condvar::new());
+        Arc::new(Self { nap: Nap::new(), calls, changed, is_over: AtomicBool::new(false) })
+    }
+
+    fn wake(&self) {
+        if self.nap.end() {
+            *self.calls.lock().unwrap() += 1;
+            self.changed.notify_one();
+        }
+    }
+
+    /// Time ends when it is said so.
+    fn end_time(&self) {
+        let _calls = self.calls.lock().unwrap();
+        self.is_over.store(true, Ordering::Relaxed);
+        self.changed.notify_one();
+    }
+
+    fn listen(&self, is_timed: bool) -> Heard {
+        let mut calls = self.calls.lock().unwrap();
+        loop {
+            if *calls > 0 {
+                *calls -= 1;
+                return Heard::Call;
+            }
+            if is_timed && self.is_over.load(Ordering::Relaxed) {
+                return Heard::TimeIsOver;
+            }
+            calls = self.changed.wait(calls).unwrap();
+        }
+    }
+}
+
+#[test]
+fn who_is_woken_has_slept_enough() {
+    loom::model(|| {
+        let process = Process::new();
+        let waker = Arc::clone(&process);
+        let waker = thread::spawn(move || waker.wake());
+        assert!(process.nap.sleep(|is_timed| process.listen(is_timed)));
+        waker.join().unwrap();
+        assert_eq!(*process.calls.lock().unwrap(), 0);
+    });
+}
+
+#[test]
+fn when_time_is_over_no_call_is_left() {
+    loom::model(time_ends_meanwhile(|process| {
+        process.nap.sleep(|is_timed| process.listen(is_timed))
+    }));
+}
+
+#[test]
+fn the_model_notices_a_call_that_is_left() {
+    let flawed = time_ends_meanwhile(|process| {
+        process.nap.sleep(|is_timed| match process.listen(is_timed) {
+            // As if who is being woken waited for no call.
+            Heard::TimeIsOver if process.nap.has_ended() => Heard::Call,
+            heard => heard,
+        })
+    });
+    assert!(catch_unwind(AssertUnwindSafe(|| loom::model(flawed))).is_err());
+}
+
+/// A thread sleeps while time ends and another wakes it: it goes on, and if it was not woken it is not called later.
+fn time_ends_meanwhile(sleep: fn(&Process) -> bool) -> impl Fn() + Sync + Send + 'static {
+    move || {
+        let process = Process::new();
+        let (waker, clock) = (Arc::clone(&process), Arc::clone(&process));
+        let waker = thread::spawn(move || waker.wake());
+        let clock = thread::spawn(move || clock.end_time());
+        let was_woken = sleep(&process);
+        waker.join().unwrap();
+        clock.join().unwrap();
+        assert_eq!(*process.calls.lock().unwrap(), 0);
+        assert!(!was_woken || process.nap.has_ended());
+    }
+}
