@@ -5,22 +5,15 @@
    The first of those who live prints a line. */
 #include <fcntl.h>
 #include <mpi.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { LONG = 1 << 18 };
-static int failures, size, rank;
-static int data[LONG], other[LONG];
+#include "expect.h"
 
-static void expect(const char *what, int code, int expected) {
-    int class;
-    MPI_Error_class(code, &class);
-    if (class == expected) return;
-    failures++;
-    fprintf(stderr, "rank %d: %s: class %d where %d was expected\n", rank, what, class, expected);
-}
+enum { LONG = 1 << 18 };
+static int size;
+static int data[LONG], other[LONG];
 
 static int end(int code, MPI_Request *request) { return code ? code : MPI_Wait(request, MPI_STATUS_IGNORE); }
 

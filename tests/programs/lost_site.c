@@ -4,25 +4,18 @@
    Each site prints a line. */
 #include <fcntl.h>
 #include <mpi.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "expect.h"
+
 enum { LONG = 1 << 20 };
-static int failures, handled;
+static int handled;
 static char data[LONG], other[LONG];
 
 static void handle(MPI_Comm *comm, int *code, ...) {
     (void)comm, (void)code;
     handled++;
-}
-
-static void expect(const char *what, int code, int expected) {
-    int class;
-    MPI_Error_class(code, &class);
-    if (class == expected) return;
-    failures++;
-    fprintf(stderr, "%s: class %d where %d was expected\n", what, class, expected);
 }
 
 /* A collective and messages of the ranks of one site. */
@@ -65,7 +58,7 @@ static void need_the_lost(int far) {
 }
 
 int main(int argc, char **argv) {
-    int rank, size, all;
+    int size, all;
     MPI_Comm mine;
     MPI_Errhandler handler;
     MPI_Init(&argc, &argv);

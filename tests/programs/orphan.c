@@ -3,19 +3,10 @@
    sends. Prints one line. */
 #include <mpi.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-static int failures;
-
-static void expect(const char *what, int code, int expected) {
-    int class;
-    MPI_Error_class(code, &class);
-    if (class == expected) return;
-    failures++;
-    fprintf(stderr, "%s: class %d where %d was expected\n", what, class, expected);
-}
+#include "expect.h"
 
 /* Whether a process sleeps in the kernel, or has gone. */
 static int state(int process) {
@@ -45,7 +36,7 @@ static void send_to_the_killed(void) {
 }
 
 int main(int argc, char **argv) {
-    int rank, size, value = 0, flag = 0, code;
+    int size, value = 0, flag = 0, code;
     MPI_Message message;
     MPI_Status status;
     MPI_Init(&argc, &argv);

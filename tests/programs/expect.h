@@ -1,0 +1,17 @@
+/* What test programs of failures share: the error class that a call should return, told where it returns another. */
+#ifndef CANELE_TESTS_EXPECT_H
+#define CANELE_TESTS_EXPECT_H
+
+#include <mpi.h>
+
+#include "check.h"
+
+static void expect(const char *what, int code, int expected) {
+    int class;
+    MPI_Error_class(code, &class);
+    if (class == expected) return;
+    failures++;
+    fprintf(stderr, "rank %d: %s: class %d where %d was expected\n", rank, what, class, expected);
+}
+
+#endif
