@@ -82,6 +82,8 @@ pub(crate) struct Patience<'a> {
     polls: u32,
     guesses: u32,
     yields: u32,
+    /// How long the core was yielded to nobody.
+    kept: Duration,
     /// Polls that brought nothing while others were due.
     held_up: u32,
     /// What moved last was a piece of a long message: the next is on its way.
@@ -151,9 +153,19 @@ impl<'a> Patience<'a> {
             polls: 0,
             guesses: 0,
             yields: 0,
+            kept: Duration::ZERO,
             held_up: 0,
             mid_message: false,
             is_late: false,
+        }
+    }
+
+    /// The core was yielded for so long. Where nobody else wanted it, it is kept for as long as sleeping costs.
+    pub fn note_yield(&mut self, took: Duration) {
+        let kept = self.kept + took;
+        if took < YIELDED_TO_NOBODY && kept < WAKES_KEPT * self.policy.brief {
+            self.kept = kept;
+            self.yields -= 1;
         }
     }
 
@@ -286,8 +298,14 @@ const COSTLY: Duration = Duration::from_micros(50);
 /// waits.
 const GUESSES_MAX: u32 = (1 << 14) - 1;
 
-/// How often a rank without a core of its own lets the others run before it sleeps.
+/// How often a rank without a core of its own lets others run before it sleeps.
 const CROWDED_YIELDS: u32 = 16;
+
+/// The core is back sooner than another thread could have had it for a while.
+const YIELDED_TO_NOBODY: Duration = Duration::from_nanos(1500);
+
+/// Half a sleep costs [`Policy::brief`].
+const WAKES_KEPT: u32 = 2;
 
 /// Polls that take about as long as a change of threads.
 const HELD_UP_MAX: u32 = 100;
@@ -333,6 +351,23 @@ mod tests {
         assert_eq!(patience.next(&Courtesy::default(), &Crowding::new()), Next::Sleep);
         patience.renew(&Crowding::new(), true);
         assert_eq!(patience.next(&Courtesy::default(), &Crowding::new()), Next::Yield);
+    }
+
+    #[test]
+    fn a_core_that_nobody_wants_is_kept_for_as_long_as_sleeping_costs() {
+        let policy = Policy::for_node(3, 2);
+        let yields = |took: Duration| {
+            let mut patience = Patience::new(&policy);
+            let mut yields = 0;
+            while patience.next(&Courtesy::default(), &Crowding::new()) == Next::Yield {
+                patience.note_yield(took);
+                yields += 1;
+            }
+            yields
+        };
+        assert_eq!(yields(YIELDED_TO_NOBODY), CROWDED_YIELDS);
+        let kept = (yields(BRIEF / 10) - CROWDED_YIELDS) * (BRIEF / 10);
+        assert!(kept < WAKES_KEPT * BRIEF && kept + BRIEF / 5 >= WAKES_KEPT * BRIEF, "{kept:?}");
     }
 
     #[test]

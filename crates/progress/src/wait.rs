@@ -413,7 +413,11 @@ impl Progress {
             }
             Next::Guess if self.courtesy.pays() => self.guess(core),
             Next::Look | Next::Guess => core,
-            Next::Yield if is_news || !self.is_futile(&core) => self.yield_core(core),
+            Next::Yield if is_news || !self.is_futile(&core) => {
+                let (core, took) = self.yield_core(core);
+                wait.patience.note_yield(took);
+                core
+            }
             Next::Yield => self.sleep(core, wait.deadline),
             Next::Sleep if is_news => core,
             Next::Sleep => self.sleep(core, wait.deadline),
@@ -434,17 +438,18 @@ impl Progress {
         core.is_at_board() && self.crowding.is_crowded() && self.crowding.is_held_at(Instant::now())
     }
 
-    /// Gives the processor's core away as well.
-    fn yield_core<'a>(&'a self, core: Guard<'a, Core>) -> Guard<'a, Core> {
+    /// Gives the processor's core away as well; says for how long.
+    fn yield_core<'a>(&'a self, core: Guard<'a, Core>) -> (Guard<'a, Core>, Duration) {
         let began = Instant::now();
         let mut core = self.breathe(core, std::thread::yield_now);
         let now = Instant::now();
+        let took = now - began;
         core.counters.yields += 1;
-        core.counters.yielding += now - began;
+        core.counters.yielding += took;
         if !self.policy.has_a_core() && core.is_at_board() {
-            self.crowding.note_yield(now - began, now);
+            self.crowding.note_yield(took, now);
         }
-        core
+        (core, took)
     }
 
     /// Lets a peer on the same core run. To yield where others want it as well would be to have it back after
@@ -458,7 +463,7 @@ impl Progress {
         match self.crowding.is_crowded() {
             true if is_news => core,
             true => self.sleep(core, deadline),
-            false => self.yield_core(core),
+            false => self.yield_core(core).0,
         }
     }
 
