@@ -94,12 +94,14 @@ static void data_movement(int n) {
     free(mine), free(all), free(out);
 }
 
-static void ragged(void) {
+/* Blocks of none, one or two times so many elements. */
+static void ragged(int unit) {
     number *counts = malloc(sizeof(number) * size);
     place *displs = malloc(sizeof(place) * size);
     int total = 0;
-    for (int r = 0; r < size; r++) counts[r] = r % 3, displs[r] = total + 1, total += counts[r] + 1;
-    int mine[3] = {10 * rank, 10 * rank + 1, 10 * rank + 2}, *all = malloc(sizeof(int) * (total + 1));
+    for (int r = 0; r < size; r++) counts[r] = r % 3 * unit, displs[r] = total + 1, total += counts[r] + 1;
+    int *mine = malloc(sizeof(int) * 2 * unit), *got = malloc(sizeof(int) * 2 * unit), *all = malloc(sizeof(int) * (total + 1));
+    for (int i = 0; i < 2 * unit; i++) mine[i] = 10 * rank + i, got[i] = -1;
     memset(all, -1, sizeof(int) * (total + 1));
     MPI_Allgatherv(mine, counts[rank], MPI_INT, all, counts, displs, MPI_INT, MPI_COMM_WORLD);
     for (int r = 0; r < size; r++) {
@@ -109,7 +111,6 @@ static void ragged(void) {
     memset(all, -1, sizeof(int) * (total + 1));
     MPI_Gatherv(mine, counts[rank], MPI_INT, all, counts, displs, MPI_INT, size - 1, MPI_COMM_WORLD);
     if (rank == size - 1) for (int r = 0; r < size; r++) for (int i = 0; i < counts[r]; i++) CHECK(all[displs[r] + i] == 10 * r + i);
-    int got[3] = {-1, -1, -1};
     for (int i = 0; i <= total; i++) all[i] = i;
     MPI_Scatterv(all, counts, displs, MPI_INT, got, counts[rank], MPI_INT, 0, MPI_COMM_WORLD);
     for (int i = 0; i < counts[rank]; i++) CHECK(got[i] == displs[rank] + i);
@@ -128,40 +129,40 @@ static void ragged(void) {
         }
     }
     for (int i = 0; i <= total; i++) all[i] = i + 5;
-    memset(got, -1, sizeof got);
+    memset(got, -1, sizeof(int) * 2 * unit);
     MPI_Scatterv(all, counts, displs, MPI_INT, rank == root ? here : got, counts[rank], MPI_INT, root, MPI_COMM_WORLD);
     for (int i = 0; i < counts[rank]; i++) CHECK(got[i] == (rank == root ? -1 : displs[rank] + i + 5));
     for (int i = 0; i <= total; i++) CHECK(all[i] == i + 5);
-    free(counts), free(displs), free(all);
+    free(counts), free(displs), free(mine), free(got), free(all);
 }
 
-/* Rank r sends (r + s) % 3 elements to rank s, which is what it gets from there. */
-static void ragged_exchange(void) {
+/* Rank r sends (r + s) % 3 times so many elements to rank s, which is what it gets from there. */
+static void ragged_exchange(int unit) {
     number *counts = malloc(sizeof(number) * size);
     place *displs = malloc(sizeof(place) * size), *bytes = malloc(sizeof(place) * size);
     MPI_Datatype *types = malloc(sizeof(MPI_Datatype) * size);
-    int *out = malloc(sizeof(int) * 3 * size), *in = malloc(sizeof(int) * 3 * size);
+    int most = 3 * unit, *out = malloc(sizeof(int) * most * size), *in = malloc(sizeof(int) * most * size);
     for (int r = 0; r < size; r++) {
-        counts[r] = (rank + r) % 3, displs[r] = 3 * (size - 1 - r), bytes[r] = displs[r] * (int)sizeof(int), types[r] = MPI_INT;
-        for (int i = 0; i < 3; i++) out[displs[r] + i] = (rank * size + r) * 3 + i;
+        counts[r] = (rank + r) % 3 * unit, displs[r] = most * (size - 1 - r), bytes[r] = displs[r] * (int)sizeof(int), types[r] = MPI_INT;
+        for (int i = 0; i < most; i++) out[displs[r] + i] = (rank * size + r) * most + i;
     }
     for (int in_bytes = 0; in_bytes < 2; in_bytes++) {
-        memset(in, -1, sizeof(int) * 3 * size);
+        memset(in, -1, sizeof(int) * most * size);
         if (in_bytes) MPI_Alltoallw(out, counts, bytes, types, in, counts, bytes, types, MPI_COMM_WORLD);
         else MPI_Alltoallv(out, counts, displs, MPI_INT, in, counts, displs, MPI_INT, MPI_COMM_WORLD);
         for (int r = 0; r < size; r++)
-            for (int i = 0; i < 3; i++) CHECK(in[displs[r] + i] == (i < (rank + r) % 3 ? (r * size + rank) * 3 + i : -1));
-        memcpy(in, out, sizeof(int) * 3 * size);
+            for (int i = 0; i < most; i++) CHECK(in[displs[r] + i] == (i < (rank + r) % 3 * unit ? (r * size + rank) * most + i : -1));
+        memcpy(in, out, sizeof(int) * most * size);
         if (in_bytes) MPI_Alltoallw(MPI_IN_PLACE, NULL, NULL, NULL, in, counts, bytes, types, MPI_COMM_WORLD);
         else MPI_Alltoallv(MPI_IN_PLACE, NULL, NULL, MPI_DATATYPE_NULL, in, counts, displs, MPI_INT, MPI_COMM_WORLD);
         for (int r = 0; r < size; r++)
-            for (int i = 0; i < 3; i++) CHECK(in[displs[r] + i] == (i < (rank + r) % 3 ? (r * size + rank) * 3 + i : out[displs[r] + i]));
+            for (int i = 0; i < most; i++) CHECK(in[displs[r] + i] == (i < (rank + r) % 3 * unit ? (r * size + rank) * most + i : out[displs[r] + i]));
     }
     int first = 0, total = 0;
-    for (int r = 0; r < size; r++) counts[r] = r % 3, first += r < rank ? r % 3 : 0, total += r % 3;
+    for (int r = 0; r < size; r++) counts[r] = r % 3 * unit, first += r < rank ? r % 3 * unit : 0, total += r % 3 * unit;
     for (int i = 0; i < total; i++) out[i] = i + rank;
     MPI_Reduce_scatter(out, in, counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    for (int i = 0; i < rank % 3; i++) CHECK(in[i] == (first + i) * size + size * (size - 1) / 2);
+    for (int i = 0; i < rank % 3 * unit; i++) CHECK(in[i] == (first + i) * size + size * (size - 1) / 2);
     free(counts), free(displs), free(bytes), free(types), free(out), free(in);
 }
 
@@ -243,8 +244,9 @@ int main(int argc, char **argv) {
         data_movement(lengths[i]);
         reductions(lengths[i]);
     }
-    ragged();
-    ragged_exchange();
+    /* Shorter and longer than what travels by a board. */
+    int units[] = {1, 700, 9000};
+    for (int i = 0; i < 3; i++) ragged(units[i]), ragged_exchange(units[i]);
     user_operation();
     derived();
     int all;

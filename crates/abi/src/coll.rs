@@ -15,7 +15,7 @@ use mpi::check::{Lengths, Told};
 use mpi::collective::{Call, Collective, Elements};
 pub(crate) use mpi::comm::Form;
 use mpi::neighbourhood::Neighbourhood;
-use mpi::plans::{Operation, Shape};
+use mpi::plans::{Listed, Operation, Shape};
 use mpi::request::Request;
 use plan::{Operands, Schedule, Topology};
 
@@ -128,11 +128,12 @@ struct OnBlocks {
     in_place: bool,
 }
 
-/// A plan that is kept if blocks are equal. Others follow from as many sizes as there are ranks, and are compared by the
-/// lengths that are added to those of which nothing is said.
+/// A plan for equal blocks, or for those of such lengths. These are compared by the lengths that are added to those of
+/// which nothing is said.
 fn planned(
     comm: &Call,
     on: OnBlocks,
+    listed: Listed<'_>,
     lengths: impl FnOnce(Lengths) -> Lengths,
     make: impl FnOnce(u32, &Topology) -> Schedule,
 ) -> Result<Arc<Schedule>> {
@@ -144,12 +145,10 @@ fn planned(
             None => told.with_lengths(lengths(Lengths::unsaid(comm.size()))),
         }
     });
+    let shape = Shape { root: root.unwrap_or(0), in_place, ..Shape::of(operation) };
     match block {
-        Some(len) => {
-            let root = root.unwrap_or(0);
-            comm.plan(Shape { root, in_place, ..Shape::of(operation).with_len(len) }, make)
-        }
-        None => Ok(Arc::new(make(comm.rank(), comm.places()?))),
+        Some(len) => comm.plan(shape.with_len(len), make),
+        None => comm.plan_listed(shape, listed, make),
     }
 }
 
@@ -190,7 +189,7 @@ unsafe fn gather_blocks(
                 in_place,
             };
             let expected = |all: Lengths| all.expecting((0..size).map(|from| (from, sizes(from))));
-            let schedule = planned(&comm, on, expected, |rank, places| {
+            let schedule = planned(&comm, on, [&[], &blocks.sizes], expected, |rank, places| {
                 plan::gather(rank, places, to, &sizes, uniform, in_place)
             })?;
             return Ok(comm.bytes(schedule, input, blocks.stream));
@@ -203,7 +202,7 @@ unsafe fn gather_blocks(
             in_place: false,
         };
         let sent = |all: Lengths| all.sending([(to, own)]);
-        let schedule = planned(&comm, on, sent, |rank, places| {
+        let schedule = planned(&comm, on, [&[own], &[]], sent, |rank, places| {
             plan::gather(rank, places, to, &|_| own, uniform, false)
         })?;
         Ok(comm.bytes(schedule, input, Region::empty()))
@@ -292,7 +291,7 @@ unsafe fn scatter_blocks(
                 in_place,
             };
             let sent = |all: Lengths| all.sending((0..size).map(|to| (to, sizes(to))));
-            let schedule = planned(&comm, on, sent, |rank, places| {
+            let schedule = planned(&comm, on, [&blocks.sizes, &[]], sent, |rank, places| {
                 plan::scatter(rank, places, from, &sizes, uniform, in_place)
             })?;
             return Ok(comm.bytes(schedule, blocks.stream, output));
@@ -305,7 +304,7 @@ unsafe fn scatter_blocks(
             in_place: false,
         };
         let expected = |all: Lengths| all.expecting([(from, own)]);
-        let schedule = planned(&comm, on, expected, |rank, places| {
+        let schedule = planned(&comm, on, [&[], &[own]], expected, |rank, places| {
             plan::scatter(rank, places, from, &|_| own, uniform, false)
         })?;
         Ok(comm.bytes(schedule, Region::empty(), output))
@@ -389,7 +388,7 @@ unsafe fn allgather_blocks(
             let told = all.sending(each().map(|to| (to, own)));
             told.expecting(each().map(|from| (from, sizes(from))))
         };
-        let schedule = planned(&comm, on, all_have_own, |rank, places| {
+        let schedule = planned(&comm, on, [&[], &blocks.sizes], all_have_own, |rank, places| {
             plan::allgather(rank, places, &sizes, in_place)
         })?;
         Ok(comm.bytes(schedule, input, blocks.stream))
@@ -456,7 +455,7 @@ fn alltoall_blocks(
         let told = all.sending((0..).zip(sent.iter().copied()));
         told.expecting((0..).zip(receives.sizes.iter().copied()))
     };
-    let schedule = planned(&comm, on, exchanged, |rank, places| {
+    let schedule = planned(&comm, on, [sent, &receives.sizes], exchanged, |rank, places| {
         let schedule = plan::alltoall(rank, places, &to, &from, uniform);
         if in_place { schedule.in_place(len as u64) } else { schedule }
     })?;

@@ -337,8 +337,12 @@ fn told(step: &Step) -> String {
         Step::Wait => "wait     for all".into(),
         Step::Await { step } => format!("wait     for {step}"),
         Step::Post { span: what } => format!("post     {}", span(what)),
+        Step::PostBlocks => "post     a block for each".into(),
         Step::Meet { first, end } => format!("wait     for {first}..{end} at the board"),
         Step::Take { from, at, to } => format!("take     of {from} from {at} to {}", span(to)),
+        Step::TakeBlock { from, to } => {
+            format!("take     of {from} what is for it to {}", span(to))
+        }
         Step::Combine { from, at, inout } => {
             format!("combine  {from}'s from {at} into {}", span(inout))
         }

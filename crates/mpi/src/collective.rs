@@ -19,7 +19,7 @@ use wire::GateId;
 use crate::board::{FOUNDED_AFTER, Seat};
 use crate::check::{self, Told};
 use crate::comm::{Comm, CommRef, Form};
-use crate::plans::{Operation, Shape};
+use crate::plans::{Listed, Operation, Shape};
 use crate::process;
 use crate::request::{Request, Template};
 use crate::{Error, ErrorClass, Result};
@@ -100,12 +100,18 @@ impl Call {
         self.comm.plan(Shape { at_board, ..shape }, make)
     }
 
-    /// As [`Comm::places`]; with the board for blocking calls.
+    /// As [`Call::plan`], of blocks of such lengths.
     ///
     /// # Errors
     /// When not initialised.
-    pub fn places_at_board(&self) -> Result<&plan::Topology> {
-        self.at_board().map_or_else(|| self.comm.places(), |seat| Ok(&seat.places))
+    pub fn plan_listed(
+        &self,
+        shape: Shape,
+        listed: Listed<'_>,
+        make: impl FnOnce(u32, &plan::Topology) -> Schedule,
+    ) -> Result<Arc<Schedule>> {
+        let at_board = self.at_board().is_some();
+        self.comm.plan_listed(Shape { at_board, ..shape }, listed, make)
     }
 
     #[inline]
@@ -473,6 +479,19 @@ impl<C: Deref<Target = Collective>> Running<C> {
                     self.post(span);
                     self.tell(core);
                 }
+                Step::PostBlocks => {
+                    let len = self.blocks_len();
+                    let stage = self.await_board(core, |board| board.has_room(len));
+                    if stage != Stage::Ended || self.failure.is_some() {
+                        return stage;
+                    }
+                    let blocks = &self.collective.schedule.blocks;
+                    if !blocks.iter().all(|block| self.collective.memory.is_brief(*block)) {
+                        return Stage::Works;
+                    }
+                    self.post_blocks(len);
+                    self.tell(core);
+                }
                 Step::Meet { first, end } => {
                     let stage = self.await_board(core, |board| board.has(first..end));
                     if stage != Stage::Ended || self.failure.is_some() {
@@ -482,11 +501,15 @@ impl<C: Deref<Target = Collective>> Running<C> {
                 Step::Take { from, at, to } if self.collective.memory.is_brief(to) => {
                     self.take(from, at, to);
                 }
+                Step::TakeBlock { from, to } if self.collective.memory.is_brief(to) => {
+                    self.take_block(from, to);
+                }
                 Step::Combine { from, at, inout } if self.collective.memory.is_brief(inout) => {
                     self.combine(from, at, inout);
                 }
                 Step::Copy { .. } | Step::Reduce { .. } => return Stage::Works,
-                Step::Take { .. } | Step::Combine { .. } => return Stage::Works,
+                Step::Take { .. } | Step::TakeBlock { .. } => return Stage::Works,
+                Step::Combine { .. } => return Stage::Works,
             }
             self.at += 1;
         }
@@ -505,9 +528,15 @@ impl<C: Deref<Target = Collective>> Running<C> {
                     self.post(span);
                     self.has_news = true;
                 }
+                Step::PostBlocks if self.at == first => {
+                    self.post_blocks(self.blocks_len());
+                    self.has_news = true;
+                }
                 Step::Take { from, at, to } => self.take(from, at, to),
+                Step::TakeBlock { from, to } => self.take_block(from, to),
                 Step::Combine { from, at, inout } => self.combine(from, at, inout),
-                Step::Send { .. } | Step::Receive { .. } | Step::Post { .. } => return,
+                Step::Send { .. } | Step::Receive { .. } => return,
+                Step::Post { .. } | Step::PostBlocks => return,
                 Step::Wait | Step::Await { .. } | Step::Meet { .. } => return,
             }
             self.at += 1;
@@ -618,6 +647,27 @@ impl<C: Deref<Target = Collective>> Running<C> {
         self.collective.seat().board.lock().post(data.len(), |page| data.read(0, page));
     }
 
+    /// Bytes of the blocks for all ranks, and of the list before them.
+    fn blocks_len(&self) -> usize {
+        let blocks = &self.collective.schedule.blocks;
+        let units: u64 = blocks.iter().map(|block| block.len).sum();
+        blocks.len() * LISTED + units as usize * self.collective.memory.unit()
+    }
+
+    /// Posts a block for each rank on the board, `len` bytes in all, behind a list of where each ends; there is room.
+    fn post_blocks(&self, len: usize) {
+        let Collective { schedule, memory, .. } = &*self.collective;
+        self.collective.seat().board.lock().post(len, |page| {
+            let mut end = schedule.blocks.len() * LISTED;
+            for (index, block) in schedule.blocks.iter().enumerate() {
+                let data = memory.stream(*block, &self.temporaries);
+                data.read(0, &mut page[end..end + data.len()]);
+                end += data.len();
+                page[index * LISTED..][..LISTED].copy_from_slice(&(end as u32).to_le_bytes());
+            }
+        });
+    }
+
     /// Wakes those who sleep until what was posted.
     #[inline]
     fn tell(&self, core: &mut Core) {
@@ -634,6 +684,18 @@ impl<C: Deref<Target = Collective>> Running<C> {
     fn combine(&mut self, from: u32, at: u64, inout: Span) {
         if let Some(posted) = self.posted(from, at, inout.len) {
             self.collective.memory.combine(&posted, inout, &self.temporaries);
+        }
+    }
+
+    fn take_block(&mut self, from: u32, to: Span) {
+        let posted = self.collective.seat().board.lock().contribution(from);
+        let Call { comm, .. } = &self.collective.call;
+        let block = block_of(&posted, comm.rank() as usize, comm.size() as usize);
+        let (got, expected) = (block.len(), to.len as usize * self.collective.memory.unit());
+        if got == expected {
+            self.collective.memory.stream(to, &self.temporaries).copy_from(&block);
+        } else {
+            self.failure = Some(unfit(from, got as u64, expected as u64));
         }
     }
 
@@ -702,6 +764,21 @@ impl<C: Deref<Target = Collective>> Running<C> {
     }
 }
 
+/// The block for rank `me` of `size` that were posted behind a list; empty where the list says what cannot be.
+fn block_of(posted: &Region, me: usize, size: usize) -> Region {
+    let end_of = |rank: usize| {
+        let mut end = [0; LISTED];
+        posted.read(rank * LISTED, &mut end);
+        u32::from_le_bytes(end) as usize
+    };
+    if posted.len() < size * LISTED {
+        return Region::empty();
+    }
+    let start = if me == 0 { size * LISTED } else { end_of(me - 1) };
+    let end = end_of(me).min(posted.len());
+    posted.slice(start.min(end), end.saturating_sub(start))
+}
+
 /// Why a message to or from a peer has failed. An earlier error may have told of the link.
 fn why_gone(peer: GateId, notices: &[String]) -> String {
     match notices {
@@ -726,12 +803,32 @@ fn unfit(rank: u32, got: u64, expected: u64) -> Error {
     Error::new(ErrorClass::Truncate, message)
 }
 
+/// Bytes in the list of where blocks end, for each.
+const LISTED: usize = 4;
+
 /// Looks at a board at once, before others have the core: some cache lines' ways.
 const LOOKS: u32 = 32;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_behind_a_list_are_found_and_lists_that_lie_do_no_harm() {
+        let posted = |ends: [u32; 3], data: &[u8]| {
+            let mut bytes = ends.map(u32::to_le_bytes).concat();
+            bytes.extend_from_slice(data);
+            Region::from_box(bytes.into_boxed_slice())
+        };
+        let right = posted([14, 14, 17], b"abxyz");
+        let found = [0, 1, 2].map(|me| block_of(&right, me, 3).to_vec());
+        assert_eq!(found, [b"ab".to_vec(), Vec::new(), b"xyz".to_vec()]);
+        for ends in [[u32::MAX, 0, u32::MAX], [0, 0, 0], [13, 12, 99]] {
+            let wrong = posted(ends, b"abxyz");
+            assert!((0..3).all(|me| block_of(&wrong, me, 3).len() <= wrong.len()));
+        }
+        assert!(block_of(&right, 0, 5).is_empty());
+    }
 
     #[test]
     fn who_is_gone_is_named_and_no_end_claimed_that_nobody_has_seen() {

@@ -18,7 +18,7 @@ use crate::exchange;
 use crate::group::{Comparison, Group};
 use crate::info::Info;
 use crate::inter::Pair;
-use crate::plans::{Operation, Plans, Shape};
+use crate::plans::{Listed, Operation, Plans, Shape};
 use crate::process::{self, Process};
 use crate::record;
 use crate::request::Request;
@@ -330,11 +330,30 @@ impl Comm {
         shape: Shape,
         make: impl FnOnce(u32, &plan::Topology) -> Schedule,
     ) -> Result<Arc<Schedule>> {
-        let places = match shape.at_board.then(|| self.seat()).flatten() {
-            Some(seat) => &seat.places,
-            None => self.places()?,
-        };
+        let places = self.places_of(shape)?;
         Ok(self.0.plans.find(shape, || make(self.rank(), places)))
+    }
+
+    /// As [`Comm::plan`], of blocks of such lengths.
+    ///
+    /// # Errors
+    /// As [`Comm::places`].
+    pub fn plan_listed(
+        &self,
+        shape: Shape,
+        listed: Listed<'_>,
+        make: impl FnOnce(u32, &plan::Topology) -> Schedule,
+    ) -> Result<Arc<Schedule>> {
+        let places = self.places_of(shape)?;
+        Ok(self.0.plans.find_listed(shape, listed, || make(self.rank(), places)))
+    }
+
+    #[inline]
+    fn places_of(&self, shape: Shape) -> Result<&plan::Topology> {
+        match shape.at_board.then(|| self.seat()).flatten() {
+            Some(seat) => Ok(&seat.places),
+            None => self.places(),
+        }
     }
 
     /// Founds a board with all processes, if it can be, in their collective `tag`.

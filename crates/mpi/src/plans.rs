@@ -26,7 +26,7 @@ pub struct Shape {
     pub at_board: bool,
 }
 
-/// The operations. The plans of those that have a count for each rank, or neighbours, follow from more.
+/// The operations. The plans of those that have neighbours follow from more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the standard's")]
 pub enum Operation {
@@ -69,24 +69,59 @@ impl Shape {
     }
 }
 
-/// Plans made before, those used most first.
-#[derive(Debug)]
-pub(crate) struct Plans(Lock<Vec<(Shape, Arc<Schedule>)>>);
+/// Lengths of blocks that are sent, and of those that are received, as far as a process knows them.
+pub type Listed<'a> = [&'a [u64]; 2];
 
-impl Default for Plans {
-    fn default() -> Self {
-        Self(Lock::new(Vec::new()))
-    }
+/// The plans of a communicator.
+#[derive(Debug, Default)]
+pub(crate) struct Plans {
+    /// Of calls that a shape says all of.
+    even: Latest<Shape>,
+    /// Of calls on blocks that differ.
+    uneven: Latest<Uneven>,
 }
+
+/// A shape, and the lengths of blocks, one list behind the other.
+type Uneven = (Shape, Box<[u64]>);
+
+/// Plans made before, by what they follow from, those used most first.
+#[derive(Debug)]
+struct Latest<K>(Lock<Vec<(K, Arc<Schedule>)>>);
 
 impl Plans {
     /// The plan of this shape: one made before, or what `make` makes.
     #[inline]
     pub fn find(&self, shape: Shape, make: impl FnOnce() -> Schedule) -> Arc<Schedule> {
+        self.even.find(|other| *other == shape, || (shape, make()))
+    }
+
+    /// The plan of this shape for blocks of these lengths.
+    pub fn find_listed(
+        &self,
+        shape: Shape,
+        [sent, received]: Listed<'_>,
+        make: impl FnOnce() -> Schedule,
+    ) -> Arc<Schedule> {
+        let is_it = |(other, listed): &Uneven| {
+            let lists = listed.split_at_checked(sent.len());
+            *other == shape && lists == Some((sent, received))
+        };
+        self.uneven.find(is_it, || ((shape, [sent, received].concat().into()), make()))
+    }
+}
+
+impl<K: Key> Latest<K> {
+    #[inline]
+    fn find(
+        &self,
+        is_it: impl Fn(&K) -> bool,
+        make: impl FnOnce() -> (K, Schedule),
+    ) -> Arc<Schedule> {
         let mut known = self.0.lock();
-        let Some(place) = known.iter().position(|(other, _)| *other == shape) else {
+        let Some(place) = known.iter().position(|(key, _)| is_it(key)) else {
             drop(known);
-            return self.keep(shape, make());
+            let (key, plan) = make();
+            return self.keep(key, plan);
         };
         let plan = Arc::clone(&known[place].1);
         if place > 0 {
@@ -97,18 +132,15 @@ impl Plans {
     }
 
     #[cold]
-    fn keep(&self, shape: Shape, plan: Schedule) -> Arc<Schedule> {
+    fn keep(&self, key: K, plan: Schedule) -> Arc<Schedule> {
         let plan = Arc::new(plan);
-        if plan.steps.len() > STEPS_MAX {
+        if weight(&key, &plan) > LEN_MAX {
             return plan;
         }
         let mut known = self.0.lock();
         known.truncate(PLANS_MAX - 1);
-        known.push((shape, Arc::clone(&plan)));
-        let steps = |known: &[(Shape, Arc<Schedule>)]| -> usize {
-            known.iter().map(|(_, plan)| plan.steps.len()).sum()
-        };
-        while steps(&known) > STEPS_MAX {
+        known.push((key, Arc::clone(&plan)));
+        while known.iter().map(|(key, plan)| weight(key, plan)).sum::<usize>() > LEN_MAX {
             // The last is new, and short enough to be kept alone.
             let oldest = known.len() - 2;
             known.remove(oldest);
@@ -117,11 +149,40 @@ impl Plans {
     }
 }
 
-/// How many plans a communicator keeps.
+impl<K> Default for Latest<K> {
+    fn default() -> Self {
+        Self(Lock::new(Vec::new()))
+    }
+}
+
+/// Steps, blocks and lengths: what takes memory.
+fn weight(key: &impl Key, plan: &Schedule) -> usize {
+    plan.steps.len() + plan.blocks.len() + key.len()
+}
+
+/// What plans follow from.
+trait Key {
+    /// How many lengths it lists.
+    fn len(&self) -> usize;
+}
+
+impl Key for Shape {
+    fn len(&self) -> usize {
+        0
+    }
+}
+
+impl Key for Uneven {
+    fn len(&self) -> usize {
+        self.1.len()
+    }
+}
+
+/// How many plans of each kind a communicator keeps.
 const PLANS_MAX: usize = 16;
 
-/// How many steps they have together at most: a megabyte.
-const STEPS_MAX: usize = 16 << 10;
+/// How long they are together at most: a megabyte.
+const LEN_MAX: usize = 16 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -131,11 +192,29 @@ mod tests {
     use plan::Step;
 
     fn long(steps: usize) -> Schedule {
-        Schedule { steps: vec![Step::Wait; steps], temporaries: Vec::new() }
+        Schedule { steps: vec![Step::Wait; steps], ..Schedule::default() }
     }
 
     fn shape(len: u64) -> Shape {
         Shape::of(Operation::Bcast).with_len(len)
+    }
+
+    #[test]
+    fn lengths_of_blocks_tell_plans_apart() {
+        let plans = Plans::default();
+        let lists: [Listed<'_>; 3] = [[&[1], &[2, 3]], [&[1], &[2, 4]], [&[], &[1]]];
+        for (steps, lengths) in (1..).zip(lists) {
+            plans.find_listed(shape(0), lengths, || long(steps));
+        }
+        for (steps, lengths) in (1..).zip(lists) {
+            assert_eq!(
+                plans.find_listed(shape(0), lengths, || panic!("planned again")).steps.len(),
+                steps
+            );
+        }
+        let counts: Vec<u64> = (0..LEN_MAX as u64).collect();
+        plans.find_listed(shape(0), [&counts, &counts], || long(1));
+        assert_eq!(plans.uneven.0.lock().len(), lists.len());
     }
 
     #[test]
@@ -171,13 +250,13 @@ mod tests {
         for len in 0..1000 {
             plans.find(shape(len), || long(1000));
             plans.find(shape(0), || long(1000));
-            let known = plans.0.lock();
+            let known = plans.even.0.lock();
             assert!(known.len() <= PLANS_MAX);
-            assert!(known.iter().map(|(_, plan)| plan.steps.len()).sum::<usize>() <= STEPS_MAX);
+            assert!(known.iter().map(|(key, plan)| weight(key, plan)).sum::<usize>() <= LEN_MAX);
         }
         plans.find(shape(0), || panic!("what is used most is not kept"));
-        let steps = plans.find(shape(1000), || long(STEPS_MAX + 1)).steps.len();
-        assert_eq!(steps, STEPS_MAX + 1);
+        let steps = plans.find(shape(1000), || long(LEN_MAX + 1)).steps.len();
+        assert_eq!(steps, LEN_MAX + 1);
         plans.find(shape(0), || panic!("what is too long drives others out"));
     }
 }

@@ -82,6 +82,8 @@ pub struct Call {
     pub operation: Operation,
     /// A block's bytes, for those that move blocks, or the average; else all that a rank has or gets.
     pub bytes: u64,
+    /// The longest block's bytes, where they differ and all know them; else as many.
+    pub longest: u64,
     /// Those are so many units that cannot be divided.
     pub units: u64,
     /// Whether the blocks of all ranks are equal; there are none, or all know them.
@@ -113,7 +115,8 @@ impl Call {
     /// A call on one piece of data of `bytes` bytes that can be cut anywhere.
     pub fn of(operation: Operation, bytes: u64) -> Self {
         let (is_uniform, commutes, is_exact) = (true, true, true);
-        Self { operation, bytes, units: bytes, is_uniform, commutes, is_exact, root: None }
+        let (longest, units, root) = (bytes, bytes, None);
+        Self { operation, bytes, longest, units, is_uniform, commutes, is_exact, root }
     }
 
     /// The same with this root.

@@ -82,9 +82,9 @@ pub fn gather(
             tree.gather(&mut schedule, is_aside);
         }
         Gather::Board => {
-            let len = sizes(rank);
-            let own = Buffer::Input.span(0, len);
-            let place = |from: u32| Buffer::Output.span(u64::from(from) * len, len);
+            let starts = if rank == root { all_starts(topology, sizes) } else { Vec::new() };
+            let own = Buffer::Input.span(0, sizes(rank));
+            let place = |from: u32| Buffer::Output.span(starts[from as usize], sizes(from));
             topology.seat(rank, 1).gather(&mut schedule, root, own, &place);
             if rank == root && !in_place {
                 schedule.copy(own, place(root));
@@ -130,6 +130,15 @@ pub fn scatter(
         Gather::Binomial => {
             let tree = Tree::new(&mut schedule, topology, rank, root, sizes(rank));
             tree.scatter(&mut schedule, is_aside);
+        }
+        Gather::Board if !uniform => {
+            let starts = if rank == root { all_starts(topology, sizes) } else { Vec::new() };
+            let place = |to: u32| Buffer::Input.span(starts[to as usize], sizes(to));
+            let own = Buffer::Output.span(0, sizes(rank));
+            topology.seat(rank, 1).scatter_blocks(&mut schedule, root, &place, own);
+            if rank == root && !in_place {
+                schedule.copy(place(root), own);
+            }
         }
         Gather::Board => {
             let len = sizes(rank);
@@ -182,7 +191,9 @@ pub fn allgather(
     let starts = all_starts(topology, sizes);
     let total = starts[size as usize];
     let block = |rank: u32| Buffer::Output.span(starts[rank as usize], sizes(rank));
-    let call = blocks(Operation::Allgather, total.div_ceil(u64::from(size.max(1))), true);
+    let average = total.div_ceil(u64::from(size.max(1)));
+    let longest = (0..size).map(sizes).max().unwrap_or(0);
+    let call = Call { longest, ..blocks(Operation::Allgather, average, true) };
     let way = Allgather::of(topology, &call);
     let own = Buffer::Input.span(0, sizes(rank));
     if !in_place && !matches!(way, Allgather::Heads | Allgather::Bundles) {
@@ -236,8 +247,8 @@ fn run(starts: &[u64], last: u32, count: u32) -> [Option<Span>; 2] {
 }
 
 /// Block `i` of everyone's input to rank `i`'s output. `sends` and `receives` are the blocks' lengths;
-/// `uniform` says that all of all ranks are equal; if not, they go straight: nobody knows what others have for
-/// each other, and most often most have nothing. In place, the input is a copy of the output that
+/// `uniform` says that all of all ranks are equal; if not, they go straight, or by the board: nobody knows what others have
+/// for each other, and most often most have nothing. In place, the input is a copy of the output that
 /// the caller made.
 pub fn alltoall(
     rank: u32,
@@ -253,7 +264,7 @@ pub fn alltoall(
         Alltoall::Heads | Alltoall::Bundles => {
             exchange::alltoall(&mut schedule, &topology.across().short, rank, len);
         }
-        Alltoall::Board => {
+        Alltoall::Board if uniform => {
             let whole = Buffer::Input.span(0, u64::from(topology.size()) * len);
             let place = |from: u32| even(Buffer::Output, from);
             schedule.copy(even(Buffer::Input, rank), place(rank));
@@ -265,13 +276,18 @@ pub fn alltoall(
             let output = |from: u32| even(Buffer::Output, team.rank(from));
             bruck::alltoall(&mut schedule, team, len, &input, &output);
         }
-        Alltoall::Pairwise => {
+        way @ (Alltoall::Board | Alltoall::Pairwise) => {
             let (outs, ins) = (all_starts(topology, sends), all_starts(topology, receives));
             let input = |to: u32| Buffer::Input.span(outs[to as usize], sends(to));
             let output = |from: u32| Buffer::Output.span(ins[from as usize], receives(from));
             let own = input(rank);
             schedule.copy(own, output(rank).part(0, own.len));
-            pairwise::alltoall(&mut schedule, topology.by_rank(rank), &input, &output);
+            match way {
+                Alltoall::Board => {
+                    topology.seat(rank, 1).alltoall_blocks(&mut schedule, &input, &output);
+                }
+                _ => pairwise::alltoall(&mut schedule, topology.by_rank(rank), &input, &output),
+            }
         }
     }
     schedule

@@ -210,10 +210,16 @@ impl<'a> World<'a> {
             Step::Await { step } if !self.settle(me, Some(step)) => return,
             Step::Wait | Step::Await { .. } => {}
             Step::Post { span } => self.post(me, span.len.saturating_mul(self.unit_bytes)),
+            Step::PostBlocks => {
+                let units: u64 =
+                    self.schedules[me as usize].blocks.iter().map(|span| span.len).sum();
+                self.post(me, units.saturating_mul(self.unit_bytes));
+            }
             Step::Meet { first, end } if !self.meet(me, first..end) => return,
             Step::Meet { .. } => {}
             Step::Copy { to: span, .. }
             | Step::Take { to: span, .. }
+            | Step::TakeBlock { to: span, .. }
             | Step::Combine { inout: span, .. }
             | Step::Reduce { inout: span, .. } => {
                 let bytes = span.len.saturating_mul(self.unit_bytes);

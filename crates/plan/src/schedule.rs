@@ -59,6 +59,8 @@ pub enum Step {
         /// These units.
         span: Span,
     },
+    /// As `Post`, of the schedule's blocks, behind a list of where each of them ends.
+    PostBlocks,
     /// Wait until ranks have posted in this round.
     Meet {
         /// From this one on…
@@ -73,6 +75,13 @@ pub enum Step {
         /// From this unit of it on.
         at: u64,
         /// To here, as many units.
+        to: Span,
+    },
+    /// Copy the block for this rank of those that were posted in this round.
+    TakeBlock {
+        /// By this rank, which was met.
+        from: u32,
+        /// To here: the whole block.
         to: Span,
     },
     /// `inout = posted op inout`, by what was posted in this round.
@@ -100,6 +109,8 @@ pub struct Schedule {
     pub steps: Vec<Step>,
     /// Lengths of the temporaries, in units.
     pub temporaries: Vec<u64>,
+    /// What is posted at once for each rank, in the order of ranks.
+    pub blocks: Vec<Span>,
 }
 
 impl Schedule {
@@ -115,8 +126,8 @@ impl Schedule {
                     Step::Await { step } => *step += 1,
                     Step::Send { .. } | Step::Receive { .. } | Step::Wait => {}
                     Step::Copy { .. } | Step::Reduce { .. } => {}
-                    Step::Post { .. } | Step::Meet { .. } | Step::Take { .. } => {}
-                    Step::Combine { .. } => {}
+                    Step::Post { .. } | Step::PostBlocks | Step::Meet { .. } => {}
+                    Step::Take { .. } | Step::TakeBlock { .. } | Step::Combine { .. } => {}
                 }
             }
         }

@@ -24,6 +24,12 @@ pub(crate) unsafe fn elements(
     }
 }
 
+fn shape_of(operation: Operation, operands: Operands) -> Shape {
+    let Operands { len, element, commutes, is_exact, in_place } = operands;
+    let shape = Shape::of(operation).with_len(len);
+    Shape { element, commutes, is_exact, in_place, ..shape }
+}
+
 /// What all reductions take: checked, and the buffers' memory.
 pub(super) struct Reduction {
     pub comm: Call,
@@ -118,11 +124,10 @@ impl Reduction {
         operands: Operands,
         make: impl FnOnce(u32, &Topology) -> Schedule,
     ) -> Result<Arc<Schedule>> {
-        let Operands { len, element, commutes, is_exact, in_place } = operands;
         let has_root = operation == Operation::Reduce;
-        self.tell(operation, has_root.then_some(root), Some(len * element));
-        let shape = Shape::of(operation).with_len(len);
-        self.comm.plan(Shape { root, element, commutes, is_exact, in_place, ..shape }, make)
+        let bytes = operands.len * operands.element;
+        self.tell(operation, has_root.then_some(root), Some(bytes));
+        self.comm.plan(Shape { root, ..shape_of(operation, operands) }, make)
     }
 
     pub fn planned(self, schedule: Arc<Schedule>, (input, output): (Region, Region)) -> Collective {
@@ -247,13 +252,14 @@ unsafe fn reduce_scatter_counts(
         let schedule = plan::reduce_scatter(rank, places, &counts, operands);
         if operands.in_place { schedule.in_place(total as u64) } else { schedule }
     };
-    // Blocks of one length are planned for; others are worked out each time.
     let schedule = if is_block || counts.iter().all(|count| *count == own) {
         let (block, any) = (Operation::ReduceScatterBlock, Operation::ReduceScatter);
         this.plan(if is_block { block } else { any }, 0, operands, make)?
     } else {
         this.tell(Operation::ReduceScatter, None, Some(total as u64 * operands.element));
-        Arc::new(make(rank, this.comm.places_at_board()?))
+        let counts: Vec<u64> = counts.iter().map(|&count| count as u64).collect();
+        let shape = shape_of(Operation::ReduceScatter, operands);
+        this.comm.plan_listed(shape, [&[], &counts], make)?
     };
     // SAFETY: as the body's.
     unsafe {

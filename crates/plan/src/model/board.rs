@@ -40,11 +40,7 @@ impl Model {
         let rounds = pieces * if is_shared { 2 } else { 1 };
         // A unit is not divided.
         let is_too_long = bytes > call.units.saturating_mul(page_bytes);
-        if !call.is_uniform
-            || rounds > BOARD_ROUNDS_MOST
-            || posts * bytes > pieces * page_bytes
-            || is_too_long
-        {
+        if rounds > BOARD_ROUNDS_MOST || posts * call.longest > pieces * page_bytes || is_too_long {
             return None;
         }
         let stream_ns = |times: u64| self.near.stream_ns(bytes.saturating_mul(times));

@@ -42,7 +42,7 @@ impl Seat {
         }
     }
 
-    /// The blocks of all to the root's, where `place` says.
+    /// The blocks of all to the root's, where `place` says. Those longer than a page go straight.
     pub(crate) fn gather(
         self,
         schedule: &mut Schedule,
@@ -51,12 +51,59 @@ impl Seat {
         place: &dyn Fn(u32) -> Span,
     ) {
         if self.me == root {
+            self.receive_longer(schedule, self.page, place);
             schedule.post(NOTHING);
-            schedule.meet(0..self.size);
-            self.others().for_each(|from| schedule.take(from, 0, place(from)));
-        } else {
+            self.meet_up_to(schedule, self.page, place);
+            for from in self.others().filter(|from| place(*from).len <= self.page) {
+                schedule.take(from, 0, place(from));
+            }
+            schedule.wait();
+        } else if own.len <= self.page {
             schedule.post(own);
+        } else {
+            schedule.post(NOTHING);
+            schedule.send(root, own);
+            schedule.wait();
         }
+    }
+
+    /// The root's blocks, which lie where `place` says, to everyone's `own`. Long ones go straight.
+    pub(crate) fn scatter_blocks(
+        self,
+        schedule: &mut Schedule,
+        root: u32,
+        place: &dyn Fn(u32) -> Span,
+        own: Span,
+    ) {
+        let most = self.block_most();
+        if self.me == root {
+            self.post_blocks(schedule, most, place);
+            self.send_longer(schedule, most, place);
+            schedule.wait();
+        } else {
+            let place = |from: u32| if from == root { own } else { NOTHING };
+            self.receive_longer(schedule, most, &place);
+            schedule.post(NOTHING);
+            self.meet_up_to(schedule, most, &place);
+            self.take_up_to(schedule, most, &place);
+            schedule.wait();
+        }
+    }
+
+    /// Everyone's blocks for everyone else, which lie where `input` says, to where `output` says. Long ones go straight.
+    pub(crate) fn alltoall_blocks(
+        self,
+        schedule: &mut Schedule,
+        input: &dyn Fn(u32) -> Span,
+        output: &dyn Fn(u32) -> Span,
+    ) {
+        let most = self.block_most();
+        self.receive_longer(schedule, most, output);
+        self.post_blocks(schedule, most, input);
+        self.send_longer(schedule, most, input);
+        self.meet_up_to(schedule, most, output);
+        self.take_up_to(schedule, most, output);
+        schedule.wait();
     }
 
     /// Equal parts of the root's `whole`, in the order of ranks, to everyone's `own`.
@@ -195,6 +242,50 @@ impl Seat {
         }
     }
 
+    /// How long a block may be so that one for each rank fits on a page, with the list of where they end.
+    fn block_most(self) -> u64 {
+        (self.page / u64::from(self.size)).saturating_sub(LISTED)
+    }
+
+    /// Posts the blocks for the others that are so long at most.
+    fn post_blocks(self, schedule: &mut Schedule, most: u64, place: &dyn Fn(u32) -> Span) {
+        let block = |to| Some(place(to)).filter(|span| to != self.me && span.len <= most);
+        schedule.blocks = (0..self.size).map(|to| block(to).unwrap_or(NOTHING)).collect();
+        schedule.steps.push(Step::PostBlocks);
+    }
+
+    /// Takes those that others have posted for this rank.
+    fn take_up_to(self, schedule: &mut Schedule, most: u64, place: &dyn Fn(u32) -> Span) {
+        for from in self.others() {
+            let to = place(from);
+            if (1..=most).contains(&to.len) {
+                schedule.steps.push(Step::TakeBlock { from, to });
+            }
+        }
+    }
+
+    /// Waits for those that have posted something for this rank.
+    fn meet_up_to(self, schedule: &mut Schedule, most: u64, place: &dyn Fn(u32) -> Span) {
+        let is_met = |from: u32| from == self.me || (1..=most).contains(&place(from).len);
+        let ranks: Vec<u32> = (0..self.size).filter(|rank| is_met(*rank)).collect();
+        let runs = ranks.chunk_by(|one, next| one + 1 == *next);
+        for run in runs.filter(|run| *run != [self.me]) {
+            schedule.meet(run[0]..run[0] + run.len() as u32);
+        }
+    }
+
+    fn send_longer(self, schedule: &mut Schedule, than: u64, place: &dyn Fn(u32) -> Span) {
+        for to in self.others().filter(|to| place(*to).len > than) {
+            schedule.send(to, place(to));
+        }
+    }
+
+    fn receive_longer(self, schedule: &mut Schedule, than: u64, place: &dyn Fn(u32) -> Span) {
+        for from in self.others().filter(|from| place(*from).len > than) {
+            schedule.receive(from, place(from));
+        }
+    }
+
     /// All others, from the next one on: not all read the same at once.
     fn others(self) -> impl Iterator<Item = u32> {
         (1..self.size).map(move |distance| (self.me + distance) % self.size)
@@ -286,5 +377,8 @@ impl Schedule {
         self.steps.push(Step::Combine { from, at, inout });
     }
 }
+
+/// Bytes for where each block ends that is posted beside others.
+const LISTED: u64 = 4;
 
 const NOTHING: Span = Span { buffer: Buffer::Output, start: 0, len: 0 };

@@ -66,9 +66,9 @@ pub struct Rank {
     /// The next step.
     at: usize,
     begun: Vec<Begun>,
-    /// What it has posted on the board, round by round, and whom it has met last.
+    /// What it has posted on the board, round by round, and whom it has met in the last.
     posts: Vec<Vec<Unit>>,
-    met: Range<u32>,
+    met: Vec<Range<u32>>,
     /// How many crossings between sites all that was heard of had behind it at most.
     depth: u32,
 }
@@ -112,7 +112,7 @@ impl Rank {
             temporaries,
             begun: Vec::new(),
             posts: Vec::new(),
-            met: 0..0,
+            met: Vec::new(),
             depth: 0,
         }
     }
@@ -124,6 +124,23 @@ impl Rank {
             Buffer::Temporary(index) => &mut self.temporaries[index as usize],
         };
         &mut buffer[span.start as usize..(span.start + span.len) as usize]
+    }
+
+    /// What a step posts.
+    fn posted(&mut self, me: u32, step: Step) -> Vec<Unit> {
+        let spans = match step {
+            Step::Post { span } => vec![span],
+            _ => self.schedule.blocks.clone(),
+        };
+        let posted = spans.into_iter().map(|span| {
+            self.check(me, span, false);
+            self.units(span).to_vec()
+        });
+        posted.collect::<Vec<_>>().concat()
+    }
+
+    fn has_met(&self, other: u32) -> bool {
+        self.met.iter().any(|met| met.contains(&other))
     }
 
     /// That a span is not on its way: `writes` forbids sends too.
@@ -189,25 +206,25 @@ pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
                     Step::Wait if !rank.settles(None) => break,
                     Step::Await { step } if !rank.settles(Some(step as usize)) => break,
                     Step::Wait | Step::Await { .. } => {}
-                    Step::Post { span } => {
-                        rank.check(me, span, false);
-                        let (data, round) = (rank.units(span).to_vec(), rank.posts.len());
+                    Step::Post { .. } | Step::PostBlocks => {
+                        let (data, round) = (rank.posted(me, step), rank.posts.len());
                         assert!(data.iter().all(|unit| *unit != Unit::Nothing));
                         // A board of two places for each: the last but one must have been read by all.
                         if ranks.iter().any(|other| other.posts.len() + 1 < round) {
                             break;
                         }
                         ranks[me as usize].posts.push(data);
+                        ranks[me as usize].met.clear();
                     }
                     Step::Meet { first, end } => {
                         let rounds = rank.posts.len();
                         if (first..end).any(|other| ranks[other as usize].posts.len() < rounds) {
                             break;
                         }
-                        ranks[me as usize].met = first..end;
+                        ranks[me as usize].met.push(first..end);
                     }
                     Step::Take { from, at, to } | Step::Combine { from, at, inout: to } => {
-                        assert!(rank.met.contains(&from), "{me} takes from {from}, not met");
+                        assert!(rank.has_met(from), "{me} takes from {from}, not met");
                         rank.check(me, to, true);
                         let round = rank.posts.len() - 1;
                         let data =
@@ -217,6 +234,18 @@ pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
                             let combines = matches!(step, Step::Combine { .. });
                             *place = if combines { datum.combined(*place) } else { datum };
                         }
+                    }
+                    Step::TakeBlock { from, to } => {
+                        assert!(rank.has_met(from), "{me} takes from {from}, not met");
+                        rank.check(me, to, true);
+                        let posted = &ranks[from as usize];
+                        let blocks = &posted.schedule.blocks;
+                        let before: u64 = blocks[..me as usize].iter().map(|span| span.len).sum();
+                        assert_eq!(blocks[me as usize].len, to.len);
+                        let round = ranks[me as usize].posts.len() - 1;
+                        let data = &posted.posts[round][before as usize..][..to.len as usize];
+                        let data = data.to_vec();
+                        ranks[me as usize].units(to).copy_from_slice(&data);
                     }
                     Step::Copy { from, to } => {
                         assert_eq!(from.len, to.len);
