@@ -90,6 +90,9 @@ impl Model {
             },
             Operation::Scan | Operation::Exscan => match Prefix::named(algorithm)? {
                 Prefix::Doubling => (rounds, ranks * rounds, 0, 3 * ranks * rounds),
+                Prefix::Chain if self.shape.is_in_order => {
+                    (2, others * self.chain_segments(call.bytes), 0, 3 * others)
+                }
                 Prefix::Chain | Prefix::Heads | Prefix::Sites | Prefix::Board => return None,
             },
         };
