@@ -1,7 +1,7 @@
 //! Schedules over several sites: right, free of deadlock without buffers, with one crossing between sites
 //! on any way, or two past a bad link, and with no more bytes between sites than there must be.
 //!
-//! The shapes are random; `CANELE_SEED=n` repeats one.
+//! The shapes are random; `CANELE_SEED=n` repeats one, `CANELE_SEED=n+` takes as many from there.
 
 mod machine;
 mod random;
@@ -13,7 +13,7 @@ use plan::{
     Algorithm, Buffer, Call, Cost, Costs, Location, Operands, Operation, Pairs, Plans, Schedule,
     Step, Topology,
 };
-use random::Random;
+use random::{Random, seeds};
 
 impl Random {
     fn flip(&mut self) -> bool {
@@ -277,11 +277,9 @@ fn block(from: u32, to: u32, len: u64) -> Vec<Unit> {
     (0..len).map(|index| Unit::Datum { from, to, index }).collect()
 }
 
-/// Runs a check for many seeds, or for the one asked for.
+/// Runs a check for many seeds, or for those asked for.
 fn for_seeds(check: impl Fn(Case)) {
-    let asked = std::env::var("CANELE_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seeds = asked.map_or(0..CASES, |seed: u64| seed..seed + 1);
-    for seed in seeds {
+    for seed in seeds(CASES) {
         let told = Told(seed);
         check(Case::new(seed));
         std::mem::forget(told);

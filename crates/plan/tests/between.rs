@@ -1,13 +1,13 @@
 //! Every plan between two groups against its operation's definition, without buffering.
 //!
-//! The shapes are random; `CANELE_SEED=n` repeats one.
+//! The shapes are random; `CANELE_SEED=n` repeats one, `CANELE_SEED=n+` takes as many from there.
 
 mod machine;
 mod random;
 
 use machine::{Rank, Unit, run};
 use plan::{Costs, Groups, Location, Operands, Role, Schedule, Topology};
-use random::Random;
+use random::{Random, seeds};
 
 struct Case {
     topology: Topology,
@@ -88,11 +88,7 @@ fn nothing(len: u64) -> Vec<Unit> {
 }
 
 fn on_all(check: impl Fn(&Case)) {
-    let seeds = match std::env::var("CANELE_SEED").ok().and_then(|seed| seed.parse().ok()) {
-        Some(seed) => seed..seed + 1,
-        None => 0..100,
-    };
-    for seed in seeds {
+    for seed in seeds(100) {
         let told = std::panic::AssertUnwindSafe(|| check(&Case::new(seed)));
         if let Err(panic) = std::panic::catch_unwind(told) {
             eprintln!("CANELE_SEED={seed} repeats this");

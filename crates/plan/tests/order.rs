@@ -1,14 +1,14 @@
 //! Results of which the last bits follow from the order in which operands are combined: that order is a function of the
 //! call and of where the ranks run, the same at all ranks, whatever messages cost, with a board or without.
 //!
-//! The shapes and costs are random; `CANELE_SEED=n` repeats one.
+//! The shapes and costs are random; `CANELE_SEED=n` repeats one, `CANELE_SEED=n+` takes as many from there.
 
 mod machine;
 mod random;
 
 use machine::{Rank, Unit, run};
 use plan::{Cost, Costs, Location, Operands, Operation, Pairs, Schedule, Topology};
-use random::Random;
+use random::{Random, seeds};
 
 const OPERATIONS: [Operation; 5] = [
     Operation::Reduce,
@@ -146,14 +146,7 @@ impl Call {
 
 #[test]
 fn the_order_follows_from_the_call_and_the_places_only() {
-    let seeds = match std::env::var("CANELE_SEED") {
-        Ok(seed) => {
-            let seed = seed.parse().expect("a number");
-            seed..seed + 1
-        }
-        Err(_) => 0..1000,
-    };
-    for seed in seeds {
+    for seed in seeds(1000) {
         let mut case = Case::new(seed);
         let mut call = Call::new(&mut case.random, case.locations.len() as u32);
         let first = call.run(&case.topology());
