@@ -30,8 +30,7 @@ struct Case {
     commutes: bool,
     /// Whether any order will do.
     is_exact: bool,
-    /// Whether nothing is cut: the later segments of long reductions are put in order behind what has come
-    /// of the first.
+    /// Whether nothing is cut: later segments of what is long are put in order behind what has come of the first.
     is_short: bool,
     /// Whether what travels may have room that nothing was put into.
     has_slots: bool,
@@ -379,6 +378,7 @@ fn allgather_crosses_once() {
         let uniform = case.random.flip();
         let most = if case.size() > 8 { 600 } else { 60_000 };
         let each = case.length(most);
+        case.is_short = each < 16 << 10;
         let sizes = |rank: u32| if uniform { each } else { u64::from(rank * 7 % 4) };
         let blocks = |rank| block(rank, 0, sizes(rank));
         let whole: Vec<Unit> = (0..case.size()).flat_map(blocks).collect();

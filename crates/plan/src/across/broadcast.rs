@@ -72,6 +72,8 @@ struct Course<'a> {
     span: Span,
     /// From whom it comes, and in which stage.
     source: Option<(usize, u32)>,
+    /// Whether it comes to the rank's site past a third one.
+    is_passed_on: bool,
     arrived: Ticket,
 }
 
@@ -88,7 +90,11 @@ const RANKS: usize = 6;
 fn run(schedule: &mut Schedule, me: u32, mut courses: Vec<Course>, begins: &[u32], pace: Pace) {
     let arrived = 2 + pace.crossing;
     let home = 1 + pace.nodes;
-    let order = timetable(begins, &[0, 1, 1, home, arrived, arrived, arrived + pace.nodes]);
+    let delays = [0, 1, 1, home, arrived, arrived, arrived + pace.nodes];
+    let order = timetable(begins, &delays, |stage, course| {
+        let is_given = stage == NODES || stage == RANKS;
+        if is_given && courses[course].is_passed_on { 1 + pace.crossing } else { 0 }
+    });
     for &(stage, index) in &order {
         let Course { source, span, ref mut arrived, .. } = courses[index];
         if let Some((_, from)) = source.filter(|source| source.0 == stage) {
@@ -107,10 +113,10 @@ impl<'a> Course<'a> {
         let (head, site_head) = (way.head_of(me), way.site_head_of(me));
         let home = levels.site(root);
         let is_home = levels.site(me) == home;
+        let teller = relays.teller(home, levels.site(me));
         let source = if me == root {
             None
         } else if me == site_head {
-            let teller = relays.teller(home, levels.site(me));
             let crossing = if teller == home { CROSSING } else { PASSING };
             Some(if is_home { (ENTRY, root) } else { (crossing, way.site_head(teller)) })
         } else if me == head {
@@ -118,7 +124,8 @@ impl<'a> Course<'a> {
         } else {
             Some((if is_home { HOME_RANKS } else { RANKS }, head))
         };
-        Self { way, relays, root, span, source, arrived: Ticket::default() }
+        let is_passed_on = !is_home && teller != home;
+        Self { way, relays, root, span, source, is_passed_on, arrived: Ticket::default() }
     }
 
     /// What this rank sends in a stage, once it has it.

@@ -171,9 +171,14 @@ pub(crate) fn lane(index: u32) -> u32 {
 }
 
 /// All stages of all courses in the order in which they are due: course `c` begins at `begins[c]`, and its
-/// stage `s` is `delays[s]` later, counted in segments.
-pub(crate) fn timetable(begins: &[u32], delays: &[u32]) -> Vec<(usize, usize)> {
-    let due = |stage: usize, course: usize| begins[course] + delays[stage];
+/// stage `s` is `delays[s]` later, counted in segments, and in this rank's site what `later` says besides. All that
+/// exchange messages of a stage agree on that.
+pub(crate) fn timetable(
+    begins: &[u32],
+    delays: &[u32],
+    later: impl Fn(usize, usize) -> u32,
+) -> Vec<(usize, usize)> {
+    let due = |stage: usize, course: usize| begins[course] + delays[stage] + later(stage, course);
     let stages = (0..delays.len()).flat_map(|stage| (0..begins.len()).map(move |one| (stage, one)));
     let mut all: Vec<(usize, usize)> = stages.collect();
     all.sort_by_key(|&(stage, course)| (due(stage, course), stage, course));

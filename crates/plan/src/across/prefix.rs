@@ -131,7 +131,8 @@ impl<'a> Prefixes<'a> {
         let begins: Vec<u32> = (0..courses.len() as u32).collect();
         let (combined, arrived) = (1 + pace.nodes, 2 + pace.nodes + pace.crossing);
         let passed = arrived + if self.relays == STRAIGHT { 0 } else { 1 + pace.crossing };
-        let order = timetable(&begins, &[0, 1, combined, arrived, passed, passed + pace.nodes]);
+        let delays = [0, 1, combined, arrived, passed, passed + pace.nodes];
+        let order = timetable(&begins, &delays, |_, _| 0);
         for &(stage, course) in &order {
             self.expect(schedule, &mut courses[course], stage);
         }

@@ -212,7 +212,7 @@ impl<'a> Reduction<'a> {
         let (combined, arrived) = (1 + pace.nodes, 2 + pace.nodes + pace.crossing);
         let passed = arrived + if *self.relays == STRAIGHT { 0 } else { 1 + pace.crossing };
         let delays = [0, 1, combined, combined, 1 + combined, arrived, passed, passed + pace.nodes];
-        let order = timetable(begins, &delays);
+        let order = timetable(begins, &delays, |_, _| 0);
         for &(stage, course) in &order {
             self.expect(schedule, &mut courses[course], stage);
         }
