@@ -1,11 +1,15 @@
-//! What every operation is predicted to take on grids of up to 16384 ranks on up to 16 sites, beside the
-//! least that distance and bytes allow, kept as a snapshot: a change is a readable difference.
+//! What every operation takes on grids of up to 16384 ranks on up to 16 sites, predicted in closed form beside the least
+//! that distance and bytes allow, and simulated where that is soon done, kept as a snapshot: a change is a readable
+//! difference.
 //!
 //! `CANELE_SNAPSHOT=write cargo test -p plan --test curves` writes it anew.
 
+mod planned;
+
 use std::fmt::Write;
 
-use plan::{Call, Costs, Location, Operation, Topology};
+use plan::{Call, Costs, Location, Operation, Topology, predict};
+use planned::{asked, planned};
 
 const SNAPSHOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/curves.txt");
 
@@ -53,9 +57,25 @@ fn bound_ns(call: &Call, topology: &Topology) -> u64 {
     (wide.latency_ns + wide.stream_ns(between)).max(far_ns)
 }
 
+/// As many ranks are simulated in less than a tenth of a second.
+fn simulated_ranks(operation: Operation) -> u32 {
+    match operation {
+        Operation::Allgather | Operation::Alltoall | Operation::ReduceScatter => 128,
+        Operation::Barrier
+        | Operation::Broadcast
+        | Operation::Gather
+        | Operation::Scatter
+        | Operation::Reduce
+        | Operation::Allreduce
+        | Operation::Scan
+        | Operation::Exscan => 1024,
+    }
+}
+
 fn table() -> String {
-    let mut text =
-        String::from("# operation bytes ranks x sites: algorithm, ms, times the least\n");
+    let mut text = String::from(
+        "# operation bytes ranks x sites: algorithm, ms predicted, times the least; ms simulated, times the prediction\n",
+    );
     for operation in Operation::ALL {
         for bytes in [8, 64 << 10, 1 << 20] {
             if operation == Operation::Barrier && bytes > 8 {
@@ -67,8 +87,8 @@ fn table() -> String {
                 if is_of_all && bytes * u64::from(ranks) >= 16 << 30 {
                     continue;
                 }
-                let call =
-                    Call::of(operation, if operation == Operation::Barrier { 0 } else { bytes });
+                let (call, _) =
+                    asked(operation, if operation == Operation::Barrier { 0 } else { bytes }, true);
                 let topology = &grid(ranks, sites);
                 let choice = topology.choice(&call);
                 let predicted_ns = topology.predicted_ns(&call, choice).unwrap();
@@ -77,13 +97,20 @@ fn table() -> String {
                     predicted_ns + predicted_ns / 50 >= bound_ns,
                     "{operation} of {bytes} by {choice} on {ranks} x {sites}: {predicted_ns} of {bound_ns}"
                 );
-                let _ = writeln!(
+                let _ = write!(
                     text,
                     "{operation:<14} {:>7} {ranks:>5} x {sites:<2}  {choice:<13} {:>12.3} {:>8.2}",
                     call.bytes,
                     predicted_ns as f64 * 1e-6,
                     predicted_ns as f64 / bound_ns as f64
                 );
+                if ranks <= simulated_ranks(operation) {
+                    let (_, unit, schedules) = planned(operation, call.bytes, true, topology);
+                    let simulated_ns = predict(&schedules, topology, unit).time_ns;
+                    let ratio = simulated_ns as f64 / predicted_ns as f64;
+                    let _ = write!(text, " {:>12.3} {ratio:>8.2}", simulated_ns as f64 * 1e-6);
+                }
+                text.push('\n');
             }
         }
     }

@@ -9,8 +9,7 @@ pub fn planned(
     is_exact: bool,
     topology: &Topology,
 ) -> (Call, u64, Vec<Schedule>) {
-    let operands =
-        Operands { len: bytes / 8, element: 8, commutes: true, is_exact, in_place: false };
+    let operands = operands(bytes, is_exact);
     let sizes = |_: u32| bytes;
     let size = topology.size();
     // All of a rank's data are as long for operations that take a block of each.
@@ -18,7 +17,6 @@ pub fn planned(
         let at = |rank: u32| operands.len * u64::from(rank) / u64::from(size);
         at(rank + 1) - at(rank)
     };
-    let blocks = Call::of(operation, bytes);
     let plan = |rank: u32| match operation {
         Operation::Barrier => plan::barrier(rank, topology),
         Operation::Broadcast => plan::broadcast(rank, topology, 0, bytes),
@@ -32,15 +30,26 @@ pub fn planned(
         Operation::Scan => plan::scan(rank, topology, operands),
         Operation::Exscan => plan::exscan(rank, topology, operands),
     };
-    let schedules = (0..size).map(plan).collect();
+    let (call, unit) = asked(operation, bytes, is_exact);
+    (call, unit, (0..size).map(plan).collect())
+}
+
+/// The call, and the bytes of its unit.
+pub fn asked(operation: Operation, bytes: u64, is_exact: bool) -> (Call, u64) {
     match operation {
-        Operation::Barrier | Operation::Allgather | Operation::Alltoall => (blocks, 1, schedules),
-        Operation::Broadcast | Operation::Gather | Operation::Scatter => {
-            (blocks.with_root(0), 1, schedules)
+        Operation::Barrier | Operation::Allgather | Operation::Alltoall => {
+            (Call::of(operation, bytes), 1)
         }
-        Operation::Reduce => (operands.call(operation).with_root(0), 8, schedules),
+        Operation::Broadcast | Operation::Gather | Operation::Scatter => {
+            (Call::of(operation, bytes).with_root(0), 1)
+        }
+        Operation::Reduce => (operands(bytes, is_exact).call(operation).with_root(0), 8),
         Operation::Allreduce | Operation::ReduceScatter | Operation::Scan | Operation::Exscan => {
-            (operands.call(operation), 8, schedules)
+            (operands(bytes, is_exact).call(operation), 8)
         }
     }
+}
+
+fn operands(bytes: u64, is_exact: bool) -> Operands {
+    Operands { len: bytes / 8, element: 8, commutes: true, is_exact, in_place: false }
 }
