@@ -44,6 +44,9 @@ pub(crate) enum Pin {
     /// Its node; the heads of its site are on other nodes, if there are others. What is long then leaves
     /// the root's node once, and the others pass it on both to other sites and to each other.
     Node(u32),
+    /// Nothing, and the heads of its site are on other nodes, if there are others: what comes of all then comes to its
+    /// node once.
+    Beside(u32),
 }
 
 impl Way<'_> {
@@ -63,12 +66,12 @@ impl Way<'_> {
         let count = nodes.len() as u32;
         match self.pin {
             Pin::Site(root) if self.levels.site(root) == site => root,
-            Pin::Node(root) if self.levels.site(root) == site && count > 1 => {
+            Pin::Node(root) | Pin::Beside(root) if self.levels.site(root) == site && count > 1 => {
                 let own = self.levels.node(root);
                 let node = nodes.start + self.lane % (count - 1);
                 self.node_head(node + u32::from(node >= own))
             }
-            Pin::None | Pin::Site(_) | Pin::Node(_) => {
+            Pin::None | Pin::Site(_) | Pin::Node(_) | Pin::Beside(_) => {
                 self.node_head(nodes.start + self.lane % count)
             }
         }
@@ -117,20 +120,21 @@ pub(crate) struct Cuts {
 }
 
 impl Cuts {
-    /// `len` units of `unit` bytes in as many segments as are predicted to arrive soonest. With `n`
-    /// segments of a stream of time `t` over a way of `h` legs the last arrives `t + (h − 1)·t/n` after
-    /// the first leaves, and each segment takes the work of some messages besides: the best `n` is
-    /// `√((h − 1)·t/work)`.
-    pub(crate) fn new(len: u64, unit: u64, costs: &Costs) -> Self {
-        Self::among(1, len, unit, costs)
+    /// `len` units of `unit` bytes in as many segments as are predicted to arrive soonest ([`segments`]).
+    pub(crate) fn new(len: u64, unit: u64, sites: &Across) -> Self {
+        let Costs { site, wide, .. } = sites.costs;
+        let bytes = len.saturating_mul(unit);
+        let streams_ns = [wide, site].map(|way| way.stream_ns(bytes));
+        let nodes = u64::from(sites.nodes_most);
+        let count = segments(streams_ns, nodes, site.overhead_ns, bytes).min(len.max(1));
+        Self { len, count: count as u32 }
     }
 
     /// One of as many as there are ranks, which are all on their way at once.
     pub(crate) fn among(ranks: u32, len: u64, unit: u64, costs: &Costs) -> Self {
         let bytes = len.saturating_mul(unit);
         let stream_ns = costs.wide.stream_ns(bytes.saturating_mul(u64::from(ranks)));
-        let work_ns = (SEGMENT_MESSAGES * costs.site.overhead_ns).max(1);
-        let best = ((LEGS - 1).saturating_mul(stream_ns) / work_ns).isqrt() / u64::from(ranks);
+        let best = best([stream_ns, 0], 1, costs.site.overhead_ns) / u64::from(ranks);
         let most = (bytes / SEGMENT_LEAST).min(len).min(SEGMENTS_MOST);
         Self { len, count: best.min(most).max(1) as u32 }
     }
@@ -166,8 +170,24 @@ pub(crate) struct Pace {
 }
 
 /// The heads of segment `index`.
-pub(crate) fn lane(index: u32) -> u32 {
-    index % LANES
+pub(crate) fn lane(index: u32, sites: &Across) -> u32 {
+    index % LANES.max(sites.nodes_most)
+}
+
+/// In how many segments so many bytes arrive soonest that are so long on their way between sites, and into a node of
+/// which a site has so many. With `n` segments of a stream of time `t` over a way of `h` legs the last arrives
+/// `t + (h − 1)·t/n` after the first leaves; each of as many heads gives its share `s/n` to all `k − 1` other nodes of
+/// the site; and each segment takes the work of some messages besides: the best `n` is
+/// `√(((h − 1)·t + (k − 1)·s)/work)`.
+pub(crate) fn segments(streams_ns: [u64; 2], nodes: u64, work_ns: u64, bytes: u64) -> u64 {
+    let most = (bytes / SEGMENT_LEAST).max(nodes.min(bytes / SHARE_LEAST));
+    best(streams_ns, nodes, work_ns).min(most).clamp(1, SEGMENTS_MOST)
+}
+
+fn best([wide_ns, site_ns]: [u64; 2], nodes: u64, work_ns: u64) -> u64 {
+    let legs_ns = (LEGS - 1).saturating_mul(wide_ns);
+    let shares_ns = nodes.saturating_sub(1).saturating_mul(site_ns);
+    (legs_ns.saturating_add(shares_ns) / (SEGMENT_MESSAGES * work_ns).max(1)).isqrt()
 }
 
 /// All stages of all courses in the order in which they are due: course `c` begins at `begins[c]`, and its
@@ -194,8 +214,12 @@ const SEGMENT_MESSAGES: u64 = 10;
 /// Shorter segments are not worth their messages, in bytes.
 const SEGMENT_LEAST: u64 = 8 << 10;
 
+/// Nor are shorter ones that are sent to all nodes of a site.
+const SHARE_LEAST: u64 = 2 << 10;
+
 /// More segments hide nothing more.
 const SEGMENTS_MOST: u64 = 64;
 
-/// At most so many pairs of ranks exchange the data of two sites: each pair needs a connection.
-const LANES: u32 = 16;
+/// At most so many pairs of ranks exchange the data of two sites, or one for each node of a site: each pair needs a
+/// connection.
+pub(crate) const LANES: u32 = 16;

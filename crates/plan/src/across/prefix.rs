@@ -31,13 +31,13 @@ pub(crate) fn prefix(
     own: Span,
     element: u64,
 ) {
-    let cuts = Cuts::new(own.len, element, &across.costs);
+    let cuts = Cuts::new(own.len, element, across);
     let levels = cuts.levels(across);
     let bytes = own.len.saturating_mul(element);
     let prefixes = Prefixes::new(across, levels, me, prefix, bytes);
     let course = |index| {
         let (start, len) = cuts.segment(index);
-        let way = Way { levels, lane: lane(index), pin: Pin::None };
+        let way = Way { levels, lane: lane(index, across), pin: Pin::None };
         Course::new(way, own.part(start, len), Buffer::Output.span(start, len))
     };
     let courses = (0..cuts.count).map(course).collect();

@@ -14,11 +14,11 @@ use crate::topology::{Across, Levels};
 /// Everyone's `own`, combined, to everyone's output.
 pub(crate) fn allreduce(schedule: &mut Schedule, sites: &Across, me: u32, operands: Operands) {
     let own = operands.outside_output(schedule, operands.in_place);
-    let cuts = Cuts::new(operands.len, operands.element, &sites.costs);
+    let cuts = Cuts::new(operands.len, operands.element, sites);
     let levels = cuts.levels(sites);
     let course = |index| {
         let (start, len) = cuts.segment(index);
-        let way = Way { levels, lane: lane(index), pin: Pin::None };
+        let way = Way { levels, lane: lane(index, sites), pin: Pin::None };
         Course::new(way, Goal::Everyone, own.part(start, len), Buffer::Output.span(start, len))
     };
     let courses = (0..cuts.count).map(course).collect();
@@ -39,12 +39,18 @@ pub(crate) fn reduce(
     operands: Operands,
 ) {
     let own = operands.outside_output(schedule, operands.in_place && me == root);
-    let cuts = Cuts::new(operands.len, operands.element, &sites.costs);
+    let cuts = Cuts::new(operands.len, operands.element, sites);
     let levels = cuts.levels(sites);
-    let pin = if cuts.count == 1 { Pin::Site(root) } else { Pin::None };
+    let home = levels.site(root);
+    let is_beside = heard(levels.nodes_of(home).len() as u64, u64::from(levels.sites()) - 1).1;
+    let pin = match cuts.count {
+        1 => Pin::Site(root),
+        _ if is_beside => Pin::Beside(root),
+        _ => Pin::None,
+    };
     let course = |index| {
         let (start, len) = cuts.segment(index);
-        let way = Way { levels, lane: lane(index), pin };
+        let way = Way { levels, lane: lane(index, sites), pin };
         Course::new(way, Goal::Root(root), own.part(start, len), Buffer::Output.span(start, len))
     };
     let courses = (0..cuts.count).map(course).collect();
@@ -53,7 +59,7 @@ pub(crate) fn reduce(
     // Sites that one of them passes on for are no neighbours in the order in which all are combined, and which one that
     // is follows from what messages cost.
     let load = Load::of_operands(operands.is_exact);
-    let relays = sites.crossings.relays_of(levels.site(root), operands.bytes(), load);
+    let relays = sites.crossings.relays_of(home, operands.bytes(), load);
     let reduction = Reduction::new(sites, levels, (&relays, load), me, operands.commutes);
     reduction.run(schedule, courses, &begins, pace);
 }
@@ -93,7 +99,18 @@ pub(crate) fn reduce_scatter(
     }
     let pace = longest.pace(element, sites);
     let reduction = Reduction::new(sites, levels, (&relays, load), me, commutes);
-    reduction.run(schedule, courses, &begins, pace);
+    let takes_turns = relays == STRAIGHT;
+    Reduction { takes_turns, ..reduction }.run(schedule, courses, &begins, pace);
+}
+
+/// How many hundredths of what all have the busiest node of a root's site takes in, of so many nodes, where each of so
+/// many sites tells that one: of all of them each is head of a part, and the root's node hears of the others' results
+/// besides, or the others are, and it hears of the results only. The less, and whether it is the latter.
+pub(crate) fn heard(nodes: u64, sites: u64) -> (u64, bool) {
+    let others = (nodes - 1).max(1);
+    let (with, beside) =
+        (100 * (2 * (nodes - 1) + sites) / nodes, 100 * (nodes - 1 + sites) / others);
+    (with.min(beside), beside < with)
 }
 
 /// Consecutive ranks, from the first to before the last.
@@ -182,6 +199,8 @@ struct Reduction<'a> {
     load: Load,
     me: u32,
     commutes: bool,
+    /// Whether there are roots in all sites, and all tell them what they have.
+    takes_turns: bool,
     /// The runs of each node and of each site, unless the operation commutes.
     runs: [Vec<Vec<Run>>; 2],
 }
@@ -205,14 +224,16 @@ impl<'a> Reduction<'a> {
             }
         }
         let (nodes, crossings) = (&sites.long, &*sites.crossings);
-        Self { levels, nodes, crossings, relays, load, me, commutes, runs: runs_of }
+        let takes_turns = false;
+        Self { levels, nodes, crossings, relays, load, me, commutes, takes_turns, runs: runs_of }
     }
 
     fn run(&self, schedule: &mut Schedule, mut courses: Vec<Course>, begins: &[u32], pace: Pace) {
         let (combined, arrived) = (1 + pace.nodes, 2 + pace.nodes + pace.crossing);
         let passed = arrived + if *self.relays == STRAIGHT { 0 } else { 1 + pace.crossing };
         let delays = [0, 1, combined, combined, 1 + combined, arrived, passed, passed + pace.nodes];
-        let order = timetable(begins, &delays, |_, _| 0);
+        let order =
+            timetable(begins, &delays, |stage, course| self.turn(courses[course].goal, stage));
         for &(stage, course) in &order {
             self.expect(schedule, &mut courses[course], stage);
         }
@@ -220,6 +241,20 @@ impl<'a> Reduction<'a> {
             self.send(schedule, &mut courses[course], stage);
         }
         schedule.wait();
+    }
+
+    /// By how much later a stage is due at this rank's site, so that not all sites send to the same one at a time: from
+    /// each the next ones are told first, where nothing is passed on. What a site hears of all others is finished after
+    /// that.
+    fn turn(&self, goal: Goal, stage: usize) -> u32 {
+        let Goal::Root(root) = goal else { return 0 };
+        let (own, root, sites) =
+            (self.levels.site(self.me), self.levels.site(root), self.levels.sites());
+        match stage {
+            _ if !self.takes_turns => 0,
+            RANKS | NODES | CROSSING => (root + sites - own) % sites,
+            _ => sites,
+        }
     }
 
     /// The stages in which this rank's site combines what it has.

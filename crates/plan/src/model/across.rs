@@ -1,6 +1,7 @@
 //! What calls take between sites.
 
 use super::{Model, Shape, Way, segments_of};
+use crate::across::{reduction::heard, segments};
 use crate::choice::{Algorithm, Call, Operation};
 use crate::crossings::{Crossing, Hearers, Load};
 use crate::ways::{
@@ -38,8 +39,9 @@ impl Model {
             let straight = || self.crossed_ns(home, sent_ns, |_, _| bytes);
             told.map_or_else(straight, |told_ns| told_ns.max(sent_ns) + self.wake_ns)
         };
-        let reduced = |told: Option<u64>| {
-            let sent = (2 * (site_nodes - 1) + sites - 1) * bytes / site_nodes;
+        // Of what is cut each node is head of a part, as long as there are segments for it.
+        let heads = self.cuts(call).min(site_nodes);
+        let reduced = |told: Option<u64>, sent: u64| {
             whole(told, sent) + 2 * legs + 2 * (sites - 1) * self.wide.work_ns
         };
         Some(match call.operation {
@@ -56,8 +58,9 @@ impl Model {
                 Broadcast::Sites => {
                     // The nodes of the root's site, but its own where there are others, pass on to other
                     // sites and to each other.
-                    let others = (site_nodes - 1).max(1);
-                    let sent = (sites - 1 + site_nodes.saturating_sub(2)) * bytes / others;
+                    let others = heads.min(site_nodes - 1).max(1);
+                    let passed = (sites - 1 + site_nodes.saturating_sub(2)) * bytes / others;
+                    let sent = passed.max((site_nodes - 1) * bytes / heads);
                     legs + whole(self.crossings.rooted_ns(home, bytes, Load::One), sent)
                 }
                 Broadcast::Linear
@@ -117,7 +120,9 @@ impl Model {
             Operation::Reduce => match Reduce::named(algorithm)? {
                 Reduce::Sites => {
                     let load = Load::of_operands(call.is_exact);
-                    reduced(self.crossings.rooted_ns(home, bytes, load))
+                    let heard_bytes = heard(site_nodes, sites - 1).0 * bytes / 100;
+                    let sent = heard_bytes.max((site_nodes - 1) * bytes / heads);
+                    reduced(self.crossings.rooted_ns(home, bytes, load), sent)
                 }
                 Reduce::Linear
                 | Reduce::Pairwise
@@ -131,7 +136,9 @@ impl Model {
             },
             Operation::Allreduce => match Allreduce::named(algorithm)? {
                 Allreduce::Sites => {
-                    reduced(self.crossings.told_ns(|_| bytes, Load::One, Hearers::All))
+                    let operands = bytes - bytes / site_nodes;
+                    let sent = operands + (site_nodes - 1 + sites - 1) * bytes / heads;
+                    reduced(self.crossings.told_ns(|_| bytes, Load::One, Hearers::All), sent)
                 }
                 Allreduce::Linear
                 | Allreduce::Pairwise
@@ -167,7 +174,7 @@ impl Model {
                     // The head of a site hears of the runs of its nodes, and tells those what is below each.
                     let Shape { node_runs, site_runs, .. } = self.shape;
                     let runs = node_runs * (site_nodes - 1);
-                    let sent = (2 * runs + site_runs * (sites - 1)) * bytes / site_nodes;
+                    let sent = (2 * runs + site_runs * (sites - 1)) * bytes / heads;
                     let work = 2 * (runs + site_runs * sites) * self.far.work_ns;
                     let (crosses, hearers) = (site_runs * bytes, Hearers::of_runs(site_runs));
                     2 * legs
@@ -177,6 +184,13 @@ impl Model {
                 Prefix::Doubling | Prefix::Chain | Prefix::Heads | Prefix::Board => return None,
             },
         })
+    }
+
+    /// In how many segments it goes what all have, or get.
+    fn cuts(&self, call: &Call) -> u64 {
+        let streams_ns = [self.wide, self.far].map(|way| way.stream_ns(call.bytes));
+        let most = segments(streams_ns, self.shape.site_nodes, self.far.work_ns, call.bytes);
+        most.min(call.units.max(1))
     }
 
     /// The longest of the crossings between two sites, or between others and `home`, where one tells the other what
