@@ -26,6 +26,8 @@ pub(crate) struct Crossings {
     /// What leads to a node, and how many nodes a site has at most.
     network: Cost,
     nodes: u64,
+    /// How many sites there are, if that is known.
+    count: u32,
 }
 
 /// What two sites cost, and how many ranks they have.
@@ -38,10 +40,22 @@ pub(crate) struct Crossing {
 
 /// By which sites others are told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Relays {
-    sites: u32,
-    /// From each site to each: which one tells it. Empty where all are told by those who have it first.
-    tellers: Vec<u32>,
+pub(crate) enum Relays {
+    /// All by those who have it first.
+    #[default]
+    Straight,
+    /// From each of so many sites to each: which one tells it.
+    Table { sites: u32, tellers: Vec<u32> },
+    /// All by one of so many sites, which alone is told.
+    Through { sites: u32, by: u32 },
+}
+
+/// By which sites the segments of what one tells the others go, or of what it hears of them: all alike, or each by one
+/// of them, which take turns.
+#[derive(Clone, Debug)]
+pub(crate) struct Routes {
+    relays: Vec<Relays>,
+    nodes: u32,
 }
 
 /// What a crossing carries that lies on the way from one site to several others, or from them to it.
@@ -72,9 +86,6 @@ struct Telling<'a> {
     load: Load,
     hearers: Hearers,
 }
-
-/// Everyone tells everyone.
-pub(crate) static STRAIGHT: Relays = Relays { sites: 0, tellers: Vec::new() };
 
 impl Pairs {
     /// Of pairs of different sites, each of which counts once, whichever way round it is named.
@@ -128,7 +139,8 @@ impl Crossings {
     /// All alike.
     pub(crate) fn alike(usual: Cost, costs: &Costs) -> Self {
         let (network, wake_ns) = (costs.site, costs.wake_ns);
-        Self { usual, table: Vec::new(), ranks: Vec::new(), wake_ns, network, nodes: 1 }
+        let (table, ranks) = (Vec::new(), Vec::new());
+        Self { usual, table, ranks, wake_ns, network, nodes: 1, count: 0 }
     }
 
     /// Between sites that have these numbers in `pairs`, so many ranks each, and so many nodes at most.
@@ -139,7 +151,8 @@ impl Crossings {
         costs: &Costs,
         pairs: &Pairs,
     ) -> Self {
-        let alike = Self { nodes, ..Self::alike(costs.wide, costs) };
+        let count = sites.len() as u32;
+        let alike = Self { nodes, count, ..Self::alike(costs.wide, costs) };
         if sites.len() > SITES_MOST as usize {
             return alike;
         }
@@ -210,9 +223,73 @@ impl Crossings {
         (0..self.sites()).map(way_ns).collect()
     }
 
-    /// By which sites one tells the others so many bytes, or hears them of them.
-    pub(crate) fn relays_of(&self, root: u32, bytes: u64, load: Load) -> Relays {
-        self.relays(Telling::of_root(root, &|_| bytes, load))
+    /// By which sites one tells the others so many bytes in so many segments, or hears them of them.
+    pub(crate) fn routes_of(&self, root: u32, bytes: u64, segments: u64, load: Load) -> Routes {
+        let of = |_| bytes;
+        let telling = Telling::of_root(root, &of, load);
+        let relays = self.relays(telling);
+        let nodes = self.nodes as u32;
+        if !self.is_spread(telling, &relays, segments) {
+            return Routes { relays: vec![relays], nodes };
+        }
+        let (sites, others) = (self.count, 1..self.count);
+        let through = |turn| Relays::Through { sites, by: (root + turn) % sites };
+        Routes { relays: others.map(through).collect(), nodes }
+    }
+
+    /// How long two crossings take by which so many bytes of `home`, or of whichever site it is, go in so many segments,
+    /// if each goes by another site.
+    pub(crate) fn spread_ns(
+        &self,
+        home: Option<u32>,
+        bytes: u64,
+        segments: u64,
+        load: Load,
+    ) -> Option<u64> {
+        // Where all are alike any root is.
+        let home = home.or(self.table.is_empty().then_some(0));
+        let mut roots = (0..self.count).filter(|&root| home.is_none_or(|home| home == root));
+        let of = |_| bytes;
+        let is_spread = |root| {
+            let telling = Telling::of_root(root, &of, load);
+            self.is_spread(telling, &self.relays(telling), segments)
+        };
+        roots.all(is_spread).then(|| self.two_hops_ns())
+    }
+
+    /// Whether each of so many segments goes by another site: where that is much sooner than by `relays`, for of what
+    /// one tells all others each segment leaves it once only.
+    fn is_spread(&self, telling: Telling, relays: &Relays, segments: u64) -> bool {
+        let others = u64::from(self.count.saturating_sub(1));
+        let Some(root) = telling.root else { return false };
+        if telling.load == Load::Each || others < 2 || segments < 2 {
+            return false;
+        }
+        let (bytes, worst) = ((telling.bytes)(root), self.worst());
+        let part = bytes / others.min(segments);
+        let leaves_ns = |bytes: u64| stream_ns(self.network, bytes / self.nodes.min(segments));
+        let passed = part.saturating_mul(others - 1).max(bytes);
+        let streams_ns = stream_ns(worst, part).max(leaves_ns(passed));
+        let straight_ns = match self.table.is_empty() {
+            false => self.last_ns(relays, telling),
+            true => {
+                let leaves_ns = leaves_ns(bytes.saturating_mul(others));
+                worst.latency_ns + 2 * worst.overhead_ns + stream_ns(worst, bytes).max(leaves_ns)
+            }
+        };
+        pays(self.two_hops_ns() + streams_ns + streams_ns / segments, straight_ns)
+    }
+
+    /// Two crossings of what is short.
+    fn two_hops_ns(&self) -> u64 {
+        let worst = self.worst();
+        2 * (worst.latency_ns + 2 * worst.overhead_ns) + self.wake_ns
+    }
+
+    /// The greatest distance, and the worst rate.
+    fn worst(&self) -> Cost {
+        let rates = self.all(0, None).map(|crossing| crossing.cost.bytes_per_s);
+        Cost { bytes_per_s: rates.min().unwrap_or(0), ..self.widest() }
     }
 
     /// By which sites each tells others its bytes, by its number of ranks, or hears as many of them.
@@ -300,10 +377,10 @@ impl Crossings {
                 }
             }
         }
-        let found = Relays { sites, tellers };
+        let found = Relays::Table { sites, tellers };
         // All together they may be in each other's way.
         let last_ns = |relays: &Relays| self.last_ns(relays, telling);
-        if pays(last_ns(&found), last_ns(&STRAIGHT)) { found } else { Relays::default() }
+        if pays(last_ns(&found), last_ns(&Relays::Straight)) { found } else { Relays::Straight }
     }
 
     /// When the last site knows what it is told.
@@ -394,23 +471,54 @@ impl Relays {
     /// Who tells a site what another has.
     #[inline]
     pub(crate) fn teller(&self, from: u32, to: u32) -> u32 {
-        if self.tellers.is_empty() {
-            return from;
+        match self {
+            Self::Straight => from,
+            Self::Table { sites, tellers } => tellers[(from * sites + to) as usize],
+            Self::Through { by, .. } if from == *by || to == *by => from,
+            Self::Through { by, .. } => *by,
         }
-        self.tellers[(from * self.sites + to) as usize]
     }
 
     /// Who tells others what one has, and whom.
     fn past(&self, root: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
-        let told = (0..self.sites).map(move |to| (self.teller(root, to), to));
+        let told = (0..self.sites()).map(move |to| (self.teller(root, to), to));
         told.filter(move |&(by, to)| by != root && to != root)
     }
 
     /// Whom a site tells what another has.
     pub(crate) fn told_by(&self, by: u32, from: u32) -> impl Iterator<Item = u32> + '_ {
-        let sites = if by == from { 0 } else { self.sites };
-        (0..sites).filter(move |&to| to != by && self.teller(from, to) == by)
+        let sites = if by == from { 0 } else { self.sites() };
+        (0..sites).filter(move |&to| to != by && to != from && self.teller(from, to) == by)
     }
+
+    /// Among how many sites they are, where not all are told straight.
+    fn sites(&self) -> u32 {
+        match self {
+            Self::Straight => 0,
+            Self::Table { sites, .. } | Self::Through { sites, .. } => *sites,
+        }
+    }
+}
+
+impl Routes {
+    /// How many sites take turns, if they do.
+    pub(crate) fn turns(&self) -> Option<u32> {
+        let turns = self.relays.len() as u32;
+        (turns > 1).then_some(turns)
+    }
+
+    /// Of a segment. Segments that neighbouring nodes carry go by neighbouring sites, and those that one node does by
+    /// all of them.
+    pub(crate) fn relays(&self, index: u32) -> &Relays {
+        let sites = self.relays.len() as u32;
+        let round = sites / divisor(sites, self.nodes) * self.nodes;
+        &self.relays[((index + index / round) % sites) as usize]
+    }
+}
+
+/// The greatest common one.
+fn divisor(one: u32, other: u32) -> u32 {
+    if other == 0 { one } else { divisor(other, one % other) }
 }
 
 /// How long so many bytes are on their way; sums of many do not overflow.
@@ -434,6 +542,13 @@ mod tests {
     fn cost(latency_ms: u64, mb_per_s: u64) -> Cost {
         let (latency_ns, bytes_per_s) = (latency_ms * 1_000_000, mb_per_s * 1_000_000);
         Cost { latency_ns, bytes_per_s, overhead_ns: 4_000 }
+    }
+
+    impl Crossings {
+        /// Of what is not cut.
+        fn relays_of(&self, root: u32, bytes: u64, load: Load) -> Relays {
+            self.routes_of(root, bytes, 1, load).relays(0).clone()
+        }
     }
 
     /// Sites 4, 2 and 9 of a job, of one node and so many ranks.
@@ -495,10 +610,10 @@ mod tests {
         assert_eq!(of_first.told_by(1, 0).collect::<Vec<_>>(), [2]);
         let all = slow.relays_among(|_| 1 << 20, Load::One, Hearers::All);
         assert_eq!((teller(&all), all.teller(1, 2)), ([0, 1, 1], 1));
-        assert_eq!(slow.relays_of(1, 1 << 20, Load::One), STRAIGHT);
+        assert_eq!(slow.relays_of(1, 1 << 20, Load::One), Relays::Straight);
         let telling =
             Telling { bytes: &|_| 1 << 20, root: None, load: Load::One, hearers: Hearers::All };
-        let straight_ns = slow.last_ns(&STRAIGHT, telling);
+        let straight_ns = slow.last_ns(&Relays::Straight, telling);
         assert!(slow.told_ns(|_| 1 << 20, Load::One, Hearers::All).unwrap() < straight_ns / 10);
         let upwards = slow.relays_among(|_| 1 << 20, Load::One, Hearers::Above);
         assert_eq!((teller(&upwards), upwards.teller(1, 2)), ([0, 1, 2], 1), "of those below only");
@@ -507,7 +622,7 @@ mod tests {
         let little = three([(4, 2, good), (2, 9, good), (4, 9, cost(14, 100))]);
         assert_eq!(
             little.relays_of(0, 8, Load::One),
-            STRAIGHT,
+            Relays::Straight,
             "what is known of links is not exact"
         );
     }
@@ -538,5 +653,30 @@ mod tests {
         };
         assert_eq!([past(8, Load::One), past(8, Load::Each)], [4, 4]);
         assert_eq!([past(1 << 20, Load::One), past(1 << 20, Load::Each)], [4, 0]);
+    }
+
+    #[test]
+    fn segments_for_many_sites_go_each_by_another_one() {
+        let costs = Costs::default();
+        let sites: Vec<u32> = (0..16).collect();
+        let of = |nodes| Crossings::new(&sites, vec![1; 16], nodes, &costs, &Pairs::default());
+        let routes = |nodes, bytes, load| of(nodes).routes_of(3, bytes, 24, load);
+        assert_eq!(routes(1, 8, Load::One).relays(0), &Relays::Straight);
+        assert_eq!(routes(1, 1 << 20, Load::Each).relays(0), &Relays::Straight);
+        for nodes in [1, 2, 3, 5] {
+            let routes = routes(nodes, 1 << 20, Load::One);
+            let mut pairs = std::collections::BTreeSet::new();
+            for index in 0..15 * nodes as u32 {
+                let by = routes.relays(index).teller(3, if index % 2 == 0 { 2 } else { 9 });
+                let relays = routes.relays(index);
+                let by = if by == 3 { relays.teller(3, 4) } else { by };
+                let told: Vec<u32> = relays.told_by(by, 3).collect();
+                assert!(by != 3 && told.len() == 14 && !told.contains(&3), "{relays:?}");
+                pairs.insert((by, index % nodes as u32));
+            }
+            assert_eq!(pairs.len(), 15 * nodes as usize, "each node tells by each site");
+        }
+        assert!(of(1).spread_ns(None, 1 << 20, 24, Load::One).unwrap() > 12_000_000);
+        assert_eq!(of(1).spread_ns(None, 1 << 20, 1, Load::One), None);
     }
 }

@@ -56,7 +56,7 @@ impl Case {
                 Location { node: place as u32, site: (place / nodes) as u32 }
             })
             .collect();
-        let costs = if random.flip() { Costs::default() } else { bundling() };
+        let costs = [Costs::default(), bundling(), narrow()][random.below(3) as usize];
         // Half of the time sites are far apart and near, by good links and bad ones.
         let pairs =
             if random.flip() { Pairs::default() } else { unlike(&mut random, sites as u32) };
@@ -141,7 +141,7 @@ impl Case {
     /// That what crossed between each two sites is what `least` says for two ranks, summed; or into each site, where
     /// sites pass on for others.
     fn check_crossed(&self, outcome: &Outcome, least: impl Fn(u32, u32) -> u64) {
-        match self.is_alike() {
+        match self.is_alike() && self.is_short {
             true => self.check_between(outcome, least, |from, to| (from, to)),
             false => self.check_between(outcome, least, |_, to| (to, to)),
         }
@@ -175,8 +175,8 @@ impl Case {
 
     /// That what crossed for sites at which it is combined is what `least` says for two ranks.
     fn check_combined(&self, outcome: &Outcome, least: impl Fn(u32, u32) -> u64) {
-        if self.is_alike() {
-            self.check_crossed(outcome, least);
+        if self.is_alike() && (self.is_short || !self.is_exact) {
+            self.check_between(outcome, least, |from, to| (from, to));
         } else if self.is_exact {
             // Whoever passes on combines first.
             self.check_between(outcome, least, |from, _| (from, from));
@@ -256,6 +256,12 @@ fn bundling() -> Costs {
     Costs { site, ..Costs::default() }
 }
 
+/// Sites near each other and networks so bad that segments of what goes to all leave each to another site.
+fn narrow() -> Costs {
+    let site = Cost { latency_ns: 20_000, bytes_per_s: 1_000_000, overhead_ns: 4_000 };
+    Costs { site, wide: Cost { latency_ns: 100_000, ..site }, ..Costs::default() }
+}
+
 /// What is between each two sites, from a campus to the other side of the earth, and from a modem to more than
 /// a network within a site.
 fn unlike(random: &mut Random, sites: u32) -> Pairs {
@@ -316,6 +322,7 @@ fn barrier_hears_of_all() {
 fn broadcast_crosses_once() {
     for_seeds(|mut case| {
         let (len, root) = (case.length(60_000), case.root);
+        case.is_short = len < 4 << 10;
         let data = block(root, 0, len);
         let place = |rank| if rank == root { data.clone() } else { nothing(len) };
         let plan = |rank| plan::broadcast(rank, &case.topology, root, len);
@@ -424,7 +431,7 @@ fn alltoall_crosses_once() {
 fn operands(case: &mut Case) -> Operands {
     let element = [4, 1 << 10, 1 << 14][case.random.below(3) as usize];
     let len = case.length(120);
-    case.is_short = len * element < 16 << 10;
+    case.is_short = len * element < 4 << 10;
     Operands {
         len,
         element,

@@ -7,15 +7,14 @@ use crate::topology::Across;
 
 /// `len` bytes of the root's output to everyone's.
 pub(crate) fn broadcast(schedule: &mut Schedule, sites: &Across, me: u32, root: u32, len: u64) {
-    let cuts = Cuts::new(len, 1, sites);
+    let (cuts, routes) = Cuts::routed(len, 1, sites, sites.long.site(root), Load::One);
     // What is short leaves from the root itself; else the nodes of its site send parts.
     let pin = if cuts.count == 1 { Pin::Site(root) } else { Pin::Node(root) };
     let levels = cuts.levels(sites);
-    let relays = sites.crossings.relays_of(levels.site(root), len, Load::One);
     let course = |index| {
         let (start, len) = cuts.segment(index);
         let way = Way { levels, lane: lane(index, sites), pin };
-        Course::new(way, &relays, root, me, Buffer::Output.span(start, len))
+        Course::new(way, routes.relays(index), root, me, Buffer::Output.span(start, len))
     };
     let courses: Vec<Course> = (0..cuts.count).map(course).collect();
     let begins: Vec<u32> = (0..cuts.count).collect();

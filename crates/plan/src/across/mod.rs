@@ -22,6 +22,7 @@ pub(crate) mod prefix;
 pub(crate) mod reduction;
 
 use crate::costs::Costs;
+use crate::crossings::{Load, Routes};
 use crate::schedule::part;
 use crate::topology::{Across, Levels};
 
@@ -128,6 +129,26 @@ impl Cuts {
         let nodes = u64::from(sites.nodes_most);
         let count = segments(streams_ns, nodes, site.overhead_ns, bytes).min(len.max(1));
         Self { len, count: count as u32 }
+    }
+
+    /// The same, and by which sites the segments of what site `root` tells the others go, or of what it hears of them.
+    pub(crate) fn routed(
+        len: u64,
+        unit: u64,
+        sites: &Across,
+        root: u32,
+        load: Load,
+    ) -> (Self, Routes) {
+        let cuts = Self::new(len, unit, sites);
+        let bytes = len.saturating_mul(unit);
+        let routes = sites.crossings.routes_of(root, bytes, cuts.count.into(), load);
+        // Each of the sites that pass on has to tell all others, and gets as many segments.
+        let Some(turns) = routes.turns() else { return (cuts, routes) };
+        let stream_ns = sites.costs.wide.stream_ns(bytes) * u64::from(turns);
+        let most = (bytes / SEGMENT_LEAST).min(len).min(SEGMENTS_MOST);
+        let best = best([stream_ns, 0], 1, sites.costs.site.overhead_ns).min(most) as u32;
+        let count = best.max(cuts.count) / turns * turns;
+        (Self { count: count.max(cuts.count), ..cuts }, routes)
     }
 
     /// One of as many as there are ranks, which are all on their way at once.

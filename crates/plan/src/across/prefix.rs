@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::across::reduction::Run;
 use crate::across::{Cuts, Pace, Pin, Way, lane, timetable};
-use crate::crossings::{Crossings, Hearers, Load, Relays, STRAIGHT};
+use crate::crossings::{Crossings, Hearers, Load, Relays};
 use crate::schedule::{Buffer, Schedule, Span, Ticket};
 use crate::topology::{Across, Levels};
 
@@ -130,7 +130,7 @@ impl<'a> Prefixes<'a> {
     fn run(&self, schedule: &mut Schedule, mut courses: Vec<Course>, pace: Pace) {
         let begins: Vec<u32> = (0..courses.len() as u32).collect();
         let (combined, arrived) = (1 + pace.nodes, 2 + pace.nodes + pace.crossing);
-        let passed = arrived + if self.relays == STRAIGHT { 0 } else { 1 + pace.crossing };
+        let passed = arrived + if self.relays == Relays::Straight { 0 } else { 1 + pace.crossing };
         let delays = [0, 1, combined, arrived, passed, passed + pace.nodes];
         let order = timetable(&begins, &delays, |_, _| 0);
         for &(stage, course) in &order {

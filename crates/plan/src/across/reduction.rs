@@ -6,7 +6,7 @@
 //! consecutive, that is one; where ranks were dealt to the sites in turns, it is as many as there are ranks.
 
 use crate::across::{Cuts, Pace, Pin, Way, lane, timetable};
-use crate::crossings::{Crossings, Hearers, Load, Relays, STRAIGHT};
+use crate::crossings::{Crossings, Hearers, Load, Relays};
 use crate::reduction::Operands;
 use crate::schedule::{Buffer, Schedule, Span, Ticket};
 use crate::topology::{Across, Levels};
@@ -16,17 +16,18 @@ pub(crate) fn allreduce(schedule: &mut Schedule, sites: &Across, me: u32, operan
     let own = operands.outside_output(schedule, operands.in_place);
     let cuts = Cuts::new(operands.len, operands.element, sites);
     let levels = cuts.levels(sites);
+    let bytes = operands.bytes();
+    let relays = sites.crossings.relays_among(|_| bytes, Load::One, Hearers::All);
     let course = |index| {
         let (start, len) = cuts.segment(index);
         let way = Way { levels, lane: lane(index, sites), pin: Pin::None };
-        Course::new(way, Goal::Everyone, own.part(start, len), Buffer::Output.span(start, len))
+        let (own, result) = (own.part(start, len), Buffer::Output.span(start, len));
+        Course::new(way, &relays, Goal::Everyone, own, result)
     };
     let courses = (0..cuts.count).map(course).collect();
     let begins: Vec<u32> = (0..cuts.count).collect();
     let pace = cuts.pace(operands.element, sites);
-    let bytes = operands.bytes();
-    let relays = sites.crossings.relays_among(|_| bytes, Load::One, Hearers::All);
-    let reduction = Reduction::new(sites, levels, (&relays, Load::Each), me, operands.commutes);
+    let reduction = Reduction::new(sites, levels, Load::Each, me, operands.commutes);
     reduction.run(schedule, courses, &begins, pace);
 }
 
@@ -39,10 +40,13 @@ pub(crate) fn reduce(
     operands: Operands,
 ) {
     let own = operands.outside_output(schedule, operands.in_place && me == root);
-    let cuts = Cuts::new(operands.len, operands.element, sites);
+    // Sites that one of them passes on for are no neighbours in the order in which all are combined, and which one that
+    // is follows from what messages cost.
+    let (home, load) = (sites.long.site(root), Load::of_operands(operands.is_exact));
+    let (cuts, routes) = Cuts::routed(operands.len, operands.element, sites, home, load);
     let levels = cuts.levels(sites);
-    let home = levels.site(root);
-    let is_beside = heard(levels.nodes_of(home).len() as u64, u64::from(levels.sites()) - 1).1;
+    let others = if routes.turns().is_some() { 1 } else { u64::from(levels.sites()) - 1 };
+    let is_beside = heard(levels.nodes_of(home).len() as u64, others).1;
     let pin = match cuts.count {
         1 => Pin::Site(root),
         _ if is_beside => Pin::Beside(root),
@@ -51,16 +55,13 @@ pub(crate) fn reduce(
     let course = |index| {
         let (start, len) = cuts.segment(index);
         let way = Way { levels, lane: lane(index, sites), pin };
-        Course::new(way, Goal::Root(root), own.part(start, len), Buffer::Output.span(start, len))
+        let (own, result) = (own.part(start, len), Buffer::Output.span(start, len));
+        Course::new(way, routes.relays(index), Goal::Root(root), own, result)
     };
     let courses = (0..cuts.count).map(course).collect();
     let begins: Vec<u32> = (0..cuts.count).collect();
     let pace = cuts.pace(operands.element, sites);
-    // Sites that one of them passes on for are no neighbours in the order in which all are combined, and which one that
-    // is follows from what messages cost.
-    let load = Load::of_operands(operands.is_exact);
-    let relays = sites.crossings.relays_of(home, operands.bytes(), load);
-    let reduction = Reduction::new(sites, levels, (&relays, load), me, operands.commutes);
+    let reduction = Reduction::new(sites, levels, load, me, operands.commutes);
     reduction.run(schedule, courses, &begins, pace);
 }
 
@@ -93,18 +94,19 @@ pub(crate) fn reduce_scatter(
         for index in 0..cuts.count {
             let (start, len) = cuts.segment(index);
             let own = Buffer::Input.span(first + start, len);
-            courses.push(Course::new(way, Goal::Root(root), own, Buffer::Output.span(start, len)));
+            let result = Buffer::Output.span(start, len);
+            courses.push(Course::new(way, &relays, Goal::Root(root), own, result));
             begins.push(index);
         }
     }
     let pace = longest.pace(element, sites);
-    let reduction = Reduction::new(sites, levels, (&relays, load), me, commutes);
-    let takes_turns = relays == STRAIGHT;
+    let reduction = Reduction::new(sites, levels, load, me, commutes);
+    let takes_turns = relays == Relays::Straight;
     Reduction { takes_turns, ..reduction }.run(schedule, courses, &begins, pace);
 }
 
-/// How many hundredths of what all have the busiest node of a root's site takes in, of so many nodes, where each of so
-/// many sites tells that one: of all of them each is head of a part, and the root's node hears of the others' results
+/// How many hundredths of what all have the busiest node of a root's site takes in, of so many nodes, where so many others
+/// tell it all they have: of all of them each is head of a part, and the root's node hears of the others' results
 /// besides, or the others are, and it hears of the results only. The less, and whether it is the latter.
 pub(crate) fn heard(nodes: u64, sites: u64) -> (u64, bool) {
     let others = (nodes - 1).max(1);
@@ -158,6 +160,7 @@ enum Goal {
 /// The way of one segment, as one rank sees it.
 struct Course<'a> {
     way: Way<'a>,
+    relays: &'a Relays,
     goal: Goal,
     own: Span,
     /// Where the result goes, at those who get it.
@@ -171,9 +174,10 @@ struct Course<'a> {
 }
 
 impl<'a> Course<'a> {
-    fn new(way: Way<'a>, goal: Goal, own: Span, result: Span) -> Self {
+    fn new(way: Way<'a>, relays: &'a Relays, goal: Goal, own: Span, result: Span) -> Self {
         let arriving = [Vec::new(), Vec::new(), Vec::new()];
-        Self { way, goal, own, result, arriving, combined: Vec::new(), finished: Ticket::default() }
+        let (combined, finished) = (Vec::new(), Ticket::default());
+        Self { way, relays, goal, own, result, arriving, combined, finished }
     }
 }
 
@@ -194,7 +198,6 @@ struct Reduction<'a> {
     /// All ranks by their nodes, whatever goes through their heads.
     nodes: &'a Levels,
     crossings: &'a Crossings,
-    relays: &'a Relays,
     /// What sites pass on to a root: what they come to with what they have heard, or that as it came.
     load: Load,
     me: u32,
@@ -206,13 +209,7 @@ struct Reduction<'a> {
 }
 
 impl<'a> Reduction<'a> {
-    fn new(
-        sites: &'a Across,
-        levels: &'a Levels,
-        (relays, load): (&'a Relays, Load),
-        me: u32,
-        commutes: bool,
-    ) -> Self {
+    fn new(sites: &'a Across, levels: &'a Levels, load: Load, me: u32, commutes: bool) -> Self {
         let mut runs_of = [Vec::new(), Vec::new()];
         if !commutes {
             for site in 0..levels.sites() {
@@ -225,12 +222,13 @@ impl<'a> Reduction<'a> {
         }
         let (nodes, crossings) = (&sites.long, &*sites.crossings);
         let takes_turns = false;
-        Self { levels, nodes, crossings, relays, load, me, commutes, takes_turns, runs: runs_of }
+        Self { levels, nodes, crossings, load, me, commutes, takes_turns, runs: runs_of }
     }
 
     fn run(&self, schedule: &mut Schedule, mut courses: Vec<Course>, begins: &[u32], pace: Pace) {
         let (combined, arrived) = (1 + pace.nodes, 2 + pace.nodes + pace.crossing);
-        let passed = arrived + if *self.relays == STRAIGHT { 0 } else { 1 + pace.crossing };
+        let is_straight = courses.iter().all(|course| *course.relays == Relays::Straight);
+        let passed = arrived + if is_straight { 0 } else { 1 + pace.crossing };
         let delays = [0, 1, combined, combined, 1 + combined, arrived, passed, passed + pace.nodes];
         let order =
             timetable(begins, &delays, |stage, course| self.turn(courses[course].goal, stage));
@@ -272,6 +270,7 @@ impl<'a> Reduction<'a> {
         let (way, me) = (course.way, self.me);
         let (is_head, is_site_head) = (me == way.head_of(me), me == way.site_head_of(me));
         let arriving = &mut course.arriving;
+        let (relays, goal) = (course.relays, course.goal);
         let len = course.own.len;
         let own = self.levels.site(me);
         let (ranks, nodes) = self.gathering(course.goal);
@@ -296,7 +295,7 @@ impl<'a> Reduction<'a> {
                 }
             }
             CROSSING | PASSING if is_site_head => {
-                let source = |site| Some((self.source(course.goal, site, stage)?, site));
+                let source = |site| Some((self.source(relays, goal, site, stage)?, site));
                 let mut sources: Vec<(u32, u32)> = way.other_sites(me).filter_map(source).collect();
                 sources.sort_by_key(|&(by, site)| self.crossings.cost(site, by).latency_ns);
                 for (by, site) in sources {
@@ -375,20 +374,20 @@ impl<'a> Reduction<'a> {
     }
 
     /// From which site what a site has comes in a stage, if it comes then.
-    fn source(&self, goal: Goal, site: u32, stage: usize) -> Option<u32> {
+    fn source(&self, relays: &Relays, goal: Goal, site: u32, stage: usize) -> Option<u32> {
         let own = self.levels.site(self.me);
         let (by, is_late) = match goal {
             Goal::Everyone => {
-                let by = self.relays.teller(site, own);
+                let by = relays.teller(site, own);
                 (by, by != site)
             }
             Goal::Root(root) => {
                 let root = self.levels.site(root);
-                let by = self.relays.teller(root, site);
+                let by = relays.teller(root, site);
                 if site == root {
                     return None;
                 } else if by == own {
-                    (site, self.delays(site, root))
+                    (site, self.delays(relays, site, root))
                 } else if own == root && self.load == Load::Each {
                     (by, true)
                 } else {
@@ -401,13 +400,13 @@ impl<'a> Reduction<'a> {
 
     /// Sends what its site has to those who hear it of it, where this is the stage for it.
     fn cross(&self, schedule: &mut Schedule, course: &mut Course, stage: usize) {
-        let (way, own) = (course.way, self.levels.site(self.me));
+        let (way, relays, own) = (course.way, course.relays, self.levels.site(self.me));
         let told = |site: &u32| match course.goal {
-            Goal::Everyone => self.relays.teller(own, *site) == own,
+            Goal::Everyone => relays.teller(own, *site) == own,
             Goal::Root(root) => {
                 let root = self.levels.site(root);
-                let due = if self.delays(own, root) { PASSING } else { CROSSING };
-                stage == due && own != root && self.relays.teller(root, own) == *site
+                let due = if self.delays(relays, own, root) { PASSING } else { CROSSING };
+                stage == due && own != root && relays.teller(root, own) == *site
             }
         };
         let heads: Vec<u32> =
@@ -420,9 +419,9 @@ impl<'a> Reduction<'a> {
 
     /// Sends on what other sites have, as it came, so that all combine the same, and in the order in which it comes.
     fn pass_on(&self, schedule: &mut Schedule, course: &mut Course) {
-        let own = self.levels.site(self.me);
+        let (relays, own) = (course.relays, self.levels.site(self.me));
         let hears = |site: u32, of: u32| match course.goal {
-            Goal::Everyone => self.relays.teller(of, site) == own,
+            Goal::Everyone => relays.teller(of, site) == own,
             Goal::Root(root) => self.levels.site(root) == site,
         };
         let arriving = &mut course.arriving[2];
@@ -437,8 +436,8 @@ impl<'a> Reduction<'a> {
     }
 
     /// Whether what a site has for a root waits for what it passes on with it.
-    fn delays(&self, site: u32, root: u32) -> bool {
-        self.load == Load::One && self.relays.told_by(site, root).next().is_some()
+    fn delays(&self, relays: &Relays, site: u32, root: u32) -> bool {
+        self.load == Load::One && relays.told_by(site, root).next().is_some()
     }
 
     fn pass_up(&self, schedule: &mut Schedule, course: &mut Course, to: impl Iterator<Item = u32>) {

@@ -40,7 +40,9 @@ impl Model {
             told.map_or_else(straight, |told_ns| told_ns.max(sent_ns) + self.wake_ns)
         };
         // Of what is cut each node is head of a part, as long as there are segments for it.
-        let heads = self.cuts(call).min(site_nodes);
+        let segments = self.cuts(call);
+        let heads = segments.min(site_nodes);
+        let spread = |load| self.crossings.spread_ns(home, bytes, segments, load);
         let reduced = |told: Option<u64>, sent: u64| {
             whole(told, sent) + 2 * legs + 2 * (sites - 1) * self.wide.work_ns
         };
@@ -61,7 +63,13 @@ impl Model {
                     let others = heads.min(site_nodes - 1).max(1);
                     let passed = (sites - 1 + site_nodes.saturating_sub(2)) * bytes / others;
                     let sent = passed.max((site_nodes - 1) * bytes / heads);
-                    legs + whole(self.crossings.rooted_ns(home, bytes, Load::One), sent)
+                    let told = || self.crossings.rooted_ns(home, bytes, Load::One);
+                    legs + match spread(Load::One) {
+                        Some(crossings_ns) => {
+                            crossings_ns + self.far.stream_ns(site_nodes * bytes / heads)
+                        }
+                        None => whole(told(), sent),
+                    }
                 }
                 Broadcast::Linear
                 | Broadcast::Binomial
@@ -120,9 +128,15 @@ impl Model {
             Operation::Reduce => match Reduce::named(algorithm)? {
                 Reduce::Sites => {
                     let load = Load::of_operands(call.is_exact);
-                    let heard_bytes = heard(site_nodes, sites - 1).0 * bytes / 100;
-                    let sent = heard_bytes.max((site_nodes - 1) * bytes / heads);
-                    reduced(self.crossings.rooted_ns(home, bytes, load), sent)
+                    let sent = |others| {
+                        let heard = heard(site_nodes, others).0 * bytes / 100;
+                        heard.max((site_nodes - 1) * bytes / heads)
+                    };
+                    let told = || self.crossings.rooted_ns(home, bytes, load);
+                    match spread(load) {
+                        Some(crossings_ns) => crossings_ns + self.far.stream_ns(sent(1)) + 2 * legs,
+                        None => reduced(told(), sent(sites - 1)),
+                    }
                 }
                 Reduce::Linear
                 | Reduce::Pairwise
