@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What happens to a wide area, one thing after the other, while ranks on both sides of it exchange data that is
 # checked: every message arrives once, or the job ends with the error and in the time that are to be expected.
-# Usage: trouble.sh PREFIX [CASE...] (cuts, clock, gateways, address, mtu, udp, tcp, refused, disorder, malice, strangers; all by default)
+# Usage: trouble.sh PREFIX [CASE...] (cuts, clock, gateways, address, mtu, udp, tcp, refused, oneway, disorder, malice, strangers; all by default)
 set -u
 cd "$(dirname "$0")" || exit 1
 . ./check.sh
@@ -12,7 +12,7 @@ export CANELE_LAB=t$$ TROUBLE_TEST=$work
 canele=$prefix/bin/canele mpiexec=$prefix/bin/mpiexec
 trap 'for id in "${started[@]}"; do kill -9 "$id" 2>/dev/null; done; "$canele" lab down >/dev/null 2>&1; rm -rf "$work"' EXIT
 started=()
-wanted=" ${*:-cuts clock gateways address mtu udp tcp refused disorder malice strangers} "
+wanted=" ${*:-cuts clock gateways address mtu udp tcp refused oneway disorder malice strangers} "
 "$prefix/bin/mpicc" -Wall -Werror -O1 programs/exchange.c -o "$work/exchange" || exit 1
 lab() { timeout 60 "$canele" lab "$@"; }
 raise() { lab up --name "$CANELE_LAB" "$@" >"$work/up" 2>&1 || true; }
@@ -278,6 +278,27 @@ if wants refused; then
         told=$(timeout 45 "$mpiexec" "${direct[@]}" -genv CANELE_RAILS $rails sh -c '"$0"; [ "$PMI_RANK" = 0 ] || sleep 30' "$work/orphan" 2>"$work/err")
         sed 's/^/    /' "$work/err"
         check "a process that has ended unseen is not waited for, over $rails" "the dead: 0 failures" "$told"
+    done
+fi
+
+# Ranks of the second site can call the first, and cannot be called: one is silent for longer than it would be dialled,
+# and another ends meanwhile.
+if wants oneway; then
+    "$prefix/bin/mpicc" -Wall -Werror -O1 programs/unspoken.c -o "$work/unspoken" || exit 1
+    for one in "1 DROP" "2 REJECT --reject-with tcp-reset"; do
+        read -r node how <<<"$one"
+        # shellcheck disable=SC2086
+        lab run site1-node$node iptables -A INPUT -s 10.77.0.0/24 -p tcp --syn -j $how || check "calls can be kept out" yes no
+        # shellcheck disable=SC2016
+        timeout 80 "$mpiexec" -genv CANELE_RAILS shm,tcp -launcher-exec "$canele lab run" -hosts site0-node$node:1,site1-node$node:2 -n 3 sh -c '"$0" 42; [ "$PMI_RANK" = 0 ] || sleep 80' "$work/unspoken" >"$work/told$node" 2>"$work/err$node" &
+        started+=($!)
+        silent[node]=$!
+    done
+    for node in 1 2; do
+        wait "${silent[node]}"
+        sed 's/^/    /' "$work/err$node"
+        check "one that cannot be called is waited for, and one of its site that has ended is not" "1 dead of 3: 0 failures" "$(cat "$work/told$node")"
+        lab run site1-node$node iptables -F
     done
 fi
 

@@ -1,11 +1,13 @@
 /* Receives from processes that have never been spoken to: all but ranks 0 and 1 end without a word, behind a shell that
-   stays, so that the launcher sees nothing amiss, and rank 1 is silent for long. Rank 0 prints a line. */
+   stays, so that the launcher sees nothing amiss, and rank 1 is silent for long. Rank 0 prints a line.
+   Usage: unspoken [SECONDS], for which rank 1 is silent. */
 #include <mpi.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "expect.h"
 
-enum { RANKS_MAX = 8, SILENT_S = 9 };
+enum { RANKS_MAX = 8 };
 
 int main(int argc, char **argv) {
     int size, values[RANKS_MAX] = {0};
@@ -18,7 +20,7 @@ int main(int argc, char **argv) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (rank > 1) _exit(0);
     if (rank == 1) {
-        sleep(SILENT_S);
+        sleep(argc > 1 ? atoi(argv[1]) : 9);
         values[0] = 42;
         expect("MPI_Ssend", MPI_Ssend(values, 1, MPI_INT, 0, 1, MPI_COMM_WORLD), MPI_SUCCESS);
         _exit(failures != 0);

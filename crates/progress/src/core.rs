@@ -26,7 +26,7 @@ use crate::watch::Watch;
 
 use gathering::{LastShort, Row};
 use returning::Left;
-use routes::{RailSet, Reopening, Route, Trouble, another_way};
+use routes::{Purpose, RailSet, Reopening, Route, Trouble, another_way};
 use seeking::Seeking;
 
 /// Where the addresses of peers come from, asked at the first message to a peer.
@@ -326,7 +326,7 @@ impl Core {
     #[inline]
     fn send(&mut self) {
         while let Some(gate) = self.engine.poll_connect() {
-            self.open(gate);
+            self.open(gate, Purpose::Wanted);
         }
         // Before the frames: the sender of what was copied is told at once, as the caller may be
         // about to leave the library for long.

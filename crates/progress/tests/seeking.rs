@@ -1,12 +1,12 @@
 //! A peer that is waited for, and was never spoken to, is sought: one that is gone is found out, and one that lives
-//! is not disturbed but for a link.
+//! is not disturbed but for a link, and waited for though none opens.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use driver::{Rail, SimNetwork};
+use driver::{Rail, SimNetwork, SimPath};
 use engine::{Config, Engine, Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
 use progress::{Core, Directory, Policy, Progress};
@@ -16,26 +16,26 @@ use wire::GateId;
 fn whoever_waits_finds_out_that_a_peer_it_never_spoke_to_is_gone() {
     let ways = [(SOON, receive as fn(&Progress, u64) -> Outcome), (0, receive), (0, probe)];
     at_once(ways, |(context, wait)| {
-        let job = Job::new(false);
-        job.network.kill(PEER);
+        let job = Job::new();
+        job.end_peer();
         assert_eq!(job.run(|waiter| wait(waiter, context)), Outcome::PeerFailed);
-        assert_eq!(job.sought(), 1);
+        assert_eq!(job.sought(), 0, "it is not called");
     });
 }
 
 #[test]
 fn so_does_who_only_tests() {
     at_once([test_receive as fn(&Progress) -> Outcome, test_probe], |tests| {
-        let job = Job::new(false);
-        job.network.kill(PEER);
+        let job = Job::new();
+        job.end_peer();
         assert_eq!(job.run(tests), Outcome::PeerFailed);
     });
 }
 
 #[test]
 fn so_do_threads_that_wait_for_one_another_to_poll() {
-    let job = Job::new(false);
-    job.network.kill(PEER);
+    let job = Job::new();
+    job.end_peer();
     let ends = job.run(|waiter| {
         thread::scope(|scope| {
             let waiting =
@@ -47,33 +47,60 @@ fn so_do_threads_that_wait_for_one_another_to_poll() {
 }
 
 #[test]
-fn one_whose_process_has_ended_is_not_called() {
-    at_once([receive, probe], |wait| {
-        let job = Job::new(true);
-        assert_eq!(job.run(|waiter| wait(waiter, 0)), Outcome::PeerFailed);
-        assert_eq!(job.sought(), 0);
+fn one_that_can_call_and_cannot_be_called_is_waited_for() {
+    let job = Job::new();
+    job.wall_off_peer();
+    let receives: Vec<_> = (0..3).map(|_| submit(&job.waiter, SOON)).collect();
+    job.run(|waiter| {
+        job.call_in_vain(waiter, &receives);
+        job.send_from_peer(SOON, receives.len());
+        for op in receives.iter().copied() {
+            assert_eq!(end(waiter, op), Outcome::Ok);
+        }
     });
+    assert_eq!(job.sought(), 1, "it is called once");
+}
+
+#[test]
+fn one_that_cannot_be_called_is_found_out_when_it_ends() {
+    let job = Job::new();
+    job.wall_off_peer();
+    let receive = submit(&job.waiter, SOON);
+    let ended = job.run(|waiter| {
+        job.call_in_vain(waiter, &[receive]);
+        job.end_peer();
+        end(waiter, receive)
+    });
+    assert_eq!(ended, Outcome::PeerFailed);
+}
+
+#[test]
+fn what_is_to_be_sent_where_no_way_leads_fails_as_ever() {
+    let job = Job::new();
+    job.wall_off_peer();
+    let receive = submit(&job.waiter, SOON);
+    let ends = job.run(|waiter| {
+        job.await_call(waiter, &[receive]);
+        // While it is being called, and when that was in vain.
+        [(); 2].map(|()| {
+            let op = submit_send(waiter, PEER, SOON);
+            end(waiter, op)
+        })
+    });
+    assert_eq!(ends, [Outcome::PeerFailed; 2]);
+    assert_eq!(end(&job.waiter, receive), Outcome::PeerFailed);
+    assert_eq!(job.sought(), 2, "it is called anew for what is to be sent");
 }
 
 #[test]
 fn one_that_lives_is_waited_for_however_many_receives_there_are() {
-    let job = Job::new(false);
-    let mut receives: Vec<_> = (0..1000).map(|_| submit(&job.waiter, 0)).collect();
+    let job = Job::new();
+    let receives: Vec<_> = (0..1000).map(|_| submit(&job.waiter, 0)).collect();
     job.run(|waiter| {
-        while job.sought() == 0 {
-            let is_over = |core: &mut Core| core.engine.is_complete(receives[0]).then_some(());
-            assert_eq!(waiter.wait_for(Duration::from_millis(100), is_over), None);
-        }
-        let envelope = Envelope { context: 0, source: PEER.0, tag: 0, is_urgent: false };
-        for _ in &receives {
-            let send = |core: &mut Core| {
-                core.engine.submit_send(ME, envelope, &Region::owned(8), SendMode::Standard)
-            };
-            job.peer.submit(send);
-        }
+        job.await_call(waiter, &receives);
         thread::scope(|scope| {
-            scope.spawn(|| job.peer.wait(|core| core.is_quiet().then_some(())));
-            for op in receives.drain(..) {
+            scope.spawn(|| job.send_from_peer(0, receives.len()));
+            for op in receives.iter().copied() {
                 assert_eq!(end(waiter, op), Outcome::Ok);
             }
         });
@@ -94,6 +121,13 @@ fn receive(waiter: &Progress, context: u64) -> Outcome {
 fn submit(waiter: &Progress, context: u64) -> OpId {
     waiter
         .submit(|core| core.engine.submit_receive(Some(PEER), selector(context), &Region::owned(8)))
+}
+
+fn submit_send(sender: &Progress, to: GateId, context: u64) -> OpId {
+    let source = if to == ME { PEER } else { ME };
+    let envelope = Envelope { context, source: source.0, tag: 0, is_urgent: false };
+    let data = Region::owned(8);
+    sender.submit(|core| core.engine.submit_send(to, envelope, &data, SendMode::Standard))
 }
 
 fn end(waiter: &Progress, op: OpId) -> Outcome {
@@ -140,20 +174,62 @@ struct Job {
     waiter: Arc<Progress>,
     peer: Arc<Progress>,
     sought: Arc<AtomicU32>,
+    has_ended: Arc<AtomicBool>,
 }
 
 impl Job {
-    /// The launcher has seen the peer end, or not.
-    fn new(has_ended: bool) -> Self {
+    fn new() -> Self {
         let network = SimNetwork::new(0);
-        let sought = Arc::<AtomicU32>::default();
+        let (sought, has_ended) = (Arc::<AtomicU32>::default(), Arc::<AtomicBool>::default());
         let [waiter, peer] = [ME, PEER].map(|rank| {
             let rails: Vec<Box<dyn Rail>> = vec![Box::new(network.rail(rank))];
-            let directory = Box::new(Ranks { sought: Arc::clone(&sought), has_ended });
+            let (sought, has_ended) = (Arc::clone(&sought), Arc::clone(&has_ended));
+            let directory = Box::new(Ranks { sought, has_ended });
             let core = Core::new(Engine::new(Config::new(2)), rank, 2, rails, directory);
             Progress::new(core, Policy::for_node(2, 1)).expect("descriptors")
         });
-        Self { network, waiter, peer, sought }
+        Self { network, waiter, peer, sought, has_ended }
+    }
+
+    /// The peer ends, and the launcher sees it.
+    fn end_peer(&self) {
+        self.network.kill(PEER);
+        self.has_ended.store(true, Ordering::Relaxed);
+    }
+
+    /// What goes to the peer is swallowed, and what comes from it passes.
+    fn wall_off_peer(&self) {
+        self.network.set_path(ME, PEER, SimPath { reachable: false, ..SimPath::default() });
+    }
+
+    /// Waits until the peer is called, during which no receive may end.
+    fn await_call(&self, waiter: &Progress, receives: &[OpId]) {
+        while self.sought() == 0 {
+            self.watch(waiter, receives);
+        }
+    }
+
+    /// The same, and then until nobody has answered.
+    fn call_in_vain(&self, waiter: &Progress, receives: &[OpId]) {
+        self.await_call(waiter, receives);
+        let called = self.network.now();
+        while self.network.now() < called + Duration::from_secs(100) {
+            self.watch(waiter, receives);
+        }
+    }
+
+    fn watch(&self, waiter: &Progress, receives: &[OpId]) {
+        let is_over =
+            |core: &mut Core| receives.iter().any(|op| core.engine.is_complete(*op)).then_some(());
+        assert_eq!(waiter.wait_for(Duration::from_millis(100), is_over), None);
+    }
+
+    /// The peer sends so many messages, and waits until they have left.
+    fn send_from_peer(&self, context: u64, count: usize) {
+        for _ in 0..count {
+            submit_send(&self.peer, ME, context);
+        }
+        self.peer.wait(|core| core.is_quiet().then_some(()));
     }
 
     /// What `wait` comes to while time passes.
@@ -177,7 +253,7 @@ impl Job {
 /// On the simulated rail a rank is its own address.
 struct Ranks {
     sought: Arc<AtomicU32>,
-    has_ended: bool,
+    has_ended: Arc<AtomicBool>,
 }
 
 impl Directory for Ranks {
@@ -187,7 +263,7 @@ impl Directory for Ranks {
     }
 
     fn has_ended(&mut self, _: GateId) -> bool {
-        self.has_ended
+        self.has_ended.load(Ordering::Relaxed)
     }
 
     fn expects_soon(&self, context: u64) -> bool {

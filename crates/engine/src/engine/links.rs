@@ -77,9 +77,12 @@ impl Engine {
         way.is_none_or(|way| way.reach == Reach::Closed)
     }
 
-    /// Asks for a way to a peer, if none ever was.
-    pub fn submit_reach(&mut self, gate: GateId) {
-        if self.is_untried(gate) {
+    /// A way that was not asked for here was tried in vain: the peer is as it was, and if a way was asked for
+    /// meanwhile, it is asked for again.
+    pub fn handle_no_way(&mut self, gate: GateId) {
+        let way = self.gate(gate);
+        if way.reach == Reach::Wanted {
+            way.reach = Reach::Closed;
             self.list(gate);
         }
     }

@@ -80,9 +80,19 @@ impl Trouble {
     }
 }
 
+/// Why a way to a peer is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Something is to be sent: without a way the peer has failed.
+    Wanted,
+    /// Something is waited for. The peer may find its way here where none leads there.
+    Sought,
+}
+
 /// The search for a way to a peer.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Attempt {
+    purpose: Purpose,
     /// The rails to try if the one that is opening the link fails, and the peer's addresses there.
     pub(super) later: Vec<(RailId, Vec<u8>)>,
     /// What the rails tried before said.
@@ -213,8 +223,15 @@ impl Core {
                 }
                 true
             }
-            Some(Route::Opening { rail: opening, .. }) => *opening == rail,
-            Some(Route::Closed) => true,
+            Some(Route::Opening { rail: opening, attempt }) if *opening == rail => {
+                if attempt.purpose == Purpose::Sought && matches!(fault, Fault::Unreachable(_)) {
+                    return self.give_up_search(peer);
+                }
+                true
+            }
+            Some(Route::Opening { .. }) => false,
+            // Another rail of a team has not got there either.
+            Some(Route::Closed) => !matches!(fault, Fault::Unreachable(_)),
             Some(Route::Failed) | None => false,
         };
         if concerned {
@@ -343,8 +360,14 @@ impl Core {
         self.engine.handle_down(peer);
     }
 
+    /// No way was found to a peer that nothing was to be sent to when the search began.
+    fn give_up_search(&mut self, peer: GateId) {
+        self.routes[peer.0 as usize] = Route::Closed;
+        self.engine.handle_no_way(peer);
+    }
+
     #[cold]
-    pub(super) fn open(&mut self, gate: GateId) {
+    pub(super) fn open(&mut self, gate: GateId, purpose: Purpose) {
         let _uncancelled = Uncancelled::begin();
         let index = gate.0 as usize;
         match self.routes.get(index) {
@@ -363,19 +386,19 @@ impl Core {
                 Vec::new()
             }
         };
-        self.connect(gate, Attempt { later: candidates, refusals: Vec::new() });
+        self.connect(gate, Attempt { purpose, later: candidates, refusals: Vec::new() });
     }
 
     /// Tries the rails that are left in turn until one begins to open; those of its team open beside it.
     fn connect(&mut self, gate: GateId, attempt: Attempt) {
-        let Attempt { later, mut refusals } = attempt;
+        let Attempt { purpose, later, mut refusals } = attempt;
         let mut later = later.into_iter();
         while let Some((rail, address)) = later.next() {
             match self.rails[rail.0 as usize].rail.connect(gate, &address) {
                 Ok(()) => {
                     let later: Vec<_> = later.collect();
                     self.connect_twins(gate, rail, &later);
-                    let attempt = Attempt { later, refusals };
+                    let attempt = Attempt { purpose, later, refusals };
                     self.routes[gate.0 as usize] = Route::Opening { rail, attempt };
                     return;
                 }
@@ -384,6 +407,9 @@ impl Core {
                     refusals.push(format!("{name}: {error}"));
                 }
             }
+        }
+        if purpose == Purpose::Sought {
+            return self.give_up_search(gate);
         }
         self.routes[gate.0 as usize] = Route::Failed;
         let tried =
@@ -429,5 +455,5 @@ pub(super) fn another_way(
         return None;
     }
     attempt.refusals.push(format!("{name}: {reason}"));
-    Some(std::mem::take(attempt))
+    Some(attempt.clone())
 }

@@ -1,31 +1,37 @@
 //! Peers that are waited for, and were never spoken to: when a way to them is sought.
 //!
 //! A receive opens no link, for its sender does; so that one which is gone is found out, who has waited for long asks
-//! whether it has ended, and tries to reach it otherwise. Of a healthy pair that costs a link, which its message would have
-//! opened anyway. That neither end is stormed, a process seeks few at a look, those behind itself first, and for a
-//! message that may be long in coming processes of higher ranks begin at later looks.
+//! now and then whether it has ended, and the first time opens a link otherwise, which tells if it ends later. Of a healthy
+//! pair that costs a link, which its message would have opened anyway. Where none opens that says nothing: the peer may be
+//! one that can call, and cannot be called. That neither end is stormed, a process seeks few at a look, those that have
+//! waited longest first, of these those behind itself, and for a message that may be long in coming processes of higher
+//! ranks begin at later looks.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use driver::Fault;
 use wire::GateId;
 
 use super::Core;
+use super::routes::Purpose;
 
-/// Who is waited for to whom no way was ever sought.
+/// Who is waited for to whom no link leads, and none was asked for by what is to be sent.
 #[derive(Debug)]
 pub(super) struct Seeking {
     rank: GateId,
     looked: Instant,
-    /// For how many looks in a row.
+    /// For how many looks in a row, since they were sought last.
     looks: BTreeMap<GateId, u32>,
+    /// To whom a link was to be opened.
+    called: BTreeSet<GateId>,
 }
 
 impl Seeking {
     /// Of the process `rank`.
     pub fn new(rank: GateId, now: Instant) -> Self {
-        Self { rank, looked: now, looks: BTreeMap::new() }
+        Self { rank, looked: now, looks: BTreeMap::new(), called: BTreeSet::new() }
     }
 
     /// Whether it is time for a look.
@@ -50,9 +56,14 @@ impl Seeking {
                 due.push(gate);
             }
         }
-        due.sort_unstable_by_key(|gate| gate.0.wrapping_sub(self.rank.0));
+        due.sort_unstable_by_key(|gate| {
+            (Reverse(self.looks[gate]), gate.0.wrapping_sub(self.rank.0))
+        });
         due.dedup();
         due.truncate(SOUGHT_AT_A_LOOK);
+        for gate in &due {
+            self.looks.insert(*gate, 0);
+        }
         due
     }
 }
@@ -74,8 +85,8 @@ impl Core {
         for gate in seeking.look(now, unknown) {
             if self.directory.has_ended(gate) {
                 self.fail(gate, Fault::Unreachable("its process has ended".into()));
-            } else {
-                self.engine.submit_reach(gate);
+            } else if self.seeking.called.insert(gate) {
+                self.open(gate, Purpose::Sought);
             }
         }
     }
@@ -95,20 +106,16 @@ const SOUGHT_AT_A_LOOK: usize = 16;
 mod tests {
     use super::*;
 
-    /// At which looks, a second apart, `rank` seeks whom, if it waits for `awaited` from the first on.
+    /// At which looks, a second apart, `rank` seeks whom, if it waits for `awaited` from the first on, and finds
+    /// nobody.
     fn sought(rank: u32, awaited: &[(u32, bool)], looks: u32) -> Vec<Vec<u32>> {
         let began = Instant::now();
         let mut seeking = Seeking::new(GateId(rank), began);
-        let mut known = Vec::new();
         let look = |at| {
             let now = began + at * LOOK_EVERY;
             assert!(seeking.is_due(now) && !seeking.is_due(now - LOOK_EVERY));
-            let left = awaited.iter().filter(|(gate, _)| !known.contains(gate));
-            let left: Vec<_> = left.map(|&(gate, is_late)| (GateId(gate), is_late)).collect();
-            let sought: Vec<_> =
-                seeking.look(now, left.into_iter()).iter().map(|gate| gate.0).collect();
-            known.extend(&sought);
-            sought
+            let awaited = awaited.iter().map(|&(gate, is_late)| (GateId(gate), is_late));
+            seeking.look(now, awaited).iter().map(|gate| gate.0).collect()
         };
         (1..=looks).map(look).collect()
     }
@@ -119,9 +126,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_late_is_sought_at_once_and_the_rest_after_a_while() {
-        let looks = sought(0, &[(1, true), (2, false)], 7);
-        assert_eq!(looks, [vec![1], vec![], vec![], vec![], vec![], vec![2], vec![]]);
+    fn what_is_late_is_sought_at_each_look_and_the_rest_after_a_while() {
+        let looks = sought(0, &[(1, true), (2, false)], 12);
+        let expected = |at| if at % 6 == 0 { vec![2, 1] } else { vec![1] };
+        assert_eq!(looks, (1..=12).map(expected).collect::<Vec<_>>());
     }
 
     #[test]
