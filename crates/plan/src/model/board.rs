@@ -16,7 +16,7 @@ impl Model {
         let (ranks, bytes) = (self.shape.ranks, call.bytes);
         let others = ranks - 1;
         // To combine, in halves of a copy: ranks that share cores find in their caches what all of them read.
-        let combined = if self.shape.is_crowded { 1 } else { 4 };
+        let combined = if self.shape.is_crowded { 2 } else { 4 };
         // What a rank posts at most, what one rank moves and combines alone, and what all do beside each other:
         // in multiples of the call's bytes.
         let (posts, alone, together) = match call.operation {

@@ -13,7 +13,8 @@ use crate::schedule::{Buffer, Schedule, Span, Step, part};
 pub fn page_bytes(ranks: u32) -> Option<u64> {
     match ranks {
         0 | 1 => None,
-        2..=32 => Some(32 << 10),
+        2..=8 => Some(64 << 10),
+        9..=32 => Some(32 << 10),
         33..=64 => Some(16 << 10),
         65.. => None,
     }
