@@ -223,18 +223,25 @@ impl Crossings {
         (0..self.sites()).map(way_ns).collect()
     }
 
-    /// By which sites one tells the others so many bytes in so many segments, or hears them of them.
-    pub(crate) fn routes_of(&self, root: u32, bytes: u64, segments: u64, load: Load) -> Routes {
-        let of = |_| bytes;
-        let telling = Telling::of_root(root, &of, load);
+    /// By which sites one tells the others so many bytes in so many segments, or hears them of them; or, where there is
+    /// no such one, by which all tell all.
+    pub(crate) fn routes_of(
+        &self,
+        root: Option<u32>,
+        bytes: u64,
+        segments: u64,
+        load: Load,
+    ) -> Routes {
+        let telling = Telling { bytes: &|_| bytes, root, load, hearers: Hearers::All };
         let relays = self.relays(telling);
         let nodes = self.nodes as u32;
         if !self.is_spread(telling, &relays, segments) {
             return Routes { relays: vec![relays], nodes };
         }
-        let (sites, others) = (self.count, 1..self.count);
-        let through = |turn| Relays::Through { sites, by: (root + turn) % sites };
-        Routes { relays: others.map(through).collect(), nodes }
+        let sites = self.count;
+        let turns = (0..sites).map(|turn| (root.unwrap_or(0) + turn) % sites);
+        let through = turns.filter(|by| root != Some(*by)).map(|by| Relays::Through { sites, by });
+        Routes { relays: through.collect(), nodes }
     }
 
     /// How long two crossings take by which so many bytes of `home`, or of whichever site it is, go in so many segments,
@@ -257,23 +264,40 @@ impl Crossings {
         roots.all(is_spread).then(|| self.two_hops_ns())
     }
 
+    /// The same for what all have, of which each site combines segments and tells the others.
+    pub(crate) fn met_ns(&self, bytes: u64, segments: u64) -> Option<u64> {
+        let telling =
+            Telling { bytes: &|_| bytes, root: None, load: Load::One, hearers: Hearers::All };
+        let meets = self.is_spread(telling, &self.relays(telling), segments);
+        meets.then(|| self.two_hops_ns())
+    }
+
     /// Whether each of so many segments goes by another site: where that is much sooner than by `relays`, for of what
-    /// one tells all others each segment leaves it once only.
+    /// one tells all others each segment leaves it once only, and of what all tell each other twice.
     fn is_spread(&self, telling: Telling, relays: &Relays, segments: u64) -> bool {
         let others = u64::from(self.count.saturating_sub(1));
-        let Some(root) = telling.root else { return false };
         if telling.load == Load::Each || others < 2 || segments < 2 {
             return false;
         }
-        let (bytes, worst) = ((telling.bytes)(root), self.worst());
-        let part = bytes / others.min(segments);
+        let (bytes, worst) = ((telling.bytes)(telling.root.unwrap_or(0)), self.worst());
+        // Besides, nodes of a site tell each other.
+        let near = bytes.saturating_mul(self.nodes - 1);
+        let (carried, leaves, near) = match telling.root {
+            Some(_) => {
+                let part = bytes / others.min(segments);
+                (part, part.saturating_mul(others - 1).max(bytes), near)
+            }
+            None => {
+                let part = 2 * (bytes / (others + 1).min(segments));
+                (part, part.saturating_mul(others), near.saturating_mul(2))
+            }
+        };
         let leaves_ns = |bytes: u64| stream_ns(self.network, bytes / self.nodes.min(segments));
-        let passed = part.saturating_mul(others - 1).max(bytes);
-        let streams_ns = stream_ns(worst, part).max(leaves_ns(passed));
+        let streams_ns = stream_ns(worst, carried).max(leaves_ns(leaves.saturating_add(near)));
         let straight_ns = match self.table.is_empty() {
             false => self.last_ns(relays, telling),
             true => {
-                let leaves_ns = leaves_ns(bytes.saturating_mul(others));
+                let leaves_ns = leaves_ns(bytes.saturating_mul(others).saturating_add(near));
                 worst.latency_ns + 2 * worst.overhead_ns + stream_ns(worst, bytes).max(leaves_ns)
             }
         };
@@ -547,7 +571,7 @@ mod tests {
     impl Crossings {
         /// Of what is not cut.
         fn relays_of(&self, root: u32, bytes: u64, load: Load) -> Relays {
-            self.routes_of(root, bytes, 1, load).relays(0).clone()
+            self.routes_of(Some(root), bytes, 1, load).relays(0).clone()
         }
     }
 
@@ -660,7 +684,7 @@ mod tests {
         let costs = Costs::default();
         let sites: Vec<u32> = (0..16).collect();
         let of = |nodes| Crossings::new(&sites, vec![1; 16], nodes, &costs, &Pairs::default());
-        let routes = |nodes, bytes, load| of(nodes).routes_of(3, bytes, 24, load);
+        let routes = |nodes, bytes, load| of(nodes).routes_of(Some(3), bytes, 24, load);
         assert_eq!(routes(1, 8, Load::One).relays(0), &Relays::Straight);
         assert_eq!(routes(1, 1 << 20, Load::Each).relays(0), &Relays::Straight);
         for nodes in [1, 2, 3, 5] {

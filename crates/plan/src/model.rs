@@ -410,13 +410,14 @@ impl Model {
         let bytes = call.bytes;
         let blocks = ranks.min(call.units.max(1));
         let foreign = blocks - blocks / nodes;
-        let work = 2 * blocks * self.near.work_ns
+        // Who is alone on its node has all that goes from it.
+        let shared = |all: u64| all - all / node_ranks;
+        let work = 2 * shared(blocks) * self.near.work_ns
             + (foreign.div_ceil(node_ranks) + nodes - 1) * runs * self.far.work_ns;
         let legs = 2 * self.near.hop_ns(0) + self.far.hop_ns(0);
-        let combined = 2 * self.compute_ns(bytes) + nodes * runs * self.compute_ns(bytes / ranks);
-        // All nodes take the blocks in one order, so that they send to the same one at a time.
-        let sent = self.far.stream_ns(runs * (bytes - bytes / nodes));
-        let crossing = 2 * sent - 2 * sent / nodes;
+        let combined =
+            2 * self.compute_ns(shared(bytes)) + nodes * runs * self.compute_ns(bytes / ranks);
+        let crossing = self.far.stream_ns(runs * (bytes - bytes / nodes));
         legs + work + crossing.max(combined) + crossing.min(combined) / 2
     }
 

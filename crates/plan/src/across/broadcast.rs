@@ -7,7 +7,7 @@ use crate::topology::Across;
 
 /// `len` bytes of the root's output to everyone's.
 pub(crate) fn broadcast(schedule: &mut Schedule, sites: &Across, me: u32, root: u32, len: u64) {
-    let (cuts, routes) = Cuts::routed(len, 1, sites, sites.long.site(root), Load::One);
+    let (cuts, routes) = Cuts::routed(len, 1, sites, Some(sites.long.site(root)), Load::One);
     // What is short leaves from the root itself; else the nodes of its site send parts.
     let pin = if cuts.count == 1 { Pin::Site(root) } else { Pin::Node(root) };
     let levels = cuts.levels(sites);

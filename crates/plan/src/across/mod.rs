@@ -131,12 +131,13 @@ impl Cuts {
         Self { len, count: count as u32 }
     }
 
-    /// The same, and by which sites the segments of what site `root` tells the others go, or of what it hears of them.
+    /// The same, and by which sites the segments of what site `root` tells the others go, or of what it hears of them, or
+    /// of what all do where there is none.
     pub(crate) fn routed(
         len: u64,
         unit: u64,
         sites: &Across,
-        root: u32,
+        root: Option<u32>,
         load: Load,
     ) -> (Self, Routes) {
         let cuts = Self::new(len, unit, sites);
@@ -144,11 +145,10 @@ impl Cuts {
         let routes = sites.crossings.routes_of(root, bytes, cuts.count.into(), load);
         // Each of the sites that pass on has to tell all others, and gets as many segments.
         let Some(turns) = routes.turns() else { return (cuts, routes) };
-        let stream_ns = sites.costs.wide.stream_ns(bytes) * u64::from(turns);
-        let most = (bytes / SEGMENT_LEAST).min(len).min(SEGMENTS_MOST);
-        let best = best([stream_ns, 0], 1, sites.costs.site.overhead_ns).min(most) as u32;
-        let count = best.max(cuts.count) / turns * turns;
-        (Self { count: count.max(cuts.count), ..cuts }, routes)
+        let Costs { site, wide, .. } = sites.costs;
+        let (stream_ns, turns) = (wide.stream_ns(bytes), u64::from(turns));
+        let count = in_turns(cuts.count.into(), turns, stream_ns, site.overhead_ns, bytes);
+        (Self { count: count.min(len) as u32, ..cuts }, routes)
     }
 
     /// One of as many as there are ranks, which are all on their way at once.
@@ -203,6 +203,13 @@ pub(crate) fn lane(index: u32, sites: &Across) -> u32 {
 pub(crate) fn segments(streams_ns: [u64; 2], nodes: u64, work_ns: u64, bytes: u64) -> u64 {
     let most = (bytes / SEGMENT_LEAST).max(nodes.min(bytes / SHARE_LEAST));
     best(streams_ns, nodes, work_ns).min(most).clamp(1, SEGMENTS_MOST)
+}
+
+/// In how many segments they go, not fewer than `least`, if so many sites take turns.
+pub(crate) fn in_turns(least: u64, turns: u64, stream_ns: u64, work_ns: u64, bytes: u64) -> u64 {
+    let best = best([stream_ns.saturating_mul(turns), 0], 1, work_ns);
+    let count = best.min(bytes / SEGMENT_LEAST).clamp(least, SEGMENTS_MOST);
+    (count / turns * turns).max(least)
 }
 
 fn best([wide_ns, site_ns]: [u64; 2], nodes: u64, work_ns: u64) -> u64 {

@@ -14,15 +14,17 @@ use crate::topology::{Across, Levels};
 /// Everyone's `own`, combined, to everyone's output.
 pub(crate) fn allreduce(schedule: &mut Schedule, sites: &Across, me: u32, operands: Operands) {
     let own = operands.outside_output(schedule, operands.in_place);
-    let cuts = Cuts::new(operands.len, operands.element, sites);
+    let (cuts, routes) = Cuts::routed(operands.len, operands.element, sites, None, Load::One);
     let levels = cuts.levels(sites);
-    let bytes = operands.bytes();
-    let relays = sites.crossings.relays_among(|_| bytes, Load::One, Hearers::All);
     let course = |index| {
         let (start, len) = cuts.segment(index);
         let way = Way { levels, lane: lane(index, sites), pin: Pin::None };
-        let (own, result) = (own.part(start, len), Buffer::Output.span(start, len));
-        Course::new(way, &relays, Goal::Everyone, own, result)
+        let relays = routes.relays(index);
+        let goal = match relays {
+            Relays::Through { by, .. } => Goal::Past(*by),
+            Relays::Straight | Relays::Table { .. } => Goal::Everyone,
+        };
+        Course::new(way, relays, goal, own.part(start, len), Buffer::Output.span(start, len))
     };
     let courses = (0..cuts.count).map(course).collect();
     let begins: Vec<u32> = (0..cuts.count).collect();
@@ -43,7 +45,7 @@ pub(crate) fn reduce(
     // Sites that one of them passes on for are no neighbours in the order in which all are combined, and which one that
     // is follows from what messages cost.
     let (home, load) = (sites.long.site(root), Load::of_operands(operands.is_exact));
-    let (cuts, routes) = Cuts::routed(operands.len, operands.element, sites, home, load);
+    let (cuts, routes) = Cuts::routed(operands.len, operands.element, sites, Some(home), load);
     let levels = cuts.levels(sites);
     let others = if routes.turns().is_some() { 1 } else { u64::from(levels.sites()) - 1 };
     let is_beside = heard(levels.nodes_of(home).len() as u64, others).1;
@@ -154,7 +156,18 @@ struct Piece {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Goal {
     Everyone,
+    /// The same, of a site that combines it for the others.
+    Past(u32),
     Root(u32),
+}
+
+impl Goal {
+    fn is_all(self) -> bool {
+        match self {
+            Self::Everyone | Self::Past(_) => true,
+            Self::Root(_) => false,
+        }
+    }
 }
 
 /// The way of one segment, as one rank sees it.
@@ -261,7 +274,7 @@ impl<'a> Reduction<'a> {
             Goal::Root(root) if self.levels.site(root) == self.levels.site(self.me) => {
                 (ROOT_RANKS, ROOT_NODES)
             }
-            Goal::Everyone | Goal::Root(_) => (RANKS, NODES),
+            Goal::Everyone | Goal::Past(_) | Goal::Root(_) => (RANKS, NODES),
         }
     }
 
@@ -294,6 +307,10 @@ impl<'a> Reduction<'a> {
                     arriving[1].extend(runs.map(|&run| expect(head, run, own, place)));
                 }
             }
+            PASSING if is_site_head && self.hears_result(goal).is_some() => {
+                let by = self.hears_result(goal).unwrap_or(own);
+                course.finished = schedule.expect(way.site_head(by), course.result);
+            }
             CROSSING | PASSING if is_site_head => {
                 let source = |site| Some((self.source(relays, goal, site, stage)?, site));
                 let mut sources: Vec<(u32, u32)> = way.other_sites(me).filter_map(source).collect();
@@ -307,10 +324,10 @@ impl<'a> Reduction<'a> {
             TO_NODES if course.goal == Goal::Root(me) && !is_site_head => {
                 course.finished = schedule.expect(way.site_head_of(me), course.result);
             }
-            TO_NODES if course.goal == Goal::Everyone && is_head && !is_site_head => {
+            TO_NODES if goal.is_all() && is_head && !is_site_head => {
                 course.finished = schedule.expect(way.site_head_of(me), course.result);
             }
-            TO_RANKS if course.goal == Goal::Everyone && !is_head => {
+            TO_RANKS if goal.is_all() && !is_head => {
                 course.finished = schedule.expect(way.head_of(me), course.result);
             }
             _ => {}
@@ -343,6 +360,12 @@ impl<'a> Reduction<'a> {
                 self.cross(schedule, course, stage);
             }
             PASSING if me == site_head && nodes == ROOT_NODES => self.combine(schedule, course, 1),
+            PASSING if me == site_head && matches!(course.goal, Goal::Past(_)) => {
+                if self.hears_result(course.goal).is_none() {
+                    let all = self.conclude(schedule, course);
+                    way.next_sites(me).for_each(|site| schedule.send(way.site_head(site), all));
+                }
+            }
             PASSING if me == site_head => match self.load {
                 Load::Each => self.pass_on(schedule, course),
                 Load::One => self.cross(schedule, course, stage),
@@ -350,8 +373,8 @@ impl<'a> Reduction<'a> {
             TO_NODES if me == site_head && self.hears_all(course.goal) => {
                 self.finish(schedule, course);
             }
-            TO_RANKS if me == head && course.goal == Goal::Everyone => {
-                schedule.settle(course.finished);
+            TO_RANKS if me == head && course.goal.is_all() => {
+                schedule.settle(std::mem::take(&mut course.finished));
                 way.neighbours(me).for_each(|rank| schedule.send(rank, course.result));
             }
             _ => {}
@@ -381,6 +404,8 @@ impl<'a> Reduction<'a> {
                 let by = relays.teller(site, own);
                 (by, by != site)
             }
+            Goal::Past(by) if by == own => (site, false),
+            Goal::Past(_) => return None,
             Goal::Root(root) => {
                 let root = self.levels.site(root);
                 let by = relays.teller(root, site);
@@ -403,6 +428,7 @@ impl<'a> Reduction<'a> {
         let (way, relays, own) = (course.way, course.relays, self.levels.site(self.me));
         let told = |site: &u32| match course.goal {
             Goal::Everyone => relays.teller(own, *site) == own,
+            Goal::Past(by) => own != by && *site == by,
             Goal::Root(root) => {
                 let root = self.levels.site(root);
                 let due = if self.delays(relays, own, root) { PASSING } else { CROSSING };
@@ -422,6 +448,7 @@ impl<'a> Reduction<'a> {
         let (relays, own) = (course.relays, self.levels.site(self.me));
         let hears = |site: u32, of: u32| match course.goal {
             Goal::Everyone => relays.teller(of, site) == own,
+            Goal::Past(_) => false,
             Goal::Root(root) => self.levels.site(root) == site,
         };
         let arriving = &mut course.arriving[2];
@@ -449,18 +476,31 @@ impl<'a> Reduction<'a> {
         }
     }
 
-    /// Combines what all sites have, in the order of the sites, so that all find the same; passes it on.
-    fn finish(&self, schedule: &mut Schedule, course: &mut Course) {
-        let (way, me) = (course.way, self.me);
+    /// Combines what all sites have, in the order of the sites, so that all find the same.
+    fn conclude(&self, schedule: &mut Schedule, course: &mut Course) -> Span {
         let mut pieces = std::mem::take(&mut course.arriving[2]);
         pieces.append(&mut course.combined);
         pieces.sort_by_key(|piece| piece.place);
-        let merged = self.merge(schedule, pieces, course.own.len);
-        let all = merged.first().map_or(course.own, |piece| piece.span);
+        course.combined = self.merge(schedule, pieces, course.own.len);
+        course.combined.first().map_or(course.own, |piece| piece.span)
+    }
+
+    /// Passes on what that comes to.
+    fn finish(&self, schedule: &mut Schedule, course: &mut Course) {
+        let (way, me) = (course.way, self.me);
+        let all = match self.hears_result(course.goal) {
+            Some(_) => {
+                schedule.settle(std::mem::take(&mut course.finished));
+                course.result
+            }
+            None => self.conclude(schedule, course),
+        };
         match course.goal {
-            Goal::Everyone => {
+            Goal::Everyone | Goal::Past(_) => {
                 way.other_nodes(me).for_each(|node| schedule.send(way.node_head(node), all));
-                schedule.copy(all, course.result);
+                if all != course.result {
+                    schedule.copy(all, course.result);
+                }
             }
             Goal::Root(root) if root == me => schedule.copy(all, course.result),
             Goal::Root(root) => schedule.send(root, all),
@@ -492,10 +532,18 @@ impl<'a> Reduction<'a> {
         merged
     }
 
-    /// Whether this rank's site combines what all have.
+    /// Of which site this rank's hears what all have comes to.
+    fn hears_result(&self, goal: Goal) -> Option<u32> {
+        match goal {
+            Goal::Past(by) => Some(by).filter(|by| *by != self.levels.site(self.me)),
+            Goal::Everyone | Goal::Root(_) => None,
+        }
+    }
+
+    /// Whether this rank's site combines what all have, or hears of the result.
     fn hears_all(&self, goal: Goal) -> bool {
         match goal {
-            Goal::Everyone => true,
+            Goal::Everyone | Goal::Past(_) => true,
             Goal::Root(root) => self.levels.site(root) == self.levels.site(self.me),
         }
     }

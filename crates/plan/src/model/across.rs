@@ -1,7 +1,7 @@
 //! What calls take between sites.
 
 use super::{Model, Shape, Way, segments_of};
-use crate::across::{reduction::heard, segments};
+use crate::across::{in_turns, reduction::heard, segments};
 use crate::choice::{Algorithm, Call, Operation};
 use crate::crossings::{Crossing, Hearers, Load};
 use crate::ways::{
@@ -43,6 +43,12 @@ impl Model {
         let segments = self.cuts(call);
         let heads = segments.min(site_nodes);
         let spread = |load| self.crossings.spread_ns(home, bytes, segments, load);
+        // What goes past others, of which each tells all the rest: the last segment follows what a node sends.
+        let past = |crossings_ns: u64, turns: u64, sent: u64| {
+            let stream_ns = self.far.stream_ns(bytes);
+            let cuts = in_turns(segments, turns, stream_ns, self.far.work_ns, bytes);
+            crossings_ns + self.far.stream_ns(sent) + (turns + site_nodes - 2) * stream_ns / cuts
+        };
         let reduced = |told: Option<u64>, sent: u64| {
             whole(told, sent) + 2 * legs + 2 * (sites - 1) * self.wide.work_ns
         };
@@ -66,7 +72,7 @@ impl Model {
                     let told = || self.crossings.rooted_ns(home, bytes, Load::One);
                     legs + match spread(Load::One) {
                         Some(crossings_ns) => {
-                            crossings_ns + self.far.stream_ns(site_nodes * bytes / heads)
+                            past(crossings_ns, sites - 1, site_nodes * bytes / heads)
                         }
                         None => whole(told(), sent),
                     }
@@ -151,8 +157,15 @@ impl Model {
             Operation::Allreduce => match Allreduce::named(algorithm)? {
                 Allreduce::Sites => {
                     let operands = bytes - bytes / site_nodes;
-                    let sent = operands + (site_nodes - 1 + sites - 1) * bytes / heads;
-                    reduced(self.crossings.told_ns(|_| bytes, Load::One, Hearers::All), sent)
+                    let within = operands + (site_nodes - 1) * bytes / heads;
+                    let told = || self.crossings.told_ns(|_| bytes, Load::One, Hearers::All);
+                    match self.crossings.met_ns(bytes, segments) {
+                        Some(crossings_ns) => {
+                            let sent = within + 2 * (sites - 1) * bytes / sites / heads;
+                            2 * legs + past(crossings_ns, sites, sent)
+                        }
+                        None => reduced(told(), within + (sites - 1) * bytes / heads),
+                    }
                 }
                 Allreduce::Linear
                 | Allreduce::Pairwise
