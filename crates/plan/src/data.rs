@@ -46,9 +46,12 @@ pub fn broadcast(rank: u32, topology: &Topology, root: u32, len: u64) -> Schedul
             let segments = topology.model().chain_segments(len) as u32;
             chain::broadcast(&mut schedule, team, span, segments);
         }
+        Broadcast::TwoTree if topology.nodes() > 1 => {
+            levels::broadcast_by_trees(&mut schedule, topology, rank, root, span);
+        }
         Broadcast::TwoTree => {
-            let segments = topology.model().tree_segments(len) as u32;
-            two_tree::broadcast(&mut schedule, team, span, segments);
+            let [segments, _] = topology.model().tree_segments(len);
+            two_tree::broadcast(&mut schedule, team, span, segments as u32);
         }
         Broadcast::Binomial => binomial::broadcast(&mut schedule, team, span),
     }

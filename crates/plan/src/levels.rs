@@ -1,7 +1,7 @@
 //! Operations by levels within one site: ranks of a node work with their head, and the heads of all nodes are
 //! a team of their own.
 
-use crate::pieces::{binomial, dissemination, doubling, linear, ring};
+use crate::pieces::{binomial, dissemination, doubling, linear, ring, two_tree};
 use crate::schedule::{Buffer, Schedule, Span};
 use crate::team::Team;
 use crate::topology::{Levels, Topology};
@@ -39,6 +39,50 @@ pub(crate) fn broadcast(
         binomial::broadcast(schedule, far.led_by(nodes.levels.node(root)), span);
     }
     linear::broadcast(schedule, nodes.near, span);
+}
+
+/// The same down two trees of the heads, and then down two of each node's ranks, in so many segments each.
+pub(crate) fn broadcast_by_trees(
+    schedule: &mut Schedule,
+    topology: &Topology,
+    me: u32,
+    root: u32,
+    span: Span,
+) {
+    let Some(nodes) = Nodes::new(topology, me, Some(root)) else { return };
+    let [near, far] = topology.model().tree_segments(span.len);
+    if let Some(heads) = nodes.far() {
+        let heads = heads.led_by(nodes.levels.node(root));
+        two_tree::broadcast(schedule, heads, span, far as u32);
+    }
+    two_tree::broadcast(schedule, nodes.near, span, near as u32);
+}
+
+/// Everyone's `own`, combined, to `result` at the root up two trees of each node's ranks, and then up two of the heads,
+/// in so many segments each; in the order of the grid if `root` is none: then to its first rank. `own` is left as it
+/// is, and is not `result`.
+pub(crate) fn reduce_by_trees(
+    schedule: &mut Schedule,
+    topology: &Topology,
+    me: u32,
+    root: Option<u32>,
+    (own, result): (Span, Option<Span>),
+    [near, far]: [u32; 2],
+) {
+    let Some(nodes) = Nodes::new(topology, me, root) else { return };
+    let heads = nodes.far();
+    let sum = match (&heads, nodes.near.size()) {
+        (_, 1) => own,
+        (Some(_), _) => schedule.room(own.len),
+        (None, _) => own,
+    };
+    if nodes.near.size() > 1 {
+        two_tree::reduce(schedule, nodes.near, own, heads.map(|_| sum), near);
+    }
+    if let Some(heads) = heads {
+        let heads = heads.led_by(root.map_or(0, |root| nodes.levels.node(root)));
+        two_tree::reduce(schedule, heads, sum, result, far);
+    }
 }
 
 /// Everyone's `own`, combined, to `result` at the root, in the order of the grid if `root` is none: then to

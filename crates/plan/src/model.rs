@@ -14,7 +14,6 @@ use std::sync::Arc;
 use crate::choice::{Algorithm, Call, Operation};
 use crate::costs::{Cost, Costs};
 use crate::crossings::Crossings;
-use crate::pieces::two_tree;
 use crate::ways::{
     Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather, Prefix, Reduce, ReduceScatter, Ways,
 };
@@ -42,8 +41,6 @@ pub(crate) struct Order {
     swap: [u32; 32],
     /// Down a binomial tree, or up.
     tree: [u32; 32],
-    /// Down two trees at once, or up: how often a segment of either.
-    two_tree: u32,
 }
 
 /// How many ranks are where.
@@ -143,19 +140,15 @@ impl Model {
     /// In how many segments a chain passes so many bytes on: with `c` of them the last is there after
     /// `p + c − 2` steps of `work + n·g/c`, which is least for `c = √((p − 2)·n·g/work)`.
     pub(crate) fn chain_segments(&self, bytes: u64) -> u64 {
-        self.segments(self.shape.ranks.saturating_sub(2), bytes)
+        segments(self.farthest(), self.shape.ranks.saturating_sub(2), bytes)
     }
 
-    /// In how many segments half of so many bytes goes along each of two trees: together as many as along a chain
-    /// that is twice as long as they are high, for who passes on does so twice.
-    pub(crate) fn tree_segments(&self, bytes: u64) -> u64 {
-        self.segments(2 * levels(self.shape.ranks), bytes).div_ceil(2)
-    }
-
-    fn segments(&self, steps: u64, bytes: u64) -> u64 {
-        let way = self.farthest();
-        let best = (steps * way.stream_ns(bytes) / (2 * way.work_ns).max(1)).isqrt();
-        best.min(bytes / SEGMENT_LEAST).clamp(1, SEGMENTS_MOST)
+    /// In how many segments half of so many bytes goes along each of two trees, of the ranks of a node, and of nodes:
+    /// together as many as along a chain that is twice as long as they are high, for who passes on does so twice.
+    pub(crate) fn tree_segments(&self, bytes: u64) -> [u64; 2] {
+        let Shape { nodes, node_ranks, .. } = self.shape;
+        [(self.near, node_ranks), (self.far, nodes)]
+            .map(|(way, ranks)| segments(way, 2 * levels(ranks), bytes).div_ceil(2))
     }
 
     fn barrier_ns(&self, way: Barrier) -> Option<u64> {
@@ -178,7 +171,7 @@ impl Model {
             Broadcast::Linear => self.one_with_all_ns(bytes),
             Broadcast::Binomial => self.tree_ns(&self.by_place, bytes),
             Broadcast::Chain => self.chain_ns(bytes, 0),
-            Broadcast::TwoTree if call.units > 1 => self.two_tree_ns(&self.by_place, bytes, 0),
+            Broadcast::TwoTree if call.units > 1 => self.two_trees_ns(bytes, 0),
             Broadcast::VanDeGeijn if call.units >= ranks && ranks > 2 => {
                 let part = bytes / ranks;
                 let scattered = self.tree_ns(&self.by_place, 0) + self.scattered_ns(bytes);
@@ -299,7 +292,7 @@ impl Model {
                 self.tree_ns(self.order(call), bytes) + 2 * levels(ranks) * self.compute_ns(bytes)
             }
             Reduce::Chain if is_ordered => self.chain_ns(bytes, 1),
-            Reduce::TwoTree if call.units > 1 => self.two_tree_ns(self.order(call), bytes, 1),
+            Reduce::TwoTree if call.units > 1 && is_ordered => self.two_trees_ns(bytes, 1),
             Reduce::Ring if call.commutes && call.units >= ranks => {
                 let part = bytes / ranks;
                 let combined = self.compute_ns(bytes) + self.ring_ns(part, self.compute_ns(part));
@@ -527,23 +520,28 @@ impl Model {
         hops + (segments - 1) * interval
     }
 
-    /// Along two trees, with so many reductions of what comes from each branch.
-    fn two_tree_ns(&self, order: &Order, bytes: u64, reductions: u64) -> u64 {
-        let Shape { ranks, nodes, node_ranks, .. } = self.shape;
-        let segments = self.tree_segments(bytes);
-        let segment = bytes.div_ceil(2 * segments);
-        let combined = 2 * reductions * self.compute_ns(segment);
+    /// Along two trees of nodes, and two of the ranks of a node, with so many reductions of what comes from each branch.
+    fn two_trees_ns(&self, bytes: u64, reductions: u64) -> u64 {
+        let Shape { nodes, node_ranks, .. } = self.shape;
         let (near, far) = (self.near, self.far);
-        let step = |way: Way| way.hop_ns(segment) + way.busy_ns(segment) + combined;
-        let height = levels(ranks) + 1;
-        let crossings = if nodes == 1 { 0 } else { (levels(nodes) + 1).min(height) };
-        let mut hops = crossings * step(far) + (height - crossings) * step(near);
-        hops += self.waking_ns(hops, height);
         // In two halves of a segment: one is passed on twice, and the other only taken in.
-        let crossing = far.stream_ns(u64::from(order.two_tree) * segment);
-        let near_ns = if node_ranks == 1 { 0 } else { near.busy_ns(segment) };
-        let work = 4 * if nodes == 1 { near_ns } else { near_ns.max(far.work_ns) };
-        hops + (segments - 1) * crossing.max(work + combined)
+        let within = |segment, combined_ns| 4 * near.busy_ns(segment) + combined_ns;
+        let between =
+            |segment, combined_ns| far.stream_ns(2 * segment).max(4 * far.work_ns + combined_ns);
+        let [of_ranks, of_nodes] = self.tree_segments(bytes);
+        let along = |way: Way, ranks: u64, segments: u64, interval: &dyn Fn(u64, u64) -> u64| {
+            let segment = bytes.div_ceil(2 * segments);
+            let combined_ns = 2 * reductions * self.compute_ns(segment);
+            let height = levels(ranks) + 1;
+            let hops = height * (way.hop_ns(segment) + way.busy_ns(segment) + combined_ns);
+            let waking = self.waking_ns(hops, height);
+            if ranks == 1 {
+                0
+            } else {
+                hops + waking + (segments - 1) * interval(segment, combined_ns)
+            }
+        };
+        along(near, node_ranks, of_ranks, &within) + along(far, nodes, of_nodes, &between)
     }
 
     /// What it adds to a way through so many ranks, one after the other, that those are asleep which it comes to
@@ -622,24 +620,8 @@ impl Order {
             let is_child = |from: usize| from % (2 * distance) == distance;
             order.tree[level] = most(&|from| is_child(from).then(|| from - distance));
         }
-        order.two_tree = two_tree_crossings(nodes, count);
         order
     }
-}
-
-/// How many messages at most a node takes in or gives out, of ranks on such nodes, for a segment of both trees.
-fn two_tree_crossings(nodes: &[u32], count: usize) -> u32 {
-    let mut crossing = vec![[0; 2]; count];
-    let others = (nodes.len() as u32).saturating_sub(1);
-    for (tree, position) in (0..2).flat_map(|tree| (1..=others).map(move |at| (tree, at))) {
-        let parent = two_tree::Place::of(tree, position, others).parent;
-        let (from, to) = (nodes[parent as usize], nodes[position as usize]);
-        if from != to {
-            crossing[from as usize][0] += 1;
-            crossing[to as usize][1] += 1;
-        }
-    }
-    crossing.into_iter().flatten().max().unwrap_or(0)
 }
 
 impl Way {
@@ -661,6 +643,12 @@ impl Way {
     fn stream_ns(&self, bytes: u64) -> u64 {
         (bytes.saturating_mul(self.ps_per_byte) / 1000).min(STREAM_MAX_NS)
     }
+}
+
+/// In how many segments so many bytes go along a way of so many steps more than one.
+fn segments(way: Way, steps: u64, bytes: u64) -> u64 {
+    let best = (steps * way.stream_ns(bytes) / (2 * way.work_ns).max(1)).isqrt();
+    best.min(bytes / SEGMENT_LEAST).clamp(1, SEGMENTS_MOST)
 }
 
 /// In how many segments so many bytes go by heads.

@@ -50,10 +50,10 @@ impl Operands {
         segments.min(self.len).max(1) as u32
     }
 
-    /// In how many segments a half of them goes up each of two trees.
-    fn tree_segments(&self, topology: &Topology) -> u32 {
+    /// In how many segments a half of them goes up each of two trees, of the ranks of a node, and of nodes.
+    fn tree_segments(&self, topology: &Topology) -> [u32; 2] {
         let segments = topology.model().tree_segments(self.bytes());
-        segments.min(self.len / 2).max(1) as u32
+        segments.map(|segments| segments.min(self.len / 2).max(1) as u32)
     }
 
     /// Where this rank's operand is: not in the output, to which results come while it is on its way.
@@ -137,7 +137,12 @@ pub fn reduce(rank: u32, topology: &Topology, root: u32, operands: Operands) -> 
             let segments = operands.tree_segments(topology);
             route.reduce(&mut schedule, (commutes, root_at), |schedule, team, result| {
                 let own = apart(schedule, own, result);
-                two_tree::reduce(schedule, team, own, result, segments);
+                if topology.nodes() > 1 {
+                    let (root, ends) = (commutes.then_some(root), (own, result));
+                    levels::reduce_by_trees(schedule, topology, rank, root, ends, segments);
+                } else {
+                    two_tree::reduce(schedule, team, own, result, segments[0]);
+                }
             });
         }
         Reduce::Levels => {

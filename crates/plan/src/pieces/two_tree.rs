@@ -146,16 +146,16 @@ impl Branches {
 
 /// Who is next to a position in one of the trees; above the top is position 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub parent: u32,
-    pub left: Option<u32>,
-    pub right: Option<u32>,
+struct Place {
+    parent: u32,
+    left: Option<u32>,
+    right: Option<u32>,
 }
 
 impl Place {
     /// A position's, one of `1..=others`. In the first tree odd ones are at the ends of branches, in the second even
     /// ones: it is the first one's mirror where that turns odd into even, else the first one beginning at 2, under 1.
-    pub(crate) fn of(tree: usize, position: u32, others: u32) -> Self {
+    fn of(tree: usize, position: u32, others: u32) -> Self {
         match tree {
             0 => Self::in_order(position, others),
             _ if others.is_multiple_of(2) => {
@@ -211,7 +211,7 @@ fn top(tree: usize, others: u32) -> Option<u32> {
 }
 
 /// How many are one above the other at most, of so many.
-pub(crate) fn height(others: u32) -> u32 {
+fn height(others: u32) -> u32 {
     others.checked_ilog2().map_or(0, |highest| highest + 2)
 }
 
