@@ -1,5 +1,6 @@
 //! Operations over several sites: no datum crosses the distance between two sites twice, and nothing
-//! waits for more than one crossing, or for two where that is much sooner, past a bad link
+//! waits for more than one crossing, or for two where that is much sooner: past a bad link, or where of long data each
+//! segment goes by another site, so that not all leaves one as often as there are others
 //! ([`Relays`](crate::crossings::Relays)).
 //!
 //! Every node has a *head*, and every site has one among the heads of its nodes. What the ranks of a node

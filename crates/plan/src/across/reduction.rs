@@ -360,11 +360,9 @@ impl<'a> Reduction<'a> {
                 self.cross(schedule, course, stage);
             }
             PASSING if me == site_head && nodes == ROOT_NODES => self.combine(schedule, course, 1),
-            PASSING if me == site_head && matches!(course.goal, Goal::Past(_)) => {
-                if self.hears_result(course.goal).is_none() {
-                    let all = self.conclude(schedule, course);
-                    way.next_sites(me).for_each(|site| schedule.send(way.site_head(site), all));
-                }
+            PASSING if me == site_head && course.goal == Goal::Past(self.levels.site(me)) => {
+                let all = self.conclude(schedule, course);
+                way.next_sites(me).for_each(|site| schedule.send(way.site_head(site), all));
             }
             PASSING if me == site_head => match self.load {
                 Load::Each => self.pass_on(schedule, course),
