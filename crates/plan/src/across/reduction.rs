@@ -311,7 +311,7 @@ impl<'a> Reduction<'a> {
                 let by = self.hears_result(goal).unwrap_or(own);
                 course.finished = schedule.expect(way.site_head(by), course.result);
             }
-            CROSSING | PASSING if is_site_head => {
+            CROSSING | PASSING if is_site_head && self.hears(relays, goal) => {
                 let source = |site| Some((self.source(relays, goal, site, stage)?, site));
                 let mut sources: Vec<(u32, u32)> = way.other_sites(me).filter_map(source).collect();
                 sources.sort_by_key(|&(by, site)| self.crossings.cost(site, by).latency_ns);
@@ -424,17 +424,19 @@ impl<'a> Reduction<'a> {
     /// Sends what its site has to those who hear it of it, where this is the stage for it.
     fn cross(&self, schedule: &mut Schedule, course: &mut Course, stage: usize) {
         let (way, relays, own) = (course.way, course.relays, self.levels.site(self.me));
-        let told = |site: &u32| match course.goal {
-            Goal::Everyone => relays.teller(own, *site) == own,
-            Goal::Past(by) => own != by && *site == by,
+        let heads: Vec<u32> = match course.goal {
+            Goal::Everyone => {
+                let told = way.next_sites(self.me).filter(|&site| relays.teller(own, site) == own);
+                told.map(|site| way.site_head(site)).collect()
+            }
+            Goal::Past(by) => (own != by).then(|| way.site_head(by)).into_iter().collect(),
             Goal::Root(root) => {
                 let root = self.levels.site(root);
                 let due = if self.delays(relays, own, root) { PASSING } else { CROSSING };
-                stage == due && own != root && relays.teller(root, own) == *site
+                let is_due = stage == due && own != root;
+                is_due.then(|| way.site_head(relays.teller(root, own))).into_iter().collect()
             }
         };
-        let heads: Vec<u32> =
-            way.next_sites(self.me).filter(told).map(|site| way.site_head(site)).collect();
         if stage == PASSING && !heads.is_empty() {
             self.combine(schedule, course, 2);
         }
@@ -535,6 +537,19 @@ impl<'a> Reduction<'a> {
         match goal {
             Goal::Past(by) => Some(by).filter(|by| *by != self.levels.site(self.me)),
             Goal::Everyone | Goal::Root(_) => None,
+        }
+    }
+
+    /// Whether this rank's site hears what any other has.
+    fn hears(&self, relays: &Relays, goal: Goal) -> bool {
+        let own = self.levels.site(self.me);
+        match goal {
+            Goal::Everyone => true,
+            Goal::Past(by) => own == by,
+            Goal::Root(root) => {
+                let root = self.levels.site(root);
+                own == root || relays.told_by(own, root).next().is_some()
+            }
         }
     }
 
