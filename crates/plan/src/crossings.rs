@@ -240,7 +240,12 @@ impl Crossings {
         }
         let sites = self.count;
         let turns = (0..sites).map(|turn| (root.unwrap_or(0) + turn) % sites);
-        let through = turns.filter(|by| root != Some(*by)).map(|by| Relays::Through { sites, by });
+        // What does not become one on the way is combined at each of them, the root's too.
+        let passes = |by: &u32| root != Some(*by) || load == Load::Each;
+        let through = turns.filter(passes).map(|by| match root {
+            Some(root) if by == root => Relays::Straight,
+            _ => Relays::Through { sites, by },
+        });
         Routes { relays: through.collect(), nodes }
     }
 
@@ -276,13 +281,17 @@ impl Crossings {
     /// one tells all others each segment leaves it once only, and of what all tell each other twice.
     fn is_spread(&self, telling: Telling, relays: &Relays, segments: u64) -> bool {
         let others = u64::from(self.count.saturating_sub(1));
-        if telling.load == Load::Each || others < 2 || segments < 2 {
+        if others < 2 || segments < 2 {
             return false;
         }
         let (bytes, worst) = ((telling.bytes)(telling.root.unwrap_or(0)), self.worst());
         // Besides, nodes of a site tell each other.
         let near = bytes.saturating_mul(self.nodes - 1);
         let (carried, leaves, near) = match telling.root {
+            Some(_) if telling.load == Load::Each => {
+                let part = bytes / (others + 1).min(segments);
+                (2 * part, part.saturating_mul(others + 1), near)
+            }
             Some(_) => {
                 let part = bytes / others.min(segments);
                 (part, part.saturating_mul(others - 1).max(bytes), near)
@@ -686,7 +695,7 @@ mod tests {
         let of = |nodes| Crossings::new(&sites, vec![1; 16], nodes, &costs, &Pairs::default());
         let routes = |nodes, bytes, load| of(nodes).routes_of(Some(3), bytes, 24, load);
         assert_eq!(routes(1, 8, Load::One).relays(0), &Relays::Straight);
-        assert_eq!(routes(1, 1 << 20, Load::Each).relays(0), &Relays::Straight);
+        assert_eq!(routes(1, 1 << 20, Load::Each).turns(), Some(16));
         for nodes in [1, 2, 3, 5] {
             let routes = routes(nodes, 1 << 20, Load::One);
             let mut pairs = std::collections::BTreeSet::new();

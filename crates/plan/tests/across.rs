@@ -455,17 +455,14 @@ fn reductions_cross_once() {
         assert!(first.iter().all(|unit| unit.is_all_below(size)));
         assert!(outcome.outputs.iter().all(|output| output == first));
         let is_pair = |from, to| case.is_first(from) && case.is_first(to);
+        // Who hears what all have comes to hears of one site.
+        let other = |from, to| case.site(from) != case.site(to) && is_pair(from, to);
+        let is_one = |from, to| (0..from).all(|lower| !other(lower, to));
+        let one = |from, to| if other(from, to) && is_one(from, to) { operands.len } else { 0 };
         let told = |from, to| if is_pair(from, to) { operands.len * case.runs(from) } else { 0 };
         match case.is_short {
             true => case.check_crossed(&outcome, told),
-            // A site may hear of another what all have comes to.
-            false => {
-                let other = |from, to| case.site(from) != case.site(to) && is_pair(from, to);
-                let is_one = |from, to| (0..from).all(|lower| !other(lower, to));
-                let one =
-                    |from, to| if other(from, to) && is_one(from, to) { operands.len } else { 0 };
-                case.check_heard(&outcome, one, told);
-            }
+            false => case.check_heard(&outcome, one, told),
         }
 
         let plan = |rank| plan::reduce(rank, &case.topology, root, operands);
@@ -477,7 +474,15 @@ fn reductions_cross_once() {
             true => operands.len * case.runs(from),
             false => 0,
         };
-        case.check_combined(&outcome, least);
+        let home = case.site(root);
+        match case.is_short || case.is_exact {
+            true => case.check_combined(&outcome, least),
+            false => case.check_heard(
+                &outcome,
+                |from, to| if case.site(to) == home { one(from, to) } else { 0 },
+                told,
+            ),
+        }
     });
 }
 

@@ -47,7 +47,11 @@ pub(crate) fn reduce(
     let (home, load) = (sites.long.site(root), Load::of_operands(operands.is_exact));
     let (cuts, routes) = Cuts::routed(operands.len, operands.element, sites, Some(home), load);
     let levels = cuts.levels(sites);
-    let others = if routes.turns().is_some() { 1 } else { u64::from(levels.sites()) - 1 };
+    let others = match (routes.turns(), load) {
+        (Some(_), Load::One) => 1,
+        (Some(_), Load::Each) => 2,
+        (None, _) => u64::from(levels.sites()) - 1,
+    };
     let is_beside = heard(levels.nodes_of(home).len() as u64, others).1;
     let pin = match cuts.count {
         1 => Pin::Site(root),
@@ -58,7 +62,12 @@ pub(crate) fn reduce(
         let (start, len) = cuts.segment(index);
         let way = Way { levels, lane: lane(index, sites), pin };
         let (own, result) = (own.part(start, len), Buffer::Output.span(start, len));
-        Course::new(way, routes.relays(index), Goal::Root(root), own, result)
+        let relays = routes.relays(index);
+        let goal = match relays {
+            Relays::Through { by, .. } if load == Load::Each => Goal::RootPast(root, *by),
+            Relays::Straight | Relays::Table { .. } | Relays::Through { .. } => Goal::Root(root),
+        };
+        Course::new(way, relays, goal, own, result)
     };
     let courses = (0..cuts.count).map(course).collect();
     let begins: Vec<u32> = (0..cuts.count).collect();
@@ -159,13 +168,30 @@ enum Goal {
     /// The same, of a site that combines it for the others.
     Past(u32),
     Root(u32),
+    /// The same, of such a site.
+    RootPast(u32, u32),
 }
 
 impl Goal {
     fn is_all(self) -> bool {
         match self {
             Self::Everyone | Self::Past(_) => true,
-            Self::Root(_) => false,
+            Self::Root(_) | Self::RootPast(..) => false,
+        }
+    }
+
+    fn root(self) -> Option<u32> {
+        match self {
+            Self::Everyone | Self::Past(_) => None,
+            Self::Root(root) | Self::RootPast(root, _) => Some(root),
+        }
+    }
+
+    /// The site that combines what all have for others.
+    fn past(self) -> Option<u32> {
+        match self {
+            Self::Past(by) | Self::RootPast(_, by) => Some(by),
+            Self::Everyone | Self::Root(_) => None,
         }
     }
 }
@@ -274,7 +300,7 @@ impl<'a> Reduction<'a> {
             Goal::Root(root) if self.levels.site(root) == self.levels.site(self.me) => {
                 (ROOT_RANKS, ROOT_NODES)
             }
-            Goal::Everyone | Goal::Past(_) | Goal::Root(_) => (RANKS, NODES),
+            Goal::Everyone | Goal::Past(_) | Goal::Root(_) | Goal::RootPast(..) => (RANKS, NODES),
         }
     }
 
@@ -309,6 +335,9 @@ impl<'a> Reduction<'a> {
             }
             PASSING if is_site_head && self.hears_result(goal).is_some() => {
                 let by = self.hears_result(goal).unwrap_or(own);
+                if goal.root().is_some_and(|root| root != me) {
+                    course.result = schedule.room(len);
+                }
                 course.finished = schedule.expect(way.site_head(by), course.result);
             }
             CROSSING | PASSING if is_site_head && self.hears(relays, goal) => {
@@ -321,7 +350,7 @@ impl<'a> Reduction<'a> {
                     arriving[2].extend(runs.map(|&run| expect(head, run, site, place)));
                 }
             }
-            TO_NODES if course.goal == Goal::Root(me) && !is_site_head => {
+            TO_NODES if goal.root() == Some(me) && !is_site_head => {
                 course.finished = schedule.expect(way.site_head_of(me), course.result);
             }
             TO_NODES if goal.is_all() && is_head && !is_site_head => {
@@ -360,9 +389,11 @@ impl<'a> Reduction<'a> {
                 self.cross(schedule, course, stage);
             }
             PASSING if me == site_head && nodes == ROOT_NODES => self.combine(schedule, course, 1),
-            PASSING if me == site_head && course.goal == Goal::Past(self.levels.site(me)) => {
+            PASSING if me == site_head && course.goal.past() == Some(self.levels.site(me)) => {
                 let all = self.conclude(schedule, course);
-                way.next_sites(me).for_each(|site| schedule.send(way.site_head(site), all));
+                let root = course.goal.root().map(|root| self.levels.site(root));
+                let told = way.next_sites(me).filter(|site| root.is_none_or(|root| root == *site));
+                told.for_each(|site| schedule.send(way.site_head(site), all));
             }
             PASSING if me == site_head => match self.load {
                 Load::Each => self.pass_on(schedule, course),
@@ -402,8 +433,8 @@ impl<'a> Reduction<'a> {
                 let by = relays.teller(site, own);
                 (by, by != site)
             }
-            Goal::Past(by) if by == own => (site, false),
-            Goal::Past(_) => return None,
+            Goal::Past(by) | Goal::RootPast(_, by) if by == own => (site, false),
+            Goal::Past(_) | Goal::RootPast(..) => return None,
             Goal::Root(root) => {
                 let root = self.levels.site(root);
                 let by = relays.teller(root, site);
@@ -429,7 +460,9 @@ impl<'a> Reduction<'a> {
                 let told = way.next_sites(self.me).filter(|&site| relays.teller(own, site) == own);
                 told.map(|site| way.site_head(site)).collect()
             }
-            Goal::Past(by) => (own != by).then(|| way.site_head(by)).into_iter().collect(),
+            Goal::Past(by) | Goal::RootPast(_, by) => {
+                (own != by).then(|| way.site_head(by)).into_iter().collect()
+            }
             Goal::Root(root) => {
                 let root = self.levels.site(root);
                 let due = if self.delays(relays, own, root) { PASSING } else { CROSSING };
@@ -448,7 +481,7 @@ impl<'a> Reduction<'a> {
         let (relays, own) = (course.relays, self.levels.site(self.me));
         let hears = |site: u32, of: u32| match course.goal {
             Goal::Everyone => relays.teller(of, site) == own,
-            Goal::Past(_) => false,
+            Goal::Past(_) | Goal::RootPast(..) => false,
             Goal::Root(root) => self.levels.site(root) == site,
         };
         let arriving = &mut course.arriving[2];
@@ -502,8 +535,11 @@ impl<'a> Reduction<'a> {
                     schedule.copy(all, course.result);
                 }
             }
-            Goal::Root(root) if root == me => schedule.copy(all, course.result),
-            Goal::Root(root) => schedule.send(root, all),
+            Goal::Root(root) | Goal::RootPast(root, _) if root != me => schedule.send(root, all),
+            Goal::Root(_) | Goal::RootPast(..) if all != course.result => {
+                schedule.copy(all, course.result);
+            }
+            Goal::Root(_) | Goal::RootPast(..) => {}
         }
     }
 
@@ -534,8 +570,12 @@ impl<'a> Reduction<'a> {
 
     /// Of which site this rank's hears what all have comes to.
     fn hears_result(&self, goal: Goal) -> Option<u32> {
+        let own = self.levels.site(self.me);
         match goal {
-            Goal::Past(by) => Some(by).filter(|by| *by != self.levels.site(self.me)),
+            Goal::Past(by) => Some(by).filter(|by| *by != own),
+            Goal::RootPast(root, by) => {
+                Some(by).filter(|by| *by != own && self.levels.site(root) == own)
+            }
             Goal::Everyone | Goal::Root(_) => None,
         }
     }
@@ -545,7 +585,7 @@ impl<'a> Reduction<'a> {
         let own = self.levels.site(self.me);
         match goal {
             Goal::Everyone => true,
-            Goal::Past(by) => own == by,
+            Goal::Past(by) | Goal::RootPast(_, by) => own == by,
             Goal::Root(root) => {
                 let root = self.levels.site(root);
                 own == root || relays.told_by(own, root).next().is_some()
@@ -557,7 +597,9 @@ impl<'a> Reduction<'a> {
     fn hears_all(&self, goal: Goal) -> bool {
         match goal {
             Goal::Everyone | Goal::Past(_) => true,
-            Goal::Root(root) => self.levels.site(root) == self.levels.site(self.me),
+            Goal::Root(root) | Goal::RootPast(root, _) => {
+                self.levels.site(root) == self.levels.site(self.me)
+            }
         }
     }
 

@@ -140,7 +140,10 @@ impl Model {
                     };
                     let told = || self.crossings.rooted_ns(home, bytes, load);
                     match spread(load) {
-                        Some(crossings_ns) => crossings_ns + self.far.stream_ns(sent(1)) + 2 * legs,
+                        Some(crossings_ns) if load == Load::One => {
+                            2 * legs + past(crossings_ns, sites - 1, sent(1))
+                        }
+                        Some(crossings_ns) => 2 * legs + past(crossings_ns, sites, sent(2)),
                         None => reduced(told(), sent(sites - 1)),
                     }
                 }
