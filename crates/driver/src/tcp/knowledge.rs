@@ -8,7 +8,7 @@ use topo::sample::host_name;
 use topo::{Cache, Pair};
 use wire::{Cost, HostCost, Traffic};
 
-use super::measure::TcpSample;
+use super::measure::{TcpSample, learn_rate};
 use super::networks::NAMES;
 
 /// Predicts what connections cost, and remembers it between jobs.
@@ -21,14 +21,17 @@ pub struct Knowledge {
 /// What is known of one connection.
 pub struct Known {
     pub cost: Cost,
+    /// What it was when the connection opened.
+    first: Cost,
     /// Of the connection itself, from its handshake, if the kernel knows.
     pub round_trip: Option<Duration>,
     /// The round trip behind the connection's end.
     detour: Duration,
     /// Looks at the traffic.
     looks: u32,
-    /// The network has shown its rate.
-    has_learned: bool,
+    /// The highest rate that the network has shown, in bytes per second, since the connection's beginning was over: losses,
+    /// and whoever shares the way, make it slower for a while.
+    shown: Option<u64>,
     /// The latency that jobs before have left, if they have left something, and that of this connection: the
     /// prediction goes from one to the other in small steps.
     remembered_ns: Option<u64>,
@@ -68,32 +71,33 @@ impl Knowledge {
         let seen_ns = None;
         Some(Known {
             cost,
+            first: cost,
             round_trip,
             detour,
             looks: 0,
-            has_learned: false,
+            shown: None,
             remembered_ns,
             seen_ns,
             queued_ns: 0,
         })
     }
 
-    /// Keeps what was learned of a connection that ends: the latency at least, which short messages have shown too.
-    pub fn keep(&self, socket: &TcpStream, known: &mut Known) {
-        if !known.has_learned {
-            known.learn(socket);
+    /// Keeps what was learned of a connection that ends, maybe in its beginning: the latency at least, which short messages
+    /// have shown too.
+    pub fn keep(&self, socket: &TcpStream, known: &mut Known, is_beginning: bool) {
+        if known.shown.is_none() {
+            known.learn(socket, is_beginning);
         }
+        let Ok(sample) = TcpSample::of(socket) else { return };
         let (Some(cache), Some(pair)) = (&self.cache, self.pair(socket)) else { return };
         if !known.detour.is_zero() {
             return;
         }
         // What cannot be remembered is measured again by the next job.
         if known.has_news() {
-            let _ = cache.keep_link(&pair, &known.cost);
+            let _ = cache.keep_link(&pair, &known.lasting(sample.is_lossy()));
         }
-        if let Ok(sample) = TcpSample::of(socket) {
-            let _ = cache.keep_traffic(&pair, &known.traffic(&sample));
-        }
+        let _ = cache.keep_traffic(&pair, &known.traffic(&sample));
     }
 
     /// The ends of a connection: this host's address and the peer's, without ports.
@@ -106,14 +110,14 @@ impl Knowledge {
 
 impl Known {
     /// The network has taken more: now and then the kernel is asked at which rate. True when what is
-    /// predicted has changed.
-    pub fn look(&mut self, socket: &TcpStream) -> bool {
+    /// predicted has changed. In its beginning the connection says little of the way.
+    pub fn look(&mut self, socket: &TcpStream, is_beginning: bool) -> bool {
         self.looks += 1;
         if !self.looks.is_multiple_of(LOOK_EVERY) {
             return false;
         }
         let before = self.cost;
-        self.learn(socket);
+        self.learn(socket, is_beginning);
         self.cost != before
     }
 
@@ -122,22 +126,39 @@ impl Known {
         let is_other = |before: u64| {
             self.seen_ns.is_some_and(|seen| seen.abs_diff(before) > before / LATENCY_SHARE)
         };
-        self.has_learned || self.remembered_ns.is_none_or(is_other)
+        self.shown.is_some() || self.remembered_ns.is_none_or(is_other)
+    }
+
+    /// What is to be remembered. Where much was lost the way may carry more than it has shown, and who begins with too little
+    /// is slower than who knows nothing.
+    fn lasting(&self, is_lossy: bool) -> Cost {
+        let mut cost = if is_lossy { self.first } else { self.cost };
+        if let Some(latency_ns) = self.seen_ns.filter(|_| is_lossy) {
+            (0..MEASURED_LOOKS).for_each(|_| cost.learn_latency(latency_ns));
+        }
+        let before = cost.shown_bytes_per_s();
+        let says_more = |rate: &u64| !is_lossy || before.is_some_and(|before| *rate > before);
+        if let Some(rate) = self.shown.filter(says_more) {
+            (0..MEASURED_LOOKS).for_each(|_| learn_rate(&mut cost, rate));
+        }
+        cost
     }
 
     /// Asks the kernel at which rate the peer confirms, if this side is not what limits it.
-    pub fn learn(&mut self, socket: &TcpStream) {
+    fn learn(&mut self, socket: &TcpStream, is_beginning: bool) {
         let Ok(sample) = TcpSample::of(socket) else { return };
         let sample = sample.behind(self.detour);
         sample.refine(&mut self.cost);
         self.seen_ns = sample.round_trip_ns.map(|round_trip_ns| round_trip_ns / 2);
         self.queued_ns = self.queued_ns.max(sample.queued_ns);
-        self.has_learned |= !sample.is_limited_by_sender;
+        if !is_beginning {
+            self.shown = self.shown.max(sample.observed_rate());
+        }
     }
 
     /// Asks the kernel at the end of a measurement, which is worth many looks.
     pub fn learn_measured(&mut self, socket: &TcpStream) {
-        (0..MEASURED_LOOKS).for_each(|_| self.learn(socket));
+        (0..MEASURED_LOOKS).for_each(|_| self.learn(socket, false));
     }
 
     /// What the connection has shown of the way besides. What has waited is known once the way's rate is.
@@ -170,23 +191,24 @@ mod tests {
     #[test]
     fn what_short_messages_show_is_kept_when_it_is_other_than_what_was_remembered() {
         let cost = Cost::linear(1, 2_000, 125_000_000);
-        let known = |remembered_ns, has_learned| Known {
+        let known = |remembered_ns, shown| Known {
             cost,
+            first: cost,
             round_trip: None,
             detour: Duration::ZERO,
             looks: 0,
-            has_learned,
+            shown,
             remembered_ns,
             seen_ns: Some(5_800_000),
             queued_ns: 0,
         };
-        assert!(known(None, false).has_news());
-        assert!(!known(Some(5_800_000), false).has_news());
-        assert!(!known(Some(5_500_000), false).has_news(), "it varies by as much");
-        assert!(known(Some(50_000_000), false).has_news(), "the way has become shorter");
-        assert!(known(Some(100_000), false).has_news(), "and longer");
-        assert!(known(Some(5_800_000), true).has_news(), "its rate was seen");
-        let unseen = Known { seen_ns: None, ..known(Some(100_000), false) };
+        assert!(known(None, None).has_news());
+        assert!(!known(Some(5_800_000), None).has_news());
+        assert!(!known(Some(5_500_000), None).has_news(), "it varies by as much");
+        assert!(known(Some(50_000_000), None).has_news(), "the way has become shorter");
+        assert!(known(Some(100_000), None).has_news(), "and longer");
+        assert!(known(Some(5_800_000), Some(125_000_000)).has_news(), "its rate was seen");
+        let unseen = Known { seen_ns: None, ..known(Some(100_000), None) };
         assert!(!unseen.has_news(), "the kernel has not said");
     }
 
@@ -199,23 +221,58 @@ mod tests {
         }
         let rate = |cost, remembered_ns| {
             let (round_trip, detour, seen_ns) = (None, Duration::ZERO, None);
-            let (looks, has_learned, queued_ns) = (0, false, 0);
-            Known {
+            let (first, looks, shown, queued_ns) = (cost, 0, None, 0);
+            let known = Known {
                 cost,
+                first,
                 round_trip,
                 detour,
                 looks,
-                has_learned,
+                shown,
                 remembered_ns,
                 seen_ns,
                 queued_ns,
-            }
-            .remembered_rate()
+            };
+            known.remembered_rate()
         };
         assert_eq!(rate(guessed, Some(5_800_000)), None);
         assert_eq!(rate(seen, None), None, "this job's own");
         let remembered = rate(seen, Some(5_800_000)).unwrap();
         assert!(remembered < 125_000_000 / 2, "{remembered}");
+    }
+
+    #[test]
+    fn the_highest_rate_is_remembered_and_none_where_much_was_lost() {
+        let first = Cost::linear(5_800_000, 2_000, 125_000_000);
+        let learned = |rate| {
+            let mut cost = first;
+            (0..MEASURED_LOOKS).for_each(|_| learn_rate(&mut cost, rate));
+            cost
+        };
+        let lasting = |first, shown, is_lossy| {
+            let known = Known {
+                cost: learned(4_000_000),
+                first,
+                round_trip: None,
+                detour: Duration::ZERO,
+                looks: 0,
+                shown: Some(shown),
+                remembered_ns: None,
+                seen_ns: Some(20_000_000),
+                queued_ns: 0,
+            };
+            known.lasting(is_lossy)
+        };
+        let is_about = |cost: Cost, rate: u64| {
+            cost.shown_bytes_per_s().is_some_and(|shown| shown.abs_diff(rate) < rate / 8)
+        };
+        assert!(is_about(lasting(first, 110_000_000, false), 110_000_000));
+        assert_eq!(lasting(first, 30_000_000, true).shown_bytes_per_s(), None);
+        let before = learned(100_000_000);
+        assert!(is_about(lasting(before, 30_000_000, true), 100_000_000), "as it was");
+        assert!(is_about(lasting(before, 200_000_000, true), 200_000_000));
+        let latency_ns = lasting(first, 30_000_000, true).latency_ns();
+        assert!(latency_ns.abs_diff(20_000_000) < 5_000_000, "{latency_ns}");
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub struct TcpSample {
     pub queued_ns: u64,
     /// Something had to be sent again.
     pub has_lost: bool,
+    /// What the peer has confirmed.
+    pub confirmed_bytes: u64,
     /// All that was sent…
     pub sent_bytes: u64,
     /// …and what was sent again, but for what turned out to have arrived.
@@ -53,10 +55,12 @@ impl TcpSample {
         let again = info.u32_at(offset_of!(libc::tcp_info, tcpi_total_retrans));
         let usual_us = info.u32_at(offset_of!(libc::tcp_info, tcpi_rtt)).unwrap_or(0);
         let sent = info.u64_at(offset_of!(libc::tcp_info, tcpi_bytes_sent));
+        let acked = info.u64_at(offset_of!(libc::tcp_info, tcpi_bytes_acked));
         Ok(Self {
             round_trip_ns: known.map(|us| u64::from(us) * 1000),
             queued_ns: known.map_or(0, |us| queued_us(usual_us, us) * 1000),
             has_lost: again.is_some_and(|count| count > 0),
+            confirmed_bytes: acked.unwrap_or(0),
             sent_bytes: sent.unwrap_or(0),
             lost_bytes: info.lost_bytes(segment.into()),
             delivery_bytes_per_s: rate.filter(|&rate| rate != 0),
@@ -95,9 +99,13 @@ impl TcpSample {
             cost.learn_latency(round_trip_ns / 2);
         }
         if let Some(rate) = self.observed_rate() {
-            let line_ns = OBSERVED_LEN.saturating_mul(1_000_000_000) / rate;
-            cost.learn(OBSERVED_LEN, line_ns.saturating_add(cost.gap_ns()));
+            learn_rate(cost, rate);
         }
+    }
+
+    /// Whether so much was lost that it slows down who sends.
+    pub fn is_lossy(&self) -> bool {
+        self.lost_bytes > self.sent_bytes / LOSSY_SHARE
     }
 
     /// What of it says whether the way is full.
@@ -105,14 +113,21 @@ impl TcpSample {
         Sight {
             rate: self.observed_rate(),
             window: self.window_bytes,
+            confirmed: self.confirmed_bytes,
             is_queued: self.queued_ns > 0,
         }
     }
 
     /// The network's rate, if it was the network that limited it.
-    fn observed_rate(&self) -> Option<u64> {
+    pub fn observed_rate(&self) -> Option<u64> {
         self.delivery_bytes_per_s.filter(|_| !self.is_limited_by_sender)
     }
+}
+
+/// A link has shown a rate, in bytes per second.
+pub(super) fn learn_rate(cost: &mut Cost, rate: u64) {
+    let line_ns = OBSERVED_LEN.saturating_mul(1_000_000_000) / rate.max(1);
+    cost.learn(OBSERVED_LEN, line_ns.saturating_add(cost.gap_ns()));
 }
 
 /// How BBR paces a connection (`tcp_bbr_info` in linux/inet_diag.h, and `TCP_INFO` beside it).
@@ -303,6 +318,9 @@ const QUEUED_US: u32 = 1000;
 /// A delivery rate is that of frames as long as this: long enough for the gap not to count.
 const OBSERVED_LEN: u64 = 1 << 20;
 
+/// A connection is lossy that loses more than this part of what it sends.
+const LOSSY_SHARE: u64 = 256;
+
 /// Longer round trips leave the site.
 const FAR_NS: u64 = 2_000_000;
 /// 10 Gb/s.
@@ -359,6 +377,7 @@ mod tests {
             round_trip_ns: Some(11_600_000),
             queued_ns: 0,
             has_lost: false,
+            confirmed_bytes: 0,
             sent_bytes: 0,
             lost_bytes: 0,
             delivery_bytes_per_s: Some(118_000_000),

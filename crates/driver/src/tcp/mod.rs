@@ -461,10 +461,10 @@ impl TcpRail {
             Ok(moved) => {
                 let is_invited = open.stream.invite(self.polls);
                 if is_invited {
-                    if let Some(known) = &mut open.pacing.known
-                        && known.look(&open.stream.channel.socket)
+                    if open.pacing.look(&open.stream.channel.socket)
+                        && let Some(cost) = open.pacing.cost()
                     {
-                        sink(Event::Cost { peer, cost: known.cost });
+                        sink(Event::Cost { peer, cost });
                         open.reckon_burst();
                     }
                     sink(Event::Room { peer });

@@ -53,6 +53,12 @@ impl Pacing {
         self.known.as_ref().map(|known| known.cost)
     }
 
+    /// The network has taken more; whether that changes what the connection is predicted to cost.
+    pub fn look(&mut self, socket: &TcpStream) -> bool {
+        let is_beginning = self.probe.is_running();
+        self.known.as_mut().is_some_and(|known| known.look(socket, is_beginning))
+    }
+
     /// Begins to measure the way, if that was not done; whether it has.
     pub fn begin_probe(&mut self, socket: &TcpStream) -> bool {
         if !self.probe.is_due() {
@@ -170,7 +176,7 @@ impl Pacing {
     /// Keeps what was learned of the connection, for jobs to come.
     pub fn keep(&mut self, socket: &TcpStream, knowledge: &Knowledge) {
         if let Some(known) = &mut self.known {
-            knowledge.keep(socket, known);
+            knowledge.keep(socket, known, self.probe.is_running());
         }
     }
 }

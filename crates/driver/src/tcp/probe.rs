@@ -66,10 +66,11 @@ struct Padding {
 pub(super) struct Course {
     padding: Padding,
     way: Way,
-    /// What the way is known to carry, in bytes per second, and to hold, in bytes.
+    /// What the way is known to carry, in bytes per second.
     known: Option<u64>,
-    held: u64,
     looks: u32,
+    /// The last look, and what was confirmed then.
+    looked: Option<(Instant, u64)>,
     /// The highest seen, in bytes per second.
     rate: u64,
     /// What may be under way, in bytes per second.
@@ -97,6 +98,8 @@ pub(super) struct Sight {
     pub rate: Option<u64>,
     /// What may be under way, in bytes.
     pub window: u64,
+    /// What the peer has confirmed since the connection opened, in bytes.
+    pub confirmed: u64,
     /// Round trips have become longer.
     pub is_queued: bool,
 }
@@ -124,8 +127,8 @@ impl Probe {
             padding: Padding::new(round_trip, ROUNDS_MAX, 0, way.padding_max(round_trip), now),
             way,
             known,
-            held: known.map_or(u64::MAX, |rate| bytes_within(rate, round_trip)),
             looks: 0,
+            looked: None,
             rate: 0,
             passed: 0,
             still: 0,
@@ -196,7 +199,7 @@ impl Probe {
         let progress = match self {
             Self::Running(course) => match course.padding.handle(count, now) {
                 Turn::Look if course.way == Way::Own => {
-                    look().map_or(Progress::Going, |sight| course.judge(sight))
+                    look().map_or(Progress::Going, |sight| course.judge(sight, now))
                 }
                 Turn::Look | Turn::Goes => Progress::Going,
                 Turn::Over => Progress::Ended,
@@ -259,10 +262,11 @@ impl Padding {
 }
 
 impl Course {
-    fn judge(&mut self, sight: Sight) -> Progress {
+    fn judge(&mut self, sight: Sight, now: Instant) -> Progress {
         self.queued = if sight.is_queued { self.queued + 1 } else { 0 };
         self.looks += 1;
         self.passed = rate_of(sight.window, self.padding.round_trip);
+        let came = self.note_confirmed(sight.confirmed, now);
         if let Some(rate) = sight.rate
             && self.looks.is_multiple_of(LOOKS_A_ROUND)
         {
@@ -270,20 +274,27 @@ impl Course {
             self.still = if grows { 0 } else { self.still + 1 };
             self.rate = self.rate.max(rate);
         }
+        // What may be under way is what the way holds, or up to twice as much, and what comes through is what it carries:
+        // the kernel's rate is that of a round trip, in which less went before.
+        let seen = sight.rate.unwrap_or(0).max(self.rate);
+        let carried = if seen > 0 { beyond(seen).max(came) } else { u64::MAX };
+        let passes = carried.min(self.passed / 4 * 3).max(self.rate);
         if self.still >= STILL_MAX {
             Progress::Showing(self.rate)
         } else if self.queued >= QUEUED_MAX {
-            // What may be under way is what the way holds, or up to twice as much, and what comes through is what it carries.
-            let seen = sight.rate.unwrap_or(0).max(self.rate);
-            let carried = if seen > 0 { beyond(seen) } else { u64::MAX };
-            let passes = carried.min(self.passed / 4 * 3);
-            Progress::Showing(self.known.map_or(passes, |known| known.min(passes)).max(self.rate))
-        } else if sight.window >= self.held / 4 * 3 {
+            Progress::Showing(passes)
+        } else if let Some(known) = self.known.filter(|known| self.passed >= known / 4 * 3) {
             // What is confirmed from now on lets half as much again go, and does not meet a queue.
-            Progress::Showing(self.known.unwrap_or(self.rate))
+            Progress::Showing(known)
         } else {
             Progress::Going
         }
+    }
+
+    /// So much is confirmed by now; at which rate since the last look, in bytes per second.
+    fn note_confirmed(&mut self, confirmed: u64, now: Instant) -> u64 {
+        let before = self.looked.replace((now, confirmed));
+        before.map_or(0, |(at, before)| rate_of(confirmed.saturating_sub(before), now - at))
     }
 }
 
@@ -369,6 +380,7 @@ mod tests {
             let mut probe = Probe::Due { round_trip: ROUND_TRIP, way: self.way };
             probe.begin(start, self.known);
             let (mut window, mut looks, mut sum, mut progress) = (14_000, 0, 0, Progress::Going);
+            let mut confirmed = 0;
             while matches!(probe, Probe::Running(_)) {
                 looks += 1;
                 let now = start + ROUND_TRIP + ROUND_TRIP / LOOKS_A_ROUND * looks;
@@ -377,9 +389,11 @@ mod tests {
                 assert!(probe.allowance() > 0);
                 assert_eq!(progress, Progress::Going);
                 sum += count;
+                confirmed += count as u64;
                 let sight = Sight {
                     rate: (!self.limited_by_sender).then_some(rate),
                     window,
+                    confirmed,
                     is_queued: self.has_buffer && rate == self.rate,
                 };
                 progress = probe.handle_padded(count, now, || Some(sight));
@@ -412,7 +426,7 @@ mod tests {
         let mut probe = Probe::Due { round_trip: ROUND_TRIP, way: Way::Own };
         probe.begin(start, None);
         assert_eq!(probe.passed(), None);
-        let sight = |window| Some(Sight { rate: None, window, is_queued: false });
+        let sight = |window| Some(Sight { rate: None, window, confirmed: 0, is_queued: false });
         probe.handle_padded(1, start + ROUND_TRIP, || sight(500_000));
         assert_eq!(probe.passed(), Some(50_000_000));
         probe.handle_padded(1, start + ROUND_TRIP * 2, || sight(1_000_000));
@@ -448,7 +462,10 @@ mod tests {
         let show = |remembered: fn(u32) -> (u64, bool)| {
             let mut probe = Probe::Due { round_trip: ROUND_TRIP, way: Way::Own };
             probe.begin(start, Some(1_000_000));
-            let sight = |(rate, is_queued)| Sight { rate: Some(rate), window: 8_000, is_queued };
+            let sight = |(rate, is_queued)| {
+                let (window, confirmed) = (8_000, 0);
+                Sight { rate: Some(rate), window, confirmed, is_queued }
+            };
             let mut now = start + ROUND_TRIP;
             let begun = probe.handle_padded(1000, now, || Some(sight((1, false))));
             assert_eq!(begun, Progress::Showing(1_000_000));
@@ -497,7 +514,8 @@ mod tests {
         probe.begin(start, Some(20_000_000));
         probe.handle_frame(1 << 20);
         assert!(probe.is_running(), "nothing is shown yet");
-        let sight = Sight { rate: Some(1), window: 160_000, is_queued: false };
+        let (window, confirmed) = (160_000, 0);
+        let sight = Sight { rate: Some(1), window, confirmed, is_queued: false };
         let progress = probe.handle_padded(1, start + ROUND_TRIP, || Some(sight));
         assert_eq!(progress, Progress::Showing(20_000_000));
         probe.handle_frame(99_999);
@@ -530,7 +548,7 @@ mod tests {
     fn what_is_done_is_not_begun_again() {
         let mut probe = Probe::Done;
         probe.begin(Instant::now(), None);
-        let sight = Sight { rate: Some(1), window: 1, is_queued: false };
+        let sight = Sight { rate: Some(1), window: 1, confirmed: 0, is_queued: false };
         assert_eq!(probe.handle_padded(1, Instant::now(), || Some(sight)), Progress::Ended);
         assert_eq!((probe.is_running(), probe.allowance()), (false, 0));
     }
