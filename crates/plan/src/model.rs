@@ -140,7 +140,9 @@ impl Model {
     /// In how many segments a chain passes so many bytes on: with `c` of them the last is there after
     /// `p + c − 2` steps of `work + n·g/c`, which is least for `c = √((p − 2)·n·g/work)`.
     pub(crate) fn chain_segments(&self, bytes: u64) -> u64 {
-        segments(self.farthest(), self.shape.ranks.saturating_sub(2), bytes)
+        let best = segments(self.farthest(), self.shape.ranks.saturating_sub(2), bytes);
+        // No more of them are worked on at once than there are cores, and each is waited for.
+        if self.shape.is_crowded { best.min(CROWD_CORES) } else { best }
     }
 
     /// In how many segments half of so many bytes goes along each of two trees, of the ranks of a node, and of nodes:
