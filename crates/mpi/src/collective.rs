@@ -461,10 +461,10 @@ impl<C: Deref<Target = Collective>> Running<C> {
                         return self.settle(core);
                     }
                 }
-                Step::Copy { from, to } if self.collective.memory.is_brief(to) => {
+                Step::Copy { from, to } if self.collective.memory.is_brief(to.len) => {
                     self.copy(from, to);
                 }
-                Step::Reduce { input, inout } if self.collective.memory.is_brief(inout) => {
+                Step::Reduce { input, inout } if self.collective.memory.is_brief(inout.len) => {
                     self.reduce(input, inout);
                 }
                 Step::Post { span } => {
@@ -473,20 +473,20 @@ impl<C: Deref<Target = Collective>> Running<C> {
                     if stage != Stage::Ended || self.failure.is_some() {
                         return stage;
                     }
-                    if !self.collective.memory.is_brief(span) {
+                    if !self.collective.memory.is_brief(span.len) {
                         return Stage::Works;
                     }
                     self.post(span);
                     self.tell(core);
                 }
                 Step::PostBlocks => {
-                    let len = self.blocks_len();
+                    let units = self.blocks_units();
+                    let len = self.blocks_len(units);
                     let stage = self.await_board(core, |board| board.has_room(len));
                     if stage != Stage::Ended || self.failure.is_some() {
                         return stage;
                     }
-                    let blocks = &self.collective.schedule.blocks;
-                    if !blocks.iter().all(|block| self.collective.memory.is_brief(*block)) {
+                    if !self.collective.memory.is_brief(units) {
                         return Stage::Works;
                     }
                     self.post_blocks(len);
@@ -498,13 +498,13 @@ impl<C: Deref<Target = Collective>> Running<C> {
                         return stage;
                     }
                 }
-                Step::Take { from, at, to } if self.collective.memory.is_brief(to) => {
+                Step::Take { from, at, to } if self.collective.memory.is_brief(to.len) => {
                     self.take(from, at, to);
                 }
-                Step::TakeBlock { from, to } if self.collective.memory.is_brief(to) => {
+                Step::TakeBlock { from, to } if self.collective.memory.is_brief(to.len) => {
                     self.take_block(from, to);
                 }
-                Step::Combine { from, at, inout } if self.collective.memory.is_brief(inout) => {
+                Step::Combine { from, at, inout } if self.collective.memory.is_brief(inout.len) => {
                     self.combine(from, at, inout);
                 }
                 Step::Copy { .. } | Step::Reduce { .. } => return Stage::Works,
@@ -529,7 +529,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
                     self.has_news = true;
                 }
                 Step::PostBlocks if self.at == first => {
-                    self.post_blocks(self.blocks_len());
+                    self.post_blocks(self.blocks_len(self.blocks_units()));
                     self.has_news = true;
                 }
                 Step::Take { from, at, to } => self.take(from, at, to),
@@ -647,11 +647,15 @@ impl<C: Deref<Target = Collective>> Running<C> {
         self.collective.seat().board.lock().post(data.len(), |page| data.read(0, page));
     }
 
-    /// Bytes of the blocks for all ranks, and of the list before them.
-    fn blocks_len(&self) -> usize {
-        let blocks = &self.collective.schedule.blocks;
-        let units: u64 = blocks.iter().map(|block| block.len).sum();
-        blocks.len() * LISTED + units as usize * self.collective.memory.unit()
+    /// The blocks for all ranks together.
+    fn blocks_units(&self) -> u64 {
+        self.collective.schedule.blocks.iter().map(|block| block.len).sum()
+    }
+
+    /// Bytes of so many units, and of the list before them.
+    fn blocks_len(&self, units: u64) -> usize {
+        let Collective { schedule, memory, .. } = &*self.collective;
+        schedule.blocks.len() * LISTED + units as usize * memory.unit()
     }
 
     /// Posts a block for each rank on the board, `len` bytes in all, behind a list of where each ends; there is room.

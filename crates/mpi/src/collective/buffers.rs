@@ -80,12 +80,12 @@ impl Memory {
         }
     }
 
-    /// Whether a step on a span takes so short a time that others may wait for the core meanwhile. A
+    /// Whether a step on so many units takes so short a time that others may wait for the core meanwhile. A
     /// function of the application may take any.
     #[inline]
-    pub fn is_brief(&self, span: Span) -> bool {
+    pub fn is_brief(&self, units: u64) -> bool {
         let is_foreign = matches!(self, Self::Elements(Elements { op: Op::User { .. }, .. }));
-        !is_foreign && span.len * self.unit() as u64 <= BRIEF_BYTES
+        !is_foreign && units * self.unit() as u64 <= BRIEF_BYTES
     }
 }
 
