@@ -343,8 +343,8 @@ fn told(step: &Step) -> String {
         Step::TakeBlock { from, to } => {
             format!("take     of {from} what is for it to {}", span(to))
         }
-        Step::Combine { from, at, inout } => {
-            format!("combine  {from}'s from {at} into {}", span(inout))
+        Step::Combine { at, to, .. } => {
+            format!("combine  what was posted from {at} to {}", span(to))
         }
         Step::Copy { from, to } => format!("copy     {} to {}", span(from), span(to)),
         Step::Reduce { input, inout } => format!("reduce   {} into {}", span(input), span(inout)),

@@ -21,7 +21,35 @@ pub(crate) fn apply(
         _ => {}
     }
     let (Some(from), Some(to)) = (input.as_span(), inout.as_span()) else { return };
-    let (from, to) = (from.address.cast_const(), to.address);
+    combine(op, (element, class), from.address, to.address, count);
+}
+
+/// As [`apply`], of all elements that lie in both.
+#[inline]
+pub(crate) fn apply_bytes(
+    op: Predefined,
+    element: Element,
+    class: Class,
+    input: &[u8],
+    inout: &mut [u8],
+) {
+    let len = input.len().min(inout.len());
+    match op {
+        Predefined::NoOp => return,
+        Predefined::Replace => return inout[..len].copy_from_slice(&input[..len]),
+        _ => {}
+    }
+    let count = len / element.shape().extent as usize;
+    combine(op, (element, class), input.as_ptr(), inout.as_mut_ptr(), count);
+}
+
+fn combine(
+    op: Predefined,
+    (element, class): (Element, Class),
+    from: *const u8,
+    to: *mut u8,
+    count: usize,
+) {
     match element {
         Element::I8 => integer::<i8>(op, from, to, count),
         Element::U8 if class == Class::Logical => logical_byte(op, from, to, count),

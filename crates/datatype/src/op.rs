@@ -105,6 +105,12 @@ impl Op {
 }
 
 impl Predefined {
+    /// As [`Op::apply`], of the whole elements of a builtin type in both, each where it is in an array.
+    #[inline]
+    pub fn apply_bytes(self, input: &[u8], inout: &mut [u8], builtin: Builtin) {
+        kernel::apply_bytes(self, builtin.element(), builtin.class(), input, inout);
+    }
+
     fn is_valid_for(self, builtin: Builtin) -> bool {
         let class = builtin.class();
         match self {
@@ -147,5 +153,25 @@ mod tests {
         }
         assert!(all(Class::Float).all(|one| is_exact(Predefined::Max, one)));
         assert!(all(Class::Pair).all(|one| is_exact(Predefined::Minloc, one)));
+    }
+
+    #[test]
+    fn bytes_are_combined_as_regions_are_and_no_half_element_is_touched() {
+        for &builtin in Builtin::ALL {
+            let datatype = Datatype::builtin(builtin);
+            for op in [Predefined::Sum, Predefined::Max, Predefined::Bxor, Predefined::Maxloc] {
+                let whole = 3 * datatype.extent().1 as usize;
+                let input: Vec<u8> = (0..whole + 1).map(|index| index as u8 % 11).collect();
+                let before: Vec<u8> = (0..whole + 1).map(|index| index as u8 % 7).collect();
+                let region = |bytes: &[u8]| Region::from_box(bytes[..whole].into());
+                let (from, to) = (region(&input), region(&before));
+                Op::Predefined(op).apply(&from, &to, 3, &datatype, 0);
+                let mut inout = before.clone();
+                op.apply_bytes(&input, &mut inout, builtin);
+                let is_small = datatype.extent().1 == 1;
+                assert_eq!(inout[..whole], to.to_vec(), "{op:?} of {builtin:?}");
+                assert!(is_small || inout[whole..] == before[whole..]);
+            }
+        }
     }
 }

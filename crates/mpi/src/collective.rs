@@ -5,6 +5,7 @@
 //! operations allow whenever somebody has the core at hand.
 
 mod buffers;
+mod combining;
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -504,8 +505,8 @@ impl<C: Deref<Target = Collective>> Running<C> {
                 Step::TakeBlock { from, to } if self.collective.memory.is_brief(to.len) => {
                     self.take_block(from, to);
                 }
-                Step::Combine { from, at, inout } if self.collective.memory.is_brief(inout.len) => {
-                    self.combine(from, at, inout);
+                Step::Combine { own, at, to } if self.is_brief_to_combine(to) => {
+                    self.combine(own, at, to);
                 }
                 Step::Copy { .. } | Step::Reduce { .. } => return Stage::Works,
                 Step::Take { .. } | Step::TakeBlock { .. } => return Stage::Works,
@@ -534,7 +535,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
                 }
                 Step::Take { from, at, to } => self.take(from, at, to),
                 Step::TakeBlock { from, to } => self.take_block(from, to),
-                Step::Combine { from, at, inout } => self.combine(from, at, inout),
+                Step::Combine { own, at, to } => self.combine(own, at, to),
                 Step::Send { .. } | Step::Receive { .. } => return,
                 Step::Post { .. } | Step::PostBlocks => return,
                 Step::Wait | Step::Await { .. } | Step::Meet { .. } => return,
@@ -680,14 +681,11 @@ impl<C: Deref<Target = Collective>> Running<C> {
     }
 
     fn take(&mut self, from: u32, at: u64, to: Span) {
-        if let Some(posted) = self.posted(from, at, to.len) {
-            self.collective.memory.stream(to, &self.temporaries).copy_from(&posted);
-        }
-    }
-
-    fn combine(&mut self, from: u32, at: u64, inout: Span) {
-        if let Some(posted) = self.posted(from, at, inout.len) {
-            self.collective.memory.combine(&posted, inout, &self.temporaries);
+        match self.posted(from, at, to.len) {
+            Ok(posted) => {
+                self.collective.memory.stream(to, &self.temporaries).copy_from(&posted);
+            }
+            Err(error) => self.failure = Some(error),
         }
     }
 
@@ -704,15 +702,14 @@ impl<C: Deref<Target = Collective>> Running<C> {
     }
 
     /// So many units of what a rank has posted, unless it is too short.
-    fn posted(&mut self, from: u32, at: u64, units: u64) -> Option<Region> {
+    fn posted(&self, from: u32, at: u64, units: u64) -> Result<Region> {
         let unit = self.collective.memory.unit();
         let posted = self.collective.seat().board.lock().contribution(from);
         let (start, len) = (at as usize * unit, units as usize * unit);
-        let fits = start + len <= posted.len();
-        if !fits {
-            self.failure = Some(unfit(from, posted.len() as u64, (start + len) as u64));
+        match start + len <= posted.len() {
+            true => Ok(posted.slice(start, len)),
+            false => Err(unfit(from, posted.len() as u64, (start + len) as u64)),
         }
-        fits.then(|| posted.slice(start, len))
     }
 
     #[inline]

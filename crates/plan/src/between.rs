@@ -236,14 +236,12 @@ impl Schedule {
             Step::Wait => Step::Wait,
             Step::Await { step } => Step::Await { step: steps + step },
             Step::Copy { from, to } => Step::Copy { from: moved(from), to: moved(to) },
-            Step::Post { span } => Step::Post { span: moved(span) },
-            Step::PostBlocks => Step::PostBlocks,
-            Step::Meet { first, end } => Step::Meet { first: member(first), end: member(end) },
-            Step::Combine { from, at, inout } => {
-                Step::Combine { from: member(from), at, inout: moved(inout) }
-            }
-            Step::Take { from, at, to } => Step::Take { from: member(from), at, to: moved(to) },
-            Step::TakeBlock { from, to } => Step::TakeBlock { from: member(from), to: moved(to) },
+            Step::Post { .. }
+            | Step::PostBlocks
+            | Step::Meet { .. }
+            | Step::Take { .. }
+            | Step::TakeBlock { .. }
+            | Step::Combine { .. } => unreachable!("groups have no board"),
             Step::Reduce { input, inout } => {
                 Step::Reduce { input: moved(input), inout: moved(inout) }
             }

@@ -38,5 +38,5 @@ pub use direct::direct;
 pub use pieces::board::page_bytes;
 pub use predict::{Deed, Doing, Prediction, predict, watch};
 pub use reduction::{Operands, allreduce, exscan, reduce, reduce_scatter, scan};
-pub use schedule::{Buffer, Schedule, Span, Step};
+pub use schedule::{Buffer, Fold, Operand, Schedule, Span, Step};
 pub use topology::{Location, Topology};

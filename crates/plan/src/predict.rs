@@ -220,15 +220,21 @@ impl<'a> World<'a> {
             Step::Copy { to: span, .. }
             | Step::Take { to: span, .. }
             | Step::TakeBlock { to: span, .. }
-            | Step::Combine { inout: span, .. }
-            | Step::Reduce { inout: span, .. } => {
-                let bytes = span.len.saturating_mul(self.unit_bytes);
-                let takes_ns = self.topology.costs().node.stream_ns(bytes);
-                self.spend(me, takes_ns, Doing::Computes);
+            | Step::Reduce { inout: span, .. } => self.compute(me, span.len),
+            Step::Combine { to, .. } => {
+                let folds = self.schedules[me as usize].order.len() as u64;
+                self.compute(me, to.len.saturating_mul(folds));
             }
         }
         self.ranks[me as usize].at += 1;
         self.make_ready(me);
+    }
+
+    /// A rank copies or combines so many units.
+    fn compute(&mut self, rank: u32, units: u64) {
+        let bytes = units.saturating_mul(self.unit_bytes);
+        let takes_ns = self.topology.costs().node.stream_ns(bytes);
+        self.spend(rank, takes_ns, Doing::Computes);
     }
 
     /// A rank does something for so long.

@@ -84,14 +84,14 @@ pub enum Step {
         /// To here: the whole block.
         to: Span,
     },
-    /// `inout = posted op inout`, by what was posted in this round.
+    /// Combine what was posted in this round by ranks that were met, in the schedule's order.
     Combine {
-        /// By this rank, which was met or is this one.
-        from: u32,
-        /// From this unit of it on.
+        /// This rank's own operand, where the order has it.
+        own: Span,
+        /// From this unit of what was posted on.
         at: u64,
-        /// The right operand and the result.
-        inout: Span,
+        /// To here, as many units.
+        to: Span,
     },
     /// `inout = input op inout`.
     Reduce {
@@ -111,6 +111,28 @@ pub struct Schedule {
     pub temporaries: Vec<u64>,
     /// What is posted at once for each rank, in the order of ranks.
     pub blocks: Vec<Span>,
+    /// How posted operands are combined.
+    pub order: Vec<Fold>,
+}
+
+/// What comes next where operands are combined, on a stack of combinations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fold {
+    /// This operand begins a combination.
+    Begin(Operand),
+    /// This operand is put to the left of the last combination.
+    Put(Operand),
+    /// The last combination is put to the left of the one before it.
+    Join,
+}
+
+/// An operand at a board.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// This rank's, where it is.
+    Own,
+    /// What this rank has posted.
+    Posted(u32),
 }
 
 impl Schedule {

@@ -1,6 +1,6 @@
 //! Where the spans of schedules lie in memory, and how what lies there is combined.
 
-use datatype::{Datatype, Op};
+use datatype::{Builtin, Datatype, Op, Predefined};
 use memory::Region;
 use plan::{Buffer, Span};
 
@@ -69,6 +69,14 @@ impl Memory {
         match self {
             Self::Bytes { .. } => unreachable!("schedules that move bytes reduce nothing"),
             Self::Elements(elements) => elements.reduce(input, inout, temporaries),
+        }
+    }
+
+    /// Operation and type of elements whose stream is as they lie in memory, if the operation is the standard's.
+    pub fn packed(&self) -> Option<(Predefined, Builtin)> {
+        match self {
+            Self::Bytes { .. } => None,
+            Self::Elements(elements) => elements.packed(),
         }
     }
 
@@ -153,13 +161,16 @@ impl Elements {
         self.op.apply(&from, &to, input.len as usize, &self.datatype, self.handle);
     }
 
+    fn packed(&self) -> Option<(Predefined, Builtin)> {
+        let Op::Predefined(op) = self.op else { return None };
+        let is_dense = self.datatype.extent() == (0, self.datatype.size() as isize);
+        self.datatype.as_builtin().filter(|_| is_dense).map(|builtin| (op, builtin))
+    }
+
     /// `inout = stream op inout`. Elements that are not as their stream is are unpacked first, and so is what
     /// functions of the application get: it is not theirs to write on.
     fn combine(&self, stream: &Region, inout: Span, temporaries: &[Region]) {
-        let is_packed = matches!(self.op, Op::Predefined(_))
-            && self.datatype.as_builtin().is_some()
-            && self.datatype.extent() == (0, self.datatype.size() as isize);
-        if !is_packed {
+        if self.packed().is_none() {
             let input = Buffer::Temporary(temporaries.len() as u32);
             let input = Span { buffer: input, start: 0, len: inout.len };
             let mut all = temporaries.to_vec();

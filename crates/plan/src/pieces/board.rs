@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use crate::pieces::pairs::Tree;
-use crate::schedule::{Buffer, Schedule, Span, Step, part};
+use crate::schedule::{Buffer, Fold, Operand, Schedule, Span, Step, part};
 
 /// How long a contribution to a board of so many ranks may be, in bytes; none where they have no board.
 pub fn page_bytes(ranks: u32) -> Option<u64> {
@@ -139,7 +139,7 @@ impl Seat {
         own: Span,
         result: Span,
     ) {
-        let mut work = Work { first, ..self.work(Tree::of(self.size), own != result) };
+        self.combine_as(schedule, &Tree::of(self.size), first, own != result);
         for (start, len) in self.pieces(own.len) {
             let (piece, into) = (own.part(start, len), result.part(start, len));
             if self.me != root {
@@ -148,7 +148,7 @@ impl Seat {
             }
             schedule.post(if own == result { piece } else { NOTHING });
             schedule.meet(0..self.size);
-            work.combine(schedule, piece, 0, into);
+            schedule.combine(piece, 0, into);
         }
     }
 
@@ -161,13 +161,13 @@ impl Seat {
         result: Span,
         is_shared: bool,
     ) {
-        let mut work = self.work(Tree::of(self.size), own != result);
+        self.combine_as(schedule, &Tree::of(self.size), 0, own != result);
         for (start, len) in self.pieces(own.len) {
             let (own, result) = (own.part(start, len), result.part(start, len));
             schedule.post(own);
             schedule.meet(0..self.size);
             if !is_shared {
-                work.combine(schedule, own, 0, result);
+                schedule.combine(own, 0, result);
                 continue;
             }
             let share = |of: Span, rank: u32| {
@@ -175,7 +175,7 @@ impl Seat {
                 of.part(start, len)
             };
             let (mine, whole) = (share(result, self.me), share(own, self.me));
-            work.combine(schedule, whole, mine.start - result.start, mine);
+            schedule.combine(whole, mine.start - result.start, mine);
             self.exchange(schedule, mine, &|from| (0, share(result, from)));
         }
     }
@@ -191,8 +191,8 @@ impl Seat {
     ) {
         schedule.post(own);
         schedule.meet(0..self.size);
-        let mut work = self.work(Tree::of(self.size), true);
-        work.combine(schedule, own.part(start, result.len), start, result);
+        self.combine_as(schedule, &Tree::of(self.size), 0, true);
+        schedule.combine(own.part(start, result.len), start, result);
     }
 
     /// The operands of ranks below this one, and its own where `with_own`, combined as over doubling distances.
@@ -205,13 +205,19 @@ impl Seat {
             false => Tree::prefix_below(self.me),
         };
         if let Some(tree) = tree {
-            self.work(tree, own != result).combine(schedule, own, 0, result);
+            self.combine_as(schedule, &tree, 0, own != result);
+            schedule.combine(own, 0, result);
         }
     }
 
-    /// To combine what ranks have posted. Its own is at hand, or posted if that is where the result goes.
-    fn work(self, tree: Tree, has_own: bool) -> Work {
-        Work { tree, seat: self, first: 0, has_own, asides: Vec::new() }
+    /// Has operands combined as the tree says, at whose position 0 is rank `first`: all that combine the same find the
+    /// same. Its own operand is at hand, or posted if that is where the result goes.
+    fn combine_as(self, schedule: &mut Schedule, tree: &Tree, first: u32, has_own: bool) {
+        let operand = |position: u32| match (first + position) % self.size {
+            rank if has_own && rank == self.me => Operand::Own,
+            rank => Operand::Posted(rank),
+        };
+        order(tree, &operand, &mut schedule.order);
     }
 
     /// So many units in pieces of a page: where each begins, and its length.
@@ -293,67 +299,20 @@ impl Seat {
     }
 }
 
-/// How a rank combines what ranks have posted: all that combine the same find the same.
-struct Work {
-    tree: Tree,
-    seat: Seat,
-    /// Who is at position 0 of the tree.
-    first: u32,
-    has_own: bool,
-    /// Where combinations are kept meanwhile.
-    asides: Vec<Span>,
-}
-
-impl Work {
-    /// What they have posted, from unit `start` on, to `result`; this rank's own is `own`.
-    fn combine(&mut self, schedule: &mut Schedule, own: Span, start: u64, result: Span) {
-        if result.len == 0 {
-            return;
+/// The order of a tree of operands. Whose is where says `operand`, by position.
+fn order(tree: &Tree, operand: &dyn Fn(u32) -> Operand, folds: &mut Vec<Fold>) {
+    let both = match tree {
+        Tree::Operand(position) => return folds.push(Fold::Begin(operand(*position))),
+        Tree::Both(both) => both,
+    };
+    let [left, right] = &**both;
+    order(right, operand, folds);
+    match left {
+        Tree::Operand(position) => folds.push(Fold::Put(operand(*position))),
+        Tree::Both(_) => {
+            order(left, operand, folds);
+            folds.push(Fold::Join);
         }
-        if self.asides.first().is_none_or(|aside| aside.len < result.len) {
-            let room = |_| schedule.room(result.len);
-            self.asides = (0..self.tree.asides()).map(room).collect();
-        }
-        let asides: Vec<Span> = self.asides.iter().map(|aside| aside.part(0, result.len)).collect();
-        self.combine_tree(schedule, &self.tree, (own, start), result, &asides);
-    }
-
-    fn combine_tree(
-        &self,
-        schedule: &mut Schedule,
-        tree: &Tree,
-        (own, start): (Span, u64),
-        into: Span,
-        asides: &[Span],
-    ) {
-        let both = match tree {
-            Tree::Operand(position) => match self.rank(*position) {
-                rank if self.is_at_hand(rank) => return schedule.copy(own, into),
-                rank => return schedule.take(rank, start, into),
-            },
-            Tree::Both(both) => both,
-        };
-        let [left, right] = &**both;
-        self.combine_tree(schedule, right, (own, start), into, asides);
-        match (left, asides) {
-            (Tree::Operand(position), _) => match self.rank(*position) {
-                rank if self.is_at_hand(rank) => schedule.reduce(own, into),
-                rank => schedule.combine(rank, start, into),
-            },
-            (Tree::Both(_), [aside, asides @ ..]) => {
-                self.combine_tree(schedule, left, (own, start), *aside, asides);
-                schedule.reduce(*aside, into);
-            }
-            (Tree::Both(_), []) => unreachable!("there are as many as the tree asks for"),
-        }
-    }
-
-    fn rank(&self, position: u32) -> u32 {
-        (self.first + position) % self.seat.size
-    }
-
-    fn is_at_hand(&self, rank: u32) -> bool {
-        self.has_own && rank == self.seat.me
     }
 }
 
@@ -374,8 +333,10 @@ impl Schedule {
         }
     }
 
-    fn combine(&mut self, from: u32, at: u64, inout: Span) {
-        self.steps.push(Step::Combine { from, at, inout });
+    fn combine(&mut self, own: Span, at: u64, to: Span) {
+        if to.len > 0 {
+            self.steps.push(Step::Combine { own, at, to });
+        }
     }
 }
 

@@ -59,21 +59,6 @@ impl Tree {
     fn both(left: Self, right: Self) -> Self {
         Self::Both(Box::new([left, right]))
     }
-
-    /// How many combinations are kept at most beside the one that is worked on.
-    pub(crate) fn asides(&self) -> usize {
-        match self {
-            Self::Operand(_) => 0,
-            Self::Both(both) => {
-                let [left, right] = &**both;
-                let kept = match left {
-                    Self::Operand(_) => 0,
-                    Self::Both(_) => 1 + left.asides(),
-                };
-                kept.max(right.asides())
-            }
-        }
-    }
 }
 
 /// Combines the operands of all positions, in place; answers where the result is.
@@ -109,7 +94,6 @@ mod tests {
         assert_eq!([1, 2, 3].map(said_of), ["0", "(0 1)", "((0 1) 2)"]);
         assert_eq!(said_of(5), "(((0 1) 2) (3 4))");
         assert_eq!(said_of(8), "(((0 1) (2 3)) ((4 5) (6 7)))");
-        assert_eq!([1, 2, 8, 11].map(|size| Tree::of(size).asides()), [0, 0, 2, 3]);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
-use plan::{Buffer, Distance, Schedule, Span, Step, Topology};
+use plan::{Buffer, Distance, Fold, Operand, Schedule, Span, Step, Topology};
 
 /// What stands for one unit of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,17 +223,18 @@ pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
                         }
                         ranks[me as usize].met.push(first..end);
                     }
-                    Step::Take { from, at, to } | Step::Combine { from, at, inout: to } => {
-                        assert!(rank.has_met(from), "{me} takes from {from}, not met");
+                    Step::Take { from, at, to } => {
                         rank.check(me, to, true);
-                        let round = rank.posts.len() - 1;
-                        let data =
-                            &ranks[from as usize].posts[round][at as usize..][..to.len as usize];
-                        let data = data.to_vec();
-                        for (datum, place) in data.into_iter().zip(ranks[me as usize].units(to)) {
-                            let combines = matches!(step, Step::Combine { .. });
-                            *place = if combines { datum.combined(*place) } else { datum };
-                        }
+                        let data = taken(&ranks, me, from, at, to.len);
+                        ranks[me as usize].units(to).copy_from_slice(&data);
+                    }
+                    Step::Combine { own, at, to } => {
+                        assert_eq!(own.len, to.len);
+                        rank.check(me, own, false);
+                        rank.check(me, to, true);
+                        let own = rank.units(own).to_vec();
+                        let data = folded(&ranks, me, own, at);
+                        ranks[me as usize].units(to).copy_from_slice(&data);
                     }
                     Step::TakeBlock { from, to } => {
                         assert!(rank.has_met(from), "{me} takes from {from}, not met");
@@ -279,6 +280,42 @@ pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
     outcome.depth = ranks.iter().map(|rank| rank.depth).max().unwrap_or(0);
     outcome.outputs = ranks.into_iter().map(|rank| rank.output).collect();
     outcome
+}
+
+/// So many units of what `from` has posted in the round that `me` is in.
+fn taken(ranks: &[Rank], me: u32, from: u32, at: u64, len: u64) -> Vec<Unit> {
+    let rank = &ranks[me as usize];
+    assert!(rank.has_met(from), "{me} takes from {from}, not met");
+    let posted = &ranks[from as usize].posts[rank.posts.len() - 1];
+    posted[at as usize..][..len as usize].to_vec()
+}
+
+/// What the operands of the order that `me` has come to, of which `own` is one.
+fn folded(ranks: &[Rank], me: u32, own: Vec<Unit>, at: u64) -> Vec<Unit> {
+    let operand = |operand| match operand {
+        Operand::Own => own.clone(),
+        Operand::Posted(from) => taken(ranks, me, from, at, own.len() as u64),
+    };
+    let put = |left: Vec<Unit>, right: &mut [Unit]| {
+        for (left, right) in left.into_iter().zip(right) {
+            *right = left.combined(*right);
+        }
+    };
+    let mut stack: Vec<Vec<Unit>> = Vec::new();
+    for fold in &ranks[me as usize].schedule.order {
+        let left = match *fold {
+            Fold::Begin(begins) => {
+                stack.push(operand(begins));
+                assert!(stack.len() <= 8, "more combinations at once than there is room for");
+                continue;
+            }
+            Fold::Put(left) => operand(left),
+            Fold::Join => stack.pop().expect("two combinations"),
+        };
+        put(left, stack.last_mut().expect("a combination"));
+    }
+    assert_eq!(stack.len(), 1, "one result");
+    stack.remove(0)
 }
 
 /// Moves what both sides have begun.
