@@ -78,6 +78,12 @@ pub trait Rail: Send {
         false
     }
 
+    /// The threads of this process may run on the cores that this word names, which is not 0: what neighbours have last
+    /// said of theirs.
+    fn compare_cores(&mut self, _own: u64) -> Neighbours {
+        Neighbours::default()
+    }
+
     /// Descriptors that become readable when this rail has news (usually one epoll descriptor or a
     /// doorbell). Stable for the life of the rail.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
@@ -103,6 +109,15 @@ pub trait Rail: Send {
     fn is_at_rest(&self) -> bool {
         self.is_flushed()
     }
+}
+
+/// Processes of this node that a rail leads to and that have told which cores they may run on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Neighbours {
+    /// Those that may run on exactly the cores of this process.
+    pub alike: usize,
+    /// Those that may not.
+    pub others: usize,
 }
 
 /// What copies from a peer's memory, by several threads at once and without the rail. It does so, or fails, also when

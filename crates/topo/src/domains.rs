@@ -28,6 +28,15 @@ pub fn allowed(thread: Option<Pid>) -> Option<Vec<usize>> {
     Some((0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect())
 }
 
+/// The cores that some thread of this process may run on, by their numbers. None where the system does not tell.
+pub fn of_process() -> Option<Vec<usize>> {
+    let threads = fs::read_dir("/proc/self/task").ok()?.flatten();
+    let id = |thread: fs::DirEntry| Pid::from_raw(thread.file_name().to_str()?.parse().ok()?);
+    let sets: Vec<_> = threads.filter_map(|thread| sched_getaffinity(id(thread)).ok()).collect();
+    let is_of_any = |core: &usize| sets.iter().any(|set| set.is_set(*core));
+    Some((0..CpuSet::MAX_CPU).filter(is_of_any).collect())
+}
+
 /// Divides cores by where they are, in the order of their first cores. What nothing is known of is one domain.
 pub fn divide(cores: &[usize], location: impl Fn(usize) -> Location) -> Vec<Vec<usize>> {
     let mut domains: BTreeMap<Location, Vec<usize>> = BTreeMap::new();
@@ -78,6 +87,8 @@ const NODES: &str = "/sys/devices/system/node";
 
 #[cfg(test)]
 mod tests {
+    use rustix::thread::sched_setaffinity;
+
     use super::*;
 
     #[test]
@@ -119,6 +130,19 @@ mod tests {
         fs::write(node.join("cpulist"), "4-5,8\n").unwrap();
         assert_eq!(nodes(machine.path()), [(1, vec![4, 5, 8])]);
         assert!(nodes(&machine.path().join("none")).is_empty());
+    }
+
+    #[test]
+    fn a_thread_that_binds_itself_takes_no_core_from_its_process() {
+        let all = of_process().unwrap();
+        let bind = || {
+            let mut one = CpuSet::new();
+            one.set(all[0]);
+            sched_setaffinity(None, &one).unwrap();
+            assert_eq!(allowed(None).unwrap(), all[..1]);
+            assert_eq!(of_process().unwrap(), all);
+        };
+        std::thread::scope(|scope| scope.spawn(bind).join()).unwrap();
     }
 
     #[test]

@@ -32,7 +32,7 @@ use wire::{Capabilities, Cost, FIRST_CREDIT_BYTES, Frame, GateId, HostCost, Remo
 
 use crate::lookout::Lookout;
 use crate::memory::OfProcess;
-use crate::rail::{Event, Fault, Post, Puller, Rail, RailError};
+use crate::rail::{Event, Fault, Neighbours, Post, Puller, Rail, RailError};
 
 use aside::Aside;
 pub use board::{Board, BoardDoor};
@@ -163,6 +163,17 @@ impl ShmRail {
             idle_polls: 0,
             heads: None,
         })
+    }
+
+    /// Tells neighbours on which core this thread runs.
+    fn tell_core(&mut self) -> u32 {
+        // SAFETY: no preconditions.
+        let core = unsafe { libc::sched_getcpu() } as u32;
+        if core != self.core {
+            self.core = core;
+            self.inbox.word32(CORE_AT).store(core, Ordering::Relaxed);
+        }
+        core
     }
 
     fn link(&self, peer: GateId) -> Option<usize> {
@@ -576,12 +587,7 @@ impl Rail for ShmRail {
     }
 
     fn shares_core(&mut self) -> bool {
-        // SAFETY: no preconditions.
-        let core = unsafe { libc::sched_getcpu() } as u32;
-        if core != self.core {
-            self.core = core;
-            self.inbox.word32(CORE_AT).store(core, Ordering::Relaxed);
-        }
+        let core = self.tell_core();
         let Self { links, aside, rank, .. } = self;
         let awake = || links.iter().filter(|link| !link.down && !sleep::is_asleep(&link.inbox));
         let core_of = |link: &Link| link.inbox.word32(CORE_AT).load(Ordering::Relaxed);
@@ -591,6 +597,21 @@ impl Rail for ShmRail {
             aside.meet(core, awake().map(core_of));
         }
         true
+    }
+
+    fn compare_cores(&mut self, own: u64) -> Neighbours {
+        self.tell_core();
+        self.inbox.word64(CORES_AT).store(own, Ordering::Relaxed);
+        let live = self.links.iter().filter(|link| !link.down);
+        let theirs = live.map(|link| link.inbox.word64(CORES_AT).load(Ordering::Relaxed));
+        let mut neighbours = Neighbours::default();
+        for cores in theirs.filter(|cores| *cores != NOT_TOLD) {
+            match cores == own {
+                true => neighbours.alike += 1,
+                false => neighbours.others += 1,
+            }
+        }
+        neighbours
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
@@ -690,11 +711,15 @@ const OWN_ADDRESS_AT: usize = 32;
 const COUNT_AT: usize = 64;
 const ATTENTIVE_AT: usize = 192;
 const CORE_AT: usize = 196;
+const CORES_AT: usize = 200;
 const SLOTS_AT: usize = 256;
 const INBOX_LEN: usize = SLOTS_AT + 8 * PEERS_MAX as usize;
 
 /// A process that has not waited yet.
 const NO_CORE: u32 = u32::MAX;
+
+/// One that has not compared its cores with others' yet: what a new segment holds.
+const NOT_TOLD: u64 = 0;
 
 /// Neighbours on one node.
 const PEERS_MAX: u32 = 1024;

@@ -200,7 +200,7 @@ macro_rules! conformance {
 
 conformance!(own, Own; order sizes many bursts pull farewell disconnection wake full room;);
 conformance!(sleepers, Sleepers; farewell disconnection wake full room;);
-conformance!(shm, Shm; costs order sizes many bursts pull farewell disconnection wake full room lookout blindness; echo death deafness);
+conformance!(shm, Shm; costs order sizes many bursts pull farewell disconnection wake full room lookout blindness cores; echo death deafness);
 conformance!(tcp, Tcp; costs order sizes many bursts pull farewell disconnection wake full room lookout blindness; echo death deafness);
 conformance!(private, Private; costs order sizes many bursts pull farewell disconnection wake full room lookout; echo death deafness);
 conformance!(network, Network; costs order sizes many bursts pull farewell disconnection wake full room lookout; echo death deafness);

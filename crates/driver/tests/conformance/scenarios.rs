@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use driver::{Fault, Puller, Rail};
+use driver::{Fault, Neighbours, Puller, Rail};
 use memory::{Layout, Region, Segment};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wire::{Frame, GateId, RemoteRegion};
@@ -412,6 +412,23 @@ fn rings(rail: &dyn Rail, limit: Duration) -> bool {
         .collect();
     let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: 0 };
     poll(&mut bells, Some(&limit)).expect("poll") > 0
+}
+
+/// Neighbours hear from each other which cores they have, as each has said last, but not from who has said nothing.
+pub fn cores(ground: &dyn Ground) {
+    let mut stage = Stage::new(ground, 3);
+    stage.open(0, 1);
+    stage.open(0, 2);
+    let mut compare = |rank: usize, own| stage.ends[rank].rail.compare_cores(own);
+    let [all, some] = [7, 1];
+    let seen = |alike, others| Neighbours { alike, others };
+    assert_eq!(compare(0, all), seen(0, 0));
+    assert_eq!(compare(1, all), seen(1, 0));
+    assert_eq!(compare(2, some), seen(0, 1));
+    assert_eq!(compare(0, all), seen(1, 1));
+    assert_eq!(compare(0, some), seen(1, 1));
+    assert_eq!(compare(1, some), seen(1, 0));
+    assert_eq!(compare(0, some), seen(2, 0));
 }
 
 /// Who looks on sees what has come until it is taken in, over links from before its first look and after, and nothing
