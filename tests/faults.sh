@@ -132,6 +132,24 @@ for rails in shm tcp; do
     done
 done
 
+# Ranks of which all but one core is taken away, and given back, wait as if they had begun so.
+"$prefix/bin/mpicc" -Wall -Werror -O1 programs/cores.c -o "$work/cores" || exit 1
+median() { sort -n | sed -n 2p; } # of three
+for rails in shm tcp; do
+    [ "$(nproc)" -gt 1 ] || break
+    rm -f "$work/moved" "$work/begun"
+    for _ in 1 2 3; do
+        timeout 60 "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n 2 "$work/cores" >>"$work/moved"
+        check "two ranks are moved to one core and back, over $rails" 0 $?
+        timeout 60 taskset -c "${cores%%[-,]*}" "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n 2 "$work/cores" >>"$work/begun"
+    done
+    check "and notice it, each time" "4 0 4 0 4 0" "$(cut -d' ' -f4- "$work/moved" | paste -sd' ')"
+    moved=$(cut -d' ' -f2 "$work/moved" | median) begun=$(cut -d' ' -f2 "$work/begun" | median)
+    check "they meet a third as often as those that begin there at least ($moved and $begun times a second)" yes "$([ $((3 * moved)) -ge "$begun" ] && echo yes)"
+    back=$(cut -d' ' -f3 "$work/moved" | median) before=$(cut -d' ' -f1 "$work/moved" | median)
+    check "and then as before ($back and $before times a second)" yes "$([ $((3 * back)) -ge "$before" ] && echo yes)"
+done
+
 # Launchers that are not understood.
 for variable in PMIX_NAMESPACE PMIX_RANK PRTE_LAUNCHED OMPI_COMM_WORLD_SIZE PALS_RANKID; do
     timeout 10 env $variable=1 "$work/fault" hang "$work/ids" 2>"$work/err"

@@ -388,6 +388,11 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
         "times that who looked from there woke another thread of its process",
     ),
     counts(
+        "changes_of_cores",
+        |all| all.progress.changes_of_cores,
+        "times that ranks were found to be more than the cores they have now, or not any more",
+    ),
+    counts(
         "waits_for_others",
         |all| all.progress.waits_for_others,
         "waits of threads while another polled for all",
@@ -515,7 +520,7 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
     ),
 ];
 
-const OF_PROGRESS: usize = 31;
+const OF_PROGRESS: usize = 32;
 const OF_MESSAGES: usize = 13;
 
 static CATEGORIES: [Category; 3] = [

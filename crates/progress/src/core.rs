@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use driver::{Board, Event, Lookout, Post, Rail};
+use driver::{Board, Event, Lookout, Neighbours, Post, Rail};
 use engine::{Completion, Engine, OpId, Posted, Pull, Selector};
 use lock::Lock;
 use wire::{Capabilities, Frame, GateId, RailId};
@@ -430,6 +430,15 @@ impl Core {
     /// Whether this thread's core is also that of a peer which may have something to send.
     pub(crate) fn shares_core(&mut self) -> bool {
         self.rails.iter_mut().any(|station| station.rail.shares_core())
+    }
+
+    /// Tells neighbours which cores this process has, and asks for theirs.
+    pub(crate) fn compare_cores(&mut self, own: u64) -> Neighbours {
+        let all = self.rails.iter_mut().map(|station| station.rail.compare_cores(own));
+        all.fold(Neighbours::default(), |sum, one| Neighbours {
+            alike: sum.alike + one.alike,
+            others: sum.others + one.others,
+        })
     }
 
     /// Failures of links since the last call, one line each, for the error that reports them; what

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::Policy;
 use crate::copies::PIECE;
+use crate::cores::LOOK_EVERY;
 use crate::standby::{GATHERED, IDLE_LOOKS};
 use crate::wait::{AWAY, CROWDED_AWAY, MAX_SLEEP};
 
@@ -44,6 +45,11 @@ impl Policy {
                 "threads",
                 Amount::Number(self.threads as u32),
                 "can wait with a core each; of more, one polls, and gives way to those whose wait is over",
+            ),
+            say(
+                "cores",
+                Amount::Time(LOOK_EVERY),
+                "at least from one look at those there are to the next, by threads that sleep or yield; all of this follows them",
             ),
             self.copies(),
             self.standby(),

@@ -38,7 +38,7 @@ pub(crate) struct Idle {
     trust: Trust,
     /// Set before the first thread begins.
     lookouts: OnceLock<Vec<Arc<dyn Lookout>>>,
-    /// Those who look on, and by which cores they were chosen. They do not lock it.
+    /// Those who look on, and by how many of which cores they were chosen. They do not lock it.
     crew: Mutex<Crew>,
     resting: AtomicU32,
     /// How many look, or are put aside while they do.
@@ -57,6 +57,7 @@ pub(crate) struct Idle {
 
 #[derive(Default)]
 struct Crew {
+    spare: usize,
     cores: Vec<usize>,
     posts: Vec<Arc<Post>>,
 }
@@ -182,18 +183,18 @@ impl Idle {
         lookouts: impl FnOnce() -> Vec<Arc<dyn Lookout>>,
     ) {
         let Some(cores) = topo::domains::allowed(None) else { return };
+        let spare = spare.min(cores.len().saturating_sub(1));
         let is_over = self.is_over.load(Ordering::Acquire);
-        if spare == 0 || is_over || self.crew().cores == cores {
+        if is_over || self.crew().is_for(spare, &cores) {
             return;
         }
         let _ = self.standby.set(thread::current());
         if self.lookouts.get_or_init(lookouts).is_empty() {
             return;
         }
-        let spare = spare.min(cores.len().saturating_sub(1));
         let places = places(spare, topo::domains::of_machine(&cores));
         let posts: Vec<_> = places.iter().filter_map(|place| self.man(place)).collect();
-        let former = std::mem::replace(&mut *self.crew(), Crew { cores, posts });
+        let former = std::mem::replace(&mut *self.crew(), Crew { spare, cores, posts });
         former.posts.iter().for_each(|post| post.end());
         if self.is_over.load(Ordering::Acquire) {
             self.end();
@@ -342,6 +343,13 @@ impl Idle {
     }
 }
 
+impl Crew {
+    /// Whether it is the one for so many of these cores.
+    fn is_for(&self, spare: usize, cores: &[usize]) -> bool {
+        self.spare == spare && (spare == 0 || self.cores == cores)
+    }
+}
+
 impl Post {
     fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
@@ -401,6 +409,14 @@ mod tests {
         assert_eq!(places(5, domains.clone()), domains);
         assert_eq!(places(2, domains.clone()), domains[..2]);
         assert!(places(0, domains).is_empty());
+    }
+
+    #[test]
+    fn others_look_on_when_cores_come_or_go_or_fewer_are_spare() {
+        let crew = Crew { spare: 2, cores: vec![0, 1, 2, 3], posts: Vec::new() };
+        assert!(crew.is_for(2, &[0, 1, 2, 3]));
+        assert!(!crew.is_for(2, &[0, 1, 2]) && !crew.is_for(0, &[0, 1, 2, 3]));
+        assert!(Crew::default().is_for(0, &[0, 1]), "nobody does at first");
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 mod copies;
 mod core;
+mod cores;
 mod counters;
 mod crowding;
 mod explain;

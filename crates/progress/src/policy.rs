@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::cores::Cores;
 use crate::crowding::Crowding;
 use crate::trust::{Trust, Try};
 
@@ -19,6 +20,20 @@ pub struct Policy {
     pub threads: usize,
     /// How many others may look on, from cores that nobody wants.
     pub onlookers: usize,
+    pub(crate) terms: Terms,
+}
+
+/// What a policy follows from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// Ranks of the job, and the cores that they share.
+    pub ranks: usize,
+    pub cores: usize,
+    /// How many of these the process may use itself.
+    pub own: usize,
+    /// What a thread is late that sleeps until a time.
+    wake: Duration,
+    may_look_on: bool,
 }
 
 impl Policy {
@@ -29,38 +44,32 @@ impl Policy {
     /// it, so that a peer that computes shortly is still met awake. With ranks beyond cores a spinning
     /// rank only keeps the one it waits for from running: the core is yielded at once.
     pub fn for_node(ranks: usize, cores: usize) -> Self {
-        let threads = (cores / ranks.max(1)).max(1);
-        let onlookers = threads.saturating_sub(CORES_IN_USE);
-        if ranks > cores {
-            Self { spin: Duration::ZERO, yields: CROWDED_YIELDS, brief: BRIEF, threads, onlookers }
-        } else {
-            Self { spin: SPIN, yields: 0, brief: BRIEF, threads, onlookers }
-        }
+        Terms { ranks, cores, own: cores, wake: WAKE, may_look_on: true }.policy()
     }
 
     /// The same for a process that may use so many of the node's cores itself.
     #[must_use]
-    pub fn bound_to(mut self, cores: usize) -> Self {
-        self.threads = self.threads.min(cores.max(1));
-        self.onlookers = self.onlookers.min(self.threads.saturating_sub(CORES_IN_USE));
-        self
+    pub fn bound_to(self, cores: usize) -> Self {
+        let own = self.terms.own.min(cores);
+        Terms { own, ..self.terms }.policy()
     }
 
     /// The same, and nobody looks on.
     #[must_use]
-    pub fn without_onlookers(mut self) -> Self {
-        self.onlookers = 0;
-        self
+    pub fn without_onlookers(self) -> Self {
+        Terms { may_look_on: false, ..self.terms }.policy()
     }
 
     /// The same on a machine where a thread that sleeps is woken so late.
     #[must_use]
-    pub fn woken_in(mut self, wake: Duration) -> Self {
-        self.brief = (wake / 2).clamp(BRIEF_MIN, BRIEF_MAX);
-        if self.has_a_core() {
-            self.spin = (SPIN_WAKES * wake).clamp(SPIN_MIN, SPIN_MAX);
-        }
-        self
+    pub fn woken_in(self, wake: Duration) -> Self {
+        Terms { wake, ..self.terms }.policy()
+    }
+
+    /// The same where so many ranks share so many cores, all of which this process may use.
+    #[must_use]
+    pub(crate) fn moved(self, ranks: usize, cores: usize) -> Self {
+        Terms { ranks, cores, own: cores, ..self.terms }.policy()
     }
 
     /// Whether a waiting thread keeps its core for a while.
@@ -70,9 +79,23 @@ impl Policy {
     }
 }
 
+impl Terms {
+    fn policy(self) -> Policy {
+        let Self { ranks, cores, own, wake, may_look_on } = self;
+        let (spin, yields) = match ranks > cores {
+            true => (Duration::ZERO, CROWDED_YIELDS),
+            false => ((SPIN_WAKES * wake).clamp(SPIN_MIN, SPIN_MAX), 0),
+        };
+        let brief = (wake / 2).clamp(BRIEF_MIN, BRIEF_MAX);
+        let threads = (cores / ranks.max(1)).min(own).max(1);
+        let onlookers = if may_look_on { threads.saturating_sub(CORES_IN_USE) } else { 0 };
+        Policy { spin, yields, brief, threads, onlookers, terms: self }
+    }
+}
+
 /// The course of one wait.
 pub(crate) struct Patience<'a> {
-    policy: &'a Policy,
+    cores: &'a Cores,
     /// When it began, or at least had begun, and when the clock was read last.
     since: Option<(Instant, Instant)>,
     /// What it has spun, as far as the clock was looked at, and not told.
@@ -144,9 +167,9 @@ pub(crate) enum Next {
 }
 
 impl<'a> Patience<'a> {
-    pub fn new(policy: &'a Policy) -> Self {
+    pub fn new(cores: &'a Cores) -> Self {
         Self {
-            policy,
+            cores,
             since: None,
             spun: Duration::ZERO,
             limit: Duration::ZERO,
@@ -163,7 +186,7 @@ impl<'a> Patience<'a> {
     /// The core was yielded for so long. Where nobody else wanted it, it is kept for as long as sleeping costs.
     pub fn note_yield(&mut self, took: Duration) {
         let kept = self.kept + took;
-        if took < YIELDED_TO_NOBODY && kept < WAKES_KEPT * self.policy.brief {
+        if took < YIELDED_TO_NOBODY && kept < WAKES_KEPT * self.cores.brief() {
             self.kept = kept;
             self.yields -= 1;
         }
@@ -176,14 +199,14 @@ impl<'a> Patience<'a> {
             crowding.learn(true);
         }
         let mid_message = !is_news && !self.is_late;
-        *self = Self { held_up: self.held_up, mid_message, ..Self::new(self.policy) };
+        *self = Self { held_up: self.held_up, mid_message, ..Self::new(self.cores) };
     }
 
     /// Nothing happened, and another thread is due: whether it is its turn. A peer that is awake answers
     /// sooner than threads change places, if it answers this thread.
     pub fn gives_way(&mut self, trust: &Trust) -> bool {
         self.held_up += 1;
-        if self.held_up == 1 && (self.policy.yields > 0 || trust.ask() == Try::No) {
+        if self.held_up == 1 && (!self.cores.has_a_core() || trust.ask() == Try::No) {
             return true;
         }
         let is_over = self.held_up > HELD_UP_MAX;
@@ -208,7 +231,7 @@ impl<'a> Patience<'a> {
 
     /// Nothing happened at the last poll.
     pub fn next(&mut self, courtesy: &Courtesy, crowding: &Crowding) -> Next {
-        if self.policy.has_a_core() {
+        if self.cores.has_a_core() {
             if crowding.is_crowded() {
                 return self.next_in_a_crowd(crowding);
             }
@@ -222,13 +245,13 @@ impl<'a> Patience<'a> {
             crowding.note_pause(pause, now);
             self.spun += pause;
             let spun = now - *since;
-            if spun < self.policy.spin {
+            if spun < self.cores.spin() {
                 let is_time = courtesy.paid() || spun >= GUESS_AFTER * (self.guesses + 1);
                 self.guesses += u32::from(is_time);
                 return if is_time { Next::Guess } else { Next::Look };
             }
         }
-        if self.yields < self.policy.yields {
+        if !self.cores.has_a_core() && self.yields < CROWDED_YIELDS {
             self.yields += 1;
             return Next::Yield;
         }
@@ -247,7 +270,7 @@ impl<'a> Patience<'a> {
             if crowding.is_crowded_at(now) {
                 self.limit = match self.mid_message {
                     true => NEXT_PIECE,
-                    false => crowding.patience(self.policy.brief),
+                    false => crowding.patience(self.cores.brief()),
                 };
                 if self.limit.is_zero() {
                     return Next::Sleep;
@@ -270,17 +293,17 @@ impl<'a> Patience<'a> {
     }
 }
 
-/// How long a rank with a core of its own spins, where a thread is woken in 10 µs…
-const SPIN: Duration = Duration::from_micros(200);
-/// …and in general…
+/// How late a thread is woken where nothing else is known.
+const WAKE: Duration = Duration::from_micros(10);
+
+/// How long a rank with a core of its own spins…
 const SPIN_WAKES: u32 = 20;
 /// …no less than a site's round trip, and no longer than pays on a laptop.
 const SPIN_MIN: Duration = Duration::from_micros(50);
 const SPIN_MAX: Duration = Duration::from_micros(500);
 
-/// How long where others want the core: half of what sleeping costs, for it takes from them…
-const BRIEF: Duration = Duration::from_micros(5);
-/// …no less than a peer takes that runs, and no longer than would lose the core to others often.
+/// How long where others want the core: half of what sleeping costs, for it takes from them, no less than a
+/// peer takes that runs, and no longer than would lose the core to others often.
 const BRIEF_MIN: Duration = Duration::from_micros(2);
 const BRIEF_MAX: Duration = Duration::from_micros(6);
 
@@ -322,6 +345,8 @@ const POLLS_PER_CLOCK_IN_A_CROWD: u32 = 8;
 mod tests {
     use super::*;
 
+    const BRIEF: Duration = Duration::from_micros(5);
+
     #[test]
     fn ranks_that_are_bound_to_a_core_each_have_one() {
         let policy = Policy::for_node(2, 8).bound_to(1);
@@ -343,8 +368,8 @@ mod tests {
 
     #[test]
     fn a_crowded_rank_yields_and_then_sleeps() {
-        let policy = Policy::for_node(3, 2);
-        let mut patience = Patience::new(&policy);
+        let cores = Cores::new(Policy::for_node(3, 2));
+        let mut patience = Patience::new(&cores);
         for _ in 0..CROWDED_YIELDS {
             assert_eq!(patience.next(&Courtesy::default(), &Crowding::new()), Next::Yield);
         }
@@ -355,9 +380,9 @@ mod tests {
 
     #[test]
     fn a_core_that_nobody_wants_is_kept_for_as_long_as_sleeping_costs() {
-        let policy = Policy::for_node(3, 2);
+        let cores = Cores::new(Policy::for_node(3, 2));
         let yields = |took: Duration| {
-            let mut patience = Patience::new(&policy);
+            let mut patience = Patience::new(&cores);
             let mut yields = 0;
             while patience.next(&Courtesy::default(), &Crowding::new()) == Next::Yield {
                 patience.note_yield(took);
@@ -399,8 +424,8 @@ mod tests {
         while crowding.patience(BRIEF) == BRIEF {
             crowding.learn(false);
         }
-        let policy = Policy::for_node(1, 1);
-        let mut patience = Patience::new(&policy);
+        let cores = Cores::new(Policy::for_node(1, 1));
+        let mut patience = Patience::new(&cores);
         patience.renew(&crowding, true);
         assert_eq!(patience.next(&Courtesy::default(), &crowding), Next::Sleep);
         patience.renew(&crowding, false);
@@ -414,18 +439,12 @@ mod tests {
 
     #[test]
     fn a_rank_with_a_core_spins_first_and_sleeps_in_the_end() {
-        let policy = Policy {
-            spin: Duration::from_nanos(1),
-            yields: 0,
-            brief: BRIEF,
-            threads: 1,
-            onlookers: 0,
-        };
-        let mut patience = Patience::new(&policy);
-        assert_eq!(patience.next(&Courtesy::default(), &Crowding::new()), Next::Spin);
-        let outcome = (0..10 * POLLS_PER_CLOCK)
-            .map(|_| patience.next(&Courtesy::default(), &Crowding::new()))
-            .find(|n| *n == Next::Sleep);
-        assert_eq!(outcome, Some(Next::Sleep));
+        let cores = Cores::new(Policy::for_node(1, 1));
+        let mut patience = Patience::new(&cores);
+        let mut next = || patience.next(&Courtesy::default(), &Crowding::new());
+        assert_eq!(next(), Next::Spin);
+        let begun = Instant::now();
+        while next() != Next::Sleep {}
+        assert!(begun.elapsed() >= cores.spin());
     }
 }

@@ -15,6 +15,7 @@ use wire::GateId;
 
 use crate::copies::timed;
 use crate::core::Core;
+use crate::cores::Cores;
 use crate::crowding::Crowding;
 use crate::idle::Idle;
 use crate::policy::{Courtesy, Next, Patience, Policy};
@@ -35,7 +36,7 @@ pub struct Progress {
     wake: OwnedFd,
     /// Wakes the thread that stands by.
     relief: Arc<OwnedFd>,
-    policy: Policy,
+    cores: Cores,
     courtesy: Courtesy,
     crowding: Crowding,
     /// In polling on while other threads are due.
@@ -78,7 +79,7 @@ impl Progress {
             bells,
             wake,
             relief,
-            policy,
+            cores: Cores::new(policy),
             courtesy: Courtesy::default(),
             crowding: Crowding::beside(Arc::clone(&idle.awake)),
             holding_up: Trust::new(),
@@ -181,9 +182,10 @@ impl Progress {
     /// others want it.
     #[inline]
     pub fn pause(&self) {
-        if !self.policy.has_a_core() {
+        if !self.cores.has_a_core() {
             std::thread::yield_now();
-        } else if self.vain.count() {
+        }
+        if self.vain.count() {
             self.pause_in_a_loop(Instant::now());
         }
     }
@@ -192,7 +194,11 @@ impl Progress {
     #[cold]
     fn pause_in_a_loop(&self, now: Instant) {
         let Some(lasting) = self.vain.look(now) else { return };
-        let core = self.lock();
+        let mut core = self.lock();
+        self.look_at_cores(&mut core, now);
+        if !self.cores.has_a_core() {
+            return;
+        }
         self.crowding.note_wait(lasting, now);
         if self.crowding.is_crowded() && self.crowding.is_crowded_at(now) {
             let before = core.engine.news();
@@ -285,7 +291,7 @@ impl Progress {
         deadline: Option<Instant>,
         mut ready: impl FnMut(&mut Core) -> Option<T>,
     ) -> Option<T> {
-        let patience = Patience::new(&self.policy);
+        let patience = Patience::new(&self.cores);
         let mut wait = Wait { polls: false, attentive: false, patience, deadline, copies: None };
         loop {
             let before = core.engine.news();
@@ -368,7 +374,7 @@ impl Progress {
         before: u64,
     ) -> Guard<'a, Core> {
         wait.polls = true;
-        if !wait.attentive && core.engine.has_offers() && self.policy.has_a_core() {
+        if !wait.attentive && core.engine.has_offers() && self.cores.has_a_core() {
             wait.attentive = true;
             core.set_attentive(true);
         }
@@ -446,10 +452,18 @@ impl Progress {
         let took = now - began;
         core.counters.yields += 1;
         core.counters.yielding += took;
-        if !self.policy.has_a_core() && core.is_at_board() {
+        if !self.cores.has_a_core() && core.is_at_board() {
             self.crowding.note_yield(took, now);
         }
+        self.look_at_cores(&mut core, now);
         (core, took)
+    }
+
+    /// The calling thread does not answer at once anyway: sees to it, now and then, that it waits as the cores that there
+    /// are allow.
+    fn look_at_cores(&self, core: &mut Core, now: Instant) {
+        let is_new = self.cores.look(now, |own| core.compare_cores(own));
+        core.counters.changes_of_cores += u64::from(is_new);
     }
 
     /// Lets a peer on the same core run. To yield where others want it as well would be to have it back after
@@ -470,11 +484,7 @@ impl Progress {
     /// Yields, and learns whether that paid.
     #[cold]
     fn guess<'a>(&'a self, core: Guard<'a, Core>) -> Guard<'a, Core> {
-        let begin = Instant::now();
-        let mut core = self.breathe(core, std::thread::yield_now);
-        let took = begin.elapsed();
-        core.counters.yields += 1;
-        core.counters.yielding += took;
+        let (mut core, took) = self.yield_core(core);
         let before = core.engine.news();
         let news = core.advance();
         self.report(&mut core, before);
@@ -497,8 +507,8 @@ impl Progress {
         core.counters.waits_for_others += 1;
         let spin = match self.is_crowded(&core) {
             true => Duration::ZERO,
-            false if self.crowding.is_crowded() => self.policy.brief,
-            false => self.policy.spin,
+            false if self.crowding.is_crowded() => self.cores.brief(),
+            false => self.cores.spin(),
         };
         self.leave(&mut core);
         drop(core);
@@ -516,12 +526,12 @@ impl Progress {
 
     /// Whether a thread that waits has a core, and nobody else wants it.
     fn has_a_core(&self) -> bool {
-        self.policy.has_a_core() && !self.crowding.is_crowded()
+        self.cores.has_a_core() && !self.crowding.is_crowded()
     }
 
     /// Whether more threads wait than have a core each.
     fn is_crowded(&self, core: &Core) -> bool {
-        core.waiters.len() >= self.policy.threads
+        core.waiters.len() >= self.cores.threads()
     }
 
     /// Wakes the threads that wait for others and need not any more. Where cores are few they are left
@@ -561,6 +571,7 @@ impl Progress {
         deadline: Option<Instant>,
     ) -> Guard<'a, Core> {
         core.waiters.wake_due();
+        self.look_at_cores(&mut core, Instant::now());
         let probed = core.awaited.probed();
         if core.prepare_sleep() {
             let relieved = core.watch.lie_down();
@@ -576,7 +587,7 @@ impl Progress {
             self.idle.admit();
             core.counters.sleeps += 1;
             core.counters.sleeping += slept;
-            if self.policy.has_a_core() {
+            if self.cores.has_a_core() {
                 self.crowding.note_wait(slept, Instant::now());
             }
             core.watch.get_up();
@@ -598,7 +609,7 @@ impl Progress {
     /// and the thread that stands by sees that it does not for longer than that takes. Ranks that share cores would go
     /// before each other.
     fn go_first(&self, core: &mut Core) {
-        if self.policy.has_a_core() && self.crowding.is_crowded() {
+        if self.cores.has_a_core() && self.crowding.is_crowded() {
             let was_held = core.precedence.is_held();
             core.precedence.claim();
             let is_new = !was_held && core.precedence.is_held();
@@ -675,7 +686,7 @@ impl Progress {
 
     /// The thread that stands by was called: has others look on, where cores are left, while it is needed.
     pub(crate) fn have_looked_on(&self) {
-        self.idle.review(self.policy.onlookers, || self.lock().lookouts());
+        self.idle.review(self.cores.onlookers(), || self.lock().lookouts());
         self.idle.call();
     }
 

@@ -13,7 +13,7 @@ use wire::GateId;
 
 #[test]
 fn polls_are_counted_by_who_does_them() {
-    let process = process(CROWDED);
+    let process = process(crowded());
     assert_eq!(counters(&process), Counters::default());
     (0..TESTS).for_each(|_| process.test(|_| ()));
     let Counters { polls, polls_by_tests, polls_by_standby, .. } = counters(&process);
@@ -24,27 +24,27 @@ fn polls_are_counted_by_who_does_them() {
 
 #[test]
 fn a_crowded_wait_yields_and_sleeps_and_does_not_spin() {
-    let process = process(CROWDED);
+    let process = process(crowded());
     let (counted, took) = wait_until(&process, |counters| counters.sleeps > 0);
     let Counters { yields, sleeping, spinning, .. } = counted;
-    // All of them, unless one gave the core to others for long.
-    assert!((1..=u64::from(CROWDED.yields)).contains(&yields));
+    // All that the policy says and some, unless one gave the core to others for long.
+    assert!(yields > 0);
     assert!(!sleeping.is_zero() && sleeping <= took, "{sleeping:?} of {took:?}");
     assert_eq!(spinning, Duration::ZERO);
 }
 
 #[test]
 fn yields_are_timed() {
-    let process = process(Policy { yields: u32::MAX, ..CROWDED });
+    let process = process(crowded());
     let (counted, _) = wait_until(&process, |counters| !counters.yielding.is_zero());
     assert!(counted.yields > 0 && counted.sleeps == 0, "{counted:?}");
 }
 
 #[test]
 fn who_has_a_core_spins_until_it_sleeps() {
-    let process = process(Policy { spin: SPIN, yields: 0, brief: SPIN, threads: 1, onlookers: 0 });
+    let process = process(Policy::for_node(1, 1));
     let (counted, took) = wait_until(&process, |counters| counters.sleeps > 0);
-    // All of `SPIN`, unless it was put aside meanwhile.
+    // All that the policy says, unless it was put aside meanwhile.
     assert!(!counted.spinning.is_zero(), "{counted:?}");
     assert!(counted.spinning + counted.sleeping <= took, "{counted:?} of {took:?}");
 }
@@ -77,7 +77,7 @@ fn a_loop_of_tests_sleeps_where_others_want_the_cores() {
 
 #[test]
 fn threads_that_leave_polling_to_others_are_counted_and_woken() {
-    let process = process(CROWDED);
+    let process = process(crowded());
     let waits = [(); 3].map(|()| {
         let process = Arc::clone(&process);
         thread::spawn(move || {
@@ -102,7 +102,7 @@ fn threads_that_leave_polling_to_others_are_counted_and_woken() {
 
 #[test]
 fn threads_are_woken_by_what_they_wait_for_only() {
-    let process = process(CROWDED);
+    let process = process(crowded());
     let waiting = |count: u64, what: fn(&mut Core) -> Option<()>| {
         let waits = {
             let process = Arc::clone(&process);
@@ -174,7 +174,7 @@ const OTHER: i32 = 4;
 
 #[test]
 fn what_tasks_do_is_counted_where_they_do_it() {
-    let process = process(CROWDED);
+    let process = process(crowded());
     process.begin(Box::new(Worker { left: 3 }));
     let Counters { tasks_of_callers, tasks_of_waits, tasks_of_standby, .. } = counters(&process);
     assert_eq!((tasks_of_callers.works, tasks_of_callers.advances), (3, 4));
@@ -204,6 +204,10 @@ fn process(policy: Policy) -> Arc<Progress> {
     Progress::new(core, policy).expect("descriptors")
 }
 
+fn crowded() -> Policy {
+    Policy::for_node(2, 1)
+}
+
 /// Waits until it is so; what was counted then, and how long that took.
 fn wait_until(process: &Progress, is_so: fn(&Counters) -> bool) -> (Counters, Duration) {
     let begun = Instant::now();
@@ -223,10 +227,7 @@ impl Directory for Alone {
     }
 }
 
-const CROWDED: Policy =
-    Policy { spin: Duration::ZERO, yields: 16, brief: Duration::ZERO, threads: 1, onlookers: 0 };
 const TESTS: u64 = 10;
 const TESTS_IN_A_ROW: usize = 1000;
-const SPIN: Duration = Duration::from_millis(1);
 const SOON: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(20);

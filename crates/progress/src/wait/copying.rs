@@ -50,7 +50,7 @@ impl Progress {
     #[inline(never)]
     pub(super) fn may_help(&self, core: &Core) -> bool {
         core.copies.left_bytes() > 0
-            && core.copies.in_hand() < self.policy.threads
+            && core.copies.in_hand() < self.cores.threads()
             && self.has_a_core()
     }
 

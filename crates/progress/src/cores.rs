@@ -1,0 +1,249 @@
+//! The cores that a process has, which may be taken away and given back while it runs, and the policy that follows.
+//!
+//! The launcher says how many ranks share how many cores, and from that the first policy is made. A control group, or
+//! whoever moves threads, may change it. So a thread that is about to sleep, or has yielded its core, looks now and then
+//! on which cores the threads of its process may run, all together: one that binds itself takes none from the
+//! others. Neighbours hear of it through the rails, and tell theirs; who has as many as at the beginning, and no more
+//! neighbours on them than there are, waits as at the beginning. Nobody looks while waits are short and there is a core
+//! for each.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use driver::Neighbours;
+use lock::Uncancelled;
+
+use crate::policy::{Policy, Terms};
+
+/// The policy as it stands; its words are guarded as the core is.
+#[derive(Debug)]
+pub(crate) struct Cores {
+    first: Policy,
+    /// The cores of the process when that was made.
+    had: Option<Vec<usize>>,
+    /// How long a thread spins that has a core.
+    spin: Duration,
+    began: Instant,
+    /// When they are looked at next, in µs since `began`.
+    look_at_us: AtomicU64,
+    has_a_core: AtomicBool,
+    threads: AtomicUsize,
+    onlookers: AtomicUsize,
+}
+
+/// What a look has shown.
+struct Sight {
+    /// The process has the cores that it had at the beginning.
+    is_as_begun: bool,
+    /// How many it has.
+    own: usize,
+    neighbours: Neighbours,
+}
+
+impl Cores {
+    pub fn new(first: Policy) -> Self {
+        let cores = Self {
+            first,
+            had: topo::domains::of_process(),
+            spin: first.moved(1, 1).spin,
+            began: Instant::now(),
+            look_at_us: AtomicU64::new(0),
+            has_a_core: AtomicBool::new(false),
+            threads: AtomicUsize::new(0),
+            onlookers: AtomicUsize::new(0),
+        };
+        cores.take(first);
+        cores
+    }
+
+    /// Whether a waiting thread keeps its core for a while.
+    #[inline]
+    pub fn has_a_core(&self) -> bool {
+        self.has_a_core.load(Ordering::Relaxed)
+    }
+
+    /// How long it does.
+    pub fn spin(&self) -> Duration {
+        if self.has_a_core() { self.spin } else { Duration::ZERO }
+    }
+
+    /// The same where others want the core.
+    pub fn brief(&self) -> Duration {
+        self.first.brief
+    }
+
+    /// How many of the process's threads have a core each.
+    pub fn threads(&self) -> usize {
+        self.threads.load(Ordering::Relaxed)
+    }
+
+    /// How many others may look on.
+    pub fn onlookers(&self) -> usize {
+        self.onlookers.load(Ordering::Relaxed)
+    }
+
+    /// A thread has the time to look which cores there are: it does now and then, and has neighbours compare theirs by
+    /// a word for its own. Whether the policy is another one now.
+    pub fn look(&self, now: Instant, compare: impl FnOnce(u64) -> Neighbours) -> bool {
+        let now_us = u64::try_from((now - self.began).as_micros()).unwrap_or(u64::MAX);
+        if now_us < self.look_at_us.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.look_at_us.store(now_us + LOOK_EVERY.as_micros() as u64, Ordering::Relaxed);
+        self.compare(compare)
+    }
+
+    #[cold]
+    fn compare(&self, compare: impl FnOnce(u64) -> Neighbours) -> bool {
+        let _uncancelled = Uncancelled::begin();
+        let Some(cores) = topo::domains::of_process() else { return false };
+        let neighbours = compare(word(&cores));
+        let is_as_begun = self.had.as_ref() == Some(&cores);
+        let own = cores.len().min(self.bound());
+        self.take(judge(self.first, &Sight { is_as_begun, own, neighbours }))
+    }
+
+    /// How many it may use up: fewer than it may run on where a control group bounds its processor time.
+    fn bound(&self) -> usize {
+        let own = self.first.terms.own;
+        let is_bound = self.had.as_ref().is_some_and(|had| own < had.len());
+        if is_bound { own } else { usize::MAX }
+    }
+
+    fn take(&self, policy: Policy) -> bool {
+        self.threads.store(policy.threads, Ordering::Relaxed);
+        self.onlookers.store(policy.onlookers, Ordering::Relaxed);
+        self.has_a_core.swap(policy.has_a_core(), Ordering::Relaxed) != policy.has_a_core()
+    }
+}
+
+/// The policy that follows. Neighbours on the same cores share them for certain, and others on this node that this process
+/// has not spoken to are taken to have gone where it has, unless those that it knows are elsewhere.
+fn judge(first: Policy, sight: &Sight) -> Policy {
+    let Sight { is_as_begun, own, neighbours } = sight;
+    let Terms { ranks, cores, own: had, .. } = first.terms;
+    let seen = 1 + neighbours.alike;
+    if *is_as_begun && (seen <= *own || !first.has_a_core()) {
+        return first;
+    }
+    let sharing = (ranks * had.min(cores)).div_ceil(cores.max(1));
+    let is_alone = neighbours.alike == 0 && neighbours.others > 0;
+    first.moved(if is_alone { 1 } else { sharing.max(seen) }, *own)
+}
+
+/// By which neighbours tell whether they have the same cores; none has the word 0.
+fn word(cores: &[usize]) -> u64 {
+    // FNV-1a.
+    let add = |hash: u64, core: &usize| (hash ^ *core as u64).wrapping_mul(0x0100_0000_01b3);
+    cores.iter().fold(0xcbf2_9ce4_8422_2325, add) | 1
+}
+
+/// Between two looks, each of which takes a system call for every thread of the process.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(first: Policy, is_as_begun: bool, own: usize, alike: usize, others: usize) -> Policy {
+        judge(first, &Sight { is_as_begun, own, neighbours: Neighbours { alike, others } })
+    }
+
+    #[test]
+    fn ranks_that_are_left_one_core_yield_it_and_spin_again_when_they_have_theirs_back() {
+        let first = Policy::for_node(2, 2);
+        for alike in [0, 1] {
+            let left = seen(first, false, 1, alike, 0);
+            assert!(first.has_a_core() && !left.has_a_core());
+            assert_eq!(left, first.moved(2, 1));
+            assert_eq!(seen(first, true, 2, alike, 0), first);
+        }
+        let crowded = Policy::for_node(4, 2);
+        assert_eq!(seen(crowded, true, 2, 3, 0), crowded);
+        let given = seen(crowded, false, 4, 3, 0);
+        assert!(given.has_a_core());
+        assert_eq!(given.threads, 1);
+    }
+
+    #[test]
+    fn ranks_bound_to_cores_of_their_own_share_one_when_they_meet_on_it() {
+        let first = Policy::for_node(2, 2).bound_to(1);
+        assert_eq!(seen(first, true, 1, 0, 1), first);
+        let stays = seen(first, true, 1, 1, 0);
+        let comes = seen(first, false, 1, 1, 0);
+        assert!(!stays.has_a_core() && !comes.has_a_core());
+        let elsewhere = seen(first, false, 1, 0, 1);
+        assert!(elsewhere.has_a_core(), "it has moved to another core, and nobody is there");
+    }
+
+    #[test]
+    fn who_alone_is_moved_has_a_core_and_so_have_the_others() {
+        let first = Policy::for_node(2, 2);
+        assert!(seen(first, false, 1, 0, 1).has_a_core());
+        assert_eq!(seen(first, true, 2, 0, 1), first);
+    }
+
+    #[test]
+    fn ranks_that_were_never_spoken_to_have_lost_cores_as_well() {
+        let first = Policy::for_node(64, 64);
+        assert!(!seen(first, false, 32, 6, 0).has_a_core());
+        let of_a_socket = Policy::for_node(32, 32).bound_to(16);
+        assert!(seen(of_a_socket, true, 16, 6, 6).has_a_core());
+        assert!(!seen(of_a_socket, false, 8, 6, 6).has_a_core());
+        let of_eight = Policy::for_node(8, 64).bound_to(8);
+        assert_eq!(seen(of_eight, false, 4, 0, 3).threads, 4);
+    }
+
+    #[test]
+    fn threads_and_onlookers_are_as_many_as_cores_are_left() {
+        let first = Policy::for_node(2, 16);
+        let left = seen(first, false, 4, 1, 0);
+        assert_eq!((first.threads, first.onlookers, left.threads, left.onlookers), (8, 6, 2, 0));
+        let given = seen(first.without_onlookers(), false, 32, 1, 0);
+        assert_eq!((given.threads, given.onlookers), (16, 0));
+    }
+
+    #[test]
+    fn looks_are_seldom() {
+        let cores = Cores::new(Policy::for_node(1, 1));
+        let mut looks = 0;
+        let mut look = |at| {
+            cores.look(cores.began + at, |_| {
+                looks += 1;
+                Neighbours::default()
+            })
+        };
+        for at in 0..1000 {
+            assert!(!look(at * LOOK_EVERY / 100), "nothing has changed");
+        }
+        assert_eq!(looks, 10);
+    }
+
+    #[test]
+    fn neighbours_that_come_are_noticed_and_so_is_that_they_leave() {
+        let many = topo::domains::of_process().map_or(1, |cores| cores.len());
+        let cores = Cores::new(Policy::for_node(many, many));
+        let mut at = cores.began;
+        let mut crowd = |alike, others| {
+            at += LOOK_EVERY;
+            cores.look(at, |own| {
+                assert_ne!(own, 0);
+                Neighbours { alike, others }
+            })
+        };
+        assert!(crowd(many, 0) && !cores.has_a_core());
+        assert_eq!(cores.spin(), Duration::ZERO);
+        assert!(!crowd(many, 0), "still");
+        assert!(crowd(many - 1, 0) && cores.has_a_core());
+    }
+
+    #[test]
+    fn cores_are_told_from_others() {
+        assert_eq!(word(&[0, 1]), word(&[0, 1]));
+        let words = [word(&[]), word(&[0]), word(&[1]), word(&[0, 1]), word(&[2, 3])];
+        let mut known = words.to_vec();
+        known.sort_unstable();
+        known.dedup();
+        assert_eq!((known.len(), words.contains(&0)), (words.len(), false));
+    }
+}
