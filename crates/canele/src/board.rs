@@ -12,6 +12,7 @@ pub fn text() -> String {
     let found = Found {
         host: topo::sample::host_name(),
         domains: topo::domains::of_machine(&cores.allowed),
+        nodes: topo::domains::by_memory(&cores.allowed),
         leaves_idle_cores: settings::IDLE_CORES.text().trim() == "leave",
         cores,
         runnable: processor::Runnable::open().and_then(|runnable| runnable.count()),
@@ -32,6 +33,8 @@ struct Found {
     cores: Cores,
     /// Those of them that share a cache, and memory.
     domains: Vec<Vec<usize>>,
+    /// Those that share memory.
+    nodes: Vec<Vec<usize>>,
     /// The user says so.
     leaves_idle_cores: bool,
     runnable: Option<usize>,
@@ -90,14 +93,29 @@ impl Found {
             "host        {}\n\
              cores       {}: {} of the machine's {machine} are this process's{bound}\n\
              domains     {}\n\
+             work        {}\n\
              threads     {runnable}\n\
              wake-up     {wake}\n\
              precedence  {precedence}\n",
             self.host,
             ranges(allowed),
             allowed.len(),
-            self.domains.iter().map(|cores| ranges(cores)).collect::<Vec<_>>().join(" | "),
+            groups(&self.domains),
+            self.work(),
         )
+    }
+
+    /// Who takes what tasks have to compute, and pieces of long messages.
+    fn work(&self) -> String {
+        match &self.domains[..] {
+            [] | [_] => "taken by whoever has the time: no core is nearer to it than others".into(),
+            domains => format!(
+                "taken by whoever is nearest and has the time: on the core where it is offered, then in its domain of {}, \
+                 then in its memory of {}",
+                groups(domains),
+                groups(&self.nodes)
+            ),
+        }
     }
 
     /// How many threads of such a policy look on, and where, or why none.
@@ -112,11 +130,10 @@ impl Found {
                 format!("{ranks} ranks on {} cores leave no third one to each", self.shared);
             return (none, because);
         }
-        let places: Vec<_> = self.domains[..many].iter().map(|cores| ranges(cores)).collect();
         let because = format!(
             "with up to {} ranks, where nobody wants cores {}, for a while after news; they wake whom it is for",
             self.shared / 3,
-            places.join(" | ")
+            groups(&self.domains[..many])
         );
         (many.to_string(), because)
     }
@@ -136,6 +153,10 @@ impl Found {
         let (amount, because) = self.onlookers(&policy, ranks);
         text + &format!("  looks on  {amount:>9}  {because}\n")
     }
+}
+
+fn groups(all: &[Vec<usize>]) -> String {
+    all.iter().map(|numbers| ranges(numbers)).collect::<Vec<_>>().join(" | ")
 }
 
 /// Numbers in order as `0-3,8`.
@@ -165,6 +186,7 @@ mod tests {
             host: "here".into(),
             cores: Cores { allowed: vec![0, 1, 2, 8], usable: 2, machine: 16 },
             domains: vec![vec![0, 1, 2], vec![8]],
+            nodes: vec![vec![0, 1, 2, 8]],
             leaves_idle_cores: false,
             runnable: Some(17),
             wake: Some(wake),
@@ -181,6 +203,7 @@ mod tests {
         let expected = [
             "0-2,8: 4 of the machine's 16 are this process's, 2 of them at once",
             "domains     0-2 | 8\n",
+            "where it is offered, then in its domain of 0-2 | 8, then in its memory of 0-2,8\n",
             "  looks on      never  1 ranks on 2 cores leave no third one to each\n",
             "  looks on      never  3 ranks on 2 cores leave no third one to each\n",
             "17 run or could run now: more than there are cores",
@@ -197,6 +220,8 @@ mod tests {
     #[test]
     fn in_a_job_it_is_told_what_its_ranks_do() {
         let text = found(Some(3)).tell();
+        let one = Found { domains: vec![vec![0, 1]], ..found(None) }.tell();
+        assert!(one.contains("work        taken by whoever has the time: no core is"), "{one}");
         assert!(text.contains("\n3 ranks on this node\n  spins         never"), "{text}");
         assert!(!text.contains("more than 2 ranks"));
         let unknown = Found { wake: None, runnable: None, ..found(Some(1)) }.tell();

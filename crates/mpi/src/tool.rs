@@ -477,6 +477,26 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
         |all| all.progress.tasks_of_standby.copying.as_nanos() as u64,
         "time that these copies took in the thread that stands by",
     ),
+    counts(
+        "works_taken_on_core",
+        |all| all.progress.taken_on_core,
+        "computations and pieces to copy that a thread took on the core where they were offered",
+    ),
+    counts(
+        "works_taken_in_domain",
+        |all| all.progress.taken_in_domain,
+        "those taken on another core with the same cache and memory, or where all cores are such",
+    ),
+    counts(
+        "works_taken_in_node",
+        |all| all.progress.taken_in_node,
+        "those taken on a core with another cache, of the same node of memory",
+    ),
+    counts(
+        "works_taken_afar",
+        |all| all.progress.taken_afar,
+        "those taken on another node of memory",
+    ),
     counts("frames_sent", |all| all.engine.frames, "frames given to rails"),
     counts(
         "packets_sent",
@@ -520,7 +540,7 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
     ),
 ];
 
-const OF_PROGRESS: usize = 32;
+const OF_PROGRESS: usize = 36;
 const OF_MESSAGES: usize = 13;
 
 static CATEGORIES: [Category; 3] = [

@@ -2,7 +2,7 @@
 //!
 //! A thread takes a piece under the core's lock, copies it without, and gives it back under it. Who is at a fetch
 //! goes on with it; what nobody is at is for the next that has the core, and who waits and has nothing else to do
-//! takes pieces of any (`wait/copying`). However it goes, a fetch ends when nothing of it is left and nothing is in
+//! takes pieces of any (`wait/copying`), of the nearest first (`places`). However it goes, a fetch ends when nothing of it is left and nothing is in
 //! anyone's hands: until then its operation is under way, and the memory is the library's.
 
 use std::sync::Arc;
@@ -12,14 +12,18 @@ use driver::Puller;
 use engine::{Pull, PullId};
 
 use crate::core::Core;
+use crate::places::{Choice, Distance, Place, Places};
 
 /// The long fetches of a process, the oldest first: no more than it has receives under way.
 #[derive(Default)]
 pub(crate) struct Copies {
     under_way: Vec<Fetch>,
+    choice: Choice,
 }
 
 struct Fetch {
+    /// Where it was begun.
+    place: Place,
     pull: Pull,
     puller: Arc<dyn Puller>,
     /// Its first bytes, which threads have taken.
@@ -56,12 +60,30 @@ impl Copies {
         self.under_way.clear();
     }
 
-    /// Where there is a piece for who is at a fetch, or at none: of that, or of one that nobody is at.
-    fn find(&self, at: Option<PullId>) -> Option<usize> {
+    /// Whether there is a piece for who is at a fetch, or at none: of that, or of one that nobody is at.
+    fn has(&self, at: Option<PullId>) -> bool {
+        let is_for = |fetch: &Fetch| fetch.in_hand == 0 || Some(fetch.pull.id) == at;
+        self.under_way.iter().any(|fetch| fetch.left() > 0 && is_for(fetch))
+    }
+
+    /// The fetch that a thread is at, if it has pieces left.
+    fn find(&self, places: &Places, at: Option<PullId>) -> Option<(usize, Distance)> {
         let is_its = |fetch: &Fetch| fetch.left() > 0 && Some(fetch.pull.id) == at;
-        let is_left = |fetch: &Fetch| fetch.left() > 0 && fetch.in_hand == 0;
-        let all = &self.under_way;
-        all.iter().position(is_its).or_else(|| all.iter().position(is_left))
+        let index = self.under_way.iter().position(is_its)?;
+        Some((index, places.distance(places.here(), self.under_way[index].place)))
+    }
+
+    /// The nearest fetch that has pieces left and is such a one, of those the oldest.
+    fn choose(
+        &mut self,
+        places: &Places,
+        is_such: impl Fn(&Fetch) -> bool,
+    ) -> Option<(usize, Distance)> {
+        let here = places.here();
+        let all = self.under_way.iter().enumerate();
+        let such = all.filter(|(_, fetch)| fetch.left() > 0 && is_such(fetch));
+        let far = such.map(|(index, fetch)| (index, places.distance(here, fetch.place)));
+        self.choice.take(far)
     }
 }
 
@@ -103,7 +125,8 @@ impl Core {
             self.note_piece(took);
             return self.engine.handle_pulled(id, is_copied);
         }
-        let fetch = Fetch { pull, puller, taken: 0, in_hand: 0, has_failed: false };
+        let place = self.places.here();
+        let fetch = Fetch { place, pull, puller, taken: 0, in_hand: 0, has_failed: false };
         self.copies.under_way.push(fetch);
         self.has_loose_ends = true;
     }
@@ -111,18 +134,26 @@ impl Core {
     /// Whether there is a piece to copy for who is at a fetch, or at none.
     #[inline(never)]
     pub(crate) fn has_pieces(&self, at: Option<PullId>) -> bool {
-        self.copies.find(at).is_some()
+        self.copies.has(at)
     }
 
     /// Takes that piece, to be given back by [`Core::give_back`].
     pub(crate) fn take_piece(&mut self, at: Option<PullId>) -> Option<Piece> {
-        let found = self.copies.find(at)?;
-        Some(self.copies.under_way[found].take())
+        let Self { copies, places, .. } = self;
+        let own = copies.find(places, at);
+        let found = own.or_else(|| copies.choose(places, |fetch| fetch.in_hand == 0));
+        Some(self.take_of(found?))
     }
 
-    /// Takes a piece of the oldest fetch that has any, whoever is at it.
+    /// Takes a piece of the nearest fetch that has any, whoever is at it.
     pub(crate) fn take_any_piece(&mut self) -> Option<Piece> {
-        self.copies.under_way.iter_mut().find(|fetch| fetch.left() > 0).map(Fetch::take)
+        let found = self.copies.choose(&self.places, |_| true);
+        Some(self.take_of(found?))
+    }
+
+    fn take_of(&mut self, (index, distance): (usize, Distance)) -> Piece {
+        self.counters.note_taken(distance);
+        self.copies.under_way[index].take()
     }
 
     /// A piece is copied, or was refused. With the last the fetch ends, and its sender is told.

@@ -19,6 +19,7 @@ use crate::copies::Copies;
 use crate::counters::Counters;
 use crate::idle::Idle;
 use crate::journal::Journal;
+use crate::places::Places;
 use crate::precedence::Precedence;
 use crate::tasks::Tasks;
 use crate::waiters::{Awaited, Waiters};
@@ -95,6 +96,7 @@ pub struct Core {
     journal: Journal,
     pub(crate) tasks: Tasks,
     pub(crate) copies: Copies,
+    pub(crate) places: Places,
     pub(crate) waiters: Waiters,
     pub(crate) watch: Watch,
     pub(crate) precedence: Precedence,
@@ -174,6 +176,7 @@ impl Core {
             journal: Journal::new(rank),
             tasks: Tasks::default(),
             copies: Copies::default(),
+            places: Places::default(),
             waiters: Waiters::default(),
             watch: Watch::default(),
             precedence: Precedence::default(),

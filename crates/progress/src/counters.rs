@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use crate::places::Distance;
+
 /// What a process has done for its communication; guarded as the core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -42,12 +44,32 @@ pub struct Counters {
     pub waits_for_others: u64,
     /// Of those, what ended because it was over, or because it was this thread's turn to poll.
     pub woken: u64,
+    /// What threads took of what tasks have to compute and of pieces to copy: on the core where it was offered,
+    pub taken_on_core: u64,
+    /// elsewhere in its domain, or where there is only one,
+    pub taken_in_domain: u64,
+    /// in another of its node of memory,
+    pub taken_in_node: u64,
+    /// and in another node.
+    pub taken_afar: u64,
     /// What tasks and copies did in calls that submit or test,
     pub tasks_of_callers: TaskSteps,
     /// in threads that wait,
     pub tasks_of_waits: TaskSteps,
     /// and in the thread that stands by.
     pub tasks_of_standby: TaskSteps,
+}
+
+impl Counters {
+    /// Work was taken so far from where it was offered.
+    pub(crate) fn note_taken(&mut self, distance: Distance) {
+        *match distance {
+            Distance::Core => &mut self.taken_on_core,
+            Distance::Domain => &mut self.taken_in_domain,
+            Distance::Node => &mut self.taken_in_node,
+            Distance::Machine => &mut self.taken_afar,
+        } += 1;
+    }
 }
 
 /// What tasks and copies did in one kind of thread.

@@ -16,6 +16,7 @@ mod crowding;
 mod explain;
 mod idle;
 mod journal;
+mod places;
 mod policy;
 mod precedence;
 mod sleeper;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::core::Core;
 use crate::counters::TaskSteps;
+use crate::places::{Choice, Distance, Place, Places};
 use crate::standby;
 
 /// What a task does next.
@@ -35,9 +36,20 @@ pub trait Task: Send {
 #[derive(Default)]
 pub(crate) struct Tasks {
     waiting: Vec<Box<dyn Task>>,
-    working: Vec<Box<dyn Task>>,
+    /// They have to compute, each with where it was offered.
+    working: Vec<(Place, Box<dyn Task>)>,
+    choice: Choice,
     /// The engine's news when the waiting ones were last looked at.
     seen: u64,
+}
+
+impl Tasks {
+    /// The nearest that has to compute, of those the newest, and how far it is.
+    fn take(&mut self, places: &Places, here: Place) -> Option<(Distance, Box<dyn Task>)> {
+        let far = self.working.iter().map(|(place, _)| places.distance(here, *place));
+        let (index, distance) = self.choice.take(far.enumerate().rev())?;
+        Some((distance, self.working.remove(index).1))
+    }
 }
 
 impl Core {
@@ -53,9 +65,10 @@ impl Core {
         !self.tasks.working.is_empty()
     }
 
-    /// A task that has something to compute, to be given back by [`Core::add_task`].
+    /// The nearest task that has something to compute, of those the newest; to be given back by [`Core::add_task`].
     pub(crate) fn take_work(&mut self) -> Option<Box<dyn Task>> {
-        let task = self.tasks.working.pop()?;
+        let (distance, task) = self.tasks.take(&self.places, self.places.here())?;
+        self.counters.note_taken(distance);
         self.task_steps().works += 1;
         Some(task)
     }
@@ -93,7 +106,7 @@ impl Core {
     }
 
     fn has_to_work(&mut self, task: Box<dyn Task>) {
-        self.tasks.working.push(task);
+        self.tasks.working.push((self.places.here(), task));
         self.has_loose_ends = true;
     }
 
@@ -117,5 +130,51 @@ impl Core {
         // Tasks may have laid others aside.
         tasks.append(&mut self.tasks.waiting);
         self.tasks.waiting = tasks;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::places::made_up;
+
+    struct Numbered(usize, Arc<AtomicUsize>);
+
+    impl Task for Numbered {
+        fn advance(&mut self, _: &mut Core) -> Stage {
+            Stage::Ended
+        }
+
+        fn work(&mut self) {
+            self.1.store(self.0, Ordering::Relaxed);
+        }
+    }
+
+    /// In which order a thread on `core` takes tasks that were offered on these.
+    fn order(core: usize, offered: &[usize]) -> Vec<usize> {
+        let (places, at) = (made_up::machine(), made_up::at);
+        let worked = Arc::new(AtomicUsize::new(0));
+        let mut tasks = Tasks::default();
+        for (number, core) in offered.iter().enumerate() {
+            let task = Numbered(number, Arc::clone(&worked));
+            tasks.working.push((at(*core), Box::new(task)));
+        }
+        let number = |task: &mut Box<dyn Task>| {
+            task.work();
+            worked.load(Ordering::Relaxed)
+        };
+        let taken = std::iter::from_fn(|| tasks.take(&places, at(core)));
+        taken.map(|(_, mut task)| number(&mut task)).collect()
+    }
+
+    #[test]
+    fn who_has_the_time_takes_the_nearest_task_and_of_those_the_newest() {
+        let offered = [9, 1, 5, 4, 2, 10];
+        assert_eq!(order(2, &offered), [4, 1, 3, 2, 5, 0]);
+        assert_eq!(order(8, &offered), [5, 0, 4, 3, 2, 1]);
+        assert_eq!(order(2, &[9, 15]), [1, 0], "only far ones");
     }
 }

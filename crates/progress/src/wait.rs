@@ -18,6 +18,7 @@ use crate::core::Core;
 use crate::cores::Cores;
 use crate::crowding::Crowding;
 use crate::idle::Idle;
+use crate::places::Places;
 use crate::policy::{Courtesy, Next, Patience, Policy};
 use crate::sleeper::Sleeper;
 use crate::standby::{Look, Standby};
@@ -686,8 +687,22 @@ impl Progress {
 
     /// The thread that stands by was called: has others look on, where cores are left, while it is needed.
     pub(crate) fn have_looked_on(&self) {
+        self.find_places();
         self.idle.review(self.cores.onlookers(), || self.lock().lookouts());
         self.idle.call();
+    }
+
+    /// Has work taken where it is nearest, on the cores that the process has now.
+    fn find_places(&self) {
+        if !self.lock().places.is_due(Instant::now()) {
+            return;
+        }
+        let Some(cores) = topo::domains::of_process() else { return };
+        if self.lock().places.is_of(&cores) {
+            return;
+        }
+        let places = Places::new(cores, topo::domains::locate());
+        self.lock().places = places;
     }
 
     /// Whether a thread goes before others.

@@ -179,6 +179,9 @@ fn what_tasks_do_is_counted_where_they_do_it() {
     let Counters { tasks_of_callers, tasks_of_waits, tasks_of_standby, .. } = counters(&process);
     assert_eq!((tasks_of_callers.works, tasks_of_callers.advances), (3, 4));
     assert_eq!((tasks_of_waits.works, tasks_of_standby.works), (0, 0));
+    let Counters { taken_on_core, taken_in_domain, taken_in_node, taken_afar, .. } =
+        counters(&process);
+    assert_eq!(taken_on_core + taken_in_domain + taken_in_node + taken_afar, 3, "each somewhere");
 }
 
 /// Computes so many times.

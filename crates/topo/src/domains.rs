@@ -50,11 +50,22 @@ pub fn divide(cores: &[usize], location: impl Fn(usize) -> Location) -> Vec<Vec<
 
 /// The domains of these cores of this machine.
 pub fn of_machine(cores: &[usize]) -> Vec<Vec<usize>> {
+    divide(cores, locate())
+}
+
+/// The same cores by nodes of memory alone.
+pub fn by_memory(cores: &[usize]) -> Vec<Vec<usize>> {
+    let location = locate();
+    divide(cores, |core| Location { cache: None, ..location(core) })
+}
+
+/// Where a core of this machine is.
+pub fn locate() -> impl Fn(usize) -> Location {
     let nodes = nodes(Path::new(NODES));
-    divide(cores, |core| Location {
+    move |core| Location {
         node: nodes.iter().find(|(_, cores)| cores.contains(&core)).map(|(node, _)| *node),
         cache: last_cache(&Path::new(CORES).join(format!("cpu{core}/cache"))),
-    })
+    }
 }
 
 /// The nodes of memory, each with its cores.
@@ -151,5 +162,9 @@ mod tests {
         let mut all: Vec<_> = of_machine(&cores).concat();
         all.sort_unstable();
         assert_eq!(all, cores);
+        let mut all: Vec<_> = by_memory(&cores).concat();
+        all.sort_unstable();
+        assert_eq!(all, cores);
+        assert!(by_memory(&cores).len() <= of_machine(&cores).len());
     }
 }
