@@ -10,12 +10,13 @@
 //! that it may make is gone in the next.
 //!
 //! More than is in flight at that rate may be under way, so that late acknowledgements and lost packets do
-//! not stop the sender; the pace, not the window, keeps the queue short. Packets that are lost now and
-//! then, without a queue, do not say that the path is full. Many, or some while there is a queue, do: then
-//! the sender goes back to seven tenths of what was under way, as CUBIC does, and to the rate that arrived.
+//! not stop the sender; the pace, not the window, keeps the queue short: where packets wait it is a little less than
+//! what the path carries, and no less than shows that it carries as much. Packets that are lost now and
+//! then do not say that the path is full. Many do: then
+//! the sender goes back to seven tenths of what was under way, as CUBIC does, and to the rate that arrived. A queue
+//! alone is no reason, for a flow that fills every buffer would have the path for itself.
 //!
-//! Ideas: BBR (Cardwell et al., 2016), packet trains (Jain and Routhier, 1986), telling losses apart by the
-//! queue (TCP Veno; Fu and Liew, 2003).
+//! Ideas: BBR (Cardwell et al., 2016), packet trains (Jain and Routhier, 1986).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -71,6 +72,8 @@ pub(super) struct Model {
     newest: Option<Instant>,
     arriving: u64,
     round: Round,
+    /// For how long packets waited in the network in the last round.
+    waited: Duration,
     /// No more than this is under way since the path was full; grows with every round.
     ceiling: Option<f64>,
     mtu: u64,
@@ -137,6 +140,7 @@ impl Model {
             newest: None,
             arriving: 0,
             round: Round::default(),
+            waited: Duration::ZERO,
             ceiling: None,
             mtu: 1200,
             known,
@@ -332,7 +336,7 @@ impl Model {
             self.rate = self.greatest();
         }
         self.go_on(&round, self.rate > before * RISEN);
-        self.round.least_round_trip = round.least_round_trip;
+        self.waited = self.queue_of(&round);
         self.round.begin = (self.in_flight > 0).then_some(now);
         self.round.most_in_flight = self.in_flight;
     }
@@ -368,8 +372,7 @@ impl Model {
     fn is_congested(&self, round: &Round) -> bool {
         let share = round.lost as f64 / ((round.arrived + round.lost) as f64).max(1.0);
         let is_many = share > LOST_MAX && round.lost >= LOST_PACKETS_MIN * self.mtu;
-        let is_with_queue = share > LOST_WITH_QUEUE_MAX && self.queue_of(round) > self.least() / 4;
-        round.is_marked || is_many || is_with_queue
+        round.is_marked || is_many
     }
 
     fn handle_congestion(&mut self, round: &Round) {
@@ -409,9 +412,12 @@ impl Model {
         self.is_behind_silence && self.train.is_empty()
     }
 
-    /// Whether packets have lately waited in the network.
+    /// Whether packets wait in the network: they did in the last round, and as far as is known in this one.
     fn has_queue(&self) -> bool {
-        self.queue_of(&self.round) > self.least() / 8
+        let has_heard = self.round.least_round_trip.is_some();
+        let waits =
+            if has_heard { self.waited.min(self.queue_of(&self.round)) } else { self.waited };
+        waits > self.least() / 8
     }
 
     /// How long packets have waited in the network in a round; what the hosts are late does not count.
@@ -495,7 +501,8 @@ const STALLED_MAX: u8 = 2;
 const TELLING: f64 = 0.05;
 
 const PROBE_GAIN: f64 = 1.25;
-const DRAIN_GAIN: f64 = 0.9;
+/// More than [`AS_FAST`]: what leaves so still confirms the rate.
+const DRAIN_GAIN: f64 = 0.95;
 /// Rounds from one that leaves faster to the next.
 const CYCLE: u8 = 10;
 /// Rounds of which the greatest rate counts.
@@ -521,9 +528,8 @@ const RISE_MAX: f64 = 1.25;
 /// A rate that is so much greater than before has risen.
 const RISEN: f64 = 1.08;
 
-/// A share of lost packets beyond which the path is full, and one that says so when packets wait besides.
+/// A share of lost packets beyond which the path is full.
 const LOST_MAX: f64 = 0.03;
-const LOST_WITH_QUEUE_MAX: f64 = 0.002;
 const LOST_PACKETS_MIN: u64 = 3;
 /// Waiting for less may be the host's doing.
 const QUEUE_MIN: Duration = Duration::from_micros(1500);
