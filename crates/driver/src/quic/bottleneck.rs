@@ -67,6 +67,8 @@ struct End {
     known: Option<Path>,
     line: Option<(ConnectionHandle, Line)>,
     bytes: u64,
+    /// Words among what has come.
+    words: u64,
     /// Bytes to post yet.
     backlog: u64,
     wakes: Option<Instant>,
@@ -112,7 +114,7 @@ impl World {
             let keys = Keys::new(identity.client(), identity.server()).unwrap();
             let config = Arc::new(settings::endpoint());
             let endpoint = Endpoint::new(config, Some(keys.any_server()), true, Some([3; 32]));
-            End { endpoint, keys, known, line: None, bytes: 0, backlog: 0, wakes: None }
+            End { endpoint, keys, known, line: None, bytes: 0, words: 0, backlog: 0, wakes: None }
         };
         let mut world = Self {
             start,
@@ -290,6 +292,35 @@ impl World {
         self.now - begin
     }
 
+    /// Sends words while a bulk flow goes on, one after the other; how long they take to arrive, in order of that.
+    fn words_beside_bulk(&mut self, count: usize) -> Vec<Duration> {
+        self.ends[0].backlog = u64::MAX / 2;
+        self.pump(0);
+        self.run_for(Duration::from_secs(2));
+        let mut took: Vec<Duration> = (0..count)
+            .map(|_| {
+                self.run_for(self.link.delay);
+                let (begin, before) = (self.now, self.ends[1].words);
+                self.until(|world| world.post_word());
+                self.until(|world| world.ends[1].words > before);
+                self.now - begin
+            })
+            .collect();
+        took.sort_unstable();
+        took
+    }
+
+    /// Posts a word before what waits in the application, if there is room; else something happens.
+    fn post_word(&mut self) -> bool {
+        let (_, line) = self.ends[0].line.as_mut().expect("a connection");
+        let word = Frame { head: WORD.to_vec(), body: None, token: None };
+        let is_posted = line.outbox.post(&word, 0) == Post::Done;
+        if is_posted {
+            self.pump(0);
+        }
+        is_posted
+    }
+
     /// What arrives within a time, as a share of what the link carries.
     fn goodput(&mut self, duration: Duration) -> f64 {
         self.ends[0].backlog = u64::MAX / 2;
@@ -371,8 +402,12 @@ impl End {
                 line.connection.handle_event(event);
             }
         }
-        let bytes = &mut self.bytes;
-        line.read(usize::MAX, &mut |frame| *bytes += frame.len() as u64).expect("frames");
+        let (bytes, words) = (&mut self.bytes, &mut self.words);
+        let taken = line.read(usize::MAX, &mut |frame| {
+            *bytes += frame.len() as u64;
+            *words += u64::from(frame.len() == WORD.len());
+        });
+        taken.expect("frames");
         line.reckon_depth();
         while self.backlog > 0 && line.stream.is_some() {
             let len = self.backlog.min(PIECE);
@@ -436,6 +471,7 @@ fn known(link: &Link) -> Option<Path> {
 const RATE: f64 = 25e6;
 const PACKET: usize = 1500;
 const PIECE: u64 = 64 << 10;
+const WORD: [u8; 8] = [7; 8];
 /// Packets with which a nap begins.
 const NAPS: f64 = 0.02;
 /// Packets that come so soon after one another are served together.
@@ -522,6 +558,20 @@ fn what_is_lost_is_counted_and_so_is_what_waits() {
     println!("{queue} of {} bytes waited", link.buffer_bytes);
     let most = link.buffer_bytes as u64;
     assert!((most / 4..=most).contains(&queue), "{queue} of {most} bytes");
+}
+
+#[test]
+fn a_word_does_not_wait_long_behind_bulk() {
+    for (seed, loss, usual, most) in [(21, 0.0, 2.6, 4.0), (23, 0.001, 4.0, 9.0)] {
+        let link = Link { loss, ..far(200, 11_600) };
+        let mut world = World::new(link, known(&link), seed);
+        let took = world.words_beside_bulk(40);
+        let ways = |took: Duration| took.as_secs_f64() / link.delay.as_secs_f64();
+        let (median, late) = (ways(took[20]), ways(took[37]));
+        println!("{median:.2} and {late:.2} ways with {loss} lost");
+        assert!(median < usual, "{median} ways with {loss} lost, seed {seed}");
+        assert!(late < most, "{late} ways with {loss} lost, seed {seed}");
+    }
 }
 
 #[test]

@@ -77,8 +77,10 @@ pub(super) struct Line {
     /// One packet is to leave in any case, for the peer to answer.
     knocks: bool,
     pacer: Pacer,
-    /// What the connection was given to send and has not sent, at most.
+    /// What the connection was given to send and has not sent, or has lost since: no less than that.
     loaded: usize,
+    /// What it has lost so far.
+    lost: u64,
     /// The connection has nothing that could leave and has not.
     is_drained: bool,
     /// STREAM frames that have left.
@@ -132,6 +134,7 @@ impl Line {
             knocks: false,
             pacer: Pacer::new(now),
             loaded: 0,
+            lost: 0,
             is_drained: false,
             frames: 0,
             paced_until: None,
@@ -208,7 +211,11 @@ impl Line {
             let datagrams = (allowance / datagram).max(1).min(outlet.batch_max(datagram));
             let Some(transmit) = self.connection.poll_transmit(now, datagrams, batch) else {
                 self.is_drained |= is_open;
-                self.loaded = if is_open { 0 } else { self.loaded };
+                let has_run_dry = is_open && std::mem::take(&mut self.loaded) > 0;
+                if has_run_dry && !self.outbox.is_empty() {
+                    // It held less than was believed.
+                    continue;
+                }
                 let is_waiting = !self.is_drained || !self.outbox.is_empty();
                 self.pacer.set_backlogged(is_waiting);
                 if !is_waiting {
@@ -220,6 +227,9 @@ impl Line {
                 return moved;
             };
             moved = true;
+            let packets = transmit.segment_size.map_or(1, |len| transmit.size.div_ceil(len));
+            self.loaded =
+                self.loaded.saturating_sub(transmit.size.saturating_sub(packets * OVERHEAD));
             self.note_sent(now, transmit.size, pace);
             if !outlet.send(transmit, batch) {
                 return moved;
@@ -275,7 +285,6 @@ impl Line {
     }
 
     fn note_sent(&mut self, now: Instant, bytes: usize, pace: f64) {
-        self.loaded = self.loaded.saturating_sub(bytes);
         let frames = self.connection.stats().frame_tx.stream;
         if frames == self.frames {
             // Acknowledgements and the like are not acknowledged, or too few to count.
@@ -290,6 +299,8 @@ impl Line {
 
     /// Gives the connection so much to send, as far as there is so much and the peer has room for it.
     fn load(&mut self, wanted: usize) {
+        let lost = self.connection.stats().path.lost_bytes;
+        self.loaded += lost.saturating_sub(std::mem::replace(&mut self.lost, lost)) as usize;
         while self.loaded < wanted {
             let Some(chunk) = self.outbox.take(wanted - self.loaded) else { return };
             let len = chunk.len();
@@ -403,6 +414,9 @@ pub(super) enum Code {
     Lost = 3,
 }
 
+/// What of a packet is not a frame's, at most: what the connection holds is believed to be more rather than less, for
+/// that shows when it runs dry.
+const OVERHEAD: usize = 48;
 /// Batches of one line before others have their turn.
 const BATCHES_MAX: usize = 32;
 /// What is accepted of the engine ahead of the pace: as long as a thread that stands by stays away.
