@@ -127,7 +127,7 @@ impl Grid {
         let pair = |pair: &Pair| (pair.sites[0], pair.sites[1], pair.cost(costs.wide));
         let pairs = Pairs::new(pairs.iter().map(pair));
         let topology = Topology::with_pairs(&locations, false, costs, &pairs);
-        match plan::page_bytes(topology.size()) {
+        match plan::page_bytes(topology.node_ranks()) {
             Some(page_bytes) => topology.with_board(page_bytes),
             None => topology,
         }

@@ -1,7 +1,7 @@
 //! Operations that move data: barrier, broadcast, gather, scatter, allgather, alltoall. Units are bytes.
 
 use crate::across::{self, bundle, exchange};
-use crate::choice::{Call, Operation};
+use crate::choice::{Algorithm, Call, Operation};
 use crate::levels;
 use crate::pieces::{
     binomial, bruck, chain, dissemination, linear, pairwise, ring, tournament, two_tree,
@@ -16,11 +16,16 @@ use crate::ways::{Allgather, Alltoall, Barrier, Broadcast, Gather, Ways};
 pub fn barrier(rank: u32, topology: &Topology) -> Schedule {
     let mut schedule = Schedule::default();
     let team = topology.by_place(rank);
-    match Barrier::of(topology, &Call::of(Operation::Barrier, 0)) {
+    let call = Call::of(Operation::Barrier, 0);
+    let seat = |algorithm| topology.near_seat(rank, 1, &call, algorithm);
+    match Barrier::of(topology, &call) {
         Barrier::Heads | Barrier::Sites => {
-            across::barrier::barrier(&mut schedule, &topology.across().short, rank);
+            let seat = seat(topology.heads());
+            across::barrier::barrier(&mut schedule, &topology.across().short, rank, seat);
         }
-        Barrier::Levels => levels::barrier(&mut schedule, topology, rank),
+        Barrier::Levels => {
+            levels::barrier(&mut schedule, topology, rank, seat(Algorithm::Levels));
+        }
         Barrier::Tournament => tournament::barrier(&mut schedule, team),
         Barrier::Board => topology.seat(rank, 1).barrier(&mut schedule),
         Barrier::Linear => linear::barrier(&mut schedule, team),
@@ -34,11 +39,17 @@ pub fn broadcast(rank: u32, topology: &Topology, root: u32, len: u64) -> Schedul
     let mut schedule = Schedule::default();
     let span = Buffer::Output.span(0, len);
     let team = topology.by_place(rank).led_by(topology.place(root));
-    match Broadcast::of(topology, &Call::of(Operation::Broadcast, len).with_root(root)) {
+    let call = Call::of(Operation::Broadcast, len).with_root(root);
+    let seat = |algorithm| topology.near_seat(rank, 1, &call, algorithm);
+    match Broadcast::of(topology, &call) {
         Broadcast::Heads | Broadcast::Sites => {
-            across::broadcast::broadcast(&mut schedule, topology.across(), rank, root, len);
+            let (across, seat) = (topology.across(), seat(topology.heads()));
+            across::broadcast::broadcast(&mut schedule, across, rank, root, len, seat);
         }
-        Broadcast::Levels => levels::broadcast(&mut schedule, topology, rank, root, span),
+        Broadcast::Levels => {
+            let seat = seat(Algorithm::Levels);
+            levels::broadcast(&mut schedule, topology, rank, root, span, seat);
+        }
         Broadcast::Board => topology.seat(rank, 1).broadcast(&mut schedule, root, span),
         Broadcast::Linear => linear::broadcast(&mut schedule, team, span),
         Broadcast::VanDeGeijn => van_de_geijn::broadcast(&mut schedule, team, span),

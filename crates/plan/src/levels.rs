@@ -1,6 +1,7 @@
 //! Operations by levels within one site: ranks of a node work with their head, and the heads of all nodes are
 //! a team of their own.
 
+use crate::pieces::board::Seat;
 use crate::pieces::{binomial, dissemination, doubling, linear, ring, two_tree};
 use crate::schedule::{Buffer, Schedule, Span};
 use crate::team::Team;
@@ -16,14 +17,30 @@ struct Nodes<'a> {
     heads: Vec<u32>,
 }
 
-/// Nobody leaves before all have come.
-pub(crate) fn barrier(schedule: &mut Schedule, topology: &Topology, me: u32) {
+/// `len` bytes of the output of each node's first rank to all of that node: what founds their boards.
+pub fn tell_neighbours(rank: u32, topology: &Topology, len: u64) -> Schedule {
+    let mut schedule = Schedule::default();
+    let ranks = topology.neighbours(rank);
+    let me = ranks.iter().position(|neighbour| *neighbour == rank).unwrap_or(0);
+    let near = Team::of(&ranks, me as u32);
+    linear::broadcast(&mut schedule, near, Buffer::Output.span(0, len));
+    schedule
+}
+
+/// Nobody leaves before all have come. At the board of its node, if the rank has a `seat` there: all of a node have.
+pub(crate) fn barrier(schedule: &mut Schedule, topology: &Topology, me: u32, seat: Option<Seat>) {
     let Some(nodes) = Nodes::new(topology, me, None) else { return };
-    linear::collect(schedule, nodes.near);
+    match seat {
+        Some(seat) => seat.collect(schedule, nodes.head_position()),
+        None => linear::collect(schedule, nodes.near),
+    }
     if let Some(far) = nodes.far() {
         dissemination::barrier(schedule, far);
     }
-    linear::release(schedule, nodes.near);
+    match seat {
+        Some(seat) => seat.release(schedule, nodes.head_position()),
+        None => linear::release(schedule, nodes.near),
+    }
 }
 
 /// The root's `span` to everyone's.
@@ -33,12 +50,13 @@ pub(crate) fn broadcast(
     me: u32,
     root: u32,
     span: Span,
+    seat: Option<Seat>,
 ) {
     let Some(nodes) = Nodes::new(topology, me, Some(root)) else { return };
     if let Some(far) = nodes.far() {
         binomial::broadcast(schedule, far.led_by(nodes.levels.node(root)), span);
     }
-    linear::broadcast(schedule, nodes.near, span);
+    nodes.broadcast_near(schedule, span, seat);
 }
 
 /// The same down two trees of the heads, and then down two of each node's ranks, in so many segments each.
@@ -92,8 +110,8 @@ pub(crate) fn reduce(
     topology: &Topology,
     me: u32,
     root: Option<u32>,
-    own: Span,
-    result: Option<Span>,
+    (own, result): (Span, Option<Span>),
+    seat: Option<Seat>,
 ) {
     let Some(nodes) = Nodes::new(topology, me, root) else { return };
     let sum = match (nodes.far(), result) {
@@ -101,7 +119,7 @@ pub(crate) fn reduce(
         (Some(_), Some(result)) => result,
         (None, _) => own,
     };
-    nodes.reduce_near(schedule, own, sum);
+    nodes.reduce_near(schedule, own, sum, seat);
     if let Some(far) = nodes.far() {
         let first = root.map_or(0, |root| nodes.levels.node(root));
         binomial::reduce(schedule, far.led_by(first), sum);
@@ -109,13 +127,19 @@ pub(crate) fn reduce(
 }
 
 /// Everyone's `whole`, combined, to everyone's.
-pub(crate) fn allreduce(schedule: &mut Schedule, topology: &Topology, me: u32, whole: Span) {
+pub(crate) fn allreduce(
+    schedule: &mut Schedule,
+    topology: &Topology,
+    me: u32,
+    whole: Span,
+    seat: Option<Seat>,
+) {
     let Some(nodes) = Nodes::new(topology, me, None) else { return };
-    nodes.reduce_near(schedule, whole, whole);
+    nodes.reduce_near(schedule, whole, whole, seat);
     if let Some(far) = nodes.far() {
         doubling::allreduce(schedule, far, whole);
     }
-    linear::broadcast(schedule, nodes.near, whole);
+    nodes.broadcast_near(schedule, whole, seat);
 }
 
 /// Every rank's block of the output to everyone, where those of a node lie beside each other; `starts` says
@@ -163,16 +187,30 @@ impl<'a> Nodes<'a> {
         (self.near.me == 0).then(|| Team::of(&self.heads, node))
     }
 
+    /// Where the head of the node is in its order.
+    fn head_position(&self) -> u32 {
+        self.near.index(0)
+    }
+
+    /// What the head of the node has to its ranks.
+    fn broadcast_near(&self, schedule: &mut Schedule, span: Span, seat: Option<Seat>) {
+        match seat {
+            Some(seat) => seat.broadcast(schedule, self.head_position(), span),
+            None => linear::broadcast(schedule, self.near, span),
+        }
+    }
+
     /// What the ranks of the node have, in the order of the node, to its head.
-    fn reduce_near(&self, schedule: &mut Schedule, own: Span, sum: Span) {
-        if self.near.size() > 1 {
+    fn reduce_near(&self, schedule: &mut Schedule, own: Span, sum: Span, seat: Option<Seat>) {
+        if let Some(seat) = seat {
+            seat.reduce(schedule, (self.head_position(), 0), own, sum);
+        } else if self.near.size() > 1 {
             // Without the turn, so that the order is the node's.
-            let levels = self.levels;
-            let node = levels.node(self.me);
-            let first = levels.places_of_node(node).0;
-            let team = Team::of(levels.ranks_of_node(node), levels.place(self.me) - first);
-            let head = levels.place(self.near.rank(0)) - first;
-            linear::reduce(schedule, team, head, own, sum);
+            let team = Team::of(
+                self.levels.ranks_of_node(self.levels.node(self.me)),
+                self.near.index(self.near.me),
+            );
+            linear::reduce(schedule, team, self.head_position(), own, sum);
         } else if own != sum {
             schedule.copy(own, sum);
         }

@@ -29,6 +29,8 @@ pub(crate) struct Model {
     wide: Way,
     crossings: Arc<Crossings>,
     wake_ns: u64,
+    /// Of boards, by which goes what happens within each of several nodes.
+    page_bytes: Option<u64>,
 }
 
 /// How many ranks of a node at most send to other nodes at once, in an order of all ranks, where messages go
@@ -68,6 +70,8 @@ pub(crate) struct Shape {
     pub is_in_order: bool,
     /// Whether ranks outnumber the cores of their one node.
     pub is_crowded: bool,
+    /// Whether what is short goes through the heads of nodes, where there are several.
+    pub has_heads: bool,
 }
 
 /// What messages of a level cost.
@@ -88,7 +92,8 @@ impl Model {
     ) -> Self {
         let Costs { node, site, wide, wake_ns } = *costs;
         let [near, far, wide] = [node, site, wide].map(Way::of);
-        Self { shape, by_place, by_rank, near, far, wide, crossings, wake_ns }
+        let page_bytes = None;
+        Self { shape, by_place, by_rank, near, far, wide, crossings, wake_ns, page_bytes }
     }
 
     /// The same ranks where messages cost so much, and sites are alike.
@@ -100,6 +105,36 @@ impl Model {
     /// What messages cost between the sites.
     pub(crate) fn crossings(&self) -> &Crossings {
         &self.crossings
+    }
+
+    /// How many ranks are where.
+    pub(crate) fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// As [`Self::predicted_ns`] where the ranks of each node have a board of such pages, if they do; and whether what
+    /// happens within several nodes, or at one all of them, had better go by that.
+    pub(crate) fn soonest_ns(
+        &self,
+        call: &Call,
+        algorithm: Algorithm,
+        home: Option<u32>,
+        page_bytes: Option<u64>,
+    ) -> Option<(u64, bool)> {
+        if algorithm == Algorithm::Board {
+            let page_bytes = page_bytes.filter(|_| self.shape.nodes == 1)?;
+            return Some((self.board_ns(call, page_bytes)?.0, true));
+        }
+        let by_messages_ns = self.predicted_ns(call, algorithm, home)?;
+        let page_bytes = page_bytes.filter(|bytes| self.fits_boards(call, algorithm, *bytes));
+        let by_boards_ns = page_bytes.and_then(|_| {
+            let by_boards = Self { page_bytes, ..self.clone() };
+            by_boards.predicted_ns(call, algorithm, home)
+        });
+        Some(match by_boards_ns {
+            Some(by_boards_ns) if by_boards_ns < by_messages_ns => (by_boards_ns, true),
+            Some(_) | None => (by_messages_ns, false),
+        })
     }
 
     /// What a call takes by an algorithm, where its root is in site `home`, or in the worst; none where it cannot be
@@ -440,12 +475,18 @@ impl Model {
         let others = self.shape.node_ranks - 1;
         match others {
             0 => 0,
+            _ if self.page_bytes.is_some() => self.meeting_ns() + self.star_stream_ns(bytes),
             _ => self.near.hop_ns(bytes) + (others - 1) * self.near.busy_ns(bytes),
         }
     }
 
     fn star_stream_ns(&self, bytes: u64) -> u64 {
-        self.near.stream_ns((self.shape.node_ranks - 1) * bytes)
+        // What is posted is read by all at once.
+        let times = match self.page_bytes {
+            Some(_) => 2,
+            None => self.shape.node_ranks - 1,
+        };
+        self.near.stream_ns(times * bytes)
     }
 
     /// What a head combines of its node.

@@ -2,7 +2,7 @@
 //!
 //! What messages cost is measured anew in every run, and a board is there or not; the result of a call on the same
 //! ranks in the same places is the same to the last bit. So its order is that of the algorithm which *nominal* costs
-//! choose, as if ranks of one node always had a board, and what was measured chooses among all that combine in that
+//! choose, as if the ranks of a node always had a board, and what was measured chooses among all that combine in that
 //! order: most do.
 
 use crate::choice::{Algorithm, Call};
@@ -26,11 +26,8 @@ impl Topology {
             return None;
         }
         let nominal = self.model().with_costs(&NOMINAL);
-        let page_bytes = page_bytes(self.size()).filter(|_| self.nodes() == 1);
-        let nominal_ns = |algorithm| match algorithm {
-            Algorithm::Board => Some(nominal.board_ns(call, page_bytes?)?.0),
-            _ => nominal.predicted_ns(call, algorithm, self.home(call)),
-        };
+        let (home, page_bytes) = (self.home(call), page_bytes(self.node_ranks()));
+        let nominal_ns = |algorithm| Some(nominal.soonest_ns(call, algorithm, home, page_bytes)?.0);
         let all = algorithms.iter().enumerate();
         let possible = all.filter_map(|(at, &one)| Some((nominal_ns(one)?, at)));
         possible.min().map(|(_, at)| algorithms[at])

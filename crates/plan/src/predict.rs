@@ -92,6 +92,8 @@ struct World<'a> {
     /// When nodes have sent, and received, what they had to; and when sites have sent to each other.
     lines: HashMap<Line, u64>,
     prediction: Prediction,
+    /// The ranks at the board of each rank's node, by their positions.
+    seated: Vec<Vec<u32>>,
     /// How many messages there were.
     sent: u64,
     tell: &'a mut dyn FnMut(Deed),
@@ -169,6 +171,7 @@ impl<'a> World<'a> {
         let events = (0..schedules.len() as u32).map(goes).collect();
         let (wires, lines) = (HashMap::new(), HashMap::new());
         let prediction = Prediction::default();
+        let seated = (0..schedules.len() as u32).map(|rank| topology.neighbours(rank)).collect();
         Self {
             schedules,
             topology,
@@ -178,6 +181,7 @@ impl<'a> World<'a> {
             wires,
             lines,
             prediction,
+            seated,
             sent: 0,
             tell,
         }
@@ -253,7 +257,8 @@ impl<'a> World<'a> {
         self.spend(me, takes_ns, Doing::Sends(Distance::Node));
         let rank = &mut self.ranks[me as usize];
         rank.posts.push(rank.clock_ns);
-        for other in 0..self.ranks.len() as u32 {
+        for position in 0..self.seated[me as usize].len() {
+            let other = self.seated[me as usize][position];
             let Rank { at, .. } = self.ranks[other as usize];
             if let Some(Step::Meet { .. }) = self.schedules[other as usize].steps.get(at) {
                 self.make_ready(other);
@@ -261,10 +266,11 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Goes on to when the ranks have posted in the round that this one is in, if that is known.
-    fn meet(&mut self, me: u32, ranks: Range<u32>) -> bool {
+    /// Goes on to when the ranks at these positions have posted in the round that this one is in, if that is known.
+    fn meet(&mut self, me: u32, positions: Range<u32>) -> bool {
         let round = self.ranks[me as usize].posts.len().saturating_sub(1);
-        let lines_ns = u64::from(ranks.end - ranks.start) * LINE_NS;
+        let lines_ns = u64::from(positions.end - positions.start) * LINE_NS;
+        let ranks = positions.map(|position| self.seated[me as usize][position as usize]);
         let post = |rank: u32| Some((*self.ranks[rank as usize].posts.get(round)?, rank));
         let Some(posts) = ranks.map(post).collect::<Option<Vec<_>>>() else { return false };
         let (since_ns, other) = posts.into_iter().max().unwrap_or((0, me));

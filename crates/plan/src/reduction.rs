@@ -6,7 +6,7 @@
 
 use crate::across::prefix as sites;
 use crate::across::reduction as across;
-use crate::choice::{Call, Operation};
+use crate::choice::{Algorithm, Call, Operation};
 use crate::levels;
 use crate::pieces::{
     binomial, butterfly, chain, doubling, halving, linear, pairwise, prefix, ring, two_tree,
@@ -80,9 +80,12 @@ pub fn reduce(rank: u32, topology: &Topology, root: u32, operands: Operands) -> 
     let team = arranged(topology, rank, commutes);
     let root_at = if commutes { topology.place(root) } else { root };
     let route = Route { root, team, own, result };
-    match Reduce::of(topology, &operands.call(Operation::Reduce).with_root(root)) {
+    let call = operands.call(Operation::Reduce).with_root(root);
+    let near_seat = |algorithm| topology.near_seat(rank, operands.element, &call, algorithm);
+    match Reduce::of(topology, &call) {
         Reduce::Heads | Reduce::Sites => {
-            across::reduce(&mut schedule, topology.across(), rank, root, operands);
+            let (across, seat) = (topology.across(), near_seat(topology.heads()));
+            across::reduce(&mut schedule, across, rank, root, operands, seat);
         }
         Reduce::Board => {
             let (seat, first) =
@@ -148,7 +151,8 @@ pub fn reduce(rank: u32, topology: &Topology, root: u32, operands: Operands) -> 
         Reduce::Levels => {
             route.reduce(&mut schedule, (commutes, root_at), |schedule, _, result| {
                 let root = commutes.then_some(root);
-                levels::reduce(schedule, topology, rank, root, own, result);
+                let seat = near_seat(Algorithm::Levels);
+                levels::reduce(schedule, topology, rank, root, (own, result), seat);
             });
         }
         Reduce::Binomial => {
@@ -232,7 +236,9 @@ pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule
         let (start, len) = part(len, topology.size(), position);
         of.part(start, len)
     };
-    let way = Allreduce::of(topology, &operands.call(Operation::Allreduce));
+    let call = operands.call(Operation::Allreduce);
+    let near_seat = |algorithm| topology.near_seat(rank, operands.element, &call, algorithm);
+    let way = Allreduce::of(topology, &call);
     match way {
         Allreduce::Heads | Allreduce::Sites | Allreduce::Pairwise | Allreduce::Board => {}
         Allreduce::Linear
@@ -251,7 +257,8 @@ pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule
     }
     match way {
         Allreduce::Heads | Allreduce::Sites => {
-            across::allreduce(&mut schedule, topology.across(), rank, operands);
+            let (across, seat) = (topology.across(), near_seat(topology.heads()));
+            across::allreduce(&mut schedule, across, rank, operands, seat);
         }
         Allreduce::Pairwise => {
             let team = topology.by_rank(rank);
@@ -260,7 +267,7 @@ pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule
             pairwise::allgather(&mut schedule, team, mine, &|of| block(whole, of));
         }
         Allreduce::Board => {
-            let is_shared = topology.shares_at_board(&operands.call(Operation::Allreduce));
+            let is_shared = topology.shares_at_board(&call);
             let seat = topology.seat(rank, operands.element);
             seat.allreduce(&mut schedule, own, whole, is_shared);
         }
@@ -274,7 +281,10 @@ pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule
         }
         Allreduce::Butterfly => butterfly::allreduce(&mut schedule, team, whole),
         Allreduce::Halving => halving::allreduce(&mut schedule, team, whole),
-        Allreduce::Levels => levels::allreduce(&mut schedule, topology, rank, whole),
+        Allreduce::Levels => {
+            let seat = near_seat(Algorithm::Levels);
+            levels::allreduce(&mut schedule, topology, rank, whole, seat);
+        }
         Allreduce::Doubling => doubling::allreduce(&mut schedule, team, whole),
     }
     schedule

@@ -61,7 +61,8 @@ pub enum Step {
     },
     /// As `Post`, of the schedule's blocks, behind a list of where each of them ends.
     PostBlocks,
-    /// Wait until ranks have posted in this round.
+    /// Wait until ranks have posted in this round. Ranks are named by their positions at the board, which is that of
+    /// their node: on one node, by their ranks.
     Meet {
         /// From this one on…
         first: u32,

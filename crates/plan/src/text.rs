@@ -1,7 +1,7 @@
 //! A topology as a line of text, by which tools plan what a job plans:
 //! `0.0*4,1.0*4 roomy 600,4000000000,…`, which are the ranks' nodes and sites in runs, whether ranks outnumber
-//! the cores, and the costs; besides the bytes of a page of the ranks' board, if they have one, or what messages
-//! cost between sites that are not alike: `0-1:5000000,117000000,4000;0-2:…`.
+//! the cores, and the costs; besides what messages cost between sites that are not alike:
+//! `0-1:5000000,117000000,4000;0-2:…`, and the bytes of a page of the board that the ranks of each node have, if they do.
 
 use std::fmt;
 use std::str::FromStr;
@@ -37,20 +37,19 @@ impl FromStr for Topology {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` says no places of ranks");
-        let mut words = text.split(' ');
-        let (Some(runs), Some(room), Some(costs), more, None) =
-            (words.next(), words.next(), words.next(), words.next(), words.next())
-        else {
-            return Err(wrong());
-        };
+        let words: Vec<&str> = text.split(' ').collect();
+        let [runs, room, costs, more @ ..] = &words[..] else { return Err(wrong()) };
         let (pairs, page_bytes) = match more {
-            Some(more) if more.contains('-') => (Some(more), None),
-            page_bytes => (None, page_bytes),
+            [] => (None, None),
+            [pairs] if pairs.contains('-') => (Some(*pairs), None),
+            [page_bytes] => (None, Some(*page_bytes)),
+            [pairs, page_bytes] => (Some(*pairs), Some(*page_bytes)),
+            _ => return Err(wrong()),
         };
         let pairs =
             pairs.map(pairs_of).unwrap_or_else(|| Some(Pairs::default())).ok_or_else(wrong)?;
         let page_bytes = page_bytes.map(|bytes| bytes.parse::<u64>().map_err(|_| wrong()));
-        let is_crowded = match room {
+        let is_crowded = match *room {
             CROWDED => true,
             ROOMY => false,
             _ => return Err(wrong()),
@@ -120,7 +119,8 @@ mod tests {
         let unlike = Topology::with_pairs(&sites, false, costs, &pairs);
         let told = " 0-1:20000,117000000,4000;0-2:6000000,117000000,4000;1-2:9,117000000,4000";
         assert!(unlike.to_string().ends_with(told), "{unlike}");
-        for told in [grid, crowd, with_board, unlike] {
+        let with_boards = unlike.clone().with_board(64 << 10);
+        for told in [grid, crowd, with_board, unlike, with_boards] {
             let read: Topology = told.to_string().parse().unwrap();
             assert_eq!(read.to_string(), told.to_string());
             for operation in Operation::ALL {

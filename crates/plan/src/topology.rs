@@ -23,7 +23,7 @@ pub struct Topology {
     costs: Costs,
     model: Model,
     plans: Arc<Plans>,
-    /// Bytes of a page of the ranks' board, if they have one.
+    /// Bytes of a page of the board that the ranks of each node have, if they do.
     page_bytes: Option<u64>,
 }
 
@@ -105,7 +105,9 @@ impl Topology {
             }
         };
         let crossings = Arc::clone(&across.crossings);
-        let model = Model::new(levels.shape(), levels.orders(), &costs, crossings);
+        let has_heads = across.short.nodes() == levels.nodes();
+        let shape = Shape { has_heads, ..levels.shape() };
+        let model = Model::new(shape, levels.orders(), &costs, crossings);
         let (levels, across) = (Some(Box::new(levels)), Some(Box::new(across)));
         let (is_crowded, plans, page_bytes) = (false, Arc::default(), None);
         Self { size, is_crowded, levels, across, costs, model, plans, page_bytes }
@@ -117,10 +119,10 @@ impl Topology {
         Self { plans, ..self }
     }
 
-    /// The same ranks, of one node, with a board of such pages.
+    /// The same ranks with a board of such pages for those of each node.
     #[must_use]
     pub fn with_board(self, page_bytes: u64) -> Self {
-        Self { page_bytes: (self.nodes() == 1).then_some(page_bytes), ..self }
+        Self { page_bytes: Some(page_bytes), ..self }
     }
 
     /// The number of ranks.
@@ -142,6 +144,19 @@ impl Topology {
     /// How many nodes the ranks are on.
     pub fn nodes(&self) -> u32 {
         self.levels.as_ref().map_or(1, |levels| levels.nodes())
+    }
+
+    /// How many ranks there are on the node that has most of them.
+    pub fn node_ranks(&self) -> u32 {
+        self.model.shape().node_ranks as u32
+    }
+
+    /// The ranks of a rank's node, the lowest first: their positions at its board.
+    pub fn neighbours(&self, rank: u32) -> Vec<u32> {
+        match &self.levels {
+            Some(levels) => levels.ranks_of_node(levels.node(rank)).to_vec(),
+            None => (0..self.size).collect(),
+        }
     }
 
     /// What messages cost; between sites that are not alike the greatest distance and the best rate.
@@ -186,10 +201,7 @@ impl Topology {
 
     /// What a call is predicted to take by an algorithm; none where it cannot be carried out so.
     pub fn predicted_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
-        if algorithm == Algorithm::Board {
-            return Some(self.model.board_ns(call, self.page_bytes?)?.0);
-        }
-        self.model.predicted_ns(call, algorithm, self.home(call))
+        Some(self.model.soonest_ns(call, algorithm, self.home(call), self.page_bytes)?.0)
     }
 
     /// The site of a call's root, where it is known and there may be several.
@@ -198,7 +210,7 @@ impl Topology {
         call.root.and_then(site_of)
     }
 
-    /// Bytes of a page of the ranks' board, if they have one.
+    /// Bytes of a page of the board that the ranks of each node have, if they do.
     pub fn page_bytes(&self) -> Option<u64> {
         self.page_bytes
     }
@@ -207,7 +219,33 @@ impl Topology {
     /// is none.
     pub(crate) fn seat(&self, me: u32, unit_bytes: u64) -> Seat {
         let page = (self.page_bytes.unwrap_or(0) / unit_bytes.max(1)).max(1);
-        Seat { me, size: self.size, page }
+        let (me, size) = match &self.levels {
+            Some(levels) => {
+                let (start, end) = levels.places_of_node(levels.node(me));
+                (levels.place(me) - start, end - start)
+            }
+            None => (me, self.size),
+        };
+        Seat { me, size, page }
+    }
+
+    /// A rank's seat at the board of its node, if that has several ranks and what happens within nodes goes by boards,
+    /// where the heads of nodes exchange what a call is about.
+    pub(crate) fn near_seat(
+        &self,
+        me: u32,
+        unit_bytes: u64,
+        call: &Call,
+        algorithm: Algorithm,
+    ) -> Option<Seat> {
+        let soonest = self.model.soonest_ns(call, algorithm, self.home(call), self.page_bytes);
+        let by_boards = soonest.is_some_and(|(_, by_boards)| by_boards);
+        by_boards.then(|| self.seat(me, unit_bytes)).filter(|seat| seat.size > 1)
+    }
+
+    /// By which algorithm the heads of nodes exchange at once.
+    pub(crate) fn heads(&self) -> Algorithm {
+        if self.sites() == 1 { Algorithm::Heads } else { Algorithm::Sites }
     }
 
     /// Whether ranks at the board share the work of a call.
@@ -284,6 +322,7 @@ impl Shape {
             node_tells: 0,
             is_in_order: true,
             is_crowded,
+            has_heads: true,
         }
     }
 }
@@ -368,6 +407,7 @@ impl Levels {
             node_tells,
             is_in_order: self.ranks.is_sorted(),
             is_crowded: false,
+            has_heads: true,
         }
     }
 

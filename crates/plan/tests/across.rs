@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use machine::{Outcome, Rank, Unit, run};
 use plan::{
-    Algorithm, Buffer, Call, Cost, Costs, Location, Operands, Operation, Pairs, Plans, Schedule,
-    Step, Topology,
+    Algorithm, Buffer, Call, Cost, Costs, Distance, Location, Operands, Operation, Pairs, Plans,
+    Schedule, Step, Topology,
 };
 use random::{Random, seeds};
 
@@ -64,6 +64,11 @@ impl Case {
         // Half of the time something is wanted that would not be chosen, where it can be done at all.
         let topology = match random.flip() {
             true => topology.with_plans(Arc::new(wanted(&mut random))),
+            false => topology,
+        };
+        // And a board on each node, of pages that some data fit on.
+        let topology = match random.flip() {
+            true => topology.with_board(64 << random.below(10)),
             false => topology,
         };
         let root = random.below(size) as u32;
@@ -304,6 +309,43 @@ const CASES: u64 = 250;
 
 /// Blocks of unknown lengths travel in slots of so many bytes.
 const SLOT: u64 = 256;
+
+/// How many of the ranks post on the board of their node, and how many send to a neighbour.
+fn posting(topology: &Topology, plan: impl Fn(u32) -> Schedule) -> (usize, usize) {
+    let does = |what: &dyn Fn(u32, Step) -> bool| {
+        let is_one = |&rank: &u32| plan(rank).steps.iter().any(|&step| what(rank, step));
+        (0..topology.size()).filter(is_one).count()
+    };
+    let posts = does(&|_, step| matches!(step, Step::Post { .. }));
+    let sends = does(&|rank, step| match step {
+        Step::Send { to, .. } => topology.distance(rank, to) == Distance::Node,
+        _ => false,
+    });
+    (posts, sends)
+}
+
+/// Nodes of sixteen ranks and of one: that one has nobody to post for.
+#[test]
+fn what_is_short_goes_within_nodes_by_their_boards() {
+    let operands =
+        |len| Operands { len, element: 8, commutes: true, is_exact: false, in_place: false };
+    for sites in [1, 2] {
+        let location = |rank: u32| Location { node: rank / 16, site: rank / 32 % sites };
+        let locations: Vec<Location> = (0..49).map(location).collect();
+        let topology = Topology::new(&locations, false, Costs::default()).with_board(4 << 10);
+        let plans = "allreduce * levels".parse().unwrap();
+        let topology = topology.with_plans(Arc::new(plans));
+        let all = [
+            posting(&topology, |rank| plan::barrier(rank, &topology)),
+            posting(&topology, |rank| plan::broadcast(rank, &topology, 7, 4 << 10)),
+            posting(&topology, |rank| plan::reduce(rank, &topology, 7, operands(1))),
+            posting(&topology, |rank| plan::allreduce(rank, &topology, operands(8))),
+        ];
+        assert_eq!(all, [(48, 0); 4], "{sites} sites");
+        let long = posting(&topology, |rank| plan::broadcast(rank, &topology, 7, (4 << 10) + 1));
+        assert_eq!(long.0, 0, "{sites} sites");
+    }
+}
 
 #[test]
 fn barrier_hears_of_all() {

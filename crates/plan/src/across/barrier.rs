@@ -1,19 +1,38 @@
 //! The barrier of several sites.
 
 use crate::across::{Pin, Way};
+use crate::pieces::board::Seat;
 use crate::schedule::Schedule;
 use crate::topology::Levels;
 
-/// Sites hear of each other as soon as all their ranks have come.
-pub(crate) fn barrier(schedule: &mut Schedule, levels: &Levels, me: u32) {
+/// Sites hear of each other as soon as all their ranks have come: at the board of their node, if the rank has a `seat`
+/// there.
+pub(crate) fn barrier(schedule: &mut Schedule, levels: &Levels, me: u32, seat: Option<Seat>) {
     let way = Way { levels, lane: 0, pin: Pin::None };
-    let (head, site_head) = (way.head_of(me), way.site_head_of(me));
+    let head = way.head_of(me);
+    if let Some(seat) = seat {
+        let head_at = way.head_position(me);
+        seat.collect(schedule, head_at);
+        if me == head {
+            among_heads(schedule, way, me);
+        }
+        seat.release(schedule, head_at);
+        return schedule.wait();
+    }
     if me != head {
         schedule.send_signal(head);
         schedule.receive_signal(head);
         return schedule.wait();
     }
     way.neighbours(me).for_each(|rank| schedule.receive_signal(rank));
+    among_heads(schedule, way, me);
+    way.neighbours(me).for_each(|rank| schedule.send_signal(rank));
+    schedule.wait();
+}
+
+/// What the heads of nodes tell each other when all of theirs have come.
+fn among_heads(schedule: &mut Schedule, way: Way, me: u32) {
+    let site_head = way.site_head_of(me);
     if me != site_head {
         schedule.wait();
         schedule.send_signal(site_head);
@@ -31,6 +50,4 @@ pub(crate) fn barrier(schedule: &mut Schedule, levels: &Levels, me: u32) {
     if me != site_head {
         schedule.wait();
     }
-    way.neighbours(me).for_each(|rank| schedule.send_signal(rank));
-    schedule.wait();
 }

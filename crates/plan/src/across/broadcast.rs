@@ -2,19 +2,30 @@
 
 use crate::across::{Cuts, Pace, Pin, Way, lane, timetable};
 use crate::crossings::{Hearers, Load, Relays};
+use crate::pieces::board::Seat;
 use crate::schedule::{Buffer, Schedule, Span, Ticket};
 use crate::topology::Across;
 
-/// `len` bytes of the root's output to everyone's.
-pub(crate) fn broadcast(schedule: &mut Schedule, sites: &Across, me: u32, root: u32, len: u64) {
+/// `len` bytes of the root's output to everyone's; at the board of its node, if the rank has a `seat` there, what is
+/// not cut.
+pub(crate) fn broadcast(
+    schedule: &mut Schedule,
+    sites: &Across,
+    me: u32,
+    root: u32,
+    len: u64,
+    seat: Option<Seat>,
+) {
     let (cuts, routes) = Cuts::routed(len, 1, sites, Some(sites.long.site(root)), Load::One);
     // What is short leaves from the root itself; else the nodes of its site send parts.
     let pin = if cuts.count == 1 { Pin::Site(root) } else { Pin::Node(root) };
     let levels = cuts.levels(sites);
+    let seat = seat.filter(|_| cuts.count == 1);
     let course = |index| {
         let (start, len) = cuts.segment(index);
         let way = Way { levels, lane: lane(index, sites), pin };
-        Course::new(way, routes.relays(index), root, me, Buffer::Output.span(start, len))
+        let span = Buffer::Output.span(start, len);
+        Course { seat, ..Course::new(way, routes.relays(index), root, me, span) }
     };
     let courses: Vec<Course> = (0..cuts.count).map(course).collect();
     let begins: Vec<u32> = (0..cuts.count).collect();
@@ -73,6 +84,8 @@ struct Course<'a> {
     source: Option<(usize, u32)>,
     /// Whether it comes to the rank's site past a third one.
     is_passed_on: bool,
+    /// Where it goes from the head of the node to its ranks, if not by messages.
+    seat: Option<Seat>,
     arrived: Ticket,
 }
 
@@ -95,8 +108,9 @@ fn run(schedule: &mut Schedule, me: u32, mut courses: Vec<Course>, begins: &[u32
         if is_given && courses[course].is_passed_on { 1 + pace.crossing } else { 0 }
     });
     for &(stage, index) in &order {
-        let Course { source, span, ref mut arrived, .. } = courses[index];
-        if let Some((_, from)) = source.filter(|source| source.0 == stage) {
+        let Course { source, span, seat, ref mut arrived, .. } = courses[index];
+        let by_board = seat.is_some() && (stage == HOME_RANKS || stage == RANKS);
+        if let Some((_, from)) = source.filter(|source| source.0 == stage && !by_board) {
             *arrived = schedule.expect(from, span);
         }
     }
@@ -124,12 +138,13 @@ impl<'a> Course<'a> {
             Some((if is_home { HOME_RANKS } else { RANKS }, head))
         };
         let is_passed_on = !is_home && teller != home;
-        Self { way, relays, root, span, source, is_passed_on, arrived: Ticket::default() }
+        let (seat, arrived) = (None, Ticket::default());
+        Self { way, relays, root, span, source, is_passed_on, seat, arrived }
     }
 
     /// What this rank sends in a stage, once it has it.
     fn send(&mut self, schedule: &mut Schedule, me: u32, stage: usize) {
-        let Self { way, relays, root, span, .. } = *self;
+        let Self { way, relays, root, span, seat, .. } = *self;
         let is_site_head = me == way.site_head_of(me);
         let (own, home) = (way.levels.site(me), way.levels.site(root));
         let is_home = own == home;
@@ -151,9 +166,14 @@ impl<'a> Course<'a> {
             HOME_NODES | NODES if is_site_head && is_home == (stage == HOME_NODES) => {
                 way.other_nodes(me).for_each(|node| pass(way.node_head(node)));
             }
-            HOME_RANKS | RANKS if me == way.head_of(me) && is_home == (stage == HOME_RANKS) => {
-                way.neighbours(me).for_each(pass);
-            }
+            HOME_RANKS | RANKS if is_home == (stage == HOME_RANKS) => match seat {
+                Some(seat) => {
+                    schedule.settle(std::mem::take(&mut self.arrived));
+                    seat.broadcast(schedule, way.head_position(me), span);
+                }
+                None if me == way.head_of(me) => way.neighbours(me).for_each(pass),
+                None => {}
+            },
             _ => {}
         }
     }

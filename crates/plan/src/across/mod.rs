@@ -84,6 +84,12 @@ impl Way<'_> {
         self.node_head(self.levels.node(rank))
     }
 
+    /// Where that is among the ranks of the node.
+    pub(crate) fn head_position(&self, rank: u32) -> u32 {
+        let node = self.levels.node(rank);
+        self.levels.place(self.node_head(node)) - self.levels.places_of_node(node).0
+    }
+
     /// The head of a rank's site.
     pub(crate) fn site_head_of(&self, rank: u32) -> u32 {
         self.site_head(self.levels.site(rank))

@@ -4,15 +4,24 @@
 //! Operands of an operation that does not commute are combined only with those of neighbouring ranks:
 //! what goes up is a combination for each *run* of consecutive ranks. Where every site's ranks are
 //! consecutive, that is one; where ranks were dealt to the sites in turns, it is as many as there are ranks.
+//!
+//! What is not cut goes by the board of its node, if a rank has a `seat` there: all of a node have.
 
 use crate::across::{Cuts, Pace, Pin, Way, lane, timetable};
 use crate::crossings::{Crossings, Hearers, Load, Relays};
+use crate::pieces::board::Seat;
 use crate::reduction::Operands;
 use crate::schedule::{Buffer, Schedule, Span, Ticket};
 use crate::topology::{Across, Levels};
 
 /// Everyone's `own`, combined, to everyone's output.
-pub(crate) fn allreduce(schedule: &mut Schedule, sites: &Across, me: u32, operands: Operands) {
+pub(crate) fn allreduce(
+    schedule: &mut Schedule,
+    sites: &Across,
+    me: u32,
+    operands: Operands,
+    seat: Option<Seat>,
+) {
     let own = operands.outside_output(schedule, operands.in_place);
     let (cuts, routes) = Cuts::routed(operands.len, operands.element, sites, None, Load::One);
     let levels = cuts.levels(sites);
@@ -30,7 +39,8 @@ pub(crate) fn allreduce(schedule: &mut Schedule, sites: &Across, me: u32, operan
     let begins: Vec<u32> = (0..cuts.count).collect();
     let pace = cuts.pace(operands.element, sites);
     let reduction = Reduction::new(sites, levels, Load::Each, me, operands.commutes);
-    reduction.run(schedule, courses, &begins, pace);
+    let seat = seat.filter(|_| cuts.count == 1);
+    Reduction { seat, ..reduction }.run(schedule, courses, &begins, pace);
 }
 
 /// Everyone's operands, combined, to the root's output.
@@ -40,6 +50,7 @@ pub(crate) fn reduce(
     me: u32,
     root: u32,
     operands: Operands,
+    seat: Option<Seat>,
 ) {
     let own = operands.outside_output(schedule, operands.in_place && me == root);
     // Sites that one of them passes on for are no neighbours in the order in which all are combined, and which one that
@@ -73,7 +84,8 @@ pub(crate) fn reduce(
     let begins: Vec<u32> = (0..cuts.count).collect();
     let pace = cuts.pace(operands.element, sites);
     let reduction = Reduction::new(sites, levels, load, me, operands.commutes);
-    reduction.run(schedule, courses, &begins, pace);
+    let seat = seat.filter(|_| cuts.count == 1);
+    Reduction { seat, ..reduction }.run(schedule, courses, &begins, pace);
 }
 
 /// Everyone's input, combined; block `i` of the result to rank `i`'s output. Each block takes a way of its
@@ -243,6 +255,8 @@ struct Reduction<'a> {
     commutes: bool,
     /// Whether there are roots in all sites, and all tell them what they have.
     takes_turns: bool,
+    /// At the board of the node, if what goes within it goes by that. Then a node is one run.
+    seat: Option<Seat>,
     /// The runs of each node and of each site, unless the operation commutes.
     runs: [Vec<Vec<Run>>; 2],
 }
@@ -260,8 +274,8 @@ impl<'a> Reduction<'a> {
             }
         }
         let (nodes, crossings) = (&sites.long, &*sites.crossings);
-        let takes_turns = false;
-        Self { levels, nodes, crossings, load, me, commutes, takes_turns, runs: runs_of }
+        let (takes_turns, seat) = (false, None);
+        Self { levels, nodes, crossings, load, me, commutes, takes_turns, seat, runs: runs_of }
     }
 
     fn run(&self, schedule: &mut Schedule, mut courses: Vec<Course>, begins: &[u32], pace: Pace) {
@@ -319,7 +333,7 @@ impl<'a> Reduction<'a> {
         };
         let places = self.nodes;
         match stage {
-            _ if stage == ranks && is_head => {
+            _ if stage == ranks && is_head && self.seat.is_none() => {
                 let neighbours = way.neighbours(me);
                 arriving[0].extend(
                     neighbours.map(|rank| expect(rank, run_of(rank), own, places.place(rank))),
@@ -356,7 +370,7 @@ impl<'a> Reduction<'a> {
             TO_NODES if goal.is_all() && is_head && !is_site_head => {
                 course.finished = schedule.expect(way.site_head_of(me), course.result);
             }
-            TO_RANKS if goal.is_all() && !is_head => {
+            TO_RANKS if goal.is_all() && !is_head && self.seat.is_none() => {
                 course.finished = schedule.expect(way.head_of(me), course.result);
             }
             _ => {}
@@ -369,6 +383,7 @@ impl<'a> Reduction<'a> {
         let (head, site_head) = (way.head_of(me), way.site_head_of(me));
         let (ranks, nodes) = self.gathering(course.goal);
         match stage {
+            _ if stage == ranks && self.seat.is_some() => self.fold(schedule, course),
             _ if stage == ranks && me != head => schedule.send(head, course.own),
             _ if stage == ranks => {
                 course.combined = vec![Piece {
@@ -402,12 +417,34 @@ impl<'a> Reduction<'a> {
             TO_NODES if me == site_head && self.hears_all(course.goal) => {
                 self.finish(schedule, course);
             }
+            TO_RANKS
+                if let Some(seat) = self.seat
+                    && course.goal.is_all() =>
+            {
+                schedule.settle(std::mem::take(&mut course.finished));
+                seat.broadcast(schedule, way.head_position(me), course.result);
+            }
             TO_RANKS if me == head && course.goal.is_all() => {
                 schedule.settle(std::mem::take(&mut course.finished));
                 way.neighbours(me).for_each(|rank| schedule.send(rank, course.result));
             }
             _ => {}
         }
+    }
+
+    /// Combines what the ranks of the node have, at its head.
+    fn fold(&self, schedule: &mut Schedule, course: &mut Course) {
+        let (me, node) = (self.me, self.levels.node(self.me));
+        let sum =
+            self.seat.map(|seat| seat.fold(schedule, course.way.head_position(me), course.own));
+        course.combined.extend(sum.flatten().map(|span| Piece {
+            run: self.runs(0, node)[0],
+            site: self.levels.site(me),
+            place: self.levels.places_of_node(node).0,
+            span,
+            is_free: true,
+            arrived: Ticket::default(),
+        }));
     }
 
     /// Combines what is there with what has come in a stage: what each node has, and then that of all, whether nodes

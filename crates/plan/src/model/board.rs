@@ -1,7 +1,8 @@
 //! What calls take by a board.
 
-use super::{CROWD_CORES, LINE_NS, Model, TURN_NS};
-use crate::choice::{Call, Operation};
+use super::{CROWD_CORES, LINE_NS, Model, Shape, TURN_NS};
+use crate::across::segments;
+use crate::choice::{Algorithm, Call, Operation};
 
 impl Model {
     /// What a call takes by a board of such pages, and whether ranks had better share its work there and meet once
@@ -10,6 +11,60 @@ impl Model {
         let can_share = call.operation == Operation::Allreduce;
         let ways = [false, true].into_iter().take(1 + usize::from(can_share));
         ways.filter_map(|way| Some((self.board_way_ns(call, page_bytes, way)?, way))).min()
+    }
+
+    /// Whether what happens within each of several nodes can go by their boards.
+    pub(super) fn fits_boards(&self, call: &Call, algorithm: Algorithm, page_bytes: u64) -> bool {
+        let Shape { nodes, node_ranks, node_runs, has_heads, .. } = self.shape;
+        let goes_by_heads = match algorithm {
+            Algorithm::Levels => true,
+            Algorithm::Heads | Algorithm::Sites => has_heads && self.is_whole(call),
+            Algorithm::Linear
+            | Algorithm::Binomial
+            | Algorithm::Tournament
+            | Algorithm::Dissemination
+            | Algorithm::Chain
+            | Algorithm::TwoTree
+            | Algorithm::VanDeGeijn
+            | Algorithm::Ring
+            | Algorithm::Bruck
+            | Algorithm::Pairwise
+            | Algorithm::Butterfly
+            | Algorithm::Doubling
+            | Algorithm::Halving
+            | Algorithm::Bundles
+            | Algorithm::Board => false,
+        };
+        let (is_short, is_one_run) = (call.bytes <= page_bytes, call.commutes || node_runs == 1);
+        let is_planned = match call.operation {
+            Operation::Barrier => true,
+            Operation::Broadcast => is_short,
+            Operation::Reduce | Operation::Allreduce => is_short && is_one_run,
+            Operation::Gather
+            | Operation::Scatter
+            | Operation::Allgather
+            | Operation::Alltoall
+            | Operation::ReduceScatter
+            | Operation::Scan
+            | Operation::Exscan => false,
+        };
+        nodes > 1 && node_ranks > 1 && goes_by_heads && is_planned
+    }
+
+    /// Whether what all have goes by heads in one segment.
+    fn is_whole(&self, call: &Call) -> bool {
+        // Nodes of one site are as sites.
+        let (wide, site, nodes) = match self.shape.sites {
+            1 => (self.far, self.near, 1),
+            _ => (self.wide, self.far, self.shape.site_nodes),
+        };
+        let streams_ns = [wide, site].map(|way| way.stream_ns(call.bytes));
+        call.units <= 1 || segments(streams_ns, nodes, site.work_ns, call.bytes) == 1
+    }
+
+    /// Until who waits at the board of a node has met all.
+    pub(super) fn meeting_ns(&self) -> u64 {
+        self.near.latency_ns + self.shape.node_ranks * LINE_NS
     }
 
     fn board_way_ns(&self, call: &Call, page_bytes: u64, is_shared: bool) -> Option<u64> {

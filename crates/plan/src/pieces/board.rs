@@ -1,5 +1,6 @@
 //! Ranks of one node by a board that all of them read: whoever contributes writes once, and whoever needs it
-//! reads it where it is. Everybody waits once at most, and for nobody who only reads.
+//! reads it where it is. Everybody waits once at most, and for nobody who only reads. Ranks are named by their
+//! *positions* at the board: where it is that of one of several nodes, in the order of ranks.
 //!
 //! With more ranks than cores that is the least there is: the last to come finds all there, and the others
 //! when they have their core again.
@@ -20,7 +21,7 @@ pub fn page_bytes(ranks: u32) -> Option<u64> {
     }
 }
 
-/// Rank `me` of `size` at a board with pages of so many units.
+/// The rank at position `me` of `size` at a board with pages of so many units.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seat {
     pub me: u32,
@@ -33,6 +34,44 @@ impl Seat {
     pub(crate) fn barrier(self, schedule: &mut Schedule) {
         schedule.post(NOTHING);
         schedule.meet(0..self.size);
+    }
+
+    /// The head hears that all have come.
+    pub(crate) fn collect(self, schedule: &mut Schedule, head: u32) {
+        schedule.post(NOTHING);
+        if self.me == head {
+            schedule.meet(0..self.size);
+        }
+    }
+
+    /// The head lets all go on.
+    pub(crate) fn release(self, schedule: &mut Schedule, head: u32) {
+        self.share(schedule, head, NOTHING, (0, NOTHING));
+    }
+
+    /// Everyone's operands, a page at most, combined at the head one after the other in the order of positions. Answers
+    /// where: nobody else needs what is there.
+    pub(crate) fn fold(self, schedule: &mut Schedule, head: u32, own: Span) -> Option<Span> {
+        if self.me != head {
+            schedule.post(own);
+            return None;
+        }
+        schedule.post(NOTHING);
+        schedule.meet(0..self.size);
+        let rooms = [schedule.room(own.len), schedule.room(own.len)];
+        let mut sum = None;
+        for position in 0..self.size {
+            let next = rooms[position as usize % 2];
+            if position == self.me {
+                schedule.copy(own, next);
+            } else {
+                schedule.take(position, 0, next);
+            }
+            if let Some(sum) = sum.replace(next) {
+                schedule.reduce(sum, next);
+            }
+        }
+        sum
     }
 
     /// The root's `span` to everyone's, in pieces of a page.

@@ -178,6 +178,8 @@ type Wires = HashMap<(u32, u32), [VecDeque<usize>; 2]>;
 pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
     let mut outcome = Outcome::default();
     let mut wires = Wires::new();
+    let seated: Vec<Vec<u32>> =
+        (0..ranks.len() as u32).map(|rank| topology.neighbours(rank)).collect();
     let before = Unit::Datum { from: u32::MAX, to: u32::MAX, index: u64::MAX };
     for rank in ranks.iter_mut().filter(|rank| rank.has_remains) {
         rank.temporaries.iter_mut().for_each(|units| units.fill(before));
@@ -210,7 +212,8 @@ pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
                         let (data, round) = (rank.posted(me, step), rank.posts.len());
                         assert!(data.iter().all(|unit| *unit != Unit::Nothing));
                         // A board of two places for each: the last but one must have been read by all.
-                        if ranks.iter().any(|other| other.posts.len() + 1 < round) {
+                        let mut others = seated[me as usize].iter();
+                        if others.any(|&other| ranks[other as usize].posts.len() + 1 < round) {
                             break;
                         }
                         ranks[me as usize].posts.push(data);
@@ -218,14 +221,16 @@ pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
                     }
                     Step::Meet { first, end } => {
                         let rounds = rank.posts.len();
-                        if (first..end).any(|other| ranks[other as usize].posts.len() < rounds) {
+                        let mut met = seated[me as usize][first as usize..end as usize].iter();
+                        if met.any(|&other| ranks[other as usize].posts.len() < rounds) {
                             break;
                         }
                         ranks[me as usize].met.push(first..end);
                     }
                     Step::Take { from, at, to } => {
                         rank.check(me, to, true);
-                        let data = taken(&ranks, me, from, at, to.len);
+                        let near = &seated[me as usize];
+                        let data = taken(&ranks, (me, near), from, at, to.len);
                         ranks[me as usize].units(to).copy_from_slice(&data);
                     }
                     Step::Combine { own, at, to } => {
@@ -233,16 +238,18 @@ pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
                         rank.check(me, own, false);
                         rank.check(me, to, true);
                         let own = rank.units(own).to_vec();
-                        let data = folded(&ranks, me, own, at);
+                        let data = folded(&ranks, (me, &seated[me as usize]), own, at);
                         ranks[me as usize].units(to).copy_from_slice(&data);
                     }
                     Step::TakeBlock { from, to } => {
                         assert!(rank.has_met(from), "{me} takes from {from}, not met");
                         rank.check(me, to, true);
-                        let posted = &ranks[from as usize];
+                        let near = &seated[me as usize];
+                        let posted = &ranks[near[from as usize] as usize];
+                        let at = near.iter().position(|rank| *rank == me).unwrap();
                         let blocks = &posted.schedule.blocks;
-                        let before: u64 = blocks[..me as usize].iter().map(|span| span.len).sum();
-                        assert_eq!(blocks[me as usize].len, to.len);
+                        let before: u64 = blocks[..at].iter().map(|span| span.len).sum();
+                        assert_eq!(blocks[at].len, to.len);
                         let round = ranks[me as usize].posts.len() - 1;
                         let data = &posted.posts[round][before as usize..][..to.len as usize];
                         let data = data.to_vec();
@@ -276,25 +283,29 @@ pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
         assert!(moved, "deadlock");
     }
     assert!(wires.values().flatten().all(VecDeque::is_empty), "messages nobody received");
+    for me in 0..ranks.len() {
+        let mut rounds = seated[me].iter().map(|&other| ranks[other as usize].posts.len());
+        assert!(rounds.all(|count| count == ranks[me].posts.len()), "rounds differ on a node");
+    }
     assert!(ranks.iter().all(|rank| rank.begun.is_empty()), "begun and not waited for");
     outcome.depth = ranks.iter().map(|rank| rank.depth).max().unwrap_or(0);
     outcome.outputs = ranks.into_iter().map(|rank| rank.output).collect();
     outcome
 }
 
-/// So many units of what `from` has posted in the round that `me` is in.
-fn taken(ranks: &[Rank], me: u32, from: u32, at: u64, len: u64) -> Vec<Unit> {
+/// So many units of what the rank at position `from` of those `near` has posted in the round that `me` is in.
+fn taken(ranks: &[Rank], (me, near): (u32, &[u32]), from: u32, at: u64, len: u64) -> Vec<Unit> {
     let rank = &ranks[me as usize];
     assert!(rank.has_met(from), "{me} takes from {from}, not met");
-    let posted = &ranks[from as usize].posts[rank.posts.len() - 1];
+    let posted = &ranks[near[from as usize] as usize].posts[rank.posts.len() - 1];
     posted[at as usize..][..len as usize].to_vec()
 }
 
 /// What the operands of the order that `me` has come to, of which `own` is one.
-fn folded(ranks: &[Rank], me: u32, own: Vec<Unit>, at: u64) -> Vec<Unit> {
+fn folded(ranks: &[Rank], (me, near): (u32, &[u32]), own: Vec<Unit>, at: u64) -> Vec<Unit> {
     let operand = |operand| match operand {
         Operand::Own => own.clone(),
-        Operand::Posted(from) => taken(ranks, me, from, at, own.len() as u64),
+        Operand::Posted(from) => taken(ranks, (me, near), from, at, own.len() as u64),
     };
     let put = |left: Vec<Unit>, right: &mut [Unit]| {
         for (left, right) in left.into_iter().zip(right) {
