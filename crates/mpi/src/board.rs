@@ -1,4 +1,4 @@
-//! Boards of communicators whose processes are on one node: founded together, once collectives are frequent.
+//! Boards of communicators: one for the processes on each node, all founded together, once collectives are frequent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,12 +13,15 @@ use crate::plans::{Operation, Shape};
 use crate::process::wanted_rails;
 use crate::{Result, record};
 
-/// This process's seat at the board of a communicator.
+/// This process's seat at the board of those on its node.
 #[derive(Debug)]
 pub(crate) struct Seat {
     pub board: Arc<Lock<Board>>,
-    /// The communicator's, with the board.
+    /// The communicator's, with the boards.
     pub places: plan::Topology,
+    /// Who sits there, by their ranks, and at which position this process does.
+    members: Vec<u32>,
+    pub position: u32,
     _space: Space,
 }
 
@@ -27,28 +30,31 @@ pub(crate) struct Seat {
 pub(crate) const FOUNDED_AFTER: i32 = 4;
 
 impl Seat {
-    /// Founds the board of `comm` in its collective `tag`, with all its processes; none if one of them cannot, or
-    /// does not want to.
+    /// Founds the boards of `comm` in its collective `tag`, with all its processes; none if one of them cannot, or
+    /// does not want to. Who is alone on its node has one for itself, by which no plan goes.
     #[cold]
     pub fn found(comm: &Comm, tag: i32) -> Option<Self> {
-        let size = comm.size();
         let places = comm.places().ok()?;
-        if places.nodes() > 1 || comm.halves().is_some() {
+        if comm.halves().is_some() {
             return None;
         }
-        let page_bytes = plan::page_bytes(size)?;
+        // The same on all nodes, for all plan alike.
+        let page_bytes = plan::page_bytes(places.node_ranks())?;
         let page_len = page_bytes as usize;
-        let own = if comm.rank() == 0 { Board::found(size, page_len).ok() } else { None };
+        let members = places.neighbours(comm.rank());
+        let size = members.len() as u32;
+        let position = members.iter().position(|member| *member == comm.rank())? as u32;
+        let own = if position == 0 { Board::found(size, page_len).ok() } else { None };
         let told = own.as_ref().map_or([0; DOOR], |(_, door)| {
             let mut told = [1; DOOR];
             told[1..].copy_from_slice(&door.emit());
             told
         });
-        let heard = broadcast(comm, tag, told).ok()?;
+        let heard = tell_neighbours(comm, tag, told).ok()?;
         let joined = match (own, heard) {
             (Some((board, _)), _) => Some(board),
-            (None, [1, door @ ..]) if comm.rank() > 0 => {
-                Board::join(BoardDoor::parse(door), size, comm.rank(), page_len).ok()
+            (None, [1, door @ ..]) if position > 0 => {
+                Board::join(BoardDoor::parse(door), size, position, page_len).ok()
             }
             (None, _) => None,
         };
@@ -58,7 +64,19 @@ impl Seat {
         let (space, mut board) = joined.filter(|_| is_joined_by_all)?;
         board.close_door();
         let places = places.clone().with_board(page_bytes);
-        Some(Self { board: Arc::new(Lock::new(board)), places, _space: space })
+        let board = Arc::new(Lock::new(board));
+        Some(Self { board, places, members, position, _space: space })
+    }
+
+    /// The rank of who sits at a position.
+    #[inline]
+    pub fn rank(&self, position: u32) -> u32 {
+        self.members[position as usize]
+    }
+
+    /// How many sit there.
+    pub fn size(&self) -> usize {
+        self.members.len()
     }
 }
 
@@ -87,10 +105,9 @@ fn is_wanted() -> bool {
     wanted_rails().split([',', '+']).any(|rail| rail.trim() == "shm") && !record::is_on()
 }
 
-/// What rank 0 tells.
-fn broadcast(comm: &Comm, tag: i32, told: [u8; DOOR]) -> Result<[u8; DOOR]> {
-    let shape = Shape::of(Operation::Bcast).with_len(DOOR as u64);
-    let plan = comm.plan(shape, |rank, places| plan::broadcast(rank, places, 0, DOOR as u64))?;
+/// What the first process of this one's node tells.
+fn tell_neighbours(comm: &Comm, tag: i32, told: [u8; DOOR]) -> Result<[u8; DOOR]> {
+    let plan = plan::tell_neighbours(comm.rank(), comm.places()?, DOOR as u64);
     let data = Region::from_box(Box::new(told));
     let call = Call::numbered(CommRef::Derived(comm.clone()), tag);
     call.bytes(plan, Region::empty(), data.clone()).run()?;

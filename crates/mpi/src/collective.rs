@@ -610,7 +610,8 @@ impl<C: Deref<Target = Collective>> Running<C> {
         core: &mut Core,
         mut is_there: impl FnMut(&mut Board) -> bool,
     ) -> Stage {
-        let Seat { board, places, .. } = self.collective.seat();
+        let seat = self.collective.seat();
+        let Seat { board, places, .. } = seat;
         // Neighbours that run and come at the same time are there sooner than the rails can be asked.
         let looks = if self.watches || places.is_crowded() { 1 } else { LOOKS };
         let mut finds = |board: &mut Board| {
@@ -623,8 +624,8 @@ impl<C: Deref<Target = Collective>> Running<C> {
         };
         while !finds(&mut board.lock()) {
             let missing = board.lock().missing();
-            if let Some(rank) = missing {
-                let comm = &self.collective.call.comm;
+            if let Some(position) = missing {
+                let (comm, rank) = (&self.collective.call.comm, seat.rank(position));
                 core.close_context(comm.collective_context(), comm.gate(rank));
                 self.failure = Some(gone(&format!("rank {rank}'s process has ended")));
                 self.is_over = true;
@@ -676,8 +677,8 @@ impl<C: Deref<Target = Collective>> Running<C> {
     /// Wakes those who sleep until what was posted.
     #[inline]
     fn tell(&self, core: &mut Core) {
-        let Call { comm, .. } = &self.collective.call;
-        self.collective.seat().board.lock().tell(|rank| core.wake(comm.gate(rank)));
+        let (comm, seat) = (&self.collective.call.comm, self.collective.seat());
+        seat.board.lock().tell(|position| core.wake(comm.gate(seat.rank(position))));
     }
 
     fn take(&mut self, from: u32, at: u64, to: Span) {
@@ -690,14 +691,15 @@ impl<C: Deref<Target = Collective>> Running<C> {
     }
 
     fn take_block(&mut self, from: u32, to: Span) {
-        let posted = self.collective.seat().board.lock().contribution(from);
-        let Call { comm, .. } = &self.collective.call;
-        let block = block_of(&posted, comm.rank() as usize, comm.size() as usize);
+        let seat = self.collective.seat();
+        let posted = seat.board.lock().contribution(from);
+        let block = block_of(&posted, seat.position as usize, seat.size());
         let (got, expected) = (block.len(), to.len as usize * self.collective.memory.unit());
         if got == expected {
             self.collective.memory.stream(to, &self.temporaries).copy_from(&block);
         } else {
-            self.failure = Some(unfit(from, got as u64, expected as u64));
+            let rank = self.collective.seat().rank(from);
+            self.failure = Some(unfit(rank, got as u64, expected as u64));
         }
     }
 
@@ -708,7 +710,10 @@ impl<C: Deref<Target = Collective>> Running<C> {
         let (start, len) = (at as usize * unit, units as usize * unit);
         match start + len <= posted.len() {
             true => Ok(posted.slice(start, len)),
-            false => Err(unfit(from, posted.len() as u64, (start + len) as u64)),
+            false => {
+                let rank = self.collective.seat().rank(from);
+                Err(unfit(rank, posted.len() as u64, (start + len) as u64))
+            }
         }
     }
 
