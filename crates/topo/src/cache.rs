@@ -186,14 +186,16 @@ impl Cache {
     }
 
     /// Remembers what a link costs, unless that was just done: ranks that share a pair of interfaces
-    /// have learned the same. The first that has seen the link's rate says more than those before.
+    /// have learned the same. One that has seen the link's rate, or another that is higher by an eighth, says more than
+    /// those before.
     ///
     /// # Errors
     /// When the directory cannot be used.
     pub fn keep_link(&self, pair: &Pair, cost: &Cost) -> Result<Kept, KeepError> {
         self.prepare()?;
-        let is_shown = |cost: &Cost| cost.shown_bytes_per_s().is_some();
-        let says_more = |known: &Cost| is_shown(cost) && !is_shown(known);
+        let beyond = |rate: u64| rate.saturating_add(rate / 8);
+        let says_more =
+            |known: &Cost| cost.shown_bytes_per_s() > known.shown_bytes_per_s().map(beyond);
         if let Ok(Some(Entry { value, age })) = self.link(pair)
             && age < KEEP_EVERY
             && !says_more(&value)

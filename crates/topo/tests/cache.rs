@@ -40,7 +40,11 @@ fn a_rate_that_was_seen_is_written_over_a_guess_at_once() {
     assert_eq!(cache.keep_link(&pair(), &seen).unwrap(), Kept::Written);
     assert_eq!(cache.keep_link(&pair(), &guessed).unwrap(), Kept::Recent);
     assert_eq!(cache.keep_link(&pair(), &seen).unwrap(), Kept::Recent);
-    assert_eq!(cache.link(&pair()).unwrap().unwrap().value, seen);
+    let mut faster = guessed;
+    (0..16).for_each(|_| faster.learn(1 << 20, seen.busy_ns(1 << 20) / 2));
+    assert_eq!(cache.keep_link(&pair(), &faster).unwrap(), Kept::Written, "a higher rate");
+    assert_eq!(cache.keep_link(&pair(), &seen).unwrap(), Kept::Recent, "and no lower one");
+    assert_eq!(cache.link(&pair()).unwrap().unwrap().value, faster);
 }
 
 #[test]
