@@ -95,26 +95,15 @@ fn harmless(round_trip: Duration) -> u64 {
 
 impl Steady {
     /// Gives a connection the congestion control that remembers what it has measured, if the system allows it. Its
-    /// beginning is held to what is to be shown to it, in bytes per second.
-    pub fn begin(socket: &impl AsFd, shown: Option<u64>, now: Duration) -> Option<Self> {
+    /// beginning is held to what the way is known to carry, in bytes per second, and room to see that more comes through.
+    pub fn begin(socket: &impl AsFd, known: Option<u64>, now: Duration) -> Option<Self> {
         let mut steady = Self { since: now, hold: Hold::default() };
-        if let Some(rate) = shown {
-            steady.hold(socket, rate);
+        if let Some(rate) = known {
+            let verdict = steady.hold.begin(rate);
+            steady.follow(socket, verdict);
         }
         begin_anew(socket).ok()?;
         Some(steady)
-    }
-
-    /// Holds what is shown to a rate, if it is not held to as much, and leaves room to see that more comes through.
-    pub fn hold(&mut self, socket: &impl AsFd, rate: u64) {
-        let verdict = self.hold.show(rate);
-        self.follow(socket, verdict);
-    }
-
-    /// Holds what was shown in vain to the rate that came through, and no more room.
-    pub fn hold_at_most(&mut self, socket: &impl AsFd, rate: u64) {
-        let verdict = self.hold.bound(rate);
-        self.follow(socket, verdict);
     }
 
     /// Lets through what comes through. To be called now and then from when a long frame leaves; whether to go on.
@@ -273,6 +262,10 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let Some(mut steady) = Steady::begin(&one, None, Duration::ZERO) else { return };
+        let known = Steady::begin(&one, Some(1 << 20), Duration::ZERO).unwrap();
+        let held = (known.hold.rate(), measure::held(&one).unwrap());
+        assert_eq!(held, (Some(beyond(1 << 20)), beyond(1 << 20)));
+        measure::hold(&one, u64::MAX).unwrap();
         let pace = Pace::of(&one).expect("of the kernel's BBR");
         assert!(pace.is_beginning && !pace.is_pausing, "{pace:?}");
         // It has seen nothing yet to be held to.
@@ -293,23 +286,6 @@ mod tests {
             "it would pause"
         );
         assert_eq!(measure::held(&one).unwrap(), held);
-    }
-
-    #[test]
-    fn what_is_shown_anew_is_held_to_more_and_never_to_less() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let Some(mut steady) = Steady::begin(&one, Some(1 << 20), Duration::ZERO) else { return };
-        let held = |steady: &Steady| (steady.hold.rate(), measure::held(&one).unwrap());
-        assert_eq!(held(&steady), (Some(beyond(1 << 20)), beyond(1 << 20)));
-        steady.hold(&one, 1 << 21);
-        steady.hold(&one, 1 << 20);
-        assert_eq!(held(&steady), (Some(beyond(1 << 21)), beyond(1 << 21)));
-        // Where less came through.
-        steady.hold_at_most(&one, 1 << 22);
-        assert_eq!(held(&steady), (Some(beyond(1 << 21)), beyond(1 << 21)));
-        steady.hold_at_most(&one, 1 << 20);
-        assert_eq!(held(&steady), (Some(beyond(1 << 20)), beyond(1 << 20)));
     }
 
     #[test]

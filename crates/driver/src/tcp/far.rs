@@ -52,7 +52,7 @@ impl FarTcp {
         // Who measures takes it up with what was measured. Where the system has none that remembers, there is none.
         let steady =
             if probe.is_due() { None } else { Steady::begin(socket, None, Duration::ZERO) };
-        let pacing = Pacing { known, is_far: true, probe, steady };
+        let pacing = Pacing::with(known, true, probe, steady);
         pacing.limit_unsent(socket);
         Self { pacing, begun: Instant::now() }
     }
@@ -73,8 +73,8 @@ impl FarTcp {
     }
 
     /// How much padding may go now.
-    pub fn allowance(&mut self, socket: &TcpStream) -> usize {
-        self.pacing.allowance(socket)
+    pub fn allowance(&self) -> usize {
+        self.pacing.probe.allowance()
     }
 
     /// So much padding has gone; what the connection costs when that is known with it.
@@ -86,7 +86,7 @@ impl FarTcp {
     /// A frame of such a length goes; if it is long, the way is measured from now on.
     pub fn handle_frame(&mut self, socket: &TcpStream, len: usize) {
         if len >= probe::LONG {
-            self.pacing.handle_frame(socket, len);
+            self.pacing.begin_probe(socket);
         }
     }
 

@@ -1,7 +1,7 @@
 //! To what a connection that begins is held.
 //!
 //! BBR's beginning sends nearly three times what it has measured, to see whether that passes, and who sends now and then
-//! never comes to the end of it. So the connection is held to what was shown to it until it has seen the way full, and
+//! never comes to the end of it. So the connection is held to what was found before until it has seen the way full, and
 //! until then as far as what it sends comes through, by the [trains](Train) of long frames.
 
 use std::time::{Duration, Instant};
@@ -50,22 +50,10 @@ impl Hold {
         self.carried = rate;
     }
 
-    /// A rate is shown, and room to see that more comes through.
-    pub fn show(&mut self, rate: u64) -> Verdict {
-        self.carried = self.carried.max(rate);
-        match self.rate {
-            Some(held) if held >= beyond(rate) => Verdict::Stay,
-            _ => Verdict::Hold(beyond(rate)),
-        }
-    }
-
-    /// Was shown in vain, but for the rate that came through.
-    pub fn bound(&mut self, rate: u64) -> Verdict {
-        self.carried = self.carried.min(rate);
-        match self.rate {
-            Some(held) if held > beyond(rate) => Verdict::Hold(beyond(rate)),
-            _ => Verdict::Stay,
-        }
+    /// A rate was found, and there is room to see that more comes through.
+    pub fn begin(&mut self, rate: u64) -> Verdict {
+        self.carried = rate;
+        Verdict::Hold(beyond(rate))
     }
 
     /// A look at the connection, to be had now and then from when a long frame leaves while it [is awaited](Self::awaits).
@@ -235,7 +223,7 @@ mod tests {
                 stalled_until: 0.0,
                 queued_most: 0.0,
             };
-            let verdict = course.hold.show(shown);
+            let verdict = course.hold.begin(shown);
             course.follow(verdict);
             course
         }

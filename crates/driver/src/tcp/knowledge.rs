@@ -8,6 +8,7 @@ use topo::sample::host_name;
 use topo::{Cache, Pair};
 use wire::{Cost, HostCost, Traffic};
 
+use super::claim::Claim;
 use super::measure::{TcpSample, learn_rate};
 use super::networks::NAMES;
 
@@ -16,6 +17,7 @@ pub struct Knowledge {
     host: HostCost,
     cache: Option<Cache>,
     rail: &'static str,
+    job: u64,
 }
 
 /// What is known of one connection.
@@ -41,14 +43,20 @@ pub struct Known {
 }
 
 impl Knowledge {
-    pub(super) fn new(rail: &'static str) -> Self {
+    pub(super) fn new(rail: &'static str, job: u64) -> Self {
         let cache = Cache::of_environment();
-        Self { host: topo::cache::host_cost(cache.as_ref()), cache, rail }
+        Self { host: topo::cache::host_cost(cache.as_ref()), cache, rail, job }
+    }
+
+    /// What a process knows whose memory is in such a place, or in none.
+    #[cfg(test)]
+    pub(super) fn at(cache: Option<Cache>, job: u64) -> Self {
+        Self { host: HostCost::default(), cache, rail: NAMES[0], job }
     }
 
     /// Of ways between hosts, whichever processes connect them.
     pub fn of_hosts() -> Self {
-        Self::new(NAMES[0])
+        Self::new(NAMES[0], 0)
     }
 
     /// What a connection costs that has just opened, and behind whose end the way is so much longer. Through
@@ -57,12 +65,10 @@ impl Knowledge {
         let sample = TcpSample::of(socket).ok()?;
         let round_trip = sample.round_trip_ns.map(Duration::from_nanos);
         let sample = sample.behind(detour);
-        let remembered = || self.cache.as_ref()?.link(&self.pair(socket)?).ok()?;
-        let entry = remembered().filter(|_| detour.is_zero());
-        let remembered_ns = entry.as_ref().map(|entry| entry.value.latency_ns());
-        let cost = match entry {
-            Some(entry) => {
-                let mut cost = entry.value;
+        let remembered = self.link(socket).filter(|_| detour.is_zero());
+        let remembered_ns = remembered.as_ref().map(Cost::latency_ns);
+        let cost = match remembered {
+            Some(mut cost) => {
                 sample.refine(&mut cost);
                 cost
             }
@@ -80,6 +86,30 @@ impl Knowledge {
             seen_ns,
             queued_ns: 0,
         })
+    }
+
+    /// Claims the way of a connection among this host's processes of the job; none where another has it. What they have no
+    /// place to leave word at is each one's own.
+    pub(super) fn claim(&self, socket: &TcpStream) -> Option<Claim> {
+        if self.cache.is_none() {
+            return Some(Claim::nobody());
+        }
+        let (here, there) = (socket.local_addr().ok()?, socket.peer_addr().ok()?);
+        Claim::of(self.job, here.ip(), there.ip()).ok()
+    }
+
+    /// What is remembered of a connection.
+    fn link(&self, socket: &TcpStream) -> Option<Cost> {
+        Some(self.cache.as_ref()?.link(&self.pair(socket)?).ok()??.value)
+    }
+
+    /// Keeps what was found of a way that is measured, for this host's other processes.
+    pub(super) fn keep_found(&self, socket: &TcpStream, known: &Known) {
+        if let (Some(cache), Some(pair)) = (&self.cache, self.pair(socket))
+            && known.shown.is_some()
+        {
+            let _ = cache.keep_link(&pair, &known.cost);
+        }
     }
 
     /// Keeps what was learned of a connection that ends, maybe in its beginning: the latency at least, which short messages
@@ -156,9 +186,10 @@ impl Known {
         }
     }
 
-    /// Asks the kernel at the end of a measurement, which is worth many looks.
-    pub fn learn_measured(&mut self, socket: &TcpStream) {
-        (0..MEASURED_LOOKS).for_each(|_| self.learn(socket, false));
+    /// The way was measured: it carries so much, in bytes per second.
+    pub fn learn_found(&mut self, rate: u64) {
+        (0..MEASURED_LOOKS).for_each(|_| learn_rate(&mut self.cost, rate));
+        self.shown = self.shown.max(Some(rate));
     }
 
     /// What the connection has shown of the way besides. What has waited is known once the way's rate is.
@@ -173,6 +204,17 @@ impl Known {
     /// latency, beside which the rate is a guess.
     pub fn remembered_rate(&self) -> Option<u64> {
         self.remembered_ns.and(self.cost.shown_bytes_per_s())
+    }
+
+    /// The same, where another process may have left it meanwhile.
+    pub(super) fn recall(&mut self, socket: &TcpStream, knowledge: &Knowledge) -> Option<u64> {
+        if self.remembered_rate().is_none()
+            && let Some(cost) = knowledge.link(socket).filter(|_| self.detour.is_zero())
+        {
+            (self.cost, self.first) = (cost, cost);
+            self.remembered_ns = Some(cost.latency_ns());
+        }
+        self.remembered_rate()
     }
 }
 
@@ -284,7 +326,7 @@ mod tests {
             TcpSample { sent_bytes: 10 << 20, lost_bytes: 10 << 10, ..sample }
         });
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let knowledge = Knowledge { host: HostCost::default(), cache: None, rail: NAMES[0] };
+        let knowledge = Knowledge::at(None, 0);
         let mut known = knowledge.first(&socket, Duration::ZERO).unwrap();
         (known.cost, known.queued_ns) = (Cost::linear(5_800_000, 0, 125_000_000), 8_000_000);
         let lost = |queue_bytes| Traffic::new(10 << 20, 10 << 10, queue_bytes);

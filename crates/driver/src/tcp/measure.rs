@@ -9,6 +9,7 @@ use socket2::SockRef;
 use wire::{Cost, HostCost};
 
 use super::probe::Sight;
+use super::widening::Window;
 
 /// A connection as the kernel sees it now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct TcpSample {
     pub is_limited_by_sender: bool,
     /// What may be under way unconfirmed.
     pub window_bytes: u64,
+    /// What is under way unconfirmed, in packets.
+    pub unconfirmed_packets: u64,
     /// The longest segment.
     pub segment_bytes: u64,
     /// What the kernel takes from the sender before it was confirmed; grows with use.
@@ -52,6 +55,7 @@ impl TcpSample {
         let segment = info.u32_at(offset_of!(libc::tcp_info, tcpi_snd_mss)).unwrap_or(0);
         let window = info.u32_at(offset_of!(libc::tcp_info, tcpi_snd_cwnd)).unwrap_or(0);
         let rate = info.u64_at(offset_of!(libc::tcp_info, tcpi_delivery_rate));
+        let unconfirmed = info.u32_at(offset_of!(libc::tcp_info, tcpi_unacked));
         let again = info.u32_at(offset_of!(libc::tcp_info, tcpi_total_retrans));
         let usual_us = info.u32_at(offset_of!(libc::tcp_info, tcpi_rtt)).unwrap_or(0);
         let sent = info.u64_at(offset_of!(libc::tcp_info, tcpi_bytes_sent));
@@ -66,6 +70,7 @@ impl TcpSample {
             delivery_bytes_per_s: rate.filter(|&rate| rate != 0),
             is_limited_by_sender: info.is_limited_by_sender(),
             window_bytes: u64::from(window) * u64::from(segment),
+            unconfirmed_packets: unconfirmed.unwrap_or(0).into(),
             segment_bytes: u64::from(segment),
             send_buffer_bytes: option.send_buffer_size()? as u64,
             receive_buffer_bytes: option.recv_buffer_size()? as u64,
@@ -114,7 +119,18 @@ impl TcpSample {
             rate: self.observed_rate(),
             window: self.window_bytes,
             confirmed: self.confirmed_bytes,
+            is_under_way: self.unconfirmed_packets > 0,
             is_queued: self.queued_ns > 0,
+        }
+    }
+
+    /// What of it says how much may be under way.
+    pub(super) fn window(&self) -> Window {
+        Window {
+            packets: self.window_bytes / self.segment_bytes.max(1),
+            under_way: self.unconfirmed_packets,
+            packet: self.segment_bytes,
+            has_lost: self.has_lost,
         }
     }
 
@@ -220,6 +236,25 @@ pub(super) fn hold(socket: &impl AsFd, bytes_per_s: u64) -> io::Result<()> {
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Has the kernel keep as much of what comes as a long way holds, however little has come before: from who is to wait for so
+/// much it expects it (Linux, `tcp_set_rcvlowat`). What the system allows at most is the limit here, too.
+pub(super) fn widen_for_peer(socket: &impl AsFd) {
+    for bytes in [WIDE, 1] {
+        let len = size_of::<libc::c_int>() as libc::socklen_t;
+        // SAFETY: the kernel reads a number, of as many bytes as it is told. It fails for no TCP socket, and then the window
+        // grows with what comes.
+        let _ = unsafe {
+            libc::setsockopt(
+                socket.as_fd().as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_RCVLOWAT,
+                (&raw const bytes).cast(),
+                len,
+            )
+        };
+    }
+}
+
 /// To what rate a connection is held.
 #[cfg(test)]
 pub(super) fn held(socket: &impl AsFd) -> io::Result<u64> {
@@ -318,6 +353,9 @@ const QUEUED_US: u32 = 1000;
 /// A delivery rate is that of frames as long as this: long enough for the gap not to count.
 const OBSERVED_LEN: u64 = 1 << 20;
 
+/// What is under way over a long way, in bytes: as much as is asked for by [`Window`]s.
+const WIDE: libc::c_int = 3 << 20;
+
 /// A connection is lossy that loses more than this part of what it sends.
 const LOSSY_SHARE: u64 = 256;
 
@@ -383,6 +421,7 @@ mod tests {
             delivery_bytes_per_s: Some(118_000_000),
             is_limited_by_sender: false,
             window_bytes: 14_480,
+            unconfirmed_packets: 0,
             segment_bytes: 1448,
             send_buffer_bytes: 87_040,
             receive_buffer_bytes: 131_072,

@@ -11,6 +11,7 @@
 
 #[cfg(test)]
 mod between;
+mod claim;
 mod congestion;
 pub(crate) mod dial;
 mod door;
@@ -41,6 +42,7 @@ mod train;
 #[cfg(test)]
 mod turns;
 mod vigil;
+mod widening;
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -148,7 +150,7 @@ pub struct TcpRail {
     /// Open links with what the kernel may have taken and does not send, and when to look next.
     stalls: Stalls,
     next_stall: Duration,
-    /// Those that had stalled when they were looked at.
+    /// Those that had stalled when they were looked at, or were being widened.
     stalled: usize,
     /// How often the rail was polled, wrapping.
     polls: u32,
@@ -249,7 +251,7 @@ impl TcpRail {
             credentials: Credentials { rank, job, secret },
             encryption: Rule::new(encryption),
             congestion,
-            knowledge: Knowledge::new(network.as_ref().map_or(NAMES[0], TcpNetwork::name)),
+            knowledge: Knowledge::new(network.as_ref().map_or(NAMES[0], TcpNetwork::name), job),
             network,
             identity: interfaces::network_identity(),
             interfaces,
@@ -321,11 +323,13 @@ impl TcpRail {
         };
         open.reckon_burst();
         // Where there are many, what they carry is found out when it matters.
-        let measures = open.pacing.probe.is_due() && self.may_measure() && open.begin_probe();
+        let measures = open.pacing.probe.is_due()
+            && self.may_measure()
+            && open.begin_probe(&self.knowledge, true);
         self.sockets.insert(key, Socket::Open(Box::new(open)));
         self.links.insert(peer, Link::Open { key });
         if measures {
-            self.watch(key);
+            self.watch_beginning(key);
         }
         self.generations.entry(peer).or_insert(1);
         self.drop_dials(peer);
@@ -338,7 +342,7 @@ impl TcpRail {
 
     /// Whether a link that opens is one of few to be measured.
     fn may_measure(&self) -> bool {
-        let is_measured = |socket: &&Socket| matches!(socket, Socket::Open(open) if open.pacing.probe.is_running());
+        let is_measured = |socket: &&Socket| matches!(socket, Socket::Open(open) if open.pacing.probe.is_beginning());
         let measured = self.sockets.values().filter(is_measured).count();
         measured < MEASURED_AT_ONCE && self.padding_left > PADDING_OF_ALL / 2
     }
@@ -359,11 +363,13 @@ impl TcpRail {
                 match open.stream.deliver(&mut |bytes| sink(Event::Frame { peer, bytes })) {
                     Ok(_) => {
                         // The peer measures the way here, and nobody but this side the way there.
-                        if open.stream.padded && open.begin_probe() {
+                        if std::mem::take(&mut open.stream.padded)
+                            && open.begin_probe(&self.knowledge, false)
+                        {
                             if let Some(cost) = open.pacing.cost() {
                                 sink(Event::Cost { peer, cost });
                             }
-                            self.watch(key);
+                            self.watch_beginning(key);
                         }
                         return true;
                     }
@@ -374,6 +380,26 @@ impl TcpRail {
         };
         self.close(key, fault, sink);
         true
+    }
+
+    /// A link is measured, or widened, from now on.
+    fn watch_beginning(&mut self, key: u64) {
+        if let Some(Socket::Open(open)) = self.sockets.get_mut(&key)
+            && open.pacing.probe.is_widening()
+            && open.stall.begin()
+        {
+            self.look_after_long(key);
+        }
+        self.watch(key);
+    }
+
+    /// Looks at a link that was not watched, and watches it if it is to be looked at again.
+    fn look_after_long(&mut self, key: u64) {
+        let Some(Socket::Open(open)) = self.sockets.get_mut(&key) else { return };
+        if open.look_after_long(self.clock.now()) {
+            self.stalls.add(key);
+            self.stalled += usize::from(open.is_unfinished());
+        }
     }
 
     /// Asks epoll to tell of room for what a link has to send, and counts who waits for that.
@@ -480,7 +506,7 @@ impl TcpRail {
                 // What was refused goes before more padding.
                 if open.pacing.probe.is_running()
                     && !is_invited
-                    && let Some(cost) = open.pad(left, self.clock.now())
+                    && let Some(cost) = open.pad(left, &self.knowledge, self.clock.now())
                 {
                     sink(Event::Cost { peer, cost });
                 }
@@ -510,14 +536,22 @@ impl TcpRail {
 
     /// Looks at links with long frames, and pushes those that have stalled.
     fn push_stalled(&mut self) {
+        let now = self.clock.now();
         let Self { sockets, stalls, stalled, .. } = self;
         *stalled = 0;
+        let mut widened = Vec::new();
         stalls.look(|key| {
             let Some(Socket::Open(open)) = sockets.get_mut(key) else { return false };
-            let goes_on = open.look_after_long();
-            *stalled += usize::from(open.stall.is_stalled());
+            if open.pacing.probe.is_widening() {
+                widened.push(*key);
+            }
+            let goes_on = open.look_after_long(now);
+            *stalled += usize::from(open.is_unfinished());
             goes_on
         });
+        for key in widened {
+            self.watch(key);
+        }
     }
 
     fn poll_epoll(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
@@ -667,16 +701,17 @@ impl Rail for TcpRail {
         let Some(Socket::Open(open)) = self.sockets.get_mut(&key) else { return Post::Full };
         match open.stream.post(frame, self.polls) {
             Ok(post) => {
+                let mut is_new = false;
                 if frame.len() >= probe::LONG {
-                    open.handle_frame(frame.len());
+                    open.begin_probe(&self.knowledge, false);
                     // One that is watched is looked at in time.
-                    if open.stall.begin() && open.look_after_long() {
-                        self.stalls.add(key);
-                        self.stalled += usize::from(open.stall.is_stalled());
-                    }
+                    is_new = open.stall.begin();
                 }
                 if post == Post::Full && open.stream.is_flushed() {
                     self.deferred.push(key);
+                }
+                if is_new {
+                    self.look_after_long(key);
                 }
                 self.watch(key);
                 post
@@ -714,7 +749,7 @@ impl Rail for TcpRail {
             moved |= self.read(key, sink);
             self.note_unread(key);
         }
-        let busy = self.dialled > 0 || self.writing > 0;
+        let busy = self.dialled > 0 || self.writing > 0 || self.stalled > 0;
         if self.polls.is_multiple_of(EPOLL_EVERY) || self.hot.is_empty() || busy {
             moved |= self.poll_epoll(sink);
         }
@@ -774,7 +809,7 @@ impl Drop for TcpRail {
 }
 
 /// Padding of a process, over all its links: those of many processes may share what is measured.
-const PADDING_OF_ALL: usize = 32 << 20;
+const PADDING_OF_ALL: usize = 16 << 20;
 /// Links that are measured when they open, at one time: they share the way, and each sees what it gets of it.
 const MEASURED_AT_ONCE: usize = 4;
 /// A link that was opened anew and is lost again so soon may have carried no long packet.

@@ -31,9 +31,9 @@ impl Open {
         self.stream.burst = usize::try_from(carried).unwrap_or(usize::MAX).max(BURST_MIN);
     }
 
-    /// Begins to measure the way, if that was not done; whether it has.
-    pub fn begin_probe(&mut self) -> bool {
-        self.pacing.begin_probe(&self.stream.channel.socket)
+    /// Begins to measure the way, if that was not done and is this process's to do, or to widen it; whether it has.
+    pub fn begin_probe(&mut self, knowledge: &Knowledge, opens: bool) -> bool {
+        self.pacing.begin_among(&self.stream.channel.socket, knowledge, opens)
     }
 
     /// Sees that the link goes on as fast as it is known to be.
@@ -41,22 +41,30 @@ impl Open {
         self.pacing.keep_pace(&self.stream.channel.socket, now);
     }
 
-    /// Looks at a link that was given a long frame; whether it is to be looked at again.
-    pub fn look_after_long(&mut self) -> bool {
+    /// Looks at a link that was given a long frame, or is widened; whether it is to be looked at again.
+    pub fn look_after_long(&mut self, now: Duration) -> bool {
+        self.widen(now);
         let socket = &self.stream.channel.socket;
-        let is_awaited = self.pacing.ease(socket);
+        let is_awaited = self.pacing.ease(socket) || self.pacing.probe.is_widening();
         // What waits here is on its way to the kernel.
         self.stall.look(socket) || (is_awaited || !self.stream.is_flushed()) && self.stall.begin()
     }
 
-    /// A long frame goes.
-    pub fn handle_frame(&mut self, len: usize) {
-        self.pacing.handle_frame(&self.stream.channel.socket, len);
+    /// Whether it had stalled at the last look, or is to be widened further.
+    pub fn is_unfinished(&self) -> bool {
+        self.stall.is_stalled() || self.pacing.probe.is_widening()
+    }
+
+    fn widen(&mut self, now: Duration) {
+        let most = self.pacing.widen(&self.stream.channel.socket, now);
+        // What fails here fails whoever reads next.
+        let packets = self.stream.pad_shortly(most).unwrap_or(0);
+        self.pacing.handle_widened(packets);
     }
 
     /// Sends padding as far as the kernel takes it and some is left; what the link costs when that is known.
-    pub fn pad(&mut self, left: &mut usize, now: Duration) -> Option<Cost> {
-        let most = self.pacing.allowance(&self.stream.channel.socket).min(*left);
+    pub fn pad(&mut self, left: &mut usize, knowledge: &Knowledge, now: Duration) -> Option<Cost> {
+        let most = self.pacing.probe.allowance().min(*left);
         // What fails here fails whoever reads next.
         let count = self.stream.pad(most).unwrap_or(0);
         *left = left.saturating_sub(count);
@@ -64,6 +72,7 @@ impl Open {
         if !self.pacing.handle_padded(socket, count, *left > 0, now) {
             return None;
         }
+        self.pacing.keep_found(socket, knowledge);
         self.reckon_burst();
         self.pacing.cost()
     }

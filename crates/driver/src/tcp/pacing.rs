@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 use socket2::SockRef;
 use wire::Cost;
 
+use super::claim::Claim;
 use super::congestion::{Congestion, Steady};
 use super::knowledge::{Knowledge, Known};
-use super::measure::{Pace, TcpSample};
-use super::probe::{Probe, Progress, Sight};
+use super::measure::{self, Pace, TcpSample};
+use super::probe::{Probe, Progress};
 use super::relay::Detour;
 use super::vigil;
 
@@ -28,6 +29,10 @@ pub(super) struct Pacing {
     pub probe: Probe,
     /// What remembers that.
     pub steady: Option<Steady>,
+    /// That it is this connection's to be found out, for as long as others are to hear of it.
+    claim: Option<Claim>,
+    /// Until when another is left to find it out.
+    patient_until: Option<Instant>,
 }
 
 impl Pacing {
@@ -43,9 +48,17 @@ impl Pacing {
         let probe = congestion.choose(socket, round_trip.unwrap_or_default(), detour);
         let is_far =
             known.as_ref().is_some_and(|known| known.cost.round_trip_ns() >= vigil::FAR_NS);
-        let pacing = Self { known, is_far, probe, steady: None };
+        let pacing = Self::with(known, is_far, probe, None);
+        if pacing.probe.is_due() {
+            measure::widen_for_peer(socket);
+        }
         pacing.limit_unsent(socket);
         pacing
+    }
+
+    /// Of such a connection.
+    pub fn with(known: Option<Known>, is_far: bool, probe: Probe, steady: Option<Steady>) -> Self {
+        Self { known, is_far, probe, steady, claim: None, patient_until: None }
     }
 
     /// What the connection costs, as far as is known.
@@ -55,7 +68,7 @@ impl Pacing {
 
     /// The network has taken more; whether that changes what the connection is predicted to cost.
     pub fn look(&mut self, socket: &TcpStream) -> bool {
-        let is_beginning = self.probe.is_running();
+        let is_beginning = self.probe.is_beginning();
         self.known.as_mut().is_some_and(|known| known.look(socket, is_beginning))
     }
 
@@ -74,14 +87,68 @@ impl Pacing {
         true
     }
 
+    /// The same for a connection among others of its host's, over the same way: one of them measures it, and once its rate
+    /// is remembered the window is to be [widened](Self::widen) for it, by one when it opens and by others when they have
+    /// long frames.
+    pub fn begin_among(&mut self, socket: &TcpStream, knowledge: &Knowledge, opens: bool) -> bool {
+        if !self.probe.is_due() {
+            return false;
+        }
+        let now = Instant::now();
+        if self.probe.is_behind() {
+            return self.begin_probe(socket);
+        }
+        if self.patient_until.is_some_and(|until| now < until) {
+            return false;
+        }
+        let known = self.known.as_mut().and_then(|known| known.recall(socket, knowledge));
+        if self.claim.is_none() && (opens || known.is_none()) {
+            self.claim = knowledge.claim(socket);
+            if self.claim.is_none() {
+                self.patient_until = (!opens).then_some(now + PATIENCE);
+                return false;
+            }
+        }
+        match known {
+            Some(rate) => self.begin_widening(socket, rate, now),
+            None => self.begin_probe(socket),
+        }
+    }
+
+    fn begin_widening(&mut self, socket: &TcpStream, rate: u64, now: Instant) -> bool {
+        let window = TcpSample::of(socket).ok().filter(|_| Steady::prepare(socket));
+        match window {
+            Some(sample) => self.probe.begin_widening(now, rate, sample.window()),
+            None => self.probe = Probe::Done,
+        }
+        self.probe.is_beginning()
+    }
+
+    /// How many short packets of padding are to go now, to be told [when they have](Self::handle_widened).
+    pub fn widen(&mut self, socket: &TcpStream, now: Duration) -> u64 {
+        let Probe::Widening(widening) = &mut self.probe else { return 0 };
+        let sample = TcpSample::of(socket).ok();
+        let next = sample.and_then(|sample| widening.handle_look(sample.window(), Instant::now()));
+        if next.is_none() {
+            self.steady = Steady::begin(socket, Some(widening.rate()), now);
+            self.probe = Probe::Done;
+            self.limit_unsent(socket);
+        }
+        next.unwrap_or(0)
+    }
+
+    /// So many have gone.
+    pub fn handle_widened(&mut self, packets: u64) {
+        if let Probe::Widening(widening) = &mut self.probe {
+            widening.handle_sent(packets);
+        }
+    }
+
     /// What the kernel takes of a far link and does not send yet is no more than what the link carries until this
     /// side looks again: what comes later can be put before the rest, and its receiver's word, for which the
     /// sender waits when it is out of credit, is not long in coming.
     pub fn limit_unsent(&self, socket: &impl AsFd) {
-        let most = if self.probe.shown().is_some() {
-            // What is to be sent finds the kernel with little padding before it.
-            SHOWN_UNSENT
-        } else if self.probe.is_running() {
+        let most = if self.probe.is_running() {
             PADDING_UNSENT
         } else if self.is_far {
             let carried = match self.cost() {
@@ -112,23 +179,6 @@ impl Pacing {
         }
     }
 
-    /// A long frame goes, and shows the way as padding does. The way is measured, if it was not.
-    pub fn handle_frame(&mut self, socket: &TcpStream, len: usize) {
-        self.begin_probe(socket);
-        if self.probe.shown().is_some() {
-            self.probe.handle_frame(len);
-            self.limit_unsent(socket);
-        }
-    }
-
-    /// How much padding may go now. What shows a rate is held to that.
-    pub fn allowance(&mut self, socket: &TcpStream) -> usize {
-        if let (Some(steady), Some(rate)) = (&mut self.steady, self.probe.shown()) {
-            steady.hold(socket, rate);
-        }
-        self.probe.allowance()
-    }
-
     /// So much padding has gone, and there may be more; whether this was the last of it.
     pub fn handle_padded(
         &mut self,
@@ -143,48 +193,49 @@ impl Pacing {
         let look = || {
             let sample = TcpSample::of(socket).ok()?;
             has_lost = sample.has_lost;
-            let remembered = || Pace::of(socket).map(|pace| pace.bytes_per_s);
-            let sight = sample.sight();
-            Some(if has_begun { Sight { rate: remembered(), ..sight } } else { sight })
+            Some(sample.sight())
         };
         let progress = probe.handle_padded(count, Instant::now(), look);
-        let goes_on = matches!(progress, Progress::Going | Progress::Showing(_)) && may_go_on;
-        let shown = match progress {
-            Progress::Showing(rate) => Some(rate),
-            Progress::Going | Progress::Measured | Progress::Full(_) | Progress::Ended => None,
+        let goes_on = progress == Progress::Going && may_go_on;
+        let found = match progress {
+            Progress::Found(rate) => Some(rate),
+            Progress::Going | Progress::Ended => None,
         };
-        if let (Some(steady), Progress::Full(rate)) = (&mut *steady, progress) {
-            steady.hold_at_most(socket, rate);
-        }
-        if is_own && (shown.is_some() || !has_begun && (has_lost || !goes_on)) {
-            *steady = Steady::begin(socket, shown.or(passed.filter(|_| !goes_on)), now);
+        if is_own && (found.is_some() || !has_begun && (has_lost || !goes_on)) {
+            *steady = Steady::begin(socket, found.or(passed.filter(|_| !goes_on)), now);
         }
         if goes_on {
-            if shown.is_some() {
-                self.limit_unsent(socket);
-            }
             return false;
         }
-        if matches!(progress, Progress::Measured | Progress::Full(_)) {
-            known.iter_mut().for_each(|known| known.learn_measured(socket));
+        match (found, known) {
+            (Some(rate), Some(known)) => known.learn_found(rate),
+            // Others are to try.
+            _ => self.claim = None,
         }
         *probe = Probe::Done;
         self.limit_unsent(socket);
         true
     }
 
+    /// Keeps what was found of the way, for others over it.
+    pub fn keep_found(&self, socket: &TcpStream, knowledge: &Knowledge) {
+        if let Some(known) = &self.known {
+            knowledge.keep_found(socket, known);
+        }
+    }
+
     /// Keeps what was learned of the connection, for jobs to come.
     pub fn keep(&mut self, socket: &TcpStream, knowledge: &Knowledge) {
         if let Some(known) = &mut self.known {
-            knowledge.keep(socket, known, self.probe.is_running());
+            knowledge.keep(socket, known, self.probe.is_beginning());
         }
     }
 }
 
 /// Padding that the kernel has and has not sent: a millisecond's at a gigabit per second.
 const PADDING_UNSENT: u32 = 128 << 10;
-/// The same where a rate is on show, and need not grow.
-const SHOWN_UNSENT: u32 = 48 << 10;
+/// How long another connection is left to find out what the way carries.
+const PATIENCE: Duration = Duration::from_millis(20);
 /// How long what the kernel has not sent keeps a far link busy: the thread that stands by looks in this time, also
 /// where ranks share cores.
 const UNSENT_NS: u64 = 4_000_000;

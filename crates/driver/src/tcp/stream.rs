@@ -115,9 +115,23 @@ impl FrameStream {
     pub fn pad(&mut self, most: usize) -> Result<usize, io::Error> {
         let mut count = 0;
         while count < most && self.is_flushed() {
-            self.queue.push_back(Outgoing::padding());
+            self.queue.push_back(Outgoing::padding(PADDING_LEN));
             count += PADDING_LEN;
             self.flush(&mut |_| {})?;
+        }
+        Ok(count)
+    }
+
+    /// Sends so many packets of short padding, or as many as the socket takes; how many.
+    pub fn pad_shortly(&mut self, most: u64) -> Result<u64, io::Error> {
+        let mut count = 0;
+        while count < most && self.is_flushed() {
+            self.queue.push_back(Outgoing::padding(PADDING_SHORT));
+            count += 1;
+            self.channel.ends_packets = true;
+            let flushed = self.flush(&mut |_| {});
+            self.channel.ends_packets = false;
+            flushed?;
         }
         Ok(count)
     }
@@ -250,9 +264,9 @@ impl Outgoing {
         Self { body_done: sent - head_done, head_done, head, body, token: frame.token }
     }
 
-    fn padding() -> Self {
-        let mut head = vec![0; HEADER_LEN + PADDING_LEN];
-        head[..HEADER_LEN].copy_from_slice(&header_of(PADDING | PADDING_LEN));
+    fn padding(len: usize) -> Self {
+        let mut head = vec![0; HEADER_LEN + len];
+        head[..HEADER_LEN].copy_from_slice(&header_of(PADDING | len));
         Self { head, head_done: 0, body: None, body_done: 0, token: None }
     }
 
@@ -353,6 +367,9 @@ const GOODBYE: [u8; HEADER_LEN] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 const PADDING: usize = 1 << 31;
 /// Padding at once: what a frame waits for at the longest that comes behind it.
 const PADDING_LEN: usize = 16 << 10;
+/// Of a packet for its own sake: from 128 bytes on a receiver's kernel opens its window for more (Linux,
+/// `tcp_event_data_recv`).
+const PADDING_SHORT: usize = 128;
 /// Frames that wait behind a full socket.
 const DEPTH: usize = 2;
 /// Frames shown before other connections have their turn.

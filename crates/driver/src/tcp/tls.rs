@@ -19,13 +19,15 @@ use crate::identity::{ALPN, Identity};
 #[derive(Debug)]
 pub(crate) struct Channel {
     pub socket: Unshared<TcpStream>,
+    /// Each write is a packet of its own, or several, and shares none with the next.
+    pub ends_packets: bool,
     tls: Option<Box<Tls>>,
 }
 
 impl Channel {
     /// In clear, until one side or the other begins to encrypt.
     pub fn new(socket: TcpStream) -> Self {
-        Self { socket: Unshared::new(socket), tls: None }
+        Self { socket: Unshared::new(socket), ends_packets: false, tls: None }
     }
 
     /// Encrypts from here on, as the side that has opened the connection.
@@ -45,14 +47,14 @@ impl Channel {
     fn encrypt(&mut self, connection: Connection) {
         let tls = self.tls.insert(Box::new(Tls::new(connection)));
         // Whoever reads next finds it if the other end is gone.
-        let _ = tls.flush(&mut Unsignalled(&self.socket));
+        let _ = tls.flush(&mut Unsignalled(&self.socket, false));
     }
 
     /// Goes on with agreeing on keys; whether that is done.
     pub fn agree(&mut self) -> io::Result<bool> {
         match &mut self.tls {
             None => Ok(true),
-            Some(tls) => tls.agree(&mut Unsignalled(&self.socket)),
+            Some(tls) => tls.agree(&mut Unsignalled(&self.socket, false)),
         }
     }
 
@@ -79,21 +81,24 @@ impl Channel {
     pub fn flush(&mut self) -> io::Result<bool> {
         match &mut self.tls {
             None => Ok(false),
-            Some(tls) => tls.flush(&mut Unsignalled(&self.socket)),
+            Some(tls) => tls.flush(&mut Unsignalled(&self.socket, self.ends_packets)),
         }
     }
 
     /// Writes what the socket takes of `slices`, which are at an end where it took all.
     pub fn write_slices(&mut self, slices: &mut [IoSlice<'_>]) -> io::Result<usize> {
         match &mut self.tls {
-            None => Unsignalled(&self.socket).write_vectored(slices),
-            Some(tls) => tls.write_slices(&mut Unsignalled(&self.socket), slices),
+            None => Unsignalled(&self.socket, self.ends_packets).write_vectored(slices),
+            Some(tls) => {
+                tls.write_slices(&mut Unsignalled(&self.socket, self.ends_packets), slices)
+            }
         }
     }
 }
 
-/// A socket whose peer may have closed it: that is an error, and no signal to the application's process.
-struct Unsignalled<'a>(&'a TcpStream);
+/// A socket whose peer may have closed it: that is an error, and no signal to the application's process. Each write may end
+/// a packet.
+struct Unsignalled<'a>(&'a TcpStream, bool);
 
 impl Read for Unsignalled<'_> {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
@@ -109,7 +114,8 @@ impl Write for Unsignalled<'_> {
 
     fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut none = SendAncillaryBuffer::default();
-        Ok(sendmsg(self.0, slices, &mut none, SendFlags::NOSIGNAL)?)
+        let ends = if self.1 { SendFlags::EOR } else { SendFlags::empty() };
+        Ok(sendmsg(self.0, slices, &mut none, SendFlags::NOSIGNAL | ends)?)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -121,7 +127,7 @@ impl Read for Channel {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         match &mut self.tls {
             None => self.socket.read(room),
-            Some(tls) => tls.read(&mut Unsignalled(&self.socket), room),
+            Some(tls) => tls.read(&mut Unsignalled(&self.socket, false), room),
         }
     }
 }

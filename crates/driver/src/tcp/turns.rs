@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use memory::Region;
+use topo::Cache;
 use wire::{Body, Frame, FrameToken, GateId};
 
 use super::open::BURST_MIN;
 use super::probe::{LONG, Probe, Way};
-use super::{Socket, TcpConfig, TcpRail};
+use super::{Knowledge, PADDING_OF_ALL, Socket, TcpConfig, TcpRail};
 use crate::rail::{Event, Post, Rail};
 
 fn rail(rank: u32) -> TcpRail {
@@ -20,6 +21,10 @@ fn rail(rank: u32) -> TcpRail {
 /// Two rails with a link between them, of which the first takes the shortest bursts.
 fn linked() -> [TcpRail; 2] {
     let mut rails = [rail(0), rail(1)];
+    for rail in &mut rails {
+        // Whatever this host remembers.
+        rail.knowledge = Knowledge::at(None, 0);
+    }
     let address = rails[1].address();
     rails[0].connect(GateId(1), &address).unwrap();
     let mut up = [false; 2];
@@ -78,11 +83,60 @@ fn probe_of(rail: &mut TcpRail) -> &mut Probe {
     &mut open.expect("a link").pacing.probe
 }
 
+/// Has its link taken for one over a long way, of a process that remembers in such a place.
+fn take_for_far(rail: &mut TcpRail, cache: Option<Cache>) {
+    // Tests of another run may be under way.
+    rail.knowledge = Knowledge::at(cache, std::process::id().into());
+    *probe_of(rail) = Probe::Due { round_trip: ROUND_TRIP, way: Way::Own };
+}
+
+/// Polls two rails until their links are at rest.
+fn settle(rails: &mut [TcpRail; 2]) {
+    let limit = Instant::now() + Duration::from_secs(20);
+    let goes_on = |rail: &mut TcpRail| probe_of(rail).is_beginning() || !rail.is_at_rest();
+    while rails.iter_mut().any(goes_on) {
+        for rail in rails.iter_mut() {
+            rail.poll(&mut |_| {});
+        }
+        assert!(Instant::now() < limit, "it has no end");
+    }
+}
+
+#[test]
+fn of_a_host_s_processes_one_measures_a_way_and_others_widen_their_windows() {
+    let directory = std::env::temp_dir().join(format!("canele-ways-{}", std::process::id()));
+    let (mut first, mut second) = (linked(), linked());
+    for rail in first.iter_mut().chain(&mut second) {
+        take_for_far(rail, Some(Cache::at(directory.clone())));
+    }
+    assert_ne!(first[0].post(GateId(1), &long(LONG)), Post::Full);
+    assert!(probe_of(&mut first[0]).is_running());
+    assert_ne!(second[0].post(GateId(1), &long(LONG)), Post::Full);
+    assert!(probe_of(&mut second[0]).is_due(), "another one measures it");
+    settle(&mut first);
+    assert!(probe_of(&mut second[0]).is_due());
+    let limit = Instant::now() + Duration::from_secs(20);
+    while probe_of(&mut second[0]).is_due() {
+        for rail in &mut second {
+            rail.poll(&mut |_| {});
+        }
+        // Or there is no room at the moment.
+        second[0].post(GateId(1), &long(LONG));
+        assert!(Instant::now() < limit, "it does not hear of the rate");
+    }
+    assert!(!probe_of(&mut second[0]).is_running(), "the rate is known");
+    settle(&mut second);
+    assert!(matches!(probe_of(&mut second[0]), Probe::Done));
+    let padded = |rail: &TcpRail| PADDING_OF_ALL - rail.padding_left;
+    assert!(padded(&first[0]) > 0 && padded(&second[0]) == 0, "as little as can be");
+    let _ = std::fs::remove_dir_all(directory);
+}
+
 #[test]
 fn a_long_way_is_measured_both_ways_after_its_first_long_frame() {
     let mut rails = linked();
     for rail in &mut rails {
-        *probe_of(rail) = Probe::Due { round_trip: Duration::from_millis(3), way: Way::Own };
+        take_for_far(rail, None);
     }
     let short = Frame { head: vec![2; 100], body: None, token: None };
     assert_eq!(rails[0].post(GateId(1), &short), Post::Done);
@@ -117,3 +171,5 @@ fn a_long_way_is_measured_both_ways_after_its_first_long_frame() {
     assert_ne!(rails[0].post(GateId(1), &long(LONG)), Post::Full);
     assert!(matches!(probe_of(&mut rails[0]), Probe::Done), "once is enough");
 }
+
+const ROUND_TRIP: Duration = Duration::from_millis(3);

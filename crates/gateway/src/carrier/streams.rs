@@ -239,7 +239,7 @@ impl Stream {
     /// Sends padding as far as the kernel takes it, behind all else; what the link costs when that is known with it.
     fn pad(&mut self) -> Option<Cost> {
         let far = self.far.as_mut().filter(|far| far.is_padding())?;
-        let (most, mut count) = (far.allowance(&self.link.socket), 0);
+        let (most, mut count) = (far.allowance(), 0);
         while count < most && self.outbox.is_empty() {
             self.outbox.post_parts([&words::padding(), &[]]);
             count += words::PADDING_LEN;
