@@ -68,7 +68,8 @@ grid() { run -launcher-exec "$canele lab run" -hosts $dealt -n 16 "$@"; }
 carried() { timeout 20 "$canele" lab status --json | python3 -c 'import json, sys; print(sum(link["counts"]["bytes"] for link in json.load(sys.stdin)["links"]))'; }
 bytes=8000 rounds=200
 # What a run puts on the links of the wide area, both ways: once for each edge that has to cross, it carries as much
-# both ways. The padding by which BBR gets to know a way is not the program's: another congestion control has none.
+# both ways. The padding by which BBR gets to know a way is not the program's, and as much as some of these
+# carry: another congestion control has none.
 crosses() { # name, edges that have to cross, arguments of mpiexec...
     local name=$1 least=$((2 * $2 * bytes * rounds)) before found
     shift 2
@@ -79,6 +80,20 @@ crosses() { # name, edges that have to cross, arguments of mpiexec...
     # Headers, acknowledgements and encryption come on top.
     check "$name: $least bytes have to cross, $found did" yes "$([ "$found" -ge "$least" ] && [ "$found" -le $((least + least / 6 + 500000)) ] && echo yes)"
 }
+# What the padding puts there by which BBR gets to know a way: of each two hosts once, not of each two ranks, and next to
+# nothing where it is remembered. There are four ways between the hosts, and a rank's neighbours are on the other site.
+mkdir "$work/ways"
+pads() { # name, bytes at most
+    local before found
+    before=$(carried)
+    grid -genv CANELE_CACHE_DIR "$work/ways" "$work/traffic" ring plain 8 50 >"$work/said" 2>"$work/err"
+    check "$1: $(cat "$work/said" "$work/err")" 1 "$(grep -c ': 0 failures' "$work/said")"
+    found=$(($(carried) - before))
+    check "$1, $found bytes of padding and little else" yes "$([ "$found" -le "$2" ] && echo yes)"
+}
+pads "sixteen ranks, of whose ways nothing is known" 24000000
+pads "and where they are remembered" 6000000
+
 # What a round of long messages takes, at best of three runs each, by turns.
 compared() { # shape, file
     local trial
