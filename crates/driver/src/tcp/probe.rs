@@ -41,13 +41,15 @@ pub(super) enum Way {
 }
 
 impl Way {
-    /// How much padding a link takes: what is behind a gateway shows itself to that, by two round trips at its rate.
+    /// How much padding a link takes. What is behind a gateway shows itself to that, by two round trips at its rate; what
+    /// is this side's own in a round trip and a quarter, if nothing goes while the last of it is confirmed.
     fn padding_max(self, round_trip: Duration) -> usize {
-        let behind = usize::try_from(bytes_within(RATE_BEHIND, round_trip * 2));
-        match self {
-            Self::Own => PADDING_MAX,
-            Self::Behind => behind.unwrap_or(PADDING_MAX_BEHIND).min(PADDING_MAX_BEHIND),
-        }
+        let (time, least) = match self {
+            Self::Own => (round_trip * 5 / 4, PADDING_LEAST),
+            Self::Behind => (round_trip * 2, 0),
+        };
+        let padding = usize::try_from(bytes_within(RATE, time)).unwrap_or(PADDING_MAX);
+        padding.clamp(least, PADDING_MAX)
     }
 }
 
@@ -298,12 +300,11 @@ fn rate_of(bytes: u64, time: Duration) -> u64 {
 
 /// A frame is long from here on: shorter ones leave in the first round trip anyway.
 pub(super) const LONG: usize = 16 << 10;
-/// Padding at most: what a gigabit per second over 12 ms takes to be seen, if nothing goes while the last of it is confirmed.
-const PADDING_MAX: usize = 7 << 18;
-/// The same for a gateway.
-const PADDING_MAX_BEHIND: usize = 8 << 20;
-/// What a way behind a gateway is taken to carry, in bytes per second: a gigabit.
-const RATE_BEHIND: u64 = 125_000_000;
+/// What a way may be found to carry, in bytes per second: a gigabit; near ways more.
+const RATE: u64 = 125_000_000;
+/// Padding at most, where a way can be measured with so much, and where it is long.
+const PADDING_LEAST: usize = 7 << 18;
+const PADDING_MAX: usize = 8 << 20;
 /// Round trips without growth by a quarter that say that the way is full (BBR's own rule).
 const STILL_MAX: u32 = 3;
 /// Looks in a row that say that a queue is forming, and how many there are in a round trip.
@@ -397,7 +398,7 @@ mod tests {
         probe.handle_padded(1, start + ROUND_TRIP, || sight(500_000, true));
         assert_eq!(probe.passed(), Some(50_000_000));
         let now = start + ROUND_TRIP * 2;
-        let enough = probe.handle_padded(PADDING_MAX, now, || sight(1_000_000, true));
+        let enough = probe.handle_padded(PADDING_LEAST, now, || sight(1_000_000, true));
         assert_eq!((enough, probe.allowance()), (Progress::Going, 0), "to be confirmed");
         assert_eq!(probe.passed(), Some(100_000_000));
         let now = start + ROUND_TRIP * 3;
@@ -414,7 +415,7 @@ mod tests {
         let sight =
             || Some(Sight { rate, window, confirmed: 0, is_under_way: true, is_queued: false });
         let mut now = start + ROUND_TRIP;
-        while probe.handle_padded(PADDING_MAX, now, sight) == Progress::Going {
+        while probe.handle_padded(PADDING_LEAST, now, sight) == Progress::Going {
             now += ROUND_TRIP / LOOKS_A_ROUND;
         }
         assert_eq!(now, start + ROUND_TRIP * 3);
@@ -445,10 +446,17 @@ mod tests {
     fn padding_is_bounded_in_bytes_and_time() {
         let endless = Path { rate: u64::MAX / 4, has_buffer: false, ..PATH };
         let (sum, _, progress) = endless.run();
-        assert!(sum < 2 * PADDING_MAX, "{sum} bytes");
+        assert!(sum < 2 * PADDING_LEAST, "{sum} bytes");
         assert!(matches!(progress, Progress::Found(_)), "{progress:?}");
         let slow = Path { rate: 1_000_000, has_buffer: false, limited_by_sender: true, ..PATH };
         assert_eq!(slow.run().1, (ROUNDS_MAX - 1) * LOOKS_A_ROUND);
+    }
+
+    #[test]
+    fn padding_is_as_long_as_the_way() {
+        let most = |ms| Way::Own.padding_max(Duration::from_millis(ms));
+        assert_eq!((most(1), most(10), most(40)), (PADDING_LEAST, PADDING_LEAST, 6_250_000));
+        assert_eq!((most(100), most(u64::from(u32::MAX))), (PADDING_MAX, PADDING_MAX));
     }
 
     #[test]
@@ -458,7 +466,7 @@ mod tests {
         let enough = Way::Behind.padding_max(ROUND_TRIP);
         assert!(Path { rate: u64::MAX / 4, ..behind }.run().0 >= enough);
         assert_eq!(enough, 2_500_000);
-        assert_eq!(Way::Behind.padding_max(ROUND_TRIP * 30), PADDING_MAX_BEHIND);
+        assert_eq!(Way::Behind.padding_max(ROUND_TRIP * 30), PADDING_MAX);
     }
 
     #[test]
