@@ -252,6 +252,13 @@ impl Core {
         !self.boards.is_empty()
     }
 
+    /// Such a thread has yielded its core to ranks that share it.
+    pub(crate) fn even_out(&self) {
+        for board in &self.boards {
+            board.lock().even_out();
+        }
+    }
+
     /// It waits no more.
     pub fn unwatch(&mut self, board: &Arc<Lock<Board>>) {
         self.boards.retain(|one| !Arc::ptr_eq(one, board));

@@ -455,6 +455,9 @@ impl Progress {
         core.counters.yielding += took;
         if !self.cores.has_a_core() && core.is_at_board() {
             self.crowding.note_yield(took, now);
+            if !self.crowding.is_crowded() {
+                core.even_out();
+            }
         }
         self.look_at_cores(&mut core, now);
         (core, took)

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use memory::Region;
 
+use super::even::Evenness;
 use super::life::Life;
 use super::pool::LINE;
 use super::segment::Segment;
@@ -41,6 +42,7 @@ pub struct Board<S = Segment> {
     looks: u32,
     /// Whom this member has missed.
     lost: Option<u32>,
+    evenness: Evenness,
 }
 
 /// Where a board is found, for those who join.
@@ -97,6 +99,29 @@ impl Board {
         unsafe { Region::new(self.memory.address(at) as *mut u8, len) }
     }
 
+    /// This member waits, and has yielded its core to others that outnumber the cores: now and then it looks whether these
+    /// have as many each, and goes to another if not.
+    #[inline]
+    pub fn even_out(&mut self) {
+        if self.evenness.count() {
+            self.compare_cores();
+        }
+    }
+
+    #[cold]
+    fn compare_cores(&mut self) {
+        // SAFETY: no preconditions.
+        let here = unsafe { libc::sched_getcpu() } as u32;
+        let Self { memory, size, me, evenness, .. } = self;
+        let told = |member: u32| memory.word32(member as usize * LINE + CORE_AT);
+        if told(*me).load(Ordering::Relaxed) != here + 1 {
+            told(*me).store(here + 1, Ordering::Relaxed);
+        }
+        let core_of = |member| Some((member, told(member).load(Ordering::Relaxed).checked_sub(1)?));
+        let others = (0..*size).filter(|member| member != me).filter_map(core_of);
+        evenness.look(*me, here, others);
+    }
+
     /// Its length in bytes.
     pub fn len_bytes(&self) -> usize {
         self.layout.len_bytes
@@ -123,6 +148,7 @@ impl<S: Shared> Board<S> {
             next_look: Instant::now(),
             looks: 0,
             lost: None,
+            evenness: Evenness::default(),
         };
         board
             .memory
@@ -375,8 +401,10 @@ const LINES: u64 = 512;
 const LEN_AT: usize = 8;
 const BRIEF_AT: usize = 16;
 
-/// On a member's line of its own: what it sleeps for, and its process.
+/// On a member's line of its own: what it sleeps for, its process, and one more than the number of its core, once it has
+/// looked.
 const PID_AT: usize = 8;
+const CORE_AT: usize = 12;
 
 /// The others are asked for signs of life this often.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

@@ -6,6 +6,7 @@
 
 mod aside;
 mod board;
+mod even;
 mod heads;
 mod life;
 #[cfg(test)]
