@@ -222,37 +222,32 @@ fn queued_us(usual_us: u32, least_us: u32) -> u64 {
 /// # Errors
 /// The system's.
 pub(super) fn hold(socket: &impl AsFd, bytes_per_s: u64) -> io::Result<()> {
-    let len = size_of::<u64>() as libc::socklen_t;
-    // SAFETY: the kernel reads a number of eight bytes, as it is told.
-    let answer = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_MAX_PACING_RATE,
-            (&raw const bytes_per_s).cast(),
-            len,
-        )
-    };
-    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    set(socket, libc::SO_MAX_PACING_RATE, &bytes_per_s.to_ne_bytes())
 }
 
 /// Has the kernel keep as much of what comes as a long way holds, however little has come before: from who is to wait for so
 /// much it expects it (Linux, `tcp_set_rcvlowat`). What the system allows at most is the limit here, too.
 pub(super) fn widen_for_peer(socket: &impl AsFd) {
     for bytes in [WIDE, 1] {
-        let len = size_of::<libc::c_int>() as libc::socklen_t;
-        // SAFETY: the kernel reads a number, of as many bytes as it is told. It fails for no TCP socket, and then the window
-        // grows with what comes.
-        let _ = unsafe {
-            libc::setsockopt(
-                socket.as_fd().as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_RCVLOWAT,
-                (&raw const bytes).cast(),
-                len,
-            )
-        };
+        // It fails for no TCP socket, and then the window grows with what comes.
+        let _ = set(socket, libc::SO_RCVLOWAT, &bytes.to_ne_bytes());
     }
+}
+
+/// Sets one of the options of all sockets to a number.
+fn set(socket: &impl AsFd, option: libc::c_int, number: &[u8]) -> io::Result<()> {
+    let len = number.len() as libc::socklen_t;
+    // SAFETY: the kernel reads as many bytes as it is told, and refuses to where that is not the number's length.
+    let answer = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            number.as_ptr().cast(),
+            len,
+        )
+    };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// To what rate a connection is held.
