@@ -82,14 +82,16 @@ pub fn gather(
     let mut schedule = Schedule::default();
     let is_aside = in_place && rank == root;
     let len = if uniform { sizes(rank) } else { bundle::SLOT };
-    match Gather::of(topology, &blocks(Operation::Gather, len, uniform).with_root(root)) {
+    let call = blocks(Operation::Gather, len, uniform).with_root(root);
+    let seat = || topology.near_seat(rank, 1, &call, topology.bundles());
+    match Gather::of(topology, &call) {
         Gather::Bundles if !uniform => {
             let levels = &topology.across().short;
-            bundle::gather_slots(&mut schedule, levels, rank, root, sizes, in_place);
+            bundle::gather_slots(&mut schedule, levels, rank, root, sizes, in_place, seat());
         }
         Gather::Heads | Gather::Bundles => {
             let levels = &topology.across().short;
-            bundle::gather(&mut schedule, levels, rank, root, sizes(rank), in_place);
+            bundle::gather(&mut schedule, levels, rank, root, sizes(rank), in_place, seat());
         }
         Gather::Binomial => {
             let tree = Tree::new(&mut schedule, topology, rank, root, sizes(rank));
@@ -132,14 +134,16 @@ pub fn scatter(
     let mut schedule = Schedule::default();
     let is_aside = in_place && rank == root;
     let len = if uniform { sizes(rank) } else { bundle::SLOT };
-    match Gather::of(topology, &blocks(Operation::Scatter, len, uniform).with_root(root)) {
+    let call = blocks(Operation::Scatter, len, uniform).with_root(root);
+    let seat = || topology.near_seat(rank, 1, &call, topology.bundles());
+    match Gather::of(topology, &call) {
         Gather::Bundles if !uniform => {
             let levels = &topology.across().short;
-            bundle::scatter_slots(&mut schedule, levels, rank, root, sizes, in_place);
+            bundle::scatter_slots(&mut schedule, levels, rank, root, sizes, in_place, seat());
         }
         Gather::Heads | Gather::Bundles => {
             let levels = &topology.across().short;
-            bundle::scatter(&mut schedule, levels, rank, root, sizes(rank), in_place);
+            bundle::scatter(&mut schedule, levels, rank, root, sizes(rank), in_place, seat());
         }
         Gather::Binomial => {
             let tree = Tree::new(&mut schedule, topology, rank, root, sizes(rank));
@@ -208,6 +212,7 @@ pub fn allgather(
     let average = total.div_ceil(u64::from(size.max(1)));
     let longest = (0..size).map(sizes).max().unwrap_or(0);
     let call = Call { longest, ..blocks(Operation::Allgather, average, true) };
+    let seat = |algorithm| topology.near_seat(rank, 1, &call, algorithm);
     let way = Allgather::of(topology, &call);
     let own = Buffer::Input.span(0, sizes(rank));
     if !in_place && !matches!(way, Allgather::Heads | Allgather::Bundles) {
@@ -215,7 +220,8 @@ pub fn allgather(
     }
     match way {
         Allgather::Heads | Allgather::Bundles => {
-            bundle::allgather(&mut schedule, &topology.across().short, rank, sizes, in_place);
+            let (levels, seat) = (&topology.across().short, seat(topology.bundles()));
+            bundle::allgather(&mut schedule, levels, rank, sizes, in_place, seat);
         }
         Allgather::Linear => {
             let team = topology.by_rank(rank);
@@ -233,7 +239,10 @@ pub fn allgather(
             let lies = |rank: u32| (starts[rank as usize], sizes(rank));
             across::broadcast::allgather(&mut schedule, topology.across(), rank, &lies);
         }
-        Allgather::Levels => levels::allgather(&mut schedule, topology, rank, &starts),
+        Allgather::Levels => {
+            let seat = seat(Algorithm::Levels);
+            levels::allgather(&mut schedule, topology, rank, &starts, seat);
+        }
         Allgather::Ring => {
             let team = topology.by_place(rank);
             ring::allgather(&mut schedule, team, &|position| block(team.rank(position)));

@@ -144,24 +144,36 @@ pub(crate) fn allreduce(
 
 /// Every rank's block of the output to everyone, where those of a node lie beside each other; `starts` says
 /// where they begin, and the end.
-pub(crate) fn allgather(schedule: &mut Schedule, topology: &Topology, me: u32, starts: &[u64]) {
+pub(crate) fn allgather(
+    schedule: &mut Schedule,
+    topology: &Topology,
+    me: u32,
+    starts: &[u64],
+    seat: Option<Seat>,
+) {
     let Some(nodes) = Nodes::new(topology, me, None) else { return };
     let span = |first: u32, end: u32| {
         let (start, end) = (starts[first as usize], starts[end as usize]);
         Buffer::Output.span(start, end - start)
     };
     let near = nodes.near;
-    linear::gather(schedule, near, &|position| {
+    let block = |position| {
         let rank = near.rank(position);
         span(rank, rank + 1)
-    });
+    };
+    match seat {
+        // The head is the first of its node.
+        Some(seat) if near.me == 0 => seat.take_in(schedule, &block),
+        Some(seat) => seat.hand_in(schedule, block(near.me)),
+        None => linear::gather(schedule, near, &block),
+    }
     if let Some(far) = nodes.far() {
         ring::allgather(schedule, far, &|node| {
             let (first, end) = nodes.levels.places_of_node(node);
             span(first, end)
         });
     }
-    linear::broadcast(schedule, near, span(0, topology.size()));
+    nodes.broadcast_near(schedule, span(0, topology.size()), seat);
 }
 
 impl<'a> Nodes<'a> {

@@ -243,7 +243,7 @@ impl Model {
             }
             Gather::Heads if call.is_uniform => {
                 let legs =
-                    self.star_ns(bytes) + self.far.hop_ns(0) + (nodes - 1) * self.far.work_ns;
+                    self.blocks_ns(bytes) + self.far.hop_ns(0) + (nodes - 1) * self.far.work_ns;
                 legs + foreign + copies
             }
             Gather::Binomial | Gather::Heads | Gather::Bundles | Gather::Board => return None,
@@ -253,7 +253,7 @@ impl Model {
     fn allgather_ns(&self, call: &Call, way: Allgather) -> Option<u64> {
         let Shape { ranks, nodes, node_ranks, is_in_order, .. } = self.shape;
         let (bytes, total) = (call.bytes, ranks * call.bytes);
-        let collected = self.star_ns(bytes);
+        let collected = self.blocks_ns(bytes);
         let given = self.star_ns(total);
         let sorted = if is_in_order { 0 } else { 2 * self.compute_ns(total) };
         let copied = self.compute_ns(bytes);
@@ -477,6 +477,15 @@ impl Model {
             0 => 0,
             _ if self.page_bytes.is_some() => self.meeting_ns() + self.star_stream_ns(bytes),
             _ => self.near.hop_ns(bytes) + (others - 1) * self.near.busy_ns(bytes),
+        }
+    }
+
+    /// A block of each rank of a node to its head, or from it.
+    fn blocks_ns(&self, bytes: u64) -> u64 {
+        match self.page_bytes {
+            // The head copies all of them, and each rank its own.
+            Some(_) => self.meeting_ns() + self.near.stream_ns(self.shape.node_ranks * bytes),
+            None => self.star_ns(bytes),
         }
     }
 

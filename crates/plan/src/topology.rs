@@ -248,6 +248,11 @@ impl Topology {
         if self.sites() == 1 { Algorithm::Heads } else { Algorithm::Sites }
     }
 
+    /// By which algorithm heads exchange the blocks of all theirs together.
+    pub(crate) fn bundles(&self) -> Algorithm {
+        if self.sites() == 1 { Algorithm::Heads } else { Algorithm::Bundles }
+    }
+
     /// Whether ranks at the board share the work of a call.
     pub(crate) fn shares_at_board(&self, call: &Call) -> bool {
         let at_board = self.page_bytes.and_then(|bytes| self.model.board_ns(call, bytes));

@@ -333,15 +333,32 @@ fn what_is_short_goes_within_nodes_by_their_boards() {
         let location = |rank: u32| Location { node: rank / 16, site: rank / 32 % sites };
         let locations: Vec<Location> = (0..49).map(location).collect();
         let topology = Topology::new(&locations, false, Costs::default()).with_board(4 << 10);
-        let plans = "allreduce * levels".parse().unwrap();
-        let topology = topology.with_plans(Arc::new(plans));
+        let heads = if sites == 1 { "heads" } else { "bundles" };
+        let plans = format!(
+            "allreduce * levels\nallgather 9.. levels\nallgather * {heads}\ngather * {heads}\nscatter * {heads}\n"
+        );
+        let topology = topology.with_plans(Arc::new(plans.parse().unwrap()));
+        let gathered =
+            |len| posting(&topology, |rank| plan::allgather(rank, &topology, &|_| len, false));
         let all = [
             posting(&topology, |rank| plan::barrier(rank, &topology)),
             posting(&topology, |rank| plan::broadcast(rank, &topology, 7, 4 << 10)),
             posting(&topology, |rank| plan::reduce(rank, &topology, 7, operands(1))),
             posting(&topology, |rank| plan::allreduce(rank, &topology, operands(8))),
+            gathered(1),
+            gathered((4 << 10) / 49),
+            posting(&topology, |rank| plan::gather(rank, &topology, 17, &|_| 4 << 10, true, false)),
+            posting(&topology, |rank| plan::scatter(rank, &topology, 17, &|_| 256, true, false)),
         ];
-        assert_eq!(all, [(48, 0); 4], "{sites} sites");
+        assert_eq!(all, [(48, 0); 8], "{sites} sites");
+        assert_eq!(gathered((4 << 10) / 49 + 1).0, 0, "{sites} sites");
+        let uneven = |rank: u32| u64::from(rank % 3);
+        let all = [
+            posting(&topology, |rank| plan::gather(rank, &topology, 17, &uneven, false, false)),
+            posting(&topology, |rank| plan::scatter(rank, &topology, 17, &uneven, false, false)),
+        ];
+        // Slots travel between sites only.
+        assert!(sites == 1 || all == [(48, 0); 2], "{all:?}");
         let long = posting(&topology, |rank| plan::broadcast(rank, &topology, 7, (4 << 10) + 1));
         assert_eq!(long.0, 0, "{sites} sites");
     }

@@ -1,7 +1,9 @@
 //! Short blocks that travel together: a bundle holds the blocks of a node, a site or all ranks in the
-//! order of the grid, so that what a head collects lies beside each other.
+//! order of the grid, so that what a head collects lies beside each other. Within a node they go by its board, if a
+//! rank has a `seat` there: all of a node have.
 
 use crate::across::{Pin, Way};
+use crate::pieces::board::Seat;
 use crate::schedule::{Buffer, Schedule, Span, Ticket, starts};
 use crate::topology::Levels;
 
@@ -12,6 +14,7 @@ pub(crate) fn allgather(
     me: u32,
     sizes: &dyn Fn(u32) -> u64,
     in_place: bool,
+    seat: Option<Seat>,
 ) {
     let way = Way { levels, lane: 0, pin: Pin::None };
     let bundle = Bundle::new(schedule, levels, sizes, (0, levels.ranks().len() as u32), true);
@@ -22,19 +25,20 @@ pub(crate) fn allgather(
         false => Buffer::Input.span(0, sizes(me)),
     };
     let whole = bundle.span(0, levels.ranks().len() as u32);
-    if me == head {
-        way.neighbours(me).for_each(|rank| schedule.receive(rank, bundle.block(rank)));
-        bundle.take(schedule, own, me);
-    } else {
-        schedule.send(head, own);
-        // What comes may lie where that was.
-        schedule.wait();
-        schedule.receive(head, whole);
-    }
     if me == site_head {
         for node in way.other_nodes(me) {
             schedule.receive(way.node_head(node), bundle.node(node));
         }
+    }
+    if me == head {
+        bundle.take(schedule, own, me);
+        bundle.take_near(schedule, &way, me, seat);
+    } else {
+        way.give_head(schedule, me, own, seat);
+        // What comes may lie where that was.
+        schedule.wait();
+    }
+    if me == site_head {
         schedule.wait();
         for site in way.other_sites(me) {
             schedule.receive(way.site_head(site), bundle.site(site));
@@ -51,8 +55,10 @@ pub(crate) fn allgather(
         schedule.receive(site_head, whole);
         schedule.wait();
     }
-    if me == head {
-        way.neighbours(me).for_each(|rank| schedule.send(rank, whole));
+    match seat {
+        Some(seat) => seat.broadcast(schedule, way.head_position(me), whole),
+        None if me == head => way.neighbours(me).for_each(|rank| schedule.send(rank, whole)),
+        None => schedule.receive(head, whole),
     }
     schedule.wait();
     bundle.unpack(schedule, sizes);
@@ -66,6 +72,7 @@ pub(crate) fn gather(
     root: u32,
     len: u64,
     in_place: bool,
+    seat: Option<Seat>,
 ) {
     let way = Way { levels, lane: 0, pin: Pin::Site(root) };
     let own = match me == root && in_place {
@@ -74,11 +81,10 @@ pub(crate) fn gather(
     };
     let (head, site_head) = (way.head_of(me), way.site_head_of(me));
     if me != head {
-        schedule.send(head, own);
+        way.give_head(schedule, me, own, seat);
         return schedule.wait();
     }
     let bundle = Bundle::new(schedule, levels, &|_| len, way.reach(me), me == root);
-    way.neighbours(me).for_each(|rank| schedule.receive(rank, bundle.block(rank)));
     bundle.take(schedule, own, me);
     if me == site_head {
         for node in way.other_nodes(me) {
@@ -90,6 +96,7 @@ pub(crate) fn gather(
             schedule.receive(way.site_head(site), bundle.site(site));
         }
     }
+    bundle.take_near(schedule, &way, me, seat);
     schedule.wait();
     if me == root {
         bundle.unpack(schedule, &|_| len);
@@ -109,12 +116,16 @@ pub(crate) fn scatter(
     root: u32,
     len: u64,
     in_place: bool,
+    seat: Option<Seat>,
 ) {
     let way = Way { levels, lane: 0, pin: Pin::Site(root) };
     let own = Buffer::Output.span(0, len);
     let (head, site_head) = (way.head_of(me), way.site_head_of(me));
     if me != head {
-        schedule.receive(head, own);
+        match seat {
+            Some(seat) => seat.scatter(schedule, way.head_position(me), own, own),
+            None => schedule.receive(head, own),
+        }
         return schedule.wait();
     }
     let bundle = Bundle::new(schedule, levels, &|_| len, way.reach(me), false);
@@ -129,7 +140,7 @@ pub(crate) fn scatter(
         schedule.receive(site_head, bundle.node(levels.node(me)));
     }
     schedule.wait();
-    bundle.give(schedule, &way, me);
+    bundle.give(schedule, &way, me, seat);
     if !(me == root && in_place) {
         schedule.copy(bundle.block(me), own);
     }
@@ -146,6 +157,7 @@ pub(crate) fn gather_slots(
     root: u32,
     sizes: &dyn Fn(u32) -> u64,
     in_place: bool,
+    seat: Option<Seat>,
 ) {
     let way = Way { levels, lane: 0, pin: Pin::Site(root) };
     let (head, site_head) = (way.head_of(me), way.site_head_of(me));
@@ -158,7 +170,7 @@ pub(crate) fn gather_slots(
         let others = || levels.ranks().iter().copied().filter(|&rank| rank != root);
         let long = others().filter(|&rank| sizes(rank) > SLOT);
         long.for_each(|rank| schedule.receive(rank, place(rank)));
-        bundle.collect(schedule, &way, me);
+        bundle.collect(schedule, &way, me, seat);
         if !in_place {
             schedule.copy(own, place(root));
         }
@@ -173,12 +185,12 @@ pub(crate) fn gather_slots(
             schedule.copy(own, bundle.block(me).part(0, own.len));
         }
         if me != head {
-            schedule.send(head, bundle.block(me));
+            way.give_head(schedule, me, bundle.block(me), seat);
         } else if me != site_head {
-            bundle.collect(schedule, &way, me);
+            bundle.collect(schedule, &way, me, seat);
             schedule.send(site_head, bundle.node(levels.node(me)));
         } else {
-            bundle.collect(schedule, &way, me);
+            bundle.collect(schedule, &way, me, seat);
             schedule.send(root, bundle.site(levels.site(me)));
         }
     }
@@ -194,6 +206,7 @@ pub(crate) fn scatter_slots(
     root: u32,
     sizes: &dyn Fn(u32) -> u64,
     in_place: bool,
+    seat: Option<Seat>,
 ) {
     let way = Way { levels, lane: 0, pin: Pin::Site(root) };
     let (head, site_head) = (way.head_of(me), way.site_head_of(me));
@@ -216,7 +229,7 @@ pub(crate) fn scatter_slots(
         for site in way.next_sites(me) {
             schedule.send(way.site_head(site), bundle.site(site));
         }
-        bundle.give(schedule, &way, me);
+        bundle.give(schedule, &way, me, seat);
         if !in_place {
             schedule.copy(place(root), own);
         }
@@ -229,10 +242,14 @@ pub(crate) fn scatter_slots(
             (true, false) => (site_head, bundle.node(levels.node(me))),
             (false, false) => (head, bundle.block(me)),
         };
-        let came = schedule.expect(source, slots);
-        schedule.settle(came);
+        if let Some(seat) = seat.filter(|_| me != head) {
+            seat.scatter(schedule, way.head_position(me), slots, slots);
+        } else {
+            let came = schedule.expect(source, slots);
+            schedule.settle(came);
+        }
         if me == head {
-            bundle.give(schedule, &way, me);
+            bundle.give(schedule, &way, me, seat);
         }
         if own.len <= SLOT {
             schedule.copy(bundle.block(me).part(0, own.len), own);
@@ -253,6 +270,14 @@ impl Way<'_> {
             self.levels.places_of_node(self.levels.node(rank))
         } else {
             (place, place + 1)
+        }
+    }
+
+    /// What a rank has, to the head of its node.
+    fn give_head(&self, schedule: &mut Schedule, me: u32, own: Span, seat: Option<Seat>) {
+        match seat {
+            Some(seat) => seat.hand_in(schedule, own),
+            None => schedule.send(self.head_of(me), own),
         }
     }
 }
@@ -307,10 +332,13 @@ impl<'a> Bundle<'a> {
     }
 
     /// Receives, at a head, the blocks of all that it is head of.
-    fn collect(&self, schedule: &mut Schedule, way: &Way, me: u32) {
+    fn collect(&self, schedule: &mut Schedule, way: &Way, me: u32, seat: Option<Seat>) {
         let (is_root, is_site_head) = (way.pin == Pin::Site(me), me == way.site_head_of(me));
-        let mut came: Vec<Ticket> =
-            way.neighbours(me).map(|rank| schedule.expect(rank, self.block(rank))).collect();
+        let mut came: Vec<Ticket> = Vec::new();
+        if seat.is_none() {
+            let neighbours = way.neighbours(me);
+            came.extend(neighbours.map(|rank| schedule.expect(rank, self.block(rank))));
+        }
         if is_site_head {
             let nodes = way.other_nodes(me);
             came.extend(nodes.map(|node| schedule.expect(way.node_head(node), self.node(node))));
@@ -319,20 +347,38 @@ impl<'a> Bundle<'a> {
             let sites = way.other_sites(me);
             came.extend(sites.map(|site| schedule.expect(way.site_head(site), self.site(site))));
         }
+        if seat.is_some() {
+            self.take_near(schedule, way, me, seat);
+        }
         came.into_iter().for_each(|one| schedule.settle(one));
         if is_root {
             schedule.wait();
         }
     }
 
+    /// At the head of a node what its ranks have: what comes by messages is waited for later.
+    fn take_near(&self, schedule: &mut Schedule, way: &Way, me: u32, seat: Option<Seat>) {
+        let ranks = self.levels.ranks_of_node(self.levels.node(me));
+        match seat {
+            Some(seat) => seat.take_in(schedule, &|position| self.block(ranks[position as usize])),
+            None => way.neighbours(me).for_each(|rank| schedule.receive(rank, self.block(rank))),
+        }
+    }
+
     /// Sends, at a head, the blocks of all that it is head of in its site.
-    fn give(&self, schedule: &mut Schedule, way: &Way, me: u32) {
+    fn give(&self, schedule: &mut Schedule, way: &Way, me: u32, seat: Option<Seat>) {
         if me == way.site_head_of(me) {
             for node in way.other_nodes(me) {
                 schedule.send(way.node_head(node), self.node(node));
             }
         }
-        way.neighbours(me).for_each(|rank| schedule.send(rank, self.block(rank)));
+        match seat {
+            Some(seat) => {
+                let near = self.node(self.levels.node(me));
+                seat.scatter(schedule, way.head_position(me), near, self.block(me));
+            }
+            None => way.neighbours(me).for_each(|rank| schedule.send(rank, self.block(rank))),
+        }
     }
 
     /// Puts a head's own block to the others.

@@ -16,7 +16,7 @@ impl Model {
         algorithm: Algorithm,
         home: Option<u32>,
     ) -> Option<u64> {
-        let Shape { ranks, node_ranks, site_ranks, site_nodes, sites, .. } = self.shape;
+        let Shape { ranks, node_ranks, site_ranks, site_nodes, sites, has_heads, .. } = self.shape;
         let bytes = call.bytes;
         let crossing = self.crossed_ns(home, 0, |_, _| 0);
         let legs = self.star_ns(0) + if site_nodes > 1 { self.far.hop_ns(0) } else { 0 };
@@ -91,12 +91,16 @@ impl Model {
                 Gather::Bundles => {
                     let bundle = self.far.stream_ns(bytes.saturating_mul(site_ranks));
                     let legs = 2 * self.far.latency_ns + 2 * bundle;
-                    streams(&of_site, 1) + legs
+                    streams(&of_site, 1) + legs + if has_heads { self.blocks_ns(bytes) } else { 0 }
                 }
                 Gather::Binomial | Gather::Heads | Gather::Board => return None,
             },
             Operation::Allgather => match Allgather::named(algorithm)? {
-                Allgather::Bundles => streams(&of_site, 1) + 3 * self.far.stream_ns(ranks * bytes),
+                Allgather::Bundles => {
+                    let near = || self.blocks_ns(bytes) + self.star_ns(ranks * bytes);
+                    let near = if has_heads { near() } else { 0 };
+                    streams(&of_site, 1) + 3 * self.far.stream_ns(ranks * bytes) + near
+                }
                 Allgather::Sites => {
                     let told = self.crossings.told_ns(
                         |ranks| ranks.saturating_mul(bytes),

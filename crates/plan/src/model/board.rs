@@ -15,10 +15,10 @@ impl Model {
 
     /// Whether what happens within each of several nodes can go by their boards.
     pub(super) fn fits_boards(&self, call: &Call, algorithm: Algorithm, page_bytes: u64) -> bool {
-        let Shape { nodes, node_ranks, node_runs, has_heads, .. } = self.shape;
+        let Shape { ranks, nodes, node_ranks, node_runs, has_heads, .. } = self.shape;
         let goes_by_heads = match algorithm {
             Algorithm::Levels => true,
-            Algorithm::Heads | Algorithm::Sites => has_heads && self.is_whole(call),
+            Algorithm::Heads | Algorithm::Sites | Algorithm::Bundles => has_heads,
             Algorithm::Linear
             | Algorithm::Binomial
             | Algorithm::Tournament
@@ -32,18 +32,21 @@ impl Model {
             | Algorithm::Butterfly
             | Algorithm::Doubling
             | Algorithm::Halving
-            | Algorithm::Bundles
             | Algorithm::Board => false,
         };
-        let (is_short, is_one_run) = (call.bytes <= page_bytes, call.commutes || node_runs == 1);
+        let is_whole = || algorithm == Algorithm::Levels || self.is_whole(call);
+        let fits = |blocks: u64| call.longest.saturating_mul(blocks) <= page_bytes;
         let is_planned = match call.operation {
             Operation::Barrier => true,
-            Operation::Broadcast => is_short,
-            Operation::Reduce | Operation::Allreduce => is_short && is_one_run,
-            Operation::Gather
-            | Operation::Scatter
-            | Operation::Allgather
-            | Operation::Alltoall
+            Operation::Broadcast => fits(1) && is_whole(),
+            Operation::Reduce | Operation::Allreduce => {
+                fits(1) && is_whole() && (call.commutes || node_runs == 1)
+            }
+            Operation::Gather => fits(1),
+            Operation::Scatter => fits(node_ranks),
+            // By `Sites` blocks go straight.
+            Operation::Allgather => fits(ranks) && algorithm != Algorithm::Sites,
+            Operation::Alltoall
             | Operation::ReduceScatter
             | Operation::Scan
             | Operation::Exscan => false,

@@ -49,6 +49,20 @@ impl Seat {
         self.share(schedule, head, NOTHING, (0, NOTHING));
     }
 
+    /// A rank's block, a page at most, for the head, which [takes it in](Self::take_in).
+    pub(crate) fn hand_in(self, schedule: &mut Schedule, own: Span) {
+        schedule.post(own);
+    }
+
+    /// The blocks that all others hand in, to the head's, where `place` says.
+    pub(crate) fn take_in(self, schedule: &mut Schedule, place: &dyn Fn(u32) -> Span) {
+        schedule.post(NOTHING);
+        schedule.meet(0..self.size);
+        for from in self.others() {
+            schedule.take(from, 0, place(from));
+        }
+    }
+
     /// Everyone's operands, a page at most, combined at the head one after the other in the order of positions. Answers
     /// where: nobody else needs what is there.
     pub(crate) fn fold(self, schedule: &mut Schedule, head: u32, own: Span) -> Option<Span> {
