@@ -442,9 +442,12 @@ impl Model {
         let foreign = blocks - blocks / nodes;
         // Who is alone on its node has all that goes from it.
         let shared = |all: u64| all - all / node_ranks;
-        let work = 2 * shared(blocks) * self.near.work_ns
-            + (foreign.div_ceil(node_ranks) + nodes - 1) * runs * self.far.work_ns;
-        let legs = 2 * self.near.hop_ns(0) + self.far.hop_ns(0);
+        let near = match self.page_bytes {
+            Some(_) => self.meeting_ns() + self.near.stream_ns(bytes),
+            None => 2 * (self.near.hop_ns(0) + shared(blocks) * self.near.work_ns),
+        };
+        let work = (foreign.div_ceil(node_ranks) + nodes - 1) * runs * self.far.work_ns;
+        let legs = near + self.far.hop_ns(0);
         let combined =
             2 * self.compute_ns(shared(bytes)) + nodes * runs * self.compute_ns(bytes / ranks);
         let crossing = self.far.stream_ns(runs * (bytes - bytes / nodes));

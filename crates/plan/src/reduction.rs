@@ -306,11 +306,13 @@ pub fn reduce_scatter(
     let own = Buffer::Output.span(0, counts(rank));
     let all = Buffer::Input.span(0, len);
     let block = |of: Span, rank: u32| of.part(starts[rank as usize], counts(rank));
-    match ReduceScatter::of(topology, &operands.call(Operation::ReduceScatter)) {
+    let call = operands.call(Operation::ReduceScatter);
+    match ReduceScatter::of(topology, &call) {
         ReduceScatter::Heads | ReduceScatter::Sites => {
             let (across, lies) =
                 (topology.across(), |rank: u32| (starts[rank as usize], counts(rank)));
-            across::reduce_scatter(&mut schedule, across, rank, &lies, operands);
+            let seat = topology.near_seat(rank, operands.element, &call, topology.heads());
+            across::reduce_scatter(&mut schedule, across, rank, &lies, operands, seat);
         }
         ReduceScatter::Board => {
             let start = starts[rank as usize];

@@ -335,7 +335,7 @@ fn what_is_short_goes_within_nodes_by_their_boards() {
         let topology = Topology::new(&locations, false, Costs::default()).with_board(4 << 10);
         let heads = if sites == 1 { "heads" } else { "bundles" };
         let plans = format!(
-            "allreduce * levels\nallgather 9.. levels\nallgather * {heads}\ngather * {heads}\nscatter * {heads}\n"
+            "allreduce * levels\nallgather 9.. levels\nallgather * {heads}\ngather * {heads}\nscatter * {heads}\nreduce_scatter * heads\n"
         );
         let topology = topology.with_plans(Arc::new(plans.parse().unwrap()));
         let gathered =
@@ -349,8 +349,9 @@ fn what_is_short_goes_within_nodes_by_their_boards() {
             gathered((4 << 10) / 49),
             posting(&topology, |rank| plan::gather(rank, &topology, 17, &|_| 4 << 10, true, false)),
             posting(&topology, |rank| plan::scatter(rank, &topology, 17, &|_| 256, true, false)),
+            posting(&topology, |rank| plan::reduce_scatter(rank, &topology, &|_| 1, operands(49))),
         ];
-        assert_eq!(all, [(48, 0); 8], "{sites} sites");
+        assert_eq!(all, [(48, 0); 9], "{sites} sites");
         assert_eq!(gathered((4 << 10) / 49 + 1).0, 0, "{sites} sites");
         let uneven = |rank: u32| u64::from(rank % 3);
         let all = [
@@ -592,12 +593,26 @@ fn reduce_scatter_crosses_once() {
         let counts = |rank: u32| if rank.is_multiple_of(3) { each } else { each / 2 };
         let len: u64 = (0..case.size()).map(counts).sum();
         case.is_short = each * element < 16 << 10;
-        let input = |rank| vec![Unit::operand(rank, case.commutes); len as usize];
+        let size = case.size();
+        // In order, elements of one place are told from those of others.
+        let operand = |rank, index| match case.commutes {
+            true => Unit::operand(rank, true),
+            false => {
+                let first = index * size + rank;
+                Unit::Run { first, end: first + 1 }
+            }
+        };
+        let is_all = |unit: Unit, index| match case.commutes {
+            true => unit.is_all_below(size),
+            false => unit == Unit::Run { first: index * size, end: (index + 1) * size },
+        };
+        let input = |rank| (0..len as u32).map(|index| operand(rank, index)).collect();
         let Case { commutes, is_exact, .. } = case;
         let operands = Operands { len, element, commutes, is_exact, in_place: false };
         let plan = |rank| plan::reduce_scatter(rank, &case.topology, &counts, operands);
         let outcome = case.run(plan, input, |rank| nothing(counts(rank)));
-        assert!(outcome.outputs.iter().flatten().all(|unit| unit.is_all_below(case.size())));
+        let results = outcome.outputs.iter().flatten();
+        assert!((0..).zip(results).all(|(index, &unit)| is_all(unit, index)));
         let least = |from, to| {
             if case.is_first(from) { counts(to) * case.runs(from) } else { 0 }
         };

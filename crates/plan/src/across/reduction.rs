@@ -89,13 +89,14 @@ pub(crate) fn reduce(
 }
 
 /// Everyone's input, combined; block `i` of the result to rank `i`'s output. Each block takes a way of its
-/// own.
+/// own, from the board of the node, if the rank has a `seat` there: each shows all of its input there once.
 pub(crate) fn reduce_scatter(
     schedule: &mut Schedule,
     sites: &Across,
     me: u32,
     blocks: &dyn Fn(u32) -> (u64, u64),
     operands: Operands,
+    seat: Option<Seat>,
 ) {
     let Operands { element, commutes, .. } = operands;
     let ranks = sites.long.ranks().len() as u32;
@@ -125,7 +126,9 @@ pub(crate) fn reduce_scatter(
     let pace = longest.pace(element, sites);
     let reduction = Reduction::new(sites, levels, load, me, commutes);
     let takes_turns = relays == Relays::Straight;
-    Reduction { takes_turns, ..reduction }.run(schedule, courses, &begins, pace);
+    let shows = seat.map(|_| Buffer::Input.span(0, operands.len));
+    let reduction = Reduction { takes_turns, seat, shows, ..reduction };
+    reduction.run(schedule, courses, &begins, pace);
 }
 
 /// How many hundredths of what all have the busiest node of a root's site takes in, of so many nodes, where so many others
@@ -257,6 +260,8 @@ struct Reduction<'a> {
     takes_turns: bool,
     /// At the board of the node, if what goes within it goes by that. Then a node is one run.
     seat: Option<Seat>,
+    /// What each rank shows there at once, of which courses take parts.
+    shows: Option<Span>,
     /// The runs of each node and of each site, unless the operation commutes.
     runs: [Vec<Vec<Run>>; 2],
 }
@@ -274,8 +279,19 @@ impl<'a> Reduction<'a> {
             }
         }
         let (nodes, crossings) = (&sites.long, &*sites.crossings);
-        let (takes_turns, seat) = (false, None);
-        Self { levels, nodes, crossings, load, me, commutes, takes_turns, seat, runs: runs_of }
+        let (takes_turns, seat, shows) = (false, None, None);
+        Self {
+            levels,
+            nodes,
+            crossings,
+            load,
+            me,
+            commutes,
+            takes_turns,
+            seat,
+            shows,
+            runs: runs_of,
+        }
     }
 
     fn run(&self, schedule: &mut Schedule, mut courses: Vec<Course>, begins: &[u32], pace: Pace) {
@@ -287,6 +303,9 @@ impl<'a> Reduction<'a> {
             timetable(begins, &delays, |stage, course| self.turn(courses[course].goal, stage));
         for &(stage, course) in &order {
             self.expect(schedule, &mut courses[course], stage);
+        }
+        if let (Some(seat), Some(all)) = (self.seat, self.shows) {
+            seat.show(schedule, all);
         }
         for &(stage, course) in &order {
             self.send(schedule, &mut courses[course], stage);
@@ -435,8 +454,12 @@ impl<'a> Reduction<'a> {
     /// Combines what the ranks of the node have, at its head.
     fn fold(&self, schedule: &mut Schedule, course: &mut Course) {
         let (me, node) = (self.me, self.levels.node(self.me));
-        let sum =
-            self.seat.map(|seat| seat.fold(schedule, course.way.head_position(me), course.own));
+        let (head, own) = (course.way.head_position(me), course.own);
+        let sum = self.seat.map(|seat| match self.shows {
+            Some(_) if seat.me != head => None,
+            Some(all) => seat.fold_posted(schedule, own, own.start - all.start),
+            None => seat.fold(schedule, head, own),
+        });
         course.combined.extend(sum.flatten().map(|span| Piece {
             run: self.runs(0, node)[0],
             site: self.levels.site(me),

@@ -35,21 +35,19 @@ impl Model {
             | Algorithm::Board => false,
         };
         let is_whole = || algorithm == Algorithm::Levels || self.is_whole(call);
+        let is_one_run = call.commutes || node_runs == 1;
         let fits = |blocks: u64| call.longest.saturating_mul(blocks) <= page_bytes;
         let is_planned = match call.operation {
             Operation::Barrier => true,
             Operation::Broadcast => fits(1) && is_whole(),
-            Operation::Reduce | Operation::Allreduce => {
-                fits(1) && is_whole() && (call.commutes || node_runs == 1)
-            }
+            Operation::Reduce | Operation::Allreduce => fits(1) && is_whole() && is_one_run,
             Operation::Gather => fits(1),
             Operation::Scatter => fits(node_ranks),
             // By `Sites` blocks go straight.
             Operation::Allgather => fits(ranks) && algorithm != Algorithm::Sites,
-            Operation::Alltoall
-            | Operation::ReduceScatter
-            | Operation::Scan
-            | Operation::Exscan => false,
+            // Each shows all that it has.
+            Operation::ReduceScatter => fits(1) && is_one_run,
+            Operation::Alltoall | Operation::Scan | Operation::Exscan => false,
         };
         nodes > 1 && node_ranks > 1 && goes_by_heads && is_planned
     }

@@ -32,8 +32,7 @@ pub(crate) struct Seat {
 impl Seat {
     /// Nobody leaves before all have come.
     pub(crate) fn barrier(self, schedule: &mut Schedule) {
-        schedule.post(NOTHING);
-        schedule.meet(0..self.size);
+        self.show(schedule, NOTHING);
     }
 
     /// The head hears that all have come.
@@ -72,6 +71,11 @@ impl Seat {
         }
         schedule.post(NOTHING);
         schedule.meet(0..self.size);
+        self.fold_posted(schedule, own, 0)
+    }
+
+    /// The same of what all have posted, who were met, from unit `at` on.
+    pub(crate) fn fold_posted(self, schedule: &mut Schedule, own: Span, at: u64) -> Option<Span> {
         let rooms = [schedule.room(own.len), schedule.room(own.len)];
         let mut sum = None;
         for position in 0..self.size {
@@ -79,13 +83,19 @@ impl Seat {
             if position == self.me {
                 schedule.copy(own, next);
             } else {
-                schedule.take(position, 0, next);
+                schedule.take(position, at, next);
             }
             if let Some(sum) = sum.replace(next) {
                 schedule.reduce(sum, next);
             }
         }
         sum
+    }
+
+    /// Everyone shows everyone what it has, a page at most.
+    pub(crate) fn show(self, schedule: &mut Schedule, own: Span) {
+        schedule.post(own);
+        schedule.meet(0..self.size);
     }
 
     /// The root's `span` to everyone's, in pieces of a page.
