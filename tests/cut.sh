@@ -110,6 +110,16 @@ for rails in shm,tcp shm,quic; do
     lab heal >/dev/null
 done
 
+# Collectives on eight ranks of these hosts when some are lost.
+lose() { # rails, hosts, the first that lives, the lost...
+    local rails=$1 hosts=$2 first=$3
+    shift 3
+    # shellcheck disable=SC2016
+    told=$(timeout 60 "$mpiexec" -genv CANELE_RAILS "$rails" -genv CANELE_LINK_PATIENCE 3 -launcher-exec "$canele lab run" -hosts "$hosts" -n 8 sh -c 'first=$1; shift; "$0" "$@"; [ "$PMI_RANK" = "$first" ] || sleep 60' "$work/lost_members" "$first" "$@" 2>"$work/err")
+    check "collectives on $hosts when ranks $* are lost, over $rails, fail on all who live" "$((8 - $#)) of 8 live: 0 failures" "$told"
+    grep ' class ' "$work/err"
+}
+
 # Collectives over two sites of two nodes with two ranks each fail on all who live, whoever is lost.
 hosts=site0-node0:2,site0-node1:2,site1-node0:2,site1-node1:2
 for rails in shm,tcp shm,quic; do
@@ -123,12 +133,14 @@ for rails in shm,tcp shm,quic; do
     check "and they have failed on all ranks of both" "4 of 8 live: 0 failures, 4 of 8 live: 0 failures" "$(grep ' live' "$work/out" | paste -sd, | sed 's/,/, /')"
     sed 's/^/    /' "$work/err"
     lab heal >/dev/null
-    for lost in "0 1" "4 5 6 7"; do
-        first=$([ "$lost" = "0 1" ] && echo 2 || echo 0)
-        # shellcheck disable=SC2016,SC2086
-        told=$(timeout 60 "$mpiexec" -genv CANELE_RAILS $rails -genv CANELE_LINK_PATIENCE 3 -launcher-exec "$canele lab run" -hosts $hosts -n 8 sh -c 'first=$1; shift; "$0" "$@"; [ "$PMI_RANK" = "$first" ] || sleep 60' "$work/lost_members" $first $lost 2>"$work/err")
-        check "collectives when ranks $lost are lost, over $rails, fail on all who live" "$((8 - $(wc -w <<<"$lost"))) of 8 live: 0 failures" "$told"
-        grep ' class ' "$work/err"
-    done
+    lose $rails $hosts 2 0 1
+    lose $rails $hosts 0 4 5 6 7
+done
+
+# The same on two nodes with a board for four ranks each: one of them is lost, the heads of both, or all but one of each.
+for rails in shm,tcp shm,quic; do
+    lose $rails site0-node0:4,site0-node1:4 0 5
+    lose $rails site0-node0:4,site0-node1:4 1 0 4
+    lose $rails site0-node0:4,site0-node1:4 2 0 1 3 4 5 6
 done
 finish_checks

@@ -81,6 +81,16 @@ for rails in shm tcp; do
     done
 done
 
+# The same where each half of the ranks has a board of its own, in sites in name only: one of them is lost, the heads of both, or
+# all but one of each.
+for one in "0 5" "1 0 4" "2 0 1 3 4 5 6"; do
+    read -r first lost <<<"$one"
+    # shellcheck disable=SC2016,SC2086
+    told=$(timeout 60 "$prefix/bin/mpiexec" -genv CANELE_RAILS shm -n 8 sh -c 'export CANELE_SITE=s$((PMI_RANK / 4)); first=$1; shift; "$0" "$@"; [ "$PMI_RANK" = "$first" ] || sleep 60' "$work/lost_members" $first $lost 2>"$work/err")
+    check "collectives of two sites when ranks $lost are lost fail on all who live" "$((8 - $(wc -w <<<"$lost"))) of 8 live: 0 failures" "$told"
+    grep ' class ' "$work/err"
+done
+
 # What systems do to programs: children, threads that are cancelled, many that wait for the dead.
 "$prefix/bin/mpicc" -Wall -Werror -O1 programs/disturbed.c -o "$work/disturbed" || exit 1
 for rails in shm tcp; do

@@ -35,13 +35,17 @@ static int call(int which, MPI_Comm comm) {
     case 10: return MPI_Scan(&one, other, 1, MPI_INT, MPI_SUM, comm);
     case 11: return end(MPI_Ibarrier(comm, &request), &request);
     case 12: return end(MPI_Ibcast(data, LONG, MPI_INT, 0, comm, &request), &request);
+    case 13: return MPI_Allgather(&one, 1, MPI_INT, other, 1, MPI_INT, comm);
+    case 14: return MPI_Gather(&one, 1, MPI_INT, other, 1, MPI_INT, size - 1, comm);
+    case 15: return MPI_Reduce_scatter_block(data, other, 1, MPI_INT, MPI_SUM, comm);
+    case 16: return MPI_Barrier(comm);
     default:
         code = MPI_Comm_split(comm, rank % 2, 0, &made);
         if (!code) MPI_Comm_free(&made);
         return code;
     }
 }
-enum { CALLS = 14 };
+enum { CALLS = 18 };
 
 /* Until a collective fails, as every later one does. */
 static void lose(int which, MPI_Comm comm) {
@@ -91,8 +95,8 @@ int main(int argc, char **argv) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     for (int which = 0; which < CALLS; which++) {
         MPI_Comm_dup(MPI_COMM_WORLD, &comms[which]);
-        /* Every other one has had enough of them for a board. */
-        for (int times = 0; times < 9 * (which % 2); times++) MPI_Barrier(comms[which]);
+        /* Every other one, and the last, have had enough of them for boards. */
+        for (int times = 0; times < 9 && (which % 2 || which > 12); times++) MPI_Barrier(comms[which]);
     }
     /* All have spoken to all: who never has is waited for as long as a connection is tried for. */
     MPI_Alltoall(data, LONG / size, MPI_INT, other, LONG / size, MPI_INT, MPI_COMM_WORLD);
