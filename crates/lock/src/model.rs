@@ -195,6 +195,22 @@ fn the_lock_outlives_the_others() {
     assert_eq!(sum(&lock.lock()), 3);
 }
 
+/// One takes the lock only if nobody has it.
+fn who_does_not_wait_takes_what_is_free() {
+    let lock = Arc::new(lock());
+    let for_other = Arc::clone(&lock);
+    let other = born(move || {
+        for _ in 0..2 {
+            if let Some(held) = for_other.try_lock() {
+                add(&held);
+            }
+        }
+    });
+    add(&lock.lock());
+    joined([other]);
+    assert!((1..=3).contains(&sum(&lock.lock())));
+}
+
 /// A user, and a helper that acts for it; what is kept is seen whole.
 fn a_helper_acts_between_turns() {
     let turn = Arc::new(turn());
@@ -252,12 +268,16 @@ fn a_lock_excludes_and_wakes() {
     explore(threads_take_turns_at_a_lock);
     explore(a_thread_finds_the_lock_held);
     explore(the_lock_outlives_the_others);
+    explore(who_does_not_wait_takes_what_is_free);
 }
 
 #[test]
 fn flaws_of_a_lock_are_noticed() {
     for flaw in [Flaw::NoRelease, Flaw::NoAcquire, Flaw::NoWord, Flaw::Alone] {
         assert!(notices(flaw, threads_take_turns_at_a_lock), "{flaw:?}");
+    }
+    for flaw in [Flaw::NoRelease, Flaw::NoAcquire, Flaw::Alone] {
+        assert!(notices(flaw, who_does_not_wait_takes_what_is_free), "{flaw:?}");
     }
     assert!(notices(Flaw::NoWord, a_thread_finds_the_lock_held));
 }

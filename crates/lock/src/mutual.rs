@@ -58,6 +58,11 @@ impl<T> Lock<T> {
         Guard { lock: self }
     }
 
+    /// Holds the lock if nobody does.
+    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
+        self.try_take().then(|| Guard { lock: self })
+    }
+
     #[inline]
     fn try_take(&self) -> bool {
         self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()

@@ -32,12 +32,48 @@ pub(crate) struct Standby {
 pub(crate) enum Look {
     /// Short messages had been gathered, and are sent.
     Gathered,
-    /// Somebody else polls.
-    Covered,
+    /// Somebody else polls: to rest for so long.
+    Covered(Duration),
+    /// Another thread has the core.
+    Passed,
     /// Somebody else sleeps until a rail rings.
     Relieved,
     /// Nothing is left behind.
     Idle,
+}
+
+/// How long the thread that stands by rests while threads wait for the one that polls. Each look takes more of theirs
+/// than a change of threads, so rests grow while somebody polls, and begin anew when nobody did.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    period: Duration,
+    /// Looks in a row that may be given up.
+    passes: u32,
+}
+
+impl Rest {
+    pub fn new() -> Self {
+        Self { period: DEFERRED, passes: 0 }
+    }
+
+    /// Nobody polled, or no thread waits.
+    pub fn shorten(&mut self) {
+        *self = Self::new();
+    }
+
+    /// Somebody polls for threads that wait; how long to rest.
+    pub fn lengthen(&mut self) -> Duration {
+        self.passes = PASSES_MAX;
+        let longer = (2 * self.period).min(DEFERRED_MAX);
+        std::mem::replace(&mut self.period, longer)
+    }
+
+    /// Whether this look may be given up, where another thread has the core.
+    pub fn passes(&mut self) -> bool {
+        let passes = self.passes > 0;
+        self.passes = self.passes.saturating_sub(1);
+        passes
+    }
 }
 
 impl Standby {
@@ -84,18 +120,20 @@ fn stand_by(progress: &Weak<Progress>) {
     IS_THIS_THREAD.set(true);
     let mut seen = 0;
     let mut idle = 0;
+    let mut rest = Rest::new();
     let (mut is_called, mut is_rung) = (true, false);
     loop {
         let Some(progress) = progress.upgrade() else { return };
         if std::mem::take(&mut is_called) {
             progress.have_looked_on();
         }
-        let look = progress.stand_in(&mut seen, std::mem::take(&mut is_rung));
+        let look = progress.stand_in(&mut seen, std::mem::take(&mut is_rung), &mut rest);
         idle = if look == Look::Idle { idle + 1 } else { 0 };
         let period = match look {
             Look::Gathered => Some(GATHERED),
             Look::Idle => (idle < IDLE_LOOKS).then_some(GATHERED),
-            Look::Covered => Some(progress.away_after()),
+            Look::Covered(period) => Some(period),
+            Look::Passed => Some(rest.period),
             Look::Relieved => None,
         };
         let period = period.or_else(|| progress.is_preceded().then_some(WATCH));
@@ -103,7 +141,7 @@ fn stand_by(progress: &Weak<Progress>) {
             let onlookers = Arc::clone(&progress.idle);
             drop(progress);
             match look {
-                Look::Covered => is_rung = rest_or_hear(&onlookers, period),
+                Look::Covered(_) | Look::Passed => is_rung = rest_or_hear(&onlookers, period),
                 Look::Gathered | Look::Idle | Look::Relieved => thread::sleep(period),
             }
             continue;
@@ -144,8 +182,35 @@ thread_local! {
 /// Gathered messages wait so long at most, and the kernel's timer slack.
 pub(crate) const GATHERED: Duration = Duration::from_micros(50);
 
+/// Threads that are due wait so long for a look, when nobody polled at the last one…
+const DEFERRED: Duration = Duration::from_micros(100);
+/// …and at most.
+const DEFERRED_MAX: Duration = Duration::from_micros(400);
+
+/// So many looks in a row are given up.
+const PASSES_MAX: u32 = 3;
+
 /// Looks that find nothing before the thread sleeps for good.
 pub(crate) const IDLE_LOOKS: u32 = 10;
 
 /// Reduction functions of the application may run on it.
 const STACK_BYTES: usize = 8 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rests_grow_while_others_poll_and_looks_are_not_given_up_for_ever() {
+        let mut rest = Rest::new();
+        assert!(!rest.passes(), "nobody is known to wait");
+        assert_eq!(rest.lengthen(), DEFERRED);
+        assert_eq!(rest.lengthen(), 2 * DEFERRED);
+        (0..9).for_each(|_| assert!(rest.lengthen() <= DEFERRED_MAX));
+        assert_eq!(rest.lengthen(), DEFERRED_MAX);
+        assert_eq!((0..100).take_while(|_| rest.passes()).count(), PASSES_MAX as usize);
+        rest.shorten();
+        assert!(!rest.passes());
+        assert_eq!(rest.lengthen(), DEFERRED);
+    }
+}

@@ -21,7 +21,7 @@ use crate::idle::Idle;
 use crate::places::Places;
 use crate::policy::{Courtesy, Next, Patience, Policy};
 use crate::sleeper::Sleeper;
-use crate::standby::{Look, Standby};
+use crate::standby::{Look, Rest, Standby};
 use crate::tasks::Task;
 use crate::trust::Trust;
 use crate::vain::{NAP, Vain};
@@ -625,9 +625,10 @@ impl Progress {
 
     /// One look of the thread that stands by, after which `seen` is the turn of the core; where nobody
     /// has polled since the last look, it polls, sleeps in the kernel, and goes on until somebody does. Who looks on has
-    /// rung (`is_rung`) where something has come that nobody takes in: then it polls until that is done.
-    pub(crate) fn stand_in(&self, seen: &mut u64, is_rung: bool) -> Look {
-        let mut core = self.lock();
+    /// rung (`is_rung`) where something has come that nobody takes in: then it polls until that is done. Where `rest`
+    /// allows it, it leaves a core alone that another thread has.
+    pub(crate) fn stand_in(&self, seen: &mut u64, is_rung: bool, rest: &mut Rest) -> Look {
+        let Some(mut core) = self.core_for_look(is_rung, rest) else { return Look::Passed };
         core.counters.looks_by_standby += 1;
         self.idle.call_for(core.engine.news());
         core.precedence.look();
@@ -643,7 +644,9 @@ impl Progress {
             *seen = core.turn();
         }
         let is_polled = core.watch.is_polled() || core.turn() != *seen;
-        core.waiters.relieve(is_polled);
+        if core.waiters.relieve(is_polled, Instant::now()) {
+            rest.shorten();
+        }
         let (mut copies, mut has_moved) = (None, false);
         loop {
             core.look_at_backlog();
@@ -663,7 +666,7 @@ impl Progress {
                 if is_rung && !has_moved {
                     self.idle.learn(false);
                 }
-                return Look::Covered;
+                return Look::Covered(self.rest_after(&core, rest));
             }
             let before = core.engine.news();
             core.counters.polls_by_standby += 1;
@@ -679,12 +682,21 @@ impl Progress {
             }
             has_moved |= moved;
             if is_rung && !moved && !core.has_pieces(copies) {
-                return Look::Covered;
+                return Look::Covered(self.rest_after(&core, rest));
             }
             core = match moved || core.has_pieces(copies) {
                 true => self.breathe(core, std::hint::spin_loop),
                 false => self.guard(core),
             };
+        }
+    }
+
+    /// Who looks in vain at a core whose holder it has put aside on their only processor would wait for it.
+    fn core_for_look(&self, is_rung: bool, rest: &mut Rest) -> Option<Guard<'_, Core>> {
+        match self.core.try_lock() {
+            None if !is_rung && rest.passes() => None,
+            Some(core) => Some(core),
+            None => Some(self.lock()),
         }
     }
 
@@ -743,16 +755,16 @@ impl Progress {
         core
     }
 
-    /// How long nobody has to poll for the application to be away. Where ranks share cores one that
-    /// waits for its turn is not away; but what a rail had no room for leaves the link idle soon.
-    pub(crate) fn away_after(&self) -> Duration {
-        let core = self.lock();
+    /// How long the thread that stands by rests while others poll: as long as nobody has to poll for the application
+    /// to be away. Where ranks share cores one that waits for its turn is not away; but what a rail had no room for leaves
+    /// the link idle soon.
+    fn rest_after(&self, core: &Core, rest: &mut Rest) -> Duration {
         let is_soon = core.has_backlog() || self.has_a_core();
         match core.waiters.is_empty() {
-            false => DEFERRED,
-            true if is_soon => AWAY,
-            true => CROWDED_AWAY,
+            false => return rest.lengthen(),
+            true => rest.shorten(),
         }
+        if is_soon { AWAY } else { CROWDED_AWAY }
     }
 
     /// Wakes a thread that sleeps on the rails, if one is to be woken.
@@ -809,6 +821,3 @@ pub(crate) const MAX_SLEEP: Duration = Duration::from_millis(500);
 /// An application that has left something behind and not polled for so long computes.
 pub(crate) const AWAY: Duration = Duration::from_micros(500);
 pub(crate) const CROWDED_AWAY: Duration = Duration::from_millis(4);
-
-/// Threads that are due wait so long at most for the one that polls to give way.
-const DEFERRED: Duration = Duration::from_micros(100);

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use engine::{Engine, OpId, Selector};
 use wire::GateId;
@@ -19,8 +20,8 @@ pub(crate) struct Waiters {
     asleep: Vec<Waiter>,
     /// Their wait is over, and nobody has woken them.
     due: VecDeque<Arc<Sleeper>>,
-    /// Looks since somebody was due first.
-    looks: u32,
+    /// Since when somebody is due and has been woken by no look, as far as looks have shown.
+    since: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -96,15 +97,21 @@ impl Waiters {
     }
 
     /// A look at those who are due, now and then: all wake if nobody polls who would give way, and one if
-    /// the same thread has been polling for long.
-    pub fn relieve(&mut self, is_polled: bool) {
-        self.looks = if self.has_due() { self.looks + 1 } else { 0 };
+    /// the same thread has been polling for long. Whether nobody did.
+    pub fn relieve(&mut self, is_polled: bool, now: Instant) -> bool {
+        if !self.has_due() {
+            self.since = None;
+            return false;
+        }
+        let since = *self.since.get_or_insert(now);
         if !is_polled {
+            self.since = None;
             self.wake_due();
-        } else if self.looks >= LOOKS_MAX {
-            self.looks = 0;
+        } else if now - since >= HELD_MAX {
+            self.since = None;
             self.wake_next();
         }
+        !is_polled
     }
 
     /// Wakes one: the first that is due, or else the last that has come, to poll for the others.
@@ -146,5 +153,28 @@ impl Awaited {
     }
 }
 
-/// Looks, of some 150 µs each, that a thread is due while another polls.
-const LOOKS_MAX: u32 = 10;
+/// A thread is due for so long at most while another polls, and until the next look.
+const HELD_MAX: Duration = Duration::from_micros(1500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_due_for_long_is_woken_though_another_polls() {
+        let mut waiters = Waiters::default();
+        let now = Instant::now();
+        assert!(!waiters.relieve(false, now), "nobody is due");
+        let due = [0, 1].map(|_| std::thread::spawn(Sleeper::of_this_thread).join().unwrap());
+        waiters.due.extend(due);
+        assert!(!waiters.relieve(true, now));
+        assert!(!waiters.relieve(true, now + HELD_MAX / 2));
+        assert_eq!(waiters.len(), 2);
+        assert!(!waiters.relieve(true, now + HELD_MAX));
+        assert_eq!(waiters.len(), 1);
+        assert!(!waiters.relieve(true, now + HELD_MAX));
+        assert_eq!(waiters.len(), 1, "the next has waited for no look yet");
+        assert!(waiters.relieve(false, now + HELD_MAX));
+        assert!(waiters.is_empty());
+    }
+}
