@@ -22,6 +22,7 @@ use crate::places::Places;
 use crate::policy::{Courtesy, Next, Patience, Policy};
 use crate::sleeper::Sleeper;
 use crate::standby::{Look, Rest, Standby};
+use crate::succession;
 use crate::tasks::Task;
 use crate::trust::Trust;
 use crate::vain::{NAP, Vain};
@@ -505,6 +506,7 @@ impl Progress {
         deadline: Option<Instant>,
         next: Option<Arc<Sleeper>>,
     ) -> Guard<'a, Core> {
+        succession::note(&self.myself);
         let awaited = std::mem::take(&mut core.awaited);
         let sleeper = core.waiters.add(awaited);
         core.has_loose_ends = true;
@@ -563,6 +565,16 @@ impl Progress {
     fn stop_polling(&self, core: &mut Core) {
         core.watch.stop_polling();
         if core.has_loose_ends && !self.is_crowded(core) {
+            core.waiters.wake_one();
+        }
+    }
+
+    /// A thread has ended that may have polled for others. What has the core meanwhile may be this thread itself, which a
+    /// signal has interrupted: then it is left to the thread that stands by.
+    pub(crate) fn succeed(&self) {
+        if let Some(mut core) = self.core.try_lock()
+            && !core.watch.is_polled()
+        {
             core.waiters.wake_one();
         }
     }

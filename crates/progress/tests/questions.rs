@@ -39,6 +39,36 @@ fn a_message_nobody_takes_wakes_who_probes_for_it() {
 }
 
 #[test]
+fn a_thread_that_ends_leaves_polling_to_one_that_waits() {
+    let network = SimNetwork::new(0);
+    let [sender, receiver] = [0, 1].map(|rank| process(&network, rank));
+    // The first to wait polls; the others never do while it waits.
+    let waiting = [1, 2, 3].map(|tag| {
+        let receiver = Arc::clone(&receiver);
+        let waits = thread::spawn(move || {
+            receiver.wait_for(PATIENCE, |core| {
+                core.await_message(None, selector(tag));
+                core.engine.probe(None, selector(tag))
+            })
+        });
+        thread::sleep(SOON);
+        waits
+    });
+    let mut waiting = waiting.into_iter();
+    for tag in [1, 2] {
+        send(&sender, tag);
+        let waits = waiting.next().expect("a thread each");
+        let ends = until(&network, &sender, || waits.is_finished().then_some(()));
+        assert!(ends.is_some() && waits.join().unwrap().is_some(), "message {tag}");
+    }
+    let is_woken = || receiver.look(|core| core.counters().woken == 2).then_some(());
+    assert!(until(&network, &sender, is_woken).is_some(), "the third polls now");
+    send(&sender, 3);
+    let last = waiting.next().expect("a thread each");
+    assert!(until(&network, &sender, || last.is_finished().then_some(())).is_some());
+}
+
+#[test]
 fn what_is_submitted_while_waiting_is_sent() {
     let network = SimNetwork::new(0);
     let [sender, receiver] = [0, 1].map(|rank| process(&network, rank));
