@@ -229,7 +229,8 @@ pub(crate) struct Ticket(Option<u32>);
 
 impl Span {
     /// A part of it, which begins `start` units on.
-    pub(crate) fn part(self, start: u64, len: u64) -> Self {
+    #[must_use]
+    pub fn part(self, start: u64, len: u64) -> Self {
         Self { start: self.start + start, len, ..self }
     }
 }

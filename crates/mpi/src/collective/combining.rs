@@ -24,7 +24,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
             Some(kind) if to.len as usize * memory.unit() <= SLOT => {
                 self.combine_few(own, at, to, kind)
             }
-            Some(_) | None => self.combine_many(own, at, to),
+            Some(_) | None => self.combine_in_parts(own, at, to),
         };
         if let Err(error) = combined {
             self.failure = Some(error);
@@ -60,6 +60,16 @@ impl<C: Deref<Target = Collective>> Running<C> {
             }
         }
         memory.stream(to, &self.temporaries).write(0, &slots[0][..len]);
+        Ok(())
+    }
+
+    /// In parts so short that combinations stay in a first-level cache while operands pass.
+    fn combine_in_parts(&self, own: Span, at: u64, to: Span) -> Result<()> {
+        let part = (PART / self.collective.memory.unit().max(1)).max(1) as u64;
+        for start in (0..to.len).step_by(part as usize) {
+            let len = part.min(to.len - start);
+            self.combine_many(own.part(start, len), at + start, to.part(start, len))?;
+        }
         Ok(())
     }
 
@@ -105,6 +115,9 @@ impl<C: Deref<Target = Collective>> Running<C> {
 
 /// Bytes of an operand that is combined on the stack.
 const SLOT: usize = 64;
+
+/// Bytes of an operand that is combined at a time where it is long.
+const PART: usize = 8 << 10;
 
 /// Combinations at once there: more than those of the most ranks that share a board.
 const SLOTS: usize = 8;
