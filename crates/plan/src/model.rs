@@ -29,7 +29,7 @@ pub(crate) struct Model {
     wide: Way,
     crossings: Arc<Crossings>,
     wake_ns: u64,
-    /// Of boards, by which goes what happens within each of several nodes.
+    /// Of boards, by which goes what happens within each of several nodes, or along a chain on one.
     page_bytes: Option<u64>,
 }
 
@@ -461,6 +461,9 @@ impl Model {
             Prefix::Doubling => {
                 let combined = (2 * levels(ranks) + 2) * self.compute_ns(bytes);
                 self.shifts_ns(&self.by_rank, |_| bytes) + combined
+            }
+            Prefix::Chain if let Some(page_bytes) = self.page_bytes => {
+                self.chain_at_board_ns(bytes, page_bytes)
             }
             Prefix::Chain if self.shape.is_in_order => self.chain_ns(bytes, 2),
             Prefix::Heads => {

@@ -27,7 +27,10 @@ impl Topology {
         }
         let nominal = self.model().with_costs(&NOMINAL);
         let (home, page_bytes) = (self.home(call), page_bytes(self.node_ranks()));
-        let nominal_ns = |algorithm| Some(nominal.soonest_ns(call, algorithm, home, page_bytes)?.0);
+        // Prefixes along a chain come out alike by messages and by a board.
+        let pages = |algorithm| page_bytes.filter(|_| algorithm != Algorithm::Chain);
+        let nominal_ns =
+            |algorithm| Some(nominal.soonest_ns(call, algorithm, home, pages(algorithm))?.0);
         let all = algorithms.iter().enumerate();
         let possible = all.filter_map(|(at, &one)| Some((nominal_ns(one)?, at)));
         possible.min().map(|(_, at)| algorithms[at])

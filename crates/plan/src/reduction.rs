@@ -353,7 +353,8 @@ pub fn scan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
     let mut schedule = Schedule::default();
     let result = Buffer::Output.span(0, len);
     let team = topology.by_rank(rank);
-    match Prefix::of(topology, &operands.call(Operation::Scan)) {
+    let call = operands.call(Operation::Scan);
+    match Prefix::of(topology, &call) {
         Prefix::Heads | Prefix::Sites => {
             let own = operands.outside_output(&mut schedule, in_place);
             let (across, prefix) = (topology.across(), sites::Prefix::Scan);
@@ -362,6 +363,12 @@ pub fn scan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
         Prefix::Board => {
             let own = if in_place { result } else { Buffer::Input.span(0, len) };
             topology.seat(rank, element).prefix(&mut schedule, own, true, result);
+        }
+        Prefix::Chain
+            if let Some(seat) = topology.near_seat(rank, element, &call, Algorithm::Chain) =>
+        {
+            let own = if in_place { result } else { Buffer::Input.span(0, len) };
+            seat.pass_prefix(&mut schedule, own, None, result);
         }
         Prefix::Chain => {
             let own = operands.outside_output(&mut schedule, in_place);
@@ -390,7 +397,8 @@ pub fn exscan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
     let mut schedule = Schedule::default();
     let result = Buffer::Output.span(0, len);
     let team = topology.by_rank(rank);
-    match Prefix::of(topology, &operands.call(Operation::Exscan)) {
+    let call = operands.call(Operation::Exscan);
+    match Prefix::of(topology, &call) {
         Prefix::Heads | Prefix::Sites => {
             let own = operands.outside_output(&mut schedule, in_place);
             let (across, prefix) = (topology.across(), sites::Prefix::Exscan);
@@ -399,6 +407,13 @@ pub fn exscan(rank: u32, topology: &Topology, operands: Operands) -> Schedule {
         Prefix::Board => {
             let own = if in_place { result } else { Buffer::Input.span(0, len) };
             topology.seat(rank, element).prefix(&mut schedule, own, false, result);
+        }
+        Prefix::Chain
+            if let Some(seat) = topology.near_seat(rank, element, &call, Algorithm::Chain) =>
+        {
+            let own = if in_place { result } else { Buffer::Input.span(0, len) };
+            let through = schedule.room(len);
+            seat.pass_prefix(&mut schedule, own, Some(result), through);
         }
         Prefix::Chain => {
             let own = operands.outside_output(&mut schedule, in_place);

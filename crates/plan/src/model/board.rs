@@ -13,8 +13,14 @@ impl Model {
         ways.filter_map(|way| Some((self.board_way_ns(call, page_bytes, way)?, way))).min()
     }
 
-    /// Whether what happens within each of several nodes can go by their boards.
+    /// Whether what happens within each of several nodes, or along a chain on one, can go by their boards.
     pub(super) fn fits_boards(&self, call: &Call, algorithm: Algorithm, page_bytes: u64) -> bool {
+        let is_prefix = matches!(call.operation, Operation::Scan | Operation::Exscan);
+        if self.shape.nodes == 1 {
+            let is_cut = call.bytes <= call.units.saturating_mul(page_bytes);
+            let fits = call.bytes.div_ceil(page_bytes) <= BOARD_ROUNDS_MOST && is_cut;
+            return is_prefix && algorithm == Algorithm::Chain && self.shape.ranks > 1 && fits;
+        }
         let Shape { ranks, nodes, node_ranks, node_runs, has_heads, .. } = self.shape;
         let goes_by_heads = match algorithm {
             Algorithm::Levels => true,
@@ -61,6 +67,21 @@ impl Model {
         };
         let streams_ns = [wide, site].map(|way| way.stream_ns(call.bytes));
         call.units <= 1 || segments(streams_ns, nodes, site.work_ns, call.bytes) == 1
+    }
+
+    /// What a prefix takes along a chain by a board of such pages: who hears a piece combines it and posts what it comes to.
+    pub(super) fn chain_at_board_ns(&self, bytes: u64, page_bytes: u64) -> u64 {
+        let ranks = self.shape.ranks;
+        let pieces = bytes.div_ceil(page_bytes).max(1);
+        let rounds = ranks - 1 + pieces;
+        let passed_ns = |bytes| 4 * self.compute_ns(bytes);
+        match self.shape.is_crowded {
+            true => {
+                let beside_ns = ranks * (rounds * LINE_NS + passed_ns(bytes));
+                (1 + pieces) * ranks * TURN_NS + beside_ns / CROWD_CORES
+            }
+            false => rounds * (self.near.latency_ns + LINE_NS + passed_ns(bytes.div_ceil(pieces))),
+        }
     }
 
     /// Until who waits at the board of a node has met all.

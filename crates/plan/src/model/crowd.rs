@@ -90,6 +90,9 @@ impl Model {
             },
             Operation::Scan | Operation::Exscan => match Prefix::named(algorithm)? {
                 Prefix::Doubling => (rounds, ranks * rounds, 0, 3 * ranks * rounds),
+                Prefix::Chain if let Some(page_bytes) = self.page_bytes => {
+                    return Some(self.chain_at_board_ns(call.bytes, page_bytes));
+                }
                 Prefix::Chain if self.shape.is_in_order => {
                     (2, others * self.chain_segments(call.bytes), 0, 3 * others)
                 }

@@ -273,6 +273,43 @@ impl Seat {
         }
     }
 
+    /// What the operands of ranks below come to, to `before`, if that is wanted, and with `own` to `through`: each hears the
+    /// one of the rank below and posts the other for the one above, in pieces of a page. In round `k` rank `r` posts piece
+    /// `k − r`, so that nobody waits for those above, but some rounds later. `own` may be where `before` or `through` is.
+    pub(crate) fn pass_prefix(
+        self,
+        schedule: &mut Schedule,
+        own: Span,
+        before: Option<Span>,
+        through: Span,
+    ) {
+        let pieces: Vec<_> = self.pieces(own.len).collect();
+        let piece_of = |round: u32, rank: u32| {
+            let index = round.checked_sub(rank)? as usize;
+            pieces.get(index).copied()
+        };
+        let (is_first, is_last) = (self.me == 0, self.me + 1 == self.size);
+        let posted = if is_first { own } else { through };
+        let below = self.me.saturating_sub(1);
+        schedule.order = vec![Fold::Begin(Operand::Own), Fold::Put(Operand::Posted(below))];
+        for round in 0..self.size - 2 + pieces.len() as u32 {
+            let piece = piece_of(round, self.me).filter(|_| !is_last);
+            schedule.post(piece.map_or(NOTHING, |(start, len)| posted.part(start, len)));
+            if let Some((start, len)) = piece_of(round, below).filter(|_| !is_first) {
+                schedule.meet(below..self.me);
+                if before.is_none() || !is_last {
+                    schedule.combine(own.part(start, len), 0, through.part(start, len));
+                }
+                if let Some(before) = before {
+                    schedule.take(below, 0, before.part(start, len));
+                }
+            }
+        }
+        if is_first && before.is_none() && own != through {
+            schedule.copy(own, through);
+        }
+    }
+
     /// Has operands combined as the tree says, at whose position 0 is rank `first`: all that combine the same find the
     /// same. Its own operand is at hand, or posted if that is where the result goes.
     fn combine_as(self, schedule: &mut Schedule, tree: &Tree, first: u32, has_own: bool) {
