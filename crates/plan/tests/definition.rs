@@ -357,18 +357,21 @@ fn reductions_combine_every_operand_once_and_in_order() {
                     let found = &run(one.collect())[root as usize];
                     assert!(found.iter().all(|unit| unit.is_all_below(size)));
                 }
-                let machine = Topology::flat(size, false, Costs::default());
-                let scans = (0..size).map(|rank| {
-                    Rank::new(plan::scan(rank, &machine, operands), mine(rank), place(rank))
-                });
-                for (rank, output) in (1..).zip(run(scans.collect())) {
-                    assert!(output.iter().all(|unit| unit.is_all_below(rank)));
+                for machine in machines(size, Operation::Scan) {
+                    let scans = (0..size).map(|rank| {
+                        Rank::new(plan::scan(rank, &machine, operands), mine(rank), place(rank))
+                    });
+                    for (rank, output) in (1..).zip(run(scans.collect())) {
+                        assert!(output.iter().all(|unit| unit.is_all_below(rank)));
+                    }
                 }
-                let exscans = (0..size).map(|rank| {
-                    Rank::new(plan::exscan(rank, &machine, operands), mine(rank), place(rank))
-                });
-                for (rank, output) in (0..).zip(run(exscans.collect())).skip(1) {
-                    assert!(output.iter().all(|unit| unit.is_all_below(rank)));
+                for machine in machines(size, Operation::Exscan) {
+                    let exscans = (0..size).map(|rank| {
+                        Rank::new(plan::exscan(rank, &machine, operands), mine(rank), place(rank))
+                    });
+                    for (rank, output) in (0..).zip(run(exscans.collect())).skip(1) {
+                        assert!(output.iter().all(|unit| unit.is_all_below(rank)));
+                    }
                 }
             }
         }
