@@ -74,13 +74,16 @@ impl Model {
         let ranks = self.shape.ranks;
         let pieces = bytes.div_ceil(page_bytes).max(1);
         let rounds = ranks - 1 + pieces;
-        let passed_ns = |bytes| 4 * self.compute_ns(bytes);
         match self.shape.is_crowded {
             true => {
-                let beside_ns = ranks * (rounds * LINE_NS + passed_ns(bytes));
-                (1 + pieces) * ranks * TURN_NS + beside_ns / CROWD_CORES
+                // Who is next hears of a piece when half of those who share its core have had their turn.
+                let beside_ns = ranks * (rounds * LINE_NS + 2 * self.compute_ns(bytes));
+                (ranks / 2 + pieces) * ranks * TURN_NS + beside_ns / CROWD_CORES
             }
-            false => rounds * (self.near.latency_ns + LINE_NS + passed_ns(bytes.div_ceil(pieces))),
+            false => {
+                let passed_ns = 4 * self.compute_ns(bytes.div_ceil(pieces));
+                rounds * (self.near.latency_ns + LINE_NS + passed_ns)
+            }
         }
     }
 
