@@ -21,21 +21,27 @@ use crate::Desk;
 use crate::errand::{self, Denial, Reached};
 use crate::leg::{self, Leg};
 
-/// Those who have not proved themselves yet, in the order in which they came.
+/// Those who have not proved themselves yet.
 #[derive(Default)]
 pub(crate) struct Antechamber {
     inside: Mutex<Inside>,
 }
 
+/// Each in the order in which they came.
 #[derive(Default)]
 struct Inside {
     next: u64,
-    callers: BTreeMap<u64, (SocketAddr, AbortHandle)>,
+    silent: Callers,
+    /// Those whose greeting is the job's, which take a round trip to prove themselves.
+    greeted: Callers,
 }
+
+type Callers = BTreeMap<u64, (SocketAddr, AbortHandle)>;
 
 impl Antechamber {
     /// Spawns what is done with the caller, which gets its number to [`leave`](Self::leave) by. In a crowd
-    /// the one that has been here longest has to go: who it was.
+    /// one has to go, who it was: of those that have not said a greeting if there are any, and of them the one
+    /// that has been here longest. So a member has no more to hurry than its greeting, however far away it is.
     fn enter<F>(&self, from: SocketAddr, task: impl FnOnce(u64) -> F) -> Option<SocketAddr>
     where
         F: Future<Output = ()> + Send + 'static,
@@ -43,8 +49,9 @@ impl Antechamber {
         let mut inside = self.inside();
         let number = inside.next;
         inside.next += 1;
-        let expelled = if inside.callers.len() >= UNPROVED_MAX {
-            inside.callers.pop_first().map(|(_, (address, task))| {
+        let expelled = if inside.silent.len() + inside.greeted.len() >= UNPROVED_MAX {
+            let longest = inside.silent.pop_first().or_else(|| inside.greeted.pop_first());
+            longest.map(|(_, (address, task))| {
                 task.abort();
                 address
             })
@@ -52,13 +59,23 @@ impl Antechamber {
             None
         };
         // The task cannot leave before it has entered: that takes the lock.
-        inside.callers.insert(number, (from, tokio::spawn(task(number)).abort_handle()));
+        inside.silent.insert(number, (from, tokio::spawn(task(number)).abort_handle()));
         expelled
+    }
+
+    /// The caller has said a greeting of the job.
+    fn greet(&self, number: u64) {
+        let mut inside = self.inside();
+        if let Some(caller) = inside.silent.remove(&number) {
+            inside.greeted.insert(number, caller);
+        }
     }
 
     /// The caller has proved itself or was turned away.
     fn leave(&self, number: u64) {
-        self.inside().callers.remove(&number);
+        let mut inside = self.inside();
+        inside.silent.remove(&number);
+        inside.greeted.remove(&number);
     }
 
     fn inside(&self) -> MutexGuard<'_, Inside> {
@@ -83,7 +100,8 @@ pub(crate) async fn keep(listener: TcpListener, desk: Arc<Desk>) {
 }
 
 async fn admit(desk: Arc<Desk>, mut stream: TcpStream, from: SocketAddr, number: u64) {
-    let heard = timeout(PROOF_PATIENCE, hear(&desk.porter, &mut stream)).await;
+    let greeted = || desk.antechamber.greet(number);
+    let heard = timeout(PROOF_PATIENCE, hear(&desk.porter, &mut stream, greeted)).await;
     desk.antechamber.leave(number);
     match heard.unwrap_or(Err(Refusal::Slow)) {
         Ok((request, session)) if request.peer == GATEWAY => {
@@ -110,12 +128,18 @@ async fn begin_link(
     desk.carrier.link(stream, session, called)
 }
 
-/// The request of a caller that has proved itself, and what is sealed from then on if it is a gateway.
-async fn hear(porter: &Porter, stream: &mut TcpStream) -> Result<(Request, Session), Refusal> {
+/// The request of a caller that has proved itself, and what is sealed from then on if it is a gateway;
+/// `greeted` once its greeting is known to be the job's.
+async fn hear(
+    porter: &Porter,
+    stream: &mut TcpStream,
+    greeted: impl FnOnce(),
+) -> Result<(Request, Session), Refusal> {
     let closed = |_: io::Error| Refusal::Closed;
     let mut hello = [0; GREETING_LEN];
     stream.read_exact(&mut hello).await.map_err(closed)?;
     let answer = porter.answer(&hello, nonce().map_err(closed)?)?;
+    greeted();
     stream.write_all(&answer).await.map_err(closed)?;
     let mut head = [0; PROOF_HEAD_LEN];
     stream.read_exact(&mut head).await.map_err(closed)?;
