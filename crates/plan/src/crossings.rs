@@ -287,22 +287,24 @@ impl Crossings {
         let (bytes, worst) = ((telling.bytes)(telling.root.unwrap_or(0)), self.worst());
         // Besides, nodes of a site tell each other.
         let near = bytes.saturating_mul(self.nodes - 1);
-        let (carried, leaves, near) = match telling.root {
-            Some(_) if telling.load == Load::Each => {
+        let (carried_ns, leaves, near) = match telling.root {
+            // To the root go both what others have of its segments and what they have combined.
+            Some(root) if telling.load == Load::Each => {
                 let part = bytes / (others + 1).min(segments);
-                (2 * part, part.saturating_mul(others + 1), near)
+                let to_root_ns = stream_ns(self.worst_to(root), 2 * part);
+                (to_root_ns.max(stream_ns(worst, part)), part.saturating_mul(others + 1), near)
             }
             Some(_) => {
                 let part = bytes / others.min(segments);
-                (part, part.saturating_mul(others - 1).max(bytes), near)
+                (stream_ns(worst, part), part.saturating_mul(others - 1).max(bytes), near)
             }
             None => {
                 let part = 2 * (bytes / (others + 1).min(segments));
-                (part, part.saturating_mul(others), near.saturating_mul(2))
+                (stream_ns(worst, part), part.saturating_mul(others), near.saturating_mul(2))
             }
         };
         let leaves_ns = |bytes: u64| stream_ns(self.network, bytes / self.nodes.min(segments));
-        let streams_ns = stream_ns(worst, carried).max(leaves_ns(leaves.saturating_add(near)));
+        let streams_ns = carried_ns.max(leaves_ns(leaves.saturating_add(near)));
         let straight_ns = match self.table.is_empty() {
             false => self.last_ns(relays, telling),
             true => {
@@ -322,6 +324,12 @@ impl Crossings {
     /// The greatest distance, and the worst rate.
     fn worst(&self) -> Cost {
         let rates = self.all(0, None).map(|crossing| crossing.cost.bytes_per_s);
+        Cost { bytes_per_s: rates.min().unwrap_or(0), ..self.widest() }
+    }
+
+    /// The worst rate at which anybody reaches a site.
+    fn worst_to(&self, site: u32) -> Cost {
+        let rates = self.all(0, Some(site)).map(|crossing| crossing.cost.bytes_per_s);
         Cost { bytes_per_s: rates.min().unwrap_or(0), ..self.widest() }
     }
 
