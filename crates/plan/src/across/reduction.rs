@@ -107,9 +107,15 @@ pub(crate) fn reduce_scatter(
     let load = Load::of_operands(operands.is_exact);
     let of_site = |its: u64| operands.bytes().saturating_mul(its) / u64::from(ranks);
     let relays = sites.crossings.relays_among(of_site, load, Hearers::All);
-    // What is passed on later does not hold up what comes before it.
+    // What is passed on later does not hold up what comes before it, not even one segment the next.
+    let heard_on_ns = |site| sites.crossings.heard_on_ns(&relays, site);
     let mut roots = levels.ranks().to_vec();
-    roots.sort_by_key(|&root| sites.crossings.heard_on_ns(&relays, levels.site(root)));
+    roots.sort_by_key(|&root| heard_on_ns(levels.site(root)));
+    let mut distances: Vec<u64> = (0..levels.sites()).map(heard_on_ns).collect();
+    distances.sort_unstable();
+    distances.dedup();
+    let sooner = |site| distances.partition_point(|&ns| ns < heard_on_ns(site)) as u32;
+    let waits = (0..levels.sites()).map(|site| sooner(site) * longest.count).collect();
     let (mut courses, mut begins) = (Vec::new(), Vec::new());
     for root in roots {
         let (first, len) = blocks(root);
@@ -127,7 +133,7 @@ pub(crate) fn reduce_scatter(
     let reduction = Reduction::new(sites, levels, load, me, commutes);
     let takes_turns = relays == Relays::Straight;
     let shows = seat.map(|_| Buffer::Input.span(0, operands.len));
-    let reduction = Reduction { takes_turns, seat, shows, ..reduction };
+    let reduction = Reduction { takes_turns, waits, seat, shows, ..reduction };
     reduction.run(schedule, courses, &begins, pace);
 }
 
@@ -258,6 +264,9 @@ struct Reduction<'a> {
     commutes: bool,
     /// Whether there are roots in all sites, and all tell them what they have.
     takes_turns: bool,
+    /// By how many segments what is passed on to the roots of each site is due later, for what comes sooner to be
+    /// passed on before; none where that is all one.
+    waits: Vec<u32>,
     /// At the board of the node, if what goes within it goes by that. Then a node is one run.
     seat: Option<Seat>,
     /// What each rank shows there at once, of which courses take parts.
@@ -279,7 +288,7 @@ impl<'a> Reduction<'a> {
             }
         }
         let (nodes, crossings) = (&sites.long, &*sites.crossings);
-        let (takes_turns, seat, shows) = (false, None, None);
+        let (takes_turns, waits, seat, shows) = (false, Vec::new(), None, None);
         Self {
             levels,
             nodes,
@@ -288,6 +297,7 @@ impl<'a> Reduction<'a> {
             me,
             commutes,
             takes_turns,
+            waits,
             seat,
             shows,
             runs: runs_of,
@@ -314,13 +324,17 @@ impl<'a> Reduction<'a> {
     }
 
     /// By how much later a stage is due at this rank's site, so that not all sites send to the same one at a time: from
-    /// each the next ones are told first, where nothing is passed on. What a site hears of all others is finished after
-    /// that.
+    /// each the next ones are told first, where nothing is passed on. Where something is, what takes long to whoever does
+    /// that waits for the rest. What a site hears of all others is finished after that.
     fn turn(&self, goal: Goal, stage: usize) -> u32 {
         let Goal::Root(root) = goal else { return 0 };
         let (own, root, sites) =
             (self.levels.site(self.me), self.levels.site(root), self.levels.sites());
         match stage {
+            PASSING if !self.takes_turns => self.waits.get(root as usize).copied().unwrap_or(0),
+            TO_NODES | TO_RANKS if !self.takes_turns => {
+                self.waits.iter().copied().max().unwrap_or(0)
+            }
             _ if !self.takes_turns => 0,
             RANKS | NODES | CROSSING => (root + sites - own) % sites,
             _ => sites,
