@@ -33,16 +33,24 @@ fn wait_for_end(stream: &mut TcpStream) -> usize {
     }
 }
 
-/// Members are served while `attack` goes on, and afterwards; who is shown the door in a crowd, since it was
-/// not run in time to say its greeting calls again as ranks do.
+/// Members are served while `attack` goes on, and afterwards.
 fn suffer(gateway: &Daemon, attack: impl FnOnce(SocketAddr) + Send) {
+    suffer_and_open(gateway, open, attack);
+}
+
+/// The same of members that come in by `open`.
+fn suffer_and_open(
+    gateway: &Daemon,
+    open: impl Fn(SocketAddr, &Request) -> TcpStream,
+    attack: impl FnOnce(SocketAddr) + Send,
+) {
     let host = echo();
     let mut before = open(gateway.address, &request(host, &[]));
     thread::scope(|scope| {
         let attacker = scope.spawn(|| attack(gateway.address));
         loop {
             exchange(&mut before);
-            exchange(&mut open_in_crowd(gateway.address, &request(host, &[])));
+            exchange(&mut open(gateway.address, &request(host, &[])));
             if attacker.is_finished() {
                 break;
             }
@@ -51,6 +59,7 @@ fn suffer(gateway: &Daemon, attack: impl FnOnce(SocketAddr) + Send) {
     exchange(&mut before);
 }
 
+/// Who is shown the door because it was not run in time to say its greeting calls again, as ranks do.
 fn open_in_crowd(gateway: SocketAddr, request: &Request) -> TcpStream {
     let began = Instant::now();
     loop {
@@ -60,6 +69,18 @@ fn open_in_crowd(gateway: SocketAddr, request: &Request) -> TcpStream {
             Err(error) => assert!(began.elapsed() < PATIENCE, "not let in: {error}"),
         }
     }
+}
+
+/// A member's connection that has said its greeting, and the proof and request that it has to say next.
+fn greet(gateway: &Daemon) -> (TcpStream, Vec<u8>) {
+    let porter = porter(7);
+    let mut stream = TcpStream::connect(gateway.address).unwrap();
+    let hello = porter.hello([4; 32]);
+    stream.write_all(&hello).unwrap();
+    let mut answer = [0; driver::relay::CHALLENGE_LEN];
+    stream.read_exact(&mut answer).unwrap();
+    let said = porter.ask(&hello, &answer, &request(echo(), &[])).unwrap();
+    (stream, said)
 }
 
 #[test]
@@ -98,13 +119,7 @@ fn a_recorded_call_is_of_no_use() {
 #[test]
 fn a_request_that_somebody_changes_on_the_way_is_refused() {
     let gateway = Daemon::start(Between::Auto);
-    let (host, porter) = (echo(), porter(7));
-    let mut stream = TcpStream::connect(gateway.address).unwrap();
-    let hello = porter.hello([4; 32]);
-    stream.write_all(&hello).unwrap();
-    let mut answer = [0; driver::relay::CHALLENGE_LEN];
-    stream.read_exact(&mut answer).unwrap();
-    let mut said = porter.ask(&hello, &answer, &request(host, &[])).unwrap();
+    let (mut stream, mut said) = greet(&gateway);
     let at = said.len() - 40;
     said[at] ^= 1;
     stream.write_all(&said).unwrap();
@@ -136,7 +151,7 @@ fn no_connections_are_opened_but_to_the_sites_own_networks() {
 #[test]
 fn the_half_open_are_bounded_in_number() {
     let gateway = Daemon::start(Between::Auto);
-    suffer(&gateway, |target| {
+    suffer_and_open(&gateway, open_in_crowd, |target| {
         let mut strangers = Vec::new();
         for number in 0..3000 {
             let mut stream = TcpStream::connect(target).unwrap();
@@ -159,20 +174,14 @@ fn the_half_open_are_bounded_in_number() {
 #[test]
 fn who_has_said_its_greeting_outlasts_a_crowd_that_says_none() {
     let gateway = Daemon::start(Between::Auto);
-    let (host, porter) = (echo(), porter(7));
-    let mut member = TcpStream::connect(gateway.address).unwrap();
-    let hello = porter.hello([4; 32]);
-    member.write_all(&hello).unwrap();
-    let mut answer = [0; driver::relay::CHALLENGE_LEN];
-    member.read_exact(&mut answer).unwrap();
+    let (mut member, proof) = greet(&gateway);
     // Far away, say: its proof takes a while.
     let mut strangers: Vec<_> =
         (0..600).map(|_| TcpStream::connect(gateway.address).unwrap()).collect();
     for stranger in &mut strangers[..300] {
         wait_for_end(stranger);
     }
-    let said = porter.ask(&hello, &answer, &request(host, &[])).unwrap();
-    member.write_all(&said).unwrap();
+    member.write_all(&proof).unwrap();
     let mut reply = [0; driver::relay::REPLY_LEN];
     member.read_exact(&mut reply).unwrap();
     assert!(matches!(Reply::parse(&reply), Some(Reply::Open { .. })), "{reply:?}");
