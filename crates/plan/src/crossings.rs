@@ -284,14 +284,14 @@ impl Crossings {
         if others < 2 || segments < 2 {
             return false;
         }
-        let (bytes, worst) = ((telling.bytes)(telling.root.unwrap_or(0)), self.worst());
+        let (bytes, worst) = ((telling.bytes)(telling.root.unwrap_or(0)), self.worst(None));
         // Besides, nodes of a site tell each other.
         let near = bytes.saturating_mul(self.nodes - 1);
         let (carried_ns, leaves, near) = match telling.root {
             // To the root go both what others have of its segments and what they have combined.
-            Some(root) if telling.load == Load::Each => {
+            Some(_) if telling.load == Load::Each => {
                 let part = bytes / (others + 1).min(segments);
-                let to_root_ns = stream_ns(self.worst_to(root), 2 * part);
+                let to_root_ns = stream_ns(self.worst(telling.root), 2 * part);
                 (to_root_ns.max(stream_ns(worst, part)), part.saturating_mul(others + 1), near)
             }
             Some(_) => {
@@ -317,19 +317,13 @@ impl Crossings {
 
     /// Two crossings of what is short.
     fn two_hops_ns(&self) -> u64 {
-        let worst = self.worst();
+        let worst = self.worst(None);
         2 * (worst.latency_ns + 2 * worst.overhead_ns) + self.wake_ns
     }
 
-    /// The greatest distance, and the worst rate.
-    fn worst(&self) -> Cost {
-        let rates = self.all(0, None).map(|crossing| crossing.cost.bytes_per_s);
-        Cost { bytes_per_s: rates.min().unwrap_or(0), ..self.widest() }
-    }
-
-    /// The worst rate at which anybody reaches a site.
-    fn worst_to(&self, site: u32) -> Cost {
-        let rates = self.all(0, Some(site)).map(|crossing| crossing.cost.bytes_per_s);
+    /// The greatest distance, and the worst rate at which any site is reached, or `home`.
+    fn worst(&self, home: Option<u32>) -> Cost {
+        let rates = self.all(0, home).map(|crossing| crossing.cost.bytes_per_s);
         Cost { bytes_per_s: rates.min().unwrap_or(0), ..self.widest() }
     }
 
