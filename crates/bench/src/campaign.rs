@@ -295,6 +295,11 @@ impl Reading {
             Line::Missing(_) | Line::Measurement(_) if self.description.is_none() => {
                 Err("the program measured before it described itself".into())
             }
+            Line::Missing(Missing { operation, bytes, missing, .. })
+                if self.kind == Kind::Canele && missing == WRONG =>
+            {
+                Err(format!("{operation} of {bytes} bytes: {missing}"))
+            }
             Line::Missing(missing) => {
                 self.missing.push(Missing { ranks: self.ranks, ..missing });
                 Ok(None)
@@ -627,6 +632,8 @@ fn text(path: &Path) -> String {
 
 /// What raising a lab and measuring its links take, about.
 const RAISING: Duration = Duration::from_secs(15);
+/// Why a program has no time of what it has checked.
+const WRONG: &str = "the result came out wrong";
 /// How far, in parts of one, a clock may be off.
 const CLOCK_TOLERANCE: f64 = 0.01;
 
@@ -722,6 +729,20 @@ mod tests {
         assert!(reading.check_end().unwrap_err().contains("0 measurements"));
         reading.take(&measurement).unwrap();
         assert_eq!(reading.check_end(), Ok(()));
+    }
+
+    #[test]
+    fn what_comes_out_wrong_has_no_time_and_is_refused_where_it_is_ours() {
+        let line =
+            format!(r#"{{"operation": "bcast", "bytes": 16, "count": 0, "missing": "{WRONG}"}}"#);
+        for (kind, version, is_taken) in
+            [(Kind::Mpich, "MPICH 5", true), (Kind::Canele, "Canele 1", false)]
+        {
+            let mut reading = Reading { kind, ..reading(None) };
+            reading.take(&description(version, 2, 20.0)).unwrap();
+            let taken = reading.take(&line);
+            assert_eq!(taken.is_ok(), is_taken, "{taken:?}");
+        }
     }
 
     #[test]
