@@ -337,6 +337,7 @@ fn told(step: &Step) -> String {
         Step::Wait => "wait     for all".into(),
         Step::Await { step } => format!("wait     for {step}"),
         Step::Post { span: what } => format!("post     {}", span(what)),
+        Step::PostParts { count, .. } => format!("post     parts of {count} blocks"),
         Step::PostBlocks => "post     a block for each".into(),
         Step::Meet { first, end } => format!("wait     for {first}..{end} at the board"),
         Step::Take { from, at, to } => format!("take     of {from} from {at} to {}", span(to)),

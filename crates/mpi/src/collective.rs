@@ -385,9 +385,43 @@ struct Running<C> {
     has_news: bool,
     /// The board is watched for it.
     watches: bool,
+    early: Early,
     failure: Option<Error>,
     /// A member of the communicator has failed: no further step is taken.
     is_over: bool,
+}
+
+/// What of the steps right behind a meeting has been taken before others had come.
+#[derive(Clone, Copy, Default)]
+struct Early {
+    /// The meeting's step.
+    meeting: usize,
+    /// A bit for each that follows.
+    taken: u64,
+}
+
+impl Early {
+    /// So many steps at most.
+    const MOST: usize = 64;
+
+    fn has(self, meeting: usize, step: usize) -> bool {
+        self.meeting == meeting && self.taken >> (step - meeting - 1) & 1 == 1
+    }
+
+    fn insert(&mut self, meeting: usize, step: usize) {
+        if self.meeting != meeting {
+            *self = Self { meeting, taken: 0 };
+        }
+        self.taken |= 1 << (step - meeting - 1);
+    }
+
+    /// Whether that is the case of a step that comes next.
+    #[inline]
+    fn takes(self, step: usize) -> bool {
+        self.taken != 0
+            && (1..=Self::MOST).contains(&step.wrapping_sub(self.meeting))
+            && self.has(self.meeting, step)
+    }
 }
 
 /// An operation under way.
@@ -409,7 +443,8 @@ impl<C: Deref<Target = Collective>> Running<C> {
         let temporaries = temporaries.collect();
         let (has_news, watches, is_over) = (false, false, false);
         let (begun, failure) = (Vec::new(), None);
-        Self { collective, temporaries, at: 0, begun, has_news, watches, failure, is_over }
+        let early = Early::default();
+        Self { collective, temporaries, at: 0, begun, has_news, watches, early, failure, is_over }
     }
 
     /// As [`Running::advance`], for a thread that waits.
@@ -468,21 +503,8 @@ impl<C: Deref<Target = Collective>> Running<C> {
                 Step::Reduce { input, inout } if self.collective.memory.is_brief(inout.len) => {
                     self.reduce(input, inout);
                 }
-                Step::Post { span } => {
-                    let len = span.len as usize * self.collective.memory.unit();
-                    let stage = self.await_board(core, |board| board.has_room(len));
-                    if stage != Stage::Ended || self.failure.is_some() {
-                        return stage;
-                    }
-                    if !self.collective.memory.is_brief(span.len) {
-                        return Stage::Works;
-                    }
-                    self.post(span);
-                    self.tell(core);
-                }
-                Step::PostBlocks => {
-                    let units = self.blocks_units();
-                    let len = self.blocks_len(units);
+                Step::Post { .. } | Step::PostParts { .. } | Step::PostBlocks => {
+                    let (units, len) = self.posts(step);
                     let stage = self.await_board(core, |board| board.has_room(len));
                     if stage != Stage::Ended || self.failure.is_some() {
                         return stage;
@@ -490,15 +512,17 @@ impl<C: Deref<Target = Collective>> Running<C> {
                     if !self.collective.memory.is_brief(units) {
                         return Stage::Works;
                     }
-                    self.post_blocks(len);
+                    self.post(step);
                     self.tell(core);
                 }
+                Step::Meet { .. } if self.untaken().next().is_some() => return Stage::Works,
                 Step::Meet { first, end } => {
                     let stage = self.await_board(core, |board| board.has(first..end));
                     if stage != Stage::Ended || self.failure.is_some() {
                         return stage;
                     }
                 }
+                Step::Take { .. } if self.early.takes(self.at) => {}
                 Step::Take { from, at, to } if self.collective.memory.is_brief(to.len) => {
                     self.take(from, at, to);
                 }
@@ -525,19 +549,19 @@ impl<C: Deref<Target = Collective>> Running<C> {
                 Step::Copy { from, to } => self.copy(from, to),
                 Step::Reduce { input, inout } => self.reduce(input, inout),
                 // There is room: this is work because there was.
-                Step::Post { span } if self.at == first => {
-                    self.post(span);
+                Step::Post { .. } | Step::PostParts { .. } | Step::PostBlocks
+                    if self.at == first =>
+                {
+                    self.post(step);
                     self.has_news = true;
                 }
-                Step::PostBlocks if self.at == first => {
-                    self.post_blocks(self.blocks_len(self.blocks_units()));
-                    self.has_news = true;
-                }
+                Step::Meet { .. } if self.at == first => return self.take_early(),
+                Step::Take { .. } if self.early.takes(self.at) => {}
                 Step::Take { from, at, to } => self.take(from, at, to),
                 Step::TakeBlock { from, to } => self.take_block(from, to),
                 Step::Combine { own, at, to } => self.combine(own, at, to),
                 Step::Send { .. } | Step::Receive { .. } => return,
-                Step::Post { .. } | Step::PostBlocks => return,
+                Step::Post { .. } | Step::PostParts { .. } | Step::PostBlocks => return,
                 Step::Wait | Step::Await { .. } | Step::Meet { .. } => return,
             }
             self.at += 1;
@@ -642,34 +666,51 @@ impl<C: Deref<Target = Collective>> Running<C> {
         Stage::Ended
     }
 
-    /// Posts a span on the board; there is room.
+    /// The blocks that a step posts one behind the other, and the bytes of a list before them of where each ends.
     #[inline]
-    fn post(&self, span: Span) {
-        let data = self.collective.memory.stream(span, &self.temporaries);
-        self.collective.seat().board.lock().post(data.len(), |page| data.read(0, page));
+    fn blocks(&self, step: Step) -> (&[Span], usize) {
+        let blocks = &self.collective.schedule.blocks;
+        match step {
+            Step::PostParts { first, count } => (&blocks[first as usize..][..count as usize], 0),
+            _ => (blocks, blocks.len() * LISTED),
+        }
     }
 
-    /// The blocks for all ranks together.
-    fn blocks_units(&self) -> u64 {
-        self.collective.schedule.blocks.iter().map(|block| block.len).sum()
+    /// How many units a step posts, and how many bytes.
+    #[inline]
+    fn posts(&self, step: Step) -> (u64, usize) {
+        let (units, list_len) = match step {
+            Step::Post { span } => (span.len, 0),
+            _ => {
+                let (blocks, list_len) = self.blocks(step);
+                (blocks.iter().map(|block| block.len).sum(), list_len)
+            }
+        };
+        (units, list_len + units as usize * self.collective.memory.unit())
     }
 
-    /// Bytes of so many units, and of the list before them.
-    fn blocks_len(&self, units: u64) -> usize {
-        let Collective { schedule, memory, .. } = &*self.collective;
-        schedule.blocks.len() * LISTED + units as usize * memory.unit()
-    }
-
-    /// Posts a block for each rank on the board, `len` bytes in all, behind a list of where each ends; there is room.
-    fn post_blocks(&self, len: usize) {
-        let Collective { schedule, memory, .. } = &*self.collective;
-        self.collective.seat().board.lock().post(len, |page| {
-            let mut end = schedule.blocks.len() * LISTED;
-            for (index, block) in schedule.blocks.iter().enumerate() {
-                let data = memory.stream(*block, &self.temporaries);
-                data.read(0, &mut page[end..end + data.len()]);
+    /// Posts on the board what a step says; there is room.
+    #[inline]
+    fn post(&self, step: Step) {
+        let stream = |span| self.collective.memory.stream(span, &self.temporaries);
+        let mut board = self.collective.seat().board.lock();
+        if let Step::Post { span } = step {
+            let data = stream(span);
+            return board.post(data.len(), |page| data.read(0, page));
+        }
+        let (blocks, list_len) = self.blocks(step);
+        board.post(self.posts(step).1, |page| {
+            let (list, mut rest) = page.split_at_mut(list_len);
+            let mut ends = list.chunks_exact_mut(LISTED);
+            let mut end = list_len;
+            for block in blocks {
+                let data = stream(*block);
+                let into = rest.split_off_mut(..data.len()).unwrap_or_default();
+                data.read(0, into);
                 end += data.len();
-                page[index * LISTED..][..LISTED].copy_from_slice(&(end as u32).to_le_bytes());
+                if let Some(listed) = ends.next() {
+                    listed.copy_from_slice(&(end as u32).to_le_bytes());
+                }
             }
         });
     }
@@ -679,6 +720,36 @@ impl<C: Deref<Target = Collective>> Running<C> {
     fn tell(&self, core: &mut Core) {
         let (comm, seat) = (&self.collective.call.comm, self.collective.seat());
         seat.board.lock().tell(|position| core.wake(comm.gate(seat.rank(position))));
+    }
+
+    /// Of the steps right behind the meeting at which this rank is, those that take what is long and there already: there
+    /// is none where what comes first is short.
+    fn untaken(&self) -> impl Iterator<Item = usize> + use<'_, C> {
+        let Collective { schedule, memory, .. } = &*self.collective;
+        let board = &self.collective.seat().board;
+        let first = self.at + 1;
+        let steps = (first..).zip(schedule.steps.get(first..).unwrap_or_default());
+        steps
+            .take(Early::MOST)
+            .map_while(move |(at, step)| match *step {
+                Step::Take { from, to, .. } if at > first || !memory.is_brief(to.len) => {
+                    Some((at, from))
+                }
+                _ => None,
+            })
+            .filter(|&(at, from)| !self.early.has(self.at, at) && board.lock().has_met(from))
+            .map(|(at, _)| at)
+    }
+
+    /// Takes what is there before the others have come.
+    fn take_early(&mut self) {
+        let untaken: Vec<usize> = self.untaken().collect();
+        for step in untaken {
+            if let Some(&Step::Take { from, at, to }) = self.collective.schedule.steps.get(step) {
+                self.take(from, at, to);
+                self.early.insert(self.at, step);
+            }
+        }
     }
 
     fn take(&mut self, from: u32, at: u64, to: Span) {

@@ -237,6 +237,7 @@ impl Schedule {
             Step::Await { step } => Step::Await { step: steps + step },
             Step::Copy { from, to } => Step::Copy { from: moved(from), to: moved(to) },
             Step::Post { .. }
+            | Step::PostParts { .. }
             | Step::PostBlocks
             | Step::Meet { .. }
             | Step::Take { .. }

@@ -101,7 +101,11 @@ pub fn gather(
             let starts = if rank == root { all_starts(topology, sizes) } else { Vec::new() };
             let own = Buffer::Input.span(0, sizes(rank));
             let place = |from: u32| Buffer::Output.span(starts[from as usize], sizes(from));
-            topology.seat(rank, 1).gather(&mut schedule, root, own, &place);
+            let seat = topology.seat(rank, 1);
+            match uniform {
+                true => seat.gather_even(&mut schedule, root, own, &place),
+                false => seat.gather(&mut schedule, root, own, &place),
+            }
             if rank == root && !in_place {
                 schedule.copy(own, place(root));
             }
@@ -229,7 +233,7 @@ pub fn allgather(
             linear::broadcast(&mut schedule, team, Buffer::Output.span(0, total));
         }
         Allgather::Board => {
-            topology.seat(rank, 1).allgather(&mut schedule, block(rank), &block);
+            topology.seat(rank, 1).allgather(&mut schedule, (block(rank), longest), &block);
         }
         Allgather::Pairwise => {
             let own = if in_place { block(rank) } else { own };

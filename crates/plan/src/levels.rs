@@ -215,7 +215,7 @@ impl<'a> Nodes<'a> {
     /// What the ranks of the node have, in the order of the node, to its head.
     fn reduce_near(&self, schedule: &mut Schedule, own: Span, sum: Span, seat: Option<Seat>) {
         if let Some(seat) = seat {
-            seat.reduce(schedule, (self.head_position(), 0), own, sum);
+            seat.reduce(schedule, (self.head_position(), 0), (own, sum), false);
         } else if self.near.size() > 1 {
             // Without the turn, so that the order is the node's.
             let team = Team::of(

@@ -214,10 +214,11 @@ impl<'a> World<'a> {
             Step::Await { step } if !self.settle(me, Some(step)) => return,
             Step::Wait | Step::Await { .. } => {}
             Step::Post { span } => self.post(me, span.len.saturating_mul(self.unit_bytes)),
+            Step::PostParts { first, count } => {
+                self.post_blocks(me, first as usize..(first + count) as usize);
+            }
             Step::PostBlocks => {
-                let units: u64 =
-                    self.schedules[me as usize].blocks.iter().map(|span| span.len).sum();
-                self.post(me, units.saturating_mul(self.unit_bytes));
+                self.post_blocks(me, 0..self.schedules[me as usize].blocks.len());
             }
             Step::Meet { first, end } if !self.meet(me, first..end) => return,
             Step::Meet { .. } => {}
@@ -249,6 +250,13 @@ impl<'a> World<'a> {
         if takes_ns > 0 {
             (self.tell)(Deed { rank, from_ns, to_ns: *clock_ns, doing });
         }
+    }
+
+    /// Posts some of a schedule's blocks.
+    fn post_blocks(&mut self, me: u32, which: Range<usize>) {
+        let blocks = &self.schedules[me as usize].blocks[which];
+        let units: u64 = blocks.iter().map(|span| span.len).sum();
+        self.post(me, units.saturating_mul(self.unit_bytes));
     }
 
     /// Posts, and lets those go on that wait for it.

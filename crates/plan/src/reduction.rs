@@ -88,9 +88,10 @@ pub fn reduce(rank: u32, topology: &Topology, root: u32, operands: Operands) -> 
             across::reduce(&mut schedule, across, rank, root, operands, seat);
         }
         Reduce::Board => {
-            let (seat, first) =
-                (topology.seat(rank, operands.element), if commutes { root } else { 0 });
-            seat.reduce(&mut schedule, (root, first), own, output);
+            let first = if commutes { root } else { 0 };
+            let is_shared = topology.shares_at_board(&call);
+            let seat = topology.seat(rank, operands.element);
+            seat.reduce(&mut schedule, (root, first), (own, output), is_shared);
         }
         Reduce::Linear => {
             let (team, root_at) =
@@ -315,9 +316,9 @@ pub fn reduce_scatter(
             across::reduce_scatter(&mut schedule, across, rank, &lies, operands, seat);
         }
         ReduceScatter::Board => {
-            let start = starts[rank as usize];
+            let lies = |rank: u32| (starts[rank as usize], counts(rank));
             let seat = topology.seat(rank, operands.element);
-            seat.reduce_scatter(&mut schedule, all, start, own);
+            seat.reduce_scatter(&mut schedule, all, &lies, own);
         }
         ReduceScatter::Pairwise => {
             let team = topology.by_rank(rank);

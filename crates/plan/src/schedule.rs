@@ -59,6 +59,13 @@ pub enum Step {
         /// These units.
         span: Span,
     },
+    /// As `Post`, of some of the schedule's blocks, one behind the other.
+    PostParts {
+        /// The first of them.
+        first: u32,
+        /// How many.
+        count: u32,
+    },
     /// As `Post`, of the schedule's blocks, behind a list of where each of them ends.
     PostBlocks,
     /// Wait until ranks have posted in this round. Ranks are named by their positions at the board, which is that of
@@ -110,7 +117,7 @@ pub struct Schedule {
     pub steps: Vec<Step>,
     /// Lengths of the temporaries, in units.
     pub temporaries: Vec<u64>,
-    /// What is posted at once for each rank, in the order of ranks.
+    /// What is posted for each rank, in the order of ranks: at once, or part by part.
     pub blocks: Vec<Span>,
     /// How posted operands are combined.
     pub order: Vec<Fold>,
@@ -149,7 +156,8 @@ impl Schedule {
                     Step::Await { step } => *step += 1,
                     Step::Send { .. } | Step::Receive { .. } | Step::Wait => {}
                     Step::Copy { .. } | Step::Reduce { .. } => {}
-                    Step::Post { .. } | Step::PostBlocks | Step::Meet { .. } => {}
+                    Step::Post { .. } | Step::PostParts { .. } | Step::PostBlocks => {}
+                    Step::Meet { .. } => {}
                     Step::Take { .. } | Step::TakeBlock { .. } | Step::Combine { .. } => {}
                 }
             }

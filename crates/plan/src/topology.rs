@@ -9,7 +9,7 @@ use crate::choice::{Algorithm, Call, Plans};
 use crate::costs::{Cost, Costs, Distance};
 use crate::crossings::{Crossings, Pairs};
 use crate::model::{Model, Order, Shape};
-use crate::pieces::board::Seat;
+use crate::pieces::board::{PIECE, Seat};
 use crate::team::Team;
 
 /// Where the ranks of a communicator run.
@@ -218,7 +218,11 @@ impl Topology {
     /// A rank's seat at the board, of pages of so many units of this many bytes; one that is never taken where there
     /// is none.
     pub(crate) fn seat(&self, me: u32, unit_bytes: u64) -> Seat {
-        let page = (self.page_bytes.unwrap_or(0) / unit_bytes.max(1)).max(1);
+        let page_bytes = self.page_bytes.unwrap_or(0);
+        let units = |bytes: u64| (bytes / unit_bytes.max(1)).max(1);
+        let link = units(page_bytes.min(PIECE));
+        let page = units(page_bytes);
+        let piece = if self.is_crowded() { page } else { link };
         let (me, size) = match &self.levels {
             Some(levels) => {
                 let (start, end) = levels.places_of_node(levels.node(me));
@@ -226,7 +230,7 @@ impl Topology {
             }
             None => (me, self.size),
         };
-        Seat { me, size, page }
+        Seat { me, size, page, piece, link }
     }
 
     /// A rank's seat at the board of its node, if that has several ranks and what happens within nodes goes by boards,

@@ -5,7 +5,7 @@ mod machine;
 use std::sync::Arc;
 
 use machine::{Rank, Unit, run as run_on};
-use plan::{Algorithm, Cost, Costs, Operands, Operation, Step, Topology};
+use plan::{Algorithm, Cost, Costs, Operands, Operation, Schedule, Step, Topology};
 
 /// Runs all ranks to their end and gives their outputs.
 fn run(ranks: Vec<Rank>) -> Vec<Vec<Unit>> {
@@ -20,17 +20,22 @@ fn block(rank: u32, len: u64, to: u32) -> Vec<Unit> {
 /// Lengths on both sides of the algorithms' thresholds.
 const LENGTHS: [u64; 4] = [0, 1, 7, 100];
 
+/// Bytes of a page of boards: some blocks fit on one together, others are longer than one.
+const PAGE: u64 = 64;
+
 /// On one node, with a core each or in a crowd; and with each algorithm that there is for an operation, also
 /// where work costs more than waiting.
 fn machines(size: u32, operation: Operation) -> Vec<Topology> {
     let plain = |is_crowded| Topology::flat(size, is_crowded, Costs::default());
-    let by = |algorithm: &Algorithm, costs: Costs| {
+    let by = |algorithm: &Algorithm, is_crowded: bool, costs: Costs| {
         let plans = format!("{operation} * {algorithm}").parse().unwrap();
-        Topology::flat(size, false, costs).with_board(64).with_plans(Arc::new(plans))
+        Topology::flat(size, is_crowded, costs).with_board(PAGE).with_plans(Arc::new(plans))
     };
     let plans = operation.algorithms().iter().flat_map(|one| {
         let copied = Cost { bytes_per_s: 1_000_000, ..Costs::default().node };
-        [by(one, Costs::default()), by(one, Costs { node: copied, ..Costs::default() })]
+        let copied = Costs { node: copied, ..Costs::default() };
+        [(true, copied), (false, Costs::default()), (false, copied)]
+            .map(|(is_crowded, costs)| by(one, is_crowded, costs))
     });
     [false, true].map(plain).into_iter().chain(plans).collect()
 }
@@ -48,6 +53,51 @@ fn an_element_longer_than_a_page_takes_no_part_in_a_board() {
         schedule.steps.iter().filter(|step| matches!(step, Step::Post { .. })).count()
     };
     assert_eq!([16, 32, 64, 65].map(posts), [1, 2, 3, 0]);
+}
+
+/// Of blocks that are as long as each other, and of some that are not.
+#[test]
+fn nobody_posts_more_than_a_page() {
+    for (size, len, element) in [(2, 9, 8), (3, 100, 1), (7, 30, 4), (8, 5, 7), (33, 3, 1)] {
+        let on = |operation| machines(size, operation);
+        let operands = Operands { len, element, commutes: true, is_exact: true, in_place: false };
+        let counts = |rank: u32| u64::from(rank % 3) * len;
+        let bytes = len * element;
+        for rank in 0..size {
+            let (one, each) = (1, |_: u32| bytes);
+            let reduced = |of: Topology| plan::reduce(rank, &of, 1, operands);
+            let all_reduced = |of: Topology| plan::allreduce(rank, &of, operands);
+            let scattered = |of: Topology| plan::reduce_scatter(rank, &of, &counts, operands);
+            let moved = |of: Topology| {
+                [
+                    plan::broadcast(rank, &of, 1, bytes),
+                    plan::gather(rank, &of, 1, &each, true, false),
+                    plan::scatter(rank, &of, 1, &each, true, false),
+                    plan::allgather(rank, &of, &counts, false),
+                    plan::alltoall(rank, &of, &each, &each, true),
+                ]
+            };
+            let of = |operation, plan: &dyn Fn(Topology) -> Schedule| {
+                on(operation).into_iter().map(|of| (element, plan(of))).collect::<Vec<_>>()
+            };
+            let mut schedules = of(Operation::Reduce, &reduced);
+            schedules.extend(of(Operation::Allreduce, &all_reduced));
+            schedules.extend(of(Operation::ReduceScatter, &scattered));
+            let all = Operation::ALL.into_iter().flat_map(on);
+            schedules.extend(all.flat_map(moved).map(|schedule| (one, schedule)));
+            for (unit, schedule) in schedules {
+                let posts = schedule.steps.iter().filter_map(|step| match *step {
+                    Step::Post { span } => Some(span.len),
+                    Step::PostParts { first, count } => {
+                        let parts = &schedule.blocks[first as usize..][..count as usize];
+                        Some(parts.iter().map(|part| part.len).sum())
+                    }
+                    _ => None,
+                });
+                assert!(posts.max().unwrap_or(0) * unit <= PAGE, "rank {rank} of {size}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -3,8 +3,9 @@
 //! Members go through *rounds* together. In each round every member posts once: a contribution, which may be
 //! empty. Whoever needs those of others waits until they are posted and reads them where they are. Nobody
 //! waits for who reads, but some rounds later: a member that posts again in the same place has seen that all
-//! have begun a later round. The shorter a contribution is, the more places there are for its like. Who finds none
-//! free waits for some at once: one is not worth a change of threads.
+//! have begun a later round. What is short has places of its own, the more the shorter it is. Who finds none
+//! free waits for some at once: one is not worth a change of threads. What is long goes to one of two pages, behind what
+//! lies there, or to the beginning of the other as soon as that has been read.
 //!
 //! A member's count and what is brief lie beside each other. Who is about to sleep says first what it waits for,
 //! and looks once more; who posts what completes it rings. Either side runs a full fence between its write
@@ -34,6 +35,7 @@ pub struct Board<S = Segment> {
     round: u64,
     /// A round that all have begun.
     begun_by_all: u64,
+    pages: Pages,
     /// What this member waits for.
     awaited: Option<(u64, Range<u32>)>,
     lives: Vec<Option<Life>>,
@@ -70,7 +72,7 @@ impl BoardDoor {
 
 impl Board {
     /// Makes a board of `size` members, at most 255, as its first. A contribution is at most `page_len` bytes long, a
-    /// multiple of a cache line.
+    /// multiple of a cache line, below 1 GiB.
     ///
     /// # Errors
     /// When the kernel gives no shared memory.
@@ -143,6 +145,7 @@ impl<S: Shared> Board<S> {
             layout: Layout::of::<S>(size, page_len),
             round: 0,
             begun_by_all: 0,
+            pages: Pages::default(),
             awaited: None,
             lives: (0..size).map(|_| None).collect(),
             next_look: Instant::now(),
@@ -161,14 +164,29 @@ impl<S: Shared> Board<S> {
     /// that.
     #[inline]
     pub fn has_room(&mut self, len: usize) -> bool {
-        let places = self.places(len).count;
+        let places = self.places(len);
+        let Places { count, .. } = places.unwrap_or(self.layout.lines);
         // Whoever has begun the round after that of its last use has read what was there.
-        match (self.round + 2).checked_sub(places) {
+        let has_place = match (self.round + 2).checked_sub(count) {
             Some(round) if round > self.begun_by_all.max(1) => {
-                let spare = (places - PAGES) / 2;
-                self.meets(round + spare, 0..self.size)
+                self.meets(round + count / 2 - 2, 0..self.size)
             }
             Some(_) | None => true,
+        };
+        has_place && (places.is_some() || self.has_page(len))
+    }
+
+    /// The same of what goes to a page.
+    fn has_page(&mut self, len: usize) -> bool {
+        let Pages { last, current, .. } = self.pages;
+        let is_read = self.pages.place(self.begun_by_all, len, self.layout.page_len).is_some();
+        if is_read && last[1 - current] < self.begun_by_all {
+            return true;
+        }
+        self.meets(last[1 - current] + 1, 0..self.size) || {
+            // It waits for that only if there is no other room.
+            self.awaited = self.awaited.take().filter(|_| !is_read);
+            is_read
         }
     }
 
@@ -178,9 +196,17 @@ impl<S: Shared> Board<S> {
     /// When it is longer than a page.
     #[inline]
     pub fn post(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) {
-        assert!(len <= self.layout.pages.stride, "a contribution is at most a page long");
+        assert!(len <= self.layout.page_len, "a contribution is at most a page long");
         self.round += 1;
         let line = self.line(self.me, self.round);
+        if self.places(len).is_none() {
+            let Self { pages, layout, begun_by_all, .. } = self;
+            let place = pages.place(*begun_by_all, len, layout.page_len);
+            let (page, start) = place.unwrap_or_else(|| unreachable!("there is room"));
+            pages.take(page, start + len, self.round);
+            let start = page * layout.page_len + start;
+            self.memory.word32(line + PAGE_AT).store(start as u32, Ordering::Relaxed);
+        }
         if len > 0 {
             let at = self.place(self.me, self.round, len);
             fill(self.memory.slice_mut(at, len));
@@ -211,6 +237,12 @@ impl<S: Shared> Board<S> {
             && members.clone().all(|member| self.has_posted(member, round))
     }
 
+    /// Whether a member has posted in the round of this member's latest post: it is met then.
+    #[inline]
+    pub fn has_met(&self, member: u32) -> bool {
+        self.has_posted(member, self.round)
+    }
+
     /// Whether the members have posted in the round of this member's latest post. If not, it waits for that.
     #[inline]
     pub fn has(&mut self, members: Range<u32>) -> bool {
@@ -236,7 +268,7 @@ impl<S: Shared> Board<S> {
     pub(super) fn lies(&self, member: u32) -> (usize, usize) {
         let line = self.line(member, self.round);
         let len = self.memory.word32(line + LEN_AT).load(Ordering::Relaxed) as usize;
-        let len = len.min(self.layout.pages.stride);
+        let len = len.min(self.layout.page_len);
         (self.place(member, self.round, len), len)
     }
 
@@ -318,19 +350,59 @@ impl<S: Shared> Board<S> {
     /// Where a contribution of so many bytes lies.
     #[inline]
     fn place(&self, member: u32, round: u64, len: usize) -> usize {
-        let at = self.places(len).at(member, round);
-        if len <= S::BRIEF_LEN { at + BRIEF_AT } else { at }
+        match self.places(len) {
+            Some(places) if len <= S::BRIEF_LEN => places.at(member, round) + BRIEF_AT,
+            Some(places) => places.at(member, round),
+            None => {
+                let Layout { first_page, page_len, .. } = self.layout;
+                let told = self.memory.word32(self.line(member, round) + PAGE_AT);
+                let start = told.load(Ordering::Relaxed) as usize;
+                first_page + member as usize * PAGES * page_len + start.min(PAGES * page_len - len)
+            }
+        }
     }
 
+    /// Where so many bytes have places of their own; none if they go to a page.
     #[inline]
-    fn places(&self, len: usize) -> Places {
+    fn places(&self, len: usize) -> Option<Places> {
         if len <= S::BRIEF_LEN {
-            self.layout.lines
+            Some(self.layout.lines)
         } else if len <= S::SHORT_LEN {
-            self.layout.short
+            Some(self.layout.short)
         } else {
-            self.layout.pages
+            None
         }
+    }
+}
+
+/// What a member knows of its pages.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pages {
+    /// The round of the latest contribution on each; 0 if there was none.
+    last: [u64; PAGES],
+    /// The one that was written last.
+    current: usize,
+    /// Where the last contribution there ends.
+    end: usize,
+}
+
+impl Pages {
+    /// On which page so many bytes have room, and where there, if all have begun a round: the other's beginning where
+    /// that has been read, so that few pages stay in a cache.
+    fn place(&self, begun_by_all: u64, len: usize, page_len: usize) -> Option<(usize, usize)> {
+        let other = 1 - self.current;
+        let is_read = self.last[other] == 0 || self.last[other] < begun_by_all;
+        let start = self.end.next_multiple_of(LINE);
+        match is_read {
+            true => Some((other, 0)),
+            false => (start + len <= page_len).then_some((self.current, start)),
+        }
+    }
+
+    /// In this round a page is written up to there.
+    fn take(&mut self, page: usize, end: usize, round: u64) {
+        self.last[page] = round;
+        (self.current, self.end) = (page, end);
     }
 }
 
@@ -340,7 +412,9 @@ pub(super) struct Layout {
     /// Counts, and what is brief.
     lines: Places,
     short: Places,
-    pages: Places,
+    /// Where the first member's pages begin.
+    first_page: usize,
+    page_len: usize,
     /// What it takes.
     pub len_bytes: usize,
 }
@@ -365,8 +439,9 @@ impl Layout {
         let lines = Places { first, stride: BRIEF_AT + S::BRIEF_LEN, count: rounds };
         let first = lines.end(size);
         let short = Places { first, stride: S::SHORT_LEN, count: S::SHORT_ROUNDS };
-        let pages = Places { first: short.end(size), stride: page_len, count: PAGES };
-        Self { lines, short, pages, len_bytes: pages.end(size) }
+        let first_page = short.end(size);
+        let len_bytes = first_page + size as usize * PAGES * page_len;
+        Self { lines, short, first_page, page_len, len_bytes }
     }
 }
 
@@ -391,14 +466,15 @@ fn unpack(wanted: u64) -> (u64, Range<u32>) {
     (wanted >> 16, (wanted >> 8) as u32 & 0xff..wanted as u32 & 0xff)
 }
 
-/// How many rounds have pages of their own for what is long.
-const PAGES: u64 = 4;
+/// One is read while the other is written.
+const PAGES: usize = 2;
 
 /// How many lines all members have together at most, if each has as many as it needs.
 const LINES: u64 = 512;
 
-/// On a member's line of a round: its number, the contribution's length, and what is brief.
+/// On a member's line of a round: its number, the contribution's length, where that begins on the pages, and what is brief.
 const LEN_AT: usize = 8;
+const PAGE_AT: usize = 12;
 const BRIEF_AT: usize = 16;
 
 /// On a member's line of its own: what it sleeps for, its process, and one more than the number of its core, once it has
@@ -445,7 +521,7 @@ mod tests {
     #[test]
     fn who_is_ahead_waits_for_the_last() {
         let short = Segment::SHORT_ROUNDS;
-        for (len, places) in [(BRIEF, Segment::ROUNDS), (SHORT, short), (SHORT + 1, PAGES)] {
+        for (len, places) in [(BRIEF, Segment::ROUNDS), (SHORT, short)] {
             let [mut one, mut other] = pair();
             for _ in 0..places {
                 assert!(one.has_room(len), "the place was never used");
@@ -454,7 +530,7 @@ mod tests {
             assert!(!one.has_room(len));
             other.post(0, |_| ());
             assert!(!one.has_room(len), "it may be reading");
-            let spare = (places - PAGES) / 2;
+            let spare = places / 2 - 2;
             for _ in 0..=spare {
                 assert!(!one.has_room(len), "too few are free to be worth a turn");
                 other.post(0, |_| ());
@@ -465,6 +541,42 @@ mod tests {
             }
             assert!(!one.has_room(len));
         }
+    }
+
+    #[test]
+    fn what_is_long_goes_behind_what_is_unread_or_to_the_other_page() {
+        let [mut one, mut other] = pair();
+        let room = |one: &mut Board, len: usize| {
+            let has_room = one.has_room(len);
+            assert!(has_room || !one.take_due());
+            has_room.then(|| {
+                one.post(len, |bytes| bytes.fill(one_more(len)));
+                let Layout { first_page, page_len, .. } = one.layout;
+                let at = one.lies(0).0 - first_page;
+                (at / page_len, at % page_len)
+            })
+        };
+        let third = PAGE / 3;
+        let stride = third.next_multiple_of(LINE);
+        assert_eq!(room(&mut one, third), Some((1, 0)));
+        assert_eq!(room(&mut one, third), Some((0, 0)), "nobody has ever written there");
+        assert_eq!(room(&mut one, third), Some((0, stride)), "the other may be unread");
+        assert_eq!(room(&mut one, PAGE), None, "it is not on two pages");
+        other.post(0, |_| ());
+        assert_eq!(room(&mut one, PAGE), None, "it may be reading");
+        other.post(0, |_| ());
+        assert_eq!(room(&mut one, PAGE), Some((1, 0)), "it has read the first");
+        assert_eq!(room(&mut one, third), None, "two on a page are unread");
+        other.post(0, |_| ());
+        other.post(0, |_| ());
+        assert_eq!(other.contribution(0).to_vec(), vec![one_more(PAGE); PAGE]);
+        assert_eq!(room(&mut one, third), Some((0, 0)));
+        assert_eq!(room(&mut one, third), Some((0, stride)));
+        assert_eq!(room(&mut one, third), None, "neither has room");
+    }
+
+    fn one_more(len: usize) -> u8 {
+        len as u8 + 1
     }
 
     #[test]

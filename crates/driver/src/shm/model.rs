@@ -111,7 +111,7 @@ impl Shared for Modelled {
         let lines = len.div_ceil(LINE);
         let of = CREATED.with_borrow(Vec::len) as i32;
         let word = |line| Word64 { at: line * LINE, of, value: AtomicU64::new(0) };
-        let places = (0..lines).flat_map(|line| [0, 4, 8].map(|at| line * LINE + at));
+        let places = (0..lines).flat_map(|line| [0, 4, 8, 12].map(|at| line * LINE + at));
         let contents = Contents {
             descriptor: of,
             words64: (0..lines).map(word).collect(),
@@ -541,15 +541,15 @@ fn sleepers_are_woken_that_run_the_fences_of_all() {
     assert!(notices(Flaw::WantedWithoutRelease, a_sender_that_wants_room_is_woken));
 }
 
-/// Members of a board of `size`, with pages of a line.
+/// Members of a board of `size`, with pages of two lines.
 fn members(size: u32) -> Vec<Board<Modelled>> {
-    let memory = Modelled::create(board::Layout::of::<Modelled>(size, LINE).len_bytes).unwrap();
-    (0..size).map(|me| Board::over(memory.clone(), size, me, LINE)).collect()
+    let memory = Modelled::create(board::Layout::of::<Modelled>(size, 2 * LINE).len_bytes).unwrap();
+    (0..size).map(|me| Board::over(memory.clone(), size, me, 2 * LINE)).collect()
 }
 
 fn post(board: &mut Board<Modelled>, number: u8) {
-    // In turn on the line of the count, and apart from it.
-    let len = if number.is_multiple_of(2) { 4 } else { 60 };
+    // In turn on the line of the count, apart from it, and on a page.
+    let len = [4, 60, 100][usize::from(number % 3)];
     while !board.has_room(len) {
         thread::yield_now();
     }

@@ -3,12 +3,13 @@
 use super::{CROWD_CORES, LINE_NS, Model, Shape, TURN_NS};
 use crate::across::segments;
 use crate::choice::{Algorithm, Call, Operation};
+use crate::pieces::board::PIECE;
 
 impl Model {
     /// What a call takes by a board of such pages, and whether ranks had better share its work there and meet once
     /// more for that; none where a contribution is longer than a page.
     pub(crate) fn board_ns(&self, call: &Call, page_bytes: u64) -> Option<(u64, bool)> {
-        let can_share = call.operation == Operation::Allreduce;
+        let can_share = matches!(call.operation, Operation::Reduce | Operation::Allreduce);
         let ways = [false, true].into_iter().take(1 + usize::from(can_share));
         ways.filter_map(|way| Some((self.board_way_ns(call, page_bytes, way)?, way))).min()
     }
@@ -17,8 +18,9 @@ impl Model {
     pub(super) fn fits_boards(&self, call: &Call, algorithm: Algorithm, page_bytes: u64) -> bool {
         let is_prefix = matches!(call.operation, Operation::Scan | Operation::Exscan);
         if self.shape.nodes == 1 {
-            let is_cut = call.bytes <= call.units.saturating_mul(page_bytes);
-            let fits = call.bytes.div_ceil(page_bytes) <= BOARD_ROUNDS_MOST && is_cut;
+            let link_bytes = page_bytes.min(PIECE);
+            let is_cut = call.bytes <= call.units.saturating_mul(link_bytes);
+            let fits = call.bytes.div_ceil(link_bytes) <= BOARD_ROUNDS_MOST && is_cut;
             return is_prefix && algorithm == Algorithm::Chain && self.shape.ranks > 1 && fits;
         }
         let Shape { ranks, nodes, node_ranks, node_runs, has_heads, .. } = self.shape;
@@ -42,7 +44,7 @@ impl Model {
         };
         let is_whole = || algorithm == Algorithm::Levels || self.is_whole(call);
         let is_one_run = call.commutes || node_runs == 1;
-        let fits = |blocks: u64| call.longest.saturating_mul(blocks) <= page_bytes;
+        let fits = |blocks: u64| call.longest.saturating_mul(blocks) <= page_bytes.min(PIECE);
         let is_planned = match call.operation {
             Operation::Barrier => true,
             Operation::Broadcast => fits(1) && is_whole(),
@@ -72,7 +74,7 @@ impl Model {
     /// What a prefix takes along a chain by a board of such pages: who hears a piece combines it and posts what it comes to.
     pub(super) fn chain_at_board_ns(&self, bytes: u64, page_bytes: u64) -> u64 {
         let ranks = self.shape.ranks;
-        let pieces = bytes.div_ceil(page_bytes).max(1);
+        let pieces = bytes.div_ceil(page_bytes.min(PIECE)).max(1);
         let rounds = ranks - 1 + pieces;
         match self.shape.is_crowded {
             true => {
@@ -92,35 +94,65 @@ impl Model {
         self.near.latency_ns + self.shape.node_ranks * LINE_NS
     }
 
+    /// In how many pieces a call goes by a board of such pages; none where there is a unit that does not fit.
+    fn board_pieces(&self, call: &Call, page_bytes: u64, is_shared: bool) -> Option<u64> {
+        let Call { bytes, longest, units, is_uniform, .. } = *call;
+        let (ranks, link_bytes) = (self.shape.ranks, page_bytes.min(PIECE));
+        let piece_bytes = if self.shape.is_crowded { page_bytes } else { link_bytes };
+        let unit_bytes = bytes.div_ceil(units.max(1)).max(1);
+        let in_units = |bytes: u64, room: u64| {
+            let fit = room / unit_bytes;
+            (fit > 0).then(|| bytes.div_ceil(unit_bytes).div_ceil(fit).max(1))
+        };
+        let whole = |posted: u64| (posted <= page_bytes).then_some(1);
+        match call.operation {
+            Operation::Broadcast | Operation::Allreduce => in_units(bytes, piece_bytes),
+            Operation::Reduce if is_shared => in_units(bytes, piece_bytes),
+            Operation::Reduce => in_units(bytes, link_bytes),
+            Operation::Gather | Operation::Allgather if is_uniform => in_units(longest, page_bytes),
+            Operation::Scatter | Operation::Alltoall if is_uniform => {
+                in_units(longest, page_bytes / ranks)
+            }
+            Operation::ReduceScatter if bytes > page_bytes => {
+                in_units(bytes, page_bytes.saturating_sub(ranks * unit_bytes))
+            }
+            Operation::Scatter | Operation::Alltoall => whole(ranks * longest),
+            Operation::Barrier
+            | Operation::Gather
+            | Operation::Allgather
+            | Operation::ReduceScatter
+            | Operation::Scan
+            | Operation::Exscan => whole(longest),
+        }
+    }
+
     fn board_way_ns(&self, call: &Call, page_bytes: u64, is_shared: bool) -> Option<u64> {
         let (ranks, bytes) = (self.shape.ranks, call.bytes);
         let others = ranks - 1;
         // To combine, in halves of a copy: ranks that share cores find in their caches what all of them read.
         let combined = if self.shape.is_crowded { 2 } else { 4 };
-        // What a rank posts at most, what one rank moves and combines alone, and what all do beside each other:
-        // in multiples of the call's bytes.
-        let (posts, alone, together) = match call.operation {
-            Operation::Barrier => (0, 0, 0),
-            Operation::Broadcast => (1, 1, others),
-            Operation::Gather => (1, 0, 2 * others),
-            Operation::Scatter => (ranks, 0, 2 * ranks),
-            Operation::Allgather => (1, 0, ranks * ranks),
-            Operation::Alltoall => (ranks, 0, 2 * ranks * ranks),
-            Operation::Reduce => (1, 2 * others, others),
-            Operation::Allreduce if is_shared => (1, 0, 2 * ranks + combined * ranks / 2),
-            Operation::Allreduce => (1, 0, combined * ranks * ranks / 2),
-            Operation::ReduceScatter => (1, 0, 3 * ranks),
-            Operation::Scan | Operation::Exscan => (1, others, ranks * ranks),
+        // What one rank moves and combines alone, and what all do beside each other: in multiples of the call's bytes.
+        let (alone, together) = match call.operation {
+            Operation::Barrier => (0, 0),
+            Operation::Broadcast => (1, others),
+            Operation::Gather => (0, 2 * others),
+            Operation::Scatter => (0, 2 * ranks),
+            Operation::Allgather => (0, ranks * ranks),
+            Operation::Alltoall => (0, 2 * ranks * ranks),
+            Operation::Reduce if is_shared => (1, 2 * ranks + combined * ranks / 2),
+            Operation::Reduce => (2 * others, others),
+            Operation::Allreduce if is_shared => (0, 2 * ranks + combined * ranks / 2),
+            Operation::Allreduce => (0, combined * ranks * ranks / 2),
+            Operation::ReduceScatter => (0, 3 * ranks),
+            Operation::Scan | Operation::Exscan => (others, ranks * ranks),
         };
-        let is_cut = matches!(
-            call.operation,
-            Operation::Broadcast | Operation::Reduce | Operation::Allreduce
-        );
-        let pieces = if is_cut { bytes.div_ceil(page_bytes).max(1) } else { 1 };
+        let pieces = self.board_pieces(call, page_bytes, is_shared)?;
         let rounds = pieces * if is_shared { 2 } else { 1 };
-        // A unit is not divided.
-        let is_too_long = bytes > call.units.saturating_mul(page_bytes);
-        if rounds > BOARD_ROUNDS_MOST || posts * call.longest > pieces * page_bytes || is_too_long {
+        let most = match call.operation {
+            Operation::Scatter | Operation::Alltoall => DEALT_ROUNDS_MOST,
+            _ => BOARD_ROUNDS_MOST,
+        };
+        if rounds > most {
             return None;
         }
         let stream_ns = |times: u64| self.near.stream_ns(bytes.saturating_mul(times));
@@ -138,5 +170,8 @@ impl Model {
     }
 }
 
-/// What takes more rounds at a board goes faster by messages.
-const BOARD_ROUNDS_MOST: u64 = 16;
+/// What is dealt to each rank goes faster by messages if it takes more rounds at a board, which begin when all have come.
+const DEALT_ROUNDS_MOST: u64 = 8;
+
+/// Plans are no longer.
+const BOARD_ROUNDS_MOST: u64 = 256;

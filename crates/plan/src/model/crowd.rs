@@ -99,7 +99,8 @@ impl Model {
                 Prefix::Chain | Prefix::Heads | Prefix::Sites | Prefix::Board => return None,
             },
         };
-        let times_bytes = |times: u64| call.bytes.saturating_mul(times * CROWD_COPIES);
+        let copies = if call.bytes > EAGER_MOST { FETCHED_COPIES } else { CROWD_COPIES };
+        let times_bytes = |times: u64| call.bytes.saturating_mul(times * copies);
         let stream_ns = |times: u64| self.near.stream_ns(times_bytes(times));
         let beside_ns = messages * self.near.work_ns + stream_ns(together);
         Some(waits * ranks * TURN_NS + stream_ns(alone) + beside_ns / CROWD_CORES)
@@ -109,3 +110,8 @@ impl Model {
 /// What is copied to a message and out of it goes through a memory that all ranks of a core share, which is
 /// another's by then: as if it were copied so many times.
 const CROWD_COPIES: u64 = 3;
+
+/// What is longer than so many bytes is fetched by the kernel from who sleeps, page by page: as if it were copied so many
+/// times.
+const EAGER_MOST: u64 = 16 << 10;
+const FETCHED_COPIES: u64 = 6;

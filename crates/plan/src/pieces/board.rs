@@ -12,14 +12,18 @@ use crate::schedule::{Buffer, Fold, Operand, Schedule, Span, Step, part};
 
 /// How long a contribution to a board of so many ranks may be, in bytes; none where they have no board.
 pub fn page_bytes(ranks: u32) -> Option<u64> {
-    match ranks {
-        0 | 1 => None,
-        2..=8 => Some(64 << 10),
-        9..=32 => Some(32 << 10),
-        33..=64 => Some(16 << 10),
-        65.. => None,
-    }
+    let even = PAGES_BYTES / u64::from(ranks.max(8).next_power_of_two());
+    (2..=RANKS_MOST).contains(&ranks.into()).then_some(even + LISTED * RANKS_MOST)
 }
+
+/// How many ranks share a board at most.
+const RANKS_MOST: u64 = 64;
+
+/// One page of each rank, without the list of where blocks end: what is longer saves no more turns.
+const PAGES_BYTES: u64 = 4 << 20;
+
+/// How long pieces of what follows piece by piece are at most, in bytes: while one is read the next is written.
+pub(crate) const PIECE: u64 = 64 << 10;
 
 /// The rank at position `me` of `size` at a board with pages of so many units.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +31,11 @@ pub(crate) struct Seat {
     pub me: u32,
     pub size: u32,
     pub page: u64,
+    /// Units of a piece of what ranks do beside each other: a page where they share cores, since every wait is a turn of
+    /// all who do.
+    pub piece: u64,
+    /// Units of a piece of what ranks do one after the other.
+    pub link: u64,
 }
 
 impl Seat {
@@ -100,7 +109,7 @@ impl Seat {
 
     /// The root's `span` to everyone's, in pieces of a page.
     pub(crate) fn broadcast(self, schedule: &mut Schedule, root: u32, span: Span) {
-        for (start, len) in self.pieces(span.len) {
+        for (start, len) in pieces(span.len, self.piece) {
             let piece = span.part(start, len);
             self.share(schedule, root, piece, (0, piece));
         }
@@ -170,48 +179,129 @@ impl Seat {
         schedule.wait();
     }
 
-    /// Equal parts of the root's `whole`, in the order of ranks, to everyone's `own`.
+    /// Blocks that are as long as `own` to the root's, where `place` says, in pieces of a page.
+    pub(crate) fn gather_even(
+        self,
+        schedule: &mut Schedule,
+        root: u32,
+        own: Span,
+        place: &dyn Fn(u32) -> Span,
+    ) {
+        for (start, len) in pieces(own.len, self.page) {
+            if self.me != root {
+                schedule.post(own.part(start, len));
+                continue;
+            }
+            schedule.post(NOTHING);
+            schedule.meet(0..self.size);
+            for from in self.others() {
+                schedule.take(from, 0, place(from).part(start, len));
+            }
+        }
+    }
+
+    /// Equal parts of the root's `whole`, in the order of ranks, to everyone's `own`, those of all together in pieces of a
+    /// page.
     pub(crate) fn scatter(self, schedule: &mut Schedule, root: u32, whole: Span, own: Span) {
-        self.share(schedule, root, whole, (u64::from(self.me) * own.len, own));
+        let place = |to: u32| whole.part(u64::from(to) * own.len, own.len);
+        for (start, len) in self.parts(own.len) {
+            if self.me == root {
+                self.post_parts(schedule, &|to| place(to).part(start, len));
+            } else {
+                schedule.post(NOTHING);
+                schedule.meet(root..root + 1);
+                schedule.take(root, u64::from(self.me) * len, own.part(start, len));
+            }
+        }
     }
 
-    /// Everyone's `own` to everyone else's, where `place` says.
-    pub(crate) fn allgather(self, schedule: &mut Schedule, own: Span, place: &dyn Fn(u32) -> Span) {
-        self.exchange(schedule, own, &|from| (0, place(from)));
+    /// Everyone's `own` to everyone else's, where `place` says, in pieces of a page of the `longest`.
+    pub(crate) fn allgather(
+        self,
+        schedule: &mut Schedule,
+        (own, longest): (Span, u64),
+        place: &dyn Fn(u32) -> Span,
+    ) {
+        let piece = |of: Span, (start, len): (u64, u64)| {
+            let start = start.min(of.len);
+            of.part(start, len.min(of.len - start))
+        };
+        for at in pieces(longest.max(1), self.page) {
+            self.exchange(schedule, piece(own, at), &|from| (0, piece(place(from), at)));
+        }
     }
 
-    /// Equal parts of everyone's `whole` to everyone else's, where `place` says.
+    /// Equal parts of everyone's `whole` to everyone else's, where `place` says, those for all together in pieces of a page.
     pub(crate) fn alltoall(
         self,
         schedule: &mut Schedule,
         whole: Span,
         place: &dyn Fn(u32) -> Span,
     ) {
-        self.exchange(schedule, whole, &|from| {
-            let place = place(from);
-            (u64::from(self.me) * place.len, place)
-        });
+        let block = whole.len / u64::from(self.size);
+        for (start, len) in self.parts(block) {
+            let part = |to: u32| whole.part(u64::from(to) * block + start, len);
+            self.post_parts(schedule, &part);
+            schedule.meet(0..self.size);
+            for from in self.others() {
+                let at = u64::from(self.me) * len;
+                schedule.take(from, at, place(from).part(start, len));
+            }
+        }
     }
 
     /// Everyone's operands, combined in pairs in the order of ranks from `first` on, around the end, to the root's
-    /// `result`, in pieces of a page. The root's own, if they are not in the result, are `own`.
+    /// `result`, in pieces of a page. The root's own, if they are not in the result, are `own`. The root combines them, or
+    /// each a part that the root takes, where the work `is_shared`.
     pub(crate) fn reduce(
         self,
         schedule: &mut Schedule,
         (root, first): (u32, u32),
-        own: Span,
-        result: Span,
+        (own, result): (Span, Span),
+        is_shared: bool,
     ) {
+        let is_root = self.me == root;
         self.combine_as(schedule, &Tree::of(self.size), first, own != result);
-        for (start, len) in self.pieces(own.len) {
+        if is_shared {
+            return self.reduce_shared(schedule, root, own, result);
+        }
+        for (start, len) in pieces(own.len, self.link) {
             let (piece, into) = (own.part(start, len), result.part(start, len));
-            if self.me != root {
+            if !is_root {
                 schedule.post(piece);
                 continue;
             }
             schedule.post(if own == result { piece } else { NOTHING });
             schedule.meet(0..self.size);
             schedule.combine(piece, 0, into);
+        }
+    }
+
+    fn reduce_shared(self, schedule: &mut Schedule, root: u32, own: Span, result: Span) {
+        let room = match self.me == root {
+            true => result,
+            false => schedule.room(self.piece.min(own.len).div_ceil(u64::from(self.size))),
+        };
+        for (start, len) in pieces(own.len, self.piece) {
+            let own = own.part(start, len);
+            schedule.post(own);
+            schedule.meet(0..self.size);
+            let (start_of_mine, len_of_mine) = part(len, self.size, self.me);
+            let mine = match self.me == root {
+                true => result.part(start + start_of_mine, len_of_mine),
+                false => room.part(0, len_of_mine),
+            };
+            schedule.combine(own.part(start_of_mine, len_of_mine), start_of_mine, mine);
+            if self.me != root {
+                schedule.post(mine);
+                continue;
+            }
+            schedule.post(NOTHING);
+            schedule.meet(0..self.size);
+            for from in self.others() {
+                let (at, len) = part(len, self.size, from);
+                schedule.take(from, 0, result.part(start + at, len));
+            }
         }
     }
 
@@ -225,7 +315,7 @@ impl Seat {
         is_shared: bool,
     ) {
         self.combine_as(schedule, &Tree::of(self.size), 0, own != result);
-        for (start, len) in self.pieces(own.len) {
+        for (start, len) in pieces(own.len, self.piece) {
             let (own, result) = (own.part(start, len), result.part(start, len));
             schedule.post(own);
             schedule.meet(0..self.size);
@@ -243,19 +333,31 @@ impl Seat {
         }
     }
 
-    /// Everyone's operands, combined in pairs in the order of ranks; the part that begins at unit `start`, as long as
-    /// the `result`, to that.
+    /// Everyone's operands, combined in pairs in the order of ranks; the block of them that `lies` names for each, by its
+    /// start and length, to its `result`, those of all together in pieces of a page.
     pub(crate) fn reduce_scatter(
         self,
         schedule: &mut Schedule,
         own: Span,
-        start: u64,
+        lies: &dyn Fn(u32) -> (u64, u64),
         result: Span,
     ) {
-        schedule.post(own);
-        schedule.meet(0..self.size);
         self.combine_as(schedule, &Tree::of(self.size), 0, true);
-        schedule.combine(own.part(start, result.len), start, result);
+        // A part is longer than its share by less than a unit.
+        let rounds = own.len.div_ceil(self.page.saturating_sub(u64::from(self.size)).max(1));
+        let rounds = if own.len <= self.page { 1 } else { rounds as u32 };
+        for round in 0..rounds {
+            let piece = |rank: u32| {
+                let (start, len) = lies(rank);
+                let (at, len) = part(len, rounds, round);
+                own.part(start + at, len)
+            };
+            self.post_parts(schedule, &piece);
+            schedule.meet(0..self.size);
+            let at = (0..self.me).map(|rank| piece(rank).len).sum();
+            let (start, len) = part(result.len, rounds, round);
+            schedule.combine(piece(self.me), at, result.part(start, len));
+        }
     }
 
     /// The operands of ranks below this one, and its own where `with_own`, combined as over doubling distances.
@@ -283,7 +385,7 @@ impl Seat {
         before: Option<Span>,
         through: Span,
     ) {
-        let pieces: Vec<_> = self.pieces(own.len).collect();
+        let pieces: Vec<_> = pieces(own.len, self.link).collect();
         let piece_of = |round: u32, rank: u32| {
             let index = round.checked_sub(rank)? as usize;
             pieces.get(index).copied()
@@ -320,14 +422,6 @@ impl Seat {
         order(tree, &operand, &mut schedule.order);
     }
 
-    /// So many units in pieces of a page: where each begins, and its length.
-    fn pieces(self, len: u64) -> impl Iterator<Item = (u64, u64)> {
-        (0..len.div_ceil(self.page)).map(move |index| {
-            let start = index * self.page;
-            (start, self.page.min(len - start))
-        })
-    }
-
     /// The root posts, the others take a part of that.
     fn share(self, schedule: &mut Schedule, root: u32, whole: Span, (at, to): (u64, Span)) {
         if self.me == root {
@@ -347,6 +441,23 @@ impl Seat {
             let (at, to) = take(from);
             schedule.take(from, at, to);
         }
+    }
+
+    /// Posts a part of a block for each, one behind the other.
+    fn post_parts(self, schedule: &mut Schedule, place: &dyn Fn(u32) -> Span) {
+        let parts: Vec<Span> = (0..self.size).map(place).collect();
+        let follows = |pair: &[Span]| pair[0].part(pair[0].len, pair[1].len) == pair[1];
+        if parts.windows(2).all(follows) {
+            return schedule.post(parts[0].part(0, parts.iter().map(|part| part.len).sum()));
+        }
+        let first = schedule.blocks.len() as u32;
+        schedule.blocks.extend(parts);
+        schedule.steps.push(Step::PostParts { first, count: self.size });
+    }
+
+    /// Parts of blocks of so many units, of which one for each rank fits on a page.
+    fn parts(self, block: u64) -> impl Iterator<Item = (u64, u64)> {
+        pieces(block, (self.page / u64::from(self.size)).max(1))
     }
 
     /// How long a block may be so that one for each rank fits on a page, with the list of where they end.
@@ -397,6 +508,14 @@ impl Seat {
     fn others(self) -> impl Iterator<Item = u32> {
         (1..self.size).map(move |distance| (self.me + distance) % self.size)
     }
+}
+
+/// So many units in pieces: where each begins, and its length.
+fn pieces(len: u64, most: u64) -> impl Iterator<Item = (u64, u64)> {
+    (0..len.div_ceil(most)).map(move |index| {
+        let start = index * most;
+        (start, most.min(len - start))
+    })
 }
 
 /// The order of a tree of operands. Whose is where says `operand`, by position.

@@ -130,6 +130,9 @@ impl Rank {
     fn posted(&mut self, me: u32, step: Step) -> Vec<Unit> {
         let spans = match step {
             Step::Post { span } => vec![span],
+            Step::PostParts { first, count } => {
+                self.schedule.blocks[first as usize..][..count as usize].to_vec()
+            }
             _ => self.schedule.blocks.clone(),
         };
         let posted = spans.into_iter().map(|span| {
@@ -146,10 +149,11 @@ impl Rank {
     /// That a span is not on its way: `writes` forbids sends too.
     fn check(&self, me: u32, span: Span, writes: bool) {
         for other in self.begun.iter().filter(|other| writes || !other.is_send) {
-            let apart = other.span.buffer != span.buffer
-                || other.span.start + other.span.len <= span.start
-                || span.start + span.len <= other.span.start;
-            assert!(apart, "rank {me}, step {}: {span:?} is on its way", self.at);
+            assert!(
+                !overlaps(other.span, span),
+                "rank {me}, step {}: {span:?} is on its way",
+                self.at
+            );
         }
     }
 
@@ -170,6 +174,13 @@ impl Rank {
         self.begun.retain(|begun| !counts(begun));
         true
     }
+}
+
+/// Whether two spans have a unit in common.
+fn overlaps(one: Span, other: Span) -> bool {
+    one.buffer == other.buffer
+        && one.start < other.start + other.len
+        && other.start < one.start + one.len
 }
 
 type Wires = HashMap<(u32, u32), [VecDeque<usize>; 2]>;
@@ -208,7 +219,7 @@ pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
                     Step::Wait if !rank.settles(None) => break,
                     Step::Await { step } if !rank.settles(Some(step as usize)) => break,
                     Step::Wait | Step::Await { .. } => {}
-                    Step::Post { .. } | Step::PostBlocks => {
+                    Step::Post { .. } | Step::PostParts { .. } | Step::PostBlocks => {
                         let (data, round) = (rank.posted(me, step), rank.posts.len());
                         assert!(data.iter().all(|unit| *unit != Unit::Nothing));
                         // A board of two places for each: the last but one must have been read by all.
@@ -235,6 +246,18 @@ pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
                     }
                     Step::Combine { own, at, to } => {
                         assert_eq!(own.len, to.len);
+                        // Its own operand may be where the combination goes if that begins with it.
+                        let order = match &rank.schedule.order[..] {
+                            [Fold::Begin(Operand::Own), rest @ ..] if own == to => rest,
+                            order => order,
+                        };
+                        let is_own = |fold: &Fold| {
+                            matches!(fold, Fold::Begin(Operand::Own) | Fold::Put(Operand::Own))
+                        };
+                        assert!(
+                            !order.iter().any(is_own) || !overlaps(own, to),
+                            "rank {me}: what is combined is written over"
+                        );
                         rank.check(me, own, false);
                         rank.check(me, to, true);
                         let own = rank.units(own).to_vec();
