@@ -78,6 +78,11 @@ pub trait Rail: Send {
         false
     }
 
+    /// Whether a peer that is awake was last seen on that core.
+    fn has_neighbour_on(&self, _core: u32) -> bool {
+        false
+    }
+
     /// The threads of this process may run on the cores that this word names, which is not 0: what neighbours have last
     /// said of theirs.
     fn compare_cores(&mut self, _own: u64) -> Neighbours {

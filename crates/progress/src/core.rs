@@ -21,6 +21,7 @@ use crate::idle::Idle;
 use crate::journal::Journal;
 use crate::places::Places;
 use crate::precedence::Precedence;
+use crate::sleeper::Sleeper;
 use crate::tasks::Tasks;
 use crate::waiters::{Awaited, Waiters};
 use crate::watch::Watch;
@@ -440,6 +441,17 @@ impl Core {
     /// Whether this thread's core is also that of a peer which may have something to send.
     pub(crate) fn shares_core(&mut self) -> bool {
         self.rails.iter_mut().any(|station| station.rail.shares_core())
+    }
+
+    /// The calling thread leaves its core to another, which sleeps: where that would wake on the core of a peer that may
+    /// have something to send, it gets this one.
+    pub(crate) fn keep_apart(&self, next: &Sleeper, here: u32) {
+        let has_neighbour =
+            |core| self.rails.iter().any(|station| station.rail.has_neighbour_on(core));
+        if next.core() != here && has_neighbour(next.core()) && !has_neighbour(here) {
+            // Where the system refuses, it wakes where it was.
+            let _ = next.move_to(here);
+        }
     }
 
     /// Tells neighbours which cores this process has, and asks for theirs.

@@ -8,7 +8,7 @@
 
 use std::time::Instant;
 
-use rustix::thread::sched_getcpu;
+use nix::sched::sched_getcpu;
 use topo::domains::Location;
 
 use crate::cores::LOOK_EVERY;
@@ -75,7 +75,7 @@ impl Places {
 
     /// Where the calling thread is.
     pub fn here(&self) -> Place {
-        Place((!self.locations.is_empty()).then(sched_getcpu))
+        Place((!self.locations.is_empty()).then(core_here))
     }
 
     /// How far it is. A core that came later is as far as can be.
@@ -112,6 +112,12 @@ impl Choice {
         self.passed = if is_due || nearest.0 == oldest.0 { 0 } else { self.passed + 1 };
         Some(if is_due { oldest } else { nearest })
     }
+}
+
+/// On which core the calling thread is. It is the C library that knows: to find what the kernel gives processes to read
+/// goes wrong under valgrind.
+pub(crate) fn core_here() -> usize {
+    sched_getcpu().unwrap_or_default()
 }
 
 /// So often in a row what is nearer, or came later, goes before the oldest.

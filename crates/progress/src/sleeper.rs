@@ -5,21 +5,28 @@
 //! leave its own idle.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 
 use crate::idle::Sign;
+use crate::places::core_here;
 
 /// A thread that waits for others.
 #[derive(Debug)]
 pub(crate) struct Sleeper {
     nap: Nap<AtomicU8>,
     thread: Thread,
+    id: Pid,
+    /// On which core it was when it was last about to sleep; guarded as the core it waits on.
+    core: AtomicU32,
+    /// Where it may run, while it is moved to a core; guarded as the core it waits on.
+    allowed: Mutex<Option<CpuSet>>,
     /// What it is called by. None where the process has no descriptors left: then it parks.
     pipe: Option<(OwnedFd, OwnedFd)>,
 }
@@ -39,7 +46,15 @@ pub(crate) enum Heard {
 impl Sleeper {
     fn new() -> Self {
         let pipe = pipe_with(PipeFlags::CLOEXEC).ok();
-        Self { nap: Nap::new(), thread: thread::current(), pipe }
+        let (thread, id) = (thread::current(), gettid());
+        Self {
+            nap: Nap::new(),
+            thread,
+            id,
+            core: AtomicU32::new(0),
+            allowed: Mutex::new(None),
+            pipe,
+        }
     }
 
     /// The calling thread, which is about to sleep.
@@ -49,7 +64,38 @@ impl Sleeper {
         }
         let sleeper = SLEEPER.with(Arc::clone);
         sleeper.nap.begin();
+        sleeper.core.store(core_here() as u32, Ordering::Relaxed);
         sleeper
+    }
+
+    /// On which core it was when it went to sleep.
+    pub fn core(&self) -> u32 {
+        self.core.load(Ordering::Relaxed)
+    }
+
+    /// Has it go on on another core, if it may. The kernel would wake it where it went to sleep, as long as it counts it
+    /// among those that run there.
+    pub fn move_to(&self, core: u32) -> rustix::io::Result<()> {
+        let allowed = sched_getaffinity(Some(self.id))?;
+        if allowed.is_set(core as usize) {
+            let mut only = CpuSet::new();
+            only.set(core as usize);
+            sched_setaffinity(Some(self.id), &only)?;
+            *self.lock_allowed() = Some(allowed);
+        }
+        Ok(())
+    }
+
+    /// It is this thread, and awake: it is as free as before it was moved.
+    pub fn be_free(&self) {
+        if let Some(allowed) = self.lock_allowed().take() {
+            // It was so free before.
+            let _ = sched_setaffinity(None, &allowed);
+        }
+    }
+
+    fn lock_allowed(&self) -> MutexGuard<'_, Option<CpuSet>> {
+        self.allowed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes it; once after it has said that it is about to sleep.
@@ -214,6 +260,44 @@ mod tests {
             sleeper.nap.begin();
             assert!(!sleeper.sleep(Duration::ZERO, later(Duration::from_millis(1))));
         }
+    }
+
+    #[test]
+    fn who_is_moved_wakes_there_and_is_free_again() {
+        let allowed = sched_getaffinity(None).expect("this thread's");
+        let cores: Vec<u32> =
+            (0..CpuSet::MAX_CPU as u32).filter(|core| allowed.is_set(*core as usize)).collect();
+        for core in cores {
+            let (tell, told) = mpsc::channel();
+            let sleeper = thread::spawn(move || {
+                let me = Sleeper::of_this_thread();
+                tell.send(Arc::clone(&me)).expect("the test listens");
+                assert!(me.sleep(Duration::ZERO, later(WATCHDOG)));
+                let woken_on = core_here() as u32;
+                me.be_free();
+                (woken_on, sched_getaffinity(None).expect("this thread's"))
+            });
+            let asleep = told.recv().expect("it has told");
+            asleep.move_to(core).expect("a thread of this process");
+            asleep.wake();
+            assert_eq!(sleeper.join().expect("it has ended well"), (core, allowed));
+        }
+    }
+
+    #[test]
+    fn who_is_bound_is_not_moved_elsewhere() {
+        thread::spawn(|| {
+            let me = Sleeper::of_this_thread();
+            let mut only = CpuSet::new();
+            only.set(me.core() as usize);
+            sched_setaffinity(None, &only).expect("where it is");
+            me.move_to(me.core() + 1).expect("nothing to do");
+            assert_eq!(sched_getaffinity(None).expect("this thread's"), only);
+            me.be_free();
+            assert_eq!(sched_getaffinity(None).expect("this thread's"), only);
+        })
+        .join()
+        .expect("it has ended well");
     }
 
     #[test]

@@ -517,6 +517,9 @@ impl Progress {
             false => self.cores.spin(),
         };
         self.leave(&mut core);
+        if let Some(next) = &next {
+            core.keep_apart(next, sleeper.core());
+        }
         drop(core);
         if let Some(next) = next {
             next.wake();
@@ -527,6 +530,7 @@ impl Progress {
         if !is_woken {
             core.waiters.remove(&sleeper);
         }
+        sleeper.be_free();
         core
     }
 

@@ -436,6 +436,12 @@ impl Link {
         }
     }
 
+    /// On which core its peer was last seen, if that is awake.
+    fn core(&self) -> Option<u32> {
+        let is_awake = !self.down && !sleep::is_asleep(&self.inbox);
+        is_awake.then(|| self.inbox.word32(CORE_AT).load(Ordering::Relaxed))
+    }
+
     /// Wakes the peer if it sleeps.
     #[inline]
     fn ring_bell(&self) {
@@ -590,14 +596,16 @@ impl Rail for ShmRail {
     fn shares_core(&mut self) -> bool {
         let core = self.tell_core();
         let Self { links, aside, rank, .. } = self;
-        let awake = || links.iter().filter(|link| !link.down && !sleep::is_asleep(&link.inbox));
-        let core_of = |link: &Link| link.inbox.word32(CORE_AT).load(Ordering::Relaxed);
-        let mut here = awake().filter(|link| core_of(link) == core);
+        let mut here = links.iter().filter(|link| link.core() == Some(core));
         let Some(neighbour) = here.next() else { return false };
         if neighbour.peer < *rank || here.any(|link| link.peer < *rank) {
-            aside.meet(core, awake().map(core_of));
+            aside.meet(core, links.iter().filter_map(Link::core));
         }
         true
+    }
+
+    fn has_neighbour_on(&self, core: u32) -> bool {
+        self.links.iter().any(|link| link.core() == Some(core))
     }
 
     fn compare_cores(&mut self, own: u64) -> Neighbours {

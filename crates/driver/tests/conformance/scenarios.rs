@@ -8,6 +8,7 @@ use std::time::Duration;
 use driver::{Fault, Neighbours, Puller, Rail};
 use memory::{Layout, Region, Segment};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::thread::CpuSet;
 use wire::{Frame, GateId, RemoteRegion};
 
 use crate::kit::{End, Flow, Ground, Limit, Load, PATIENCE, Random, pattern};
@@ -414,11 +415,23 @@ fn rings(rail: &dyn Rail, limit: Duration) -> bool {
     poll(&mut bells, Some(&limit)).expect("poll") > 0
 }
 
-/// Neighbours hear from each other which cores they have, as each has said last, but not from who has said nothing.
+/// Neighbours hear from each other which cores they have, as each has said last, but not from who has said nothing, and on
+/// which they are, while they are awake.
 pub fn cores(ground: &dyn Ground) {
     let mut stage = Stage::new(ground, 3);
     stage.open(0, 1);
     stage.open(0, 2);
+    let neighbours = |stage: &Stage| {
+        let rail = &stage.ends[0].rail;
+        (0..CpuSet::MAX_CPU as u32).filter(|core| rail.has_neighbour_on(*core)).count()
+    };
+    assert_eq!(neighbours(&stage), 0);
+    stage.ends[1].rail.shares_core();
+    assert_eq!(neighbours(&stage), 1);
+    assert!(stage.ends[1].rail.prepare_sleep());
+    assert_eq!(neighbours(&stage), 0);
+    stage.ends[1].rail.finish_sleep();
+    assert_eq!(neighbours(&stage), 1);
     let mut compare = |rank: usize, own| stage.ends[rank].rail.compare_cores(own);
     let [all, some] = [7, 1];
     let seen = |alike, others| Neighbours { alike, others };

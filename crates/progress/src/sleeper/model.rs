@@ -8,7 +8,15 @@ use loom::thread;
 
 use super::{Heard, Nap};
 
+/// What the core's lock guards.
+#[derive(Default)]
+struct Core {
+    is_due: bool,
+    is_moved: bool,
+}
+
 struct Process {
+    core: Mutex<Core>,
     nap: Nap<AtomicU8>,
     /// Calls in the pipe.
     calls: Mutex<u32>,
@@ -19,7 +27,8 @@ struct Process {
 impl Process {
     fn new() -> Arc<Self> {
         let (calls, changed) = (Mutex::new(0), Condvar::new());
-        Arc::new(Self { nap: Nap::new(), calls, changed, is_over: AtomicBool::new(false) })
+        let core = Mutex::new(Core { is_due: true, is_moved: false });
+        Arc::new(Self { core, nap: Nap::new(), calls, changed, is_over: AtomicBool::new(false) })
     }
 
     fn wake(&self) {
@@ -94,5 +103,49 @@ fn time_ends_meanwhile(sleep: fn(&Process) -> bool) -> impl Fn() + Sync + Send +
         clock.join().unwrap();
         assert_eq!(*process.calls.lock().unwrap(), 0);
         assert!(!was_woken || process.nap.has_ended());
+    }
+}
+
+#[test]
+fn who_goes_on_is_not_moved_any_more() {
+    loom::model(a_thread_gives_way(|process| {
+        let mut core = process.core.lock().unwrap();
+        let is_due = std::mem::take(&mut core.is_due);
+        core.is_moved = is_due;
+        is_due
+    }));
+}
+
+#[test]
+fn the_model_notices_who_is_moved_when_it_has_gone_on() {
+    let flawed = a_thread_gives_way(|process| {
+        let is_due = std::mem::take(&mut process.core.lock().unwrap().is_due);
+        // As if that took no lock.
+        process.core.lock().unwrap().is_moved = is_due;
+        is_due
+    });
+    assert!(catch_unwind(AssertUnwindSafe(|| loom::model(flawed))).is_err());
+}
+
+/// A thread gives way to one whose time ends meanwhile: it takes it out, if it is still due, and moves it; then wakes it.
+fn a_thread_gives_way(take: fn(&Process) -> bool) -> impl Fn() + Sync + Send + 'static {
+    move || {
+        let process = Process::new();
+        let (waker, clock) = (Arc::clone(&process), Arc::clone(&process));
+        let waker = thread::spawn(move || {
+            if take(&waker) {
+                waker.wake();
+            }
+        });
+        let clock = thread::spawn(move || clock.end_time());
+        process.nap.sleep(|is_timed| process.listen(is_timed));
+        {
+            let mut core = process.core.lock().unwrap();
+            core.is_due = false;
+            core.is_moved = false;
+        }
+        waker.join().unwrap();
+        clock.join().unwrap();
+        assert!(!process.core.lock().unwrap().is_moved);
     }
 }
