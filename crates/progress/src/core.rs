@@ -88,8 +88,7 @@ pub struct Core {
     untold: BTreeSet<u64>,
     /// A rail had no room for a frame, or not yet for all of it, or is at something of its own.
     has_backlog: bool,
-    /// That may still be so, or messages are gathered, a task has to compute, a long message is to be copied, or threads
-    /// wait for others.
+    /// That may still be so, or messages are gathered, a task has to compute, or a long message is to be copied.
     pub(crate) has_loose_ends: bool,
     /// How often progress was made.
     turn: u64,
@@ -366,7 +365,7 @@ impl Core {
     /// Whether something does not come to its end unless somebody polls.
     #[inline]
     pub(crate) fn is_left_behind(&self) -> bool {
-        self.engine.has_pending() || self.has_loose_ends
+        self.engine.has_pending() || self.has_loose_ends || !self.waiters.is_empty()
     }
 
     /// Whether a rail has had no room for something, as far as known.
@@ -375,12 +374,10 @@ impl Core {
     }
 
     pub(crate) fn look_at_ends(&mut self) {
-        let has_threads = !self.waiters.is_empty();
         self.has_loose_ends = self.has_backlog
             || self.is_gathering()
             || self.has_work()
             || !self.copies.is_empty()
-            || has_threads
             || !self.reopening.is_empty()
             || self.is_returning();
     }
@@ -415,7 +412,9 @@ impl Core {
     /// Whether who asks may be about to leave polling to another thread.
     #[inline]
     fn has_company(&self) -> bool {
-        self.has_loose_ends || (!self.asker_polls && self.watch.is_polled())
+        self.has_loose_ends
+            || !self.waiters.is_empty()
+            || (!self.asker_polls && self.watch.is_polled())
     }
 
     /// As [`Core::await_op`], before such a message is there or its peer has failed.

@@ -509,7 +509,6 @@ impl Progress {
         succession::note(&self.myself);
         let awaited = std::mem::take(&mut core.awaited);
         let sleeper = core.waiters.add(awaited);
-        core.has_loose_ends = true;
         core.counters.waits_for_others += 1;
         let spin = match self.is_crowded(&core) {
             true => Duration::ZERO,
@@ -548,8 +547,7 @@ impl Progress {
     /// to the polling thread, which gives way when it has nothing for itself.
     #[inline]
     fn tell(&self, core: &mut Core) {
-        // Threads that wait are among the loose ends.
-        if core.has_loose_ends {
+        if !core.waiters.is_empty() {
             self.tell_waiting(core);
         }
     }
@@ -568,7 +566,7 @@ impl Progress {
     #[inline]
     fn stop_polling(&self, core: &mut Core) {
         core.watch.stop_polling();
-        if core.has_loose_ends && !self.is_crowded(core) {
+        if !core.waiters.is_empty() && !self.is_crowded(core) {
             core.waiters.wake_one();
         }
     }
