@@ -6,6 +6,7 @@
 //! that has nothing to report returns at once. Sleeping is the business of `progress`, which asks
 //! each rail for its descriptors.
 
+mod fairness;
 mod fork;
 mod identity;
 mod lookout;

@@ -629,6 +629,23 @@ fn a_competing_flow_keeps_its_share() {
 }
 
 #[test]
+fn a_flow_that_comes_later_gets_its_share() {
+    for buffer_bytes in [300_000, 400_000] {
+        let link = Link { buffer_bytes, ..far(200, 11_600) };
+        let mut world = World::new(link, known(&link), 7);
+        world.goodput(Duration::from_secs(1));
+        let mut world = world.with_rival();
+        let duration = Duration::from_secs(10);
+        let own = world.goodput(duration);
+        let arrived = world.rival.as_ref().map_or(0, |rival| rival.arrived);
+        let others = arrived as f64 * PACKET as f64 / duration.as_secs_f64() / link.bytes_per_s;
+        println!("buffer {buffer_bytes}: own {own:.3}, the other's {others:.3}");
+        assert!(others > 0.35, "{others} beside {own} with {buffer_bytes} of buffer");
+        assert!(own > 0.35, "{own} beside {others} with {buffer_bytes} of buffer");
+    }
+}
+
+#[test]
 fn what_is_dropped_is_sent_again_by_the_pace_that_is_left() {
     let link = Link { buffer_bytes: 40_000, ..link() };
     let mut world = World::new(link, None, 8);

@@ -14,7 +14,8 @@
 //! what the path carries, and no less than shows that it carries as much. Packets that are lost now and
 //! then do not say that the path is full. Many do: then
 //! the sender goes back to seven tenths of what was under way, as CUBIC does, and to the rate that arrived. A queue
-//! alone is no reason, for a flow that fills every buffer would have the path for itself.
+//! alone is no reason, for a flow that fills every buffer would have the path for itself; it only has others
+//! [keep their part](Fairness).
 //!
 //! Ideas: BBR (Cardwell et al., 2016), packet trains (Jain and Routhier, 1986).
 
@@ -22,6 +23,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use wire::Traffic;
+
+use crate::fairness::{Fairness, Sight};
 
 /// What is known of a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,6 +80,8 @@ pub(super) struct Model {
     /// No more than this is under way since the path was full; grows with every round.
     ceiling: Option<f64>,
     mtu: u64,
+    /// What is left to others.
+    fairness: Fairness,
     /// What was known from before.
     known: Option<Path>,
     /// What was last told.
@@ -143,6 +148,7 @@ impl Model {
             waited: Duration::ZERO,
             ceiling: None,
             mtu: 1200,
+            fairness: Fairness::default(),
             known,
             told: None,
         }
@@ -209,7 +215,8 @@ impl Model {
             Phase::Cruise { .. } if self.is_first() => PROBE_GAIN * self.rate,
             Phase::Cruise { .. } => self.rate,
         };
-        pace.clamp(RATE_MIN, RATE_MAX)
+        let most = self.fairness.most().map_or(RATE_MAX, |most| most as f64);
+        pace.min(most).clamp(RATE_MIN, RATE_MAX)
     }
 
     /// Something has left that will be acknowledged.
@@ -250,7 +257,9 @@ impl Model {
         self.round.arrived += arriving;
         let round_trip = now.saturating_duration_since(sent);
         self.round_trip.observe(now, round_trip);
-        self.queue.observe(round_trip.saturating_sub(self.least()));
+        let waits = round_trip.saturating_sub(self.least());
+        self.queue.observe(waits);
+        self.share(now, waits);
         let least = &mut self.round.least_round_trip;
         *least = Some(least.map_or(round_trip, |least| least.min(round_trip)));
         if self.train_begin.is_some_and(|begin| sent >= begin) {
@@ -288,6 +297,18 @@ impl Model {
     /// The longest packet has changed.
     pub fn set_mtu(&mut self, bytes: u16) {
         self.mtu = bytes.into();
+    }
+
+    /// Leaves to others what is theirs, where packets wait for so long in the network.
+    fn share(&mut self, now: Instant, waits: Duration) {
+        let sight = Sight {
+            least: self.least(),
+            waits,
+            confirmed: self.delivered,
+            lost: self.lost,
+            is_busy: self.drained.is_none(),
+        };
+        self.fairness.look(now, &sight, self.known.map(|path| path.bytes_per_s as u64));
     }
 
     /// Measures the rate of the train that ends with `point`.

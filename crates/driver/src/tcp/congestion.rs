@@ -21,6 +21,7 @@ use super::hold::{Hold, Verdict, beyond, may_renew};
 use super::measure::{self, Pace};
 use super::probe::{Probe, Way};
 use super::relay::Detour;
+use crate::fairness::{Fairness, Sight};
 
 /// The congestion control of connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,6 +85,8 @@ pub(super) struct Steady {
     since: Duration,
     /// To what it is held while it begins.
     hold: Hold,
+    /// What it leaves to others.
+    fairness: Fairness,
 }
 
 /// At which rate, in bytes per second, a connection of such a round trip overflows nothing: what is known of its way may
@@ -97,13 +100,29 @@ impl Steady {
     /// Gives a connection the congestion control that remembers what it has measured, if the system allows it. Its
     /// beginning is held to what the way is known to carry, in bytes per second, and room to see that more comes through.
     pub fn begin(socket: &impl AsFd, known: Option<u64>, now: Duration) -> Option<Self> {
-        let mut steady = Self { since: now, hold: Hold::default() };
+        let (hold, fairness) = (Hold::default(), Fairness::default());
+        let mut steady = Self { since: now, hold, fairness };
         if let Some(rate) = known {
             let verdict = steady.hold.begin(rate);
             steady.follow(socket, verdict);
         }
         begin_anew(socket).ok()?;
         Some(steady)
+    }
+
+    /// Leaves to others what is theirs, of a way that is remembered to carry so much, in bytes per second. To be called now
+    /// and then from when a long frame leaves.
+    pub fn share(
+        &mut self,
+        socket: &impl AsFd,
+        sight: &Sight,
+        remembered: Option<u64>,
+        now: Instant,
+    ) {
+        if self.fairness.look(now, sight, remembered) {
+            // What fails here has failed before.
+            let _ = self.pace(socket, self.hold.rate());
+        }
     }
 
     /// Lets through what comes through. To be called now and then from when a long frame leaves; whether to go on.
@@ -124,7 +143,7 @@ impl Steady {
             Verdict::Hold(rate) => drop(self.hold_to(socket, rate)),
             Verdict::Renew(rate) => self.renew(socket, Some(rate)),
             Verdict::Release => {
-                if measure::hold(socket, u64::MAX).is_ok() {
+                if self.pace(socket, None).is_ok() {
                     self.hold.set(None);
                 }
             }
@@ -135,11 +154,17 @@ impl Steady {
     fn hold_to(&mut self, socket: &impl AsFd, rate: u64) -> bool {
         let harmless = measure::least_round_trip(socket).map_or(0, harmless);
         let held = rate.max(harmless);
-        let is_held = measure::hold(socket, held).is_ok();
+        let is_held = self.pace(socket, Some(held)).is_ok();
         if is_held {
             self.hold.set(Some(held));
         }
         is_held
+    }
+
+    /// Has the kernel send no faster than at a rate, if there is one, and than others leave room for.
+    fn pace(&self, socket: &impl AsFd, rate: Option<u64>) -> io::Result<()> {
+        let most = [rate, self.fairness.most()].into_iter().flatten().min();
+        measure::hold(socket, most.unwrap_or(u64::MAX))
     }
 
     /// Lets a connection send twice as much every round trip, paced, to have it remember that [afterwards](Self::begin);
@@ -286,6 +311,32 @@ mod tests {
             "it would pause"
         );
         assert_eq!(measure::held(&one).unwrap(), held);
+    }
+
+    #[test]
+    fn what_is_left_to_others_is_left_to_them_whatever_it_is_held_to_besides() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let Some(mut steady) = Steady::begin(&one, None, Duration::ZERO) else { return };
+        let (mut now, mut confirmed) = (Instant::now(), 0);
+        let mut shares = |steady: &mut Steady, rate, waits| {
+            for _ in 0..100 {
+                now += Duration::from_millis(5);
+                confirmed += rate / 200;
+                let (least, waits) = (Duration::from_millis(10), Duration::from_millis(waits));
+                let sight = Sight { least, waits, confirmed, lost: 0, is_busy: true };
+                steady.share(&one, &sight, None, now);
+            }
+            measure::held(&one).unwrap()
+        };
+        assert_eq!(shares(&mut steady, 100_000_000, 0), u64::MAX);
+        let part = shares(&mut steady, 70_000_000, 10);
+        assert!(part < 70_000_000, "{part}");
+        steady.hold_to(&one, 100_000_000);
+        assert_eq!(measure::held(&one).unwrap(), part);
+        // The others have gone.
+        shares(&mut steady, part, 0);
+        assert_eq!(shares(&mut steady, part, 0), 100_000_000);
     }
 
     #[test]

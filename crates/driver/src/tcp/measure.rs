@@ -10,6 +10,7 @@ use wire::{Cost, HostCost};
 
 use super::probe::Sight;
 use super::widening::Window;
+use crate::fairness;
 
 /// A connection as the kernel sees it now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,6 +198,20 @@ impl Pace {
         let bytes = u128::from(self.bytes_per_s) * u128::from(time_ns) / 1_000_000_000;
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
+}
+
+/// What of a connection says whether it shares its way, if the kernel knows.
+pub(super) fn shared_sight(socket: &impl AsFd) -> Option<fairness::Sight> {
+    let info = Info::of(socket).ok()?;
+    let us = |at| info.u32_at(at).map(|us| Duration::from_micros(us.into()));
+    let least = us(offset_of!(libc::tcp_info, tcpi_min_rtt))?;
+    Some(fairness::Sight {
+        least,
+        waits: us(offset_of!(libc::tcp_info, tcpi_rtt))?.saturating_sub(least),
+        confirmed: info.u64_at(offset_of!(libc::tcp_info, tcpi_bytes_acked))?,
+        lost: info.u32_at(offset_of!(libc::tcp_info, tcpi_total_retrans))?.into(),
+        is_busy: info.u32_at(offset_of!(libc::tcp_info, tcpi_notsent_bytes))? > 0,
+    })
 }
 
 /// The least round trip of a connection in the last minutes, if the kernel knows one.

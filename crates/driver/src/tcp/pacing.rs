@@ -22,6 +22,8 @@ use super::vigil;
 pub(super) struct Pacing {
     /// What the connection costs, if the kernel says.
     pub known: Option<Known>,
+    /// What the way carried for jobs before, in bytes per second.
+    remembered: Option<u64>,
     /// Whether the peer is so far that it matters what waits here; links of ranks keep their frames then, to be opened
     /// anew.
     pub is_far: bool,
@@ -58,7 +60,8 @@ impl Pacing {
 
     /// Of such a connection.
     pub fn with(known: Option<Known>, is_far: bool, probe: Probe, steady: Option<Steady>) -> Self {
-        Self { known, is_far, probe, steady, claim: None, patient_until: None }
+        let remembered = known.as_ref().and_then(Known::remembered_rate);
+        Self { known, remembered, is_far, probe, steady, claim: None, patient_until: None }
     }
 
     /// What the connection costs, as far as is known.
@@ -170,11 +173,17 @@ impl Pacing {
         }
     }
 
-    /// Lets through what the way has been seen to carry; to be called now and then from when a long frame leaves. Whether
-    /// to go on.
+    /// Lets through what the way has been seen to carry, and no more than its part where others share it; to be called now
+    /// and then from when a long frame leaves. Whether to go on.
     pub fn ease(&mut self, socket: &TcpStream) -> bool {
         match (&mut self.steady, &self.probe) {
-            (Some(steady), Probe::Done) => steady.ease(socket, Instant::now()),
+            (Some(steady), Probe::Done) => {
+                let now = Instant::now();
+                if let Some(sight) = measure::shared_sight(socket) {
+                    steady.share(socket, &sight, self.remembered, now);
+                }
+                steady.ease(socket, now)
+            }
             _ => false,
         }
     }
