@@ -1,0 +1,251 @@
+//! Steps at a board: to post, to meet, and to take what others have posted.
+
+use std::ops::Deref;
+
+use driver::Board;
+use memory::Region;
+use plan::{Span, Step};
+use progress::{Core, Stage};
+
+use super::{Collective, Running, gone, unfit};
+use crate::Result;
+use crate::board::Seat;
+
+impl<C: Deref<Target = Collective>> Running<C> {
+    /// Whether what a question to the board waits for is there: until then the board is watched.
+    #[inline]
+    pub(super) fn await_board(
+        &mut self,
+        core: &mut Core,
+        mut is_there: impl FnMut(&mut Board) -> bool,
+    ) -> Stage {
+        let seat = self.collective.seat();
+        let Seat { board, places, .. } = seat;
+        // Neighbours that run and come at the same time are there sooner than the rails can be asked.
+        let looks = if self.watches || places.is_crowded() { 1 } else { LOOKS };
+        let mut finds = |board: &mut Board| {
+            (0..looks).any(|look| {
+                if look > 0 {
+                    std::hint::spin_loop();
+                }
+                is_there(board)
+            })
+        };
+        while !finds(&mut board.lock()) {
+            let missing = board.lock().missing();
+            if let Some(position) = missing {
+                let (comm, rank) = (&self.collective.call.comm, seat.rank(position));
+                core.close_context(comm.collective_context(), comm.gate(rank));
+                self.failure = Some(gone(&format!("rank {rank}'s process has ended")));
+                self.is_over = true;
+                break;
+            }
+            self.watches = true;
+            if core.watch(board) {
+                return Stage::Waits;
+            }
+        }
+        if std::mem::take(&mut self.watches) {
+            core.unwatch(board);
+        }
+        Stage::Ended
+    }
+
+    /// The blocks that a step posts one behind the other, and the bytes of a list before them of where each ends.
+    #[inline]
+    fn blocks(&self, step: Step) -> (&[Span], usize) {
+        let blocks = &self.collective.schedule.blocks;
+        match step {
+            Step::PostParts { first, count } => (&blocks[first as usize..][..count as usize], 0),
+            _ => (blocks, blocks.len() * LISTED),
+        }
+    }
+
+    /// How many units a step posts, and how many bytes.
+    #[inline]
+    pub(super) fn posts(&self, step: Step) -> (u64, usize) {
+        let (units, list_len) = match step {
+            Step::Post { span } => (span.len, 0),
+            _ => {
+                let (blocks, list_len) = self.blocks(step);
+                (blocks.iter().map(|block| block.len).sum(), list_len)
+            }
+        };
+        (units, list_len + units as usize * self.collective.memory.unit())
+    }
+
+    /// Posts on the board what a step says; there is room.
+    #[inline]
+    pub(super) fn post(&self, step: Step) {
+        let stream = |span| self.collective.memory.stream(span, &self.temporaries);
+        let mut board = self.collective.seat().board.lock();
+        if let Step::Post { span } = step {
+            let data = stream(span);
+            return board.post(data.len(), |page| data.read(0, page));
+        }
+        let (blocks, list_len) = self.blocks(step);
+        board.post(self.posts(step).1, |page| {
+            let (list, mut rest) = page.split_at_mut(list_len);
+            let mut ends = list.chunks_exact_mut(LISTED);
+            let mut end = list_len;
+            for block in blocks {
+                let data = stream(*block);
+                let into = rest.split_off_mut(..data.len()).unwrap_or_default();
+                data.read(0, into);
+                end += data.len();
+                if let Some(listed) = ends.next() {
+                    listed.copy_from_slice(&(end as u32).to_le_bytes());
+                }
+            }
+        });
+    }
+
+    /// Wakes those who sleep until what was posted.
+    #[inline]
+    pub(super) fn tell(&self, core: &mut Core) {
+        let (comm, seat) = (&self.collective.call.comm, self.collective.seat());
+        seat.board.lock().tell(|position| core.wake(comm.gate(seat.rank(position))));
+    }
+
+    /// Of the steps right behind the meeting at which this rank is, those that take what is long and there already: there
+    /// is none where what comes first is short.
+    pub(super) fn untaken(&self) -> impl Iterator<Item = usize> + use<'_, C> {
+        let Collective { schedule, memory, .. } = &*self.collective;
+        let board = &self.collective.seat().board;
+        let first = self.at + 1;
+        let steps = (first..).zip(schedule.steps.get(first..).unwrap_or_default());
+        steps
+            .take(Early::MOST)
+            .map_while(move |(at, step)| match *step {
+                Step::Take { from, to, .. } if at > first || !memory.is_brief(to.len) => {
+                    Some((at, from))
+                }
+                _ => None,
+            })
+            .filter(|&(at, from)| !self.early.has(self.at, at) && board.lock().has_met(from))
+            .map(|(at, _)| at)
+    }
+
+    /// Takes what is there before the others have come.
+    pub(super) fn take_early(&mut self) {
+        let untaken: Vec<usize> = self.untaken().collect();
+        for step in untaken {
+            if let Some(&Step::Take { from, at, to }) = self.collective.schedule.steps.get(step) {
+                self.take(from, at, to);
+                self.early.insert(self.at, step);
+            }
+        }
+    }
+
+    pub(super) fn take(&mut self, from: u32, at: u64, to: Span) {
+        match self.posted(from, at, to.len) {
+            Ok(posted) => {
+                self.collective.memory.stream(to, &self.temporaries).copy_from(&posted);
+            }
+            Err(error) => self.failure = Some(error),
+        }
+    }
+
+    pub(super) fn take_block(&mut self, from: u32, to: Span) {
+        let seat = self.collective.seat();
+        let posted = seat.board.lock().contribution(from);
+        let block = block_of(&posted, seat.position as usize, seat.size());
+        let (got, expected) = (block.len(), to.len as usize * self.collective.memory.unit());
+        if got == expected {
+            self.collective.memory.stream(to, &self.temporaries).copy_from(&block);
+        } else {
+            let rank = self.collective.seat().rank(from);
+            self.failure = Some(unfit(rank, got as u64, expected as u64));
+        }
+    }
+
+    /// So many units of what a rank has posted, unless it is too short.
+    pub(super) fn posted(&self, from: u32, at: u64, units: u64) -> Result<Region> {
+        let unit = self.collective.memory.unit();
+        let posted = self.collective.seat().board.lock().contribution(from);
+        let (start, len) = (at as usize * unit, units as usize * unit);
+        match start + len <= posted.len() {
+            true => Ok(posted.slice(start, len)),
+            false => {
+                let rank = self.collective.seat().rank(from);
+                Err(unfit(rank, posted.len() as u64, (start + len) as u64))
+            }
+        }
+    }
+}
+
+/// What of the steps right behind a meeting has been taken before others had come.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Early {
+    /// The meeting's step.
+    meeting: usize,
+    /// A bit for each that follows.
+    taken: u64,
+}
+
+impl Early {
+    /// So many steps at most.
+    const MOST: usize = 64;
+
+    fn has(self, meeting: usize, step: usize) -> bool {
+        self.meeting == meeting && self.taken >> (step - meeting - 1) & 1 == 1
+    }
+
+    fn insert(&mut self, meeting: usize, step: usize) {
+        if self.meeting != meeting {
+            *self = Self { meeting, taken: 0 };
+        }
+        self.taken |= 1 << (step - meeting - 1);
+    }
+
+    /// Whether that is the case of a step that comes next.
+    #[inline]
+    pub(super) fn takes(self, step: usize) -> bool {
+        self.taken != 0
+            && (1..=Self::MOST).contains(&step.wrapping_sub(self.meeting))
+            && self.has(self.meeting, step)
+    }
+}
+
+/// The block for rank `me` of `size` that were posted behind a list; empty where the list says what cannot be.
+fn block_of(posted: &Region, me: usize, size: usize) -> Region {
+    let end_of = |rank: usize| {
+        let mut end = [0; LISTED];
+        posted.read(rank * LISTED, &mut end);
+        u32::from_le_bytes(end) as usize
+    };
+    if posted.len() < size * LISTED {
+        return Region::empty();
+    }
+    let start = if me == 0 { size * LISTED } else { end_of(me - 1) };
+    let end = end_of(me).min(posted.len());
+    posted.slice(start.min(end), end.saturating_sub(start))
+}
+
+/// Bytes in the list of where blocks end, for each.
+const LISTED: usize = 4;
+
+/// Looks at a board at once, before others have the core: some cache lines' ways.
+const LOOKS: u32 = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_behind_a_list_are_found_and_lists_that_lie_do_no_harm() {
+        let posted = |ends: [u32; 3], data: &[u8]| {
+            let mut bytes = ends.map(u32::to_le_bytes).concat();
+            bytes.extend_from_slice(data);
+            Region::from_box(bytes.into_boxed_slice())
+        };
+        let right = posted([14, 14, 17], b"abxyz");
+        let found = [0, 1, 2].map(|me| block_of(&right, me, 3).to_vec());
+        assert_eq!(found, [b"ab".to_vec(), Vec::new(), b"xyz".to_vec()]);
+        for ends in [[u32::MAX, 0, u32::MAX], [0, 0, 0], [13, 12, 99]] {
+            let wrong = posted(ends, b"abxyz");
+            assert!((0..3).all(|me| block_of(&wrong, me, 3).len() <= wrong.len()));
+        }
+        assert!(block_of(&right, 0, 5).is_empty());
+    }
+}
