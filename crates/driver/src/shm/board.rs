@@ -177,6 +177,7 @@ impl<S: Shared> Board<S> {
     }
 
     /// The same of what goes to a page.
+    #[inline(never)]
     fn has_page(&mut self, len: usize) -> bool {
         let Pages { last, current, .. } = self.pages;
         let is_read = self.pages.place(self.begun_by_all, len, self.layout.page_len).is_some();
@@ -199,21 +200,28 @@ impl<S: Shared> Board<S> {
         assert!(len <= self.layout.page_len, "a contribution is at most a page long");
         self.round += 1;
         let line = self.line(self.me, self.round);
-        if self.places(len).is_none() {
-            let Self { pages, layout, begun_by_all, .. } = self;
-            let place = pages.place(*begun_by_all, len, layout.page_len);
-            let (page, start) = place.unwrap_or_else(|| unreachable!("there is room"));
-            pages.take(page, start + len, self.round);
-            let start = page * layout.page_len + start;
-            self.memory.word32(line + PAGE_AT).store(start as u32, Ordering::Relaxed);
-        }
         if len > 0 {
-            let at = self.place(self.me, self.round, len);
+            let at = match self.places(len) {
+                Some(places) => places.at(self.me, self.round) + before::<S>(len),
+                None => self.take_page(line, len),
+            };
             fill(self.memory.slice_mut(at, len));
         }
         self.memory.word32(line + LEN_AT).store(len as u32, Ordering::Relaxed);
         self.memory.word64(line).store(self.round, Ordering::Release);
         S::fence();
+    }
+
+    /// Finds a place on a page, which the line says.
+    #[inline(never)]
+    fn take_page(&mut self, line: usize, len: usize) -> usize {
+        let Self { pages, layout, begun_by_all, .. } = self;
+        let place = pages.place(*begun_by_all, len, layout.page_len);
+        let (page, start) = place.unwrap_or_else(|| unreachable!("there is room"));
+        pages.take(page, start + len, self.round);
+        let start = page * layout.page_len + start;
+        self.memory.word32(line + PAGE_AT).store(start as u32, Ordering::Relaxed);
+        self.layout.first_page + self.me as usize * PAGES * self.layout.page_len + start
     }
 
     /// Calls `ring` with each member that sleeps until what the latest post has completed; it is asked to be
@@ -351,15 +359,17 @@ impl<S: Shared> Board<S> {
     #[inline]
     fn place(&self, member: u32, round: u64, len: usize) -> usize {
         match self.places(len) {
-            Some(places) if len <= S::BRIEF_LEN => places.at(member, round) + BRIEF_AT,
-            Some(places) => places.at(member, round),
-            None => {
-                let Layout { first_page, page_len, .. } = self.layout;
-                let told = self.memory.word32(self.line(member, round) + PAGE_AT);
-                let start = told.load(Ordering::Relaxed) as usize;
-                first_page + member as usize * PAGES * page_len + start.min(PAGES * page_len - len)
-            }
+            Some(places) => places.at(member, round) + before::<S>(len),
+            None => self.place_on_page(member, round, len),
         }
+    }
+
+    #[inline(never)]
+    fn place_on_page(&self, member: u32, round: u64, len: usize) -> usize {
+        let Layout { first_page, page_len, .. } = self.layout;
+        let told = self.memory.word32(self.line(member, round) + PAGE_AT);
+        let start = told.load(Ordering::Relaxed) as usize;
+        first_page + member as usize * PAGES * page_len + start.min(PAGES * page_len - len)
     }
 
     /// Where so many bytes have places of their own; none if they go to a page.
@@ -455,6 +465,12 @@ impl Places {
     fn end(self, size: u32) -> usize {
         self.first + size as usize * self.count as usize * self.stride
     }
+}
+
+/// What is brief lies behind other words.
+#[inline]
+fn before<S: Shared>(len: usize) -> usize {
+    if len <= S::BRIEF_LEN { BRIEF_AT } else { 0 }
 }
 
 /// Never zero: somebody is waited for.

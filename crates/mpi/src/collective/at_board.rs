@@ -51,8 +51,29 @@ impl<C: Deref<Target = Collective>> Running<C> {
         Stage::Ended
     }
 
-    /// The blocks that a step posts one behind the other, and the bytes of a list before them of where each ends.
+    /// How many units a step posts, and how many bytes.
     #[inline]
+    pub(super) fn posts(&self, step: Step) -> (u64, usize) {
+        match step {
+            Step::Post { span } => (span.len, span.len as usize * self.collective.memory.unit()),
+            _ => self.posts_blocks(step),
+        }
+    }
+
+    /// Posts on the board what a step says; there is room.
+    #[inline]
+    pub(super) fn post(&self, step: Step) {
+        match step {
+            Step::Post { span } => {
+                let data = self.collective.memory.stream(span, &self.temporaries);
+                let board = &self.collective.seat().board;
+                board.lock().post(data.len(), |page| data.read(0, page));
+            }
+            _ => self.post_blocks(step),
+        }
+    }
+
+    /// The blocks that a step posts one behind the other, and the bytes of a list before them of where each ends.
     fn blocks(&self, step: Step) -> (&[Span], usize) {
         let blocks = &self.collective.schedule.blocks;
         match step {
@@ -61,35 +82,24 @@ impl<C: Deref<Target = Collective>> Running<C> {
         }
     }
 
-    /// How many units a step posts, and how many bytes.
-    #[inline]
-    pub(super) fn posts(&self, step: Step) -> (u64, usize) {
-        let (units, list_len) = match step {
-            Step::Post { span } => (span.len, 0),
-            _ => {
-                let (blocks, list_len) = self.blocks(step);
-                (blocks.iter().map(|block| block.len).sum(), list_len)
-            }
-        };
+    #[inline(never)]
+    fn posts_blocks(&self, step: Step) -> (u64, usize) {
+        let (blocks, list_len) = self.blocks(step);
+        let units = blocks.iter().map(|block| block.len).sum();
         (units, list_len + units as usize * self.collective.memory.unit())
     }
 
-    /// Posts on the board what a step says; there is room.
-    #[inline]
-    pub(super) fn post(&self, step: Step) {
-        let stream = |span| self.collective.memory.stream(span, &self.temporaries);
-        let mut board = self.collective.seat().board.lock();
-        if let Step::Post { span } = step {
-            let data = stream(span);
-            return board.post(data.len(), |page| data.read(0, page));
-        }
+    #[inline(never)]
+    fn post_blocks(&self, step: Step) {
+        let Collective { memory, .. } = &*self.collective;
         let (blocks, list_len) = self.blocks(step);
-        board.post(self.posts(step).1, |page| {
+        let (_, len) = self.posts_blocks(step);
+        self.collective.seat().board.lock().post(len, |page| {
             let (list, mut rest) = page.split_at_mut(list_len);
             let mut ends = list.chunks_exact_mut(LISTED);
             let mut end = list_len;
             for block in blocks {
-                let data = stream(*block);
+                let data = memory.stream(*block, &self.temporaries);
                 let into = rest.split_off_mut(..data.len()).unwrap_or_default();
                 data.read(0, into);
                 end += data.len();
