@@ -9,7 +9,7 @@ use crate::choice::{Algorithm, Call, Plans};
 use crate::costs::{Cost, Costs, Distance};
 use crate::crossings::{Crossings, Pairs};
 use crate::model::{Model, Order, Shape};
-use crate::pieces::board::{PIECE, Seat};
+use crate::pieces::board::{Seat, link_bytes};
 use crate::team::Team;
 
 /// Where the ranks of a communicator run.
@@ -220,7 +220,7 @@ impl Topology {
     pub(crate) fn seat(&self, me: u32, unit_bytes: u64) -> Seat {
         let page_bytes = self.page_bytes.unwrap_or(0);
         let units = |bytes: u64| (bytes / unit_bytes.max(1)).max(1);
-        let link = units(page_bytes.min(PIECE));
+        let link = units(link_bytes(page_bytes));
         let page = units(page_bytes);
         let piece = if self.is_crowded() { page } else { link };
         let (me, size) = match &self.levels {

@@ -3,7 +3,7 @@
 use super::{CROWD_CORES, LINE_NS, Model, Shape, TURN_NS};
 use crate::across::segments;
 use crate::choice::{Algorithm, Call, Operation};
-use crate::pieces::board::PIECE;
+use crate::pieces::board::{dealt_rounds, link_bytes};
 
 impl Model {
     /// What a call takes by a board of such pages, and whether ranks had better share its work there and meet once
@@ -18,7 +18,7 @@ impl Model {
     pub(super) fn fits_boards(&self, call: &Call, algorithm: Algorithm, page_bytes: u64) -> bool {
         let is_prefix = matches!(call.operation, Operation::Scan | Operation::Exscan);
         if self.shape.nodes == 1 {
-            let link_bytes = page_bytes.min(PIECE);
+            let link_bytes = link_bytes(page_bytes);
             let is_cut = call.bytes <= call.units.saturating_mul(link_bytes);
             let fits = call.bytes.div_ceil(link_bytes) <= BOARD_ROUNDS_MOST && is_cut;
             return is_prefix && algorithm == Algorithm::Chain && self.shape.ranks > 1 && fits;
@@ -44,7 +44,7 @@ impl Model {
         };
         let is_whole = || algorithm == Algorithm::Levels || self.is_whole(call);
         let is_one_run = call.commutes || node_runs == 1;
-        let fits = |blocks: u64| call.longest.saturating_mul(blocks) <= page_bytes.min(PIECE);
+        let fits = |blocks: u64| call.longest.saturating_mul(blocks) <= link_bytes(page_bytes);
         let is_planned = match call.operation {
             Operation::Barrier => true,
             Operation::Broadcast => fits(1) && is_whole(),
@@ -74,7 +74,7 @@ impl Model {
     /// What a prefix takes along a chain by a board of such pages: who hears a piece combines it and posts what it comes to.
     pub(super) fn chain_at_board_ns(&self, bytes: u64, page_bytes: u64) -> u64 {
         let ranks = self.shape.ranks;
-        let pieces = bytes.div_ceil(page_bytes.min(PIECE)).max(1);
+        let pieces = bytes.div_ceil(link_bytes(page_bytes)).max(1);
         let rounds = ranks - 1 + pieces;
         match self.shape.is_crowded {
             true => {
@@ -97,7 +97,7 @@ impl Model {
     /// In how many pieces a call goes by a board of such pages; none where there is a unit that does not fit.
     fn board_pieces(&self, call: &Call, page_bytes: u64, is_shared: bool) -> Option<u64> {
         let Call { bytes, longest, units, is_uniform, .. } = *call;
-        let (ranks, link_bytes) = (self.shape.ranks, page_bytes.min(PIECE));
+        let (ranks, link_bytes) = (self.shape.ranks, link_bytes(page_bytes));
         let piece_bytes = if self.shape.is_crowded { page_bytes } else { link_bytes };
         let unit_bytes = bytes.div_ceil(units.max(1)).max(1);
         let in_units = |bytes: u64, room: u64| {
@@ -113,14 +113,13 @@ impl Model {
             Operation::Scatter | Operation::Alltoall if is_uniform => {
                 in_units(longest, page_bytes / ranks)
             }
-            Operation::ReduceScatter if bytes > page_bytes => {
-                in_units(bytes, page_bytes.saturating_sub(ranks * unit_bytes))
+            Operation::ReduceScatter => {
+                dealt_rounds(bytes.div_ceil(unit_bytes), page_bytes / unit_bytes, ranks)
             }
             Operation::Scatter | Operation::Alltoall => whole(ranks * longest),
             Operation::Barrier
             | Operation::Gather
             | Operation::Allgather
-            | Operation::ReduceScatter
             | Operation::Scan
             | Operation::Exscan => whole(longest),
         }

@@ -22,8 +22,19 @@ const RANKS_MOST: u64 = 64;
 /// One page of each rank, without the list of where blocks end: what is longer saves no more turns.
 const PAGES_BYTES: u64 = 4 << 20;
 
-/// How long pieces of what follows piece by piece are at most, in bytes: while one is read the next is written.
-pub(crate) const PIECE: u64 = 64 << 10;
+/// How long pieces of what follows piece by piece are at most on such pages, in bytes: while one is read the next is
+/// written.
+pub(crate) fn link_bytes(page_bytes: u64) -> u64 {
+    page_bytes.min(64 << 10)
+}
+
+/// In how many rounds blocks of so many units together are posted, a part of each in a round, on pages of so many; none
+/// where they do not fit.
+pub(crate) fn dealt_rounds(units: u64, page: u64, ranks: u64) -> Option<u64> {
+    // A part is longer than its share by less than a unit.
+    let room = page.saturating_sub(ranks);
+    if units <= page { Some(1) } else { (room > 0).then(|| units.div_ceil(room)) }
+}
 
 /// The rank at position `me` of `size` at a board with pages of so many units.
 #[derive(Clone, Copy, Debug)]
@@ -343,9 +354,8 @@ impl Seat {
         result: Span,
     ) {
         self.combine_as(schedule, &Tree::of(self.size), 0, true);
-        // A part is longer than its share by less than a unit.
-        let rounds = own.len.div_ceil(self.page.saturating_sub(u64::from(self.size)).max(1));
-        let rounds = if own.len <= self.page { 1 } else { rounds as u32 };
+        let rounds = dealt_rounds(own.len, self.page, u64::from(self.size));
+        let rounds = rounds.unwrap_or_else(|| unreachable!("blocks fit")) as u32;
         for round in 0..rounds {
             let piece = |rank: u32| {
                 let (start, len) = lies(rank);
