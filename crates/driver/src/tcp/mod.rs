@@ -154,6 +154,8 @@ pub struct TcpRail {
     stalled: usize,
     /// How often the rail was polled, wrapping.
     polls: u32,
+    /// Somebody has slept since epoll was asked: what rang may be no link that is read directly.
+    has_slept: bool,
     /// Open links with frames that the kernel has not taken.
     backlogged: usize,
     /// Open links that want to know when the kernel takes more.
@@ -273,6 +275,7 @@ impl TcpRail {
             next_stall: Duration::ZERO,
             stalled: 0,
             polls: 0,
+            has_slept: false,
             backlogged: 0,
             writing: 0,
             padding_left: PADDING_OF_ALL,
@@ -750,7 +753,9 @@ impl Rail for TcpRail {
             self.note_unread(key);
         }
         let busy = self.dialled > 0 || self.writing > 0 || self.stalled > 0;
-        if self.polls.is_multiple_of(EPOLL_EVERY) || self.hot.is_empty() || busy {
+        let rang_elsewhere = self.has_slept && !moved;
+        if self.polls.is_multiple_of(EPOLL_EVERY) || self.hot.is_empty() || busy || rang_elsewhere {
+            self.has_slept = false;
             moved |= self.poll_epoll(sink);
         }
         moved
@@ -783,6 +788,7 @@ impl Rail for TcpRail {
         let has_news =
             !(self.failed.is_empty() && self.deferred.is_empty() && self.newcomers.is_empty());
         self.stalls.prepare_sleep();
+        self.has_slept = true;
         !has_news && !self.sockets.values().any(has_more)
     }
 

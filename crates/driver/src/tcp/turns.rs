@@ -74,6 +74,31 @@ fn what_a_burst_leaves_behind_is_asked_for_at_the_next_poll() {
     }
 }
 
+#[test]
+fn who_sleeps_is_woken_once_by_the_time_to_look_at_what_was_handed_over() {
+    let [mut rail, mut other] = linked();
+    let limit = Instant::now() + Duration::from_secs(20);
+    let rings = |rail: &TcpRail, wait: Duration| {
+        let timeout = Some(rustix::time::Timespec::try_from(wait).unwrap());
+        let mut bells = [rustix::event::PollFd::new(&rail.epoll, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut bells, timeout.as_ref()) == Ok(1)
+    };
+    assert_ne!(rail.post(GateId(1), &long(BURST_MIN / 2)), Post::Full);
+    // A word of the other makes the link one that is read without asking epoll.
+    assert_ne!(other.post(GateId(0), &long(8)), Post::Full);
+    while rail.hot.is_empty() {
+        rail.poll(&mut |_| {});
+        other.poll(&mut |_| {});
+        assert!(Instant::now() < limit, "nothing comes");
+    }
+    rail.poll(&mut |_| {});
+    rail.stalls.add(*rail.hot.first().unwrap());
+    assert!(rail.prepare_sleep() && rings(&rail, Duration::from_secs(20)), "it was to be looked");
+    rail.finish_sleep();
+    rail.poll(&mut |_| {});
+    assert!(!rail.hot.is_empty() && !rings(&rail, Duration::ZERO), "it rings on");
+}
+
 /// How far the measuring of the only link has come.
 fn probe_of(rail: &mut TcpRail) -> &mut Probe {
     let open = rail.sockets.values_mut().find_map(|socket| match socket {
