@@ -12,7 +12,7 @@
 //! More than is in flight at that rate may be under way, so that late acknowledgements and lost packets do
 //! not stop the sender; the pace, not the window, keeps the queue short: where packets wait it is a little less than
 //! what the path carries, and no less than shows that it carries as much. Packets that are lost now and
-//! then do not say that the path is full. Many do: then
+//! then do not say that the path is full. Many do, where a queue stands, and most: then
 //! the sender goes back to seven tenths of what was under way, as CUBIC does, and to the rate that arrived. A queue
 //! alone is no reason, for a flow that fills every buffer would have the path for itself; it only has others
 //! [keep their part](Fairness).
@@ -75,6 +75,8 @@ pub(super) struct Model {
     newest: Option<Instant>,
     arriving: u64,
     round: Round,
+    /// Of rounds before, as far as that was under way at once: what arrived, and what was taken for lost.
+    lately: (u64, u64),
     /// For how long packets waited in the network in the last round.
     waited: Duration,
     /// No more than this is under way since the path was full; grows with every round.
@@ -115,6 +117,7 @@ struct Round {
     is_marked: bool,
     most_in_flight: u64,
     least_round_trip: Option<Duration>,
+    most_round_trip: Option<Duration>,
     /// The greatest measured rate, and whether the network had set it.
     rate: f64,
     is_network_rate: bool,
@@ -145,6 +148,7 @@ impl Model {
             newest: None,
             arriving: 0,
             round: Round::default(),
+            lately: (0, 0),
             waited: Duration::ZERO,
             ceiling: None,
             mtu: 1200,
@@ -262,6 +266,7 @@ impl Model {
         self.share(now, waits);
         let least = &mut self.round.least_round_trip;
         *least = Some(least.map_or(round_trip, |least| least.min(round_trip)));
+        self.round.most_round_trip = self.round.most_round_trip.max(Some(round_trip));
         if self.train_begin.is_some_and(|begin| sent >= begin) {
             let point = Point { at: now, delivered: self.delivered, sent };
             self.measure(&point);
@@ -346,7 +351,9 @@ impl Model {
     fn end_round(&mut self, now: Instant) {
         let round = std::mem::take(&mut self.round);
         let before = self.rate;
-        if self.is_congested(&round) {
+        let is_congested = self.is_congested(&round);
+        self.lately = if is_congested { (0, 0) } else { self.with_lately(&round) };
+        if is_congested {
             self.handle_congestion(&round);
         } else if round.rate > 0.0 {
             // One train that comes bundled does not make a path much faster.
@@ -389,11 +396,22 @@ impl Model {
         }
     }
 
-    /// Whether a round has shown that the path is full.
+    /// Whether a round has shown that the path is full: more is lost than now and then, and packets have waited before
+    /// that; or so much is that nothing else explains it. A round may be as short as the repeats of what was lost in the
+    /// one before, so that what is lost counts beside all that was lately under way.
     fn is_congested(&self, round: &Round) -> bool {
-        let share = round.lost as f64 / ((round.arrived + round.lost) as f64).max(1.0);
-        let is_many = share > LOST_MAX && round.lost >= LOST_PACKETS_MIN * self.mtu;
-        round.is_marked || is_many
+        let (arrived, lost) = (self.lately.0 + round.arrived, self.lately.1 + round.lost);
+        let share = lost as f64 / ((arrived + lost) as f64).max(1.0);
+        let waited = round.most_round_trip.unwrap_or_default().saturating_sub(self.least());
+        let is_many = share > LOST_MAX && lost >= LOST_PACKETS_MIN * self.mtu;
+        round.is_marked || is_many && (waited > QUEUE_MIN || share > LOST_MOST)
+    }
+
+    /// What has arrived and what was lost lately, with this round.
+    fn with_lately(&self, round: &Round) -> (u64, u64) {
+        let (arrived, lost) = (self.lately.0 + round.arrived, self.lately.1 + round.lost);
+        let part = (self.carried_at_once() / ((arrived + lost) as f64).max(1.0)).min(1.0);
+        ((arrived as f64 * part) as u64, (lost as f64 * part) as u64)
     }
 
     fn handle_congestion(&mut self, round: &Round) {
@@ -549,9 +567,12 @@ const RISE_MAX: f64 = 1.25;
 /// A rate that is so much greater than before has risen.
 const RISEN: f64 = 1.08;
 
-/// A share of lost packets beyond which the path is full.
+/// A share of lost packets beyond which the path is full where packets wait…
 const LOST_MAX: f64 = 0.03;
-const LOST_PACKETS_MIN: u64 = 3;
+/// …if there are so many of them: of a message of 64 KB three are lost by chance now and then where one in a hundred is…
+const LOST_PACKETS_MIN: u64 = 6;
+/// …and beyond which it is where none waits, for a buffer may be too short to show it.
+const LOST_MOST: f64 = 0.1;
 /// Waiting for less may be the host's doing.
 const QUEUE_MIN: Duration = Duration::from_micros(1500);
 /// Acknowledgements in a row that a queue delays: some dozen packets.
