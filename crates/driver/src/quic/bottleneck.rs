@@ -393,6 +393,7 @@ impl End {
                 Event::Stream(StreamEvent::Opened { .. }) => {
                     line.stream = line.connection.streams().accept(Dir::Bi);
                 }
+                Event::DatagramReceived => line.take_echoes(),
                 Event::ConnectionLost { reason } => panic!("{reason}"),
                 _ => {}
             }
@@ -563,6 +564,19 @@ fn messages_of_which_packets_are_lost_take_a_round_trip_more() {
         println!("{bytes} bytes: {:?}, {:?}, limit {limit:?}", took[15], took[27]);
         assert!(took[15] < limit + repair.mul_f64(1.1), "{:?}, seed {seed}", took[15]);
         assert!(took[27] < limit + repair.mul_f64(2.5), "{:?}, seed {seed}", took[27]);
+    }
+}
+
+#[test]
+fn the_last_packet_is_missed_as_soon_as_any_other() {
+    for (seed, bytes) in [(34, 100), (35, 20_000)] {
+        let link = Link { loss: 0.02, ..far(1000, 11_600) };
+        let mut world = World::new(link, known(&link), seed);
+        in_turn(&mut world, 200, bytes);
+        let took = in_turn(&mut world, 400, bytes);
+        let (limit, repair) = (world.limit(bytes), 2 * link.delay);
+        println!("{bytes} bytes: {:?}, {:?}, limit {limit:?}", took[200], took[396]);
+        assert!(took[396] < limit + repair.mul_f64(1.3), "{:?}, seed {seed}", took[396]);
     }
 }
 

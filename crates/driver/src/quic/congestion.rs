@@ -74,6 +74,8 @@ pub(super) struct Model {
     /// Of the packets that the acknowledgement at hand names: when the newest left, and their bytes.
     newest: Option<Instant>,
     arriving: u64,
+    /// When the last echo left.
+    echoed: Option<Instant>,
     round: Round,
     /// Of rounds before, as far as that was under way at once: what arrived, and what was taken for lost.
     lately: (u64, u64),
@@ -147,6 +149,7 @@ impl Model {
             drained: None,
             newest: None,
             arriving: 0,
+            echoed: None,
             round: Round::default(),
             lately: (0, 0),
             waited: Duration::ZERO,
@@ -245,8 +248,16 @@ impl Model {
         self.drained.get_or_insert(now);
     }
 
+    /// Something has left that says nothing of the path when it arrives: it has let others go first.
+    pub fn handle_echo(&mut self, now: Instant) {
+        self.echoed = Some(now);
+    }
+
     /// A packet has arrived.
     pub fn handle_ack(&mut self, sent: Instant, bytes: u64) {
+        if self.echoed == Some(sent) {
+            return;
+        }
         self.arriving += bytes;
         self.in_flight = self.in_flight.saturating_sub(bytes);
         self.newest = Some(self.newest.map_or(sent, |newest| newest.max(sent)));

@@ -489,9 +489,13 @@ impl Core {
                         line.readable = true;
                     }
                 }
+                Happening::DatagramReceived => {
+                    if let Some(line) = self.lines.get_mut(&key) {
+                        line.take_echoes();
+                    }
+                }
                 Happening::Stream(_)
                 | Happening::HandshakeDataReady
-                | Happening::DatagramReceived
                 | Happening::DatagramsUnblocked => {}
             }
         }

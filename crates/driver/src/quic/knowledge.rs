@@ -36,6 +36,11 @@ impl Knowledge {
         })
     }
 
+    /// Which part gets lost of what goes from here to there, if that is remembered.
+    pub fn loss(&self, here: SocketAddr, there: SocketAddr) -> Option<f64> {
+        self.cache.as_ref()?.traffic(&pair(here, there)).ok()??.value.loss()
+    }
+
     /// Keeps what was learned of a path.
     pub fn keep(&mut self, here: SocketAddr, there: SocketAddr, path: &Path) {
         self.lately.insert([here.ip(), there.ip()], *path);

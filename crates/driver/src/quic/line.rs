@@ -11,6 +11,7 @@ use quinn_proto::{Connection, ReadError, StreamId, Transmit, VarInt, WriteError}
 use wire::GateId;
 
 use super::controller::SharedGate;
+use super::echo::{self, Heard, Tail};
 use super::frames::{Inbox, Outbox};
 use super::pacer::Pacer;
 use super::settings::KEEP_ALIVE;
@@ -83,8 +84,15 @@ pub(super) struct Line {
     lost: u64,
     /// The connection has nothing that could leave and has not.
     is_drained: bool,
-    /// STREAM frames that have left.
+    /// STREAM frames that have left, and whether one has since the last that was to leave had.
     frames: u64,
+    has_left: bool,
+    /// What has left last…
+    tail: Tail,
+    /// …and what has come, of the stream.
+    heard_of: Heard,
+    /// The part that jobs before have lost of what they sent.
+    loss_before: Option<f64>,
     /// When more may leave, if the pace is what it waits for.
     paced_until: Option<Instant>,
 }
@@ -137,6 +145,10 @@ impl Line {
             lost: 0,
             is_drained: false,
             frames: 0,
+            has_left: false,
+            tail: Tail::default(),
+            heard_of: Heard::default(),
+            loss_before: None,
             paced_until: None,
         }
     }
@@ -188,7 +200,7 @@ impl Line {
     /// When to serve it next, if nothing comes before.
     pub fn next(&mut self) -> Option<Instant> {
         let dues = [self.connection.poll_timeout(), self.paced_until, self.vigil.due()];
-        dues.into_iter().flatten().min()
+        dues.into_iter().chain([self.tail.due()]).flatten().min()
     }
 
     /// Sends what may leave now; whether anything did.
@@ -196,6 +208,7 @@ impl Line {
         let mut moved = false;
         self.paced_until = None;
         self.watch(now);
+        let mut owes_echo = self.tail.take_due(now);
         for _ in 0..BATCHES_MAX {
             if outlet.is_stuck() {
                 return moved;
@@ -220,7 +233,13 @@ impl Line {
                 self.pacer.set_backlogged(is_waiting);
                 if !is_waiting {
                     self.gate.lock().model.handle_drained(now);
+                    if std::mem::take(&mut owes_echo) && self.echo(now) {
+                        continue;
+                    }
+                    self.plan_echo(now);
                 }
+                // It is planned anew when what waits has left.
+                self.has_left |= owes_echo;
                 if !is_open && is_waiting && self.pacer.next() > now {
                     self.paced_until = Some(self.pacer.next());
                 }
@@ -249,6 +268,42 @@ impl Line {
         let signs = || Signs { arrived, round_trip: self.connection.rtt() };
         if self.vigil.look(now, awaits, signs) {
             self.knock();
+        }
+    }
+
+    /// Jobs before have lost such a part of what they sent on this path, if that is known.
+    pub fn expect_loss(&mut self, loss: Option<f64>) {
+        self.loss_before = loss;
+    }
+
+    /// All that was to leave has.
+    fn plan_echo(&mut self, now: Instant) {
+        if std::mem::take(&mut self.has_left) {
+            let path = self.connection.stats().path;
+            if echo::pays(path.sent_packets, path.lost_packets, self.loss_before) {
+                self.tail.plan(now, self.connection.rtt());
+            }
+        }
+    }
+
+    /// Has the last bytes leave once more, in any case; whether there is somebody who understands that.
+    fn echo(&mut self, now: Instant) -> bool {
+        let mut datagrams = self.connection.datagrams();
+        let Some(most) = datagrams.max_size() else { return false };
+        let has_echo = datagrams.send(self.tail.echo(most), true).is_ok();
+        if has_echo {
+            self.gate.lock().model.handle_echo(now);
+            self.knocks = true;
+            self.stir();
+        }
+        has_echo
+    }
+
+    /// Echoes have come.
+    pub fn take_echoes(&mut self) {
+        while let Some(echo) = self.connection.datagrams().recv() {
+            self.heard_of.keep(echo);
+            self.readable = true;
         }
     }
 
@@ -291,6 +346,7 @@ impl Line {
             return;
         }
         self.frames = frames;
+        self.has_left = true;
         self.pacer.sent(bytes, pace);
         let mut gate = self.gate.lock();
         gate.has_all_arrived = false;
@@ -314,7 +370,7 @@ impl Line {
 
     /// Writes to the stream and puts back what it does not take.
     fn write(&mut self, chunk: Bytes) -> usize {
-        let mut chunks = [chunk];
+        let mut chunks = [chunk.clone()];
         let written = match self.stream {
             Some(id) => self.connection.send_stream(id).write_chunks(&mut chunks),
             None => Err(WriteError::Blocked),
@@ -322,6 +378,7 @@ impl Line {
         let [rest] = chunks;
         self.outbox.put_back(rest);
         let bytes = written.map_or(0, |written| written.bytes);
+        self.tail.note_written(&chunk[..bytes]);
         self.is_drained &= bytes == 0;
         bytes
     }
@@ -330,7 +387,8 @@ impl Line {
     pub fn say(&mut self, word: &[u8]) {
         if let Some(id) = self.stream {
             // A stream that is gone is found so by its reader.
-            let _ = self.connection.send_stream(id).write(word);
+            let written = self.connection.send_stream(id).write(word).unwrap_or(0);
+            self.tail.note_written(&word[..written]);
             self.stir();
         }
     }
@@ -342,7 +400,7 @@ impl Line {
         let Ok(mut chunks) = stream.read(true) else { return None };
         while self.word.len() < N {
             let Ok(Some(chunk)) = chunks.next(N - self.word.len()) else { break };
-            self.word.extend(&chunk.bytes);
+            self.word.extend(self.heard_of.bring(chunk.bytes));
         }
         // What the reading allows the peer to send is told with whatever leaves next.
         let _ = chunks.finalize();
@@ -367,7 +425,8 @@ impl Line {
             match chunks.next(budget) {
                 Ok(Some(chunk)) => {
                     count += chunk.bytes.len();
-                    if let Err(fault) = self.inbox.take(&chunk.bytes, sink) {
+                    let bytes = self.heard_of.bring(chunk.bytes);
+                    if let Err(fault) = self.inbox.take(&bytes, sink) {
                         break Err(fault);
                     }
                 }
@@ -380,6 +439,11 @@ impl Line {
         let grants_room = chunks.finalize().should_transmit();
         if grants_room {
             self.stir();
+        }
+        if reading == Ok(Reading::Dry)
+            && let Some(bytes) = self.heard_of.fill()
+        {
+            self.inbox.take(&bytes, sink)?;
         }
         reading
     }

@@ -21,6 +21,7 @@ mod bottleneck;
 mod congestion;
 mod controller;
 mod core;
+mod echo;
 mod frames;
 mod hello;
 mod keeper;

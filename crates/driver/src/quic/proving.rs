@@ -321,6 +321,7 @@ impl Core {
         let path =
             self.knowledge.recall(here, there).or(known).unwrap_or_else(|| usual(round_trip));
         let cost = self.knowledge.cost(&path);
+        line.expect_loss(self.knowledge.loss(here, there));
         // One between gateways is for many: it is not to be waited for longer than for another.
         line.is_far = path.round_trip >= FAR || self.myself.is_gateway;
         self.news.push_back(News::Up { peer });

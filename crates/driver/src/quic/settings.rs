@@ -91,7 +91,8 @@ fn transport(gate: &SharedGate, known: Option<Path>, streams: u32) -> TransportC
         .send_window(2 * u64::from(window))
         .mtu_discovery_config(Some(discovery))
         .ack_frequency_config(Some(acknowledgements))
-        .datagram_receive_buffer_size(None)
+        .datagram_receive_buffer_size(Some(ECHO_BYTES))
+        .datagram_send_buffer_size(ECHO_BYTES)
         .allow_spin(false)
         .congestion_controller_factory(Arc::new(gate.clone()));
     if let Some(known) = known {
@@ -126,6 +127,8 @@ const CONNECTION_ID_LEN: usize = 5;
 const ACKNOWLEDGED_PACKETS: u32 = 10;
 /// What a lost tail waits for besides the round trip.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_millis(2);
+/// Of echoes only the latest are of use.
+const ECHO_BYTES: usize = 8 << 10;
 /// A host that runs and can be reached is not silent for so long: the rail answers for processes that compute.
 const SILENCE: Duration = Duration::from_secs(30);
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(5);
