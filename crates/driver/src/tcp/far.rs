@@ -14,7 +14,7 @@ use super::knowledge::{Knowledge, Known};
 use super::pacing::Pacing;
 use super::probe::{self, Probe};
 use super::relay::Detour;
-use super::vigil;
+use super::{repeats, vigil};
 
 /// What is kept of such a connection; it is to be [looked after](Self::look).
 pub struct FarTcp {
@@ -54,6 +54,7 @@ impl FarTcp {
             if probe.is_due() { None } else { Steady::begin(socket, None, Duration::ZERO) };
         let pacing = Pacing::with(known, true, probe, steady);
         pacing.limit_unsent(socket);
+        repeats::hasten(socket);
         Self { pacing, begun: Instant::now() }
     }
 

@@ -237,7 +237,7 @@ fn queued_us(usual_us: u32, least_us: u32) -> u64 {
 /// # Errors
 /// The system's.
 pub(super) fn hold(socket: &impl AsFd, bytes_per_s: u64) -> io::Result<()> {
-    set(socket, libc::SO_MAX_PACING_RATE, &bytes_per_s.to_ne_bytes())
+    set(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &bytes_per_s.to_ne_bytes())
 }
 
 /// Has the kernel keep as much of what comes as a long way holds, however little has come before: from who is to wait for so
@@ -245,18 +245,26 @@ pub(super) fn hold(socket: &impl AsFd, bytes_per_s: u64) -> io::Result<()> {
 pub(super) fn widen_for_peer(socket: &impl AsFd) {
     for bytes in [WIDE, 1] {
         // It fails for no TCP socket, and then the window grows with what comes.
-        let _ = set(socket, libc::SO_RCVLOWAT, &bytes.to_ne_bytes());
+        let _ = set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, &bytes.to_ne_bytes());
     }
 }
 
-/// Sets one of the options of all sockets to a number.
-fn set(socket: &impl AsFd, option: libc::c_int, number: &[u8]) -> io::Result<()> {
+/// Sets an option of one of the kernel's levels to a number.
+///
+/// # Errors
+/// The system's.
+pub(super) fn set(
+    socket: &impl AsFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    number: &[u8],
+) -> io::Result<()> {
     let len = number.len() as libc::socklen_t;
     // SAFETY: the kernel reads as many bytes as it is told, and refuses to where that is not the number's length.
     let answer = unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
+            level,
             option,
             number.as_ptr().cast(),
             len,
@@ -281,6 +289,13 @@ pub(super) fn held(socket: &impl AsFd) -> io::Result<u64> {
         )
     };
     if answer == 0 { Ok(bytes_per_s) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What an option of TCP's is set to, where the kernel knows it.
+#[cfg(test)]
+pub(super) fn number(socket: &impl AsFd, option: libc::c_int) -> Option<u32> {
+    let info = Info::read(socket, option).ok()?;
+    info.u32_at(0)
 }
 
 /// A `tcp_info`, or what else the kernel says of a connection, as far as this one fills it.

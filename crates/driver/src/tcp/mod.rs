@@ -34,6 +34,7 @@ mod proving;
 pub mod relay;
 #[cfg(test)]
 mod reopening;
+mod repeats;
 mod route;
 mod stall;
 mod stream;

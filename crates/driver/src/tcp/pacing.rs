@@ -16,7 +16,7 @@ use super::knowledge::{Knowledge, Known};
 use super::measure::{self, Pace, TcpSample};
 use super::probe::{Probe, Progress};
 use super::relay::Detour;
-use super::vigil;
+use super::{repeats, vigil};
 
 /// What paces one connection.
 pub(super) struct Pacing {
@@ -55,6 +55,9 @@ impl Pacing {
             measure::widen_for_peer(socket);
         }
         pacing.limit_unsent(socket);
+        if is_far {
+            repeats::hasten(socket);
+        }
         pacing
     }
 
