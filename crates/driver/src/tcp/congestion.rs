@@ -127,7 +127,7 @@ impl Steady {
 
     /// Lets through what comes through. To be called now and then from when a long frame leaves; whether to go on.
     pub fn ease(&mut self, socket: &impl AsFd, now: Instant) -> bool {
-        let Some(pace) = self.hold.rate().and_then(|_| Pace::of(socket)) else { return false };
+        let Some(pace) = Pace::of(socket) else { return false };
         if let Some(verdict) = self.hold.judge_end(&pace) {
             self.follow(socket, verdict);
             return self.hold.rate().is_some();

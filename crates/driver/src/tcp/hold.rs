@@ -74,11 +74,23 @@ impl Hold {
     }
 
     /// Whether it has come to the end of its beginning, and what then: where it has seen as much as it was held to, there
-    /// may be more.
+    /// may be more. Where packets get lost without a queue it has seen nothing, then or later: what is repaired is limited by
+    /// what may be under way meanwhile, which BBR takes for the way's end, and would go on at a part of the rate.
     pub fn judge_end(&self, pace: &Pace) -> Option<Verdict> {
-        let held = self.rate.filter(|_| !pace.is_beginning)?;
-        let has_passed = has_passed(pace.bytes_per_s, held);
-        Some(if has_passed { Verdict::Renew(beyond(held)) } else { Verdict::Release })
+        if pace.is_beginning {
+            return None;
+        }
+        let known = self.rate.unwrap_or(self.carried);
+        let has_passed = has_passed(pace.bytes_per_s, known);
+        let is_misled = !has_passed && pace.is_lossy && !pace.is_queued;
+        match (self.rate, has_passed) {
+            _ if is_misled && (pace.is_repairing || pace.is_pausing) => Some(Verdict::Stay),
+            (Some(held), false) if is_misled => Some(Verdict::Renew(held)),
+            (Some(held), true) => Some(Verdict::Renew(beyond(held))),
+            (Some(_), false) => Some(Verdict::Release),
+            (None, false) if is_misled => Some(Verdict::Renew(beyond(known))),
+            (None, _) => None,
+        }
     }
 
     /// Whether there is more to be seen.
@@ -151,6 +163,8 @@ mod tests {
         is_under_way: true,
         is_queued: false,
         is_clogged: false,
+        is_lossy: false,
+        is_repairing: false,
     };
 
     #[test]
@@ -174,6 +188,34 @@ mod tests {
         // A short one may have been held up by a host.
         let short = Passage { rate: held / 2, bytes: held / 200 };
         assert_eq!(Finding::of(short, held, true), Finding::Unclear);
+    }
+
+    #[test]
+    fn whoever_ends_its_beginning_by_losses_begins_anew() {
+        let held = 10_000_000;
+        let hold = Hold { rate: Some(held), ..Hold::default() };
+        let ended = Pace { is_beginning: false, ..PACE };
+        assert_eq!(hold.judge_end(&PACE), None);
+        assert_eq!(
+            hold.judge_end(&ended),
+            Some(Verdict::Renew(beyond(held))),
+            "it has seen as much"
+        );
+        let slow = Pace { bytes_per_s: held / 3, ..ended };
+        assert_eq!(hold.judge_end(&slow), Some(Verdict::Release));
+        let lossy = Pace { is_lossy: true, ..slow };
+        assert_eq!(hold.judge_end(&lossy), Some(Verdict::Renew(held)));
+        let repairing = Pace { is_repairing: true, ..lossy };
+        assert_eq!(hold.judge_end(&repairing), Some(Verdict::Stay), "with next to no window");
+        let pausing = Pace { is_pausing: true, ..lossy };
+        assert_eq!(hold.judge_end(&pausing), Some(Verdict::Stay), "likewise");
+        let full = Pace { is_queued: true, ..lossy };
+        assert_eq!(hold.judge_end(&full), Some(Verdict::Release), "it was the way");
+        let free = Hold { carried: held, ..Hold::default() };
+        assert_eq!(free.judge_end(&slow), None);
+        assert_eq!(free.judge_end(&lossy), Some(Verdict::Renew(beyond(held))));
+        assert_eq!([full, ended].map(|pace| free.judge_end(&pace)), [None; 2]);
+        assert_eq!(Hold::default().judge_end(&lossy), None, "nothing is known");
     }
 
     #[test]

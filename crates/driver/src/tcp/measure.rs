@@ -111,7 +111,7 @@ impl TcpSample {
 
     /// Whether so much was lost that it slows down who sends.
     pub fn is_lossy(&self) -> bool {
-        self.lost_bytes > self.sent_bytes / LOSSY_SHARE
+        is_lossy(self.sent_bytes, self.lost_bytes)
     }
 
     /// What of it says whether the way is full.
@@ -166,6 +166,10 @@ pub(super) struct Pace {
     pub is_queued: bool,
     /// Round trips take twice as long.
     pub is_clogged: bool,
+    /// So much was lost that it slows down who sends, and less than a full way loses that shows no queue.
+    pub is_lossy: bool,
+    /// Something that was lost is being repeated, and little may be under way meanwhile.
+    pub is_repairing: bool,
 }
 
 impl Pace {
@@ -190,6 +194,8 @@ impl Pace {
             is_under_way: unconfirmed > 0 || unsent > 0,
             is_queued: is_queued(usual, least),
             is_clogged: usual / 2 > least,
+            is_lossy: info.is_lossy(),
+            is_repairing: info.byte_at(offset_of!(libc::tcp_info, tcpi_ca_state))? != 0,
         })
     }
 
@@ -224,6 +230,11 @@ pub(super) fn least_round_trip(socket: &impl AsFd) -> Option<Duration> {
 /// Whether round trips that usually take so many microseconds, and at least so many, wait in a queue.
 pub(super) fn is_queued(usual_us: u32, least_us: u32) -> bool {
     queued_us(usual_us, least_us) > 0
+}
+
+/// Whether so much of what was sent was lost that it slows down who sends.
+fn is_lossy(sent_bytes: u64, lost_bytes: u64) -> bool {
+    lost_bytes > sent_bytes / LOSSY_SHARE
 }
 
 /// For how long they do.
@@ -262,13 +273,7 @@ pub(super) fn set(
     let len = number.len() as libc::socklen_t;
     // SAFETY: the kernel reads as many bytes as it is told, and refuses to where that is not the number's length.
     let answer = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            level,
-            option,
-            number.as_ptr().cast(),
-            len,
-        )
+        libc::setsockopt(socket.as_fd().as_raw_fd(), level, option, number.as_ptr().cast(), len)
     };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -343,6 +348,13 @@ impl Info {
         again.saturating_sub(u64::from(twice).saturating_mul(segment))
     }
 
+    fn is_lossy(&self) -> bool {
+        let segment = self.u32_at(offset_of!(libc::tcp_info, tcpi_snd_mss)).unwrap_or(0);
+        let sent = self.u64_at(offset_of!(libc::tcp_info, tcpi_bytes_sent)).unwrap_or(0);
+        let lost = self.lost_bytes(segment.into());
+        is_lossy(sent, lost) && lost < sent / FULL_SHARE
+    }
+
     /// A field; none where the kernel is older than it.
     fn field<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
         self.bytes[..self.len].get(at..at + N)?.try_into().ok()
@@ -383,6 +395,8 @@ const WIDE: libc::c_int = 3 << 20;
 
 /// A connection is lossy that loses more than this part of what it sends.
 const LOSSY_SHARE: u64 = 256;
+/// A way without a buffer loses more than this part of what is too much for it: a sixteenth.
+const FULL_SHARE: u64 = 16;
 
 /// Longer round trips leave the site.
 const FAR_NS: u64 = 2_000_000;
