@@ -84,7 +84,7 @@ impl Hold {
         let has_passed = has_passed(pace.bytes_per_s, known);
         let is_misled = !has_passed && pace.is_lossy && !pace.is_queued;
         match (self.rate, has_passed) {
-            _ if is_misled && (pace.is_repairing || pace.is_pausing) => Some(Verdict::Stay),
+            _ if is_misled && !may_renew(pace) => Some(Verdict::Stay),
             (Some(held), false) if is_misled => Some(Verdict::Renew(held)),
             (Some(held), true) => Some(Verdict::Renew(beyond(held))),
             (Some(_), false) => Some(Verdict::Release),
@@ -135,10 +135,10 @@ fn has_passed(came: u64, left: u64) -> bool {
     came >= left / 6 * 5
 }
 
-/// Whether it does not pause right now: then it would begin with next to no window. Where queues stand, somebody
+/// Whether it does not pause right now, nor repairs: then it would begin with next to no window. Where queues stand, somebody
 /// else's or its own, the pause is what ends them, unless they end before.
 pub(super) fn may_renew(pace: &Pace) -> bool {
-    !pace.is_pausing && !pace.is_clogged
+    !pace.is_pausing && !pace.is_repairing && !pace.is_clogged
 }
 
 /// What goes beyond the rate that is known: a quarter. Headers, which the kernel counts, and BBR's own margin take some
@@ -219,9 +219,10 @@ mod tests {
     }
 
     #[test]
-    fn what_pauses_or_meets_a_queue_goes_on() {
+    fn what_pauses_repairs_or_meets_a_queue_goes_on() {
         assert!(may_renew(&PACE));
         assert!(!may_renew(&Pace { is_pausing: true, ..PACE }));
+        assert!(!may_renew(&Pace { is_repairing: true, ..PACE }));
         assert!(!may_renew(&Pace { is_clogged: true, ..PACE }));
     }
 
