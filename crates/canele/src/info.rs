@@ -8,6 +8,7 @@ use std::time::Duration;
 use driver::QuicBuffers;
 use settings::{Kind, Origin};
 use topo::cache::Listing;
+use topo::transport::{First, LOSSY, Losses};
 use topo::{Cache, Entry, Ignored, Pair};
 use wire::cost::{Cost, HostCost, are_alike, finish_ns, split};
 use wire::thresholds::{Explained, GATE_BUDGET_BYTES};
@@ -128,6 +129,10 @@ fn links(cache: Option<&Cache>, ends: &[String]) -> Result<String, String> {
         text += &link(value, &host);
         if let Some(cache) = cache {
             text += &seen(cache.traffic(pair));
+        }
+        if value.latency_ns() >= FAR_NS {
+            let loss = |rail| listing.losses.get(&Pair::new(rail, here, there)).copied();
+            text += &first(Losses { by_tcp: loss("tcp"), by_quic: loss("quic") });
         }
         if rail.starts_with("tcp") {
             text += &system.limits(value);
@@ -262,6 +267,29 @@ fn seen(traffic: Result<Option<Entry<Traffic>>, Ignored>) -> String {
     text
 }
 
+/// A line for which protocol is tried first between named sites, and why.
+fn first(losses: Losses) -> String {
+    let name = match losses.first() {
+        First::Tcp => "TCP",
+        First::Quic => "QUIC",
+    };
+    let most = format!("from {:.2} % on QUIC is faster", 100.0 * LOSSY);
+    let because = match losses {
+        Losses { by_tcp: Some(one), by_quic: Some(other) } => {
+            let [one, other] = [one, other].map(|loss| 100.0 * loss);
+            format!("the less of {one:.3} % by TCP and {other:.3} % by QUIC counts; {most}")
+        }
+        Losses { by_tcp: Some(loss), .. } => {
+            format!("{:.3} % is lost by TCP; {most}", 100.0 * loss)
+        }
+        Losses { by_quic: Some(loss), .. } => {
+            format!("{:.3} % is lost by QUIC; {most}", 100.0 * loss)
+        }
+        Losses { .. } => format!("what is lost is unknown; {most}"),
+    };
+    format!("  first         {name:>8}  between named sites with BBR: {because}\n")
+}
+
 /// Whether a short message shares the frame of a long piece: the gap that it saves the piece against the
 /// time that it is late by it.
 fn company(cost: &Cost, piece: u64) -> String {
@@ -307,6 +335,8 @@ pub fn duration(age: Duration) -> String {
     }
 }
 
+/// Nothing nearer is of another site.
+const FAR_NS: u64 = 200_000;
 /// A long piece, in bytes.
 const PIECE: u64 = 256 << 10;
 
@@ -364,6 +394,17 @@ mod tests {
         let text = told(&cache, &["b"]).unwrap();
         assert!(text.contains("  loss           0.098 %  of 64 MiB that were sent\n"), "{text}");
         assert!(text.contains("  buffer        ≥ 300 KiB  what has waited"), "{text}");
+        let first =
+            "  first              TCP  between named sites with BBR: 0.098 % is lost by TCP; from ";
+        assert!(text.contains(first), "{text}");
+        for (rail, lost) in [("tcp", 1), ("quic", 2)] {
+            let pair = Pair::new(rail, "c/eth0", "d/eth0");
+            cache.keep_link(&pair, &Cost::linear(5_800_000, 2_000, 118_000_000)).unwrap();
+            cache.keep_traffic(&pair, &Traffic::new(1 << 24, lost << 18, 0)).unwrap();
+        }
+        let both = told(&cache, &["c"]).unwrap();
+        let first = "  first             QUIC  between named sites with BBR: the less of 1.562 % by TCP and 3.125 % ";
+        assert_eq!(both.matches(first).count(), 2, "{both}");
         let file = std::fs::read_dir(cache.directory())
             .unwrap()
             .flatten()

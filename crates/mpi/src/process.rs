@@ -21,7 +21,7 @@ use topo::sites::{Home, Map, Network};
 use wire::GateId;
 
 use crate::comm::{self, Comm};
-use crate::survey::{self, Survey, survey};
+use crate::survey::{self, Lossy, Survey, survey};
 use crate::{Error, ErrorClass, Result, record, strategy};
 
 /// How threads may call (MPI-5.0 §11.6).
@@ -349,6 +349,7 @@ fn start(level: ThreadLevel) -> Result<Process> {
         networks,
         gateways,
         sites: sites_of_cards,
+        lossy: survey.lossy.clone(),
         barred,
     });
     let strategy = strategy::of_environment().map_err(failed)?;
@@ -445,15 +446,15 @@ pub(crate) fn wanted_rails() -> Cow<'static, str> {
 }
 
 /// A card's addresses in the order in which its process and this one try each other's, whose order of rails is `own`:
-/// the one that puts QUIC before TCP decides.
-fn agree(own: &[(String, Vec<u8>)], addresses: &mut [(String, Vec<u8>)]) {
+/// the one that puts QUIC before TCP decides, or what both have heard of losses between their sites.
+fn agree(own: &[(String, Vec<u8>)], addresses: &mut [(String, Vec<u8>)], is_lossy: bool) {
     let place =
         |list: &[(String, Vec<u8>)], rail: &str| list.iter().position(|(name, _)| name == rail);
     let (Some(quic), Some(tcp)) = (place(addresses, "quic"), place(addresses, "tcp")) else {
         return;
     };
     let is_first_here = place(own, "quic") < place(own, "tcp");
-    if is_first_here && quic > tcp {
+    if (is_first_here || is_lossy) && quic > tcp {
         addresses[tcp..=quic].rotate_right(1);
     }
 }
@@ -606,6 +607,7 @@ struct Cards {
     networks: TcpNetworks,
     gateways: Gateways,
     sites: Map,
+    lossy: Lossy,
     /// Sites, and rails that do not lead there: they are tried last.
     barred: Vec<(u32, String)>,
 }
@@ -628,8 +630,9 @@ impl Directory for Cards {
             }
             return Ok(paired);
         }
-        agree(&self.own, &mut paired);
-        let site = self.sites.site(peer.0);
+        let (here, site) = (self.sites.site(own), self.sites.site(peer.0));
+        let is_lossy = self.lossy.contains(&(here.min(site), here.max(site)));
+        agree(&self.own, &mut paired, is_lossy);
         paired
             .sort_by_key(|(name, _)| self.barred.iter().any(|bar| bar.0 == site && bar.1 == *name));
         self.gateways.lead(paired, &far, (GateId(own), peer)).ok_or_else(nonsense)
@@ -735,8 +738,11 @@ mod tests {
             ("shm,tcp", "quic,tcp", "quic,tcp"),
         ] {
             let mut addresses = list(card);
-            agree(&list(own), &mut addresses);
+            agree(&list(own), &mut addresses, false);
             assert_eq!(addresses, list(tried), "{own} meets {card}");
         }
+        let mut addresses = list("shm,tcp,tcp1,quic");
+        agree(&list("shm,tcp,quic"), &mut addresses, true);
+        assert_eq!(addresses, list("shm,quic,tcp,tcp1"), "much is lost between the two");
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Every process must choose the same algorithms, whatever it knows itself: all take rank 0's word.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -14,6 +15,9 @@ use topo::sites::{Home, Map};
 use topo::{Between, Cache, Known, Links};
 use wire::HostCost;
 
+/// Which two sites each, the lower first, try each other over QUIC first, for what is lost between them.
+pub(crate) type Lossy = BTreeSet<(u32, u32)>;
+
 /// What rank 0 has said.
 #[derive(Clone, Debug)]
 pub(crate) struct Survey {
@@ -25,6 +29,8 @@ pub(crate) struct Survey {
     pub costs: Costs,
     /// What they cost between two sites each, as far as that is known.
     pub pairs: Pairs,
+    /// What is lost between sites.
+    pub lossy: Lossy,
     /// What the user wants for some collectives.
     pub plans: Arc<Plans>,
 }
@@ -61,13 +67,14 @@ pub(crate) fn survey(
 ) -> Result<Survey, String> {
     if job.size() == 1 {
         let (costs, pairs, plans) = (Costs::default(), Pairs::default(), Arc::default());
-        return Ok(Survey { is_crowded: false, sites: Map::flat(), costs, pairs, plans });
+        let (sites, lossy) = (Map::flat(), Lossy::new());
+        return Ok(Survey { is_crowded: false, sites, costs, pairs, lossy, plans });
     }
     let word = job.fetch(0, WORD).map_err(|error| error.to_string())?;
     let Word { cores, is_named, costs, plans } = Word::parse(&word).ok_or(NONSENSE)?;
     let is_one_node = boot::local_ranks() == Some(job.size() as usize);
-    let (sites, costs, pairs) = match (is_one_node, is_named, &home.site) {
-        (true, false, None) => (Map::flat(), costs, Pairs::default()),
+    let (sites, costs, pairs, lossy) = match (is_one_node, is_named, &home.site) {
+        (true, false, None) => (Map::flat(), costs, Pairs::default(), Lossy::new()),
         (true, false, Some(name)) => {
             let variable = settings::SITE.variable();
             return Err(format!(
@@ -76,7 +83,8 @@ pub(crate) fn survey(
         }
         (true, true, _) | (false, _, _) => map(job, costs, home_of)?,
     };
-    Ok(Survey { is_crowded: is_one_node && job.size() > cores, sites, costs, pairs, plans })
+    let is_crowded = is_one_node && job.size() > cores;
+    Ok(Survey { is_crowded, sites, costs, pairs, lossy, plans })
 }
 
 /// What rank 0 said before it knew of the others.
@@ -127,7 +135,7 @@ fn map(
     job: &Job,
     costs: Costs,
     home_of: impl Fn(u32) -> Result<Home, String>,
-) -> Result<(Map, Costs, Pairs), String> {
+) -> Result<(Map, Costs, Pairs, Lossy), String> {
     let text = |error: BootError| error.to_string();
     if job.rank() == 0 {
         let homes = (0..job.size()).map(home_of).collect::<Result<Vec<Home>, String>>()?;
@@ -139,17 +147,40 @@ fn map(
             let told = job.fetch(rank, LINKS).ok().and_then(|bytes| Known::parse(&bytes));
             known.extend(told.unwrap_or_default());
         }
-        let (costs, pairs) = between_nodes(costs, &Between::of(&homes, &map, &known));
-        let told = [costs.emit(), pairs.emit()].concat();
+        let between = Between::of(&homes, &map, &known);
+        let (costs, pairs) = between_nodes(costs, &between);
+        // Who names the rails has put them in order.
+        let is_free = settings::RAILS.given().is_none() && settings::CONGESTION.given().is_none();
+        let lossy = if is_free { between.lossy } else { Lossy::new() };
+        let told = [costs.emit(), emit_lossy(&lossy), pairs.emit()].concat();
         job.publish(COSTS, &told).map_err(text)?;
     }
     job.fence().map_err(text)?;
     let map = Map::parse(&job.fetch(0, SITES).map_err(text)?, job.size());
     let told = job.fetch(0, COSTS).map_err(text)?;
-    let (costs, pairs) = told.split_at_checked(Costs::LEN).ok_or(NONSENSE)?;
+    let (costs, rest) = told.split_at_checked(Costs::LEN).ok_or(NONSENSE)?;
+    let (lossy, pairs) = parse_lossy(rest).ok_or(NONSENSE)?;
     let (costs, pairs) = (Costs::parse(costs), Pairs::parse(pairs));
     let (map, (costs, pairs)) = map.zip(costs.zip(pairs)).ok_or(NONSENSE)?;
-    Ok((map, costs, pairs))
+    Ok((map, costs, pairs, lossy))
+}
+
+/// So many pairs of sites, and which.
+fn emit_lossy(lossy: &Lossy) -> Vec<u8> {
+    let told = lossy.iter().take(LOSSY_MOST);
+    let mut bytes = (told.len() as u32).to_le_bytes().to_vec();
+    told.for_each(|(one, other)| bytes.extend([one.to_le_bytes(), other.to_le_bytes()].concat()));
+    bytes
+}
+
+/// Reads them off the beginning.
+fn parse_lossy(bytes: &[u8]) -> Option<(Lossy, &[u8])> {
+    let (count, rest) = bytes.split_first_chunk::<4>()?;
+    let count = u32::from_le_bytes(*count) as usize;
+    let (told, rest) = rest.split_at_checked(count.checked_mul(8)?)?;
+    let (pairs, _) = told.as_chunks::<8>();
+    let site = |bytes: &[u8]| bytes.iter().rev().fold(0, |site, byte| site << 8 | u32::from(*byte));
+    Some((pairs.iter().map(|pair| (site(&pair[..4]), site(&pair[4..]))).collect(), rest))
 }
 
 /// The first rank of each node but rank 0's, where there are several sites.
@@ -191,6 +222,8 @@ fn linked(links: &Links, usual: plan::Cost) -> plan::Cost {
     plan::Cost::over_links(links.latency_ns, links.gap_ns, links.bytes_per_s, usual)
 }
 
+/// More pairs of sites are tried over TCP first, as without losses: it is the order only.
+const LOSSY_MOST: usize = 256;
 /// A table is not longer, in bytes.
 const PLANS_LEN_MAX: u64 = 64 << 10;
 
@@ -244,11 +277,21 @@ mod tests {
     }
 
     #[test]
+    fn what_rank_0_says_of_losses_is_read_as_it_was_told() {
+        let lossy = Lossy::from([(0, 1), (3, 70_000)]);
+        let told = [emit_lossy(&lossy), vec![9, 9]].concat();
+        assert_eq!(parse_lossy(&told), Some((lossy, &[9, 9][..])));
+        assert_eq!(parse_lossy(&told[..11]), None);
+        assert_eq!(parse_lossy(&[255; 12]), None);
+        assert_eq!(parse_lossy(&emit_lossy(&Lossy::new())), Some((Lossy::new(), &[][..])));
+    }
+
+    #[test]
     fn each_two_sites_cost_what_is_remembered_of_them() {
         let far = Links { latency_ns: 9_000_000, gap_ns: 2_000, bytes_per_s: Some(30_000_000) };
         let near = Links { latency_ns: 1_000_000, bytes_per_s: None, ..far };
         let pairs = [((0, 1), near), ((1, 2), far)].into();
-        let between = Between { near: None, far: Some(far), pairs };
+        let between = Between { near: None, far: Some(far), pairs, ..Between::default() };
         let (costs, pairs) = between_nodes(Costs::default(), &between);
         assert_eq!(pairs.cost(2, 1), Some(costs.wide));
         let latency_ns = near.latency_ns - 3_000;

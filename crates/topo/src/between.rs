@@ -1,13 +1,14 @@
 //! What links between the nodes of a job cost, as far as that is remembered: by rank 0's machine, and by the first
 //! process of each other node, which tells what it knows of links that lead far.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use wire::{Cost, HostCost, number};
 
 use crate::cache::Listing;
 use crate::sites::{Home, Map};
+use crate::transport::{First, Losses};
 use crate::{Entry, Pair};
 
 /// What the links within sites cost, and those between sites.
@@ -19,6 +20,8 @@ pub struct Between {
     pub far: Option<Links>,
     /// Between two sites each, by their numbers, the lower first.
     pub pairs: BTreeMap<(u32, u32), Links>,
+    /// Which two sites, named likewise, lose so much between them, in one direction or both, that QUIC goes first.
+    pub lossy: BTreeSet<(u32, u32)>,
 }
 
 /// What links of a kind cost. Latency and gap are the middle ones within a site, where links are alike, and one that
@@ -40,23 +43,28 @@ pub struct Links {
 pub struct Known {
     ends: [IpAddr; 2],
     cost: Links,
+    is_quic: bool,
+    /// Of a million bytes so many were lost.
+    loss_ppm: Option<u32>,
 }
 
 impl Known {
     /// All that a cache lists, but those whose ends are no addresses.
     pub fn all(listing: &Listing) -> Vec<Self> {
-        listing.links.iter().filter_map(|(pair, entry)| Self::of(pair, &entry.value)).collect()
+        let known = |(pair, entry): &(Pair, Entry<Cost>)| Self::of(pair, &entry.value, listing);
+        listing.links.iter().filter_map(known).collect()
     }
 
     /// The latest of those that lead far, so many as others are told of.
     pub fn latest_far(listing: &Listing) -> Vec<Self> {
         let mut links: Vec<_> = listing.links.iter().collect();
         links.sort_by_key(|(_, entry)| entry.age);
-        let known = links.into_iter().filter_map(|(pair, entry)| Self::of(pair, &entry.value));
+        let known =
+            links.into_iter().filter_map(|(pair, entry)| Self::of(pair, &entry.value, listing));
         known.filter(|known| known.cost.latency_ns >= FAR_NS).take(TOLD_MOST).collect()
     }
 
-    fn of(pair: &Pair, cost: &Cost) -> Option<Self> {
+    fn of(pair: &Pair, cost: &Cost, listing: &Listing) -> Option<Self> {
         let address = |end: &str| {
             let address: IpAddr = end.rsplit('/').next()?.parse().ok()?;
             Some(address.to_canonical())
@@ -66,13 +74,22 @@ impl Known {
             gap_ns: cost.gap_ns(),
             bytes_per_s: cost.shown_bytes_per_s(),
         };
-        Some(Self { ends: [address(pair.here())?, address(pair.there())?], cost })
+        let loss_ppm = listing.losses.get(pair).map(|loss| (loss * 1e6) as u32);
+        let ends = [address(pair.here())?, address(pair.there())?];
+        Some(Self { ends, cost, is_quic: pair.rail() == "quic", loss_ppm })
+    }
+
+    /// Of several links in one direction that which loses most counts.
+    fn add_to(&self, losses: &mut Losses) {
+        let Some(loss) = self.loss_ppm.map(|ppm| f64::from(ppm) / 1e6) else { return };
+        let known = if self.is_quic { &mut losses.by_quic } else { &mut losses.by_tcp };
+        *known = Some(known.map_or(loss, |known| known.max(loss)));
     }
 
     /// What is known, as bytes.
     pub fn emit(known: &[Self]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for Self { ends, cost } in known {
+        for Self { ends, cost, is_quic, loss_ppm } in known {
             for end in ends {
                 match end {
                     IpAddr::V4(address) => {
@@ -85,7 +102,9 @@ impl Known {
                     }
                 }
             }
-            let figures = [cost.latency_ns, cost.gap_ns, cost.bytes_per_s.unwrap_or(0)];
+            let loss = loss_ppm.map_or(0, |ppm| u64::from(ppm) + 1);
+            let rate = cost.bytes_per_s.unwrap_or(0);
+            let figures = [cost.latency_ns, cost.gap_ns, rate, u64::from(*is_quic), loss];
             figures.into_iter().for_each(|figure| number::append(&mut bytes, figure));
         }
         bytes
@@ -98,8 +117,11 @@ impl Known {
             let ends = [address(&mut bytes)?, address(&mut bytes)?];
             let mut figure = || number::take(&mut bytes);
             let (latency_ns, gap_ns, rate) = (figure()?, figure()?, figure()?);
+            let (is_quic, loss) = (figure()? != 0, figure()?);
             let bytes_per_s = Some(rate).filter(|rate| *rate > 0);
-            known.push(Self { ends, cost: Links { latency_ns, gap_ns, bytes_per_s } });
+            let loss_ppm = loss.checked_sub(1).map(u32::try_from).transpose().ok()?;
+            let cost = Links { latency_ns, gap_ns, bytes_per_s };
+            known.push(Self { ends, cost, is_quic, loss_ppm });
         }
         (known.len() <= TOLD_MOST).then_some(known)
     }
@@ -113,12 +135,15 @@ impl Between {
         let owner = |end: &IpAddr| owners.get(end).copied().flatten();
         let (mut near, mut far) = (Vec::new(), Vec::new());
         let mut pairs: BTreeMap<(u32, u32), Vec<Links>> = BTreeMap::new();
-        for Known { ends: [here, there], cost } in links {
+        let mut losses: BTreeMap<(u32, u32), Losses> = BTreeMap::new();
+        for known in links {
+            let Known { ends: [here, there], cost, .. } = known;
             let (Some(here), Some(there)) = (owner(here), owner(there)) else { continue };
             let (one, other) = (map.site(here), map.site(there));
             if one != other {
                 far.push(*cost);
                 pairs.entry((one.min(other), one.max(other))).or_default().push(*cost);
+                known.add_to(losses.entry((one, other)).or_default());
             } else if map.node(here) != map.node(there) {
                 near.push(*cost);
             }
@@ -126,7 +151,9 @@ impl Between {
         let middle = near.len() / 2;
         let worst = |links: Vec<Links>| Links::of(&links, links.len().saturating_sub(1));
         let pairs = pairs.into_iter().filter_map(|(sites, links)| Some((sites, worst(links)?)));
-        Self { near: Links::of(&near, middle), pairs: pairs.collect(), far: worst(far) }
+        let lossy = losses.into_iter().filter(|(_, losses)| losses.first() == First::Quic);
+        let lossy = lossy.map(|((one, other), _)| (one.min(other), one.max(other))).collect();
+        Self { near: Links::of(&near, middle), pairs: pairs.collect(), far: worst(far), lossy }
     }
 }
 
@@ -170,7 +197,7 @@ impl Remembered {
     /// What the cache lists.
     pub fn of(listing: &Listing) -> Self {
         let known = |(pair, entry): &(Pair, Entry<Cost>)| {
-            Some((Known::of(pair, &entry.value)?, entry.age, pair.clone()))
+            Some((Known::of(pair, &entry.value, listing)?, entry.age, pair.clone()))
         };
         let known = listing.links.iter().filter_map(known);
         let known = known.filter(|(known, ..)| known.ends[0] != known.ends[1]);
@@ -262,7 +289,10 @@ mod tests {
             (pair("10.1.0.1", "10.1.0.1"), Cost::linear(90_000_000, 1, 1_000_000_000)),
         ];
         let known = |links: &[(Pair, Cost)]| -> Vec<Known> {
-            links.iter().filter_map(|(pair, cost)| Known::of(pair, cost)).collect()
+            links
+                .iter()
+                .filter_map(|(pair, cost)| Known::of(pair, cost, &Listing::default()))
+                .collect()
         };
         let links = known(&links);
         assert_eq!(links.len(), 7, "an end is no address");
@@ -292,7 +322,8 @@ mod tests {
         ];
         let known = |here: &str, there: &str, latency_ns| {
             let cost = Links { latency_ns, gap_ns: 1_000, bytes_per_s: None };
-            Known { ends: [here, there].map(|end| end.parse().unwrap()), cost }
+            let ends = [here, there].map(|end| end.parse().unwrap());
+            Known { ends, cost, is_quic: false, loss_ppm: None }
         };
         let links = [
             known("10.0.0.1", "10.1.0.1", 5_000_000),
@@ -312,6 +343,30 @@ mod tests {
     }
 
     #[test]
+    fn two_sites_that_lose_much_between_them_are_found_whichever_way_it_is_lost() {
+        let homes = [
+            home(0, "north", "10.0.0.1"),
+            home(1, "south", "10.1.0.1"),
+            home(2, "west", "10.2.0.1"),
+        ];
+        let known = |is_quic, here: &str, there: &str, loss_ppm| {
+            let cost = Links { latency_ns: 5_000_000, gap_ns: 1_000, bytes_per_s: None };
+            Known { ends: [here, there].map(|end| end.parse().unwrap()), cost, is_quic, loss_ppm }
+        };
+        let (north, south, west) = ("10.0.0.1", "10.1.0.1", "10.2.0.1");
+        let links = [
+            known(false, north, south, Some(10)),
+            known(false, south, north, Some(10_000)),
+            known(false, north, west, Some(10_000)),
+            known(true, north, west, Some(0)),
+            known(true, west, north, None),
+        ];
+        let found = Between::of(&homes, &Map::of(&homes), &links);
+        assert_eq!(found.lossy, [(0, 1)].into(), "over QUIC nothing is lost between 0 and 2");
+        assert_eq!(Known::parse(&Known::emit(&links)), Some(links.to_vec()));
+    }
+
+    #[test]
     fn a_tool_goes_by_the_links_that_were_used() {
         let entry = |here: &str, there: &str, latency_ns, age| {
             let value = Cost::linear(latency_ns, 1_000, 1_000_000_000);
@@ -324,7 +379,7 @@ mod tests {
             entry("10.0.0.1", "10.1.0.1", 9_000_000, 8),
             entry("10.0.0.1", "10.2.0.1", 4_000_000, 7),
         ];
-        let found = Remembered::of(&Listing { links, ignored: Vec::new() });
+        let found = Remembered::of(&Listing { links, ..Listing::default() });
         let (near, count) = found.near.unwrap();
         assert_eq!((near.latency_ns, near.bytes_per_s, count), (30_000, None, 2));
         let (far, of) = found.far.unwrap();
@@ -341,7 +396,7 @@ mod tests {
         };
         let far = (1..200).rev().map(|number| entry(number, 5_000_000));
         let links = far.chain([entry(0, 50_000)]).collect();
-        let told = Known::latest_far(&Listing { links, ignored: Vec::new() });
+        let told = Known::latest_far(&Listing { links, ..Listing::default() });
         let ends: Vec<IpAddr> = told.iter().map(|known| known.ends[1]).collect();
         assert_eq!(
             ends,

@@ -14,6 +14,7 @@
 //! A file counts only when all of it is understood; it is replaced whole, and the last writer wins.
 //! Ranks that start at once do not all sample: one does, the others wait a little for its word.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
@@ -249,10 +250,18 @@ impl Cache {
         }
         for path in self.files().map_err(Ignored::Unreadable)? {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name.starts_with(TRAFFIC_PREFIX)
+                && let Ok(Some(found)) = self.read::<Traffic>(&name)
+                && let Ok((pair, entry)) = named(TRAFFIC_WORD, found)
+                && let Some(loss) = entry.value.loss().filter(|_| entry.age <= LINK_AGE_MAX)
+            {
+                listing.losses.insert(pair, loss);
+            }
             if !name.starts_with(LINK_PREFIX) {
                 continue;
             }
-            match self.read::<Cost>(&name).and_then(|found| found.map(named_link).transpose()) {
+            let link = |found| named(LINK_WORD, found);
+            match self.read::<Cost>(&name).and_then(|found| found.map(link).transpose()) {
                 Ok(Some((pair, entry))) => listing.links.push((pair, entry)),
                 Ok(None) => {}
                 Err(reason) => listing.ignored.push((path, reason)),
@@ -357,6 +366,8 @@ impl Cache {
 pub struct Listing {
     /// The links, sorted.
     pub links: Vec<(Pair, Entry<Cost>)>,
+    /// Which part of what was sent over them was lost, where enough was.
+    pub losses: BTreeMap<Pair, f64>,
     /// Files that are not used, and why.
     pub ignored: Vec<(PathBuf, Ignored)>,
 }
@@ -468,18 +479,14 @@ where
     Ok(Found { machine, subject: subject.into(), entry: Entry { value, age } })
 }
 
-fn named_link(found: Found<Cost>) -> Result<(Pair, Entry<Cost>), Ignored> {
+/// What was remembered of a link, with its name.
+fn named<T>(word: &str, found: Found<T>) -> Result<(Pair, Entry<T>), Ignored> {
+    let nameless = || Ignored::Damaged("it names no link".into());
     let words: Vec<&str> = found.subject.split(' ').collect();
-    let [LINK_WORD, rail, here, there] = words[..] else {
-        return Err(Ignored::Damaged("it names no link".into()));
-    };
+    let [_, rail, here, there] = words[..] else { return Err(nameless()) };
     let pair = Pair::new(rail, here, there);
-    let is_plain = found.subject == format!("{LINK_WORD} {pair}");
-    if is_plain {
-        Ok((pair, found.entry))
-    } else {
-        Err(Ignored::Damaged("it names no link".into()))
-    }
+    let is_plain = found.subject == format!("{word} {pair}");
+    if is_plain { Ok((pair, found.entry)) } else { Err(nameless()) }
 }
 
 fn name_of(prefix: &str, pair: &Pair) -> String {
