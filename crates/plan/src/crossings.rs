@@ -28,6 +28,8 @@ pub(crate) struct Crossings {
     nodes: u64,
     /// How many sites there are, if that is known.
     count: u32,
+    /// Whether they are nodes of one site.
+    are_nodes: bool,
 }
 
 /// What two sites cost, and how many ranks they have.
@@ -140,7 +142,15 @@ impl Crossings {
     pub(crate) fn alike(usual: Cost, costs: &Costs) -> Self {
         let (network, wake_ns) = (costs.site, costs.wake_ns);
         let (table, ranks) = (Vec::new(), Vec::new());
-        Self { usual, table, ranks, wake_ns, network, nodes: 1, count: 0 }
+        let (nodes, count, are_nodes) = (1, 0, false);
+        Self { usual, table, ranks, wake_ns, network, nodes, count, are_nodes }
+    }
+
+    /// Between so many nodes of one site, as if each were a site of its own: what leaves a node takes the same way to
+    /// whichever other.
+    pub(crate) fn of_nodes(count: u64, costs: &Costs) -> Self {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        Self { count, are_nodes: true, ..Self::alike(costs.site, costs) }
     }
 
     /// Between sites that have these numbers in `pairs`, so many ranks each, and so many nodes at most.
@@ -166,6 +176,11 @@ impl Crossings {
             Some(_) => Self { table, ranks, ..alike },
             None => alike,
         }
+    }
+
+    /// Whether these are nodes of one site.
+    pub(crate) fn are_nodes(&self) -> bool {
+        self.are_nodes
     }
 
     /// What a message costs from one site to another.
@@ -281,7 +296,8 @@ impl Crossings {
     /// one tells all others each segment leaves it once only, and of what all tell each other twice.
     fn is_spread(&self, telling: Telling, relays: &Relays, segments: u64) -> bool {
         let others = u64::from(self.count.saturating_sub(1));
-        if others < 2 || segments < 2 {
+        // What one node tells the others goes along chains where it is long.
+        if others < 2 || segments < 2 || (self.are_nodes && telling.root.is_some()) {
             return false;
         }
         let (bytes, worst) = ((telling.bytes)(telling.root.unwrap_or(0)), self.worst(None));
@@ -299,8 +315,11 @@ impl Crossings {
                 (stream_ns(worst, part), part.saturating_mul(others - 1).max(bytes), near)
             }
             None => {
-                let part = 2 * (bytes / (others + 1).min(segments));
-                (stream_ns(worst, part), part.saturating_mul(others), near.saturating_mul(2))
+                // Of all parts but its own each tells another, and that to all.
+                let parts = (others + 1).min(segments);
+                let part = bytes / parts;
+                let leaves = part.saturating_mul(parts - 1 + others);
+                (stream_ns(worst, 2 * part), leaves, near.saturating_mul(2))
             }
         };
         let leaves_ns = |bytes: u64| stream_ns(self.network, bytes / self.nodes.min(segments));
@@ -312,13 +331,15 @@ impl Crossings {
                 worst.latency_ns + 2 * worst.overhead_ns + stream_ns(worst, bytes).max(leaves_ns)
             }
         };
-        pays(self.two_hops_ns() + streams_ns + streams_ns / segments, straight_ns)
+        let past_ns = self.two_hops_ns() + streams_ns + streams_ns / segments;
+        if self.are_nodes { past_ns < straight_ns } else { pays(past_ns, straight_ns) }
     }
 
     /// Two crossings of what is short.
     fn two_hops_ns(&self) -> u64 {
         let worst = self.worst(None);
-        2 * (worst.latency_ns + 2 * worst.overhead_ns) + self.wake_ns
+        let wake_ns = if self.are_nodes { 0 } else { self.wake_ns };
+        2 * (worst.latency_ns + 2 * worst.overhead_ns) + wake_ns
     }
 
     /// The greatest distance, and the worst rate at which any site is reached, or `home`.
@@ -511,6 +532,14 @@ impl Relays {
             Self::Table { sites, tellers } => tellers[(from * sites + to) as usize],
             Self::Through { by, .. } if from == *by || to == *by => from,
             Self::Through { by, .. } => *by,
+        }
+    }
+
+    /// The one site that passes on, if all else goes past it.
+    pub(crate) fn by(&self) -> Option<u32> {
+        match self {
+            Self::Through { by, .. } => Some(*by),
+            Self::Straight | Self::Table { .. } => None,
         }
     }
 

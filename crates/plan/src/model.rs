@@ -98,7 +98,10 @@ impl Model {
 
     /// The same ranks where messages cost so much, and sites are alike.
     pub(crate) fn with_costs(&self, costs: &Costs) -> Self {
-        let crossings = Arc::new(Crossings::alike(costs.wide, costs));
+        let crossings = Arc::new(match self.shape.sites {
+            1 => Crossings::of_nodes(self.shape.nodes, costs),
+            _ => Crossings::alike(costs.wide, costs),
+        });
         Self::new(self.shape, [self.by_place, self.by_rank], costs, crossings)
     }
 

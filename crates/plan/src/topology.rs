@@ -342,8 +342,8 @@ impl Across {
         let node = |rank| Location { node: levels.node(rank), site: levels.node(rank) };
         let ranks = 0..levels.ranks().len() as u32;
         let nodes = Levels::new(&ranks.map(node).collect::<Vec<_>>());
+        let crossings = Arc::new(Crossings::of_nodes(nodes.nodes().into(), &costs));
         let costs = Costs { site: costs.node, wide: costs.site, ..costs };
-        let crossings = Arc::new(Crossings::alike(costs.wide, &costs));
         Self { short: nodes.clone(), long: nodes, costs, crossings, nodes_most: 1 }
     }
 

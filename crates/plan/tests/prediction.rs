@@ -125,6 +125,26 @@ fn long_blocks_fill_the_networks_of_all_nodes_of_a_site() {
     }
 }
 
+/// Each node combines a part for all: what it has leaves it once, and what comes of its part.
+#[test]
+fn a_long_allreduce_leaves_each_node_of_a_site_twice() {
+    for nodes in [3, 4, 8] {
+        let locations: Vec<Location> =
+            (0..2 * nodes).map(|rank| Location { node: rank / 2, site: 0 }).collect();
+        let site = Topology::new(&locations, false, Costs::default());
+        for (bytes, most) in [(64 << 10, 1.45), (1 << 20, 1.05)] {
+            let (len, element) = (bytes / 8, 8);
+            let (commutes, is_exact, in_place) = (true, false, false);
+            let operands = Operands { len, element, commutes, is_exact, in_place };
+            let found = of(&site, 8, |rank| plan::allreduce(rank, &site, operands));
+            let sent = 2 * u64::from(nodes - 1) * bytes / u64::from(nodes);
+            let ratio = found.time_ns as f64 / Costs::default().site.stream_ns(sent) as f64;
+            println!("{bytes} bytes on {nodes} nodes: {ratio:.3} of the least");
+            assert!((1.0..=most).contains(&ratio), "{bytes} bytes on {nodes} nodes: {ratio:.3}");
+        }
+    }
+}
+
 /// A thousand ranks: what a rank does for something short depends on how many it is head of only, and the
 /// segments of something long do not wait for each other.
 #[test]

@@ -153,8 +153,11 @@ impl Cuts {
         // Each of the sites that pass on has to tell all others, and gets as many segments.
         let Some(turns) = routes.turns() else { return (cuts, routes) };
         let Costs { site, wide, .. } = sites.costs;
-        let (stream_ns, turns) = (wide.stream_ns(bytes), u64::from(turns));
-        let count = in_turns(cuts.count.into(), turns, stream_ns, site.overhead_ns, bytes);
+        let (least, turns) = (u64::from(cuts.count), u64::from(turns));
+        let count = match sites.crossings.are_nodes() {
+            true => among_nodes(least, turns, bytes),
+            false => in_turns(least, turns, wide.stream_ns(bytes), site.overhead_ns, bytes),
+        };
         (Self { count: count.min(len) as u32, ..cuts }, routes)
     }
 
@@ -219,6 +222,13 @@ pub(crate) fn in_turns(least: u64, turns: u64, stream_ns: u64, work_ns: u64, byt
     (count / turns * turns).max(least)
 }
 
+/// The same where nodes of a site take turns: one for each, or as many as are worth their messages; of no more than `most`.
+fn among_nodes(most: u64, turns: u64, bytes: u64) -> u64 {
+    let least = turns.min(most);
+    let count = (bytes / NODE_SEGMENT_LEAST).clamp(least, SEGMENTS_MOST);
+    (count / turns * turns).max(least)
+}
+
 fn best([wide_ns, site_ns]: [u64; 2], nodes: u64, work_ns: u64) -> u64 {
     let legs_ns = (LEGS - 1).saturating_mul(wide_ns);
     let shares_ns = nodes.saturating_sub(1).saturating_mul(site_ns);
@@ -249,7 +259,10 @@ const SEGMENT_MESSAGES: u64 = 10;
 /// Shorter segments are not worth their messages, in bytes.
 const SEGMENT_LEAST: u64 = 8 << 10;
 
-/// Nor are shorter ones that are sent to all nodes of a site.
+/// Nor, where nodes take turns, are shorter ones than this: each goes over the network twice.
+const NODE_SEGMENT_LEAST: u64 = 16 << 10;
+
+/// Nor are shorter ones than this that are sent to all nodes of a site.
 const SHARE_LEAST: u64 = 2 << 10;
 
 /// More segments hide nothing more.

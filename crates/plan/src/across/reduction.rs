@@ -29,18 +29,17 @@ pub(crate) fn allreduce(
         let (start, len) = cuts.segment(index);
         let way = Way { levels, lane: lane(index, sites), pin: Pin::None };
         let relays = routes.relays(index);
-        let goal = match relays {
-            Relays::Through { by, .. } => Goal::Past(*by),
-            Relays::Straight | Relays::Table { .. } => Goal::Everyone,
-        };
+        let goal = relays.by().map_or(Goal::Everyone, Goal::Past);
         Course::new(way, relays, goal, own.part(start, len), Buffer::Output.span(start, len))
     };
     let courses = (0..cuts.count).map(course).collect();
-    let begins: Vec<u32> = (0..cuts.count).collect();
     let pace = cuts.pace(operands.element, sites);
+    let rounds = routes.turns().map(|sites| Rounds { sites, crossing: pace.crossing });
+    let begins: Vec<u32> =
+        (0..cuts.count).map(|index| rounds.map_or(index, |rounds| rounds.begin(index))).collect();
     let reduction = Reduction::new(sites, levels, Load::Each, me, operands.commutes);
     let seat = seat.filter(|_| cuts.count == 1);
-    Reduction { seat, ..reduction }.run(schedule, courses, &begins, pace);
+    Reduction { seat, rounds, ..reduction }.run(schedule, courses, &begins, pace);
 }
 
 /// Everyone's operands, combined, to the root's output.
@@ -166,6 +165,41 @@ fn runs(ranks: impl Iterator<Item = u32>) -> Vec<Run> {
     runs
 }
 
+/// In what order a site tells others its operands and what they come to, where each combines one segment of each round for
+/// all: in the first half of a round a segment to each other site, from the next on, so that not all tell the same one at
+/// a time; in the other what it has combined, of an earlier round, so that it has been told of that by all.
+#[derive(Clone, Copy)]
+struct Rounds {
+    sites: u32,
+    /// How many segments are under way meanwhile.
+    crossing: u32,
+}
+
+impl Rounds {
+    /// When the round of a segment begins.
+    fn begin(self, index: u32) -> u32 {
+        index / self.sites * self.len()
+    }
+
+    /// By how much later a stage of the segment that site `by` combines is due at a site.
+    fn turn(self, stage: usize, by: u32, site: u32) -> u32 {
+        match stage {
+            RANKS | NODES | CROSSING => (by + self.sites - site) % self.sites,
+            // Stages are later by `crossing` and one than the last of these; nobody waits in the round of its own.
+            _ => {
+                let rounds = (self.crossing + self.sites).div_ceil(self.len()).max(1);
+                let passed = rounds * self.len() + self.sites - 1 - self.crossing;
+                let told = if stage < TO_NODES { 0 } else { self.len() };
+                passed + told + by
+            }
+        }
+    }
+
+    fn len(self) -> u32 {
+        2 * self.sites
+    }
+}
+
 /// The combination of the operands of a run. Each lies in a buffer of its own and travels by itself: a
 /// datatype's elements may lie between each other's parts as far as the caller's count goes, and beyond
 /// that on each other.
@@ -262,6 +296,8 @@ struct Reduction<'a> {
     load: Load,
     me: u32,
     commutes: bool,
+    /// Where each site combines segments for the others.
+    rounds: Option<Rounds>,
     /// Whether there are roots in all sites, and all tell them what they have.
     takes_turns: bool,
     /// By how many segments what is passed on to the roots of each site is due later, for what comes sooner to be
@@ -288,7 +324,8 @@ impl<'a> Reduction<'a> {
             }
         }
         let (nodes, crossings) = (&sites.long, &*sites.crossings);
-        let (takes_turns, waits, seat, shows) = (false, Vec::new(), None, None);
+        let (rounds, takes_turns, waits) = (None, false, Vec::new());
+        let (seat, shows) = (None, None);
         Self {
             levels,
             nodes,
@@ -296,6 +333,7 @@ impl<'a> Reduction<'a> {
             load,
             me,
             commutes,
+            rounds,
             takes_turns,
             waits,
             seat,
@@ -327,9 +365,12 @@ impl<'a> Reduction<'a> {
     /// each the next ones are told first, where nothing is passed on. Where something is, what takes long to whoever does
     /// that waits for the rest. What a site hears of all others is finished after that.
     fn turn(&self, goal: Goal, stage: usize) -> u32 {
+        let (own, sites) = (self.levels.site(self.me), self.levels.sites());
+        if let (Goal::Past(by), Some(rounds)) = (goal, self.rounds) {
+            return rounds.turn(stage, by, own);
+        }
         let Goal::Root(root) = goal else { return 0 };
-        let (own, root, sites) =
-            (self.levels.site(self.me), self.levels.site(root), self.levels.sites());
+        let root = self.levels.site(root);
         match stage {
             PASSING if !self.takes_turns => self.waits.get(root as usize).copied().unwrap_or(0),
             TO_NODES | TO_RANKS if !self.takes_turns => {
@@ -689,3 +730,40 @@ fn run_of(rank: u32) -> Run {
 
 /// What stands for any ranks.
 const ANY: [Run; 1] = [Run { first: 0, end: 0 }];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What site `from` tells site `to` of so many segments, in the order in which `site` has it.
+    fn told(rounds: Rounds, segments: u32, [from, to, site]: [u32; 3]) -> Vec<(usize, u32)> {
+        let by = |index: u32| (index + index / rounds.sites) % rounds.sites;
+        let delay = |stage| if stage == CROSSING { 0 } else { 1 + rounds.crossing };
+        let due =
+            |stage, index| rounds.begin(index) + delay(stage) + rounds.turn(stage, by(index), site);
+        let of = |stage, teller| {
+            let its = (0..segments).filter(move |&index| by(index) == teller);
+            its.map(move |index| (due(stage, index), stage, index))
+        };
+        let mut all: Vec<_> = of(CROSSING, to).chain(of(PASSING, from)).collect();
+        all.sort_unstable();
+        all.into_iter().map(|(_, stage, index)| (stage, index)).collect()
+    }
+
+    #[test]
+    fn both_ends_have_operands_and_results_in_the_same_order_and_none_waits_in_its_own_round() {
+        for (sites, crossing) in (2..12).flat_map(|sites| [0, 1, 5, 64].map(|far| (sites, far))) {
+            let rounds = Rounds { sites, crossing };
+            for (from, to) in (0..sites).flat_map(|from| (0..from).map(move |to| (from, to))) {
+                for [from, to] in [[from, to], [to, from]] {
+                    let at = |site| told(rounds, 5 * sites, [from, to, site]);
+                    assert_eq!(at(from), at(to), "{from} to {to} of {sites}, {crossing} under way");
+                }
+            }
+            for (by, site) in (0..sites).flat_map(|by| (0..sites).map(move |site| (by, site))) {
+                let passes = 1 + crossing + rounds.turn(PASSING, by, by);
+                assert!(passes >= rounds.turn(CROSSING, by, site) + rounds.len());
+            }
+        }
+    }
+}

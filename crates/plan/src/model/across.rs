@@ -220,10 +220,15 @@ impl Model {
         })
     }
 
-    /// In how many segments it goes what all have, or get.
-    fn cuts(&self, call: &Call) -> u64 {
-        let streams_ns = [self.wide, self.far].map(|way| way.stream_ns(call.bytes));
-        let most = segments(streams_ns, self.shape.site_nodes, self.far.work_ns, call.bytes);
+    /// In how many segments it goes what all have, or get, by heads.
+    pub(super) fn cuts(&self, call: &Call) -> u64 {
+        // Nodes of one site are as sites.
+        let (wide, site, nodes) = match self.shape.sites {
+            1 => (self.far, self.near, 1),
+            _ => (self.wide, self.far, self.shape.site_nodes),
+        };
+        let streams_ns = [wide, site].map(|way| way.stream_ns(call.bytes));
+        let most = segments(streams_ns, nodes, site.work_ns, call.bytes);
         most.min(call.units.max(1))
     }
 
@@ -251,10 +256,23 @@ impl Model {
         let runs = if call.commutes || is_in_order { 1 } else { node_ranks };
         let legs = self.star_ns(0) * if to_all { 2 } else { 1 };
         let within = self.star_stream_ns(bytes) * if to_all { 2 } else { 1 };
-        let combined = (node_ranks + nodes * runs + 1) * self.compute_ns(bytes);
-        let crossing = self.far.stream_ns((nodes - 1) * runs * bytes);
+        // Where each node combines a part for the others, what it has goes from it once, and its part of the result to all.
+        let segments = self.cuts(call);
+        let met = || self.crossings.met_ns(bytes, segments);
+        let (hops_ns, crossing, operands) = match to_all.then(met).flatten() {
+            Some(hops_ns) => {
+                let parts = segments.min(nodes);
+                let sent = bytes.saturating_mul((parts - 1) * runs + nodes - 1);
+                (hops_ns, self.far.stream_ns(sent / parts), runs)
+            }
+            None => {
+                let crossing = self.far.stream_ns((nodes - 1) * runs * bytes);
+                (self.far.hop_ns(0), crossing, nodes * runs)
+            }
+        };
+        let combined = (node_ranks + operands + 1) * self.compute_ns(bytes);
         let work = (nodes - 1) * runs * self.far.work_ns * if to_all { 2 } else { 1 };
-        self.piped_ns(bytes, legs + self.far.hop_ns(0), crossing, (within, combined)) + work
+        self.piped_ns(bytes, legs + hops_ns, crossing, (within, combined)) + work
     }
 
     /// Two streams behind each other, between nodes and within them, where heads combine besides. Of what is

@@ -1,7 +1,6 @@
 //! What calls take by a board.
 
 use super::{CROWD_CORES, LINE_NS, Model, Shape, TURN_NS};
-use crate::across::segments;
 use crate::choice::{Algorithm, Call, Operation};
 use crate::pieces::board::{dealt_rounds, link_bytes};
 
@@ -42,7 +41,7 @@ impl Model {
             | Algorithm::Halving
             | Algorithm::Board => false,
         };
-        let is_whole = || algorithm == Algorithm::Levels || self.is_whole(call);
+        let is_whole = || algorithm == Algorithm::Levels || self.cuts(call) == 1;
         let is_one_run = call.commutes || node_runs == 1;
         let fits = |blocks: u64| call.longest.saturating_mul(blocks) <= link_bytes(page_bytes);
         let is_planned = match call.operation {
@@ -58,17 +57,6 @@ impl Model {
             Operation::Alltoall | Operation::Scan | Operation::Exscan => false,
         };
         nodes > 1 && node_ranks > 1 && goes_by_heads && is_planned
-    }
-
-    /// Whether what all have goes by heads in one segment.
-    fn is_whole(&self, call: &Call) -> bool {
-        // Nodes of one site are as sites.
-        let (wide, site, nodes) = match self.shape.sites {
-            1 => (self.far, self.near, 1),
-            _ => (self.wide, self.far, self.shape.site_nodes),
-        };
-        let streams_ns = [wide, site].map(|way| way.stream_ns(call.bytes));
-        call.units <= 1 || segments(streams_ns, nodes, site.work_ns, call.bytes) == 1
     }
 
     /// What a prefix takes along a chain by a board of such pages: who hears a piece combines it and posts what it comes to.
