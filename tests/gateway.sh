@@ -166,4 +166,56 @@ wait $one && wait $other
 check "two jobs through both at once" 0 $?
 check "long and short messages are right: $(tail -qn1 "$work"/out[12])" 2 "$(cat "$work"/out[12] | grep -c ' among 6 ranks: 0 failures$')"
 "$canele" lab down
+
+# Two gateways of a site, one of them behind a link of a tenth of the rate. That site is two of the lab's, which are a
+# LAN's length apart.
+timeout 100 "$canele" lab up --name "$CANELE_LAB" --sites 3 --pair 1-2=0.2ms >"$work/up" 2>&1
+sed 's/^/    /' "$work/up"
+if "$canele" lab status --json | grep -q '"delay_by": "netem"'; then
+    echo "SKIPPED: the kernel makes the links here, which cannot be changed"
+    "$canele" lab down
+    finish_checks
+fi
+"$canele" lab set --from 0 --to 1 --rate 100Mbit >/dev/null
+"$canele" lab set --from 1 --to 0 --rate 100Mbit >/dev/null
+{
+    printf '[[site]]\nname = "near"\nhosts = ["site0-node1:2", "site0-node0:0"]\nlaunch = "%s lab run"\nnetworks = ["lan0"]\n' "$canele"
+    printf '[[site.gateway]]\nhost = "site0-node0"\ninside = "10.77.0.10"\noutside = "10.77.0.10"\n'
+    printf '[[site]]\nname = "far"\nhosts = ["site1-node1:2", "site1-node0:0", "site2-node0:0"]\nlaunch = "%s lab run"\nnetworks = ["lan1"]\n' "$canele"
+    for site in 1 2; do printf '[[site.gateway]]\nhost = "site%s-node0"\ninside = "10.77.%s.10"\noutside = "10.77.%s.10"\n' $site $site $site; done
+    for site in 0 1; do printf '[[network]]\nname = "lan%s"\nsubnets = ["10.77.%s.0/24"]\n' $site $site; done
+} >"$work/grid.toml"
+unequal() { CANELE_CACHE_DIR=$work/unequal timeout 100 "$mpiexec" -v -grid "$work/grid.toml" -genv EXCHANGE_BEGUN "$work/begun" -n 4 "$@"; }
+# Kilobytes that have gone between the near site and each of the other two, since these.
+carried() { "$canele" lab status --json | python3 -c 'import json, sys; links = json.load(sys.stdin)["links"]; print(*(sum(link["counts"]["bytes"] for link in links if {link["from"], link["to"]} == {0, far}) // 1000 - before for far, before in zip((1, 2), map(int, sys.argv[1:]))))' "$@"; }
+unequal "$work/exchange" 3 0 >"$work/out" 2>"$work/err"
+check "4 ranks, one site with two gateways of which nothing is known" "0 1" "$? $(grep -c ' among 4 ranks: 0 failures$' "$work/out")"
+read -r slow fast <<<"$(carried 0 0)"
+unequal "$work/exchange" 3 0 >"$work/out" 2>"$work/err"
+check "again" "0 1" "$? $(grep -c ' among 4 ranks: 0 failures$' "$work/out")"
+read -r slow fast <<<"$(carried "$slow" "$fast")"
+sed 's/^/    /' "$work/err"
+check "what there is goes by the better one: $fast kB, and $slow by the other" yes "$([ "$fast" -gt 1000 ] && [ $((10 * slow)) -lt "$fast" ] && echo yes)"
+check "which an account of the gateways shows" yes "$(grep -q '^gateway 10.77.2.10:.* round trip 1[12]\..* Mb/s, [1-9][0-9]* connections$' "$work/err" && echo yes)"
+rm "$work/begun"
+unequal "$work/exchange" 10 0 >"$work/out" 2>"$work/err" &
+job=$!
+until_true 30 '[ -e "$work/begun" ]'
+for dies in $(gateways); do
+    if tr '\0' ' ' <"/proc/$dies/cmdline" | grep -q 'listen 10.77.2.10'; then
+        # Its agent does not start it again meanwhile.
+        agent=$(awk '/^PPid:/ { print $2 }' "/proc/$dies/status")
+        kill -STOP "$agent"
+        kill -9 "$dies"
+    fi
+done
+sleep 2
+read -r slow fast <<<"$(carried 0 0)"
+sleep 3
+read -r slow fast <<<"$(carried "$slow" "$fast")"
+kill -CONT "$agent"
+check "the better one killed, all goes by the other: $slow kB, and $fast by the one" yes "$([ "$slow" -gt 1000 ] && [ $((10 * fast)) -lt "$slow" ] && echo yes)"
+wait $job
+check "to a good end: $(tail -n1 "$work/out")" "0 1" "$? $(grep -c ' among 4 ranks: 0 failures$' "$work/out")"
+"$canele" lab down
 finish_checks

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use driver::Refusal;
 use driver::relay::{
-    CHALLENGE_LEN, Detour, GATEWAY, GREETING_LEN, PROOF_HEAD_LEN, Porter, REPLY_LEN, Reply,
+    CHALLENGE_LEN, Detour, GATEWAY, GREETING_LEN, NOBODY, PROOF_HEAD_LEN, Porter, REPLY_LEN, Reply,
     Request, Session,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -17,9 +17,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::Desk;
 use crate::errand::{self, Denial, Reached};
 use crate::leg::{self, Leg};
+use crate::{Desk, trunk};
 
 /// Those who have not proved themselves yet.
 #[derive(Default)]
@@ -108,6 +108,11 @@ async fn admit(desk: Arc<Desk>, mut stream: TcpStream, from: SocketAddr, number:
             // Who does not stay to hear it has no link.
             let _ = begin_link(&desk, stream, session, request.listeners).await;
         }
+        Ok((request, _)) if request.peer == NOBODY => {
+            let reply = Reply::Tolls(trunk::tolls(&desk, &request.via).await);
+            // Who does not stay to hear it goes by what it knows.
+            let _ = stream.write_all(&reply.emit()).await;
+        }
         Ok((request, _)) => match leg::prepare(stream) {
             Ok((leg, _)) => serve(&desk, leg, from, &request).await,
             Err(_) => desk.ledger.refuse(from, Refusal::Closed),
@@ -151,6 +156,11 @@ async fn hear(
 
 /// Does what a member of the job asks for, and carries its connection to the end.
 pub(crate) async fn serve(desk: &Arc<Desk>, mut caller: Leg, from: SocketAddr, request: &Request) {
+    if request.peer == NOBODY {
+        // Another gateway wanted the link, and has it.
+        let _ = say(&mut caller, &Reply::Tolls(Vec::new())).await;
+        return;
+    }
     let opened = match enter(desk) {
         Ok(permit) => errand::run(desk, request).await.map(|reached| (permit, reached)),
         Err(denial) => Err(denial),

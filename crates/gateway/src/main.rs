@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::io::{self, BufRead, Read};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -29,9 +30,9 @@ fn run(options: Options) -> Result<(), Box<dyn std::error::Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let gateway = Gateway::open(Config {
-            listen: options.listen,
-            hosts: options.allow,
-            gateways: options.gateways,
+            listen: options.listen.clone(),
+            hosts: options.allow.clone(),
+            gateways: options.gateways.clone(),
             pass,
             between: options.between,
         });
@@ -40,25 +41,31 @@ fn run(options: Options) -> Result<(), Box<dyn std::error::Error>> {
         for address in gateway.addresses() {
             println!("{address}");
         }
-        tell(account, gateway, options.until_eof).await?;
+        tell(account, gateway, &options).await?;
         Ok(())
     })
 }
 
 /// Serves until a signal or the end of standard input; gives an account when a signal asks for one or ends
 /// it.
-async fn tell(account: impl Fn() -> String, gateway: Gateway, until_eof: bool) -> io::Result<()> {
+async fn tell(account: impl Fn() -> String, gateway: Gateway, options: &Options) -> io::Result<()> {
+    let name = gateway.addresses().first().map_or_else(String::new, SocketAddr::to_string);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut asked = signal(SignalKind::user_defined1())?;
-    let mut end_of_input = if until_eof { watch_input() } else { None };
+    let mut end_of_input = if options.until_eof { watch_input() } else { None };
     let end = async {
         loop {
             tokio::select! {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
                 _ = asked.recv() => eprint!("{}", account()),
-                () = ended(&mut end_of_input) => return,
+                () = ended(&mut end_of_input) => {
+                    if options.account {
+                        eprint!("canele-gateway at {name}:\n{}", account());
+                    }
+                    return;
+                }
             }
         }
         eprint!("{}", account());

@@ -29,6 +29,9 @@ pub struct Options {
     /// End when standard input does
     #[arg(long)]
     pub until_eof: bool,
+    /// Give an account then, too
+    #[arg(long)]
+    pub account: bool,
 }
 
 /// How gateways call others.

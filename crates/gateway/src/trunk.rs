@@ -13,14 +13,15 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use driver::relay::{GATEWAY, REPLY_LEN, Reply, Request};
-use driver::{FarTcp, Refusal};
+use driver::relay::{GATEWAY, REPLY_LEN, Reply, Request, Toll};
+use driver::{FarTcp, Knowledge, Refusal};
 use tokio::sync::{Mutex, mpsc};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::carrier::{Arrival, Called, PATIENCE};
 use crate::errand::{self, Denial, Reached};
 use crate::leg::{self, Leg};
+use crate::network::Net;
 use crate::options::Between;
 use crate::{Desk, door};
 
@@ -34,6 +35,12 @@ pub(crate) struct Trunks {
     doors: Vec<SocketAddr>,
     /// Who opens a link over TCP; others wait for what comes of it.
     openings: std::sync::Mutex<HashMap<SocketAddr, Arc<Mutex<()>>>>,
+    /// Gateways to which no way led, and when.
+    failed: std::sync::Mutex<HashMap<SocketAddr, Instant>>,
+    /// What jobs before have learned of the ways to others.
+    knowledge: Knowledge,
+    /// Who opens links that nobody waits for.
+    exploring: Mutex<()>,
 }
 
 impl Trunks {
@@ -45,7 +52,27 @@ impl Trunks {
             Between::Udp => false,
         };
         let has_udp = between != Between::Tcp;
-        Self { is_tcp_first, has_udp, doors, openings: std::sync::Mutex::default() }
+        let (openings, failed, exploring) = Default::default();
+        let knowledge = if is_tcp_first { Knowledge::of_hosts() } else { Knowledge::over_udp() };
+        Self { is_tcp_first, has_udp, doors, openings, failed, knowledge, exploring }
+    }
+
+    /// A way has led to another gateway, or none has.
+    fn note(&self, gateway: SocketAddr, has_led: bool) {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.remove(&gateway);
+        if !has_led {
+            if failed.len() >= OPENINGS_MAX {
+                failed.clear();
+            }
+            failed.insert(gateway, Instant::now());
+        }
+    }
+
+    /// Whether none has, a while ago.
+    fn has_failed(&self, gateway: SocketAddr) -> bool {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.get(&gateway).is_some_and(|at| at.elapsed() < REST)
     }
 
     fn opening(&self, gateway: SocketAddr) -> Arc<Mutex<()>> {
@@ -64,9 +91,56 @@ pub(crate) async fn call(
     gateway: SocketAddr,
     request: &Request,
 ) -> Result<Reached, String> {
+    let called = find(desk, gateway, request).await;
+    desk.trunks.note(gateway, called.is_ok());
+    reached(called?)
+}
+
+/// What the ways to other gateways cost. Links that there are not yet are opened from now on, one after the other, so
+/// that what each carries is known to those who ask later.
+pub(crate) async fn tolls(desk: &Arc<Desk>, gateways: &[SocketAddr]) -> Vec<Toll> {
+    let allowed = Net::allowed(&desk.gateways, gateways);
+    let mut tolls = desk.carrier.costs(gateways.to_vec()).await;
+    let mut missing = Vec::new();
+    for (gateway, toll) in gateways.iter().zip(&mut tolls) {
+        match toll {
+            _ if !allowed.contains(gateway) => *toll = Toll::Closed,
+            Toll::Costs { .. } => {}
+            _ if desk.trunks.has_failed(*gateway) => *toll = Toll::Closed,
+            Toll::Unknown | Toll::Closed => missing.push(*gateway),
+        }
+        if *toll == Toll::Unknown {
+            let remembered = desk.trunks.knowledge.of_way(*gateway);
+            *toll = remembered.map_or(Toll::Unknown, |cost| Toll::of(&cost));
+        }
+    }
+    if !missing.is_empty() {
+        tokio::spawn(explore(Arc::clone(desk), missing));
+    }
+    tolls
+}
+
+/// Opens links to gateways, so that what they cost becomes known.
+async fn explore(desk: Arc<Desk>, gateways: Vec<SocketAddr>) {
+    // Others who ask meanwhile ask again.
+    let Ok(_alone) = desk.trunks.exploring.try_lock() else { return };
+    for gateway in gateways {
+        if desk.trunks.doors.iter().all(|own| *own > gateway) {
+            // Its own ranks have it call, mostly; of two links each would measure what the other leaves.
+            sleep(OTHERS_TURN).await;
+        }
+        let question = Request::of_tolls(Vec::new());
+        let found = find(&desk, gateway, &question).await;
+        desk.trunks.note(gateway, found.is_ok());
+        sleep(MEASURING).await;
+    }
+}
+
+/// Asks another gateway by whichever way leads there.
+async fn find(desk: &Arc<Desk>, gateway: SocketAddr, request: &Request) -> Result<Called, String> {
     let is_tcp_first = desk.trunks.is_tcp_first;
-    if let Some(reached) = ask(desk, gateway, request, !is_tcp_first, PATIENT).await {
-        return reached;
+    if let Some(called) = ask(desk, gateway, request, !is_tcp_first, PATIENT).await {
+        return called;
     }
     let begun = Instant::now();
     let (patience, refusal) = match open(desk, gateway).await {
@@ -76,8 +150,8 @@ pub(crate) async fn call(
         // Either it is gone, and another one is to be called soon, or a firewall refuses TCP.
         Err(error) => (begun.elapsed() * ROUND_TRIPS + MARGIN, Some(error)),
     };
-    let reached = ask(desk, gateway, request, is_tcp_first, patience).await;
-    reached.unwrap_or_else(|| Err(SILENT.into())).map_err(|text| match refusal {
+    let called = ask(desk, gateway, request, is_tcp_first, patience).await;
+    called.unwrap_or_else(|| Err(SILENT.into())).map_err(|text| match refusal {
         Some(refusal) => format!("{refusal}; over UDP {text}"),
         None => text,
     })
@@ -96,10 +170,10 @@ async fn ask(
     request: &Request,
     opens: bool,
     patience: Duration,
-) -> Option<Result<Reached, String>> {
+) -> Option<Result<Called, String>> {
     let called = desk.carrier.call(gateway, request.emit(), opens);
     match timeout(patience, called).await {
-        Ok(called) => Some(called?.map_err(|error| error.to_string()).and_then(reached)),
+        Ok(called) => Some(called?.map_err(|error| error.to_string())),
         Err(_) => Some(Err(SILENT.into())),
     }
 }
@@ -112,7 +186,7 @@ fn reached(Called { end, reply, round_trip }: Called) -> Result<Reached, String>
             Ok(Reached { leg: Leg::Trunk(end), beyond: beyond.behind_link(round_trip) })
         }
         Some(Reply::Refused(text)) => Err(text),
-        None => Err("its reply is none".into()),
+        Some(Reply::Tolls(_)) | None => Err("its reply is none".into()),
     }
 }
 
@@ -135,6 +209,7 @@ async fn open(desk: &Arc<Desk>, gateway: SocketAddr) -> io::Result<()> {
             desk.carrier.link(stream, session, vec![gateway])
         }
         (Reply::Refused(text), _) => Err(io::Error::other(text)),
+        (Reply::Tolls(_), _) => Err(io::Error::other("its reply is none")),
     }
 }
 
@@ -171,5 +246,11 @@ const PATIENT: Duration = PATIENCE.saturating_add(Duration::from_secs(12));
 /// Where it has refused TCP: those of a handshake over UDP and of the request, with a packet lost.
 const ROUND_TRIPS: u32 = 8;
 const MARGIN: Duration = Duration::from_millis(250);
+/// So long a gateway to which no way led is said not to be reached by this one.
+const REST: Duration = Duration::from_secs(30);
+/// How long the other side is left to open a link first.
+const OTHERS_TURN: Duration = Duration::from_millis(500);
+/// What a way carries is found out in about this time, some tens of round trips.
+const MEASURING: Duration = Duration::from_millis(500);
 /// Gateways that were called over TCP.
 const OPENINGS_MAX: usize = 256;

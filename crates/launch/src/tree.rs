@@ -82,7 +82,9 @@ impl Tree {
                 for gateway in site.gateways.iter().filter(|gateway| gateway.host == *host) {
                     let name = format!("the gateway on host {name}");
                     let posted = Posted { name, site: site.name.clone(), gateway: gateway.clone() };
-                    gateways.push(posted.start(tree.gateways.len(), grid, site, pass));
+                    let mut start = posted.start(tree.gateways.len(), grid, site, pass);
+                    start.arguments.extend(options.verbose.then(|| "--account".to_owned()));
+                    gateways.push(start);
                     tree.gateways.push(posted);
                 }
             }

@@ -635,7 +635,7 @@ impl Directory for Cards {
         agree(&self.own, &mut paired, is_lossy);
         paired
             .sort_by_key(|(name, _)| self.barred.iter().any(|bar| bar.0 == site && bar.1 == *name));
-        self.gateways.lead(paired, &far, (GateId(own), peer)).ok_or_else(nonsense)
+        self.gateways.lead(paired, &far).ok_or_else(nonsense)
     }
 
     fn note_no_way(&mut self, peer: GateId, rail: &str) {

@@ -16,6 +16,8 @@ pub(crate) struct Dialling {
     next: Duration,
     deadline: Duration,
     patience: Duration,
+    /// When the first would have been tried, if it is being found out which is the best.
+    held: Option<Duration>,
     /// The course of opening a link anew; none of opening it first.
     again: Option<Again>,
 }
@@ -59,7 +61,25 @@ impl Dialling {
             next: now,
             deadline: now + patience,
             patience,
+            held: None,
             again: None,
+        }
+    }
+
+    /// Leaves it until then to be said which candidate is the best.
+    pub fn hold(&mut self, until: Duration) {
+        self.held = Some(self.next);
+        self.next = self.next.max(until);
+    }
+
+    /// Tries candidates that are among these in their order, behind others, unless it has begun; at once if all `is_said`.
+    pub fn arrange(&mut self, order: &[SocketAddr], is_said: bool, now: Duration) {
+        let Some(begin) = self.held.filter(|_| self.at == 0) else { return };
+        let place = |one: &Candidate| order.iter().position(|address| *address == one.address);
+        self.candidates.sort_by_key(place);
+        if is_said {
+            self.held = None;
+            self.next = begin.max(now);
         }
     }
 
@@ -86,6 +106,7 @@ impl Dialling {
         while let Some(candidate) = self.candidates.get_mut(self.at) {
             self.at += 1;
             if !candidate.under_way {
+                self.held = None;
                 candidate.under_way = true;
                 self.next = now + STAGGER;
                 return Due::Try(candidate.address);
@@ -249,6 +270,28 @@ mod tests {
         dialling.handle_failure(one, ("silent".into(), false), at(9999));
         assert!(!matches!(dialling.due(at(14998)), Due::GiveUp(_)));
         assert!(matches!(dialling.due(at(14999)), Due::GiveUp(_)));
+    }
+
+    #[test]
+    fn who_waits_for_word_of_the_best_candidate_begins_with_that_or_in_time() {
+        let (one, other, mut dialling) = two();
+        dialling.hold(at(100));
+        assert_eq!(dialling.due(at(10)), Due::Nothing);
+        dialling.arrange(&[other, one], false, at(20));
+        assert_eq!(dialling.due(at(30)), Due::Nothing);
+        dialling.arrange(&[other, one], true, at(40));
+        assert_eq!(dialling.due(at(40)), Due::Try(other));
+        dialling.arrange(&[one, other], true, at(50));
+        assert_eq!(dialling.due(at(50)), Due::Nothing, "it has begun");
+        let (one, _, mut dialling) = two();
+        dialling.hold(at(100));
+        assert_eq!(dialling.due(at(100)), Due::Try(one));
+        // The pause before a link is opened anew is kept.
+        let mut again = Dialling::again(vec![one], at(0));
+        again.hold(at(10));
+        again.arrange(&[one], true, at(5));
+        assert_eq!(again.due(at(49)), Due::Nothing);
+        assert_eq!(again.due(at(63)), Due::Try(one));
     }
 
     /// Tries to open a link anew until `end`, with what becomes of each try: when each began, and how it ended.

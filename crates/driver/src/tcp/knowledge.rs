@@ -1,7 +1,7 @@
 //! What this process knows of its connections' costs: from jobs before, from the kernel when a connection
 //! opens, and from the traffic.
 
-use std::net::TcpStream;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use topo::sample::host_name;
@@ -57,6 +57,24 @@ impl Knowledge {
     /// Of ways between hosts, whichever processes connect them.
     pub fn of_hosts() -> Self {
         Self::new(NAMES[0], 0)
+    }
+
+    /// Of ways between hosts over UDP.
+    pub fn over_udp() -> Self {
+        Self::new(crate::quic::NAME, 0)
+    }
+
+    /// What is remembered of the way to another host.
+    pub fn of_way(&self, to: SocketAddr) -> Option<Cost> {
+        let any: IpAddr = match to {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        // Nothing is sent by this; the system says from which address it would be.
+        let socket = UdpSocket::bind((any, 0)).ok()?;
+        socket.connect(to).ok()?;
+        let pair = self.ends(socket.local_addr().ok()?.ip(), to.ip());
+        Some(self.cache.as_ref()?.link(&pair).ok()??.value)
     }
 
     /// What a connection costs that has just opened, and behind whose end the way is so much longer. Through
@@ -132,9 +150,11 @@ impl Knowledge {
 
     /// The ends of a connection: this host's address and the peer's, without ports.
     fn pair(&self, socket: &TcpStream) -> Option<Pair> {
-        let here = format!("{}/{}", host_name(), socket.local_addr().ok()?.ip());
-        let there = socket.peer_addr().ok()?.ip().to_string();
-        Some(Pair::new(self.rail, &here, &there))
+        Some(self.ends(socket.local_addr().ok()?.ip(), socket.peer_addr().ok()?.ip()))
+    }
+
+    fn ends(&self, here: IpAddr, there: IpAddr) -> Pair {
+        Pair::new(self.rail, &format!("{}/{here}", host_name()), &there.to_string())
     }
 }
 

@@ -39,6 +39,7 @@ mod route;
 mod stall;
 mod stream;
 mod tls;
+mod toll;
 mod train;
 #[cfg(test)]
 mod turns;
@@ -81,6 +82,7 @@ use route::Ways;
 pub use stall::{StallWatch, Stalls};
 use stream::{FRAME_MAX, FrameStream, Received};
 use tls::Channel;
+use toll::Tolls;
 
 /// What the rail needs to know.
 #[derive(Clone)]
@@ -136,6 +138,8 @@ pub struct TcpRail {
     links: FxHashMap<GateId, Link>,
     /// Ways to peers that lead through gateways, and where the peers listen.
     ways: FxHashMap<GateId, (Ways, Vec<SocketAddr>)>,
+    /// What those cost.
+    tolls: Tolls,
     /// Of links that have been open, the last opening that may have come about.
     generations: FxHashMap<GateId, u32>,
     /// Peers to which long packets may not pass.
@@ -266,6 +270,7 @@ impl TcpRail {
             next_key: 0,
             links: FxHashMap::default(),
             ways: FxHashMap::default(),
+            tolls: Tolls::default(),
             generations: FxHashMap::default(),
             narrow: FxHashSet::default(),
             newcomers: Vec::new(),
@@ -664,7 +669,7 @@ impl Rail for TcpRail {
         if !ways.direct {
             candidates.clear();
         }
-        candidates.extend(ways.gateways());
+        candidates.extend(ways.order(&self.tolls, (self.credentials.rank, peer)));
         if candidates.is_empty() {
             return Err(RailError::Unreachable(match &self.network {
                 Some(network) => format!("none of its addresses is on the network of {network}"),
@@ -674,11 +679,14 @@ impl Rail for TcpRail {
             }));
         }
         let now = self.clock.look(Instant::now());
-        let dialling = if self.generations.contains_key(&peer) {
+        let mut dialling = if self.generations.contains_key(&peer) {
             Dialling::again(candidates, now)
         } else {
             Dialling::new(candidates, now, patience.min(self.connect_timeout))
         };
+        if self.ask_for_tolls(&ways, now) {
+            dialling.hold(now + TOLL_PATIENCE);
+        }
         self.links.insert(peer, Link::Dialling(dialling));
         self.ways.insert(peer, (ways, listeners));
         self.count_dialled();
@@ -837,6 +845,9 @@ const GATHER_WITHIN: Duration = Duration::from_micros(2);
 /// How long a network of the peer's numbers is tried: there is another way, and this may be another
 /// network.
 const NETWORK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long gateways are waited for to say what their ways cost: some milliseconds in a site, more where they are busy.
+const TOLL_PATIENCE: Duration = Duration::from_millis(100);
 
 /// With hot links, epoll is asked once in so many polls.
 const EPOLL_EVERY: u32 = 64;

@@ -15,7 +15,8 @@ use super::handshake::{
 };
 use super::measure::TcpSample;
 use super::networks::TcpNetwork;
-use super::relay::{self, Detour, GATEWAY, REPLY_LEN, Reply, Request};
+use super::relay::{self, Detour, GATEWAY, NOBODY, REPLY_LEN, Reply, Request, Toll};
+use super::route::Ways;
 use super::tls::{self, Channel};
 use super::vigil;
 use super::{LISTENER_KEYS, Link, Shortage, Socket, TcpRail};
@@ -32,6 +33,8 @@ pub(super) struct Unproved {
     deadline: Duration,
     /// What lies behind `address`, if that is a gateway's.
     detour: Detour,
+    /// Other gateways, if all that is wanted of this one is what its ways to them cost: to reach [`NOBODY`].
+    about: Vec<SocketAddr>,
 }
 
 /// What is awaited.
@@ -117,9 +120,9 @@ impl TcpRail {
                 };
                 let deadline = now + try_timeout.min(self.connect_timeout);
                 let channel = Channel::new(socket);
-                let detour = Detour::default();
+                let (detour, about) = (Detour::default(), Vec::new());
                 let unproved =
-                    Unproved { channel, address, stage, got: Vec::new(), deadline, detour };
+                    Unproved { channel, address, stage, got: Vec::new(), deadline, detour, about };
                 self.add(unproved, epoll::EventFlags::OUT);
             }
             Err(error) => {
@@ -129,14 +132,65 @@ impl TcpRail {
         }
     }
 
+    /// Asks gateways of this site what their ways cost, where there is a choice and that is not known; whether there is
+    /// something to be waited for.
+    pub(super) fn ask_for_tolls(&mut self, ways: &Ways, now: Duration) -> bool {
+        let (gateways, about) = ways.questions();
+        for &gateway in gateways {
+            if !self.tolls.is_due(gateway, about, now) {
+                continue;
+            }
+            let Ok(socket) = begin_connect(gateway, self.network.as_ref(), false) else {
+                self.tolls.handle_word(gateway, about, None, now);
+                continue;
+            };
+            self.tolls.note_asked(gateway, about);
+            let (stage, deadline) = (Stage::Connect { peer: NOBODY }, now + ANSWER_TIMEOUT);
+            let (channel, detour, about) =
+                (Channel::new(socket), Detour::default(), about.to_vec());
+            let address = gateway;
+            let unproved =
+                Unproved { channel, address, stage, got: Vec::new(), deadline, detour, about };
+            self.add(unproved, epoll::EventFlags::OUT);
+        }
+        gateways.iter().any(|gateway| self.tolls.is_asked(*gateway, about))
+    }
+
+    /// A gateway has said what its ways to the others cost, or nothing.
+    fn handle_tolls(&mut self, gateway: SocketAddr, about: &[SocketAddr], said: Option<&[Toll]>) {
+        let now = self.clock.now();
+        let Self { tolls, links, ways, credentials, .. } = self;
+        tolls.handle_word(gateway, about, said, now);
+        for (&peer, link) in links {
+            let (Link::Dialling(dialling), Some((ways, _))) = (link, ways.get(&peer)) else {
+                continue;
+            };
+            let (gateways, others) = ways.questions();
+            if others == about {
+                let is_said = !gateways.iter().any(|one| tolls.is_asked(*one, about));
+                dialling.arrange(&ways.order(tolls, (credentials.rank, peer)), is_said, now);
+            }
+        }
+    }
+
     /// A try has met a listener, which has its time to answer: the peer's, or a gateway, of which there may
     /// be one though nobody is behind it.
     fn note_connection(&mut self, one: &mut Unproved) {
+        if !one.about.is_empty() {
+            return;
+        }
         let now = self.clock.now();
         one.deadline = now + self.connect_timeout;
         let Stage::Answer { peer, .. } = one.stage else { return };
         if let Some(Link::Dialling(dialling)) = self.links.get_mut(&peer) {
             dialling.handle_connection(now, 2 * self.connect_timeout);
+        }
+    }
+
+    fn note_failed_try(&mut self, peer: GateId, one: &Unproved, failure: (String, bool)) {
+        match peer {
+            NOBODY => self.handle_tolls(one.address, &one.about, None),
+            peer => self.note_failure(peer, one.address, failure),
         }
     }
 
@@ -218,8 +272,9 @@ impl TcpRail {
             let deadline = now + self.connect_timeout;
             let stage = Stage::Hello;
             let channel = Channel::new(socket);
-            let detour = Detour::default();
-            let unproved = Unproved { channel, address, stage, got: Vec::new(), deadline, detour };
+            let (detour, about) = (Detour::default(), Vec::new());
+            let unproved =
+                Unproved { channel, address, stage, got: Vec::new(), deadline, detour, about };
             self.add(unproved, epoll::EventFlags::IN);
         }
     }
@@ -340,7 +395,7 @@ impl TcpRail {
                                 }
                             };
                             let failure = (failure.to_string(), is_refused);
-                            self.note_failure(peer, one.address, failure);
+                            self.note_failed_try(peer, &one, failure);
                         }
                         (None, Failure::Refused(refusal)) => self.note_refusal(&one, refusal),
                         (None, Failure::System(_) | Failure::Declined | Failure::Gateway(_)) => {
@@ -366,7 +421,7 @@ impl TcpRail {
                     Err(error) => return Err(error.into()),
                 }
                 socket.set_nodelay(true)?;
-                if self.request(peer, one.address).is_some() {
+                if peer == NOBODY || self.request(peer, one.address).is_some() {
                     let hello = self.credentials.hello(GATEWAY, false, 0, nonce()?);
                     one.say(&hello)?;
                     one.stage = Stage::Porter { peer, hello };
@@ -376,8 +431,12 @@ impl TcpRail {
             }
             Stage::Porter { peer, hello } => {
                 let Some(answer) = one.hear::<ANSWER_LEN>()? else { return Ok(Step::Wait) };
+                let request = match peer {
+                    NOBODY => Some(Request::of_tolls(one.about.clone())),
+                    peer => self.request(peer, one.address),
+                };
                 // The peer may have been disconnected from meanwhile.
-                let Some(request) = self.request(peer, one.address) else { return Ok(Step::Drop) };
+                let Some(request) = request else { return Ok(Step::Drop) };
                 one.say(&relay::ask(&self.credentials, &hello, &answer, &request)?)?;
                 one.stage = Stage::Reply { peer };
                 Ok(Step::On)
@@ -385,8 +444,13 @@ impl TcpRail {
             Stage::Reply { peer } => {
                 let Some(reply) = one.hear::<REPLY_LEN>()? else { return Ok(Step::Wait) };
                 match Reply::parse(&reply).ok_or(Refusal::Protocol)? {
-                    Reply::Open { beyond } => one.detour = beyond,
+                    Reply::Tolls(tolls) if peer == NOBODY => {
+                        self.handle_tolls(one.address, &one.about, Some(&tolls));
+                        return Ok(Step::Drop);
+                    }
+                    Reply::Open { beyond } if peer != NOBODY => one.detour = beyond,
                     Reply::Refused(text) => return Err(Failure::Gateway(text)),
+                    Reply::Open { .. } | Reply::Tolls(_) => return Err(Refusal::Protocol.into()),
                 }
                 let step = self.greet(one, peer)?;
                 self.note_connection(one);
@@ -490,7 +554,8 @@ impl TcpRail {
     fn request(&self, peer: GateId, address: SocketAddr) -> Option<Request> {
         let (ways, listeners) = self.ways.get(&peer)?;
         let is_gateway = ways.gateways().any(|gateway| gateway == address);
-        is_gateway.then(|| ways.request(peer, address, listeners))
+        let known = (&self.tolls, self.credentials.rank);
+        is_gateway.then(|| ways.request(peer, address, listeners, known))
     }
 
     /// Whether it is said that nobody listens where a peer did. Of a gateway that says nothing of the peer.
@@ -510,10 +575,10 @@ impl TcpRail {
             };
             let connecting = matches!(one.stage, Stage::Connect { .. });
             let text = if connecting { "no connection" } else { "connected, but silent" };
-            let address = one.address;
-            self.sockets.remove(&key);
-            self.unproved -= 1;
-            self.note_failure(peer, address, (text.into(), false));
+            if let Some(Socket::Unproved(one)) = self.sockets.remove(&key) {
+                self.unproved -= 1;
+                self.note_failed_try(peer, &one, (text.into(), false));
+            }
         }
     }
 
@@ -681,6 +746,8 @@ fn nonce() -> Result<[u8; 32], Failure> {
 
 /// What IPv6 lets no network carry less than (1280 bytes, RFC 8200 §5), without its headers and TCP's.
 pub(super) const SHORT_SEGMENT: u32 = 1220;
+/// How long a gateway may take to say what its ways cost. Who wants to know does not wait so long.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long listeners are left alone when nothing can be accepted.
 const REST: Duration = Duration::from_millis(200);
 /// Unproved connections at once; a scan can hold no more.

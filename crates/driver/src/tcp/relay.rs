@@ -19,9 +19,13 @@ use super::handshake::{
     ANSWER_LEN, Answer, Credentials, HELLO_LEN, Hello, PROOF_LEN, Refusal, SEAL_LEN,
 };
 use super::interfaces::{ADDRESSES_MAX, emit_one, parse_all, parse_one};
+use super::toll::TOLL_LEN;
+pub use super::toll::Toll;
 
 /// In the place of a rank: a gateway, any of the job's.
 pub const GATEWAY: GateId = GateId(u32::MAX);
+/// In the place of a rank to be reached: no connection is wanted, but what those to other gateways cost.
+pub const NOBODY: GateId = GateId(u32::MAX - 1);
 
 /// A connection that somebody wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +39,11 @@ pub struct Request {
 }
 
 impl Request {
+    /// A question: what the gateway's ways to these others cost, which it finds out then.
+    pub fn of_tolls(via: Vec<SocketAddr>) -> Self {
+        Self { peer: NOBODY, via, listeners: Vec::new() }
+    }
+
     /// The request as it is sent.
     pub fn emit(&self) -> Vec<u8> {
         let mut bytes = self.peer.0.to_le_bytes().to_vec();
@@ -110,6 +119,8 @@ pub enum Reply {
     },
     /// It is not, for this reason.
     Refused(String),
+    /// None was wanted, but what the ways to the gateways of the request cost, in their order.
+    Tolls(Vec<Toll>),
 }
 
 impl Reply {
@@ -127,6 +138,14 @@ impl Reply {
                 bytes[1] = end as u8;
                 bytes[2..2 + end].copy_from_slice(&text.as_bytes()[..end]);
             }
+            Self::Tolls(tolls) => {
+                let tolls = &tolls[..tolls.len().min(VIA_MAX)];
+                bytes[0] = TOLLS;
+                bytes[1] = tolls.len() as u8;
+                for (room, toll) in bytes[2..].chunks_exact_mut(TOLL_LEN).zip(tolls) {
+                    room.copy_from_slice(&toll.emit());
+                }
+            }
         }
         bytes
     }
@@ -139,6 +158,12 @@ impl Reply {
                 let text = str::from_utf8(bytes.get(2..2 + usize::from(bytes[1]))?).ok()?;
                 let is_line = !text.chars().any(char::is_control);
                 is_line.then(|| Self::Refused(text.into()))
+            }
+            TOLLS => {
+                let count = usize::from(bytes[1]);
+                let (tolls, _) = bytes[2..].as_chunks::<TOLL_LEN>();
+                let tolls = tolls.get(..count).filter(|_| count <= VIA_MAX)?;
+                Some(Self::Tolls(tolls.iter().map(|toll| Toll::parse(*toll)).collect()))
             }
             _ => None,
         }
@@ -331,6 +356,7 @@ const DETOUR_MAX: Duration = Duration::from_secs(10);
 
 const OPEN: u8 = 1;
 const REFUSED: u8 = 2;
+const TOLLS: u8 = 3;
 /// Nothing is encrypted between a rank and a gateway: it is between ranks.
 const CLEAR: [u8; 32] = [0; 32];
 
@@ -400,6 +426,18 @@ mod tests {
         assert_eq!(text, "ä".repeat((REPLY_LEN - 2) / 2));
         assert_eq!(Reply::parse(&Reply::Refused("two\nlines".into()).emit()), None);
         assert_eq!(Reply::parse(&[0; REPLY_LEN]), None);
+    }
+
+    #[test]
+    fn a_reply_has_room_for_the_tolls_of_all_gateways_of_a_site() {
+        let costs =
+            |ms| Toll::Costs { round_trip: Duration::from_millis(ms), bytes_per_s: 125_000_000 };
+        let tolls: Vec<Toll> = (1..VIA_MAX as u64).map(costs).chain([Toll::Closed]).collect();
+        let reply = Reply::Tolls(tolls);
+        assert_eq!(Reply::parse(&reply.emit()), Some(reply.clone()));
+        let mut bytes = reply.emit();
+        bytes[1] += 1;
+        assert_eq!(Reply::parse(&bytes), None, "more than there are");
     }
 
     #[test]
@@ -482,7 +520,7 @@ mod tests {
             micros: u32,
             is_measured: bool,
         ) {
-            for first in 0..4 {
+            for first in 0..5 {
                 bytes[0] = first;
                 let _ = Reply::parse(&bytes);
             }

@@ -2,10 +2,9 @@
 //!
 //! A site whose hosts cannot be reached from outside tells the others by which gateways they can. Who has
 //! gateways of its own goes through one of these, for its hosts may have no way out either; it calls the
-//! other site's. Where the other site's hosts are reachable, they are dialled directly first. The gateways
-//! of a site take turns by the pair of ranks, so that they share what there is to carry, and the others
-//! replace one that does not answer. Where packets over UDP may go straight, too, TCP is told that there is another
-//! rail to ask.
+//! other site's. Where the other site's hosts are reachable, they are dialled directly first. Of several gateways
+//! those go first whose ways cost least ([`toll`](super::toll)), the others replace one that does not answer. Where packets
+//! over UDP may go straight, too, TCP is told that there is another rail to ask.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,6 +14,7 @@ use wire::GateId;
 use super::interfaces::{emit_one, parse_all, parse_one};
 use super::networks::NAMES;
 use super::relay::{Request, VIA_MAX};
+use super::toll::{Tolls, Way};
 use crate::quic::NAME as QUIC;
 
 /// The gateways of a site, as its ranks know them.
@@ -78,7 +78,6 @@ impl Gateways {
         &self,
         mut addresses: Vec<(String, Vec<u8>)>,
         published: &[u8],
-        pair: (GateId, GateId),
     ) -> Option<Vec<(String, Vec<u8>)>> {
         let far = parse_all(published).filter(|far| far.len() <= VIA_MAX)?;
         let direct = far.is_empty();
@@ -91,9 +90,7 @@ impl Gateways {
             // What numbers other rails have found is behind the gateway, too.
             addresses.retain(|(name, _)| name == NAMES[0]);
         }
-        let turn = |list: Vec<SocketAddr>| turned(list, pair);
-        let (near, far) = (turn(self.inside.clone()), turn(far));
-        let ways = Ways { direct, has_other_rail, near, far };
+        let ways = Ways { direct, has_other_rail, near: self.inside.clone(), far };
         for (_, bytes) in addresses.iter_mut().filter(|(name, _)| name == NAMES[0]) {
             *bytes = ways.emit(bytes);
         }
@@ -139,28 +136,53 @@ impl Ways {
         if is_alone { Duration::MAX } else { OTHER_RAIL_AFTER }
     }
 
-    /// The gateways that may be called, the best first.
+    /// The gateways that may be called.
     pub fn gateways(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         self.near.iter().chain(&self.far).copied()
     }
 
+    /// Gateways of this process's site that are to be asked what their ways to those of the peer's cost, and these: none
+    /// where there is no choice.
+    pub fn questions(&self) -> (&[SocketAddr], &[SocketAddr]) {
+        let has_choice = self.near.len() * self.far.len() > 1;
+        if has_choice { (&self.near, &self.far) } else { (&[], &[]) }
+    }
+
+    /// The gateways in the order in which the pair of ranks calls them. Those of the peer's site are called by others than
+    /// its own ranks where this site has none, or none that leads there.
+    pub fn order(&self, tolls: &Tolls, pair: (GateId, GateId)) -> Vec<SocketAddr> {
+        let far: Vec<Way> = self.far.iter().map(|far| (*far, None)).collect();
+        let through = tolls.order(&self.through(), pair);
+        let mut order = Vec::new();
+        for (gateway, _) in through.into_iter().chain(tolls.order(&far, pair)) {
+            if !order.contains(&gateway) {
+                order.push(gateway);
+            }
+        }
+        order
+    }
+
     /// What a gateway is asked for.
-    pub fn request(&self, peer: GateId, gateway: SocketAddr, listeners: &[SocketAddr]) -> Request {
-        let via = if self.near.contains(&gateway) { self.far.clone() } else { Vec::new() };
+    pub fn request(
+        &self,
+        peer: GateId,
+        gateway: SocketAddr,
+        listeners: &[SocketAddr],
+        (tolls, own): (&Tolls, GateId),
+    ) -> Request {
+        let ways = tolls.order(&self.through(), (own, peer)).into_iter();
+        let via = ways.filter(|(near, _)| *near == gateway).filter_map(|(_, far)| far).collect();
         Request { peer, via, listeners: listeners.to_vec() }
     }
-}
 
-/// The list, beginning where the pair's turn is.
-fn turned(mut list: Vec<SocketAddr>, (one, other): (GateId, GateId)) -> Vec<SocketAddr> {
-    let (low, high) = (u64::from(one.0.min(other.0)), u64::from(one.0.max(other.0)));
-    if !list.is_empty() {
-        // Knuth's multiplier spreads neighbours over the high bits.
-        let hash = (low << 32 | high).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let at = hash as usize % list.len();
-        list.rotate_left(at);
+    /// The ways through gateways of this process's site.
+    fn through(&self) -> Vec<Way> {
+        let of = |near: &SocketAddr| -> Vec<Way> {
+            let far = self.far.iter().map(|far| (*near, Some(*far)));
+            if self.far.is_empty() { vec![(*near, None)] } else { far.collect() }
+        };
+        self.near.iter().flat_map(of).collect()
     }
-    list
 }
 
 /// Begins an address with ways, where others begin with their version.
@@ -174,6 +196,7 @@ const OTHER_RAIL_AFTER: Duration = Duration::from_millis(1500);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tcp::toll::Toll;
     use proptest::prelude::*;
 
     fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
@@ -187,12 +210,17 @@ mod tests {
     fn ways(own: &str, theirs: &str) -> (Vec<String>, Ways) {
         let publish = |list: &str| Gateways::parse(list).unwrap().publish();
         let own = Gateways::parse(own).unwrap();
-        let led = own.lead(card(), &publish(theirs), (GateId(1), GateId(4))).unwrap();
+        let led = own.lead(card(), &publish(theirs)).unwrap();
         let names = led.iter().map(|(name, _)| name.clone()).collect();
         let (_, tcp) = led.iter().find(|(name, _)| name == "tcp").unwrap();
         let (ways, published) = Ways::parse(tcp).unwrap();
         assert_eq!(published, [1, 2, 3]);
         (names, ways)
+    }
+
+    /// What `gateway` is asked for where nothing is known of ways.
+    fn asked(ways: &Ways, gateway: SocketAddr, listeners: &[SocketAddr]) -> Request {
+        ways.request(GateId(4), gateway, listeners, (&Tolls::default(), GateId(1)))
     }
 
     #[test]
@@ -208,16 +236,17 @@ mod tests {
         assert_eq!(names, ["shm", "tcp", "tcp1"]);
         let near = addresses(&["10.0.0.1:7"]);
         assert!(open.direct && open.gateways().eq(near.clone()));
-        assert!(open.request(GateId(4), near[0], &[]).via.is_empty());
+        assert!(asked(&open, near[0], &[]).via.is_empty());
+        assert_eq!(open.questions(), (&[][..], &[][..]), "there is no choice");
         let (names, private) = ways("10.0.0.1:7", "10.9.0.1:7=192.0.2.1:7");
         assert_eq!(names, ["tcp"]);
         let far = addresses(&["192.0.2.1:7"]);
         assert!(!private.direct);
         assert!(private.gateways().eq([near[0], far[0]]));
-        assert_eq!(private.request(GateId(4), near[0], &near).via, far);
+        assert_eq!(asked(&private, near[0], &near).via, far);
         // Called directly, the far gateway is the last.
-        assert!(private.request(GateId(4), far[0], &near).via.is_empty());
-        assert_eq!(private.request(GateId(4), far[0], &near).listeners, near);
+        assert!(asked(&private, far[0], &near).via.is_empty());
+        assert_eq!(asked(&private, far[0], &near).listeners, near);
     }
 
     #[test]
@@ -225,8 +254,7 @@ mod tests {
         let led = |own: &str, theirs: &str, rails: &[&str]| {
             let publish = Gateways::parse(theirs).unwrap().publish();
             let card = rails.iter().map(|name| ((*name).to_owned(), vec![1, 2, 3])).collect();
-            let led = Gateways::parse(own).unwrap().lead(card, &publish, (GateId(0), GateId(1)));
-            let led = led.unwrap();
+            let led = Gateways::parse(own).unwrap().lead(card, &publish).unwrap();
             let names: Vec<_> = led.iter().map(|(name, _)| name.clone()).collect();
             (names.join(","), Ways::parse(&led[0].1).unwrap().0.patience())
         };
@@ -240,15 +268,40 @@ mod tests {
     }
 
     #[test]
+    fn gateways_of_both_sites_are_chosen_together_by_what_their_ways_cost() {
+        let (own, theirs) =
+            ("10.0.0.1:7,10.0.0.2:7", "10.9.0.1:7=192.0.2.1:7,10.9.0.2:7=192.0.2.2:7");
+        let (_, ways) = ways(own, theirs);
+        let (near, far) =
+            (addresses(&["10.0.0.1:7", "10.0.0.2:7"]), addresses(&["192.0.2.1:7", "192.0.2.2:7"]));
+        assert_eq!(ways.questions(), (&near[..], &far[..]));
+        let costs =
+            |ms| Toll::Costs { round_trip: Duration::from_millis(ms), bytes_per_s: 125_000_000 };
+        let mut tolls = Tolls::default();
+        tolls.handle_word(near[0], &far, Some(&[costs(40), costs(20)]), Duration::ZERO);
+        tolls.handle_word(near[1], &far, Some(&[costs(10), costs(30)]), Duration::ZERO);
+        let pair = (GateId(1), GateId(4));
+        let order = ways.order(&tolls, pair);
+        assert_eq!(order[..2], [near[1], near[0]]);
+        assert!(far.iter().all(|one| order[2..].contains(one)) && order.len() == 4);
+        let via = |near| ways.request(GateId(4), near, &[], (&tolls, GateId(1))).via;
+        assert_eq!(via(near[1]), [far[0], far[1]]);
+        assert_eq!(via(near[0]), [far[1], far[0]]);
+        assert!(via(far[0]).is_empty());
+        // The best has died.
+        tolls.handle_word(near[1], &far, None, Duration::ZERO);
+        assert_eq!(ways.order(&tolls, pair)[..2], near);
+    }
+
+    #[test]
     fn gateways_share_the_pairs_of_ranks() {
         let list = "10.0.0.1:7=192.0.2.1:7,10.0.0.2:7=192.0.2.2:7,10.0.0.3:7=192.0.2.3:7";
-        let gateways = Gateways::parse(list).unwrap();
+        let (_, ways) = ways("", list);
         let mut counts = [0; 3];
         for pair in (0..8).flat_map(|one| (8..16).map(move |other| (GateId(one), GateId(other)))) {
-            let turn = turned(gateways.outside.clone(), pair);
-            assert_eq!(turn, turned(gateways.outside.clone(), (pair.1, pair.0)));
-            assert_eq!(turn.len(), 3);
-            let first = gateways.outside.iter().position(|one| *one == turn[0]).unwrap();
+            let order = ways.order(&Tolls::default(), pair);
+            assert_eq!(order, ways.order(&Tolls::default(), (pair.1, pair.0)));
+            let first = ways.far.iter().position(|one| *one == order[0]).unwrap();
             counts[first] += 1;
         }
         assert!(counts.iter().all(|count| (12..32).contains(count)), "{counts:?}");
@@ -272,7 +325,7 @@ mod tests {
                 prop_assert_eq!(&ways.emit(published)[2..], &bytes[2..]);
             }
             let own = Gateways::default();
-            let _ = own.lead(card(), &bytes, (GateId(0), GateId(1)));
+            let _ = own.lead(card(), &bytes);
         }
     }
 }

@@ -5,7 +5,7 @@
 //! shares it: who has little to say comes first, and those who have much take turns. What the link does not take now is
 //! kept where it comes from.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Write;
 use std::io;
 use std::net::SocketAddr;
@@ -13,6 +13,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use driver::relay::Toll;
 use driver::{Event, Fault, Post, QuicRail, Rail, Refusal};
 use rustix::event::epoll;
 use tokio::sync::{mpsc, oneshot};
@@ -69,6 +70,8 @@ struct Book {
     gateways: HashMap<SocketAddr, GateId>,
     /// Gateways to which UDP did not lead; until when they are left alone.
     shunned: HashMap<SocketAddr, Instant>,
+    /// Gateways to which a link was lost, and none leads yet.
+    lost: HashSet<SocketAddr>,
     /// Links that this side has tried to open.
     called: u32,
     /// What there is to do when the rail has told all.
@@ -129,6 +132,7 @@ impl Links {
             peers: HashMap::new(),
             gateways: HashMap::new(),
             shunned: HashMap::new(),
+            lost: HashSet::new(),
             called: 0,
             errands: Errands::default(),
             arrivals,
@@ -203,7 +207,9 @@ impl Links {
                 self.book.peers.insert(id, peer);
                 // Others may be those of hosts of this side's, too.
                 let called = gateways.iter().filter(|one| one.ip() == from.ip());
-                self.book.gateways.extend(called.take(ADDRESSES_MAX).map(|one| (*one, id)));
+                for gateway in called.take(ADDRESSES_MAX) {
+                    self.book.note_way(*gateway, id);
+                }
             }
             Err(error) => eprintln!("canele-gateway: no link to {from}: {error}"),
         }
@@ -308,6 +314,17 @@ impl Links {
         }
     }
 
+    /// What the links to gateways cost.
+    pub fn costs(&self, gateways: &[SocketAddr]) -> Vec<Toll> {
+        let open = |gateway| self.book.peers.get(self.book.gateways.get(gateway)?)?.cost;
+        let toll = |gateway| match open(gateway) {
+            Some(cost) => Toll::of(&cost),
+            None if self.book.lost.contains(gateway) => Toll::Closed,
+            None => Toll::Unknown,
+        };
+        gateways.iter().map(toll).collect()
+    }
+
     /// A line for each link.
     pub fn account(&self) -> String {
         let mut text = String::new();
@@ -315,10 +332,14 @@ impl Links {
             let (Some(address), Some(cost)) = (peer.address, peer.cost) else { continue };
             let round_trip = Duration::from_nanos(2 * cost.latency_ns());
             let way = if Streams::has(*id) { "TCP" } else { "UDP" };
+            let rate = match cost.shown_bytes_per_s() {
+                Some(bytes_per_s) => format!("{} Mb/s", bytes_per_s * 8 / 1_000_000),
+                None => "not measured".into(),
+            };
             // Writing to a string does not fail.
             let _ = writeln!(
                 text,
-                "gateway {address}: over {way}, round trip {round_trip:.1?}, {} connections",
+                "gateway {address}: over {way}, round trip {round_trip:.1?}, {rate}, {} connections",
                 peer.channels.len()
             );
         }
@@ -372,6 +393,12 @@ impl Book {
         if let Some(from) = self.peers.get(&id).and_then(|peer| peer.address) {
             self.ledger.refuse(from, Refusal::Protocol);
         }
+    }
+
+    /// The gateway is called by this link from now on.
+    fn note_way(&mut self, gateway: SocketAddr, id: GateId) {
+        self.lost.remove(&gateway);
+        self.gateways.insert(gateway, id);
     }
 
     fn handle_up(&mut self, id: GateId) {
@@ -459,7 +486,7 @@ impl Book {
             };
             let older = self.peers.iter().filter(|(other, peer)| is_older(other, peer));
             self.errands.dead.extend(older.map(|(other, _)| *other));
-            self.gateways.insert(address, id);
+            self.note_way(address, id);
         }
         for id in std::mem::take(&mut self.errands.dead) {
             wires.disconnect(id);
@@ -546,7 +573,12 @@ impl Book {
     /// The link is no more, and with it goes what it carries.
     fn drop_peer(&mut self, id: GateId, now: Instant) {
         let Some(peer) = self.peers.remove(&id) else { return };
-        self.gateways.retain(|_, other| *other != id);
+        let called = self.gateways.extract_if(|_, other| *other == id).map(|(address, _)| address);
+        if peer.is_open && self.lost.len() < SHUNNED_MAX {
+            self.lost.extend(called);
+        } else {
+            called.for_each(drop);
+        }
         for channel in peer.channels.into_values() {
             self.errands.broken.extend(channel.break_off());
         }

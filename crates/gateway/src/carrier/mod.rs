@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use driver::relay::Session;
+use driver::relay::{Session, Toll};
 use driver::{FarTcp, Identity, QuicRail, Stalls, Thread, TrunkConfig};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use tokio::net::TcpStream;
@@ -57,6 +57,8 @@ enum Order {
     },
     /// Nobody wants the channel.
     Leave(Key),
+    /// What the links to these gateways cost.
+    Costs(Vec<SocketAddr>, oneshot::Sender<Vec<Toll>>),
     Account(std::sync::mpsc::Sender<String>),
 }
 
@@ -161,6 +163,14 @@ impl Carrier {
             Ok(Answer::NoWay) => None,
             Ok(Answer::Lost) | Err(_) => Some(Err(io::ErrorKind::ConnectionReset.into())),
         }
+    }
+
+    /// What the links to other gateways cost; unknown where there never was one, closed where it was lost.
+    pub async fn costs(&self, gateways: Vec<SocketAddr>) -> Vec<Toll> {
+        let (sender, told) = oneshot::channel();
+        self.shared.order(Order::Costs(gateways, sender));
+        // An error: the thread has ended, and all links.
+        told.await.unwrap_or_default()
     }
 
     /// This side's end of what somebody has asked for.
@@ -335,6 +345,7 @@ impl Loads {
                 Order::Reply { key, reply } => links.reply(key, &reply),
                 Order::Leave(key) => links.leave(key, false),
                 // Who has given up does not want to know.
+                Order::Costs(gateways, sender) => drop(sender.send(links.costs(&gateways))),
                 Order::Account(sender) => drop(sender.send(links.account())),
             }
         }

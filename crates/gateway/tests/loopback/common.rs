@@ -27,10 +27,15 @@ impl Daemon {
 
     /// A gateway at `listen` that opens connections to `allow`.
     pub fn on(listen: SocketAddr, between: Between, allow: &str) -> Self {
+        Self::calling(listen, between, allow, "127.0.0.1")
+    }
+
+    /// One that calls other gateways on such a network.
+    pub fn calling(listen: SocketAddr, between: Between, allow: &str, gateways: &str) -> Self {
         let config = Config {
             listen: vec![listen.into()],
             hosts: vec![allow.parse().unwrap()],
-            gateways: vec!["127.0.0.1".parse().unwrap()],
+            gateways: vec![gateways.parse().unwrap()],
             pass: pass(SECRET),
             between,
         };

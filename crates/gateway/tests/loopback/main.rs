@@ -7,3 +7,4 @@ mod hostile;
 #[path = "../../../driver/tests/initials/mod.rs"]
 mod initials;
 mod ranks;
+mod tolls;

@@ -35,9 +35,8 @@ impl Pair {
     fn connect(&mut self, rank: usize) {
         let peer = 1 - rank;
         let published = vec![("tcp".to_owned(), self.rails[peer].address())];
-        let pair = (GateId(rank as u32), GateId(peer as u32));
         let far = self.gateways[peer].publish();
-        let led = self.gateways[rank].lead(published, &far, pair).unwrap();
+        let led = self.gateways[rank].lead(published, &far).unwrap();
         self.rails[rank].connect(GateId(peer as u32), &led[0].1).unwrap();
     }
 
@@ -136,6 +135,27 @@ fn when_gateways_die_the_link_is_lost_and_another_leads_there() {
     pair.until(|pair| pair.up == [2, 2]);
     pair.exchange();
     pair.until(|_| lives.carries() == 1);
+}
+
+#[test]
+fn a_gateway_that_leads_nowhere_is_not_asked_to_connect() {
+    let start = |calls| {
+        Daemon::calling("127.0.0.1:0".parse().unwrap(), Between::Auto, "127.0.0.0/8", calls)
+    };
+    let (strange, good, far) = (start("127.0.5.0/24"), start("127.0.0.1"), start("127.0.5.0/24"));
+    let far_list = format!("{0}={0}", far.address);
+    // Whichever comes first.
+    for near in [
+        format!("{0},{1}", strange.address, good.address),
+        format!("{1},{0}", strange.address, good.address),
+    ] {
+        let mut pair = Pair::new([near, far_list.clone()], Encryption::None, PATIENCE);
+        pair.connect(0);
+        pair.until(|pair| pair.up == [1, 1]);
+        pair.exchange();
+    }
+    let account = strange.account();
+    assert!(!account.contains("refused, estranged"), "{account}");
 }
 
 #[test]

@@ -1,0 +1,338 @@
+//! What ways through gateways cost, as the gateways of this process's site say, and in which order they are taken.
+//!
+//! Whoever calls decides, by what its own gateways know of their links to the other site's; the other end need not
+//! agree. The cheapest way goes first, and ways that cost hardly more share the pairs of ranks by what they carry. Where
+//! nothing is known all are equal.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+use wire::{Cost, GateId};
+
+/// What a way costs from a gateway on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Toll {
+    /// So much.
+    Costs {
+        /// To and fro.
+        round_trip: Duration,
+        /// Of what is long.
+        bytes_per_s: u64,
+    },
+    /// Nobody knows.
+    #[default]
+    Unknown,
+    /// It did not lead anywhere, the last time that somebody tried.
+    Closed,
+}
+
+impl Toll {
+    /// Of a link that costs so much.
+    pub fn of(cost: &Cost) -> Self {
+        let round_trip = Duration::from_nanos(2 * cost.latency_ns());
+        Self::Costs { round_trip, bytes_per_s: cost.bytes_per_s(LONG_BYTES) }
+    }
+
+    /// How long a message takes by it that is neither short nor long.
+    fn transit_ns(self) -> Option<u64> {
+        let Self::Costs { round_trip, bytes_per_s } = self else { return None };
+        let latency_ns = u64::try_from(round_trip.as_nanos()).unwrap_or(u64::MAX) / 2;
+        Some(latency_ns.saturating_add(WEIGHED_BYTES * 1_000_000_000 / bytes_per_s.max(1)))
+    }
+
+    /// Whether it is hardly dearer than the best.
+    fn is_like(self, best: Self) -> bool {
+        let most = best.transit_ns().map(|ns| ns.saturating_add(ns / ALIKE + SLACK_NS));
+        self.transit_ns() <= most && self.weight() >= best.weight() / RATES_ALIKE
+    }
+
+    /// In which share of the pairs it goes first, beside others that cost as much.
+    fn weight(self) -> u64 {
+        match self {
+            Self::Costs { bytes_per_s, .. } => bytes_per_s.max(1),
+            Self::Unknown | Self::Closed => 1,
+        }
+    }
+
+    /// As it is sent.
+    pub(super) fn emit(self) -> [u8; TOLL_LEN] {
+        let (micros, kilobytes) = match self {
+            Self::Costs { round_trip, bytes_per_s } => {
+                let whole = |number: u128| u32::try_from(number).unwrap_or(u32::MAX).max(1);
+                (whole(round_trip.as_micros()), whole(u128::from(bytes_per_s / 1000)))
+            }
+            Self::Unknown => (0, 0),
+            Self::Closed => (0, 1),
+        };
+        let mut bytes = [0; TOLL_LEN];
+        bytes[..4].copy_from_slice(&micros.to_le_bytes());
+        bytes[4..].copy_from_slice(&kilobytes.to_le_bytes());
+        bytes
+    }
+
+    /// What a gateway has said.
+    pub(super) fn parse(bytes: [u8; TOLL_LEN]) -> Self {
+        let word = |at: usize| {
+            let mut word = [0; 4];
+            word.copy_from_slice(&bytes[at..at + 4]);
+            u32::from_le_bytes(word)
+        };
+        match (word(0), word(4)) {
+            (0, 0) => Self::Unknown,
+            (0, _) => Self::Closed,
+            (micros, kilobytes) => Self::Costs {
+                round_trip: Duration::from_micros(micros.into()),
+                bytes_per_s: u64::from(kilobytes) * 1000,
+            },
+        }
+    }
+}
+
+/// A gateway of this process's site, or the other's where this has none, and of the other's the one that it calls.
+pub(super) type Way = (SocketAddr, Option<SocketAddr>);
+
+/// What gateways of this process's site have said of their ways.
+#[derive(Debug, Default)]
+pub(super) struct Tolls {
+    heard: FxHashMap<Way, (Toll, Duration)>,
+    /// Gateways that are being asked, and about which of the others.
+    asked: Vec<(SocketAddr, Vec<SocketAddr>)>,
+}
+
+impl Tolls {
+    /// These ways in the order in which the pair of ranks takes them.
+    pub fn order(&self, ways: &[Way], pair: (GateId, GateId)) -> Vec<Way> {
+        let tolls: Vec<Toll> =
+            ways.iter().map(|way| self.heard.get(way).map_or(Toll::Unknown, |one| one.0)).collect();
+        order(&tolls, pair).into_iter().map(|at| ways[at]).collect()
+    }
+
+    /// Whether the gateway is to be asked at `now` about the others: it is not being, nor was it lately.
+    pub fn is_due(&self, gateway: SocketAddr, others: &[SocketAddr], now: Duration) -> bool {
+        let is_fresh = |other: &SocketAddr| {
+            let heard = self.heard.get(&(gateway, Some(*other)));
+            heard.is_some_and(|(_, at)| now.saturating_sub(*at) < FRESH)
+        };
+        !self.is_asked(gateway, others) && !others.iter().all(is_fresh)
+    }
+
+    /// The gateway is being asked about the others.
+    pub fn note_asked(&mut self, gateway: SocketAddr, others: &[SocketAddr]) {
+        self.asked.push((gateway, others.to_vec()));
+    }
+
+    /// Whether it is.
+    pub fn is_asked(&self, gateway: SocketAddr, others: &[SocketAddr]) -> bool {
+        self.asked.iter().any(|(one, about)| *one == gateway && about == others)
+    }
+
+    /// The gateway has said at `now` what its ways to the others cost, or nothing: then it leads nowhere.
+    pub fn handle_word(
+        &mut self,
+        gateway: SocketAddr,
+        others: &[SocketAddr],
+        said: Option<&[Toll]>,
+        now: Duration,
+    ) {
+        self.asked.retain(|(one, about)| !(*one == gateway && about == others));
+        for (at, other) in others.iter().enumerate() {
+            let toll = said.map_or(Toll::Closed, |said| said.get(at).copied().unwrap_or_default());
+            self.heard.insert((gateway, Some(*other)), (toll, now));
+        }
+    }
+}
+
+/// The order in which a pair of ranks takes ways that cost so much, by their positions: one of the cheapest, where
+/// pairs take turns by what each of these carries, the others of these, dearer ones, those of which nothing is known, and
+/// those that did not lead.
+fn order(tolls: &[Toll], pair: (GateId, GateId)) -> Vec<usize> {
+    let known = tolls.iter().copied().filter(|toll| toll.transit_ns().is_some());
+    let best = known.min_by_key(|toll| toll.transit_ns()).unwrap_or_default();
+    let class = |at: usize| match tolls[at].transit_ns() {
+        Some(_) if tolls[at].is_like(best) => (0, 0),
+        Some(ns) => (1, ns),
+        None if tolls[at] == Toll::Unknown => (2, 0),
+        None => (3, 0),
+    };
+    let mut order: Vec<usize> = (0..tolls.len()).collect();
+    order.sort_by_key(|&at| class(at));
+    for equal in order.chunk_by_mut(|&one, &other| class(one) == class(other)) {
+        equal.rotate_left(turn(equal.iter().map(|&at| tolls[at].weight()), pair));
+    }
+    order
+}
+
+/// Whose turn it is for a pair of ranks, of some with these weights.
+fn turn(weights: impl Iterator<Item = u64> + Clone, (one, other): (GateId, GateId)) -> usize {
+    let (low, high) = (u64::from(one.0.min(other.0)), u64::from(one.0.max(other.0)));
+    // Knuth's multiplier spreads neighbours over the high bits.
+    let hash = (low << 32 | high).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    let sum: u128 = weights.clone().map(u128::from).sum();
+    let mut left = (sum * u128::from(hash)) >> 32;
+    let is_passed = |weight: &u64| {
+        let is_passed = left >= u128::from(*weight);
+        left = left.saturating_sub(u128::from(*weight));
+        is_passed
+    };
+    weights.take_while(is_passed).count()
+}
+
+pub(super) const TOLL_LEN: usize = 8;
+/// Ways are compared by what a message of this length takes.
+const WEIGHED_BYTES: u64 = 256 << 10;
+/// Ways share what there is to carry if they take no longer than the best by this part, a quarter, and what a host may be
+/// late; and if they carry no less than half as much, as the same link may seem to from one measuring to the next.
+const ALIKE: u64 = 4;
+const SLACK_NS: u64 = 100_000;
+const RATES_ALIKE: u64 = 2;
+/// Long enough to show a link's rate.
+const LONG_BYTES: u64 = 1 << 20;
+/// What was said so long ago, on the rail's clock, is asked again.
+const FRESH: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn costs(millis: u64, megabytes_per_s: u64) -> Toll {
+        let bytes_per_s = megabytes_per_s * 1_000_000;
+        Toll::Costs { round_trip: Duration::from_millis(millis), bytes_per_s }
+    }
+
+    fn near(micros: u64) -> Toll {
+        Toll::Costs { round_trip: Duration::from_micros(micros), bytes_per_s: 125_000_000 }
+    }
+
+    fn pairs() -> impl Iterator<Item = (GateId, GateId)> {
+        (0..16).flat_map(|one| (16..32).map(move |other| (GateId(one), GateId(other))))
+    }
+
+    /// How many of the pairs take each way first.
+    fn shares(tolls: &[Toll]) -> Vec<usize> {
+        let mut counts = vec![0; tolls.len()];
+        pairs().for_each(|pair| counts[order(tolls, pair)[0]] += 1);
+        counts
+    }
+
+    #[test]
+    fn where_nothing_is_known_pairs_take_turns() {
+        for ways in 1..=4 {
+            let counts = shares(&vec![Toll::Unknown; ways]);
+            let fair = 256 / ways;
+            assert!(counts.iter().all(|count| count.abs_diff(fair) <= fair / 4), "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn a_slow_way_and_a_long_one_are_left_alone() {
+        assert_eq!(shares(&[costs(12, 12), costs(12, 117)]), [0, 256]);
+        assert_eq!(shares(&[costs(12, 117), costs(42, 117)]), [256, 0]);
+        assert_eq!(shares(&[costs(200, 12), costs(200, 117)]), [0, 256], "however far");
+        assert_eq!(shares(&[Toll::Unknown, costs(42, 12), Toll::Closed]), [0, 256, 0]);
+    }
+
+    #[test]
+    fn ways_that_are_nearly_alike_share_by_what_they_carry() {
+        let counts = shares(&[costs(12, 117), costs(13, 78), costs(12, 12)]);
+        assert_eq!(counts[2], 0);
+        assert!((140..168).contains(&counts[0]), "{counts:?}");
+        assert!(
+            shares(&[near(60), near(90)]).iter().all(|count| *count > 100),
+            "what hosts are late"
+        );
+    }
+
+    #[test]
+    fn those_that_lead_nowhere_are_tried_last() {
+        let tolls = [Toll::Closed, costs(12, 100), Toll::Unknown, costs(50, 100), costs(50, 90)];
+        for pair in pairs() {
+            assert_eq!(order(&tolls, pair), [1, 3, 4, 2, 0]);
+        }
+    }
+
+    #[test]
+    fn who_was_asked_is_not_asked_again_at_once() {
+        let [one, other, far] =
+            ["10.0.0.1:7", "10.0.0.2:7", "192.0.2.1:7"].map(|text| text.parse().unwrap());
+        let (mut tolls, at) = (Tolls::default(), Duration::from_millis);
+        let ways = [(one, Some(far)), (other, Some(far))];
+        for gateway in [one, other] {
+            assert!(tolls.is_due(gateway, &[far], at(0)));
+            tolls.note_asked(gateway, &[far]);
+            assert!(!tolls.is_due(gateway, &[far], at(0)) && tolls.is_asked(gateway, &[far]));
+        }
+        tolls.handle_word(one, &[far], None, at(5));
+        tolls.handle_word(other, &[far], Some(&[costs(12, 100)]), at(5));
+        for pair in pairs() {
+            assert_eq!(tolls.order(&ways, pair), [ways[1], ways[0]]);
+        }
+        assert!(!tolls.is_asked(one, &[far]) && !tolls.is_due(one, &[far], at(900)));
+        assert!(tolls.is_due(one, &[far], at(1100)), "it may be there again");
+        // A gateway that says less than it was asked knows no more.
+        tolls.handle_word(one, &[far], Some(&[]), at(1200));
+        assert_eq!(tolls.heard[&ways[0]].0, Toll::Unknown);
+    }
+
+    fn any_toll() -> impl Strategy<Value = Toll> {
+        prop_oneof![
+            (0..200u64, 1..1200u64).prop_map(|(millis, rate)| costs(millis, rate)),
+            Just(Toll::Unknown),
+            Just(Toll::Closed),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn each_way_has_its_place_and_the_first_is_among_the_best(
+            tolls in prop::collection::vec(any_toll(), 0..12),
+            one: u32,
+            other: u32,
+        ) {
+            let pair = (GateId(one), GateId(other));
+            let order = order(&tolls, pair);
+            prop_assert_eq!(&order, &super::order(&tolls, (pair.1, pair.0)), "for both ends");
+            let mut all = order.clone();
+            all.sort_unstable();
+            prop_assert!(all.into_iter().eq(0..tolls.len()));
+            let known: Vec<Toll> = order.iter().map(|&at| tolls[at]).take_while(|one| one.weight() > 1).collect();
+            prop_assert!(order[known.len()..].iter().all(|&at| tolls[at].transit_ns().is_none()));
+            prop_assert!(order[known.len()..].is_sorted_by_key(|&at| tolls[at] == Toll::Closed));
+            if let Some(best) = known.iter().copied().min_by_key(|one| one.transit_ns()) {
+                let alike = known.iter().take_while(|one| one.is_like(best)).count();
+                prop_assert!(known[..alike].contains(&best));
+                prop_assert!(!known[alike..].iter().any(|one| one.is_like(best)));
+                prop_assert!(known[alike..].is_sorted_by_key(|one| one.transit_ns()));
+                // Without its first way the pair goes by another that is known.
+                let mut fewer = tolls.clone();
+                fewer[order[0]] = Toll::Closed;
+                let next = super::order(&fewer, pair)[0];
+                prop_assert!(known.len() < 2 || next != order[0] && tolls[next].transit_ns().is_some());
+            }
+        }
+
+        #[test]
+        fn shares_are_by_rate(rates in prop::collection::vec(70..120u64, 1..5)) {
+            let tolls: Vec<Toll> = rates.iter().map(|rate| costs(12, *rate)).collect();
+            let sum: u64 = rates.iter().sum();
+            for (count, rate) in shares(&tolls).into_iter().zip(rates) {
+                let fair = (256 * rate / sum) as usize;
+                prop_assert!(count.abs_diff(fair) <= 2 + fair / 4, "{count} instead of {fair}");
+            }
+        }
+
+        #[test]
+        fn words_of_a_gateway_are_read_as_they_were_said(toll in any_toll(), bytes: [u8; TOLL_LEN]) {
+            let near = |toll| match toll {
+                Toll::Costs { round_trip, bytes_per_s } => {
+                    let round_trip = round_trip.max(Duration::from_micros(1));
+                    Toll::Costs { round_trip, bytes_per_s: bytes_per_s.max(1000) }
+                }
+                other => other,
+            };
+            prop_assert_eq!(Toll::parse(toll.emit()), near(toll));
+            let _ = Toll::parse(bytes);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What gateways say that their ways cost.
+
+use std::net::{SocketAddr, TcpListener};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use driver::relay::{Reply, Request, Toll};
+use gateway::Between;
+
+use crate::common::{Daemon, PATIENCE, call, echo, exchange, open, request};
+
+fn tolls(gateway: &Daemon, others: &[SocketAddr]) -> Vec<Toll> {
+    match call(gateway.address, &Request::of_tolls(others.to_vec())).unwrap().1 {
+        Reply::Tolls(tolls) => tolls,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Where nobody listens, on a host of which nobody remembers anything.
+fn nobody() -> SocketAddr {
+    TcpListener::bind("127.0.0.9:0").unwrap().local_addr().unwrap()
+}
+
+#[test]
+fn a_gateway_that_is_asked_finds_out_what_its_ways_cost() {
+    for between in [Between::Tcp, Between::Udp] {
+        let start =
+            |calls| Daemon::calling("127.0.0.1:0".parse().unwrap(), between, "127.0.0.0/8", calls);
+        let (near, far) = (start("127.0.0.0/28"), start("127.0.0.1"));
+        let others = [far.address, nobody(), "192.0.2.1:7".parse().unwrap()];
+        assert_eq!(tolls(&near, &others)[2], Toll::Closed, "it may not call that one");
+        let limit = Instant::now() + PATIENCE;
+        loop {
+            match tolls(&near, &others)[..] {
+                [Toll::Costs { round_trip, bytes_per_s }, Toll::Closed, Toll::Closed] => {
+                    assert!(round_trip < Duration::from_secs(1) && bytes_per_s > 0);
+                    break;
+                }
+                [_, Toll::Costs { .. }, _] | [_, _, Toll::Unknown | Toll::Costs { .. }] => {
+                    panic!("nobody is there")
+                }
+                _ => assert!(Instant::now() < limit),
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        // That took no connection, and those that are wanted share the link.
+        assert_eq!((near.carries(), far.carries()), (0, 0));
+        let mut stream = open(near.address, &request(echo(), &[far.address]));
+        exchange(&mut stream);
+        assert!(near.account().contains("1 connections"), "{}", near.account());
+    }
+}
+
+#[test]
+fn who_asks_about_nothing_is_told_nothing() {
+    assert_eq!(tolls(&Daemon::start(Between::Auto), &[]), []);
+}
