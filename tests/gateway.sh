@@ -196,7 +196,7 @@ check "again" "0 1" "$? $(grep -c ' among 4 ranks: 0 failures$' "$work/out")"
 read -r slow fast <<<"$(carried "$slow" "$fast")"
 sed 's/^/    /' "$work/err"
 check "what there is goes by the better one: $fast kB, and $slow by the other" yes "$([ "$fast" -gt 1000 ] && [ $((10 * slow)) -lt "$fast" ] && echo yes)"
-check "which an account of the gateways shows" yes "$(grep -q '^gateway 10.77.2.10:.* round trip 1[12]\..* Mb/s, [1-9][0-9]* connections$' "$work/err" && echo yes)"
+check "which an account of the gateways shows" yes "$(grep -q '^gateway 10.77.2.10:.* round trip 1[12]\..* Mb/s, [0-9]* connections$' "$work/err" && echo yes)"
 rm "$work/begun"
 unequal "$work/exchange" 10 0 >"$work/out" 2>"$work/err" &
 job=$!

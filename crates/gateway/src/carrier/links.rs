@@ -314,12 +314,23 @@ impl Links {
         }
     }
 
-    /// What the links to gateways cost.
+    /// What the links to gateways cost. Where both sides have opened one at once, each has measured what the other left: the
+    /// way carries what the faster one has shown.
     pub fn costs(&self, gateways: &[SocketAddr]) -> Vec<Toll> {
-        let open = |gateway| self.book.peers.get(self.book.gateways.get(gateway)?)?.cost;
-        let toll = |gateway| match open(gateway) {
-            Some(cost) => Toll::of(&cost),
-            None if self.book.lost.contains(gateway) => Toll::Closed,
+        let Book { peers, gateways: called, lost, .. } = &self.book;
+        let is_open = |gateway: &SocketAddr| peers.get(called.get(gateway)?)?.cost;
+        let beside = |gateway: SocketAddr| {
+            let is_there = move |peer: &&Peer| {
+                peer.is_open && peer.address.is_some_and(|address| address.ip() == gateway.ip())
+            };
+            peers.values().filter(is_there).filter_map(|peer| peer.cost)
+        };
+        let toll = |gateway: &SocketAddr| match is_open(gateway) {
+            Some(cost) => {
+                let fastest = beside(*gateway).max_by_key(Cost::shown_bytes_per_s);
+                Toll::of(&fastest.unwrap_or(cost))
+            }
+            None if lost.contains(gateway) => Toll::Closed,
             None => Toll::Unknown,
         };
         gateways.iter().map(toll).collect()
