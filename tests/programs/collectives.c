@@ -245,8 +245,8 @@ int main(int argc, char **argv) {
         reductions(lengths[i]);
     }
     /* Shorter and longer than what travels by a board. */
-    int units[] = {1, 700, 9000};
-    for (int i = 0; i < 3; i++) ragged(units[i]), ragged_exchange(units[i]);
+    int units[] = {1, 700, 9000, 300000};
+    for (int i = 0; i < 4; i++) ragged(units[i]), ragged_exchange(units[i]);
     user_operation();
     derived();
     int all;

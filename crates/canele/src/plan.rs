@@ -339,10 +339,16 @@ fn told(step: &Step) -> String {
         Step::Post { span: what } => format!("post     {}", span(what)),
         Step::PostParts { count, .. } => format!("post     parts of {count} blocks"),
         Step::PostBlocks => "post     a block for each".into(),
+        Step::Announce { units, reader } => format!("announce {units} for {reader}"),
+        Step::PostMore { piece, span: what } => format!("post     piece {piece}: {}", span(what)),
+        Step::Release { piece } => format!("let go   pieces to {piece}"),
         Step::Meet { first, end } => format!("wait     for {first}..{end} at the board"),
         Step::Take { from, at, to } => format!("take     of {from} from {at} to {}", span(to)),
         Step::TakeBlock { from, to } => {
             format!("take     of {from} what is for it to {}", span(to))
+        }
+        Step::TakeMore { from, piece, to } => {
+            format!("take     of {from} piece {piece} to {}", span(to))
         }
         Step::Combine { at, to, .. } => {
             format!("combine  what was posted from {at} to {}", span(to))

@@ -11,6 +11,7 @@ mod combining;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
+use driver::Board;
 use engine::{Completion, Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
 use plan::{Schedule, Span, Step};
@@ -486,9 +487,34 @@ impl<C: Deref<Target = Collective>> Running<C> {
                 Step::Meet { .. } if self.untaken().next().is_some() => return Stage::Works,
                 Step::Meet { first, end } => {
                     let stage = self.await_board(core, |board| board.has(first..end));
+                    if stage == Stage::Waits && self.comes_first() {
+                        continue;
+                    }
                     if stage != Stage::Ended || self.failure.is_some() {
                         return stage;
                     }
+                }
+                Step::Announce { units, reader } => self.announce(units, reader),
+                Step::PostMore { .. } => {
+                    let stage = self.await_board(core, Board::has_room_for_more);
+                    if stage != Stage::Ended || self.failure.is_some() {
+                        return stage;
+                    }
+                    return Stage::Works;
+                }
+                Step::Release { piece } => {
+                    self.release(piece);
+                    self.tell(core);
+                }
+                Step::TakeMore { .. } if self.early.takes(self.at) => {}
+                Step::TakeMore { from, piece, .. } => {
+                    if !self.has_more(from, piece) && self.untaken().next().is_none() {
+                        let stage = self.await_board(core, |board| board.has_more(from, piece));
+                        if stage != Stage::Ended || self.failure.is_some() {
+                            return stage;
+                        }
+                    }
+                    return Stage::Works;
                 }
                 Step::Take { .. } if self.early.takes(self.at) => {}
                 Step::Take { from, at, to } if self.collective.memory.is_brief(to.len) => {
@@ -524,6 +550,15 @@ impl<C: Deref<Target = Collective>> Running<C> {
                     self.has_news = true;
                 }
                 Step::Meet { .. } if self.at == first => return self.take_early(),
+                Step::PostMore { piece, span } if self.at == first => {
+                    self.post_more(piece, span);
+                    self.has_news = true;
+                }
+                Step::TakeMore { .. } if self.early.takes(self.at) => {}
+                Step::TakeMore { from, piece, to } if self.has_more(from, piece) => {
+                    self.take_more(from, piece, to);
+                }
+                Step::TakeMore { .. } if self.at == first => return self.take_early(),
                 Step::Take { .. } if self.early.takes(self.at) => {}
                 Step::Take { from, at, to } => self.take(from, at, to),
                 Step::TakeBlock { from, to } => self.take_block(from, to),
@@ -531,6 +566,8 @@ impl<C: Deref<Target = Collective>> Running<C> {
                 Step::Send { .. } | Step::Receive { .. } => return,
                 Step::Post { .. } | Step::PostParts { .. } | Step::PostBlocks => return,
                 Step::Wait | Step::Await { .. } | Step::Meet { .. } => return,
+                Step::Announce { .. } | Step::PostMore { .. } => return,
+                Step::TakeMore { .. } | Step::Release { .. } => return,
             }
             self.at += 1;
         }

@@ -239,9 +239,13 @@ impl Schedule {
             Step::Post { .. }
             | Step::PostParts { .. }
             | Step::PostBlocks
+            | Step::Announce { .. }
+            | Step::PostMore { .. }
             | Step::Meet { .. }
             | Step::Take { .. }
             | Step::TakeBlock { .. }
+            | Step::TakeMore { .. }
+            | Step::Release { .. }
             | Step::Combine { .. } => unreachable!("groups have no board"),
             Step::Reduce { input, inout } => {
                 Step::Reduce { input: moved(input), inout: moved(inout) }

@@ -102,10 +102,7 @@ pub fn gather(
             let own = Buffer::Input.span(0, sizes(rank));
             let place = |from: u32| Buffer::Output.span(starts[from as usize], sizes(from));
             let seat = topology.seat(rank, 1);
-            match uniform {
-                true => seat.gather_even(&mut schedule, root, own, &place),
-                false => seat.gather(&mut schedule, root, own, &place),
-            }
+            seat.gather(&mut schedule, root, own, &place);
             if rank == root && !in_place {
                 schedule.copy(own, place(root));
             }

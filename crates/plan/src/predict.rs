@@ -108,7 +108,12 @@ struct Rank {
     begun: Vec<Begun>,
     /// When it posted on the board, round by round.
     posts: Vec<u64>,
+    /// When it posted further pieces, and released those of others, by round and piece.
+    pieces: Pieces,
+    releases: Pieces,
 }
+
+type Pieces = HashMap<(usize, u32), u64>;
 
 /// What was begun and has not been waited for.
 #[derive(Clone, Copy)]
@@ -220,11 +225,31 @@ impl<'a> World<'a> {
             Step::PostBlocks => {
                 self.post_blocks(me, 0..self.schedules[me as usize].blocks.len());
             }
+            Step::Announce { .. } => {}
+            Step::PostMore { piece, .. }
+                if piece > 1
+                    && !self.meet_piece(me, self.reader(me), piece - 2, |rank| &rank.releases) =>
+            {
+                return;
+            }
+            Step::PostMore { piece, span, .. } => {
+                let bytes = span.len.saturating_mul(self.unit_bytes);
+                let takes_ns = self.topology.costs().node.stream_ns(bytes);
+                self.spend(me, takes_ns, Doing::Sends(Distance::Node));
+                self.note_piece(me, piece, |rank| &mut rank.pieces);
+            }
+            Step::Release { piece } => self.note_piece(me, piece, |rank| &mut rank.releases),
+            Step::TakeMore { from, piece, .. }
+                if !self.meet_piece(me, from, piece, |rank| &rank.pieces) =>
+            {
+                return;
+            }
             Step::Meet { first, end } if !self.meet(me, first..end) => return,
             Step::Meet { .. } => {}
             Step::Copy { to: span, .. }
             | Step::Take { to: span, .. }
             | Step::TakeBlock { to: span, .. }
+            | Step::TakeMore { to: span, .. }
             | Step::Reduce { inout: span, .. } => self.compute(me, span.len),
             Step::Combine { to, .. } => {
                 let folds = self.schedules[me as usize].order.len() as u64;
@@ -265,13 +290,56 @@ impl<'a> World<'a> {
         self.spend(me, takes_ns, Doing::Sends(Distance::Node));
         let rank = &mut self.ranks[me as usize];
         rank.posts.push(rank.clock_ns);
+        self.let_go_on(me);
+    }
+
+    /// Who takes the pieces that a rank posts.
+    fn reader(&self, me: u32) -> u32 {
+        let announced = |step: &Step| match *step {
+            Step::Announce { reader, .. } => Some(reader),
+            _ => None,
+        };
+        let steps = &self.schedules[me as usize].steps[..self.ranks[me as usize].at];
+        steps.iter().rev().find_map(announced).unwrap_or(0)
+    }
+
+    /// Those that wait at the board for a rank look again.
+    fn let_go_on(&mut self, me: u32) {
         for position in 0..self.seated[me as usize].len() {
             let other = self.seated[me as usize][position];
-            let Rank { at, .. } = self.ranks[other as usize];
-            if let Some(Step::Meet { .. }) = self.schedules[other as usize].steps.get(at) {
+            let at = self.ranks[other as usize].at;
+            if let Some(Step::Meet { .. } | Step::PostMore { .. } | Step::TakeMore { .. }) =
+                self.schedules[other as usize].steps.get(at)
+            {
                 self.make_ready(other);
             }
         }
+    }
+
+    /// A rank has posted a further piece of its round, or has released one.
+    fn note_piece(&mut self, me: u32, piece: u32, of: impl Fn(&mut Rank) -> &mut Pieces) {
+        let rank = &mut self.ranks[me as usize];
+        let (key, clock_ns) = ((rank.posts.len(), piece), rank.clock_ns);
+        of(rank).insert(key, clock_ns);
+        self.let_go_on(me);
+    }
+
+    /// Goes on to when the rank at this position has done that in the round that this one is in, if that is known.
+    fn meet_piece(
+        &mut self,
+        me: u32,
+        position: u32,
+        piece: u32,
+        of: impl Fn(&Rank) -> &Pieces,
+    ) -> bool {
+        let key = (self.ranks[me as usize].posts.len(), piece);
+        let other = self.seated[me as usize][position as usize];
+        let Some(&since_ns) = of(&self.ranks[other as usize]).get(&key) else { return false };
+        let there = since_ns + self.topology.costs().node.latency_ns;
+        let late_ns = there.saturating_sub(self.ranks[me as usize].clock_ns);
+        self.spend(me, late_ns, Doing::Waits { other, since_ns });
+        self.spend(me, LINE_NS, Doing::Receives);
+        true
     }
 
     /// Goes on to when the ranks at these positions have posted in the round that this one is in, if that is known.

@@ -68,6 +68,20 @@ pub enum Step {
     },
     /// As `Post`, of the schedule's blocks, behind a list of where each of them ends.
     PostBlocks,
+    /// Say how many units what is posted next comes to with all that is posted after it in the same round.
+    Announce {
+        /// So many: more than a page.
+        units: u64,
+        /// The rank that takes them, piece by piece.
+        reader: u32,
+    },
+    /// Post a further piece of what was announced, when the last but one has been taken.
+    PostMore {
+        /// The first that follows what was posted is 1.
+        piece: u32,
+        /// These units: a page, or what is left.
+        span: Span,
+    },
     /// Wait until ranks have posted in this round. Ranks are named by their positions at the board, which is that of
     /// their node: on one node, by their ranks.
     Meet {
@@ -91,6 +105,20 @@ pub enum Step {
         from: u32,
         /// To here: the whole block.
         to: Span,
+    },
+    /// Wait for a further piece, and copy it.
+    TakeMore {
+        /// By this rank, which was met.
+        from: u32,
+        /// The first that follows what it has posted is 1.
+        piece: u32,
+        /// To here: the whole piece.
+        to: Span,
+    },
+    /// Let those who have posted pieces in this round write where they were.
+    Release {
+        /// All up to this one.
+        piece: u32,
     },
     /// Combine what was posted in this round by ranks that were met, in the schedule's order.
     Combine {
@@ -157,8 +185,10 @@ impl Schedule {
                     Step::Send { .. } | Step::Receive { .. } | Step::Wait => {}
                     Step::Copy { .. } | Step::Reduce { .. } => {}
                     Step::Post { .. } | Step::PostParts { .. } | Step::PostBlocks => {}
-                    Step::Meet { .. } => {}
-                    Step::Take { .. } | Step::TakeBlock { .. } | Step::Combine { .. } => {}
+                    Step::Announce { .. } | Step::PostMore { .. } => {}
+                    Step::Meet { .. } | Step::Release { .. } => {}
+                    Step::Take { .. } | Step::TakeBlock { .. } | Step::TakeMore { .. } => {}
+                    Step::Combine { .. } => {}
                 }
             }
         }

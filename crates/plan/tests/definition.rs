@@ -285,9 +285,14 @@ fn gather_and_scatter_move_blocks_to_and_from_the_root() {
             .iter()
             .flat_map(|&root| gathering.clone().zip(&scattering).map(move |both| (root, both)))
         {
-            for (uniform, in_place) in [(true, false), (true, true), (false, false), (false, true)]
+            for (each, in_place) in [(Some(5), false), (Some(5), true), (Some(5 * PAGE + 1), true)]
+                .into_iter()
+                .chain([(None, false), (None, true)])
             {
-                let sizes = move |rank: u32| if uniform { 5 } else { u64::from(rank * 7 % 4) };
+                let uniform = each.is_some();
+                // Of none, or longer than several pages.
+                let differ = |rank: u32| u64::from(rank * 7 % 4) * u64::from(1 + rank % 3 * 70);
+                let sizes = move |rank: u32| each.unwrap_or_else(|| differ(rank));
                 let whole: Vec<Unit> =
                     (0..size).flat_map(|rank| block(rank, sizes(rank), root)).collect();
                 let gathers = (0..size).map(|rank| {

@@ -7,6 +7,9 @@
 //! free waits for some at once: one is not worth a change of threads. What is long goes to one of two pages, behind what
 //! lies there, or to the beginning of the other as soon as that has been read.
 //!
+//! What is longer than a page goes on in the same round, piece by piece on either page in turn, for one reader, who says
+//! which it has taken: so rounds are as many for those who do not know how much others post.
+//!
 //! A member's count and what is brief lie beside each other. Who is about to sleep says first what it waits for,
 //! and looks once more; who posts what completes it rings. Either side runs a full fence between its write
 //! and its look (Dekker's problem), and so do two that post at once: one of them sees that all is there.
@@ -36,8 +39,10 @@ pub struct Board<S = Segment> {
     /// A round that all have begun.
     begun_by_all: u64,
     pages: Pages,
+    /// How long the next contribution is with all that follows its first page, and who reads it, if something does.
+    announced: Option<(usize, u32)>,
     /// What this member waits for.
-    awaited: Option<(u64, Range<u32>)>,
+    awaited: Option<Awaited>,
     lives: Vec<Option<Life>>,
     /// When to ask next whether the others live, and how often that was looked at.
     next_look: Instant,
@@ -45,6 +50,25 @@ pub struct Board<S = Segment> {
     /// Whom this member has missed.
     lost: Option<u32>,
     evenness: Evenness,
+}
+
+/// What members have to do in a round until another goes on.
+#[derive(Clone, Debug)]
+struct Awaited {
+    round: u64,
+    members: Range<u32>,
+    what: What,
+}
+
+/// Pieces count from 0, which is what a member posts first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// To post.
+    Post,
+    /// To post this piece.
+    More(u32),
+    /// To have taken this piece.
+    Taken(u32),
 }
 
 /// Where a board is found, for those who join.
@@ -101,6 +125,16 @@ impl Board {
         unsafe { Region::new(self.memory.address(at) as *mut u8, len) }
     }
 
+    /// A further piece that a member has posted in this round, until this one has taken it; it was met.
+    ///
+    /// # Errors
+    /// How long what that member has announced is altogether, and how long it should be at least, if it is too short.
+    pub fn more(&self, member: u32, piece: u32, len: usize) -> Result<Region, (usize, usize)> {
+        let at = self.lies_more(member, piece, len)?;
+        // SAFETY: as above; the member that may write there again waits until this one has taken the piece.
+        Ok(unsafe { Region::new(self.memory.address(at) as *mut u8, len) })
+    }
+
     /// This member waits, and has yielded its core to others that outnumber the cores: now and then it looks whether these
     /// have as many each, and goes to another if not.
     #[inline]
@@ -146,6 +180,7 @@ impl<S: Shared> Board<S> {
             round: 0,
             begun_by_all: 0,
             pages: Pages::default(),
+            announced: None,
             awaited: None,
             lives: (0..size).map(|_| None).collect(),
             next_look: Instant::now(),
@@ -180,15 +215,26 @@ impl<S: Shared> Board<S> {
     #[inline(never)]
     fn has_page(&mut self, len: usize) -> bool {
         let Pages { last, current, .. } = self.pages;
-        let is_read = self.pages.place(self.begun_by_all, len, self.layout.page_len).is_some();
-        if is_read && last[1 - current] < self.begun_by_all {
+        if self.is_read(1 - current) {
             return true;
         }
-        self.meets(last[1 - current] + 1, 0..self.size) || {
+        let has_place = self.pages.place(false, len, self.layout.page_len).is_some();
+        let is_read = match self.pages.readers[1 - current] {
+            Some(reader) => self.awaits(Awaited::taking(last[1 - current], reader)),
+            None => self.meets(last[1 - current] + 1, 0..self.size),
+        };
+        is_read || {
             // It waits for that only if there is no other room.
-            self.awaited = self.awaited.take().filter(|_| !is_read);
-            is_read
+            self.awaited = self.awaited.take().filter(|_| !has_place);
+            has_place
         }
+    }
+
+    /// Whether all who need it have read what lies on a page.
+    fn is_read(&self, page: usize) -> bool {
+        let Pages { last, readers, .. } = self.pages;
+        let is_taken = |(reader, piece)| self.has_done(reader, last[page], What::Taken(piece));
+        last[page] < self.begun_by_all.max(1) || readers[page].is_some_and(is_taken)
     }
 
     /// Posts what `fill` writes, `len` bytes; there must be room. Long ones are not written in a hurry.
@@ -215,13 +261,91 @@ impl<S: Shared> Board<S> {
     /// Finds a place on a page, which the line says.
     #[inline(never)]
     fn take_page(&mut self, line: usize, len: usize) -> usize {
-        let Self { pages, layout, begun_by_all, .. } = self;
-        let place = pages.place(*begun_by_all, len, layout.page_len);
+        let is_read = self.is_read(1 - self.pages.current);
+        let Self { pages, layout, announced, .. } = self;
+        let place = pages.place(is_read, len, layout.page_len);
         let (page, start) = place.unwrap_or_else(|| unreachable!("there is room"));
-        pages.take(page, start + len, self.round);
+        let (total, reader) = announced.take().unzip();
+        pages.take(page, start + len, self.round, reader.map(|reader| (reader, 0)));
         let start = page * layout.page_len + start;
         self.memory.word32(line + PAGE_AT).store(start as u32, Ordering::Relaxed);
-        self.layout.first_page + self.me as usize * PAGES * self.layout.page_len + start
+        let total = total.unwrap_or(len) as u64;
+        self.memory.word64(line + TOTAL_AT).store(total, Ordering::Relaxed);
+        self.layout.page(self.me, 0) + start
+    }
+
+    /// Says how long what this member posts next is altogether, and who alone reads it: the post, of a whole page, is its
+    /// first piece.
+    pub fn announce(&mut self, len: usize, reader: u32) {
+        self.announced = Some((len, reader));
+    }
+
+    /// Whether there is a page for a further piece of this round. If there is none, this member waits for that.
+    pub fn has_room_for_more(&mut self) -> bool {
+        self.has_page(self.layout.page_len)
+    }
+
+    /// Posts what `fill` writes as a further piece of this round; there must be room.
+    ///
+    /// # Panics
+    /// When it is longer than a page, or there are too many.
+    pub fn post_more(&mut self, piece: u32, len: usize, fill: impl FnOnce(&mut [u8])) {
+        let page_len = self.layout.page_len;
+        assert!(len <= page_len, "a piece is at most a page long");
+        assert!(piece >> PIECE_BITS == 0, "pieces have numbers of few bits");
+        let page = 1 - self.pages.current;
+        let reader = self.pages.readers[self.pages.current].map(|(reader, _)| (reader, piece));
+        self.pages.take(page, page_len, self.round, reader);
+        fill(self.memory.slice_mut(self.layout.page(self.me, page), len));
+        let word = self.memory.word64(self.control(self.me) + POSTED_AT);
+        word.store(place_of(self.round, piece), Ordering::Release);
+        S::fence();
+    }
+
+    /// Whether a member has posted a further piece in this round, or is known to post none. If not, this one waits for that.
+    pub fn has_more(&mut self, member: u32, piece: u32) -> bool {
+        let (round, members) = (self.round, member..member + 1);
+        self.has_met_more(member, piece)
+            || self.awaits(Awaited { round, members, what: What::More(piece) })
+    }
+
+    /// The same without waiting.
+    pub fn has_met_more(&self, member: u32, piece: u32) -> bool {
+        let is_short = || self.announced_len(member) <= self.layout.page_len * piece as usize;
+        self.has_done(member, self.round, What::More(piece)) || self.has_met(member) && is_short()
+    }
+
+    /// How long what a member has posted in this round is altogether, in all its pieces; it was met, and posted a page.
+    fn announced_len(&self, member: u32) -> usize {
+        let line = self.line(member, self.round);
+        match self.memory.word32(line + LEN_AT).load(Ordering::Relaxed) as usize {
+            len if len < self.layout.page_len => len,
+            _ => self.memory.word64(line + TOTAL_AT).load(Ordering::Relaxed) as usize,
+        }
+    }
+
+    /// Says that this member has read all pieces of this round up to this one, whosever they are.
+    pub fn release(&self, piece: u32) {
+        let word = self.memory.word64(self.control(self.me) + TAKEN_AT);
+        word.store(place_of(self.round, piece), Ordering::Release);
+        S::fence();
+    }
+
+    /// Where a further piece of a member lies, or how much that has announced if it is less; it was met.
+    pub(super) fn lies_more(
+        &self,
+        member: u32,
+        piece: u32,
+        len: usize,
+    ) -> Result<usize, (usize, usize)> {
+        let page_len = self.layout.page_len;
+        let told = self.memory.word32(self.line(member, self.round) + PAGE_AT);
+        let first = told.load(Ordering::Relaxed) as usize / page_len;
+        let (announced, expected) = (self.announced_len(member), page_len * piece as usize + len);
+        match announced < expected {
+            true => Err((announced, expected)),
+            false => Ok(self.layout.page(member, (first + piece as usize) % PAGES)),
+        }
     }
 
     /// Calls `ring` with each member that sleeps until what the latest post has completed; it is asked to be
@@ -239,10 +363,33 @@ impl<S: Shared> Board<S> {
 
     #[cold]
     fn completes(&self, wanted: u64) -> bool {
-        let (round, members) = unpack(wanted);
-        members.contains(&self.me)
-            && members.end <= self.size
-            && members.clone().all(|member| self.has_posted(member, round))
+        let awaited = Awaited::unpack(wanted, self.round);
+        let Awaited { members, .. } = &awaited;
+        members.contains(&self.me) && members.end <= self.size && self.is_done(&awaited)
+    }
+
+    fn is_done(&self, Awaited { round, members, what }: &Awaited) -> bool {
+        members.clone().all(|member| self.has_done(member, *round, *what))
+    }
+
+    /// Whether a member has done that in a round, or is past it.
+    fn has_done(&self, member: u32, round: u64, what: What) -> bool {
+        let has_reached = |at, piece| {
+            let word = self.memory.word64(self.control(member) + at);
+            word.load(Ordering::Acquire) >= place_of(round, piece)
+                || self.has_posted(member, round + 1)
+        };
+        match what {
+            What::Post => self.has_posted(member, round),
+            What::More(piece) => has_reached(POSTED_AT, piece),
+            What::Taken(piece) => has_reached(TAKEN_AT, piece),
+        }
+    }
+
+    fn awaits(&mut self, awaited: Awaited) -> bool {
+        let is_done = self.is_done(&awaited);
+        self.awaited = (!is_done).then_some(awaited);
+        is_done
     }
 
     /// Whether a member has posted in the round of this member's latest post: it is met then.
@@ -266,7 +413,7 @@ impl<S: Shared> Board<S> {
             }
             self.awaited = None;
         } else {
-            self.awaited = Some((round, members));
+            self.awaited = Some(Awaited { round, members, what: What::Post });
         }
         is_met
     }
@@ -281,10 +428,7 @@ impl<S: Shared> Board<S> {
     }
 
     fn is_due(&self) -> bool {
-        match self.awaited.clone() {
-            Some((round, mut members)) => members.all(|member| self.has_posted(member, round)),
-            None => false,
-        }
+        self.awaited.as_ref().is_some_and(|awaited| self.is_done(awaited))
     }
 
     /// Whether what this member waits for has come since it was asked last, or somebody who should post it was
@@ -299,9 +443,9 @@ impl<S: Shared> Board<S> {
 
     /// Tells that this member is about to sleep until what it waits for; false if that is there.
     pub fn lie_down(&mut self) -> bool {
-        let Some((round, members)) = self.awaited.clone() else { return true };
+        let Some(awaited) = &self.awaited else { return true };
         let word = self.memory.word64(self.control(self.me));
-        word.store(pack(round, &members), Ordering::Relaxed);
+        word.store(awaited.pack(), Ordering::Relaxed);
         S::fence();
         !self.is_due()
     }
@@ -318,7 +462,7 @@ impl<S: Shared> Board<S> {
         if self.lost.is_some() {
             return self.lost;
         }
-        let (round, members) = self.awaited.clone()?;
+        let Awaited { round, members, what } = self.awaited.clone()?;
         self.looks = self.looks.wrapping_add(1);
         if !self.looks.is_multiple_of(LOOKS_PER_CLOCK) {
             return None;
@@ -332,7 +476,7 @@ impl<S: Shared> Board<S> {
             let pid = self.memory.word32(self.control(member) + PID_AT).load(Ordering::Relaxed);
             let life = self.lives[member as usize].get_or_insert_with(|| Life::of(pid as i32));
             // What it has posted before its end counts.
-            if life.has_ended() && !self.has_posted(member, round) {
+            if life.has_ended() && !self.has_done(member, round, what) {
                 self.lost = Some(member);
                 return self.lost;
             }
@@ -366,10 +510,9 @@ impl<S: Shared> Board<S> {
 
     #[inline(never)]
     fn place_on_page(&self, member: u32, round: u64, len: usize) -> usize {
-        let Layout { first_page, page_len, .. } = self.layout;
         let told = self.memory.word32(self.line(member, round) + PAGE_AT);
         let start = told.load(Ordering::Relaxed) as usize;
-        first_page + member as usize * PAGES * page_len + start.min(PAGES * page_len - len)
+        self.layout.page(member, 0) + start.min(PAGES * self.layout.page_len - len)
     }
 
     /// Where so many bytes have places of their own; none if they go to a page.
@@ -394,24 +537,24 @@ struct Pages {
     current: usize,
     /// Where the last contribution there ends.
     end: usize,
+    /// Who alone reads what lies on each, and which of the pieces of its round that is.
+    readers: [Option<(u32, u32)>; PAGES],
 }
 
 impl Pages {
-    /// On which page so many bytes have room, and where there, if all have begun a round: the other's beginning where
-    /// that has been read, so that few pages stay in a cache.
-    fn place(&self, begun_by_all: u64, len: usize, page_len: usize) -> Option<(usize, usize)> {
-        let other = 1 - self.current;
-        let is_read = self.last[other] == 0 || self.last[other] < begun_by_all;
+    /// On which page so many bytes have room, and where there: the other's beginning where that has been read, so that few
+    /// pages stay in a cache.
+    fn place(&self, is_other_read: bool, len: usize, page_len: usize) -> Option<(usize, usize)> {
         let start = self.end.next_multiple_of(LINE);
-        match is_read {
-            true => Some((other, 0)),
+        match is_other_read {
+            true => Some((1 - self.current, 0)),
             false => (start + len <= page_len).then_some((self.current, start)),
         }
     }
 
     /// In this round a page is written up to there.
-    fn take(&mut self, page: usize, end: usize, round: u64) {
-        self.last[page] = round;
+    fn take(&mut self, page: usize, end: usize, round: u64, reader: Option<(u32, u32)>) {
+        (self.last[page], self.readers[page]) = (round, reader);
         (self.current, self.end) = (page, end);
     }
 }
@@ -453,6 +596,12 @@ impl Layout {
         let len_bytes = first_page + size as usize * PAGES * page_len;
         Self { lines, short, first_page, page_len, len_bytes }
     }
+
+    /// Where a page of a member begins.
+    #[inline]
+    fn page(&self, member: u32, page: usize) -> usize {
+        self.first_page + (member as usize * PAGES + page) * self.page_len
+    }
 }
 
 impl Places {
@@ -473,14 +622,49 @@ fn before<S: Shared>(len: usize) -> usize {
     if len <= S::BRIEF_LEN { BRIEF_AT } else { 0 }
 }
 
-/// Never zero: somebody is waited for.
-fn pack(round: u64, members: &Range<u32>) -> u64 {
-    round << 16 | u64::from(members.start) << 8 | u64::from(members.end)
+impl Awaited {
+    /// That the only reader of a piece takes it.
+    fn taking(round: u64, (reader, piece): (u32, u32)) -> Self {
+        Self { round, members: reader..reader + 1, what: What::Taken(piece) }
+    }
+
+    /// Never zero: somebody is waited for.
+    fn pack(&self) -> u64 {
+        let (kind, piece): (u64, u32) = match self.what {
+            What::Post => (0, 0),
+            What::More(piece) => (1, piece),
+            What::Taken(piece) => (2, piece),
+        };
+        let what = kind << PIECE_BITS | u64::from(piece);
+        let members = u64::from(self.members.start) << 8 | u64::from(self.members.end);
+        self.round << ROUND_SHIFT | what << 16 | members
+    }
+
+    /// What a member that is in a round near this one waits for.
+    fn unpack(wanted: u64, near: u64) -> Self {
+        let members = (wanted >> 8) as u32 & 0xff..wanted as u32 & 0xff;
+        let piece = (wanted >> 16) as u32 & ((1 << PIECE_BITS) - 1);
+        let what = match (wanted >> 16 >> PIECE_BITS) & 3 {
+            0 => What::Post,
+            1 => What::More(piece),
+            _ => What::Taken(piece),
+        };
+        let later = (wanted >> ROUND_SHIFT << ROUND_SHIFT).wrapping_sub(near << ROUND_SHIFT);
+        let round = near.wrapping_add_signed(later.cast_signed() >> ROUND_SHIFT);
+        Self { round, members, what }
+    }
 }
 
-fn unpack(wanted: u64) -> (u64, Range<u32>) {
-    (wanted >> 16, (wanted >> 8) as u32 & 0xff..wanted as u32 & 0xff)
+/// A piece of a round, later ones being greater.
+fn place_of(round: u64, piece: u32) -> u64 {
+    round << PIECE_BITS | u64::from(piece)
 }
+
+/// Bits of the number of a piece.
+const PIECE_BITS: u32 = 10;
+
+/// Of the round for which a member sleeps the low bits are told, behind what it is and who.
+const ROUND_SHIFT: u32 = 16 + 2 + PIECE_BITS;
 
 /// One is read while the other is written.
 const PAGES: usize = 2;
@@ -493,10 +677,15 @@ const LEN_AT: usize = 8;
 const PAGE_AT: usize = 12;
 const BRIEF_AT: usize = 16;
 
-/// On a member's line of its own: what it sleeps for, its process, and one more than the number of its core, once it has
-/// looked.
+/// Of what goes to a page: how long it is with all that follows it.
+const TOTAL_AT: usize = BRIEF_AT;
+
+/// On a member's line of its own: what it sleeps for, its process, one more than the number of its core, once it has
+/// looked, and the last of its further pieces that it has posted, and of others' that it has taken.
 const PID_AT: usize = 8;
 const CORE_AT: usize = 12;
+const POSTED_AT: usize = 16;
+const TAKEN_AT: usize = 24;
 
 /// The others are asked for signs of life this often.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -589,6 +778,51 @@ mod tests {
         assert_eq!(room(&mut one, third), Some((0, 0)));
         assert_eq!(room(&mut one, third), Some((0, stride)));
         assert_eq!(room(&mut one, third), None, "neither has room");
+    }
+
+    #[test]
+    fn what_is_longer_than_a_page_goes_on_when_its_reader_has_taken_the_last_piece_but_one() {
+        let [mut one, mut other] = pair();
+        let page_of = |board: &Board, at: usize| (at - board.layout.first_page) / PAGE;
+        for round in 0..2 {
+            one.announce(2 * PAGE + 9, 1);
+            assert!(one.has_room(PAGE));
+            one.post(PAGE, |bytes| bytes.fill(round));
+            assert!(one.has_room_for_more());
+            one.post_more(1, PAGE, |bytes| bytes.fill(round + 1));
+            assert!(!one.has_room_for_more());
+            other.post(0, |_| ());
+            assert!(other.has(0..1) && other.has_more(0, 1) && !other.has_more(0, 2));
+            let pages = [other.lies(0).0, other.lies_more(0, 1, PAGE).unwrap()];
+            assert_eq!(pages.map(|at| page_of(&other, at)).iter().sum::<usize>(), 1);
+            assert!(!one.take_due(), "the other may be reading");
+            other.release(0);
+            assert!(one.take_due() && one.has_room_for_more());
+            one.post_more(2, 9, |bytes| bytes.fill(round + 2));
+            assert!(other.take_due() && other.has_more(0, 2));
+            for (piece, len) in [(1, PAGE), (2, 9)] {
+                let more = other.more(0, piece, len).unwrap().to_vec();
+                assert_eq!(more, vec![round + piece as u8; len]);
+            }
+            let short = other.more(0, 2, 10).map(|more| more.len());
+            assert_eq!(short, Err((2 * PAGE + 9, 2 * PAGE + 10)));
+            assert!(other.has_more(0, 3), "no more was announced");
+            assert!(!one.has_room(PAGE), "it may be reading the last ones");
+            other.release(1);
+            assert!(one.has_room(PAGE));
+            other.release(2);
+        }
+    }
+
+    #[test]
+    fn what_a_member_sleeps_for_is_told_in_a_word() {
+        for what in [What::Post, What::More(1), What::Taken(0), What::More((1 << PIECE_BITS) - 1)] {
+            for (round, near) in [(1, 1), (7, 9), (9, 7), ((1 << 40) + 3, (1 << 40) - 3)] {
+                let awaited = Awaited { round, members: 2..255, what };
+                let told = Awaited::unpack(awaited.pack(), near);
+                assert_eq!((told.round, told.members, told.what), (round, 2..255, what));
+            }
+        }
     }
 
     fn one_more(len: usize) -> u8 {

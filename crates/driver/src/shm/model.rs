@@ -75,8 +75,8 @@ struct Modelled(Rc<Contents>);
 #[derive(Debug)]
 struct Contents {
     descriptor: i32,
-    /// The word at the beginning of each line.
-    words64: Vec<Word64>,
+    /// The word at the beginning of each line, and two behind others.
+    words64: BTreeMap<usize, Word64>,
     words32: BTreeMap<usize, Word32>,
     bytes: UnsafeCell<Box<[u8]>>,
     /// Who uses the bytes of each line.
@@ -110,11 +110,12 @@ impl Shared for Modelled {
     fn create(len: usize) -> io::Result<Self> {
         let lines = len.div_ceil(LINE);
         let of = CREATED.with_borrow(Vec::len) as i32;
-        let word = |line| Word64 { at: line * LINE, of, value: AtomicU64::new(0) };
+        let word = |at| (at, Word64 { at, of, value: AtomicU64::new(0) });
+        let places64 = (0..lines).flat_map(|line| [0, 16, 24].map(|at| line * LINE + at));
         let places = (0..lines).flat_map(|line| [0, 4, 8, 12].map(|at| line * LINE + at));
         let contents = Contents {
             descriptor: of,
-            words64: (0..lines).map(word).collect(),
+            words64: places64.map(word).collect(),
             words32: places.map(|at| (at, Word32(AtomicU32::new(0)))).collect(),
             bytes: UnsafeCell::new(vec![0; lines * LINE].into()),
             uses: (0..lines).map(|_| loom::cell::UnsafeCell::new(())).collect(),
@@ -134,8 +135,7 @@ impl Shared for Modelled {
     }
 
     fn word64(&self, at: usize) -> &Word64 {
-        assert!(at.is_multiple_of(LINE));
-        &self.0.words64[at / LINE]
+        &self.0.words64[&at]
     }
 
     fn word32(&self, at: usize) -> &Word32 {
@@ -156,7 +156,7 @@ impl Shared for Modelled {
             self.0.uses[line].with_mut(|_| ());
         }
         for line in at.div_ceil(LINE)..(at + len).div_ceil(LINE) {
-            self.0.words64[line].value.store(BYTES, Ordering::Relaxed);
+            self.0.words64[&(line * LINE)].value.store(BYTES, Ordering::Relaxed);
         }
         // SAFETY: loom has just found that who used these lines did so before.
         unsafe { &mut (&mut *self.0.bytes.get())[at..at + len] }
@@ -573,6 +573,81 @@ fn contributions_are_read_where_they_are() {
     writer.join().unwrap();
 }
 
+/// One member posts more than its pages hold, in two rounds; the other reads it, piece by piece.
+fn pieces_are_read_where_they_are() {
+    let [mut one, mut other] = <[_; 2]>::try_from(members(2)).unwrap();
+    let memory = CREATED.with_borrow(|created| created[0].clone());
+    let (rounds, page, pieces) = (2, 2 * LINE, 2);
+    let writer = thread::spawn(move || {
+        for round in 0..rounds {
+            one.announce(page * pieces as usize, 1);
+            while !one.has_room(page) {
+                thread::yield_now();
+            }
+            one.post(page, |bytes| bytes.fill(round * 10));
+            for piece in 1..pieces {
+                while !one.has_room_for_more() {
+                    thread::yield_now();
+                }
+                one.post_more(u32::from(piece), page, |bytes| bytes.fill(round * 10 + piece));
+            }
+        }
+    });
+    for round in 0..rounds {
+        other.post(0, |_| ());
+        while !other.has(0..1) {
+            thread::yield_now();
+        }
+        for piece in 0..pieces {
+            while piece > 0 && !other.has_more(0, u32::from(piece)) {
+                thread::yield_now();
+            }
+            let at = match piece {
+                0 => other.lies(0).0,
+                _ => other.lies_more(0, u32::from(piece), page).unwrap(),
+            };
+            assert!(memory.slice(at, page).iter().all(|byte| *byte == round * 10 + piece));
+            other.release(u32::from(piece));
+        }
+    }
+    writer.join().unwrap();
+}
+
+/// Each of two members sleeps for what the other does with pieces.
+fn who_waits_for_pieces_is_woken() {
+    let [mut one, mut other] = <[_; 2]>::try_from(members(2)).unwrap();
+    let page = 2 * LINE;
+    let bells = [Arc::new(Bell::default()), Arc::new(Bell::default())];
+    let [bell, others_bell] = bells.clone();
+    one.announce(3 * page, 1);
+    one.post(page, |_| ());
+    one.post_more(1, page, |_| ());
+    other.post(0, |_| ());
+    let writer = thread::spawn(move || {
+        sleep_until(&mut one, &bell, Board::has_room_for_more);
+        one.post_more(2, page, |_| ());
+        one.tell(|_| others_bell.ring());
+    });
+    let [others_bell, bell] = bells;
+    other.release(0);
+    other.tell(|_| others_bell.ring());
+    sleep_until(&mut other, &bell, |board| board.has_more(0, 2));
+    writer.join().unwrap();
+}
+
+fn sleep_until(
+    board: &mut Board<Modelled>,
+    bell: &Bell,
+    mut is_there: impl FnMut(&mut Board<Modelled>) -> bool,
+) {
+    while !is_there(board) {
+        if board.lie_down() {
+            bell.wait();
+        }
+        board.get_up();
+    }
+}
+
 /// Two members post at once what a third one sleeps for.
 fn who_waits_for_all_is_woken() {
     let [mut sleeper, one, other] = <[_; 3]>::try_from(members(3)).unwrap();
@@ -588,12 +663,7 @@ fn who_waits_for_all_is_woken() {
         })
     });
     sleeper.post(0, |_| ());
-    while !sleeper.has(0..3) {
-        if sleeper.lie_down() {
-            bell.wait();
-        }
-        sleeper.get_up();
-    }
+    sleep_until(&mut sleeper, &bell, |board| board.has(0..3));
     for post in posts {
         post.join().unwrap();
     }
@@ -602,7 +672,9 @@ fn who_waits_for_all_is_woken() {
 #[test]
 fn a_board_shows_contributions() {
     explore(contributions_are_read_where_they_are);
+    explore(pieces_are_read_where_they_are);
     explore(who_waits_for_all_is_woken);
+    explore(who_waits_for_pieces_is_woken);
 }
 
 #[test]
@@ -611,4 +683,5 @@ fn flaws_of_a_board_are_noticed() {
         assert!(notices(flaw, contributions_are_read_where_they_are), "{flaw:?}");
     }
     assert!(notices(Flaw::NoFence, who_waits_for_all_is_woken));
+    assert!(notices(Flaw::NoFence, who_waits_for_pieces_is_woken));
 }

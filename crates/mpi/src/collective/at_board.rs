@@ -3,6 +3,7 @@
 use std::ops::Deref;
 
 use driver::Board;
+use lock::Lock;
 use memory::Region;
 use plan::{Span, Step};
 use progress::{Core, Stage};
@@ -117,32 +118,87 @@ impl<C: Deref<Target = Collective>> Running<C> {
         seat.board.lock().tell(|position| core.wake(comm.gate(seat.rank(position))));
     }
 
-    /// Of the steps right behind the meeting at which this rank is, those that take what is long and there already: there
-    /// is none where what comes first is short.
+    /// Of the steps behind the one at which this rank waits, those that take what is long and there already: there is none
+    /// where what comes first is short.
     pub(super) fn untaken(&self) -> impl Iterator<Item = usize> + use<'_, C> {
-        let Collective { schedule, memory, .. } = &*self.collective;
         let board = &self.collective.seat().board;
+        let takes = self.takes_behind().filter(|&(at, ..)| !self.early.takes(at));
+        takes.filter(move |&(_, from, piece)| is_there(board, from, piece)).map(|(at, ..)| at)
+    }
+
+    /// Where those are that take what is long, whether it is there or not, from whom, and which piece.
+    fn takes_behind(&self) -> impl Iterator<Item = (usize, u32, u32)> + use<'_, C> {
+        let Collective { schedule, memory, .. } = &*self.collective;
         let first = self.at + 1;
         let steps = (first..).zip(schedule.steps.get(first..).unwrap_or_default());
-        steps
-            .take(Early::MOST)
-            .map_while(move |(at, step)| match *step {
-                Step::Take { from, to, .. } if at > first || !memory.is_brief(to.len) => {
-                    Some((at, from))
-                }
-                _ => None,
-            })
-            .filter(|&(at, from)| !self.early.has(self.at, at) && board.lock().has_met(from))
-            .map(|(at, _)| at)
+        let takes = steps.take(Early::MOST).map_while(move |(at, step)| match *step {
+            Step::Take { from, to, .. } if at > first || !memory.is_brief(to.len) => {
+                Some(Some((at, from, 0)))
+            }
+            Step::TakeMore { from, piece, .. } => Some(Some((at, from, piece))),
+            Step::Release { .. } => Some(None),
+            _ => None,
+        });
+        takes.flatten()
+    }
+
+    /// Where what a step behind a meeting takes from each is long, has the board watched for one alone of those who have not
+    /// posted yet, since that can be taken while others post. Whether it has posted meanwhile.
+    pub(super) fn comes_first(&self) -> bool {
+        let Collective { schedule, memory, .. } = &*self.collective;
+        let is_long = |to: Span| to.len * memory.unit() as u64 >= ALONE;
+        match schedule.steps.get(self.at + 1) {
+            Some(&Step::Take { to, .. }) if is_long(to) => {}
+            _ => return false,
+        }
+        let board = &self.collective.seat().board;
+        let mut takes = self.takes_behind().take_while(|&(.., piece)| piece == 0);
+        let absent = takes.find(|&(_, from, _)| !is_there(board, from, 0));
+        absent.is_some_and(|(_, from, _)| board.lock().has(from..from + 1))
     }
 
     /// Takes what is there before the others have come.
     pub(super) fn take_early(&mut self) {
         let untaken: Vec<usize> = self.untaken().collect();
         for step in untaken {
-            if let Some(&Step::Take { from, at, to }) = self.collective.schedule.steps.get(step) {
-                self.take(from, at, to);
-                self.early.insert(self.at, step);
+            match self.collective.schedule.steps.get(step) {
+                Some(&Step::Take { from, at, to }) => self.take(from, at, to),
+                Some(&Step::TakeMore { from, piece, to }) => self.take_more(from, piece, to),
+                _ => continue,
+            }
+            self.early.insert(self.at, step);
+        }
+    }
+
+    /// Whether a further piece is there.
+    pub(super) fn has_more(&self, from: u32, piece: u32) -> bool {
+        is_there(&self.collective.seat().board, from, piece)
+    }
+
+    pub(super) fn announce(&self, units: u64, reader: u32) {
+        let len = units as usize * self.collective.memory.unit();
+        self.collective.seat().board.lock().announce(len, reader);
+    }
+
+    pub(super) fn release(&self, piece: u32) {
+        self.collective.seat().board.lock().release(piece);
+    }
+
+    /// Posts a further piece on the board; there is room.
+    pub(super) fn post_more(&self, piece: u32, span: Span) {
+        let data = self.collective.memory.stream(span, &self.temporaries);
+        let board = &self.collective.seat().board;
+        board.lock().post_more(piece, data.len(), |page| data.read(0, page));
+    }
+
+    pub(super) fn take_more(&mut self, from: u32, piece: u32, to: Span) {
+        let into = self.collective.memory.stream(to, &self.temporaries);
+        let more = self.collective.seat().board.lock().more(from, piece, into.len());
+        match more {
+            Ok(posted) => into.copy_from(&posted),
+            Err((announced, expected)) => {
+                let rank = self.collective.seat().rank(from);
+                self.failure = Some(unfit(rank, announced as u64, expected as u64));
             }
         }
     }
@@ -197,13 +253,11 @@ impl Early {
     /// So many steps at most.
     const MOST: usize = 64;
 
-    fn has(self, meeting: usize, step: usize) -> bool {
-        self.meeting == meeting && self.taken >> (step - meeting - 1) & 1 == 1
-    }
-
     fn insert(&mut self, meeting: usize, step: usize) {
         if self.meeting != meeting {
-            *self = Self { meeting, taken: 0 };
+            // A later one.
+            let passed = (meeting - self.meeting) as u32;
+            *self = Self { meeting, taken: self.taken.checked_shr(passed).unwrap_or(0) };
         }
         self.taken |= 1 << (step - meeting - 1);
     }
@@ -213,7 +267,7 @@ impl Early {
     pub(super) fn takes(self, step: usize) -> bool {
         self.taken != 0
             && (1..=Self::MOST).contains(&step.wrapping_sub(self.meeting))
-            && self.has(self.meeting, step)
+            && self.taken >> (step - self.meeting - 1) & 1 == 1
     }
 }
 
@@ -231,6 +285,17 @@ fn block_of(posted: &Region, me: usize, size: usize) -> Region {
     let end = end_of(me).min(posted.len());
     posted.slice(start.min(end), end.saturating_sub(start))
 }
+
+/// Whether a piece of what a rank posts in this round is there.
+fn is_there(board: &Lock<Board>, from: u32, piece: u32) -> bool {
+    match piece {
+        0 => board.lock().has_met(from),
+        _ => board.lock().has_met_more(from, piece),
+    }
+}
+
+/// What is waited for alone, in bytes: it takes longer to copy than to wake who does.
+const ALONE: u64 = 128 << 10;
 
 /// Bytes in the list of where blocks end, for each.
 const LISTED: usize = 4;

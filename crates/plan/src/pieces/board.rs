@@ -126,7 +126,8 @@ impl Seat {
         }
     }
 
-    /// The blocks of all to the root's, where `place` says. Those longer than a page go straight.
+    /// The blocks of all to the root's, where `place` says, those longer than a page piece by piece, and the very longest
+    /// straight. A rank knows its own, and the root all.
     pub(crate) fn gather(
         self,
         schedule: &mut Schedule,
@@ -134,20 +135,53 @@ impl Seat {
         own: Span,
         place: &dyn Fn(u32) -> Span,
     ) {
+        let most = self.page.saturating_mul(PIECES_MOST);
         if self.me == root {
-            self.receive_longer(schedule, self.page, place);
+            self.receive_longer(schedule, most, place);
             schedule.post(NOTHING);
-            self.meet_up_to(schedule, self.page, place);
-            for from in self.others().filter(|from| place(*from).len <= self.page) {
-                schedule.take(from, 0, place(from));
+            self.meet_up_to(schedule, most, place);
+            self.take_pieces(schedule, most, place);
+            if self.others().any(|from| place(from).len > most) {
+                schedule.wait();
             }
-            schedule.wait();
-        } else if own.len <= self.page {
-            schedule.post(own);
+        } else if own.len <= most {
+            self.post_pieces(schedule, root, own);
         } else {
             schedule.post(NOTHING);
             schedule.send(root, own);
             schedule.wait();
+        }
+    }
+
+    /// Posts what the root [takes piece by piece](Self::take_pieces), in one round.
+    fn post_pieces(self, schedule: &mut Schedule, root: u32, own: Span) {
+        if own.len > self.page {
+            schedule.steps.push(Step::Announce { units: own.len, reader: root });
+        }
+        schedule.post(own.part(0, own.len.min(self.page)));
+        for (piece, (start, len)) in (0..).zip(pieces(own.len, self.page)).skip(1) {
+            let span = own.part(start, len);
+            schedule.steps.push(Step::PostMore { piece, span });
+        }
+    }
+
+    /// Takes what others have posted that is so long at most: of each the first piece, and of each the next. What follows the
+    /// next they post when all of one have been taken.
+    fn take_pieces(self, schedule: &mut Schedule, most: u64, place: &dyn Fn(u32) -> Span) {
+        let blocks = || self.others().map(|from| (from, place(from)));
+        let blocks = || blocks().filter(|(_, block)| block.len <= most);
+        let longest = blocks().map(|(_, block)| block.len).max().unwrap_or(0);
+        for (piece, (start, _)) in (0..).zip(pieces(longest, self.page)) {
+            for (from, block) in blocks().filter(|(_, block)| block.len > start) {
+                let to = block.part(start, self.page.min(block.len - start));
+                match piece {
+                    0 => schedule.take(from, 0, to),
+                    _ => schedule.steps.push(Step::TakeMore { from, piece, to }),
+                }
+            }
+            if longest > start + self.page {
+                schedule.steps.push(Step::Release { piece });
+            }
         }
     }
 
@@ -188,27 +222,6 @@ impl Seat {
         self.meet_up_to(schedule, most, output);
         self.take_up_to(schedule, most, output);
         schedule.wait();
-    }
-
-    /// Blocks that are as long as `own` to the root's, where `place` says, in pieces of a page.
-    pub(crate) fn gather_even(
-        self,
-        schedule: &mut Schedule,
-        root: u32,
-        own: Span,
-        place: &dyn Fn(u32) -> Span,
-    ) {
-        for (start, len) in pieces(own.len, self.page) {
-            if self.me != root {
-                schedule.post(own.part(start, len));
-                continue;
-            }
-            schedule.post(NOTHING);
-            schedule.meet(0..self.size);
-            for from in self.others() {
-                schedule.take(from, 0, place(from).part(start, len));
-            }
-        }
     }
 
     /// Equal parts of the root's `whole`, in the order of ranks, to everyone's `own`, those of all together in pieces of a
@@ -568,6 +581,9 @@ impl Schedule {
         }
     }
 }
+
+/// More pieces follow each other in no round.
+pub(crate) const PIECES_MOST: u64 = 256;
 
 /// Bytes for where each block ends that is posted beside others.
 const LISTED: u64 = 4;

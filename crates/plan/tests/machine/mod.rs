@@ -69,6 +69,12 @@ pub struct Rank {
     /// What it has posted on the board, round by round, and whom it has met in the last.
     posts: Vec<Vec<Unit>>,
     met: Vec<Range<u32>>,
+    /// What it has posted in the last round after that, up to which piece it has read those of others, by round, and how
+    /// much of what it has announced is still to come, and who takes it.
+    pieces: HashMap<(usize, u32), Vec<Unit>>,
+    released: HashMap<usize, u32>,
+    announced: u64,
+    reader: usize,
     /// How many crossings between sites all that was heard of had behind it at most.
     depth: u32,
 }
@@ -113,6 +119,10 @@ impl Rank {
             begun: Vec::new(),
             posts: Vec::new(),
             met: Vec::new(),
+            pieces: HashMap::new(),
+            released: HashMap::new(),
+            announced: 0,
+            reader: 0,
             depth: 0,
         }
     }
@@ -227,8 +237,50 @@ pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
                         if others.any(|&other| ranks[other as usize].posts.len() + 1 < round) {
                             break;
                         }
-                        ranks[me as usize].posts.push(data);
-                        ranks[me as usize].met.clear();
+                        let rank = &mut ranks[me as usize];
+                        rank.announced = rank.announced.saturating_sub(data.len() as u64);
+                        rank.posts.push(data);
+                        rank.met.clear();
+                    }
+                    Step::Announce { units, reader } => {
+                        (rank.announced, rank.reader) = (units, reader as usize);
+                    }
+                    Step::PostMore { piece, span } => {
+                        rank.check(me, span, false);
+                        let (data, rounds) = (rank.units(span).to_vec(), rank.posts.len());
+                        let rank = &ranks[me as usize];
+                        let near = &seated[me as usize];
+                        // In the place of the last but one: the one before what was posted all have read who have begun this
+                        // round.
+                        let has_read = match piece.checked_sub(2) {
+                            None => near
+                                .iter()
+                                .all(|&other| ranks[other as usize].posts.len() >= rounds),
+                            Some(before) => {
+                                let reader = &ranks[near[rank.reader] as usize];
+                                let released = reader.released.get(&rounds);
+                                reader.posts.len() > rounds
+                                    || released.is_some_and(|&to| to >= before)
+                            }
+                        };
+                        if !has_read {
+                            break;
+                        }
+                        let rank = &mut ranks[me as usize];
+                        rank.announced -= data.len() as u64;
+                        rank.pieces.insert((rounds, piece), data);
+                    }
+                    Step::TakeMore { from, piece, to } => {
+                        assert!(rank.has_met(from), "{me} takes from {from}, not met");
+                        rank.check(me, to, true);
+                        let rounds = rank.posts.len();
+                        let other = &ranks[seated[me as usize][from as usize] as usize];
+                        let Some(data) = other.pieces.get(&(rounds, piece)).cloned() else { break };
+                        ranks[me as usize].units(to).copy_from_slice(&data);
+                    }
+                    Step::Release { piece } => {
+                        let rounds = rank.posts.len();
+                        rank.released.insert(rounds, piece);
                     }
                     Step::Meet { first, end } => {
                         let rounds = rank.posts.len();
@@ -311,6 +363,7 @@ pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
         assert!(rounds.all(|count| count == ranks[me].posts.len()), "rounds differ on a node");
     }
     assert!(ranks.iter().all(|rank| rank.begun.is_empty()), "begun and not waited for");
+    assert!(ranks.iter().all(|rank| rank.announced == 0), "announced and not posted");
     outcome.depth = ranks.iter().map(|rank| rank.depth).max().unwrap_or(0);
     outcome.outputs = ranks.into_iter().map(|rank| rank.output).collect();
     outcome
