@@ -397,14 +397,6 @@ mod tests {
         let first =
             "  first              TCP  between named sites with BBR: 0.098 % is lost by TCP; from ";
         assert!(text.contains(first), "{text}");
-        for (rail, lost) in [("tcp", 1), ("quic", 2)] {
-            let pair = Pair::new(rail, "c/eth0", "d/eth0");
-            cache.keep_link(&pair, &Cost::linear(5_800_000, 2_000, 118_000_000)).unwrap();
-            cache.keep_traffic(&pair, &Traffic::new(1 << 24, lost << 18, 0)).unwrap();
-        }
-        let both = told(&cache, &["c"]).unwrap();
-        let first = "  first             QUIC  between named sites with BBR: the less of 1.562 % by TCP and 3.125 % ";
-        assert_eq!(both.matches(first).count(), 2, "{both}");
         let file = std::fs::read_dir(cache.directory())
             .unwrap()
             .flatten()
@@ -413,6 +405,14 @@ mod tests {
         let text = told(&cache, &["b"]).unwrap();
         assert!(text.contains("  loss           unknown  what is remembered is damaged"), "{text}");
         assert!(text.contains("latency 5.8 ms"), "the rest is known");
+        for (rail, lost) in [("tcp", 1), ("quic", 2)] {
+            let pair = Pair::new(rail, "c/eth0", "d/eth0");
+            cache.keep_link(&pair, &Cost::linear(5_800_000, 2_000, 118_000_000)).unwrap();
+            cache.keep_traffic(&pair, &Traffic::new(1 << 24, lost << 18, 0)).unwrap();
+        }
+        let both = told(&cache, &["c"]).unwrap();
+        let first = "  first             QUIC  between named sites with BBR: the less of 1.562 % by TCP and 3.125 % ";
+        assert_eq!(both.matches(first).count(), 2, "{both}");
     }
 
     #[test]
