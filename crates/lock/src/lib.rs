@@ -3,13 +3,15 @@
 //! An atomic exchange makes the core wait until all it has written before is visible to others. Behind a
 //! short message that wait is as long as a cache line's way from the peer's core, which is most of what
 //! the message takes. As long as the C library knows of a single thread, taking and giving back the lock
-//! are plain writes, and the line travels while the next message is made. With it come turns, places for what
-//! is a thread's own, and what keeps a thread from being cancelled.
+//! are plain writes, and the line travels while the next message is made. With it come a desk, where who finds it held
+//! leaves a slip instead of waiting, turns, places for what is a thread's own, and what keeps a thread from being cancelled.
 //!
 //! This is an unsafe zone: the locks give out references to what they guard.
 
 mod alone;
 mod cancel;
+mod desk;
+mod latch;
 #[cfg(test)]
 mod model;
 mod mutual;
@@ -19,6 +21,7 @@ mod tests;
 mod turn;
 
 pub use cancel::Uncancelled;
+pub use desk::{Clerk, Desk, Entered, Seat};
 pub use mutual::{Guard, Lock};
 pub use places::Places;
 pub use turn::{Held, Missing, Turn};
@@ -26,7 +29,7 @@ pub use turn::{Held, Missing, Turn};
 /// What the locks are made of. Their model is made of others.
 mod parts {
     pub use std::hint::spin_loop;
-    pub use std::sync::atomic::AtomicU32;
+    pub use std::sync::atomic::{AtomicU32, AtomicU64};
     pub use std::sync::{Condvar, Mutex};
     pub use std::thread::yield_now;
 
@@ -39,9 +42,23 @@ mod parts {
 impl<T> Lock<T> {
     /// A lock that nobody holds.
     pub const fn new(value: T) -> Self {
-        use parts::{AtomicU32, Condvar, Mutex};
-        Self::of(AtomicU32::new(0), Mutex::new(()), Condvar::new(), value)
+        Self::of(latch(), value)
     }
+}
+
+impl<T: Clerk> Desk<T> {
+    /// A desk that nobody has, with these slips, which are 64 at most.
+    pub fn new(slips: impl IntoIterator<Item = T::Slip>, value: T) -> Self {
+        let slips: Vec<_> = slips.into_iter().take(desk::SLIPS_MAX).collect();
+        let befores = std::iter::repeat_with(|| parts::AtomicU32::new(0));
+        let free = slips.iter().fold(0, |bits, _| bits << 1 | 1);
+        Self::of(latch(), (parts::AtomicU64::new(free), befores), slips, value)
+    }
+}
+
+const fn latch() -> latch::Latch {
+    use parts::{AtomicU32, Condvar, Mutex};
+    latch::Latch::of(AtomicU32::new(0), Mutex::new(()), Condvar::new())
 }
 
 impl<T> Turn<T> {

@@ -13,10 +13,24 @@ use std::sync::Arc;
 use loom::cell::UnsafeCell;
 use loom::thread::{self, JoinHandle};
 
+use desk::{Clerk, Desk, Entered};
+use latch::Latch;
 use mutual::Lock;
-use parts::{AtomicU32, Condvar, Mutex};
+use parts::{AtomicU32, AtomicU64, Condvar, Mutex};
 use turn::{Missing, Turn};
 
+#[path = "desk.rs"]
+#[allow(
+    clippy::duplicate_mod,
+    reason = "the locks' own source again, here with loom's atomics for `parts`"
+)]
+mod desk;
+#[path = "latch.rs"]
+#[allow(
+    clippy::duplicate_mod,
+    reason = "the locks' own source again, here with loom's atomics for `parts`"
+)]
+mod latch;
 #[path = "mutual.rs"]
 #[allow(
     clippy::duplicate_mod,
@@ -95,9 +109,17 @@ mod parts {
         }
 
         pub fn swap(&self, value: u32, order: Ordering) -> u32 {
-            // Only who goes to sleep swaps anything but a zero in.
-            let value = if FLAW.get() == Flaw::NoWord { value.min(1) } else { value };
             self.0.swap(value, flawed(order))
+        }
+
+        pub fn fetch_and(&self, value: u32, order: Ordering) -> u32 {
+            self.0.fetch_and(value, flawed(order))
+        }
+
+        pub fn fetch_or(&self, value: u32, order: Ordering) -> u32 {
+            // It is who goes to sleep.
+            let value = if FLAW.get() == Flaw::NoWord { value.min(1) } else { value };
+            self.0.fetch_or(value, flawed(order))
         }
 
         pub fn compare_exchange(
@@ -111,11 +133,40 @@ mod parts {
         }
     }
 
+    #[derive(Debug)]
+    pub struct AtomicU64(loom::sync::atomic::AtomicU64);
+
+    impl AtomicU64 {
+        pub fn new(value: u64) -> Self {
+            Self(loom::sync::atomic::AtomicU64::new(value))
+        }
+
+        pub fn load(&self, order: Ordering) -> u64 {
+            self.0.load(flawed(order))
+        }
+
+        pub fn fetch_or(&self, value: u64, order: Ordering) -> u64 {
+            self.0.fetch_or(value, flawed(order))
+        }
+
+        pub fn compare_exchange(
+            &self,
+            from: u64,
+            to: u64,
+            taken: Ordering,
+            not: Ordering,
+        ) -> Result<u64, u64> {
+            self.0.compare_exchange(from, to, flawed(taken), not)
+        }
+    }
+
     fn flawed(order: Ordering) -> Ordering {
         match (FLAW.get(), order) {
             (Flaw::NoRelease, Ordering::Release) | (Flaw::NoAcquire, Ordering::Acquire) => {
                 Ordering::Relaxed
             }
+            (Flaw::NoRelease, Ordering::AcqRel) => Ordering::Acquire,
+            (Flaw::NoAcquire, Ordering::AcqRel) => Ordering::Release,
             _ => order,
         }
     }
@@ -125,7 +176,72 @@ mod parts {
 type Value = UnsafeCell<u32>;
 
 fn lock() -> Lock<Value> {
-    Lock::of(AtomicU32::new(0), Mutex::new(()), Condvar::new(), Value::new(0))
+    Lock::of(latch(), Value::new(0))
+}
+
+fn latch() -> Latch {
+    Latch::of(AtomicU32::new(0), Mutex::new(()), Condvar::new())
+}
+
+/// What was done at a desk, in its order; each thing by a thread, and the how manieth of its own.
+#[derive(Default)]
+struct Done {
+    list: UnsafeCell<Vec<(u32, u32)>>,
+}
+
+impl Done {
+    fn note(&self, thread: u32, number: u32) {
+        // SAFETY: loom has just found that nobody else uses it.
+        self.list.with_mut(|list| unsafe { (*list).push((thread, number)) });
+    }
+}
+
+impl Clerk for Done {
+    type Slip = UnsafeCell<(u32, u32)>;
+
+    fn take_in<'a>(&mut self, slips: impl Iterator<Item = &'a mut Self::Slip>)
+    where
+        Self::Slip: 'a,
+    {
+        for slip in slips {
+            // SAFETY: as above.
+            let (thread, number) = slip.with(|slip| unsafe { *slip });
+            self.note(thread, number);
+        }
+    }
+}
+
+/// A desk with so many slips.
+fn desk(slips: u32) -> Desk<Done> {
+    let befores = std::iter::repeat_with(|| AtomicU32::new(0));
+    let contents = (0..slips).map(|_| UnsafeCell::new((0, 0)));
+    let free = AtomicU64::new((1 << slips) - 1);
+    Desk::of(latch(), (free, befores), contents, Done::default())
+}
+
+/// A thread has something done, or leaves it to who is at the desk.
+fn have_done(desk: &Desk<Done>, thread: u32, number: u32) {
+    // SAFETY: as above.
+    let fill = |slip: &mut UnsafeCell<_>| slip.with_mut(|slip| unsafe { *slip = (thread, number) });
+    let seat = match desk.take_at_once() {
+        Some(seat) => seat,
+        None => match desk.leave(|| true, fill) {
+            Entered::Seated(seat) => seat,
+            Entered::Left(()) => return,
+        },
+    };
+    seat.note(thread, number);
+}
+
+/// Whoever comes to the desk finds done all that these threads had wanted, each one's in its order.
+fn check(desk: &Desk<Done>, wanted: &[(u32, u32)]) {
+    let seat = desk.lock();
+    // SAFETY: as above.
+    let done = seat.list.with(|list| unsafe { (*list).clone() });
+    for (thread, most) in wanted {
+        let of_thread = done.iter().filter(|(who, _)| who == thread).map(|(_, number)| *number);
+        assert_eq!(of_thread.collect::<Vec<_>>(), Vec::from_iter(0..*most), "of thread {thread}");
+    }
 }
 
 fn turn() -> Turn<Value> {
@@ -211,6 +327,40 @@ fn who_does_not_wait_takes_what_is_free() {
     assert!((1..=3).contains(&sum(&lock.lock())));
 }
 
+/// Two threads want something done twice, and look themselves, when they want it or later; there are as many slips.
+fn what_is_left_is_done_in_order(slips: u32) {
+    let desk = Arc::new(desk(slips));
+    let for_other = Arc::clone(&desk);
+    let other = born(move || {
+        have_done(&for_other, 1, 0);
+        have_done(&for_other, 1, 1);
+    });
+    have_done(&desk, 0, 0);
+    check(&desk, &[(0, 1)]);
+    have_done(&desk, 0, 1);
+    joined([other]);
+    check(&desk, &[(0, 2), (1, 2)]);
+}
+
+/// Three threads, of which one only waits for the desk, or has it if nobody else does: nobody is left waiting, and nothing
+/// is left.
+fn who_waits_and_who_leaves_do_not_meet() {
+    let desk = Arc::new(desk(2));
+    let [other, waiting] = [0, 1].map(|which| {
+        let desk = Arc::clone(&desk);
+        born(move || {
+            if which == 0 {
+                have_done(&desk, 1, 0)
+            } else {
+                drop((desk.try_lock().is_none()).then(|| desk.lock()))
+            }
+        })
+    });
+    have_done(&desk, 0, 0);
+    joined([other, waiting]);
+    check(&desk, &[(0, 1), (1, 1)]);
+}
+
 /// A user, and a helper that acts for it; what is kept is seen whole.
 fn a_helper_acts_between_turns() {
     let turn = Arc::new(turn());
@@ -280,6 +430,20 @@ fn flaws_of_a_lock_are_noticed() {
         assert!(notices(flaw, who_does_not_wait_takes_what_is_free), "{flaw:?}");
     }
     assert!(notices(Flaw::NoWord, a_thread_finds_the_lock_held));
+}
+
+#[test]
+fn what_is_left_at_a_desk_is_done() {
+    explore(|| what_is_left_is_done_in_order(1));
+    explore(|| what_is_left_is_done_in_order(2));
+    explore(who_waits_and_who_leaves_do_not_meet);
+}
+
+#[test]
+fn flaws_of_a_desk_are_noticed() {
+    for flaw in [Flaw::NoRelease, Flaw::NoAcquire, Flaw::NoWord, Flaw::Alone] {
+        assert!(notices(flaw, || what_is_left_is_done_in_order(1)), "{flaw:?}");
+    }
 }
 
 #[test]
