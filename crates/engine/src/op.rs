@@ -184,6 +184,30 @@ impl Ops {
         OpId { index, generation: 0 }
     }
 
+    /// Names an operation that is still to be submitted.
+    pub fn reserve(&mut self) -> OpId {
+        let index = self.free.pop().unwrap_or_else(|| {
+            let (region, state) = (Region::empty(), OpState::Free);
+            self.slots.push(Op { generation: 0, gate: None, region, state, released: false });
+            self.slots.len() as u32 - 1
+        });
+        self.id(index)
+    }
+
+    /// It is submitted.
+    pub fn insert_reserved(
+        &mut self,
+        id: OpId,
+        gate: Option<GateId>,
+        region: Region,
+        state: OpState,
+    ) {
+        self.pending += 1;
+        let op = &mut self.slots[id.index as usize];
+        debug_assert!(op.generation == id.generation && matches!(op.state, OpState::Free));
+        *op = Op { generation: id.generation, gate, region, state, released: false };
+    }
+
     pub fn at(&mut self, index: u32) -> Option<&mut Op> {
         self.slots.get_mut(index as usize)
     }

@@ -128,13 +128,11 @@ pub fn begin_send(
         return Ok(Request::Done(Status::EMPTY));
     }
     let (gate, envelope) = (comm.gate(to), envelope(comm, tag));
-    let progress = process::current()?.progress();
-    if mode == Mode::Standard && progress.send_short(gate, envelope, data) {
-        return Ok(Request::Done(Status::EMPTY));
-    }
-    let mode = engine_mode(mode);
-    let op = progress.submit(|core| core.engine.submit_send(gate, envelope, data, mode));
-    Ok(Request::Operation(Operation { op, receives: false, comm: comm.handle() }))
+    let begun = process::current()?.progress().begin_send(gate, envelope, data, engine_mode(mode));
+    Ok(match begun {
+        None => Request::Done(Status::EMPTY),
+        Some(op) => Request::Operation(Operation { op, receives: false, comm: comm.handle() }),
+    })
 }
 
 /// Begins a receive.
@@ -148,7 +146,7 @@ pub fn begin_receive(comm: &Comm, from: From, tag: Option<i32>, into: &Region) -
     };
     let gate = selector.source.map(|source| comm.gate(source));
     let progress = process::current()?.progress();
-    let op = progress.submit(|core| core.engine.submit_receive(gate, selector, into));
+    let op = progress.begin_receive(gate, selector, into);
     Ok(Request::Operation(Operation { op, receives: true, comm: comm.handle() }))
 }
 

@@ -393,6 +393,11 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
         "times that ranks were found to be more than the cores they have now, or not any more",
     ),
     counts(
+        "left_to_others",
+        |all| all.progress.left_to_others,
+        "sends and receives that threads left to another which had the library's lock",
+    ),
+    counts(
         "waits_for_others",
         |all| all.progress.waits_for_others,
         "waits of threads while another polled for all",
@@ -540,7 +545,7 @@ static COUNTERS: [Counter; OF_PROGRESS + OF_MESSAGES] = [
     ),
 ];
 
-const OF_PROGRESS: usize = 36;
+const OF_PROGRESS: usize = 37;
 const OF_MESSAGES: usize = 13;
 
 static CATEGORIES: [Category; 3] = [

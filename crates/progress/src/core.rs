@@ -7,7 +7,8 @@ mod routes;
 mod seeking;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use driver::{Board, Event, Lookout, Neighbours, Post, Rail};
@@ -23,6 +24,7 @@ use crate::places::Places;
 use crate::precedence::Precedence;
 use crate::sleeper::Sleeper;
 use crate::tasks::Tasks;
+use crate::wait::Progress;
 use crate::waiters::{Awaited, Waiters};
 use crate::watch::Watch;
 
@@ -103,6 +105,11 @@ pub struct Core {
     pub(crate) counters: Counters,
     /// Who looks on without it.
     pub(crate) idle: Option<Arc<Idle>>,
+    /// Messages that were copied and have not left, and whether there are any: for who has not the core.
+    pub(crate) held_copies: Vec<OpId>,
+    pub(crate) has_held_copies: Arc<AtomicBool>,
+    /// What it is the core of.
+    pub(crate) owner: Weak<Progress>,
     /// Where threads wait for what others post.
     boards: Vec<Arc<Lock<Board>>>,
     /// Peers have been told that a thread sleeps.
@@ -182,6 +189,9 @@ impl Core {
             precedence: Precedence::default(),
             counters: Counters::default(),
             idle: None,
+            held_copies: Vec::new(),
+            has_held_copies: Arc::default(),
+            owner: Weak::new(),
             boards: Vec::new(),
             lies_down: false,
             is_in_call: false,
@@ -298,6 +308,7 @@ impl Core {
         }
         if self.turn.is_multiple_of(SEEK_EVERY) {
             self.seek(self.awaited.probed());
+            self.look_at_held_copies();
         }
         self.release_gathered();
         self.tell_on();
@@ -530,6 +541,7 @@ impl Core {
         // Time has passed.
         self.has_loose_ends |= self.engine.is_watching();
         self.seek(probed);
+        self.look_at_held_copies();
         for station in &mut self.rails {
             station.rail.finish_sleep();
             station.skip = 0;

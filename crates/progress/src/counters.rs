@@ -40,6 +40,8 @@ pub struct Counters {
     pub rings_by_idle: u64,
     /// How often ranks were found to be more than the cores that they have now, or not to be so any more.
     pub changes_of_cores: u64,
+    /// Sends and receives that threads left to another that had the core.
+    pub left_to_others: u64,
     /// Waits left to another thread that polls.
     pub waits_for_others: u64,
     /// Of those, what ended because it was over, or because it was this thread's turn to poll.

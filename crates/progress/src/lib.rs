@@ -21,6 +21,7 @@ mod policy;
 mod precedence;
 mod sleeper;
 mod standby;
+mod submissions;
 mod succession;
 mod tasks;
 mod trust;

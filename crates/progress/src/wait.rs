@@ -3,12 +3,12 @@
 mod copying;
 
 use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use engine::{Envelope, PullId};
-use lock::{Guard, Lock};
-use memory::Region;
+use engine::PullId;
+use lock::{Desk, Seat};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd};
 
 use wire::GateId;
@@ -22,6 +22,7 @@ use crate::places::Places;
 use crate::policy::{Courtesy, Next, Patience, Policy};
 use crate::sleeper::Sleeper;
 use crate::standby::{Look, Rest, Standby};
+use crate::submissions::Slip;
 use crate::succession;
 use crate::tasks::Task;
 use crate::trust::Trust;
@@ -31,13 +32,15 @@ use crate::watch::Bell;
 
 /// The communication of one process, shared by its threads.
 pub struct Progress {
-    core: Lock<Core>,
+    core: Desk<Core>,
     /// Becomes readable when any rail rings.
     bells: OwnedFd,
     /// Wakes the polling thread from another one.
     wake: OwnedFd,
     /// Wakes the thread that stands by.
     relief: Arc<OwnedFd>,
+    /// As in the core.
+    has_held_copies: Arc<AtomicBool>,
     cores: Cores,
     courtesy: Courtesy,
     crowding: Crowding,
@@ -76,26 +79,40 @@ impl Progress {
         }
         let idle = Arc::new(Idle::new(Arc::clone(&relief)));
         core.idle = Some(Arc::clone(&idle));
-        Ok(Arc::new_cyclic(|myself| Self {
-            core: Lock::new(core),
-            bells,
-            wake,
-            relief,
-            cores: Cores::new(policy),
-            courtesy: Courtesy::default(),
-            crowding: Crowding::beside(Arc::clone(&idle.awake)),
-            holding_up: Trust::new(),
-            vain: Vain::new(),
-            standby: Standby::default(),
-            idle,
-            myself: Weak::clone(myself),
+        let slips = Slip::all(&mut core);
+        let has_held_copies = Arc::clone(&core.has_held_copies);
+        Ok(Arc::new_cyclic(|myself| {
+            core.owner = Weak::clone(myself);
+            Self {
+                core: Desk::new(slips, core),
+                bells,
+                wake,
+                relief,
+                has_held_copies,
+                cores: Cores::new(policy),
+                courtesy: Courtesy::default(),
+                crowding: Crowding::beside(Arc::clone(&idle.awake)),
+                holding_up: Trust::new(),
+                vain: Vain::new(),
+                standby: Standby::default(),
+                idle,
+                myself: Weak::clone(myself),
+            }
         }))
     }
 
     /// Runs a command and sends at once what follows from it.
     #[inline]
     pub fn submit<T>(&self, command: impl FnOnce(&mut Core) -> T) -> T {
-        let mut core = self.lock();
+        self.submit_seated(self.lock(), command)
+    }
+
+    #[inline]
+    pub(crate) fn submit_seated<T>(
+        &self,
+        mut core: Seat<'_, Core>,
+        command: impl FnOnce(&mut Core) -> T,
+    ) -> T {
         core.is_in_call = true;
         let before = core.engine.news();
         let result = command(&mut core);
@@ -108,17 +125,6 @@ impl Progress {
     /// Begins a task; it has gone on as far as it can.
     pub fn begin(&self, task: Box<dyn Task>) {
         self.submit(|core| core.add_task(task));
-    }
-
-    /// Sends a short message at once, or lays it beside others; see [`Core::send_short`].
-    #[inline]
-    pub fn send_short(&self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
-        let mut core = self.lock();
-        let sent = core.send_short(gate, envelope, data);
-        if core.has_loose_ends {
-            self.hand_over(&mut core);
-        }
-        sent
     }
 
     /// Polls once, then asks.
@@ -210,13 +216,24 @@ impl Progress {
         }
     }
 
+    /// At which threads meet.
     #[inline]
-    fn lock(&self) -> Guard<'_, Core> {
+    pub(crate) fn core(&self) -> &Desk<Core> {
+        &self.core
+    }
+
+    /// Whether messages that were copied wait for their peers.
+    pub(crate) fn has_held_copies(&self) -> &AtomicBool {
+        &self.has_held_copies
+    }
+
+    #[inline]
+    fn lock(&self) -> Seat<'_, Core> {
         self.core.lock()
     }
 
     #[inline]
-    fn end_call(&self, core: Guard<'_, Core>) {
+    fn end_call(&self, core: Seat<'_, Core>) {
         let mut core = self.work(core);
         self.leave(&mut core);
         core.is_in_call = false;
@@ -224,12 +241,12 @@ impl Progress {
 
     /// Lets tasks compute what they have to, without the core; a call copies what nobody is at as well.
     #[inline]
-    fn work<'a>(&'a self, core: Guard<'a, Core>) -> Guard<'a, Core> {
+    fn work<'a>(&'a self, core: Seat<'a, Core>) -> Seat<'a, Core> {
         if core.has_loose_ends { self.work_for_tasks(core) } else { core }
     }
 
     #[cold]
-    fn work_for_tasks<'a>(&'a self, mut core: Guard<'a, Core>) -> Guard<'a, Core> {
+    fn work_for_tasks<'a>(&'a self, mut core: Seat<'a, Core>) -> Seat<'a, Core> {
         let is_in_call = core.is_in_call;
         let mut copies = None;
         loop {
@@ -255,13 +272,13 @@ impl Progress {
 
     /// Sees that somebody brings to its end what a call leaves behind.
     #[inline]
-    fn leave(&self, core: &mut Core) {
+    pub(crate) fn leave(&self, core: &mut Core) {
         if core.is_left_behind() {
             self.hand_over(core);
         }
     }
 
-    fn hand_over(&self, core: &mut Core) {
+    pub(crate) fn hand_over(&self, core: &mut Core) {
         if !self.standby.call(&self.myself) {
             // The system gave no thread: nobody sends what is gathered later, or wakes those who are due.
             core.stop_gathering();
@@ -279,7 +296,7 @@ impl Progress {
 
     /// Tells waiting threads that something completed.
     #[inline]
-    fn report(&self, core: &mut Core, before: u64) {
+    pub(crate) fn report(&self, core: &mut Core, before: u64) {
         if core.engine.news() != before {
             self.tell(core);
             let bell = core.watch.hears_news();
@@ -289,7 +306,7 @@ impl Progress {
 
     fn wait_locked<'a, T>(
         &'a self,
-        mut core: Guard<'a, Core>,
+        mut core: Seat<'a, Core>,
         deadline: Option<Instant>,
         mut ready: impl FnMut(&mut Core) -> Option<T>,
     ) -> Option<T> {
@@ -316,7 +333,7 @@ impl Progress {
     }
 
     #[inline(always)]
-    fn end_wait(&self, mut core: Guard<'_, Core>, wait: &Wait<'_>, before: u64) {
+    fn end_wait(&self, mut core: Seat<'_, Core>, wait: &Wait<'_>, before: u64) {
         if wait.attentive {
             core.set_attentive(false);
         }
@@ -333,10 +350,10 @@ impl Progress {
     #[cold]
     fn work_meanwhile<'a>(
         &'a self,
-        mut core: Guard<'a, Core>,
+        mut core: Seat<'a, Core>,
         wait: &mut Wait<'_>,
         before: u64,
-    ) -> Guard<'a, Core> {
+    ) -> Seat<'a, Core> {
         self.report(&mut core, before);
         if std::mem::take(&mut wait.polls) {
             self.stop_polling(&mut core);
@@ -352,10 +369,10 @@ impl Progress {
     /// Another thread polls.
     fn leave_it_to_others<'a>(
         &'a self,
-        mut core: Guard<'a, Core>,
+        mut core: Seat<'a, Core>,
         wait: &Wait<'_>,
         before: u64,
-    ) -> Guard<'a, Core> {
+    ) -> Seat<'a, Core> {
         core.release_gathered();
         core.flush();
         self.report(&mut core, before);
@@ -371,10 +388,10 @@ impl Progress {
     #[inline(always)]
     fn poll<'a>(
         &'a self,
-        mut core: Guard<'a, Core>,
+        mut core: Seat<'a, Core>,
         wait: &mut Wait<'_>,
         before: u64,
-    ) -> Guard<'a, Core> {
+    ) -> Seat<'a, Core> {
         wait.polls = true;
         if !wait.attentive && core.engine.has_offers() && self.cores.has_a_core() {
             wait.attentive = true;
@@ -403,10 +420,10 @@ impl Progress {
     #[inline(always)]
     fn pause_between_polls<'a>(
         &'a self,
-        mut core: Guard<'a, Core>,
+        mut core: Seat<'a, Core>,
         wait: &mut Wait<'_>,
         is_news: bool,
-    ) -> Guard<'a, Core> {
+    ) -> Seat<'a, Core> {
         let next = wait.patience.next(&self.courtesy, &self.crowding);
         if next != Next::Spin {
             core.counters.spinning += wait.patience.take_spun();
@@ -434,7 +451,7 @@ impl Progress {
 
     /// Lets other threads take the lock while this one pauses.
     #[inline]
-    fn breathe<'a>(&'a self, core: Guard<'a, Core>, pause: fn()) -> Guard<'a, Core> {
+    fn breathe<'a>(&'a self, core: Seat<'a, Core>, pause: fn()) -> Seat<'a, Core> {
         drop(core);
         pause();
         self.lock()
@@ -447,7 +464,7 @@ impl Progress {
     }
 
     /// Gives the processor's core away as well; says for how long.
-    fn yield_core<'a>(&'a self, core: Guard<'a, Core>) -> (Guard<'a, Core>, Duration) {
+    fn yield_core<'a>(&'a self, core: Seat<'a, Core>) -> (Seat<'a, Core>, Duration) {
         let began = Instant::now();
         let mut core = self.breathe(core, std::thread::yield_now);
         let now = Instant::now();
@@ -475,10 +492,10 @@ impl Progress {
     /// milliseconds.
     fn leave_core<'a>(
         &'a self,
-        core: Guard<'a, Core>,
+        core: Seat<'a, Core>,
         is_news: bool,
         deadline: Option<Instant>,
-    ) -> Guard<'a, Core> {
+    ) -> Seat<'a, Core> {
         match self.crowding.is_crowded() {
             true if is_news => core,
             true => self.sleep(core, deadline),
@@ -488,7 +505,7 @@ impl Progress {
 
     /// Yields, and learns whether that paid.
     #[cold]
-    fn guess<'a>(&'a self, core: Guard<'a, Core>) -> Guard<'a, Core> {
+    fn guess<'a>(&'a self, core: Seat<'a, Core>) -> Seat<'a, Core> {
         let (mut core, took) = self.yield_core(core);
         let before = core.engine.news();
         let news = core.advance();
@@ -502,10 +519,10 @@ impl Progress {
     #[cold]
     fn wait_for_others<'a>(
         &'a self,
-        mut core: Guard<'a, Core>,
+        mut core: Seat<'a, Core>,
         deadline: Option<Instant>,
         next: Option<Arc<Sleeper>>,
-    ) -> Guard<'a, Core> {
+    ) -> Seat<'a, Core> {
         succession::note(&self.myself);
         let awaited = std::mem::take(&mut core.awaited);
         let sleeper = core.waiters.add(awaited);
@@ -583,11 +600,7 @@ impl Progress {
 
     /// Sleeps in the kernel until a rail rings, another thread completes something, or time is over.
     #[cold]
-    fn sleep<'a>(
-        &'a self,
-        mut core: Guard<'a, Core>,
-        deadline: Option<Instant>,
-    ) -> Guard<'a, Core> {
+    fn sleep<'a>(&'a self, mut core: Seat<'a, Core>, deadline: Option<Instant>) -> Seat<'a, Core> {
         core.waiters.wake_due();
         self.look_at_cores(&mut core, Instant::now());
         let probed = core.awaited.probed();
@@ -706,7 +719,7 @@ impl Progress {
     }
 
     /// Who looks in vain at a core whose holder it has put aside on their only processor would wait for it.
-    fn core_for_look(&self, is_rung: bool, rest: &mut Rest) -> Option<Guard<'_, Core>> {
+    fn core_for_look(&self, is_rung: bool, rest: &mut Rest) -> Option<Seat<'_, Core>> {
         match self.core.try_lock() {
             None if !is_rung && rest.passes() => None,
             Some(core) => Some(core),
@@ -751,7 +764,7 @@ impl Progress {
     }
 
     /// Sleeps in the kernel until a rail rings.
-    fn guard<'a>(&'a self, mut core: Guard<'a, Core>) -> Guard<'a, Core> {
+    fn guard<'a>(&'a self, mut core: Seat<'a, Core>) -> Seat<'a, Core> {
         if core.prepare_sleep() {
             core.watch.begin_guard();
             drop(core);

@@ -20,29 +20,43 @@ impl Engine {
         data: &Region,
         mode: SendMode,
     ) -> OpId {
-        let state = OpState::Send(SendState {
-            envelope,
-            to_emit: true,
-            held: 0,
-            awaiting: mode == SendMode::Synchronous,
-            sequence: 0,
-            ahead: 0,
-            receiver: 0,
-            next: 0,
-            end: 0,
-            offered: false,
-        });
         self.note_send(gate, envelope, data);
-        let id = self.ops.insert(Some(gate), data.clone(), state);
+        let id = self.ops.insert(Some(gate), data.clone(), send_state(envelope, mode));
+        self.line_up(id, gate, envelope, data.len());
+        id
+    }
+
+    /// Names an operation before it is submitted, by [`Engine::submit_reserved_send`] or
+    /// [`Engine::submit_reserved_receive`]: until then it is not known.
+    pub fn reserve(&mut self) -> OpId {
+        self.ops.reserve()
+    }
+
+    /// As [`Engine::submit_send`], of an operation that has its name.
+    pub fn submit_reserved_send(
+        &mut self,
+        id: OpId,
+        gate: GateId,
+        envelope: Envelope,
+        data: Region,
+        mode: SendMode,
+    ) {
+        self.note_send(gate, envelope, &data);
+        let len = data.len();
+        self.ops.insert_reserved(id, Some(gate), data, send_state(envelope, mode));
+        self.line_up(id, gate, envelope, len);
+    }
+
+    /// A send waits in its gate's window.
+    #[inline(always)]
+    fn line_up(&mut self, id: OpId, gate: GateId, envelope: Envelope, bytes: usize) {
         let way = self.gate(gate);
         if way.reach.is_failed() {
-            self.fail(id.index);
-            return id;
+            return self.fail(id.index);
         }
         let Envelope { context, is_urgent, .. } = envelope;
-        way.window.push_back(Pending { id, bytes: data.len(), context, is_urgent, overtaken: 0 });
+        way.window.push_back(Pending { id, bytes, context, is_urgent, overtaken: 0 });
         self.list(gate);
-        id
     }
 
     /// Builds the frame of a short message that can leave at once, with nothing before it on its gate.
@@ -170,6 +184,24 @@ impl Engine {
         into: &Region,
     ) -> OpId {
         let id = self.ops.insert(gate, into.clone(), OpState::Posted);
+        self.match_or_post(id, gate, selector);
+        id
+    }
+
+    /// As [`Engine::submit_receive`], of an operation that has its name.
+    pub fn submit_reserved_receive(
+        &mut self,
+        id: OpId,
+        gate: Option<GateId>,
+        selector: Selector,
+        into: Region,
+    ) {
+        self.ops.insert_reserved(id, gate, into, OpState::Posted);
+        self.match_or_post(id, gate, selector);
+    }
+
+    #[inline(always)]
+    fn match_or_post(&mut self, id: OpId, gate: Option<GateId>, selector: Selector) {
         if let Some(message) = self.matching.take_waiting(gate, &selector) {
             self.deliver_waiting(id, message);
         } else if gate.is_some_and(|gate| self.is_failed(gate))
@@ -179,7 +211,6 @@ impl Engine {
         } else {
             self.matching.post(gate, selector, id);
         }
-        id
     }
 
     /// Cancels a receive that has not been matched; false if it is too late, or a send.
@@ -217,4 +248,19 @@ impl Engine {
         self.deliver_waiting(id, message);
         Some(id)
     }
+}
+
+fn send_state(envelope: Envelope, mode: SendMode) -> OpState {
+    OpState::Send(SendState {
+        envelope,
+        to_emit: true,
+        held: 0,
+        awaiting: mode == SendMode::Synchronous,
+        sequence: 0,
+        ahead: 0,
+        receiver: 0,
+        next: 0,
+        end: 0,
+        offered: false,
+    })
 }

@@ -1,7 +1,7 @@
 //! Threads that copy long messages, each without the core; see `copies`.
 
 use engine::PullId;
-use lock::Guard;
+use lock::Seat;
 
 use super::{Progress, Wait};
 use crate::copies::{PIECE, Piece};
@@ -11,9 +11,9 @@ impl Progress {
     /// Copies the next piece for a thread that is `at` a fetch, or at none.
     pub(super) fn copy_next<'a>(
         &'a self,
-        mut core: Guard<'a, Core>,
+        mut core: Seat<'a, Core>,
         at: &mut Option<PullId>,
-    ) -> Guard<'a, Core> {
+    ) -> Seat<'a, Core> {
         let Some(piece) = core.take_piece(*at) else { return core };
         *at = Some(piece.of());
         self.copy(core, &piece)
@@ -21,7 +21,7 @@ impl Progress {
 
     /// Copies a piece of what others are at.
     #[cold]
-    pub(super) fn help<'a>(&'a self, mut core: Guard<'a, Core>) -> Guard<'a, Core> {
+    pub(super) fn help<'a>(&'a self, mut core: Seat<'a, Core>) -> Seat<'a, Core> {
         let Some(piece) = core.take_any_piece() else { return core };
         self.copy(core, &piece)
     }
@@ -30,9 +30,9 @@ impl Progress {
     #[cold]
     pub(super) fn help_while_waiting<'a>(
         &'a self,
-        core: Guard<'a, Core>,
+        core: Seat<'a, Core>,
         wait: &mut Wait<'_>,
-    ) -> Guard<'a, Core> {
+    ) -> Seat<'a, Core> {
         let core = self.help(core);
         wait.patience.renew(&self.crowding, true);
         core
@@ -56,7 +56,7 @@ impl Progress {
 
     /// Copies a piece while others have the core. Who waits or stands by polls afterwards, if nobody else does: a long
     /// message holds up nothing for longer than a piece takes.
-    fn copy<'a>(&'a self, mut core: Guard<'a, Core>, piece: &Piece) -> Guard<'a, Core> {
+    fn copy<'a>(&'a self, mut core: Seat<'a, Core>, piece: &Piece) -> Seat<'a, Core> {
         self.call_for_help(&mut core);
         let is_in_call = std::mem::take(&mut core.is_in_call);
         drop(core);

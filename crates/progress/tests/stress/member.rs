@@ -243,7 +243,7 @@ impl<'a> Member<'a> {
     fn begin(&mut self, some: &[Begin]) -> Vec<Pending> {
         let made: Vec<Made> = some.iter().map(|one| self.make(*one)).collect();
         let submit = |core: &mut Core| made.iter().map(|one| one.submit(core)).collect::<Vec<_>>();
-        let ops = match self.random.below(5) {
+        let ops = match self.random.below(8) {
             0 => self.progress.test(submit),
             1 => {
                 // While waiting for something else.
@@ -260,7 +260,9 @@ impl<'a> Member<'a> {
                 .filter(|one| !one.send_short(self.progress))
                 .map(|one| self.progress.submit(|core| one.submit(core)))
                 .collect(),
-            _ => self.progress.submit(submit),
+            3 | 4 => self.progress.submit(submit),
+            // Left to who has the core, where somebody has.
+            _ => made.iter().filter_map(|one| one.begin(self.progress)).collect(),
         };
         ops.into_iter().collect()
     }
@@ -643,6 +645,19 @@ impl Made {
             }
         };
         Pending { op, what: self.what() }
+    }
+
+    /// Begins it as `MPI_Isend` and `MPI_Irecv` do; none if it is sent.
+    fn begin(&self, progress: &Progress) -> Option<Pending> {
+        let op = match self {
+            Self::Send { lane, envelope, mode, data, .. } => {
+                progress.begin_send(GateId(lane.to), *envelope, data, *mode)?
+            }
+            Self::Receive { gate, selector, into, .. } => {
+                progress.begin_receive(*gate, *selector, into)
+            }
+        };
+        Some(Pending { op, what: self.what() })
     }
 
     /// Sends it as `MPI_Send` does if it can; true if it is sent.

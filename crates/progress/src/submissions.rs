@@ -1,0 +1,304 @@
+//! What threads submit: at once, or left at the core's desk for who has it.
+//!
+//! A thread that begins a send or a receive while another has the core leaves a slip and goes. Who has the core submits
+//! what was left before it gives it back, and reports what follows from it, as if the other had come just then: so
+//! whoever has the core knows all operations that were begun before, and a thread's submissions stay in order. Where
+//! all slips are in use, the thread waits for the core.
+
+use std::sync::atomic::Ordering;
+
+use engine::{Envelope, OpId, Selector, SendMode};
+use lock::{Clerk, Entered, Seat};
+use memory::{Page, Region};
+use wire::GateId;
+
+use crate::core::Core;
+use crate::wait::Progress;
+
+/// What a thread leaves that finds the core taken.
+pub struct Slip {
+    /// What the operation is called that it asks for.
+    op: OpId,
+    wish: Wish,
+    /// The bytes of a short message, whose sender is gone.
+    copied: Page<COPIED_MAX>,
+}
+
+/// Memory that is named here is vouched for until the operation ends.
+enum Wish {
+    Nothing,
+    Send { gate: GateId, envelope: Envelope, data: Region, mode: SendMode },
+    SendCopy { gate: GateId, envelope: Envelope, len: usize },
+    Receive { gate: Option<GateId>, selector: Selector, into: Region },
+}
+
+impl Progress {
+    /// Begins to send; none if the message is sent.
+    #[inline]
+    pub fn begin_send(
+        &self,
+        gate: GateId,
+        envelope: Envelope,
+        data: &Region,
+        mode: SendMode,
+    ) -> Option<OpId> {
+        let Some(core) = self.core().take_at_once() else {
+            return self.leave_send(gate, envelope, data, mode);
+        };
+        self.send_seated(core, gate, envelope, data, mode)
+    }
+
+    #[inline]
+    fn send_seated(
+        &self,
+        mut core: Seat<'_, Core>,
+        gate: GateId,
+        envelope: Envelope,
+        data: &Region,
+        mode: SendMode,
+    ) -> Option<OpId> {
+        if mode == SendMode::Standard && core.send_short(gate, envelope, data) {
+            self.leave_gathered(core);
+            return None;
+        }
+        let submit = |core: &mut Core| core.engine.submit_send(gate, envelope, data, mode);
+        Some(self.submit_seated(core, submit))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn leave_send(
+        &self,
+        gate: GateId,
+        envelope: Envelope,
+        data: &Region,
+        mode: SendMode,
+    ) -> Option<OpId> {
+        let fill = |slip: &mut Slip| match mode == SendMode::Standard && self.may_copy(data) {
+            true => {
+                slip.send_copy(gate, envelope, data);
+                None
+            }
+            false => Some(slip.send(gate, envelope, data, mode)),
+        };
+        match self.core().leave(|| true, fill) {
+            Entered::Left(op) => op,
+            Entered::Seated(core) => self.send_seated(core, gate, envelope, data, mode),
+        }
+    }
+
+    /// Begins to receive.
+    #[inline]
+    pub fn begin_receive(&self, gate: Option<GateId>, selector: Selector, into: &Region) -> OpId {
+        let Some(core) = self.core().take_at_once() else {
+            return self.leave_receive(gate, selector, into);
+        };
+        self.submit_seated(core, |core| core.engine.submit_receive(gate, selector, into))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn leave_receive(&self, gate: Option<GateId>, selector: Selector, into: &Region) -> OpId {
+        match self.core().leave(|| true, |slip| slip.receive(gate, selector, into)) {
+            Entered::Left(op) => op,
+            Entered::Seated(core) => {
+                self.submit_seated(core, |core| core.engine.submit_receive(gate, selector, into))
+            }
+        }
+    }
+
+    /// Sends a short message at once, or lays it beside others; see [`Core::send_short`].
+    #[inline]
+    pub fn send_short(&self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
+        let Some(core) = self.core().take_at_once() else {
+            return self.leave_short(gate, envelope, data);
+        };
+        self.send_short_seated(core, gate, envelope, data)
+    }
+
+    #[inline]
+    fn send_short_seated(
+        &self,
+        mut core: Seat<'_, Core>,
+        gate: GateId,
+        envelope: Envelope,
+        data: &Region,
+    ) -> bool {
+        let sent = core.send_short(gate, envelope, data);
+        self.leave_gathered(core);
+        sent
+    }
+
+    /// What is copied has been sent as far as its sender is concerned, as a standard send may be (MPI-5.0 §3.4): that its
+    /// peer turns out to have failed is told by what waits for that one.
+    #[cold]
+    #[inline(never)]
+    fn leave_short(&self, gate: GateId, envelope: Envelope, data: &Region) -> bool {
+        let fill = |slip: &mut Slip| slip.send_copy(gate, envelope, data);
+        match self.core().leave(|| self.may_copy(data), fill) {
+            Entered::Left(()) => true,
+            Entered::Seated(core) => self.send_short_seated(core, gate, envelope, data),
+        }
+    }
+
+    /// Whether a message may be copied: it is short, and no copy waits for its peer.
+    fn may_copy(&self, data: &Region) -> bool {
+        data.len() <= COPIED_MAX && !self.has_held_copies().load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn leave_gathered(&self, mut core: Seat<'_, Core>) {
+        if core.has_loose_ends {
+            self.hand_over(&mut core);
+        }
+    }
+
+    /// Submits what other threads have left.
+    fn take_in<'a>(&self, core: &mut Core, slips: impl Iterator<Item = &'a mut Slip>) {
+        let before = core.engine.news();
+        for slip in slips {
+            core.counters.left_to_others += 1;
+            slip.submit(core);
+        }
+        core.settle();
+        core.look_at_held_copies();
+        self.report(core, before);
+        self.leave(core);
+    }
+}
+
+impl Clerk for Core {
+    type Slip = Slip;
+
+    fn take_in<'a>(&mut self, slips: impl Iterator<Item = &'a mut Slip>) {
+        // Whoever has the core has come by what it is a part of.
+        if let Some(progress) = self.owner.upgrade() {
+            progress.take_in(self, slips);
+        }
+    }
+}
+
+impl Slip {
+    /// As many as there are to be, which is what a desk has room for.
+    pub fn all(core: &mut Core) -> Vec<Self> {
+        let slip =
+            |_| Self { op: core.engine.reserve(), wish: Wish::Nothing, copied: Page::default() };
+        (0..SLIPS).map(slip).collect()
+    }
+
+    fn send(&mut self, gate: GateId, envelope: Envelope, data: &Region, mode: SendMode) -> OpId {
+        self.wish = Wish::Send { gate, envelope, data: data.clone(), mode };
+        self.op
+    }
+
+    /// The message is sent as far as its sender is concerned.
+    fn send_copy(&mut self, gate: GateId, envelope: Envelope, data: &Region) {
+        let len = data.len();
+        let mut bytes = [0; COPIED_MAX];
+        data.read(0, &mut bytes[..len]);
+        self.copied.write(0, &bytes[..len]);
+        self.wish = Wish::SendCopy { gate, envelope, len };
+    }
+
+    fn receive(&mut self, gate: Option<GateId>, selector: Selector, into: &Region) -> OpId {
+        self.wish = Wish::Receive { gate, selector, into: into.clone() };
+        self.op
+    }
+
+    fn submit(&mut self, core: &mut Core) {
+        match std::mem::replace(&mut self.wish, Wish::Nothing) {
+            Wish::Nothing => {}
+            Wish::Send { gate, envelope, data, mode } => {
+                core.engine.submit_reserved_send(self.op, gate, envelope, data, mode);
+                self.op = core.engine.reserve();
+            }
+            Wish::SendCopy { gate, envelope, len } => {
+                let data = self.copied.region().slice(0, len);
+                if !core.send_short(gate, envelope, &data) {
+                    core.hold_copy(gate, envelope, &data);
+                }
+            }
+            Wish::Receive { gate, selector, into } => {
+                core.engine.submit_reserved_receive(self.op, gate, selector, into);
+                self.op = core.engine.reserve();
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Submits a message whose slip is needed again before it has left. Until it has, no more are copied: so no more than
+    /// there are slips wait.
+    #[cold]
+    fn hold_copy(&mut self, gate: GateId, envelope: Envelope, data: &Region) {
+        let mut bytes = vec![0; data.len()];
+        data.read(0, &mut bytes);
+        let copy = Region::from_box(bytes.into_boxed_slice());
+        let op = self.engine.submit_send(gate, envelope, &copy, SendMode::Standard);
+        self.held_copies.push(op);
+        self.has_held_copies.store(true, Ordering::Relaxed);
+    }
+
+    /// Looks whether they have left, or never will.
+    pub(crate) fn look_at_held_copies(&mut self) {
+        let Self { held_copies, engine, has_held_copies, .. } = self;
+        if !held_copies.is_empty() {
+            held_copies.retain(|op| engine.take(*op).is_none());
+            has_held_copies.store(!held_copies.is_empty(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// A thread that finds the core taken leaves copies of messages up to this length.
+const COPIED_MAX: usize = 256;
+
+/// More than wait at once, unless who has the core has no processor.
+const SLIPS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use driver::OwnRail;
+    use engine::{Config, Engine};
+
+    use super::*;
+    use crate::{Directory, Policy};
+
+    #[test]
+    fn nothing_is_copied_while_a_copy_waits_for_its_peer() {
+        let rail = OwnRail::new(HERE).expect("an event");
+        let engine = Engine::new(Config::new(1));
+        let core = Core::new(engine, HERE, 1, vec![Box::new(rail)], Box::new(Own));
+        let process = Progress::new(core, Policy::for_node(1, 2)).expect("descriptors");
+        let data = Region::owned(8);
+        let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
+        // Another thread sends while this one has the core; whether the message is copied.
+        let send = || {
+            let begin = || process.begin_send(HERE, envelope, &data, SendMode::Standard).is_none();
+            thread::scope(|scope| scope.spawn(begin).join().expect("it ends well"))
+        };
+        process.look(|core| {
+            assert!(send());
+            // No link is open.
+            core.hold_copy(HERE, envelope, &data);
+            assert!(!send());
+        });
+        let begun = Instant::now();
+        while !process.look(|_| send()) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "all has left");
+            process.test(|_| ());
+        }
+    }
+
+    struct Own;
+
+    impl Directory for Own {
+        fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+            Ok(vec![("self".into(), peer.0.to_le_bytes().to_vec())])
+        }
+    }
+
+    const HERE: GateId = GateId(0);
+}

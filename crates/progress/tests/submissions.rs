@@ -1,0 +1,153 @@
+//! What threads begin while another has the core.
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use driver::OwnRail;
+use engine::{Config, Engine, Envelope, OpId, Outcome, Selector, SendMode};
+use memory::Region;
+use progress::{Core, Directory, Policy, Progress};
+use wire::GateId;
+
+#[test]
+fn who_finds_the_core_taken_leaves_what_it_begins_and_goes() {
+    let process = process();
+    connect(&process);
+    let into: Vec<_> = (0..COUNT).map(|_| Region::owned(LONGEST)).collect();
+    // What is begun has its names while another thread has the core, and ends once that has given it back.
+    let (ops, before) = process.look(|core| {
+        let before = core.counters().left_to_others;
+        let ops: Vec<OpId> = beside(&process, |process| {
+            for (number, len) in lengths() {
+                let op = process.begin_send(HERE, envelope(number), &message(number, len), MODE);
+                assert_eq!(op.is_none(), len <= COPIED, "what is copied is sent to its sender");
+            }
+            into.iter().map(|into| process.begin_receive(Some(HERE), SELECTOR, into)).collect()
+        });
+        assert_eq!(core.counters().left_to_others, before, "nobody has seen to it yet");
+        (ops, before)
+    });
+    for (op, ((number, len), into)) in ops.into_iter().zip(lengths().zip(&into)) {
+        let completion = process.wait_for(PATIENCE, |core| core.take_or_await(op));
+        let completion = completion.expect("in good time");
+        assert_eq!((completion.tag, completion.outcome), (number as i32, Outcome::Ok));
+        assert_eq!(content(into, len), content(&message(number, len), len), "in its order");
+    }
+    let left = process.look(|core| core.counters().left_to_others);
+    assert_eq!(left - before, 2 * COUNT as u64);
+}
+
+#[test]
+fn who_finds_no_slip_waits() {
+    let process = process();
+    connect(&process);
+    let (tell, hear) = channel();
+    let other = Arc::clone(&process);
+    let sender = process.look(|_| {
+        let sender = thread::spawn(move || {
+            for number in 0..MANY {
+                other.begin_send(HERE, envelope(number), &message(number, 8), MODE);
+                tell.send(number).expect("the test listens");
+            }
+        });
+        // So many are left; what comes after those waits for the core.
+        let mut left = 0;
+        while left < MOST_LEFT {
+            assert_eq!(hear.recv_timeout(PATIENCE).expect("in good time"), left);
+            left += 1;
+        }
+        assert!(hear.recv_timeout(Duration::from_millis(20)).is_err(), "all slips are in use");
+        sender
+    });
+    for number in 0..MANY {
+        let into = Region::owned(8);
+        let op = process.begin_receive(Some(HERE), SELECTOR, &into);
+        let completion = process.wait_for(PATIENCE, |core| core.take_or_await(op));
+        assert_eq!(completion.expect("in good time").tag, number as i32);
+    }
+    sender.join().expect("it has sent all");
+}
+
+#[test]
+fn what_cannot_be_sent_ends_so() {
+    let process = process();
+    let nobody = GateId(1);
+    let op = process.look(|_| {
+        beside(&process, |process| {
+            assert!(process.send_short(nobody, envelope(0), &message(0, 8)), "as far as it knows");
+            process.begin_send(nobody, envelope(1), &message(1, LONGEST), MODE)
+        })
+    });
+    let op = op.expect("an operation, for it is long");
+    let completion = process.wait_for(PATIENCE, |core| core.take_or_await(op));
+    assert_eq!(completion.expect("in good time").outcome, Outcome::PeerFailed);
+}
+
+/// Another thread acts, which needs nothing of this one.
+fn beside<T: Send>(process: &Arc<Progress>, act: impl FnOnce(&Progress) -> T + Send) -> T {
+    thread::scope(|scope| scope.spawn(|| act(process)).join().expect("it ends well"))
+}
+
+fn process() -> Arc<Progress> {
+    let rail = OwnRail::new(HERE).expect("an event");
+    let core = Core::new(Engine::new(Config::new(2)), HERE, 2, vec![Box::new(rail)], Box::new(Own));
+    Progress::new(core, Policy::for_node(1, 2)).expect("descriptors")
+}
+
+/// The first message opens the link.
+fn connect(process: &Progress) {
+    let into = Region::owned(8);
+    let op = process.begin_receive(Some(HERE), SELECTOR, &into);
+    let sent = process.begin_send(HERE, envelope(0), &message(0, 8), MODE);
+    for op in [Some(op), sent].into_iter().flatten() {
+        assert!(process.wait_for(PATIENCE, |core| core.take_or_await(op)).is_some());
+    }
+}
+
+/// Of messages that are copied, short, and long.
+fn lengths() -> impl Iterator<Item = (usize, usize)> {
+    [8, COPIED, COPIED + 1, 4000, LONGEST].into_iter().cycle().take(COUNT).enumerate()
+}
+
+fn message(number: usize, len: usize) -> Region {
+    Region::from_box(vec![number as u8; len].into_boxed_slice())
+}
+
+fn content(region: &Region, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    region.read(0, &mut bytes);
+    bytes
+}
+
+fn envelope(number: usize) -> Envelope {
+    Envelope { context: 0, source: 0, tag: number as i32, is_urgent: false }
+}
+
+struct Own;
+
+impl Directory for Own {
+    fn addresses(&mut self, peer: GateId) -> Result<Vec<(String, Vec<u8>)>, String> {
+        match peer {
+            HERE => Ok(vec![("self".into(), HERE.0.to_le_bytes().to_vec())]),
+            _ => Err("nobody has that address".into()),
+        }
+    }
+}
+
+const HERE: GateId = GateId(0);
+const SELECTOR: Selector = Selector { context: 0, source: Some(0), tag: None };
+const MODE: SendMode = SendMode::Standard;
+
+/// Up to this length messages are copied.
+const COPIED: usize = 256;
+const LONGEST: usize = 100_000;
+const COUNT: usize = 20;
+
+/// As many slips as there are, and messages.
+const MOST_LEFT: usize = 64;
+const MANY: usize = 100;
+
+/// More than any step takes.
+const PATIENCE: Duration = Duration::from_secs(20);
