@@ -101,6 +101,7 @@ pub(crate) unsafe fn reduce_local(
 }
 
 /// The operation, if it is defined for the datatype.
+#[inline]
 pub(crate) fn checked(op: RawHandle, datatype: &datatype::Datatype) -> Result<Op> {
     let found = named("op", objects::op(handle(op)))?;
     if !found.is_valid_for(datatype) {

@@ -7,6 +7,7 @@ use super::*;
 ///
 /// # Safety
 /// As for any buffer of an MPI call.
+#[inline(always)]
 pub(crate) unsafe fn elements(
     name: &'static str,
     address: *const c_void,
@@ -40,6 +41,7 @@ pub(super) struct Reduction {
 }
 
 impl Reduction {
+    #[inline(always)]
     pub fn new(
         sendbuf: *const c_void,
         datatype: RawHandle,
