@@ -126,7 +126,7 @@ fn vote(comm: &Comm, tag: i32, yes: bool) -> Result<bool> {
 }
 
 /// How many they may take: those of sixteen large communicators.
-const SPACE_MAX: usize = 256 << 20;
+const SPACE_MAX: usize = 128 << 20;
 
 /// A byte that says whether there is one, and the door.
 const DOOR: usize = 1 + BoardDoor::LEN;

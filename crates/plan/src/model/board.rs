@@ -158,7 +158,7 @@ impl Model {
 }
 
 /// What is dealt to each rank goes faster by messages if it takes more rounds at a board, which begin when all have come.
-const DEALT_ROUNDS_MOST: u64 = 4;
+const DEALT_ROUNDS_MOST: u64 = 8;
 
 /// Plans are no longer.
 const BOARD_ROUNDS_MOST: u64 = 256;

@@ -12,10 +12,7 @@ use crate::schedule::{Buffer, Fold, Operand, Schedule, Span, Step, part};
 
 /// How long a contribution to a board of so many ranks may be, in bytes; none where they have no board.
 pub fn page_bytes(ranks: u32) -> Option<u64> {
-    let even = match ranks {
-        0..8 => FEW_BYTES,
-        _ => PAGES_BYTES / u64::from(ranks.next_power_of_two()),
-    };
+    let even = PAGES_BYTES / u64::from(ranks.max(8).next_power_of_two());
     (2..=RANKS_MOST).contains(&ranks.into()).then_some(even + LISTED * RANKS_MOST)
 }
 
@@ -23,10 +20,7 @@ pub fn page_bytes(ranks: u32) -> Option<u64> {
 const RANKS_MOST: u64 = 64;
 
 /// One page of each rank, without the list of where blocks end: what is longer saves no more turns.
-const PAGES_BYTES: u64 = 8 << 20;
-
-/// A page where ranks are few, and have a core each more often: one is read while the next is written.
-const FEW_BYTES: u64 = 512 << 10;
+const PAGES_BYTES: u64 = 4 << 20;
 
 /// How long pieces of what follows piece by piece are at most on such pages, in bytes: while one is read the next is
 /// written.
