@@ -102,7 +102,10 @@ fn links(cache: Option<&Cache>, ends: &[String]) -> Result<String, String> {
         None => Listing::default(),
     };
     let chosen: Vec<_> = listing.links.iter().filter(|(pair, _)| is_between(pair, ends)).collect();
-    if chosen.is_empty() && !ends.is_empty() {
+    let is_new = |pair: &&Pair| chosen.iter().all(|(known, _)| known != *pair);
+    let lossy: Vec<_> =
+        listing.losses.keys().filter(|pair| is_between(pair, ends)).filter(is_new).collect();
+    if chosen.is_empty() && lossy.is_empty() && !ends.is_empty() {
         return Err(match cache {
             Some(cache) => format!(
                 "no link of {} is remembered in {} (without names all are shown)",
@@ -139,6 +142,14 @@ fn links(cache: Option<&Cache>, ends: &[String]) -> Result<String, String> {
         }
         if rail == "quic" {
             text += &limits::of_datagrams(value, buffers);
+        }
+    }
+    // Over QUIC much may be sent before it shows how much the way carries.
+    for pair in lossy {
+        text +=
+            &format!("\n{} {} → {}, no rate is known\n", pair.rail(), pair.here(), pair.there());
+        if let Some(cache) = cache {
+            text += &seen(cache.traffic(pair));
         }
     }
     text += &together(&chosen);
@@ -413,6 +424,11 @@ mod tests {
         let both = told(&cache, &["c"]).unwrap();
         let first = "  first             QUIC  between named sites with BBR: the less of 1.562 % by TCP and 3.125 % ";
         assert_eq!(both.matches(first).count(), 2, "{both}");
+        let alone = Pair::new("quic", "e/eth0", "f/eth0");
+        cache.keep_traffic(&alone, &Traffic::new(1 << 24, 1 << 18, 0)).unwrap();
+        let text = told(&cache, &["e"]).unwrap();
+        let known = "quic e/eth0 → f/eth0, no rate is known\n  loss           1.562 %  of 16 MiB";
+        assert!(text.contains(known), "{text}");
     }
 
     #[test]
