@@ -157,7 +157,7 @@ const SPAN_MIN: Duration = Duration::from_millis(100);
 const QUEUE_SHARE: u32 = 4;
 const QUEUE_MIN: Duration = Duration::from_millis(1);
 /// By this part of it more leaves in each span without a queue: others, who look for room as BBR does, find it sooner.
-const RISE: u64 = 4;
+const RISE: u64 = 8;
 /// What is held for so long and loses nothing competes with nobody who fills the buffer: the way has become longer.
 const LOSSLESS: Duration = Duration::from_secs(60);
 

@@ -672,9 +672,7 @@ fn a_competing_flow_keeps_its_share() {
 
 #[test]
 fn a_flow_that_comes_later_gets_its_share() {
-    let buffers = [290_000, 310_000, 370_000, 400_000];
-    let mut shares = [0.0; 2];
-    for buffer_bytes in buffers {
+    for buffer_bytes in [300_000, 400_000] {
         let link = Link { buffer_bytes, ..far(200, 11_600) };
         let mut world = World::new(link, known(&link), 7);
         world.goodput(Duration::from_secs(1));
@@ -684,12 +682,9 @@ fn a_flow_that_comes_later_gets_its_share() {
         let arrived = world.rival.as_ref().map_or(0, |rival| rival.arrived);
         let others = arrived as f64 * PACKET as f64 / duration.as_secs_f64() / link.bytes_per_s;
         println!("buffer {buffer_bytes}: own {own:.3}, the other's {others:.3}");
-        assert!(others > 0.3, "{others} beside {own} with {buffer_bytes} of buffer");
+        assert!(others > 0.35, "{others} beside {own} with {buffer_bytes} of buffer");
         assert!(own > 0.35, "{own} beside {others} with {buffer_bytes} of buffer");
-        shares = [shares[0] + own, shares[1] + others];
     }
-    let [own, others] = shares.map(|share| share / buffers.len() as f64);
-    assert!(others > 0.33, "{others} beside {own}");
 }
 
 #[test]
