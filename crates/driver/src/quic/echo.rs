@@ -13,7 +13,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 /// What was sent last.
 #[derive(Debug, Default)]
 pub(super) struct Tail {
-    /// The last bytes that the stream was given: [`LEN_MAX`] of them at least, if there were so many.
+    /// Echoes are wanted: else nothing is kept for them.
+    is_kept: bool,
+    /// The last bytes that the stream was given since: [`LEN_MAX`] of them at least, if there were so many.
     bytes: Vec<u8>,
     /// All that it was given.
     end: u64,
@@ -23,9 +25,19 @@ pub(super) struct Tail {
 }
 
 impl Tail {
+    /// Whether echoes are wanted, from now on.
+    pub fn keep(&mut self, is_kept: bool) {
+        if is_kept != self.is_kept {
+            *self = Self { is_kept, end: self.end, ..Self::default() };
+        }
+    }
+
     /// The stream was given so much more.
     pub fn note_written(&mut self, bytes: &[u8]) {
         self.end += bytes.len() as u64;
+        if !self.is_kept {
+            return;
+        }
         self.fresh = (self.fresh + bytes.len()).min(LEN_MAX);
         let last = &bytes[bytes.len().saturating_sub(LEN_MAX)..];
         if self.bytes.len() + last.len() > 2 * LEN_MAX {
@@ -132,13 +144,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn kept() -> Tail {
+        Tail { is_kept: true, ..Tail::default() }
+    }
+
     proptest! {
         /// Whatever of a stream is written at once, comes at once or is echoed: what is taken is the stream.
         #[test]
         fn what_is_taken_is_the_stream(
             steps in prop::collection::vec((0usize..4000, 0usize..1500, any::<bool>(), 0usize..5000), 1..40),
         ) {
-            let (mut tail, mut heard) = (Tail::default(), Heard::default());
+            let (mut tail, mut heard) = (kept(), Heard::default());
             let (mut written, mut brought, mut taken) = (Vec::new(), 0, Vec::new());
             for (len, most, is_lost, comes) in steps {
                 let more: Vec<u8> = (written.len()..written.len() + len).map(|at| (at * 7 / 3) as u8).collect();
@@ -176,7 +192,7 @@ mod tests {
 
     #[test]
     fn the_last_bytes_come_though_the_stream_brings_them_not() {
-        let (mut tail, mut heard) = (Tail::default(), Heard::default());
+        let (mut tail, mut heard) = (kept(), Heard::default());
         tail.note_written(b"a hello");
         tail.note_written(b", a frame");
         assert_eq!(heard.bring(Bytes::from_static(b"a hello")), b"a hello"[..]);
@@ -193,8 +209,24 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_kept_where_no_echo_is_wanted() {
+        let (mut tail, mut heard) = (Tail::default(), Heard::default());
+        tail.note_written(b"a hello");
+        assert_eq!(tail.echo(100).len(), HEADER_LEN);
+        tail.keep(true);
+        tail.note_written(b", a frame");
+        heard.bring(Bytes::from_static(b"a hello"));
+        tail.keep(true);
+        heard.keep(tail.echo(100));
+        assert_eq!(heard.fill().unwrap(), b", a frame"[..]);
+        tail.plan(Instant::now(), Duration::ZERO);
+        tail.keep(false);
+        assert!(tail.bytes.is_empty() && tail.due().is_none());
+    }
+
+    #[test]
     fn an_echo_is_due_when_nothing_has_left_for_a_moment() {
-        let (mut tail, begin) = (Tail::default(), Instant::now());
+        let (mut tail, begin) = (kept(), Instant::now());
         let ms = Duration::from_millis;
         assert!(!tail.take_due(begin + ms(100)), "nothing has left");
         tail.plan(begin, ms(16));

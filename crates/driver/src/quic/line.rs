@@ -274,13 +274,16 @@ impl Line {
     /// Jobs before have lost such a part of what they sent on this path, if that is known.
     pub fn expect_loss(&mut self, loss: Option<f64>) {
         self.loss_before = loss;
+        self.tail.keep(echo::pays(0, 0, loss));
     }
 
     /// All that was to leave has.
     fn plan_echo(&mut self, now: Instant) {
         if std::mem::take(&mut self.has_left) {
             let path = self.connection.stats().path;
-            if echo::pays(path.sent_packets, path.lost_packets, self.loss_before) {
+            let pays = echo::pays(path.sent_packets, path.lost_packets, self.loss_before);
+            self.tail.keep(pays);
+            if pays {
                 self.tail.plan(now, self.connection.rtt());
             }
         }
