@@ -14,7 +14,7 @@ use super::knowledge::{Knowledge, Known};
 use super::pacing::Pacing;
 use super::probe::{self, Probe};
 use super::relay::Detour;
-use super::{repeats, vigil};
+use super::vigil;
 
 /// What is kept of such a connection; it is to be [looked after](Self::look).
 pub struct FarTcp {
@@ -53,8 +53,7 @@ impl FarTcp {
         let steady =
             if probe.is_due() { None } else { Steady::begin(socket, None, Duration::ZERO) };
         let pacing = Pacing::with(known, true, probe, steady);
-        pacing.limit_unsent(socket);
-        repeats::hasten(socket);
+        pacing.set(socket);
         Self { pacing, begun: Instant::now() }
     }
 

@@ -54,10 +54,7 @@ impl Pacing {
         if pacing.probe.is_due() {
             measure::widen_for_peer(socket);
         }
-        pacing.limit_unsent(socket);
-        if is_far {
-            repeats::hasten(socket);
-        }
+        pacing.set(socket);
         pacing
     }
 
@@ -147,6 +144,14 @@ impl Pacing {
     pub fn handle_widened(&mut self, packets: u64) {
         if let Probe::Widening(widening) = &mut self.probe {
             widening.handle_sent(packets);
+        }
+    }
+
+    /// Sets what the connection's kernel is to go by from the beginning.
+    pub fn set(&self, socket: &impl AsFd) {
+        self.limit_unsent(socket);
+        if self.is_far {
+            repeats::hasten(socket);
         }
     }
 
