@@ -14,14 +14,14 @@ for program in collectives exchange; do "$1/bin/mpicc" -Wall -Werror -O1 program
 
 # A copy that another user can read too.
 cp -r "$1" "$work/prefix"
-mkdir "$work/ids" "$work/north" "$work/south"
+mkdir "$work/ids" "$work/north" "$work/south" "$work/caches"
 canele=$work/prefix/bin/canele mpiexec=$work/prefix/bin/mpiexec
 for site in north south; do
     printf '#!/bin/sh\necho "$PMI_RANK %s $(hostname) $CANELE_SITE $WHERE $PWD"\n' $site >"$work/$site/app"
     chmod +x "$work/$site/app"
 done
 chmod -R a+rX "$work"
-chmod 777 "$work/ids"
+chmod 777 "$work/ids" "$work/caches"
 run() { timeout 60 "${as[@]}" "$mpiexec" "$@"; }
 # Command lines and environments of all processes.
 everything() {
@@ -46,7 +46,9 @@ ended() { # name, code
 }
 agent_of() { awk '/^PPid:/ { print $2 }' "/proc/$(cat "$work/ids/$1")/status"; }
 
-whole_grid() {
+whole_grid() { # whose caches
+    # Other tests have lost packets between hosts of these addresses.
+    export CANELE_CACHE_DIR=$work/caches/$1
     # A grid that is up but not as asked, on a busy machine, will do.
     timeout 60 "${as[@]}" "$canele" lab up --name "$CANELE_LAB" >/dev/null 2>&1
     "${as[@]}" "$canele" lab grid |
@@ -69,6 +71,14 @@ whole_grid() {
         "${as[@]}" "$canele" lab set --$forbidden-forbidden=false >/dev/null
     done
     check "and what does is found: $(grep -m 1 tried "$work/err")" yes "$(grep -qE '^canele: rank [0-7]: rank [0-7]: tcp: no answer within 1.5 s from .*; quic is tried' "$work/err" && echo yes)"
+
+    # Between sites that lose QUIC goes first, and where that is forbidden then TCP follows as soon.
+    "${as[@]}" "$canele" lab set --loss 1% >/dev/null
+    run -grid "$work/grid.toml" -hosts site0-node0:1,site1-node0:1 -n 2 "$work/exchange" 3 0 >/dev/null 2>&1
+    "${as[@]}" "$canele" lab set --loss 0 --udp-forbidden >/dev/null
+    check "a way that has lost and lets no udp through" "collectives on 8 ranks: 0 failures" "$(run -grid "$work/grid.toml" -n 8 "$work/collectives" 2>"$work/err")"
+    "${as[@]}" "$canele" lab set --udp-forbidden=false >/dev/null
+    check "is found, too: $(grep -m 1 tried "$work/err")" yes "$(grep -qE '^canele: rank [0-7]: rank [0-7]: quic: no answer within 1.5 s from .*; tcp is tried' "$work/err" && echo yes)"
 
     # The secret is known to all ranks, and stands in no process's command line or environment.
     begin "echo cmd=get kvsname=x key=canele-secret >&\$PMI_FD; read -r line <&\$PMI_FD; echo \${line##*value=}"
@@ -160,13 +170,13 @@ if ! unshare -n true 2>/dev/null && ! unshare -Urn true 2>/dev/null; then
     echo "SKIPPED: this machine permits namespaces neither to root nor to users"
     exit 0
 fi
-whole_grid
+whole_grid own
 private_site
 if [ "$(id -u)" = 0 ]; then
     as=(setpriv --reuid 65534 --regid 65534 --clear-groups env -u XDG_RUNTIME_DIR PATH=/usr/bin:/bin)
     if "${as[@]}" unshare -Urn true 2>/dev/null; then
         echo "without root:"
-        whole_grid
+        whole_grid without-root
     else
         echo "SKIPPED: user namespaces are not permitted here, so the lab needs root"
     fi

@@ -413,11 +413,7 @@ fn open_rails(job: &Job, sites: &Arc<OnceLock<Map>>) -> Result<Opened, String> {
                 _ if is_open => return Err(format!("{variable}={wanted}: `{name}` twice")),
                 "shm" => opened.rails.push(open_shm(job)?),
                 "tcp" => opened.networks = open_tcp(job, sites, &mut opened.rails)?,
-                "quic" => {
-                    let mut later = wanted.split(name.as_str()).skip(1);
-                    let is_last = !later.any(|rest| rest.contains("tcp"));
-                    opened.rails.push(Box::new(open_quic(job, is_last)?));
-                }
+                "quic" => opened.rails.push(Box::new(open_quic(job)?)),
                 "self" | "" => {}
                 other => {
                     return Err(format!("{variable}={wanted}: no rail `{other}` (shm, tcp, quic)"));
@@ -525,13 +521,13 @@ fn encryption(job: &Job, sites: &Arc<OnceLock<Map>>) -> Result<Encryption, Strin
 }
 
 /// Opens the rail over UDP.
-fn open_quic(job: &Job, is_last: bool) -> Result<QuicRail, String> {
+fn open_quic(job: &Job) -> Result<QuicRail, String> {
     let config = QuicConfig {
         rank: GateId(job.rank()),
         job: job.id(),
         identity: Identity::of(job.secret().expose(), job.id()),
         interface: interface(),
-        connect_timeout: if is_last { CONNECT_TIMEOUT } else { OTHER_RAIL_AFTER },
+        connect_timeout: CONNECT_TIMEOUT,
     };
     QuicRail::new(config).map_err(|error| format!("rail quic: {error}"))
 }
@@ -628,7 +624,7 @@ impl Directory for Cards {
             if settings::RAILS.given().is_none() {
                 paired.retain(|(name, _)| name != "quic");
             }
-            return Ok(paired);
+            return Gateways::default().lead(paired, &[]).ok_or_else(nonsense);
         }
         let (here, site) = (self.sites.site(own), self.sites.site(peer.0));
         let is_lossy = self.lossy.contains(&(here.min(site), here.max(site)));
@@ -695,9 +691,6 @@ const SITE_NAME_MAX: usize = 255;
 
 /// How long a peer's addresses are tried.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// …and over UDP, where TCP is left to ask: a packet may get lost, and a peer that computes answers within 160 ms.
-const OTHER_RAIL_AFTER: Duration = Duration::from_millis(1500);
 
 /// How long finalisation waits for a peer to take what it was sent…
 const FINALIZE_PATIENCE: Duration = Duration::from_secs(30);

@@ -56,6 +56,7 @@ use crate::identity::Identity;
 use crate::lookout::{Lookout, Sockets};
 use crate::rail::{Event, Post, Rail, RailError};
 use crate::tcp::interfaces::{self, Interface};
+use crate::tcp::route::Ways;
 
 use self::core::{Core, open_sockets, take_sockets};
 pub use self::frames::{Inbox, Outbox};
@@ -183,7 +184,7 @@ impl QuicRail {
 
     /// Calls a gateway, which is `peer` from now on, as [`Rail::connect`] does.
     pub fn call(&mut self, peer: GateId, gateway: SocketAddr) {
-        self.core().connect(peer, vec![gateway]);
+        self.core().connect(peer, vec![gateway], Duration::MAX);
     }
 
     /// Where the peer behind an open link is.
@@ -224,8 +225,9 @@ impl Rail for QuicRail {
 
     fn connect(&mut self, peer: GateId, address: &[u8]) -> Result<(), RailError> {
         let _uncancelled = Uncancelled::begin();
-        let (network, offered) = interfaces::parse(address)
-            .ok_or_else(|| RailError::Unreachable("a malformed address".into()))?;
+        let malformed = || RailError::Unreachable("a malformed address".into());
+        let (ways, published) = Ways::parse(address).ok_or_else(malformed)?;
+        let (network, offered) = interfaces::parse(published).ok_or_else(malformed)?;
         let here = network == self.network;
         let candidates = interfaces::order(here, offered, &self.interfaces);
         let mut core = self.core();
@@ -236,7 +238,7 @@ impl Rail for QuicRail {
             let text = "each of its addresses is one of this node too, or of no use elsewhere";
             return Err(RailError::Unreachable(text.into()));
         }
-        core.connect(peer, candidates);
+        core.connect(peer, candidates, ways.patience());
         Ok(())
     }
 

@@ -17,8 +17,13 @@ use crate::tcp::Refusal;
 use crate::tcp::dial::{Dialling, Due};
 
 impl Core {
-    /// Begins to look for `peer` at these addresses.
-    pub(super) fn connect(&mut self, peer: GateId, candidates: Vec<SocketAddr>) {
+    /// Begins to look for `peer` at these addresses, for as long as `patience` at most where it has never been met.
+    pub(super) fn connect(
+        &mut self,
+        peer: GateId,
+        candidates: Vec<SocketAddr>,
+        patience: Duration,
+    ) {
         if self.links.contains_key(&peer) {
             return;
         }
@@ -26,7 +31,7 @@ impl Core {
         let dialling = if self.generations.contains_key(&peer) {
             Dialling::again(candidates, now)
         } else {
-            Dialling::new(candidates, now, self.connect_timeout)
+            Dialling::new(candidates, now, self.connect_timeout.min(patience))
         };
         self.links.insert(peer, Link::Dialling(dialling));
         self.dialled += 1;

@@ -35,7 +35,7 @@ pub mod relay;
 #[cfg(test)]
 mod reopening;
 mod repeats;
-mod route;
+pub(crate) mod route;
 mod stall;
 mod stream;
 mod tls;

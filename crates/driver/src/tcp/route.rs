@@ -3,8 +3,8 @@
 //! A site whose hosts cannot be reached from outside tells the others by which gateways they can. Who has
 //! gateways of its own goes through one of these, for its hosts may have no way out either; it calls the
 //! other site's. Where the other site's hosts are reachable, they are dialled directly first. Of several gateways
-//! those go first whose ways cost least ([`toll`](super::toll)), the others replace one that does not answer. Where packets
-//! over UDP may go straight, too, TCP is told that there is another rail to ask.
+//! those go first whose ways cost least ([`toll`](super::toll)), the others replace one that does not answer. Of TCP and QUIC
+//! that which goes first is told that there is another rail to ask, where both may go straight.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub struct Gateways {
 
 /// The ways to a rank: the first word of an address that a rail is given, before what the peer has published.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Ways {
+pub(crate) struct Ways {
     /// Whether its own addresses are tried, before all else.
     pub direct: bool,
     /// Whether another rail may lead there.
@@ -81,26 +81,41 @@ impl Gateways {
     ) -> Option<Vec<(String, Vec<u8>)>> {
         let far = parse_all(published).filter(|far| far.len() <= VIA_MAX)?;
         let direct = far.is_empty();
-        let mut later = addresses.iter().skip_while(|(name, _)| name != NAMES[0]);
-        let has_other_rail = direct && later.any(|(name, _)| name == QUIC);
-        if direct && self.inside.is_empty() && !has_other_rail {
-            return Some(addresses);
-        }
+        let is_later = |place: usize, rail: &str| {
+            direct && addresses.iter().skip(place).any(|(name, _)| name == rail)
+        };
+        let place = |rail: &str| addresses.iter().position(|(name, _)| name == rail);
+        let before = |rail: &str, other: &str| place(rail).is_some_and(|at| is_later(at, other));
+        let (tcp_before, quic_before) = (before(NAMES[0], QUIC), before(QUIC, NAMES[0]));
         if !direct {
             // What numbers other rails have found is behind the gateway, too.
             addresses.retain(|(name, _)| name == NAMES[0]);
         }
-        let ways = Ways { direct, has_other_rail, near: self.inside.clone(), far };
-        for (_, bytes) in addresses.iter_mut().filter(|(name, _)| name == NAMES[0]) {
-            *bytes = ways.emit(bytes);
+        let by_tcp =
+            Ways { direct, has_other_rail: tcp_before, near: self.inside.clone(), far };
+        let by_quic = Ways { has_other_rail: quic_before, ..Ways::straight() };
+        for (name, bytes) in &mut addresses {
+            match name.as_str() {
+                QUIC => *bytes = by_quic.emit(bytes),
+                tcp if tcp == NAMES[0] => *bytes = by_tcp.emit(bytes),
+                _ => {}
+            }
         }
         Some(addresses)
     }
 }
 
 impl Ways {
-    /// Puts the ways before what the peer has published.
+    /// To the peer's own addresses, and by no other rail.
+    fn straight() -> Self {
+        Self { direct: true, has_other_rail: false, near: Vec::new(), far: Vec::new() }
+    }
+
+    /// Puts the ways before what the peer has published, where they are others than straight ones.
     fn emit(&self, published: &[u8]) -> Vec<u8> {
+        if *self == Self::straight() {
+            return published.to_vec();
+        }
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         let flags = flag(self.direct, DIRECT) | flag(self.has_other_rail, OTHER_RAIL);
         let mut bytes = vec![ROUTED, flags];
@@ -116,8 +131,7 @@ impl Ways {
     /// none.
     pub fn parse(address: &[u8]) -> Option<(Self, &[u8])> {
         let Some(rest) = address.strip_prefix(&[ROUTED]) else {
-            let (near, far) = (Vec::new(), Vec::new());
-            return Some((Self { direct: true, has_other_rail: false, near, far }, address));
+            return Some((Self::straight(), address));
         };
         let (flags, mut rest) = rest.split_first()?;
         let mut list = || {
@@ -150,7 +164,7 @@ impl Ways {
 
     /// The gateways in the order in which the pair of ranks calls them. Those of the peer's site are called by others than
     /// its own ranks where this site has none, or none that leads there.
-    pub fn order(&self, tolls: &Tolls, pair: (GateId, GateId)) -> Vec<SocketAddr> {
+    pub(super) fn order(&self, tolls: &Tolls, pair: (GateId, GateId)) -> Vec<SocketAddr> {
         let far: Vec<Way> = self.far.iter().map(|far| (*far, None)).collect();
         let through = tolls.order(&self.through(), pair);
         let mut order = Vec::new();
@@ -163,7 +177,7 @@ impl Ways {
     }
 
     /// What a gateway is asked for.
-    pub fn request(
+    pub(super) fn request(
         &self,
         peer: GateId,
         gateway: SocketAddr,
@@ -190,7 +204,8 @@ const ROUTED: u8 = 0xff;
 /// Flags of the ways.
 const DIRECT: u8 = 1;
 const OTHER_RAIL: u8 = 2;
-/// Two tries of the kernel's, at 0 and 1 s, that nobody has answered.
+/// Two tries of the kernel's, at 0 and 1 s, that nobody has answered; over UDP more, and a peer that computes answers
+/// within 160 ms.
 const OTHER_RAIL_AFTER: Duration = Duration::from_millis(1500);
 
 #[cfg(test)]
@@ -261,7 +276,8 @@ mod tests {
         let (both, private) = (&["tcp", "quic"], "10.9.0.1:7=192.0.2.1:7");
         assert_eq!(led("", "", &["tcp", "tcp1"]), ("tcp,tcp1".into(), Duration::MAX));
         assert_eq!(led("", "", both), ("tcp,quic".into(), OTHER_RAIL_AFTER));
-        assert_eq!(led("", "", &["quic", "tcp"]).0, "quic,tcp");
+        assert_eq!(led("", "", &["quic", "tcp"]), ("quic,tcp".into(), OTHER_RAIL_AFTER));
+        assert_eq!(led("", "", &["quic"]), ("quic".into(), Duration::MAX));
         // A gateway may be there, and nobody behind it; packets of the other rail do not pass it.
         assert_eq!(led("10.0.0.1:7", "", both), ("tcp,quic".into(), Duration::MAX));
         assert_eq!(led("", private, both), ("tcp".into(), Duration::MAX));
