@@ -74,7 +74,8 @@ whole_grid() { # whose caches
 
     # Between sites that lose QUIC goes first, and where that is forbidden then TCP follows as soon.
     "${as[@]}" "$canele" lab set --loss 1% >/dev/null
-    run -grid "$work/grid.toml" -hosts site0-node0:1,site1-node0:1 -n 2 "$work/exchange" 3 0 >/dev/null 2>&1
+    CANELE_CACHE_DIR=$work/caches/lossy-$1
+    run -launcher-exec "$canele lab run" -hosts site0-node0:1,site1-node0:1 -n 2 "$work/exchange" 4 0 >/dev/null 2>&1
     "${as[@]}" "$canele" lab set --loss 0 --udp-forbidden >/dev/null
     check "a way that has lost and lets no udp through" "collectives on 8 ranks: 0 failures" "$(run -grid "$work/grid.toml" -n 8 "$work/collectives" 2>"$work/err")"
     "${as[@]}" "$canele" lab set --udp-forbidden=false >/dev/null

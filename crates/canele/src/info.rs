@@ -104,7 +104,7 @@ fn links(cache: Option<&Cache>, ends: &[String]) -> Result<String, String> {
     let chosen: Vec<_> = listing.links.iter().filter(|(pair, _)| is_between(pair, ends)).collect();
     let is_new = |pair: &&Pair| chosen.iter().all(|(known, _)| known != *pair);
     let lossy: Vec<_> =
-        listing.losses.keys().filter(|pair| is_between(pair, ends)).filter(is_new).collect();
+        listing.traffic.keys().filter(|pair| is_between(pair, ends)).filter(is_new).collect();
     if chosen.is_empty() && lossy.is_empty() && !ends.is_empty() {
         return Err(match cache {
             Some(cache) => format!(
@@ -134,7 +134,7 @@ fn links(cache: Option<&Cache>, ends: &[String]) -> Result<String, String> {
             text += &seen(cache.traffic(pair));
         }
         if value.latency_ns() >= FAR_NS {
-            let loss = |rail| listing.losses.get(&Pair::new(rail, here, there)).copied();
+            let loss = |rail| listing.traffic.get(&Pair::new(rail, here, there))?.chance();
             text += &first(Losses { by_tcp: loss("tcp"), by_quic: loss("quic") });
         }
         if rail.starts_with("tcp") {
@@ -266,9 +266,16 @@ fn seen(traffic: Result<Option<Entry<Traffic>>, Ignored>) -> String {
     let Some(loss) = traffic.loss() else {
         return "  loss           unknown  no connection has sent enough to tell\n".into();
     };
+    let chance = match traffic.chance() {
+        Some(chance) if chance < loss => {
+            format!(", {:.3} % by chance and the rest at once", 100.0 * chance)
+        }
+        Some(_) if loss > 0.0 => ", all by chance".into(),
+        Some(_) | None => String::new(),
+    };
     let loss = format!("{:.3} %", 100.0 * loss);
     let sent = size(traffic.sent_bytes());
-    let mut text = format!("  loss          {loss:>8}  of {sent} that were sent\n");
+    let mut text = format!("  loss          {loss:>8}  of {sent} that were sent{chance}\n");
     if traffic.queue_bytes() > 0 {
         let buffer = format!("≥ {}", size(traffic.queue_bytes()));
         text += &format!("  buffer        {buffer:>8}  what has waited on the way when most did\n");
@@ -288,17 +295,19 @@ fn first(losses: Losses) -> String {
     let because = match losses {
         Losses { by_tcp: Some(one), by_quic: Some(other) } => {
             let [one, other] = [one, other].map(|loss| 100.0 * loss);
-            format!("the less of {one:.3} % by TCP and {other:.3} % by QUIC counts; {most}")
+            format!("of {one:.3} % by TCP and {other:.3} % by QUIC the less counts; {most}")
         }
         Losses { by_tcp: Some(loss), .. } => {
-            format!("{:.3} % is lost by TCP; {most}", 100.0 * loss)
+            format!("{:.3} % by TCP; {most}", 100.0 * loss)
         }
         Losses { by_quic: Some(loss), .. } => {
-            format!("{:.3} % is lost by QUIC; {most}", 100.0 * loss)
+            format!("{:.3} % by QUIC; {most}", 100.0 * loss)
         }
-        Losses { .. } => format!("what is lost is unknown; {most}"),
+        Losses { .. } => format!("is unknown; {most}"),
     };
-    format!("  first         {name:>8}  between named sites with BBR: {because}\n")
+    format!(
+        "  first         {name:>8}  between named sites with BBR what gets lost by chance decides: {because}\n"
+    )
 }
 
 /// Whether a short message shares the frame of a long piece: the gap that it saves the piece against the
@@ -401,12 +410,16 @@ mod tests {
             told(&cache, &["b"]).unwrap().matches("  loss           unknown  no ").count(),
             1
         );
-        cache.keep_traffic(&pair, &Traffic::new(64 << 20, 64 << 10, 300 << 10)).unwrap();
+        cache
+            .keep_traffic(
+                &pair,
+                &Traffic::new(64 << 20, 64 << 10, 300 << 10).with_stretches((256, 40)),
+            )
+            .unwrap();
         let text = told(&cache, &["b"]).unwrap();
-        assert!(text.contains("  loss           0.098 %  of 64 MiB that were sent\n"), "{text}");
+        assert!(text.contains("  loss           0.098 %  of 64 MiB that were sent, 0.090 % by chance and the rest at once\n"), "{text}");
         assert!(text.contains("  buffer        ≥ 300 KiB  what has waited"), "{text}");
-        let first =
-            "  first              TCP  between named sites with BBR: 0.098 % is lost by TCP; from ";
+        let first = "  first              TCP  between named sites with BBR what gets lost by chance decides: 0.090 % by TCP; from ";
         assert!(text.contains(first), "{text}");
         let file = std::fs::read_dir(cache.directory())
             .unwrap()
@@ -419,10 +432,12 @@ mod tests {
         for (rail, lost) in [("tcp", 1), ("quic", 2)] {
             let pair = Pair::new(rail, "c/eth0", "d/eth0");
             cache.keep_link(&pair, &Cost::linear(5_800_000, 2_000, 118_000_000)).unwrap();
-            cache.keep_traffic(&pair, &Traffic::new(1 << 24, lost << 18, 0)).unwrap();
+            cache
+                .keep_traffic(&pair, &Traffic::new(1 << 24, lost << 18, 0).with_stretches((64, 62)))
+                .unwrap();
         }
         let both = told(&cache, &["c"]).unwrap();
-        let first = "  first             QUIC  between named sites with BBR: the less of 1.562 % by TCP and 3.125 % ";
+        let first = "  first             QUIC  between named sites with BBR what gets lost by chance decides: of 1.562 % by TCP and 1.173 % ";
         assert_eq!(both.matches(first).count(), 2, "{both}");
         let alone = Pair::new("quic", "e/eth0", "f/eth0");
         cache.keep_traffic(&alone, &Traffic::new(1 << 24, 1 << 18, 0)).unwrap();

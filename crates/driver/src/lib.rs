@@ -17,6 +17,7 @@ mod quic;
 mod rail;
 mod shm;
 mod sim;
+mod spread;
 mod tcp;
 
 pub use fork::tell_forked;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use wire::{Cost, HostCost, number};
+use wire::{Cost, HostCost, Traffic, number};
 
 use crate::cache::Listing;
 use crate::sites::{Home, Map};
@@ -44,7 +44,7 @@ pub struct Known {
     ends: [IpAddr; 2],
     cost: Links,
     is_quic: bool,
-    /// Of a million bytes so many were lost.
+    /// Of a million packets so many get lost by chance.
     loss_ppm: Option<u32>,
 }
 
@@ -74,7 +74,8 @@ impl Known {
             gap_ns: cost.gap_ns(),
             bytes_per_s: cost.shown_bytes_per_s(),
         };
-        let loss_ppm = listing.losses.get(pair).map(|loss| (loss * 1e6) as u32);
+        let chance = listing.traffic.get(pair).and_then(Traffic::chance);
+        let loss_ppm = chance.map(|chance| (chance * 1e6) as u32);
         let ends = [address(pair.here())?, address(pair.there())?];
         Some(Self { ends, cost, is_quic: pair.rail() == "quic", loss_ppm })
     }

@@ -253,9 +253,10 @@ impl Cache {
             if name.starts_with(TRAFFIC_PREFIX)
                 && let Ok(Some(found)) = self.read::<Traffic>(&name)
                 && let Ok((pair, entry)) = named(TRAFFIC_WORD, found)
-                && let Some(loss) = entry.value.loss().filter(|_| entry.age <= LINK_AGE_MAX)
+                && entry.value.is_telling()
+                && entry.age <= LINK_AGE_MAX
             {
-                listing.losses.insert(pair, loss);
+                listing.traffic.insert(pair, entry.value);
             }
             if !name.starts_with(LINK_PREFIX) {
                 continue;
@@ -366,8 +367,8 @@ impl Cache {
 pub struct Listing {
     /// The links, sorted.
     pub links: Vec<(Pair, Entry<Cost>)>,
-    /// Which part of what was sent over them was lost, where enough was.
-    pub losses: BTreeMap<Pair, f64>,
+    /// What was seen of the traffic over links, where enough was sent to say what gets lost.
+    pub traffic: BTreeMap<Pair, Traffic>,
     /// Files that are not used, and why.
     pub ignored: Vec<(PathBuf, Ignored)>,
 }

@@ -15,7 +15,8 @@ pub enum First {
     Quic,
 }
 
-/// Which part of what was sent a way has lost, by each protocol that has sent enough to say.
+/// Which part of what is sent a way loses by chance, by each protocol that has sent enough to say: what a buffer loses at once
+/// where it overflows says nothing of the way.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Losses {
     /// By TCP.

@@ -172,8 +172,8 @@ fn what_is_known_of_traffic_is_lost_alone() {
     cache.keep_link(&pair(), &cost()).unwrap();
     for (text, reason) in [
         ("nonsense".to_owned(), "no such file"),
-        ("traffic/1 5 6 0".to_owned(), "field 2"),
-        ("traffic/1 5".to_owned(), "1 fields where 3 belong"),
+        ("traffic/2 5 6 0 0 0".to_owned(), "field 2"),
+        ("traffic/2 5".to_owned(), "1 fields where 5 belong"),
         (cost().to_string(), "no cost of this version"),
     ] {
         cache.keep_traffic(&pair(), &traffic).unwrap();

@@ -12,14 +12,28 @@ pub struct Traffic {
     /// Of those, what had to be sent again; never more.
     lost_bytes: u64,
     queue_bytes: u64,
+    /// Of what was sent so many stretches were looked at…
+    stretches: u64,
+    /// …and something was lost in so many; never more.
+    marred: u64,
 }
 
 impl Traffic {
+    /// A stretch of what is sent: some 180 packets.
+    pub const STRETCH_BYTES: u64 = 256 << 10;
+
     /// So many bytes were sent, so many of them taken for lost, and so many waited on the way when most did.
     pub fn new(sent_bytes: u64, lost_bytes: u64, queue_bytes: u64) -> Self {
         let sent_bytes = sent_bytes.min(BYTES_MAX);
         let lost_bytes = lost_bytes.min(sent_bytes);
-        Self { sent_bytes, lost_bytes, queue_bytes: queue_bytes.min(BYTES_MAX) }
+        let queue_bytes = queue_bytes.min(BYTES_MAX);
+        Self { sent_bytes, lost_bytes, queue_bytes, ..Self::default() }
+    }
+
+    /// So many stretches of it were looked at, and something was lost in so many.
+    pub fn with_stretches(self, (stretches, marred): (u64, u64)) -> Self {
+        let stretches = stretches.min(BYTES_MAX);
+        Self { stretches, marred: marred.min(stretches), ..self }
     }
 
     /// All that was sent, repeats included.
@@ -30,6 +44,20 @@ impl Traffic {
     /// Which part of that was lost; none where too little was sent to say.
     pub fn loss(&self) -> Option<f64> {
         self.is_telling().then(|| self.lost_bytes as f64 / self.sent_bytes as f64)
+    }
+
+    /// Which part gets lost by chance, all the time, and not at once where a buffer overflows. None where too few stretches
+    /// were looked at.
+    ///
+    /// If all were lost by chance, as many stretches would have lost nothing as were seen to. Where more is lost than that, it
+    /// was lost at once, and is repeated in the stretches that follow: of those that are marred the smaller a part counts.
+    pub fn chance(&self) -> Option<f64> {
+        let loss = self.loss().filter(|_| self.stretches >= TELLING_STRETCHES)?;
+        // Where all have lost something, half of one has not.
+        let clean = (self.stretches - self.marred) as f64;
+        let clean = clean.max(0.5) / self.stretches as f64;
+        let even = -clean.ln() / STRETCH_PACKETS;
+        Some(if loss > even { even * even / loss } else { loss })
     }
 
     /// What has waited on the way when most did: the narrowest place has a buffer at least as long.
@@ -45,24 +73,23 @@ impl Traffic {
     /// Both together, of which `later` was seen afterwards. What was seen long ago counts for half, time and again, so that
     /// a link that has changed is known for what it is.
     pub fn followed_by(self, later: Self) -> Self {
-        let Self { mut sent_bytes, mut lost_bytes, mut queue_bytes } = self;
-        if sent_bytes.saturating_add(later.sent_bytes) > REMEMBERED_BYTES {
-            (sent_bytes, lost_bytes, queue_bytes) =
-                (sent_bytes / 2, lost_bytes / 2, queue_bytes / 2);
-        }
+        let is_much = self.sent_bytes.saturating_add(later.sent_bytes) > REMEMBERED_BYTES;
+        let old = |figure: u64| if is_much { figure / 2 } else { figure };
+        let both = |before: u64, later: u64| old(before).saturating_add(later);
         Self::new(
-            sent_bytes.saturating_add(later.sent_bytes),
-            lost_bytes.saturating_add(later.lost_bytes),
-            queue_bytes.max(later.queue_bytes),
+            both(self.sent_bytes, later.sent_bytes),
+            both(self.lost_bytes, later.lost_bytes),
+            old(self.queue_bytes).max(later.queue_bytes),
         )
+        .with_stretches((both(self.stretches, later.stretches), both(self.marred, later.marred)))
     }
 }
 
-/// `traffic/1 SENT LOST QUEUE`, in bytes.
+/// `traffic/2 SENT LOST QUEUE STRETCHES MARRED`, the first three in bytes.
 impl fmt::Display for Traffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { sent_bytes, lost_bytes, queue_bytes } = self;
-        write!(f, "{TRAFFIC_WORD} {sent_bytes} {lost_bytes} {queue_bytes}")
+        let Self { sent_bytes, lost_bytes, queue_bytes, stretches, marred } = self;
+        write!(f, "{TRAFFIC_WORD} {sent_bytes} {lost_bytes} {queue_bytes} {stretches} {marred}")
     }
 }
 
@@ -71,23 +98,30 @@ impl FromStr for Traffic {
 
     fn from_str(text: &str) -> Result<Self, CostError> {
         let most = |value: &u64| *value <= BYTES_MAX;
-        let [sent, lost, queue] =
+        let [sent, lost, queue, stretches, marred] =
             fields(text, TRAFFIC_WORD, |_, field| number(field).filter(most))?;
         if lost > sent {
             return Err(CostError::Number { field: 2 });
         }
-        Ok(Self::new(sent, lost, queue))
+        if marred > stretches {
+            return Err(CostError::Number { field: 5 });
+        }
+        Ok(Self::new(sent, lost, queue).with_stretches((stretches, marred)))
     }
 }
 
 /// Some 700 packets.
 const TELLING_BYTES: u64 = 1 << 20;
+/// Fewer stretches say nothing of chances.
+const TELLING_STRETCHES: u64 = 32;
+/// So many packets are in one, on most networks.
+const STRETCH_PACKETS: f64 = 181.0;
 /// More is of another time.
 const REMEMBERED_BYTES: u64 = 4 << 30;
 /// No link carries more in its life.
 const BYTES_MAX: u64 = 1 << 60;
 
-const TRAFFIC_WORD: &str = "traffic/1";
+const TRAFFIC_WORD: &str = "traffic/2";
 
 #[cfg(test)]
 mod tests {
@@ -120,15 +154,38 @@ mod tests {
     }
 
     #[test]
+    fn what_is_lost_by_chance_is_lost_everywhere() {
+        let seen = |lost, stretches| Traffic::new(1 << 24, lost, 0).with_stretches(stretches);
+        assert_eq!(seen(1 << 18, (TELLING_STRETCHES - 1, 3)).chance(), None);
+        assert_eq!(seen(0, (64, 0)).chance(), Some(0.0));
+        assert!(seen(1 << 20, (64, 2)).chance().unwrap() < 0.0002, "a buffer has overflowed");
+        assert_eq!(seen(1 << 18, (64, 64)).chance(), Some(1.0 / 64.0), "never more than all");
+        assert!(seen(1 << 20, (64, 64)).chance().unwrap() > 0.01);
+        assert!(seen(1 << 19, (64, 24)).chance().unwrap() < 0.0005, "it took long to repeat all");
+        let both = seen(1 << 18, (64, 60)).followed_by(seen(0, (64, 0)));
+        assert_eq!(both, Traffic::new(1 << 25, 1 << 18, 0).with_stretches((128, 60)));
+        let old =
+            (0..300).fold(seen(1 << 18, (64, 64)), |old, _| old.followed_by(seen(0, (64, 0))));
+        let much = (0..800).fold(old, |old, _| old.followed_by(seen(0, (64, 0))));
+        assert!(much.chance() < old.chance(), "it is outlived");
+    }
+
+    #[test]
     fn it_is_a_text_and_no_other_text_is_one() {
-        for traffic in [Traffic::default(), Traffic::new(1 << 30, 1 << 20, 1 << 18)] {
+        for traffic in
+            [Traffic::default(), Traffic::new(1 << 30, 1 << 20, 1 << 18).with_stretches((9, 7))]
+        {
             assert_eq!(traffic.to_string().parse(), Ok(traffic));
         }
         let reason = |text: &str| text.parse::<Traffic>().unwrap_err().to_string();
-        assert!(reason("traffic/2 1 0 0").contains("version"));
-        assert!(reason("traffic/1 1 0").contains("2 fields where 3 belong"));
-        assert!(reason("traffic/1 1 2 0").contains("field 2"), "more is lost than was sent");
-        assert!(reason("traffic/1 1 0 -3").contains("field 3"));
-        assert!(reason("traffic/1 2305843009213693953 0 0").contains("field 1"));
+        assert!(reason("traffic/1 1 0 0").contains("version"));
+        assert!(reason("traffic/2 1 0 0").contains("3 fields where 5 belong"));
+        assert!(reason("traffic/2 1 2 0 0 0").contains("field 2"), "more is lost than was sent");
+        assert!(reason("traffic/2 1 0 -3 0 0").contains("field 3"));
+        assert!(reason("traffic/2 2305843009213693953 0 0 0 0").contains("field 1"));
+        assert!(
+            reason("traffic/2 1 0 0 3 4").contains("field 5"),
+            "more are marred than there are"
+        );
     }
 }

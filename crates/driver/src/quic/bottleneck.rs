@@ -590,6 +590,12 @@ fn what_is_lost_is_counted_and_so_is_what_waits() {
         println!("{seen:.5} of {loss} lost, seed {seed}");
         assert!(seen >= loss / 2.0 && seen <= loss * 2.0, "{seen} of {loss} lost, seed {seed}");
         assert!(world.traffic().queue_bytes() <= link.buffer_bytes as u64);
+        let chance = world.traffic().chance().expect("enough was sent");
+        println!("{chance:.5} by chance");
+        assert!(
+            chance >= loss / 2.5 && chance <= seen,
+            "{chance} of {loss} by chance, seed {seed}"
+        );
     }
     // Who is told of twice the rate fills the buffer.
     let link = link();
@@ -600,6 +606,9 @@ fn what_is_lost_is_counted_and_so_is_what_waits() {
     println!("{queue} of {} bytes waited", link.buffer_bytes);
     let most = link.buffer_bytes as u64;
     assert!((most / 4..=most).contains(&queue), "{queue} of {most} bytes");
+    let (seen, chance) = (world.traffic().loss().unwrap(), world.traffic().chance().unwrap());
+    println!("{seen:.5} lost where the buffer overflowed, {chance:.5} by chance");
+    assert!(chance < 0.001 && seen > 2.0 * chance, "{chance} of {seen} by chance, seed 18");
 }
 
 #[test]

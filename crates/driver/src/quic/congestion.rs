@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 use wire::Traffic;
 
 use crate::fairness::{Fairness, Sight};
+use crate::spread::Spread;
 
 /// What is known of a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,6 +60,7 @@ pub(super) struct Model {
     /// Bytes that have left, and that were taken for lost.
     sent: u64,
     lost: u64,
+    spread: Spread,
     queue: Queue,
     /// Bytes that have arrived.
     delivered: u64,
@@ -140,6 +142,7 @@ impl Model {
             rates: VecDeque::new(),
             sent: 0,
             lost: 0,
+            spread: Spread::default(),
             queue: Queue::default(),
             delivered: 0,
             in_flight: 0,
@@ -172,7 +175,8 @@ impl Model {
     pub fn traffic(&self) -> Traffic {
         let queue =
             self.path().map_or(0.0, |path| path.bytes_per_s * self.queue.longest.as_secs_f64());
-        Traffic::new(self.sent, self.lost, queue as u64)
+        let seen = Traffic::new(self.sent, self.lost, queue as u64);
+        seen.with_stretches(self.spread.counted())
     }
 
     /// What was learned, or else was known from before.
@@ -238,6 +242,7 @@ impl Model {
             self.is_behind_silence = is_silent;
         }
         self.sent += bytes;
+        self.spread.look(self.sent, self.lost.div_ceil(self.mtu));
         self.in_flight += bytes;
         self.round.most_in_flight = self.round.most_in_flight.max(self.in_flight);
         self.round.begin.get_or_insert(now);

@@ -36,9 +36,9 @@ impl Knowledge {
         })
     }
 
-    /// Which part gets lost of what goes from here to there, if that is remembered.
+    /// Which part gets lost by chance of what goes from here to there, if that is remembered.
     pub fn loss(&self, here: SocketAddr, there: SocketAddr) -> Option<f64> {
-        self.cache.as_ref()?.traffic(&pair(here, there)).ok()??.value.loss()
+        self.cache.as_ref()?.traffic(&pair(here, there)).ok()??.value.chance()
     }
 
     /// Keeps what was learned of a path.

@@ -11,6 +11,8 @@ use wire::{Cost, HostCost, Traffic};
 use super::claim::Claim;
 use super::measure::{TcpSample, learn_rate};
 use super::networks::NAMES;
+use crate::fairness::Sight;
+use crate::spread::Spread;
 
 /// Predicts what connections cost, and remembers it between jobs.
 pub struct Knowledge {
@@ -40,6 +42,7 @@ pub struct Known {
     seen_ns: Option<u64>,
     /// For how long packets have waited on the way, at the longest.
     queued_ns: u64,
+    spread: Spread,
 }
 
 impl Knowledge {
@@ -103,6 +106,7 @@ impl Knowledge {
             remembered_ns,
             seen_ns,
             queued_ns: 0,
+            spread: Spread::default(),
         })
     }
 
@@ -206,6 +210,11 @@ impl Known {
         }
     }
 
+    /// Sees what has come through, and what is lost.
+    pub(super) fn see(&mut self, sight: &Sight) {
+        self.spread.look(sight.confirmed, sight.lost);
+    }
+
     /// The way was measured: it carries so much, in bytes per second.
     pub fn learn_found(&mut self, rate: u64) {
         (0..MEASURED_LOOKS).for_each(|_| learn_rate(&mut self.cost, rate));
@@ -217,7 +226,10 @@ impl Known {
         let bytes_per_s = self.cost.shown_bytes_per_s().unwrap_or(0);
         let queued = u128::from(bytes_per_s) * u128::from(self.queued_ns) / 1_000_000_000;
         let queue_bytes = u64::try_from(queued).unwrap_or(u64::MAX);
-        Traffic::new(sample.sent_bytes, sample.lost_bytes, queue_bytes)
+        let seen = Traffic::new(sample.sent_bytes, sample.lost_bytes, queue_bytes);
+        let mut spread = self.spread;
+        spread.look(sample.confirmed_bytes, sample.repeats);
+        seen.with_stretches(spread.counted())
     }
 
     /// What jobs before have left as the way's rate, in bytes per second, if they have seen it: short messages leave a
@@ -263,6 +275,7 @@ mod tests {
             remembered_ns,
             seen_ns: Some(5_800_000),
             queued_ns: 0,
+            spread: Spread::default(),
         };
         assert!(known(None, None).has_news());
         assert!(!known(Some(5_800_000), None).has_news());
@@ -294,6 +307,7 @@ mod tests {
                 remembered_ns,
                 seen_ns,
                 queued_ns,
+                spread: Spread::default(),
             };
             known.remembered_rate()
         };
@@ -322,6 +336,7 @@ mod tests {
                 remembered_ns: None,
                 seen_ns: Some(2_900_000),
                 queued_ns: 0,
+                spread: Spread::default(),
             };
             known.lasting(is_lossy)
         };
@@ -343,13 +358,15 @@ mod tests {
     fn what_has_waited_is_known_once_the_rate_is() {
         let (listener, sample) = (std::net::TcpListener::bind("127.0.0.1:0").unwrap(), |socket| {
             let sample = TcpSample::of(socket).unwrap();
-            TcpSample { sent_bytes: 10 << 20, lost_bytes: 10 << 10, ..sample }
+            let confirmed_bytes = 10 << 20;
+            let (sent_bytes, lost_bytes, repeats) = (confirmed_bytes, 10 << 10, 8);
+            TcpSample { sent_bytes, lost_bytes, confirmed_bytes, repeats, ..sample }
         });
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let knowledge = Knowledge::at(None, 0);
         let mut known = knowledge.first(&socket, Duration::ZERO).unwrap();
         (known.cost, known.queued_ns) = (Cost::linear(5_800_000, 0, 125_000_000), 8_000_000);
-        let lost = |queue_bytes| Traffic::new(10 << 20, 10 << 10, queue_bytes);
+        let lost = |queue| Traffic::new(10 << 20, 10 << 10, queue).with_stretches((40, 8));
         assert_eq!(known.traffic(&sample(&socket)), lost(0));
         known.cost.learn(1 << 20, (1 << 20) * 8);
         assert_eq!(known.traffic(&sample(&socket)), lost(1_000_000));

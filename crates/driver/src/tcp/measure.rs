@@ -19,8 +19,8 @@ pub struct TcpSample {
     pub round_trip_ns: Option<u64>,
     /// By how much round trips are longer than that, for what waits on the way.
     pub queued_ns: u64,
-    /// Something had to be sent again.
-    pub has_lost: bool,
+    /// So many packets had to be sent again.
+    pub repeats: u64,
     /// What the peer has confirmed.
     pub confirmed_bytes: u64,
     /// All that was sent…
@@ -64,7 +64,7 @@ impl TcpSample {
         Ok(Self {
             round_trip_ns: known.map(|us| u64::from(us) * 1000),
             queued_ns: known.map_or(0, |us| queued_us(usual_us, us) * 1000),
-            has_lost: again.is_some_and(|count| count > 0),
+            repeats: again.unwrap_or(0).into(),
             confirmed_bytes: acked.unwrap_or(0),
             sent_bytes: sent.unwrap_or(0),
             lost_bytes: info.lost_bytes(segment.into()),
@@ -131,7 +131,7 @@ impl TcpSample {
             packets: self.window_bytes / self.segment_bytes.max(1),
             under_way: self.unconfirmed_packets,
             packet: self.segment_bytes,
-            has_lost: self.has_lost,
+            has_lost: self.repeats > 0,
         }
     }
 
@@ -453,7 +453,7 @@ mod tests {
         let slow = TcpSample {
             round_trip_ns: Some(11_600_000),
             queued_ns: 0,
-            has_lost: false,
+            repeats: 0,
             confirmed_bytes: 0,
             sent_bytes: 0,
             lost_bytes: 0,

@@ -184,10 +184,14 @@ impl Pacing {
     /// Lets through what the way has been seen to carry, and no more than its part where others share it; to be called now
     /// and then from when a long frame leaves. Whether to go on.
     pub fn ease(&mut self, socket: &TcpStream) -> bool {
+        let sight = if self.is_far { measure::shared_sight(socket) } else { None };
+        if let (Some(known), Some(sight)) = (&mut self.known, &sight) {
+            known.see(sight);
+        }
         match (&mut self.steady, &self.probe) {
             (Some(steady), Probe::Done) => {
                 let now = Instant::now();
-                if let Some(sight) = measure::shared_sight(socket) {
+                if let Some(sight) = sight {
                     steady.share(socket, &sight, self.remembered, now);
                 }
                 steady.ease(socket, now)
@@ -209,7 +213,7 @@ impl Pacing {
         let (has_begun, passed) = (steady.is_some(), probe.passed());
         let look = || {
             let sample = TcpSample::of(socket).ok()?;
-            has_lost = sample.has_lost;
+            has_lost = sample.repeats > 0;
             Some(sample.sight())
         };
         let progress = probe.handle_padded(count, Instant::now(), look);

@@ -91,8 +91,7 @@ impl Gateways {
             // What numbers other rails have found is behind the gateway, too.
             addresses.retain(|(name, _)| name == NAMES[0]);
         }
-        let by_tcp =
-            Ways { direct, has_other_rail: tcp_before, near: self.inside.clone(), far };
+        let by_tcp = Ways { direct, has_other_rail: tcp_before, near: self.inside.clone(), far };
         let by_quic = Ways { has_other_rail: quic_before, ..Ways::straight() };
         for (name, bytes) in &mut addresses {
             match name.as_str() {
