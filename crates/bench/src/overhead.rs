@@ -240,7 +240,7 @@ fn open_rail(name: &str, rank: u32, job: u8, secret: [u8; 32]) -> Result<Box<dyn
     let failed = |error: driver::RailError| format!("rail {name}: {error}");
     let rank = GateId(rank);
     if name == "shm" {
-        let rail = ShmRail::new(ShmConfig { rank, job: [job; 16], sleeps_often: false });
+        let rail = ShmRail::new(ShmConfig { rank, job: [job; 16] });
         return Ok(Box::new(rail.map_err(failed)?));
     }
     let interface = Some(LOOPBACK.into());

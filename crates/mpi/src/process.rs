@@ -457,11 +457,7 @@ fn agree(own: &[(String, Vec<u8>)], addresses: &mut [(String, Vec<u8>)], is_loss
 
 /// Opens the rail over shared memory.
 fn open_shm(job: &Job) -> Result<Box<dyn Rail>, String> {
-    let config = ShmConfig {
-        rank: GateId(job.rank()),
-        job: u128::from(job.id()).to_le_bytes(),
-        sleeps_often: !policy(job.size()).has_a_core(),
-    };
+    let config = ShmConfig { rank: GateId(job.rank()), job: u128::from(job.id()).to_le_bytes() };
     let rail = ShmRail::new(config).map_err(|error| format!("rail shm: {error}"))?;
     Ok(Box::new(rail))
 }

@@ -230,7 +230,7 @@ fn process(shown: &Arc<Shown>, policy: Policy) -> Arc<Progress> {
 /// Two processes on one node, as if with three cores for each.
 fn neighbours() -> [Arc<Progress>; 2] {
     let rails = [0, 1].map(|rank| {
-        let config = ShmConfig { rank: GateId(rank), job: [5; 16], sleeps_often: false };
+        let config = ShmConfig { rank: GateId(rank), job: [5; 16] };
         ShmRail::new(config).expect("shared memory")
     });
     let addresses = rails.each_ref().map(Rail::address);

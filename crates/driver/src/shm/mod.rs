@@ -54,8 +54,6 @@ pub struct ShmConfig {
     pub rank: GateId,
     /// Tells this job from others of the same user.
     pub job: [u8; 16],
-    /// It has no core to wait on: it sleeps for much of what it waits for.
-    pub sleeps_often: bool,
 }
 
 /// The rail of one process to its neighbours on the node.
@@ -134,7 +132,7 @@ impl ShmRail {
         inbox.write(TOKEN_AT, &token);
         inbox.write(JOB_AT, &config.job);
         inbox.word32(CORE_AT).store(NO_CORE, Ordering::Relaxed);
-        sleep::move_in(&inbox, config.sleeps_often);
+        sleep::move_in(&inbox);
         inbox.word64(OWN_ADDRESS_AT).store(inbox.address(TOKEN_AT), Ordering::Release);
         let address = Address {
             pid: std::process::id() as i32,

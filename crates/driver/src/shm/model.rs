@@ -106,6 +106,7 @@ impl Shared for Modelled {
     const BRIEF_LEN: usize = LINE - 16;
     const SHORT_ROUNDS: u64 = 4;
     const SHORT_LEN: usize = LINE;
+    const IN_VAIN: u32 = 1;
 
     fn create(len: usize) -> io::Result<Self> {
         let lines = len.div_ceil(LINE);
@@ -216,6 +217,14 @@ impl Word<u64> for Word64 {
     fn swap(&self, value: u64, order: Ordering) -> u64 {
         self.value.swap(value, order)
     }
+
+    fn fetch_and(&self, value: u64, order: Ordering) -> u64 {
+        self.value.fetch_and(value, order)
+    }
+
+    fn replace(&self, known: u64, value: u64, order: Ordering) {
+        let _ = self.value.compare_exchange(known, value, order, Ordering::Relaxed);
+    }
 }
 
 impl Word<u32> for Word32 {
@@ -233,6 +242,14 @@ impl Word<u32> for Word32 {
 
     fn swap(&self, value: u32, order: Ordering) -> u32 {
         self.0.swap(value, order)
+    }
+
+    fn fetch_and(&self, value: u32, order: Ordering) -> u32 {
+        self.0.fetch_and(value, order)
+    }
+
+    fn replace(&self, known: u32, value: u32, order: Ordering) {
+        let _ = self.0.compare_exchange(known, value, order, Ordering::Relaxed);
     }
 }
 
@@ -394,7 +411,7 @@ fn a_sleeping_receiver_is_woken() {
     let (bell, barrier) = (Arc::new(Bell::default()), barrier());
     let (its_inbox, its_bell) = (inbox.clone(), bell.clone());
     let sender = thread::spawn(move || {
-        for number in 0..2 {
+        for number in 0..3 {
             barrier.answer();
             assert!(producer.push(&frame(number, 4)));
             if FENCES.get().must_ring(&its_inbox) {
@@ -404,7 +421,7 @@ fn a_sleeping_receiver_is_woken() {
         barrier.answer();
         barrier.leave();
     });
-    for number in 0..2 {
+    for number in 0..3 {
         while !consumer.pop(&mut |bytes| assert_is(bytes, number, 4)) {
             lie_down(FENCES.get(), &inbox, iter::empty());
             if !consumer.has_news() {
@@ -538,6 +555,7 @@ fn sleepers_are_woken_that_run_the_fences_of_all() {
             assert!(notices(flaw, protocol), "{flaw:?}");
         }
     }
+    assert!(notices(Flaw::NoFence, a_sleeping_receiver_is_woken), "who was warned runs one");
     assert!(notices(Flaw::WantedWithoutRelease, a_sender_that_wants_room_is_woken));
 }
 

@@ -41,6 +41,8 @@ impl Shared for Segment {
     const SHORT_ROUNDS: u64 = 16;
     /// A kilobyte.
     const SHORT_LEN: usize = 1 << 10;
+    /// They take a tenth of what interrupting another core does.
+    const IN_VAIN: u32 = 64;
 
     /// The memory is reserved: a lack of it is an error here rather than a signal at the first touch.
     fn create(len: usize) -> io::Result<Self> {

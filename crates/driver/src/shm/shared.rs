@@ -30,6 +30,9 @@ pub trait Shared: Sized {
     /// What of a board is short, in bytes: a multiple of the line.
     const SHORT_LEN: usize;
 
+    /// So many fences a neighbour runs in vain before it asks for others.
+    const IN_VAIN: u32;
+
     /// Fresh memory of `len` zeroed bytes.
     fn create(len: usize) -> io::Result<Self>;
 
@@ -69,6 +72,9 @@ pub trait Word<N> {
     fn load(&self, order: Ordering) -> N;
     fn store(&self, value: N, order: Ordering);
     fn swap(&self, value: N, order: Ordering) -> N;
+    fn fetch_and(&self, value: N, order: Ordering) -> N;
+    /// Stores `value` where `known` is; nothing where something else is.
+    fn replace(&self, known: N, value: N, order: Ordering);
 }
 
 /// Atomics with the methods that the standard library gives them.
@@ -88,6 +94,16 @@ macro_rules! words {
             #[inline]
             fn swap(&self, value: $number, order: Ordering) -> $number {
                 self.swap(value, order)
+            }
+
+            #[inline]
+            fn fetch_and(&self, value: $number, order: Ordering) -> $number {
+                self.fetch_and(value, order)
+            }
+
+            #[inline]
+            fn replace(&self, known: $number, value: $number, order: Ordering) {
+                let _ = self.compare_exchange(known, value, order, Ordering::Relaxed);
             }
         }
     )*};

@@ -44,19 +44,6 @@ impl Ground for Shm {
     }
 }
 
-/// Shared memory, among processes that sleep often.
-struct Sleepers;
-
-impl Ground for Sleepers {
-    fn field(&self, count: u32) -> Field {
-        Field { rails: (0..count).map(sleeper).collect(), pass: Box::new(|| {}) }
-    }
-
-    fn wakes(&self) -> bool {
-        true
-    }
-}
-
 /// TCP over the loopback.
 struct Tcp;
 
@@ -132,15 +119,7 @@ impl Ground for Sim {
 }
 
 fn shm_rail(rank: u32) -> Box<dyn Rail> {
-    shm_rail_of(rank, false)
-}
-
-fn sleeper(rank: u32) -> Box<dyn Rail> {
-    shm_rail_of(rank, true)
-}
-
-fn shm_rail_of(rank: u32, sleeps_often: bool) -> Box<dyn Rail> {
-    let rail = ShmRail::new(ShmConfig { rank: GateId(rank), job: [7; 16], sleeps_often });
+    let rail = ShmRail::new(ShmConfig { rank: GateId(rank), job: [7; 16] });
     Box::new(rail.expect("shared memory"))
 }
 
@@ -199,7 +178,6 @@ macro_rules! conformance {
 }
 
 conformance!(own, Own; order sizes many bursts pull farewell disconnection wake full room;);
-conformance!(sleepers, Sleepers; farewell disconnection wake full room;);
 conformance!(shm, Shm; costs order sizes many bursts pull farewell disconnection wake full room lookout blindness cores; echo death deafness);
 conformance!(tcp, Tcp; costs order sizes many bursts pull farewell disconnection wake full room lookout blindness; echo death deafness);
 conformance!(private, Private; costs order sizes many bursts pull farewell disconnection wake full room lookout; echo death deafness);

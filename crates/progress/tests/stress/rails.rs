@@ -117,10 +117,7 @@ fn tcp(rank: u32) -> Box<dyn Rail> {
 }
 
 fn shm(rank: u32) -> Box<dyn Rail> {
-    Box::new(
-        ShmRail::new(ShmConfig { rank: GateId(rank), job: [7; 16], sleeps_often: false })
-            .expect("shared memory"),
-    )
+    Box::new(ShmRail::new(ShmConfig { rank: GateId(rank), job: [7; 16] }).expect("shared memory"))
 }
 
 /// Slow or fast, narrow or wide, with losses or without.
