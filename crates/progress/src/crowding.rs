@@ -169,7 +169,7 @@ impl Crowding {
         }
     }
 
-    /// A thread has waited for so long, asleep or in a loop of tests: where waits are long, it is seen now and then how
+    /// A thread has waited for so long, awake, asleep or in a loop of tests: where waits are long, it is seen now and then how
     /// many threads want the machine's cores.
     pub fn note_wait(&self, lasting: Duration, now: Instant) {
         let now_us = self.us(now);

@@ -248,7 +248,11 @@ impl<'a> Patience<'a> {
             if spun < self.cores.spin() {
                 let is_time = courtesy.paid() || spun >= GUESS_AFTER * (self.guesses + 1);
                 self.guesses += u32::from(is_time);
-                return if is_time { Next::Guess } else { Next::Look };
+                if !is_time {
+                    return Next::Look;
+                }
+                crowding.note_wait(spun, now);
+                return if crowding.is_crowded() { Next::Sleep } else { Next::Guess };
             }
         }
         if !self.cores.has_a_core() && self.yields < CROWDED_YIELDS {
