@@ -81,12 +81,11 @@ impl Gateways {
     ) -> Option<Vec<(String, Vec<u8>)>> {
         let far = parse_all(published).filter(|far| far.len() <= VIA_MAX)?;
         let direct = far.is_empty();
-        let is_later = |place: usize, rail: &str| {
-            direct && addresses.iter().skip(place).any(|(name, _)| name == rail)
-        };
         let place = |rail: &str| addresses.iter().position(|(name, _)| name == rail);
-        let before = |rail: &str, other: &str| place(rail).is_some_and(|at| is_later(at, other));
-        let (tcp_before, quic_before) = (before(NAMES[0], QUIC), before(QUIC, NAMES[0]));
+        let (tcp_before, quic_before) = match (place(NAMES[0]), place(QUIC)) {
+            (Some(tcp), Some(quic)) if direct => (tcp < quic, quic < tcp),
+            _ => (false, false),
+        };
         if !direct {
             // What numbers other rails have found is behind the gateway, too.
             addresses.retain(|(name, _)| name == NAMES[0]);
