@@ -54,6 +54,8 @@ impl FarTcp {
             if probe.is_due() { None } else { Steady::begin(socket, None, Duration::ZERO) };
         let pacing = Pacing::with(known, true, probe, steady);
         pacing.set(socket);
+        // Fails for no TCP socket, and no other is far.
+        let _ = vigil::watch_far(socket);
         Self { pacing, begun: Instant::now() }
     }
 

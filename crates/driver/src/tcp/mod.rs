@@ -311,9 +311,13 @@ impl TcpRail {
         if let Some(lookout) = &self.lookout {
             lookout.add(&channel.socket);
         }
-        // Fails for no TCP socket; a host that vanishes is then noticed when it is sent something.
-        let _ = vigil::watch(&channel.socket, self.silence());
         let pacing = Pacing::new(&channel.socket, detour, &self.knowledge, &self.congestion);
+        // Fails for no TCP socket; a host that vanishes is then noticed when it is sent something.
+        let _ = if pacing.is_far {
+            vigil::watch_far(&channel.socket)
+        } else {
+            vigil::watch(&channel.socket, self.silence())
+        };
         let cost = pacing.cost();
         let stream = FrameStream::new(channel);
         if pacing.is_far {

@@ -25,6 +25,17 @@ pub(super) fn watch(socket: &impl AsFd, silence: Duration) -> io::Result<()> {
     SockRef::from(socket).set_tcp_keepalive(&questions)
 }
 
+/// Has the kernel ask hosts at other sites soon, so that who looks finds out within [`IDLE_FAR`] that they cannot be
+/// reached; the link of one that does not look, for it computes, outlives a cut of [`SILENCE`].
+pub(super) fn watch_far(socket: &impl AsFd) -> io::Result<()> {
+    let interval = IDLE_FAR / 2 / QUESTIONS;
+    let questions = TcpKeepalive::new()
+        .with_time(IDLE_FAR / 2)
+        .with_interval(interval)
+        .with_retries(SILENCE.as_secs().div_ceil(interval.as_secs()) as u32);
+    SockRef::from(socket).set_tcp_keepalive(&questions)
+}
+
 /// How long the peer's host has confirmed nothing of what was repeated to it, if that is too long.
 pub(super) fn has_vanished(socket: &impl AsFd, silence: Duration) -> Option<Duration> {
     verdict(&signs(socket)?, silence)
@@ -64,6 +75,8 @@ pub(super) const SILENCE_NEARBY: Duration = Duration::from_secs(12);
 /// Nor is one at another site, unless something between the two has failed: the link is opened anew, which does
 /// no harm where it need not have been.
 pub(super) const SILENCE_FAR: Duration = Duration::from_millis(1500);
+/// Nor is one at another site where nothing is under way, as over UDP. The kernel counts in seconds.
+const IDLE_FAR: Duration = Duration::from_secs(6);
 /// How often links to other sites are looked at, and links that are opened anew.
 pub(super) const LOOK_FAR_EVERY: Duration = Duration::from_millis(500);
 /// From such a round trip on frames are kept by the engine, whichever of the two ends measures it.
@@ -102,6 +115,10 @@ mod tests {
         let silence = option.tcp_keepalive_time().unwrap()
             + option.tcp_keepalive_interval().unwrap() * option.tcp_keepalive_retries().unwrap();
         assert_eq!(silence, SILENCE);
+        watch_far(&socket).unwrap();
+        let interval = option.tcp_keepalive_interval().unwrap();
+        assert_eq!(option.tcp_keepalive_time().unwrap() + interval * QUESTIONS, IDLE_FAR);
+        assert!(interval * option.tcp_keepalive_retries().unwrap() >= SILENCE);
         let signs = signs(&socket).expect("the kernel's word");
         assert_eq!(signs.unanswered, 0);
         assert!(signs.last_confirmation < SILENCE, "{signs:?}");
