@@ -93,14 +93,17 @@ impl Fairness {
         self.carried = self.carried.max(rate);
         self.was_free |= !stands;
         let Some(carries) = self.carries(remembered) else { return };
-        let (part, alone) = (carries / 100 * PART_PERCENT, carries / 8 * 7);
+        let part = carries / 100 * PART_PERCENT;
+        let loses = end.lost > span.first.lost;
         let Some(held) = &mut self.held else {
+            // What gets lost is repeated, and not confirmed twice.
+            let alone = carries - carries / if loses { LEFT_LOSING } else { LEFT };
             // What stands where nearly all is one's own is one's own, too.
             let is_held = stands && (part..alone).contains(&rate);
             self.held = is_held.then_some(Held { rate: part, lossless: now });
             return;
         };
-        if end.lost > span.first.lost {
+        if loses {
             held.lossless = now;
         }
         held.rate = if stands { part } else { held.rate + held.rate / RISE };
@@ -149,6 +152,9 @@ impl Span {
 const NEAR: Duration = Duration::from_millis(1);
 /// A little more than half, so that two of a kind fill the way.
 const PART_PERCENT: u64 = 55;
+/// Who leaves less than this part of it while a queue stands is alone; and where something was lost.
+const LEFT: u64 = 16;
+const LEFT_LOSING: u64 = 8;
 /// Twice as many round trips as BBR takes from one in which it makes a queue of its own to the next; and what busy hosts
 /// need to be seen to answer at once.
 const SPAN_ROUNDS: u32 = 16;
