@@ -8,6 +8,7 @@
 //! This is an unsafe zone: constructing a region from a raw address is `unsafe` (the caller vouches
 //! for the memory until the operation completes); everything afterwards is bounds-checked and safe.
 
+mod copy;
 mod layout;
 mod page;
 mod region;

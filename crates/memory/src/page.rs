@@ -1,7 +1,7 @@
 //! Memory of a fixed length, written and read by its owner piece by piece.
 
 use crate::Region;
-use crate::region::copy_few;
+use crate::copy::copy_few;
 
 /// `LEN` bytes, which the engine takes or fills as a region, and their owner reads and writes in a few
 /// instructions. Not both at once: the owner waits until the engine is done.

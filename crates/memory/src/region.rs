@@ -3,6 +3,7 @@
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
+use crate::copy::{copy_few, copy_many, copy_over};
 use crate::{Layout, scratch};
 
 /// A run of contiguous memory belonging to a region.
@@ -199,7 +200,7 @@ impl Region {
             // SAFETY: the region's maker vouched for the span; `target` is a distinct live slice and
             // the spans visited add up to its length.
             unsafe {
-                std::ptr::copy_nonoverlapping(span.address, to, span.len);
+                copy_many(span.address, to, span.len);
                 to = to.add(span.len);
             }
             true
@@ -216,7 +217,7 @@ impl Region {
             // vector's own.
             Shape::Flat(address) => unsafe {
                 let from = address.wrapping_add(self.start);
-                std::ptr::copy_nonoverlapping(from, to.as_mut_ptr().cast(), self.len);
+                copy_many(from, to.as_mut_ptr().cast(), self.len);
             },
             Shape::Strided { .. } | Shape::Chain(_) | Shape::Owned(_) => self.copy_to(to),
         }
@@ -237,7 +238,7 @@ impl Region {
             // SAFETY: the region's maker vouched for the span; the spans visited add up to the region's
             // length, which is the target's, a distinct live slice.
             unsafe {
-                std::ptr::copy_nonoverlapping(span.address, to, span.len);
+                copy_many(span.address, to, span.len);
                 to = to.add(span.len);
             }
             true
@@ -263,7 +264,7 @@ impl Region {
         self.visit(offset, source.len(), &mut |span| {
             // SAFETY: as in `read_scattered`, with the roles exchanged.
             unsafe {
-                std::ptr::copy_nonoverlapping(from, span.address, span.len);
+                copy_many(from, span.address, span.len);
                 from = from.add(span.len);
             }
             true
@@ -276,8 +277,8 @@ impl Region {
     pub fn copy_from(&self, source: &Region) {
         self.check(0, source.len());
         match (self.flat(), source.flat()) {
-            // SAFETY: both regions' makers vouched for their memory; `copy` allows overlap.
-            (Some(to), Some(from)) => unsafe { std::ptr::copy(from, to, source.len()) },
+            // SAFETY: both regions' makers vouched for their memory; `copy_over` allows overlap.
+            (Some(to), Some(from)) => unsafe { copy_over(from, to, source.len()) },
             _ => self.copy_scattered_from(source),
         }
     }
@@ -288,9 +289,9 @@ impl Region {
         source.visit(0, source.len(), &mut |from| {
             let mut inner = from.address;
             self.visit(done, from.len, &mut |to| {
-                // SAFETY: both regions' makers vouched for the spans; `copy` allows overlap.
+                // SAFETY: both regions' makers vouched for the spans; `copy_over` allows overlap.
                 unsafe {
-                    std::ptr::copy(inner, to.address, to.len);
+                    copy_over(inner, to.address, to.len);
                     inner = inner.add(to.len);
                 }
                 true
@@ -408,32 +409,6 @@ const SCRATCH_MIN: usize = 4096;
 #[cold]
 fn copy_scattered(to: Region, from: Region) {
     to.copy_from(&from);
-}
-
-/// Copies as `copy_nonoverlapping`, few bytes without a call.
-///
-/// # Safety
-/// As for that.
-#[inline(always)]
-pub(crate) unsafe fn copy_few(from: *const u8, to: *mut u8, len: usize) {
-    match len {
-        // SAFETY: both halves are among the bytes the caller vouched for; they overlap each other, so
-        // both are read before one is written.
-        16..=32 => unsafe {
-            let halves =
-                [from, from.add(len - 16)].map(|half| half.cast::<u128>().read_unaligned());
-            to.cast::<u128>().write_unaligned(halves[0]);
-            to.add(len - 16).cast::<u128>().write_unaligned(halves[1]);
-        },
-        // SAFETY: as above.
-        8..16 => unsafe {
-            let halves = [from, from.add(len - 8)].map(|half| half.cast::<u64>().read_unaligned());
-            to.cast::<u64>().write_unaligned(halves[0]);
-            to.add(len - 8).cast::<u64>().write_unaligned(halves[1]);
-        },
-        // SAFETY: as the function's.
-        _ => unsafe { std::ptr::copy_nonoverlapping(from, to, len) },
-    }
 }
 
 fn visit_strided(
