@@ -52,7 +52,7 @@ pub(crate) unsafe fn copy_many(from: *const u8, to: *mut u8, len: usize) {
 ///
 /// # Safety
 /// As for that.
-#[inline]
+#[inline(never)]
 pub(crate) unsafe fn copy_over(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: as the function's; what lies farther apart than it is long does not overlap.
     unsafe {
