@@ -213,14 +213,22 @@ fn is_nowhere(address: usize, datatype: &Datatype) -> bool {
 
 /// Checks that what is sent does not lie where something is received, as far as both are in one piece.
 pub(crate) fn distinct(send: &str, sent: &Region, receive: &str, received: &Region) -> Result<()> {
-    let (Some(from), Some(to)) = (sent.as_span(), received.as_span()) else { return Ok(()) };
-    let range = |span: memory::Span| span.address as usize..span.address as usize + span.len;
-    let (from, to) = (range(from), range(to));
-    if from.start >= to.end || to.start >= from.end || from.is_empty() || to.is_empty() {
-        return Ok(());
+    match overlap(sent, received) {
+        None => Ok(()),
+        Some((from, to)) => {
+            let text = format!("{send} = {from:#x} overlaps {receive} = {to:#x}");
+            Err(class(ErrorClass::Buffer, text))
+        }
     }
-    let text = format!("{send} = {:#x} overlaps {receive} = {:#x}", from.start, to.start);
-    Err(class(ErrorClass::Buffer, text))
+}
+
+/// Where both begin, if they are in one piece and have bytes in common.
+#[inline]
+pub(crate) fn overlap(one: &Region, other: &Region) -> Option<(usize, usize)> {
+    let range = |span: memory::Span| span.address as usize..span.address as usize + span.len;
+    let (one, other) = (range(one.as_span()?), range(other.as_span()?));
+    let is_apart = one.start >= other.end || other.start >= one.end;
+    (!is_apart && !one.is_empty() && !other.is_empty()).then_some((one.start, other.start))
 }
 
 /// A C string.

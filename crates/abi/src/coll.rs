@@ -20,7 +20,7 @@ use mpi::request::Request;
 use plan::{Operands, Schedule, Topology};
 
 use crate::arguments::{
-    Names, PROC_NULL, RECV, SEND, buffer, comm, committed, count, distinct, region, root,
+    Names, PROC_NULL, RECV, SEND, buffer, comm, committed, count, distinct, overlap, region, root,
 };
 use crate::convention::*;
 

@@ -98,7 +98,12 @@ impl Region {
     /// memory alive: the caller holds on to `self` as long as the elements are used.
     pub fn typed(&self, start: isize, count: usize, layout: &Arc<Layout>) -> Option<Self> {
         let span = self.as_span()?;
-        layout.size().checked_mul(count)?;
+        let len = layout.size().checked_mul(count)?;
+        if len > 0 && layout.is_contiguous() {
+            let first = usize::try_from(start).ok()?;
+            let shape = Shape::Flat(span.address.wrapping_add(first));
+            return (first.checked_add(len)? <= span.len).then_some(Self { shape, start: 0, len });
+        }
         let inside = |index: usize| {
             let origin = layout.extent().checked_mul(isize::try_from(index).ok()?)?;
             let origin = origin.checked_add(start)?;
