@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # How many instructions a short message takes, counted by callgrind. A growth over 3 % fails: lower the
-# bound with what you save. Only what is received into many posted receives varies, by a tenth, with how
-# they share the table. Usage: instructions.sh PREFIX
+# bound with what you save. What is received into many posted receives varies, by a tenth, with how
+# they share the table; and who sends runs fences for a while once the receiver has slept, so the least of three
+# runs counts. Usage: instructions.sh PREFIX
 set -u
 cd "$(dirname "$0")"
 . ./check.sh
@@ -10,11 +11,16 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$prefix/bin/mpicc" -Wall -Werror -O1 programs/instructions.c -o "$work/instructions" || exit 1
 mkfifo "$work/fifo" || exit 1
-"$prefix/bin/mpiexec" -timeout 120 -n 2 sh -c "exec valgrind -q --tool=callgrind --callgrind-out-file=$work/counts.\$PMI_RANK $work/instructions $work/fifo" 2>"$work/err"
-check "the program runs under callgrind" 0 $?
+runs="1 2 3"
+for run in $runs; do
+    "$prefix/bin/mpiexec" -timeout 120 -n 2 sh -c "exec valgrind -q --tool=callgrind --callgrind-out-file=$work/counts.$run.\$PMI_RANK $work/instructions $work/fifo" 2>"$work/err"
+    check "the program runs under callgrind" 0 $?
+done
 count() { # function, rank: instructions per call, of ten thousand
-    callgrind_annotate --inclusive=yes --threshold=100 "$work/counts.$2" 2>/dev/null |
-        awk -v name=":P?$1( |\$)" '$0 ~ name { gsub(",", "", $1); if ($1 + 0 > most) most = $1 + 0 } END { print int(most / 10000) }'
+    for run in $runs; do
+        callgrind_annotate --inclusive=yes --threshold=100 "$work/counts.$run.$2" 2>/dev/null |
+            awk -v name=":P?$1( |\$)" '$0 ~ name { gsub(",", "", $1); if ($1 + 0 > most) most = $1 + 0 } END { print int(most / 10000) }'
+    done | sort -n | head -1
 }
 within() { # what, bound, found
     check "$1: $3 instructions, at most $2" yes "$([ "$3" -gt 0 ] && [ "$3" -le "$2" ] && echo yes)"
