@@ -96,9 +96,8 @@ impl Fairness {
         let part = carries / 100 * PART_PERCENT;
         let loses = end.lost > span.first.lost;
         let Some(held) = &mut self.held else {
-            // What gets lost is repeated, and not confirmed twice.
+            // What stands where nearly all is one's own is one's own, too; what was lost took room as well.
             let alone = carries - carries / if loses { LEFT_LOSING } else { LEFT };
-            // What stands where nearly all is one's own is one's own, too.
             let is_held = stands && (part..alone).contains(&rate);
             self.held = is_held.then_some(Held { rate: part, lossless: now });
             return;
@@ -152,8 +151,9 @@ impl Span {
 const NEAR: Duration = Duration::from_millis(1);
 /// A little more than half, so that two of a kind fill the way.
 const PART_PERCENT: u64 = 55;
-/// Who leaves less than this part of it while a queue stands is alone; and where something was lost.
+/// A queue is one's own where others are left less than this part of the way.
 const LEFT: u64 = 16;
+/// The same where packets get lost.
 const LEFT_LOSING: u64 = 8;
 /// Twice as many round trips as BBR takes from one in which it makes a queue of its own to the next; and what busy hosts
 /// need to be seen to answer at once.
@@ -473,7 +473,11 @@ mod tests {
         let beside = |rate, waits| held_after(&[ALONE, (1000, rate, waits, false)], true, None);
         assert_eq!(beside(70_000, 10), Some(55_000_000));
         assert_eq!(beside(50_000, 10), None, "it has less");
+        assert_eq!(beside(90_000, 10), Some(55_000_000), "others have a tenth");
         assert_eq!(beside(95_000, 10), None, "nearly all is its own");
+        let losing = |rate| held_after(&[ALONE, (1000, rate, 10, true)], true, None);
+        assert_eq!(losing(80_000), Some(55_000_000));
+        assert_eq!(losing(90_000), None, "what is lost took room, too");
         assert_eq!(beside(70_000, 2), None, "no queue");
         let pauses = held_after(&[ALONE, (1000, 70_000, 10, false)], false, None);
         assert_eq!(pauses, None, "it leaves enough");

@@ -64,9 +64,13 @@ pub(crate) unsafe fn copy_over(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
+/// Copies [`LONG`] bytes at least.
+///
+/// # Safety
+/// As for `copy_nonoverlapping`.
 #[inline(never)]
 unsafe fn copy_long(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: as for `copy_many`.
+    // SAFETY: as the function's.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         if !to.addr().wrapping_sub(from.addr()).is_multiple_of(ALIKE) && vendor::is_amd() {

@@ -18,22 +18,22 @@ use super::measure::Info;
 
 /// Asks the kernel to end the link when the peer's host shows no sign of life while nothing is under way.
 pub(super) fn watch(socket: &impl AsFd, silence: Duration) -> io::Result<()> {
-    let questions = TcpKeepalive::new()
-        .with_time(silence / 2)
-        .with_interval(silence / 2 / QUESTIONS)
-        .with_retries(QUESTIONS);
-    SockRef::from(socket).set_tcp_keepalive(&questions)
+    ask(socket, silence, QUESTIONS)
 }
 
 /// Has the kernel ask hosts at other sites soon, so that who looks finds out within [`IDLE_FAR`] that they cannot be
-/// reached; the link of one that does not look, for it computes, outlives a cut of [`SILENCE`].
+/// reached; the link of one that does not look, for it computes, outlives a cut of a minute.
 pub(super) fn watch_far(socket: &impl AsFd) -> io::Result<()> {
-    let interval = IDLE_FAR / 2 / QUESTIONS;
-    let questions = TcpKeepalive::new()
-        .with_time(IDLE_FAR / 2)
-        .with_interval(interval)
-        .with_retries(SILENCE.as_secs().div_ceil(interval.as_secs()) as u32);
-    SockRef::from(socket).set_tcp_keepalive(&questions)
+    ask(socket, IDLE_FAR, QUESTIONS_FAR)
+}
+
+/// The first [`QUESTIONS`] take so long that they have gone unanswered within `silence`.
+fn ask(socket: &impl AsFd, silence: Duration, questions: u32) -> io::Result<()> {
+    let keepalive = TcpKeepalive::new()
+        .with_time(silence / 2)
+        .with_interval(silence / 2 / QUESTIONS)
+        .with_retries(questions);
+    SockRef::from(socket).set_tcp_keepalive(&keepalive)
 }
 
 /// How long the peer's host has confirmed nothing of what was repeated to it, if that is too long.
@@ -83,6 +83,8 @@ pub(super) const LOOK_FAR_EVERY: Duration = Duration::from_millis(500);
 pub(super) const FAR_NS: u64 = 2_000_000;
 /// Unanswered questions that are taken for an answer.
 const QUESTIONS: u32 = 3;
+/// Those, one a second, after which the kernel gives up a host at another site at which nobody has looked.
+const QUESTIONS_FAR: u32 = 60;
 
 #[cfg(test)]
 mod tests {
