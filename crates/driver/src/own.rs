@@ -164,4 +164,5 @@ const CAPABILITIES: Capabilities = Capabilities {
     adapts: false,
     replay: false,
     reopens: false,
+    passes: false,
 };

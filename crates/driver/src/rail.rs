@@ -25,6 +25,12 @@ pub trait Rail: Send {
     /// once at start. Contains no secret.
     fn address(&self) -> Vec<u8>;
 
+    /// Whether its links pass those of the other rail of its kind ([`Capabilities::passes`]): they are opened once
+    /// those carry what is long.
+    fn passes(&self) -> bool {
+        false
+    }
+
     /// Begins to open the link to `peer`, whose rail published `address`. Returns at once; a link
     /// that is already up or on its way is left as it is. [`Event::Up`] or [`Event::Down`] follows.
     ///

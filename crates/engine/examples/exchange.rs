@@ -131,4 +131,5 @@ const LAN: Capabilities = Capabilities {
     adapts: true,
     replay: false,
     reopens: false,
+    passes: false,
 };

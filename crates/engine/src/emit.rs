@@ -92,7 +92,7 @@ pub(crate) fn emit_end(
     way.links[link].ledger.as_ref()?;
     // Nobody waits for word of a long frame before the next where copies are kept.
     let is_followed =
-        way.links.len() == 1 && way.links[link].keeps_copies() && !way.streams.is_empty();
+        way.has_one_carrier() && way.links[link].keeps_copies() && !way.streams.is_empty();
     let ledger = way.links[link].ledger.as_mut()?;
     let unprompted_max = match frame.body.is_some() || ledger.has_unprompted_long() {
         true if is_followed => PROMPT_BYTES_FAR,
@@ -342,7 +342,7 @@ fn next_header(way: &mut Gate, envelope: Envelope) -> Header {
 /// How much of a message of `len` bytes goes with its request: all or a good part, as credits allow. Some is left for
 /// short messages behind it, which would have to ask: the peer may have granted less than the link is worth.
 fn ahead_len(len: usize, way: &Gate, link: usize) -> usize {
-    let capabilities = &way.links[link].capabilities;
+    let capabilities = &way.carrier_beside(link).capabilities;
     let left = (way.credit / CREDIT_LEFT).max(charge(0));
     let ahead = len.min(capabilities.ahead_max).min(way.credit.saturating_sub(left));
     if ahead == len || ahead > capabilities.eager_max { ahead } else { 0 }

@@ -8,7 +8,7 @@ use wire::{Capabilities, Frame, RailId};
 
 use crate::ahead::Arrivals;
 use crate::emit::BEGIN_MAX;
-use crate::ledger::{Ledger, Lost};
+use crate::ledger::{Ledger, Lost, PROMPT_BYTES};
 use crate::link::{Apart, Link, State};
 use crate::matching::Unexpected;
 use crate::op::OpId;
@@ -301,9 +301,45 @@ impl Gate {
             && !self.has_work()
     }
 
-    /// The first link that can take a frame at once.
+    /// The first link that can take a short message at once.
     pub fn first_ready(&self) -> Option<usize> {
-        self.links.iter().position(|link| link.is_ready() && !link.has_work())
+        let is_ready = |at: &usize| {
+            let link = &self.links[*at];
+            link.is_ready() && !link.has_work() && self.is_served_by(*at)
+        };
+        (0..self.links.len()).find(is_ready)
+    }
+
+    /// Whether a link only passes what others of the gate are busy with.
+    #[inline]
+    pub fn is_passed_by(&self, link: usize) -> bool {
+        self.links[link].capabilities.passes && self.carriers().next().is_some()
+    }
+
+    /// The links that carry whatever there is.
+    fn carriers(&self) -> impl Iterator<Item = &Link> {
+        self.links.iter().filter(|link| !link.capabilities.passes)
+    }
+
+    /// Whether one link carries all that is long.
+    pub fn has_one_carrier(&self) -> bool {
+        self.links.len() == 1 || self.carriers().count() == 1
+    }
+
+    /// The link whose sizes hold for a long message that is announced over this one.
+    pub fn carrier_beside(&self, link: usize) -> &Link {
+        let own = &self.links[link];
+        if own.capabilities.passes { self.carriers().next().unwrap_or(own) } else { own }
+    }
+
+    /// Whether a link carries what waits at the gate: one that passes others does while all of them are busy, and
+    /// little at a time.
+    #[inline]
+    pub fn is_served_by(&self, link: usize) -> bool {
+        self.links.len() == 1 || !self.is_passed_by(link) || {
+            let is_busy = |link: &Link| link.full || link.backlog_bytes() >= PASSED_FROM_BYTES;
+            self.links[link].backlog_bytes() < PASSING_MAX_BYTES && self.carriers().all(is_busy)
+        }
     }
 
     /// Whether the peer could put one more frame in order, and the link keep it.
@@ -390,6 +426,11 @@ const OVERHEAD: usize = 64;
 const PASSED_MAX_BYTES: usize = 256 << 10;
 const PASSED_SHARE: usize = 4;
 const FRAME_BYTES: usize = 1 << 10;
+
+/// A link is passed while so much is under way on it, and no more at once than the word of which is sure to come: what
+/// is wanted soon is little.
+const PASSED_FROM_BYTES: usize = 16 << 10;
+const PASSING_MAX_BYTES: usize = 2 * PROMPT_BYTES;
 
 /// More messages than this never overtake one another.
 pub(crate) const EARLY_MAX: usize = 4096;

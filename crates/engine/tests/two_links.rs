@@ -2,7 +2,7 @@
 
 mod network;
 
-use engine::{Config, Engine, Envelope, Posted, Selector};
+use engine::{Config, Engine, Envelope, Loss, Posted, Selector, SendMode};
 use memory::Region;
 use network::{TWO_LINKS, gate};
 use wire::packet::{self, Incarnation};
@@ -16,11 +16,16 @@ const CAPABILITIES: Capabilities =
 
 /// An engine with these links to process 1, opened in this order.
 fn engine(rails: &[u8]) -> Engine {
+    let links: Vec<_> = rails.iter().map(|&rail| (rail, CAPABILITIES)).collect();
+    engine_with(&links)
+}
+
+fn engine_with(links: &[(u8, Capabilities)]) -> Engine {
     let mut engine = Engine::new(Config::new(2));
     let mut frame = Frame::default();
-    for &number in rails {
+    for &(number, capabilities) in links {
         let rail = RailId(number);
-        engine.handle_up(gate(1), rail, CAPABILITIES);
+        engine.handle_up(gate(1), rail, capabilities);
         assert!(engine.poll_frame(gate(1), rail, &mut frame), "the greeting");
         engine.handle_posted(gate(1), rail, &mut frame, Posted::Done);
         let mut greeting = Vec::new();
@@ -73,4 +78,66 @@ fn questions_and_answers_are_all_that_passes() {
             }
         }
     }
+}
+
+/// Posts all that the engine has to send but over links that are `full` by then: how many frames each of two links got,
+/// and how many bodies.
+fn flush(engine: &mut Engine, room: &mut [usize; 2]) -> [(usize, usize); 2] {
+    let mut sent = [(0, 0); 2];
+    let mut frame = Frame::default();
+    while let Some((peer, rail)) = engine.poll_gate() {
+        let at = usize::from(rail.0);
+        while engine.poll_frame(peer, rail, &mut frame) {
+            if room[at] == 0 {
+                engine.handle_posted(peer, rail, &mut frame, Posted::Full);
+                break;
+            }
+            room[at] -= 1;
+            sent[at].0 += 1;
+            sent[at].1 += usize::from(frame.body.is_some());
+            engine.handle_posted(peer, rail, &mut frame, Posted::Done);
+        }
+    }
+    sent
+}
+
+/// Bulk on a link of its own: what is short waits behind it neither in the engine nor in the network.
+#[test]
+fn what_is_short_passes_what_is_long() {
+    const ANY: usize = usize::MAX;
+    let passing = Capabilities { eager_max: 128, inline_max: 128, passes: true, ..CAPABILITIES };
+    let carrying = Capabilities { ahead_max: 1 << 20, ..CAPABILITIES };
+    let mut engine = engine_with(&[(1, carrying), (0, passing)]);
+    assert_eq!(send(&mut engine).0, RailId(1), "nothing is to be passed");
+
+    let submit = |engine: &mut Engine, bytes: usize| {
+        engine.submit_send(gate(1), ENVELOPE, &Region::owned(bytes), SendMode::Standard)
+    };
+    submit(&mut engine, 40_000);
+    let [(passed, _), (frames, pieces)] = flush(&mut engine, &mut [ANY, 8]);
+    assert!(pieces > 1 && frames > 1, "the long one is under way");
+    assert_eq!(passed, 0, "and alone");
+    submit(&mut engine, 8);
+    let [(passed, bodies), (frames, _)] = flush(&mut engine, &mut [ANY, 0]);
+    assert_eq!((passed, bodies, frames), (1, 0, 0), "what is short passes a link that is full");
+    submit(&mut engine, 30_000);
+    submit(&mut engine, 8);
+    let [(passed, bodies), _] = flush(&mut engine, &mut [ANY, 0]);
+    assert_eq!((passed, bodies), (1, 0), "so does word of what is long, and what is behind it");
+
+    engine.handle_room(gate(1), RailId(1));
+    let [(_, bodies), (_, pieces)] = flush(&mut engine, &mut [ANY, ANY]);
+    assert!(bodies == 0 && pieces > 8, "the rest goes where it belongs");
+    assert_eq!(send(&mut engine).0, RailId(0), "of which no word has come");
+    assert!(engine.counters().refusals == 0);
+}
+
+#[test]
+fn a_link_that_passes_another_carries_all_when_that_is_lost() {
+    let passing = Capabilities { passes: true, ..CAPABILITIES };
+    let mut engine = engine_with(&[(0, passing), (1, CAPABILITIES)]);
+    assert_eq!(engine.handle_link_down(gate(1), RailId(1), true), Loss::Borne);
+    engine.submit_send(gate(1), ENVELOPE, &Region::owned(1000), SendMode::Standard);
+    let [(_, bodies), _] = flush(&mut engine, &mut [usize::MAX; 2]);
+    assert_eq!(bodies, 1);
 }

@@ -413,7 +413,7 @@ fn open_rails(job: &Job, sites: &Arc<OnceLock<Map>>) -> Result<Opened, String> {
                 _ if is_open => return Err(format!("{variable}={wanted}: `{name}` twice")),
                 "shm" => opened.rails.push(open_shm(job)?),
                 "tcp" => opened.networks = open_tcp(job, sites, &mut opened.rails)?,
-                "quic" => opened.rails.push(Box::new(open_quic(job)?)),
+                "quic" => open_quic(job, &mut opened.rails)?,
                 "self" | "" => {}
                 other => {
                     return Err(format!("{variable}={wanted}: no rail `{other}` (shm, tcp, quic)"));
@@ -516,16 +516,21 @@ fn encryption(job: &Job, sites: &Arc<OnceLock<Map>>) -> Result<Encryption, Strin
     }
 }
 
-/// Opens the rail over UDP.
-fn open_quic(job: &Job) -> Result<QuicRail, String> {
+/// Opens the rail over UDP, and before it the one that passes it, to be asked first.
+fn open_quic(job: &Job, rails: &mut Vec<Box<dyn Rail>>) -> Result<(), String> {
     let config = QuicConfig {
         rank: GateId(job.rank()),
         job: job.id(),
         identity: Identity::of(job.secret().expose(), job.id()),
         interface: interface(),
         connect_timeout: CONNECT_TIMEOUT,
+        passes: true,
     };
-    QuicRail::new(config).map_err(|error| format!("rail quic: {error}"))
+    for config in [config.clone(), QuicConfig { passes: false, ..config }] {
+        let rail = QuicRail::new(config).map_err(|error| format!("rail quic: {error}"))?;
+        rails.push(Box::new(rail));
+    }
+    Ok(())
 }
 
 /// The networks that the user allows.

@@ -84,6 +84,8 @@ pub struct Core {
     reopening: Vec<Reopening>,
     /// Rails that others have taken the place of, to be gone back to.
     left: Vec<Left>,
+    /// Peers to which the link that passes the others was asked for.
+    passed: BTreeSet<GateId>,
     /// Peers that are waited for, and were never spoken to.
     seeking: Seeking,
     /// Closed contexts whose members were not known.
@@ -135,6 +137,9 @@ struct Station {
     /// Whether there are others in its team, and whether they are of other kinds.
     has_twin: bool,
     is_mixed: bool,
+    /// Whether its links pass those of another, and the rail whose links pass its own.
+    passes: bool,
+    passed_by: Option<RailId>,
     /// Polls of others' news in a row without any of its own.
     dull: u32,
     /// Skips left before it is polled again.
@@ -156,9 +161,19 @@ impl Core {
             let gather_within = rail.gather_within();
             let (name, buffers) = (rail.name(), !gather_within.is_zero());
             let first = kinds.iter().position(|known| *known == kind(name)).unwrap_or_default();
-            let team = RailId(first as u8);
-            let (has_twin, is_mixed, dull, skip) = (false, false, 0, 0);
-            Station { rail, name, gather_within, buffers, team, has_twin, is_mixed, dull, skip }
+            Station {
+                name,
+                gather_within,
+                buffers,
+                team: RailId(first as u8),
+                has_twin: false,
+                is_mixed: false,
+                passes: rail.passes(),
+                passed_by: None,
+                dull: 0,
+                skip: 0,
+                rail,
+            }
         };
         let rails = rails.into_iter().map(station).collect();
         let mut core = Self {
@@ -174,6 +189,7 @@ impl Core {
             has_told_detour: false,
             reopening: Vec::new(),
             left: Vec::new(),
+            passed: BTreeSet::default(),
             untold: BTreeSet::new(),
             seeking: Seeking::new(rank, Instant::now()),
             has_backlog: false,
@@ -215,8 +231,13 @@ impl Core {
     }
 
     fn count_teams(&mut self) {
-        let teams: Vec<_> = self.rails.iter().map(|one| (one.team, kind(one.name))).collect();
+        let carriers = self.rails.iter().filter(|one| !one.passes);
+        let teams: Vec<_> = carriers.map(|one| (one.team, kind(one.name))).collect();
+        let passing = |(at, one): (usize, &Station)| one.passes.then_some((one.name, at));
+        let passing: Vec<_> = self.rails.iter().enumerate().filter_map(passing).collect();
         for station in &mut self.rails {
+            let by = passing.iter().find(|(name, _)| kind(name) == kind(station.name));
+            station.passed_by = by.filter(|_| !station.passes).map(|&(_, at)| RailId(at as u8));
             let mut team = teams.iter().filter(|(team, _)| *team == station.team);
             station.has_twin = team.clone().count() > 1;
             station.is_mixed = team.any(|(_, other)| *other != kind(station.name));
@@ -554,10 +575,11 @@ impl Core {
 
     #[inline]
     fn poll_rail(&mut self, index: usize) -> bool {
-        let Self { engine, rails, routes, journal, reopening, .. } = self;
+        let Self { engine, rails, routes, journal, reopening, passed, .. } = self;
         let station = &mut rails[index];
         let (rail, name) = (RailId(index as u8), station.name);
         let (replay, is_mixed) = (station.has_twin, station.is_mixed);
+        let is_passed = station.passed_by.is_some();
         let mut troubles: Vec<(GateId, Trouble)> = Vec::new();
         let mut may_be_busy = false;
         let moved = station.rail.poll(&mut |event| match event {
@@ -606,6 +628,9 @@ impl Core {
                 let capabilities = Capabilities { replay, ..capabilities };
                 let capabilities = if is_mixed { shared(capabilities) } else { capabilities };
                 engine.handle_up(peer, rail, capabilities);
+                if is_passed {
+                    passed.remove(&peer);
+                }
             }
             Event::Down { peer, fault } => {
                 let attempt = another_way(routes, (rail, name), peer, &fault);
@@ -657,6 +682,7 @@ impl Core {
         let is_taken = posted != Posted::Full;
         if !is_taken || buffers {
             self.note_backlog(rail, is_taken);
+            self.note_long(gate, rail);
         }
         is_taken
     }
@@ -667,6 +693,15 @@ impl Core {
         if !is_taken || !self.rails[rail.0 as usize].rail.is_at_rest() {
             self.has_backlog = true;
             self.has_loose_ends = true;
+        }
+    }
+
+    /// A frame was posted that may be long.
+    #[cold]
+    fn note_long(&mut self, gate: GateId, rail: RailId) {
+        if let (Some(_), Some(passing)) = (&self.frame.body, self.rails[rail.0 as usize].passed_by)
+        {
+            self.open_passing(gate, rail, passing);
         }
     }
 

@@ -354,6 +354,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     adapts: true,
     replay: false,
     reopens: true,
+    passes: false,
 };
 
 const ROUND_TRIPS_US: [u64; 5] = [1000, 11_600, 50_000, 100_000, 300_000];

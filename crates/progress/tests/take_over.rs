@@ -15,7 +15,7 @@ use engine::{Config, Engine, Envelope, Outcome, SendMode};
 use memory::Region;
 use progress::{Core, Directory};
 use traffic::{Exchange, Random};
-use wire::{Capabilities, Cost, Frame, GateId};
+use wire::{Capabilities, Cost, Frame, GateId, RailId};
 
 #[test]
 fn the_rail_that_leads_there_takes_over() {
@@ -74,6 +74,28 @@ fn the_preferred_rail_leads_again_when_it_can() {
 }
 
 #[test]
+fn a_link_that_passes_another_opens_when_that_carries_what_is_long() {
+    let mut job = Job::new(7, PATIENCE);
+    job.walls[0].set(Kind::Refuses);
+    let exchange = |job: &mut Job, bytes: usize| {
+        let mut exchange = Exchange::of(&mut job.cores, (job.number, 0), (0, bytes));
+        job.run(|job| exchange.has_ended(&mut job.cores));
+        exchange.check();
+    };
+    let asked = |job: &Job| job.passing.load(Ordering::Relaxed);
+    for _ in 0..3 {
+        exchange(&mut job, 8);
+    }
+    assert_eq!((asked(&job), job.agreed()), (0, Some(1)), "for what is short there is one link");
+    for _ in 0..3 {
+        exchange(&mut job, 400_000);
+    }
+    assert_eq!(asked(&job), 1, "once, by who sends");
+    let carries = |core: &Core, rank: u32| core.engine.carries(GateId(1 - rank), RailId(1));
+    job.run(|job| [0, 1].iter().all(|&rank| carries(&job.cores[rank], rank as u32)));
+}
+
+#[test]
 fn who_is_refused_everywhere_is_waited_for_as_long_as_who_is_not_answered() {
     let seed = 5;
     let mut job = Job::new(seed, Duration::from_millis(200));
@@ -122,8 +144,10 @@ fn seeds() -> RangeInclusive<u64> {
 /// Two processes of a job, what is between them, and what they have begun.
 struct Job {
     cores: [Core; 2],
-    networks: [SimNetwork; 2],
+    networks: [SimNetwork; 3],
     walls: [Arc<Wall>; 2],
+    /// How often a link that passes others was asked for.
+    passing: Arc<AtomicUsize>,
     /// Whoever has started the two has seen both end.
     has_ended: Arc<AtomicBool>,
     random: Random,
@@ -134,7 +158,8 @@ struct Job {
 
 impl Job {
     fn new(seed: u64, patience: Duration) -> Self {
-        let networks = [0, 1].map(|number| SimNetwork::new(2 * seed + number));
+        let networks = [0, 1, 2].map(|number| SimNetwork::new(3 * seed + number));
+        let passing = Arc::<AtomicUsize>::default();
         let walls = [0; 2].map(|_| Arc::<Wall>::default());
         let has_ended = Arc::<AtomicBool>::default();
         let mut random = Random(seed);
@@ -143,14 +168,15 @@ impl Job {
                 name: NAMES[at],
                 rail: networks[at].rail(GateId(rank)),
                 peer: GateId(1 - rank),
-                wall: Arc::clone(&walls[at]),
+                wall: Arc::clone(&walls[WALLS[at]]),
+                passing: (at == PASSING).then(|| Arc::clone(&passing)),
                 is_open: false,
                 is_asked: false,
                 notices_in: None,
                 refuses_in: None,
                 random: Random(1 + random.below(1 << 30) as u64),
             };
-            let rails = [0, 1].map(rail).map(|rail| Box::new(rail) as Box<dyn Rail>);
+            let rails = [0, 1, 2].map(rail).map(|rail| Box::new(rail) as Box<dyn Rail>);
             let patience_ns = patience.as_nanos() as u64;
             let config = Config { detour_ns: 3_000_000, patience_ns, ..Config::new(2) };
             Core::new(
@@ -162,13 +188,15 @@ impl Job {
             )
         });
         let limit = Instant::now() + LIMIT;
-        Self { cores, networks, walls, has_ended, random, begun: Vec::new(), number: 0, limit }
+        let (begun, number) = (Vec::new(), 0);
+        Self { cores, networks, walls, passing, has_ended, random, begun, number, limit }
     }
 
-    /// Which rail leads first, where both ends say the same.
+    /// Behind which wall the rail is that leads, where both ends say the same.
     fn agreed(&self) -> Option<usize> {
-        let [one, other] = self.names();
-        one.filter(|_| one == other).and_then(|name| NAMES.iter().position(|own| *own == name))
+        let wall = |name: &str| NAMES.iter().position(|own| *own == name).map(|at| WALLS[at]);
+        let [one, other] = self.names().map(|name| name.and_then(wall));
+        one.filter(|_| one == other)
     }
 
     fn names(&self) -> [Option<&'static str>; 2] {
@@ -250,6 +278,8 @@ struct Walled {
     rail: SimRail,
     peer: GateId,
     wall: Arc<Wall>,
+    /// Of a rail that passes others, how often its link was asked for.
+    passing: Option<Arc<AtomicUsize>>,
     is_open: bool,
     /// A link was asked for and has not opened.
     is_asked: bool,
@@ -292,8 +322,18 @@ impl Rail for Walled {
         self.name
     }
 
+    /// As rails over a network do, it takes frames before it has sent them.
+    fn gather_within(&self) -> Duration {
+        Duration::from_micros(1)
+    }
+
+    fn passes(&self) -> bool {
+        self.passing.is_some()
+    }
+
     fn connect(&mut self, peer: GateId, address: &[u8]) -> Result<(), RailError> {
         self.is_asked = true;
+        self.passing.iter().for_each(|asked| _ = asked.fetch_add(1, Ordering::Relaxed));
         if self.is_walled() { Ok(()) } else { self.rail.connect(peer, address) }
     }
 
@@ -340,11 +380,13 @@ impl Rail for Walled {
             let address = peer.0.to_le_bytes();
             self.rail.connect(peer, &address).expect("an address of the network");
         }
-        let Self { is_open, is_asked, .. } = self;
+        let Self { is_open, is_asked, passing, .. } = self;
+        let passes = passing.is_some();
         self.rail.poll(&mut |event| match event {
             Event::Up { peer, capabilities } => {
                 (*is_open, *is_asked) = (true, false);
-                let capabilities = Capabilities { replay: true, reopens: true, ..capabilities };
+                let capabilities =
+                    Capabilities { replay: true, reopens: true, passes, ..capabilities };
                 sink(Event::Up { peer, capabilities });
                 sink(Event::Cost { peer, cost: Cost::linear(FAR_NS, 1000, 1_000_000_000) });
             }
@@ -369,8 +411,11 @@ impl Directory for Both {
     }
 }
 
-/// The rails, the preferred first.
-const NAMES: [&str; 2] = ["tcp", "quic"];
+/// The rails, the preferred first, and one before the second that passes it.
+const NAMES: [&str; 3] = ["tcp", "quic1", "quic"];
+const PASSING: usize = 1;
+/// The walls that they are behind.
+const WALLS: [usize; 3] = [0, 1, 1];
 
 /// How often a wall rises.
 const ROUNDS: usize = 12;

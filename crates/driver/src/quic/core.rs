@@ -67,6 +67,8 @@ pub(super) struct Core {
     pub(super) is_asleep: bool,
     /// How often the rail was polled: the time between two polls is a turn.
     pub(super) polls: u32,
+    /// The rail's links pass those of another, which learns what the paths carry.
+    passes: bool,
 }
 
 /// What is known of a peer.
@@ -92,6 +94,7 @@ impl Core {
         sockets: Vec<Socket>,
         epoll: Arc<OwnedFd>,
         connect_timeout: Duration,
+        passes: bool,
     ) -> Self {
         let tries_lengths = sockets.iter().all(Socket::keeps_packets_whole);
         let config = Arc::new(settings::endpoint());
@@ -120,9 +123,10 @@ impl Core {
             connect_timeout,
             next_look: now,
             next_lesson: now,
-            has_complained: false,
+            has_complained: passes,
             is_asleep: false,
             polls: 0,
+            passes,
         }
     }
 
@@ -228,7 +232,7 @@ impl Core {
         let mut moved = !self.news.is_empty();
         while let Some(news) = self.news.pop_front() {
             let is_end = matches!(news, News::Down { .. });
-            news.tell(sink);
+            news.tell(if self.passes { &PASSING } else { &CAPABILITIES }, sink);
             if is_end {
                 // Who hears of an end acts on it after this report: a link that takes its place comes with the next.
                 return true;
@@ -622,6 +626,9 @@ impl Core {
 
     /// Keeps what was learned of a path, for jobs to come.
     pub(super) fn learn(&mut self, key: usize) {
+        if self.passes {
+            return;
+        }
         let Some(line) = self.lines.get(&key) else { return };
         let (here, there) = (self.sockets[line.socket].address, line.connection.remote_address());
         let gate = line.gate.lock();
@@ -662,9 +669,9 @@ impl News {
         }
     }
 
-    fn tell(self, sink: &mut dyn FnMut(Event<'_>)) {
+    fn tell(self, capabilities: &Capabilities, sink: &mut dyn FnMut(Event<'_>)) {
         match self {
-            Self::Up { peer } => sink(Event::Up { peer, capabilities: CAPABILITIES }),
+            Self::Up { peer } => sink(Event::Up { peer, capabilities: *capabilities }),
             Self::Room { peer } => sink(Event::Room { peer }),
             Self::Cost { peer, cost } => sink(Event::Cost { peer, cost }),
             Self::Down { peer, fault } => sink(Event::Down { peer, fault }),
@@ -744,4 +751,17 @@ const CAPABILITIES: Capabilities = Capabilities {
     adapts: true,
     replay: false,
     reopens: true,
+    passes: false,
+};
+
+/// Of links that pass others: what is longer is announced here, and follows over the other link. A connection of its own
+/// helps only what is not behind what it is to pass.
+const PASSING: Capabilities = Capabilities {
+    inline_max: 4 << 10,
+    eager_max: 4 << 10,
+    aggregate_max: 16 << 10,
+    adapts: false,
+    replay: true,
+    passes: true,
+    ..CAPABILITIES
 };

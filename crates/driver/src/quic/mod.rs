@@ -12,6 +12,10 @@
 //! engine's lock. Whatever was posted
 //! counts as left behind until it has arrived.
 //!
+//! What is lost holds up what has left behind it, as over TCP, and what is repeated may be megabytes of which a short
+//! message knows nothing. So a second rail, with connections of its own, passes the first while that is busy
+//! ([`QuicConfig::passes`]): bulk and what is wanted soon have a window each, as in GridMPI.
+//!
 //! A short cut is outlived by the connection ([`vigil`]), and so is another address of the end that opened it
 //! ([`moving`]). Between sites a connection that is lost for good is opened anew, by either end; the hello names which
 //! opening it is, so that one that only one end has lost gives way ([`hello`]).
@@ -50,6 +54,8 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
+#[cfg(doc)]
+use wire::Capabilities;
 use wire::{Frame, GateId};
 
 use crate::identity::Identity;
@@ -80,6 +86,8 @@ pub struct QuicConfig {
     pub interface: Option<String>,
     /// How long a peer's addresses are tried.
     pub connect_timeout: Duration,
+    /// For a second rail, whose links pass those of the first ([`Capabilities::passes`]).
+    pub passes: bool,
 }
 
 /// The rail of one process over UDP.
@@ -95,6 +103,7 @@ pub struct QuicRail {
     address: Vec<u8>,
     /// None where the rail is always polled.
     keeper: Option<Keeper>,
+    passes: bool,
 }
 
 /// What a gateway's rail to other gateways needs to know.
@@ -130,7 +139,8 @@ impl QuicRail {
         }
         let open = |epoll: &OwnedFd| open_sockets(addresses, epoll, 0);
         let myself = Myself { rank: config.rank, job: config.job, is_gateway: false };
-        let mut rail = Self::with(myself, &config.identity, config.connect_timeout, open)?;
+        let QuicConfig { identity, connect_timeout, passes, .. } = config;
+        let mut rail = Self::with(myself, &identity, (connect_timeout, passes), open)?;
         let listeners: Vec<_> = rail.core().sockets.iter().map(|one| one.address).collect();
         rail.network = interfaces::network_identity();
         rail.address = interfaces::emit(rail.network, &listeners);
@@ -148,13 +158,13 @@ impl QuicRail {
         let TrunkConfig { own, job, identity, sockets, connect_timeout } = config;
         let open = |epoll: &OwnedFd| take_sockets(sockets.into_iter().map(Socket::of), epoll, 0);
         let myself = Myself { rank: own, job, is_gateway: true };
-        Self::with(myself, &identity, connect_timeout, open)
+        Self::with(myself, &identity, (connect_timeout, false), open)
     }
 
     fn with(
         myself: Myself,
         identity: &Identity,
-        connect_timeout: Duration,
+        (connect_timeout, passes): (Duration, bool),
         open: impl FnOnce(&OwnedFd) -> Result<Vec<Socket>, RailError>,
     ) -> Result<Self, RailError> {
         let system = |call| move |source| RailError::System { call, source };
@@ -169,7 +179,7 @@ impl QuicRail {
         let sockets = open(&epoll)?;
         let keys = Keys::new(identity.client(), identity.server())?;
         let epoll = Arc::new(epoll);
-        let core = Core::new(myself, keys, sockets, Arc::clone(&epoll), connect_timeout);
+        let core = Core::new(myself, keys, sockets, Arc::clone(&epoll), connect_timeout, passes);
         Ok(Self {
             core: Arc::new(Mutex::new(core)),
             epoll,
@@ -179,6 +189,7 @@ impl QuicRail {
             interfaces: Vec::new(),
             address: Vec::new(),
             keeper: None,
+            passes,
         })
     }
 
@@ -216,7 +227,11 @@ impl QuicRail {
 
 impl Rail for QuicRail {
     fn name(&self) -> &'static str {
-        NAME
+        if self.passes { PASSING_NAME } else { NAME }
+    }
+
+    fn passes(&self) -> bool {
+        self.passes
     }
 
     fn address(&self) -> Vec<u8> {
@@ -320,6 +335,9 @@ impl Drop for QuicRail {
 fn lock(core: &Mutex<Core>) -> MutexGuard<'_, Core> {
     core.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// Of the rail whose links pass those of the first.
+const PASSING_NAME: &str = "quic1";
 
 /// The timer's key in epoll, beyond all sockets'.
 const TIMER_KEY: u64 = u64::MAX;

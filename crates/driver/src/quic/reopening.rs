@@ -38,6 +38,7 @@ impl Pair {
                 identity: Identity::of(&[8; 32], 3),
                 interface: Some("127.0.0.1".into()),
                 connect_timeout: PATIENCE,
+                passes: false,
             })
             .unwrap()
         });

@@ -773,4 +773,5 @@ const CAPABILITIES: Capabilities = Capabilities {
     adapts: false,
     replay: false,
     reopens: false,
+    passes: false,
 };

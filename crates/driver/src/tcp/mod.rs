@@ -874,4 +874,5 @@ const CAPABILITIES: Capabilities = Capabilities {
     adapts: true,
     replay: false,
     reopens: true,
+    passes: false,
 };

@@ -145,6 +145,7 @@ fn quic_rail(rank: u32) -> Box<dyn Rail> {
         identity: Identity::of(&[3; 32], 11),
         interface: Some(LOOPBACK.into()),
         connect_timeout: Duration::from_secs(20),
+        passes: false,
     });
     Box::new(rail.expect("sockets"))
 }

@@ -116,6 +116,7 @@ fn rail(rank: u32) -> QuicRail {
         identity: Identity::of(&SECRET, JOB),
         interface: Some("127.0.0.1".into()),
         connect_timeout: PATIENCE,
+        passes: false,
     })
     .unwrap()
 }

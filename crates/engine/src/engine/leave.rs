@@ -24,13 +24,14 @@ impl Engine {
     pub fn poll_gate(&mut self) -> Option<(GateId, RailId)> {
         while let Some((id, rail)) = self.ready.pop_front() {
             let gate = self.gate(id);
-            let has_work = gate.has_work();
-            let Some(link) = gate.link(rail) else {
+            let Some(at) = gate.links.iter().position(|link| link.rail == rail) else {
                 if gate.greets(rail) {
                     return Some((id, rail));
                 }
                 continue;
             };
+            let has_work = gate.has_work() && gate.is_served_by(at);
+            let link = &mut gate.links[at];
             link.listed = false;
             if !link.full && (has_work || link.has_work()) {
                 return Some((id, rail));
@@ -56,7 +57,8 @@ impl Engine {
             *frame = stalled;
             return true;
         }
-        if !way.has_work() && !way.links[at].has_work() {
+        let has_work = way.has_work() && way.is_served_by(at);
+        if !has_work && !way.links[at].has_work() {
             return false;
         }
         if way.links[at].ledger.is_none() || !self.emit_kept(gate, at, frame) {
@@ -94,7 +96,7 @@ impl Engine {
         let Some(Some(way)) = gates.get_mut(gate.0 as usize) else { return };
         let begun = emit_begin(way, link, way.order_room(), frame);
         let mut broken = None;
-        if way.has_choice() {
+        if way.has_choice() && way.is_served_by(link) {
             choice.clear();
             let taken = frame.head.len();
             let view = View::new(gate, (way, link), ops, host, (taken, taken == begun.from));

@@ -195,6 +195,13 @@ impl Engine {
         way.is_some_and(|way| way.apart.iter().any(is_it))
     }
 
+    /// Whether the frames of a link are kept until they have arrived.
+    pub fn keeps(&self, gate: GateId, rail: RailId) -> bool {
+        let way = self.gates.get(gate.0 as usize).and_then(Option::as_ref);
+        let is_it = |link: &Link| link.rail == rail && link.ledger.is_some();
+        way.is_some_and(|way| way.links.iter().any(is_it))
+    }
+
     /// Whether a link carries frames: it is open, and both ends have greeted.
     pub fn carries(&self, gate: GateId, rail: RailId) -> bool {
         let way = self.gates.get(gate.0 as usize).and_then(Option::as_ref);

@@ -24,7 +24,7 @@ impl Strategy for Auto {
     }
 
     fn choose(&mut self, view: &View<'_>, choice: &mut Choice) {
-        if view.links().len() == 1 && view.controls() == 0 && !view.has_messages() {
+        if view.is_alone() && view.controls() == 0 && !view.has_messages() {
             // Long messages only: there is nothing to weigh.
             end_in_piece(view, choice, &Budget::new(view));
             return pack_piece(view, choice);
@@ -32,7 +32,7 @@ impl Strategy for Auto {
         Split.choose(view, choice);
         pack_piece(view, choice);
         let nothing_shares = choice.controls == 0 && choice.messages.is_empty();
-        if !nothing_shares && choice.piece.is_some() && view.links().len() == 1 {
+        if !nothing_shares && choice.piece.is_some() && view.is_alone() {
             self.other.clear();
             Reorder.choose(view, &mut self.other);
             if predicted_ns(view, &self.other) < predicted_ns(view, choice) {

@@ -85,7 +85,7 @@ pub enum Invalid {
     /// Something behind what ends the frame.
     #[error("the frame goes on behind a body")]
     Body,
-    /// A stream that is not there, or a piece of no bytes.
+    /// A stream that is not there, or that this link does not carry, or a piece of no bytes.
     #[error("a piece of {len} bytes of stream {stream}")]
     Piece {
         /// The stream's place.
@@ -145,7 +145,10 @@ impl Choice {
         let mut is_nothing = bytes == 0;
         if let Some(Piece { stream, len, packed_max }) = self.piece {
             let goes_on = view.streams().nth(stream).is_some();
-            if len == 0 || !goes_on && stream > view.streams().count() + self.asked() {
+            if !view.takes_pieces()
+                || len == 0
+                || !goes_on && stream > view.streams().count() + self.asked()
+            {
                 return Err(Invalid::Piece { stream, len });
             }
             if packed_max > len - len / 20 {

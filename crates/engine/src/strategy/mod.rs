@@ -55,6 +55,9 @@ pub trait Strategy: Send + Debug {
 /// copies while the sender still does, and whole pages, so that both copies stay aligned. What comes
 /// behind the frame waits for it: no longer than the link's costs say.
 fn piece_len(view: &View<'_>, room: usize) -> usize {
+    if !view.takes_pieces() {
+        return 0;
+    }
     let room = room.saturating_sub(packet::DATA_LEN);
     let bytes = view.streams().next().map_or(room, |stream| stream.bytes);
     let Capabilities { piece_min, piece_max, .. } = *view.link().capabilities();

@@ -23,7 +23,7 @@ impl Strategy for Split {
     }
 
     fn choose(&mut self, view: &View<'_>, choice: &mut Choice) {
-        if view.links().len() == 1 {
+        if view.is_alone() {
             return Piggyback.choose(view, choice);
         }
         let mut budget = Budget::new(view);

@@ -16,6 +16,8 @@ pub struct View<'a> {
     ops: &'a Ops,
     host: &'a HostCost,
     link: usize,
+    /// It passes others, which carry what is long.
+    is_passing: bool,
     room: usize,
     is_empty: bool,
 }
@@ -99,7 +101,8 @@ impl<'a> View<'a> {
         (taken, is_empty): (usize, bool),
     ) -> Self {
         let room = way.links[link].capabilities.frame_max.saturating_sub(taken);
-        Self { id, way, ops, host, link, room, is_empty }
+        let is_passing = way.links.len() > 1 && way.is_passed_by(link);
+        Self { id, way, ops, host, link, is_passing, room, is_empty }
     }
 
     /// The peer.
@@ -113,14 +116,33 @@ impl<'a> View<'a> {
         LinkView { link: &self.way.links[self.link] }
     }
 
-    /// The place among the gate's links of the one that asks.
+    /// The place of the one that asks among [`View::links`].
     pub fn place(&self) -> usize {
-        self.link
+        self.visible().position(|(at, _)| at == self.link).unwrap_or(0)
     }
 
-    /// All links of the gate, the one that asks among them.
-    pub fn links(&self) -> impl ExactSizeIterator<Item = LinkView<'a>> {
-        self.way.links.iter().map(|link| LinkView { link })
+    /// The links of the gate that carry the same as the one that asks, which is among them: all, or it alone where it
+    /// passes others ([`Capabilities::passes`]).
+    pub fn links(&self) -> impl Iterator<Item = LinkView<'a>> {
+        self.visible().map(|(_, link)| LinkView { link })
+    }
+
+    fn visible(&self) -> impl Iterator<Item = (usize, &'a Link)> + use<'a> {
+        let (own, is_passing, way) = (self.link, self.is_passing, self.way);
+        let all = way.links.iter().enumerate();
+        all.filter(move |&(at, link)| at == own || !(is_passing || link.capabilities.passes))
+    }
+
+    /// Whether the link that asks shares what waits with no other.
+    #[inline]
+    pub fn is_alone(&self) -> bool {
+        self.is_passing || self.way.has_one_carrier()
+    }
+
+    /// Whether the link that asks carries pieces of long messages.
+    #[inline]
+    pub fn takes_pieces(&self) -> bool {
+        !self.is_passing
     }
 
     /// What this machine takes to copy, to pack and to send.
@@ -138,12 +160,12 @@ impl<'a> View<'a> {
     pub fn is_last(&self) -> bool {
         let links = &self.way.links;
         let is_other = |at: usize| at != self.link;
-        let is_busy = |link: &Link| link.full || link.listed;
+        let is_busy = |link: &Link| !link.capabilities.passes && (link.full || link.listed);
         let others_go_on = || {
             links.iter().enumerate().any(|(at, link)| is_other(at) && is_busy(link))
                 || links.iter().any(Link::awaits_word)
         };
-        self.is_empty && (links.len() == 1 || !others_go_on())
+        self.is_empty && !self.is_passing && (links.len() == 1 || !others_go_on())
     }
 
     /// Bytes that the frame can still hold.
@@ -188,10 +210,11 @@ impl<'a> View<'a> {
         self.way.window.get(at).map(|pending| message(at, pending))
     }
 
-    /// The messages under way in pieces, the one that waits longest first.
+    /// The messages under way in pieces that the link carries, the one that waits longest first.
     pub fn streams(&self) -> impl Iterator<Item = Stream> + use<'a> {
         let ops = self.ops;
-        self.way.streams.iter().enumerate().filter_map(move |(at, id)| {
+        let most = if self.is_passing { 0 } else { usize::MAX };
+        self.way.streams.iter().enumerate().take(most).filter_map(move |(at, id)| {
             let Some(Op { region, state: OpState::Send(send), .. }) = ops.find(*id) else {
                 return None;
             };
@@ -205,7 +228,7 @@ impl<'a> View<'a> {
     /// on four times what they were served.
     #[inline]
     pub fn is_stream_due(&self) -> bool {
-        self.way.is_stream_due()
+        !self.is_passing && self.way.is_stream_due()
     }
 
     /// How many of the window's messages may leave, for the peer to be able to put them in order.
@@ -217,9 +240,8 @@ impl<'a> View<'a> {
     pub fn is_first(&self) -> bool {
         let arrival_ns = |link: &LinkView<'_>| link.backlog_ns() + link.cost().arrival_ns(SHORT);
         let mine = arrival_ns(&self.link());
-        let others = self.links().enumerate();
-        let mut others = others.filter(|(at, link)| *at != self.link && link.link.is_ready());
-        others.all(|(at, link)| (mine, self.link) < (arrival_ns(&link), at))
+        let mut others = self.visible().filter(|&(at, link)| at != self.link && link.is_ready());
+        others.all(|(at, link)| (mine, self.link) < (arrival_ns(&LinkView { link }), at))
     }
 
     /// Whether a message of so many bytes may go without asking, as far as its length goes.

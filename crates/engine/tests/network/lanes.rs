@@ -505,13 +505,13 @@ impl Network {
         let bytes = match cargo {
             Cargo::Copied(bytes) => bytes,
             Cargo::Held(frame) => {
-                let (token, span) = held(&frame);
-                let delay = self.random.below(10_000) as u64;
-                self.schedule(delay, Event::Sent { from, to, lane, token, span });
                 if is_kept {
                     self.let_go(from, &frame);
                 }
-                bytes(&frame)
+                let bytes = bytes(&frame);
+                let delay = self.random.below(10_000) as u64;
+                self.schedule(delay, Event::Sent { from, to, lane, frame });
+                bytes
             }
         };
         if now_room {
@@ -529,14 +529,8 @@ impl Network {
         }
     }
 
-    pub(super) fn sent(
-        &mut self,
-        from: usize,
-        to: usize,
-        lane: usize,
-        token: FrameToken,
-        span: Span,
-    ) {
+    pub(super) fn sent(&mut self, from: usize, to: usize, lane: usize, frame: &Frame) {
+        let (token, span) = held(frame);
         let is_this = |one: &(usize, FrameToken, Span)| *one == (from, token, span);
         if let Some(at) = self.held.iter().position(is_this) {
             self.held.swap_remove(at);

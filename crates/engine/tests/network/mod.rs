@@ -173,7 +173,7 @@ enum Event {
     Up(usize, usize, usize),
     Room(usize, usize, usize),
     Departed { passage: Passage, cargo: Cargo, arrival_ns: u64 },
-    Sent { from: usize, to: usize, lane: usize, token: FrameToken, span: Span },
+    Sent { from: usize, to: usize, lane: usize, frame: Frame },
     Arrived { passage: Passage, bytes: Vec<u8> },
     Pulled { rank: usize, id: PullId, remote: RemoteRegion, from: usize, local: Region },
     Down(usize, usize),
@@ -543,7 +543,7 @@ impl Network {
             Event::Departed { passage, cargo, arrival_ns } => {
                 self.depart(passage, cargo, arrival_ns);
             }
-            Event::Sent { from, to, lane, token, span } => self.sent(from, to, lane, token, span),
+            Event::Sent { from, to, lane, frame } => self.sent(from, to, lane, &frame),
             Event::Arrived { passage, bytes } => self.arrive(passage, bytes),
             Event::Pulled { rank, id, remote, from, local } => {
                 self.pulled(rank, id, remote, from, &local);

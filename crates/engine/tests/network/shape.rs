@@ -66,6 +66,7 @@ pub const NEAR: Shape = Shape {
         adapts: false,
         replay: false,
         reopens: false,
+        passes: false,
     },
     other: None,
     pull_works: false,
@@ -158,7 +159,26 @@ pub const TWO_KINDS: Shape = Shape {
     ..NEAR
 };
 
-pub const ALL: [Shape; 11] = [
+/// A link that carries what is long, and one before it that passes it.
+pub const PASSED: Shape = Shape {
+    links: 2,
+    jitter_ns: 300_000,
+    capabilities: Capabilities {
+        eager_max: 128,
+        inline_max: 128,
+        replay: true,
+        passes: true,
+        ..AHEAD.capabilities
+    },
+    other: Some(Other {
+        latency_ns: 100_000,
+        bytes_per_us: 10,
+        capabilities: Capabilities { replay: true, ..AHEAD.capabilities },
+    }),
+    ..AHEAD
+};
+
+pub const ALL: [Shape; 12] = [
     NEAR,
     GREETED,
     FETCH,
@@ -170,4 +190,5 @@ pub const ALL: [Shape; 11] = [
     SLOW,
     SLOW_TWO_LINKS,
     TWO_KINDS,
+    PASSED,
 ];

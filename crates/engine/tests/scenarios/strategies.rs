@@ -482,7 +482,7 @@ fn a_strategy_may_leave_links_idle_as_long_as_another_goes_on() {
         }
         fn choose(&mut self, view: &View<'_>, choice: &mut Choice) {
             let waits = view.links().any(|link| link.backlog_bytes() > 0);
-            if view.is_last() || view.place() + 1 == view.links().len() && !waits {
+            if view.is_last() || view.place() + 1 == view.links().count() && !waits {
                 strategy::Fifo.choose(view, choice);
             }
         }

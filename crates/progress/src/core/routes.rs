@@ -213,10 +213,13 @@ impl Core {
                 let team = |rail: RailId| self.rails[rail.0 as usize].team;
                 let is_replaced =
                     rails.members != 0 && !rails.iter().any(|one| team(one) == team(rail));
-                let ends = is_replaced || !matches!(fault, Fault::Lost(_));
+                // A link that passes others is asked for again when they open again.
+                let passes = self.rails[rail.0 as usize].passes;
+                let is_spared = passes && rails.members != 0;
+                let ends = is_spared || is_replaced || !matches!(fault, Fault::Lost(_));
                 let loss = self.engine.handle_link_down(peer, rail, ends);
                 if loss != Loss::Final {
-                    if is_replaced && self.engine.has_been_open(peer, rail) {
+                    if is_replaced && !passes && self.engine.has_been_open(peer, rail) {
                         self.note_left(rail, peer);
                     }
                     return self.bear(rail, peer, (loss, was_open), &fault);
@@ -244,7 +247,8 @@ impl Core {
         let name = self.rails[rail.0 as usize].rail.name();
         let text = fault.text().unwrap_or("closed");
         self.reopening.retain(|one| !one.is_of(peer, rail));
-        if was_open {
+        let is_missed = loss != Loss::Borne || !self.rails[rail.0 as usize].passes;
+        if was_open && is_missed {
             let rest = match loss {
                 Loss::Borne => "others go on",
                 Loss::Parted | Loss::Final => "it is opened anew",
@@ -311,7 +315,7 @@ impl Core {
     /// lead there, and the first that does takes over.
     fn ask_others(&mut self, peer: GateId) {
         for (name, address) in self.directory.addresses(peer).unwrap_or_default() {
-            let rail = self.rail_named(&name);
+            let rail = self.carrier_named(&name);
             let is_known = |rail| self.reopening.iter().any(|one| one.is_of(peer, rail));
             if let Some(rail) = rail.filter(|rail| !is_known(*rail)) {
                 self.open_again(rail, peer, &address);
@@ -378,7 +382,7 @@ impl Core {
         let candidates = match self.directory.addresses(gate) {
             Ok(addresses) => addresses
                 .into_iter()
-                .filter_map(|(name, address)| Some((self.rail_named(&name)?, address)))
+                .filter_map(|(name, address)| Some((self.carrier_named(&name)?, address)))
                 .collect(),
             Err(text) => {
                 self.journal
@@ -430,9 +434,24 @@ impl Core {
         }
     }
 
-    pub(super) fn rail_named(&self, name: &str) -> Option<RailId> {
-        let index = self.rails.iter().position(|station| station.rail.name() == name)?;
-        Some(RailId(index as u8))
+    /// A rail of this name that leads to peers by itself.
+    pub(super) fn carrier_named(&self, name: &str) -> Option<RailId> {
+        let is_it = |station: &Station| station.name == name && !station.passes;
+        Some(RailId(self.rails.iter().position(is_it)? as u8))
+    }
+
+    /// What is long goes over a rail: where the frames to the peer are kept, a link of `passing` is opened, once, for
+    /// what is not to wait behind that.
+    pub(super) fn open_passing(&mut self, gate: GateId, rail: RailId, passing: RailId) {
+        if !self.engine.keeps(gate, rail) || !self.passed.insert(gate) {
+            return;
+        }
+        let addresses = self.directory.addresses(gate).unwrap_or_default();
+        let Station { rail, name, .. } = &mut self.rails[passing.0 as usize];
+        if let Some((_, address)) = addresses.iter().find(|(own, _)| own == name) {
+            // Where it cannot be opened, what is short waits behind what is long.
+            let _ = rail.connect(gate, address);
+        }
     }
 }
 

@@ -19,6 +19,15 @@ impl Exchange {
     pub fn begin(cores: &mut [Core; 2], random: &mut Random, number: usize, tag: i32) -> Self {
         let from = random.below(2);
         let bytes = [0, 8, 5000, 70_000, 400_000][random.below(5)];
+        Self::of(cores, (number, tag), (from, bytes))
+    }
+
+    /// Begins to send a message of so many bytes from one.
+    pub fn of(
+        cores: &mut [Core; 2],
+        (number, tag): (usize, i32),
+        (from, bytes): (usize, usize),
+    ) -> Self {
         let data = Region::from_box(content(number, bytes).into());
         let into = Region::owned(bytes);
         let (sender, receiver) = (GateId(from as u32), GateId(1 - from as u32));
