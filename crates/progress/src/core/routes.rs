@@ -446,6 +446,7 @@ impl Core {
         if !self.engine.keeps(gate, rail) || !self.passed.insert(gate) {
             return;
         }
+        let _uncancelled = Uncancelled::begin();
         let addresses = self.directory.addresses(gate).unwrap_or_default();
         let Station { rail, name, .. } = &mut self.rails[passing.0 as usize];
         if let Some((_, address)) = addresses.iter().find(|(own, _)| own == name) {
