@@ -7,9 +7,17 @@
 
 use std::time::{Duration, Instant};
 
-/// What is seen of a train, one look after the other.
+/// What is seen of trains, one look after the other.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) enum Train {
+pub(super) struct Train {
+    seen: Seen,
+    /// Of those too short to say anything by themselves, since they last did together.
+    short: Option<Passage>,
+}
+
+/// What is seen of one train.
+#[derive(Clone, Copy, Debug, Default)]
+enum Seen {
     /// All is confirmed.
     #[default]
     Gone,
@@ -19,23 +27,47 @@ pub(super) enum Train {
     Coming { first: Sighting, last: Sighting },
 }
 
-/// What was seen of a train that has come through.
+/// What was seen of a train that has come through, or of several short ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Passage {
-    /// In bytes per second.
-    pub rate: u64,
     pub bytes: u64,
+    pub took: Duration,
+    pub trains: u32,
 }
 
 impl Passage {
+    /// In bytes per second.
+    pub fn rate(&self) -> u64 {
+        let rate = u128::from(self.bytes) * 1_000_000_000 / self.took.as_nanos().max(1);
+        u64::try_from(rate).unwrap_or(u64::MAX)
+    }
+
     /// How long it would have taken at another rate, in bytes per second.
     pub fn time_at(&self, rate: u64) -> Duration {
-        Duration::from_nanos(self.bytes.saturating_mul(1_000_000_000) / rate.max(1))
+        time_at(self.bytes, rate)
     }
 
     /// How much longer it took than at another rate.
     pub fn delay_at(&self, rate: u64) -> Duration {
-        self.time_at(self.rate).saturating_sub(self.time_at(rate))
+        self.took.saturating_sub(self.time_at(rate))
+    }
+
+    /// Of one train of so many bytes.
+    #[cfg(test)]
+    pub fn at(rate: u64, bytes: u64) -> Self {
+        Self { bytes, took: time_at(bytes, rate), trains: 1 }
+    }
+
+    /// Both together.
+    fn and(&self, other: &Self) -> Self {
+        let (bytes, took) = (self.bytes + other.bytes, self.took + other.took);
+        Self { bytes, took, trains: self.trains + other.trains }
+    }
+
+    /// Whether what left at a rate took so many of the shortest trains' times, and was as much as so many have.
+    fn is_of(&self, times: u32, left: u64) -> bool {
+        let least = self.took.min(self.time_at(left));
+        least >= SHORT * times && self.bytes >= MUCH * u64::from(times)
     }
 }
 
@@ -49,7 +81,8 @@ pub(super) struct Sighting {
 
 impl Train {
     /// A look: so many bytes were confirmed since the connection opened, and more is under way, or not. What leaves does so
-    /// at a rate, in bytes per second. Says at which the train came through, when it ends, pauses, or has been long enough.
+    /// at a rate, in bytes per second. Says at which the train came through, when it ends, pauses, or has been long enough,
+    /// and of short ones when some have.
     pub fn look(
         &mut self,
         at: Instant,
@@ -58,71 +91,79 @@ impl Train {
         left: u64,
     ) -> Option<Passage> {
         let now = Sighting { at, confirmed };
-        let clump = Passage { rate: left, bytes: CLUMP }.time_at(left / PAUSE_SHARE);
-        let comes = |last: &Sighting| now.rate_since(last) > left / PAUSE_SHARE;
-        let (next, came) = match *self {
-            Self::Coming { first, last } if !is_under_way => (Self::Gone, last.train_since(&first)),
-            _ if !is_under_way => (Self::Gone, None),
-            Self::Gone => (Self::Left { last: now, moved: at }, None),
-            Self::Left { last, .. } if comes(&last) => {
-                (Self::Coming { first: now, last: now }, None)
+        let clump = time_at(CLUMP, left / PAUSE_SHARE);
+        let comes = |last: &Sighting| now.since(last).rate() > left / PAUSE_SHARE;
+        let (next, came) = match self.seen {
+            Seen::Coming { first, last } if !is_under_way => (Seen::Gone, Some(last.since(&first))),
+            _ if !is_under_way => (Seen::Gone, None),
+            Seen::Gone => (Seen::Left { last: now, moved: at }, None),
+            Seen::Left { last, .. } if comes(&last) => {
+                (Seen::Coming { first: now, last: now }, None)
             }
-            Self::Left { last, moved } => {
+            Seen::Left { last, moved } => {
                 let moved = if confirmed > last.confirmed { at } else { moved };
-                (Self::Left { last: now, moved }, None)
+                (Seen::Left { last: now, moved }, None)
             }
             // Many packets are confirmed at a time.
-            Self::Coming { last, .. } if confirmed == last.confirmed && at < last.at + clump => {
-                (*self, None)
+            Seen::Coming { last, .. } if confirmed == last.confirmed && at < last.at + clump => {
+                (self.seen, None)
             }
-            Self::Coming { first, last } if !comes(&last) => {
-                (Self::Left { last: now, moved: at }, last.train_since(&first))
+            Seen::Coming { first, last } if !comes(&last) => {
+                (Seen::Left { last: now, moved: at }, Some(last.since(&first)))
             }
-            Self::Coming { first, .. } if at >= first.at + LONG && now.is_much_since(&first) => {
-                (Self::Coming { first: now, last: now }, now.train_since(&first))
+            Seen::Coming { first, .. }
+                if at >= first.at + LONG && now.since(&first).bytes >= MUCH =>
+            {
+                (Seen::Coming { first: now, last: now }, Some(now.since(&first)))
             }
-            Self::Coming { first, .. } => (Self::Coming { first, last: now }, None),
+            Seen::Coming { first, .. } => (Seen::Coming { first, last: now }, None),
         };
-        *self = next;
-        // One that was too short and was held up would be taken for a slow one, and never for a fast one.
-        came.filter(|came| came.time_at(left) >= SHORT)
+        self.seen = next;
+        self.weigh(came?, left)
+    }
+
+    /// What is seen of a train, if it says anything. One that was too short and was held up would be taken for a slow one, and
+    /// never for a fast one; some together say what their looks would have said of a longer one.
+    fn weigh(&mut self, came: Passage, left: u64) -> Option<Passage> {
+        if came.is_of(1, left) {
+            return Some(came);
+        }
+        let short = self.short.map_or(came, |short| short.and(&came));
+        let says = short.is_of(SHORT_TOGETHER, left);
+        self.short = (!says).then_some(short);
+        says.then_some(short)
     }
 
     /// Whether more of it is to be confirmed; nobody waits long for what does not come.
     pub fn is_awaited(&self, now: Instant) -> bool {
-        match *self {
-            Self::Gone => false,
-            Self::Left { moved, .. } => now < moved + PATIENCE,
-            Self::Coming { .. } => true,
+        match self.seen {
+            Seen::Gone => false,
+            Seen::Left { moved, .. } => now < moved + PATIENCE,
+            Seen::Coming { .. } => true,
         }
     }
 }
 
 impl Sighting {
-    /// At which rate more was confirmed, in bytes per second.
-    fn rate_since(&self, before: &Self) -> u64 {
-        let (time, bytes) = (self.at - before.at, self.confirmed - before.confirmed);
-        let rate = u128::from(bytes) * 1_000_000_000 / time.as_nanos().max(1);
-        u64::try_from(rate).unwrap_or(u64::MAX)
+    /// What was confirmed since then.
+    fn since(&self, before: &Self) -> Passage {
+        let (bytes, took) = (self.confirmed - before.confirmed, self.at - before.at);
+        Passage { bytes, took, trains: 1 }
     }
+}
 
-    /// Whether more than some packets were confirmed.
-    fn is_much_since(&self, before: &Self) -> bool {
-        self.confirmed - before.confirmed >= MUCH
-    }
-
-    /// A train since then, if it was one of more than some packets.
-    fn train_since(&self, first: &Self) -> Option<Passage> {
-        let bytes = self.confirmed - first.confirmed;
-        (self.at - first.at >= SHORT && self.is_much_since(first))
-            .then(|| Passage { rate: self.rate_since(first), bytes })
-    }
+/// How long so many bytes take at a rate, in bytes per second.
+fn time_at(bytes: u64, rate: u64) -> Duration {
+    Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / rate.max(1))
 }
 
 /// Trains that say something: of some looks, also at the rate at which they left, and of some packets that did not come at
 /// once.
 const SHORT: Duration = Duration::from_millis(2);
 const MUCH: u64 = 128 << 10;
+/// Trains that are shorter say something when together they are as long as so many of these: at both ends of each a clump of
+/// confirmations may have come, or be about to.
+const SHORT_TOGETHER: u32 = 4;
 /// Where less comes through than this part of what leaves, the train pauses: words go, and no train.
 const PAUSE_SHARE: u64 = 8;
 /// As much is confirmed at a time.
@@ -140,7 +181,7 @@ mod tests {
     /// What a train of so many bytes, in looks so many ms apart, is found to come through at: it comes through in
     /// `took` ms from `delay` on.
     fn found(bytes: u64, took: u64, delay: u64, every: u64) -> (Option<u64>, u64) {
-        let rate = |came: Option<Passage>| came.map(|came| came.rate);
+        let rate = |came: Option<Passage>| came.map(|came| came.rate());
         let (start, mut train, mut looks) = (Instant::now(), Train::default(), 0);
         for ms in (0..).step_by(every as usize) {
             looks += 1;
@@ -172,11 +213,27 @@ mod tests {
     }
 
     #[test]
+    fn short_trains_say_together_what_one_does_not() {
+        let (start, mut train) = (Instant::now(), Train::default());
+        // Of each of them two looks are had in which it comes, 1 ms apart.
+        let mut came = (0..100).filter_map(|nth: u64| {
+            let ends = [(0, 0), (10, 0), (12, 60_000), (13, 160_000), (15, 200_000)];
+            ends.into_iter().find_map(|(ms, bytes)| {
+                let at = start + Duration::from_millis(20 * nth + ms);
+                train.look(at, 200_000 * nth + bytes, bytes < 200_000, 100_000_000)
+            })
+        });
+        let first = came.next().expect("some together");
+        assert_eq!((first.rate(), first.trains), (100_000_000, 8));
+        assert_eq!(came.next(), Some(first), "others");
+    }
+
+    #[test]
     fn a_pause_is_no_part_of_a_train() {
         let (start, mut train) = (Instant::now(), Train::default());
         let mut look = |ms, confirmed| {
             let came = train.look(start + Duration::from_millis(ms), confirmed, true, 100_000_000);
-            came.map(|came| came.rate)
+            came.map(|came| came.rate())
         };
         let begun = [(0, 0), (2, 200_000), (4, 400_000), (6, 600_000)];
         assert!(begun.iter().all(|&(ms, confirmed)| look(ms, confirmed).is_none()));
