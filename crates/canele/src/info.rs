@@ -8,7 +8,7 @@ use std::time::Duration;
 use driver::QuicBuffers;
 use settings::{Kind, Origin};
 use topo::cache::Listing;
-use topo::transport::{First, LOSSY, Losses};
+use topo::transport::{First, LOSSY, Losses, Sockets};
 use topo::{Cache, Entry, Ignored, Pair};
 use wire::cost::{Cost, HostCost, are_alike, finish_ns, split};
 use wire::thresholds::{Explained, GATE_BUDGET_BYTES};
@@ -135,7 +135,8 @@ fn links(cache: Option<&Cache>, ends: &[String]) -> Result<String, String> {
         }
         if value.latency_ns() >= FAR_NS {
             let loss = |rail| listing.traffic.get(&Pair::new(rail, here, there))?.chance();
-            text += &first(Losses { by_tcp: loss("tcp"), by_quic: loss("quic") });
+            let losses = Losses { by_tcp: loss("tcp"), by_quic: loss("quic") };
+            text += &first(losses, Sockets { send_max: system.send_max }.are_filled_by(value));
         }
         if rail.starts_with("tcp") {
             text += &system.limits(value);
@@ -286,11 +287,16 @@ fn seen(traffic: Result<Option<Entry<Traffic>>, Ignored>) -> String {
 }
 
 /// A line for which protocol is tried first between named sites, and why.
-fn first(losses: Losses) -> String {
-    let name = match losses.first() {
+fn first(losses: Losses, fills_sockets: bool) -> String {
+    let name = match losses.first(fills_sockets) {
         First::Tcp => "TCP",
         First::Quic => "QUIC",
     };
+    if losses.first(false) != losses.first(fills_sockets) {
+        return format!(
+            "  first         {name:>8}  as much is under way on the link as TCP's sockets here hold: a larger net.ipv4.tcp_wmem, or QUIC, helps\n"
+        );
+    }
     let most = format!("from {:.2} % on QUIC is faster", 100.0 * LOSSY);
     let because = match losses {
         Losses { by_tcp: Some(one), by_quic: Some(other) } => {
@@ -444,6 +450,16 @@ mod tests {
         let text = told(&cache, &["e"]).unwrap();
         let known = "quic e/eth0 → f/eth0, no rate is known\n  loss           1.562 %  of 16 MiB";
         assert!(text.contains(known), "{text}");
+    }
+
+    #[test]
+    fn what_goes_first_is_told_with_its_reason() {
+        let text = first(Losses::default(), true);
+        assert!(text.starts_with("  first             QUIC  as much is under way"), "{text}");
+        assert!(text.contains("net.ipv4.tcp_wmem"), "{text}");
+        let lossy = Losses { by_tcp: Some(0.01), by_quic: None };
+        assert_eq!(first(lossy, true), first(lossy, false), "that would do");
+        assert!(first(Losses::default(), false).starts_with("  first              TCP"));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use topo::sites::{Home, Map, Network};
 use wire::GateId;
 
 use crate::comm::{self, Comm};
-use crate::survey::{self, Lossy, Survey, survey};
+use crate::survey::{self, QuicFirst, Survey, survey};
 use crate::{Error, ErrorClass, Result, record, strategy};
 
 /// How threads may call (MPI-5.0 §11.6).
@@ -349,7 +349,7 @@ fn start(level: ThreadLevel) -> Result<Process> {
         networks,
         gateways,
         sites: sites_of_cards,
-        lossy: survey.lossy.clone(),
+        quic_first: survey.quic_first.clone(),
         barred,
     });
     let strategy = strategy::of_environment().map_err(failed)?;
@@ -442,15 +442,15 @@ pub(crate) fn wanted_rails() -> Cow<'static, str> {
 }
 
 /// A card's addresses in the order in which its process and this one try each other's, whose order of rails is `own`:
-/// the one that puts QUIC before TCP decides, or what both have heard of losses between their sites.
-fn agree(own: &[(String, Vec<u8>)], addresses: &mut [(String, Vec<u8>)], is_lossy: bool) {
+/// the one that puts QUIC before TCP decides, or what both have heard of the ways between their sites.
+fn agree(own: &[(String, Vec<u8>)], addresses: &mut [(String, Vec<u8>)], is_quic_first: bool) {
     let place =
         |list: &[(String, Vec<u8>)], rail: &str| list.iter().position(|(name, _)| name == rail);
     let (Some(quic), Some(tcp)) = (place(addresses, "quic"), place(addresses, "tcp")) else {
         return;
     };
     let is_first_here = place(own, "quic") < place(own, "tcp");
-    if (is_first_here || is_lossy) && quic > tcp {
+    if (is_first_here || is_quic_first) && quic > tcp {
         addresses[tcp..=quic].rotate_right(1);
     }
 }
@@ -604,7 +604,7 @@ struct Cards {
     networks: TcpNetworks,
     gateways: Gateways,
     sites: Map,
-    lossy: Lossy,
+    quic_first: QuicFirst,
     /// Sites, and rails that do not lead there: they are tried last.
     barred: Vec<(u32, String)>,
 }
@@ -628,8 +628,8 @@ impl Directory for Cards {
             return Gateways::default().lead(paired, &[]).ok_or_else(nonsense);
         }
         let (here, site) = (self.sites.site(own), self.sites.site(peer.0));
-        let is_lossy = self.lossy.contains(&(here.min(site), here.max(site)));
-        agree(&self.own, &mut paired, is_lossy);
+        let is_quic_first = self.quic_first.contains(&(here.min(site), here.max(site)));
+        agree(&self.own, &mut paired, is_quic_first);
         paired
             .sort_by_key(|(name, _)| self.barred.iter().any(|bar| bar.0 == site && bar.1 == *name));
         self.gateways.lead(paired, &far).ok_or_else(nonsense)

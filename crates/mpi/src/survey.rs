@@ -12,11 +12,12 @@ use boot::{BootError, Job};
 use plan::{Costs, Pairs, Plans};
 use topo::cache::Listing;
 use topo::sites::{Home, Map};
+use topo::transport::Sockets;
 use topo::{Between, Cache, Known, Links};
 use wire::HostCost;
 
-/// Which two sites each, the lower first, try each other over QUIC first, for what is lost between them.
-pub(crate) type Lossy = BTreeSet<(u32, u32)>;
+/// Which two sites each, the lower first, try each other over QUIC first, for what is known of the ways between them.
+pub(crate) type QuicFirst = BTreeSet<(u32, u32)>;
 
 /// What rank 0 has said.
 #[derive(Clone, Debug)]
@@ -29,8 +30,8 @@ pub(crate) struct Survey {
     pub costs: Costs,
     /// What they cost between two sites each, as far as that is known.
     pub pairs: Pairs,
-    /// What is lost between sites.
-    pub lossy: Lossy,
+    /// Between which sites QUIC goes first.
+    pub quic_first: QuicFirst,
     /// What the user wants for some collectives.
     pub plans: Arc<Plans>,
 }
@@ -41,7 +42,7 @@ pub(crate) fn publish_word(job: &Job, home: &Home, host: &HostCost) -> Result<()
     if job.rank() != 0 {
         let is_one_node = boot::local_ranks() == Some(job.size() as usize);
         let known = match boot::is_first_on_node() && !is_one_node {
-            true => Known::latest_far(&remembered()),
+            true => Known::latest_far(&remembered(), &Sockets::here()),
             false => Vec::new(),
         };
         if !known.is_empty() {
@@ -67,14 +68,14 @@ pub(crate) fn survey(
 ) -> Result<Survey, String> {
     if job.size() == 1 {
         let (costs, pairs, plans) = (Costs::default(), Pairs::default(), Arc::default());
-        let (sites, lossy) = (Map::flat(), Lossy::new());
-        return Ok(Survey { is_crowded: false, sites, costs, pairs, lossy, plans });
+        let (sites, quic_first) = (Map::flat(), QuicFirst::new());
+        return Ok(Survey { is_crowded: false, sites, costs, pairs, quic_first, plans });
     }
     let word = job.fetch(0, WORD).map_err(|error| error.to_string())?;
     let Word { cores, is_named, costs, plans } = Word::parse(&word).ok_or(NONSENSE)?;
     let is_one_node = boot::local_ranks() == Some(job.size() as usize);
-    let (sites, costs, pairs, lossy) = match (is_one_node, is_named, &home.site) {
-        (true, false, None) => (Map::flat(), costs, Pairs::default(), Lossy::new()),
+    let (sites, costs, pairs, quic_first) = match (is_one_node, is_named, &home.site) {
+        (true, false, None) => (Map::flat(), costs, Pairs::default(), QuicFirst::new()),
         (true, false, Some(name)) => {
             let variable = settings::SITE.variable();
             return Err(format!(
@@ -84,7 +85,7 @@ pub(crate) fn survey(
         (true, true, _) | (false, _, _) => map(job, costs, home_of)?,
     };
     let is_crowded = is_one_node && job.size() > cores;
-    Ok(Survey { is_crowded, sites, costs, pairs, lossy, plans })
+    Ok(Survey { is_crowded, sites, costs, pairs, quic_first, plans })
 }
 
 /// What rank 0 said before it knew of the others.
@@ -135,13 +136,13 @@ fn map(
     job: &Job,
     costs: Costs,
     home_of: impl Fn(u32) -> Result<Home, String>,
-) -> Result<(Map, Costs, Pairs, Lossy), String> {
+) -> Result<(Map, Costs, Pairs, QuicFirst), String> {
     let text = |error: BootError| error.to_string();
     if job.rank() == 0 {
         let homes = (0..job.size()).map(home_of).collect::<Result<Vec<Home>, String>>()?;
         let map = Map::of(&homes);
         job.publish(SITES, &map.emit()).map_err(text)?;
-        let mut known = Known::all(&remembered());
+        let mut known = Known::all(&remembered(), &Sockets::here());
         for rank in firsts(&map, job.size()) {
             // Who remembers nothing has published nothing.
             let told = job.fetch(rank, LINKS).ok().and_then(|bytes| Known::parse(&bytes));
@@ -151,30 +152,30 @@ fn map(
         let (costs, pairs) = between_nodes(costs, &between);
         // Who names the rails has put them in order.
         let is_free = settings::RAILS.given().is_none() && settings::CONGESTION.given().is_none();
-        let lossy = if is_free { between.lossy } else { Lossy::new() };
-        let told = [costs.emit(), emit_lossy(&lossy), pairs.emit()].concat();
+        let quic_first = if is_free { between.quic_first } else { QuicFirst::new() };
+        let told = [costs.emit(), emit_quic_first(&quic_first), pairs.emit()].concat();
         job.publish(COSTS, &told).map_err(text)?;
     }
     job.fence().map_err(text)?;
     let map = Map::parse(&job.fetch(0, SITES).map_err(text)?, job.size());
     let told = job.fetch(0, COSTS).map_err(text)?;
     let (costs, rest) = told.split_at_checked(Costs::LEN).ok_or(NONSENSE)?;
-    let (lossy, pairs) = parse_lossy(rest).ok_or(NONSENSE)?;
+    let (quic_first, pairs) = parse_quic_first(rest).ok_or(NONSENSE)?;
     let (costs, pairs) = (Costs::parse(costs), Pairs::parse(pairs));
     let (map, (costs, pairs)) = map.zip(costs.zip(pairs)).ok_or(NONSENSE)?;
-    Ok((map, costs, pairs, lossy))
+    Ok((map, costs, pairs, quic_first))
 }
 
 /// So many pairs of sites, and which.
-fn emit_lossy(lossy: &Lossy) -> Vec<u8> {
-    let told = lossy.iter().take(LOSSY_MOST);
+fn emit_quic_first(quic_first: &QuicFirst) -> Vec<u8> {
+    let told = quic_first.iter().take(QUIC_FIRST_MOST);
     let mut bytes = (told.len() as u32).to_le_bytes().to_vec();
     told.for_each(|(one, other)| bytes.extend([one.to_le_bytes(), other.to_le_bytes()].concat()));
     bytes
 }
 
 /// Reads them off the beginning.
-fn parse_lossy(bytes: &[u8]) -> Option<(Lossy, &[u8])> {
+fn parse_quic_first(bytes: &[u8]) -> Option<(QuicFirst, &[u8])> {
     let (count, rest) = bytes.split_first_chunk::<4>()?;
     let count = u32::from_le_bytes(*count) as usize;
     let (told, rest) = rest.split_at_checked(count.checked_mul(8)?)?;
@@ -223,7 +224,7 @@ fn linked(links: &Links, usual: plan::Cost) -> plan::Cost {
 }
 
 /// More pairs of sites are tried over TCP first, as without losses: it is the order only.
-const LOSSY_MOST: usize = 256;
+const QUIC_FIRST_MOST: usize = 256;
 /// A table is not longer, in bytes.
 const PLANS_LEN_MAX: u64 = 64 << 10;
 
@@ -278,12 +279,15 @@ mod tests {
 
     #[test]
     fn what_rank_0_says_of_losses_is_read_as_it_was_told() {
-        let lossy = Lossy::from([(0, 1), (3, 70_000)]);
-        let told = [emit_lossy(&lossy), vec![9, 9]].concat();
-        assert_eq!(parse_lossy(&told), Some((lossy, &[9, 9][..])));
-        assert_eq!(parse_lossy(&told[..11]), None);
-        assert_eq!(parse_lossy(&[255; 12]), None);
-        assert_eq!(parse_lossy(&emit_lossy(&Lossy::new())), Some((Lossy::new(), &[][..])));
+        let quic_first = QuicFirst::from([(0, 1), (3, 70_000)]);
+        let told = [emit_quic_first(&quic_first), vec![9, 9]].concat();
+        assert_eq!(parse_quic_first(&told), Some((quic_first, &[9, 9][..])));
+        assert_eq!(parse_quic_first(&told[..11]), None);
+        assert_eq!(parse_quic_first(&[255; 12]), None);
+        assert_eq!(
+            parse_quic_first(&emit_quic_first(&QuicFirst::new())),
+            Some((QuicFirst::new(), &[][..]))
+        );
     }
 
     #[test]

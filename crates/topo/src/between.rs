@@ -8,7 +8,7 @@ use wire::{Cost, HostCost, Traffic, number};
 
 use crate::cache::Listing;
 use crate::sites::{Home, Map};
-use crate::transport::{First, Losses};
+use crate::transport::{First, Losses, Sockets};
 use crate::{Entry, Pair};
 
 /// What the links within sites cost, and those between sites.
@@ -20,8 +20,8 @@ pub struct Between {
     pub far: Option<Links>,
     /// Between two sites each, by their numbers, the lower first.
     pub pairs: BTreeMap<(u32, u32), Links>,
-    /// Which two sites, named likewise, lose so much between them, in one direction or both, that QUIC goes first.
-    pub lossy: BTreeSet<(u32, u32)>,
+    /// Between which two sites, named likewise, QUIC goes first, for what is known of one direction or both.
+    pub quic_first: BTreeSet<(u32, u32)>,
 }
 
 /// What links of a kind cost. Latency and gap are the middle ones within a site, where links are alike, and one that
@@ -46,29 +46,34 @@ pub struct Known {
     is_quic: bool,
     /// Of a million packets so many get lost by chance.
     loss_ppm: Option<u32>,
+    /// It carries about as much in a round trip as its host's sockets hold.
+    fills_sockets: bool,
 }
 
 impl Known {
-    /// All that a cache lists, but those whose ends are no addresses.
-    pub fn all(listing: &Listing) -> Vec<Self> {
-        let known = |(pair, entry): &(Pair, Entry<Cost>)| Self::of(pair, &entry.value, listing);
+    /// All that the cache of a host with such sockets lists, but those whose ends are no addresses.
+    pub fn all(listing: &Listing, sockets: &Sockets) -> Vec<Self> {
+        let known =
+            |(pair, entry): &(Pair, Entry<Cost>)| Self::of(pair, &entry.value, listing, sockets);
         listing.links.iter().filter_map(known).collect()
     }
 
     /// The latest of those that lead far, so many as others are told of.
-    pub fn latest_far(listing: &Listing) -> Vec<Self> {
+    pub fn latest_far(listing: &Listing, sockets: &Sockets) -> Vec<Self> {
         let mut links: Vec<_> = listing.links.iter().collect();
         links.sort_by_key(|(_, entry)| entry.age);
-        let known =
-            links.into_iter().filter_map(|(pair, entry)| Self::of(pair, &entry.value, listing));
+        let known = links
+            .into_iter()
+            .filter_map(|(pair, entry)| Self::of(pair, &entry.value, listing, sockets));
         known.filter(|known| known.cost.latency_ns >= FAR_NS).take(TOLD_MOST).collect()
     }
 
-    fn of(pair: &Pair, cost: &Cost, listing: &Listing) -> Option<Self> {
+    fn of(pair: &Pair, cost: &Cost, listing: &Listing, sockets: &Sockets) -> Option<Self> {
         let address = |end: &str| {
             let address: IpAddr = end.rsplit('/').next()?.parse().ok()?;
             Some(address.to_canonical())
         };
+        let fills_sockets = sockets.are_filled_by(cost);
         let cost = Links {
             latency_ns: cost.latency_ns(),
             gap_ns: cost.gap_ns(),
@@ -77,11 +82,12 @@ impl Known {
         let chance = listing.traffic.get(pair).and_then(Traffic::chance);
         let loss_ppm = chance.map(|chance| (chance * 1e6) as u32);
         let ends = [address(pair.here())?, address(pair.there())?];
-        Some(Self { ends, cost, is_quic: pair.rail() == "quic", loss_ppm })
+        Some(Self { ends, cost, is_quic: pair.rail() == "quic", loss_ppm, fills_sockets })
     }
 
-    /// Of several links in one direction that which loses most counts.
-    fn add_to(&self, losses: &mut Losses) {
+    /// Of several links in one direction that which loses most counts, and whether any of them fills sockets.
+    fn add_to(&self, (losses, fills_sockets): &mut (Losses, bool)) {
+        *fills_sockets |= self.fills_sockets;
         let Some(loss) = self.loss_ppm.map(|ppm| f64::from(ppm) / 1e6) else { return };
         let known = if self.is_quic { &mut losses.by_quic } else { &mut losses.by_tcp };
         *known = Some(known.map_or(loss, |known| known.max(loss)));
@@ -90,7 +96,7 @@ impl Known {
     /// What is known, as bytes.
     pub fn emit(known: &[Self]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for Self { ends, cost, is_quic, loss_ppm } in known {
+        for Self { ends, cost, is_quic, loss_ppm, fills_sockets } in known {
             for end in ends {
                 match end {
                     IpAddr::V4(address) => {
@@ -105,7 +111,8 @@ impl Known {
             }
             let loss = loss_ppm.map_or(0, |ppm| u64::from(ppm) + 1);
             let rate = cost.bytes_per_s.unwrap_or(0);
-            let figures = [cost.latency_ns, cost.gap_ns, rate, u64::from(*is_quic), loss];
+            let kind = u64::from(*is_quic) | u64::from(*fills_sockets) << 1;
+            let figures = [cost.latency_ns, cost.gap_ns, rate, kind, loss];
             figures.into_iter().for_each(|figure| number::append(&mut bytes, figure));
         }
         bytes
@@ -118,11 +125,12 @@ impl Known {
             let ends = [address(&mut bytes)?, address(&mut bytes)?];
             let mut figure = || number::take(&mut bytes);
             let (latency_ns, gap_ns, rate) = (figure()?, figure()?, figure()?);
-            let (is_quic, loss) = (figure()? != 0, figure()?);
+            let (kind, loss) = (figure()?, figure()?);
+            let (is_quic, fills_sockets) = (kind & 1 != 0, kind & 2 != 0);
             let bytes_per_s = Some(rate).filter(|rate| *rate > 0);
             let loss_ppm = loss.checked_sub(1).map(u32::try_from).transpose().ok()?;
             let cost = Links { latency_ns, gap_ns, bytes_per_s };
-            known.push(Self { ends, cost, is_quic, loss_ppm });
+            known.push(Self { ends, cost, is_quic, loss_ppm, fills_sockets });
         }
         (known.len() <= TOLD_MOST).then_some(known)
     }
@@ -136,7 +144,7 @@ impl Between {
         let owner = |end: &IpAddr| owners.get(end).copied().flatten();
         let (mut near, mut far) = (Vec::new(), Vec::new());
         let mut pairs: BTreeMap<(u32, u32), Vec<Links>> = BTreeMap::new();
-        let mut losses: BTreeMap<(u32, u32), Losses> = BTreeMap::new();
+        let mut ways: BTreeMap<(u32, u32), (Losses, bool)> = BTreeMap::new();
         for known in links {
             let Known { ends: [here, there], cost, .. } = known;
             let (Some(here), Some(there)) = (owner(here), owner(there)) else { continue };
@@ -144,7 +152,7 @@ impl Between {
             if one != other {
                 far.push(*cost);
                 pairs.entry((one.min(other), one.max(other))).or_default().push(*cost);
-                known.add_to(losses.entry((one, other)).or_default());
+                known.add_to(ways.entry((one, other)).or_default());
             } else if map.node(here) != map.node(there) {
                 near.push(*cost);
             }
@@ -152,9 +160,11 @@ impl Between {
         let middle = near.len() / 2;
         let worst = |links: Vec<Links>| Links::of(&links, links.len().saturating_sub(1));
         let pairs = pairs.into_iter().filter_map(|(sites, links)| Some((sites, worst(links)?)));
-        let lossy = losses.into_iter().filter(|(_, losses)| losses.first() == First::Quic);
-        let lossy = lossy.map(|((one, other), _)| (one.min(other), one.max(other))).collect();
-        Self { near: Links::of(&near, middle), pairs: pairs.collect(), far: worst(far), lossy }
+        let by_quic =
+            ways.into_iter().filter(|(_, (losses, fills))| losses.first(*fills) == First::Quic);
+        let quic_first =
+            by_quic.map(|((one, other), _)| (one.min(other), one.max(other))).collect();
+        Self { near: Links::of(&near, middle), pairs: pairs.collect(), far: worst(far), quic_first }
     }
 }
 
@@ -198,7 +208,8 @@ impl Remembered {
     /// What the cache lists.
     pub fn of(listing: &Listing) -> Self {
         let known = |(pair, entry): &(Pair, Entry<Cost>)| {
-            Some((Known::of(pair, &entry.value, listing)?, entry.age, pair.clone()))
+            let known = Known::of(pair, &entry.value, listing, &Sockets::default())?;
+            Some((known, entry.age, pair.clone()))
         };
         let known = listing.links.iter().filter_map(known);
         let known = known.filter(|(known, ..)| known.ends[0] != known.ends[1]);
@@ -292,7 +303,9 @@ mod tests {
         let known = |links: &[(Pair, Cost)]| -> Vec<Known> {
             links
                 .iter()
-                .filter_map(|(pair, cost)| Known::of(pair, cost, &Listing::default()))
+                .filter_map(|(pair, cost)| {
+                    Known::of(pair, cost, &Listing::default(), &Sockets::default())
+                })
                 .collect()
         };
         let links = known(&links);
@@ -324,7 +337,7 @@ mod tests {
         let known = |here: &str, there: &str, latency_ns| {
             let cost = Links { latency_ns, gap_ns: 1_000, bytes_per_s: None };
             let ends = [here, there].map(|end| end.parse().unwrap());
-            Known { ends, cost, is_quic: false, loss_ppm: None }
+            Known { ends, cost, is_quic: false, loss_ppm: None, fills_sockets: false }
         };
         let links = [
             known("10.0.0.1", "10.1.0.1", 5_000_000),
@@ -352,7 +365,8 @@ mod tests {
         ];
         let known = |is_quic, here: &str, there: &str, loss_ppm| {
             let cost = Links { latency_ns: 5_000_000, gap_ns: 1_000, bytes_per_s: None };
-            Known { ends: [here, there].map(|end| end.parse().unwrap()), cost, is_quic, loss_ppm }
+            let ends = [here, there].map(|end| end.parse().unwrap());
+            Known { ends, cost, is_quic, loss_ppm, fills_sockets: false }
         };
         let (north, south, west) = ("10.0.0.1", "10.1.0.1", "10.2.0.1");
         let links = [
@@ -363,8 +377,12 @@ mod tests {
             known(true, west, north, None),
         ];
         let found = Between::of(&homes, &Map::of(&homes), &links);
-        assert_eq!(found.lossy, [(0, 1)].into(), "over QUIC nothing is lost between 0 and 2");
+        assert_eq!(found.quic_first, [(0, 1)].into(), "over QUIC nothing is lost between 0 and 2");
         assert_eq!(Known::parse(&Known::emit(&links)), Some(links.to_vec()));
+        let full = Known { fills_sockets: true, ..known(false, west, south, None) };
+        let found = Between::of(&homes, &Map::of(&homes), &[full]);
+        assert_eq!(found.quic_first, [(1, 2)].into(), "TCP's sockets hold no more");
+        assert_eq!(Known::parse(&Known::emit(&[full])), Some(vec![full]));
     }
 
     #[test]
@@ -397,7 +415,7 @@ mod tests {
         };
         let far = (1..200).rev().map(|number| entry(number, 5_000_000));
         let links = far.chain([entry(0, 50_000)]).collect();
-        let told = Known::latest_far(&Listing { links, ..Listing::default() });
+        let told = Known::latest_far(&Listing { links, ..Listing::default() }, &Sockets::default());
         let ends: Vec<IpAddr> = told.iter().map(|known| known.ends[1]).collect();
         assert_eq!(
             ends,

@@ -1,10 +1,13 @@
-//! Over which protocol a way between sites is tried first, by what gets lost on it.
+//! Over which protocol a way between sites is tried first, by what gets lost on it and how much is under way on it.
 //!
 //! TCP costs a host less, and where little is lost it is as fast. Where more is, the kernel's repeats are later than QUIC's,
-//! which are this library's, and its congestion control finds out later what the way carries.
+//! which are this library's, and its congestion control finds out later what the way carries. Of what TCP has under way it
+//! keeps a copy, for which a system has a bound that suits shorter ways (`net.ipv4.tcp_wmem`); QUIC has none but the peer's window.
 //!
 //! Losses are remembered of each protocol by itself, for each may lose what the other would not: a sender that overflows a
 //! buffer, or a network that treats one worse. What both have lost counts as the way's, and what one has as its own.
+
+use wire::Cost;
 
 /// What is tried first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,17 +37,47 @@ impl Losses {
         }
     }
 
-    /// What follows from it, where both lead there and TCP would be first otherwise.
-    pub fn first(self) -> First {
-        match self.of_the_way() {
-            Some(loss) if loss >= LOSSY => First::Quic,
-            Some(_) | None => First::Tcp,
+    /// What follows from it, where both lead there and TCP would be first otherwise. As much may be under way as TCP's
+    /// sockets [hold](Sockets::are_filled_by), or less.
+    pub fn first(self, fills_sockets: bool) -> First {
+        let is_lossy = |loss: Option<f64>| loss.is_some_and(|loss| loss >= LOSSY);
+        if is_lossy(self.of_the_way()) || fills_sockets && !is_lossy(self.by_quic) {
+            First::Quic
+        } else {
+            First::Tcp
         }
+    }
+}
+
+/// What the kernel lets a connection over TCP have under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sockets {
+    /// The longest buffers for sending that connections grow to, in bytes, if the kernel tells.
+    pub send_max: Option<u64>,
+}
+
+impl Sockets {
+    /// Those of this process's network.
+    pub fn here() -> Self {
+        let setting = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").unwrap_or_default();
+        Self { send_max: setting.split_whitespace().last().and_then(|last| last.parse().ok()) }
+    }
+
+    /// Whether a link of this cost has shown that it carries about as much in a round trip as they hold, or more: TCP could
+    /// not have shown much more.
+    pub fn are_filled_by(&self, cost: &Cost) -> bool {
+        let (Some(send_max), Some(rate)) = (self.send_max, cost.shown_bytes_per_s()) else {
+            return false;
+        };
+        let carried = u128::from(rate) * u128::from(2 * cost.latency_ns()) / 1_000_000_000;
+        carried >= u128::from(send_max) * FILLED_PERCENT / 100
     }
 }
 
 /// From such losses on messages arrive clearly sooner by QUIC.
 pub const LOSSY: f64 = 0.0025;
+/// What packets need besides takes the rest: of 4 MiB 2.9 MB are under way.
+const FILLED_PERCENT: u128 = 60;
 
 #[cfg(test)]
 mod tests {
@@ -52,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_way_that_loses_much_is_tried_by_quic_first() {
-        let first = |by_tcp, by_quic| Losses { by_tcp, by_quic }.first();
+        let first = |by_tcp, by_quic| Losses { by_tcp, by_quic }.first(false);
         assert_eq!(first(None, None), First::Tcp, "nothing is known");
         assert_eq!(first(Some(0.001), None), First::Tcp);
         assert_eq!(first(Some(LOSSY), None), First::Quic);
@@ -63,6 +96,27 @@ mod tests {
             First::Tcp,
             "it loses no longer, or lost by its own fault"
         );
+        assert_eq!(first(Some(0.0), Some(0.05)), First::Tcp, "UDP is treated worse");
+    }
+
+    #[test]
+    fn a_way_that_sockets_cannot_fill_is_tried_by_quic_first() {
+        let sockets = |send_max| Sockets { send_max };
+        let link = |latency_ms: u64, bytes_per_s| {
+            let mut cost = Cost::linear(latency_ms * 1_000_000, 1_000, bytes_per_s);
+            assert!(!sockets(Some(1)).are_filled_by(&cost), "nothing is known of its rate");
+            cost.learn(1 << 20, cost.busy_ns(1 << 20));
+            cost
+        };
+        let usual = sockets(Some(4 << 20));
+        assert!(!usual.are_filled_by(&link(6, 118_000_000)));
+        assert!(usual.are_filled_by(&link(50, 29_000_000)), "by TCP as fast as they let it");
+        assert!(usual.are_filled_by(&link(50, 110_000_000)), "by QUIC");
+        assert!(!usual.are_filled_by(&link(50, 12_000_000)), "the way is slower than they are");
+        assert!(!sockets(Some(64 << 20)).are_filled_by(&link(50, 110_000_000)));
+        assert!(!sockets(None).are_filled_by(&link(50, 110_000_000)));
+        let first = |by_tcp, by_quic| Losses { by_tcp, by_quic }.first(true);
+        assert_eq!(first(None, None), First::Quic);
         assert_eq!(first(Some(0.0), Some(0.05)), First::Tcp, "UDP is treated worse");
     }
 }
