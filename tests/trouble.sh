@@ -126,7 +126,7 @@ if wants gateways; then
     stopped=("$(gateway_on site1-node0)" "$(gateway_on site0-node1)")
     kill -STOP "${stopped[@]}"
     started+=("${stopped[@]}")
-    finish "one of two gateways of either site dead for good"
+    finish "one of two gateways of either site hangs"
     noticed
     begin 14 -grid "$work/two.toml" -n 6
     lab cut 1:0 >/dev/null

@@ -1,15 +1,17 @@
 //! The gateway's command.
 #![forbid(unsafe_code)]
 
-use std::io::{self, BufRead, Read};
+use std::io::{self, BufRead, Read, Write};
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 use driver::Thread;
 use gateway::{Config, Gateway, Options, Pass};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
+use tokio::time::MissedTickBehavior;
 use zeroize::Zeroizing;
 
 fn main() -> ExitCode {
@@ -54,12 +56,16 @@ async fn tell(account: impl Fn() -> String, gateway: Gateway, options: &Options)
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut asked = signal(SignalKind::user_defined1())?;
     let mut end_of_input = if options.until_eof { watch_input() } else { None };
+    let mut beats = tokio::time::interval(BEAT);
+    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let end = async {
         loop {
             tokio::select! {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
                 _ = asked.recv() => eprint!("{}", account()),
+                // Who does not listen any more has not asked for it.
+                _ = beats.tick(), if options.beat => drop(writeln!(io::stdout())),
                 () = ended(&mut end_of_input) => {
                     if options.account {
                         eprint!("canele-gateway at {name}:\n{}", account());
@@ -100,5 +106,7 @@ fn read_pass() -> Result<Pass, Box<dyn std::error::Error>> {
     Ok(Pass::parse(&line)?)
 }
 
+/// A line each.
+const BEAT: Duration = Duration::from_secs(1);
 /// A pass has 81 bytes and the line's end.
 const LINE_MAX: u64 = 83;

@@ -29,7 +29,10 @@ pub struct Options {
     /// End when standard input does
     #[arg(long)]
     pub until_eof: bool,
-    /// Give an account then, too
+    /// Write an empty line each second, so that whoever has started it sees that it lives
+    #[arg(long)]
+    pub beat: bool,
+    /// Give an account at the end of standard input, too
     #[arg(long)]
     pub account: bool,
 }

@@ -1,4 +1,4 @@
-//! The gateways beside an agent: started for the job, and again when they end.
+//! The gateways beside an agent: started for the job, and again when they end, or are not heard of any more.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
@@ -100,7 +100,7 @@ fn serve(
     let mut command = Command::new(&program);
     let again: Vec<String> = got.iter().map(SocketAddr::to_string).collect();
     let listen = if got.is_empty() { &gateway.listen } else { &again };
-    command.arg("--until-eof").args(&gateway.arguments);
+    command.args(["--until-eof", "--beat"]).args(&gateway.arguments);
     command.args(listen.iter().flat_map(|door| ["--listen", door]));
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     system::own_group(&mut command);
@@ -108,28 +108,55 @@ fn serve(
     let mut process = command.spawn().map_err(named)?;
     // It ends when this does, however this agent ends.
     let mut input = process.stdin.take();
-    let addresses = greet(input.as_mut(), process.stdout.take(), gateway);
+    let mut output = process.stdout.take().map(BufReader::new);
+    let addresses = greet(input.as_mut(), output.as_mut(), gateway);
     tended.note_serving(input);
     if got.is_empty() && !addresses.is_empty() {
         got.clone_from(&addresses);
         let body = serde_json::to_vec(&Serving { number: gateway.number, addresses });
         tell(out, &Message::new(Kind::Serving, 0, body.unwrap_or_default()));
     }
+    let is_silent = output.is_some_and(|mut output| attend(&mut output));
+    if is_silent {
+        // One that was stopped, or hangs, would keep what comes to it. That it has ended meanwhile is no error.
+        let _ = process.kill();
+    }
     let status = process.wait()?;
-    Ok(format!("has ended ({status})"))
+    let reason = if is_silent { "has given no sign of life for some seconds" } else { "has ended" };
+    Ok(format!("{reason} ({status})"))
+}
+
+/// Listens to a gateway until it ends, or gives no sign of life any more; whether that is so. Where the whole machine
+/// stands still all waits end at once, and only one of them counts.
+fn attend(output: &mut BufReader<ChildStdout>) -> bool {
+    let mut silent = 0;
+    while silent < SILENT_MAX {
+        match system::await_input(output.get_ref(), Some(BEAT)) {
+            Ok(false) => silent += 1,
+            Ok(true) => match output.fill_buf().map(<[u8]>::len) {
+                Ok(len @ 1..) => {
+                    output.consume(len);
+                    silent = 0;
+                }
+                Ok(0) | Err(_) => return false,
+            },
+            Err(_) => return false,
+        }
+    }
+    true
 }
 
 /// Gives a gateway its pass, which stands on no command line; where it says that it listens, nothing unless
 /// that is all it was told to.
 fn greet(
     input: Option<&mut ChildStdin>,
-    output: Option<ChildStdout>,
+    output: Option<&mut BufReader<ChildStdout>>,
     gateway: &GatewayStart,
 ) -> Vec<SocketAddr> {
     let (Some(input), Some(output)) = (input, output) else { return Vec::new() };
     // One that has ended at once says why, and how is told by its end.
     let _ = writeln!(input, "{}", gateway.pass.0);
-    let lines = BufReader::new(output.take(LINES_MAX)).lines().take(gateway.listen.len());
+    let lines = output.take(LINES_MAX).lines().take(gateway.listen.len());
     let addresses = lines.map(|line| line.ok()?.parse().ok()).collect::<Option<Vec<_>>>();
     addresses.filter(|all| all.len() == gateway.listen.len()).unwrap_or_default()
 }
@@ -146,5 +173,8 @@ const STARTS_MAX: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(500);
 /// How long gateways may take to end.
 const FAREWELL: Duration = Duration::from_millis(300);
+/// A gateway gives a sign of life as often, and has hung when so many have not come.
+const BEAT: Duration = Duration::from_secs(1);
+const SILENT_MAX: u32 = 5;
 /// What is read of where it listens, in bytes.
 const LINES_MAX: u64 = 4096;

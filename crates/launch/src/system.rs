@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Makes the command's process the leader of a group of its own, which ends with its parent.
 pub(crate) fn own_group(command: &mut Command) {
@@ -84,15 +85,23 @@ pub(crate) fn process(id: u32) -> io::Result<OwnedFd> {
 
 /// Waits for a process's end.
 pub(crate) fn await_end(process: &OwnedFd) -> io::Result<()> {
-    let mut wanted = libc::pollfd { fd: process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    await_input(process, None).map(drop)
+}
+
+/// Waits until something can be read, or has ended, but no longer than that; whether it is so.
+pub(crate) fn await_input(from: &impl AsRawFd, limit: Option<Duration>) -> io::Result<bool> {
+    let mut wanted = libc::pollfd { fd: from.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let limit_ms = limit.map_or(-1, |limit| limit.as_millis().try_into().unwrap_or(i32::MAX));
     loop {
         // SAFETY: one struct, which outlives the call.
-        if unsafe { libc::poll(&raw mut wanted, 1, -1) } > 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
+        match unsafe { libc::poll(&raw mut wanted, 1, limit_ms) } {
+            -1 => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+            count => return Ok(count > 0),
         }
     }
 }
