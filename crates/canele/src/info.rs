@@ -8,7 +8,7 @@ use std::time::Duration;
 use driver::QuicBuffers;
 use settings::{Kind, Origin};
 use topo::cache::Listing;
-use topo::transport::{First, LOSSY, Losses, Sockets};
+use topo::transport::{First, LOSSY, Signs};
 use topo::{Cache, Entry, Ignored, Pair};
 use wire::cost::{Cost, HostCost, are_alike, finish_ns, split};
 use wire::thresholds::{Explained, GATE_BUDGET_BYTES};
@@ -135,8 +135,11 @@ fn links(cache: Option<&Cache>, ends: &[String]) -> Result<String, String> {
         }
         if value.latency_ns() >= FAR_NS {
             let loss = |rail| listing.traffic.get(&Pair::new(rail, here, there))?.chance();
-            let losses = Losses { by_tcp: loss("tcp"), by_quic: loss("quic") };
-            text += &first(losses, Sockets { send_max: system.send_max }.are_filled_by(value));
+            text += &first(Signs {
+                by_tcp: loss("tcp"),
+                by_quic: loss("quic"),
+                fills_sockets: system.sockets.are_filled_by(value),
+            });
         }
         if rail.starts_with("tcp") {
             text += &system.limits(value);
@@ -287,29 +290,29 @@ fn seen(traffic: Result<Option<Entry<Traffic>>, Ignored>) -> String {
 }
 
 /// A line for which protocol is tried first between named sites, and why.
-fn first(losses: Losses, fills_sockets: bool) -> String {
-    let name = match losses.first(fills_sockets) {
+fn first(signs: Signs) -> String {
+    let name = match signs.first() {
         First::Tcp => "TCP",
         First::Quic => "QUIC",
     };
-    if losses.first(false) != losses.first(fills_sockets) {
+    if signs.first() != (Signs { fills_sockets: false, ..signs }).first() {
         return format!(
             "  first         {name:>8}  as much is under way on the link as TCP's sockets here hold: a larger net.ipv4.tcp_wmem, or QUIC, helps\n"
         );
     }
     let most = format!("from {:.2} % on QUIC is faster", 100.0 * LOSSY);
-    let because = match losses {
-        Losses { by_tcp: Some(one), by_quic: Some(other) } => {
+    let because = match signs {
+        Signs { by_tcp: Some(one), by_quic: Some(other), .. } => {
             let [one, other] = [one, other].map(|loss| 100.0 * loss);
             format!("of {one:.3} % by TCP and {other:.3} % by QUIC the less counts; {most}")
         }
-        Losses { by_tcp: Some(loss), .. } => {
+        Signs { by_tcp: Some(loss), .. } => {
             format!("{:.3} % by TCP; {most}", 100.0 * loss)
         }
-        Losses { by_quic: Some(loss), .. } => {
+        Signs { by_quic: Some(loss), .. } => {
             format!("{:.3} % by QUIC; {most}", 100.0 * loss)
         }
-        Losses { .. } => format!("is unknown; {most}"),
+        Signs { .. } => format!("is unknown; {most}"),
     };
     format!(
         "  first         {name:>8}  between named sites with BBR what gets lost by chance decides: {because}\n"
@@ -454,12 +457,13 @@ mod tests {
 
     #[test]
     fn what_goes_first_is_told_with_its_reason() {
-        let text = first(Losses::default(), true);
+        let full = Signs { fills_sockets: true, ..Signs::default() };
+        let text = first(full);
         assert!(text.starts_with("  first             QUIC  as much is under way"), "{text}");
         assert!(text.contains("net.ipv4.tcp_wmem"), "{text}");
-        let lossy = Losses { by_tcp: Some(0.01), by_quic: None };
-        assert_eq!(first(lossy, true), first(lossy, false), "that would do");
-        assert!(first(Losses::default(), false).starts_with("  first              TCP"));
+        let lossy = Signs { by_tcp: Some(0.01), ..Signs::default() };
+        assert_eq!(first(Signs { fills_sockets: true, ..lossy }), first(lossy), "that would do");
+        assert!(first(Signs::default()).starts_with("  first              TCP"));
     }
 
     #[test]

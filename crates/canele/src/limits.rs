@@ -3,13 +3,15 @@
 use std::path::Path;
 
 use driver::{QuicBuffers, QuicNeeds};
+use topo::transport::Sockets;
 use wire::cost::Cost;
 
 /// The kernel's settings for TCP, as far as it tells them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct System {
-    /// The longest buffers that connections grow to, in bytes.
-    pub send_max: Option<u64>,
+    /// What connections may have under way.
+    pub sockets: Sockets,
+    /// The longest buffers for what they receive that they grow to, in bytes.
     pub receive_max: Option<u64>,
     /// Whether there is a congestion control that keeps its rate over silence.
     pub is_steady: bool,
@@ -28,7 +30,7 @@ impl System {
         let last = |name| read(name).split_whitespace().last()?.parse().ok();
         let names = read("tcp_available_congestion_control");
         Self {
-            send_max: last("tcp_wmem"),
+            sockets: Sockets::at(place),
             receive_max: last("tcp_rmem"),
             is_steady: names.split_whitespace().any(|name| name == "bbr"),
             restarts: last("tcp_slow_start_after_idle") != Some(0),
@@ -41,8 +43,10 @@ impl System {
         let round_trip_ns = 2 * cost.latency_ns();
         let carried = cost.bytes_within(round_trip_ns);
         // The kernel announces half of a buffer: the rest is for what it needs itself.
-        let buffers =
-            [("tcp_wmem", self.send_max, carried), ("tcp_rmem", self.receive_max, 2 * carried)];
+        let buffers = [
+            ("tcp_wmem", self.sockets.send_max, carried),
+            ("tcp_rmem", self.receive_max, 2 * carried),
+        ];
         for (name, max, needed) in buffers {
             if let Some(max) = max.filter(|max| *max < needed) {
                 text += &format!(
@@ -102,7 +106,7 @@ mod tests {
         let far = Cost::linear(5_800_000, 2_000, 125_000_000);
         let near = Cost::linear(20_000, 2_000, 125_000_000);
         let small = System {
-            send_max: Some(1 << 20),
+            sockets: Sockets { send_max: Some(1 << 20) },
             receive_max: Some(2 << 20),
             is_steady: false,
             restarts: true,
@@ -113,7 +117,8 @@ mod tests {
         assert!(told[1].starts_with("tcp_rmem         2 MiB"));
         assert!(told[2].contains("modprobe tcp_bbr"));
         assert!(lines(&small, &near).is_empty());
-        let large = System { send_max: Some(4 << 20), receive_max: Some(6 << 20), ..small };
+        let sockets = Sockets { send_max: Some(4 << 20) };
+        let large = System { sockets, receive_max: Some(6 << 20), ..small };
         assert_eq!(lines(&large, &far).len(), 1);
         assert!(lines(&System { is_steady: true, ..large }, &far).is_empty());
     }
@@ -149,8 +154,8 @@ mod tests {
         write("tcp_available_congestion_control", "reno cubic bbr\n");
         write("tcp_slow_start_after_idle", "0\n");
         let found = System::at(place.path());
-        let (send_max, is_steady) = (Some(4 << 20), true);
-        assert_eq!(found, System { send_max, receive_max: None, is_steady, restarts: false });
+        let (sockets, is_steady) = (Sockets { send_max: Some(4 << 20) }, true);
+        assert_eq!(found, System { sockets, receive_max: None, is_steady, restarts: false });
         let nothing = System::at(&place.path().join("nowhere"));
         assert_eq!(nothing, System { restarts: true, ..System::default() });
     }

@@ -8,7 +8,7 @@ use wire::{Cost, HostCost, Traffic, number};
 
 use crate::cache::Listing;
 use crate::sites::{Home, Map};
-use crate::transport::{First, Losses, Sockets};
+use crate::transport::{First, Signs, Sockets};
 use crate::{Entry, Pair};
 
 /// What the links within sites cost, and those between sites.
@@ -86,10 +86,10 @@ impl Known {
     }
 
     /// Of several links in one direction that which loses most counts, and whether any of them fills sockets.
-    fn add_to(&self, (losses, fills_sockets): &mut (Losses, bool)) {
-        *fills_sockets |= self.fills_sockets;
+    fn add_to(&self, signs: &mut Signs) {
+        signs.fills_sockets |= self.fills_sockets;
         let Some(loss) = self.loss_ppm.map(|ppm| f64::from(ppm) / 1e6) else { return };
-        let known = if self.is_quic { &mut losses.by_quic } else { &mut losses.by_tcp };
+        let known = if self.is_quic { &mut signs.by_quic } else { &mut signs.by_tcp };
         *known = Some(known.map_or(loss, |known| known.max(loss)));
     }
 
@@ -144,7 +144,7 @@ impl Between {
         let owner = |end: &IpAddr| owners.get(end).copied().flatten();
         let (mut near, mut far) = (Vec::new(), Vec::new());
         let mut pairs: BTreeMap<(u32, u32), Vec<Links>> = BTreeMap::new();
-        let mut ways: BTreeMap<(u32, u32), (Losses, bool)> = BTreeMap::new();
+        let mut ways: BTreeMap<(u32, u32), Signs> = BTreeMap::new();
         for known in links {
             let Known { ends: [here, there], cost, .. } = known;
             let (Some(here), Some(there)) = (owner(here), owner(there)) else { continue };
@@ -160,8 +160,7 @@ impl Between {
         let middle = near.len() / 2;
         let worst = |links: Vec<Links>| Links::of(&links, links.len().saturating_sub(1));
         let pairs = pairs.into_iter().filter_map(|(sites, links)| Some((sites, worst(links)?)));
-        let by_quic =
-            ways.into_iter().filter(|(_, (losses, fills))| losses.first(*fills) == First::Quic);
+        let by_quic = ways.into_iter().filter(|(_, signs)| signs.first() == First::Quic);
         let quic_first =
             by_quic.map(|((one, other), _)| (one.min(other), one.max(other))).collect();
         Self { near: Links::of(&near, middle), pairs: pairs.collect(), far: worst(far), quic_first }

@@ -7,6 +7,8 @@
 //! Losses are remembered of each protocol by itself, for each may lose what the other would not: a sender that overflows a
 //! buffer, or a network that treats one worse. What both have lost counts as the way's, and what one has as its own.
 
+use std::path::Path;
+
 use wire::Cost;
 
 /// What is tried first.
@@ -18,30 +20,31 @@ pub enum First {
     Quic,
 }
 
-/// Which part of what is sent a way loses by chance, by each protocol that has sent enough to say: what a buffer loses at once
-/// where it overflows says nothing of the way.
+/// What is known of a way. Which part of what is sent it loses by chance, by each protocol that has sent enough to say: what a
+/// buffer loses at once where it overflows says nothing of the way.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Losses {
+pub struct Signs {
     /// By TCP.
     pub by_tcp: Option<f64>,
     /// By QUIC.
     pub by_quic: Option<f64>,
+    /// And whether as much may be under way as TCP's sockets [hold](Sockets::are_filled_by), or more.
+    pub fills_sockets: bool,
 }
 
-impl Losses {
-    /// The way's own; none where nothing is known.
-    pub fn of_the_way(self) -> Option<f64> {
+impl Signs {
+    /// The way's own losses; none where nothing is known.
+    pub fn loss(self) -> Option<f64> {
         match (self.by_tcp, self.by_quic) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         }
     }
 
-    /// What follows from it, where both lead there and TCP would be first otherwise. As much may be under way as TCP's
-    /// sockets [hold](Sockets::are_filled_by), or less.
-    pub fn first(self, fills_sockets: bool) -> First {
+    /// What follows from it, where both lead there and TCP would be first otherwise.
+    pub fn first(self) -> First {
         let is_lossy = |loss: Option<f64>| loss.is_some_and(|loss| loss >= LOSSY);
-        if is_lossy(self.of_the_way()) || fills_sockets && !is_lossy(self.by_quic) {
+        if is_lossy(self.loss()) || self.fills_sockets && !is_lossy(self.by_quic) {
             First::Quic
         } else {
             First::Tcp
@@ -59,7 +62,12 @@ pub struct Sockets {
 impl Sockets {
     /// Those of this process's network.
     pub fn here() -> Self {
-        let setting = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").unwrap_or_default();
+        Self::at(Path::new("/proc/sys/net/ipv4"))
+    }
+
+    /// Those that the settings in a directory allow.
+    pub fn at(settings: &Path) -> Self {
+        let setting = std::fs::read_to_string(settings.join("tcp_wmem")).unwrap_or_default();
         Self { send_max: setting.split_whitespace().last().and_then(|last| last.parse().ok()) }
     }
 
@@ -85,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_way_that_loses_much_is_tried_by_quic_first() {
-        let first = |by_tcp, by_quic| Losses { by_tcp, by_quic }.first(false);
+        let first = |by_tcp, by_quic| Signs { by_tcp, by_quic, fills_sockets: false }.first();
         assert_eq!(first(None, None), First::Tcp, "nothing is known");
         assert_eq!(first(Some(0.001), None), First::Tcp);
         assert_eq!(first(Some(LOSSY), None), First::Quic);
@@ -115,7 +123,7 @@ mod tests {
         assert!(!usual.are_filled_by(&link(50, 12_000_000)), "the way is slower than they are");
         assert!(!sockets(Some(64 << 20)).are_filled_by(&link(50, 110_000_000)));
         assert!(!sockets(None).are_filled_by(&link(50, 110_000_000)));
-        let first = |by_tcp, by_quic| Losses { by_tcp, by_quic }.first(true);
+        let first = |by_tcp, by_quic| Signs { by_tcp, by_quic, fills_sockets: true }.first();
         assert_eq!(first(None, None), First::Quic);
         assert_eq!(first(Some(0.0), Some(0.05)), First::Tcp, "UDP is treated worse");
     }
