@@ -36,6 +36,7 @@ pub mod relay;
 mod reopening;
 mod repeats;
 pub(crate) mod route;
+mod speaker;
 mod stall;
 mod stream;
 mod tls;
@@ -79,6 +80,7 @@ use proving::Unproved;
 use relay::Detour;
 pub use route::Gateways;
 use route::Ways;
+use speaker::Speaker;
 pub use stall::{StallWatch, Stalls};
 use stream::{FRAME_MAX, FrameStream, Received};
 use tls::Channel;
@@ -146,9 +148,8 @@ pub struct TcpRail {
     narrow: FxHashSet<GateId>,
     /// Keys of connections that have replaced a link, to be opened at the next poll.
     newcomers: Vec<u64>,
-    /// Keys of open links that had traffic lately: read without asking epoll.
-    hot: Vec<u64>,
-    /// Keys of other links with frames left in their buffers, of which epoll knows nothing.
+    speaker: Speaker,
+    /// Keys of open links with frames left in their buffers, of which epoll knows nothing.
     unread: Vec<u64>,
     /// Keys of open links that refused a frame though they have room.
     deferred: Vec<u64>,
@@ -159,7 +160,7 @@ pub struct TcpRail {
     stalled: usize,
     /// How often the rail was polled, wrapping.
     polls: u32,
-    /// Somebody has slept since epoll was asked: what rang may be no link that is read directly.
+    /// Somebody has slept since epoll was asked: what rang may be no link that is read unasked.
     has_slept: bool,
     /// Open links with frames that the kernel has not taken.
     backlogged: usize,
@@ -274,7 +275,7 @@ impl TcpRail {
             generations: FxHashMap::default(),
             narrow: FxHashSet::default(),
             newcomers: Vec::new(),
-            hot: Vec::new(),
+            speaker: Speaker::default(),
             unread: Vec::new(),
             deferred: Vec::new(),
             stalls,
@@ -329,7 +330,6 @@ impl TcpRail {
             stream,
             pacing,
             since,
-            quiet: 0,
             stall: StallWatch::default(),
             is_backlogged,
             wants_write,
@@ -346,7 +346,7 @@ impl TcpRail {
         }
         self.generations.entry(peer).or_insert(1);
         self.drop_dials(peer);
-        self.hot.push(key);
+        self.unread.push(key);
         sink(Event::Up { peer, capabilities: CAPABILITIES });
         if let Some(cost) = cost {
             sink(Event::Cost { peer, cost });
@@ -367,12 +367,9 @@ impl TcpRail {
         let received =
             if open.stream.has_frame() { Received::Bytes } else { open.stream.receive() };
         let fault = match received {
-            Received::Nothing => {
-                open.quiet = open.quiet.saturating_add(1);
-                return false;
-            }
+            Received::Nothing => return false,
             Received::Bytes => {
-                open.quiet = 0;
+                self.speaker.heard(key);
                 match open.stream.deliver(&mut |bytes| sink(Event::Frame { peer, bytes })) {
                     Ok(_) => {
                         // The peer measures the way here, and nobody but this side the way there.
@@ -430,16 +427,15 @@ impl TcpRail {
             let out = if wants_write { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
             let data = epoll::EventData::new_u64(key);
             let socket = &open.stream.channel.socket;
-            // Fails only for lack of kernel memory; the hot reader and the next post try again.
+            // Fails only for lack of kernel memory; the next post tries again.
             let _ = epoll::modify(&self.epoll, socket, data, epoll::EventFlags::IN | out);
         }
     }
 
-    /// A link that is not hot and has more to show gets a turn at the next poll.
+    /// A link that has more to show gets a turn at the next poll.
     fn note_unread(&mut self, key: u64) {
         if let Some(Socket::Open(open)) = self.sockets.get(&key)
             && open.stream.has_more()
-            && !self.hot.contains(&key)
             && !self.unread.contains(&key)
         {
             self.unread.push(key);
@@ -462,7 +458,6 @@ impl TcpRail {
             // So it is where packets of full length are lost without a word (RFC 2923, §2.1).
             self.narrow.insert(open.peer);
         }
-        self.hot.retain(|hot| *hot != key);
         self.backlogged -= usize::from(open.is_backlogged);
         self.writing -= usize::from(open.wants_write);
         Some(open.peer)
@@ -595,9 +590,6 @@ impl TcpRail {
                         moved |= self.write(key, sink);
                     }
                     moved |= self.read(key, sink);
-                    if !self.hot.contains(&key) && self.hot.len() < HOT_MAX {
-                        self.hot.push(key);
-                    }
                     self.note_unread(key);
                 }
                 None => {}
@@ -747,27 +739,23 @@ impl Rail for TcpRail {
         for key in std::mem::take(&mut self.newcomers) {
             moved |= self.shake(key, sink);
         }
-        let mut index = 0;
-        while index < self.hot.len() {
-            let key = self.hot[index];
-            moved |= self.read(key, sink);
-            let quiet = match self.sockets.get(&key) {
-                Some(Socket::Open(open)) => open.quiet,
-                Some(Socket::Unproved(_)) | None => QUIET_MAX,
-            };
-            if quiet >= QUIET_MAX {
-                self.hot.retain(|hot| *hot != key);
-            } else {
-                index += 1;
-            }
-        }
         for key in std::mem::take(&mut self.unread) {
             moved |= self.read(key, sink);
             self.note_unread(key);
         }
-        let busy = self.dialled > 0 || self.writing > 0 || self.stalled > 0;
+        let alone = self.speaker.alone();
+        if let Some(key) = alone {
+            let has_spoken = self.read(key, sink);
+            match has_spoken {
+                true => self.note_unread(key),
+                false => self.speaker.was_silent(),
+            }
+            moved |= has_spoken;
+        }
+        let is_others_turn = alone.is_none() || self.polls.is_multiple_of(EPOLL_EVERY);
+        let is_busy = self.dialled > 0 || self.writing > 0 || self.stalled > 0;
         let rang_elsewhere = self.has_slept && !moved;
-        if self.polls.is_multiple_of(EPOLL_EVERY) || self.hot.is_empty() || busy || rang_elsewhere {
+        if is_others_turn || is_busy || rang_elsewhere {
             self.has_slept = false;
             moved |= self.poll_epoll(sink);
         }
@@ -838,10 +826,6 @@ const SHORT_LIFE: Duration = Duration::from_secs(30);
 const LISTENER_KEYS: u64 = 1 << 63;
 /// What tells that it is time to look at links that may have stalled.
 const STALLS_KEY: u64 = LISTENER_KEYS - 1;
-/// Links read directly.
-const HOT_MAX: usize = 4;
-/// A link is not hot after so many empty looks.
-const QUIET_MAX: u32 = 4096;
 /// A burst's messages follow one another in some tenths of a microsecond, where a system call takes some
 /// microseconds; an answer to an answer comes after 5 µs at the earliest, and must not wait.
 const GATHER_WITHIN: Duration = Duration::from_micros(2);
@@ -853,8 +837,8 @@ const NETWORK_PATIENCE: Duration = Duration::from_secs(5);
 /// How long gateways are waited for to say what their ways cost: some milliseconds in a site, more where they are busy.
 const TOLL_PATIENCE: Duration = Duration::from_millis(100);
 
-/// With hot links, epoll is asked once in so many polls.
-const EPOLL_EVERY: u32 = 64;
+/// While one link is read unasked, epoll is asked for the others once in so many polls.
+const EPOLL_EVERY: u32 = 8;
 /// Events taken from epoll at once.
 const EVENTS: usize = 64;
 

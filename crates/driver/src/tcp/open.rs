@@ -16,8 +16,6 @@ pub(super) struct Open {
     pub pacing: Pacing,
     /// When it opened.
     pub since: Duration,
-    /// Looks in a row that found nothing.
-    pub quiet: u32,
     pub stall: StallWatch,
     pub is_backlogged: bool,
     pub wants_write: bool,
