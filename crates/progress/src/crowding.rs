@@ -14,7 +14,8 @@
 //! own. What runs in other sessions is given its share of a core by the session (sched(7), autogroup): it takes the
 //! core in turns with all ranks together, after many yields, and who slept would gain nothing.
 //!
-//! Where cores are wanted a thread that waits keeps its own for no longer than sleeping costs: who sleeps soon has
+//! Where cores are wanted a thread that waits leaves its own to others in turns while those give it back soon
+//! ([`crate::turns`]), and else keeps it for no longer than sleeping costs: who sleeps soon has
 //! its turn soon after it is woken, and who spins has used it up when the answer comes.
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use nix::unistd::{SysconfVar, sysconf};
 use topo::processor::Runnable;
 
 use crate::trust::{Trust, Try};
+use crate::turns::Turns;
 
 /// What one process has seen lately; its words are guarded as the core is.
 #[derive(Debug)]
@@ -45,6 +47,7 @@ pub(crate) struct Crowding {
     look_at_us: AtomicU64,
     /// In spinning for as long as sleeping costs.
     trust: Trust,
+    turns: Turns,
     /// All cores of the machine, and what tells how many threads want them; none where it does not.
     machine: Option<(usize, Runnable)>,
     /// Threads of this process that run, or could, and want no core.
@@ -71,9 +74,18 @@ impl Crowding {
             brief_yields: AtomicU32::new(FEW_YIELDS),
             look_at_us: AtomicU64::new(0),
             trust: Trust::new(),
+            turns: Turns::new(),
             machine,
             idle: Arc::default(),
         }
+    }
+
+    /// As where others always want the cores.
+    #[cfg(test)]
+    pub fn lasting() -> Self {
+        let crowding = Self::new();
+        crowding.hold(u64::MAX);
+        crowding
     }
 
     #[inline]
@@ -159,6 +171,9 @@ impl Crowding {
             _ => HOLD_US,
         };
         self.hold_us.store(hold_us, Ordering::Relaxed);
+        if !self.is_crowded() {
+            self.turns.hold(now_us);
+        }
         self.hold(now_us + hold_us);
     }
 
@@ -195,6 +210,22 @@ impl Crowding {
     /// Whether what a thread has spun for came before it had to sleep.
     pub fn learn(&self, paid: bool) {
         self.trust.learn(paid);
+    }
+
+    /// Whether a thread that begins to wait leaves the core to others again and again, and polls between; to be
+    /// followed by [`Crowding::learn_turns`] if so.
+    pub fn takes_turns(&self, now: Instant) -> bool {
+        self.turns.pay(self.us(now))
+    }
+
+    /// A thread that does has the core back after so long; whether to go on.
+    pub fn note_turn(&self, took: Duration, now: Instant) -> bool {
+        self.turns.note(took, self.us(now))
+    }
+
+    /// Whether what it waited for has come.
+    pub fn learn_turns(&self, came: bool) {
+        self.turns.learn(came);
     }
 
     fn us(&self, at: Instant) -> u64 {

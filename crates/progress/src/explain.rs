@@ -6,6 +6,7 @@ use crate::Policy;
 use crate::copies::PIECE;
 use crate::cores::LOOK_EVERY;
 use crate::standby::{GATHERED, IDLE_LOOKS};
+use crate::turns::TURNS;
 use crate::wait::{AWAY, CROWDED_AWAY, MAX_SLEEP};
 
 /// One thing that a policy says.
@@ -78,6 +79,11 @@ impl Policy {
                 "if wanted",
                 Amount::Time(self.brief),
                 "where others want the cores: half of that, and not at all where it was in vain",
+            ),
+            say(
+                "turns",
+                Amount::Number(TURNS),
+                "where others want the cores: leaves the core to them so often, with a poll after each, unless one takes a millisecond",
             ),
             say(
                 "yields",
@@ -157,6 +163,7 @@ mod tests {
         let alone = Policy::for_node(2, 4);
         assert_eq!(amount(alone, "spins"), Some(Amount::Time(alone.spin)));
         assert_eq!(amount(alone, "if wanted"), Some(Amount::Time(alone.brief)));
+        assert_eq!(amount(alone, "turns"), Some(Amount::Number(TURNS)));
         assert_eq!(amount(alone, "yields"), Some(Amount::None));
         assert_eq!(amount(alone, "threads"), Some(Amount::Number(2)));
         assert_eq!(amount(alone, "copies"), Some(Amount::Number(2)));

@@ -25,6 +25,7 @@ mod submissions;
 mod succession;
 mod tasks;
 mod trust;
+mod turns;
 mod vain;
 mod wait;
 mod waiters;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::cores::Cores;
 use crate::crowding::Crowding;
 use crate::trust::{Trust, Try};
+use crate::turns::TURNS;
 
 /// How a thread waits when nothing has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +106,7 @@ pub(crate) struct Patience<'a> {
     polls: u32,
     guesses: u32,
     yields: u32,
+    turns: Left,
     /// How long the core was yielded to nobody.
     kept: Duration,
     /// Polls that brought nothing while others were due.
@@ -113,6 +115,16 @@ pub(crate) struct Patience<'a> {
     mid_message: bool,
     /// It was, and did not come soon.
     is_late: bool,
+}
+
+/// What is left of the turns for which a wait leaves the core to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// It has not come to that, or they do not pay.
+    Unasked,
+    Turns(u32),
+    /// They were in vain.
+    Over,
 }
 
 /// Whether it pays to yield to whoever else wants the core. Peers on the same core that no rail knows of
@@ -163,6 +175,8 @@ pub(crate) enum Next {
     /// As `Look`, and if none is known, yield all the same if that has paid lately.
     Guess,
     Yield,
+    /// Leave the core to whoever wants it, for a turn.
+    Turn,
     Sleep,
 }
 
@@ -176,6 +190,7 @@ impl<'a> Patience<'a> {
             polls: 0,
             guesses: 0,
             yields: 0,
+            turns: Left::Unasked,
             kept: Duration::ZERO,
             held_up: 0,
             mid_message: false,
@@ -192,11 +207,22 @@ impl<'a> Patience<'a> {
         }
     }
 
+    /// The core was left to others for a turn of so long.
+    pub fn note_turn(&mut self, crowding: &Crowding, took: Duration, now: Instant) {
+        let goes_on = crowding.note_turn(took, now);
+        if let Left::Turns(left) = &mut self.turns {
+            *left = if goes_on { left.saturating_sub(1) } else { 0 };
+        }
+    }
+
     /// Something happened, of which others hear (`is_news`) or which was on the way there: the patience is fresh
     /// again, but for those who are held up.
     pub fn renew(&mut self, crowding: &Crowding, is_news: bool) {
         if self.since.is_some() && !self.mid_message && crowding.is_crowded() {
             crowding.learn(true);
+        }
+        if let Left::Turns(_) = self.turns {
+            crowding.learn_turns(true);
         }
         let mid_message = !is_news && !self.is_late;
         *self = Self { held_up: self.held_up, mid_message, ..Self::new(self.cores) };
@@ -262,9 +288,32 @@ impl<'a> Patience<'a> {
         Next::Sleep
     }
 
+    /// For how many turns it is left to others; whether for any is settled when a wait begins.
+    fn turns_left(&mut self, crowding: &Crowding) -> Left {
+        if self.turns == Left::Unasked {
+            let now = Instant::now();
+            if crowding.is_crowded_at(now) && crowding.takes_turns(now) {
+                self.turns = Left::Turns(TURNS);
+            }
+        }
+        self.turns
+    }
+
     /// Others want the core: it is kept for no longer than it costs to sleep.
     #[cold]
     fn next_in_a_crowd(&mut self, crowding: &Crowding) -> Next {
+        if self.since.is_none() && !self.mid_message {
+            match self.turns_left(crowding) {
+                Left::Unasked => {}
+                Left::Turns(1..) => return Next::Turn,
+                Left::Turns(0) => {
+                    crowding.learn_turns(false);
+                    self.turns = Left::Over;
+                    return Next::Sleep;
+                }
+                Left::Over => return Next::Sleep,
+            }
+        }
         self.polls += 1;
         if self.since.is_some() && !self.polls.is_multiple_of(POLLS_PER_CLOCK_IN_A_CROWD) {
             return Next::Spin;
@@ -421,10 +470,9 @@ mod tests {
 
     #[test]
     fn in_a_crowd_the_next_piece_is_waited_for_though_waiting_was_in_vain() {
-        let crowding = Crowding::new();
+        let crowding = Crowding::lasting();
         let later = Instant::now() + Duration::from_secs(3600);
-        (0..8).for_each(|_| crowding.note_pause(Duration::from_secs(1), later));
-        assert!(crowding.is_crowded());
+        assert!(!crowding.note_turn(Duration::from_secs(1), later), "no turns");
         while crowding.patience(BRIEF) == BRIEF {
             crowding.learn(false);
         }
@@ -439,6 +487,26 @@ mod tests {
         assert_eq!(patience.next(&Courtesy::default(), &crowding), Next::Sleep);
         patience.renew(&crowding, false);
         assert_eq!(patience.next(&Courtesy::default(), &crowding), Next::Look);
+    }
+
+    #[test]
+    fn in_a_crowd_the_core_is_left_to_others_until_that_takes_long() {
+        let crowding = Crowding::lasting();
+        let now = Instant::now();
+        let cores = Cores::new(Policy::for_node(1, 1));
+        let turns = |took| {
+            let mut patience = Patience::new(&cores);
+            let mut turns = 0;
+            while patience.next(&Courtesy::default(), &crowding) == Next::Turn {
+                patience.note_turn(&crowding, took, now);
+                turns += 1;
+            }
+            while patience.next(&Courtesy::default(), &crowding) != Next::Sleep {}
+            turns
+        };
+        assert_eq!(turns(BRIEF), TURNS);
+        assert_eq!(turns(Duration::from_millis(3)), 1);
+        assert_eq!(turns(BRIEF), 0, "who wants the core computes");
     }
 
     #[test]

@@ -444,7 +444,12 @@ impl Progress {
                 core
             }
             Next::Yield => self.sleep(core, wait.deadline),
-            Next::Sleep if is_news => core,
+            Next::Turn | Next::Sleep if is_news => core,
+            Next::Turn => {
+                let (core, took) = self.yield_core(core);
+                wait.patience.note_turn(&self.crowding, took, Instant::now());
+                core
+            }
             Next::Sleep => self.sleep(core, wait.deadline),
         }
     }

@@ -71,8 +71,9 @@ fn a_loop_of_tests_sleeps_where_others_want_the_cores() {
         }
         has_slept.store(true, Ordering::Relaxed);
     });
+    // It takes turns at first, until one of them shows that the others compute.
     let counted = counters(&process);
-    assert!(counted.sleeps > 0 && counted.yields == 0, "{counted:?}");
+    assert!(counted.sleeps > 0, "{counted:?}");
 }
 
 #[test]
