@@ -346,7 +346,7 @@ fn shown(places: &Topology, found: &[Found]) -> String {
         places.size(),
         places.nodes(),
         places.sites(),
-        if places.is_crowded() { ", more than cores" } else { "" },
+        if places.outnumbers_cores() { ", more than cores" } else { "" },
         "operation",
         "bytes",
         "by the model",

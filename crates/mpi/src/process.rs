@@ -12,7 +12,7 @@ use std::time::Duration;
 use boot::Job;
 use driver::{
     Congestion, Encryption, FarTcp, Gateways, Identity, OwnRail, QuicConfig, QuicRail, Rail,
-    ShmConfig, ShmRail, TcpConfig, TcpNetworks, TcpRail, node_identity,
+    ShmConfig, ShmRail, TcpConfig, TcpNetworks, TcpRail, machine_identity, node_identity,
 };
 use engine::{Config, Engine};
 use lock::Uncancelled;
@@ -578,7 +578,7 @@ fn home(rails: &TcpNetworks) -> Result<Home, String> {
         networks => networks,
     };
     let networks = networks.iter().map(|one| Network::new(one.address(), one.prefix())).collect();
-    Ok(Home { node: node_identity(), site, networks })
+    Ok(Home { node: node_identity(), machine: machine_identity(), site, networks })
 }
 
 /// The gateways of this process's site.

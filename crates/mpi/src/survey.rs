@@ -22,7 +22,7 @@ pub(crate) type QuicFirst = BTreeSet<(u32, u32)>;
 /// What rank 0 has said.
 #[derive(Clone, Debug)]
 pub(crate) struct Survey {
-    /// Whether the whole job is on one node, with more ranks than cores.
+    /// Whether the whole job is on one machine, with more ranks than cores.
     pub is_crowded: bool,
     /// Nodes and sites.
     pub sites: Map,
@@ -52,7 +52,8 @@ pub(crate) fn publish_word(job: &Job, home: &Home, host: &HostCost) -> Result<()
         return Ok(());
     }
     let plans = plans_of_environment()?;
-    let mut word = (boot::node_cores() as u32).to_le_bytes().to_vec();
+    let cores = [boot::node_cores(), topo::processor::cores().machine];
+    let mut word = cores.map(|cores| (cores as u32).to_le_bytes()).concat();
     word.push(u8::from(home.site.is_some()));
     word.extend(within_a_node(host).emit());
     word.extend(plans.to_string().into_bytes());
@@ -72,7 +73,8 @@ pub(crate) fn survey(
         return Ok(Survey { is_crowded: false, sites, costs, pairs, quic_first, plans });
     }
     let word = job.fetch(0, WORD).map_err(|error| error.to_string())?;
-    let Word { cores, is_named, costs, plans } = Word::parse(&word).ok_or(NONSENSE)?;
+    let Word { cores, machine_cores, is_named, costs, plans } =
+        Word::parse(&word).ok_or(NONSENSE)?;
     let is_one_node = boot::local_ranks() == Some(job.size() as usize);
     let (sites, costs, pairs, quic_first) = match (is_one_node, is_named, &home.site) {
         (true, false, None) => (Map::flat(), costs, Pairs::default(), QuicFirst::new()),
@@ -84,13 +86,17 @@ pub(crate) fn survey(
         }
         (true, true, _) | (false, _, _) => map(job, costs, home_of)?,
     };
-    let is_crowded = is_one_node && job.size() > cores;
+    // Each of several nodes may be held to cores of its own.
+    let cores = if sites.nodes() == 1 { cores } else { machine_cores };
+    let is_crowded = sites.is_one_machine() && job.size() > cores;
     Ok(Survey { is_crowded, sites, costs, pairs, quic_first, plans })
 }
 
 /// What rank 0 said before it knew of the others.
 struct Word {
+    /// Those of rank 0's node.
     cores: u32,
+    machine_cores: u32,
     is_named: bool,
     costs: Costs,
     plans: Arc<Plans>,
@@ -99,11 +105,13 @@ struct Word {
 impl Word {
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (cores, rest) = bytes.split_first_chunk::<4>()?;
+        let (machine_cores, rest) = rest.split_first_chunk::<4>()?;
         let (&is_named, rest) = rest.split_first()?;
         let (costs, plans) = rest.split_at_checked(Costs::LEN)?;
         let plans = std::str::from_utf8(plans).ok()?.parse().ok()?;
         Some(Self {
             cores: u32::from_le_bytes(*cores),
+            machine_cores: u32::from_le_bytes(*machine_cores),
             is_named: is_named != 0,
             costs: Costs::parse(costs)?,
             plans: Arc::new(plans),
@@ -230,7 +238,7 @@ const PLANS_LEN_MAX: u64 = 64 << 10;
 
 const NONSENSE: &str = "rank 0 published nonsense";
 
-/// What rank 0 says before it knows the others: its cores, whether it has a site's name, what messages cost on
+/// What rank 0 says before it knows the others: the cores of its node and of its machine, whether it has a site's name, what messages cost on
 /// its node, and what the user wants for collectives.
 const WORD: &str = "word";
 const SITES: &str = "sites";
@@ -246,9 +254,10 @@ mod tests {
     fn the_word_of_rank_0_is_read_as_it_was_told() {
         let costs = within_a_node(&HostCost::default());
         let table = "bcast * chain\n";
-        let word = [&7u32.to_le_bytes()[..], &[1], &costs.emit(), table.as_bytes()].concat();
+        let word = [&[7, 0, 0, 0, 9, 0, 0, 0][..], &[1], &costs.emit(), table.as_bytes()].concat();
         let read = Word::parse(&word).unwrap();
-        assert_eq!((read.cores, read.is_named, read.costs), (7, true, costs));
+        assert_eq!((read.cores, read.machine_cores), (7, 9));
+        assert_eq!((read.is_named, read.costs), (true, costs));
         assert_eq!(*read.plans, table.parse().unwrap());
         assert!(Word::parse(&word[..20]).is_none() && Word::parse(&[]).is_none());
         assert!(Word::parse(&word[..word.len() - 3]).is_none(), "`cha` is no algorithm");
@@ -308,7 +317,7 @@ mod tests {
         let home = |node: u8, site: &str| Home {
             node: vec![node],
             site: Some(site.into()),
-            networks: Vec::new(),
+            ..Home::default()
         };
         let homes = [home(7, "a"), home(5, "a"), home(7, "a"), home(1, "b"), home(5, "a")];
         assert_eq!(firsts(&Map::of(&homes), 5), [1, 3]);

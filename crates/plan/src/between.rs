@@ -208,7 +208,8 @@ fn part(topology: &Topology, ranks: impl IntoIterator<Item = u32>) -> Topology {
         return Topology::flat(size, topology.is_crowded(), *topology.costs());
     }
     let locations: Vec<_> = ranks.into_iter().map(|rank| topology.location(rank)).collect();
-    Topology::with_pairs(&locations, false, *topology.costs(), &topology.pairs())
+    let is_crowded = topology.outnumbers_cores();
+    Topology::with_pairs(&locations, is_crowded, *topology.costs(), &topology.pairs())
 }
 
 impl Schedule {

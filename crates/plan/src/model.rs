@@ -70,6 +70,8 @@ pub(crate) struct Shape {
     pub is_in_order: bool,
     /// Whether ranks outnumber the cores of their one node.
     pub is_crowded: bool,
+    /// Whether several nodes of one site are on one machine, and ranks outnumber its cores.
+    pub is_shared: bool,
     /// Whether what is short goes through the heads of nodes, where there are several.
     pub has_heads: bool,
 }
@@ -148,7 +150,7 @@ impl Model {
         algorithm: Algorithm,
         home: Option<u32>,
     ) -> Option<u64> {
-        let Shape { sites, nodes, is_crowded, .. } = self.shape;
+        let Shape { sites, nodes, is_crowded, is_shared, .. } = self.shape;
         if nodes == 1 && matches!(algorithm, Algorithm::Heads | Algorithm::Levels) {
             return None;
         }
@@ -158,6 +160,12 @@ impl Model {
         if is_crowded {
             return self.crowd_ns(call, algorithm);
         }
+        let alone_ns = self.beside_ns(call, algorithm)?;
+        Some(if is_shared { alone_ns.max(self.shared_ns(call, algorithm)) } else { alone_ns })
+    }
+
+    /// On nodes of one site with a core for each rank.
+    fn beside_ns(&self, call: &Call, algorithm: Algorithm) -> Option<u64> {
         match call.operation {
             Operation::Barrier => self.barrier_ns(Barrier::named(algorithm)?),
             Operation::Broadcast => self.broadcast_ns(call, Broadcast::named(algorithm)?),

@@ -22,7 +22,7 @@ impl fmt::Display for Topology {
             rank = end;
         }
         let numbers = self.costs().numbers().map(|number| number.to_string()).join(",");
-        write!(f, " {} {numbers}", if self.is_crowded() { CROWDED } else { ROOMY })?;
+        write!(f, " {} {numbers}", if self.outnumbers_cores() { CROWDED } else { ROOMY })?;
         for (index, (one, other, cost)) in self.pairs().iter().enumerate() {
             let Cost { latency_ns, bytes_per_s, overhead_ns } = cost;
             let begin = if index == 0 { ' ' } else { ';' };

@@ -79,7 +79,8 @@ impl Topology {
         Self { size, is_crowded, levels, across, costs, model, plans, page_bytes }
     }
 
-    /// Ranks where `locations` says. A single node is as [`Topology::flat`].
+    /// Ranks where `locations` says, and whether those are on one machine and outnumber its cores. A single node is as
+    /// [`Topology::flat`].
     pub fn new(locations: &[Location], is_crowded: bool, costs: Costs) -> Self {
         Self::with_pairs(locations, is_crowded, costs, &Pairs::default())
     }
@@ -106,10 +107,11 @@ impl Topology {
         };
         let crossings = Arc::clone(&across.crossings);
         let has_heads = across.short.nodes() == levels.nodes();
-        let shape = Shape { has_heads, ..levels.shape() };
+        let is_shared = is_crowded && levels.sites() == 1;
+        let shape = Shape { has_heads, is_shared, ..levels.shape() };
         let model = Model::new(shape, levels.orders(), &costs, crossings);
         let (levels, across) = (Some(Box::new(levels)), Some(Box::new(across)));
-        let (is_crowded, plans, page_bytes) = (false, Arc::default(), None);
+        let (plans, page_bytes) = (Arc::default(), None);
         Self { size, is_crowded, levels, across, costs, model, plans, page_bytes }
     }
 
@@ -133,6 +135,11 @@ impl Topology {
 
     /// Whether all ranks are on one node and outnumber its cores.
     pub fn is_crowded(&self) -> bool {
+        self.is_crowded && self.levels.is_none()
+    }
+
+    /// Whether they are on one machine, on however many nodes, and outnumber its cores.
+    pub fn outnumbers_cores(&self) -> bool {
         self.is_crowded
     }
 
@@ -331,6 +338,7 @@ impl Shape {
             node_tells: 0,
             is_in_order: true,
             is_crowded,
+            is_shared: false,
             has_heads: true,
         }
     }
@@ -416,6 +424,7 @@ impl Levels {
             node_tells,
             is_in_order: self.ranks.is_sorted(),
             is_crowded: false,
+            is_shared: false,
             has_heads: true,
         }
     }
@@ -584,6 +593,7 @@ mod tests {
         let there = Location { node: 6, site: 8 };
         let topology = Topology::new(&[here, there], true, Costs::default());
         assert!(topology.sites() == 1 && !topology.is_crowded() && topology.nodes() == 2);
+        assert!(topology.outnumbers_cores() && topology.model.shape().is_shared);
         assert_eq!(Topology::new(&[], false, Costs::default()).size(), 0);
     }
 }

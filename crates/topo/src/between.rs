@@ -267,7 +267,7 @@ mod tests {
 
     fn home(node: u8, site: &str, address: &str) -> Home {
         let networks = vec![Network::new(address.parse().unwrap(), 24)];
-        Home { node: vec![node], site: Some(site.into()), networks }
+        Home { node: vec![node], site: Some(site.into()), networks, ..Home::default() }
     }
 
     fn pair(here: &str, there: &str) -> Pair {

@@ -20,6 +20,9 @@ use wire::number;
 pub struct Home {
     /// The same bytes in all processes that share memory, and in no others; at most 255.
     pub node: Vec<u8>,
+    /// The same bytes in all processes whose nodes share a machine and its cores, as containers do, and in no others;
+    /// none where that is not known; at most 255.
+    pub machine: Vec<u8>,
     /// The site's name, if it has one; at most 255 bytes.
     pub site: Option<String>,
     /// The networks that lead from here to other machines; at most 255.
@@ -40,6 +43,7 @@ pub struct Map {
     places: Vec<Place>,
     nodes: u32,
     sites: u32,
+    is_one_machine: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,7 +55,7 @@ struct Place {
 impl Map {
     /// Everybody on one node of one site.
     pub fn flat() -> Self {
-        Self { places: Vec::new(), nodes: 1, sites: 1 }
+        Self { places: Vec::new(), nodes: 1, sites: 1, is_one_machine: true }
     }
 
     /// The map of processes at these homes, in the order of their ranks.
@@ -59,7 +63,9 @@ impl Map {
         let node = dense(homes.iter().map(|home| (&home.node, &home.site)));
         let site = dense(families(homes, &node));
         let places = node.into_iter().zip(site).map(|(node, site)| Place { node, site });
-        Self::of_places(places.collect())
+        let is_known = homes.first().is_some_and(|home| !home.machine.is_empty());
+        let is_same = homes.windows(2).all(|homes| homes[0].machine == homes[1].machine);
+        Self::of_places(places.collect(), is_known && is_same)
     }
 
     /// The node of a rank of the job, one of `0..nodes()`.
@@ -84,9 +90,14 @@ impl Map {
         self.sites
     }
 
-    /// The map as bytes: runs of ranks at one place.
+    /// Whether all nodes are known to be on one machine, whose cores they share.
+    pub fn is_one_machine(&self) -> bool {
+        self.is_one_machine
+    }
+
+    /// The map as bytes: whether all is on one machine, and runs of ranks at one place.
     pub fn emit(&self) -> Vec<u8> {
-        let mut bytes = vec![VERSION];
+        let mut bytes = vec![VERSION, u8::from(self.is_one_machine)];
         for run in self.places.chunk_by(|one, next| one == next) {
             let numbers = [run.len() as u32, run[0].node, run[0].site];
             numbers.into_iter().for_each(|number| number::append(&mut bytes, number.into()));
@@ -96,7 +107,7 @@ impl Map {
 
     /// The map of a job of so many processes; none where the bytes are no such map.
     pub fn parse(bytes: &[u8], size: u32) -> Option<Self> {
-        let mut rest = bytes.strip_prefix(&[VERSION])?;
+        let (&is_one_machine, mut rest) = bytes.strip_prefix(&[VERSION])?.split_first()?;
         let mut places: Vec<Place> = Vec::new();
         while !rest.is_empty() {
             let ranks = small(&mut rest)?;
@@ -107,10 +118,11 @@ impl Map {
             places.extend(std::iter::repeat_n(place, ranks as usize));
         }
         let is_whole = places.is_empty() || places.len() == size as usize;
-        (is_whole && is_ordered(&places)).then(|| Self::of_places(places))
+        let is_known = is_one_machine <= 1 && is_whole && is_ordered(&places);
+        is_known.then(|| Self::of_places(places, is_one_machine == 1))
     }
 
-    fn of_places(mut places: Vec<Place>) -> Self {
+    fn of_places(mut places: Vec<Place>, is_one_machine: bool) -> Self {
         let count = |number: fn(&Place) -> u32| {
             places.iter().map(number).max().map_or(1, |last| last.saturating_add(1))
         };
@@ -118,7 +130,7 @@ impl Map {
         if nodes == 1 {
             places = Vec::new();
         }
-        Self { places, nodes, sites }
+        Self { places, nodes, sites, is_one_machine: is_one_machine || nodes == 1 }
     }
 
     #[inline]
@@ -137,6 +149,7 @@ impl Home {
             bytes.extend(part);
         };
         append(&self.node);
+        append(&self.machine);
         // A name is never empty.
         append(self.site.as_deref().unwrap_or("").as_bytes());
         for network in &self.networks {
@@ -157,7 +170,7 @@ impl Home {
             rest = tail;
             Some((part, tail.is_empty()))
         };
-        let node = part()?.0.to_vec();
+        let (node, machine) = (part()?.0.to_vec(), part()?.0.to_vec());
         let (site, mut is_last) = part()?;
         let site = String::from_utf8(site.to_vec()).ok()?;
         let mut networks = Vec::new();
@@ -166,7 +179,8 @@ impl Home {
             networks.push(Network::parse(bytes)?);
             is_last = last;
         }
-        Some(Self { node, site: Some(site).filter(|name| !name.is_empty()), networks })
+        let site = Some(site).filter(|name| !name.is_empty());
+        Some(Self { node, machine, site, networks })
     }
 }
 
@@ -287,7 +301,7 @@ fn small(bytes: &mut &[u8]) -> Option<u32> {
     u32::try_from(number::take(bytes)?).ok()
 }
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 #[cfg(test)]
 mod tests {
@@ -301,7 +315,7 @@ mod tests {
 
     fn home(node: &str, networks: &[&str]) -> Home {
         let networks = networks.iter().map(|text| network(text)).collect();
-        Home { node: node.into(), site: None, networks }
+        Home { node: node.into(), machine: Vec::new(), site: None, networks }
     }
 
     fn named(node: &str, site: &str, networks: &[&str]) -> Home {
@@ -311,6 +325,15 @@ mod tests {
     fn numbers(homes: &[Home]) -> (Vec<u32>, Vec<u32>) {
         let map = Map::of(homes);
         (0..homes.len() as u32).map(|rank| (map.node(rank), map.site(rank))).unzip()
+    }
+
+    #[test]
+    fn nodes_are_of_one_machine_if_all_say_so() {
+        let on = |node, machine: &str| Home { machine: machine.into(), ..home(node, &[]) };
+        let is_one = |homes: &[Home]| Map::of(homes).is_one_machine();
+        assert!(is_one(&[on("a", "m"), on("b", "m")]) && is_one(&[on("a", ""), on("a", "")]));
+        assert!(!is_one(&[on("a", "m"), on("b", "m"), on("c", "n")]));
+        assert!(!is_one(&[on("a", ""), on("b", "")]), "not known");
     }
 
     #[test]
@@ -355,7 +378,7 @@ mod tests {
     #[test]
     fn one_node_needs_no_table() {
         assert_eq!(Map::of(&vec![home("a", &[]); 5]), Map::flat());
-        assert_eq!(Map::flat().emit().len(), 1);
+        assert_eq!(Map::flat().emit().len(), 2);
         assert_eq!((Map::flat().nodes(), Map::flat().sites(), Map::flat().site(4)), (1, 1, 0));
         assert_eq!(Map::parse(&Map::flat().emit(), 5), Some(Map::flat()));
     }
@@ -365,6 +388,7 @@ mod tests {
         let networks = proptest::collection::vec((0u8..4, 1u8..6, 24u8..26), 0..3);
         let one = (0u8..6, 0u8..8, networks).prop_map(|(node, site, networks)| Home {
             node: vec![node],
+            machine: vec![node / 3],
             site: ["x", "y"].get(usize::from(site)).map(ToString::to_string),
             networks: networks
                 .into_iter()
@@ -419,6 +443,11 @@ mod tests {
                     prop_assert_eq!(node[one] == node[other], same);
                 }
             }
+            let mut machines = homes.iter().map(|home| &home.machine);
+            let first = machines.next();
+            let is_one = machines.all(|machine| Some(machine) == first);
+            let map = Map::of(&homes);
+            prop_assert_eq!(map.is_one_machine(), is_one || map.nodes() == 1);
             let in_order = |all: &[u32]| {
                 let mut next = 0;
                 all.iter().all(|&it| { next += u32::from(it == next); it < next })

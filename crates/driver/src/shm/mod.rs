@@ -40,7 +40,7 @@ pub use board::{Board, BoardDoor};
 use heads::{GONE, Heads};
 use life::Life;
 use node::Address;
-pub use node::node_identity;
+pub use node::{machine_identity, node_identity};
 use pool::{CHUNK_FRAME_MAX, LINE, Pool};
 use ring::{Consumer, FRAME_MAX, HEADER_AT, HEADER_LEN, Place, Producer, SEGMENT_LEN};
 use segment::{Segment, open_descriptor};

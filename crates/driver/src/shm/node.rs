@@ -2,13 +2,19 @@
 
 use std::os::unix::fs::MetadataExt;
 
-/// What processes that can share memory have in common: the boot of the kernel, the process and IPC
+/// What processes on one machine have in common, whose cores they share: the boot of the kernel. Nothing where it does
+/// not tell.
+pub fn machine_identity() -> Vec<u8> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    boot.trim().as_bytes().to_vec()
+}
+
+/// What processes that can share memory have in common: the machine, the process and IPC
 /// namespaces, and the device of `/dev/shm`. Attaching is tried besides.
 pub fn node_identity() -> Vec<u8> {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let inode = |path| std::fs::metadata(path).map_or(0, |metadata| metadata.ino());
     let device = std::fs::metadata("/dev/shm").map_or(0, |metadata| metadata.dev());
-    let mut identity = boot.trim().as_bytes().to_vec();
+    let mut identity = machine_identity();
     for number in [inode("/proc/self/ns/pid"), inode("/proc/self/ns/ipc"), device] {
         identity.extend(number.to_le_bytes());
     }

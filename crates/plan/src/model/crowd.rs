@@ -1,6 +1,6 @@
-//! What calls take where ranks are more than cores.
+//! What calls take where ranks are more than cores, on one node, or on several of one machine.
 
-use super::{CROWD_CORES, Model, TURN_NS, levels};
+use super::{CROWD_CORES, Model, Order, Shape, TURN_NS, levels};
 use crate::choice::{Algorithm, Call, Operation};
 use crate::ways::{
     Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather, Prefix, Reduce, ReduceScatter, Ways,
@@ -104,6 +104,62 @@ impl Model {
         let stream_ns = |times: u64| self.near.stream_ns(times_bytes(times));
         let beside_ns = messages * self.near.work_ns + stream_ns(together);
         Some(waits * ranks * TURN_NS + stream_ns(alone) + beside_ns / CROWD_CORES)
+    }
+
+    /// What a call takes at least on several nodes that share their cores: its rounds, in each of which all ranks have their
+    /// turn, and the work of all messages between nodes. Nothing for operations that go by the heads of nodes anyway.
+    pub(super) fn shared_ns(&self, call: &Call, algorithm: Algorithm) -> u64 {
+        let (rounds, messages) = self.shared(call, algorithm).unwrap_or((0, 0));
+        let work_ns = 2 * messages * self.far.work_ns;
+        rounds * self.shape.ranks * TURN_NS + work_ns / CROWD_CORES
+    }
+
+    /// How many waits there are one after the other, and messages between nodes.
+    fn shared(&self, call: &Call, algorithm: Algorithm) -> Option<(u64, u64)> {
+        let Shape { ranks, nodes, node_ranks, .. } = self.shape;
+        let foreign = ranks - node_ranks;
+        let doublings = |order: &Order| {
+            let rounds = levels(ranks);
+            let leave: u64 =
+                order.shift[..rounds as usize].iter().map(|&leave| u64::from(leave)).sum();
+            (rounds, nodes * leave)
+        };
+        // Those of a node wait for its head, and it for another's.
+        let between_heads = |rounds: u64| (2 + rounds, nodes * (nodes - 1));
+        Some(match call.operation {
+            Operation::Allgather => match Allgather::named(algorithm)? {
+                Allgather::Bruck => doublings(&self.by_rank),
+                Allgather::Ring => (ranks - 1, nodes * (ranks - 1)),
+                Allgather::Heads => between_heads(1),
+                Allgather::Levels => between_heads(nodes - 1),
+                Allgather::Sites => (2, ranks * (nodes - 1)),
+                Allgather::Linear | Allgather::Pairwise | Allgather::Bundles | Allgather::Board => {
+                    return None;
+                }
+            },
+            Operation::Alltoall => match Alltoall::named(algorithm)? {
+                Alltoall::Pairwise => (1, ranks * foreign),
+                Alltoall::Bruck => doublings(&self.by_place),
+                Alltoall::Heads => between_heads(1),
+                Alltoall::Bundles | Alltoall::Board => return None,
+            },
+            Operation::ReduceScatter => match ReduceScatter::named(algorithm)? {
+                ReduceScatter::Binomial => (levels(ranks) + 1, nodes - 1 + foreign),
+                ReduceScatter::Ring => (ranks - 1, nodes * (ranks - 1)),
+                ReduceScatter::Heads => (3, ranks.min(call.units.max(1)) * (nodes - 1)),
+                ReduceScatter::Pairwise | ReduceScatter::Sites | ReduceScatter::Board => {
+                    return None;
+                }
+            },
+            Operation::Barrier
+            | Operation::Broadcast
+            | Operation::Gather
+            | Operation::Scatter
+            | Operation::Reduce
+            | Operation::Allreduce
+            | Operation::Scan
+            | Operation::Exscan => return None,
+        })
     }
 }
 
