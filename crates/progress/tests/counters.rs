@@ -71,9 +71,10 @@ fn a_loop_of_tests_sleeps_where_others_want_the_cores() {
         }
         has_slept.store(true, Ordering::Relaxed);
     });
-    // It takes turns at first, until one of them shows that the others compute.
+    // It takes turns before it sleeps, until one of them shows that the others compute.
     let counted = counters(&process);
     assert!(counted.sleeps > 0, "{counted:?}");
+    assert!(counted.yields <= TURNS_AT_MOST * (counted.sleeps + 1), "{counted:?}");
 }
 
 #[test]
@@ -233,5 +234,7 @@ impl Directory for Alone {
 
 const TESTS: u64 = 10;
 const TESTS_IN_A_ROW: usize = 1000;
+/// Before it sleeps.
+const TURNS_AT_MOST: u64 = 100;
 const SOON: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(20);
