@@ -326,20 +326,33 @@ struct Bare {
     frame: Frame,
     out: Vec<u8>,
     into: Vec<u8>,
+    /// Of a message that cuts through, how much has come.
+    come: usize,
 }
 
 impl Bare {
     fn open(mut rail: Box<dyn Rail>, rank: u32, address: &[u8]) -> Result<Self, String> {
         open_link(&mut *rail, rank, address)?;
         let peer = GateId(1 - rank);
-        Ok(Self { rail, peer, frame: Frame::default(), out: Vec::new(), into: Vec::new() })
+        Ok(Self { rail, peer, frame: Frame::default(), out: Vec::new(), into: Vec::new(), come: 0 })
     }
 
     /// Takes a message, if one has come.
     fn take(&mut self) -> Option<Result<(), String>> {
-        let Self { rail, into, .. } = self;
+        let Self { rail, into, come, .. } = self;
         let mut outcome = None;
         rail.poll(&mut |event| match event {
+            Event::Begun { bytes, len, taken, .. } if len == into.len() => {
+                into[..bytes.len()].copy_from_slice(bytes);
+                (*come, *taken) = (bytes.len(), true);
+            }
+            Event::Rest { bytes, .. } => {
+                into[*come..][..bytes.len()].copy_from_slice(bytes);
+                *come += bytes.len();
+                if *come == into.len() {
+                    outcome = Some(Ok(()));
+                }
+            }
             Event::Frame { bytes, .. } if bytes.len() == into.len() => {
                 into.copy_from_slice(bytes);
                 outcome = Some(Ok(()));
@@ -348,7 +361,8 @@ impl Bare {
                 outcome = Some(Err(format!("{} bytes came", bytes.len())));
             }
             Event::Down { fault, .. } => outcome = Some(Err(format!("link down: {fault:?}"))),
-            Event::Up { .. }
+            Event::Begun { .. }
+            | Event::Up { .. }
             | Event::Sent { .. }
             | Event::Room { .. }
             | Event::Cost { .. }
@@ -465,6 +479,13 @@ impl Scheduled {
                     failure = Some(error.to_string());
                 }
             }
+            Event::Begun { peer, bytes, len, taken } => {
+                match engine.handle_beginning(peer, ONLY, bytes, len) {
+                    Ok(is_taken) => *taken = is_taken,
+                    Err(error) => failure = Some(error.to_string()),
+                }
+            }
+            Event::Rest { peer, bytes } => engine.handle_rest(peer, bytes),
             Event::Sent { peer, token } => engine.handle_sent(peer, ONLY, token),
             Event::Room { peer } => engine.handle_room(peer, ONLY),
             Event::Cost { peer, cost } => engine.handle_cost(peer, ONLY, cost),

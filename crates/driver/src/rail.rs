@@ -169,6 +169,26 @@ pub enum Event<'a> {
         /// Its bytes, valid during the call.
         bytes: &'a [u8],
     },
+    /// The beginning of a frame has arrived, whose rest its sender is writing. It comes in its turn among the frames of
+    /// its peer.
+    Begun {
+        /// Who posted it.
+        peer: GateId,
+        /// Its first bytes, valid during the call: at least the head, unless that is longer than its first line.
+        bytes: &'a [u8],
+        /// How many there are in all.
+        len: usize,
+        /// To be set by who takes it so: then [`Event::Rest`] brings the other bytes, in order, before anything else
+        /// of this peer but its end. Otherwise [`Event::Frame`] brings the whole.
+        taken: &'a mut bool,
+    },
+    /// The next bytes of a frame whose beginning was taken.
+    Rest {
+        /// Who posted it.
+        peer: GateId,
+        /// The bytes, valid during the call.
+        bytes: &'a [u8],
+    },
     /// The memory of a frame that was [`Post::Held`] may be reused.
     Sent {
         /// Where it went.

@@ -548,7 +548,7 @@ impl News {
             Self::Up { peer, capabilities, .. } => {
                 sink(Event::Up { peer: *peer, capabilities: *capabilities });
             }
-            Self::Frame { from, bytes, .. } => sink(Event::Frame { peer: *from, bytes }),
+            Self::Frame { from, bytes, .. } => show_frame(*from, bytes, sink),
             Self::Sent(peer, token) => sink(Event::Sent { peer: *peer, token: *token }),
             Self::Room(peer) => sink(Event::Room { peer: *peer }),
             Self::Down(peer, fault) => sink(Event::Down { peer: *peer, fault: fault.clone() }),
@@ -652,12 +652,33 @@ fn pair(one: GateId, other: GateId) -> (GateId, GateId) {
 }
 
 /// One step of splitmix64 (Steele, Lea, Flood 2014).
+/// A long frame is shown piece by piece to who takes it so.
+fn show_frame(peer: GateId, bytes: &[u8], sink: &mut dyn FnMut(Event<'_>)) {
+    let len = bytes.len();
+    let mut taken = false;
+    let (beginning, rest) = bytes.split_at(len.min(BEGINNING));
+    if len >= THROUGH_MIN {
+        sink(Event::Begun { peer, bytes: beginning, len, taken: &mut taken });
+    }
+    if taken {
+        rest.chunks(PIECE).for_each(|bytes| sink(Event::Rest { peer, bytes }));
+    } else {
+        sink(Event::Frame { peer, bytes });
+    }
+}
+
 fn mix(state: u64) -> u64 {
     let state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let state = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let state = (state ^ state >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     state ^ state >> 31
 }
+
+/// Frames of so many bytes cut through: of these first…
+const THROUGH_MIN: usize = 4 << 10;
+const BEGINNING: usize = 60;
+/// …and then of so many.
+const PIECE: usize = 1500;
 
 /// Frames and other news of one endpoint reported in one look.
 const BURST: usize = 16;
@@ -732,6 +753,8 @@ mod tests {
                 Event::Down { fault: Fault::Lost(_), .. } => "lost".into(),
                 Event::Down { fault: Fault::Unreachable(_), .. } => "unreachable".into(),
                 Event::Down { fault, .. } => format!("{fault:?}"),
+                Event::Begun { .. } => return,
+                Event::Rest { .. } => unreachable!("nobody takes a beginning"),
                 Event::Refused { .. } => unreachable!("there are no strangers here"),
                 Event::Hampered { .. } => unreachable!("nothing runs out here"),
             });

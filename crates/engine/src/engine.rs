@@ -6,6 +6,7 @@ mod error;
 mod leave;
 mod links;
 mod submit;
+mod through;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem::Discriminant;

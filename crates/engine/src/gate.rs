@@ -84,6 +84,8 @@ pub(crate) struct Gate {
     pub sequence_in: u32,
     /// Messages that overtook an earlier one on another link.
     pub early: BTreeMap<u32, Unexpected>,
+    /// The receive that the frame under way is for, and where in its message the next bytes belong.
+    pub through: Option<(OpId, u64)>,
     /// Messages that come ahead of their clear.
     pub arrivals: Arrivals,
     /// The peer waits to be told what has come, and of what is missing when it has.
@@ -127,6 +129,7 @@ impl Gate {
             sequence_out: 0,
             sequence_in: 0,
             early: BTreeMap::new(),
+            through: None,
             arrivals: Arrivals::default(),
             is_pressed: false,
             lost: VecDeque::new(),

@@ -48,6 +48,50 @@ pub(crate) unsafe fn copy_many(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
+/// Copies as `copy_nonoverlapping` to lines that another core holds: `rep movsb` takes them without asking for what is in
+/// them, where the target does not lie a few bytes behind.
+///
+/// # Safety
+/// As for that.
+#[inline]
+pub(crate) unsafe fn copy_across(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: as the function's.
+    unsafe {
+        if (1..BEHIND).contains(&(to.addr().wrapping_sub(from.addr()) % PAGE)) {
+            copy_many(from, to, len);
+        } else {
+            std::ptr::copy_nonoverlapping(from, to, len);
+        }
+    }
+}
+
+/// Copies as `copy_nonoverlapping`, past the caches; what was written is there for other cores before what the caller writes
+/// next.
+///
+/// # Safety
+/// As for that; the target is aligned to 16 bytes.
+#[cfg(target_arch = "x86_64")]
+pub(crate) unsafe fn copy_past(from: *const u8, to: *mut u8, len: usize) {
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+    debug_assert!(to.addr().is_multiple_of(16));
+    let whole = len - len % STEP;
+    for at in (0..whole).step_by(STEP) {
+        // SAFETY: the bytes from `at` on are among those the caller vouched for; loads take any address.
+        unsafe {
+            let (from, to) = (from.add(at).cast::<__m128i>(), to.add(at).cast::<__m128i>());
+            let quarters = [0, 1, 2, 3].map(|quarter| _mm_loadu_si128(from.add(quarter)));
+            for (quarter, bytes) in quarters.into_iter().enumerate() {
+                _mm_stream_si128(to.add(quarter), bytes);
+            }
+        }
+    }
+    // SAFETY: as the function's.
+    unsafe {
+        std::ptr::copy_nonoverlapping(from.add(whole), to.add(whole), len - whole);
+        _mm_sfence();
+    }
+}
+
 /// Copies as `copy`: what is there may overlap where it goes.
 ///
 /// # Safety
@@ -143,6 +187,10 @@ const LONG: usize = 2048;
 #[cfg(target_arch = "x86_64")]
 const ALIKE: usize = 32;
 
+/// So many bytes behind the source, counted within pages of so many, a target is far enough away.
+const BEHIND: usize = 64;
+const PAGE: usize = 4096;
+
 /// What four registers hold, in bytes.
 #[cfg(target_arch = "x86_64")]
 const STEP: usize = 64;
@@ -167,6 +215,22 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn so_is_what_is_copied_past_the_caches() {
+        for len in [0, 1, 15, 16, 63, 64, 65, 4096, 70_001] {
+            for source in [0, 1, 16, 63] {
+                let from: Vec<u8> = (0..len + 64).map(|at| (at * 7 + at / 251) as u8).collect();
+                let mut to = vec![0xee_u8; len + 64];
+                let start = to.as_ptr().align_offset(16);
+                // SAFETY: both are longer than what is copied, and apart.
+                unsafe { copy_past(from.as_ptr().add(source), to.as_mut_ptr().add(start), len) };
+                assert_eq!(to[start..start + len], from[source..source + len], "{len} {source}");
+                assert!(to[start + len..].iter().all(|&byte| byte == 0xee), "{len} {source}");
+            }
+        }
+    }
+
+    #[test]
     fn what_is_copied_is_what_was_there_and_nothing_else_is_touched() {
         let lens =
             [0, 1, 7, 8, 15, 16, 17, 32, 33, 63, 64, 65, LONG - 1, LONG, LONG + 1, 4096, 70_001];
@@ -174,6 +238,7 @@ mod tests {
             for at in [(0, 0), (0, 1), (0, 16), (16, 0), (63, 33), (5, 48)] {
                 copied(len, at, copy_few);
                 copied(len, at, copy_many);
+                copied(len, at, copy_across);
                 copied(len, at, copy_over);
                 #[cfg(target_arch = "x86_64")]
                 if len >= STEP {

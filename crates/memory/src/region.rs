@@ -3,7 +3,9 @@
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use crate::copy::{copy_few, copy_many, copy_over};
+#[cfg(target_arch = "x86_64")]
+use crate::copy::copy_past;
+use crate::copy::{copy_across, copy_few, copy_many, copy_over};
 use crate::{Layout, scratch};
 
 /// A run of contiguous memory belonging to a region.
@@ -193,6 +195,34 @@ impl Region {
             // SAFETY: as below, for the only span there is.
             Some(address) => unsafe {
                 copy_few(address.wrapping_add(offset), target.as_mut_ptr(), target.len());
+            },
+            None => self.read_scattered(offset, target),
+        }
+    }
+
+    /// As [`Region::read`], past the caches where the processor can, and region and target are plain: other cores find it
+    /// in memory.
+    pub fn read_past(&self, offset: usize, target: &mut [u8]) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(address) = self.flat()
+            && target.as_ptr().addr().is_multiple_of(16)
+        {
+            self.check(offset, target.len());
+            // SAFETY: as for `read`.
+            return unsafe {
+                copy_past(address.wrapping_add(offset), target.as_mut_ptr(), target.len());
+            };
+        }
+        self.read(offset, target);
+    }
+
+    /// As [`Region::read`], where another core has the target's lines.
+    pub fn read_across(&self, offset: usize, target: &mut [u8]) {
+        self.check(offset, target.len());
+        match self.flat() {
+            // SAFETY: as for `read`.
+            Some(address) => unsafe {
+                copy_across(address.wrapping_add(offset), target.as_mut_ptr(), target.len());
             },
             None => self.read_scattered(offset, target),
         }
@@ -642,6 +672,28 @@ mod tests {
             let region = Region::owned(4);
             let sliced = std::panic::catch_unwind(|| region.slice(offset, len));
             assert!(sliced.is_err(), "{offset}..+{len}");
+        }
+    }
+
+    #[test]
+    fn reading_is_the_same_past_the_caches_and_across_them() {
+        let whole = Region::owned(10_000);
+        let bytes: Vec<u8> = (0..10_000).map(|at| (at * 7 + at / 251) as u8).collect();
+        whole.write(0, &bytes);
+        let mut target = vec![0; 10_100];
+        for (offset, len) in [(0, 10_000), (5, 9000), (17, 4097), (100, 63), (10_000, 0)] {
+            for at in [0, 1, 16, 63] {
+                for read in [Region::read, Region::read_past, Region::read_across] {
+                    target.fill(0xee);
+                    read(&whole, offset, &mut target[at..at + len]);
+                    assert_eq!(target[at..at + len], bytes[offset..offset + len]);
+                    assert!(target[at + len..].iter().all(|&byte| byte == 0xee));
+                }
+            }
+        }
+        for read in [Region::read_past, Region::read_across] {
+            let outside = std::panic::catch_unwind(|| read(&Region::owned(4), 2, &mut [0; 3]));
+            assert!(outside.is_err());
         }
     }
 

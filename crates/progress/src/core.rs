@@ -583,17 +583,20 @@ impl Core {
         let mut troubles: Vec<(GateId, Trouble)> = Vec::new();
         let mut may_be_busy = false;
         let moved = station.rail.poll(&mut |event| match event {
+            Event::Frame { peer, .. } | Event::Begun { peer, .. }
+                if troubles.iter().any(|(known, it)| *known == peer && it.is_misbehaviour()) => {}
             Event::Frame { peer, bytes } => {
-                if troubles
-                    .iter()
-                    .any(|(known, trouble)| *known == peer && trouble.is_misbehaviour())
-                {
-                    return;
-                }
                 if let Err(error) = engine.handle_frame(peer, rail, bytes) {
                     troubles.push((peer, Trouble::Misbehaved(error.to_string())));
                 }
             }
+            Event::Begun { peer, bytes, len, taken } => {
+                match engine.handle_beginning(peer, rail, bytes, len) {
+                    Ok(is_taken) => *taken = is_taken,
+                    Err(error) => troubles.push((peer, Trouble::Misbehaved(error.to_string()))),
+                }
+            }
+            Event::Rest { peer, bytes } => engine.handle_rest(peer, bytes),
             Event::Sent { peer, token } => engine.handle_sent(peer, rail, token),
             Event::Hampered { reason } => journal.print(&[format!("{name}: {reason}")]),
             Event::Refused { from, reason } => {

@@ -413,6 +413,27 @@ pub fn parse<'a>(frame: &mut &'a [u8]) -> Result<Option<Packet<'a>>, FrameError>
     Ok(Some(packet))
 }
 
+/// The one packet of a frame of `len` bytes of which only `beginning` is there, with as much of its payload; none where
+/// that is no message, or piece of one, that ends with the frame.
+pub fn parse_beginning(beginning: &[u8], len: usize) -> Option<Packet<'_>> {
+    let &kind = beginning.first()?;
+    match kind {
+        EAGER | EAGER_ACKNOWLEDGED => {
+            let (bytes, payload) = beginning.split_first_chunk::<EAGER_LEN>()?;
+            let acknowledge = (kind == EAGER_ACKNOWLEDGED).then(|| u32_at(bytes, 28));
+            let is_alone = len == EAGER_LEN + u32_at(bytes, 4) as usize;
+            is_alone.then(|| Packet::Eager { header: header_at(bytes, 8), acknowledge, payload })
+        }
+        DATA => {
+            let (bytes, payload) = beginning.split_first_chunk::<DATA_LEN>()?;
+            let (receiver, offset) = (u32_at(bytes, 4), u64_at(bytes, 8));
+            let is_alone = len == DATA_LEN + u32_at(bytes, 16) as usize;
+            is_alone.then_some(Packet::Data { receiver, offset, payload })
+        }
+        _ => None,
+    }
+}
+
 fn put_header(to: &mut [u8], header: &Header) {
     to[0..8].copy_from_slice(&header.context.to_le_bytes());
     to[8..12].copy_from_slice(&header.source.to_le_bytes());

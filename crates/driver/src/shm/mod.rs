@@ -17,7 +17,7 @@ mod ring;
 mod segment;
 mod shared;
 mod sleep;
-mod takeover;
+mod stores;
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -42,7 +42,7 @@ use life::Life;
 use node::Address;
 pub use node::{machine_identity, node_identity};
 use pool::{CHUNK_FRAME_MAX, LINE, Pool};
-use ring::{Consumer, FRAME_MAX, HEADER_AT, HEADER_LEN, Place, Producer, SEGMENT_LEN};
+use ring::{Arrival, Consumer, HEADER_AT, HEADER_LEN, Producer, SEGMENT_LEN};
 use segment::{Segment, open_descriptor};
 use shared::Shared;
 use sleep::Fences;
@@ -307,9 +307,15 @@ impl ShmRail {
         let peer = link.peer;
         let (mut frames, mut short) = (0, 0);
         if let Some(consumer) = &mut link.consumer {
-            let mut show = |bytes: &[u8]| {
-                short += usize::from(bytes.len() <= SHORT_MAX);
-                sink(Event::Frame { peer, bytes });
+            let mut show = |arrival: Arrival<'_>| match arrival {
+                Arrival::Whole(bytes) => {
+                    short += usize::from(bytes.len() <= SHORT_MAX);
+                    sink(Event::Frame { peer, bytes });
+                }
+                Arrival::Begun { bytes, len, taken } => {
+                    sink(Event::Begun { peer, bytes, len, taken });
+                }
+                Arrival::Rest(bytes) => sink(Event::Rest { peer, bytes }),
             };
             while frames < BURST && consumer.pop(&mut show) {
                 frames += 1;
@@ -345,6 +351,9 @@ impl ShmRail {
     /// Writes a long frame to a chunk, body on a line of its own, and its place to the ring.
     #[cold]
     fn post_long(&mut self, index: usize, frame: &Frame) -> Post {
+        if !self.links[index].producer.has_room_for_place() {
+            return self.refuse(index);
+        }
         let chunk = match self.pool.take(index) {
             Ok(Some(chunk)) => chunk,
             Ok(None) => return self.refuse(index),
@@ -356,21 +365,11 @@ impl ShmRail {
                 return Post::Full;
             }
         };
-        let (start, len) = (LINE - frame.head.len() % LINE, frame.len());
-        let take_over = self.pool.write(chunk, start, len, |target| {
-            let (head, tail) = target.split_at_mut(frame.head.len());
-            head.copy_from_slice(&frame.head);
-            if let Some(body) = &frame.body {
-                body.region.read(0, tail);
-            }
+        let producer = &mut self.links[index].producer;
+        let lead = LINE - frame.head.len() % LINE;
+        self.pool.write((chunk, lead, frame.len()), |pool, at, start, past| {
+            producer.push_long(frame, (chunk, start), (pool, at), past);
         });
-        let place = Place { chunk, start, len, take_over };
-        self.pool.lend(chunk);
-        let descriptor = self.pool.descriptor().unwrap_or(-1);
-        if !self.links[index].producer.push_place(place, descriptor) {
-            self.pool.unlend(chunk);
-            return self.refuse(index);
-        }
         self.ring_bell(index);
         Post::Done
     }
@@ -521,7 +520,7 @@ impl Rail for ShmRail {
         let Some(index) = self.link(peer) else { return Post::Full };
         let link = &mut self.links[index];
         link.streamed = 0;
-        if frame.len() > FRAME_MAX {
+        if frame.len() > self.pool.ring_max() {
             return self.post_long(index, frame);
         }
         if !link.producer.push(frame) {
@@ -762,10 +761,10 @@ pub const FRAME_MAX_OF_ALL: usize = CHUNK_FRAME_MAX;
 const CAPABILITIES: Capabilities = Capabilities {
     frame_max: CHUNK_FRAME_MAX,
     inline_max: 4 << 10,
-    eager_max: 16 << 10,
+    eager_max: 64 << 10,
     ahead_max: 0,
     aggregate_max: CHUNK_FRAME_MAX,
-    piece_min: 16 << 10,
+    piece_min: CHUNK_FRAME_MAX,
     piece_max: CHUNK_FRAME_MAX,
     credit_bytes: FIRST_CREDIT_BYTES,
     credit_wanted: 1 << 20,

@@ -17,11 +17,12 @@ use std::sync::atomic::Ordering;
 use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
-use wire::Frame;
+use memory::Region;
+use wire::{Body, Frame};
 
 use super::board::{self, Board};
 use super::pool::{LINE, Pool};
-use super::ring::{Consumer, DATA_AT, Place, Producer, USED_AT, segment_len};
+use super::ring::{Arrival, Consumer, DATA_AT, Producer, USED_AT, segment_len};
 use super::shared::{Shared, Word};
 use super::sleep::{Fences, INBOX_WORDS_LEN, get_up, lie_down};
 
@@ -100,6 +101,8 @@ impl Shared for Modelled {
     type Word32 = Word32;
 
     const RING_LEN: usize = 16 * LINE;
+    const THROUGH_MIN: usize = LINE;
+    const PIECE_LEN: usize = LINE;
     const CHUNKS: u16 = 3;
     const CHUNK_LEN: usize = 2 * LINE;
     const ROUNDS: u64 = 4;
@@ -167,6 +170,10 @@ impl Shared for Modelled {
         if FLAW.get() != Flaw::NoFence {
             fence(Ordering::SeqCst);
         }
+    }
+
+    fn pause() {
+        thread::yield_now();
     }
 
     fn fence_of_sleeper(on_all_cores: bool) {
@@ -342,13 +349,44 @@ fn ring() -> (Producer<Modelled>, Consumer<Modelled>) {
     (Producer::new(memory.clone()), Consumer::new(memory, 0))
 }
 
-/// A frame with its number in every byte.
+/// A frame with its number in every byte, the most of it in a body.
 fn frame(number: u8, len: usize) -> Frame {
-    Frame { head: vec![number; len], body: None, token: None }
+    let head = vec![number; len.min(HEAD_LEN)];
+    let body = vec![number; len - head.len()];
+    let body = (!body.is_empty()).then(|| Body { region: Region::from_box(body.into()) });
+    Frame { head, body, token: None }
 }
 
 fn assert_is(bytes: &[u8], number: u8, len: usize) {
     assert_eq!((bytes.len(), bytes.iter().all(|byte| *byte == number)), (len, true));
+}
+
+/// Takes what comes of frame `number`, of those that cut through every other one piece by piece; whether all has come.
+fn take(consumer: &mut Consumer<Modelled>, begun: &mut Vec<u8>, number: u8, len: usize) -> bool {
+    let mut is_whole = false;
+    consumer.pop(|arrival| match arrival {
+        Arrival::Whole(bytes) => {
+            assert!(begun.is_empty());
+            assert_is(bytes, number, len);
+            is_whole = true;
+        }
+        Arrival::Begun { bytes, len: all, taken } => {
+            assert!(all == len && begun.is_empty() && bytes.len() >= HEAD_LEN);
+            *taken = number.is_multiple_of(2);
+            if *taken {
+                begun.extend_from_slice(bytes);
+            }
+        }
+        Arrival::Rest(bytes) => {
+            begun.extend_from_slice(bytes);
+            is_whole = begun.len() == len;
+            if is_whole {
+                assert_is(begun, number, len);
+                begun.clear();
+            }
+        }
+    });
+    is_whole
 }
 
 /// A full ring is read while more is written: records follow others in the same lines, and one does
@@ -367,8 +405,9 @@ fn frames_pass_through_a_ring() {
             }
         }
     });
+    let mut begun = Vec::new();
     for (number, &len) in lens.iter().enumerate() {
-        while !consumer.pop(&mut |bytes| assert_is(bytes, number as u8, len)) {
+        while !take(&mut consumer, &mut begun, number as u8, len) {
             thread::yield_now();
         }
     }
@@ -387,8 +426,9 @@ fn frames_pass_through_a_pool() {
             }
         }
     });
+    let mut begun = Vec::new();
     for number in 0..4 {
-        while !consumer.pop(&mut |bytes| assert_is(bytes, number, 100)) {
+        while !take(&mut consumer, &mut begun, number, LONG_LEN) {
             thread::yield_now();
         }
     }
@@ -396,11 +436,12 @@ fn frames_pass_through_a_pool() {
 }
 
 fn push_long(pool: &mut Pool<Modelled>, producer: &mut Producer<Modelled>, number: u8) -> bool {
+    assert!(producer.has_room_for_place());
     let Some(chunk) = pool.take(0).unwrap() else { return false };
-    let take_over = pool.write(chunk, 8, 100, |bytes| bytes.fill(number));
-    pool.lend(chunk);
-    let place = Place { chunk, start: 8, len: 100, take_over };
-    assert!(producer.push_place(place, pool.descriptor().unwrap()));
+    let frame = frame(number, LONG_LEN);
+    pool.write((chunk, LINE - HEAD_LEN, LONG_LEN), |pool, at, start, past| {
+        producer.push_long(&frame, (chunk, start), (pool, at), past);
+    });
     true
 }
 
@@ -422,7 +463,7 @@ fn a_sleeping_receiver_is_woken() {
         barrier.leave();
     });
     for number in 0..3 {
-        while !consumer.pop(&mut |bytes| assert_is(bytes, number, 4)) {
+        while !take(&mut consumer, &mut Vec::new(), number, 4) {
             lie_down(FENCES.get(), &inbox, iter::empty());
             if !consumer.has_news() {
                 bell.wait();
@@ -445,7 +486,7 @@ fn a_sender_that_wants_room_is_woken() {
     let receiver = thread::spawn(move || {
         for number in 0..4 {
             barrier.answer();
-            assert!(consumer.pop(&mut |bytes| assert_is(bytes, number, 248)));
+            assert!(take(&mut consumer, &mut Vec::new(), number, 248));
             if FENCES.get().give_room(&mut consumer) && FENCES.get().must_ring(&its_inbox) {
                 its_bell.ring();
             }
@@ -477,7 +518,7 @@ fn a_sender_that_wants_a_chunk_is_woken() {
     let receiver = thread::spawn(move || {
         for number in 0..sent {
             barrier.answer();
-            assert!(consumer.pop(&mut |bytes| assert_is(bytes, number, 100)));
+            assert!(take(&mut consumer, &mut Vec::new(), number, LONG_LEN));
             if FENCES.get().give_room(&mut consumer) && FENCES.get().must_ring(&its_inbox) {
                 its_bell.ring();
             }
@@ -494,6 +535,11 @@ fn a_sender_that_wants_a_chunk_is_woken() {
     }
     receiver.join().unwrap();
 }
+
+/// Of a frame with a body.
+const HEAD_LEN: usize = 40;
+/// Length of a frame that fills a chunk but for what its head leaves of a line.
+const LONG_LEN: usize = HEAD_LEN + LINE;
 
 /// What a word holds that lies under a frame's bytes: no state that a producer writes.
 const BYTES: u64 = 77;

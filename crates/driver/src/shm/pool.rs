@@ -2,18 +2,19 @@
 //!
 //! A frame too long for a ring is written to a chunk, and the ring carries the chunk's number. The
 //! receiver lowers the chunk's `busy` word (release) once it has used the frame; the owner looks at
-//! the words (acquire) when it needs a chunk. Chunks are used in turn, so that the copies of sender
-//! and receiver follow one another through more memory than a core's second-level cache holds: lines
-//! that were written back are fetched several times faster than lines another core still holds.
+//! the words (acquire) when it needs a chunk. Chunks are used in turn, and each from where its last frame ended, so
+//! that the copies of sender and receiver follow one another through more memory than a core's second-level cache holds:
+//! lines that were written back are fetched several times faster than lines another core still holds.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use super::ring::Producer;
 use super::segment::Segment;
 use super::shared::{Shared, Word};
-use super::takeover::Takeover;
+use super::stores::Stores;
 
 /// The owner's view. Its memory is taken at the first long frame.
 #[derive(Debug)]
@@ -24,9 +25,10 @@ pub(crate) struct Pool<S: Shared = Segment> {
     lent: VecDeque<(u16, usize)>,
     /// Chunks lent to each link.
     held: Vec<u16>,
-    takeover: Takeover,
-    /// Whether a chunk's last reader was asked to take its lines over; none if there was no reader yet.
-    taken: Vec<Option<bool>>,
+    /// Where in each chunk the last frame has ended.
+    ends: Vec<usize>,
+    stores: Stores,
+    ring_max: usize,
 }
 
 impl<S: Shared> Default for Pool<S> {
@@ -36,8 +38,9 @@ impl<S: Shared> Default for Pool<S> {
             free: VecDeque::new(),
             lent: VecDeque::new(),
             held: Vec::new(),
-            takeover: Takeover::default(),
-            taken: Vec::new(),
+            ends: Vec::new(),
+            stores: Stores::default(),
+            ring_max: RING_MAX,
         }
     }
 }
@@ -51,7 +54,7 @@ impl<S: Shared> Pool<S> {
         if self.segment.is_none() {
             self.segment = Some(S::create(pool_len::<S>())?);
             self.free.extend(0..S::CHUNKS);
-            self.taken.resize(usize::from(S::CHUNKS), None);
+            self.ends.resize(usize::from(S::CHUNKS), 0);
         }
         if self.held.len() <= link {
             self.held.resize(link + 1, 0);
@@ -77,49 +80,33 @@ impl<S: Shared> Pool<S> {
         self.may_take(link)
     }
 
-    /// Lets `fill` write `len` bytes from `start` within the chunk. Answers whether the reader should
-    /// take the lines over.
+    /// Lends a chunk to its reader and lets `fill` write a frame of `len` bytes there, which is told where the chunk and the
+    /// frame begin in the pool's memory, and whether it is to write past the caches. The frame begins `lead` bytes behind a
+    /// line, where the chunk's last one has ended if there is room. The word that lends the chunk is read after the ring's
+    /// release of the record that names it.
     pub fn write(
         &mut self,
-        chunk: u16,
-        start: usize,
-        len: usize,
-        fill: impl FnOnce(&mut [u8]),
-    ) -> bool {
-        assert!(start + len <= S::CHUNK_LEN);
+        (chunk, lead, len): (u16, usize, usize),
+        fill: impl FnOnce(&mut S, usize, usize, bool),
+    ) {
         let segment = self.segment.as_mut().unwrap_or_else(|| unreachable!("a chunk was taken"));
-        let before = &mut self.taken[usize::from(chunk)];
-        let measured = before.filter(|taken| self.takeover.measures(*taken));
-        let measured = measured.map(|taken| (taken, Instant::now()));
-        fill(segment.slice_mut(chunk_at::<S>(chunk) + start, len));
-        if let Some((taken, begun)) = measured {
-            self.takeover.learn(taken, len, begun.elapsed());
-        }
-        let taken = self.takeover.choose();
-        *before = Some(taken);
-        taken
-    }
-
-    /// Gives a chunk just written to its reader; the word is read after the ring's release of the
-    /// record that names the chunk.
-    pub fn lend(&self, chunk: u16) {
-        if let Some(segment) = &self.segment {
-            segment.word32(busy_at(chunk)).store(1, Ordering::Relaxed);
+        segment.word32(busy_at(chunk)).store(1, Ordering::Relaxed);
+        let end = &mut self.ends[usize::from(chunk)];
+        let start = if *end + lead + len <= S::CHUNK_LEN { *end } else { 0 };
+        *end = (start + lead + len).next_multiple_of(LINE);
+        let (past, is_measured) = self.stores.choose();
+        let begun = is_measured.then(Instant::now);
+        fill(segment, chunk_at::<S>(chunk), start + lead, past);
+        if let Some(begun) = begun {
+            self.stores.learn(past, len, begun.elapsed());
+            self.ring_max = if self.stores.pass_caches() { RING_MAX_PAST } else { RING_MAX };
         }
     }
 
-    /// Takes back a chunk that was lent last and not told of.
-    pub fn unlend(&mut self, chunk: u16) {
-        if let Some((last, link)) = self.lent.pop_back() {
-            debug_assert_eq!(last, chunk);
-            self.held[link] -= 1;
-            self.free.push_front(last);
-        }
-    }
-
-    /// The descriptor's number, for peers.
-    pub fn descriptor(&self) -> Option<i32> {
-        self.segment.as_ref().map(S::descriptor)
+    /// Frames of so many bytes at most reach their reader sooner through a ring than through a chunk.
+    #[inline]
+    pub fn ring_max(&self) -> usize {
+        self.ring_max
     }
 
     /// Takes back everything lent to `link`, whose reader is gone.
@@ -173,20 +160,17 @@ impl<S: Shared> Lent<S> {
         self.segment.slice(chunk_at::<S>(chunk % S::CHUNKS) + start, len)
     }
 
-    /// Takes over the lines of a frame that was read; see [`Takeover`].
-    pub fn take_over(&self, chunk: u16, start: usize, len: usize) {
-        let base = chunk_at::<S>(chunk % S::CHUNKS);
-        let end = (start.min(S::CHUNK_LEN) + len).min(S::CHUNK_LEN);
-        for at in (start / LINE * LINE..end).step_by(LINE) {
-            self.segment.word64(base + at).store(0, Ordering::Relaxed);
-        }
-    }
-
     /// Returns a chunk to its owner.
     pub fn release(&self, chunk: u16) {
         self.segment.word32(busy_at(chunk % S::CHUNKS)).store(0, Ordering::Release);
     }
 }
+
+/// Longer frames than these reach their reader sooner through a chunk, where they are written plainly…
+const RING_MAX: usize = 9 << 10;
+/// …and past the caches.
+const RING_MAX_PAST: usize = 3 << 10;
+const _: () = assert!(RING_MAX <= Producer::<Segment>::FRAME_MAX);
 
 fn busy_at(chunk: u16) -> usize {
     usize::from(chunk) * LINE
@@ -210,19 +194,23 @@ mod tests {
 
     const CHUNKS: u16 = Segment::CHUNKS;
 
+    fn lend(pool: &mut Pool, chunk: u16) {
+        pool.write((chunk, 0, 0), |_, _, _, _| ());
+    }
+
     #[test]
     fn one_reader_gets_two_thirds_and_others_still_find_room() {
         let mut pool = Pool::<Segment>::default();
         let mut taken = Vec::new();
         while let Some(chunk) = pool.take(0).unwrap() {
-            pool.lend(chunk);
+            lend(&mut pool, chunk);
             taken.push(chunk);
         }
         assert_eq!(taken.len(), usize::from(CHUNKS) * 2 / 3);
         assert!(!pool.has_room(0));
         for link in 1..4 {
             let chunk = pool.take(link).unwrap().expect("room for another reader");
-            pool.lend(chunk);
+            lend(&mut pool, chunk);
         }
     }
 
@@ -230,18 +218,18 @@ mod tests {
     fn returned_chunks_are_lent_again_in_turn() {
         let mut pool = Pool::<Segment>::default();
         let chunk = pool.take(0).unwrap().unwrap();
-        pool.write(chunk, 3, 2, |bytes| bytes.copy_from_slice(&[7, 8]));
-        pool.lend(chunk);
-        let lent =
-            Lent::<Segment>::attach(std::process::id() as i32, pool.descriptor().unwrap()).unwrap();
+        pool.write((chunk, 3, 2), |segment, at, start, _| segment.write(at + start, &[7, 8]));
+        let lent = Lent::<Segment>::attach(
+            std::process::id() as i32,
+            pool.segment.as_ref().unwrap().descriptor(),
+        )
+        .unwrap();
         assert_eq!(lent.bytes(chunk, 3, 2), [7, 8]);
-        lent.take_over(chunk, 3, 2);
-        assert_eq!(lent.bytes(chunk, 0, 8), [0; 8]);
         lent.release(chunk);
         let mut seen = Vec::new();
         for _ in 0..3 * CHUNKS {
             let chunk = pool.take(0).unwrap().expect("a free chunk");
-            pool.lend(chunk);
+            lend(&mut pool, chunk);
             lent.release(chunk);
             seen.push(chunk);
         }
@@ -253,7 +241,7 @@ mod tests {
     fn what_a_gone_reader_held_comes_back() {
         let mut pool = Pool::<Segment>::default();
         while let Some(chunk) = pool.take(5).unwrap() {
-            pool.lend(chunk);
+            lend(&mut pool, chunk);
         }
         pool.forget(5);
         assert!(pool.has_room(5));

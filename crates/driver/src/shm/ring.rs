@@ -7,11 +7,16 @@
 //! covers — any of them may be a state in the next lap — and then returns the room through `used`
 //! (release), which the producer reads (acquire) only when the room it knows of is exhausted.
 //!
-//! A long frame lies in a chunk of the producer's pool; its record is a state word that names it.
+//! A frame longer than that lies in a chunk of the producer's pool; its record is a state word that names it.
+//!
+//! What is long *cuts through*: its state is there when the first of its lines is, and says, rewritten by the
+//! producer, how many are, so that the consumer copies the first pieces out while the last are still copied in.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use memory::Region;
 use wire::Frame;
 
 use super::pool::{CHUNK_FRAME_MAX, LINE, Lent};
@@ -39,8 +44,30 @@ pub(crate) struct Consumer<S: Shared = Segment> {
     pid: i32,
     lent: Option<Lent<S>>,
     broken: bool,
+    through: Through,
     /// Where `consumed` is told to who looks on; nothing follows from it but a look.
     shown: Option<Arc<AtomicU64>>,
+}
+
+/// What comes out of a ring.
+pub(crate) enum Arrival<'a> {
+    /// A frame, whole.
+    Whole(&'a [u8]),
+    /// The first bytes of a frame of `len`. Who has `taken` them is shown the rest piece by piece, who has not the
+    /// whole frame.
+    Begun { bytes: &'a [u8], len: usize, taken: &'a mut bool },
+    /// The bytes that follow those that were taken.
+    Rest(&'a [u8]),
+}
+
+/// What was shown of the frame that is next and not whole yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Through {
+    Nothing,
+    /// Its beginning, which was not taken.
+    Declined,
+    /// So many bytes.
+    Taken(usize),
 }
 
 /// Where in its chunk a long frame lies.
@@ -49,8 +76,6 @@ pub(crate) struct Place {
     pub chunk: u16,
     pub start: usize,
     pub len: usize,
-    /// The reader is to take its lines over.
-    pub take_over: bool,
 }
 
 impl<S: Shared> Producer<S> {
@@ -74,18 +99,57 @@ impl<S: Shared> Producer<S> {
         let len = frame.len();
         debug_assert!(len <= Self::FRAME_MAX);
         let Some(at) = self.reserve(span_of(len)) else { return false };
-        self.fill(at as usize, frame);
-        self.state(at).store(len as u64 + 1, Ordering::Release);
+        let start = DATA_AT + at as usize + STATE_LEN;
+        self.segment.write(start, &frame.head);
+        let mut state = len as u64 + 1;
+        if let Some(body) = &frame.body {
+            state |= self.push_body(at, state, &body.region, start + frame.head.len());
+        }
+        self.state(at).store(state, Ordering::Release);
         true
     }
 
-    /// Writes the record of a frame that lies in a chunk of the pool behind `descriptor`; false when
-    /// there is no room.
-    pub fn push_place(&mut self, place: Place, descriptor: i32) -> bool {
-        let Some(at) = self.reserve(LINE as u64) else { return false };
-        self.segment.word32(POOL_AT).store(descriptor as u32, Ordering::Relaxed);
-        self.state(at).store(place.emit(), Ordering::Release);
-        true
+    /// Writes the body of the record at `at`, telling how far it has come if it is long; what its state says besides when
+    /// it is whole.
+    #[inline(never)]
+    fn push_body(&mut self, at: u64, state: u64, body: &Region, start: usize) -> u64 {
+        if body.len() < S::THROUGH_MIN {
+            body.read(0, self.segment.slice_mut(start, body.len()));
+            return 0;
+        }
+        let record = DATA_AT + at as usize;
+        write_through(&mut self.segment, start, (body, Region::read_across), |segment, end| {
+            let lines = (end - record) / LINE;
+            segment.word64(record).store(state | cut(lines), Ordering::Release);
+        });
+        cut(WHOLE)
+    }
+
+    /// Whether there is room for the record of a frame that lies in a chunk.
+    pub fn has_room_for_place(&mut self) -> bool {
+        self.has_room(LINE as u64)
+    }
+
+    /// Writes a frame to byte `start` of a chunk that was lent and begins at `at` of the pool's memory, its body past the
+    /// caches or not, and its record, for which there is room. The body begins with a line.
+    pub fn push_long(
+        &mut self,
+        frame: &Frame,
+        (chunk, start): (u16, usize),
+        (pool, at): (&mut S, usize),
+        past: bool,
+    ) {
+        let record = self.reserve(LINE as u64).unwrap_or_else(|| unreachable!("there was room"));
+        self.segment.word32(POOL_AT).store(pool.descriptor() as u32, Ordering::Relaxed);
+        let place = Place { chunk, start, len: frame.len() };
+        let tell = |lines| self.state(record).store(place.emit() | cut(lines), Ordering::Release);
+        pool.write(at + start, &frame.head);
+        if let Some(body) = &frame.body {
+            let start = at + start + frame.head.len();
+            let read = if past { Region::read_past } else { Region::read };
+            write_through(pool, start, (&body.region, read), |_, end| tell((end - at) / LINE));
+        }
+        tell(WHOLE);
     }
 
     /// Whether any frame that may be pushed has room.
@@ -132,16 +196,6 @@ impl<S: Shared> Producer<S> {
         self.written + needed - self.used <= S::RING_LEN as u64
     }
 
-    #[inline]
-    fn fill(&mut self, at: usize, frame: &Frame) {
-        let start = DATA_AT + at + STATE_LEN;
-        self.segment.write(start, &frame.head);
-        if let Some(body) = &frame.body {
-            let start = start + frame.head.len();
-            body.region.read(0, self.segment.slice_mut(start, body.region.len()));
-        }
-    }
-
     fn state(&self, at: u64) -> &S::Word64 {
         self.segment.word64(DATA_AT + at as usize)
     }
@@ -153,7 +207,16 @@ impl<S: Shared> Consumer<S> {
 
     /// The consumer of a segment that a producer in process `pid` made.
     pub fn new(segment: S, pid: i32) -> Self {
-        Self { segment, consumed: 0, published: 0, pid, lent: None, broken: false, shown: None }
+        Self {
+            segment,
+            consumed: 0,
+            published: 0,
+            pid,
+            lent: None,
+            broken: false,
+            through: Through::Nothing,
+            shown: None,
+        }
     }
 
     /// The segment, for who looks on.
@@ -174,55 +237,125 @@ impl<S: Shared> Consumer<S> {
         }
     }
 
-    /// Shows the next frame to `sink`; false when there is none.
+    /// Shows the next frame, or what there is more of it, to `sink`; false when there is nothing to show.
     #[inline]
-    pub fn pop(&mut self, sink: &mut dyn FnMut(&[u8])) -> bool {
+    pub fn pop(&mut self, mut sink: impl FnMut(Arrival<'_>)) -> bool {
         loop {
             let at = (self.consumed % S::RING_LEN as u64) as usize;
             let state = self.segment.word64(DATA_AT + at).load(Ordering::Acquire);
             if state == 0 {
                 return false;
             }
-            if state & (PAD_FLAG | CHUNK_FLAG) != 0 {
-                self.segment.word64(DATA_AT + at).store(0, Ordering::Relaxed);
+            if state & (PAD_FLAG | CUT_FLAG) != 0 {
                 if state == PAD {
+                    self.segment.word64(DATA_AT + at).store(0, Ordering::Relaxed);
                     self.release((S::RING_LEN - at) as u64);
                     continue;
                 }
-                self.release(LINE as u64);
-                self.show(Place::parse(state), sink);
-                return true;
+                return self.pop_through(at, state, &mut sink);
             }
-            // A peer that writes nonsense is bounded to nonsense within the ring.
-            let len = ((state - 1) as usize)
-                .min(Producer::<S>::FRAME_MAX)
-                .min(S::RING_LEN - at - STATE_LEN);
-            sink(self.segment.slice(DATA_AT + at + STATE_LEN, len));
-            let span = span_of(len);
-            for line in 0..span as usize / LINE {
-                self.segment.word64(DATA_AT + at + line * LINE).store(0, Ordering::Relaxed);
-            }
-            self.release(span);
+            let len = len_in_ring::<S>(state, at);
+            sink(Arrival::Whole(self.segment.slice(DATA_AT + at + STATE_LEN, len)));
+            self.clear(at, len);
             return true;
         }
     }
 
-    /// Shows a frame that lies in the producer's pool.
-    fn show(&mut self, place: Place, sink: &mut dyn FnMut(&[u8])) {
+    /// As [`Consumer::pop`], of a frame that cuts through.
+    #[inline(never)]
+    fn pop_through(
+        &mut self,
+        at: usize,
+        mut state: u64,
+        sink: &mut dyn FnMut(Arrival<'_>),
+    ) -> bool {
+        let place = (state & CHUNK_FLAG != 0).then(|| Place::parse(state));
+        if place.is_some() && !self.borrow() {
+            return self.drop_place(at);
+        }
+        let len = place.map_or_else(|| len_in_ring::<S>(state, at), |place| place.len);
+        let lead = place.map_or(STATE_LEN, |place| place.start);
+        let (mut waited, mut moved) = (0, false);
+        loop {
+            let ready = ready_of(state, lead, len);
+            match self.through {
+                Through::Nothing if ready < len => {
+                    let mut taken = false;
+                    let bytes = self.shown(at, place, 0..ready);
+                    sink(Arrival::Begun { bytes, len, taken: &mut taken });
+                    self.through = if taken { Through::Taken(ready) } else { Through::Declined };
+                    return true;
+                }
+                Through::Declined if ready < len => return false,
+                Through::Nothing | Through::Declined => {
+                    sink(Arrival::Whole(self.shown(at, place, 0..len)));
+                    break;
+                }
+                Through::Taken(before) if ready > before => {
+                    sink(Arrival::Rest(self.shown(at, place, before..ready)));
+                    self.through = Through::Taken(ready);
+                    if ready == len {
+                        break;
+                    }
+                    (waited, moved) = (0, true);
+                }
+                // Its producer is at the next piece, or not there.
+                Through::Taken(_) if waited == PIECE_SPINS => return moved,
+                Through::Taken(_) => {
+                    waited += 1;
+                    S::pause();
+                }
+            }
+            state = self.segment.word64(DATA_AT + at).load(Ordering::Acquire);
+        }
+        self.through = Through::Nothing;
+        match place {
+            None => self.clear(at, len),
+            Some(place) => {
+                if let Some(lent) = &self.lent {
+                    lent.release(place.chunk);
+                }
+                self.drop_place(at);
+            }
+        }
+        true
+    }
+
+    /// Bytes of the frame at `at`, or at `place`.
+    fn shown(&self, at: usize, place: Option<Place>, range: Range<usize>) -> &[u8] {
+        match (place, &self.lent) {
+            (Some(place), Some(lent)) => {
+                lent.bytes(place.chunk, place.start + range.start, range.len())
+            }
+            _ => self.segment.slice(DATA_AT + at + STATE_LEN + range.start, range.len()),
+        }
+    }
+
+    /// Clears the lines of a record, for states to be written there, and gives them back.
+    #[inline]
+    fn clear(&mut self, at: usize, len: usize) {
+        let span = span_of(len);
+        for line in 0..span as usize / LINE {
+            self.segment.word64(DATA_AT + at + line * LINE).store(0, Ordering::Relaxed);
+        }
+        self.release(span);
+    }
+
+    /// Gives back the record of a frame that lies in a chunk.
+    fn drop_place(&mut self, at: usize) -> bool {
+        self.segment.word64(DATA_AT + at).store(0, Ordering::Relaxed);
+        self.release(LINE as u64);
+        true
+    }
+
+    /// Attaches to the producer's pool, if that was not done before; whether it can be read.
+    fn borrow(&mut self) -> bool {
         if self.lent.is_none() {
             let descriptor = self.segment.word32(POOL_AT).load(Ordering::Relaxed) as i32;
             self.lent = Lent::attach(self.pid, descriptor).ok();
         }
-        match &self.lent {
-            Some(lent) => {
-                sink(lent.bytes(place.chunk, place.start, place.len));
-                if place.take_over {
-                    lent.take_over(place.chunk, place.start, place.len);
-                }
-                lent.release(place.chunk);
-            }
-            None => self.broken = true,
-        }
+        self.broken = self.lent.is_none();
+        !self.broken
     }
 
     /// Whether a frame was lost because the producer's pool could not be opened.
@@ -243,10 +376,21 @@ impl<S: Shared> Consumer<S> {
         self.segment.word64(USED_AT).store(self.consumed, Ordering::Release);
     }
 
-    /// Whether a frame is there.
+    /// Whether a frame is there, or more of one than was shown.
     pub fn has_news(&self) -> bool {
         let at = (self.consumed % S::RING_LEN as u64) as usize;
-        self.segment.word64(DATA_AT + at).load(Ordering::Acquire) != 0
+        let state = self.segment.word64(DATA_AT + at).load(Ordering::Acquire);
+        if state == 0 || state & (PAD_FLAG | CUT_FLAG) != CUT_FLAG {
+            return state != 0;
+        }
+        let place = (state & CHUNK_FLAG != 0).then(|| Place::parse(state));
+        let len = place.map_or_else(|| len_in_ring::<S>(state, at), |place| place.len);
+        let ready = ready_of(state, place.map_or(STATE_LEN, |place| place.start), len);
+        match self.through {
+            Through::Nothing => true,
+            Through::Declined => ready == len,
+            Through::Taken(before) => ready > before,
+        }
     }
 
     /// Whether the producer is only a few short frames ahead; a guess, for what is looked at may be the
@@ -274,18 +418,62 @@ impl<S: Shared> Consumer<S> {
 }
 
 impl Place {
-    /// The state word of the record: bits 0..32 the length, 32..48 the chunk, 48..61 the start, and
-    /// whether to take over.
+    /// The state word of the record besides how much is there: the length, and from bit 32 on the chunk, from bit 40 on the
+    /// start.
     fn emit(self) -> u64 {
-        debug_assert!(self.len <= CHUNK_FRAME_MAX && self.start <= START_MAX);
+        debug_assert!(self.len <= CHUNK_FRAME_MAX && self.start <= START_MAX && self.chunk < 256);
         let (start, chunk, len) = (self.start as u64, u64::from(self.chunk), self.len as u64);
-        CHUNK_FLAG | u64::from(self.take_over) << 61 | start << 48 | chunk << 32 | len
+        CHUNK_FLAG | start << START_SHIFT | chunk << 32 | len
     }
 
+    /// A peer that writes nonsense is bounded to nonsense within a chunk.
     fn parse(state: u64) -> Self {
-        let start = (state >> 48) as usize & START_MAX;
-        let take_over = state >> 61 & 1 == 1;
-        Self { chunk: (state >> 32) as u16, start, len: state as u32 as usize, take_over }
+        let start = (state >> START_SHIFT) as usize & START_MAX;
+        let len = (state & LEN_MASK) as usize;
+        Self { chunk: (state >> 32) as u16 & 0xff, start, len: len.min(CHUNK_FRAME_MAX) }
+    }
+}
+
+/// Length of the frame in the ring that a state tells of. A peer that writes nonsense is bounded to nonsense within the
+/// ring.
+#[inline]
+fn len_in_ring<S: Shared>(state: u64, at: usize) -> usize {
+    let len = ((state & LEN_MASK) as usize).saturating_sub(1);
+    len.min(Producer::<S>::FRAME_MAX).min(S::RING_LEN - at - STATE_LEN)
+}
+
+/// What the state of a frame that cuts through says besides, when so many lines are there.
+fn cut(lines: usize) -> u64 {
+    CUT_FLAG | (lines as u64) << LINES_SHIFT
+}
+
+/// How many bytes are there of a frame of `len` that begins `lead` bytes behind a line.
+fn ready_of(state: u64, lead: usize, len: usize) -> usize {
+    match (state >> LINES_SHIFT) as usize & WHOLE {
+        WHOLE => len,
+        lines => (lines * LINE).saturating_sub(lead).min(len),
+    }
+}
+
+/// How bytes of a body are written from some offset on.
+type Read = fn(&Region, usize, &mut [u8]);
+
+/// Writes a body to byte `at`, in pieces that end with lines, and tells before each but the first where it begins.
+fn write_through<S: Shared>(
+    segment: &mut S,
+    at: usize,
+    (body, read): (&Region, Read),
+    mut tell: impl FnMut(&S, usize),
+) {
+    let piece = S::PIECE_LEN.max((body.len() / PIECES).next_multiple_of(LINE));
+    let (mut done, mut end) = (0, at.next_multiple_of(LINE) - at);
+    loop {
+        read(body, done, segment.slice_mut(at + done, end - done));
+        if end == body.len() {
+            return;
+        }
+        tell(segment, at + end);
+        (done, end) = (end, (end + piece).min(body.len()));
     }
 }
 
@@ -294,8 +482,6 @@ fn span_of(len: usize) -> u64 {
     (STATE_LEN + len).next_multiple_of(LINE) as u64
 }
 
-/// The longest frame in the ring itself.
-pub(crate) const FRAME_MAX: usize = Producer::<Segment>::FRAME_MAX;
 /// Length of a whole segment in bytes.
 pub(crate) const SEGMENT_LEN: usize = segment_len::<Segment>();
 /// Where the segment's maker may put up to [`HEADER_LEN`] bytes of its own.
@@ -314,7 +500,17 @@ const CLOSE: usize = 8 * LINE;
 const PAD: u64 = u64::MAX;
 const PAD_FLAG: u64 = 1 << 63;
 const CHUNK_FLAG: u64 = 1 << 62;
-const START_MAX: usize = (1 << 13) - 1;
+const START_SHIFT: u32 = 40;
+const START_MAX: usize = (1 << 17) - 1;
+/// The state of a frame that cuts through: bits 0..17 say how long it is, bits 17..30 how many lines of it are there.
+const CUT_FLAG: u64 = 1 << 31;
+const LEN_MASK: u64 = (1 << LINES_SHIFT) - 1;
+const LINES_SHIFT: u32 = 17;
+const WHOLE: usize = (1 << 13) - 1;
+/// So many pieces are made of what is long.
+const PIECES: usize = 4;
+/// So many pauses a consumer waits for the next piece, which takes its producer a few hundred nanoseconds.
+const PIECE_SPINS: u32 = 20;
 
 /// Length in bytes of what a ring of `S` lies in.
 pub(crate) const fn segment_len<S: Shared>() -> usize {
@@ -324,6 +520,9 @@ pub(crate) const fn segment_len<S: Shared>() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const HEAD: usize = 32;
+    const FRAME_MAX: usize = Producer::<Segment>::FRAME_MAX;
 
     fn pair() -> (Producer, Consumer) {
         let segment = Segment::create(SEGMENT_LEN).unwrap();
@@ -336,6 +535,14 @@ mod tests {
         Frame { head, body: None, token: None }
     }
 
+    /// Frames that come whole.
+    fn whole(mut sink: impl FnMut(&[u8])) -> impl FnMut(Arrival<'_>) {
+        move |arrival| match arrival {
+            Arrival::Whole(bytes) => sink(bytes),
+            Arrival::Begun { .. } | Arrival::Rest(_) => panic!("a part of a frame"),
+        }
+    }
+
     #[test]
     fn frames_of_all_lengths_come_out_as_they_went_in() {
         let (mut producer, mut consumer) = pair();
@@ -345,12 +552,12 @@ mod tests {
             let sent = frame(len, round as u8);
             assert!(producer.push(&sent), "no room in round {round}");
             let mut seen = 0;
-            assert!(consumer.pop(&mut |bytes| {
+            assert!(consumer.pop(whole(|bytes| {
                 assert_eq!(bytes, sent.head);
                 seen += 1;
-            }));
+            })));
             assert_eq!(seen, 1);
-            assert!(!consumer.pop(&mut |_| panic!("a frame nobody sent")));
+            assert!(!consumer.pop(|_| panic!("a frame nobody sent")));
         }
     }
 
@@ -364,7 +571,8 @@ mod tests {
             }
             assert!(sent >= 3);
             for seed in 0..sent {
-                assert!(consumer.pop(&mut |bytes| assert_eq!(bytes, frame(FRAME_MAX, seed).head)));
+                let sent = frame(FRAME_MAX, seed);
+                assert!(consumer.pop(whole(|bytes| assert_eq!(bytes, sent.head))));
             }
         }
     }
@@ -375,7 +583,7 @@ mod tests {
         for number in 0..3000 {
             assert!(consumer.is_close(), "after {number} frames");
             assert!(producer.push(&frame(40, 1)));
-            assert!(consumer.pop(&mut |_| ()));
+            assert!(consumer.pop(whole(|_| ())));
         }
         for _ in 0..8 {
             assert!(consumer.is_close());
@@ -383,6 +591,122 @@ mod tests {
         }
         assert!(producer.push(&frame(40, 1)));
         assert!(!consumer.is_close());
+    }
+
+    /// A frame with a head of `HEAD` bytes, and a body of `len`.
+    fn with_body(len: usize, seed: u8) -> Frame {
+        let body = frame(len, seed.wrapping_add(1)).head;
+        let body = Some(wire::Body { region: Region::from_box(body.into()) });
+        Frame { body, ..frame(HEAD, seed) }
+    }
+
+    fn bytes_of(frame: &Frame) -> Vec<u8> {
+        let body = frame.body.as_ref().map(|body| body.region.to_vec());
+        [frame.head.clone(), body.unwrap_or_default()].concat()
+    }
+
+    #[test]
+    fn what_is_long_is_shown_while_it_is_written() {
+        let (producer, mut consumer) = pair();
+        let sent = with_body(3 * Segment::PIECE_LEN + 100, 7);
+        let bytes = bytes_of(&sent);
+        let len = bytes.len();
+        // The producer's memory as it is after each word of the state that it tells.
+        let Producer { segment, .. } = producer;
+        let mut segment = segment;
+        segment.write(DATA_AT + STATE_LEN, &bytes);
+        let state = |lines| (len as u64 + 1) | cut(lines);
+        let mut show = |lines, taken_as| {
+            segment.word64(DATA_AT).store(state(lines), Ordering::Release);
+            let mut shown = Vec::new();
+            let moved = consumer.pop(|arrival| match arrival {
+                Arrival::Whole(bytes) => shown.push(("whole", bytes.to_vec())),
+                Arrival::Begun { bytes, len: all, taken } => {
+                    assert_eq!(all, len);
+                    *taken = taken_as;
+                    shown.push(("begun", bytes.to_vec()));
+                }
+                Arrival::Rest(bytes) => shown.push(("rest", bytes.to_vec())),
+            });
+            (moved, shown, consumer.has_news())
+        };
+        let begun = ("begun", bytes[..LINE - STATE_LEN].to_vec());
+        assert_eq!(show(1, true), (true, vec![begun], false));
+        assert_eq!(show(1, true), (false, vec![], false));
+        let rest = ("rest", bytes[LINE - STATE_LEN..5 * LINE - STATE_LEN].to_vec());
+        assert_eq!(show(5, true), (true, vec![rest], false));
+        let rest = ("rest", bytes[5 * LINE - STATE_LEN..].to_vec());
+        assert_eq!(show(WHOLE, true), (true, vec![rest], false));
+    }
+
+    #[test]
+    fn what_was_not_taken_at_its_beginning_comes_whole() {
+        let (mut producer, mut consumer) = pair();
+        let sent = with_body(2 * Segment::PIECE_LEN, 3);
+        let bytes = bytes_of(&sent);
+        assert!(producer.push(&sent));
+        let whole_state = producer.state(0).load(Ordering::Relaxed);
+        producer.state(0).store((bytes.len() as u64 + 1) | cut(2), Ordering::Release);
+        let mut begun = 0;
+        assert!(consumer.has_news());
+        for times in 0..3 {
+            let moved = consumer.pop(|arrival| match arrival {
+                Arrival::Begun { .. } => begun += 1,
+                Arrival::Whole(_) | Arrival::Rest(_) => panic!("nobody has taken it"),
+            });
+            assert_eq!((moved, begun, consumer.has_news()), (times == 0, 1, false));
+        }
+        producer.state(0).store(whole_state, Ordering::Release);
+        assert!(consumer.has_news());
+        assert!(consumer.pop(whole(|shown| assert_eq!(shown, bytes))));
+        assert!(!consumer.has_news());
+    }
+
+    #[test]
+    fn two_threads_pass_long_frames_piece_by_piece() {
+        let (mut producer, mut consumer) = pair();
+        let lens = [5000, 8192, 20_000, 4096, 30_000];
+        let sent =
+            move |number: usize| with_body(lens[number % lens.len()] + number % 130, number as u8);
+        let rounds = 5000;
+        let sender = std::thread::spawn(move || {
+            for number in 0..rounds {
+                let frame = sent(number);
+                while !producer.push(&frame) {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        for number in 0..rounds {
+            let bytes = bytes_of(&sent(number));
+            let (mut come, mut is_whole) = (0, false);
+            while !is_whole {
+                consumer.pop(|arrival| match arrival {
+                    Arrival::Whole(shown) => {
+                        assert!(come == 0 && shown == bytes);
+                        is_whole = true;
+                    }
+                    Arrival::Begun { bytes: shown, len, taken } => {
+                        assert!(come == 0 && len == bytes.len() && bytes.starts_with(shown));
+                        *taken = !number.is_multiple_of(3);
+                        come = if *taken { shown.len() } else { 0 };
+                    }
+                    Arrival::Rest(shown) => {
+                        assert_eq!(
+                            shown,
+                            &bytes[come..][..shown.len()],
+                            "frame {number} from {come}"
+                        );
+                        come += shown.len();
+                        is_whole = come == bytes.len();
+                    }
+                });
+                if !is_whole {
+                    std::thread::yield_now();
+                }
+            }
+        }
+        sender.join().unwrap();
     }
 
     #[test]
@@ -398,12 +722,12 @@ mod tests {
             }
         });
         for number in 0..50_000u32 {
-            let check = &mut |bytes: &[u8]| {
+            let check = |bytes: &[u8]| {
                 let (head, tail) = bytes.split_at(bytes.len() - 4);
                 assert_eq!(tail, number.to_le_bytes());
                 assert_eq!(head, frame((number % 3000) as usize, number as u8).head);
             };
-            while !consumer.pop(check) {
+            while !consumer.pop(whole(check)) {
                 std::thread::yield_now();
             }
         }

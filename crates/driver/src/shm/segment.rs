@@ -31,6 +31,8 @@ impl Shared for Segment {
     type Word32 = AtomicU32;
 
     const RING_LEN: usize = 128 << 10;
+    const THROUGH_MIN: usize = 4 << 10;
+    const PIECE_LEN: usize = 4 << 10;
     const CHUNKS: u16 = 48;
     /// A frame of 64 KiB and its envelope, wherever in a line its body begins.
     const CHUNK_LEN: usize = (64 << 10) + 4 * 64;
@@ -115,6 +117,11 @@ impl Shared for Segment {
     #[inline]
     fn fence() {
         fence(Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn pause() {
+        std::hint::spin_loop();
     }
 
     fn fence_of_sleeper(on_all_cores: bool) {

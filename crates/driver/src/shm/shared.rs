@@ -15,6 +15,10 @@ pub trait Shared: Sized {
 
     /// Length of a ring in bytes, a multiple of eight lines.
     const RING_LEN: usize;
+    /// Bodies of so many bytes cut through…
+    const THROUGH_MIN: usize;
+    /// …in pieces of so many, a multiple of the line.
+    const PIECE_LEN: usize;
     /// How many chunks a pool has.
     const CHUNKS: u16;
     /// Length of a chunk in bytes, a multiple of the line.
@@ -62,6 +66,9 @@ pub trait Shared: Sized {
 
     /// A full fence on this core.
     fn fence();
+
+    /// Lets the other side go on.
+    fn pause();
 
     /// That of who is about to sleep, if asked for on every core that runs a process which has registered for it.
     fn fence_of_sleeper(on_all_cores: bool);

@@ -48,6 +48,8 @@ pub struct Seen {
     pub capabilities: Option<Capabilities>,
     pub cost: Option<Cost>,
     pub frames: VecDeque<Vec<u8>>,
+    /// What has come of the frame whose beginning was taken, and its length.
+    coming: Option<(Vec<u8>, usize)>,
     pub down: Option<Fault>,
     pub rooms: u32,
     /// Memory of frames that the rail still holds, by token.
@@ -112,7 +114,29 @@ fn note(peers: &mut BTreeMap<GateId, Seen>, event: Event<'_>) {
             let earlier = seen.capabilities.replace(capabilities);
             assert!(earlier.is_none(), "the link to {peer:?} came up twice");
         }
-        Event::Frame { peer, bytes } => open(peers, peer).frames.push_back(bytes.to_vec()),
+        Event::Frame { peer, bytes } => {
+            let seen = open(peers, peer);
+            assert!(seen.coming.is_none(), "a frame amid another");
+            seen.frames.push_back(bytes.to_vec());
+        }
+        Event::Begun { peer, bytes, len, taken } => {
+            let seen = open(peers, peer);
+            assert!(seen.coming.is_none() && bytes.len() < len, "{} of {len} bytes", bytes.len());
+            // Some are awaited whole.
+            *taken = !len.is_multiple_of(3);
+            seen.coming = taken.then(|| (bytes.to_vec(), len));
+        }
+        Event::Rest { peer, bytes } => {
+            let seen = open(peers, peer);
+            let (mut come, len) = seen.coming.take().expect("the rest of a frame that was begun");
+            come.extend_from_slice(bytes);
+            assert!(!bytes.is_empty() && come.len() <= len, "{} of {len} bytes", come.len());
+            if come.len() == len {
+                seen.frames.push_back(come);
+            } else {
+                seen.coming = Some((come, len));
+            }
+        }
         Event::Sent { peer, token } => {
             let held = open(peers, peer).held.remove(&token);
             held.unwrap_or_else(|| panic!("{token:?} is not held")).spoil();

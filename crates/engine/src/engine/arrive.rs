@@ -383,7 +383,7 @@ impl Engine {
 
     /// The receive that asked for these bytes of its message.
     #[inline]
-    fn expect_data(
+    pub(super) fn expect_data(
         &mut self,
         gate: GateId,
         receiver: u32,

@@ -394,8 +394,8 @@ impl Book {
                 }
                 self.drop_peer(peer, Instant::now());
             }
-            // The rail has copied what it was given.
-            Event::Sent { .. } => {}
+            // The rail has copied what it was given, and shows frames whole to who does not take them otherwise.
+            Event::Sent { .. } | Event::Begun { .. } | Event::Rest { .. } => {}
         }
     }
 
