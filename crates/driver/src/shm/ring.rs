@@ -271,7 +271,7 @@ impl<S: Shared> Consumer<S> {
     ) -> bool {
         let place = (state & CHUNK_FLAG != 0).then(|| Place::parse(state));
         if place.is_some() && !self.borrow() {
-            return self.drop_place(at);
+            return false;
         }
         let len = place.map_or_else(|| len_in_ring::<S>(state, at), |place| place.len);
         let lead = place.map_or(STATE_LEN, |place| place.start);
@@ -315,7 +315,8 @@ impl<S: Shared> Consumer<S> {
                 if let Some(lent) = &self.lent {
                     lent.release(place.chunk);
                 }
-                self.drop_place(at);
+                self.segment.word64(DATA_AT + at).store(0, Ordering::Relaxed);
+                self.release(LINE as u64);
             }
         }
         true
@@ -341,24 +342,17 @@ impl<S: Shared> Consumer<S> {
         self.release(span);
     }
 
-    /// Gives back the record of a frame that lies in a chunk.
-    fn drop_place(&mut self, at: usize) -> bool {
-        self.segment.word64(DATA_AT + at).store(0, Ordering::Relaxed);
-        self.release(LINE as u64);
-        true
-    }
-
     /// Attaches to the producer's pool, if that was not done before; whether it can be read.
     fn borrow(&mut self) -> bool {
-        if self.lent.is_none() {
+        if self.lent.is_none() && !self.broken {
             let descriptor = self.segment.word32(POOL_AT).load(Ordering::Relaxed) as i32;
             self.lent = Lent::attach(self.pid, descriptor).ok();
+            self.broken = self.lent.is_none();
         }
-        self.broken = self.lent.is_none();
         !self.broken
     }
 
-    /// Whether a frame was lost because the producer's pool could not be opened.
+    /// Whether nothing more comes out because the producer's pool could not be opened.
     pub fn is_broken(&self) -> bool {
         self.broken
     }
@@ -380,8 +374,8 @@ impl<S: Shared> Consumer<S> {
     pub fn has_news(&self) -> bool {
         let at = (self.consumed % S::RING_LEN as u64) as usize;
         let state = self.segment.word64(DATA_AT + at).load(Ordering::Acquire);
-        if state == 0 || state & (PAD_FLAG | CUT_FLAG) != CUT_FLAG {
-            return state != 0;
+        if self.broken || state == 0 || state & (PAD_FLAG | CUT_FLAG) != CUT_FLAG {
+            return !self.broken && state != 0;
         }
         let place = (state & CHUNK_FLAG != 0).then(|| Place::parse(state));
         let len = place.map_or_else(|| len_in_ring::<S>(state, at), |place| place.len);
@@ -660,6 +654,20 @@ mod tests {
         assert!(consumer.has_news());
         assert!(consumer.pop(whole(|shown| assert_eq!(shown, bytes))));
         assert!(!consumer.has_news());
+    }
+
+    #[test]
+    fn a_pool_that_cannot_be_opened_ends_what_comes() {
+        let (mut producer, mut consumer) = pair();
+        let mut pool = Segment::create(Segment::CHUNK_LEN).unwrap();
+        producer.push_long(&with_body(100, 1), (0, LINE - HEAD), (&mut pool, 0), false);
+        assert!(producer.push(&frame(8, 2)));
+        assert!(consumer.has_news());
+        // It is shorter than a pool.
+        for _ in 0..2 {
+            assert!(!consumer.pop(|_| panic!("nothing can be read")));
+            assert!(consumer.is_broken() && !consumer.has_news());
+        }
     }
 
     #[test]
