@@ -81,6 +81,7 @@ impl Default for SimPath {
                 adapts: false,
                 replay: false,
                 reopens: false,
+                copies: false,
                 passes: false,
             },
         }

@@ -131,5 +131,6 @@ const LAN: Capabilities = Capabilities {
     adapts: true,
     replay: false,
     reopens: false,
+    copies: false,
     passes: false,
 };

@@ -22,6 +22,17 @@ pub(crate) fn emit_whole(way: &mut Gate, envelope: Envelope, data: &Region, head
     data.append_to(head);
 }
 
+/// As [`emit_whole`], with the message as the frame's body, which lasts as long as the call: it is not held, and where the
+/// frame is not taken it is copied.
+#[inline(never)]
+pub(crate) fn emit_lent(way: &mut Gate, envelope: Envelope, data: &Region, frame: &mut Frame) {
+    let len = data.len();
+    way.credit -= charge(len);
+    let header = next_header(way, envelope);
+    packet::emit_eager(&mut frame.head, &header, None, len as u32);
+    frame.body = Some(Body { region: data.clone() });
+}
+
 /// Builds the frame of a short message that goes whole, where frames are kept, and answers how; the gate has `room`
 /// for so many more messages in order.
 #[inline]

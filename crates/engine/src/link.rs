@@ -313,6 +313,7 @@ mod tests {
                 adapts: true,
                 replay: true,
                 reopens: false,
+                copies: false,
                 passes: false,
             },
         )

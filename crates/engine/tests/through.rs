@@ -153,6 +153,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     adapts: false,
     replay: false,
     reopens: false,
+    copies: false,
     passes: false,
 };
 

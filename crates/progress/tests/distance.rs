@@ -356,6 +356,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     adapts: true,
     replay: false,
     reopens: true,
+    copies: false,
     passes: false,
 };
 

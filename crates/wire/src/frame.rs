@@ -84,6 +84,8 @@ pub struct Capabilities {
     /// Whether the rail can open the link again when the network has failed it. Both ends say the same; frames
     /// are kept for that where either end finds the peer far.
     pub reopens: bool,
+    /// Whether a frame it takes is always copied in the call, body and all: nothing of it is ever held.
+    pub copies: bool,
     /// Whether the link is there for what is short, to pass what another to the same peer is busy with: while there
     /// is another it carries no pieces of long messages, and only while that is busy the rest.
     pub passes: bool,

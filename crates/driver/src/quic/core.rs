@@ -751,6 +751,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     adapts: true,
     replay: false,
     reopens: true,
+    copies: false,
     passes: false,
 };
 
@@ -762,6 +763,7 @@ const PASSING: Capabilities = Capabilities {
     aggregate_max: 16 << 10,
     adapts: false,
     replay: true,
+    copies: false,
     passes: true,
     ..CAPABILITIES
 };

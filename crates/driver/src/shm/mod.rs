@@ -772,5 +772,6 @@ const CAPABILITIES: Capabilities = Capabilities {
     adapts: false,
     replay: false,
     reopens: false,
+    copies: true,
     passes: false,
 };

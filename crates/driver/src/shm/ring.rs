@@ -96,33 +96,34 @@ impl<S: Shared> Producer<S> {
     /// Writes a frame of at most [`Self::FRAME_MAX`] bytes; false when there is no room.
     #[inline]
     pub fn push(&mut self, frame: &Frame) -> bool {
-        let len = frame.len();
-        debug_assert!(len <= Self::FRAME_MAX);
-        let Some(at) = self.reserve(span_of(len)) else { return false };
-        let start = DATA_AT + at as usize + STATE_LEN;
-        self.segment.write(start, &frame.head);
-        let mut state = len as u64 + 1;
-        if let Some(body) = &frame.body {
-            state |= self.push_body(at, state, &body.region, start + frame.head.len());
-        }
-        self.state(at).store(state, Ordering::Release);
+        debug_assert!(frame.len() <= Self::FRAME_MAX);
+        let Frame { head, body: None, .. } = frame else { return self.push_with_body(frame) };
+        let Some(at) = self.reserve(span_of(head.len())) else { return false };
+        self.segment.write(DATA_AT + at as usize + STATE_LEN, head);
+        self.state(at).store(head.len() as u64 + 1, Ordering::Release);
         true
     }
 
-    /// Writes the body of the record at `at`, telling how far it has come if it is long; what its state says besides when
-    /// it is whole.
+    /// As [`Producer::push`]; tells how far the body has come if it is long.
     #[inline(never)]
-    fn push_body(&mut self, at: u64, state: u64, body: &Region, start: usize) -> u64 {
-        if body.len() < S::THROUGH_MIN {
-            body.read(0, self.segment.slice_mut(start, body.len()));
-            return 0;
+    fn push_with_body(&mut self, frame: &Frame) -> bool {
+        let (Some(body), len) = (&frame.body, frame.len()) else { return false };
+        let Some(at) = self.reserve(span_of(len)) else { return false };
+        let (record, mut state) = (DATA_AT + at as usize, len as u64 + 1);
+        self.segment.write(record + STATE_LEN, &frame.head);
+        let (start, body_len) = (record + STATE_LEN + frame.head.len(), body.region.len());
+        if body_len < S::THROUGH_MIN {
+            body.region.read_across(0, self.segment.slice_mut(start, body_len));
+        } else {
+            let body = (&body.region, Region::read_across as Read);
+            write_through(&mut self.segment, start, body, |segment, end| {
+                let lines = (end - record) / LINE;
+                segment.word64(record).store(state | cut(lines), Ordering::Release);
+            });
+            state |= cut(WHOLE);
         }
-        let record = DATA_AT + at as usize;
-        write_through(&mut self.segment, start, (body, Region::read_across), |segment, end| {
-            let lines = (end - record) / LINE;
-            segment.word64(record).store(state | cut(lines), Ordering::Release);
-        });
-        cut(WHOLE)
+        self.state(at).store(state, Ordering::Release);
+        true
     }
 
     /// Whether there is room for the record of a frame that lies in a chunk.

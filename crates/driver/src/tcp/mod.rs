@@ -858,5 +858,6 @@ const CAPABILITIES: Capabilities = Capabilities {
     adapts: true,
     replay: false,
     reopens: true,
+    copies: false,
     passes: false,
 };

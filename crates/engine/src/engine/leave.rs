@@ -152,6 +152,11 @@ impl Engine {
             Posted::Full => {
                 let Some(link) = self.gate(gate).any_link(rail) else { return };
                 link.full = true;
+                // A body without a token was lent for the call.
+                if let (None, None, Some(body)) = (&link.ledger, frame.token, &frame.body) {
+                    body.region.append_to(&mut frame.head);
+                    frame.body = None;
+                }
                 link.stalled = Some(std::mem::take(frame));
             }
         }

@@ -4,7 +4,7 @@ use memory::Region;
 use wire::{Capabilities, Frame, GateId, RailId, packet};
 
 use super::Engine;
-use crate::emit::{BEGIN_MAX, GATHERED_MAX, emit_short, emit_whole};
+use crate::emit::{BEGIN_MAX, GATHERED_MAX, emit_lent, emit_short, emit_whole};
 use crate::gate::{Pending, charge};
 use crate::matching::{MatchedId, Message, Selector, Unexpected};
 use crate::op::{Completion, Envelope, OpId, OpState, Outcome, SendMode, SendState};
@@ -81,8 +81,13 @@ impl Engine {
         if !link.is_ready() || link.has_work() || !way.takes_short(link, data.len()) {
             return None;
         }
+        let is_lent = data.len() > COPIED_TWICE_MAX && link.capabilities.copies;
         frame.clear();
-        emit_whole(way, envelope, data, &mut frame.head);
+        if is_lent {
+            emit_lent(way, envelope, data, frame);
+        } else {
+            emit_whole(way, envelope, data, &mut frame.head);
+        }
         self.counters.eager += 1;
         self.counters.frames += 1;
         self.note_send(gate, envelope, data);
@@ -249,6 +254,9 @@ impl Engine {
         Some(id)
     }
 }
+
+/// A longer message is not copied into its frame for a rail that copies it out of there at once.
+const COPIED_TWICE_MAX: usize = 512;
 
 fn send_state(envelope: Envelope, mode: SendMode) -> OpState {
     OpState::Send(SendState {

@@ -66,6 +66,7 @@ pub const NEAR: Shape = Shape {
         adapts: false,
         replay: false,
         reopens: false,
+        copies: false,
         passes: false,
     },
     other: None,
@@ -167,6 +168,7 @@ pub const PASSED: Shape = Shape {
         eager_max: 128,
         inline_max: 128,
         replay: true,
+        copies: false,
         passes: true,
         ..AHEAD.capabilities
     },
