@@ -1,9 +1,12 @@
 //! Short messages that a rail copies out of the application's memory itself.
 
+mod network;
+
 use engine::{Config, Engine, Envelope, Posted};
 use memory::Region;
+use network::{NEAR, RAIL};
 use wire::packet::{self, Packet};
-use wire::{Capabilities, Frame, GateId, RailId};
+use wire::{Capabilities, Frame, GateId};
 
 #[test]
 fn the_memory_of_what_is_not_taken_is_free_all_the_same() {
@@ -38,29 +41,12 @@ fn what_is_brief_and_what_a_rail_might_hold_is_copied_into_the_frame() {
 }
 
 const PEER: GateId = GateId(1);
-const RAIL: RailId = RailId(0);
 const ENVELOPE: Envelope = Envelope { context: 0, source: 0, tag: 3, is_urgent: false };
 const LEN: usize = 3000;
 
 fn engine(copies: bool) -> Engine {
     let mut engine = Engine::new(Config::new(2));
-    let capabilities = Capabilities {
-        frame_max: 64 << 10,
-        inline_max: 4 << 10,
-        eager_max: 16 << 10,
-        ahead_max: 0,
-        aggregate_max: 64 << 10,
-        piece_min: 64 << 10,
-        piece_max: 64 << 10,
-        credit_bytes: 1 << 20,
-        credit_wanted: 1 << 20,
-        pull: false,
-        adapts: false,
-        replay: false,
-        reopens: false,
-        copies,
-        passes: false,
-    };
+    let capabilities = Capabilities { inline_max: 4 << 10, copies, ..NEAR.capabilities };
     engine.handle_up(PEER, RAIL, capabilities);
     engine
 }

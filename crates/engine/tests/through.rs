@@ -1,7 +1,10 @@
 //! Frames of which the engine is shown the beginning first.
 
+mod network;
+
 use engine::{Completion, Config, Engine, OpId, Outcome, PeerError, Selector};
 use memory::Region;
+use network::{NEAR, RAIL};
 use wire::packet::{self, Header, Way};
 use wire::{Capabilities, Frame, GateId, RailId};
 
@@ -137,25 +140,9 @@ fn a_piece_that_was_asked_for_is_taken_while_it_comes() {
 }
 
 const PEER: GateId = GateId(1);
-const RAIL: RailId = RailId(0);
 const BYTES: usize = 5000;
-const CAPABILITIES: Capabilities = Capabilities {
-    frame_max: 64 << 10,
-    inline_max: 4 << 10,
-    eager_max: 16 << 10,
-    ahead_max: 0,
-    aggregate_max: 64 << 10,
-    piece_min: 64 << 10,
-    piece_max: 64 << 10,
-    credit_bytes: 1 << 20,
-    credit_wanted: 1 << 20,
-    pull: false,
-    adapts: false,
-    replay: false,
-    reopens: false,
-    copies: false,
-    passes: false,
-};
+const CAPABILITIES: Capabilities =
+    Capabilities { credit_bytes: 1 << 20, credit_wanted: 1 << 20, ..NEAR.capabilities };
 
 fn engine(capabilities: Capabilities) -> Engine {
     let mut engine = Engine::new(Config::new(2));
