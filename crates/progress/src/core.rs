@@ -202,7 +202,7 @@ impl Core {
             places: Places::default(),
             waiters: Waiters::default(),
             watch: Watch::default(),
-            precedence: Precedence::default(),
+            precedence: Precedence::new(),
             counters: Counters::default(),
             idle: None,
             held_copies: Vec::new(),

@@ -72,6 +72,11 @@ impl Cores {
         self.first.brief
     }
 
+    /// How often the core is left to those before sleeping.
+    pub fn turns(&self) -> u32 {
+        self.first.turns
+    }
+
     /// How many of the process's threads have a core each.
     pub fn threads(&self) -> usize {
         self.threads.load(Ordering::Relaxed)

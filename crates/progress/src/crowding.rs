@@ -14,9 +14,10 @@
 //! own. What runs in other sessions is given its share of a core by the session (sched(7), autogroup): it takes the
 //! core in turns with all ranks together, after many yields, and who slept would gain nothing.
 //!
-//! Where cores are wanted a thread that waits leaves its own to others in turns while those give it back soon
-//! ([`crate::turns`]), and else keeps it for no longer than sleeping costs: who sleeps soon has
-//! its turn soon after it is woken, and who spins has used it up when the answer comes.
+//! Where cores are wanted a thread that waits keeps its own for no longer than sleeping costs: who sleeps soon has its
+//! turn soon after it is woken, and who spins has used it up when the answer comes. Where those who want the cores are ranks of the
+//! job on the same machine, that wait as well, it is left to them in turns while they give it back soon
+//! ([`crate::turns`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -130,6 +131,10 @@ impl Crowding {
     #[cold]
     fn note_put_aside(&self, now_us: u64) {
         let last_us = self.put_aside_us.swap(now_us, Ordering::Relaxed);
+        if now_us.saturating_sub(last_us) < PUT_ASIDE.as_micros() as u64 {
+            // It was told of this time already.
+            return;
+        }
         let is_again = now_us.saturating_sub(last_us) < AGAIN_US;
         let times = if is_again { self.times.load(Ordering::Relaxed).saturating_add(1) } else { 1 };
         self.times.store(times, Ordering::Relaxed);
@@ -283,12 +288,20 @@ mod tests {
         let at = |us| crowding.began + Duration::from_micros(us);
         let mut now_us = 1_000_000;
         crowding.note_pause(PUT_ASIDE / 2, at(now_us));
-        let often = |now_us| (0..=OFTEN).for_each(|_| crowding.note_pause(PUT_ASIDE, at(now_us)));
+        let often = |now_us| {
+            let times = (0..=u64::from(OFTEN)).rev();
+            times.for_each(|ms| crowding.note_pause(PUT_ASIDE, at(now_us - 1000 * ms)));
+        };
         for times in 0..10 {
             crowding.note_pause(PUT_ASIDE, at(now_us + times * AGAIN_US));
         }
         assert!(!crowding.is_crowded(), "each may be chance");
-        now_us += 20 * AGAIN_US;
+        now_us += 10 * AGAIN_US;
+        for _ in 0..10 {
+            crowding.note_pause(PUT_ASIDE, at(now_us));
+        }
+        assert!(!crowding.is_crowded(), "all are one");
+        now_us += 10 * AGAIN_US;
         for hold_us in [HOLD_US, 2 * HOLD_US, 4 * HOLD_US] {
             often(now_us);
             assert!(crowding.is_crowded_at(at(now_us + hold_us - 1)));
@@ -333,9 +346,11 @@ mod tests {
         let roomy = Crowding { machine: Some((usize::MAX, runnable())), ..Crowding::new() };
         roomy.note_wait(LONG, at(&roomy, 0));
         assert!(!roomy.is_crowded());
-        (0..OFTEN).for_each(|_| roomy.note_pause(PUT_ASIDE, at(&roomy, 0)));
+        let times = u64::from(OFTEN);
+        (1..=times).for_each(|ms| roomy.note_pause(PUT_ASIDE, at(&roomy, 1000 * ms)));
         assert!(!roomy.is_crowded());
-        roomy.note_pause(PUT_ASIDE, at(&roomy, 0));
-        assert!(roomy.is_crowded() && !roomy.is_crowded_at(at(&roomy, HOLD_US)));
+        let last_us = 1000 * (times + 1);
+        roomy.note_pause(PUT_ASIDE, at(&roomy, last_us));
+        assert!(roomy.is_crowded() && !roomy.is_crowded_at(at(&roomy, last_us + HOLD_US)));
     }
 }

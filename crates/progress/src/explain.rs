@@ -78,12 +78,12 @@ impl Policy {
             say(
                 "if wanted",
                 Amount::Time(self.brief),
-                "where others want the cores: half of that, and not at all where it was in vain",
+                "where others want the cores: as long as sleeping costs, and not at all where it was in vain",
             ),
             say(
                 "turns",
                 Amount::Number(TURNS),
-                "where others want the cores: leaves the core to them so often, with a poll after each, unless one takes a millisecond",
+                "where nodes of the job share a machine with fewer cores than ranks: leaves the core to the others so often, with a poll after each, unless one takes a millisecond",
             ),
             say(
                 "yields",

@@ -17,6 +17,8 @@ pub struct Policy {
     pub yields: u32,
     /// As `spin`, where others want the core.
     pub brief: Duration,
+    /// Where others want the core, how often it is left to them, with a poll after each, before sleeping.
+    pub turns: u32,
     /// How many of the process's threads have a core each.
     pub threads: usize,
     /// How many others may look on, from cores that nobody wants.
@@ -35,6 +37,7 @@ pub(crate) struct Terms {
     /// What a thread is late that sleeps until a time.
     wake: Duration,
     may_look_on: bool,
+    is_among_nodes: bool,
 }
 
 impl Policy {
@@ -45,7 +48,8 @@ impl Policy {
     /// it, so that a peer that computes shortly is still met awake. With ranks beyond cores a spinning
     /// rank only keeps the one it waits for from running: the core is yielded at once.
     pub fn for_node(ranks: usize, cores: usize) -> Self {
-        Terms { ranks, cores, own: cores, wake: WAKE, may_look_on: true }.policy()
+        let (wake, may_look_on, is_among_nodes) = (WAKE, true, false);
+        Terms { ranks, cores, own: cores, wake, may_look_on, is_among_nodes }.policy()
     }
 
     /// The same for a process that may use so many of the node's cores itself.
@@ -59,6 +63,13 @@ impl Policy {
     #[must_use]
     pub fn without_onlookers(self) -> Self {
         Terms { may_look_on: false, ..self.terms }.policy()
+    }
+
+    /// The same on a machine with several nodes of the job, where its ranks are more than the cores: those who want
+    /// these wait as well.
+    #[must_use]
+    pub fn among_nodes(self) -> Self {
+        Terms { is_among_nodes: true, ..self.terms }.policy()
     }
 
     /// The same on a machine where a thread that sleeps is woken so late.
@@ -82,15 +93,16 @@ impl Policy {
 
 impl Terms {
     fn policy(self) -> Policy {
-        let Self { ranks, cores, own, wake, may_look_on } = self;
+        let Self { ranks, cores, own, wake, may_look_on, is_among_nodes } = self;
         let (spin, yields) = match ranks > cores {
             true => (Duration::ZERO, CROWDED_YIELDS),
             false => ((SPIN_WAKES * wake).clamp(SPIN_MIN, SPIN_MAX), 0),
         };
-        let brief = (wake / 2).clamp(BRIEF_MIN, BRIEF_MAX);
+        let brief = wake.clamp(BRIEF_MIN, BRIEF_MAX);
         let threads = (cores / ranks.max(1)).min(own).max(1);
         let onlookers = if may_look_on { threads.saturating_sub(CORES_IN_USE) } else { 0 };
-        Policy { spin, yields, brief, threads, onlookers, terms: self }
+        let turns = if is_among_nodes { TURNS } else { 0 };
+        Policy { spin, yields, brief, turns, threads, onlookers, terms: self }
     }
 }
 
@@ -111,6 +123,8 @@ pub(crate) struct Patience<'a> {
     kept: Duration,
     /// Polls that brought nothing while others were due.
     held_up: u32,
+    /// It has spun where others want the core, in vain: it sleeps at once until something happens.
+    in_vain: bool,
     /// What moved last was a piece of a long message: the next is on its way.
     mid_message: bool,
     /// It was, and did not come soon.
@@ -193,6 +207,7 @@ impl<'a> Patience<'a> {
             turns: Left::Unasked,
             kept: Duration::ZERO,
             held_up: 0,
+            in_vain: false,
             mid_message: false,
             is_late: false,
         }
@@ -201,7 +216,7 @@ impl<'a> Patience<'a> {
     /// The core was yielded for so long. Where nobody else wanted it, it is kept for as long as sleeping costs.
     pub fn note_yield(&mut self, took: Duration) {
         let kept = self.kept + took;
-        if took < YIELDED_TO_NOBODY && kept < WAKES_KEPT * self.cores.brief() {
+        if took < YIELDED_TO_NOBODY && kept < self.cores.brief() {
             self.kept = kept;
             self.yields -= 1;
         }
@@ -218,7 +233,8 @@ impl<'a> Patience<'a> {
     /// Something happened, of which others hear (`is_news`) or which was on the way there: the patience is fresh
     /// again, but for those who are held up.
     pub fn renew(&mut self, crowding: &Crowding, is_news: bool) {
-        if self.since.is_some() && !self.mid_message && crowding.is_crowded() {
+        let has_spun = self.since.is_some() && !self.in_vain;
+        if has_spun && !self.mid_message && crowding.is_crowded() {
             crowding.learn(true);
         }
         if let Left::Turns(_) = self.turns {
@@ -290,10 +306,10 @@ impl<'a> Patience<'a> {
 
     /// For how many turns it is left to others; whether for any is settled when a wait begins.
     fn turns_left(&mut self, crowding: &Crowding) -> Left {
-        if self.turns == Left::Unasked {
+        if self.turns == Left::Unasked && self.cores.turns() > 0 {
             let now = Instant::now();
             if crowding.is_crowded_at(now) && crowding.takes_turns(now) {
-                self.turns = Left::Turns(TURNS);
+                self.turns = Left::Turns(self.cores.turns());
             }
         }
         self.turns
@@ -313,6 +329,9 @@ impl<'a> Patience<'a> {
                 }
                 Left::Over => return Next::Sleep,
             }
+        }
+        if self.in_vain {
+            return Next::Sleep;
         }
         self.polls += 1;
         if self.since.is_some() && !self.polls.is_multiple_of(POLLS_PER_CLOCK_IN_A_CROWD) {
@@ -342,6 +361,7 @@ impl<'a> Patience<'a> {
             true => self.is_late = true,
             false => crowding.learn(false),
         }
+        self.in_vain = true;
         Next::Sleep
     }
 }
@@ -355,10 +375,11 @@ const SPIN_WAKES: u32 = 20;
 const SPIN_MIN: Duration = Duration::from_micros(50);
 const SPIN_MAX: Duration = Duration::from_micros(500);
 
-/// How long where others want the core: half of what sleeping costs, for it takes from them, no less than a
-/// peer takes that runs, and no longer than would lose the core to others often.
+/// How long where others want the core: what sleeping and being woken costs, so that who is wrong about what comes loses
+/// no more than a factor of two; no less than a peer takes that runs, and no longer than would lose the core to others
+/// often.
 const BRIEF_MIN: Duration = Duration::from_micros(2);
-const BRIEF_MAX: Duration = Duration::from_micros(6);
+const BRIEF_MAX: Duration = Duration::from_micros(12);
 
 /// In the middle of a long message, where others want the core: the next piece comes sooner from who runs. Of those
 /// that are late, as over slow links, every second is waited for so long.
@@ -380,9 +401,6 @@ const CROWDED_YIELDS: u32 = 16;
 /// The core is back sooner than another thread could have had it for a while.
 const YIELDED_TO_NOBODY: Duration = Duration::from_nanos(1500);
 
-/// Half a sleep costs [`Policy::brief`].
-const WAKES_KEPT: u32 = 2;
-
 /// Polls that take about as long as a change of threads.
 const HELD_UP_MAX: u32 = 100;
 
@@ -392,7 +410,7 @@ const CORES_IN_USE: usize = 2;
 
 /// The clock is read once in so many polls.
 const POLLS_PER_CLOCK: u32 = 64;
-const POLLS_PER_CLOCK_IN_A_CROWD: u32 = 8;
+const POLLS_PER_CLOCK_IN_A_CROWD: u32 = 2;
 
 #[cfg(test)]
 mod tests {
@@ -444,8 +462,9 @@ mod tests {
             yields
         };
         assert_eq!(yields(YIELDED_TO_NOBODY), CROWDED_YIELDS);
-        let kept = (yields(BRIEF / 10) - CROWDED_YIELDS) * (BRIEF / 10);
-        assert!(kept < WAKES_KEPT * BRIEF && kept + BRIEF / 5 >= WAKES_KEPT * BRIEF, "{kept:?}");
+        let (brief, each) = (cores.brief(), cores.brief() / 20);
+        let kept = (yields(each) - CROWDED_YIELDS) * each;
+        assert!(kept < brief && kept + 2 * each >= brief, "{kept:?}");
     }
 
     #[test]
@@ -493,7 +512,7 @@ mod tests {
     fn in_a_crowd_the_core_is_left_to_others_until_that_takes_long() {
         let crowding = Crowding::lasting();
         let now = Instant::now();
-        let cores = Cores::new(Policy::for_node(1, 1));
+        let cores = Cores::new(Policy::for_node(1, 1).among_nodes());
         let turns = |took| {
             let mut patience = Patience::new(&cores);
             let mut turns = 0;
@@ -507,6 +526,32 @@ mod tests {
         assert_eq!(turns(BRIEF), TURNS);
         assert_eq!(turns(Duration::from_millis(3)), 1);
         assert_eq!(turns(BRIEF), 0, "who wants the core computes");
+    }
+
+    #[test]
+    fn in_a_crowd_who_spins_in_vain_does_so_ever_more_seldom() {
+        let crowding = Crowding::lasting();
+        let cores = Cores::new(Policy::for_node(1, 1));
+        let spins = |comes: bool| {
+            let mut patience = Patience::new(&cores);
+            let mut spins = 0;
+            while !(comes && spins > 0)
+                && patience.next(&Courtesy::default(), &crowding) != Next::Sleep
+            {
+                spins += 1;
+            }
+            if spins > 0 && !comes {
+                assert_eq!(patience.next(&Courtesy::default(), &crowding), Next::Sleep, "once");
+            }
+            // What it slept for has come.
+            patience.renew(&crowding, true);
+            spins > 0
+        };
+        let often = |times: u32, comes| (0..times).filter(|_| spins(comes)).count();
+        often(100, false);
+        assert!((1..=10).contains(&often(100, false)));
+        often(500, true);
+        assert_eq!(often(100, true), 100);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! The kernel gives each thread a share of its core. One that exchanges short messages uses its share up sooner
 //! than threads that compute beside it, however little it does for each message, and is put aside for
 //! milliseconds. A thread that sleeps for messages where cores are wanted goes before the others, if the process
-//! may say so, until it has not slept for a while: then it computes, and is one of them. It cannot be put back
+//! may say so, until it has not slept from one look to the next: then it computes, and is one of them. It cannot be put back
 //! when its wait ends, for that would have the kernel give its core away at once; the thread that stands by
 //! sees to it.
 
@@ -12,12 +12,14 @@ use std::time::{Duration, Instant};
 use driver::Thread;
 
 /// The threads that go before others; guarded as the core.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Precedence {
     holders: Vec<Holder>,
     /// The system does not permit it.
     is_refused: bool,
     looked: Option<Instant>,
+    /// From one look to the next.
+    period: Duration,
 }
 
 #[derive(Debug)]
@@ -29,8 +31,17 @@ struct Holder {
 }
 
 impl Precedence {
+    pub fn new() -> Self {
+        Self { holders: Vec::new(), is_refused: false, looked: None, period: WATCH_MIN }
+    }
+
     pub fn is_held(&self) -> bool {
         !self.holders.is_empty()
+    }
+
+    /// How long until the next look, if any thread goes before others.
+    pub fn rest(&self) -> Option<Duration> {
+        self.is_held().then_some(self.period)
     }
 
     /// The calling thread is about to sleep where cores are wanted.
@@ -45,7 +56,10 @@ impl Precedence {
         }
         let Some(thread) = Thread::current() else { return };
         match thread.precede() {
-            Ok(()) => self.holders.push(Holder { thread, id, has_slept: true }),
+            Ok(()) => {
+                self.holders.push(Holder { thread, id, has_slept: true });
+                self.period = WATCH_MIN;
+            }
             Err(_) => self.is_refused = true,
         }
     }
@@ -58,26 +72,31 @@ impl Precedence {
         }
     }
 
-    /// Puts back the threads that have not slept for as long as [`WATCH`].
+    /// Puts back the threads that have not slept since the last look. While there are none, looks become seldom: each
+    /// takes a core from those who want it.
     pub fn look(&mut self) {
         let now = Instant::now();
-        if !self.is_held() || self.looked.is_some_and(|looked| now - looked < WATCH) {
+        if !self.is_held() || self.looked.is_some_and(|looked| now - looked < self.period) {
             return;
         }
         self.looked = Some(now);
+        self.period = (2 * self.period).min(WATCH_MAX);
         self.holders.retain_mut(|holder| {
             let stays = std::mem::take(&mut holder.has_slept);
             if !stays {
                 // It may have ended.
                 let _ = holder.thread.step_back();
+                self.period = WATCH_MIN;
             }
             stays
         });
     }
 }
 
-/// A thread that has not slept for so long computes.
-pub(crate) const WATCH: Duration = Duration::from_millis(2);
+/// A thread that has not slept for so long computes: at least…
+const WATCH_MIN: Duration = Duration::from_millis(2);
+/// …and at most, for as long as threads of the lowest standing are put aside by one that computes.
+const WATCH_MAX: Duration = Duration::from_millis(16);
 
 #[cfg(test)]
 mod tests {
@@ -85,7 +104,7 @@ mod tests {
 
     #[test]
     fn threads_that_have_not_slept_are_put_back() {
-        let mut precedence = Precedence::default();
+        let mut precedence = Precedence::new();
         precedence.claim();
         precedence.claim();
         assert!(precedence.holders.len() <= 1);
@@ -97,6 +116,7 @@ mod tests {
         assert_eq!(Thread::current(), None);
         precedence.look();
         assert!(precedence.is_held(), "it has slept");
+        assert_eq!(precedence.rest(), Some(2 * WATCH_MIN));
         precedence.look();
         assert!(precedence.is_held(), "it has just been looked at");
         precedence.looked = None;
@@ -106,5 +126,6 @@ mod tests {
         precedence.look();
         assert!(!precedence.is_held());
         assert!(Thread::current().is_some());
+        assert_eq!(precedence.rest(), None);
     }
 }

@@ -15,7 +15,6 @@ use std::time::Duration;
 use nix::sys::signal::SigSet;
 
 use crate::idle::Idle;
-use crate::precedence::WATCH;
 use crate::wait::Progress;
 
 /// The thread's state, and its handle once it was needed.
@@ -121,11 +120,16 @@ fn stand_by(progress: &Weak<Progress>) {
     let mut seen = 0;
     let mut idle = 0;
     let mut rest = Rest::new();
-    let (mut is_called, mut is_rung) = (true, false);
+    let (mut has_slept, mut is_rung) = (true, false);
     loop {
         let Some(progress) = progress.upgrade() else { return };
-        if std::mem::take(&mut is_called) {
-            progress.have_looked_on();
+        if std::mem::take(&mut has_slept) {
+            let is_called = progress.standby.awake.swap(true, Ordering::AcqRel);
+            if is_called {
+                progress.have_looked_on();
+            }
+            // Who only looks after threads that go before others sleeps on once it has.
+            idle = if is_called { 0 } else { IDLE_LOOKS - 1 };
         }
         let look = progress.stand_in(&mut seen, std::mem::take(&mut is_rung), &mut rest);
         idle = if look == Look::Idle { idle + 1 } else { 0 };
@@ -136,7 +140,6 @@ fn stand_by(progress: &Weak<Progress>) {
             Look::Passed => Some(rest.period),
             Look::Relieved => None,
         };
-        let period = period.or_else(|| progress.is_preceded().then_some(WATCH));
         if let Some(period) = period {
             let onlookers = Arc::clone(&progress.idle);
             drop(progress);
@@ -146,16 +149,20 @@ fn stand_by(progress: &Weak<Progress>) {
             }
             continue;
         }
-        idle = 0;
         let awake = &progress.standby.awake;
         awake.store(false, Ordering::Release);
         // What was left behind before the store has called nobody.
-        if progress.is_deserted() && !awake.swap(true, Ordering::AcqRel) {
+        let (is_deserted, watch) = progress.is_deserted();
+        if is_deserted && !awake.swap(true, Ordering::AcqRel) {
+            idle = 0;
             continue;
         }
         drop(progress);
-        thread::park();
-        is_called = true;
+        match watch {
+            Some(period) => thread::park_timeout(period),
+            None => thread::park(),
+        }
+        has_slept = true;
     }
 }
 

@@ -476,7 +476,10 @@ impl Progress {
         let took = now - began;
         core.counters.yields += 1;
         core.counters.yielding += took;
-        if !self.cores.has_a_core() && core.is_at_board() {
+        if self.cores.has_a_core() {
+            // What the thread waits for may have come meanwhile: then nobody asks again how long it was away.
+            self.crowding.note_pause(took, now);
+        } else if core.is_at_board() {
             self.crowding.note_yield(took, now);
             if !self.crowding.is_crowded() {
                 core.even_out();
@@ -642,10 +645,11 @@ impl Progress {
     }
 
     /// The calling thread is about to sleep: where others want the cores it goes before them when it is woken,
-    /// and the thread that stands by sees that it does not for longer than that takes. Ranks that share cores would go
-    /// before each other.
+    /// and the thread that stands by sees that it does not for longer than that takes. Ranks of the job that share cores would
+    /// go before each other.
     fn go_first(&self, core: &mut Core) {
-        if self.cores.has_a_core() && self.crowding.is_crowded() {
+        let is_alone = self.cores.has_a_core() && self.cores.turns() == 0;
+        if is_alone && self.crowding.is_crowded() {
             let was_held = core.precedence.is_held();
             core.precedence.claim();
             let is_new = !was_held && core.precedence.is_held();
@@ -752,20 +756,13 @@ impl Progress {
         self.lock().places = places;
     }
 
-    /// Whether a thread goes before others.
-    pub(crate) fn is_preceded(&self) -> bool {
-        self.lock().precedence.is_held()
-    }
-
-    /// Whether something is left behind and nobody sleeps until a rail rings, or a thread goes before others.
-    pub(crate) fn is_deserted(&self) -> bool {
+    /// Whether something is left behind and nobody sleeps until a rail rings; and if a thread goes before others, how
+    /// long until it is looked at.
+    pub(crate) fn is_deserted(&self) -> (bool, Option<Duration>) {
         let core = self.lock();
-        if core.precedence.is_held() {
-            return true;
-        }
         // Who sleeps does not look at what others gather.
         let is_watched = core.watch.is_asleep() && !core.is_gathering();
-        core.is_left_behind() && !is_watched
+        (core.is_left_behind() && !is_watched, core.precedence.rest())
     }
 
     /// Sleeps in the kernel until a rail rings.

@@ -754,9 +754,9 @@ impl Rail for TcpRail {
         }
         let is_others_turn = alone.is_none() || self.polls.is_multiple_of(EPOLL_EVERY);
         let is_busy = self.dialled > 0 || self.writing > 0 || self.stalled > 0;
-        let rang_elsewhere = self.has_slept && !moved;
+        // Where the one link rang, others may have as well: then they ring again.
+        let rang_elsewhere = std::mem::take(&mut self.has_slept) && !moved;
         if is_others_turn || is_busy || rang_elsewhere {
-            self.has_slept = false;
             moved |= self.poll_epoll(sink);
         }
         moved
