@@ -45,16 +45,19 @@ rust() { # what is wrong with the Rust that is here, if anything
 complaint=$(rust)
 [ ${#missing[@]} -gt 0 ] || [ -n "$complaint" ] || exit 0
 
+ask_for_rust() {
+    echo "bootstrap: $1: please install Rust $wanted or later with rustfmt and clippy, for instance by" >&2
+    echo "    rustup toolchain install stable --component rustfmt,clippy      (https://rustup.rs)" >&2
+    exit 1
+}
+
 can_install=no
 [ "$(id -u)" != 0 ] || ! has apt-get || can_install=yes
 if [ $can_install = no ] || { [ -n "$complaint" ] && { has cargo || has rustup; }; }; then
     if [ $can_install = no ] && [ ${#missing[@]} -gt 0 ]; then
         echo "bootstrap: please install these packages (Debian's names): ${missing[*]}" >&2
     fi
-    if [ -n "$complaint" ]; then
-        echo "bootstrap: $complaint: please install Rust $wanted or later with rustfmt and clippy, for instance by" >&2
-        echo "    rustup toolchain install stable --component rustfmt,clippy      (https://rustup.rs)" >&2
-    fi
+    [ -z "$complaint" ] || ask_for_rust "$complaint"
     exit 1
 fi
 if [ ${#missing[@]} -gt 0 ]; then
@@ -65,7 +68,8 @@ fi
 if [ -n "$complaint" ]; then
     echo "installing the stable Rust"
     curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
-        sh -s -- -y --quiet --profile minimal --default-toolchain stable --component rustfmt,clippy
+        sh -s -- -y --quiet --profile minimal --default-toolchain stable --component rustfmt,clippy ||
+        ask_for_rust "Rust could not be fetched"
     hash -r
     complaint=$(rust)
     [ -z "$complaint" ] || { echo "bootstrap: $complaint, after its installation" >&2; exit 1; }
