@@ -368,7 +368,8 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let core = teams.iter().fold(core, join);
     let policy = onlookers(policy(size)).map_err(failed)?;
     let policy = policy.woken_in(Duration::from_nanos(host.wake_ns));
-    let policy = if survey.is_crowded { policy.among_nodes() } else { policy };
+    let shares_machine = survey.is_crowded && survey.sites.nodes() > 1;
+    let policy = if shares_machine { policy.among_nodes() } else { policy };
     let progress = Progress::new(core, policy).map_err(|error| failed(error.to_string()))?;
     Ok(Process {
         rank,

@@ -95,7 +95,7 @@ impl Precedence {
 
 /// A thread that has not slept for so long computes: at least…
 const WATCH_MIN: Duration = Duration::from_millis(2);
-/// …and at most, for as long as threads of the lowest standing are put aside by one that computes.
+/// …and at most: one that begins to compute goes before others for some of their slices more.
 const WATCH_MAX: Duration = Duration::from_millis(16);
 
 #[cfg(test)]

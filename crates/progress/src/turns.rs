@@ -1,4 +1,4 @@
-//! Turns of threads that wait for each other where others want the cores.
+//! Turns of ranks of a job that share a machine with fewer cores than they are, and wait for each other.
 //!
 //! Who waits leaves the core to whoever wants it, and has it back soon where those wait as well: they poll, and
 //! leave it in turn. So nobody sleeps, or is woken, which costs both sides more. But threads that compute keep the core
