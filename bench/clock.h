@@ -55,6 +55,15 @@ static inline void clock_sleep(double seconds) {
     }
 }
 
+/* Sleeps until a time of the system's clock. Who sleeps until the same time asks the kernel for the same: after the first,
+   none has the processor's timer set anew, which takes microseconds in a virtual machine, while another process waits for
+   the core. */
+static inline void clock_sleep_until(double system_s) {
+    struct timespec due = {(time_t)system_s, (long)((system_s - floor(system_s)) * 1e9)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL) != 0) {
+    }
+}
+
 /* Invariant by the processor's word (CPUID 80000007h, EDX bit 8) and not rejected by the kernel. */
 static inline int clock_counter_is_invariant(void) {
 #if defined(__x86_64__)

@@ -182,12 +182,6 @@ static int is_right(const struct coll *coll) {
     return 1;
 }
 
-/* Sleeps until a time of the system's clock. */
-static void sleep_until(double system_s) {
-    double left_s = system_s - clock_system_s();
-    if (left_s > 0) clock_sleep(left_s);
-}
-
 /* A time that all know, soon enough for all to have heard of it. */
 static double agreed_start_s(double lead_s) {
     double start_s = clock_system_s() + lead_s;
@@ -221,7 +215,7 @@ static void measure_alone(const struct coll *coll, double whole_s, double spread
     MPI_Bcast(&calls, 1, MPI_INT, 0, MPI_COMM_WORLD);
     MPI_Bcast(&interval_s, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     for (int call = 0; call < calls; call++) {
-        sleep_until(start_s + call * interval_s + spread_s * number_of((uint64_t)coll->rank, (uint64_t)call));
+        clock_sleep_until(start_s + call * interval_s + spread_s * number_of((uint64_t)coll->rank, (uint64_t)call));
         came_s[call] = clock_system_s();
         once(coll);
         done_s[call] = clock_system_s();
@@ -246,19 +240,19 @@ static void cross(const struct coll *coll, double each_s, const struct summary *
     times_s[1] = times_s[0] + calls * 3 * each_s + QUIET_S;
     MPI_Bcast(times_s, 2, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     if (coll->rank == 0) {
-        sleep_until(times_s[0] - QUIET_S);
+        clock_sleep_until(times_s[0] - QUIET_S);
         printf("{\"mark\": \"crossing\"}\n");
         fflush(stdout);
     }
-    sleep_until(times_s[0]);
+    clock_sleep_until(times_s[0]);
     for (int call = 0; call < calls; call++) once(coll);
-    sleep_until(times_s[1]);
+    clock_sleep_until(times_s[1]);
     if (coll->rank == 0) {
         summary_begin(NAMES[coll->operation], coll->bytes, IN_A_ROW, summary);
         printf(", \"parts\": {\"crossing_calls\": %d}}\n", calls);
         fflush(stdout);
     }
-    sleep_until(times_s[1] + QUIET_S);
+    clock_sleep_until(times_s[1] + QUIET_S);
 }
 
 /* The least of a rank's, and the greatest over the ranks, of what a call takes in a row. */

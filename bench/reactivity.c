@@ -123,8 +123,7 @@ static double turn(struct reactivity *reactivity, int exchanges, double seconds,
     if (exchanges && reactivity->rank == 0) {
         double due_s = start;
         for (int ends = 0; !ends;) {
-            double early_s = due_s - clock_system_s();
-            if (early_s > 0) clock_sleep(early_s);
+            clock_sleep_until(due_s);
             ends = samples->count == SAMPLES_ROOM - 1 || clock_system_s() - start >= seconds;
             samples->us[samples->count++] = exchange(reactivity, ends ? PROGRAM_ENDS : PROGRAM_GOES_ON);
             due_s = fmax(due_s + INTERVAL_US * 1e-6, clock_system_s());
