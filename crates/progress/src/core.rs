@@ -284,9 +284,9 @@ impl Core {
     }
 
     /// Such a thread has yielded its core to ranks that share it.
-    pub(crate) fn even_out(&self) {
+    pub(crate) fn even_out(&self, now: Instant) {
         for board in &self.boards {
-            board.lock().even_out();
+            board.lock().even_out(now);
         }
     }
 

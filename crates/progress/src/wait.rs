@@ -482,7 +482,7 @@ impl Progress {
         } else if core.is_at_board() {
             self.crowding.note_yield(took, now);
             if !self.crowding.is_crowded() {
-                core.even_out();
+                core.even_out(now);
             }
         }
         self.look_at_cores(&mut core, now);

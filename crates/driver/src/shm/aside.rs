@@ -6,18 +6,24 @@ use std::time::{Duration, Instant};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// How often this process has found a neighbour of lower rank on its core.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Aside {
+    habit: u32,
     meetings: u32,
     moved: Option<Instant>,
 }
 
 impl Aside {
+    /// So many meetings in a row of looks are no chance.
+    pub fn after(habit: u32) -> Self {
+        Self { habit, meetings: 0, moved: None }
+    }
+
     /// A neighbour of lower rank, awake, is on this thread's core as well; `taken` are the cores of all that
     /// are awake. Once it is a habit, the thread moves, if it may.
     pub fn meet(&mut self, core: u32, taken: impl Iterator<Item = u32>) {
         self.meetings += 1;
-        if self.meetings < HABIT {
+        if self.meetings < self.habit {
             return;
         }
         self.meetings = 0;
@@ -28,6 +34,11 @@ impl Aside {
         self.moved = Some(now);
         // Where the system refuses, the kernel's own balancing is waited for.
         let _ = step(core, taken);
+    }
+
+    /// There is none any more.
+    pub fn part(&mut self) {
+        self.meetings = 0;
     }
 }
 
@@ -47,9 +58,6 @@ fn step(core: u32, taken: impl Iterator<Item = u32>) -> rustix::io::Result<()> {
     sched_setaffinity(None, &only)?;
     sched_setaffinity(None, &allowed)
 }
-
-/// So many meetings in a row of looks are no chance.
-const HABIT: u32 = 64;
 
 /// Not more often than this: what comes back is put there by somebody.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -75,9 +83,11 @@ mod tests {
         .unwrap();
     }
 
+    const HABIT: u32 = 5;
+
     #[test]
     fn it_takes_a_habit_and_then_a_while() {
-        let mut aside = Aside::default();
+        let mut aside = Aside::after(HABIT);
         for _ in 1..HABIT {
             aside.meet(0, [].into_iter());
             assert!(aside.moved.is_none());

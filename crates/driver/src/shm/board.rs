@@ -138,8 +138,8 @@ impl Board {
     /// This member waits, and has yielded its core to others that outnumber the cores: now and then it looks whether these
     /// have as many each, and goes to another if not.
     #[inline]
-    pub fn even_out(&mut self) {
-        if self.evenness.count() {
+    pub fn even_out(&mut self, now: Instant) {
+        if self.evenness.is_due(now) {
             self.compare_cores();
         }
     }
@@ -172,6 +172,7 @@ impl Board {
 impl<S: Shared> Board<S> {
     /// Member `me`'s part of a board in this memory.
     pub(super) fn over(memory: S, size: u32, me: u32, page_len: usize) -> Self {
+        let now = Instant::now();
         let board = Self {
             memory,
             size,
@@ -183,10 +184,10 @@ impl<S: Shared> Board<S> {
             announced: None,
             awaited: None,
             lives: (0..size).map(|_| None).collect(),
-            next_look: Instant::now(),
+            next_look: now,
             looks: 0,
             lost: None,
-            evenness: Evenness::default(),
+            evenness: Evenness::new(now),
         };
         board
             .memory

@@ -1,29 +1,39 @@
 //! Evenness: members of a board that outnumber the cores yield these to each other, and each round takes as long as the
-//! core with most of them needs. The kernel leaves seven of eight on one of two cores for a tenth of a second: who has
+//! core with most of them needs. The kernel leaves six of eight on one of two cores for as long as they go on: who has
 //! just run counts as at home there, and all have just run.
+
+use std::time::{Duration, Instant};
 
 use super::aside::Aside;
 
-/// How often this member has looked where the others run.
-#[derive(Debug, Default)]
+/// How often this member has found others unevenly spread.
+#[derive(Debug)]
 pub(super) struct Evenness {
-    yields: u32,
+    next_look: Instant,
     aside: Aside,
 }
 
 impl Evenness {
+    pub fn new(now: Instant) -> Self {
+        Self { next_look: now, aside: Aside::after(LOOKS) }
+    }
+
     /// This member has yielded its core: whether it is time to look at the others.
     #[inline]
-    pub fn count(&mut self) -> bool {
-        self.yields = self.yields.wrapping_add(1);
-        self.yields.is_multiple_of(YIELDS_PER_LOOK)
+    pub fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = now >= self.next_look;
+        if is_due {
+            self.next_look = now + LOOK_EVERY;
+        }
+        is_due
     }
 
     /// Member `me` runs on `here`, and the others, one after the other, where they have said last. Once it is a habit
     /// that this is uneven, it goes elsewhere, if it is its turn.
     pub fn look(&mut self, me: u32, here: u32, others: impl Iterator<Item = (u32, u32)> + Clone) {
-        if let Some(taken) = taken(me, here, others) {
-            self.aside.meet(here, taken.into_iter());
+        match taken(me, here, others) {
+            Some(taken) => self.aside.meet(here, taken.into_iter()),
+            None => self.aside.part(),
         }
     }
 }
@@ -47,8 +57,11 @@ fn taken(me: u32, here: u32, others: impl Iterator<Item = (u32, u32)> + Clone) -
 /// One core has as many as another when it has an eighth more.
 const MANY: usize = 8;
 
-/// What takes some microseconds between looks takes milliseconds to become a habit.
-const YIELDS_PER_LOOK: u32 = 8;
+/// How long a member does not look again: some rounds of what is short, a fraction of what is long.
+const LOOK_EVERY: Duration = Duration::from_micros(200);
+
+/// So many looks in a row are no chance: milliseconds, or as many calls where there is more time between these.
+const LOOKS: u32 = 8;
 
 #[cfg(test)]
 mod tests {
@@ -90,8 +103,11 @@ mod tests {
     }
 
     #[test]
-    fn looks_are_one_in_some_yields() {
-        let mut evenness = Evenness::default();
-        assert_eq!((0..10 * YIELDS_PER_LOOK).filter(|_| evenness.count()).count(), 10);
+    fn looks_are_some_time_apart() {
+        let began = Instant::now();
+        let mut evenness = Evenness::new(began);
+        let yields = (0..10 * LOOK_EVERY.as_micros()).step_by(10);
+        let looks = yields.filter(|us| evenness.is_due(began + Duration::from_micros(*us as u64)));
+        assert_eq!(looks.count(), 10);
     }
 }

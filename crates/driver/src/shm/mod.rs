@@ -151,7 +151,7 @@ impl ShmRail {
             _bell_write: bell_write,
             announced: 0,
             core: NO_CORE,
-            aside: Aside::default(),
+            aside: Aside::after(MEETINGS),
             pool: Pool::default(),
             cost: host.shared_memory(HostCost::NEIGHBOUR_NS),
             links: Vec::new(),
@@ -735,6 +735,9 @@ const RANKS_MAX: u32 = 1 << 22;
 
 /// Neighbours are asked for signs of life this often.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// So many meetings in a row of polls are no chance.
+const MEETINGS: u32 = 64;
 
 /// Polls without news in which the clock is read once.
 const POLLS_PER_CLOCK: u32 = 64;
