@@ -5,6 +5,15 @@ use memory::Region;
 use crate::builtin::{Class, Element};
 use crate::op::Predefined;
 
+/// Where elements lie that are combined: `out[i] = left[i] op right[i]`. The right ones may be where the results go.
+#[derive(Clone, Copy)]
+struct Elements {
+    left: *const u8,
+    right: *const u8,
+    out: *mut u8,
+    count: usize,
+}
+
 /// `inout[i] = input[i] op inout[i]` for `count` elements. Does nothing for a pair of operation and
 /// element that [`crate::Op::is_valid_for`] refuses.
 pub(crate) fn apply(
@@ -21,7 +30,8 @@ pub(crate) fn apply(
         _ => {}
     }
     let (Some(from), Some(to)) = (input.as_span(), inout.as_span()) else { return };
-    combine(op, (element, class), from.address, to.address, count);
+    let (right, out) = (to.address.cast_const(), to.address);
+    combine(op, (element, class), Elements { left: from.address, right, out, count });
 }
 
 /// As [`apply`], of all elements that lie in both.
@@ -40,41 +50,71 @@ pub(crate) fn apply_bytes(
         _ => {}
     }
     let count = len / element.shape().extent as usize;
-    combine(op, (element, class), input.as_ptr(), inout.as_mut_ptr(), count);
+    let (left, out) = (input.as_ptr(), inout.as_mut_ptr());
+    combine(op, (element, class), Elements { left, right: out, out, count });
 }
 
-fn combine(
+/// Combines the elements from byte `at` of a region on with those of `right` from there on, or with those of `out` if there
+/// is none, as many as there are in `out`.
+#[inline]
+pub(crate) fn combine_parts(
     op: Predefined,
     (element, class): (Element, Class),
-    from: *const u8,
-    to: *mut u8,
-    count: usize,
+    (left, right): (&Region, Option<&Region>),
+    at: usize,
+    out: &mut [u8],
 ) {
+    let source = match op {
+        Predefined::Replace => Some(left),
+        Predefined::NoOp => right,
+        _ => None,
+    };
+    if let Some(source) = source {
+        return source.read(at, out);
+    }
+    let left = left.slice(at, out.len());
+    let right = right.map(|right| right.slice(at, out.len()));
+    let right_address = match &right {
+        Some(right) => right.as_span().map(|right| right.address.cast_const()),
+        None => Some(out.as_ptr()),
+    };
+    if let (Some(left), Some(right)) = (left.as_span(), right_address) {
+        let count = out.len() / element.shape().extent as usize;
+        let out = out.as_mut_ptr();
+        return combine(op, (element, class), Elements { left: left.address, right, out, count });
+    }
+    if let Some(right) = right {
+        right.read(0, out);
+    }
+    apply_bytes(op, element, class, &left.to_vec(), out);
+}
+
+fn combine(op: Predefined, (element, class): (Element, Class), of: Elements) {
     match element {
-        Element::I8 => integer::<i8>(op, from, to, count),
-        Element::U8 if class == Class::Logical => logical_byte(op, from, to, count),
-        Element::U8 => integer::<u8>(op, from, to, count),
-        Element::I16 => integer::<i16>(op, from, to, count),
-        Element::U16 => integer::<u16>(op, from, to, count),
-        Element::I32 | Element::Wchar => integer::<i32>(op, from, to, count),
-        Element::U32 => integer::<u32>(op, from, to, count),
-        Element::I64 | Element::Long => integer::<i64>(op, from, to, count),
-        Element::U64 | Element::UnsignedLong => integer::<u64>(op, from, to, count),
-        Element::I128 => integer::<i128>(op, from, to, count),
-        Element::F32 => float::<f32>(op, from, to, count),
-        Element::F64 => float::<f64>(op, from, to, count),
-        Element::C32 => complex::<f32>(op, from, to, count),
-        Element::C64 => complex::<f64>(op, from, to, count),
-        Element::F80 => each::<F80>(from, to, count, |a, b| extended(op, a, b)),
-        Element::C80 => each::<[F80; 2]>(from, to, count, |a, b| extended_complex(op, a, b)),
-        Element::F32I32 => pair::<f32, i32, 4, 8>(op, from, to, count),
-        Element::F64I32 => pair::<f64, i32, 8, 16>(op, from, to, count),
-        Element::LongI32 => pair::<i64, i32, 8, 16>(op, from, to, count),
-        Element::I32I32 => pair::<i32, i32, 4, 8>(op, from, to, count),
-        Element::I16I32 => pair::<i16, i32, 4, 8>(op, from, to, count),
-        Element::F32F32 => pair::<f32, f32, 4, 8>(op, from, to, count),
-        Element::F64F64 => pair::<f64, f64, 8, 16>(op, from, to, count),
-        Element::F80I32 => extended_pair(op, from, to, count),
+        Element::I8 => integer::<i8>(op, of),
+        Element::U8 if class == Class::Logical => logical_byte(op, of),
+        Element::U8 => integer::<u8>(op, of),
+        Element::I16 => integer::<i16>(op, of),
+        Element::U16 => integer::<u16>(op, of),
+        Element::I32 | Element::Wchar => integer::<i32>(op, of),
+        Element::U32 => integer::<u32>(op, of),
+        Element::I64 | Element::Long => integer::<i64>(op, of),
+        Element::U64 | Element::UnsignedLong => integer::<u64>(op, of),
+        Element::I128 => integer::<i128>(op, of),
+        Element::F32 => float::<f32>(op, of),
+        Element::F64 => float::<f64>(op, of),
+        Element::C32 => complex::<f32>(op, of),
+        Element::C64 => complex::<f64>(op, of),
+        Element::F80 => each::<F80>(of, |a, b| extended(op, a, b)),
+        Element::C80 => each::<[F80; 2]>(of, |a, b| extended_complex(op, a, b)),
+        Element::F32I32 => pair::<f32, i32, 4, 8>(op, of),
+        Element::F64I32 => pair::<f64, i32, 8, 16>(op, of),
+        Element::LongI32 => pair::<i64, i32, 8, 16>(op, of),
+        Element::I32I32 => pair::<i32, i32, 4, 8>(op, of),
+        Element::I16I32 => pair::<i16, i32, 4, 8>(op, of),
+        Element::F32F32 => pair::<f32, f32, 4, 8>(op, of),
+        Element::F64F64 => pair::<f64, f64, 8, 16>(op, of),
+        Element::F80I32 => extended_pair(op, of),
         Element::Bytes1
         | Element::Bytes2
         | Element::Bytes4
@@ -83,16 +123,38 @@ fn combine(
     }
 }
 
-/// Applies `combine` to every pair of elements.
+/// Applies `combine` to every pair of elements, some at a time.
 #[inline]
-fn each<T: Copy>(from: *const u8, to: *mut u8, count: usize, combine: impl Fn(T, T) -> T) {
-    let (from, to) = (from.cast::<T>(), to.cast::<T>());
-    for index in 0..count {
+fn each<T: Copy>(of: Elements, combine: impl Fn(T, T) -> T) {
+    match size_of::<T>() {
+        0..=4 => blocks::<T, 16>(of, combine),
+        5..=8 => blocks::<T, 8>(of, combine),
+        _ => blocks::<T, 4>(of, combine),
+    }
+}
+
+/// Reads a block of both before it writes one: so the compiler may use what registers hold several, wherever results go.
+#[inline]
+fn blocks<T: Copy, const N: usize>(of: Elements, combine: impl Fn(T, T) -> T) {
+    let Elements { left, right, out, count } = of;
+    let (left, right, out) = (left.cast::<T>(), right.cast::<T>(), out.cast::<T>());
+    let whole = count - count % N;
+    for first in (0..whole).step_by(N) {
         // SAFETY: the regions hold `count` elements of this type at these addresses, which the
         // regions' makers vouched for; alignment is not assumed.
         unsafe {
-            let result = combine(from.add(index).read_unaligned(), to.add(index).read_unaligned());
-            to.add(index).write_unaligned(result);
+            let [left, right] =
+                [left, right].map(|from| from.add(first).cast::<[T; N]>().read_unaligned());
+            let results: [T; N] = std::array::from_fn(|index| combine(left[index], right[index]));
+            out.add(first).cast::<[T; N]>().write_unaligned(results);
+        }
+    }
+    for index in whole..count {
+        // SAFETY: as above.
+        unsafe {
+            let result =
+                combine(left.add(index).read_unaligned(), right.add(index).read_unaligned());
+            out.add(index).write_unaligned(result);
         }
     }
 }
@@ -123,29 +185,29 @@ macro_rules! integers {
 
 integers! { i8 u8 i16 u16 i32 u32 i64 u64 i128 }
 
-fn integer<T: Integer>(op: Predefined, from: *const u8, to: *mut u8, count: usize) {
+fn integer<T: Integer>(op: Predefined, of: Elements) {
     let truth = |value: bool| if value { T::ONE } else { T::ZERO };
     match op {
-        Predefined::Sum => each::<T>(from, to, count, T::sum),
-        Predefined::Prod => each::<T>(from, to, count, T::product),
-        Predefined::Min => each::<T>(from, to, count, T::min),
-        Predefined::Max => each::<T>(from, to, count, T::max),
-        Predefined::Band => each::<T>(from, to, count, T::and),
-        Predefined::Bor => each::<T>(from, to, count, T::or),
-        Predefined::Bxor => each::<T>(from, to, count, T::xor),
+        Predefined::Sum => each::<T>(of, T::sum),
+        Predefined::Prod => each::<T>(of, T::product),
+        Predefined::Min => each::<T>(of, T::min),
+        Predefined::Max => each::<T>(of, T::max),
+        Predefined::Band => each::<T>(of, T::and),
+        Predefined::Bor => each::<T>(of, T::or),
+        Predefined::Bxor => each::<T>(of, T::xor),
         Predefined::Land => {
-            each::<T>(from, to, count, |a, b| truth(a != T::ZERO && b != T::ZERO));
+            each::<T>(of, |a, b| truth(a != T::ZERO && b != T::ZERO));
         }
-        Predefined::Lor => each::<T>(from, to, count, |a, b| truth(a != T::ZERO || b != T::ZERO)),
+        Predefined::Lor => each::<T>(of, |a, b| truth(a != T::ZERO || b != T::ZERO)),
         Predefined::Lxor => {
-            each::<T>(from, to, count, |a, b| truth((a != T::ZERO) != (b != T::ZERO)));
+            each::<T>(of, |a, b| truth((a != T::ZERO) != (b != T::ZERO)));
         }
         Predefined::Minloc | Predefined::Maxloc | Predefined::Replace | Predefined::NoOp => {}
     }
 }
 
-fn logical_byte(op: Predefined, from: *const u8, to: *mut u8, count: usize) {
-    integer::<u8>(op, from, to, count);
+fn logical_byte(op: Predefined, of: Elements) {
+    integer::<u8>(op, of);
 }
 
 trait Real: Copy + PartialOrd {
@@ -166,12 +228,12 @@ macro_rules! reals {
 
 reals! { f32 f64 }
 
-fn float<T: Real>(op: Predefined, from: *const u8, to: *mut u8, count: usize) {
+fn float<T: Real>(op: Predefined, of: Elements) {
     match op {
-        Predefined::Sum => each::<T>(from, to, count, T::sum),
-        Predefined::Prod => each::<T>(from, to, count, T::product),
-        Predefined::Min => each::<T>(from, to, count, |a, b| if a < b { a } else { b }),
-        Predefined::Max => each::<T>(from, to, count, |a, b| if a > b { a } else { b }),
+        Predefined::Sum => each::<T>(of, T::sum),
+        Predefined::Prod => each::<T>(of, T::product),
+        Predefined::Min => each::<T>(of, |a, b| if a < b { a } else { b }),
+        Predefined::Max => each::<T>(of, |a, b| if a > b { a } else { b }),
         Predefined::Band
         | Predefined::Bor
         | Predefined::Bxor
@@ -185,12 +247,12 @@ fn float<T: Real>(op: Predefined, from: *const u8, to: *mut u8, count: usize) {
     }
 }
 
-fn complex<T: Real>(op: Predefined, from: *const u8, to: *mut u8, count: usize) {
+fn complex<T: Real>(op: Predefined, of: Elements) {
     match op {
         Predefined::Sum => {
-            each::<[T; 2]>(from, to, count, |a, b| [a[0].sum(b[0]), a[1].sum(b[1])]);
+            each::<[T; 2]>(of, |a, b| [a[0].sum(b[0]), a[1].sum(b[1])]);
         }
-        Predefined::Prod => each::<[T; 2]>(from, to, count, |a, b| {
+        Predefined::Prod => each::<[T; 2]>(of, |a, b| {
             let real = a[0].product(b[0]).difference(a[1].product(b[1]));
             [real, a[0].product(b[1]).sum(a[1].product(b[0]))]
         }),
@@ -201,40 +263,38 @@ fn complex<T: Real>(op: Predefined, from: *const u8, to: *mut u8, count: usize) 
 /// Value and index: the index of the lesser (or greater) value, of equal ones the lesser index.
 fn pair<V: Copy + PartialOrd, I: Copy + PartialOrd, const INDEX: usize, const EXTENT: usize>(
     op: Predefined,
-    from: *const u8,
-    to: *mut u8,
-    count: usize,
+    Elements { left, right, out, count }: Elements,
 ) {
     for element in 0..count {
         // SAFETY: as in `each`, with the value first and the index `INDEX` bytes on.
         unsafe {
-            let (from, to) = (from.add(element * EXTENT), to.add(element * EXTENT));
-            let (a, i) =
-                (from.cast::<V>().read_unaligned(), from.add(INDEX).cast::<I>().read_unaligned());
-            let (b, j) =
-                (to.cast::<V>().read_unaligned(), to.add(INDEX).cast::<I>().read_unaligned());
+            let [(a, i), (b, j)] = [left, right].map(|from| {
+                let from = from.add(element * EXTENT);
+                let index = from.add(INDEX).cast::<I>().read_unaligned();
+                (from.cast::<V>().read_unaligned(), index)
+            });
             let wins = match op {
                 Predefined::Minloc => a < b || (a == b && i < j),
                 Predefined::Maxloc => a > b || (a == b && i < j),
                 _ => false,
             };
-            if wins {
-                to.cast::<V>().write_unaligned(a);
-                to.add(INDEX).cast::<I>().write_unaligned(i);
-            }
+            let (value, index) = if wins { (a, i) } else { (b, j) };
+            let out = out.add(element * EXTENT);
+            out.cast::<V>().write_unaligned(value);
+            out.add(INDEX).cast::<I>().write_unaligned(index);
         }
     }
 }
 
-fn extended_pair(op: Predefined, from: *const u8, to: *mut u8, count: usize) {
+fn extended_pair(op: Predefined, Elements { left, right, out, count }: Elements) {
     for element in 0..count {
         // SAFETY: as in `each`: 16 bytes of value, 4 of index, an extent of 32.
         unsafe {
-            let (from, to) = (from.add(element * 32), to.add(element * 32));
-            let (a, i) =
-                (from.cast::<F80>().read_unaligned(), from.add(16).cast::<i32>().read_unaligned());
-            let (b, j) =
-                (to.cast::<F80>().read_unaligned(), to.add(16).cast::<i32>().read_unaligned());
+            let [(a, i), (b, j)] = [left, right].map(|from| {
+                let from = from.add(element * 32);
+                let index = from.add(16).cast::<i32>().read_unaligned();
+                (from.cast::<F80>().read_unaligned(), index)
+            });
             let (less, greater) = (a.is_less(b), b.is_less(a));
             let equal = !less && !greater;
             let wins = match op {
@@ -242,10 +302,10 @@ fn extended_pair(op: Predefined, from: *const u8, to: *mut u8, count: usize) {
                 Predefined::Maxloc => greater || (equal && i < j),
                 _ => false,
             };
-            if wins {
-                to.cast::<F80>().write_unaligned(a);
-                to.add(16).cast::<i32>().write_unaligned(i);
-            }
+            let (value, index) = if wins { (a, i) } else { (b, j) };
+            let out = out.add(element * 32);
+            out.cast::<F80>().write_unaligned(value);
+            out.add(16).cast::<i32>().write_unaligned(index);
         }
     }
 }

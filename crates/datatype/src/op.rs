@@ -111,6 +111,21 @@ impl Predefined {
         kernel::apply_bytes(self, builtin.element(), builtin.class(), input, inout);
     }
 
+    /// `out[i] = left[i] op right[i]`, of elements from byte `at` of both regions on, as many as there are in `out`; where
+    /// there are no right ones, they are what is there.
+    #[inline]
+    pub fn combine_parts(
+        self,
+        left: &Region,
+        right: Option<&Region>,
+        at: usize,
+        out: &mut [u8],
+        builtin: Builtin,
+    ) {
+        let kind = (builtin.element(), builtin.class());
+        kernel::combine_parts(self, kind, (left, right), at, out);
+    }
+
     fn is_valid_for(self, builtin: Builtin) -> bool {
         let class = builtin.class();
         match self {
@@ -153,6 +168,30 @@ mod tests {
         }
         assert!(all(Class::Float).all(|one| is_exact(Predefined::Max, one)));
         assert!(all(Class::Pair).all(|one| is_exact(Predefined::Minloc, one)));
+    }
+
+    #[test]
+    fn parts_are_combined_as_wholes_are() {
+        for &builtin in Builtin::ALL {
+            let datatype = Datatype::builtin(builtin);
+            let extent = datatype.extent().1 as usize;
+            let is_dense = datatype.size() == extent;
+            let operand = |modulus| {
+                Region::from_box((0..5 * extent).map(|index| index as u8 % modulus).collect())
+            };
+            let all = [Predefined::Sum, Predefined::Minloc, Predefined::Replace, Predefined::NoOp];
+            for op in all.into_iter().filter(|op| is_dense && op.is_valid_for(builtin)) {
+                let (left, right, whole) = (operand(11), operand(7), operand(7));
+                Op::Predefined(op).apply(&left, &whole, 5, &datatype, 0);
+                let expected = &whole.to_vec()[2 * extent..4 * extent];
+                let mut out = vec![0xee; 2 * extent];
+                op.combine_parts(&left, Some(&right), 2 * extent, &mut out, builtin);
+                assert_eq!(out, expected, "{op:?} of {builtin:?}");
+                right.read(2 * extent, &mut out);
+                op.combine_parts(&left, None, 2 * extent, &mut out, builtin);
+                assert_eq!(out, expected, "{op:?} of {builtin:?}, in place");
+            }
+        }
     }
 
     #[test]

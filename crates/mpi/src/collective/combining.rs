@@ -21,10 +21,11 @@ impl<C: Deref<Target = Collective>> Running<C> {
     pub(super) fn combine(&mut self, own: Span, at: u64, to: Span) {
         let memory = &self.collective.memory;
         let combined = match memory.packed() {
-            Some(kind) if to.len as usize * memory.unit() <= SLOT => {
+            Some(kind) if to.len as usize * memory.unit() <= FEW => {
                 self.combine_few(own, at, to, kind)
             }
-            Some(_) | None => self.combine_in_parts(own, at, to),
+            Some(kind) => self.combine_on_stack(own, at, to, kind),
+            None => self.combine_in_parts(own, at, to),
         };
         if let Err(error) = combined {
             self.failure = Some(error);
@@ -41,7 +42,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
     ) -> Result<()> {
         let Collective { schedule, memory, .. } = &*self.collective;
         let len = to.len as usize * memory.unit();
-        let (mut slots, mut operand, mut used) = ([[0; SLOT]; SLOTS], [0; SLOT], 0);
+        let (mut slots, mut operand, mut used) = ([[0; FEW]; SLOTS], [0; FEW], 0);
         for fold in &schedule.order {
             match *fold {
                 Fold::Begin(begins) => {
@@ -60,6 +61,56 @@ impl<C: Deref<Target = Collective>> Running<C> {
             }
         }
         memory.stream(to, &self.temporaries).write(0, &slots[0][..len]);
+        Ok(())
+    }
+
+    /// In parts that are combined on the stack, from where operands lie.
+    fn combine_on_stack(
+        &self,
+        own: Span,
+        at: u64,
+        to: Span,
+        (op, builtin): (Predefined, Builtin),
+    ) -> Result<()> {
+        let Collective { schedule, memory, .. } = &*self.collective;
+        let output = memory.stream(to, &self.temporaries);
+        let operands = schedule.order.iter().filter_map(|fold| match *fold {
+            Fold::Begin(operand) | Fold::Put(operand) => Some(self.operand(operand, own, at)),
+            Fold::Join => None,
+        });
+        let operands: Vec<Region> = operands.collect::<Result<_>>()?;
+        let mut slots = [[0; SLOT]; SLOTS];
+        for start in (0..output.len()).step_by(SLOT) {
+            let len = SLOT.min(output.len() - start);
+            let (mut operands, mut begun, mut used) = (operands.iter(), None::<&Region>, 0);
+            for fold in &schedule.order {
+                match fold {
+                    Fold::Begin(_) => {
+                        if let Some(begun) = std::mem::replace(&mut begun, operands.next()) {
+                            begun.read(start, &mut slots[used][..len]);
+                            used += 1;
+                        }
+                    }
+                    Fold::Put(_) => {
+                        let (left, right) = (operands.next(), begun.take());
+                        used += usize::from(right.is_some());
+                        let out = &mut slots[used - 1][..len];
+                        if let Some(left) = left {
+                            op.combine_parts(left, right, start, out, builtin);
+                        }
+                    }
+                    Fold::Join => {
+                        used -= 1;
+                        let (right, left) = slots.split_at_mut(used);
+                        op.apply_bytes(&left[0][..len], &mut right[used - 1][..len], builtin);
+                    }
+                }
+            }
+            match begun {
+                Some(only) => output.slice(start, len).copy_from(&only.slice(start, len)),
+                None => output.write(start, &slots[0][..len]),
+            }
+        }
         Ok(())
     }
 
@@ -113,11 +164,12 @@ impl<C: Deref<Target = Collective>> Running<C> {
     }
 }
 
-/// Bytes of an operand that is combined on the stack.
-const SLOT: usize = 64;
-
-/// Bytes of an operand that is combined at a time where it is long.
-const PART: usize = 8 << 10;
+/// Bytes of an operand that is combined at a time on the stack, where it has no more, and where it has.
+const FEW: usize = 64;
+const SLOT: usize = 1024;
 
 /// Combinations at once there: more than those of the most ranks that share a board.
 const SLOTS: usize = 8;
+
+/// Bytes of an operand that is combined at a time elsewhere, where it is long.
+const PART: usize = 8 << 10;
