@@ -124,16 +124,33 @@ impl Region {
         Some(made)
     }
 
-    /// The streams of `parts`, one behind the other.
+    /// The streams of `parts`, one behind the other. Those that lie so in memory become one.
     pub fn chain(parts: impl IntoIterator<Item = Region>) -> Self {
         let mut len = 0;
-        let mut links = Vec::new();
+        let mut links: Vec<Link> = Vec::new();
         for region in parts.into_iter().filter(|region| !region.is_empty()) {
             let start = len;
             len += region.len;
-            links.push(Link { start, region });
+            match links.last_mut() {
+                Some(last) if last.region.goes_on_in(&region) => last.region.len += region.len,
+                _ => links.push(Link { start, region }),
+            }
         }
-        Self { shape: Shape::Chain(links.into()), start: 0, len }
+        match <[Link; 1]>::try_from(links) {
+            Ok([only]) => only.region,
+            Err(links) => Self { shape: Shape::Chain(links.into()), start: 0, len },
+        }
+    }
+
+    /// Whether both are contiguous memory of others, and `next` begins where this region ends.
+    fn goes_on_in(&self, next: &Self) -> bool {
+        match (&self.shape, &next.shape) {
+            (Shape::Flat(address), Shape::Flat(following)) => {
+                let end = address.wrapping_add(self.start + self.len);
+                std::ptr::eq(end, following.wrapping_add(next.start))
+            }
+            _ => false,
+        }
     }
 
     /// `len` zeroed bytes owned by the region itself and its clones.
@@ -173,7 +190,21 @@ impl Region {
     #[inline]
     pub fn slice(&self, offset: usize, len: usize) -> Self {
         self.check(offset, len);
-        Self { shape: self.shape.clone(), start: self.start + offset, len }
+        match &self.shape {
+            Shape::Chain(links) if len > 0 => self.slice_of_chain(links, offset, len),
+            shape => Self { shape: shape.clone(), start: self.start + offset, len },
+        }
+    }
+
+    /// Of one link, if all of it lies there: that may be contiguous.
+    #[inline(never)]
+    fn slice_of_chain(&self, links: &Arc<[Link]>, offset: usize, len: usize) -> Self {
+        let start = self.start + offset;
+        let Link { start: before, region } = &links[link_of(links, start)];
+        match start - before + len <= region.len {
+            true => region.slice(start - before, len),
+            false => Self { shape: Shape::Chain(Arc::clone(links)), start, len },
+        }
     }
 
     /// The memory as one span, if it is contiguous.
@@ -475,13 +506,18 @@ fn visit_strided(
     }
 }
 
+/// In which link this byte of the chain's stream is.
+fn link_of(links: &[Link], offset: usize) -> usize {
+    links.partition_point(|link| link.start <= offset) - 1
+}
+
 fn visit_chain(
     links: &[Link],
     offset: usize,
     len: usize,
     visitor: &mut dyn FnMut(Span) -> bool,
 ) -> bool {
-    let first = links.partition_point(|link| link.start <= offset) - 1;
+    let first = link_of(links, offset);
     let mut at = offset;
     let mut left = len;
     for link in &links[first..] {
@@ -540,6 +576,33 @@ mod tests {
         assert_eq!(chain.slice(1, 3).to_vec(), [2, 3, 4]);
         chain.slice(1, 3).copy_from(&Region::from_box(Box::new([7, 8, 9])));
         assert_eq!(chain.to_vec(), [1, 7, 8, 9, 5, 6]);
+    }
+
+    #[test]
+    fn what_of_a_chain_is_contiguous_is_one_span() {
+        let mut memory = *b"abcdefgh";
+        let address = memory.as_mut_ptr();
+        // SAFETY: the bytes are the array's, which outlives the regions.
+        let part = |start, len| unsafe { Region::new(address.wrapping_add(start), len) };
+        let spans = |region: &Region| {
+            let mut lens = Vec::new();
+            region.visit(0, region.len(), &mut |span| {
+                lens.push(span.len);
+                true
+            });
+            lens
+        };
+        let whole = Region::chain([part(0, 3), part(3, 0), part(3, 2), part(5, 3)]);
+        assert!(matches!(whole.shape, Shape::Flat(_)));
+        assert_eq!(whole.to_vec(), b"abcdefgh");
+        let apart = Region::chain([part(4, 2), part(6, 2), part(0, 3)]);
+        assert_eq!((spans(&apart), apart.to_vec()), (vec![4, 3], b"efghabc".to_vec()));
+        assert!(matches!(apart.slice(1, 3).shape, Shape::Flat(_)));
+        assert_eq!(apart.slice(1, 3).to_vec(), b"fgh");
+        assert_eq!(apart.slice(4, 3).as_span().map(|span| span.address), Some(address));
+        assert_eq!(apart.slice(3, 2).to_vec(), b"ha");
+        assert_eq!(apart.slice(1, 5).slice(3, 2).to_vec(), b"ab");
+        assert_eq!(Region::chain([part(2, 0)]).to_vec(), b"");
     }
 
     #[test]

@@ -22,6 +22,16 @@ pub(super) unsafe fn check_disjoint(placement: Placement, ranks: u32) -> Result<
     displacements.check(ranks as usize)?;
     // SAFETY: as the body's.
     let at = |index| unsafe { (displacements.at(index), counts.at(index), index) };
+    let mut end = i64::MIN;
+    let follows = |index| {
+        let (start, count, _) = at(index);
+        let is_behind = count <= 0 || start >= end;
+        end = end.max(start.saturating_add(count));
+        is_behind
+    };
+    if (0..ranks as usize).all(follows) {
+        return Ok(());
+    }
     let mut blocks: Vec<_> = (0..ranks as usize).map(at).filter(|block| block.1 > 0).collect();
     if !blocks.is_sorted() {
         blocks.sort_unstable();
@@ -56,6 +66,12 @@ impl Blocks {
         };
         counts.check(ranks as usize)?;
         displacements.check(ranks as usize)?;
+        let places = (counts, displacements);
+        // SAFETY: as the body's.
+        let in_a_row = unsafe { Self::in_a_row(names, address, places, &datatype, ranks)? };
+        if let Some(blocks) = in_a_row {
+            return Ok(blocks);
+        }
         let extent = datatype.extent().1;
         let mut blocks = Gathered::new(ranks);
         for index in 0..ranks as usize {
@@ -82,6 +98,34 @@ impl Blocks {
         let stream = unsafe { region(names, address, each.saturating_mul(ranks), datatype)? };
         let sizes = vec![(stream.len() / ranks.max(1)) as u64; ranks];
         Ok(Self { stream, sizes })
+    }
+
+    /// Blocks that follow each other as elements do: all of them are one buffer.
+    unsafe fn in_a_row(
+        names: &Names,
+        address: *const c_void,
+        (counts, displacements): (Ints, Ints),
+        datatype: &Datatype,
+        ranks: u32,
+    ) -> Result<Option<Self>> {
+        let (mut first, mut elements) = (None, 0_usize);
+        let mut sizes = Vec::with_capacity(ranks as usize);
+        for index in 0..ranks as usize {
+            // SAFETY: as the body's.
+            let (count, place) = unsafe { (counts.count_at(index)?, displacements.at(index)) };
+            sizes.push(count.saturating_mul(datatype.size()) as u64);
+            if count > 0 {
+                let start = *first.get_or_insert(place);
+                if place.checked_sub(start).map(usize::try_from) != Some(Ok(elements)) {
+                    return Ok(None);
+                }
+                elements = elements.saturating_add(count);
+            }
+        }
+        let offset = (first.unwrap_or(0) as isize).wrapping_mul(datatype.extent().1);
+        // SAFETY: as the body's.
+        let stream = unsafe { region(names, displaced(address, offset), elements, datatype)? };
+        Ok(Some(Self { stream, sizes }))
     }
 
     /// Blocks with a datatype each, at displacements in bytes.
