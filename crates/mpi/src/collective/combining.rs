@@ -24,7 +24,10 @@ impl<C: Deref<Target = Collective>> Running<C> {
             Some(kind) if to.len as usize * memory.unit() <= FEW => {
                 self.combine_few(own, at, to, kind)
             }
-            Some(kind) => self.combine_on_stack(own, at, to, kind),
+            Some(kind) if depth(&self.collective.schedule.order) <= SLOTS / 2 => {
+                self.combine_on_stack::<{ SLOTS / 2 }>(own, at, to, kind)
+            }
+            Some(kind) => self.combine_on_stack::<SLOTS>(own, at, to, kind),
             None => self.combine_in_parts(own, at, to),
         };
         if let Err(error) = combined {
@@ -65,7 +68,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
     }
 
     /// In parts that are combined on the stack, from where operands lie.
-    fn combine_on_stack(
+    fn combine_on_stack<const SLOTS: usize>(
         &self,
         own: Span,
         at: u64,
@@ -74,11 +77,12 @@ impl<C: Deref<Target = Collective>> Running<C> {
     ) -> Result<()> {
         let Collective { schedule, memory, .. } = &*self.collective;
         let output = memory.stream(to, &self.temporaries);
-        let operands = schedule.order.iter().filter_map(|fold| match *fold {
-            Fold::Begin(operand) | Fold::Put(operand) => Some(self.operand(operand, own, at)),
-            Fold::Join => None,
-        });
-        let operands: Vec<Region> = operands.collect::<Result<_>>()?;
+        let mut operands = Vec::with_capacity(schedule.order.len());
+        for fold in &schedule.order {
+            if let Fold::Begin(operand) | Fold::Put(operand) = *fold {
+                operands.push(self.operand(operand, own, at)?);
+            }
+        }
         let mut slots = [[0; SLOT]; SLOTS];
         for start in (0..output.len()).step_by(SLOT) {
             let len = SLOT.min(output.len() - start);
@@ -164,11 +168,25 @@ impl<C: Deref<Target = Collective>> Running<C> {
     }
 }
 
+/// How many combinations there are at once.
+fn depth(order: &[Fold]) -> usize {
+    let (mut used, mut most) = (0, 0);
+    for fold in order {
+        match fold {
+            Fold::Begin(_) => used += 1,
+            Fold::Put(_) => {}
+            Fold::Join => used -= 1,
+        }
+        most = most.max(used);
+    }
+    most
+}
+
 /// Bytes of an operand that is combined at a time on the stack, where it has no more, and where it has.
 const FEW: usize = 64;
 const SLOT: usize = 1024;
 
-/// Combinations at once there: more than those of the most ranks that share a board.
+/// Combinations at once there: more than those of the most ranks that share a board. Half as many do for sixteen.
 const SLOTS: usize = 8;
 
 /// Bytes of an operand that is combined at a time elsewhere, where it is long.
