@@ -235,9 +235,7 @@ impl Region {
     /// in memory.
     pub fn read_past(&self, offset: usize, target: &mut [u8]) {
         #[cfg(target_arch = "x86_64")]
-        if let Some(address) = self.flat()
-            && target.as_ptr().addr().is_multiple_of(16)
-        {
+        if let Some(address) = self.flat() {
             self.check(offset, target.len());
             // SAFETY: as for `read`.
             return unsafe {

@@ -26,6 +26,7 @@ use super::life::Life;
 use super::pool::LINE;
 use super::segment::Segment;
 use super::shared::{Shared, Word};
+use super::stores::Stores;
 
 /// One member's part of a board.
 #[derive(Debug)]
@@ -50,6 +51,7 @@ pub struct Board<S = Segment> {
     /// Whom this member has missed.
     lost: Option<u32>,
     evenness: Evenness,
+    stores: Stores,
 }
 
 /// What members have to do in a round until another goes on.
@@ -188,6 +190,7 @@ impl<S: Shared> Board<S> {
             looks: 0,
             lost: None,
             evenness: Evenness::new(now),
+            stores: Stores::default(),
         };
         board
             .memory
@@ -238,12 +241,13 @@ impl<S: Shared> Board<S> {
         last[page] < self.begun_by_all.max(1) || readers[page].is_some_and(is_taken)
     }
 
-    /// Posts what `fill` writes, `len` bytes; there must be room. Long ones are not written in a hurry.
+    /// Posts what `fill` writes, `len` bytes, past the caches if it is told so; there must be room. Long ones are not written
+    /// in a hurry.
     ///
     /// # Panics
     /// When it is longer than a page.
     #[inline]
-    pub fn post(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) {
+    pub fn post(&mut self, len: usize, fill: impl FnOnce(&mut [u8], bool)) {
         assert!(len <= self.layout.page_len, "a contribution is at most a page long");
         self.round += 1;
         let line = self.line(self.me, self.round);
@@ -252,11 +256,27 @@ impl<S: Shared> Board<S> {
                 Some(places) => places.at(self.me, self.round) + before::<S>(len),
                 None => self.take_page(line, len),
             };
-            fill(self.memory.slice_mut(at, len));
+            self.write(at, len, fill);
         }
         self.memory.word32(line + LEN_AT).store(len as u32, Ordering::Relaxed);
         self.memory.word64(line).store(self.round, Ordering::Release);
         S::fence();
+    }
+
+    /// Others read what is long from caches of their own, which may be far away: whether to write past all of them pays is
+    /// learned.
+    #[inline]
+    fn write(&mut self, at: usize, len: usize, fill: impl FnOnce(&mut [u8], bool)) {
+        let page = self.memory.slice_mut(at, len);
+        if len < Stores::LEN_MIN {
+            return fill(page, false);
+        }
+        let (past, is_measured) = self.stores.choose();
+        let begun = is_measured.then(Instant::now);
+        fill(page, past);
+        if let Some(begun) = begun {
+            self.stores.learn(past, len, begun.elapsed());
+        }
     }
 
     /// Finds a place on a page, which the line says.
@@ -286,18 +306,18 @@ impl<S: Shared> Board<S> {
         self.has_page(self.layout.page_len)
     }
 
-    /// Posts what `fill` writes as a further piece of this round; there must be room.
+    /// Posts what `fill` writes as a further piece of this round, as [`post`](Self::post) does; there must be room.
     ///
     /// # Panics
     /// When it is longer than a page, or there are too many.
-    pub fn post_more(&mut self, piece: u32, len: usize, fill: impl FnOnce(&mut [u8])) {
+    pub fn post_more(&mut self, piece: u32, len: usize, fill: impl FnOnce(&mut [u8], bool)) {
         let page_len = self.layout.page_len;
         assert!(len <= page_len, "a piece is at most a page long");
         assert!(piece >> PIECE_BITS == 0, "pieces have numbers of few bits");
         let page = 1 - self.pages.current;
         let reader = self.pages.readers[self.pages.current].map(|(reader, _)| (reader, piece));
         self.pages.take(page, page_len, self.round, reader);
-        fill(self.memory.slice_mut(self.layout.page(self.me, page), len));
+        self.write(self.layout.page(self.me, page), len, fill);
         let word = self.memory.word64(self.control(self.me) + POSTED_AT);
         word.store(place_of(self.round, piece), Ordering::Release);
         S::fence();
@@ -715,9 +735,9 @@ mod tests {
         let [mut one, mut other] = pair();
         for (round, len) in (1u8..).zip([0, 1, BRIEF, BRIEF + 1, SHORT, SHORT + 1, PAGE]) {
             assert!(one.has_room(len) && other.has_room(0));
-            one.post(len, |bytes| bytes.fill(round));
+            one.post(len, |bytes, _| bytes.fill(round));
             assert!(!one.has(0..2) && one.has(0..1));
-            other.post(0, |_| unreachable!("nothing is to be written"));
+            other.post(0, |_, _| unreachable!("nothing is to be written"));
             assert!(other.has(0..2) && one.has(1..2));
             assert_eq!(other.contribution(0).to_vec(), vec![round; len]);
             assert!(one.contribution(1).is_empty());
@@ -731,19 +751,19 @@ mod tests {
             let [mut one, mut other] = pair();
             for _ in 0..places {
                 assert!(one.has_room(len), "the place was never used");
-                one.post(len, |bytes| bytes.fill(1));
+                one.post(len, |bytes, _| bytes.fill(1));
             }
             assert!(!one.has_room(len));
-            other.post(0, |_| ());
+            other.post(0, |_, _| ());
             assert!(!one.has_room(len), "it may be reading");
             let spare = places / 2 - 2;
             for _ in 0..=spare {
                 assert!(!one.has_room(len), "too few are free to be worth a turn");
-                other.post(0, |_| ());
+                other.post(0, |_, _| ());
             }
             for _ in 0..=spare {
                 assert!(one.has_room(len));
-                one.post(len, |bytes| bytes.fill(2));
+                one.post(len, |bytes, _| bytes.fill(2));
             }
             assert!(!one.has_room(len));
         }
@@ -756,7 +776,7 @@ mod tests {
             let has_room = one.has_room(len);
             assert!(has_room || !one.take_due());
             has_room.then(|| {
-                one.post(len, |bytes| bytes.fill(one_more(len)));
+                one.post(len, |bytes, _| bytes.fill(one_more(len)));
                 let Layout { first_page, page_len, .. } = one.layout;
                 let at = one.lies(0).0 - first_page;
                 (at / page_len, at % page_len)
@@ -768,13 +788,13 @@ mod tests {
         assert_eq!(room(&mut one, third), Some((0, 0)), "nobody has ever written there");
         assert_eq!(room(&mut one, third), Some((0, stride)), "the other may be unread");
         assert_eq!(room(&mut one, PAGE), None, "it is not on two pages");
-        other.post(0, |_| ());
+        other.post(0, |_, _| ());
         assert_eq!(room(&mut one, PAGE), None, "it may be reading");
-        other.post(0, |_| ());
+        other.post(0, |_, _| ());
         assert_eq!(room(&mut one, PAGE), Some((1, 0)), "it has read the first");
         assert_eq!(room(&mut one, third), None, "two on a page are unread");
-        other.post(0, |_| ());
-        other.post(0, |_| ());
+        other.post(0, |_, _| ());
+        other.post(0, |_, _| ());
         assert_eq!(other.contribution(0).to_vec(), vec![one_more(PAGE); PAGE]);
         assert_eq!(room(&mut one, third), Some((0, 0)));
         assert_eq!(room(&mut one, third), Some((0, stride)));
@@ -788,18 +808,18 @@ mod tests {
         for round in 0..2 {
             one.announce(2 * PAGE + 9, 1);
             assert!(one.has_room(PAGE));
-            one.post(PAGE, |bytes| bytes.fill(round));
+            one.post(PAGE, |bytes, _| bytes.fill(round));
             assert!(one.has_room_for_more());
-            one.post_more(1, PAGE, |bytes| bytes.fill(round + 1));
+            one.post_more(1, PAGE, |bytes, _| bytes.fill(round + 1));
             assert!(!one.has_room_for_more());
-            other.post(0, |_| ());
+            other.post(0, |_, _| ());
             assert!(other.has(0..1) && other.has_more(0, 1) && !other.has_more(0, 2));
             let pages = [other.lies(0).0, other.lies_more(0, 1, PAGE).unwrap()];
             assert_eq!(pages.map(|at| page_of(&other, at)).iter().sum::<usize>(), 1);
             assert!(!one.take_due(), "the other may be reading");
             other.release(0);
             assert!(one.take_due() && one.has_room_for_more());
-            one.post_more(2, 9, |bytes| bytes.fill(round + 2));
+            one.post_more(2, 9, |bytes, _| bytes.fill(round + 2));
             assert!(other.take_due() && other.has_more(0, 2));
             for (piece, len) in [(1, PAGE), (2, 9)] {
                 let more = other.more(0, piece, len).unwrap().to_vec();
@@ -840,16 +860,16 @@ mod tests {
     fn who_sleeps_is_rung_once_and_only_for_what_it_waits_for() {
         let (mut first, door) = Board::found(3, PAGE).unwrap();
         let [mut second, mut third] = [1, 2].map(|me| Board::join(door, 3, me, PAGE).unwrap());
-        first.post(0, |_| ());
+        first.post(0, |_, _| ());
         assert!(!first.has(0..3) && first.lie_down());
         let rung = |board: &Board| {
             let mut rung = Vec::new();
             board.tell(|member| rung.push(member));
             rung
         };
-        second.post(0, |_| ());
+        second.post(0, |_, _| ());
         assert_eq!(rung(&second), [0u32; 0], "the third is missing");
-        third.post(0, |_| ());
+        third.post(0, |_, _| ());
         assert_eq!((rung(&third), rung(&third)), (vec![0], vec![]));
         assert!(!first.lie_down() && first.take_due() && !first.take_due());
         first.get_up();
@@ -864,7 +884,7 @@ mod tests {
         pid.store(child.id(), Ordering::Relaxed);
         one.lives[1] = Some(Life::of(child.id() as i32));
         child.wait().unwrap();
-        one.post(0, |_| ());
+        one.post(0, |_, _| ());
         assert!(!one.has(0..2));
         one.get_up();
         assert_eq!(one.missing(), Some(1));

@@ -617,7 +617,7 @@ fn post(board: &mut Board<Modelled>, number: u8) {
     while !board.has_room(len) {
         thread::yield_now();
     }
-    board.post(len, |bytes| bytes.fill(number));
+    board.post(len, |bytes, _| bytes.fill(number));
 }
 
 /// One member posts, the other reads, until places come round.
@@ -648,17 +648,17 @@ fn pieces_are_read_where_they_are() {
             while !one.has_room(page) {
                 thread::yield_now();
             }
-            one.post(page, |bytes| bytes.fill(round * 10));
+            one.post(page, |bytes, _| bytes.fill(round * 10));
             for piece in 1..pieces {
                 while !one.has_room_for_more() {
                     thread::yield_now();
                 }
-                one.post_more(u32::from(piece), page, |bytes| bytes.fill(round * 10 + piece));
+                one.post_more(u32::from(piece), page, |bytes, _| bytes.fill(round * 10 + piece));
             }
         }
     });
     for round in 0..rounds {
-        other.post(0, |_| ());
+        other.post(0, |_, _| ());
         while !other.has(0..1) {
             thread::yield_now();
         }
@@ -684,12 +684,12 @@ fn who_waits_for_pieces_is_woken() {
     let bells = [Arc::new(Bell::default()), Arc::new(Bell::default())];
     let [bell, others_bell] = bells.clone();
     one.announce(3 * page, 1);
-    one.post(page, |_| ());
-    one.post_more(1, page, |_| ());
-    other.post(0, |_| ());
+    one.post(page, |_, _| ());
+    one.post_more(1, page, |_, _| ());
+    other.post(0, |_, _| ());
     let writer = thread::spawn(move || {
         sleep_until(&mut one, &bell, Board::has_room_for_more);
-        one.post_more(2, page, |_| ());
+        one.post_more(2, page, |_, _| ());
         one.tell(|_| others_bell.ring());
     });
     let [others_bell, bell] = bells;
@@ -719,14 +719,14 @@ fn who_waits_for_all_is_woken() {
     let posts = [one, other].map(|mut board| {
         let bell = bell.clone();
         thread::spawn(move || {
-            board.post(4, |bytes| bytes.fill(1));
+            board.post(4, |bytes, _| bytes.fill(1));
             board.tell(|member| {
                 assert_eq!(member, 0);
                 bell.ring();
             });
         })
     });
-    sleeper.post(0, |_| ());
+    sleeper.post(0, |_, _| ());
     sleep_until(&mut sleeper, &bell, |board| board.has(0..3));
     for post in posts {
         post.join().unwrap();

@@ -17,6 +17,9 @@ pub(crate) struct Stores {
 }
 
 impl Stores {
+    /// Shorter frames say little.
+    pub const LEN_MIN: usize = 8 << 10;
+
     /// Whether the next frame is to be written past the caches, and whether what that costs is to be measured: always
     /// where it is seldom tried.
     pub fn choose(&mut self) -> (bool, bool) {
@@ -46,7 +49,7 @@ impl Stores {
 
     /// To write `len` bytes plainly, or past the caches, took so long.
     pub fn learn(&mut self, past: bool, len: usize, took: Duration) {
-        if len < LEN_MIN {
+        if len < Self::LEN_MIN {
             return;
         }
         let found = took.as_nanos() as f32 / (len as f32 / 1024.0);
@@ -68,9 +71,6 @@ const EXPLORE_EVERY: u32 = 256;
 
 /// The clock is read for one in so many frames: it takes as long as the rest of the work for one.
 const MEASURE_EVERY: u32 = 8;
-
-/// Shorter frames say little.
-const LEN_MIN: usize = 8 << 10;
 
 /// No measurement counts for more than so many times the mean.
 const MOST: f32 = 8.0;

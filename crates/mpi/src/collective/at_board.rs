@@ -68,7 +68,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
             Step::Post { span } => {
                 let data = self.collective.memory.stream(span, &self.temporaries);
                 let board = &self.collective.seat().board;
-                board.lock().post(data.len(), |page| data.read(0, page));
+                board.lock().post(data.len(), |page, past| read(past)(&data, 0, page));
             }
             _ => self.post_blocks(step),
         }
@@ -95,14 +95,14 @@ impl<C: Deref<Target = Collective>> Running<C> {
         let Collective { memory, .. } = &*self.collective;
         let (blocks, list_len) = self.blocks(step);
         let (_, len) = self.posts_blocks(step);
-        self.collective.seat().board.lock().post(len, |page| {
+        self.collective.seat().board.lock().post(len, |page, past| {
             let (list, mut rest) = page.split_at_mut(list_len);
             let mut ends = list.chunks_exact_mut(LISTED);
             let mut end = list_len;
             for block in blocks {
                 let data = memory.stream(*block, &self.temporaries);
                 let into = rest.split_off_mut(..data.len()).unwrap_or_default();
-                data.read(0, into);
+                read(past)(&data, 0, into);
                 end += data.len();
                 if let Some(listed) = ends.next() {
                     listed.copy_from_slice(&(end as u32).to_le_bytes());
@@ -188,7 +188,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
     pub(super) fn post_more(&self, piece: u32, span: Span) {
         let data = self.collective.memory.stream(span, &self.temporaries);
         let board = &self.collective.seat().board;
-        board.lock().post_more(piece, data.len(), |page| data.read(0, page));
+        board.lock().post_more(piece, data.len(), |page, past| read(past)(&data, 0, page));
     }
 
     pub(super) fn take_more(&mut self, from: u32, piece: u32, to: Span) {
@@ -238,6 +238,11 @@ impl<C: Deref<Target = Collective>> Running<C> {
             }
         }
     }
+}
+
+/// How what is posted is read from where it lies.
+fn read(past: bool) -> fn(&Region, usize, &mut [u8]) {
+    if past { Region::read_past } else { Region::read }
 }
 
 /// What of the steps right behind a meeting has been taken before others had come.
