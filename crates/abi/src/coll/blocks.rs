@@ -33,9 +33,7 @@ pub(super) unsafe fn check_disjoint(placement: Placement, ranks: u32) -> Result<
         return Ok(());
     }
     let mut blocks: Vec<_> = (0..ranks as usize).map(at).filter(|block| block.1 > 0).collect();
-    if !blocks.is_sorted() {
-        blocks.sort_unstable();
-    }
+    blocks.sort_unstable();
     let overlap = blocks.windows(2).find(|pair| pair[0].0.saturating_add(pair[0].1) > pair[1].0);
     let Some(&[one, other]) = overlap.and_then(|pair| pair.first_chunk()) else {
         return Ok(());

@@ -1,5 +1,5 @@
 //! Evenness: members of a board that outnumber the cores yield these to each other, and each round takes as long as the
-//! core with most of them needs. The kernel leaves six of eight on one of two cores for as long as they go on: who has
+//! core with most of them needs. The kernel leaves six of eight on one of two cores for a tenth of a second: who has
 //! just run counts as at home there, and all have just run.
 
 use std::time::{Duration, Instant};

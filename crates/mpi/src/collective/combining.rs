@@ -67,7 +67,8 @@ impl<C: Deref<Target = Collective>> Running<C> {
         Ok(())
     }
 
-    /// In parts that are combined on the stack, from where operands lie.
+    /// In parts that are combined on the stack, from where operands lie. Who combines few bytes need not find room for that.
+    #[inline(never)]
     fn combine_on_stack<const SLOTS: usize>(
         &self,
         own: Span,
