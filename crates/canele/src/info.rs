@@ -33,6 +33,9 @@ pub struct Arguments {
     /// Where it is planned for: sites x nodes of each x ranks of each
     #[arg(long, value_name = "SHAPE", default_value = "2x2x2", requires = "plan")]
     on: crate::plan::Grid,
+    /// All of them on one machine, as in containers, and more ranks than it has cores
+    #[arg(long, requires = "plan")]
+    crowded: bool,
     /// The round trip between two of the sites, and the rate, if they are others than between most, such as
     /// 0-2=40ms or 0-2=40ms,20Mbit; may be given several times
     #[arg(long = "pair", value_name = "SITE-SITE=RTT,RATE", requires = "plan")]
@@ -43,7 +46,8 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let told = match &arguments.link {
         None if let Some([operation, bytes]) = arguments.plan.as_deref() => {
             let here = crate::plan::Here::remembered(Cache::of_environment().as_ref());
-            crate::plan::text(operation, bytes, arguments.on, &arguments.pairs, &here)
+            let grid = arguments.on.in_a_crowd(arguments.crowded);
+            crate::plan::text(operation, bytes, grid, &arguments.pairs, &here)
         }
         None if arguments.progress => Ok(format!("{}\n{}", crate::board::text(), knobs())),
         None => installation(),

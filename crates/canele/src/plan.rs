@@ -21,6 +21,8 @@ pub struct Grid {
     sites: u32,
     nodes: u32,
     ranks: u32,
+    /// All on one machine, and more ranks than it has cores.
+    is_crowded: bool,
 }
 
 impl FromStr for Grid {
@@ -37,7 +39,7 @@ impl FromStr for Grid {
         if size > RANKS_MAX {
             return Err(format!("`{text}` are {size} ranks, more than {RANKS_MAX}"));
         }
-        Ok(Self { sites, nodes, ranks })
+        Ok(Self { sites, nodes, ranks, is_crowded: false })
     }
 }
 
@@ -117,6 +119,11 @@ impl Pair {
 }
 
 impl Grid {
+    /// The same, all on one machine whose cores the ranks outnumber.
+    pub fn in_a_crowd(self, is_crowded: bool) -> Self {
+        Self { is_crowded, ..self }
+    }
+
     fn topology(self, pairs: &[Pair], costs: Costs) -> Topology {
         let location = |rank: u32| {
             let node = rank / self.ranks;
@@ -126,7 +133,7 @@ impl Grid {
             (0..self.sites * self.nodes * self.ranks).map(location).collect();
         let pair = |pair: &Pair| (pair.sites[0], pair.sites[1], pair.cost(costs.wide));
         let pairs = Pairs::new(pairs.iter().map(pair));
-        let topology = Topology::with_pairs(&locations, false, costs, &pairs);
+        let topology = Topology::with_pairs(&locations, self.is_crowded, costs, &pairs);
         match plan::page_bytes(topology.node_ranks()) {
             Some(page_bytes) => topology.with_board(page_bytes),
             None => topology,
@@ -155,9 +162,10 @@ pub fn text(
     let schedules: Vec<Schedule> = (0..topology.size()).map(|rank| make(rank, &topology)).collect();
     let mut deeds = Vec::new();
     let found = watch(&schedules, &topology, unit, &mut |deed| deeds.push(deed));
-    let Grid { sites, nodes, ranks } = grid;
+    let Grid { sites, nodes, ranks, is_crowded } = grid;
+    let crowd = if is_crowded { ", more than cores" } else { "" };
     let mut text = format!(
-        "{operation} of {bytes} bytes on {sites} x {nodes} x {ranks} ranks\n  \
+        "{operation} of {bytes} bytes on {sites} x {nodes} x {ranks} ranks{crowd}\n  \
          predicted      {:.3} ms, all ranks beginning at once\n  \
          between sites  {} messages, {} bytes\n  \
          between nodes  {} messages, those included\n",
@@ -199,11 +207,11 @@ fn costs(topology: &Topology, here: &Here, given: &[Pair]) -> String {
     }
     let mut text = String::new();
     for (name, cost, origin) in told {
-        let (latency_us, rate) = (cost.latency_ns as f64 * 1e-3, cost.bytes_per_s as f64 * 1e-6);
+        let (latency_us, rate) = (cost.latency_ns as f64 / 1e3, cost.bytes_per_s as f64 * 1e-6);
         let _ = writeln!(
             text,
             "  {name:<13}  {latency_us} us, {rate:.0} MB/s, {} us of work a message ({origin})",
-            cost.overhead_ns as f64 * 1e-3
+            cost.overhead_ns as f64 / 1e3
         );
     }
     let _ = writeln!(text, "  to wake        {} us ({of_node})", wake_ns / 1000);
@@ -317,9 +325,9 @@ fn length(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|letter: char| !letter.is_ascii_digit());
     let unit = match text[digits.len()..].trim() {
         "" | "B" => 1,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
+        "KiB" | "K" | "k" => 1 << 10,
+        "MiB" | "M" => 1 << 20,
+        "GiB" | "G" => 1 << 30,
         _ => return Err(format!("`{text}`: say bytes, or a number of KiB, MiB or GiB")),
     };
     let number: Option<u64> = digits.parse().ok();
@@ -394,6 +402,25 @@ mod tests {
         );
         let barrier = self::text("barrier", "0", grid, &[]).unwrap();
         assert!(barrier.contains("between sites  2 messages, 0 bytes\n"), "{barrier}");
+    }
+
+    #[test]
+    fn in_a_crowd_messages_are_dear() {
+        let grid: Grid = "2x2x2".parse().unwrap();
+        let plan = |is_crowded| text("allreduce", "1M", grid.in_a_crowd(is_crowded), &[]).unwrap();
+        let [alone, crowd] = [false, true].map(plan);
+        assert!(crowd.starts_with("allreduce of 1048576 bytes on 2 x 2 x 2 ranks, more than cores\n"));
+        let work = |text: &str, us: u64| {
+            text.contains(&format!("\n  in a site      20 us, 117 MB/s, {us} us of work a message"))
+        };
+        assert!(work(&alone, 4) && work(&crowd, 16), "{crowd}");
+        let messages = |text: &str| -> u64 {
+            let line = text.lines().find(|line| line.starts_with("  between nodes")).unwrap();
+            line.split_whitespace().nth(2).unwrap().parse().unwrap()
+        };
+        assert!(messages(&crowd) * 2 < messages(&alone) + 8, "{crowd}");
+        let one: Grid = "1x1x8".parse().unwrap();
+        assert!(text("barrier", "0", one.in_a_crowd(true), &[]).unwrap().contains("\n* board "));
     }
 
     #[test]

@@ -45,6 +45,14 @@ impl Costs {
         }
     }
 
+    /// The same where so many ranks, on several nodes, share the cores of one machine: who works on a message keeps the
+    /// others of its core from theirs.
+    pub(crate) fn in_a_crowd(self, ranks: u32) -> Self {
+        let turns = (u64::from(ranks) / CROWD_CORES).max(1);
+        let of = |cost: Cost| Cost { overhead_ns: cost.overhead_ns.saturating_mul(turns), ..cost };
+        Self { site: of(self.site).bounded(), wide: of(self.wide).bounded(), ..self }
+    }
+
     /// So many bytes say them.
     pub const LEN: usize = 80;
 
@@ -142,6 +150,9 @@ impl Cost {
         }
     }
 }
+
+/// Cores that a crowd shares, at least.
+pub(crate) const CROWD_CORES: u64 = 2;
 
 /// A minute: no message takes longer.
 const TIME_MAX_NS: u64 = 60_000_000_000;

@@ -12,7 +12,7 @@ mod crowd;
 use std::sync::Arc;
 
 use crate::choice::{Algorithm, Call, Operation};
-use crate::costs::{Cost, Costs};
+use crate::costs::{CROWD_CORES, Cost, Costs};
 use crate::crossings::Crossings;
 use crate::ways::{
     Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather, Prefix, Reduce, ReduceScatter, Ways,
@@ -761,6 +761,3 @@ const TURN_NS: u64 = 1_000;
 
 /// To find that a rank has posted.
 pub(crate) const LINE_NS: u64 = 30;
-
-/// Cores that a crowd shares, at least.
-const CROWD_CORES: u64 = 2;

@@ -100,6 +100,7 @@ impl Topology {
         let (costs, across) = match levels.sites() {
             1 => (costs, Across::of_nodes(&levels, costs)),
             _ => {
+                let costs = if is_crowded { costs.in_a_crowd(size) } else { costs };
                 let crossings = levels.crossings(locations, &costs, pairs);
                 let costs = Costs { wide: crossings.widest(), ..costs };
                 (costs, Across::new(&levels, costs, crossings))

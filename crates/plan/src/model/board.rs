@@ -1,7 +1,8 @@
 //! What calls take by a board.
 
-use super::{CROWD_CORES, LINE_NS, Model, Shape, TURN_NS};
+use super::{LINE_NS, Model, Shape, TURN_NS};
 use crate::choice::{Algorithm, Call, Operation};
+use crate::costs::CROWD_CORES;
 use crate::pieces::board::{dealt_rounds, link_bytes};
 
 impl Model {

@@ -1,7 +1,8 @@
 //! What calls take where ranks are more than cores, on one node, or on several of one machine.
 
-use super::{CROWD_CORES, Model, Order, Shape, TURN_NS, levels};
+use super::{Model, Order, Shape, TURN_NS, levels};
 use crate::choice::{Algorithm, Call, Operation};
+use crate::costs::CROWD_CORES;
 use crate::ways::{
     Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather, Prefix, Reduce, ReduceScatter, Ways,
 };
