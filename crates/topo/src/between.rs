@@ -26,8 +26,9 @@ pub struct Between {
 
 /// What links of a kind cost. Latency and gap are the middle ones within a site, where links are alike, and one that
 /// was sampled on a busy machine shall not stand for all; between sites the worst, for there links differ, and what is
-/// planned for all must hold for each. The rate is the greatest that one of them has shown: links that carried at the
-/// same time had to share what is between them, and remember less.
+/// planned for all must hold for each. The rate is the greatest that one of them has shown within a site; between sites
+/// it is what their nodes carry together, each by its best link: links that carry at the same time, as in a collective,
+/// share what is between the sites, and each has shown its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Links {
     /// One way, between the systems of two hosts.
@@ -142,28 +143,43 @@ impl Between {
     pub fn of(homes: &[Home], map: &Map, links: &[Known]) -> Self {
         let owners = owners(homes, map);
         let owner = |end: &IpAddr| owners.get(end).copied().flatten();
-        let (mut near, mut far) = (Vec::new(), Vec::new());
+        let mut near = Vec::new();
         let mut pairs: BTreeMap<(u32, u32), Vec<Links>> = BTreeMap::new();
+        // From one site to another, of each node the best link's.
+        let mut rates: BTreeMap<(u32, u32), BTreeMap<u32, u64>> = BTreeMap::new();
         let mut ways: BTreeMap<(u32, u32), Signs> = BTreeMap::new();
         for known in links {
             let Known { ends: [here, there], cost, .. } = known;
             let (Some(here), Some(there)) = (owner(here), owner(there)) else { continue };
             let (one, other) = (map.site(here), map.site(there));
             if one != other {
-                far.push(*cost);
                 pairs.entry((one.min(other), one.max(other))).or_default().push(*cost);
+                if let Some(rate) = cost.bytes_per_s {
+                    let of_nodes = rates.entry((one, other)).or_default();
+                    let best = of_nodes.entry(map.node(here)).or_default();
+                    *best = rate.max(*best);
+                }
                 known.add_to(ways.entry((one, other)).or_default());
             } else if map.node(here) != map.node(there) {
                 near.push(*cost);
             }
         }
         let middle = near.len() / 2;
-        let worst = |links: Vec<Links>| Links::of(&links, links.len().saturating_sub(1));
-        let pairs = pairs.into_iter().filter_map(|(sites, links)| Some((sites, worst(links)?)));
+        let worst = |links: &[Links]| Links::of(links, links.len().saturating_sub(1));
+        let one_way = |from: u32, to: u32| {
+            let of_nodes = rates.get(&(from, to))?.values();
+            Some(of_nodes.fold(0, |sum: u64, rate| sum.saturating_add(*rate)))
+        };
+        let pair = |((one, other), links): ((u32, u32), Vec<Links>)| {
+            let bytes_per_s = one_way(one, other).max(one_way(other, one));
+            Some(((one, other), Links { bytes_per_s, ..worst(&links)? }))
+        };
+        let pairs: BTreeMap<_, _> = pairs.into_iter().filter_map(pair).collect();
+        let far = worst(&pairs.values().copied().collect::<Vec<_>>());
         let by_quic = ways.into_iter().filter(|(_, signs)| signs.first() == First::Quic);
         let quic_first =
             by_quic.map(|((one, other), _)| (one.min(other), one.max(other))).collect();
-        Self { near: Links::of(&near, middle), pairs: pairs.collect(), far: worst(far), quic_first }
+        Self { near: Links::of(&near, middle), pairs, far, quic_first }
     }
 }
 
@@ -315,7 +331,10 @@ mod tests {
         assert_eq!(near, guessed, "what no long message has shown is not planned from");
         assert_eq!((far.latency_ns, far.gap_ns), (6_000_000, 1_000));
         let rate = far.bytes_per_s.unwrap();
-        assert!((295_000_000..301_000_000).contains(&rate), "{rate}");
+        assert!((490_000_000..502_000_000).contains(&rate), "what two nodes carry: {rate}");
+        let back = (pair("10.1.0.1", "10.0.0.2"), shown(Cost::linear(6_000_000, 900, 400_000_000)));
+        let both = [&links[..], &known(&[back])].concat();
+        assert_eq!(Between::of(&homes, &map, &both).far, Some(far), "one way, and the other");
         let busy = (pair("10.0.0.2", "10.0.0.1"), Cost::linear(90_000, 9_000, 1_000_000_000));
         let again = (pair("10.0.0.1", "10.0.0.2"), Cost::linear(21_000, 1_000, 1_000_000_000));
         let three = [&known(&[busy, again])[..], &links[..1]].concat();
