@@ -337,7 +337,7 @@ fn company(cost: &Cost, piece: u64) -> String {
 
 /// From which ratio on a piece of a long message is packed when the link has nothing else to do.
 fn packing(cost: &Cost, host: &HostCost) -> String {
-    match host.packed_max(cost, PIECE, 0) * 100 / PIECE {
+    match host.packed_max(cost, PIECE, 0, false) * 100 / PIECE {
         0 => "  packed           never  the link is faster than packing\n".into(),
         part => format!("  packed        ≤ {part:>4} %  what gets so short by it arrives sooner\n"),
     }

@@ -409,7 +409,9 @@ mod tests {
         let grid: Grid = "2x2x2".parse().unwrap();
         let plan = |is_crowded| text("allreduce", "1M", grid.in_a_crowd(is_crowded), &[]).unwrap();
         let [alone, crowd] = [false, true].map(plan);
-        assert!(crowd.starts_with("allreduce of 1048576 bytes on 2 x 2 x 2 ranks, more than cores\n"));
+        assert!(
+            crowd.starts_with("allreduce of 1048576 bytes on 2 x 2 x 2 ranks, more than cores\n")
+        );
         let work = |text: &str, us: u64| {
             text.contains(&format!("\n  in a site      20 us, 117 MB/s, {us} us of work a message"))
         };

@@ -171,6 +171,7 @@ pub struct Engine {
     patience_ns: u64,
     detour_ns: u64,
     host: HostCost,
+    is_crowded: bool,
     budget_bytes: usize,
     granted_bytes: usize,
     counters: Counters,
@@ -210,6 +211,7 @@ impl Engine {
             patience_ns: config.patience_ns,
             detour_ns: config.detour_ns,
             host: config.host,
+            is_crowded: false,
             budget_bytes: config.budget_bytes,
             granted_bytes: 0,
             counters: Counters::default(),
@@ -227,6 +229,12 @@ impl Engine {
     #[inline]
     pub fn take(&mut self, op: OpId) -> Option<Completion> {
         self.ops.take(op)
+    }
+
+    /// Whether others want this host's cores: processor time that is free elsewhere is not.
+    #[inline]
+    pub fn set_crowded(&mut self, is_crowded: bool) {
+        self.is_crowded = is_crowded;
     }
 
     /// Whether [`Engine::take`] would answer.

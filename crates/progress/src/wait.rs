@@ -425,6 +425,7 @@ impl Progress {
         is_news: bool,
     ) -> Seat<'a, Core> {
         let next = wait.patience.next(&self.courtesy, &self.crowding);
+        core.engine.set_crowded(!self.has_a_core());
         if next != Next::Spin {
             core.counters.spinning += wait.patience.take_spun();
             if core.has_loose_ends && self.may_help(&core) {

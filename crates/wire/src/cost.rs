@@ -261,12 +261,24 @@ impl HostCost {
     /// How short packing must make `bytes` bytes for them to arrive sooner over a link that is busy for
     /// `queue_ns` yet: as long, packing costs nothing. The receiver, taken to be a machine like this one,
     /// unpacks afterwards. 0 where no packing is to be hoped for that saves a sixteenth of the time.
-    pub fn packed_max(&self, cost: &Cost, bytes: u64, queue_ns: u64) -> u64 {
+    ///
+    /// In a crowd nothing is free: who packs keeps others from the core, and the link, which waits for them, is
+    /// rarely what all wait for. It must save eight times what it takes, which is thrice what a sample takes that lies in the
+    /// caches.
+    pub fn packed_max(&self, cost: &Cost, bytes: u64, queue_ns: u64, is_crowded: bool) -> u64 {
         let whole_ns = cost.busy_ns(bytes);
-        let by_ns = queue_ns.saturating_add(whole_ns - whole_ns / PACKING_SAVES);
-        let before_ns = queue_ns.max(self.packing_ns(bytes));
+        let saved_ns = whole_ns - whole_ns / PACKING_SAVES;
+        let packing_ns = self.packing_ns(bytes);
         let unpacking_ns = bytes.saturating_mul(self.unpack_ps_per_byte).div_ceil(1000);
-        let other_ns = before_ns.saturating_add(unpacking_ns);
+        let (by_ns, other_ns) = if is_crowded {
+            let work_ns = packing_ns.saturating_add(unpacking_ns);
+            (saved_ns, work_ns.saturating_mul(PACKING_IN_A_CROWD))
+        } else {
+            (
+                queue_ns.saturating_add(saved_ns),
+                queue_ns.max(packing_ns).saturating_add(unpacking_ns),
+            )
+        };
         let most = cost.bytes_within(by_ns.saturating_sub(other_ns)).min(bytes - bytes / 20);
         if most < bytes / PACKS_TO { 0 } else { most }
     }
@@ -550,6 +562,8 @@ const SLOWEST_CALL_NS: u64 = 50_000;
 
 /// Packing is to save at least such a part of a piece's time on the link…
 const PACKING_SAVES: u64 = 16;
+/// …that many times what a sample takes on both sides, where others want the cores…
+const PACKING_IN_A_CROWD: u64 = 24;
 /// …and where a piece would have to get shorter than such a part of itself, it is not tried.
 const PACKS_TO: u64 = 8;
 

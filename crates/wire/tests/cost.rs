@@ -73,7 +73,7 @@ proptest! {
         (cost, queue_ns) in (costs(), prop_oneof![Just(0), times()]),
         bytes in 4096u64..1 << 20,
     ) {
-        let most = host.packed_max(&cost, bytes, queue_ns);
+        let most = host.packed_max(&cost, bytes, queue_ns, false);
         prop_assert!(most == 0 || (bytes / 8..=bytes * 95 / 100 + 1).contains(&most), "{most}");
         if most > 0 {
             let packed_ns = queue_ns.max(bytes * host.pack_ps_per_byte / 1000);
@@ -81,7 +81,9 @@ proptest! {
             let with_ns = packed_ns + cost.busy_ns(most) + unpacked_ns;
             prop_assert!(with_ns <= queue_ns + cost.busy_ns(bytes), "{with_ns} ns");
         }
-        prop_assert!(host.packed_max(&cost, bytes, queue_ns + 1000) >= most, "a queue hides packing");
+        let later = host.packed_max(&cost, bytes, queue_ns + 1000, false);
+        prop_assert!(later >= most, "a queue hides packing");
+        prop_assert!(host.packed_max(&cost, bytes, queue_ns, true) <= most, "others want the cores");
     }
 
     #[test]
@@ -287,7 +289,7 @@ fn texts_of_strangers_are_told_apart() {
 fn packing_pays_on_slow_links_only() {
     let host = HostCost::default();
     let part = |cost: &Cost, queue_ns| {
-        host.packed_max(cost, 256 << 10, queue_ns) as f64 / (256 << 10) as f64
+        host.packed_max(cost, 256 << 10, queue_ns, false) as f64 / (256 << 10) as f64
     };
     let link = |mb_per_s: u64| Cost::linear(5_800_000, 2_000, mb_per_s * 1_000_000);
     assert!(part(&link(6), 0) > 0.85, "{}", part(&link(6), 0));
@@ -297,6 +299,20 @@ fn packing_pays_on_slow_links_only() {
         assert_eq!(part(&link(1_200), queue_ns), 0.0, "10 Gb/s");
         assert_eq!(part(&host.shared_memory(190), queue_ns), 0.0);
     }
+}
+
+#[test]
+fn in_a_crowd_packing_pays_on_very_slow_links_only() {
+    // As sampled on a core of 2023.
+    let sampled =
+        HostCost { pack_ps_per_byte: 1050, unpack_ps_per_byte: 310, ..HostCost::default() };
+    let part = |mb_per_s: u64| {
+        let cost = Cost::linear(5_800_000, 2_000, mb_per_s * 1_000_000);
+        sampled.packed_max(&cost, 256 << 10, 10_000_000, true) as f64 / (256 << 10) as f64
+    };
+    assert!(part(6) > 0.7, "{}", part(6));
+    assert!((0.4..0.7).contains(&part(12)), "100 Mb/s: {}", part(12));
+    assert_eq!((part(29), part(118)), (0.0, 0.0), "a quarter of a gigabit, and all of it");
 }
 
 #[test]

@@ -92,7 +92,8 @@ impl Engine {
 
     /// Builds a frame of what the strategy chooses.
     fn build(&mut self, gate: GateId, link: usize, frame: &mut Frame) {
-        let Self { gates, ops, counters, packer, host, strategy, choice, .. } = self;
+        let host = (&self.host, self.is_crowded);
+        let Self { gates, ops, counters, packer, strategy, choice, .. } = self;
         let Some(Some(way)) = gates.get_mut(gate.0 as usize) else { return };
         let begun = emit_begin(way, link, way.order_room(), frame);
         let mut broken = None;

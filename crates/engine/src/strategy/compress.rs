@@ -1,7 +1,7 @@
 //! Data on slow links packed, where that is predicted to make it arrive sooner.
 //!
 //! Packing takes the sender's time, which is free as long as the link has a queue; unpacking takes the
-//! receiver's; in return less crosses the link (`wire::HostCost::packed_max`). Whether the data gets
+//! receiver's, and where others want the cores everybody's; in return less crosses the link (`wire::HostCost::packed_max`). Whether the data gets
 //! short enough, the last pieces tell ([`Packing`](super::Packing)). A message that would go whole as the
 //! body of a frame goes ahead as a packed piece instead, in the same frame as its request.
 //!
@@ -72,7 +72,8 @@ fn packed_max(view: &View<'_>, bytes: usize) -> usize {
     if bytes < PACKED_MIN || !link.capabilities().adapts {
         return 0;
     }
-    let most = view.host().packed_max(link.cost(), bytes as u64, link.queue_ns()) as usize;
-    let packing = view.packing();
+    let most =
+        view.host().packed_max(link.cost(), bytes as u64, link.queue_ns(), view.is_crowded());
+    let (most, packing) = (most as usize, view.packing());
     if packing.expected_bytes(bytes) <= most || packing.is_trial_due() { most } else { 0 }
 }

@@ -15,6 +15,7 @@ pub struct View<'a> {
     way: &'a Gate,
     ops: &'a Ops,
     host: &'a HostCost,
+    is_crowded: bool,
     link: usize,
     /// It passes others, which carry what is long.
     is_passing: bool,
@@ -97,12 +98,12 @@ impl<'a> View<'a> {
         id: GateId,
         (way, link): (&'a Gate, usize),
         ops: &'a Ops,
-        host: &'a HostCost,
+        (host, is_crowded): (&'a HostCost, bool),
         (taken, is_empty): (usize, bool),
     ) -> Self {
         let room = way.links[link].capabilities.frame_max.saturating_sub(taken);
         let is_passing = way.links.len() > 1 && way.is_passed_by(link);
-        Self { id, way, ops, host, link, is_passing, room, is_empty }
+        Self { id, way, ops, host, is_crowded, link, is_passing, room, is_empty }
     }
 
     /// The peer.
@@ -148,6 +149,11 @@ impl<'a> View<'a> {
     /// What this machine takes to copy, to pack and to send.
     pub fn host(&self) -> &HostCost {
         self.host
+    }
+
+    /// Whether others want its cores.
+    pub fn is_crowded(&self) -> bool {
+        self.is_crowded
     }
 
     /// What packing has brought on the way to the peer.

@@ -506,6 +506,11 @@ impl Network {
         Fates { resent, ..self.fates }
     }
 
+    /// Others want all cores from now on.
+    pub fn crowd(&mut self) {
+        self.processes.iter_mut().for_each(|process| process.engine.set_crowded(true));
+    }
+
     pub fn counters(&self, rank: usize) -> Counters {
         self.processes[rank].engine.counters()
     }

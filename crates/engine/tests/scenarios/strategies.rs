@@ -129,9 +129,17 @@ fn links_of_two_kinds_share_a_long_message_by_what_they_carry() {
 
 /// How long 2 MB take, in nanoseconds, where nothing disturbs them, and what was packed for it.
 fn took_ns(strategy: &str, shape: Shape) -> (u64, Counters) {
+    took_in_ns(strategy, shape, false)
+}
+
+/// The same where others want the cores, or do not.
+fn took_in_ns(strategy: &str, shape: Shape, is_crowded: bool) -> (u64, Counters) {
     let strategy = || strategy::named(strategy).expect("a known name");
     let once = |seed| {
         let mut network = Network::with_strategy(seed, 2, shape, &strategy);
+        if is_crowded {
+            network.crowd();
+        }
         network.send(0, 1, 0, 0);
         network.receive(1, Some(0), None, 0);
         network.run();
@@ -156,6 +164,19 @@ fn on_a_slow_link_what_can_be_packed_arrives_twice_as_soon_and_the_rest_no_later
         assert!(100 * dense_ns <= 102 * plain_ns, "{packing}: {dense_ns} ns, {plain_ns} ns");
         assert_eq!(tried.packed, 0);
         assert!(tried.packed_in_vain_bytes <= 40_000, "{tried:?}");
+    }
+}
+
+#[test]
+fn in_a_crowd_nothing_is_packed_that_a_link_carries_nearly_as_soon() {
+    for packing in ["compress", "auto"] {
+        for (bytes_per_us, packs) in [(100, false), (30, false), (1, true)] {
+            let shape = Shape { content: Content::Sparse, bytes_per_us, ..SLOW };
+            let (_, alone) = took_ns(packing, shape);
+            assert!(alone.packed > 0, "{packing}, {bytes_per_us} MB/s: {alone:?}");
+            let (_, crowd) = took_in_ns(packing, shape, true);
+            assert_eq!(crowd.packed > 0, packs, "{packing}, {bytes_per_us} MB/s: {crowd:?}");
+        }
     }
 }
 
