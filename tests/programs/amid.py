@@ -1,5 +1,6 @@
 """One in the middle, on the host that is called: does something to each datagram that the kernel queues for it
 (iptables -j NFQUEUE), and lets it go on. Says in a line what. Usage: amid.py QUEUE"""
+import os
 import random
 import socket
 import struct
@@ -83,7 +84,8 @@ def main():
                 verdict = struct.pack("!I", ACCEPT) + found[PACKET_HDR][:4]
                 kernel.send(emit(VERDICT, queue, (VERDICT_HDR, verdict), (PAYLOAD, packet)))
                 if kind:
-                    print(kind, flush=True)
+                    # Other threads, and another process, write to the same file.
+                    os.write(1, f"{kind}\n".encode())
 
 
 main()

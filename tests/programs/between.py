@@ -1,5 +1,6 @@
 """The man in the middle, on the host that is called: passes on connections that the kernel redirects here, and does
 something to the bytes of each, once, after some of them. Says in a line what. Usage: between.py PORT"""
+import os
 import random
 import socket
 import struct
@@ -44,7 +45,7 @@ def carry(source, target, kind, after, connection):
             gone += len(data)
             if kind and gone > after and (done := do(kind, data, connection)):
                 data, goes_on = done
-                print(kind, flush=True)
+                os.write(1, f"{kind}\n".encode())
                 kind = None
             heard[connection] = data
             target.sendall(data)
