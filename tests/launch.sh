@@ -33,6 +33,17 @@ check "names the line" 1 "$(grep -c "$work/hosts:2" "$work/err")"
 run -timeout 1 -n 2 sleep 30 2>/dev/null
 check "a job that takes too long" 124 $?
 
+# Bound to cores: what the system says of ranks, beside the cores of which this shell may use a thread.
+allowed='sed -n "s/Cpus_allowed_list:\t//p" /proc/self/status'
+threads=$(sh -c "$allowed" | tr ',' '\n' | while IFS=- read -r first last; do seq "$first" "${last:-$first}"; done)
+cores=$(for thread in $threads; do cat "/sys/devices/system/cpu/cpu$thread/topology/thread_siblings_list"; done | sort -u | wc -l)
+bound() { run -l -bind-to "$1" -n "$2" sh -c "$allowed" | sed 's/^.//' | sort -n | cut -d' ' -f2; }
+check "ranks bound to nothing" "$(sh -c "$allowed")" "$(bound none 2 | uniq)"
+check "as many ranks as cores have one each" "$cores" "$(bound core "$cores" | sort -u | wc -l)"
+check "twice as many share them evenly, neighbours beside each other" "$cores 2" \
+    "$(bound core $((2 * cores)) | uniq -c | awk '{lines[$1]++} END {for (ranks in lines) print lines[ranks], ranks}')"
+check "what ranks cannot be bound to" "mpiexec: -bind-to socket: not one of none, core, l3cache, numa (see mpiexec --help)" "$(run -bind-to socket -n 1 true 2>&1)"
+
 # A program that is no MPI program, beside one that waits for it in MPI_Init.
 for one in 0:0 0.5:0 0:0.5; do
     IFS=: read -r others waits <<<"$one"

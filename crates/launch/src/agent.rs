@@ -259,6 +259,9 @@ impl Agent {
         if let Some(directory) = &start.directory {
             command.current_dir(directory);
         }
+        if let Some(bound) = start.bound {
+            system::bind(&mut command, &bound.processors());
+        }
         system::own_group(&mut command);
         system::inherit(&mut command, pmi.as_raw_fd());
         if let Some(limit) = self.descriptors {

@@ -7,6 +7,8 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::binding::Bound;
+
 /// A message in either direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
@@ -135,6 +137,8 @@ pub(crate) struct RankStart {
     pub environment: Vec<(String, String)>,
     /// Whether the agent's own environment is passed on.
     pub inherit: bool,
+    /// Where it is bound, if it is.
+    pub bound: Option<Bound>,
 }
 
 /// A rank's end.

@@ -16,6 +16,7 @@ macro_rules! tell {
 mod agent;
 mod allocation;
 mod below;
+mod binding;
 mod channel;
 mod found;
 mod gateway;
@@ -33,6 +34,7 @@ mod system;
 mod tree;
 
 pub use agent::agent_main;
+pub use binding::Binding;
 pub use found::Found;
 pub use grid::{Gateway, Grid, GridError, Host, Network, Site};
 pub use options::{HELP, Options, UsageError};

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::allocation;
+use crate::binding::Binding;
 use crate::grid::Grid;
 use crate::placing::Placing;
 
@@ -22,6 +23,8 @@ pub struct Options {
     pub per_host: Option<u32>,
     /// How agents are started.
     pub launcher: Option<Launcher>,
+    /// What each rank is bound to on its host.
+    pub binding: Option<Binding>,
     /// Whether lines of output are labelled with their rank.
     pub label: bool,
     /// Variables for all programs.
@@ -157,6 +160,11 @@ impl Options {
                 }
                 "record" => options.record = Some(value()?.into()),
                 "place" => pattern = Some(value()?.into()),
+                "bind-to" => {
+                    let word = value()?;
+                    let wrong = |known| UsageError(format!("-bind-to {word}: not one of {known}"));
+                    options.binding = Binding::parse(&word).map_err(wrong)?;
+                }
                 "v" => options.verbose = true,
                 "genv" => options.environment.push((value()?, value()?)),
                 "env" => program.environment.push((value()?, value()?)),
@@ -386,6 +394,9 @@ mpiexec [options] program [arguments] [: [options] program [arguments]]...
   -iface NAME           the network interface to use
   -record FILE          write who sends how much to whom (docs/placement.md)
   -place FILE           put ranks where what FILE says crosses sites and hosts least
+  -bind-to none|core|l3cache|numa
+                        bind each rank to a core, to those that share a cache or a node of
+                        memory, in the order of ranks, shared evenly where ranks are more
   -check                compare what ranks call collectively, and report what differs
   -l                    label lines of output with their rank
   -v                    say what -place changes
@@ -471,6 +482,15 @@ mod tests {
         for words in [vec![bytes()], vec!["-wdir".into(), bytes(), "./a".into()]] {
             assert!(Options::parse(&words).is_err());
         }
+    }
+
+    #[test]
+    fn ranks_are_bound_if_that_is_asked_for() {
+        assert_eq!(run("-n 2 x").binding, None);
+        assert_eq!(run("-bind-to core -n 2 x").binding, Some(Binding::Core));
+        assert_eq!(run("--bind-to=l3cache -n 2 x").binding, Some(Binding::LastCache));
+        assert_eq!(run("-bind-to numa -bind-to none -n 2 x").binding, None);
+        assert!(parse("-bind-to socket x").unwrap_err().to_string().contains("numa"));
     }
 
     #[test]

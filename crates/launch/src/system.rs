@@ -61,6 +61,25 @@ pub(crate) fn limit_descriptors(command: &mut Command, limit: libc::rlimit) {
     }
 }
 
+/// Lets the command's process run on these processors alone, as far as they have numbers that the system takes.
+pub(crate) fn bind(command: &mut Command, processors: &[usize]) {
+    // SAFETY: all zeroes are a set of none.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for processor in processors.iter().filter(|one| **one < libc::CPU_SETSIZE as usize) {
+        // SAFETY: it is within the set.
+        unsafe { libc::CPU_SET(*processor, &mut set) };
+    }
+    // SAFETY: as above; the set is the closure's own.
+    unsafe {
+        command.pre_exec(move || {
+            match libc::sched_setaffinity(0, size_of_val(&set), &raw const set) {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        });
+    }
+}
+
 /// Starts a thread that needs little memory.
 pub(crate) fn start_thread(body: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().stack_size(STACK_BYTES).spawn(body).map(drop)

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 
 use driver::Door;
 
+use crate::binding::Bound;
 use crate::channel::{Branch, GatewayStart, Pass, RankStart, Start};
 use crate::grid::{Gateway, Grid, Site};
 use crate::options::{Launcher, Options};
@@ -207,11 +208,14 @@ fn ranks_of(
             directory: directory.or(here.directory.as_ref()).cloned(),
             environment,
             inherit: !options.no_environment,
+            bound: None,
         });
     }
     for ranks in on_hosts.values_mut() {
-        let count = ranks.len().to_string();
+        let (count, of) = (ranks.len().to_string(), ranks.len() as u32);
         for (position, one) in ranks.iter_mut().enumerate() {
+            let bound = |to| Bound { to, position: position as u32, ranks: of };
+            one.bound = options.binding.map(bound);
             one.environment.push(("MPI_LOCALNRANKS".into(), count.clone()));
             one.environment.push(("MPI_LOCALRANKID".into(), position.to_string()));
         }

@@ -59,6 +59,24 @@ pub fn by_memory(cores: &[usize]) -> Vec<Vec<usize>> {
     divide(cores, |core| Location { cache: None, ..location(core) })
 }
 
+/// The hardware threads of each core, those of near cores one after the other.
+pub fn by_core(threads: &[usize]) -> Vec<Vec<usize>> {
+    let first = |thread: usize| {
+        let siblings = Path::new(CORES).join(format!("cpu{thread}/topology/thread_siblings_list"));
+        listed(&siblings).and_then(|them| them.first().copied()).unwrap_or(thread)
+    };
+    of_machine(threads).iter().flat_map(|near| siblings(near, first)).collect()
+}
+
+/// Those of the same first one together, in the order of these.
+fn siblings(threads: &[usize], first: impl Fn(usize) -> usize) -> Vec<Vec<usize>> {
+    let mut cores: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for thread in threads {
+        cores.entry(first(*thread)).or_default().push(*thread);
+    }
+    cores.into_values().collect()
+}
+
 /// Where a core of this machine is.
 pub fn locate() -> impl Fn(usize) -> Location {
     let nodes = nodes(Path::new(NODES));
@@ -111,6 +129,19 @@ mod tests {
         assert_eq!(divide(&cores, location), expected);
         assert_eq!(divide(&[9, 2], location), [vec![2], vec![9]]);
         assert!(divide(&[], location).is_empty());
+    }
+
+    #[test]
+    fn hardware_threads_of_a_core_are_together() {
+        assert_eq!(
+            siblings(&[0, 1, 2, 4, 5, 6], |one| one % 4),
+            [vec![0, 4], vec![1, 5], vec![2, 6]]
+        );
+        assert_eq!(siblings(&[3, 7], |one| one), [[3], [7]]);
+        let all = allowed(None).unwrap();
+        let mut found = by_core(&all).concat();
+        found.sort_unstable();
+        assert_eq!(found, all);
     }
 
     #[test]
