@@ -39,13 +39,18 @@ pub fn of_process() -> Option<Vec<usize>> {
 
 /// Divides cores by where they are, in the order of their first cores. What nothing is known of is one domain.
 pub fn divide(cores: &[usize], location: impl Fn(usize) -> Location) -> Vec<Vec<usize>> {
-    let mut domains: BTreeMap<Location, Vec<usize>> = BTreeMap::new();
+    group(cores, location)
+}
+
+/// Those of which the same is true together, in the order of their first ones.
+fn group<K: Ord>(cores: &[usize], key: impl Fn(usize) -> K) -> Vec<Vec<usize>> {
+    let mut groups: BTreeMap<K, Vec<usize>> = BTreeMap::new();
     for core in cores {
-        domains.entry(location(*core)).or_default().push(*core);
+        groups.entry(key(*core)).or_default().push(*core);
     }
-    let mut domains: Vec<_> = domains.into_values().collect();
-    domains.sort_by_key(|domain| domain.first().copied());
-    domains
+    let mut groups: Vec<_> = groups.into_values().collect();
+    groups.sort_by_key(|group| group.first().copied());
+    groups
 }
 
 /// The domains of these cores of this machine.
@@ -65,16 +70,7 @@ pub fn by_core(threads: &[usize]) -> Vec<Vec<usize>> {
         let siblings = Path::new(CORES).join(format!("cpu{thread}/topology/thread_siblings_list"));
         listed(&siblings).and_then(|them| them.first().copied()).unwrap_or(thread)
     };
-    of_machine(threads).iter().flat_map(|near| siblings(near, first)).collect()
-}
-
-/// Those of the same first one together, in the order of these.
-fn siblings(threads: &[usize], first: impl Fn(usize) -> usize) -> Vec<Vec<usize>> {
-    let mut cores: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for thread in threads {
-        cores.entry(first(*thread)).or_default().push(*thread);
-    }
-    cores.into_values().collect()
+    of_machine(threads).iter().flat_map(|near| group(near, first)).collect()
 }
 
 /// Where a core of this machine is.
@@ -133,11 +129,7 @@ mod tests {
 
     #[test]
     fn hardware_threads_of_a_core_are_together() {
-        assert_eq!(
-            siblings(&[0, 1, 2, 4, 5, 6], |one| one % 4),
-            [vec![0, 4], vec![1, 5], vec![2, 6]]
-        );
-        assert_eq!(siblings(&[3, 7], |one| one), [[3], [7]]);
+        assert_eq!(group(&[0, 1, 2, 4, 5, 6], |one| one % 4), [[0, 4], [1, 5], [2, 6]]);
         let all = allowed(None).unwrap();
         let mut found = by_core(&all).concat();
         found.sort_unstable();
