@@ -1,5 +1,6 @@
 //! Arguments that many functions take: checked, and turned into the `mpi` crate's terms.
 
+use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use datatype::Datatype;
@@ -104,15 +105,18 @@ pub(crate) fn datatype(name: &str, raw: RawHandle) -> Result<Datatype> {
     named(name, objects::datatype(handle(raw)))
 }
 
-/// A datatype to communicate with.
+/// A datatype to communicate with. The standard's own are always there, and always committed: they are not counted.
 #[inline]
-pub(crate) fn committed(name: &str, raw: RawHandle) -> Result<Datatype> {
+pub(crate) fn committed(name: &str, raw: RawHandle) -> Result<Cow<'static, Datatype>> {
+    if handle(raw).is_predefined() {
+        return named(name, objects::predefined(handle(raw))).map(Cow::Borrowed);
+    }
     let datatype = datatype(name, raw)?;
     if !datatype.is_committed() {
         let text = format!("{name} = {raw:#x} is not committed: call MPI_Type_commit first");
         return Err(class(ErrorClass::Type, text));
     }
-    Ok(datatype)
+    Ok(Cow::Owned(datatype))
 }
 
 /// What the standard calls the three arguments that make up a buffer.
@@ -164,12 +168,6 @@ unsafe fn unusual_buffer(
     datatype: RawHandle,
 ) -> Result<Region> {
     let elements = count(names.count, elements)?;
-    if handle(datatype).is_predefined() {
-        // Without a reference count: predefined types are always there, and always committed.
-        let datatype = named(names.datatype, objects::predefined(handle(datatype)))?;
-        // SAFETY: the caller's promise.
-        return unsafe { region(names, address, elements, datatype) };
-    }
     let datatype = committed(names.datatype, datatype)?;
     // SAFETY: the caller's promise.
     unsafe { region(names, address, elements, &datatype) }
@@ -186,21 +184,33 @@ pub(crate) unsafe fn region(
     elements: usize,
     datatype: &Datatype,
 ) -> Result<Region> {
-    if datatype.size().checked_mul(elements).is_none_or(|bytes| bytes > isize::MAX as usize) {
-        let text =
-            format!("{} = {elements} of {} bytes each exceed memory", names.count, datatype.size());
-        return Err(class(ErrorClass::Count, text));
-    }
-    if (address as usize) < PAGE && elements > 0 && is_nowhere(address as usize, datatype) {
-        let text = match address as usize {
-            0 => format!("{} is NULL but {} = {elements}", names.address, names.count),
-            1 => format!("{} is MPI_IN_PLACE, which does not apply here", names.address),
-            _ => format!("{} = {address:?} is no address", names.address),
-        };
-        return Err(class(ErrorClass::Buffer, text));
+    let bytes = datatype.size().checked_mul(elements);
+    let is_too_long = bytes.is_none_or(|bytes| bytes > isize::MAX as usize);
+    let is_low = (address as usize) < PAGE && elements > 0;
+    if is_too_long || is_low && is_nowhere(address as usize, datatype) {
+        return Err(misplaced(names, address, elements, is_too_long.then_some(datatype.size())));
     }
     // SAFETY: the caller's promise.
     Ok(unsafe { Region::elements(address.cast_mut().cast(), elements, datatype.layout()) })
+}
+
+#[cold]
+fn misplaced(
+    names: &Names,
+    address: *const c_void,
+    elements: usize,
+    too_long: Option<usize>,
+) -> Error {
+    if let Some(size) = too_long {
+        let text = format!("{} = {elements} of {size} bytes each exceed memory", names.count);
+        return class(ErrorClass::Count, text);
+    }
+    let text = match address as usize {
+        0 => format!("{} is NULL but {} = {elements}", names.address, names.count),
+        1 => format!("{} is MPI_IN_PLACE, which does not apply here", names.address),
+        _ => format!("{} = {address:?} is no address", names.address),
+    };
+    class(ErrorClass::Buffer, text)
 }
 
 /// Whether an element at an address below the first page has data there: with absolute addresses in the

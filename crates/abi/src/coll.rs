@@ -6,6 +6,7 @@ mod inter;
 mod neighbourhood;
 mod reductions;
 
+use std::borrow::Cow;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use memory::Region;
 
-use crate::builtin::{Class, Element};
+use crate::builtin::Element;
 use crate::op::Predefined;
 
 /// Where elements lie that are combined: `out[i] = left[i] op right[i]`. The right ones may be where the results go.
@@ -14,114 +14,85 @@ struct Elements {
     count: usize,
 }
 
-/// `inout[i] = input[i] op inout[i]` for `count` elements. Does nothing for a pair of operation and
-/// element that [`crate::Op::is_valid_for`] refuses.
-pub(crate) fn apply(
-    op: Predefined,
-    element: Element,
-    class: Class,
-    input: &Region,
-    inout: &Region,
-    count: usize,
-) {
-    match op {
-        Predefined::NoOp => return,
-        Predefined::Replace => return inout.copy_from(input),
-        _ => {}
-    }
-    let (Some(from), Some(to)) = (input.as_span(), inout.as_span()) else { return };
-    let (right, out) = (to.address.cast_const(), to.address);
-    combine(op, (element, class), Elements { left: from.address, right, out, count });
+/// How elements of a builtin type combine by an operation: found once, and called for as many operands as there are.
+#[derive(Clone, Copy, Debug)]
+pub struct Reducer {
+    function: fn(Elements),
+    /// The binary logarithm of an element's extent in bytes.
+    extent_log2: u32,
 }
 
-/// As [`apply`], of all elements that lie in both.
-#[inline]
-pub(crate) fn apply_bytes(
-    op: Predefined,
-    element: Element,
-    class: Class,
-    input: &[u8],
-    inout: &mut [u8],
-) {
-    let len = input.len().min(inout.len());
-    match op {
-        Predefined::NoOp => return,
-        Predefined::Replace => return inout[..len].copy_from_slice(&input[..len]),
-        _ => {}
+impl Reducer {
+    /// Does nothing for a pair of operation and element that [`crate::Op::is_valid_for`] refuses.
+    pub(crate) fn of(op: Predefined, element: Element) -> Self {
+        let (function, extent): (fn(Elements), _) = match op {
+            Predefined::Replace => (|of| each::<u8>(of, |a, _| a), 1),
+            Predefined::NoOp => (|of| each::<u8>(of, |_, b| b), 1),
+            _ => (function(op, element), element.shape().extent),
+        };
+        Self { function, extent_log2: extent.ilog2() }
     }
-    let count = len / element.shape().extent as usize;
-    let (left, out) = (input.as_ptr(), inout.as_mut_ptr());
-    combine(op, (element, class), Elements { left, right: out, out, count });
+
+    /// `inout[i] = input[i] op inout[i]`, of whole elements that lie in both, each where it is in an array.
+    #[inline]
+    pub fn combine_onto(self, input: &[u8], inout: &mut [u8]) {
+        let count = input.len().min(inout.len()) >> self.extent_log2;
+        let out = inout.as_mut_ptr();
+        (self.function)(Elements { left: input.as_ptr(), right: out, out, count });
+    }
+
+    /// `out[i] = left[i] op right[i]`, of whole elements that lie in all three.
+    #[inline]
+    pub fn combine(self, left: &[u8], right: &[u8], out: &mut [u8]) {
+        let count = left.len().min(right.len()).min(out.len()) >> self.extent_log2;
+        let (left, right, out) = (left.as_ptr(), right.as_ptr(), out.as_mut_ptr());
+        (self.function)(Elements { left, right, out, count });
+    }
+
+    /// As [`Reducer::combine_onto`], where the last element may end before its extent does; both regions are contiguous.
+    pub fn combine_regions(self, input: &Region, inout: &Region) {
+        let (Some(from), Some(to)) = (input.as_span(), inout.as_span()) else { return };
+        let count = from.len.min(to.len).div_ceil(1 << self.extent_log2);
+        let (right, out) = (to.address.cast_const(), to.address);
+        (self.function)(Elements { left: from.address, right, out, count });
+    }
 }
 
-/// Combines the elements from byte `at` of a region on with those of `right` from there on, or with those of `out` if there
-/// is none, as many as there are in `out`.
-#[inline]
-pub(crate) fn combine_parts(
-    op: Predefined,
-    (element, class): (Element, Class),
-    (left, right): (&Region, Option<&Region>),
-    at: usize,
-    out: &mut [u8],
-) {
-    let source = match op {
-        Predefined::Replace => Some(left),
-        Predefined::NoOp => right,
-        _ => None,
-    };
-    if let Some(source) = source {
-        return source.read(at, out);
-    }
-    let left = left.slice(at, out.len());
-    let right = right.map(|right| right.slice(at, out.len()));
-    let right_address = match &right {
-        Some(right) => right.as_span().map(|right| right.address.cast_const()),
-        None => Some(out.as_ptr()),
-    };
-    if let (Some(left), Some(right)) = (left.as_span(), right_address) {
-        let count = out.len() / element.shape().extent as usize;
-        let out = out.as_mut_ptr();
-        return combine(op, (element, class), Elements { left: left.address, right, out, count });
-    }
-    if let Some(right) = right {
-        right.read(0, out);
-    }
-    apply_bytes(op, element, class, &left.to_vec(), out);
-}
-
-fn combine(op: Predefined, (element, class): (Element, Class), of: Elements) {
+fn function(op: Predefined, element: Element) -> fn(Elements) {
     match element {
-        Element::I8 => integer::<i8>(op, of),
-        Element::U8 if class == Class::Logical => logical_byte(op, of),
-        Element::U8 => integer::<u8>(op, of),
-        Element::I16 => integer::<i16>(op, of),
-        Element::U16 => integer::<u16>(op, of),
-        Element::I32 | Element::Wchar => integer::<i32>(op, of),
-        Element::U32 => integer::<u32>(op, of),
-        Element::I64 | Element::Long => integer::<i64>(op, of),
-        Element::U64 | Element::UnsignedLong => integer::<u64>(op, of),
-        Element::I128 => integer::<i128>(op, of),
-        Element::F32 => float::<f32>(op, of),
-        Element::F64 => float::<f64>(op, of),
-        Element::C32 => complex::<f32>(op, of),
-        Element::C64 => complex::<f64>(op, of),
-        Element::F80 => each::<F80>(of, |a, b| extended(op, a, b)),
-        Element::C80 => each::<[F80; 2]>(of, |a, b| extended_complex(op, a, b)),
-        Element::F32I32 => pair::<f32, i32, 4, 8>(op, of),
-        Element::F64I32 => pair::<f64, i32, 8, 16>(op, of),
-        Element::LongI32 => pair::<i64, i32, 8, 16>(op, of),
-        Element::I32I32 => pair::<i32, i32, 4, 8>(op, of),
-        Element::I16I32 => pair::<i16, i32, 4, 8>(op, of),
-        Element::F32F32 => pair::<f32, f32, 4, 8>(op, of),
-        Element::F64F64 => pair::<f64, f64, 8, 16>(op, of),
-        Element::F80I32 => extended_pair(op, of),
+        Element::I8 => integer::<i8>(op),
+        Element::U8 => integer::<u8>(op),
+        Element::I16 => integer::<i16>(op),
+        Element::U16 => integer::<u16>(op),
+        Element::I32 | Element::Wchar => integer::<i32>(op),
+        Element::U32 => integer::<u32>(op),
+        Element::I64 | Element::Long => integer::<i64>(op),
+        Element::U64 | Element::UnsignedLong => integer::<u64>(op),
+        Element::I128 => integer::<i128>(op),
+        Element::F32 => float::<f32>(op),
+        Element::F64 => float::<f64>(op),
+        Element::C32 => complex::<f32>(op),
+        Element::C64 => complex::<f64>(op),
+        Element::F80 => extended(op),
+        Element::C80 => extended_complex(op),
+        Element::F32I32 => pair::<f32, i32, 4, 8>(op),
+        Element::F64I32 => pair::<f64, i32, 8, 16>(op),
+        Element::LongI32 => pair::<i64, i32, 8, 16>(op),
+        Element::I32I32 => pair::<i32, i32, 4, 8>(op),
+        Element::I16I32 => pair::<i16, i32, 4, 8>(op),
+        Element::F32F32 => pair::<f32, f32, 4, 8>(op),
+        Element::F64F64 => pair::<f64, f64, 8, 16>(op),
+        Element::F80I32 => pair::<F80, i32, 16, 32>(op),
         Element::Bytes1
         | Element::Bytes2
         | Element::Bytes4
         | Element::Bytes16
-        | Element::Bytes32 => {}
+        | Element::Bytes32 => nothing,
     }
 }
+
+/// The standard has no such operation for such elements.
+fn nothing(_: Elements) {}
 
 /// Applies `combine` to every pair of elements, some at a time.
 #[inline]
@@ -185,29 +156,24 @@ macro_rules! integers {
 
 integers! { i8 u8 i16 u16 i32 u32 i64 u64 i128 }
 
-fn integer<T: Integer>(op: Predefined, of: Elements) {
-    let truth = |value: bool| if value { T::ONE } else { T::ZERO };
+fn integer<T: Integer>(op: Predefined) -> fn(Elements) {
     match op {
-        Predefined::Sum => each::<T>(of, T::sum),
-        Predefined::Prod => each::<T>(of, T::product),
-        Predefined::Min => each::<T>(of, T::min),
-        Predefined::Max => each::<T>(of, T::max),
-        Predefined::Band => each::<T>(of, T::and),
-        Predefined::Bor => each::<T>(of, T::or),
-        Predefined::Bxor => each::<T>(of, T::xor),
-        Predefined::Land => {
-            each::<T>(of, |a, b| truth(a != T::ZERO && b != T::ZERO));
-        }
-        Predefined::Lor => each::<T>(of, |a, b| truth(a != T::ZERO || b != T::ZERO)),
-        Predefined::Lxor => {
-            each::<T>(of, |a, b| truth((a != T::ZERO) != (b != T::ZERO)));
-        }
-        Predefined::Minloc | Predefined::Maxloc | Predefined::Replace | Predefined::NoOp => {}
+        Predefined::Sum => |of| each::<T>(of, T::sum),
+        Predefined::Prod => |of| each::<T>(of, T::product),
+        Predefined::Min => |of| each::<T>(of, T::min),
+        Predefined::Max => |of| each::<T>(of, T::max),
+        Predefined::Band => |of| each::<T>(of, T::and),
+        Predefined::Bor => |of| each::<T>(of, T::or),
+        Predefined::Bxor => |of| each::<T>(of, T::xor),
+        Predefined::Land => |of| each::<T>(of, |a, b| truth(a != T::ZERO && b != T::ZERO)),
+        Predefined::Lor => |of| each::<T>(of, |a, b| truth(a != T::ZERO || b != T::ZERO)),
+        Predefined::Lxor => |of| each::<T>(of, |a, b| truth((a != T::ZERO) != (b != T::ZERO))),
+        Predefined::Minloc | Predefined::Maxloc | Predefined::Replace | Predefined::NoOp => nothing,
     }
 }
 
-fn logical_byte(op: Predefined, of: Elements) {
-    integer::<u8>(op, of);
+fn truth<T: Integer>(value: bool) -> T {
+    if value { T::ONE } else { T::ZERO }
 }
 
 trait Real: Copy + PartialOrd {
@@ -228,42 +194,45 @@ macro_rules! reals {
 
 reals! { f32 f64 }
 
-fn float<T: Real>(op: Predefined, of: Elements) {
+fn float<T: Real>(op: Predefined) -> fn(Elements) {
     match op {
-        Predefined::Sum => each::<T>(of, T::sum),
-        Predefined::Prod => each::<T>(of, T::product),
-        Predefined::Min => each::<T>(of, |a, b| if a < b { a } else { b }),
-        Predefined::Max => each::<T>(of, |a, b| if a > b { a } else { b }),
-        Predefined::Band
-        | Predefined::Bor
-        | Predefined::Bxor
-        | Predefined::Land
-        | Predefined::Lor
-        | Predefined::Lxor
-        | Predefined::Minloc
-        | Predefined::Maxloc
-        | Predefined::Replace
-        | Predefined::NoOp => {}
+        Predefined::Sum => |of| each::<T>(of, T::sum),
+        Predefined::Prod => |of| each::<T>(of, T::product),
+        Predefined::Min => |of| each::<T>(of, |a, b| if a < b { a } else { b }),
+        Predefined::Max => |of| each::<T>(of, |a, b| if a > b { a } else { b }),
+        _ => nothing,
     }
 }
 
-fn complex<T: Real>(op: Predefined, of: Elements) {
+fn complex<T: Real>(op: Predefined) -> fn(Elements) {
     match op {
-        Predefined::Sum => {
-            each::<[T; 2]>(of, |a, b| [a[0].sum(b[0]), a[1].sum(b[1])]);
-        }
-        Predefined::Prod => each::<[T; 2]>(of, |a, b| {
-            let real = a[0].product(b[0]).difference(a[1].product(b[1]));
-            [real, a[0].product(b[1]).sum(a[1].product(b[0]))]
-        }),
-        _ => {}
+        Predefined::Sum => |of| each::<[T; 2]>(of, |a, b| [a[0].sum(b[0]), a[1].sum(b[1])]),
+        Predefined::Prod => |of| {
+            each::<[T; 2]>(of, |a, b| {
+                let real = a[0].product(b[0]).difference(a[1].product(b[1]));
+                [real, a[0].product(b[1]).sum(a[1].product(b[0]))]
+            });
+        },
+        _ => nothing,
     }
 }
 
 /// Value and index: the index of the lesser (or greater) value, of equal ones the lesser index.
-fn pair<V: Copy + PartialOrd, I: Copy + PartialOrd, const INDEX: usize, const EXTENT: usize>(
+fn pair<V: Value, I: Copy + PartialOrd, const INDEX: usize, const EXTENT: usize>(
     op: Predefined,
+) -> fn(Elements) {
+    match op {
+        Predefined::Minloc => |of| pairs::<V, I, INDEX, EXTENT>(of, V::is_less),
+        Predefined::Maxloc => |of| pairs::<V, I, INDEX, EXTENT>(of, |a, b| b.is_less(a)),
+        _ => nothing,
+    }
+}
+
+/// Of each two the one whose value comes first.
+#[inline]
+fn pairs<V: Value, I: Copy + PartialOrd, const INDEX: usize, const EXTENT: usize>(
     Elements { left, right, out, count }: Elements,
+    is_first: impl Fn(V, V) -> bool,
 ) {
     for element in 0..count {
         // SAFETY: as in `each`, with the value first and the index `INDEX` bytes on.
@@ -273,11 +242,7 @@ fn pair<V: Copy + PartialOrd, I: Copy + PartialOrd, const INDEX: usize, const EX
                 let index = from.add(INDEX).cast::<I>().read_unaligned();
                 (from.cast::<V>().read_unaligned(), index)
             });
-            let wins = match op {
-                Predefined::Minloc => a < b || (a == b && i < j),
-                Predefined::Maxloc => a > b || (a == b && i < j),
-                _ => false,
-            };
+            let wins = is_first(a, b) || (V::is_equal(a, b) && i < j);
             let (value, index) = if wins { (a, i) } else { (b, j) };
             let out = out.add(element * EXTENT);
             out.cast::<V>().write_unaligned(value);
@@ -286,65 +251,48 @@ fn pair<V: Copy + PartialOrd, I: Copy + PartialOrd, const INDEX: usize, const EX
     }
 }
 
-fn extended_pair(op: Predefined, Elements { left, right, out, count }: Elements) {
-    for element in 0..count {
-        // SAFETY: as in `each`: 16 bytes of value, 4 of index, an extent of 32.
-        unsafe {
-            let [(a, i), (b, j)] = [left, right].map(|from| {
-                let from = from.add(element * 32);
-                let index = from.add(16).cast::<i32>().read_unaligned();
-                (from.cast::<F80>().read_unaligned(), index)
-            });
-            let (less, greater) = (a.is_less(b), b.is_less(a));
-            let equal = !less && !greater;
-            let wins = match op {
-                Predefined::Minloc => less || (equal && i < j),
-                Predefined::Maxloc => greater || (equal && i < j),
-                _ => false,
-            };
-            let (value, index) = if wins { (a, i) } else { (b, j) };
-            let out = out.add(element * 32);
-            out.cast::<F80>().write_unaligned(value);
-            out.add(16).cast::<i32>().write_unaligned(index);
-        }
-    }
+/// What is compared.
+trait Value: Copy {
+    fn is_less(self, other: Self) -> bool;
+    fn is_equal(self, other: Self) -> bool;
 }
+
+macro_rules! values {
+    ($($value:ty)*) => {$(
+        impl Value for $value {
+            fn is_less(self, other: Self) -> bool { self < other }
+            fn is_equal(self, other: Self) -> bool { self == other }
+        }
+    )*};
+}
+
+values! { i16 i32 i64 f32 f64 }
 
 /// `long double` of x86-64: the 80-bit format of the x87 unit, in 16 bytes.
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
 struct F80([u8; 16]);
 
-fn extended(op: Predefined, a: F80, b: F80) -> F80 {
+fn extended(op: Predefined) -> fn(Elements) {
     match op {
-        Predefined::Sum => a.sum(b),
-        Predefined::Prod => a.product(b),
-        Predefined::Min => {
-            if a.is_less(b) {
-                a
-            } else {
-                b
-            }
-        }
-        Predefined::Max => {
-            if b.is_less(a) {
-                a
-            } else {
-                b
-            }
-        }
-        _ => b,
+        Predefined::Sum => |of| each::<F80>(of, F80::sum),
+        Predefined::Prod => |of| each::<F80>(of, F80::product),
+        Predefined::Min => |of| each::<F80>(of, |a, b| if a.is_less(b) { a } else { b }),
+        Predefined::Max => |of| each::<F80>(of, |a, b| if b.is_less(a) { a } else { b }),
+        _ => nothing,
     }
 }
 
-fn extended_complex(op: Predefined, a: [F80; 2], b: [F80; 2]) -> [F80; 2] {
+fn extended_complex(op: Predefined) -> fn(Elements) {
     match op {
-        Predefined::Sum => [a[0].sum(b[0]), a[1].sum(b[1])],
-        Predefined::Prod => [
-            a[0].product(b[0]).difference(a[1].product(b[1])),
-            a[0].product(b[1]).sum(a[1].product(b[0])),
-        ],
-        _ => b,
+        Predefined::Sum => |of| each::<[F80; 2]>(of, |a, b| [a[0].sum(b[0]), a[1].sum(b[1])]),
+        Predefined::Prod => |of| {
+            each::<[F80; 2]>(of, |a, b| {
+                let real = a[0].product(b[0]).difference(a[1].product(b[1]));
+                [real, a[0].product(b[1]).sum(a[1].product(b[0]))]
+            });
+        },
+        _ => nothing,
     }
 }
 
@@ -378,13 +326,20 @@ impl F80 {
     x87!(sum, "faddp");
     x87!(product, "fmulp");
     x87!(difference, "fsubp");
+}
 
+#[cfg(target_arch = "x86_64")]
+impl Value for F80 {
     fn is_less(self, other: F80) -> bool {
         let difference = self.difference(other);
         let exponent_and_sign = u16::from_le_bytes([difference.0[8], difference.0[9]]);
         let mut mantissa = [0; 8];
         mantissa.copy_from_slice(&difference.0[..8]);
         exponent_and_sign & 0x8000 != 0 && u64::from_le_bytes(mantissa) != 0
+    }
+
+    fn is_equal(self, other: F80) -> bool {
+        !self.is_less(other) && !other.is_less(self)
     }
 }
 

@@ -18,4 +18,5 @@ pub use array::{ArrayOrder, Cut, Distribution};
 pub use builtin::{Builtin, Class};
 pub use datatype::{Combiner, Contents, Datatype, ListedContents, TypeError};
 pub use external::ConversionError;
+pub use kernel::Reducer;
 pub use op::{Op, Predefined, UserFunction};

@@ -7,7 +7,7 @@ use memory::Region;
 
 use crate::builtin::{Builtin, Class};
 use crate::datatype::Datatype;
-use crate::kernel;
+use crate::kernel::Reducer;
 
 /// The operations of the standard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl Op {
             }
             Self::Predefined(op) => {
                 if let Some(builtin) = datatype.as_builtin() {
-                    kernel::apply(*op, builtin.element(), builtin.class(), input, inout, count);
+                    op.reducer(builtin).combine_regions(input, inout);
                 }
             }
         }
@@ -105,25 +105,10 @@ impl Op {
 }
 
 impl Predefined {
-    /// As [`Op::apply`], of the whole elements of a builtin type in both, each where it is in an array.
+    /// How elements of a builtin type combine.
     #[inline]
-    pub fn apply_bytes(self, input: &[u8], inout: &mut [u8], builtin: Builtin) {
-        kernel::apply_bytes(self, builtin.element(), builtin.class(), input, inout);
-    }
-
-    /// `out[i] = left[i] op right[i]`, of elements from byte `at` of both regions on, as many as there are in `out`; where
-    /// there are no right ones, they are what is there.
-    #[inline]
-    pub fn combine_parts(
-        self,
-        left: &Region,
-        right: Option<&Region>,
-        at: usize,
-        out: &mut [u8],
-        builtin: Builtin,
-    ) {
-        let kind = (builtin.element(), builtin.class());
-        kernel::combine_parts(self, kind, (left, right), at, out);
+    pub fn reducer(self, builtin: Builtin) -> Reducer {
+        Reducer::of(self, builtin.element())
     }
 
     fn is_valid_for(self, builtin: Builtin) -> bool {
@@ -171,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_combined_as_wholes_are() {
+    fn what_goes_to_a_third_place_is_what_two_come_to() {
         for &builtin in Builtin::ALL {
             let datatype = Datatype::builtin(builtin);
             let extent = datatype.extent().1 as usize;
@@ -183,13 +168,10 @@ mod tests {
             for op in all.into_iter().filter(|op| is_dense && op.is_valid_for(builtin)) {
                 let (left, right, whole) = (operand(11), operand(7), operand(7));
                 Op::Predefined(op).apply(&left, &whole, 5, &datatype, 0);
-                let expected = &whole.to_vec()[2 * extent..4 * extent];
-                let mut out = vec![0xee; 2 * extent];
-                op.combine_parts(&left, Some(&right), 2 * extent, &mut out, builtin);
+                let expected = whole.to_vec();
+                let mut out = vec![0xee; 5 * extent];
+                op.reducer(builtin).combine(&left.to_vec(), &right.to_vec(), &mut out);
                 assert_eq!(out, expected, "{op:?} of {builtin:?}");
-                right.read(2 * extent, &mut out);
-                op.combine_parts(&left, None, 2 * extent, &mut out, builtin);
-                assert_eq!(out, expected, "{op:?} of {builtin:?}, in place");
             }
         }
     }
@@ -206,7 +188,7 @@ mod tests {
                 let (from, to) = (region(&input), region(&before));
                 Op::Predefined(op).apply(&from, &to, 3, &datatype, 0);
                 let mut inout = before.clone();
-                op.apply_bytes(&input, &mut inout, builtin);
+                op.reducer(builtin).combine_onto(&input, &mut inout);
                 let is_small = datatype.extent().1 == 1;
                 assert_eq!(inout[..whole], to.to_vec(), "{op:?} of {builtin:?}");
                 assert!(is_small || inout[whole..] == before[whole..]);

@@ -155,17 +155,15 @@ impl Call {
         input: Region,
         output: Region,
     ) -> Collective {
-        Collective {
-            call: self,
-            schedule: schedule.into(),
-            memory: Memory::Bytes { input, output },
-        }
+        let memory = Memory::bytes(input, output);
+        Collective { call: self, schedule: schedule.into(), memory }
     }
 
     /// A schedule whose units are elements.
     #[inline]
     pub fn elements(self, schedule: impl Into<Arc<Schedule>>, elements: Elements) -> Collective {
-        Collective { call: self, schedule: schedule.into(), memory: Memory::Elements(elements) }
+        let memory = Memory::elements(elements);
+        Collective { call: self, schedule: schedule.into(), memory }
     }
 }
 

@@ -75,6 +75,7 @@ pub static DATATYPES: Table<Datatype> = Table::new(Kind::Datatype, ErrorClass::T
 ///
 /// # Errors
 /// `MPI_ERR_OP` for the null, a stale or a foreign handle.
+#[inline]
 pub fn op(handle: Handle) -> Result<Op> {
     let predefined = match handle.0 {
         0x20 => return Err(Error::new(ErrorClass::Op, "the operation is MPI_OP_NULL")),

@@ -15,14 +15,16 @@ pub(crate) unsafe fn elements(
     datatype: &Datatype,
 ) -> Result<Region> {
     // SAFETY: the caller's promise.
-    unsafe {
-        region(&Names::new(name, "count", "datatype"), address, count, datatype)?;
-        let Some((lowest, bytes)) = datatype.reach(count) else {
-            let text = format!("count = {count} elements exceed memory");
-            return Err(class(ErrorClass::Count, text));
-        };
-        Ok(Region::new(address.cast_mut().cast::<u8>().wrapping_offset(lowest), bytes))
+    let data = unsafe { region(&Names::new(name, "count", "datatype"), address, count, datatype) }?;
+    if datatype.layout().is_contiguous() {
+        return Ok(data);
     }
+    let Some((lowest, bytes)) = datatype.reach(count) else {
+        let text = format!("count = {count} elements exceed memory");
+        return Err(class(ErrorClass::Count, text));
+    };
+    // SAFETY: the caller's promise.
+    Ok(unsafe { Region::new(address.cast_mut().cast::<u8>().wrapping_offset(lowest), bytes) })
 }
 
 fn shape_of(operation: Operation, operands: Operands) -> Shape {
@@ -34,7 +36,7 @@ fn shape_of(operation: Operation, operands: Operands) -> Shape {
 /// What all reductions take: checked, and the buffers' memory.
 pub(super) struct Reduction {
     pub comm: Call,
-    pub datatype: Datatype,
+    pub datatype: Cow<'static, Datatype>,
     pub handle: u64,
     pub op: datatype::Op,
     pub in_place: bool,
@@ -58,6 +60,7 @@ impl Reduction {
         self.datatype.size() as u64
     }
 
+    #[inline]
     pub fn operands(&self, len: usize, in_place: bool) -> Operands {
         Operands {
             len: len as u64,
@@ -68,17 +71,20 @@ impl Reduction {
         }
     }
 
+    #[inline]
     pub unsafe fn sent(&self, sendbuf: *const c_void, count: usize) -> Result<Region> {
         // SAFETY: as the body's.
         unsafe { elements("sendbuf", sendbuf, count, &self.datatype) }
     }
 
+    #[inline]
     pub unsafe fn received(&self, recvbuf: *mut c_void, count: usize) -> Result<Region> {
         // SAFETY: as the body's.
         unsafe { elements("recvbuf", recvbuf, count, &self.datatype) }
     }
 
     /// Input and output, as many elements each.
+    #[inline]
     pub unsafe fn buffers(
         &self,
         sendbuf: *const c_void,
@@ -129,6 +135,7 @@ impl Reduction {
     }
 
     /// A plan for these operands.
+    #[inline]
     pub fn plan(
         &self,
         operation: Operation,
@@ -142,6 +149,7 @@ impl Reduction {
         self.comm.plan(Shape { root, ..shape_of(operation, operands) }, make)
     }
 
+    #[inline]
     pub fn planned(self, schedule: Arc<Schedule>, (input, output): (Region, Region)) -> Collective {
         let Self { comm, datatype, handle, op, .. } = self;
         comm.elements(schedule, Elements { input, output, datatype, handle, op })

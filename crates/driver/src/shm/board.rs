@@ -10,8 +10,8 @@
 //! What is longer than a page goes on in the same round, piece by piece on either page in turn, for one reader, who says
 //! which it has taken: so rounds are as many for those who do not know how much others post.
 //!
-//! A member's count and what is brief lie beside each other. Who is about to sleep says first what it waits for,
-//! and looks once more; who posts what completes it rings. Either side runs a full fence between its write
+//! A member's count and what is brief lie beside each other. Who is about to sleep says first what it waits for, and that it
+//! sleeps, in one word for all, and looks once more; who posts what completes it rings. Either side runs a full fence between its write
 //! and its look (Dekker's problem), and so do two that post at once: one of them sees that all is there.
 
 use std::io;
@@ -97,7 +97,7 @@ impl BoardDoor {
 }
 
 impl Board {
-    /// Makes a board of `size` members, at most 255, as its first. A contribution is at most `page_len` bytes long, a
+    /// Makes a board of `size` members, at most 64, as its first. A contribution is at most `page_len` bytes long, a
     /// multiple of a cache line, below 1 GiB.
     ///
     /// # Errors
@@ -125,6 +125,13 @@ impl Board {
         // SAFETY: it lies in the mapping, which lives as long as the board; the member that may write there again
         // waits until this one has begun a later round.
         unsafe { Region::new(self.memory.address(at) as *mut u8, len) }
+    }
+
+    /// What a member has posted in this round, while the board is at hand.
+    #[inline]
+    pub fn posted(&self, member: u32) -> &[u8] {
+        let (at, len) = self.lies(member);
+        self.memory.slice(at, len)
     }
 
     /// A further piece that a member has posted in this round, until this one has taken it; it was met.
@@ -174,6 +181,7 @@ impl Board {
 impl<S: Shared> Board<S> {
     /// Member `me`'s part of a board in this memory.
     pub(super) fn over(memory: S, size: u32, me: u32, page_len: usize) -> Self {
+        assert!(size <= u64::BITS, "sleepers have a bit each");
         let now = Instant::now();
         let board = Self {
             memory,
@@ -372,8 +380,16 @@ impl<S: Shared> Board<S> {
     /// Calls `ring` with each member that sleeps until what the latest post has completed; it is asked to be
     /// rung once.
     #[inline]
-    pub fn tell(&self, mut ring: impl FnMut(u32)) {
-        for member in (0..self.size).filter(|member| *member != self.me) {
+    pub fn tell(&self, ring: impl FnMut(u32)) {
+        let sleepers = self.sleepers().load(Ordering::Relaxed) & !self.own_bit();
+        if sleepers != 0 {
+            self.tell_sleepers(sleepers, ring);
+        }
+    }
+
+    #[cold]
+    fn tell_sleepers(&self, sleepers: u64, mut ring: impl FnMut(u32)) {
+        for member in (0..self.size).filter(|member| sleepers >> member & 1 == 1) {
             let word = self.memory.word64(self.control(member));
             let wanted = word.load(Ordering::Relaxed);
             if wanted != 0 && self.completes(wanted) && word.swap(0, Ordering::Relaxed) != 0 {
@@ -382,7 +398,6 @@ impl<S: Shared> Board<S> {
         }
     }
 
-    #[cold]
     fn completes(&self, wanted: u64) -> bool {
         let awaited = Awaited::unpack(wanted, self.round);
         let Awaited { members, .. } = &awaited;
@@ -467,6 +482,7 @@ impl<S: Shared> Board<S> {
         let Some(awaited) = &self.awaited else { return true };
         let word = self.memory.word64(self.control(self.me));
         word.store(awaited.pack(), Ordering::Relaxed);
+        self.sleepers().fetch_or(self.own_bit(), Ordering::Relaxed);
         S::fence();
         !self.is_due()
     }
@@ -474,6 +490,7 @@ impl<S: Shared> Board<S> {
     /// Tells that it is awake.
     pub fn get_up(&mut self) {
         self.memory.word64(self.control(self.me)).store(0, Ordering::Relaxed);
+        self.sleepers().fetch_and(!self.own_bit(), Ordering::Relaxed);
         // Time has passed.
         self.looks = LOOKS_PER_CLOCK - 1;
     }
@@ -508,6 +525,17 @@ impl<S: Shared> Board<S> {
     #[inline]
     fn has_posted(&self, member: u32, round: u64) -> bool {
         self.memory.word64(self.line(member, round)).load(Ordering::Acquire) >= round
+    }
+
+    /// A bit for each member that sleeps, or is about to.
+    #[inline]
+    fn sleepers(&self) -> &S::Word64 {
+        self.memory.word64(self.layout.sleepers)
+    }
+
+    #[inline]
+    fn own_bit(&self) -> u64 {
+        1 << self.me
     }
 
     #[inline]
@@ -583,6 +611,7 @@ impl Pages {
 /// What lies where on a board.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
+    sleepers: usize,
     /// Counts, and what is brief.
     lines: Places,
     short: Places,
@@ -609,13 +638,14 @@ impl Layout {
         // What all go through in turn stays in a cache.
         let rounds = 1 << (LINES / u64::from(size.max(1))).max(1).ilog2();
         let rounds = rounds.clamp(S::SHORT_ROUNDS, S::ROUNDS);
-        let first = size as usize * LINE;
+        let sleepers = size as usize * LINE;
+        let first = sleepers + LINE;
         let lines = Places { first, stride: BRIEF_AT + S::BRIEF_LEN, count: rounds };
         let first = lines.end(size);
         let short = Places { first, stride: S::SHORT_LEN, count: S::SHORT_ROUNDS };
         let first_page = short.end(size);
         let len_bytes = first_page + size as usize * PAGES * page_len;
-        Self { lines, short, first_page, page_len, len_bytes }
+        Self { sleepers, lines, short, first_page, page_len, len_bytes }
     }
 
     /// Where a page of a member begins.

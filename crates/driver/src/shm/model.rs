@@ -229,6 +229,10 @@ impl Word<u64> for Word64 {
         self.value.fetch_and(value, order)
     }
 
+    fn fetch_or(&self, value: u64, order: Ordering) -> u64 {
+        self.value.fetch_or(value, order)
+    }
+
     fn replace(&self, known: u64, value: u64, order: Ordering) {
         let _ = self.value.compare_exchange(known, value, order, Ordering::Relaxed);
     }
@@ -253,6 +257,10 @@ impl Word<u32> for Word32 {
 
     fn fetch_and(&self, value: u32, order: Ordering) -> u32 {
         self.0.fetch_and(value, order)
+    }
+
+    fn fetch_or(&self, value: u32, order: Ordering) -> u32 {
+        self.0.fetch_or(value, order)
     }
 
     fn replace(&self, known: u32, value: u32, order: Ordering) {

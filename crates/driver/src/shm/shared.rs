@@ -80,6 +80,7 @@ pub trait Word<N> {
     fn store(&self, value: N, order: Ordering);
     fn swap(&self, value: N, order: Ordering) -> N;
     fn fetch_and(&self, value: N, order: Ordering) -> N;
+    fn fetch_or(&self, value: N, order: Ordering) -> N;
     /// Stores `value` where `known` is; nothing where something else is.
     fn replace(&self, known: N, value: N, order: Ordering);
 }
@@ -106,6 +107,11 @@ macro_rules! words {
             #[inline]
             fn fetch_and(&self, value: $number, order: Ordering) -> $number {
                 self.fetch_and(value, order)
+            }
+
+            #[inline]
+            fn fetch_or(&self, value: $number, order: Ordering) -> $number {
+                self.fetch_or(value, order)
             }
 
             #[inline]

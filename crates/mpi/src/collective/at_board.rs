@@ -9,8 +9,8 @@ use plan::{Span, Step};
 use progress::{Core, Stage};
 
 use super::{Collective, Running, gone, unfit};
-use crate::Result;
 use crate::board::Seat;
+use crate::{Error, Result};
 
 impl<C: Deref<Target = Collective>> Running<C> {
     /// Whether what a question to the board waits for is there: until then the board is watched.
@@ -204,39 +204,43 @@ impl<C: Deref<Target = Collective>> Running<C> {
     }
 
     pub(super) fn take(&mut self, from: u32, at: u64, to: Span) {
-        match self.posted(from, at, to.len) {
-            Ok(posted) => {
-                self.collective.memory.stream(to, &self.temporaries).copy_from(&posted);
-            }
-            Err(error) => self.failure = Some(error),
+        let Collective { memory, .. } = &*self.collective;
+        let into = memory.stream(to, &self.temporaries);
+        let start = at as usize * memory.unit();
+        let board = self.collective.seat().board.lock();
+        let posted = board.posted(from);
+        match posted.get(start..start + into.len()) {
+            Some(part) => into.write(0, part),
+            None => self.failure = Some(self.unfit_part(from, posted.len(), start + into.len())),
         }
     }
 
     pub(super) fn take_block(&mut self, from: u32, to: Span) {
+        let into = self.collective.memory.stream(to, &self.temporaries);
         let seat = self.collective.seat();
-        let posted = seat.board.lock().contribution(from);
-        let block = block_of(&posted, seat.position as usize, seat.size());
-        let (got, expected) = (block.len(), to.len as usize * self.collective.memory.unit());
-        if got == expected {
-            self.collective.memory.stream(to, &self.temporaries).copy_from(&block);
-        } else {
-            let rank = self.collective.seat().rank(from);
-            self.failure = Some(unfit(rank, got as u64, expected as u64));
+        let board = seat.board.lock();
+        let block = block_of(board.posted(from), seat.position as usize, seat.size());
+        match block.len() == into.len() {
+            true => into.write(0, block),
+            false => self.failure = Some(self.unfit_part(from, block.len(), into.len())),
         }
     }
 
     /// So many units of what a rank has posted, unless it is too short.
     pub(super) fn posted(&self, from: u32, at: u64, units: u64) -> Result<Region> {
-        let unit = self.collective.memory.unit();
-        let posted = self.collective.seat().board.lock().contribution(from);
+        let (seat, unit) = (self.collective.seat(), self.collective.memory.unit());
+        let posted = seat.board.lock().contribution(from);
         let (start, len) = (at as usize * unit, units as usize * unit);
         match start + len <= posted.len() {
             true => Ok(posted.slice(start, len)),
-            false => {
-                let rank = self.collective.seat().rank(from);
-                Err(unfit(rank, posted.len() as u64, (start + len) as u64))
-            }
+            false => Err(self.unfit_part(from, posted.len(), start + len)),
         }
+    }
+
+    /// Of so many bytes that a rank has posted, others were expected.
+    #[cold]
+    pub(super) fn unfit_part(&self, from: u32, got: usize, expected: usize) -> Error {
+        unfit(self.collective.seat().rank(from), got as u64, expected as u64)
     }
 }
 
@@ -277,18 +281,14 @@ impl Early {
 }
 
 /// The block for rank `me` of `size` that were posted behind a list; empty where the list says what cannot be.
-fn block_of(posted: &Region, me: usize, size: usize) -> Region {
+fn block_of(posted: &[u8], me: usize, size: usize) -> &[u8] {
     let end_of = |rank: usize| {
-        let mut end = [0; LISTED];
-        posted.read(rank * LISTED, &mut end);
-        u32::from_le_bytes(end) as usize
+        let listed = posted.get(rank * LISTED..).and_then(<[u8]>::first_chunk);
+        listed.map_or(0, |end| u32::from_le_bytes(*end) as usize)
     };
-    if posted.len() < size * LISTED {
-        return Region::empty();
-    }
-    let start = if me == 0 { size * LISTED } else { end_of(me - 1) };
-    let end = end_of(me).min(posted.len());
-    posted.slice(start.min(end), end.saturating_sub(start))
+    let first = size * LISTED;
+    let (start, end) = (if me == 0 { first } else { end_of(me - 1) }, end_of(me));
+    posted.get(start.max(first)..end).unwrap_or_default()
 }
 
 /// Whether a piece of what a rank posts in this round is there.
@@ -317,11 +317,11 @@ mod tests {
         let posted = |ends: [u32; 3], data: &[u8]| {
             let mut bytes = ends.map(u32::to_le_bytes).concat();
             bytes.extend_from_slice(data);
-            Region::from_box(bytes.into_boxed_slice())
+            bytes
         };
         let right = posted([14, 14, 17], b"abxyz");
-        let found = [0, 1, 2].map(|me| block_of(&right, me, 3).to_vec());
-        assert_eq!(found, [b"ab".to_vec(), Vec::new(), b"xyz".to_vec()]);
+        let found = [0, 1, 2].map(|me| block_of(&right, me, 3));
+        assert_eq!(found, [&b"ab"[..], b"", b"xyz"]);
         for ends in [[u32::MAX, 0, u32::MAX], [0, 0, 0], [13, 12, 99]] {
             let wrong = posted(ends, b"abxyz");
             assert!((0..3).all(|me| block_of(&wrong, me, 3).len() <= wrong.len()));

@@ -1,16 +1,28 @@
 //! Where the spans of schedules lie in memory, and how what lies there is combined.
 
-use datatype::{Builtin, Datatype, Op, Predefined};
+use std::borrow::Cow;
+
+use datatype::{Datatype, Op, Reducer};
 use memory::Region;
 use plan::{Buffer, Span};
 
 /// How a schedule's spans lie in memory.
 #[derive(Debug)]
 pub(super) enum Memory {
-    /// Units are bytes of packed streams.
-    Bytes { input: Region, output: Region },
-    /// Units are elements.
+    /// Units are as they travel, one behind the other.
+    Packed(Packed),
+    /// Units are elements of any other kind.
     Elements(Elements),
+}
+
+/// Two packed streams: of bytes, or of elements that an operation of the standard's combines.
+#[derive(Debug)]
+pub(super) struct Packed {
+    input: Region,
+    output: Region,
+    /// Bytes of a unit.
+    unit: usize,
+    reducer: Option<Reducer>,
 }
 
 /// The memory of a schedule whose units are elements. The regions are contiguous, from the lowest byte
@@ -23,7 +35,7 @@ pub struct Elements {
     /// What the caller gets.
     pub output: Region,
     /// The elements' type.
-    pub datatype: Datatype,
+    pub datatype: Cow<'static, Datatype>,
     /// Its handle, for functions of the application.
     pub handle: u64,
     /// How elements combine.
@@ -31,10 +43,24 @@ pub struct Elements {
 }
 
 impl Memory {
+    /// Units are bytes of packed streams.
+    #[inline]
+    pub fn bytes(input: Region, output: Region) -> Self {
+        Self::Packed(Packed { input, output, unit: 1, reducer: None })
+    }
+
+    /// Units are elements.
+    #[inline]
+    pub fn elements(elements: Elements) -> Self {
+        let Some(reducer) = elements.reducer() else { return Self::Elements(elements) };
+        let Elements { input, output, datatype, .. } = elements;
+        Self::Packed(Packed { input, output, unit: datatype.size(), reducer: Some(reducer) })
+    }
+
     /// The memory of a temporary of `units` units.
     pub fn temporary(&self, units: u64) -> Region {
         match self {
-            Self::Bytes { .. } => Region::scratch(units as usize),
+            Self::Packed(packed) => packed.temporary(units),
             Self::Elements(elements) => elements.temporary(units),
         }
     }
@@ -43,14 +69,7 @@ impl Memory {
     #[inline]
     pub fn stream(&self, span: Span, temporaries: &[Region]) -> Region {
         match self {
-            Self::Bytes { input, output } => {
-                let buffer = match span.buffer {
-                    Buffer::Input => input,
-                    Buffer::Output => output,
-                    Buffer::Temporary(index) => &temporaries[index as usize],
-                };
-                buffer.slice(span.start as usize, span.len as usize)
-            }
+            Self::Packed(packed) => packed.stream(span, temporaries),
             Self::Elements(elements) => elements.stream(span, temporaries),
         }
     }
@@ -59,7 +78,7 @@ impl Memory {
     #[inline]
     pub fn unit(&self) -> usize {
         match self {
-            Self::Bytes { .. } => 1,
+            Self::Packed(packed) => packed.unit,
             Self::Elements(elements) => elements.datatype.size(),
         }
     }
@@ -67,23 +86,26 @@ impl Memory {
     /// Combines two spans.
     pub fn reduce(&self, input: Span, inout: Span, temporaries: &[Region]) {
         match self {
-            Self::Bytes { .. } => unreachable!("schedules that move bytes reduce nothing"),
+            Self::Packed(packed) => {
+                packed.combine(&packed.stream(input, temporaries), inout, temporaries);
+            }
             Self::Elements(elements) => elements.reduce(input, inout, temporaries),
         }
     }
 
-    /// Operation and type of elements whose stream is as they lie in memory, if the operation is the standard's.
-    pub fn packed(&self) -> Option<(Predefined, Builtin)> {
+    /// How packed units combine.
+    #[inline]
+    pub fn reducer(&self) -> Option<Reducer> {
         match self {
-            Self::Bytes { .. } => None,
-            Self::Elements(elements) => elements.packed(),
+            Self::Packed(packed) => packed.reducer,
+            Self::Elements(_) => None,
         }
     }
 
     /// Combines the stream of elements of another process with a span.
     pub fn combine(&self, stream: &Region, inout: Span, temporaries: &[Region]) {
         match self {
-            Self::Bytes { .. } => unreachable!("schedules that move bytes reduce nothing"),
+            Self::Packed(packed) => packed.combine(stream, inout, temporaries),
             Self::Elements(elements) => elements.combine(stream, inout, temporaries),
         }
     }
@@ -95,6 +117,42 @@ impl Memory {
         let is_foreign = matches!(self, Self::Elements(Elements { op: Op::User { .. }, .. }));
         !is_foreign && units * self.unit() as u64 <= BRIEF_BYTES
     }
+}
+
+impl Packed {
+    #[inline]
+    fn stream(&self, span: Span, temporaries: &[Region]) -> Region {
+        let buffer = match span.buffer {
+            Buffer::Input => &self.input,
+            Buffer::Output => &self.output,
+            Buffer::Temporary(index) => &temporaries[index as usize],
+        };
+        buffer.slice(span.start as usize * self.unit, span.len as usize * self.unit)
+    }
+
+    fn temporary(&self, units: u64) -> Region {
+        let len = units as usize * self.unit;
+        match self.reducer {
+            Some(_) => aligned(len, [&self.input, &self.output]),
+            None => Region::scratch(len),
+        }
+    }
+
+    fn combine(&self, stream: &Region, inout: Span, temporaries: &[Region]) {
+        let Some(reducer) = self.reducer else {
+            unreachable!("schedules that move bytes reduce nothing")
+        };
+        reducer.combine_regions(stream, &self.stream(inout, temporaries));
+    }
+}
+
+/// Memory for so many bytes that is aligned as the first address is that the application has chosen.
+fn aligned(len: usize, [input, output]: [&Region; 2]) -> Region {
+    let address = |region: &Region| region.as_span().map_or(0, |span| span.address as usize);
+    let chosen = address(if input.is_empty() { output } else { input });
+    let memory = Region::scratch(len + ALIGNMENT);
+    let start = chosen.wrapping_sub(address(&memory)) % ALIGNMENT;
+    memory.slice(start, len)
 }
 
 impl Elements {
@@ -133,17 +191,8 @@ impl Elements {
         buffer.slice((self.place(buffer.len(), span.start) + lowest) as usize, len)
     }
 
-    /// The first address the application chose, whose alignment suits its datatype.
-    fn model(&self) -> usize {
-        let chosen = if self.input.is_empty() { &self.output } else { &self.input };
-        chosen.as_span().map_or(0, |span| span.address as usize)
-    }
-
     fn temporary(&self, units: u64) -> Region {
-        let (_, len) = self.reach(units);
-        let memory = Region::scratch(len + ALIGNMENT);
-        let address = memory.as_span().map_or(0, |span| span.address as usize);
-        memory.slice(self.model().wrapping_sub(address) % ALIGNMENT, len)
+        aligned(self.reach(units).1, [&self.input, &self.output])
     }
 
     fn stream(&self, span: Span, temporaries: &[Region]) -> Region {
@@ -161,26 +210,23 @@ impl Elements {
         self.op.apply(&from, &to, input.len as usize, &self.datatype, self.handle);
     }
 
-    fn packed(&self) -> Option<(Predefined, Builtin)> {
+    /// How they combine, if the operation is the standard's and their stream is as they lie in memory.
+    fn reducer(&self) -> Option<Reducer> {
         let Op::Predefined(op) = self.op else { return None };
         let is_dense = self.datatype.extent() == (0, self.datatype.size() as isize);
-        self.datatype.as_builtin().filter(|_| is_dense).map(|builtin| (op, builtin))
+        let builtin = self.datatype.as_builtin().filter(|_| is_dense);
+        builtin.map(|builtin| op.reducer(builtin))
     }
 
     /// `inout = stream op inout`. Elements that are not as their stream is are unpacked first, and so is what
     /// functions of the application get: it is not theirs to write on.
     fn combine(&self, stream: &Region, inout: Span, temporaries: &[Region]) {
-        if self.packed().is_none() {
-            let input = Buffer::Temporary(temporaries.len() as u32);
-            let input = Span { buffer: input, start: 0, len: inout.len };
-            let mut all = temporaries.to_vec();
-            all.push(self.temporary(inout.len));
-            self.stream(input, &all).copy_from(stream);
-            self.reduce(input, inout, &all);
-        } else if inout.len > 0 {
-            let to = self.whole(inout, temporaries);
-            self.op.apply(stream, &to, inout.len as usize, &self.datatype, self.handle);
-        }
+        let input = Buffer::Temporary(temporaries.len() as u32);
+        let input = Span { buffer: input, start: 0, len: inout.len };
+        let mut all = temporaries.to_vec();
+        all.push(self.temporary(inout.len));
+        self.stream(input, &all).copy_from(stream);
+        self.reduce(input, inout, &all);
     }
 }
 

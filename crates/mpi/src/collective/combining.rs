@@ -2,7 +2,8 @@
 
 use std::ops::Deref;
 
-use datatype::{Builtin, Predefined};
+use datatype::Reducer;
+use driver::Board;
 use memory::Region;
 use plan::{Buffer, Fold, Operand, Span};
 
@@ -19,15 +20,15 @@ impl<C: Deref<Target = Collective>> Running<C> {
 
     /// Combines `own` and what the others have posted, from unit `at` on, to `to`.
     pub(super) fn combine(&mut self, own: Span, at: u64, to: Span) {
-        let memory = &self.collective.memory;
-        let combined = match memory.packed() {
-            Some(kind) if to.len as usize * memory.unit() <= FEW => {
-                self.combine_few(own, at, to, kind)
+        let Collective { schedule, memory, .. } = &*self.collective;
+        let combined = match memory.reducer() {
+            Some(reducer) if to.len as usize * memory.unit() <= FEW => {
+                self.combine_on_stack::<FEW, SLOTS>(own, at, to, reducer)
             }
-            Some(kind) if depth(&self.collective.schedule.order) <= SLOTS / 2 => {
-                self.combine_on_stack::<{ SLOTS / 2 }>(own, at, to, kind)
+            Some(reducer) if depth(&schedule.order) <= SLOTS / 2 => {
+                self.combine_on_stack::<MANY, { SLOTS / 2 }>(own, at, to, reducer)
             }
-            Some(kind) => self.combine_on_stack::<SLOTS>(own, at, to, kind),
+            Some(reducer) => self.combine_on_stack::<MANY, SLOTS>(own, at, to, reducer),
             None => self.combine_in_parts(own, at, to),
         };
         if let Err(error) = combined {
@@ -35,86 +36,27 @@ impl<C: Deref<Target = Collective>> Running<C> {
         }
     }
 
-    /// On the stack: few bytes are combined in less time than it takes to say where they lie.
-    fn combine_few(
+    /// In parts that are combined on the stack, from where operands lie. Who combines few bytes need not find room for many.
+    fn combine_on_stack<const PART: usize, const SLOTS: usize>(
         &self,
         own: Span,
         at: u64,
         to: Span,
-        (op, builtin): (Predefined, Builtin),
+        reducer: Reducer,
     ) -> Result<()> {
         let Collective { schedule, memory, .. } = &*self.collective;
-        let len = to.len as usize * memory.unit();
-        let (mut slots, mut operand, mut used) = ([[0; FEW]; SLOTS], [0; FEW], 0);
-        for fold in &schedule.order {
-            match *fold {
-                Fold::Begin(begins) => {
-                    self.operand(begins, own, at)?.read(0, &mut slots[used][..len]);
-                    used += 1;
-                }
-                Fold::Put(left) => {
-                    self.operand(left, own, at)?.read(0, &mut operand[..len]);
-                    op.apply_bytes(&operand[..len], &mut slots[used - 1][..len], builtin);
-                }
-                Fold::Join => {
-                    used -= 1;
-                    let (right, left) = slots.split_at_mut(used);
-                    op.apply_bytes(&left[0][..len], &mut right[used - 1][..len], builtin);
-                }
+        let [input, output] = [own, to].map(|span| memory.stream(span, &self.temporaries));
+        let at = at as usize * memory.unit();
+        let board = &*self.collective.seat().board.lock();
+        let (mut own, mut slots) = ([0; PART], [[0; PART]; SLOTS]);
+        for start in (0..output.len()).step_by(PART) {
+            let len = PART.min(output.len() - start);
+            input.read(start, &mut own[..len]);
+            let operands = Operands { own: &own[..len], board, at: at + start };
+            if let Err(from) = operands.combine(&schedule.order, reducer, &mut slots) {
+                return Err(self.unfit_part(from, board.posted(from).len(), at + output.len()));
             }
-        }
-        memory.stream(to, &self.temporaries).write(0, &slots[0][..len]);
-        Ok(())
-    }
-
-    /// In parts that are combined on the stack, from where operands lie. Who combines few bytes need not find room for that.
-    #[inline(never)]
-    fn combine_on_stack<const SLOTS: usize>(
-        &self,
-        own: Span,
-        at: u64,
-        to: Span,
-        (op, builtin): (Predefined, Builtin),
-    ) -> Result<()> {
-        let Collective { schedule, memory, .. } = &*self.collective;
-        let output = memory.stream(to, &self.temporaries);
-        let mut operands = Vec::with_capacity(schedule.order.len());
-        for fold in &schedule.order {
-            if let Fold::Begin(operand) | Fold::Put(operand) = *fold {
-                operands.push(self.operand(operand, own, at)?);
-            }
-        }
-        let mut slots = [[0; SLOT]; SLOTS];
-        for start in (0..output.len()).step_by(SLOT) {
-            let len = SLOT.min(output.len() - start);
-            let (mut operands, mut begun, mut used) = (operands.iter(), None::<&Region>, 0);
-            for fold in &schedule.order {
-                match fold {
-                    Fold::Begin(_) => {
-                        if let Some(begun) = std::mem::replace(&mut begun, operands.next()) {
-                            begun.read(start, &mut slots[used][..len]);
-                            used += 1;
-                        }
-                    }
-                    Fold::Put(_) => {
-                        let (left, right) = (operands.next(), begun.take());
-                        used += usize::from(right.is_some());
-                        let out = &mut slots[used - 1][..len];
-                        if let Some(left) = left {
-                            op.combine_parts(left, right, start, out, builtin);
-                        }
-                    }
-                    Fold::Join => {
-                        used -= 1;
-                        let (right, left) = slots.split_at_mut(used);
-                        op.apply_bytes(&left[0][..len], &mut right[used - 1][..len], builtin);
-                    }
-                }
-            }
-            match begun {
-                Some(only) => output.slice(start, len).copy_from(&only.slice(start, len)),
-                None => output.write(start, &slots[0][..len]),
-            }
+            output.write(start, &slots[0][..len]);
         }
         Ok(())
     }
@@ -169,6 +111,68 @@ impl<C: Deref<Target = Collective>> Running<C> {
     }
 }
 
+/// A part of all operands, where they lie.
+struct Operands<'a> {
+    own: &'a [u8],
+    board: &'a Board,
+    /// Where the part begins in what others have posted.
+    at: usize,
+}
+
+impl Operands<'_> {
+    /// Leaves in the first slot what they come to; fails with who has posted too little.
+    #[inline(always)]
+    fn combine<const PART: usize, const SLOTS: usize>(
+        &self,
+        order: &[Fold],
+        reducer: Reducer,
+        slots: &mut [[u8; PART]; SLOTS],
+    ) -> std::result::Result<(), u32> {
+        let len = self.own.len();
+        // What begins a combination is read where it lies.
+        let (mut used, mut begun) = (0, None::<&[u8]>);
+        for fold in order {
+            match *fold {
+                Fold::Begin(operand) => {
+                    if let Some(begun) = begun.replace(self.find(operand)?) {
+                        slots[used][..len].copy_from_slice(begun);
+                        used += 1;
+                    }
+                }
+                Fold::Put(left) => {
+                    let left = self.find(left)?;
+                    if let Some(right) = begun.take() {
+                        reducer.combine(left, right, &mut slots[used][..len]);
+                        used += 1;
+                    } else {
+                        reducer.combine_onto(left, &mut slots[used - 1][..len]);
+                    }
+                }
+                Fold::Join => {
+                    used -= 1;
+                    let (right, left) = slots.split_at_mut(used);
+                    reducer.combine_onto(&left[0][..len], &mut right[used - 1][..len]);
+                }
+            }
+        }
+        if let Some(only) = begun {
+            slots[0][..len].copy_from_slice(only);
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn find(&self, operand: Operand) -> std::result::Result<&[u8], u32> {
+        match operand {
+            Operand::Own => Ok(self.own),
+            Operand::Posted(from) => {
+                let part = self.board.posted(from).get(self.at..self.at + self.own.len());
+                part.ok_or(from)
+            }
+        }
+    }
+}
+
 /// How many combinations there are at once.
 fn depth(order: &[Fold]) -> usize {
     let (mut used, mut most) = (0, 0);
@@ -183,9 +187,9 @@ fn depth(order: &[Fold]) -> usize {
     most
 }
 
-/// Bytes of an operand that is combined at a time on the stack, where it has no more, and where it has.
+/// Bytes of an operand that are combined at a time on the stack, where it has no more, and where it has.
 const FEW: usize = 64;
-const SLOT: usize = 1024;
+const MANY: usize = 1024;
 
 /// Combinations at once there: more than those of the most ranks that share a board. Half as many do for sixteen.
 const SLOTS: usize = 8;
