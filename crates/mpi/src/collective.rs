@@ -485,8 +485,11 @@ impl<C: Deref<Target = Collective>> Running<C> {
                 Step::Meet { .. } if self.untaken().next().is_some() => return Stage::Works,
                 Step::Meet { first, end } => {
                     let stage = self.await_board(core, |board| board.has(first..end));
-                    if stage == Stage::Waits && self.comes_first() {
-                        continue;
+                    if stage == Stage::Waits {
+                        if self.comes_first() {
+                            continue;
+                        }
+                        self.take_short();
                     }
                     if stage != Stage::Ended || self.failure.is_some() {
                         return stage;

@@ -142,6 +142,27 @@ impl<C: Deref<Target = Collective>> Running<C> {
         takes.flatten()
     }
 
+    /// While others come, takes of what the steps behind a meeting take what is short and there already: it comes from other
+    /// cores' caches.
+    pub(super) fn take_short(&mut self) {
+        let Collective { schedule, memory, .. } = &*self.collective;
+        let (first, unit) = (self.at + 1, memory.unit() as u64);
+        let steps = (first..).zip(schedule.steps.get(first..).unwrap_or_default());
+        let takes = steps.take(Early::MOST).map_while(|(at, step)| match *step {
+            Step::Take { from, to, .. } => Some((at, from, to)),
+            _ => None,
+        });
+        let board = &self.collective.seat().board;
+        let is_there = |&(at, from, to): &(usize, u32, Span)| {
+            to.len * unit >= WORTH_HASTE
+                && memory.is_brief(to.len)
+                && !self.early.takes(at)
+                && is_there(board, from, 0)
+        };
+        let there: Vec<usize> = takes.filter(is_there).map(|(at, ..)| at).collect();
+        self.take_now(&there);
+    }
+
     /// Where what a step behind a meeting takes from each is long, has the board watched for one alone of those who have not
     /// posted yet, since that can be taken while others post. Whether it has posted meanwhile.
     pub(super) fn comes_first(&self) -> bool {
@@ -160,7 +181,11 @@ impl<C: Deref<Target = Collective>> Running<C> {
     /// Takes what is there before the others have come.
     pub(super) fn take_early(&mut self) {
         let untaken: Vec<usize> = self.untaken().collect();
-        for step in untaken {
+        self.take_now(&untaken);
+    }
+
+    fn take_now(&mut self, steps: &[usize]) {
+        for &step in steps {
             match self.collective.schedule.steps.get(step) {
                 Some(&Step::Take { from, at, to }) => self.take(from, at, to),
                 Some(&Step::TakeMore { from, piece, to }) => self.take_more(from, piece, to),
@@ -298,6 +323,9 @@ fn is_there(board: &Lock<Board>, from: u32, piece: u32) -> bool {
         _ => board.lock().has_met_more(from, piece),
     }
 }
+
+/// What is short and worth to be taken before others have come, in bytes: some cache lines.
+const WORTH_HASTE: u64 = 512;
 
 /// What is waited for alone, in bytes: it takes longer to copy than to wake who does.
 const ALONE: u64 = 128 << 10;
