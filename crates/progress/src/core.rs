@@ -96,6 +96,8 @@ pub struct Core {
     pub(crate) has_loose_ends: bool,
     /// How often progress was made.
     turn: u64,
+    /// How often it was put off since.
+    put_off: u32,
     began: Instant,
     journal: Journal,
     pub(crate) tasks: Tasks,
@@ -195,6 +197,7 @@ impl Core {
             has_backlog: false,
             has_loose_ends: false,
             turn: FIRST_TURN,
+            put_off: 0,
             began: Instant::now(),
             journal: Journal::new(rank),
             tasks: Tasks::default(),
@@ -248,6 +251,7 @@ impl Core {
     /// whether anything was reported.
     pub fn advance(&mut self) -> bool {
         self.turn += 1;
+        self.put_off = 0;
         let mut moved = false;
         for index in 0..self.rails.len() {
             let station = &mut self.rails[index];
@@ -266,6 +270,19 @@ impl Core {
             self.settle();
         }
         moved
+    }
+
+    /// As [`Core::advance`], for a thread that is about to leave its processor's core to those who post on a board what it waits
+    /// for. While nothing is under way on the rails they are asked only where that has been put off again and again.
+    #[inline]
+    pub(crate) fn advance_at_board(&mut self) -> bool {
+        let is_at_rest = !self.engine.has_pending() && !self.has_loose_ends;
+        let has_time = is_at_rest && self.waiters.is_empty() && self.put_off < PUT_OFF_MAX;
+        if !has_time || self.boards.is_empty() {
+            return self.advance();
+        }
+        self.put_off += 1;
+        false
     }
 
     /// A thread waits for what others post on a board; false if that has just come.
@@ -735,6 +752,9 @@ fn kind(name: &str) -> &str {
 
 /// Messages that left in turn 0 have never left.
 const FIRST_TURN: u64 = 1;
+
+/// So many waits at a board in a row ask no rail: some turns of all who share a core.
+const PUT_OFF_MAX: u32 = 8;
 
 /// Every so many turns all is looked after, news or not.
 const TIDY_EVERY: u64 = 64;

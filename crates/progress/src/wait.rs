@@ -392,13 +392,16 @@ impl Progress {
         wait: &mut Wait<'_>,
         before: u64,
     ) -> Seat<'a, Core> {
-        wait.polls = true;
+        let is_first = !std::mem::replace(&mut wait.polls, true);
         if !wait.attentive && core.engine.has_offers() && self.cores.has_a_core() {
             wait.attentive = true;
             core.set_attentive(true);
         }
         core.watch.begin_polling();
-        let moved = core.advance();
+        let moved = match is_first && !self.cores.has_a_core() {
+            true => core.advance_at_board(),
+            false => core.advance(),
+        };
         // What has just completed may be what this thread waits for.
         let is_news = core.engine.news() != before;
         if is_news {
