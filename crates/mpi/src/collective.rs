@@ -524,8 +524,9 @@ impl<C: Deref<Target = Collective>> Running<C> {
                 Step::TakeBlock { from, to } if self.collective.memory.is_brief(to.len) => {
                     self.take_block(from, to);
                 }
-                Step::Combine { own, at, to } if self.is_brief_to_combine(to) => {
-                    self.combine(own, at, to);
+                Step::Combine { to, for_all: true, .. } if self.take_combined(to) => {}
+                Step::Combine { own, at, to, for_all } if self.is_brief_to_combine(to) => {
+                    self.combine(own, at, to, for_all);
                 }
                 Step::Copy { .. } | Step::Reduce { .. } => return Stage::Works,
                 Step::Take { .. } | Step::TakeBlock { .. } => return Stage::Works,
@@ -563,7 +564,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
                 Step::Take { .. } if self.early.takes(self.at) => {}
                 Step::Take { from, at, to } => self.take(from, at, to),
                 Step::TakeBlock { from, to } => self.take_block(from, to),
-                Step::Combine { own, at, to } => self.combine(own, at, to),
+                Step::Combine { own, at, to, for_all } => self.combine(own, at, to, for_all),
                 Step::Send { .. } | Step::Receive { .. } => return,
                 Step::Post { .. } | Step::PostParts { .. } | Step::PostBlocks => return,
                 Step::Wait | Step::Await { .. } | Step::Meet { .. } => return,

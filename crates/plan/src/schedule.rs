@@ -128,6 +128,8 @@ pub enum Step {
         at: u64,
         /// To here, as many units.
         to: Span,
+        /// All of them come to the same at all ranks: who is first may tell the others.
+        for_all: bool,
     },
     /// `inout = input op inout`.
     Reduce {

@@ -97,6 +97,9 @@ impl BoardDoor {
 }
 
 impl Board {
+    /// How many bytes one member may combine for all.
+    pub const COMBINED_MAX: usize = Segment::SHORT_LEN;
+
     /// Makes a board of `size` members, at most 64, as its first. A contribution is at most `page_len` bytes long, a
     /// multiple of a cache line, below 1 GiB.
     ///
@@ -301,6 +304,34 @@ impl<S: Shared> Board<S> {
         let total = total.unwrap_or(len) as u64;
         self.memory.word64(line + TOTAL_AT).store(total, Ordering::Relaxed);
         self.layout.page(self.me, 0) + start
+    }
+
+    /// What all that was posted in this round comes to, if a member has combined it for all.
+    #[inline]
+    pub fn combined(&self) -> Option<&[u8]> {
+        let at = self.layout.combined.at(0, self.round);
+        if self.memory.word64(at + READY_AT).load(Ordering::Acquire) != self.round {
+            return None;
+        }
+        let len = self.memory.word32(at + LEN_AT).load(Ordering::Relaxed) as usize;
+        Some(self.memory.slice(at + LINE, len.min(S::SHORT_LEN)))
+    }
+
+    /// Tells the others what all that was posted in this round comes to, which `fill` writes, unless another member is at it;
+    /// all were met.
+    ///
+    /// # Panics
+    /// When it is longer than what is short.
+    pub fn tell_combined(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) {
+        assert!(len <= S::SHORT_LEN, "what is combined for all is short");
+        let at = self.layout.combined.at(0, self.round);
+        // All have begun this round: nobody reads what was told in an earlier one.
+        if self.memory.word64(at).swap(self.round, Ordering::Relaxed) == self.round {
+            return;
+        }
+        fill(self.memory.slice_mut(at + LINE, len));
+        self.memory.word32(at + LEN_AT).store(len as u32, Ordering::Relaxed);
+        self.memory.word64(at + READY_AT).store(self.round, Ordering::Release);
     }
 
     /// Says how long what this member posts next is altogether, and who alone reads it: the post, of a whole page, is its
@@ -615,6 +646,8 @@ pub(super) struct Layout {
     /// Counts, and what is brief.
     lines: Places,
     short: Places,
+    /// What combinations of one member are for all.
+    combined: Places,
     /// Where the first member's pages begin.
     first_page: usize,
     page_len: usize,
@@ -643,9 +676,11 @@ impl Layout {
         let lines = Places { first, stride: BRIEF_AT + S::BRIEF_LEN, count: rounds };
         let first = lines.end(size);
         let short = Places { first, stride: S::SHORT_LEN, count: S::SHORT_ROUNDS };
-        let first_page = short.end(size);
+        let first = short.end(size);
+        let combined = Places { first, stride: LINE + S::SHORT_LEN, count: S::SHORT_ROUNDS };
+        let first_page = combined.end(1);
         let len_bytes = first_page + size as usize * PAGES * page_len;
-        Self { sleepers, lines, short, first_page, page_len, len_bytes }
+        Self { sleepers, lines, short, combined, first_page, page_len, len_bytes }
     }
 
     /// Where a page of a member begins.
@@ -730,6 +765,9 @@ const BRIEF_AT: usize = 16;
 
 /// Of what goes to a page: how long it is with all that follows it.
 const TOTAL_AT: usize = BRIEF_AT;
+
+/// Before what is combined for all: the round of the member that is at it, the length, and the round once it is there.
+const READY_AT: usize = 16;
 
 /// On a member's line of its own: what it sleeps for, its process, one more than the number of its core, once it has
 /// looked, and the last of its further pieces that it has posted, and of others' that it has taken.

@@ -720,6 +720,30 @@ fn sleep_until(
     }
 }
 
+/// Two members meet, round after round, and the first that has combines for both, until places come round.
+fn one_combines_for_all() {
+    let [one, other] = <[_; 2]>::try_from(members(2)).unwrap();
+    let rounds = Modelled::SHORT_ROUNDS as u8 + 1;
+    let go = move |mut board: Board<Modelled>| {
+        for number in 1..=rounds {
+            while !board.has_room(0) {
+                thread::yield_now();
+            }
+            board.post(0, |_, _| ());
+            while !board.has(0..2) {
+                thread::yield_now();
+            }
+            match board.combined() {
+                Some(combined) => assert_eq!(combined, [number; 4]),
+                None => board.tell_combined(4, |bytes| bytes.fill(number)),
+            }
+        }
+    };
+    let member = thread::spawn(move || go(other));
+    go(one);
+    member.join().unwrap();
+}
+
 /// Two members post at once what a third one sleeps for.
 fn who_waits_for_all_is_woken() {
     let [mut sleeper, one, other] = <[_; 3]>::try_from(members(3)).unwrap();
@@ -745,6 +769,7 @@ fn who_waits_for_all_is_woken() {
 fn a_board_shows_contributions() {
     explore(contributions_are_read_where_they_are);
     explore(pieces_are_read_where_they_are);
+    explore(one_combines_for_all);
     explore(who_waits_for_all_is_woken);
     explore(who_waits_for_pieces_is_woken);
 }
@@ -753,6 +778,7 @@ fn a_board_shows_contributions() {
 fn flaws_of_a_board_are_noticed() {
     for flaw in [Flaw::CountWithoutRelease, Flaw::CountWithoutAcquire] {
         assert!(notices(flaw, contributions_are_read_where_they_are), "{flaw:?}");
+        assert!(notices(flaw, one_combines_for_all), "{flaw:?}");
     }
     assert!(notices(Flaw::NoFence, who_waits_for_all_is_woken));
     assert!(notices(Flaw::NoFence, who_waits_for_pieces_is_woken));

@@ -18,8 +18,22 @@ impl<C: Deref<Target = Collective>> Running<C> {
         memory.is_brief(to.len.saturating_mul(schedule.order.len() as u64))
     }
 
-    /// Combines `own` and what the others have posted, from unit `at` on, to `to`.
-    pub(super) fn combine(&mut self, own: Span, at: u64, to: Span) {
+    /// Takes what all operands come to, if a rank that has had a core before has combined them: those that outnumber the cores
+    /// come after each other.
+    pub(super) fn take_combined(&self, to: Span) -> bool {
+        let seat = self.collective.seat();
+        let board = seat.board.lock();
+        let Some(combined) = board.combined() else { return false };
+        let into = self.collective.memory.stream(to, &self.temporaries);
+        let fits = combined.len() == into.len();
+        if fits {
+            into.write(0, combined);
+        }
+        fits
+    }
+
+    /// Combines `own` and what the others have posted, from unit `at` on, to `to`, and for all if they come to the same there.
+    pub(super) fn combine(&mut self, own: Span, at: u64, to: Span, for_all: bool) {
         let Collective { schedule, memory, .. } = &*self.collective;
         let combined = match memory.reducer() {
             Some(reducer) if to.len as usize * memory.unit() <= FEW => {
@@ -33,6 +47,18 @@ impl<C: Deref<Target = Collective>> Running<C> {
         };
         if let Err(error) = combined {
             self.failure = Some(error);
+        } else if for_all && self.collective.seat().places.is_crowded() {
+            self.tell_combined(to);
+        }
+    }
+
+    #[inline]
+    fn tell_combined(&self, to: Span) {
+        let memory = &self.collective.memory;
+        let len = to.len as usize * memory.unit();
+        if memory.reducer().is_some() && len <= Board::COMBINED_MAX {
+            let combined = memory.stream(to, &self.temporaries);
+            self.collective.seat().board.lock().tell_combined(len, |into| combined.read(0, into));
         }
     }
 

@@ -344,7 +344,8 @@ impl Seat {
             schedule.post(own);
             schedule.meet(0..self.size);
             if !is_shared {
-                schedule.combine(own, 0, result);
+                let (at, to, for_all) = (0, result, true);
+                schedule.steps.push(Step::Combine { own, at, to, for_all });
                 continue;
             }
             let share = |of: Span, rank: u32| {
@@ -577,7 +578,7 @@ impl Schedule {
 
     fn combine(&mut self, own: Span, at: u64, to: Span) {
         if to.len > 0 {
-            self.steps.push(Step::Combine { own, at, to });
+            self.steps.push(Step::Combine { own, at, to, for_all: false });
         }
     }
 }

@@ -296,7 +296,7 @@ pub fn run(mut ranks: Vec<Rank>, topology: &Topology) -> Outcome {
                         let data = taken(&ranks, (me, near), from, at, to.len);
                         ranks[me as usize].units(to).copy_from_slice(&data);
                     }
-                    Step::Combine { own, at, to } => {
+                    Step::Combine { own, at, to, .. } => {
                         assert_eq!(own.len, to.len);
                         // Its own operand may be where the combination goes if that begins with it.
                         let order = match &rank.schedule.order[..] {
