@@ -177,6 +177,8 @@ if [ "$(id -u)" = 0 ]; then
     as=(setpriv --reuid 65534 --regid 65534 --clear-groups env -u XDG_RUNTIME_DIR PATH=/usr/bin:/bin)
     if "${as[@]}" unshare -Urn true 2>/dev/null; then
         echo "without root:"
+        # They may not enter where this is.
+        cd "$work" || exit 1
         whole_grid without-root
     else
         echo "SKIPPED: user namespaces are not permitted here, so the lab needs root"

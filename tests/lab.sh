@@ -16,6 +16,7 @@ trap '"${as[@]}" "$canele" lab down; rm -rf "$work"' EXIT
 
 # A copy that another user can read too.
 cp -r "$prefix" "$work/prefix"
+cp programs/datagrams.py "$work/"
 chmod -R a+rX "$work"
 canele=$work/prefix/bin/canele mpiexec=$work/prefix/bin/mpiexec
 everywhere=site0-node0:2,site0-node1:2,site1-node0:2,site1-node1:2
@@ -73,7 +74,6 @@ badness() {
         echo "SKIPPED: the kernel makes the links here, which cannot be changed"
         return
     fi
-    cp programs/datagrams.py "$work/" && chmod a+r "$work/datagrams.py"
     echoes site1-node0 site0-node1
     local said before
     before=$(counted packets)
@@ -154,13 +154,16 @@ if ! unshare -n true 2>/dev/null && ! unshare -Urn true 2>/dev/null; then
 fi
 whole_life
 
-# As before, for another user.
+# As before, for another user, who may not enter where this is.
 if [ "$(id -u)" = 0 ]; then
     user=(setpriv --reuid 65534 --regid 65534 --clear-groups env -u XDG_RUNTIME_DIR PATH=/usr/bin:/bin)
     if "${user[@]}" unshare -Urn true 2>/dev/null; then
         echo "without root:"
         as=("${user[@]}")
+        tests=$PWD
+        cd "$work" || exit 1
         whole_life
+        cd "$tests" || exit 1
         as=()
     else
         echo "SKIPPED: user namespaces are not permitted here, so the lab needs root"
