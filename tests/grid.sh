@@ -9,11 +9,10 @@ work=$(mktemp -d)
 export CANELE_LAB=g$$
 as=()
 trap '"${as[@]}" "$canele" lab down; rm -rf "$work"' EXIT
-"$1/bin/mpicc" -Wall -Werror -O1 programs/sites.c -o "$work/sites" || exit 1
-for program in collectives exchange; do "$1/bin/mpicc" -Wall -Werror -O1 programs/$program.c -o "$work/$program" || exit 1; done
 
 # A copy that another user can read too.
 cp -r "$1" "$work/prefix"
+for program in sites collectives exchange; do "$work/prefix/bin/mpicc" -Wall -Werror -O1 programs/$program.c -o "$work/$program" || exit 1; done
 mkdir "$work/ids" "$work/north" "$work/south" "$work/caches"
 canele=$work/prefix/bin/canele mpiexec=$work/prefix/bin/mpiexec
 for site in north south; do

@@ -10,12 +10,10 @@ chmod 755 "$work"
 export CANELE_LAB=t$$
 as=()
 trap '"${as[@]}" "$canele" lab down; rm -rf "$work"' EXIT
-"$prefix/bin/mpicc" -Wall -Werror -O1 programs/collectives.c -o "$work/collectives" || exit 1
-"$prefix/bin/mpicc" -Wall -Werror -O1 programs/exchange.c -o "$work/exchange" || exit 1
-"$prefix/bin/mpicc" -Wall -Werror -O1 programs/relay.c -o "$work/relay" || exit 1
 
 # A copy that another user can read too.
 cp -r "$prefix" "$work/prefix"
+for program in collectives exchange relay; do "$work/prefix/bin/mpicc" -Wall -Werror -O1 programs/$program.c -o "$work/$program" || exit 1; done
 cp programs/datagrams.py "$work/"
 chmod -R a+rX "$work"
 canele=$work/prefix/bin/canele mpiexec=$work/prefix/bin/mpiexec
