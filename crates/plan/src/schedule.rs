@@ -128,7 +128,7 @@ pub enum Step {
         at: u64,
         /// To here, as many units.
         to: Span,
-        /// All of them come to the same at all ranks: who is first may tell the others.
+        /// They come to the same at all ranks, which come one after the other: who is first tells the others.
         for_all: bool,
     },
     /// `inout = input op inout`.

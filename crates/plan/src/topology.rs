@@ -230,7 +230,8 @@ impl Topology {
         let units = |bytes: u64| (bytes / unit_bytes.max(1)).max(1);
         let link = units(link_bytes(page_bytes));
         let page = units(page_bytes);
-        let piece = if self.is_crowded() { page } else { link };
+        let shares_cores = self.is_crowded();
+        let piece = if shares_cores { page } else { link };
         let (me, size) = match &self.levels {
             Some(levels) => {
                 let (start, end) = levels.places_of_node(levels.node(me));
@@ -238,7 +239,7 @@ impl Topology {
             }
             None => (me, self.size),
         };
-        Seat { me, size, page, piece, link }
+        Seat { me, size, page, piece, link, shares_cores }
     }
 
     /// A rank's seat at the board of its node, if that has several ranks and what happens within nodes goes by boards,

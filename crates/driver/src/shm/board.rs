@@ -14,6 +14,10 @@
 //! sleeps, in one word for all, and looks once more; who posts what completes it rings. Either side runs a full fence between its write
 //! and its look (Dekker's problem), and so do two that post at once: one of them sees that all is there.
 
+mod awaited;
+mod layout;
+mod pages;
+
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -27,6 +31,13 @@ use super::pool::LINE;
 use super::segment::Segment;
 use super::shared::{Shared, Word};
 use super::stores::Stores;
+use awaited::{Awaited, PIECE_BITS, What, place_of};
+pub(super) use layout::Layout;
+use layout::{
+    CORE_AT, LEN_AT, PAGE_AT, PAGES, PID_AT, POSTED_AT, Places, READY_AT, TAKEN_AT, TOTAL_AT,
+    before,
+};
+use pages::Pages;
 
 /// One member's part of a board.
 #[derive(Debug)]
@@ -52,25 +63,6 @@ pub struct Board<S = Segment> {
     lost: Option<u32>,
     evenness: Evenness,
     stores: Stores,
-}
-
-/// What members have to do in a round until another goes on.
-#[derive(Clone, Debug)]
-struct Awaited {
-    round: u64,
-    members: Range<u32>,
-    what: What,
-}
-
-/// Pieces count from 0, which is what a member posts first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
-    /// To post.
-    Post,
-    /// To post this piece.
-    More(u32),
-    /// To have taken this piece.
-    Taken(u32),
 }
 
 /// Where a board is found, for those who join.
@@ -607,174 +599,6 @@ impl<S: Shared> Board<S> {
         }
     }
 }
-
-/// What a member knows of its pages.
-#[derive(Clone, Copy, Debug, Default)]
-struct Pages {
-    /// The round of the latest contribution on each; 0 if there was none.
-    last: [u64; PAGES],
-    /// The one that was written last.
-    current: usize,
-    /// Where the last contribution there ends.
-    end: usize,
-    /// Who alone reads what lies on each, and which of the pieces of its round that is.
-    readers: [Option<(u32, u32)>; PAGES],
-}
-
-impl Pages {
-    /// On which page so many bytes have room, and where there: the other's beginning where that has been read, so that few
-    /// pages stay in a cache.
-    fn place(&self, is_other_read: bool, len: usize, page_len: usize) -> Option<(usize, usize)> {
-        let start = self.end.next_multiple_of(LINE);
-        match is_other_read {
-            true => Some((1 - self.current, 0)),
-            false => (start + len <= page_len).then_some((self.current, start)),
-        }
-    }
-
-    /// In this round a page is written up to there.
-    fn take(&mut self, page: usize, end: usize, round: u64, reader: Option<(u32, u32)>) {
-        (self.last[page], self.readers[page]) = (round, reader);
-        (self.current, self.end) = (page, end);
-    }
-}
-
-/// What lies where on a board.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Layout {
-    sleepers: usize,
-    /// Counts, and what is brief.
-    lines: Places,
-    short: Places,
-    /// What combinations of one member are for all.
-    combined: Places,
-    /// Where the first member's pages begin.
-    first_page: usize,
-    page_len: usize,
-    /// What it takes.
-    pub len_bytes: usize,
-}
-
-/// Where contributions lie that are about as long.
-#[derive(Clone, Copy, Debug)]
-struct Places {
-    /// The first.
-    first: usize,
-    /// Bytes from one to the next.
-    stride: usize,
-    /// How many a member has, a power of two.
-    count: u64,
-}
-
-impl Layout {
-    pub(super) fn of<S: Shared>(size: u32, page_len: usize) -> Self {
-        // What all go through in turn stays in a cache.
-        let rounds = 1 << (LINES / u64::from(size.max(1))).max(1).ilog2();
-        let rounds = rounds.clamp(S::SHORT_ROUNDS, S::ROUNDS);
-        let sleepers = size as usize * LINE;
-        let first = sleepers + LINE;
-        let lines = Places { first, stride: BRIEF_AT + S::BRIEF_LEN, count: rounds };
-        let first = lines.end(size);
-        let short = Places { first, stride: S::SHORT_LEN, count: S::SHORT_ROUNDS };
-        let first = short.end(size);
-        let combined = Places { first, stride: LINE + S::SHORT_LEN, count: S::SHORT_ROUNDS };
-        let first_page = combined.end(1);
-        let len_bytes = first_page + size as usize * PAGES * page_len;
-        Self { sleepers, lines, short, combined, first_page, page_len, len_bytes }
-    }
-
-    /// Where a page of a member begins.
-    #[inline]
-    fn page(&self, member: u32, page: usize) -> usize {
-        self.first_page + (member as usize * PAGES + page) * self.page_len
-    }
-}
-
-impl Places {
-    #[inline]
-    fn at(self, member: u32, round: u64) -> usize {
-        let place = u64::from(member) * self.count + (round & (self.count - 1));
-        self.first + place as usize * self.stride
-    }
-
-    fn end(self, size: u32) -> usize {
-        self.first + size as usize * self.count as usize * self.stride
-    }
-}
-
-/// What is brief lies behind other words.
-#[inline]
-fn before<S: Shared>(len: usize) -> usize {
-    if len <= S::BRIEF_LEN { BRIEF_AT } else { 0 }
-}
-
-impl Awaited {
-    /// That the only reader of a piece takes it.
-    fn taking(round: u64, (reader, piece): (u32, u32)) -> Self {
-        Self { round, members: reader..reader + 1, what: What::Taken(piece) }
-    }
-
-    /// Never zero: somebody is waited for.
-    fn pack(&self) -> u64 {
-        let (kind, piece): (u64, u32) = match self.what {
-            What::Post => (0, 0),
-            What::More(piece) => (1, piece),
-            What::Taken(piece) => (2, piece),
-        };
-        let what = kind << PIECE_BITS | u64::from(piece);
-        let members = u64::from(self.members.start) << 8 | u64::from(self.members.end);
-        self.round << ROUND_SHIFT | what << 16 | members
-    }
-
-    /// What a member that is in a round near this one waits for.
-    fn unpack(wanted: u64, near: u64) -> Self {
-        let members = (wanted >> 8) as u32 & 0xff..wanted as u32 & 0xff;
-        let piece = (wanted >> 16) as u32 & ((1 << PIECE_BITS) - 1);
-        let what = match (wanted >> 16 >> PIECE_BITS) & 3 {
-            0 => What::Post,
-            1 => What::More(piece),
-            _ => What::Taken(piece),
-        };
-        let later = (wanted >> ROUND_SHIFT << ROUND_SHIFT).wrapping_sub(near << ROUND_SHIFT);
-        let round = near.wrapping_add_signed(later.cast_signed() >> ROUND_SHIFT);
-        Self { round, members, what }
-    }
-}
-
-/// A piece of a round, later ones being greater.
-fn place_of(round: u64, piece: u32) -> u64 {
-    round << PIECE_BITS | u64::from(piece)
-}
-
-/// Bits of the number of a piece.
-const PIECE_BITS: u32 = 10;
-
-/// Of the round for which a member sleeps the low bits are told, behind what it is and who.
-const ROUND_SHIFT: u32 = 16 + 2 + PIECE_BITS;
-
-/// One is read while the other is written.
-const PAGES: usize = 2;
-
-/// How many lines all members have together at most, if each has as many as it needs.
-const LINES: u64 = 512;
-
-/// On a member's line of a round: its number, the contribution's length, where that begins on the pages, and what is brief.
-const LEN_AT: usize = 8;
-const PAGE_AT: usize = 12;
-const BRIEF_AT: usize = 16;
-
-/// Of what goes to a page: how long it is with all that follows it.
-const TOTAL_AT: usize = BRIEF_AT;
-
-/// Before what is combined for all: the round of the member that is at it, the length, and the round once it is there.
-const READY_AT: usize = 16;
-
-/// On a member's line of its own: what it sleeps for, its process, one more than the number of its core, once it has
-/// looked, and the last of its further pieces that it has posted, and of others' that it has taken.
-const PID_AT: usize = 8;
-const CORE_AT: usize = 12;
-const POSTED_AT: usize = 16;
-const TAKEN_AT: usize = 24;
 
 /// The others are asked for signs of life this often.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

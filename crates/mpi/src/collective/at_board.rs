@@ -121,46 +121,45 @@ impl<C: Deref<Target = Collective>> Running<C> {
     /// Of the steps behind the one at which this rank waits, those that take what is long and there already: there is none
     /// where what comes first is short.
     pub(super) fn untaken(&self) -> impl Iterator<Item = usize> + use<'_, C> {
-        let board = &self.collective.seat().board;
-        let takes = self.takes_behind().filter(|&(at, ..)| !self.early.takes(at));
-        takes.filter(move |&(_, from, piece)| is_there(board, from, piece)).map(|(at, ..)| at)
+        let is_long = |take: &Take| take.piece > 0 || !self.collective.memory.is_brief(take.units);
+        let begins_long = self.takes_behind().next().as_ref().is_some_and(is_long);
+        self.takes_behind()
+            .take_while(move |_| begins_long)
+            .filter(|take| self.is_due(take))
+            .map(|take| take.step)
     }
 
-    /// Where those are that take what is long, whether it is there or not, from whom, and which piece.
-    fn takes_behind(&self) -> impl Iterator<Item = (usize, u32, u32)> + use<'_, C> {
-        let Collective { schedule, memory, .. } = &*self.collective;
+    /// Whether what a step takes is there, and has not been taken.
+    fn is_due(&self, &Take { step, from, piece, .. }: &Take) -> bool {
+        !self.early.takes(step) && is_there(&self.collective.seat().board, from, piece)
+    }
+
+    /// What the steps take that follow, whether it is there or not.
+    fn takes_behind(&self) -> impl Iterator<Item = Take> + use<'_, C> {
         let first = self.at + 1;
-        let steps = (first..).zip(schedule.steps.get(first..).unwrap_or_default());
-        let takes = steps.take(Early::MOST).map_while(move |(at, step)| match *step {
-            Step::Take { from, to, .. } if at > first || !memory.is_brief(to.len) => {
-                Some(Some((at, from, 0)))
+        let steps = self.collective.schedule.steps.get(first..).unwrap_or_default();
+        let steps = (first..).zip(steps).take(Early::MOST);
+        let takes = steps.map_while(|(step, what)| match *what {
+            Step::Take { from, to, .. } => Some(Some(Take { step, from, piece: 0, units: to.len })),
+            Step::TakeMore { from, piece, to } => {
+                Some(Some(Take { step, from, piece, units: to.len }))
             }
-            Step::TakeMore { from, piece, .. } => Some(Some((at, from, piece))),
             Step::Release { .. } => Some(None),
             _ => None,
         });
         takes.flatten()
     }
 
-    /// While others come, takes of what the steps behind a meeting take what is short and there already: it comes from other
-    /// cores' caches.
+    /// While others come, takes what is short and there already: it comes from other cores' caches.
     pub(super) fn take_short(&mut self) {
-        let Collective { schedule, memory, .. } = &*self.collective;
-        let (first, unit) = (self.at + 1, memory.unit() as u64);
-        let steps = (first..).zip(schedule.steps.get(first..).unwrap_or_default());
-        let takes = steps.take(Early::MOST).map_while(|(at, step)| match *step {
-            Step::Take { from, to, .. } => Some((at, from, to)),
-            _ => None,
-        });
-        let board = &self.collective.seat().board;
-        let is_there = |&(at, from, to): &(usize, u32, Span)| {
-            to.len * unit >= WORTH_HASTE
-                && memory.is_brief(to.len)
-                && !self.early.takes(at)
-                && is_there(board, from, 0)
+        let memory = &self.collective.memory;
+        let is_worth_it = |take: &Take| {
+            let is_whole = take.piece == 0 && memory.is_brief(take.units);
+            is_whole && take.units * memory.unit() as u64 >= WORTH_HASTE
         };
-        let there: Vec<usize> = takes.filter(is_there).map(|(at, ..)| at).collect();
-        self.take_now(&there);
+        let takes = self.takes_behind().filter(is_worth_it).filter(|take| self.is_due(take));
+        let due: Vec<usize> = takes.map(|take| take.step).collect();
+        self.take_now(&due);
     }
 
     /// Where what a step behind a meeting takes from each is long, has the board watched for one alone of those who have not
@@ -173,9 +172,9 @@ impl<C: Deref<Target = Collective>> Running<C> {
             _ => return false,
         }
         let board = &self.collective.seat().board;
-        let mut takes = self.takes_behind().take_while(|&(.., piece)| piece == 0);
-        let absent = takes.find(|&(_, from, _)| !is_there(board, from, 0));
-        absent.is_some_and(|(_, from, _)| board.lock().has(from..from + 1))
+        let mut takes = self.takes_behind().take_while(|take| take.piece == 0);
+        let absent = takes.find(|take| !is_there(board, take.from, 0));
+        absent.is_some_and(|Take { from, .. }| board.lock().has(from..from + 1))
     }
 
     /// Takes what is there before the others have come.
@@ -272,6 +271,15 @@ impl<C: Deref<Target = Collective>> Running<C> {
 /// How what is posted is read from where it lies.
 fn read(past: bool) -> fn(&Region, usize, &mut [u8]) {
     if past { Region::read_past } else { Region::read }
+}
+
+/// A step that takes what another rank posts.
+struct Take {
+    step: usize,
+    from: u32,
+    /// 0 for what it posts first.
+    piece: u32,
+    units: u64,
 }
 
 /// What of the steps right behind a meeting has been taken before others had come.

@@ -18,8 +18,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
         memory.is_brief(to.len.saturating_mul(schedule.order.len() as u64))
     }
 
-    /// Takes what all operands come to, if a rank that has had a core before has combined them: those that outnumber the cores
-    /// come after each other.
+    /// Takes what all operands come to, if a rank that has had a core before has combined them.
     pub(super) fn take_combined(&self, to: Span) -> bool {
         let seat = self.collective.seat();
         let board = seat.board.lock();
@@ -32,7 +31,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
         fits
     }
 
-    /// Combines `own` and what the others have posted, from unit `at` on, to `to`, and for all if they come to the same there.
+    /// Combines `own` and what the others have posted, from unit `at` on, to `to`, and tells the others if that is for all.
     pub(super) fn combine(&mut self, own: Span, at: u64, to: Span, for_all: bool) {
         let Collective { schedule, memory, .. } = &*self.collective;
         let combined = match memory.reducer() {
@@ -47,7 +46,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
         };
         if let Err(error) = combined {
             self.failure = Some(error);
-        } else if for_all && self.collective.seat().places.is_crowded() {
+        } else if for_all {
             self.tell_combined(to);
         }
     }

@@ -47,6 +47,8 @@ pub(crate) struct Seat {
     pub piece: u64,
     /// Units of a piece of what ranks do one after the other.
     pub link: u64,
+    /// Ranks share cores, so that they come one after the other.
+    pub shares_cores: bool,
 }
 
 impl Seat {
@@ -344,7 +346,7 @@ impl Seat {
             schedule.post(own);
             schedule.meet(0..self.size);
             if !is_shared {
-                let (at, to, for_all) = (0, result, true);
+                let (at, to, for_all) = (0, result, self.shares_cores);
                 schedule.steps.push(Step::Combine { own, at, to, for_all });
                 continue;
             }
