@@ -554,6 +554,11 @@ static void pair(void) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     EXPECT(MPI_Allgatherv(a + 2 * rank, 2, MPI_INT, memory, counts, overlapping, MPI_INT, comm), MPI_ERR_ARG, "displs[1] = 1");
     EXPECT(MPI_Allgatherv(a + 2 * rank, 2, MPI_INT, memory, counts, apart, MPI_INT, comm), MPI_SUCCESS, "");
+    MPI_Datatype nothing;
+    MPI_Type_contiguous(0, MPI_INT, &nothing);
+    MPI_Type_commit(&nothing);
+    EXPECT(MPI_Allgatherv(a, 2, nothing, memory, counts, overlapping, nothing, comm), MPI_SUCCESS, "");
+    MPI_Type_free(&nothing);
     EXPECT(MPI_Bcast(a, rank ? 2 : 1, MPI_INT, 0, comm), rank ? MPI_ERR_TRUNCATE : MPI_SUCCESS, rank ? "4 bytes where 8" : "");
     in_step(rank);
     if (rank == 0) {

@@ -33,7 +33,7 @@ pub(crate) use reductions::{
     allreduce, elements, exscan, reduce, reduce_scatter, reduce_scatter_block, scan,
 };
 
-use blocks::{Blocks, Placement, check_disjoint};
+use blocks::{Blocks, Placement};
 use reductions::Reduction;
 
 const BUFFER: Names = Names::new("buffer", "count", "datatype");
@@ -178,8 +178,7 @@ unsafe fn gather_blocks(
         let input =
             if in_place { Region::empty() } else { buffer(&SEND, sendbuf, sendcount, sendtype)? };
         if rank == to {
-            check_disjoint(placement, size)?;
-            let blocks = Blocks::new(&RECV, recvbuf, placement, recvtype, size)?;
+            let blocks = Blocks::apart(&RECV, recvbuf, placement, recvtype, size)?;
             distinct("sendbuf", &input, "recvbuf", &blocks.own(rank))?;
             let sizes = |rank: u32| blocks.sizes[rank as usize];
             check_own(in_place, input.len() as u64, sizes(rank))?;
@@ -372,8 +371,7 @@ unsafe fn allgather_blocks(
     unsafe {
         let input =
             if in_place { Region::empty() } else { buffer(&SEND, sendbuf, sendcount, sendtype)? };
-        check_disjoint(placement, comm.size())?;
-        let blocks = Blocks::new(&RECV, recvbuf, placement, recvtype, comm.size())?;
+        let blocks = Blocks::apart(&RECV, recvbuf, placement, recvtype, comm.size())?;
         distinct("sendbuf", &input, "recvbuf", &blocks.own(comm.rank()))?;
         let sizes = |rank: u32| blocks.sizes[rank as usize];
         check_own(in_place, input.len() as u64, sizes(comm.rank()))?;
@@ -487,7 +485,7 @@ pub(crate) unsafe fn alltoall(
             }
         };
         let placement = Placement::Uniform(recvcount);
-        let receives = Blocks::new(&RECV, recvbuf, placement, recvtype, blocks)?;
+        let receives = Blocks::apart(&RECV, recvbuf, placement, recvtype, blocks)?;
         alltoall_blocks(comm, sends, receives, true)
     }
 }
@@ -516,8 +514,7 @@ pub(crate) unsafe fn alltoallv(
             }
         };
         let placement = listed(recvcounts, recvdispls);
-        check_disjoint(placement, blocks)?;
-        let receives = Blocks::new(&RECV, recvbuf, placement, recvtype, blocks)?;
+        let receives = Blocks::apart(&RECV, recvbuf, placement, recvtype, blocks)?;
         alltoall_blocks(comm, sends, receives, false)
     }
 }

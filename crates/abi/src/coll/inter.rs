@@ -115,8 +115,7 @@ pub(super) unsafe fn gather(
         match role {
             Role::Idle => return Ok(idle(comm, Operation::Gather)),
             Role::Root => {
-                check_disjoint(placement, size)?;
-                let blocks = Blocks::new(&RECV, recvbuf, placement, recvtype, size)?;
+                let blocks = Blocks::apart(&RECV, recvbuf, placement, recvtype, size)?;
                 (Region::empty(), blocks.stream, blocks.sizes)
             }
             Role::Partner(_) => {
@@ -182,10 +181,9 @@ pub(super) unsafe fn allgather(
     let size = remote_size(&comm);
     // SAFETY: as the body's.
     let (input, blocks) = unsafe {
-        check_disjoint(placement, size)?;
         (
             buffer(&SEND, sendbuf, sendcount, sendtype)?,
-            Blocks::new(&RECV, recvbuf, placement, recvtype, size)?,
+            Blocks::apart(&RECV, recvbuf, placement, recvtype, size)?,
         )
     };
     distinct("sendbuf", &input, "recvbuf", &blocks.stream)?;

@@ -16,8 +16,7 @@ unsafe fn allgather_blocks(
     // SAFETY: as the body's.
     let (input, blocks) = unsafe {
         let input = buffer(&SEND, sendbuf, sendcount, sendtype)?;
-        check_disjoint(placement, neighbours.indegree())?;
-        let blocks = Blocks::new(&RECV, recvbuf, placement, recvtype, neighbours.indegree())?;
+        let blocks = Blocks::apart(&RECV, recvbuf, placement, recvtype, neighbours.indegree())?;
         (input, blocks)
     };
     distinct("sendbuf", &input, "recvbuf", &blocks.stream)?;
@@ -84,10 +83,9 @@ unsafe fn alltoall_placed(
     let (out, into) = (neighbours.outdegree(), neighbours.indegree());
     // SAFETY: as the body's.
     let (sends, receives) = unsafe {
-        check_disjoint(receives, into)?;
         (
             Blocks::new(&SEND, sendbuf, sends, sendtype, out)?,
-            Blocks::new(&RECV, recvbuf, receives, recvtype, into)?,
+            Blocks::apart(&RECV, recvbuf, receives, recvtype, into)?,
         )
     };
     alltoall_blocks(comm, &neighbours, sends, receives)
