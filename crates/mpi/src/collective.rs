@@ -476,6 +476,9 @@ impl<C: Deref<Target = Collective>> Running<C> {
                     if stage != Stage::Ended || self.failure.is_some() {
                         return stage;
                     }
+                    if !self.reserves(core, |board| board.reserve(len)) {
+                        return Stage::Ended;
+                    }
                     if !self.collective.memory.is_brief(units) {
                         return Stage::Works;
                     }
@@ -501,7 +504,10 @@ impl<C: Deref<Target = Collective>> Running<C> {
                     if stage != Stage::Ended || self.failure.is_some() {
                         return stage;
                     }
-                    return Stage::Works;
+                    return match self.reserves(core, Board::reserve_more) {
+                        true => Stage::Works,
+                        false => Stage::Ended,
+                    };
                 }
                 Step::Release { piece } => {
                     self.release(piece);

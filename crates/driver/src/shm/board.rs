@@ -98,7 +98,8 @@ impl Board {
     /// # Errors
     /// When the kernel gives no shared memory.
     pub fn found(size: u32, page_len: usize) -> io::Result<(Self, BoardDoor)> {
-        let memory = Segment::create(Layout::of::<Segment>(size, page_len).len_bytes)?;
+        let Layout { first_page, len_bytes, .. } = Layout::of::<Segment>(size, page_len);
+        let memory = Segment::create_in_part(len_bytes, first_page)?;
         let door = BoardDoor { pid: std::process::id() as i32, descriptor: memory.descriptor() };
         Ok((Self::over(memory, size, 0, page_len), door))
     }
@@ -244,8 +245,49 @@ impl<S: Shared> Board<S> {
         last[page] < self.begun_by_all.max(1) || readers[page].is_some_and(is_taken)
     }
 
-    /// Posts what `fill` writes, `len` bytes, past the caches if it is told so; there must be room. Long ones are not written
-    /// in a hurry.
+    /// Sees that there is memory for the next contribution, of so many bytes, for which there is room: what many
+    /// communicators never need is not taken before.
+    ///
+    /// # Errors
+    /// When the kernel has none.
+    #[inline]
+    pub fn reserve(&mut self, len: usize) -> io::Result<()> {
+        match self.places(len) {
+            Some(_) => Ok(()),
+            None => self.reserve_place(len),
+        }
+    }
+
+    #[inline(never)]
+    fn reserve_place(&mut self, len: usize) -> io::Result<()> {
+        // A page may be read by all before it is written to.
+        for is_other_read in [true, false] {
+            if let Some((page, start)) = self.pages.place(is_other_read, len, self.layout.page_len)
+            {
+                self.reserve_page(page, start + len)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same of a further piece.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve).
+    pub fn reserve_more(&mut self) -> io::Result<()> {
+        self.reserve_page(1 - self.pages.current, self.layout.page_len)
+    }
+
+    fn reserve_page(&mut self, page: usize, end: usize) -> io::Result<()> {
+        if let Some((start, len)) = self.pages.unreserved(page, end, self.layout.page_len) {
+            self.memory.reserve(self.layout.page(self.me, page) + start, len)?;
+            self.pages.reserve(page, len);
+        }
+        Ok(())
+    }
+
+    /// Posts what `fill` writes, `len` bytes, past the caches if it is told so; there must be room, and memory. Long ones are
+    /// not written in a hurry.
     ///
     /// # Panics
     /// When it is longer than a page.
@@ -337,7 +379,7 @@ impl<S: Shared> Board<S> {
         self.has_page(self.layout.page_len)
     }
 
-    /// Posts what `fill` writes as a further piece of this round, as [`post`](Self::post) does; there must be room.
+    /// Posts what `fill` writes as a further piece of this round, as [`post`](Self::post) does; there must be room, and memory.
     ///
     /// # Panics
     /// When it is longer than a page, or there are too many.
@@ -608,11 +650,36 @@ const LOOKS_PER_CLOCK: u32 = 64;
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
     const PAGE: usize = 4 << 10;
     const BRIEF: usize = Segment::BRIEF_LEN;
     const SHORT: usize = Segment::SHORT_LEN;
+
+    #[test]
+    fn memory_of_pages_is_taken_when_something_goes_there() {
+        const LONG: usize = 512 << 10;
+        let (mut board, door) = Board::found(1, LONG).unwrap();
+        let path = format!("/proc/self/fd/{}", door.descriptor);
+        let taken = || 512 * std::fs::metadata(&path).unwrap().blocks() as usize;
+        let founded = taken();
+        assert!(founded < LONG / 2, "{founded} bytes");
+        for len in [BRIEF, SHORT] {
+            board.reserve(len).unwrap();
+            board.post(len, |bytes, _| bytes.fill(1));
+        }
+        assert_eq!(taken(), founded);
+        for len in [SHORT + 1, 100 << 10, LONG] {
+            assert!(board.has_room(len));
+            board.reserve(len).unwrap();
+            let reserved = taken();
+            assert!(reserved >= founded + len && reserved <= founded + PAGES * LONG);
+            board.post(len, |bytes, _| bytes.fill(2));
+            assert_eq!(taken(), reserved);
+        }
+    }
 
     fn pair() -> [Board; 2] {
         let (mut first, door) = Board::found(2, PAGE).unwrap();

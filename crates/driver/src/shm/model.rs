@@ -111,6 +111,14 @@ impl Shared for Modelled {
     const SHORT_LEN: usize = LINE;
     const IN_VAIN: u32 = 1;
 
+    fn create_in_part(len: usize, _reserved: usize) -> io::Result<Self> {
+        Self::create(len)
+    }
+
+    fn reserve(&mut self, _at: usize, _len: usize) -> io::Result<()> {
+        Ok(())
+    }
+
     fn create(len: usize) -> io::Result<Self> {
         let lines = len.div_ceil(LINE);
         let of = CREATED.with_borrow(Vec::len) as i32;

@@ -13,6 +13,9 @@ use lock::Uncancelled;
 
 use super::shared::Shared;
 
+/// The longest pages that kernels have.
+const KERNEL_PAGE: usize = 64 << 10;
+
 /// A mapped segment.
 #[derive(Debug)]
 pub struct Segment {
@@ -46,8 +49,12 @@ impl Shared for Segment {
     /// They take a tenth of what interrupting another core does.
     const IN_VAIN: u32 = 64;
 
-    /// The memory is reserved: a lack of it is an error here rather than a signal at the first touch.
     fn create(len: usize) -> io::Result<Self> {
+        Self::create_in_part(len, len)
+    }
+
+    /// A lack of memory is an error here rather than a signal at the first touch.
+    fn create_in_part(len: usize, reserved: usize) -> io::Result<Self> {
         let _uncancelled = Uncancelled::begin();
         // SAFETY: the name is a C string; the descriptor is checked before use.
         let fd = unsafe { libc::memfd_create(c"canele".as_ptr(), libc::MFD_CLOEXEC) };
@@ -58,13 +65,32 @@ impl Shared for Segment {
         let file = unsafe { File::from_raw_fd(fd) };
         file.set_len(len as u64)?;
         // SAFETY: plain system call on our descriptor.
-        let error = unsafe { libc::posix_fallocate(fd, 0, len as libc::off_t) };
+        let error = unsafe { libc::posix_fallocate(fd, 0, reserved as libc::off_t) };
         if error != 0 {
             return Err(io::Error::from_raw_os_error(error));
         }
         let mut segment = Self::map(&file, len)?;
         segment.file = Some(file);
         Ok(segment)
+    }
+
+    fn reserve(&mut self, at: usize, len: usize) -> io::Result<()> {
+        assert!(at <= self.len && len <= self.len - at);
+        let start = at / KERNEL_PAGE * KERNEL_PAGE;
+        let end = (at + len).next_multiple_of(KERNEL_PAGE).min(self.len);
+        // SAFETY: within the mapping; what is there keeps its contents.
+        let advised = unsafe {
+            let address = self.address.add(start).cast();
+            libc::madvise(address, end - start, libc::MADV_POPULATE_WRITE)
+        };
+        match advised {
+            0 => Ok(()),
+            _ => match io::Error::last_os_error() {
+                // Before Linux 5.14 memory is there when it is touched.
+                error if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+                error => Err(error),
+            },
+        }
     }
 
     fn attach(pid: i32, fd: RawFd, len: usize) -> io::Result<Self> {

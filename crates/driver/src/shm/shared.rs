@@ -40,6 +40,12 @@ pub trait Shared: Sized {
     /// Fresh memory of `len` zeroed bytes.
     fn create(len: usize) -> io::Result<Self>;
 
+    /// The same, of which only the first `reserved` bytes are there; others are to be reserved before they are written.
+    fn create_in_part(len: usize, reserved: usize) -> io::Result<Self>;
+
+    /// Sees that so many bytes are there.
+    fn reserve(&mut self, at: usize, len: usize) -> io::Result<()>;
+
     /// The memory of at least `len` bytes behind descriptor `fd` of process `pid`.
     fn attach(pid: i32, fd: i32, len: usize) -> io::Result<Self>;
 

@@ -1,5 +1,6 @@
 //! Steps at a board: to post, to meet, and to take what others have posted.
 
+use std::io;
 use std::ops::Deref;
 
 use driver::Board;
@@ -10,7 +11,7 @@ use progress::{Core, Stage};
 
 use super::{Collective, Running, gone, unfit};
 use crate::board::Seat;
-use crate::{Error, Result};
+use crate::{Error, ErrorClass, Result};
 
 impl<C: Deref<Target = Collective>> Running<C> {
     /// Whether what a question to the board waits for is there: until then the board is watched.
@@ -50,6 +51,26 @@ impl<C: Deref<Target = Collective>> Running<C> {
             core.unwatch(board);
         }
         Stage::Ended
+    }
+
+    /// Whether there is memory for what is posted next. If there is none, the communicator's collectives are closed.
+    #[inline]
+    pub(super) fn reserves(
+        &mut self,
+        core: &mut Core,
+        reserve: impl FnOnce(&mut Board) -> io::Result<()>,
+    ) -> bool {
+        let reserved = reserve(&mut self.collective.seat().board.lock());
+        reserved.map_err(|error| self.go_without(core, &error)).is_ok()
+    }
+
+    #[cold]
+    fn go_without(&mut self, core: &mut Core, error: &io::Error) {
+        let message = format!("no memory for what is shared with the ranks of this node: {error}");
+        self.failure = Some(Error::new(ErrorClass::NoMem, message));
+        let comm = &self.collective.call.comm;
+        let own = comm.gate(comm.rank());
+        self.give_up(core, own);
     }
 
     /// How many units a step posts, and how many bytes.

@@ -14,6 +14,8 @@ pub(super) struct Pages {
     end: usize,
     /// Who alone reads what lies on each, and which of the pieces of its round that is.
     pub readers: [Option<(u32, u32)>; PAGES],
+    /// How much of each is there.
+    reserved: [usize; PAGES],
 }
 
 impl Pages {
@@ -32,9 +34,29 @@ impl Pages {
         }
     }
 
+    /// The part of a page that is to be reserved before it is written up to `end`: where it begins, and its length.
+    pub(super) fn unreserved(
+        &self,
+        page: usize,
+        end: usize,
+        page_len: usize,
+    ) -> Option<(usize, usize)> {
+        let start = self.reserved[page];
+        let end = end.next_multiple_of(RESERVED_AT_ONCE).min(page_len);
+        (start < end).then_some((start, end - start))
+    }
+
+    /// So much more of it is there.
+    pub(super) fn reserve(&mut self, page: usize, len: usize) {
+        self.reserved[page] += len;
+    }
+
     /// In this round a page is written up to there.
     pub(super) fn take(&mut self, page: usize, end: usize, round: u64, reader: Option<(u32, u32)>) {
         (self.last[page], self.readers[page]) = (round, reader);
         (self.current, self.end) = (page, end);
     }
 }
+
+/// So much is reserved together: to ask the kernel for it takes as long as to fill some of its pages with zeros.
+const RESERVED_AT_ONCE: usize = 64 << 10;
