@@ -50,8 +50,11 @@ static void compared(void) {
     if (last) code = MPI_Allgather(out, 1, MPI_INT, in, 1, MPI_INT, comm);
     else MPI_Ibarrier(comm, &request), code = MPI_Wait(&request, MPI_STATUS_IGNORE);
     expect(code, MPI_ERR_ARG, "Barrier", "Allgather of 4 bytes");
-    /* Between groups. */
+    /* What makes communicators. */
     MPI_Comm local, inter;
+    code = last ? MPI_Comm_dup(comm, &local) : MPI_Comm_split(comm, 0, 0, &local);
+    expect(code, MPI_ERR_ARG, "CommSplit", "CommDup");
+    /* Between groups. */
     MPI_Comm_split(comm, last, rank, &local);
     MPI_Intercomm_create(local, 0, comm, last ? 0 : size - 1, 1, &inter);
     MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN);

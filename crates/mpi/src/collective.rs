@@ -89,6 +89,11 @@ impl Call {
         Self { comm, tag, form: Form::Begun, told: OnceLock::new() }
     }
 
+    /// By which messages of it are told from others.
+    pub(crate) fn number(&self) -> i32 {
+        self.tag
+    }
+
     /// As [`Comm::plan`]; blocking calls may use the board.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use crate::buffer;
 use crate::check::Told;
 use crate::collective::Call;
 use crate::errhandler::Errhandler;
-use crate::exchange;
+use crate::exchange::{self, Span};
 use crate::group::{Comparison, Group};
 use crate::info::Info;
 use crate::inter::Pair;
@@ -222,7 +222,7 @@ impl Comm {
     /// Point-to-point messages of the library's own: to peer `with`, and from it.
     pub(crate) fn swap(&self, with: u32, tag: i32, bytes: &[u8]) -> Result<Vec<u8>> {
         let context = self.context() | GROUP_CONTEXT;
-        exchange::Span { context, tag, group: &self.0.peers, rank: self.rank() }.swap(with, bytes)
+        Span { context, tag, group: &self.0.peers, rank: self.rank() }.swap(with, bytes)
     }
 
     /// The communicator's handle.
@@ -423,13 +423,14 @@ impl Comm {
 
     /// As [`Comm::duplicate`], without the topology.
     pub(crate) fn duplicate_plain(&self) -> Result<Self> {
-        if let Some((pair, joint)) = &self.0.inter {
-            let context = joint.agree_context(joint.group())?;
-            return Self::between(context, pair.clone(), self.errhandler()).register();
-        }
-        let context = self.agree_context(self.group())?;
-        let comm = Self::new(context, self.group().clone(), self.rank(), self.errhandler());
-        comm.register()
+        let mine = draw_context(process::current()?).to_le_bytes();
+        let told = exchange::broadcast(self, Operation::CommDup, mine)?;
+        let (context, errhandler) = (u64::from_le_bytes(told), self.errhandler());
+        let copy = match self.pair() {
+            Some(pair) => Self::between(context, pair.clone(), errhandler),
+            None => Self::new(context, self.group().clone(), self.rank(), errhandler),
+        };
+        copy.register()
     }
 
     /// As [`Comm::duplicate`], begun: the copy is made at once, and can be used when the request has ended.
@@ -492,38 +493,36 @@ impl Comm {
     /// # Errors
     /// When a peer fails, or no more communicators fit.
     pub fn split(&self, color: Option<i32>, key: i32) -> Result<Option<Self>> {
-        let mut mine = [0; 12];
-        mine[..4].copy_from_slice(&i32::from(color.is_some()).to_le_bytes());
-        mine[4..8].copy_from_slice(&color.unwrap_or(0).to_le_bytes());
-        mine[8..].copy_from_slice(&key.to_le_bytes());
-        let all = exchange::allgather(self.joint().unwrap_or(self), &mine)?;
-        let mut members: Vec<(i32, u32)> = Vec::new();
-        for (rank, entry) in (0u32..).zip(&all) {
-            let word =
-                |at: usize| i32::from_le_bytes(entry[at..at + 4].try_into().unwrap_or([0; 4]));
-            if entry.len() == 12 && word(0) == 1 && Some(word(4)) == color {
-                members.push((word(8), rank));
-            }
+        let context = draw_context(process::current()?);
+        let mine = Wish { color, key, context }.emit();
+        let told = exchange::allgather(self, Operation::CommSplit, mine)?;
+        let all: Vec<Wish> = told.iter().map(Wish::parse).collect();
+        if color.is_none() {
+            return Ok(None);
         }
+        let alike = (0..).zip(&all).filter(|(_, wish)| wish.color == color);
+        let mut members: Vec<(i32, u32)> = alike.map(|(rank, wish)| (wish.key, rank)).collect();
         members.sort_unstable();
         let ranks: Vec<u32> = members.into_iter().map(|(_, rank)| rank).collect();
+        let drawn = |rank: u32| all[rank as usize].context;
         if self.joint().is_some() {
-            return self.select(&ranks);
+            return self.select(&ranks, drawn);
         }
-        let ranks = ranks.into_iter().map(|rank| self.group().world_rank(rank)).collect();
-        self.create_distinct(&Group::of(ranks))
+        let context = ranks.first().map_or(context, |&leader| drawn(leader));
+        let group = Group::of(ranks.iter().map(|&rank| self.group().world_rank(rank)).collect());
+        self.part(context, &group)
     }
 
-    /// Which of the processes, of both groups if there are two, share memory (collective).
+    /// Which of the processes, of both groups if there are two, share memory.
     ///
     /// # Errors
-    /// When a peer fails.
+    /// When not initialised.
     pub fn nodes(&self) -> Result<Nodes> {
-        let identity = process::current()?.node_identity().to_vec();
-        let all = exchange::allgather(self.joint().unwrap_or(self), &identity)?;
-        // This process is one of all.
-        let first = all.iter().position(|other| *other == identity).unwrap_or(0);
-        Ok(Nodes { first: first as i32, several: all.iter().any(|other| *other != identity) })
+        let process = process::current()?;
+        let (map, all) = (process.sites(), self.joint().unwrap_or(self).group());
+        let is_here = |world: u32| map.node(world) == map.node(process.rank());
+        let first = all.iter().position(is_here).unwrap_or(0);
+        Ok(Nodes { first: first as i32, several: !all.iter().all(is_here) })
     }
 
     /// A communicator of `group`, called by its members only (MPI-5.0 §7.4.2, `create_group`).
@@ -538,8 +537,8 @@ impl Comm {
             return Err(Error::new(ErrorClass::Group, message));
         }
         let mine = if rank == 0 { draw_context(process).to_le_bytes() } else { [0; 8] };
-        let span = exchange::Span { context: self.context() | GROUP_CONTEXT, tag, group, rank };
-        let context = exchange::broadcast(&span, &mine)?;
+        let span = Span { context: self.context() | GROUP_CONTEXT, tag, group, rank };
+        let context = span.broadcast(&mine)?;
         let context = u64::from_le_bytes(context.try_into().map_err(|_| strange_length())?);
         let comm = Self::new(context, group.clone(), rank, self.errhandler());
         comm.register().map(Some)
@@ -548,21 +547,17 @@ impl Comm {
     /// Every process of this communicator calls this with the group it will be in; groups of
     /// different processes are equal or disjoint.
     pub(crate) fn create_distinct(&self, group: &Group) -> Result<Option<Self>> {
-        let context = self.agree_context(group)?;
-        let process = process::current()?;
-        let Some(rank) = group.rank_of(process.rank()) else { return Ok(None) };
-        Self::new(context, group.clone(), rank, self.errhandler()).register().map(Some)
+        let mine = draw_context(process::current()?).to_le_bytes();
+        let drawn = exchange::allgather(self, Operation::CommCreate, mine)?;
+        let leader = group.iter().next().and_then(|world| self.group().rank_of(world));
+        let context = leader.map_or(mine, |rank| drawn[rank as usize]);
+        self.part(u64::from_le_bytes(context), group)
     }
 
-    /// The leader of `group` draws a context number and tells the other members.
-    pub(crate) fn agree_context(&self, group: &Group) -> Result<u64> {
-        let process = process::current()?;
-        let tag = self.next_collective(Form::Blocking);
-        let Some(rank) = group.rank_of(process.rank()) else { return Ok(0) };
-        let mine = if rank == 0 { draw_context(process).to_le_bytes() } else { [0; 8] };
-        let span = exchange::Span { context: self.collective_context(), tag, group, rank };
-        let context = exchange::broadcast(&span, &mine)?;
-        Ok(u64::from_le_bytes(context.try_into().map_err(|_| strange_length())?))
+    /// The communicator of a part of this one's processes; none where this process is not one of them.
+    pub(crate) fn part(&self, context: u64, group: &Group) -> Result<Option<Self>> {
+        let Some(rank) = group.rank_of(process::current()?.rank()) else { return Ok(None) };
+        Self::new(context, group.clone(), rank, self.errhandler()).register().map(Some)
     }
 
     pub(crate) fn register(self) -> Result<Self> {
@@ -602,6 +597,33 @@ pub enum Form {
     Begun,
     /// The call makes a request to be started again and again.
     Kept,
+}
+
+/// What a process says in a split of a communicator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wish {
+    color: Option<i32>,
+    key: i32,
+    /// It draws a context number, which counts if it comes first in its part.
+    context: u64,
+}
+
+impl Wish {
+    fn emit(self) -> [u8; 20] {
+        let mut bytes = [0; 20];
+        bytes[..4].copy_from_slice(&i32::from(self.color.is_some()).to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.color.unwrap_or(0).to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.key.to_le_bytes());
+        bytes[12..].copy_from_slice(&self.context.to_le_bytes());
+        bytes
+    }
+
+    fn parse(&[a, b, c, d, e, f, g, h, i, j, k, l, context @ ..]: &[u8; 20]) -> Self {
+        let is_some = i32::from_le_bytes([a, b, c, d]) != 0;
+        let color = is_some.then_some(i32::from_le_bytes([e, f, g, h]));
+        let key = i32::from_le_bytes([i, j, k, l]);
+        Self { color, key, context: u64::from_le_bytes(context) }
+    }
 }
 
 /// Where the processes of a communicator run, seen from one of them.

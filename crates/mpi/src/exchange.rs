@@ -1,12 +1,16 @@
-//! Small exchanges the library needs for itself: agreeing on contexts, splitting communicators.
+//! Small exchanges the library needs for itself: agreeing on contexts, splitting communicators. Those of a whole communicator
+//! are collectives of its, planned as the application's are; those of a group alone go by a tree.
 
 use engine::{Envelope, Outcome, Selector, SendMode};
 use memory::Region;
 use progress::Core;
 use wire::GateId;
 
-use crate::comm::{Comm, Form};
+use crate::check::Told;
+use crate::collective::Call;
+use crate::comm::{Comm, CommRef, Form};
 use crate::group::Group;
+use crate::plans::{Operation, Shape};
 use crate::process;
 use crate::{Error, ErrorClass, Result};
 
@@ -42,15 +46,17 @@ impl Span<'_> {
         let gate = GateId(self.group.world_rank(with));
         let op = progress
             .submit(|core| core.engine.submit_send(gate, envelope, &region, SendMode::Standard));
-        let heard = self.receive(with, MAX_BYTES)?;
+        let heard = self.receive(with)?;
         let completion = progress.wait(|core| core.take_or_await(op));
         self.checked(completion.outcome, with)?;
         Ok(heard)
     }
 
-    fn receive(&self, from: u32, max: usize) -> Result<Vec<u8>> {
-        let progress = process::current()?.progress();
-        let region = Region::owned(max);
+    fn receive(&self, from: u32) -> Result<Vec<u8>> {
+        let process = process::current()?;
+        let progress = process.progress();
+        // The longest names all the job's processes.
+        let region = Region::owned(NUMBERS_BYTES + 4 * process.size() as usize);
         let selector = Selector { context: self.context, source: Some(from), tag: Some(self.tag) };
         let gate = GateId(self.group.world_rank(from));
         let completion = progress.submit_and_wait(
@@ -59,6 +65,26 @@ impl Span<'_> {
         );
         self.checked(completion.outcome, from)?;
         Ok(region.slice(0, completion.bytes as usize).to_vec())
+    }
+
+    /// The bytes of rank 0 at every rank, by a binomial tree; `mine` counts at rank 0 only. None at all say that there is an
+    /// error: who has heard nothing tells those behind it so, for they wait for nobody else.
+    pub fn broadcast(&self, mine: &[u8]) -> Result<Vec<u8>> {
+        let size = self.group.size();
+        let heard = match self.rank {
+            0 => self.open().map(|()| mine.to_vec()),
+            rank => self.receive(rank & (rank - 1)),
+        };
+        let told = heard.as_deref().unwrap_or_default();
+        let mut sent = Ok(());
+        let lowest = if self.rank == 0 { 32 } else { self.rank.trailing_zeros() };
+        for bit in (0..lowest.min(31)).rev() {
+            let child = self.rank + (1 << bit);
+            if child < size && (1u32 << bit) < size {
+                sent = sent.and(self.send(child, told));
+            }
+        }
+        sent.and(heard).and_then(|bytes| if bytes.is_empty() { Err(unheard()) } else { Ok(bytes) })
     }
 
     /// Whether none of those who take part has failed, as far as known here.
@@ -93,62 +119,63 @@ impl Span<'_> {
     }
 }
 
-/// The bytes of rank 0 at every rank of `span`, by a binomial tree; `mine` counts at rank 0 only. None at all say that
-/// there is an error: who has heard nothing tells those behind it so, for they wait for nobody else.
-pub(crate) fn broadcast(span: &Span<'_>, mine: &[u8]) -> Result<Vec<u8>> {
-    let size = span.group.size();
-    let heard = match span.rank {
-        0 => span.open().map(|()| mine.to_vec()),
-        rank => span.receive(rank & (rank - 1), MAX_BYTES),
-    };
-    let told = heard.as_deref().unwrap_or_default();
-    let mut sent = Ok(());
-    let lowest = if span.rank == 0 { 32 } else { span.rank.trailing_zeros() };
-    for bit in (0..lowest.min(31)).rev() {
-        let child = span.rank + (1 << bit);
-        if child < size && (1u32 << bit) < size {
-            sent = sent.and(span.send(child, told));
-        }
-    }
-    sent.and(heard).and_then(|bytes| if bytes.is_empty() { Err(unheard()) } else { Ok(bytes) })
+/// What every rank of a communicator says in a call of `operation`, in rank order (collective), by the plan that the
+/// application's allgather has.
+pub(crate) fn allgather<const N: usize>(
+    comm: &Comm,
+    operation: Operation,
+    mine: [u8; N],
+) -> Result<Vec<[u8; N]>> {
+    let call = call_of(comm, operation);
+    let len = N as u64;
+    let shape = Shape::of(Operation::Allgather).with_len(len);
+    let schedule =
+        call.plan(shape, |rank, places| plan::allgather(rank, places, &|_| len, false))?;
+    let heard = Region::owned(N * call.size() as usize);
+    call.bytes(schedule, Region::from_box(Box::new(mine)), heard.clone()).run()?;
+    Ok(heard.to_vec().as_chunks().0.to_vec())
 }
 
-/// The bytes of every rank, in rank order, at every rank: gathered up the tree, then broadcast.
-pub(crate) fn allgather(comm: &Comm, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
-    let tag = comm.next_collective(Form::Blocking);
-    let context = comm.collective_context();
-    let span = Span { context, tag, group: comm.group(), rank: comm.rank() };
-    let mut gathered = Vec::new();
-    append(&mut gathered, mine);
-    let mut bit = 1;
-    while bit < comm.size() {
-        if comm.rank() & bit != 0 {
-            span.send(comm.rank() - bit, &gathered)?;
-            break;
-        }
-        if comm.rank() + bit < comm.size() {
-            gathered.extend(span.receive(comm.rank() + bit, MAX_BYTES)?);
-        }
-        bit <<= 1;
-    }
-    let all = broadcast(&span, &gathered)?;
-    split(&all).ok_or_else(|| Error::new(ErrorClass::Intern, "an exchange arrived malformed"))
+/// The same of so many bytes of each.
+pub(crate) fn allgather_listed(
+    comm: &Comm,
+    operation: Operation,
+    mine: &[u8],
+    lengths: &[u64],
+) -> Result<Vec<Vec<u8>>> {
+    let call = call_of(comm, operation);
+    let listed = [[].as_slice(), lengths];
+    let schedule = call.plan_listed(Shape::of(Operation::Allgather), listed, |rank, places| {
+        plan::allgather(rank, places, &|rank| lengths[rank as usize], false)
+    })?;
+    let heard = Region::owned(lengths.iter().sum::<u64>() as usize);
+    call.bytes(schedule, Region::from_box(mine.into()), heard.clone()).run()?;
+    let heard = heard.to_vec();
+    let mut rest = heard.as_slice();
+    let each = lengths.iter().map(|&len| rest.split_off(..len as usize).unwrap_or_default());
+    Ok(each.map(<[u8]>::to_vec).collect())
 }
 
-fn append(to: &mut Vec<u8>, bytes: &[u8]) {
-    to.extend((bytes.len() as u32).to_le_bytes());
-    to.extend(bytes);
+/// What rank 0 says in a call of `operation`, at every rank of a communicator (collective), by the plan that the
+/// application's broadcast has.
+pub(crate) fn broadcast<const N: usize>(
+    comm: &Comm,
+    operation: Operation,
+    mine: [u8; N],
+) -> Result<[u8; N]> {
+    let call = call_of(comm, operation);
+    let len = N as u64;
+    let shape = Shape::of(Operation::Bcast).with_len(len);
+    let schedule = call.plan(shape, |rank, places| plan::broadcast(rank, places, 0, len))?;
+    let told = Region::from_box(Box::new(mine));
+    call.bytes(schedule, Region::empty(), told.clone()).run()?;
+    Ok(told.to_vec().try_into().unwrap_or(mine))
 }
 
-fn split(mut bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let mut parts = Vec::new();
-    while !bytes.is_empty() {
-        let (len, rest) = bytes.split_first_chunk::<4>()?;
-        let len = u32::from_le_bytes(*len) as usize;
-        parts.push(rest.get(..len)?.to_vec());
-        bytes = &rest[len..];
-    }
-    Some(parts)
+fn call_of(comm: &Comm, operation: Operation) -> Call {
+    let call = Call::new(CommRef::Derived(comm.clone()), Form::Blocking);
+    call.tell(|| Told::new(operation, None, None, None));
+    call
 }
 
 #[cold]
@@ -163,5 +190,5 @@ fn unheard() -> Error {
     Error::new(ErrorClass::ProcAborted, message)
 }
 
-/// The longest exchange: 100 bytes for each of 160 000 ranks.
-pub(crate) const MAX_BYTES: usize = 16 << 20;
+/// What an exchange has at most besides a list of processes.
+const NUMBERS_BYTES: usize = 64;

@@ -5,7 +5,7 @@
 
 use crate::comm::{Comm, draw_context};
 use crate::errhandler::Errhandler;
-use crate::exchange::{self, Span};
+use crate::exchange::Span;
 use crate::group::Group;
 use crate::process::{self, Process};
 use crate::{Error, ErrorClass, Result};
@@ -94,7 +94,7 @@ impl<'a> Found<'a> {
         mine.extend(hash(string).to_le_bytes());
         let (context, group) = (STRINGS_CONTEXT, self.group);
         let span = Span { context, tag: tag_of(string), group, rank: self.rank };
-        let told = exchange::broadcast(&span, &mine)?;
+        let told = span.broadcast(&mine)?;
         let (Some((context, rest)), true) = (told.split_first_chunk::<8>(), told.len() == 16)
         else {
             return Err(Error::new(ErrorClass::Intern, "a context arrived malformed"));

@@ -5,9 +5,11 @@
 
 use plan::Groups;
 
-use crate::comm::{Comm, Form, draw_context};
+use crate::collective::Call;
+use crate::comm::{Comm, CommRef, Form, draw_context};
 use crate::exchange::{self, Span};
 use crate::group::{Comparison, Group};
+use crate::plans::Operation;
 use crate::process;
 use crate::{Error, ErrorClass, Result};
 
@@ -75,14 +77,14 @@ impl Comm {
 
     /// The intercommunicator of which the leader has heard.
     pub(crate) fn pair_up(&self, leader: u32, told: &[u8]) -> Result<Self> {
-        let tag = self.next_collective(Form::Blocking);
+        let tag = Call::new(CommRef::Derived(self.clone()), Form::Blocking).number();
         // The leader first, for it is who tells.
         let size = self.size();
         let turned = (0..size).map(|rank| self.group().world_rank((rank + leader) % size));
         let group = &Group::of(turned.collect());
         let rank = (self.rank() + size - leader) % size;
         let context = self.collective_context();
-        let told = exchange::broadcast(&Span { context, tag, group, rank }, told)?;
+        let told = Span { context, tag, group, rank }.broadcast(told)?;
         let (context, is_second, other) = parse(&told).ok_or_else(malformed)?;
         if let Some(common) = other.iter().find(|&world| self.group().rank_of(world).is_some()) {
             let message = format!("process {common} of the job is in both groups");
@@ -115,52 +117,51 @@ impl Comm {
     /// `MPI_ERR_COMM` for a communicator of one group.
     pub fn merge(&self, is_high: bool) -> Result<Self> {
         let (joint, pair) = self.joint().zip(self.pair()).ok_or_else(not_inter)?;
-        let flags = exchange::allgather(joint, &[u8::from(is_high)])?;
-        let is_high = |rank: u32| flags.get(rank as usize).is_some_and(|flag| flag == &[1]);
+        let mine = (u32::from(is_high), draw_context(process::current()?));
+        let all = exchange::allgather(joint, Operation::IntercommMerge, emit_place(mine))?;
+        let told = |rank: u32| all.get(rank as usize).map_or((0, 0), parse_place);
         let [first, second] = &pair.groups;
-        let group = match is_high(0) && !is_high(first.size()) {
-            true => Group::of(second.iter().chain(first.iter()).collect()),
-            false => pair.joint(),
+        let (leader, group) = match told(0).0 > told(first.size()).0 {
+            true => (first.size(), Group::of(second.iter().chain(first.iter()).collect())),
+            false => (0, pair.joint()),
         };
-        let made = joint.create_distinct(&group)?.ok_or_else(malformed)?;
+        let made = joint.part(told(leader).1, &group)?.ok_or_else(malformed)?;
         made.set_errhandler(self.errhandler());
         Ok(made)
     }
 
     /// An intercommunicator of those ranks of the joint communicator, in order; none where a group has none,
-    /// or not this process (collective over both).
-    pub(crate) fn select(&self, ranks: &[u32]) -> Result<Option<Self>> {
+    /// or not this process. `drawn` are the context numbers that the ranks have drawn.
+    pub(crate) fn select(&self, ranks: &[u32], drawn: impl Fn(u32) -> u64) -> Result<Option<Self>> {
         let (joint, pair) = self.joint().zip(self.pair()).ok_or_else(not_inter)?;
         let (first, second): (Vec<u32>, Vec<u32>) =
             ranks.iter().partition(|&&rank| rank < pair.groups[0].size());
-        let is_lonely = first.is_empty() || second.is_empty();
+        if first.is_empty() || second.is_empty() || !ranks.contains(&joint.rank()) {
+            return Ok(None);
+        }
+        let context = drawn(first[0]);
         let group = |ranks: Vec<u32>| {
             Group::of(ranks.into_iter().map(|rank| joint.group().world_rank(rank)).collect())
         };
         let pair = Pair { groups: [group(first), group(second)], is_second: pair.is_second };
-        let all = if is_lonely { Group::empty() } else { pair.joint() };
-        let context = joint.agree_context(&all)?;
-        if all.rank_of(process::current()?.rank()).is_none() {
-            return Ok(None);
-        }
         Self::between(context, pair, self.errhandler()).register().map(Some)
     }
 
     /// As [`Comm::create`]: each group names those of its own.
     pub(crate) fn create_between(&self, group: &Group) -> Result<Option<Self>> {
         let joint = self.joint().ok_or_else(not_inter)?;
-        let mine = group.rank_of(process::current()?.rank());
-        let all = exchange::allgather(joint, &mine.map_or(u32::MAX, |rank| rank).to_le_bytes())?;
-        let place = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap_or([u8::MAX; 4]));
-        let mut chosen: Vec<(u32, u32)> = all
-            .iter()
-            .zip(0u32..)
-            .map(|(bytes, rank)| (place(bytes), rank))
+        let process = process::current()?;
+        let mine = (group.rank_of(process.rank()).unwrap_or(u32::MAX), draw_context(process));
+        let all = exchange::allgather(joint, Operation::CommCreate, emit_place(mine))?;
+        let places: Vec<(u32, u64)> = all.iter().map(parse_place).collect();
+        let mut chosen: Vec<(u32, u32)> = (0..)
+            .zip(&places)
+            .map(|(rank, &(place, _))| (place, rank))
             .filter(|&(place, _)| place != u32::MAX)
             .collect();
         chosen.sort_unstable();
         let ranks: Vec<u32> = chosen.into_iter().map(|(_, rank)| rank).collect();
-        self.select(&ranks)
+        self.select(&ranks, |rank| places[rank as usize].1)
     }
 
     /// How this intercommunicator's groups relate to another's.
@@ -173,6 +174,18 @@ impl Comm {
             (Similar, _) | (_, Similar) => Similar,
         }
     }
+}
+
+/// A place in a group, and a context number.
+fn emit_place((place, context): (u32, u64)) -> [u8; 12] {
+    let mut bytes = [0; 12];
+    bytes[..4].copy_from_slice(&place.to_le_bytes());
+    bytes[4..].copy_from_slice(&context.to_le_bytes());
+    bytes
+}
+
+fn parse_place(&[a, b, c, d, context @ ..]: &[u8; 12]) -> (u32, u64) {
+    (u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(context))
 }
 
 fn parse(told: &[u8]) -> Option<(u64, bool, Group)> {

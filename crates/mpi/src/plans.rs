@@ -44,7 +44,12 @@ pub enum Operation {
     Exscan,
     NeighborAllgather,
     NeighborAlltoall,
+    CommDup,
     CommIdup,
+    CommCreate,
+    CommSplit,
+    IntercommMerge,
+    DistGraphCreate,
 }
 
 impl Shape {

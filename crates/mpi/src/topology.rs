@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::comm::Comm;
 use crate::exchange;
+use crate::plans::Operation;
 use crate::process;
 use crate::{Error, ErrorClass, Result};
 
@@ -346,16 +347,12 @@ impl Comm {
             return self.arrange_told(neighbours);
         }
         let mine = neighbours.emit();
-        let lengths = exchange::allgather(self, &(mine.len() as u64).to_le_bytes())?;
-        let length = |bytes: &Vec<u8>| {
-            bytes.first_chunk().map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes))
-        };
-        let total = lengths.iter().map(length).fold(0, u64::saturating_add);
-        // Everybody's has to fit into one exchange: more stay where they are, by the sum that all know.
-        if total > exchange::MAX_BYTES as u64 / 2 {
+        let lengths = self.lengths(mine.len())?;
+        // More stay where they are, by the sum that all know.
+        if lengths.iter().copied().fold(0, u64::saturating_add) > TOLD_MAX {
             return self.arrange_told(neighbours);
         }
-        let told = exchange::allgather(self, &mine)?;
+        let told = exchange::allgather_listed(self, Operation::DistGraphCreate, &mine, &lengths)?;
         let parse = |bytes: &Vec<u8>| Neighbours::parse(bytes, self.size());
         let all: Option<Vec<Neighbours>> = told.iter().map(parse).collect();
         let all =
@@ -380,7 +377,8 @@ impl Comm {
             mine.extend(edge.destination.to_le_bytes());
             mine.extend(edge.weight.to_le_bytes());
         }
-        let told = exchange::allgather(self, &mine)?;
+        let lengths = self.lengths(mine.len())?;
+        let told = exchange::allgather_listed(self, Operation::DistGraphCreate, &mine, &lengths)?;
         let all: Vec<Edge> =
             told.iter().flat_map(|one| one.as_chunks::<12>().0).map(Edge::parse).collect();
         let known = all.iter().filter(|edge| edge.source.max(edge.destination) < self.size());
@@ -400,6 +398,13 @@ impl Comm {
             true => self.arrange_as(rank, neighbours),
             false => self.arrange_told(neighbours),
         }
+    }
+
+    /// How many bytes each process tells (collective).
+    fn lengths(&self, mine: usize) -> Result<Vec<u64>> {
+        let mine = (mine as u64).to_le_bytes();
+        let all = exchange::allgather(self, Operation::DistGraphCreate, mine)?;
+        Ok(all.into_iter().map(u64::from_le_bytes).collect())
     }
 
     /// A communicator of the same processes, of which this one has `rank` and these neighbours (collective).
@@ -600,6 +605,9 @@ fn no_topology(kind: &str) -> Error {
 
 /// How many factors are tried at most for the dimensions of a grid.
 const SEARCH_MAX: u32 = 1 << 20;
+
+/// How many bytes of neighbours every process takes in where ranks are to be reordered.
+const TOLD_MAX: u64 = 8 << 20;
 
 #[cfg(test)]
 mod tests {
