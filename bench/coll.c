@@ -1,5 +1,6 @@
 /* Collective operations on all ranks: a line of JSON for each, for each size and for each way to come to it.
-   Usage: coll [crossing] SECONDS_PER_OPERATION SIZE...; a size of 0 is the barrier, others are bytes: of the whole (bcast,
+   Usage: coll [crossing] SECONDS_PER_OPERATION SIZE...; a size of 0 is what has no data: the barrier, and communicators that
+   are made and freed, a copy and one for each half of the ranks. Others are bytes: of the whole (bcast,
    reduce, allreduce, scan, exscan), or of what each rank gives each other (alltoall) or all (allgather, gather), or gets
    (scatter, reduce_scatter, reduce_scatter_block). What adds numbers is measured at multiples of 4 only. The forms with
    counts (allgatherv and so on) have blocks of one length, which no rank knows of the others: beside those without they
@@ -15,13 +16,14 @@
 #include "torres.h"
 
 enum {
-    BARRIER, BCAST, ALLGATHER, ALLTOALL, GATHER, SCATTER, ALLGATHERV, ALLTOALLV, GATHERV, SCATTERV, /* what moves bytes */
+    BARRIER, COMM_DUP, COMM_SPLIT, /* what has no data */
+    BCAST, ALLGATHER, ALLTOALL, GATHER, SCATTER, ALLGATHERV, ALLTOALLV, GATHERV, SCATTERV, /* what moves bytes */
     REDUCE, ALLREDUCE, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, SCAN, EXSCAN, /* what adds numbers */
     OPERATIONS
 };
-static const char *const NAMES[] = {"barrier",    "bcast",     "allgather", "alltoall",       "gather",               "scatter",
-                                    "allgatherv", "alltoallv", "gatherv",   "scatterv",       "reduce",               "allreduce",
-                                    "reduce_scatter", "reduce_scatter_block", "scan", "exscan"};
+static const char *const NAMES[] = {"barrier", "comm_dup",  "comm_split",     "bcast",                "allgather", "alltoall",
+                                    "gather",  "scatter",   "allgatherv",     "alltoallv",            "gatherv",   "scatterv",
+                                    "reduce",  "allreduce", "reduce_scatter", "reduce_scatter_block", "scan",      "exscan"};
 enum { IN_A_ROW, AT_ONCE, AT_RANDOM };
 enum { CALLS_MOST = 1000, CROSSING_CALLS = 10 };
 
@@ -35,6 +37,15 @@ struct coll {
     int *places;    /* where they begin */
 };
 
+/* How many ranks the last communicator that was made has. */
+static int made_size;
+
+/* What is made is freed. */
+static void note_made(MPI_Comm made) {
+    MPI_Comm_size(made, &made_size);
+    MPI_Comm_free(&made);
+}
+
 /* What is added: doubles, or floats where those do not fill it. */
 static long number_bytes(const struct coll *coll) {
     return coll->bytes % (long)sizeof(double) ? (long)sizeof(float) : (long)sizeof(double);
@@ -44,10 +55,12 @@ static void once(const void *what) {
     const struct coll *coll = what;
     int bytes = (int)coll->bytes, numbers = (int)(coll->bytes / number_bytes(coll));
     MPI_Datatype number = number_bytes(coll) == sizeof(double) ? MPI_DOUBLE : MPI_FLOAT;
-    MPI_Comm world = MPI_COMM_WORLD;
+    MPI_Comm world = MPI_COMM_WORLD, made;
     const int *counts = coll->counts, *places = coll->places;
     switch (coll->operation) {
     case BARRIER: MPI_Barrier(world); break;
+    case COMM_DUP: MPI_Comm_dup(world, &made), note_made(made); break;
+    case COMM_SPLIT: MPI_Comm_split(world, coll->rank % 2, coll->rank, &made), note_made(made); break;
     case BCAST: MPI_Bcast(coll->rank ? coll->in : coll->out, bytes, MPI_CHAR, 0, world); break;
     case REDUCE: MPI_Reduce(coll->out, coll->in, numbers, number, MPI_SUM, 0, world); break;
     case ALLREDUCE: MPI_Allreduce(coll->out, coll->in, numbers, number, MPI_SUM, world); break;
@@ -163,6 +176,8 @@ static int has_sums(const struct coll *coll, long place, int ranks) {
 static int is_right(const struct coll *coll) {
     int is_root = coll->rank == 0;
     switch (coll->operation) {
+    case COMM_DUP: return made_size == coll->size;
+    case COMM_SPLIT: return made_size == (coll->size + 1 - coll->rank % 2) / 2;
     case BCAST: return is_root || is_block(coll, coll->in, 0, 0);
     case SCATTER:
     case SCATTERV: return is_block(coll, coll->in, 0, coll->rank);

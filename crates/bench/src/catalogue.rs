@@ -501,7 +501,7 @@ pub static COLL: Description = Description {
     title: "Collectives: time of the operation",
     time: "time of the operation",
     sizes: Some(Numbers {
-        help: "Sizes in bytes; 0 is the barrier, and what adds numbers is left out but for multiples of 4",
+        help: "Sizes in bytes; 0 is what has no data, and what adds numbers is left out but for multiples of 4",
         default: "0,1,8,64k,1M",
         quick: "0,8,64k",
         least: 0,
@@ -510,9 +510,9 @@ pub static COLL: Description = Description {
     }),
     ranks: Some(Numbers { default: "8", quick: "4", most: 64, ..RANKS }),
     place: Place::Wan,
-    // Each in three ways: the barrier, what moves bytes, and what adds numbers besides.
+    // Each in three ways: the barrier and the making of communicators, what moves bytes, and what adds numbers besides.
     operations: |case| match case.bytes {
-        0 => 3,
+        0 => 9,
         bytes if bytes.is_multiple_of(4) => 45,
         _ => 27,
     },
