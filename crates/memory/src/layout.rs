@@ -17,6 +17,8 @@ pub struct Layout {
     starts: Box<[usize]>,
     size: usize,
     extent: isize,
+    /// How long each segment is, if all are alike.
+    segment_len: Option<usize>,
 }
 
 impl Layout {
@@ -38,7 +40,9 @@ impl Layout {
             starts.push(size);
             size += segment.len;
         }
-        Self { segments: merged.into(), starts: starts.into(), size, extent }
+        let first = merged.first().map(|segment| segment.len);
+        let segment_len = first.filter(|&len| merged.iter().all(|segment| segment.len == len));
+        Self { segments: merged.into(), starts: starts.into(), size, extent, segment_len }
     }
 
     /// Bytes of data in one element.
@@ -55,6 +59,12 @@ impl Layout {
     /// The segments of one element, in packed-stream order.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
+    }
+
+    /// How long each segment is, if all are alike.
+    #[inline]
+    pub(crate) fn segment_len(&self) -> Option<usize> {
+        self.segment_len
     }
 
     /// Whether consecutive elements form one run of bytes beginning at the first one's address.

@@ -13,6 +13,7 @@ mod layout;
 mod page;
 mod region;
 mod scratch;
+mod strided;
 
 pub use layout::{Layout, Segment};
 pub use page::Page;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 #[cfg(target_arch = "x86_64")]
 use crate::copy::copy_past;
 use crate::copy::{copy_across, copy_few, copy_many, copy_over};
+use crate::strided::Strided;
 use crate::{Layout, scratch};
 
 /// A run of contiguous memory belonging to a region.
@@ -259,16 +260,67 @@ impl Region {
 
     #[inline(never)]
     fn read_scattered(&self, offset: usize, target: &mut [u8]) {
-        let mut to = target.as_mut_ptr();
-        self.visit(offset, target.len(), &mut |span| {
-            // SAFETY: the region's maker vouched for the span; `target` is a distinct live slice and
-            // the spans visited add up to its length.
+        // SAFETY: `target` is a distinct live slice of that length.
+        unsafe { self.copy_out(offset, target.as_mut_ptr(), target.len()) }
+    }
+
+    /// Copies bytes `offset..offset + len` of the stream to `to`.
+    ///
+    /// # Safety
+    /// There so many bytes may be written, and none of them is the region's.
+    unsafe fn copy_out(&self, offset: usize, to: *mut u8, len: usize) {
+        self.check(offset, len);
+        let mut next = to;
+        let mut each = |span: Span| {
+            // SAFETY: the region's maker vouched for the span, and the caller for the target; the spans visited add up to
+            // its length.
             unsafe {
-                copy_many(span.address, to, span.len);
-                to = to.add(span.len);
+                copy_few(span.address, next, span.len);
+                next = next.add(span.len);
             }
             true
-        });
+        };
+        match &self.shape {
+            Shape::Strided { base, layout } => {
+                let elements = Strided { base: *base, layout, offset: self.start + offset, len };
+                // SAFETY: as above.
+                if !unsafe { elements.gather(to) } {
+                    elements.visit(each);
+                }
+            }
+            _ => {
+                self.visit(offset, len, &mut each);
+            }
+        }
+    }
+
+    /// Copies `len` bytes from `from` over those of the stream from `offset` on.
+    ///
+    /// # Safety
+    /// There so many bytes may be read, and none of them is the region's.
+    unsafe fn copy_in(&self, offset: usize, from: *const u8, len: usize) {
+        self.check(offset, len);
+        let mut next = from;
+        let mut each = |span: Span| {
+            // SAFETY: as in `copy_out`, with the roles exchanged.
+            unsafe {
+                copy_few(next, span.address, span.len);
+                next = next.add(span.len);
+            }
+            true
+        };
+        match &self.shape {
+            Shape::Strided { base, layout } => {
+                let elements = Strided { base: *base, layout, offset: self.start + offset, len };
+                // SAFETY: as above.
+                if !unsafe { elements.scatter(from) } {
+                    elements.visit(each);
+                }
+            }
+            _ => {
+                self.visit(offset, len, &mut each);
+            }
+        }
     }
 
     /// Appends the stream's bytes to `target`.
@@ -293,20 +345,13 @@ impl Region {
     #[inline(never)]
     fn copy_to(&self, target: &mut [MaybeUninit<u8>]) {
         let target = &mut target[..self.len];
-        let mut to = target.as_mut_ptr().cast::<u8>();
+        let to = target.as_mut_ptr().cast::<u8>();
         if let Some(address) = self.flat() {
             // SAFETY: as below, for the only span there is.
             return unsafe { copy_few(address, to, self.len) };
         }
-        self.visit(0, self.len, &mut |span| {
-            // SAFETY: the region's maker vouched for the span; the spans visited add up to the region's
-            // length, which is the target's, a distinct live slice.
-            unsafe {
-                copy_many(span.address, to, span.len);
-                to = to.add(span.len);
-            }
-            true
-        });
+        // SAFETY: the target is a distinct live slice of the region's length.
+        unsafe { self.copy_out(0, to, self.len) }
     }
 
     /// Copies `source` over bytes `offset..offset + source.len()` of the stream.
@@ -324,15 +369,8 @@ impl Region {
 
     #[inline(never)]
     fn write_scattered(&self, offset: usize, source: &[u8]) {
-        let mut from = source.as_ptr();
-        self.visit(offset, source.len(), &mut |span| {
-            // SAFETY: as in `read_scattered`, with the roles exchanged.
-            unsafe {
-                copy_many(from, span.address, span.len);
-                from = from.add(span.len);
-            }
-            true
-        });
+        // SAFETY: `source` is a distinct live slice of that length.
+        unsafe { self.copy_in(offset, source.as_ptr(), source.len()) }
     }
 
     /// Copies the stream of `source` over this region's, from its beginning; overlap is allowed only
@@ -349,6 +387,13 @@ impl Region {
 
     #[inline(never)]
     fn copy_scattered_from(&self, source: &Region) {
+        match (self.flat(), source.flat()) {
+            // SAFETY: both regions' makers vouched for their memory, which does not overlap.
+            (Some(to), _) => return unsafe { source.copy_out(0, to, source.len()) },
+            // SAFETY: as above.
+            (_, Some(from)) => return unsafe { self.copy_in(0, from, source.len()) },
+            (None, None) => {}
+        }
         let mut done = 0;
         source.visit(0, source.len(), &mut |from| {
             let mut inner = from.address;
@@ -402,7 +447,9 @@ impl Region {
             Shape::Owned(buffer) => {
                 visitor(Span { address: buffer.address.wrapping_add(offset), len })
             }
-            Shape::Strided { base, layout } => visit_strided(*base, layout, offset, len, visitor),
+            Shape::Strided { base, layout } => {
+                Strided { base: *base, layout, offset, len }.visit(visitor)
+            }
             Shape::Chain(links) => visit_chain(links, offset, len, visitor),
         }
     }
@@ -473,35 +520,6 @@ const SCRATCH_MIN: usize = 4096;
 #[cold]
 fn copy_scattered(to: Region, from: Region) {
     to.copy_from(&from);
-}
-
-fn visit_strided(
-    base: *mut u8,
-    layout: &Layout,
-    offset: usize,
-    len: usize,
-    visitor: &mut dyn FnMut(Span) -> bool,
-) -> bool {
-    let mut element = offset / layout.size();
-    let (mut index, mut skip) = layout.find(offset % layout.size());
-    let mut left = len;
-    loop {
-        let origin = base.wrapping_offset(element as isize * layout.extent());
-        for segment in &layout.segments()[index..] {
-            let take = (segment.len - skip).min(left);
-            let address = origin.wrapping_offset(segment.offset + skip as isize);
-            if !visitor(Span { address, len: take }) {
-                return false;
-            }
-            left -= take;
-            if left == 0 {
-                return true;
-            }
-            skip = 0;
-        }
-        element += 1;
-        index = 0;
-    }
 }
 
 /// In which link this byte of the chain's stream is.

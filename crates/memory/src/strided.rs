@@ -1,0 +1,170 @@
+//! Elements of a datatype, at distances of its extent.
+
+use crate::Layout;
+use crate::region::Span;
+
+/// Bytes `offset..offset + len` of the stream of elements whose first lies at `base`.
+#[derive(Clone, Copy)]
+pub(crate) struct Strided<'a> {
+    pub base: *mut u8,
+    pub layout: &'a Layout,
+    pub offset: usize,
+    pub len: usize,
+}
+
+impl Strided<'_> {
+    /// Calls `visitor` with each span, in stream order, until it returns `false`. Its loop is compiled for each visitor, for
+    /// spans are often few bytes each.
+    #[inline(always)]
+    pub fn visit(self, mut visitor: impl FnMut(Span) -> bool) -> bool {
+        let Self { base, layout, offset, len: mut left } = self;
+        if left == 0 {
+            return true;
+        }
+        let mut element = offset / layout.size();
+        let (mut index, mut skip) = layout.find(offset % layout.size());
+        loop {
+            let origin = base.wrapping_offset(element as isize * layout.extent());
+            for segment in &layout.segments()[index..] {
+                let take = (segment.len - skip).min(left);
+                let address = origin.wrapping_offset(segment.offset + skip as isize);
+                if !visitor(Span { address, len: take }) {
+                    return false;
+                }
+                left -= take;
+                if left == 0 {
+                    return true;
+                }
+                skip = 0;
+            }
+            element += 1;
+            index = 0;
+        }
+    }
+
+    /// Copies them to `to`, if they are whole elements of segments that are all one number, or two, long.
+    ///
+    /// # Safety
+    /// The elements may be read, and so many bytes at `to` written, which are none of theirs.
+    pub unsafe fn gather(self, to: *mut u8) -> bool {
+        // SAFETY: as the function's.
+        unsafe {
+            match self.segments_of_whole() {
+                Some(4) => self.each::<4>(|at, place| *to.cast::<[u8; 4]>().add(place) = *at),
+                Some(8) => self.each::<8>(|at, place| *to.cast::<[u8; 8]>().add(place) = *at),
+                Some(16) => self.each::<16>(|at, place| *to.cast::<[u8; 16]>().add(place) = *at),
+                Some(_) | None => return false,
+            }
+        }
+        true
+    }
+
+    /// Copies over them what is at `from`, if they are such.
+    ///
+    /// # Safety
+    /// So many bytes at `from` may be read, and the elements written, which are none of those.
+    pub unsafe fn scatter(self, from: *const u8) -> bool {
+        // SAFETY: as the function's.
+        unsafe {
+            match self.segments_of_whole() {
+                Some(4) => self.each::<4>(|at, place| *at = *from.cast::<[u8; 4]>().add(place)),
+                Some(8) => self.each::<8>(|at, place| *at = *from.cast::<[u8; 8]>().add(place)),
+                Some(16) => self.each::<16>(|at, place| *at = *from.cast::<[u8; 16]>().add(place)),
+                Some(_) | None => return false,
+            }
+        }
+        true
+    }
+
+    /// How long each segment is, where all are alike and none is cut.
+    fn segments_of_whole(self) -> Option<usize> {
+        let size = self.layout.size();
+        let is_whole =
+            size > 0 && self.offset.is_multiple_of(size) && self.len.is_multiple_of(size);
+        self.layout.segment_len().filter(|_| is_whole)
+    }
+
+    /// Each segment, `N` bytes long, of whole elements, and how many are before it.
+    #[inline(always)]
+    fn each<const N: usize>(self, mut copy: impl FnMut(*mut [u8; N], usize)) {
+        let Self { base, layout, offset, len } = self;
+        let first = offset / layout.size();
+        let mut place = 0;
+        for element in first..first + len / layout.size() {
+            let origin = base.wrapping_offset(element as isize * layout.extent());
+            for segment in layout.segments() {
+                copy(origin.wrapping_offset(segment.offset).cast(), place);
+                place += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::{Layout, Region, Segment};
+
+    /// Elements of five segments each, so long, in an order and at distances of their own, in memory of numbers.
+    fn elements(len: usize, is_even: bool) -> (Vec<u8>, Arc<Layout>) {
+        let offsets = [40, 0, 100, 60, 20].map(|offset| offset as isize);
+        let segment = |(at, offset): (usize, isize)| {
+            let len = if is_even || at != 2 { len } else { len - 1 };
+            Segment { offset, len }
+        };
+        let layout = Layout::new(offsets.into_iter().enumerate().map(segment), 130);
+        let memory = (0..1000).map(|at: u32| (at * 7 + at / 256) as u8).collect();
+        (memory, Arc::new(layout))
+    }
+
+    /// The bytes of the stream, one by one.
+    fn stream(memory: &[u8], layout: &Layout, count: usize) -> Vec<usize> {
+        let place = |element: usize, offset: isize| (130 * element as isize + offset) as usize;
+        let of = |element| {
+            let segments = layout.segments().iter();
+            segments
+                .flat_map(move |one| (0..one.len).map(move |at| place(element, one.offset) + at))
+        };
+        let places: Vec<usize> = (0..count).flat_map(of).collect();
+        assert!(places.iter().all(|place| *place < memory.len()));
+        places
+    }
+
+    #[test]
+    fn elements_are_read_and_written_whole_and_in_part_as_they_lie() {
+        let count = 6;
+        let cases = (2..=17).flat_map(|len| [(len, true), (len, false)]);
+        for (len, is_even) in cases {
+            let (mut memory, layout) = elements(len, is_even);
+            let places = stream(&memory, &layout, count);
+            let expected: Vec<u8> = places.iter().map(|&place| memory[place]).collect();
+            // SAFETY: the memory lives longer, and has all elements.
+            let region = unsafe { Region::elements(memory.as_mut_ptr(), count, &layout) };
+            let (all, one) = (expected.len(), layout.size());
+            let cuts =
+                [(0, all), (0, one), (one, 2 * one), (1, all - 1), (one - 1, one + 2), (3, 0)];
+            for (offset, part) in cuts {
+                let mut found = vec![0; part];
+                region.read(offset, &mut found);
+                assert_eq!(found, expected[offset..][..part], "{len} {is_even} {offset} {part}");
+            }
+            let (mut appended, mut packed) = (Vec::new(), vec![0_u8; all]);
+            region.append_to(&mut appended);
+            // SAFETY: as above.
+            let flat = unsafe { Region::new(packed.as_mut_ptr(), all) };
+            flat.copy_from(&region);
+            assert_eq!((appended, flat.to_vec()), (expected.clone(), expected.clone()));
+            for (offset, part) in cuts {
+                let before = region.to_vec();
+                let new: Vec<u8> = (0..part).map(|at| 255 - before[offset + at]).collect();
+                region.write(offset, &new);
+                let mut after = before;
+                after[offset..][..part].copy_from_slice(&new);
+                assert_eq!(region.to_vec(), after, "{len} {is_even} {offset} {part}");
+            }
+            region.copy_from(&flat);
+            assert_eq!(region.to_vec(), expected);
+        }
+    }
+}
