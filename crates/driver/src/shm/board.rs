@@ -673,11 +673,17 @@ mod tests {
         assert_eq!(taken(), founded);
         for len in [SHORT + 1, 100 << 10, LONG] {
             assert!(board.has_room(len));
+            let before = taken();
             board.reserve(len).unwrap();
             let reserved = taken();
-            assert!(reserved >= founded + len && reserved <= founded + PAGES * LONG);
             board.post(len, |bytes, _| bytes.fill(2));
-            assert_eq!(taken(), reserved);
+            let posted = taken();
+            assert!((founded + len..=founded + PAGES * LONG).contains(&posted), "{posted} bytes");
+            // Kernels before Linux 5.14 reserve nothing.
+            assert!(
+                reserved == posted || reserved == before,
+                "{before}, {reserved}, {posted} bytes"
+            );
         }
     }
 

@@ -83,13 +83,14 @@ impl Shared for Segment {
             let address = self.address.add(start).cast();
             libc::madvise(address, end - start, libc::MADV_POPULATE_WRITE)
         };
-        match advised {
-            0 => Ok(()),
-            _ => match io::Error::last_os_error() {
-                // Before Linux 5.14 memory is there when it is touched.
-                error if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
-                error => Err(error),
-            },
+        if advised == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::ENOMEM | libc::EFAULT | libc::EHWPOISON) => Err(error),
+            // Kernels before Linux 5.14 do not know it: there memory is found when it is touched.
+            _ => Ok(()),
         }
     }
 
