@@ -1,5 +1,6 @@
 //! Communicators: a group and a context of their own (MPI-5.0 §7.4).
 
+use std::hash::{DefaultHasher, Hasher};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -513,16 +514,19 @@ impl Comm {
         self.part(context, &group)
     }
 
-    /// Which of the processes, of both groups if there are two, share memory.
+    /// Which of the processes, of both groups if there are two, share memory (collective): some may do that are of several
+    /// sites.
     ///
     /// # Errors
-    /// When not initialised.
+    /// When a peer fails.
     pub fn nodes(&self) -> Result<Nodes> {
-        let process = process::current()?;
-        let (map, all) = (process.sites(), self.joint().unwrap_or(self).group());
-        let is_here = |world: u32| map.node(world) == map.node(process.rank());
-        let first = all.iter().position(is_here).unwrap_or(0);
-        Ok(Nodes { first: first as i32, several: !all.iter().all(is_here) })
+        let mut hasher = DefaultHasher::new();
+        hasher.write(process::current()?.node_identity());
+        let mine = hasher.finish().to_le_bytes();
+        let all = exchange::allgather(self, Operation::CommSplit, mine)?;
+        // This process is one of all.
+        let first = all.iter().position(|other| *other == mine).unwrap_or(0);
+        Ok(Nodes { first: first as i32, several: all.iter().any(|other| *other != mine) })
     }
 
     /// A communicator of `group`, called by its members only (MPI-5.0 §7.4.2, `create_group`).
