@@ -28,7 +28,8 @@ pub use precedence::{Thread, poll_when_idle};
 pub use quic::{Inbox, Outbox, QuicBuffers, QuicConfig, QuicNeeds, QuicRail, TrunkConfig};
 pub use rail::{Event, Fault, Neighbours, Post, Puller, Rail, RailError};
 pub use shm::{
-    Board, BoardDoor, FRAME_MAX_OF_ALL, ShmConfig, ShmRail, machine_identity, node_identity,
+    Board, BoardDoor, FRAME_MAX_OF_ALL, Operations, ShmConfig, ShmRail, machine_identity,
+    node_identity,
 };
 pub use sim::{SimLoss, SimNetwork, SimPath, SimRail};
 pub use tcp::relay;

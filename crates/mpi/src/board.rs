@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use driver::{Board, BoardDoor};
+use driver::{Board, BoardDoor, Operations};
 use lock::Lock;
 use memory::Region;
 
@@ -22,6 +22,7 @@ pub(crate) struct Seat {
     /// Who sits there, by their ranks, and at which position this process does.
     members: Vec<u32>,
     pub position: u32,
+    operations: Operations,
     _space: Space,
 }
 
@@ -64,8 +65,24 @@ impl Seat {
         let (space, mut board) = joined.filter(|_| is_joined_by_all)?;
         board.close_door();
         let places = places.clone().with_board(page_bytes);
+        let operations = board.operations().clone();
+        operations.begin(tag - 1);
         let board = Arc::new(Lock::new(board));
-        Some(Self { board, places, members, position, _space: space })
+        Some(Self { board, places, members, position, operations, _space: space })
+    }
+
+    /// Begins a blocking collective; if it is not the next, those between failed their checks in this process.
+    #[inline]
+    pub fn begin(&self, tag: i32) {
+        // One at a time (MPI-5.0 §6.1).
+        if !self.operations.begin(tag) {
+            self.leave_out();
+        }
+    }
+
+    #[cold]
+    fn leave_out(&self) {
+        self.board.lock().leave_out();
     }
 
     /// The rank of who sits at a position.

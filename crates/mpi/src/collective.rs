@@ -11,7 +11,6 @@ mod combining;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-use driver::Board;
 use engine::{Completion, Envelope, OpId, Outcome, Selector, SendMode};
 use memory::Region;
 use plan::{Schedule, Span, Step};
@@ -204,6 +203,11 @@ impl Collective {
 
     #[inline]
     fn carry_out(&self) -> Result<()> {
+        if self.call.form == Form::Blocking
+            && let Some(seat) = self.call.comm.seat()
+        {
+            seat.begin(self.call.tag);
+        }
         let progress = process::current()?.progress();
         let mut running = Running::new(self);
         while progress.wait(|core| running.advance_or_await(core)) == Stage::Works {
@@ -479,6 +483,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
                     let (units, len) = self.posts(step);
                     let stage = self.await_board(core, |board| board.has_room(len));
                     if stage != Stage::Ended || self.failure.is_some() {
+                        self.tell_what_was_left_out(core);
                         return stage;
                     }
                     if !self.reserves(core, |board| board.reserve(len)) {
@@ -504,30 +509,13 @@ impl<C: Deref<Target = Collective>> Running<C> {
                     }
                 }
                 Step::Announce { units, reader } => self.announce(units, reader),
-                Step::PostMore { .. } => {
-                    let stage = self.await_board(core, Board::has_room_for_more);
-                    if stage != Stage::Ended || self.failure.is_some() {
-                        return stage;
-                    }
-                    return match self.reserves(core, Board::reserve_more) {
-                        true => Stage::Works,
-                        false => Stage::Ended,
-                    };
-                }
+                Step::PostMore { .. } => return self.await_room_for_more(core),
                 Step::Release { piece } => {
                     self.release(piece);
                     self.tell(core);
                 }
                 Step::TakeMore { .. } if self.early.takes(self.at) => {}
-                Step::TakeMore { from, piece, .. } => {
-                    if !self.has_more(from, piece) && self.untaken().next().is_none() {
-                        let stage = self.await_board(core, |board| board.has_more(from, piece));
-                        if stage != Stage::Ended || self.failure.is_some() {
-                            return stage;
-                        }
-                    }
-                    return Stage::Works;
-                }
+                Step::TakeMore { from, piece, .. } => return self.await_more(core, from, piece),
                 Step::Take { .. } if self.early.takes(self.at) => {}
                 Step::Take { from, at, to } if self.collective.memory.is_brief(to.len) => {
                     self.take(from, at, to);

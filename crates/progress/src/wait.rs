@@ -165,6 +165,7 @@ impl Progress {
     }
 
     /// Polls until `ready` answers. What it submits is sent.
+    #[inline(always)]
     pub fn wait<T>(&self, ready: impl FnMut(&mut Core) -> Option<T>) -> T {
         self.wait_locked(self.lock(), None, ready).unwrap_or_else(|| unreachable!())
     }
@@ -304,6 +305,7 @@ impl Progress {
         }
     }
 
+    #[inline(always)]
     fn wait_locked<'a, T>(
         &'a self,
         mut core: Seat<'a, Core>,

@@ -10,6 +10,9 @@
 //! What is longer than a page goes on in the same round, piece by piece on either page in turn, for one reader, who says
 //! which it has taken: so rounds are as many for those who do not know how much others post.
 //!
+//! A round belongs to an operation, whose number lies beside the count. Who has left one out, because a check failed there only,
+//! finds in the lines of others where the next begins, and posts nothing in the rounds before it (`steps`).
+//!
 //! A member's count and what is brief lie beside each other. Who is about to sleep says first what it waits for, and that it
 //! sleeps, in one word for all, and looks once more; who posts what completes it rings. Either side runs a full fence between its write
 //! and its look (Dekker's problem), and so do two that post at once: one of them sees that all is there.
@@ -17,6 +20,7 @@
 mod awaited;
 mod layout;
 mod pages;
+mod steps;
 
 use std::io;
 use std::ops::Range;
@@ -38,6 +42,8 @@ use layout::{
     before,
 };
 use pages::Pages;
+pub use steps::Operations;
+use steps::{Standing, mark, round_of};
 
 /// One member's part of a board.
 #[derive(Debug)]
@@ -50,6 +56,8 @@ pub struct Board<S = Segment> {
     round: u64,
     /// A round that all have begun.
     begun_by_all: u64,
+    operations: Operations,
+    standing: Standing,
     pages: Pages,
     /// How long the next contribution is with all that follows its first page, and who reads it, if something does.
     announced: Option<(usize, u32)>,
@@ -186,6 +194,8 @@ impl<S: Shared> Board<S> {
             layout: Layout::of::<S>(size, page_len),
             round: 0,
             begun_by_all: 0,
+            operations: Operations::default(),
+            standing: Standing::default(),
             pages: Pages::default(),
             announced: None,
             awaited: None,
@@ -207,6 +217,11 @@ impl<S: Shared> Board<S> {
     /// that.
     #[inline]
     pub fn has_room(&mut self, len: usize) -> bool {
+        self.is_in_step() && self.has_place_for(len)
+    }
+
+    #[inline]
+    fn has_place_for(&mut self, len: usize) -> bool {
         let places = self.places(len);
         let Places { count, .. } = places.unwrap_or(self.layout.lines);
         // Whoever has begun the round after that of its last use has read what was there.
@@ -293,6 +308,11 @@ impl<S: Shared> Board<S> {
     /// When it is longer than a page.
     #[inline]
     pub fn post(&mut self, len: usize, fill: impl FnOnce(&mut [u8], bool)) {
+        self.post_for(self.operations.number(), len, fill);
+    }
+
+    #[inline]
+    fn post_for(&mut self, operation: u64, len: usize, fill: impl FnOnce(&mut [u8], bool)) {
         assert!(len <= self.layout.page_len, "a contribution is at most a page long");
         self.round += 1;
         let line = self.line(self.me, self.round);
@@ -304,7 +324,7 @@ impl<S: Shared> Board<S> {
             self.write(at, len, fill);
         }
         self.memory.word32(line + LEN_AT).store(len as u32, Ordering::Relaxed);
-        self.memory.word64(line).store(self.round, Ordering::Release);
+        self.memory.word64(line).store(mark(self.round, operation), Ordering::Release);
         S::fence();
     }
 
@@ -589,7 +609,13 @@ impl<S: Shared> Board<S> {
 
     #[inline]
     fn has_posted(&self, member: u32, round: u64) -> bool {
-        self.memory.word64(self.line(member, round)).load(Ordering::Acquire) >= round
+        round_of(self.marked(member, round)) >= round
+    }
+
+    /// The count on a member's line of a round, and the number beside it.
+    #[inline]
+    fn marked(&self, member: u32, round: u64) -> u64 {
+        self.memory.word64(self.line(member, round)).load(Ordering::Acquire)
     }
 
     /// A bit for each member that sleeps, or is about to.
@@ -856,7 +882,7 @@ mod tests {
         one.lost = None;
         one.get_up();
         assert_eq!(one.missing(), None, "it was looked just now");
-        other.memory.word64(other.line(1, 1)).store(1, Ordering::Release);
+        other.memory.word64(other.line(1, 1)).store(mark(1, 0), Ordering::Release);
         one.get_up();
         one.next_look = Instant::now();
         assert_eq!(one.missing(), None);

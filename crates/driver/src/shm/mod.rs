@@ -36,7 +36,7 @@ use crate::memory::OfProcess;
 use crate::rail::{Event, Fault, Neighbours, Post, Puller, Rail, RailError};
 
 use aside::Aside;
-pub use board::{Board, BoardDoor};
+pub use board::{Board, BoardDoor, Operations};
 use heads::{GONE, Heads};
 use life::Life;
 use node::Address;

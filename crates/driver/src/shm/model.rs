@@ -123,7 +123,7 @@ impl Shared for Modelled {
         let lines = len.div_ceil(LINE);
         let of = CREATED.with_borrow(Vec::len) as i32;
         let word = |at| (at, Word64 { at, of, value: AtomicU64::new(0) });
-        let places64 = (0..lines).flat_map(|line| [0, 16, 24].map(|at| line * LINE + at));
+        let places64 = (0..lines).flat_map(|line| [0, 16, 24, 32].map(|at| line * LINE + at));
         let places = (0..lines).flat_map(|line| [0, 4, 8, 12].map(|at| line * LINE + at));
         let contents = Contents {
             descriptor: of,
@@ -752,6 +752,34 @@ fn one_combines_for_all() {
     member.join().unwrap();
 }
 
+/// One member leaves out an operation in which the other posts, and then one is left out by both, before they meet.
+fn who_has_left_an_operation_out_is_in_step() {
+    let [one, other] = <[_; 2]>::try_from(members(2)).unwrap();
+    let memory = CREATED.with_borrow(|created| created[0].clone());
+    let go = move |mut board: Board<Modelled>, me: u32, own: u8| {
+        if me == 0 {
+            board.operations().begin(1);
+            post(&mut board, 9);
+        }
+        for operation in [2, 4] {
+            if !board.operations().begin(operation) {
+                board.leave_out();
+            }
+            post(&mut board, own);
+            while !board.has(0..2) {
+                thread::yield_now();
+            }
+            let (at, len) = board.lies(1 - me);
+            assert!(len > 0 && memory.slice(at, len).iter().all(|byte| *byte == 3 - own));
+        }
+        memory
+    };
+    let memory = go.clone();
+    let member = thread::spawn(move || drop(memory(other, 1, 2)));
+    go(one, 0, 1);
+    member.join().unwrap();
+}
+
 /// Two members post at once what a third one sleeps for.
 fn who_waits_for_all_is_woken() {
     let [mut sleeper, one, other] = <[_; 3]>::try_from(members(3)).unwrap();
@@ -778,6 +806,7 @@ fn a_board_shows_contributions() {
     explore(contributions_are_read_where_they_are);
     explore(pieces_are_read_where_they_are);
     explore(one_combines_for_all);
+    explore(who_has_left_an_operation_out_is_in_step);
     explore(who_waits_for_all_is_woken);
     explore(who_waits_for_pieces_is_woken);
 }

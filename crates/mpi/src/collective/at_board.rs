@@ -139,6 +139,35 @@ impl<C: Deref<Target = Collective>> Running<C> {
         seat.board.lock().tell(|position| core.wake(comm.gate(seat.rank(position))));
     }
 
+    /// Who has failed a call may have made up for it, without room for more yet.
+    #[cold]
+    pub(super) fn tell_what_was_left_out(&self, core: &mut Core) {
+        self.tell(core);
+    }
+
+    #[inline(never)]
+    pub(super) fn await_room_for_more(&mut self, core: &mut Core) -> Stage {
+        let stage = self.await_board(core, Board::has_room_for_more);
+        if stage != Stage::Ended || self.failure.is_some() {
+            return stage;
+        }
+        match self.reserves(core, Board::reserve_more) {
+            true => Stage::Works,
+            false => Stage::Ended,
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn await_more(&mut self, core: &mut Core, from: u32, piece: u32) -> Stage {
+        if !self.has_more(from, piece) && self.untaken().next().is_none() {
+            let stage = self.await_board(core, |board| board.has_more(from, piece));
+            if stage != Stage::Ended || self.failure.is_some() {
+                return stage;
+            }
+        }
+        Stage::Works
+    }
+
     /// Of the steps behind the one at which this rank waits, those that take what is long and there already: there is none
     /// where what comes first is short.
     pub(super) fn untaken(&self) -> impl Iterator<Item = usize> + use<'_, C> {

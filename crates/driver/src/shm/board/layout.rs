@@ -96,3 +96,6 @@ pub(super) const PID_AT: usize = 8;
 pub(super) const CORE_AT: usize = 12;
 pub(super) const POSTED_AT: usize = 16;
 pub(super) const TAKEN_AT: usize = 24;
+
+/// Besides: the round of its latest post when it did not know where an operation begins, and that one's number.
+pub(super) const BEHIND_AT: usize = 32;
