@@ -178,7 +178,8 @@ unsafe fn gather_blocks(
         let input =
             if in_place { Region::empty() } else { buffer(&SEND, sendbuf, sendcount, sendtype)? };
         if rank == to {
-            let blocks = Blocks::apart(&RECV, recvbuf, placement, recvtype, size)?;
+            let blocks =
+                Blocks::new(&RECV, recvbuf, placement, recvtype, size)?.apart(placement)?;
             distinct("sendbuf", &input, "recvbuf", &blocks.own(rank))?;
             let sizes = |rank: u32| blocks.sizes[rank as usize];
             check_own(in_place, input.len() as u64, sizes(rank))?;
@@ -371,7 +372,8 @@ unsafe fn allgather_blocks(
     unsafe {
         let input =
             if in_place { Region::empty() } else { buffer(&SEND, sendbuf, sendcount, sendtype)? };
-        let blocks = Blocks::apart(&RECV, recvbuf, placement, recvtype, comm.size())?;
+        let blocks =
+            Blocks::new(&RECV, recvbuf, placement, recvtype, comm.size())?.apart(placement)?;
         distinct("sendbuf", &input, "recvbuf", &blocks.own(comm.rank()))?;
         let sizes = |rank: u32| blocks.sizes[rank as usize];
         check_own(in_place, input.len() as u64, sizes(comm.rank()))?;
@@ -485,7 +487,7 @@ pub(crate) unsafe fn alltoall(
             }
         };
         let placement = Placement::Uniform(recvcount);
-        let receives = Blocks::apart(&RECV, recvbuf, placement, recvtype, blocks)?;
+        let receives = Blocks::new(&RECV, recvbuf, placement, recvtype, blocks)?;
         alltoall_blocks(comm, sends, receives, true)
     }
 }
@@ -514,7 +516,8 @@ pub(crate) unsafe fn alltoallv(
             }
         };
         let placement = listed(recvcounts, recvdispls);
-        let receives = Blocks::apart(&RECV, recvbuf, placement, recvtype, blocks)?;
+        let receives =
+            Blocks::new(&RECV, recvbuf, placement, recvtype, blocks)?.apart(placement)?;
         alltoall_blocks(comm, sends, receives, false)
     }
 }

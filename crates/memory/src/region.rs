@@ -261,51 +261,25 @@ impl Region {
     #[inline(never)]
     fn read_scattered(&self, offset: usize, target: &mut [u8]) {
         // SAFETY: `target` is a distinct live slice of that length.
-        unsafe { self.copy_out(offset, target.as_mut_ptr(), target.len()) }
+        unsafe { self.copy::<false>(offset, target.as_mut_ptr(), target.len()) }
     }
 
-    /// Copies bytes `offset..offset + len` of the stream to `to`.
+    /// Copies bytes `offset..offset + len` of the stream to `memory`, or, as a change, what is there over them.
     ///
     /// # Safety
-    /// There so many bytes may be written, and none of them is the region's.
-    unsafe fn copy_out(&self, offset: usize, to: *mut u8, len: usize) {
+    /// There so many bytes may be written, or read, and none of them is the region's.
+    unsafe fn copy<const CHANGE: bool>(&self, offset: usize, memory: *mut u8, len: usize) {
         self.check(offset, len);
-        let mut next = to;
-        let mut each = |span: Span| {
-            // SAFETY: the region's maker vouched for the span, and the caller for the target; the spans visited add up to
+        let mut next = memory;
+        let mut each = |Span { address, len }: Span| {
+            // SAFETY: the region's maker vouched for the span, and the caller for the memory; the spans visited add up to
             // its length.
             unsafe {
-                copy_few(span.address, next, span.len);
-                next = next.add(span.len);
-            }
-            true
-        };
-        match &self.shape {
-            Shape::Strided { base, layout } => {
-                let elements = Strided { base: *base, layout, offset: self.start + offset, len };
-                // SAFETY: as above.
-                if !unsafe { elements.gather(to) } {
-                    elements.visit(each);
+                match CHANGE {
+                    true => copy_few(next, address, len),
+                    false => copy_few(address, next, len),
                 }
-            }
-            _ => {
-                self.visit(offset, len, &mut each);
-            }
-        }
-    }
-
-    /// Copies `len` bytes from `from` over those of the stream from `offset` on.
-    ///
-    /// # Safety
-    /// There so many bytes may be read, and none of them is the region's.
-    unsafe fn copy_in(&self, offset: usize, from: *const u8, len: usize) {
-        self.check(offset, len);
-        let mut next = from;
-        let mut each = |span: Span| {
-            // SAFETY: as in `copy_out`, with the roles exchanged.
-            unsafe {
-                copy_few(next, span.address, span.len);
-                next = next.add(span.len);
+                next = next.add(len);
             }
             true
         };
@@ -313,7 +287,7 @@ impl Region {
             Shape::Strided { base, layout } => {
                 let elements = Strided { base: *base, layout, offset: self.start + offset, len };
                 // SAFETY: as above.
-                if !unsafe { elements.scatter(from) } {
+                if !unsafe { elements.copy::<CHANGE>(memory) } {
                     elements.visit(each);
                 }
             }
@@ -351,7 +325,7 @@ impl Region {
             return unsafe { copy_few(address, to, self.len) };
         }
         // SAFETY: the target is a distinct live slice of the region's length.
-        unsafe { self.copy_out(0, to, self.len) }
+        unsafe { self.copy::<false>(0, to, self.len) }
     }
 
     /// Copies `source` over bytes `offset..offset + source.len()` of the stream.
@@ -370,7 +344,7 @@ impl Region {
     #[inline(never)]
     fn write_scattered(&self, offset: usize, source: &[u8]) {
         // SAFETY: `source` is a distinct live slice of that length.
-        unsafe { self.copy_in(offset, source.as_ptr(), source.len()) }
+        unsafe { self.copy::<true>(offset, source.as_ptr().cast_mut(), source.len()) }
     }
 
     /// Copies the stream of `source` over this region's, from its beginning; overlap is allowed only
@@ -389,9 +363,9 @@ impl Region {
     fn copy_scattered_from(&self, source: &Region) {
         match (self.flat(), source.flat()) {
             // SAFETY: both regions' makers vouched for their memory, which does not overlap.
-            (Some(to), _) => return unsafe { source.copy_out(0, to, source.len()) },
+            (Some(to), _) => return unsafe { source.copy::<false>(0, to, source.len()) },
             // SAFETY: as above.
-            (_, Some(from)) => return unsafe { self.copy_in(0, from, source.len()) },
+            (_, Some(from)) => return unsafe { self.copy::<true>(0, from, source.len()) },
             (None, None) => {}
         }
         let mut done = 0;

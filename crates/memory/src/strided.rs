@@ -42,34 +42,18 @@ impl Strided<'_> {
         }
     }
 
-    /// Copies them to `to`, if they are whole elements of segments that are all one number, or two, long.
+    /// Copies them to `memory`, or, as a change, what is there over them, if they are whole elements of segments that are all
+    /// one number, or two, long.
     ///
     /// # Safety
-    /// The elements may be read, and so many bytes at `to` written, which are none of theirs.
-    pub unsafe fn gather(self, to: *mut u8) -> bool {
+    /// The elements may be read and so many bytes of `memory` written, or the other way round; none are both.
+    pub unsafe fn copy<const CHANGE: bool>(self, memory: *mut u8) -> bool {
         // SAFETY: as the function's.
         unsafe {
             match self.segments_of_whole() {
-                Some(4) => self.each::<4>(|at, place| *to.cast::<[u8; 4]>().add(place) = *at),
-                Some(8) => self.each::<8>(|at, place| *to.cast::<[u8; 8]>().add(place) = *at),
-                Some(16) => self.each::<16>(|at, place| *to.cast::<[u8; 16]>().add(place) = *at),
-                Some(_) | None => return false,
-            }
-        }
-        true
-    }
-
-    /// Copies over them what is at `from`, if they are such.
-    ///
-    /// # Safety
-    /// So many bytes at `from` may be read, and the elements written, which are none of those.
-    pub unsafe fn scatter(self, from: *const u8) -> bool {
-        // SAFETY: as the function's.
-        unsafe {
-            match self.segments_of_whole() {
-                Some(4) => self.each::<4>(|at, place| *at = *from.cast::<[u8; 4]>().add(place)),
-                Some(8) => self.each::<8>(|at, place| *at = *from.cast::<[u8; 8]>().add(place)),
-                Some(16) => self.each::<16>(|at, place| *at = *from.cast::<[u8; 16]>().add(place)),
+                Some(4) => self.copy_each::<4, CHANGE>(memory.cast()),
+                Some(8) => self.copy_each::<8, CHANGE>(memory.cast()),
+                Some(16) => self.copy_each::<16, CHANGE>(memory.cast()),
                 Some(_) | None => return false,
             }
         }
@@ -84,17 +68,26 @@ impl Strided<'_> {
         self.layout.segment_len().filter(|_| is_whole)
     }
 
-    /// Each segment, `N` bytes long, of whole elements, and how many are before it.
+    /// Copies segments, `N` bytes long, of whole elements.
+    ///
+    /// # Safety
+    /// As [`Strided::copy`].
     #[inline(always)]
-    fn each<const N: usize>(self, mut copy: impl FnMut(*mut [u8; N], usize)) {
+    unsafe fn copy_each<const N: usize, const CHANGE: bool>(self, mut memory: *mut [u8; N]) {
         let Self { base, layout, offset, len } = self;
         let first = offset / layout.size();
-        let mut place = 0;
         for element in first..first + len / layout.size() {
             let origin = base.wrapping_offset(element as isize * layout.extent());
             for segment in layout.segments() {
-                copy(origin.wrapping_offset(segment.offset).cast(), place);
-                place += 1;
+                let at = origin.wrapping_offset(segment.offset).cast::<[u8; N]>();
+                // SAFETY: as the function's; bytes have no alignment.
+                unsafe {
+                    match CHANGE {
+                        true => *at = *memory,
+                        false => *memory = *at,
+                    }
+                    memory = memory.add(1);
+                }
             }
         }
     }

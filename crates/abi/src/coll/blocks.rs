@@ -16,51 +16,6 @@ pub(super) enum Placement {
 }
 
 impl Blocks {
-    /// As [`Blocks::new`], of what is received: no element lies in two blocks, for receives would write it twice
-    /// (MPI-5.0 §6.5, §6.7).
-    pub unsafe fn apart(
-        names: &Names,
-        address: *const c_void,
-        placement: Placement,
-        datatype: RawHandle,
-        ranks: u32,
-    ) -> Result<Self> {
-        // SAFETY: as the body's.
-        unsafe {
-            let blocks = Self::new(names, address, placement, datatype, ranks)?;
-            blocks.check_apart(placement)?;
-            Ok(blocks)
-        }
-    }
-
-    unsafe fn check_apart(&self, placement: Placement) -> Result<()> {
-        let Placement::Listed { counts, displacements } = placement else { return Ok(()) };
-        // SAFETY: as the body's.
-        let at = |index| unsafe { (displacements.at(index), counts.at(index), index) };
-        let filled = || (0..self.sizes.len()).filter(|index| self.sizes[*index] > 0).map(at);
-        let mut end = i64::MIN;
-        let follows = |(start, count, _): (i64, i64, usize)| {
-            let is_behind = start >= end;
-            end = end.max(start.saturating_add(count));
-            is_behind
-        };
-        if filled().all(follows) {
-            return Ok(());
-        }
-        let mut blocks: Vec<_> = filled().collect();
-        blocks.sort_unstable();
-        let overlap =
-            blocks.windows(2).find(|pair| pair[0].0.saturating_add(pair[0].1) > pair[1].0);
-        let Some(&[one, other]) = overlap.and_then(|pair| pair.first_chunk()) else {
-            return Ok(());
-        };
-        let name = displacements.name;
-        Err(Error::argument(format!(
-            "{name}[{}] = {} lies in the block of {} at {name}[{}] = {}",
-            other.2, other.0, one.1, one.2, one.0
-        )))
-    }
-
     pub unsafe fn new(
         names: &Names,
         address: *const c_void,
@@ -96,6 +51,35 @@ impl Blocks {
             blocks.push(part);
         }
         Ok(blocks.end())
+    }
+
+    /// They are received, so that no element lies in two of them: receives would write it twice (MPI-5.0 §6.5, §6.7).
+    pub unsafe fn apart(self, placement: Placement) -> Result<Self> {
+        let Placement::Listed { counts, displacements } = placement else { return Ok(self) };
+        // SAFETY: as the body's.
+        let at = |index| unsafe { (displacements.at(index), counts.at(index), index) };
+        let filled = || (0..self.sizes.len()).filter(|index| self.sizes[*index] > 0).map(at);
+        let mut end = i64::MIN;
+        let follows = |(start, count, _): (i64, i64, usize)| {
+            let is_behind = start >= end;
+            end = end.max(start.saturating_add(count));
+            is_behind
+        };
+        if filled().all(follows) {
+            return Ok(self);
+        }
+        let mut blocks: Vec<_> = filled().collect();
+        blocks.sort_unstable();
+        let overlap =
+            blocks.windows(2).find(|pair| pair[0].0.saturating_add(pair[0].1) > pair[1].0);
+        let Some(&[one, other]) = overlap.and_then(|pair| pair.first_chunk()) else {
+            return Ok(self);
+        };
+        let name = displacements.name;
+        Err(Error::argument(format!(
+            "{name}[{}] = {} lies in the block of {} at {name}[{}] = {}",
+            other.2, other.0, one.1, one.2, one.0
+        )))
     }
 
     /// Blocks of one count, which follow each other as elements do: all of them are one buffer.

@@ -115,7 +115,8 @@ pub(super) unsafe fn gather(
         match role {
             Role::Idle => return Ok(idle(comm, Operation::Gather)),
             Role::Root => {
-                let blocks = Blocks::apart(&RECV, recvbuf, placement, recvtype, size)?;
+                let blocks =
+                    Blocks::new(&RECV, recvbuf, placement, recvtype, size)?.apart(placement)?;
                 (Region::empty(), blocks.stream, blocks.sizes)
             }
             Role::Partner(_) => {
@@ -183,7 +184,7 @@ pub(super) unsafe fn allgather(
     let (input, blocks) = unsafe {
         (
             buffer(&SEND, sendbuf, sendcount, sendtype)?,
-            Blocks::apart(&RECV, recvbuf, placement, recvtype, size)?,
+            Blocks::new(&RECV, recvbuf, placement, recvtype, size)?.apart(placement)?,
         )
     };
     distinct("sendbuf", &input, "recvbuf", &blocks.stream)?;

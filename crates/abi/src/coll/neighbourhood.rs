@@ -16,7 +16,8 @@ unsafe fn allgather_blocks(
     // SAFETY: as the body's.
     let (input, blocks) = unsafe {
         let input = buffer(&SEND, sendbuf, sendcount, sendtype)?;
-        let blocks = Blocks::apart(&RECV, recvbuf, placement, recvtype, neighbours.indegree())?;
+        let blocks = Blocks::new(&RECV, recvbuf, placement, recvtype, neighbours.indegree())?
+            .apart(placement)?;
         (input, blocks)
     };
     distinct("sendbuf", &input, "recvbuf", &blocks.stream)?;
@@ -85,7 +86,7 @@ unsafe fn alltoall_placed(
     let (sends, receives) = unsafe {
         (
             Blocks::new(&SEND, sendbuf, sends, sendtype, out)?,
-            Blocks::apart(&RECV, recvbuf, receives, recvtype, into)?,
+            Blocks::new(&RECV, recvbuf, receives, recvtype, into)?.apart(receives)?,
         )
     };
     alltoall_blocks(comm, &neighbours, sends, receives)
