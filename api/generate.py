@@ -141,8 +141,23 @@ def header(functions, constants):
     for prefix in ("", "P"):
         out += [f"{f.result} {prefix}{f.name}({f.arguments});" for f in functions]
         out.append("")
+    out += for_fortran(functions)
     out += ["#ifdef __cplusplus", "}", "#endif", "", "#endif"]
     return "\n".join(out) + "\n"
+
+
+def for_fortran(functions):
+    """What C programs give to Fortran and take from it (MPI-5.0 §19.3), for an INTEGER that is an int."""
+    out = ["/* Fortran's handles and statuses: in programs, not in the library, whose ABI has no type for INTEGER. */",
+           "typedef int MPI_Fint;"]
+    for function in functions:
+        if function.name.endswith("_toint"):
+            handle = function.name.removesuffix("_toint")
+            out.append(f"#define {handle}_c2f(handle) ((MPI_Fint){function.name}(handle))")
+            out.append(f"#define {handle}_f2c(handle) {handle}_fromint(handle)")
+    out.append("#define MPI_Status_c2f(c, f) (*(MPI_Status *)(f) = *(const MPI_Status *)(c), MPI_SUCCESS)")
+    out.append("#define MPI_Status_f2c(f, c) (*(MPI_Status *)(c) = *(const MPI_Status *)(f), MPI_SUCCESS)")
+    return [*out, ""]
 
 
 def widths(function, by_name):

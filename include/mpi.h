@@ -1771,6 +1771,33 @@ int PMPI_Win_wait(MPI_Win win);
 double PMPI_Wtick(void);
 double PMPI_Wtime(void);
 
+/* Fortran's handles and statuses: in programs, not in the library, whose ABI has no type for INTEGER. */
+typedef int MPI_Fint;
+#define MPI_Comm_c2f(handle) ((MPI_Fint)MPI_Comm_toint(handle))
+#define MPI_Comm_f2c(handle) MPI_Comm_fromint(handle)
+#define MPI_Errhandler_c2f(handle) ((MPI_Fint)MPI_Errhandler_toint(handle))
+#define MPI_Errhandler_f2c(handle) MPI_Errhandler_fromint(handle)
+#define MPI_File_c2f(handle) ((MPI_Fint)MPI_File_toint(handle))
+#define MPI_File_f2c(handle) MPI_File_fromint(handle)
+#define MPI_Group_c2f(handle) ((MPI_Fint)MPI_Group_toint(handle))
+#define MPI_Group_f2c(handle) MPI_Group_fromint(handle)
+#define MPI_Info_c2f(handle) ((MPI_Fint)MPI_Info_toint(handle))
+#define MPI_Info_f2c(handle) MPI_Info_fromint(handle)
+#define MPI_Message_c2f(handle) ((MPI_Fint)MPI_Message_toint(handle))
+#define MPI_Message_f2c(handle) MPI_Message_fromint(handle)
+#define MPI_Op_c2f(handle) ((MPI_Fint)MPI_Op_toint(handle))
+#define MPI_Op_f2c(handle) MPI_Op_fromint(handle)
+#define MPI_Request_c2f(handle) ((MPI_Fint)MPI_Request_toint(handle))
+#define MPI_Request_f2c(handle) MPI_Request_fromint(handle)
+#define MPI_Session_c2f(handle) ((MPI_Fint)MPI_Session_toint(handle))
+#define MPI_Session_f2c(handle) MPI_Session_fromint(handle)
+#define MPI_Type_c2f(handle) ((MPI_Fint)MPI_Type_toint(handle))
+#define MPI_Type_f2c(handle) MPI_Type_fromint(handle)
+#define MPI_Win_c2f(handle) ((MPI_Fint)MPI_Win_toint(handle))
+#define MPI_Win_f2c(handle) MPI_Win_fromint(handle)
+#define MPI_Status_c2f(c, f) (*(MPI_Status *)(f) = *(const MPI_Status *)(c), MPI_SUCCESS)
+#define MPI_Status_f2c(f, c) (*(MPI_Status *)(c) = *(const MPI_Status *)(f), MPI_SUCCESS)
+
 #ifdef __cplusplus
 }
 #endif

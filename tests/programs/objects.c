@@ -237,6 +237,31 @@ static void environment(void) {
     CHECK(MPI_Op_fromint(MPI_Op_toint(MPI_SUM)) == MPI_SUM);
 }
 
+/* As Fortran has them: handles are numbers, and a status an array of such. */
+static void fortran(void) {
+    MPI_Comm comm;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Fint number = MPI_Comm_c2f(comm), array[MPI_F_STATUS_SIZE];
+    CHECK(number != MPI_Comm_c2f(MPI_COMM_WORLD) && MPI_Comm_f2c(number) == comm);
+    MPI_Datatype pair, type;
+    MPI_Type_contiguous(2, MPI_INT, &pair);
+    MPI_Type_commit(&pair);
+    type = MPI_Type_f2c(MPI_Type_c2f(pair));
+    MPI_Request request;
+    int to = (rank + 1) % size, from = (rank + size - 1) % size, got[2], given[2] = {rank, 7}, count;
+    MPI_Irecv(got, 1, type, from, 3, MPI_Comm_f2c(number), &request);
+    request = MPI_Request_f2c(MPI_Request_c2f(request));
+    MPI_Send(given, 1, type, to, 3, comm);
+    MPI_Status status, copy;
+    MPI_Wait(&request, &status);
+    CHECK(MPI_Status_c2f(&status, array) == MPI_SUCCESS);
+    CHECK(array[MPI_F_SOURCE] == from && array[MPI_F_TAG] == 3);
+    CHECK(MPI_Status_f2c(array, &copy) == MPI_SUCCESS);
+    MPI_Get_count(&copy, type, &count);
+    CHECK(count == 1 && copy.MPI_SOURCE == from && got[0] == from && got[1] == 7);
+    MPI_Type_free(&pair), MPI_Comm_free(&comm);
+}
+
 int main(int argc, char **argv) {
     int all, flag;
     MPI_Initialized(&flag);
@@ -246,7 +271,7 @@ int main(int argc, char **argv) {
     CHECK(flag);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    modes(), groups(), names_and_attributes(), types(), infos_and_statuses(), environment();
+    modes(), groups(), names_and_attributes(), types(), infos_and_statuses(), environment(), fortran();
     MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0) printf("objects on %d ranks: %d failures\n", size, all);
     MPI_Finalize();
