@@ -6,7 +6,7 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives nonblocking large layouts point_to_point objects seldom unsupported bad_input tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads together bits; do
+for program in collectives nonblocking large layouts point_to_point objects seldom unsupported bad_input tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads together bits left_out; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
 for program in collectives nonblocking objects neighbours intercomms; do
@@ -140,6 +140,7 @@ timeout 120 "$work/bad_input" ../api/functions.txt
 go -n 1 "$work/bad_input" stated
 go -n 2 "$work/bad_input" pair
 go -genv CANELE_RAILS tcp -n 2 "$work/bad_input" pair
+for ranks in 2 3 5 8; do go -n $ranks "$work/left_out" "${CANELE_SEED:-1}" 300; done
 code=0
 go -n 2 "$work/bad_input" fatal 2>"$work/err" || code=$?
 grep -q 'canele: rank [01]: MPI_Send: MPI_ERR_RANK: dest = 42 is outside a communicator of 2' "$work/err"
