@@ -56,15 +56,23 @@ done
 
 step "MPICH's own tests"
 if command -v apt-get >/dev/null; then
-    mkdir -p build/mpich
-    check 2400 tests/mpich_suite.sh "$prefix" "$PWD/build/mpich" || true
+    mkdir -p build/debian
+    check 2400 tests/mpich_suite.sh "$prefix" "$PWD/build/debian" || true
     read -r run failed < <(sed -nE 's/^([0-9]+) tests of MPICH.s, ([0-9]+) failed$/\1 \2/p' "$told" | grep . || echo '- no-end')
     passed=-
     [ "$run" = - ] || passed=$((run - failed))
     row "MPICH" "$run" "$passed" 0 "$failed"
+    step "libraries of others"
+    for name in fftw3 scotch hypre petsc; do
+        check 2400 tests/programs_of_others.sh "$prefix" "$PWD/build/debian" $name || true
+        read -r run failed < <(sed -nE "s/^$name ([0-9]+) ([0-9]+)$/\1 \2/p" "$told" | grep . || echo '- no-end')
+        passed=-
+        [ "$run" = - ] || passed=$((run - failed))
+        row "$name" "$run" "$passed" 0 "$failed"
+    done
 else
-    echo "left out: their source is Debian's, by apt-get, which is missing"
-    row "MPICH" - - - -
+    echo "left out: their sources are Debian's, by apt-get, which is missing"
+    row "MPICH, libraries of others" - - - -
 fi
 
 printf '\n%-28s %8s %8s %8s %8s\n' "" "run" passed skipped failed

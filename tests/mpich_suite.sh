@@ -9,35 +9,20 @@ version=4.0.2
 suites="attr coll comm datatype errhan group info init pt2pt topo threads/coll threads/comm threads/init threads/pt2pt"
 export PATH=$prefix/bin:$PATH LD_LIBRARY_PATH=$prefix/lib
 
-# With lists of sources of its own: those of the system may have programs only.
-fetch() {
-    local apt=$folder/apt
-    mkdir -p "$apt/parts" "$apt/lists/partial"
-    grep -ls '^URIs:.*/debian' /etc/apt/sources.list.d/*.sources | while read -r file; do
-        sed 's/^Types:.*/Types: deb-src/' "$file" >"$apt/parts/${file##*/}"
-    done || true
-    sed -n 's/^deb /deb-src /p' /etc/apt/sources.list 2>/dev/null >"$apt/sources.list" || true
-    from=(-q -o "Dir::Etc::SourceList=$apt/sources.list" -o "Dir::Etc::SourceParts=$apt/parts" -o "Dir::State::Lists=$apt/lists")
-    apt-get "${from[@]}" update >/dev/null
-    (cd "$folder" && apt-get "${from[@]}" source --download-only mpich >/dev/null)
-    [ -e "$folder/mpich_$version.orig.tar.xz" ] || { echo "this Debian has another MPICH than $version, for which tests/mpich.excluded is" >&2; exit 1; }
-    tar -xf "$folder/mpich_$version.orig.tar.xz" -C "$folder" "mpich-$version/test/mpi"
-}
-
 # Some need functions that MPI has no more, and are not built; they are excluded.
 build() {
-    cd "$folder/mpich-$version/test/mpi"
+    cd "$folder/mpich/test/mpi"
     # Whoever unpacks has files of one age.
     find . -exec touch -r configure {} +
     CC=mpicc ./configure --with-mpi="$prefix" --disable-fortran --disable-cxx --enable-strictmpi >configure.log
     for part in dtpools util $suites; do
         make -k -C "$part" >"${part//\//-}.log" 2>&1 || [ "$part" != util ]
     done
-    touch "$folder/built"
+    touch "$folder/mpich/built"
 }
 
-[ -e "$folder/mpich-$version/test/mpi/configure" ] || fetch
-[ -e "$folder/built" ] || (build)
+"$here/debian_source.sh" "$folder" mpich "$version" test/mpi
+[ -e "$folder/mpich/built" ] || (build)
 
 excluded=$(sed -E 's/ *(#.*)?$//; /^$/d' "$here/mpich.excluded" | awk '{print $1}')
 needed=$(sed 's/#.*//' "$here/mpich.excluded" | sed -nE 's/.* needs (MPI_[A-Za-z_]+).*/\1/p' | sort -u)
@@ -45,7 +30,7 @@ supported=$(grep -vxFf "$here/../api/unsupported.txt" <<<"$needed" || true)
 [ -z "$supported" ] || { echo "supported, yet a reason in tests/mpich.excluded:" $supported >&2; exit 1; }
 run=0 failed=0
 for suite in $suites; do
-    cd "$folder/mpich-$version/test/mpi/$suite"
+    cd "$folder/mpich/test/mpi/$suite"
     list=testlist
     [ -e $list ] || list=testlist.in
     # A program, its ranks, and arg=..., env=... and what it is expected to do. What is to fail, or needs more, is for MPICH.
