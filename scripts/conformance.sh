@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # How conforming the library is: the kit that every rail passes, the ABI beside the reference's, mpi4py's own
-# tests on one and two ranks, and MPICH's own. Ends with a table; fails if anything failed that is not in
+# tests on one and two ranks, MPICH's own, and those of libraries that programs are built on (for which flex,
+# bison and liblapack-dev must be there). Ends with a table; fails if anything failed that is not in
 # tests/mpi4py.excluded or tests/mpich.excluded.
 set -euo pipefail
 cd "$(dirname "$0")/.."

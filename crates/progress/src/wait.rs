@@ -164,7 +164,7 @@ impl Progress {
             .unwrap_or_else(|| unreachable!())
     }
 
-    /// Polls until `ready` answers. What it submits is sent.
+    /// Polls until `ready` answers. What it submits is sent. Part of its callers: most find the answer there at once.
     #[inline(always)]
     pub fn wait<T>(&self, ready: impl FnMut(&mut Core) -> Option<T>) -> T {
         self.wait_locked(self.lock(), None, ready).unwrap_or_else(|| unreachable!())

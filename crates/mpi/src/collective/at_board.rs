@@ -145,6 +145,7 @@ impl<C: Deref<Target = Collective>> Running<C> {
         self.tell(core);
     }
 
+    /// What is long has time for a call, which keeps short what all go through.
     #[inline(never)]
     pub(super) fn await_room_for_more(&mut self, core: &mut Core) -> Stage {
         let stage = self.await_board(core, Board::has_room_for_more);

@@ -143,6 +143,7 @@ const NONE: u64 = NUMBERS + 1;
 #[cfg(test)]
 mod tests {
     use crate::shm::board::{Board, BoardDoor};
+    use crate::sim::mix;
 
     const PAGE: usize = 4 << 10;
 
@@ -152,12 +153,9 @@ mod tests {
         std::iter::once(first).chain((1..size).map(join)).collect()
     }
 
-    /// SplitMix64 (Steele, Lea, Flood 2014).
     fn draw(seed: &mut u64) -> u64 {
-        *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let word = (*seed ^ (*seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
+        *seed = mix(*seed);
+        *seed
     }
 
     /// What a member does in an operation: so many posts; the last of them meets, if all take part.
@@ -214,7 +212,7 @@ mod tests {
             std::env::var("CANELE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
         for number in first..first + 300 {
             let mut seed = number;
-            println!("seed {number}");
+            println!("CANELE_SEED={number}");
             let size = 2 + (draw(&mut seed) % 4) as u32;
             let drawn = |_| Operation {
                 posts: draw(&mut seed) % 4,
