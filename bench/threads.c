@@ -1,26 +1,27 @@
 /* Threads that call at once: so many of each of two ranks exchange short messages, all in one communicator by a tag
-   each, or each in a communicator of its own; and so many threads of rank 1 wait for a request each, for a message in a
+   each, or each in a communicator of its own; so many threads of rank 0 send short messages to themselves, each in a
+   communicator of its own, while rank 1 sleeps; and so many threads of rank 1 wait for a request each, for a message in a
    probe, or for one of two requests, of which one thread after the other gets its message and answers. A line of JSON for each case and operation.
    Usage: threads SECONDS_PER_OPERATION SIZE/THREADS...
 
-   Times are half a round trip of each thread, or of the threads that wait all half round trips one after the other:
-   so threads by time is always the rate of messages, those of both ways counted. */
+   Times are half a round trip of each thread, or what a message to itself takes it, or of the threads that wait all half
+   round trips one after the other: so threads by time is always the rate of messages, those of both ways counted. */
 #include <pthread.h>
 
 #include "program.h"
 
 enum { MOST_THREADS = 64, SLICES = 10 };
-enum { ONE, EACH, WAITING, PROBING, ANY, OPERATIONS };
-static const char *const NAMES[] = {"one communicator", "a communicator each", "waiting, woken in turn",
+enum { ONE, EACH, ITSELF, WAITING, PROBING, ANY, OPERATIONS };
+static const char *const NAMES[] = {"one communicator", "a communicator each", "each to itself", "waiting, woken in turn",
                                     "in probes, woken in turn", "for one of two, woken in turn"};
 
 struct worker {
     pthread_t thread;
-    char *data;
+    char *data; /* twice as many bytes */
     int bytes, tag;
     MPI_Comm comm;
     double end_s; /* when rank 0's ends */
-    long exchanges;
+    long exchanges; /* of two messages */
 };
 
 static struct worker workers[MOST_THREADS];
@@ -36,6 +37,19 @@ static void *exchange(void *of) {
         MPI_Recv(worker->data, worker->bytes, MPI_CHAR, 1, worker->tag, worker->comm, MPI_STATUS_IGNORE);
         if (ends) return NULL;
     }
+}
+
+static void *answer_itself(void *of) {
+    struct worker *worker = of;
+    for (worker->exchanges = 0; clock_system_s() < worker->end_s; worker->exchanges++) {
+        for (int i = 0; i < 2; i++) {
+            MPI_Request request;
+            MPI_Irecv(worker->data + worker->bytes, worker->bytes, MPI_CHAR, 0, worker->tag, worker->comm, &request);
+            MPI_Send(worker->data, worker->bytes, MPI_CHAR, 0, worker->tag, worker->comm);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        }
+    }
+    return NULL;
 }
 
 static void *answer(void *of) {
@@ -106,12 +120,16 @@ static const char *obstacle(int count) {
     return least < count ? "so many threads cannot be started" : NULL;
 }
 
-/* Half a round trip of each thread in one slice of the time. */
-static double slice(int count, int rank, double seconds) {
+/* Half a round trip of each thread in one slice of the time, or what a message to itself takes it. */
+static double slice(int operation, int count, int rank, double seconds) {
     MPI_Barrier(MPI_COMM_WORLD);
     double begin = clock_system_s();
     for (int i = 0; i < count; i++) workers[i].end_s = begin + seconds;
-    start_all(count, rank == 0 ? exchange : answer);
+    if (operation == ITSELF && rank == 1) {
+        clock_sleep_until(begin + seconds);
+        return 0;
+    }
+    start_all(count, operation == ITSELF ? answer_itself : rank == 0 ? exchange : answer);
     join(count);
     double us = (clock_system_s() - begin) * 1e6;
     long exchanges = 0;
@@ -140,8 +158,8 @@ static void take(int operation, int count, int rank, double seconds, struct samp
         if (rank == 1) start_all(count, waits), join(count);
         return;
     }
-    samples->first_us = slice(count, rank, seconds / SLICES);
-    for (; samples->count < SLICES; samples->count++) samples->us[samples->count] = slice(count, rank, seconds / SLICES);
+    samples->first_us = slice(operation, count, rank, seconds / SLICES);
+    for (; samples->count < SLICES; samples->count++) samples->us[samples->count] = slice(operation, count, rank, seconds / SLICES);
 }
 
 static void measure(struct program_case asked, int rank, double seconds) {
@@ -155,8 +173,8 @@ static void measure(struct program_case asked, int rank, double seconds) {
         }
         for (int i = 0; i < count; i++) {
             workers[i].tag = i, workers[i].bytes = (int)asked.bytes;
-            workers[i].data = program_memory("threads", (size_t)asked.bytes);
-            workers[i].comm = operation == EACH ? comms[i] : MPI_COMM_WORLD;
+            workers[i].data = program_memory("threads", 2 * (size_t)asked.bytes);
+            workers[i].comm = operation == EACH || operation == ITSELF ? comms[i] : MPI_COMM_WORLD;
         }
         take(operation, count, rank, seconds, &samples);
         for (int i = 0; i < count; i++) free(workers[i].data);

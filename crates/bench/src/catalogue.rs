@@ -375,10 +375,10 @@ pub static REACTIVITY: Description = Description {
 
 pub static THREADS: Description = Description {
     name: "threads",
-    about: "Ping-pongs of many threads of two ranks at once, in one communicator and in one each, and threads that wait for a request, in a probe or for one of two requests and are woken in turn: µs for a message of each, and millions of messages a second",
+    about: "Ping-pongs of many threads of two ranks at once, in one communicator and in one each, messages of many threads of one rank to themselves, and threads that wait for a request, in a probe or for one of two requests and are woken in turn: µs for a message of each, and millions of messages a second",
     program: "threads",
     title: "Threads: messages of many threads at once",
-    time: "half a round trip of each thread",
+    time: "half a round trip of each thread, or a message to itself",
     sizes: Some(Numbers { most: 1 << 20, ..SIZES }),
     counts: Some(Numbers {
         option: "threads",
@@ -388,7 +388,7 @@ pub static THREADS: Description = Description {
         least: 1,
         most: 64,
     }),
-    operations: |_| 5,
+    operations: |_| 6,
     panels: &[Column::Operation, Column::Bytes("size")],
     axis: &[Column::Count("threads")],
     figure: Some(Quantity::Rate),

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::parts::{AtomicU32, Condvar, Mutex, SPINS, has_one_thread, spin_loop};
+use super::parts::{AtomicU32, Condvar, Mutex, ROUNDS, has_one_thread, spin_loop};
 
 /// What a lock is but for what it guards.
 #[derive(Debug)]
@@ -42,12 +42,14 @@ impl Latch {
         self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// What is held for a few hundred instructions is worth some of them; then the thread sleeps. Who
-    /// may have others beside it in the queue leaves word of that.
+    /// What is held for a few hundred instructions is worth some of them; then the thread sleeps. Who asks takes the word's
+    /// line, and what lies beside it, from who holds the lock, and so asks less and less often (Anderson, "The performance
+    /// of spin lock alternatives for shared-memory multiprocessors", 1990). Who may have others beside it in the queue
+    /// leaves word of that.
     #[cold]
     fn wait(&self) {
-        for _ in 0..SPINS {
-            spin_loop();
+        for round in 1..=ROUNDS {
+            (0..1 << round).for_each(|_| spin_loop());
             if self.word.load(Ordering::Relaxed) == FREE && self.try_take() {
                 return;
             }

@@ -35,7 +35,11 @@ mod parts {
 
     pub use crate::alone::{has_one_thread, is_known_alone};
 
-    /// Some microseconds, as long as a lock is held that guards no system call.
+    /// Some microseconds, as long as a lock is held that guards no system call; each round has twice the pauses of the one
+    /// before.
+    pub const ROUNDS: u32 = 7;
+
+    /// Some microseconds.
     pub const SPINS: u32 = 100;
 }
 

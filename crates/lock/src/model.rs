@@ -73,6 +73,7 @@ mod parts {
     use super::{FLAW, Flaw};
 
     /// More would be the same again.
+    pub const ROUNDS: u32 = 1;
     pub const SPINS: u32 = 1;
 
     /// Others may run all the same.
