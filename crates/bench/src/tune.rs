@@ -82,7 +82,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn tune(arguments: &Arguments) -> Result<(), String> {
     let job = Job::new(arguments)?;
     let places = job.places()?;
-    let mut cases = cases(arguments, &places);
+    let (mut cases, mut meetings_us) = (cases(arguments, &places), Vec::new());
     let turns = cases.iter().map(|case| case.contenders.len()).max().unwrap_or(0);
     for round in 0..arguments.rounds as usize {
         for turn in 0..turns {
@@ -93,11 +93,11 @@ fn tune(arguments: &Arguments) -> Result<(), String> {
                 turn + 1
             ));
             // Who comes first in one round comes later in the next.
-            job.take_turn(&mut cases, (turn + round) % turns)?;
+            job.take_turn(&mut cases, (turn + round) % turns, &mut meetings_us)?;
         }
     }
     let found: Vec<Found> = cases.iter().filter_map(Found::of).collect();
-    say(&shown(&places, &found))?;
+    say(&shown(&places, &found, Across::of(&meetings_us)))?;
     let text = format!("# by canele tune, for {places}\n{}", table(&found));
     text.parse::<plan::Plans>().map_err(|reason| format!("the table: {reason}"))?;
     fs::write(&arguments.table, text).map_err(|error| wrong(&arguments.table, &error))?;
@@ -184,6 +184,7 @@ struct Job {
 #[serde(untagged)]
 enum Line {
     Places { places: String },
+    Meeting { meeting_us: f64 },
     Time { operation: String, bytes: u64, time_us: f64 },
     Start { library: String },
 }
@@ -229,8 +230,13 @@ impl Job {
         }
     }
 
-    /// Measures each case by its contender of this number, where it has one.
-    fn take_turn(&self, cases: &mut [Case], turn: usize) -> Result<(), String> {
+    /// Measures each case by its contender of this number, where it has one, and what it takes all ranks to meet.
+    fn take_turn(
+        &self,
+        cases: &mut [Case],
+        turn: usize,
+        meetings_us: &mut Vec<f64>,
+    ) -> Result<(), String> {
         let (mut plans, mut words) = (String::new(), Vec::new());
         for case in cases.iter().filter(|case| turn < case.contenders.len()) {
             let Call { operation, bytes, .. } = case.call;
@@ -238,6 +244,9 @@ impl Job {
             words.push(format!("{operation}/{bytes}"));
         }
         self.start(&plans, &words, &mut |line| {
+            if let Line::Meeting { meeting_us } = line {
+                meetings_us.push(meeting_us);
+            }
             let Line::Time { operation, bytes, time_us } = line else { return };
             let is_it = |case: &&mut Case| {
                 case.call.operation.name() == operation && case.call.bytes == bytes
@@ -340,9 +349,9 @@ fn is_clear(one: &[f64], other: &[f64]) -> bool {
 }
 
 /// What was found, beside what the model says.
-fn shown(places: &Topology, found: &[Found]) -> String {
+fn shown(places: &Topology, found: &[Found], meeting_us: Option<Across>) -> String {
     let mut text = format!(
-        "on {} ranks, {} nodes, {} sites{}\n\n{:14} {:>9}  {:13} {:>12} {:>12} {:>7}  {:13} {:>12} {:>6}\n",
+        "on {} ranks, {} nodes, {} sites{}\n\n{:14} {:>9}  {:13} {:>12} {:>12}  {:13} {:>12} {:>6}\n",
         places.size(),
         places.nodes(),
         places.sites(),
@@ -352,7 +361,6 @@ fn shown(places: &Topology, found: &[Found]) -> String {
         "by the model",
         "predicted µs",
         "measured µs",
-        "ratio",
         "fastest",
         "measured µs",
         "/"
@@ -361,13 +369,12 @@ fn shown(places: &Topology, found: &[Found]) -> String {
         let mark = if one.is_clear { "  taken" } else { "" };
         let _ = writeln!(
             text,
-            "{:14} {:>9}  {:13} {:>12.1} {:>12.1} {:>7.2}  {:13} {:>12.1} {:>6.2}{mark}",
+            "{:14} {:>9}  {:13} {:>12.1} {:>12.1}  {:13} {:>12.1} {:>6.2}{mark}",
             one.operation,
             size_text(one.bytes),
             one.choice,
             one.predicted_us,
             one.took.median,
-            one.took.median / one.predicted_us.max(0.001),
             one.fastest,
             one.fastest_took.median,
             one.fastest_took.median / one.took.median,
@@ -376,11 +383,16 @@ fn shown(places: &Topology, found: &[Found]) -> String {
     let taken = found.iter().filter(|one| one.is_clear).count();
     let _ = write!(
         text,
-        "\nratio: measured over predicted; /: the fastest over the model's choice; {taken} of {} are clearly \
-         better (by {:.0} % in the median)\n",
+        "\n/: the fastest over the model's choice; {taken} of {} are clearly better (by {:.0} % in the median)\n",
         found.len(),
         (1.0 - CLEARLY) * 100.0
     );
+    if let Some(Across { median, .. }) = meeting_us {
+        let _ = writeln!(
+            text,
+            "Measured until all ranks had met again, which alone takes {median:.1} µs."
+        );
+    }
     text
 }
 
@@ -458,8 +470,9 @@ mod tests {
         assert_eq!(text, "bcast 4..128 chain\nbcast 1449..8192 chain\n");
         assert!(text.parse::<plan::Plans>().is_ok());
         let places = Topology::flat(4, true, plan::Costs::default());
-        let shown = shown(&places, &found);
+        let shown = shown(&places, &found, Across::of(&[7.0]));
         assert!(shown.contains("on 4 ranks, 1 nodes, 1 sites, more than cores"), "{shown}");
         assert!(shown.contains("3 of 4 are clearly"), "{shown}");
+        assert!(shown.contains("which alone takes 7.0 µs"), "{shown}");
     }
 }
