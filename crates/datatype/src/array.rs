@@ -186,13 +186,13 @@ fn part_of_array(
             count,
             datatype: &each,
         });
-        part = build(&blocks.collect::<Vec<_>>(), contents.clone())?;
+        part = build(blocks, contents.clone())?;
         stride = whole;
     }
     let markers = Edges { lower: 0, upper: stride as isize };
     let Bounds { data, alignment, .. } = part.bounds();
     let bounds = Bounds::marked(data, markers, alignment).ok_or_else(too_large)?;
-    let segments = part.layout().segments().to_vec();
+    let segments = part.layout().segments().clone();
     Ok(Datatype::derived(segments, bounds, part.elements().to_vec(), contents))
 }
 
@@ -248,7 +248,7 @@ mod tests {
     /// The array's elements that a type has, which are of one `int`.
     fn owned(datatype: &Datatype) -> Vec<isize> {
         let segments = datatype.layout().segments().iter();
-        let run = |one: &Segment| one.offset / 4..(one.offset + one.len as isize) / 4;
+        let run = |one: Segment| one.offset / 4..(one.offset + one.len as isize) / 4;
         segments.flat_map(run).collect()
     }
 

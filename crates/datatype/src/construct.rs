@@ -1,11 +1,12 @@
 //! The constructors of derived datatypes (MPI-5.0 §5.1.2–5.1.4).
 
-use memory::Segment;
+use memory::{Layout, Segment, Segments};
 
 use crate::builtin::Element;
 use crate::datatype::{Bounds, Combiner, Contents, Datatype, Edges, TypeError, push_elements};
 
 /// So many elements of a type at a displacement in bytes.
+#[derive(Clone, Copy)]
 pub(crate) struct Block<'a> {
     pub displacement: i64,
     pub count: i64,
@@ -16,7 +17,7 @@ impl Datatype {
     /// The same type under another handle.
     pub fn duplicate(&self) -> Self {
         let contents = contents(Combiner::Dup, vec![], vec![], std::slice::from_ref(self));
-        let segments = self.layout().segments().to_vec();
+        let segments = self.layout().segments().clone();
         let copy = Self::derived(segments, self.bounds(), self.elements().to_vec(), contents);
         if self.is_committed() {
             copy.commit();
@@ -31,7 +32,7 @@ impl Datatype {
     pub fn contiguous(count: i64, old: &Self) -> Result<Self, TypeError> {
         let contents =
             contents(Combiner::Contiguous, vec![count], vec![], std::slice::from_ref(old));
-        build(&[Block { displacement: 0, count, datatype: old }], contents)
+        build(std::iter::once(Block { displacement: 0, count, datatype: old }), contents)
     }
 
     /// `count` blocks of `block` elements, `stride` elements apart.
@@ -65,8 +66,8 @@ impl Datatype {
         let extent = old.extent().1 as i64;
         let integers = chain(lengths.len(), lengths, displacements);
         let contents = contents(Combiner::Indexed, integers, vec![], std::slice::from_ref(old));
-        let bytes = displacements.iter().map(|one| one.checked_mul(extent).ok_or_else(too_large));
-        blocks(lengths, &bytes.collect::<Result<Vec<_>, _>>()?, old, contents)
+        let bytes = scaled(displacements, extent)?;
+        build(blocks(lengths.iter().copied(), bytes, old), contents)
     }
 
     /// Blocks of `lengths[i]` elements at `displacements[i]` bytes.
@@ -78,7 +79,7 @@ impl Datatype {
         let integers = chain(lengths.len(), lengths, &[]);
         let addresses = displacements.to_vec();
         let contents = contents(Combiner::Hindexed, integers, addresses, std::slice::from_ref(old));
-        blocks(lengths, displacements, old, contents)
+        build(blocks(lengths.iter().copied(), displacements.iter().copied(), old), contents)
     }
 
     /// Blocks of `length` elements at `displacements[i]` elements.
@@ -94,9 +95,8 @@ impl Datatype {
         let integers = chain(displacements.len(), &[length], displacements);
         let contents =
             contents(Combiner::IndexedBlock, integers, vec![], std::slice::from_ref(old));
-        let bytes = displacements.iter().map(|one| one.checked_mul(extent).ok_or_else(too_large));
-        let bytes = bytes.collect::<Result<Vec<_>, _>>()?;
-        blocks(&vec![length; displacements.len()], &bytes, old, contents)
+        let bytes = scaled(displacements, extent)?;
+        build(blocks(std::iter::repeat(length), bytes, old), contents)
     }
 
     /// Blocks of `length` elements at `displacements[i]` bytes.
@@ -112,7 +112,8 @@ impl Datatype {
         let addresses = displacements.to_vec();
         let contents =
             contents(Combiner::HindexedBlock, integers, addresses, std::slice::from_ref(old));
-        blocks(&vec![length; displacements.len()], displacements, old, contents)
+        let displacements = displacements.iter().copied();
+        build(blocks(std::iter::repeat(length), displacements, old), contents)
     }
 
     /// Blocks of `lengths[i]` elements of `types[i]` at `displacements[i]` bytes.
@@ -133,7 +134,7 @@ impl Datatype {
             count,
             datatype,
         });
-        build(&parts.collect::<Vec<_>>(), contents)
+        build(parts, contents)
     }
 
     /// The same data with other bounds.
@@ -147,7 +148,7 @@ impl Datatype {
         let markers = Edges { lower: lower as isize, upper: upper as isize };
         let Bounds { data, alignment, .. } = self.bounds();
         let bounds = Bounds::marked(data, markers, alignment).ok_or_else(too_large)?;
-        let segments = self.layout().segments().to_vec();
+        let segments = self.layout().segments().clone();
         Ok(Self::derived(segments, bounds, self.elements().to_vec(), contents))
     }
 }
@@ -163,55 +164,180 @@ fn strided(
     check_count("blocklength", block)?;
     if block.checked_mul(old.extent().1 as i64) == Some(stride) {
         let count = count.checked_mul(block).ok_or_else(too_large)?;
-        return build(&[Block { displacement: 0, count, datatype: old }], contents);
+        return build(std::iter::once(Block { displacement: 0, count, datatype: old }), contents);
     }
-    if count > SEGMENTS_MAX as i64 && block > 0 {
-        return Err(too_large());
+    let mut outline = Outline::new();
+    let mut segments = Segments::new();
+    if count > 0 && block > 0 {
+        let last = (count - 1).checked_mul(stride).ok_or_else(too_large)?;
+        let of_block = |displacement| Run::of(Block { displacement, count: block, datatype: old });
+        let (first, last) = (of_block(0)?, of_block(last)?);
+        let count_of_all = block.checked_mul(count).ok_or_else(too_large)?;
+        let (low, high) = (first.low.min(last.low), first.high.max(last.high));
+        outline.add(&Run { datatype: old, count: count_of_all, low, high })?;
+        let shape = (block as usize, stride as isize, count as usize);
+        append_strided(&mut segments, old.layout(), shape).ok_or_else(too_large)?;
     }
-    let places = (0..count).map(|index| {
-        let displacement = index.checked_mul(stride).ok_or_else(too_large)?;
-        Ok(Block { displacement, count: block, datatype: old })
-    });
-    build(&places.collect::<Result<Vec<_>, _>>()?, contents)
+    Ok(Datatype::derived(segments, outline.bounds()?, outline.elements, contents))
 }
 
-fn blocks(
-    lengths: &[i64],
+/// The segments of so many blocks of so many elements, each so many bytes behind the one before; none if they are too many.
+fn append_strided(
+    segments: &mut Segments,
+    layout: &Layout,
+    (block, stride, count): (usize, isize, usize),
+) -> Option<()> {
+    if layout.is_contiguous() {
+        let run = Segment { offset: 0, len: layout.size() * block };
+        return segments.push_run(run, stride, count, SEGMENTS_MAX);
+    }
+    if block == 1 {
+        return segments.push_elements(layout.segments(), 0, stride, count, SEGMENTS_MAX);
+    }
+    (0..count as isize).try_for_each(|index| {
+        let (origin, extent) = (index * stride, layout.extent());
+        segments.push_elements(layout.segments(), origin, extent, block, SEGMENTS_MAX)
+    })
+}
+
+/// Displacements in elements of so many bytes, in bytes.
+fn scaled(
     displacements: &[i64],
-    old: &Datatype,
-    contents: Contents,
-) -> Result<Datatype, TypeError> {
-    let places = lengths.iter().zip(displacements);
-    let places = places.map(|(&count, &displacement)| Block { displacement, count, datatype: old });
-    build(&places.collect::<Vec<_>>(), contents)
+    extent: i64,
+) -> Result<impl Iterator<Item = i64> + Clone, TypeError> {
+    let fit = displacements.iter().all(|one| one.checked_mul(extent).is_some());
+    let bytes = displacements.iter().map(move |one| one * extent);
+    if fit { Ok(bytes) } else { Err(too_large()) }
+}
+
+fn blocks<'a>(
+    lengths: impl Iterator<Item = i64> + Clone,
+    displacements: impl Iterator<Item = i64> + Clone,
+    datatype: &'a Datatype,
+) -> impl Iterator<Item = Block<'a>> + Clone {
+    let places = lengths.zip(displacements);
+    places.map(move |(count, displacement)| Block { displacement, count, datatype })
 }
 
 /// The type of these blocks, one behind the other in the type map.
-pub(crate) fn build(blocks: &[Block<'_>], contents: Contents) -> Result<Datatype, TypeError> {
-    let mut segments = Vec::new();
-    let mut elements: Vec<(Element, u64)> = Vec::new();
-    let mut size = 0isize;
-    let (mut data, mut markers, mut reach, mut alignment) = (None, None, None, 1);
-    for block in blocks {
-        check_count("blocklength", block.count)?;
-        if block.count == 0 {
-            continue;
+pub(crate) fn build<'a>(
+    blocks: impl Iterator<Item = Block<'a>> + Clone,
+    contents: Contents,
+) -> Result<Datatype, TypeError> {
+    let outline = Outline::of(blocks.clone())?;
+    let mut segments = Segments::new();
+    for Block { displacement, count, datatype } in blocks.filter(|block| block.count > 0) {
+        let (layout, origin, count) = (datatype.layout(), displacement as isize, count as usize);
+        if layout.is_contiguous() {
+            segments.push(Segment { offset: origin, len: layout.size() * count });
+        } else {
+            let (elements, extent) = (layout.segments(), layout.extent());
+            let added = segments.push_elements(elements, origin, extent, count, SEGMENTS_MAX);
+            added.ok_or_else(too_large)?;
         }
-        let bounds = block.datatype.bounds();
-        data = union(data, block.spread(bounds.data)?);
-        markers = union(markers, block.spread(bounds.markers())?);
-        reach = union(reach, block.spread(bounds.edges())?);
-        alignment = alignment.max(bounds.alignment);
-        let bytes = (block.datatype.size() as isize).checked_mul(block.count as isize);
-        size = bytes.and_then(|bytes| size.checked_add(bytes)).ok_or_else(too_large)?;
-        append_segments(&mut segments, block)?;
-        append_elements(&mut elements, block)?;
     }
-    let bounds = match markers {
-        Some(markers) => Bounds::marked(data, markers, alignment),
-        None => Bounds::padded(data, reach, alignment),
-    };
-    Ok(Datatype::derived(segments, bounds.ok_or_else(too_large)?, elements, contents))
+    Ok(Datatype::derived(segments, outline.bounds()?, outline.elements, contents))
+}
+
+/// So many elements of a type, and where the lowest and the highest begin.
+struct Run<'a> {
+    datatype: &'a Datatype,
+    count: i64,
+    low: i64,
+    high: i64,
+}
+
+impl<'a> Run<'a> {
+    fn of(Block { displacement, count, datatype }: Block<'a>) -> Result<Self, TypeError> {
+        let reach = (count - 1).checked_mul(datatype.extent().1 as i64);
+        let last = reach.and_then(|reach| displacement.checked_add(reach)).ok_or_else(too_large)?;
+        Ok(Self { datatype, count, low: displacement.min(last), high: displacement.max(last) })
+    }
+
+    /// The outermost of the edges that each element has.
+    fn spread(&self, edges: Option<Edges>) -> Result<Option<Edges>, TypeError> {
+        let Some(Edges { lower, upper }) = edges else { return Ok(None) };
+        let lower = (lower as i64).checked_add(self.low);
+        let upper = (upper as i64).checked_add(self.high);
+        let (Some(lower), Some(upper)) = (lower, upper) else { return Err(too_large()) };
+        Ok(Some(Edges { lower: lower as isize, upper: upper as isize }))
+    }
+}
+
+/// What is known of a type from its parts, but for where its data lie.
+struct Outline {
+    data: Option<Edges>,
+    markers: Option<Edges>,
+    reach: Option<Edges>,
+    alignment: usize,
+    size: isize,
+    elements: Vec<(Element, u64)>,
+}
+
+impl Outline {
+    const fn new() -> Self {
+        let elements = Vec::new();
+        Self { data: None, markers: None, reach: None, alignment: 1, size: 0, elements }
+    }
+
+    /// Blocks of one type, one behind the other, reach what the lowest and the highest do.
+    fn of<'a>(blocks: impl Iterator<Item = Block<'a>>) -> Result<Self, TypeError> {
+        let mut outline = Self::new();
+        let mut run: Option<Run<'_>> = None;
+        for block in blocks {
+            check_count("blocklength", block.count)?;
+            if block.count == 0 {
+                continue;
+            }
+            let next = Run::of(block)?;
+            match &mut run {
+                Some(run) if std::ptr::eq(run.datatype, next.datatype) => {
+                    let count = run.count.checked_add(next.count).ok_or_else(too_large)?;
+                    let (low, high) = (run.low.min(next.low), run.high.max(next.high));
+                    *run = Run { count, low, high, ..next };
+                }
+                _ => run.replace(next).map_or(Ok(()), |run| outline.add(&run))?,
+            }
+        }
+        run.map_or(Ok(()), |run| outline.add(&run))?;
+        Ok(outline)
+    }
+
+    fn add(&mut self, run: &Run<'_>) -> Result<(), TypeError> {
+        let bounds = run.datatype.bounds();
+        self.data = union(self.data, run.spread(bounds.data)?);
+        self.markers = union(self.markers, run.spread(bounds.markers())?);
+        self.reach = union(self.reach, run.spread(bounds.edges())?);
+        self.alignment = self.alignment.max(bounds.alignment);
+        let bytes = (run.datatype.size() as isize).checked_mul(run.count as isize);
+        let size = bytes.and_then(|bytes| self.size.checked_add(bytes));
+        self.size = size.ok_or_else(too_large)?;
+        self.add_elements(run)
+    }
+
+    fn add_elements(&mut self, run: &Run<'_>) -> Result<(), TypeError> {
+        let (elements, of) = (&mut self.elements, run.datatype.elements());
+        if let [(element, count)] = of {
+            let count = count.checked_mul(run.count as u64).ok_or_else(too_large)?;
+            push_elements(elements, *element, count);
+            return Ok(());
+        }
+        if elements.len() + of.len().saturating_mul(run.count as usize) > SEGMENTS_MAX {
+            return Err(too_large());
+        }
+        for _ in 0..run.count {
+            of.iter().for_each(|&(element, count)| push_elements(elements, element, count));
+        }
+        Ok(())
+    }
+
+    fn bounds(&self) -> Result<Bounds, TypeError> {
+        let bounds = match self.markers {
+            Some(markers) => Bounds::marked(self.data, markers, self.alignment),
+            None => Bounds::padded(self.data, self.reach, self.alignment),
+        };
+        bounds.ok_or_else(too_large)
+    }
 }
 
 fn union(known: Option<Edges>, more: Option<Edges>) -> Option<Edges> {
@@ -219,67 +345,6 @@ fn union(known: Option<Edges>, more: Option<Edges>) -> Option<Edges> {
         (Some(known), Some(more)) => Some(known.union(more)),
         (known, more) => known.or(more),
     }
-}
-
-impl Block<'_> {
-    /// The outermost of the edges that each element of the block has.
-    fn spread(&self, edges: Option<Edges>) -> Result<Option<Edges>, TypeError> {
-        let extent = self.datatype.extent().1 as i64;
-        let reach = (self.count - 1).checked_mul(extent).ok_or_else(too_large)?;
-        let last = self.displacement.checked_add(reach).ok_or_else(too_large)?;
-        let Some(Edges { lower, upper }) = edges else { return Ok(None) };
-        let lower = (lower as i64).checked_add(self.displacement.min(last));
-        let upper = (upper as i64).checked_add(self.displacement.max(last));
-        let (Some(lower), Some(upper)) = (lower, upper) else { return Err(too_large()) };
-        Ok(Some(Edges { lower: lower as isize, upper: upper as isize }))
-    }
-}
-
-fn append_segments(segments: &mut Vec<Segment>, block: &Block<'_>) -> Result<(), TypeError> {
-    let layout = block.datatype.layout();
-    let displacement = block.displacement as isize;
-    if layout.is_contiguous() {
-        let len = layout.size() * block.count as usize;
-        push(segments, Segment { offset: displacement, len });
-        return Ok(());
-    }
-    let added = layout.segments().len().saturating_mul(block.count as usize);
-    if segments.len() + added > SEGMENTS_MAX {
-        return Err(too_large());
-    }
-    for index in 0..block.count as isize {
-        let origin = displacement + index * layout.extent();
-        for one in layout.segments() {
-            push(segments, Segment { offset: origin + one.offset, len: one.len });
-        }
-    }
-    Ok(())
-}
-
-fn push(segments: &mut Vec<Segment>, segment: Segment) {
-    match segments.last_mut() {
-        Some(last) if last.offset + last.len as isize == segment.offset => last.len += segment.len,
-        _ => segments.push(segment),
-    }
-}
-
-fn append_elements(elements: &mut Vec<(Element, u64)>, block: &Block<'_>) -> Result<(), TypeError> {
-    if let [(element, count)] = block.datatype.elements() {
-        let count = count.checked_mul(block.count as u64).ok_or_else(too_large)?;
-        push_elements(elements, *element, count);
-        return Ok(());
-    }
-    if elements.len() + block.datatype.elements().len().saturating_mul(block.count as usize)
-        > SEGMENTS_MAX
-    {
-        return Err(too_large());
-    }
-    for _ in 0..block.count {
-        for &(element, count) in block.datatype.elements() {
-            push_elements(elements, element, count);
-        }
-    }
-    Ok(())
 }
 
 pub(crate) fn contents(

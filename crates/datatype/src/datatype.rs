@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use memory::{Layout, Segment};
+use memory::{Layout, Segment, Segments};
 
 use crate::builtin::{Builtin, Element};
 
@@ -207,13 +207,13 @@ impl Datatype {
     }
 
     pub(crate) fn derived(
-        segments: Vec<Segment>,
+        segments: Segments,
         bounds: Bounds,
         elements: Vec<(Element, u64)>,
         contents: Contents,
     ) -> Self {
         let inner = Inner {
-            layout: Arc::new(Layout::new(segments, bounds.upper - bounds.lower)),
+            layout: Arc::new(Layout::of(segments, bounds.upper - bounds.lower)),
             bounds,
             elements: elements.into(),
             builtin: None,

@@ -31,8 +31,22 @@ proptest! {
         let made = recipe.make();
         let segments = made.layout().segments().iter();
         let bytes: Vec<i64> =
-            segments.flat_map(|one| (0..one.len).map(|at| (one.offset + at as isize) as i64)).collect();
+            segments.flat_map(|one| (0..one.len).map(move |at| (one.offset + at as isize) as i64)).collect();
         prop_assert_eq!(bytes, recipe.map().bytes());
+    }
+
+    #[test]
+    fn a_vector_is_what_its_blocks_are(
+        recipe in recipe(), count in 0i64..5, block in 0i64..4, stride in -200i64..200,
+    ) {
+        let old = recipe.make();
+        let made = Datatype::hvector(count, block, stride, &old).expect("small");
+        let displacements: Vec<i64> = (0..count).map(|index| index * stride).collect();
+        let listed = Datatype::hindexed(&vec![block; count as usize], &displacements, &old);
+        let listed = listed.expect("small");
+        prop_assert_eq!(made.layout(), listed.layout());
+        prop_assert_eq!((made.extent(), made.true_extent()), (listed.extent(), listed.true_extent()));
+        prop_assert_eq!(made.elements_in(made.size() as u64), listed.elements_in(made.size() as u64));
     }
 
     #[test]
@@ -141,7 +155,19 @@ fn vectors_without_gaps_may_be_as_long_as_memory() {
     let made = Datatype::vector(1 << 40, 3, 3, &int).expect("one run of bytes");
     assert_eq!((made.size(), made.extent()), (12 << 40, (0, 12 << 40)));
     assert!(made.layout().is_contiguous());
-    assert!(Datatype::vector(1 << 40, 3, 4, &int).is_err(), "too many runs of bytes");
+}
+
+#[test]
+fn vectors_with_gaps_need_no_list() {
+    let int = Datatype::builtin(Builtin::Int);
+    let made = Datatype::vector(1 << 40, 3, 4, &int).expect("alike runs of bytes");
+    assert_eq!((made.size(), made.extent()), (12 << 40, (0, (16 << 40) - 4)));
+    let twice = Datatype::hvector(2, 1, 16 << 40, &made).expect("more of them");
+    assert_eq!((twice.size(), twice.layout().segments().len()), (24 << 40, 2 << 40));
+    assert!(Datatype::vector(2, 1, 2, &made).is_err(), "two such, apart, need a list");
+    let uneven = Datatype::indexed(&[1, 2], &[0, 2], &int).expect("small");
+    assert!(Datatype::vector(1 << 40, 3, 5, &uneven).is_err(), "too many runs of bytes");
+    assert!(Datatype::vector(1 << 40, 0, 5, &uneven).is_ok_and(|made| made.size() == 0));
 }
 
 #[test]

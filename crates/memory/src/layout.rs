@@ -9,11 +9,212 @@ pub struct Segment {
     pub len: usize,
 }
 
+/// Runs of contiguous bytes, in packed-stream order; adjacent ones are merged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segments(Form);
+
+/// Those of vectors and of columns are many, and need no list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// All of one length at one distance.
+    Regular(Regular),
+    Listed(Vec<Segment>),
+}
+
+/// So many segments of which each begins `stride` bytes behind the one before; 0 where there are fewer than two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Regular {
+    pub first: Segment,
+    pub stride: isize,
+    pub count: usize,
+}
+
+impl Regular {
+    const EMPTY: Self = Self { first: Segment { offset: 0, len: 0 }, stride: 0, count: 0 };
+
+    /// Those from `index` on.
+    #[inline(always)]
+    pub fn from(self, index: usize) -> impl Iterator<Item = Segment> + Clone {
+        let Self { first: Segment { offset, len }, stride, count } = self;
+        let at = move |index: usize| offset.wrapping_add(stride.wrapping_mul(index as isize));
+        (index..count).map(move |index| Segment { offset: at(index), len })
+    }
+
+    fn last(self) -> Option<Segment> {
+        self.from(self.count.checked_sub(1)?).next()
+    }
+
+    /// With one more behind the last, where it lies at the same distance.
+    fn and(self, segment: Segment) -> Option<Self> {
+        let Self { first, stride, count } = self;
+        let Some(last) = self.last() else {
+            return Some(Self { first: segment, stride: 0, count: 1 });
+        };
+        let distance = segment.offset.checked_sub(last.offset)?;
+        let goes_on = segment.len == first.len && (count == 1 || distance == stride);
+        goes_on.then_some(Self { first, stride: distance, count: count + 1 })
+    }
+}
+
+impl Segment {
+    /// Whether another begins where this one ends.
+    fn touches(self, next: Self) -> bool {
+        self.offset.wrapping_add(self.len as isize) == next.offset
+    }
+}
+
+impl Segments {
+    /// None.
+    pub const fn new() -> Self {
+        Self(Form::Regular(Regular::EMPTY))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Form::Regular(regular) => regular.count,
+            Form::Listed(listed) => listed.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// In packed-stream order.
+    pub fn iter(&self) -> impl Iterator<Item = Segment> + Clone + '_ {
+        let (regular, listed) = match &self.0 {
+            Form::Regular(regular) => (*regular, &[][..]),
+            Form::Listed(listed) => (Regular::EMPTY, &listed[..]),
+        };
+        regular.from(0).chain(listed.iter().copied())
+    }
+
+    /// Adds one, which may be empty.
+    #[inline]
+    pub fn push(&mut self, segment: Segment) {
+        if segment.len == 0 {
+            return;
+        }
+        match &mut self.0 {
+            Form::Regular(_) => self.push_to_regular(segment),
+            Form::Listed(listed) => match listed.last_mut() {
+                Some(last) if last.touches(segment) => last.len += segment.len,
+                _ => listed.push(segment),
+            },
+        }
+    }
+
+    fn push_to_regular(&mut self, segment: Segment) {
+        let Form::Regular(regular) = &mut self.0 else { return };
+        let is_apart = !regular.last().is_some_and(|last| last.touches(segment));
+        if let Some(more) = regular.and(segment).filter(|_| is_apart) {
+            *regular = more;
+        } else if regular.count == 1 && !is_apart {
+            regular.first.len += segment.len;
+        } else {
+            self.0 = Form::Listed(regular.from(0).collect());
+            self.push(segment);
+        }
+    }
+
+    /// Adds so many alike, each `stride` bytes behind the one before; all must lie within the address space. Those that need
+    /// a list are none of more than `limit`.
+    pub fn push_run(
+        &mut self,
+        first: Segment,
+        stride: isize,
+        count: usize,
+        limit: usize,
+    ) -> Option<()> {
+        if first.len == 0 || count == 0 {
+            return Some(());
+        }
+        if stride == first.len as isize {
+            self.push(Segment { len: first.len.checked_mul(count)?, ..first });
+            return Some(());
+        }
+        let run = Regular { first, stride: if count > 1 { stride } else { 0 }, count };
+        match &mut self.0 {
+            Form::Regular(known) if known.count == 0 => *known = run,
+            Form::Regular(known)
+                if count > 1 && known.and(first).is_some_and(|more| more.stride == stride) =>
+            {
+                *known = Regular { stride, count: known.count + count, ..*known };
+            }
+            _ => {
+                if self.len().checked_add(count)? > limit {
+                    return None;
+                }
+                run.from(0).for_each(|one| self.push(one));
+            }
+        }
+        Some(())
+    }
+
+    /// Adds those of so many elements of a type, whose first lies at `origin`, each `extent` bytes behind the one before; as
+    /// [`Segments::push_run`].
+    pub fn push_elements(
+        &mut self,
+        of: &Self,
+        origin: isize,
+        extent: isize,
+        count: usize,
+        limit: usize,
+    ) -> Option<()> {
+        let moved =
+            |one: Segment, by: isize| Segment { offset: one.offset.wrapping_add(by), ..one };
+        if let Form::Regular(regular) = of.0 {
+            let Regular { first, stride, count: each } = regular;
+            let first = moved(first, origin);
+            if each <= 1 {
+                return self.push_run(first, extent, each * count, limit);
+            }
+            let whole = stride.checked_mul(isize::try_from(each).ok()?);
+            if count == 1 || whole == Some(extent) {
+                return self.push_run(first, stride, each.checked_mul(count)?, limit);
+            }
+        }
+        if self.len().checked_add(of.len().checked_mul(count)?)? > limit {
+            return None;
+        }
+        for index in 0..count as isize {
+            let origin = origin.wrapping_add(extent.wrapping_mul(index));
+            of.iter().for_each(|one| self.push(moved(one, origin)));
+        }
+        Some(())
+    }
+
+    /// Without a list where none is needed.
+    fn settle(&mut self) {
+        let Form::Listed(listed) = &self.0 else { return };
+        let add = |regular: Regular, one: &Segment| regular.and(*one);
+        if let Some(regular) = listed.iter().try_fold(Regular::EMPTY, add) {
+            self.0 = Form::Regular(regular);
+        }
+    }
+}
+
+impl Default for Segments {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl FromIterator<Segment> for Segments {
+    fn from_iter<I: IntoIterator<Item = Segment>>(segments: I) -> Self {
+        let mut made = Self::new();
+        segments.into_iter().for_each(|segment| made.push(segment));
+        made
+    }
+}
+
 /// The type map of one element, flattened to byte segments in packed-stream order.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Layout {
-    segments: Box<[Segment]>,
-    /// `starts[i]` = sum of the lengths of the segments before `i`.
+    segments: Segments,
+    /// Of those that are listed, `starts[i]` = sum of the lengths of the segments before `i`.
     starts: Box<[usize]>,
     size: usize,
     extent: isize,
@@ -25,24 +226,29 @@ impl Layout {
     /// A layout from segments in type-map order; adjacent ones are merged, empty ones dropped.
     /// `extent` is the distance in bytes between consecutive elements.
     pub fn new(segments: impl IntoIterator<Item = Segment>, extent: isize) -> Self {
-        let mut merged: Vec<Segment> = Vec::new();
-        for segment in segments.into_iter().filter(|segment| segment.len > 0) {
-            match merged.last_mut() {
-                Some(last) if last.offset + last.len as isize == segment.offset => {
-                    last.len += segment.len;
-                }
-                _ => merged.push(segment),
+        Self::of(segments.into_iter().collect(), extent)
+    }
+
+    /// The same of segments that are such.
+    pub fn of(mut segments: Segments, extent: isize) -> Self {
+        segments.settle();
+        let (starts, size, segment_len) = match &segments.0 {
+            Form::Regular(Regular { first, count, .. }) => {
+                (Box::default(), first.len * count, (*count > 0).then_some(first.len))
             }
-        }
-        let mut size = 0;
-        let mut starts = Vec::with_capacity(merged.len());
-        for segment in &merged {
-            starts.push(size);
-            size += segment.len;
-        }
-        let first = merged.first().map(|segment| segment.len);
-        let segment_len = first.filter(|&len| merged.iter().all(|segment| segment.len == len));
-        Self { segments: merged.into(), starts: starts.into(), size, extent, segment_len }
+            Form::Listed(listed) => {
+                let mut size = 0;
+                let start = |one: &Segment| {
+                    size += one.len;
+                    size - one.len
+                };
+                let starts = listed.iter().map(start).collect();
+                let first = listed.first().map(|one| one.len);
+                let is_alike = |len: &usize| listed.iter().all(|one| one.len == *len);
+                (starts, size, first.filter(is_alike))
+            }
+        };
+        Self { segments, starts, size, extent, segment_len }
     }
 
     /// Bytes of data in one element.
@@ -56,9 +262,32 @@ impl Layout {
         self.extent
     }
 
-    /// The segments of one element, in packed-stream order.
-    pub fn segments(&self) -> &[Segment] {
+    /// The segments of one element.
+    pub fn segments(&self) -> &Segments {
         &self.segments
+    }
+
+    /// Segments between and among which all lie.
+    pub(crate) fn outermost(&self) -> impl Iterator<Item = Segment> + '_ {
+        let (ends, listed) = match &self.segments.0 {
+            Form::Regular(regular) => ([regular.from(0).next(), regular.last()], &[][..]),
+            Form::Listed(listed) => ([None, None], &listed[..]),
+        };
+        ends.into_iter().flatten().chain(listed.iter().copied())
+    }
+
+    #[inline]
+    pub(crate) fn form(&self) -> &Form {
+        &self.segments.0
+    }
+
+    /// The only segment, if there is one only.
+    #[inline]
+    pub(crate) fn only(&self) -> Option<Segment> {
+        match self.segments.0 {
+            Form::Regular(Regular { first, count: 1, .. }) => Some(first),
+            Form::Regular(_) | Form::Listed(_) => None,
+        }
     }
 
     /// How long each segment is, if all are alike.
@@ -70,17 +299,85 @@ impl Layout {
     /// Whether consecutive elements form one run of bytes beginning at the first one's address.
     #[inline]
     pub fn is_contiguous(&self) -> bool {
-        match &*self.segments {
-            [] => true,
-            [only] => only.offset == 0 && only.len as isize == self.extent,
-            _ => false,
+        match self.segments.0 {
+            Form::Regular(Regular { count: 0, .. }) => true,
+            Form::Regular(Regular { first, count: 1, .. }) => {
+                first.offset == 0 && first.len as isize == self.extent
+            }
+            Form::Regular(_) | Form::Listed(_) => false,
         }
     }
 
     /// The segment that holds byte `offset` of the element's stream (`offset < size`).
     pub(crate) fn find(&self, offset: usize) -> (usize, usize) {
         debug_assert!(offset < self.size);
-        let index = self.starts.partition_point(|&start| start <= offset) - 1;
-        (index, offset - self.starts[index])
+        match &self.segments.0 {
+            Form::Regular(Regular { first, .. }) => (offset / first.len, offset % first.len),
+            Form::Listed(_) => {
+                let index = self.starts.partition_point(|&start| start <= offset) - 1;
+                (index, offset - self.starts[index])
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(offset: isize, len: usize) -> Segment {
+        Segment { offset, len }
+    }
+
+    fn is_listed(segments: &Segments) -> bool {
+        matches!(segments.0, Form::Listed(_))
+    }
+
+    #[test]
+    fn runs_are_what_their_segments_are_one_by_one() {
+        for (first, stride, count) in [
+            (at(3, 2), 5, 4),
+            (at(0, 4), 4, 3),
+            (at(8, 1), -2, 3),
+            (at(0, 2), 0, 3),
+            (at(1, 1), 9, 1),
+        ] {
+            let mut run = Segments::new();
+            assert!(run.push_run(first, stride, count, 0).is_some(), "it needs no list");
+            let offsets = (0..count as isize).map(|index| first.offset + stride * index);
+            let each: Segments = offsets.map(|offset| at(offset, first.len)).collect();
+            assert_eq!(run, each);
+            assert!(!is_listed(&run));
+        }
+    }
+
+    #[test]
+    fn what_goes_on_as_it_began_needs_no_list_and_else_one_within_the_limit() {
+        let mut segments = Segments::from_iter([at(0, 2), at(10, 2)]);
+        assert!(segments.push_run(at(20, 2), 10, 1 << 40, 0).is_some());
+        assert_eq!(segments.len(), 2 + (1 << 40));
+        assert!(segments.push_run(at(1, 2), 10, 1, 100).is_none(), "too long a list");
+        let twice = {
+            let mut twice = Segments::new();
+            let columns = Segments::from_iter([at(0, 1), at(4, 1)]);
+            assert!(twice.push_elements(&columns, 0, 8, 1 << 40, 0).is_some());
+            twice
+        };
+        assert_eq!((twice.len(), twice.iter().nth(3)), (2 << 40, Some(at(12, 1))));
+    }
+
+    #[test]
+    fn segments_that_touch_are_merged_and_those_that_come_out_alike_need_no_list() {
+        let pairs = [at(0, 4), at(4, 4), at(16, 4), at(20, 4), at(32, 4), at(36, 4)];
+        let layout = Layout::new(pairs, 48);
+        assert_eq!(layout, Layout::new([at(0, 8), at(16, 8), at(32, 8)], 48));
+        assert!(!is_listed(layout.segments()));
+        assert_eq!((layout.size(), layout.segment_len(), layout.find(17)), (24, Some(8), (2, 1)));
+        let uneven = Layout::new([at(0, 4), at(8, 4), at(16, 4), at(20, 1)], 24);
+        assert!(is_listed(uneven.segments()));
+        assert_eq!(uneven.segments().iter().last(), Some(at(16, 5)));
+        assert_eq!((uneven.size(), uneven.segment_len(), uneven.find(9)), (13, None, (2, 1)));
+        assert!(Layout::new([], 8).is_contiguous() && Layout::new([at(0, 8)], 8).is_contiguous());
+        assert!(!Layout::new([at(0, 8)], 16).is_contiguous());
     }
 }

@@ -15,6 +15,6 @@ mod region;
 mod scratch;
 mod strided;
 
-pub use layout::{Layout, Segment};
+pub use layout::{Layout, Segment, Segments};
 pub use page::Page;
 pub use region::{Region, Span};

@@ -88,7 +88,7 @@ impl Region {
         if layout.is_contiguous() {
             return Self { shape: Shape::Flat(address), start: 0, len };
         }
-        if let ([only], 1) = (layout.segments(), count) {
+        if let (Some(only), 1) = (layout.only(), count) {
             // SAFETY: the segment belongs to the element the caller vouched for.
             let address = unsafe { address.offset(only.offset) };
             return Self { shape: Shape::Flat(address), start: 0, len };
@@ -110,7 +110,7 @@ impl Region {
         let inside = |index: usize| {
             let origin = layout.extent().checked_mul(isize::try_from(index).ok()?)?;
             let origin = origin.checked_add(start)?;
-            layout.segments().iter().try_for_each(|segment| {
+            layout.outermost().try_for_each(|segment| {
                 let first = usize::try_from(origin.checked_add(segment.offset)?).ok()?;
                 (first.checked_add(segment.len)? <= span.len).then_some(())
             })

@@ -1,7 +1,8 @@
 //! Elements of a datatype, at distances of its extent.
 
-use crate::Layout;
+use crate::layout::Form;
 use crate::region::Span;
+use crate::{Layout, Segment};
 
 /// Bytes `offset..offset + len` of the stream of elements whose first lies at `base`.
 #[derive(Clone, Copy)]
@@ -16,7 +17,22 @@ impl Strided<'_> {
     /// Calls `visitor` with each span, in stream order, until it returns `false`. Its loop is compiled for each visitor, for
     /// spans are often few bytes each.
     #[inline(always)]
-    pub fn visit(self, mut visitor: impl FnMut(Span) -> bool) -> bool {
+    pub fn visit(self, visitor: impl FnMut(Span) -> bool) -> bool {
+        match self.layout.form() {
+            Form::Regular(regular) => self.visit_each(|index| regular.from(index), visitor),
+            Form::Listed(listed) => {
+                self.visit_each(|index| listed[index..].iter().copied(), visitor)
+            }
+        }
+    }
+
+    /// The segments of an element are those of `from(0)`.
+    #[inline(always)]
+    fn visit_each<I: Iterator<Item = Segment>>(
+        self,
+        from: impl Fn(usize) -> I,
+        mut visitor: impl FnMut(Span) -> bool,
+    ) -> bool {
         let Self { base, layout, offset, len: mut left } = self;
         if left == 0 {
             return true;
@@ -25,7 +41,7 @@ impl Strided<'_> {
         let (mut index, mut skip) = layout.find(offset % layout.size());
         loop {
             let origin = base.wrapping_offset(element as isize * layout.extent());
-            for segment in &layout.segments()[index..] {
+            for segment in from(index) {
                 let take = (segment.len - skip).min(left);
                 let address = origin.wrapping_offset(segment.offset + skip as isize);
                 if !visitor(Span { address, len: take }) {
@@ -73,12 +89,31 @@ impl Strided<'_> {
     /// # Safety
     /// As [`Strided::copy`].
     #[inline(always)]
-    unsafe fn copy_each<const N: usize, const CHANGE: bool>(self, mut memory: *mut [u8; N]) {
+    unsafe fn copy_each<const N: usize, const CHANGE: bool>(self, memory: *mut [u8; N]) {
+        // SAFETY: as the function's.
+        unsafe {
+            match self.layout.form() {
+                Form::Regular(regular) => self.copy_of::<N, CHANGE>(regular.from(0), memory),
+                Form::Listed(listed) => {
+                    self.copy_of::<N, CHANGE>(listed.iter().copied(), memory);
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`Strided::copy`]; `segments` are the element's.
+    #[inline(always)]
+    unsafe fn copy_of<const N: usize, const CHANGE: bool>(
+        self,
+        segments: impl Iterator<Item = Segment> + Clone,
+        mut memory: *mut [u8; N],
+    ) {
         let Self { base, layout, offset, len } = self;
         let first = offset / layout.size();
         for element in first..first + len / layout.size() {
             let origin = base.wrapping_offset(element as isize * layout.extent());
-            for segment in layout.segments() {
+            for segment in segments.clone() {
                 let at = origin.wrapping_offset(segment.offset).cast::<[u8; N]>();
                 // SAFETY: as the function's; bytes have no alignment.
                 unsafe {
