@@ -220,6 +220,7 @@ pub struct Layout {
     extent: isize,
     /// How long each segment is, if all are alike.
     segment_len: Option<usize>,
+    is_contiguous: bool,
 }
 
 impl Layout {
@@ -248,7 +249,14 @@ impl Layout {
                 (starts, size, first.filter(is_alike))
             }
         };
-        Self { segments, starts, size, extent, segment_len }
+        let is_contiguous = match segments.0 {
+            Form::Regular(Regular { count: 0, .. }) => true,
+            Form::Regular(Regular { first, count: 1, .. }) => {
+                first.offset == 0 && first.len as isize == extent
+            }
+            Form::Regular(_) | Form::Listed(_) => false,
+        };
+        Self { segments, starts, size, extent, segment_len, is_contiguous }
     }
 
     /// Bytes of data in one element.
@@ -299,13 +307,7 @@ impl Layout {
     /// Whether consecutive elements form one run of bytes beginning at the first one's address.
     #[inline]
     pub fn is_contiguous(&self) -> bool {
-        match self.segments.0 {
-            Form::Regular(Regular { count: 0, .. }) => true,
-            Form::Regular(Regular { first, count: 1, .. }) => {
-                first.offset == 0 && first.len as isize == self.extent
-            }
-            Form::Regular(_) | Form::Listed(_) => false,
-        }
+        self.is_contiguous
     }
 
     /// The segment that holds byte `offset` of the element's stream (`offset < size`).
