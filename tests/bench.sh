@@ -77,7 +77,7 @@ grep -q 'CANELE_STRATEGY=fifo' table
 experiment overlap hidden 6 --sizes 64k --computing 1000
 experiment progress 'receiver waits' 14 --sizes 0,8,64k --computing 2000 --ranks 2
 experiment reactivity kept 8 --threads 0,2
-experiment threads 'woken in turn' 10 --threads 1,3
+experiment threads 'woken in turn' 12 --threads 1,3
 experiment offload MPI_Isend 4 --sizes 8,64k
 experiment idle 'receive posted' 3 --waiting 10000
 experiment rails 'Canele two Mb/s' 2 --place shm --sizes 8,64k --rounds 2 --variant one:CANELE_RAILS=shm --variant two:CANELE_RAILS=tcp,shm
