@@ -228,13 +228,14 @@ pub(crate) fn build<'a>(
     let mut segments = Segments::new();
     for Block { displacement, count, datatype } in blocks.filter(|block| block.count > 0) {
         let (layout, origin, count) = (datatype.layout(), displacement as isize, count as usize);
-        if layout.is_contiguous() {
-            segments.push(Segment { offset: origin, len: layout.size() * count });
+        let added = if layout.is_contiguous() {
+            let run = Segment { offset: origin, len: layout.size() * count };
+            segments.push(run, SEGMENTS_MAX)
         } else {
             let (elements, extent) = (layout.segments(), layout.extent());
-            let added = segments.push_elements(elements, origin, extent, count, SEGMENTS_MAX);
-            added.ok_or_else(too_large)?;
-        }
+            segments.push_elements(elements, origin, extent, count, SEGMENTS_MAX)
+        };
+        added.ok_or_else(too_large)?;
     }
     Ok(Datatype::derived(segments, outline.bounds()?, outline.elements, contents))
 }
@@ -379,7 +380,7 @@ pub(crate) fn too_large() -> TypeError {
     TypeError::new("datatype", "", "has too many separate pieces, or too large an extent")
 }
 
-/// A type has at most so many separate pieces (16 bytes each).
+/// A type has at most so many separate pieces that are listed (24 bytes each).
 const SEGMENTS_MAX: usize = 1 << 26;
 
 #[cfg(test)]

@@ -165,6 +165,8 @@ fn vectors_with_gaps_need_no_list() {
     let twice = Datatype::hvector(2, 1, 16 << 40, &made).expect("more of them");
     assert_eq!((twice.size(), twice.layout().segments().len()), (24 << 40, 2 << 40));
     assert!(Datatype::vector(2, 1, 2, &made).is_err(), "two such, apart, need a list");
+    let one_more = Datatype::structure(&[1, 1], &[0, 1], &[made, int.clone()]);
+    assert!(one_more.is_err(), "so does one that lies elsewhere");
     let uneven = Datatype::indexed(&[1, 2], &[0, 2], &int).expect("small");
     assert!(Datatype::vector(1 << 40, 3, 5, &uneven).is_err(), "too many runs of bytes");
     assert!(Datatype::vector(1 << 40, 0, 5, &uneven).is_ok_and(|made| made.size() == 0));

@@ -91,36 +91,44 @@ impl Segments {
         regular.from(0).chain(listed.iter().copied())
     }
 
-    /// Adds one, which may be empty.
+    /// Adds one, which may be empty; none if that took a list of more than `limit`.
     #[inline]
-    pub fn push(&mut self, segment: Segment) {
+    pub fn push(&mut self, segment: Segment, limit: usize) -> Option<()> {
         if segment.len == 0 {
-            return;
+            return Some(());
         }
         match &mut self.0 {
-            Form::Regular(_) => self.push_to_regular(segment),
-            Form::Listed(listed) => match listed.last_mut() {
-                Some(last) if last.touches(segment) => last.len += segment.len,
-                _ => listed.push(segment),
-            },
+            Form::Regular(_) => return self.push_to_regular(segment, limit),
+            Form::Listed(listed) => {
+                let has_room = listed.len() < limit;
+                match listed.last_mut() {
+                    Some(last) if last.touches(segment) => last.len += segment.len,
+                    _ if has_room => listed.push(segment),
+                    _ => return None,
+                }
+            }
         }
+        Some(())
     }
 
-    fn push_to_regular(&mut self, segment: Segment) {
-        let Form::Regular(regular) = &mut self.0 else { return };
+    fn push_to_regular(&mut self, segment: Segment, limit: usize) -> Option<()> {
+        let Form::Regular(regular) = &mut self.0 else { return None };
         let is_apart = !regular.last().is_some_and(|last| last.touches(segment));
         if let Some(more) = regular.and(segment).filter(|_| is_apart) {
             *regular = more;
         } else if regular.count == 1 && !is_apart {
             regular.first.len += segment.len;
-        } else {
+        } else if regular.count < limit {
             self.0 = Form::Listed(regular.from(0).collect());
-            self.push(segment);
+            return self.push(segment, limit);
+        } else {
+            return None;
         }
+        Some(())
     }
 
-    /// Adds so many alike, each `stride` bytes behind the one before; all must lie within the address space. Those that need
-    /// a list are none of more than `limit`.
+    /// Adds so many alike, each `stride` bytes behind the one before; all must lie within the address space. None as of
+    /// [`Segments::push`].
     pub fn push_run(
         &mut self,
         first: Segment,
@@ -132,8 +140,7 @@ impl Segments {
             return Some(());
         }
         if stride == first.len as isize {
-            self.push(Segment { len: first.len.checked_mul(count)?, ..first });
-            return Some(());
+            return self.push(Segment { len: first.len.checked_mul(count)?, ..first }, limit);
         }
         let run = Regular { first, stride: if count > 1 { stride } else { 0 }, count };
         match &mut self.0 {
@@ -147,7 +154,7 @@ impl Segments {
                 if self.len().checked_add(count)? > limit {
                     return None;
                 }
-                run.from(0).for_each(|one| self.push(one));
+                return run.from(0).try_for_each(|one| self.push(one, limit));
             }
         }
         Some(())
@@ -179,11 +186,10 @@ impl Segments {
         if self.len().checked_add(of.len().checked_mul(count)?)? > limit {
             return None;
         }
-        for index in 0..count as isize {
+        (0..count as isize).try_for_each(|index| {
             let origin = origin.wrapping_add(extent.wrapping_mul(index));
-            of.iter().for_each(|one| self.push(moved(one, origin)));
-        }
-        Some(())
+            of.iter().try_for_each(|one| self.push(moved(one, origin), limit))
+        })
     }
 
     /// Without a list where none is needed.
@@ -205,7 +211,9 @@ impl Default for Segments {
 impl FromIterator<Segment> for Segments {
     fn from_iter<I: IntoIterator<Item = Segment>>(segments: I) -> Self {
         let mut made = Self::new();
-        segments.into_iter().for_each(|segment| made.push(segment));
+        for segment in segments {
+            made.push(segment, usize::MAX).expect("no limit");
+        }
         made
     }
 }
@@ -359,6 +367,8 @@ mod tests {
         assert!(segments.push_run(at(20, 2), 10, 1 << 40, 0).is_some());
         assert_eq!(segments.len(), 2 + (1 << 40));
         assert!(segments.push_run(at(1, 2), 10, 1, 100).is_none(), "too long a list");
+        assert!(segments.push(at(1, 2), 100).is_none(), "that as well");
+        assert!(segments.push(at(20, 2), 100).is_none() && segments.len() == 2 + (1 << 40));
         let twice = {
             let mut twice = Segments::new();
             let columns = Segments::from_iter([at(0, 1), at(4, 1)]);
