@@ -6,7 +6,7 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives nonblocking large layouts point_to_point objects seldom unsupported bad_input tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads together bits left_out; do
+for program in collectives nonblocking large layouts point_to_point objects seldom unsupported bad_input tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads lanes together bits left_out; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
 for program in collectives nonblocking objects neighbours intercomms; do
@@ -63,6 +63,15 @@ done
 for seed in ${CANELE_SEED:-1 2 3 4}; do
     for rails in shm tcp; do go -genv CANELE_RAILS $rails -n $((2 + seed % 3)) "$work/threads" "$seed" $((4 + seed % 5)); done
 done
+# Communicators in lanes.
+for lanes in 1 2 8; do for ranks in 2 3 5; do go -genv CANELE_LANES $lanes -n $ranks "$work/lanes"; done; done
+go -genv CANELE_LANES 4 -genv CANELE_RAILS tcp -n 3 "$work/lanes"
+for rails in shm tcp; do go -genv CANELE_LANES 4 -genv CANELE_RAILS $rails -n 3 "$work/threads" "${CANELE_SEED:-6}" 6; done
+for program in collectives nonblocking intercomms; do
+    CANELE_LANES=4 sited 'PMI_RANK / 3' 6 $program
+done
+go -genv CANELE_LANES 3 -n 2 "$work/lanes" 2>"$work/out" && { echo "three lanes are not refused"; exit 1; }
+grep -q 'CANELE_LANES=3: `auto`, 1, 2, 4 or 8 is needed' "$work/out" || { cat "$work/out"; exit 1; }
 for rails in shm tcp shm+tcp; do
     for strategy in fifo auto; do go -genv CANELE_RAILS $rails -genv CANELE_STRATEGY $strategy -n 3 "$work/together"; done
 done

@@ -4,18 +4,41 @@ use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use datatype::Datatype;
+use lock::Places;
 use memory::Region;
-use mpi::comm::{self, CommRef};
+use mpi::comm::{self, Comm, CommRef};
 use mpi::objects;
 use mpi::point_to_point::From;
 
 use crate::convention::*;
 
 /// The communicator.
-#[inline]
+#[inline(always)]
 pub(crate) fn comm(raw: RawHandle) -> Result<CommRef> {
-    named("comm", comm::find(handle(raw)))
+    if handle(raw) == comm::WORLD { named("comm", comm::find(comm::WORLD)) } else { other(raw) }
 }
+
+/// One but that of all processes: that which the thread has named last is found without the table that all threads share.
+#[inline(never)]
+fn other(raw: RawHandle) -> Result<CommRef> {
+    let is_it = |known: &RawHandle, comm: &Comm| *known == raw && comm.is_live();
+    // SAFETY: the question only reads.
+    let known = unsafe { LAST.ask(|(known, comm)| is_it(known, comm).then(|| comm.clone())) };
+    match known.flatten() {
+        Some(comm) => mpi::process::current().map(|_| CommRef::Derived(comm)),
+        None => named("comm", find(raw)),
+    }
+}
+
+#[cold]
+fn find(raw: RawHandle) -> Result<CommRef> {
+    let found = comm::find(handle(raw))?;
+    LAST.set((raw, Comm::clone(&found)));
+    Ok(found)
+}
+
+/// The communicator that a thread has named last.
+static LAST: Places<(RawHandle, Comm)> = Places::new();
 
 /// A communicator of one group.
 pub(crate) fn intra(raw: RawHandle) -> Result<CommRef> {

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use memory::Region;
 use mpi::buffer::{self, Buffer};
+use mpi::lanes::Lane;
 use mpi::point_to_point::{self as p2p, Matched, Mode, Receive, Send};
 use mpi::request::{self, Request, Template};
 
@@ -87,14 +88,14 @@ unsafe fn begin_send(
     // SAFETY: as the body's.
     unsafe {
         let data = data(&BUF, buf, count, datatype)?;
-        give(p2p::begin_send(&comm, to, tagged, &data, mode)?, request)
+        give(p2p::begin_send(&comm, to, tagged, &data, mode)?, comm.lane(), request)
     }
 }
 
-#[inline]
-unsafe fn give(request: Request, place: *mut RawHandle) -> Result<()> {
+#[inline(always)]
+unsafe fn give(request: Request, lane: Lane, place: *mut RawHandle) -> Result<()> {
     // SAFETY: as the body's.
-    unsafe { put(place, raw(request.register()?)) }
+    unsafe { put(place, raw(request.register(lane)?)) }
 }
 
 macro_rules! sends {
@@ -139,7 +140,8 @@ macro_rules! sends {
             unsafe {
                 let names = (&BUF, "tag");
                 let send = send_later(buf, count, datatype, dest, tag, comm, Mode::$mode, names)?;
-                give(Request::persistent(Template::Send(send)), request)
+                let lane = send.comm.lane();
+                give(Request::persistent(Template::Send(send)), lane, request)
             }
         }
     )*};
@@ -190,7 +192,7 @@ pub(crate) unsafe fn irecv(
     // SAFETY: as the body's.
     unsafe {
         let into = data(&BUF, buf, count, datatype)?;
-        give(p2p::begin_receive(&comm, from, tagged, &into)?, request)
+        give(p2p::begin_receive(&comm, from, tagged, &into)?, comm.lane(), request)
     }
 }
 
@@ -207,7 +209,8 @@ pub(crate) unsafe fn recv_init(
     unsafe {
         let names = (&BUF, "tag");
         let receive = receive_later(buf, count, datatype, source, tag, comm, names)?;
-        give(Request::persistent(Template::Receive(receive)), request)
+        let lane = receive.comm.lane();
+        give(Request::persistent(Template::Receive(receive)), lane, request)
     }
 }
 
@@ -323,16 +326,15 @@ pub(crate) unsafe fn imrecv(
     // SAFETY: as the body's.
     unsafe {
         let into = data(&BUF, buf, count, datatype)?;
-        let begun = if *message == MESSAGE_NO_PROC {
-            Request::Done(request::Status::PROC_NULL)
+        let (begun, lane) = if *message == MESSAGE_NO_PROC {
+            (Request::Done(request::Status::PROC_NULL), Lane::FIRST)
         } else {
-            Request::Operation(named(
-                "message",
-                p2p::begin_matched_receive(handle(*message), &into),
-            )?)
+            let begun = p2p::begin_matched_receive(handle(*message), &into);
+            let operation = named("message", begun)?;
+            (Request::Operation(operation), operation.lane)
         };
         *message = MESSAGE_NULL;
-        give(begun, request)
+        give(begun, lane, request)
     }
 }
 
@@ -422,7 +424,7 @@ pub(crate) unsafe fn isendrecv(
         let names = (&RECV, "recvtag");
         let receive = receive_later(recvbuf, recvcount, recvtype, source, recvtag, comm, names)?;
         distinct("sendbuf", &send.data, "recvbuf", &receive.into)?;
-        give(p2p::begin_exchange(&send, &receive)?, request)
+        give(p2p::begin_exchange(&send, &receive)?, send.comm.lane(), request)
     }
 }
 
@@ -444,7 +446,7 @@ pub(crate) unsafe fn isendrecv_replace(
         send.data = copy_of(&send.data);
         let names = (&BUF, "recvtag");
         let receive = receive_later(buf, count, datatype, source, recvtag, comm, names)?;
-        give(p2p::begin_exchange(&send, &receive)?, request)
+        give(p2p::begin_exchange(&send, &receive)?, send.comm.lane(), request)
     }
 }
 
@@ -494,7 +496,7 @@ pub(crate) unsafe fn buffer_flush() -> Result<()> {
 
 pub(crate) unsafe fn buffer_iflush(request: *mut RawHandle) -> Result<()> {
     // SAFETY: as the body's.
-    unsafe { give(Request::Flush(buffer::of_process().begin_flush()), request) }
+    unsafe { give(Request::Flush(buffer::of_process().begin_flush()), Lane::FIRST, request) }
 }
 
 pub(crate) unsafe fn comm_attach_buffer(
@@ -520,7 +522,7 @@ pub(crate) unsafe fn comm_flush_buffer(on: RawHandle) -> Result<()> {
 
 pub(crate) unsafe fn comm_iflush_buffer(on: RawHandle, request: *mut RawHandle) -> Result<()> {
     // SAFETY: as the body's.
-    unsafe { give(Request::Flush(comm(on)?.buffer().begin_flush()), request) }
+    unsafe { give(Request::Flush(comm(on)?.buffer().begin_flush()), Lane::FIRST, request) }
 }
 
 /// `MPI_BUFFER_AUTOMATIC`.

@@ -10,6 +10,7 @@ mod through;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem::Discriminant;
+use std::ops::Add;
 
 use memory::Region;
 use wire::pack::Packer;
@@ -143,6 +144,30 @@ impl Counters {
     }
 }
 
+/// Of several engines of a process.
+impl Add for Counters {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            eager: self.eager + other.eager,
+            rendezvous: self.rendezvous + other.rendezvous,
+            out_of_credit: self.out_of_credit + other.out_of_credit,
+            answers: self.answers + other.answers,
+            pieces: self.pieces + other.pieces,
+            frames: self.frames + other.frames,
+            resent: self.resent + other.resent,
+            unexpected: self.unexpected + other.unexpected,
+            unexpected_bytes_max: self.unexpected_bytes_max.max(other.unexpected_bytes_max),
+            packed: self.packed + other.packed,
+            packed_from_bytes: self.packed_from_bytes + other.packed_from_bytes,
+            packed_to_bytes: self.packed_to_bytes + other.packed_to_bytes,
+            packed_in_vain_bytes: self.packed_in_vain_bytes + other.packed_in_vain_bytes,
+            refusals: self.refusals + other.refusals,
+        }
+    }
+}
+
 /// The communication engine of one process; see the crate's documentation for the order of calls.
 #[derive(Debug)]
 pub struct Engine {
@@ -240,6 +265,13 @@ impl Engine {
     /// Whether [`Engine::take`] would answer.
     pub fn is_complete(&self, op: OpId) -> bool {
         self.ops.find(op).is_some_and(|op| matches!(op.state, OpState::Done(_)))
+    }
+
+    /// Whether an operation has begun and not ended.
+    #[inline]
+    pub fn is_under_way(&self, op: OpId) -> bool {
+        let has_ended = |op: &Op| matches!(op.state, OpState::Done(_) | OpState::Free);
+        self.ops.find(op).is_some_and(|op| !has_ended(op))
     }
 
     /// The end of an operation, left in place; `None` while it is under way.

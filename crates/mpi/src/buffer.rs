@@ -10,6 +10,7 @@ use memory::Region;
 use progress::Core;
 
 use crate::comm::Comm;
+use crate::lanes::{Lane, Lanes, wait_in};
 use crate::process;
 use crate::{Error, ErrorClass, Result};
 
@@ -44,6 +45,7 @@ struct Attached {
 /// A message that may be on its way still.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
+    lane: Lane,
     op: OpId,
     bytes: usize,
     serial: u64,
@@ -86,14 +88,11 @@ impl Place {
         if self.lock().is_none() {
             return Err(none());
         }
-        process::current()?
-            .progress()
-            .wait(|core| {
-                // What other threads sent meanwhile goes with the buffer.
-                flush.is_done(core).then(|| self.lock().take())
-            })
-            .map(|attached| attached.buffer)
-            .ok_or_else(none)
+        let process = process::current()?;
+        // What other threads sent meanwhile goes with the buffer.
+        let take = |lane, core: &mut Core| flush.is_done(lane, core).then(|| self.lock().take());
+        let taken = wait_in(process, Lanes::all(process.lanes()), take);
+        taken.map(|attached| attached.buffer).ok_or_else(none)
     }
 
     /// Waits until all messages that are in the buffer have left.
@@ -102,7 +101,9 @@ impl Place {
     /// When not initialised.
     pub fn flush(&self) -> Result<()> {
         let flush = self.begin_flush();
-        process::current()?.progress().wait(|core| flush.is_done(core).then_some(()));
+        let process = process::current()?;
+        let all = Lanes::all(process.lanes());
+        wait_in(process, all, |lane, core| flush.is_done(lane, core).then_some(()));
         Ok(())
     }
 
@@ -122,18 +123,18 @@ impl Place {
 }
 
 impl Flush {
-    /// Whether the messages have left.
-    pub fn is_done(&self, core: &mut Core) -> bool {
+    /// Whether the messages have left, as far as was asked: for those of each lane its core has to be.
+    pub(crate) fn is_done(&self, lane: Lane, core: &mut Core) -> bool {
         let mut attached = self.place.lock();
         let Some(attached) = attached.as_mut() else { return true };
-        attached.forget_complete(core);
+        attached.forget_complete(lane, core);
         attached.sends.iter().all(|sent| sent.serial >= self.before)
     }
 }
 
 impl Attached {
-    fn forget_complete(&mut self, core: &mut Core) {
-        self.sends.retain(|sent| core.engine.take(sent.op).is_none());
+    fn forget_complete(&mut self, lane: Lane, core: &mut Core) {
+        self.sends.retain(|sent| sent.lane != lane || core.engine.take(sent.op).is_none());
         self.look_at = LOOK_AT_LEAST.max(2 * self.sends.len());
     }
 
@@ -147,10 +148,10 @@ impl Attached {
     }
 
     /// Makes room for a message.
-    fn reserve(&mut self, needed: usize, core: &mut Core) -> Result<()> {
+    fn reserve(&mut self, needed: usize, lane: Lane, core: &mut Core) -> Result<()> {
         if self.sends.len() >= self.look_at || self.free_bytes() < needed {
             core.advance();
-            self.forget_complete(core);
+            self.forget_complete(lane, core);
         }
         match (self.buffer, self.free_bytes()) {
             (Buffer::Lent { bytes, .. }, free) if free < needed => {
@@ -167,23 +168,35 @@ impl Attached {
 /// Sends a copy of the data, which counts in the communicator's buffer or, where it has none, in the
 /// process's.
 pub(crate) fn send(comm: &Comm, to: u32, tag: i32, data: &Region) -> Result<()> {
-    let progress = process::current()?.progress();
+    let (process, lane) = (process::current()?, comm.lane());
     let place = if comm.buffer().is_attached() { comm.buffer() } else { of_process() };
     let copy = Region::owned(data.len());
     copy.copy_from(data);
     let gate = comm.gate(to);
     let envelope = Envelope { context: comm.context(), source: comm.rank(), tag, is_urgent: false };
-    progress.submit(|core| {
+    let send = |core: &mut Core| {
         let mut attached = place.lock();
         let none = || Error::new(ErrorClass::Buffer, "no buffer is attached for a buffered send");
         let attached = attached.as_mut().ok_or_else(none)?;
         let bytes = data.len() + BSEND_OVERHEAD;
-        attached.reserve(bytes, core)?;
+        attached.reserve(bytes, lane, core)?;
         let op = core.engine.submit_send(gate, envelope, &copy, SendMode::Standard);
-        attached.sends.push(Sent { op, bytes, serial: attached.serial });
+        attached.sends.push(Sent { lane, op, bytes, serial: attached.serial });
         attached.serial += 1;
         Ok(())
-    })
+    };
+    let sent = process.lane(lane).submit(send);
+    if sent.is_ok() || process.lanes() == 1 {
+        return sent;
+    }
+    // There may be room where messages of other lanes have left.
+    for other in Lanes::all(process.lanes()).iter().filter(|other| *other != lane) {
+        let forget = |core: &mut Core| {
+            place.lock().iter_mut().for_each(|attached| attached.forget_complete(other, core));
+        };
+        process.lane(other).test(forget);
+    }
+    process.lane(lane).submit(send)
 }
 
 /// `MPI_BSEND_OVERHEAD`.

@@ -20,8 +20,8 @@ use wire::GateId;
 use crate::board::{FOUNDED_AFTER, Seat};
 use crate::check::{self, Told};
 use crate::comm::{Comm, CommRef, Form};
+use crate::lanes::Lane;
 use crate::plans::{Listed, Operation, Shape};
-use crate::process;
 use crate::request::{Request, Template};
 use crate::{Error, ErrorClass, Result};
 
@@ -180,6 +180,11 @@ impl Deref for Call {
 }
 
 impl Collective {
+    /// The lane of its messages.
+    pub fn lane(&self) -> Lane {
+        self.call.comm.lane()
+    }
+
     /// Carries it out.
     ///
     /// # Errors
@@ -208,7 +213,7 @@ impl Collective {
         {
             seat.begin(self.call.tag);
         }
-        let progress = process::current()?.progress();
+        let progress = self.call.comm.progress()?;
         let mut running = Running::new(self);
         while progress.wait(|core| running.advance_or_await(core)) == Stage::Works {
             running.work();
@@ -263,7 +268,7 @@ impl Collective {
     }
 
     fn start_with_end(self: Arc<Self>, then: Option<Box<dyn FnOnce() + Send>>) -> Result<Pending> {
-        let progress = process::current()?.progress();
+        let progress = self.call.comm.progress()?;
         let pending = Pending(Arc::default());
         let comparison = self.comparison()?.map(Comparison::begun);
         let (running, end) = (Running::new(self), pending.clone());

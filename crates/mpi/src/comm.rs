@@ -2,11 +2,12 @@
 
 use std::hash::{DefaultHasher, Hasher};
 use std::ops::Deref;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use memory::Region;
 use plan::{Groups, Schedule};
+use progress::Progress;
 use wire::GateId;
 
 use crate::attribute::Attributes;
@@ -19,6 +20,7 @@ use crate::exchange::{self, Span};
 use crate::group::{Comparison, Group};
 use crate::info::Info;
 use crate::inter::Pair;
+use crate::lanes::{Lane, Place};
 use crate::plans::{Listed, Operation, Plans, Shape};
 use crate::process::{self, Process};
 use crate::record;
@@ -37,6 +39,8 @@ struct Inner {
     /// `leader's rank in the job << 34 | counter << 2`, where the leader is rank 0 of the group. Set once, by
     /// the end of what makes the communicator.
     context: AtomicU64,
+    /// Where it lies; set with the context.
+    place: Place,
     rank: u32,
     /// As the group says.
     size: u32,
@@ -52,6 +56,8 @@ struct Inner {
     /// How many collectives there were, by their form.
     collectives: [AtomicI32; 3],
     handle: OnceLock<Handle>,
+    /// The handle was given back.
+    is_freed: AtomicBool,
     buffer: buffer::Place,
     topology: OnceLock<Arc<Topology>>,
     places: OnceLock<plan::Topology>,
@@ -121,8 +127,9 @@ impl Comm {
         halves: Option<Groups>,
         errhandler: Errhandler,
     ) -> Self {
-        Self(Arc::new(Inner {
+        let comm = Self(Arc::new(Inner {
             context: AtomicU64::new(context),
+            place: Place::default(),
             rank,
             size: group.size(),
             group,
@@ -132,6 +139,7 @@ impl Comm {
             halves,
             collectives: Default::default(),
             handle: OnceLock::new(),
+            is_freed: AtomicBool::new(false),
             buffer: buffer::Place::default(),
             topology: OnceLock::new(),
             places: OnceLock::new(),
@@ -143,13 +151,37 @@ impl Comm {
                 attributes: Attributes::default(),
                 assertions: [false; ASSERTIONS.len()],
             }),
-        }))
+        }));
+        comm.find_lane();
+        comm
     }
 
     /// The context of point-to-point messages.
     #[inline]
     pub fn context(&self) -> u64 {
         self.0.context.load(Ordering::Relaxed)
+    }
+
+    /// The lane of its messages.
+    #[inline]
+    pub fn lane(&self) -> Lane {
+        self.0.place.lane()
+    }
+
+    /// What its messages go by.
+    ///
+    /// # Errors
+    /// When not initialised.
+    #[inline]
+    pub fn progress(&self) -> Result<&'static Progress> {
+        self.0.place.progress()
+    }
+
+    /// Those that there are from the beginning are in the first, for the process is not in its job yet.
+    fn find_lane(&self) {
+        let Ok(process) = process::current() else { return };
+        let ranks = self.group().iter().chain(self.0.peers.iter());
+        self.0.place.settle(Lane::of(process, self.context(), ranks));
     }
 
     /// The context of collective messages.
@@ -222,8 +254,8 @@ impl Comm {
 
     /// Point-to-point messages of the library's own: to peer `with`, and from it.
     pub(crate) fn swap(&self, with: u32, tag: i32, bytes: &[u8]) -> Result<Vec<u8>> {
-        let context = self.context() | GROUP_CONTEXT;
-        Span { context, tag, group: &self.0.peers, rank: self.rank() }.swap(with, bytes)
+        let (lane, context) = (self.lane(), self.context() | GROUP_CONTEXT);
+        Span { lane, context, tag, group: &self.0.peers, rank: self.rank() }.swap(with, bytes)
     }
 
     /// The communicator's handle.
@@ -467,6 +499,7 @@ impl Comm {
     fn settle_context(&self, context: u64) {
         // Whoever uses the communicator has seen the end of what made it.
         self.0.context.store(context, Ordering::Relaxed);
+        self.find_lane();
         if let Some(joint) = self.joint() {
             joint.settle_context(context);
         }
@@ -541,7 +574,8 @@ impl Comm {
             return Err(Error::new(ErrorClass::Group, message));
         }
         let mine = if rank == 0 { draw_context(process).to_le_bytes() } else { [0; 8] };
-        let span = Span { context: self.context() | GROUP_CONTEXT, tag, group, rank };
+        let (lane, context) = (self.lane(), self.context() | GROUP_CONTEXT);
+        let span = Span { lane, context, tag, group, rank };
         let context = span.broadcast(&mine)?;
         let context = u64::from_le_bytes(context.try_into().map_err(|_| strange_length())?);
         let comm = Self::new(context, group.clone(), rank, self.errhandler());
@@ -584,7 +618,15 @@ impl Comm {
         if self.handle().is_predefined() {
             return Err(Error::new(ErrorClass::Comm, "a predefined communicator cannot be freed"));
         }
-        COMMS.remove(self.handle()).map(drop)
+        COMMS.remove(self.handle())?;
+        self.0.is_freed.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether its handle leads to it still.
+    #[inline]
+    pub fn is_live(&self) -> bool {
+        !self.0.is_freed.load(Ordering::Relaxed)
     }
 
     fn details(&self) -> MutexGuard<'_, Details> {

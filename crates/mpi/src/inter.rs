@@ -83,8 +83,8 @@ impl Comm {
         let turned = (0..size).map(|rank| self.group().world_rank((rank + leader) % size));
         let group = &Group::of(turned.collect());
         let rank = (self.rank() + size - leader) % size;
-        let context = self.collective_context();
-        let told = Span { context, tag, group, rank }.broadcast(told)?;
+        let (lane, context) = (self.lane(), self.collective_context());
+        let told = Span { lane, context, tag, group, rank }.broadcast(told)?;
         let (context, is_second, other) = parse(&told).ok_or_else(malformed)?;
         if let Some(common) = other.iter().find(|&world| self.group().rank_of(world).is_some()) {
             let message = format!("process {common} of the job is in both groups");

@@ -15,6 +15,7 @@ pub mod from_group;
 pub mod group;
 pub mod info;
 pub mod inter;
+pub mod lanes;
 pub mod neighbourhood;
 pub mod objects;
 pub mod plans;

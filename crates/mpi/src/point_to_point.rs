@@ -7,6 +7,7 @@ use wire::GateId;
 
 use crate::buffer;
 use crate::comm::Comm;
+use crate::lanes::Lane;
 use crate::process;
 use crate::request::{Operation, Request, Source, Status, gone};
 use crate::table::{Handle, Kind, Table};
@@ -72,13 +73,13 @@ pub fn send(comm: &Comm, to: Option<u32>, tag: i32, data: &Region, mode: Mode) -
     if mode == Mode::Buffered {
         return buffer::send(comm, to, tag, data);
     }
-    let progress = process::current()?.progress();
+    let progress = comm.progress()?;
     let (gate, envelope) = (comm.gate(to), envelope(comm, tag));
     if mode == Mode::Standard && progress.send_short(gate, envelope, data) {
         return Ok(());
     }
     let mode = engine_mode(mode);
-    let operation = |op| Operation { op, receives: false, comm: comm.handle() };
+    let operation = |op| Operation::of(comm, op, false);
     let (_, error) = progress.submit_and_wait(
         |core| core.engine.submit_send(gate, envelope, data, mode),
         |core, &op| Some(operation(op).interpret(core.take_or_await(op)?, core)),
@@ -98,12 +99,12 @@ pub fn receive(
     into: &Region,
 ) -> (Status, Option<Error>) {
     let Some(selector) = selector(comm, from, tag) else { return (Status::PROC_NULL, None) };
-    let progress = match process::current() {
-        Ok(process) => process.progress(),
+    let progress = match comm.progress() {
+        Ok(progress) => progress,
         Err(error) => return (Status::EMPTY, Some(error)),
     };
     let gate = selector.source.map(|source| comm.gate(source));
-    let operation = |op| Operation { op, receives: true, comm: comm.handle() };
+    let operation = |op| Operation::of(comm, op, true);
     progress.submit_and_wait(
         |core| core.engine.submit_receive(gate, selector, into),
         |core, &op| Some(operation(op).interpret(core.take_or_await(op)?, core)),
@@ -128,10 +129,10 @@ pub fn begin_send(
         return Ok(Request::Done(Status::EMPTY));
     }
     let (gate, envelope) = (comm.gate(to), envelope(comm, tag));
-    let begun = process::current()?.progress().begin_send(gate, envelope, data, engine_mode(mode));
+    let begun = comm.progress()?.begin_send(gate, envelope, data, engine_mode(mode));
     Ok(match begun {
         None => Request::Done(Status::EMPTY),
-        Some(op) => Request::Operation(Operation { op, receives: false, comm: comm.handle() }),
+        Some(op) => Request::Operation(Operation::of(comm, op, false)),
     })
 }
 
@@ -145,9 +146,8 @@ pub fn begin_receive(comm: &Comm, from: From, tag: Option<i32>, into: &Region) -
         return Ok(Request::Done(Status::PROC_NULL));
     };
     let gate = selector.source.map(|source| comm.gate(source));
-    let progress = process::current()?.progress();
-    let op = progress.begin_receive(gate, selector, into);
-    Ok(Request::Operation(Operation { op, receives: true, comm: comm.handle() }))
+    let op = comm.progress()?.begin_receive(gate, selector, into);
+    Ok(Request::Operation(Operation::of(comm, op, true)))
 }
 
 impl Send {
@@ -186,7 +186,7 @@ pub fn begin_exchange(send: &Send, receive: &Receive) -> Result<Request> {
 pub fn probe(comm: &Comm, from: From, tag: Option<i32>) -> Result<Status> {
     let Some(selector) = selector(comm, from, tag) else { return Ok(Status::PROC_NULL) };
     let gate = selector.source.map(|source| comm.gate(source));
-    let progress = process::current()?.progress();
+    let progress = comm.progress()?;
     let message = progress.wait(|core| {
         let found = core.engine.probe(gate, selector);
         hope(core, gate, selector, found)
@@ -218,7 +218,7 @@ fn hope<T>(
 pub fn immediate_probe(comm: &Comm, from: From, tag: Option<i32>) -> Result<Option<Status>> {
     let Some(selector) = selector(comm, from, tag) else { return Ok(Some(Status::PROC_NULL)) };
     let gate = selector.source.map(|source| comm.gate(source));
-    let progress = process::current()?.progress();
+    let progress = comm.progress()?;
     let message = progress.test(|core| {
         let found = core.engine.probe(gate, selector);
         hope(core, gate, selector, found)
@@ -252,7 +252,7 @@ pub fn matched_probe(
         return Ok(Some((Matched::NoProc, Status::PROC_NULL)));
     };
     let gate = selector.source.map(|source| comm.gate(source));
-    let progress = process::current()?.progress();
+    let progress = comm.progress()?;
     let take = |core: &mut Core| {
         let found = core.engine.submit_matched_probe(gate, selector);
         hope(core, gate, selector, found)
@@ -262,7 +262,7 @@ pub fn matched_probe(
         progress.pause();
         return Ok(None);
     };
-    let handle = MESSAGES.insert((id, comm.handle()))?;
+    let handle = MESSAGES.insert((id, comm.handle(), comm.lane()))?;
     Ok(Some((Matched::Message(handle), status_of(message))))
 }
 
@@ -271,11 +271,11 @@ pub fn matched_probe(
 /// # Errors
 /// `MPI_ERR_REQUEST` for a handle that names no such message.
 pub fn begin_matched_receive(message: Handle, into: &Region) -> Result<Operation> {
-    let (id, comm) = MESSAGES.remove(message)?;
-    let progress = process::current()?.progress();
+    let (id, comm, lane) = MESSAGES.remove(message)?;
+    let progress = process::current()?.lane(lane);
     let op = progress.submit(|core| core.engine.submit_matched_receive(id, into));
     let gone = || Error::new(ErrorClass::Request, "the message was received already");
-    Ok(Operation { op: op.ok_or_else(gone)?, receives: true, comm })
+    Ok(Operation { op: op.ok_or_else(gone)?, receives: true, lane, comm })
 }
 
 /// Waits for an operation.
@@ -283,7 +283,7 @@ pub fn begin_matched_receive(message: Handle, into: &Region) -> Result<Operation
 /// # Errors
 /// When not initialised.
 pub fn finish(operation: Operation) -> Result<(Status, Option<Error>)> {
-    let progress = process::current()?.progress();
+    let progress = process::current()?.lane(operation.lane);
     Ok(progress.wait(|core| {
         let completion = core.take_or_await(operation.op)?;
         Some(operation.interpret(completion, core))
@@ -322,4 +322,4 @@ fn status_of(message: Message) -> Status {
     Status { source: Source::Rank(source), tag: Some(tag), bytes, cancelled: false }
 }
 
-static MESSAGES: Table<(MatchedId, Handle)> = Table::new(Kind::Message, ErrorClass::Request);
+static MESSAGES: Table<(MatchedId, Handle, Lane)> = Table::new(Kind::Message, ErrorClass::Request);

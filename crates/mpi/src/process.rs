@@ -21,8 +21,9 @@ use topo::sites::{Home, Map, Network};
 use wire::GateId;
 
 use crate::comm::{self, Comm};
+use crate::lanes::{self, Lane};
 use crate::survey::{self, QuicFirst, Survey, survey};
-use crate::{Error, ErrorClass, Result, record, strategy};
+use crate::{Error, ErrorClass, Result, record, request, strategy};
 
 /// How threads may call (MPI-5.0 §11.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,6 +44,8 @@ pub struct Process {
     size: u32,
     job: Arc<Job>,
     progress: Arc<Progress>,
+    /// The lanes after the first.
+    beside: Vec<Arc<Progress>>,
     world: Comm,
     myself: Comm,
     node_identity: Vec<u8>,
@@ -62,10 +65,33 @@ impl Process {
         self.size
     }
 
-    /// Its communication.
+    /// Its communication: the first lane, in which all is that belongs to none.
     #[inline]
     pub fn progress(&self) -> &Progress {
         &self.progress
+    }
+
+    /// That of a lane.
+    #[inline]
+    pub fn lane(&self, lane: Lane) -> &Progress {
+        if lane == Lane::FIRST { &self.progress } else { self.lane_beside(lane) }
+    }
+
+    /// Out of the way of most.
+    #[inline(never)]
+    fn lane_beside(&self, lane: Lane) -> &Progress {
+        &self.beside[lane.number() - 1]
+    }
+
+    /// How many lanes there are; all processes say the same.
+    #[inline]
+    pub fn lanes(&self) -> usize {
+        1 + self.beside.len()
+    }
+
+    /// The communication of all lanes.
+    fn all(&self) -> impl Iterator<Item = &Progress> {
+        std::iter::once(&*self.progress).chain(self.beside.iter().map(|lane| &**lane))
     }
 
     /// `MPI_COMM_WORLD`.
@@ -203,7 +229,8 @@ pub fn finalize() -> Result<()> {
 /// What the process has counted, once it has joined its job.
 pub fn counters() -> Option<(progress::Counters, engine::Counters)> {
     let counted = |core: &mut Core| (core.counters(), core.engine.counters());
-    PROCESS.get().map(|process| process.progress.look(counted))
+    let all = PROCESS.get()?.all().map(|lane| lane.look(counted));
+    all.reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
 
 /// Counts one more user of this process's communication. The first joins the job, opens the rails and
@@ -263,17 +290,19 @@ fn part(process: &Process) -> Result<()> {
         process.job.publish(boot::TRAFFIC_KEY, &counted).map_err(failed)?;
     }
     let has_met = meet(process);
-    let quiet = |core: &mut Core| core.is_quiet().then_some(());
-    if process.progress.wait_for(WORD_PATIENCE, quiet).is_none() {
-        let quiet = |core: &mut Core| core.is_quiet_but_for_closed().then_some(());
-        process.progress.wait_for(FINALIZE_PATIENCE, quiet);
+    for lane in process.all() {
+        let quiet = |core: &mut Core| core.is_quiet().then_some(());
+        if lane.wait_for(WORD_PATIENCE, quiet).is_none() {
+            let quiet = |core: &mut Core| core.is_quiet_but_for_closed().then_some(());
+            lane.wait_for(FINALIZE_PATIENCE, quiet);
+        }
     }
     if !has_met? {
         // Those that are left wait for this process's word, and go on when it is gone.
-        process.progress.look(Core::close);
+        process.all().for_each(|lane| lane.look(Core::close));
     }
     process.job.fence().map_err(failed)?;
-    process.progress.look(Core::close);
+    process.all().for_each(|lane| lane.look(Core::close));
     process.job.finalize().map_err(failed)
 }
 
@@ -281,8 +310,9 @@ fn part(process: &Process) -> Result<()> {
 fn meet(process: &Process) -> Result<bool> {
     let world = &process.world;
     // To try, the ranks that this one would begin with may have to be reached first.
+    let known = process.beside.iter().find_map(|lane| lane.look(|core| core.engine.first_failed()));
     let failed = process.progress.submit(|core| {
-        let failed = core.engine.first_failed();
+        let failed = core.engine.first_failed().or(known);
         failed.inspect(|failed| core.close_context(world.collective_context(), *failed))
     });
     if failed.is_some() {
@@ -322,60 +352,42 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let (rank, size) = (job.rank(), job.size());
     let failed = |text: String| Error::new(ErrorClass::Other, text);
     let known_sites = Arc::new(OnceLock::new());
-    let Opened { rails, teams, networks } = open_rails(&job, &known_sites).map_err(failed)?;
-    let mut card = Vec::new();
-    for rail in &rails {
-        append(&mut card, rail.name().as_bytes());
-        append(&mut card, &rail.address());
-    }
-    let home = home(&networks).map_err(failed)?;
-    append(&mut card, HOME.as_bytes());
-    append(&mut card, &home.emit());
-    let gateways = gateways().map_err(failed)?;
-    append(&mut card, GATEWAYS.as_bytes());
-    append(&mut card, &gateways.publish());
-    job.publish(CARD, &card).map_err(|error| failed(error.to_string()))?;
-    let host = topo::cache::host_cost(topo::Cache::of_environment().as_ref());
-    survey::publish_word(&job, &home, &host).map_err(failed)?;
-    job.fence().map_err(|error| failed(error.to_string()))?;
-    let survey = survey(&job, &home, |rank| home_of(&job, rank)).map_err(failed)?;
-    let sites = known_sites.get_or_init(|| survey.sites.clone()).clone();
-    let own = rails.iter().map(|rail| (rail.name().to_owned(), rail.address())).collect();
-    let job = Arc::new(job);
-    let (job_of_cards, sites_of_cards, barred) = (Arc::clone(&job), sites.clone(), Vec::new());
-    let directory = Box::new(Cards {
-        job: job_of_cards,
-        own,
-        networks,
-        gateways,
-        sites: sites_of_cards,
-        quic_first: survey.quic_first.clone(),
-        barred,
-    });
-    let strategy = strategy::of_environment().map_err(failed)?;
-    let budget_bytes = settings::UNMATCHED_BYTES.number();
-    let budget_bytes = budget_bytes.map_err(|error| failed(error.to_string()))? as usize;
-    let patience_s = settings::LINK_PATIENCE.number();
-    let patience_s = patience_s.map_err(|error| failed(error.to_string()))?;
-    let patience_ns = patience_s.saturating_mul(1_000_000_000);
-    let usual = Config::new(size as usize);
-    let mut engine = Engine::new(Config { budget_bytes, patience_ns, host, strategy, ..usual });
-    record::begin(&mut engine, &job);
-    let core = Core::new(engine, GateId(rank), size as usize, rails, directory);
-    let join = |core: Core, team: &Vec<String>| {
-        core.with_team(&team.iter().map(String::as_str).collect::<Vec<_>>())
-    };
-    let core = teams.iter().fold(core, join);
     let policy = onlookers(policy(size)).map_err(failed)?;
+    let own_lanes = lanes::wanted(level, &policy).map_err(failed)?;
+    let opened = open_rails(&job, &wanted_rails(), &known_sites).map_err(failed)?;
+    let home = home(&opened.networks).map_err(failed)?;
+    let gateways = gateways().map_err(failed)?;
+    publish_card(&job, CARD, &opened, &home, &gateways).map_err(failed)?;
+    let host = topo::cache::host_cost(topo::Cache::of_environment().as_ref());
+    survey::publish_word(&job, &home, &host, own_lanes).map_err(failed)?;
+    job.fence().map_err(|error| failed(error.to_string()))?;
+    let survey = survey(&job, &home, own_lanes, |rank| home_of(&job, rank)).map_err(failed)?;
+    known_sites.get_or_init(|| survey.sites.clone());
+    let beside = open_beside(&job, &survey, &home, &known_sites).map_err(failed)?;
+    let job = Arc::new(job);
     let policy = policy.woken_in(Duration::from_nanos(host.wake_ns));
     let shares_machine = survey.is_crowded && survey.sites.nodes() > 1;
     let policy = if shares_machine { policy.among_nodes() } else { policy };
-    let progress = Progress::new(core, policy).map_err(|error| failed(error.to_string()))?;
+    let policy = policy.in_lanes(survey.lanes);
+    let progress = opened.begin(&job, (CARD, gateways), &survey, policy).map_err(failed)?;
+    let begin = |(opened, card): (Opened, String)| {
+        // From cores that nobody wants threads look on for the first.
+        let policy = policy.without_onlookers();
+        opened.begin(&job, (&card, Gateways::default()), &survey, policy).map_err(failed)
+    };
+    let beside = beside.into_iter().map(begin).collect::<Result<Vec<_>>>()?;
+    request::spread(survey.lanes);
+    if survey.lanes > 1 {
+        let all: Vec<&Progress> =
+            std::iter::once(&progress).chain(&beside).map(|it| &**it).collect();
+        Progress::put_beside(&all);
+    }
     Ok(Process {
         rank,
         size,
         job,
         progress,
+        beside,
         world: Comm::world(rank, size),
         myself: Comm::myself(rank),
         node_identity: node_identity(),
@@ -395,9 +407,91 @@ struct Opened {
     networks: TcpNetworks,
 }
 
-/// Opens the rails of this process. Settings restrict the rails and the networks; which links are between
+impl Opened {
+    /// Begins to communicate with those who have published such a card.
+    fn begin(
+        self,
+        job: &Arc<Job>,
+        (card, gateways): (&str, Gateways),
+        survey: &Survey,
+        policy: Policy,
+    ) -> Result<Arc<Progress>, String> {
+        let Self { rails, teams, networks } = self;
+        let (rank, size) = (GateId(job.rank()), job.size() as usize);
+        let own = rails.iter().map(|rail| (rail.name().to_owned(), rail.address())).collect();
+        let directory = Box::new(Cards {
+            job: Arc::clone(job),
+            card: card.to_owned(),
+            own,
+            networks,
+            gateways,
+            sites: survey.sites.clone(),
+            quic_first: survey.quic_first.clone(),
+            barred: Vec::new(),
+        });
+        let strategy = strategy::of_environment()?;
+        let number = |setting: &settings::Setting| setting.number().map_err(|it| it.to_string());
+        let budget_bytes = number(&settings::UNMATCHED_BYTES)? as usize / survey.lanes;
+        let patience_ns = number(&settings::LINK_PATIENCE)?.saturating_mul(1_000_000_000);
+        let host = topo::cache::host_cost(topo::Cache::of_environment().as_ref());
+        let usual = Config::new(size);
+        let mut engine = Engine::new(Config { budget_bytes, patience_ns, host, strategy, ..usual });
+        record::begin(&mut engine, job);
+        let core = Core::new(engine, rank, size, rails, directory);
+        let join = |core: Core, team: &Vec<String>| {
+            core.with_team(&team.iter().map(String::as_str).collect::<Vec<_>>())
+        };
+        let core = teams.iter().fold(core, join);
+        Progress::new(core, policy).map_err(|error| error.to_string())
+    }
+}
+
+/// Opens the rails of the lanes beside the first, and tells the others.
+fn open_beside(
+    job: &Job,
+    survey: &Survey,
+    home: &Home,
+    sites: &Arc<OnceLock<Map>>,
+) -> Result<Vec<(Opened, String)>, String> {
+    if survey.lanes == 1 {
+        return Ok(Vec::new());
+    }
+    // They do not lead to other sites, as far as that is for the library to say.
+    let rails = if settings::RAILS.given().is_some() { wanted_rails() } else { "shm,tcp".into() };
+    let open = |lane: usize| {
+        let card = format!("{CARD}-{lane}");
+        let opened = open_rails(job, &rails, sites)?;
+        publish_card(job, &card, &opened, home, &Gateways::default())?;
+        Ok((opened, card))
+    };
+    let beside = (1..survey.lanes).map(open).collect::<Result<_, String>>()?;
+    job.fence().map_err(|error| error.to_string())?;
+    Ok(beside)
+}
+
+/// Tells the others how this process is reached by some rails, and where it is.
+fn publish_card(
+    job: &Job,
+    name: &str,
+    opened: &Opened,
+    home: &Home,
+    gateways: &Gateways,
+) -> Result<(), String> {
+    let mut card = Vec::new();
+    for rail in &opened.rails {
+        append(&mut card, rail.name().as_bytes());
+        append(&mut card, &rail.address());
+    }
+    append(&mut card, HOME.as_bytes());
+    append(&mut card, &home.emit());
+    append(&mut card, GATEWAYS.as_bytes());
+    append(&mut card, &gateways.publish());
+    job.publish(name, &card).map_err(|error| error.to_string())
+}
+
+/// Opens these rails of this process. Settings restrict the networks; which links are between
 /// sites they find in `sites` before the first is opened.
-fn open_rails(job: &Job, sites: &Arc<OnceLock<Map>>) -> Result<Opened, String> {
+fn open_rails(job: &Job, wanted: &str, sites: &Arc<OnceLock<Map>>) -> Result<Opened, String> {
     let rank = GateId(job.rank());
     let own = OwnRail::new(rank).map_err(|error| format!("rail self: {error}"))?;
     let mut opened =
@@ -405,7 +499,6 @@ fn open_rails(job: &Job, sites: &Arc<OnceLock<Map>>) -> Result<Opened, String> {
     if job.size() == 1 {
         return Ok(opened);
     }
-    let wanted = wanted_rails();
     let variable = settings::RAILS.variable();
     for team in wanted.split(',') {
         let names: Vec<_> = team.split('+').map(|name| name.trim().to_owned()).collect();
@@ -602,6 +695,7 @@ fn home_of(job: &Job, rank: u32) -> Result<Home, String> {
 /// The published addresses of the job's processes.
 struct Cards {
     job: Arc<Job>,
+    card: String,
     own: Vec<(String, Vec<u8>)>,
     networks: TcpNetworks,
     gateways: Gateways,
@@ -616,7 +710,7 @@ impl Directory for Cards {
         if peer.0 == self.job.rank() {
             return Ok(self.own.clone());
         }
-        let card = self.job.fetch(peer.0, CARD).map_err(|error| error.to_string())?;
+        let card = self.job.fetch(peer.0, &self.card).map_err(|error| error.to_string())?;
         let nonsense = || format!("process {} published nonsense", peer.0);
         let mut addresses = parse_card(&card).ok_or_else(nonsense)?;
         let far = addresses.extract_if(.., |(name, _)| name == GATEWAYS).next();

@@ -28,7 +28,7 @@ struct Record {
 
 /// Counts from now on, if the launcher wants to know.
 pub(crate) fn begin(engine: &mut Engine, job: &Job) {
-    if std::env::var_os(boot::RECORD_VARIABLE).is_none() {
+    if !is_wanted() {
         return;
     }
     let (rank, size) = (job.rank(), job.size());
@@ -37,6 +37,11 @@ pub(crate) fn begin(engine: &mut Engine, job: &Job) {
     if RECORD.set(Mutex::new(record)).is_ok() {
         engine.set_witness(Box::new(Counter));
     }
+}
+
+/// Whether the launcher wants to know.
+pub(crate) fn is_wanted() -> bool {
+    std::env::var_os(boot::RECORD_VARIABLE).is_some()
 }
 
 /// Whether it counts.

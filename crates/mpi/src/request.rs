@@ -1,7 +1,7 @@
 //! Requests: operations that a call began and another completes (MPI-5.0 §3.7, §3.9).
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use engine::{Completion, OpId, Outcome};
@@ -9,8 +9,10 @@ use progress::Core;
 
 use crate::buffer::Flush;
 use crate::collective::{Collective, Pending};
+use crate::comm::Comm;
+use crate::lanes::{LANES_MAX, Lane, Lanes, wait_in};
 use crate::point_to_point::{Receive, Send};
-use crate::process;
+use crate::process::{self, Process};
 use crate::table::{Handle, Kind, Objects, Table};
 use crate::{Error, ErrorClass, Result};
 
@@ -90,6 +92,8 @@ pub struct Operation {
     pub op: OpId,
     /// Whether it is a receive, whose status tells of a message.
     pub receives: bool,
+    /// Where it is under way.
+    pub lane: Lane,
     /// The communicator whose handler gets its errors.
     pub comm: Handle,
 }
@@ -121,13 +125,13 @@ enum Active {
 }
 
 impl Request {
-    /// Gives the request a handle.
+    /// Gives the request a handle, among those of the lane that it is under way in.
     ///
     /// # Errors
     /// When no more requests fit.
     #[inline(always)]
-    pub fn register(self) -> Result<Handle> {
-        REQUESTS.insert(Entry { request: self, listed: 0 })
+    pub fn register(self, lane: Lane) -> Result<Handle> {
+        REQUESTS.of(lane).insert(Entry { request: self, listed: 0 })
     }
 
     /// A request that does nothing until started.
@@ -135,28 +139,28 @@ impl Request {
         Self::Persistent(Arc::new(Persistent { template, active: Mutex::new(None) }))
     }
 
-    /// The end of the request, once, if it is there.
+    /// The end of the request, once, if it is there, as far as the core of a lane tells.
     #[inline(always)]
-    fn poll(&self, core: &mut Core) -> Option<Ended> {
+    fn poll(&self, lane: Lane, core: &mut Core) -> Option<Ended> {
         match self {
             Self::Done(status) => Some(Ended::of(*status)),
             Self::Operation(operation) => operation.poll(core, true),
             Self::Exchange(_) | Self::Flush(_) | Self::Collective(_) | Self::Persistent(_) => {
-                self.poll_seldom(core)
+                self.poll_seldom(lane, core)
             }
         }
     }
 
-    fn poll_seldom(&self, core: &mut Core) -> Option<Ended> {
+    fn poll_seldom(&self, lane: Lane, core: &mut Core) -> Option<Ended> {
         match self {
-            Self::Done(_) | Self::Operation(_) => self.poll(core),
+            Self::Done(_) | Self::Operation(_) => self.poll(lane, core),
             Self::Exchange(parts) => {
                 let [receive, send] = &**parts;
-                receive.peek(core).and_then(|_| send.peek(core))?;
-                let (received, sent) = (receive.poll(core)?, send.poll(core)?);
+                receive.peek(lane, core).and_then(|_| send.peek(lane, core))?;
+                let (received, sent) = (receive.poll(lane, core)?, send.poll(lane, core)?);
                 Some(Ended { error: received.error.or(sent.error), ..received })
             }
-            Self::Flush(flush) => flush.is_done(core).then_some(Ended::of(Status::EMPTY)),
+            Self::Flush(flush) => flush.is_done(lane, core).then_some(Ended::of(Status::EMPTY)),
             Self::Collective(pending) => {
                 let error = pending.end()?.clone();
                 Some(Ended { error, ..Ended::of(Status::EMPTY) })
@@ -181,15 +185,15 @@ impl Request {
     }
 
     /// The status of the request if it has ended, which is left as it is.
-    fn peek(&self, core: &mut Core) -> Option<Status> {
+    fn peek(&self, lane: Lane, core: &mut Core) -> Option<Status> {
         match self {
             Self::Done(status) => Some(*status),
             Self::Operation(operation) => operation.peek(core),
             Self::Exchange(parts) => {
-                let status = parts[0].peek(core)?;
-                parts[1].peek(core).map(|_| status)
+                let status = parts[0].peek(lane, core)?;
+                parts[1].peek(lane, core).map(|_| status)
             }
-            Self::Flush(flush) => flush.is_done(core).then_some(Status::EMPTY),
+            Self::Flush(flush) => flush.is_done(lane, core).then_some(Status::EMPTY),
             Self::Collective(pending) => pending.end().map(|_| Status::EMPTY),
             Self::Persistent(persistent) => match &*persistent.active() {
                 None => Some(Status::EMPTY),
@@ -209,6 +213,23 @@ impl Request {
             | Self::Flush(_)
             | Self::Collective(_) => true,
             Self::Persistent(persistent) => persistent.active().is_some(),
+        }
+    }
+
+    /// Whether its end shows only where each lane has been asked.
+    fn is_of_all_lanes(&self) -> bool {
+        matches!(self, Self::Flush(_))
+    }
+
+    /// The engine's operation that the request is, if it is one.
+    fn operation(&self) -> Option<OpId> {
+        match self {
+            Self::Operation(operation) => Some(operation.op),
+            Self::Done(_)
+            | Self::Exchange(_)
+            | Self::Flush(_)
+            | Self::Collective(_)
+            | Self::Persistent(_) => None,
         }
     }
 
@@ -239,6 +260,12 @@ impl Request {
 }
 
 impl Operation {
+    /// One on a communicator.
+    #[inline]
+    pub(crate) fn of(comm: &Comm, op: OpId, receives: bool) -> Self {
+        Self { op, receives, lane: comm.lane(), comm: comm.handle() }
+    }
+
     #[inline]
     fn poll(&self, core: &mut Core, freed: bool) -> Option<Ended> {
         let completion = core.take_or_await(self.op)?;
@@ -335,7 +362,7 @@ pub fn start(handle: Handle) -> Result<()> {
 /// # Errors
 /// As [`start`].
 pub fn start_all(handles: &[Cell<Handle>]) -> Result<()> {
-    check_all(&mut REQUESTS.lock(), handles)?;
+    check_all(handles)?;
     let mut all = Vec::with_capacity(handles.len());
     for (index, handle) in handles.iter().enumerate() {
         all.push(startable(handle.get()).map_err(|error| error.about(entry(index)))?);
@@ -344,7 +371,7 @@ pub fn start_all(handles: &[Cell<Handle>]) -> Result<()> {
 }
 
 fn startable(handle: Handle) -> Result<Arc<Persistent>> {
-    match &REQUESTS.lock().find(handle)?.request {
+    match &REQUESTS.with(handle).lock().find(handle)?.request {
         Request::Persistent(persistent) if persistent.active().is_some() => Err(already_active()),
         Request::Persistent(persistent) => Ok(Arc::clone(persistent)),
         Request::Done(_)
@@ -366,7 +393,20 @@ fn already_active() -> Error {
 /// # Errors
 /// `MPI_ERR_REQUEST` for a handle that is none.
 pub fn wait(handle: Handle) -> Result<Ended> {
-    process::current()?.progress().wait(|core| end(&mut REQUESTS.lock(), core, handle).transpose())
+    let (process, requests) = (process::current()?, REQUESTS.with(handle));
+    // Who polls looks the request up once.
+    let mut known = None;
+    wait_in(process, lanes_of(process, handle)?, |lane, core| {
+        if known.is_some_and(|op| core.still_awaits(op)) {
+            return None;
+        }
+        let mut requests = requests.lock();
+        let ended = end(&mut requests, (lane, core), handle);
+        if let Ok(None) = ended {
+            known = requests.find(handle).ok().and_then(|entry| entry.request.operation());
+        }
+        ended.transpose()
+    })
 }
 
 /// Asks for the end of one request.
@@ -374,10 +414,12 @@ pub fn wait(handle: Handle) -> Result<Ended> {
 /// # Errors
 /// As [`wait`].
 pub fn test(handle: Handle) -> Result<Option<Ended>> {
-    let progress = process::current()?.progress();
-    let ended = progress.test(|core| end(&mut REQUESTS.lock(), core, handle))?;
+    let (process, requests) = (process::current()?, REQUESTS.with(handle));
+    let lanes = lanes_of(process, handle)?;
+    let ended =
+        test_in(process, lanes, |lane, core| end(&mut requests.lock(), (lane, core), handle))?;
     if ended.is_none() {
-        progress.pause();
+        process.lane(lanes.first()).pause();
     }
     Ok(ended)
 }
@@ -387,11 +429,13 @@ pub fn test(handle: Handle) -> Result<Option<Ended>> {
 /// # Errors
 /// As [`wait`].
 pub fn peek(handle: Handle) -> Result<Option<Status>> {
-    let progress = process::current()?.progress();
-    let status =
-        progress.test(|core| REQUESTS.lock().find(handle).map(|entry| entry.request.peek(core)))?;
+    let (process, requests) = (process::current()?, REQUESTS.with(handle));
+    let lanes = lanes_of(process, handle)?;
+    let status = test_in(process, lanes, |lane, core| {
+        requests.lock().find(handle).map(|entry| entry.request.peek(lane, core))
+    })?;
     if status.is_none() {
-        progress.pause();
+        process.lane(lanes.first()).pause();
     }
     Ok(status)
 }
@@ -402,24 +446,21 @@ pub fn peek(handle: Handle) -> Result<Option<Status>> {
 /// # Errors
 /// As [`wait`].
 pub fn peek_all(handles: &[Cell<Handle>]) -> Result<Vec<Peeked>> {
-    check_all(&mut REQUESTS.lock(), handles)?;
-    let progress = process::current()?.progress();
-    let all: Vec<_> = progress.test(|core| {
-        let mut requests = REQUESTS.lock();
-        let look = |handle: &Cell<Handle>| {
-            if handle.get() == NULL {
-                return Ok(Peeked::Inactive);
+    let process = process::current()?;
+    let lanes = check_all(handles)?.lanes;
+    let mut all = vec![Peeked::Inactive; handles.len()];
+    test_in(process, lanes, |lane, core| {
+        each_active(handles, (lane, lanes), |requests, index| {
+            let request = &requests.find(handles[index].get())?.request;
+            if !matches!(all[index], Peeked::Ended(_)) {
+                all[index] = request.peek(lane, core).map_or(Peeked::Active, Peeked::Ended);
             }
-            let request = &requests.find(handle.get())?.request;
-            match request.is_active() {
-                true => Ok(request.peek(core).map_or(Peeked::Active, Peeked::Ended)),
-                false => Ok(Peeked::Inactive),
-            }
-        };
-        handles.iter().map(look).collect::<Result<_>>()
+            Ok(true)
+        })?;
+        Ok(None::<()>)
     })?;
     if !all.iter().any(|one| matches!(one, Peeked::Ended(_))) {
-        progress.pause();
+        process.lane(lanes.first()).pause();
     }
     Ok(all)
 }
@@ -441,9 +482,32 @@ pub enum Peeked {
 /// # Errors
 /// As [`wait`], before anything is waited for.
 pub fn wait_all(handles: &[Cell<Handle>], mut report: impl FnMut(usize, Ended)) -> Result<()> {
-    check_all(&mut REQUESTS.lock(), handles)?;
+    let process = process::current()?;
+    let lanes = check_all(handles)?.lanes;
+    let Some(lane) = lanes.only() else {
+        return wait_all_in_several(process, lanes, handles, &mut report);
+    };
     let mut open = handles;
-    process::current()?.progress().wait(|core| end_all(&mut open, core, &mut report).transpose())
+    let end_all = |core: &mut Core| end_all(&mut open, (lane, core), &mut report).transpose();
+    process.lane(lane).wait(end_all)
+}
+
+#[cold]
+fn wait_all_in_several(
+    process: &Process,
+    lanes: Lanes,
+    handles: &[Cell<Handle>],
+    report: &mut impl FnMut(usize, Ended),
+) -> Result<()> {
+    let mut left = report_inactive(handles, report)?;
+    wait_in(process, lanes, |lane, core| {
+        let ended = end_some(handles, (lane, lanes), core, usize::MAX, report);
+        let is_over = |ended| {
+            left -= ended;
+            (left == 0).then_some(())
+        };
+        ended.map(is_over).transpose()
+    })
 }
 
 /// Whether all requests have ended; only then are they reported, as by [`wait_all`].
@@ -451,36 +515,59 @@ pub fn wait_all(handles: &[Cell<Handle>], mut report: impl FnMut(usize, Ended)) 
 /// # Errors
 /// As [`wait`].
 pub fn test_all(handles: &[Cell<Handle>], mut report: impl FnMut(usize, Ended)) -> Result<bool> {
-    check_all(&mut REQUESTS.lock(), handles)?;
-    let progress = process::current()?.progress();
-    let all_done = progress.test(|core| {
+    let process = process::current()?;
+    let lanes = check_all(handles)?.lanes;
+    let Some(lane) = lanes.only() else {
+        return test_all_in_several(process, lanes, handles, &mut report);
+    };
+    let all_done = process.lane(lane).test(|core| {
         for handle in handles.iter().map(Cell::get).filter(|handle| *handle != NULL) {
-            if REQUESTS.lock().find(handle)?.request.peek(core).is_none() {
+            let mut requests = REQUESTS.of(lane).lock();
+            if requests.find(handle)?.request.peek(lane, core).is_none() {
                 return Ok(false);
             }
         }
         let mut open = handles;
-        end_all(&mut open, core, &mut report).map(|end| end.is_some())
+        end_all(&mut open, (lane, core), &mut report).map(|end| end.is_some())
     })?;
     if !all_done {
-        progress.pause();
+        process.lane(lanes.first()).pause();
     }
     Ok(all_done)
 }
 
-/// Ends requests from the last on, until all have ended or one has not; `open` are those before it.
+#[cold]
+fn test_all_in_several(
+    process: &Process,
+    lanes: Lanes,
+    handles: &[Cell<Handle>],
+    report: &mut impl FnMut(usize, Ended),
+) -> Result<bool> {
+    if peek_all(handles)?.contains(&Peeked::Active) {
+        return Ok(false);
+    }
+    report_inactive(handles, report)?;
+    test_in(process, lanes, |lane, core| {
+        end_some(handles, (lane, lanes), core, usize::MAX, report)?;
+        Ok(None::<()>)
+    })?;
+    Ok(true)
+}
+
+/// Ends requests from the last on, until all have ended or one has not; `open` are those before it. All are of one lane.
 #[inline]
 fn end_all(
     open: &mut &[Cell<Handle>],
-    core: &mut Core,
+    (lane, core): (Lane, &mut Core),
     report: &mut impl FnMut(usize, Ended),
 ) -> Result<Option<()>> {
-    let mut requests = REQUESTS.lock();
+    let mut requests = REQUESTS.of(lane).lock();
     while let Some((handle, before)) = open.split_last() {
         let ended = if handle.get() == NULL {
             Ended::of(Status::EMPTY)
         } else {
-            let Some(ended) = end(&mut requests, core, handle.get())? else { return Ok(None) };
+            let ended = end(&mut requests, (lane, core), handle.get())?;
+            let Some(ended) = ended else { return Ok(None) };
             if ended.freed {
                 handle.set(NULL);
             }
@@ -490,6 +577,47 @@ fn end_all(
         *open = before;
     }
     Ok(Some(()))
+}
+
+/// Reports the end of those that are null or not started; how many others there are.
+#[cold]
+fn report_inactive(
+    handles: &[Cell<Handle>],
+    report: &mut impl FnMut(usize, Ended),
+) -> Result<usize> {
+    let mut active = 0;
+    for (index, handle) in handles.iter().map(Cell::get).enumerate() {
+        if handle != NULL && REQUESTS.with(handle).lock().find(handle)?.request.is_active() {
+            active += 1;
+        } else {
+            report(index, Ended { freed: false, ..Ended::of(Status::EMPTY) });
+        }
+    }
+    Ok(active)
+}
+
+/// Ends and reports active requests that have ended as far as the core of one of the `lanes` tells, at most `most`; how many.
+#[inline]
+fn end_some(
+    handles: &[Cell<Handle>],
+    (lane, lanes): (Lane, Lanes),
+    core: &mut Core,
+    most: usize,
+    report: &mut impl FnMut(usize, Ended),
+) -> Result<usize> {
+    let mut found = 0;
+    each_active(handles, (lane, lanes), |requests, index| {
+        let handle = &handles[index];
+        if let Some(ended) = end(requests, (lane, core), handle.get())? {
+            if ended.freed {
+                handle.set(NULL);
+            }
+            report(index, ended);
+            found += 1;
+        }
+        Ok(found < most)
+    })?;
+    Ok(found)
 }
 
 /// Waits until at least one active request has ended and reports those that have, at most `most`;
@@ -523,54 +651,102 @@ fn some(
     waits: bool,
     mut report: impl FnMut(usize, Ended),
 ) -> Result<bool> {
-    if !check_all(&mut REQUESTS.lock(), handles)? {
+    let process = process::current()?;
+    let Checked { is_active, lanes } = check_all(handles)?;
+    if !is_active {
         return Ok(false);
     }
-    let progress = process::current()?.progress();
-    let mut look = |core: &mut Core| {
-        let mut requests = REQUESTS.lock();
-        let mut found = 0;
-        for (index, handle) in handles.iter().enumerate() {
-            if handle.get() == NULL || !requests.find(handle.get())?.request.is_active() {
-                continue;
-            }
-            let Some(ended) = end(&mut requests, core, handle.get())? else { continue };
-            if ended.freed {
-                handle.set(NULL);
-            }
-            report(index, ended);
-            found += 1;
-            if found == most {
-                break;
-            }
-        }
+    let look = |lane, core: &mut Core| {
+        let found = end_some(handles, (lane, lanes), core, most, &mut report)?;
         if found == 0 {
-            core.await_any(|| ends(&mut requests, handles));
+            core.await_any(|| ends(handles, (lane, lanes)));
         }
         Ok((found > 0).then_some(()))
     };
     let found = match waits {
-        true => Some(progress.wait(|core| look(core).transpose())?),
-        false => progress.test(look)?,
+        true => Some(wait_in(process, lanes, transposed(look))?),
+        false => test_in(process, lanes, look)?,
     };
     if found.is_none() {
-        progress.pause();
+        process.lane(lanes.first()).pause();
     }
     Ok(true)
 }
 
-/// The operations whose ends end requests; none where something else does as well.
-fn ends(requests: &mut Objects<Entry>, handles: &[Cell<Handle>]) -> Option<Vec<OpId>> {
-    let mut ops = Vec::new();
-    for handle in handles.iter().map(Cell::get).filter(|&handle| handle != NULL) {
-        let request = &requests.find(handle).ok()?.request;
-        let operations = request.operations();
-        if operations.is_empty() && request.is_active() {
-            return None;
-        }
+/// An answer that may be an error, as a wait takes it.
+fn transposed<T>(
+    mut look: impl FnMut(Lane, &mut Core) -> Result<Option<T>>,
+) -> impl FnMut(Lane, &mut Core) -> Option<Result<T>> {
+    move |lane, core| look(lane, core).transpose()
+}
+
+/// The operations of a lane whose ends end requests; none where something else does as well.
+fn ends(handles: &[Cell<Handle>], of: (Lane, Lanes)) -> Option<Vec<OpId>> {
+    let (mut ops, mut are_all) = (Vec::new(), true);
+    let listed = each_active(handles, of, |requests, index| {
+        let operations = requests.find(handles[index].get())?.request.operations();
+        are_all &= !operations.is_empty();
         ops.extend(operations.iter().map(|operation| operation.op));
+        Ok(are_all)
+    });
+    (listed.is_ok() && are_all).then_some(ops)
+}
+
+/// Calls `then` for the active requests that a lane's core can tell of, of those in `lanes`, with their table and their places
+/// in the list, until it says no.
+#[inline]
+fn each_active(
+    handles: &[Cell<Handle>],
+    (lane, lanes): (Lane, Lanes),
+    mut then: impl FnMut(&mut Objects<Entry>, usize) -> Result<bool>,
+) -> Result<()> {
+    let has_others = lane != Lane::FIRST && lanes.only().is_none();
+    for table in [Some(lane), has_others.then_some(Lane::FIRST)].into_iter().flatten() {
+        let mut requests = REQUESTS.of(table).lock();
+        for (index, handle) in handles.iter().map(Cell::get).enumerate() {
+            if handle == NULL || REQUESTS.lane(handle) != table {
+                continue;
+            }
+            let request = &requests.find(handle)?.request;
+            let is_asked = request.is_active() && (table == lane || request.is_of_all_lanes());
+            if is_asked && !then(&mut requests, index)? {
+                return Ok(());
+            }
+        }
     }
-    Some(ops)
+    Ok(())
+}
+
+/// Asks each of several lanes of a process once, until one answers.
+#[inline]
+fn test_in<T>(
+    process: &Process,
+    lanes: Lanes,
+    mut ask: impl FnMut(Lane, &mut Core) -> Result<Option<T>>,
+) -> Result<Option<T>> {
+    if let Some(lane) = lanes.only() {
+        return process.lane(lane).test(|core| ask(lane, core));
+    }
+    for lane in lanes.iter() {
+        let answer = process.lane(lane).test(|core| ask(lane, core))?;
+        if answer.is_some() {
+            return Ok(answer);
+        }
+    }
+    Ok(None)
+}
+
+/// The lanes that can tell of the end of a request.
+#[inline]
+fn lanes_of(process: &Process, handle: Handle) -> Result<Lanes> {
+    let lane = REQUESTS.lane(handle);
+    if process.lanes() > 1
+        && lane == Lane::FIRST
+        && REQUESTS.of(lane).lock().find(handle)?.request.is_of_all_lanes()
+    {
+        return Ok(Lanes::all(process.lanes()));
+    }
+    Ok(Lanes::NONE.with(lane))
 }
 
 /// Cancels a receive that no message has met; sends go on (MPI-5.0 §3.8.4).
@@ -579,7 +755,7 @@ fn ends(requests: &mut Objects<Entry>, handles: &[Cell<Handle>]) -> Option<Vec<O
 /// As [`wait`], and for a collective.
 pub fn cancel(handle: Handle) -> Result<()> {
     let operations = {
-        let mut requests = REQUESTS.lock();
+        let mut requests = REQUESTS.with(handle).lock();
         let request = &requests.find(handle)?.request;
         if request.is_begun_collective() {
             return Err(begun_collective("cancelled"));
@@ -587,7 +763,8 @@ pub fn cancel(handle: Handle) -> Result<()> {
         request.operations()
     };
     for operation in operations {
-        process::current()?.progress().submit(|core| core.engine.submit_cancel(operation.op));
+        let progress = process::current()?.lane(operation.lane);
+        progress.submit(|core| core.engine.submit_cancel(operation.op));
     }
     Ok(())
 }
@@ -598,14 +775,15 @@ pub fn cancel(handle: Handle) -> Result<()> {
 /// As [`wait`], and for a collective under way.
 pub fn free(handle: Handle) -> Result<()> {
     let removed = {
-        let mut requests = REQUESTS.lock();
+        let mut requests = REQUESTS.with(handle).lock();
         if requests.find(handle)?.request.is_begun_collective() {
             return Err(begun_collective("freed"));
         }
         requests.remove(handle)?
     };
     for operation in removed.request.operations() {
-        process::current()?.progress().submit(|core| core.engine.release(operation.op));
+        let progress = process::current()?.lane(operation.lane);
+        progress.submit(|core| core.engine.release(operation.op));
     }
     Ok(())
 }
@@ -618,27 +796,80 @@ fn begun_collective(what: &str) -> Error {
 
 /// The handle whose Fortran integer is `value`.
 pub fn from_int(value: i32) -> Handle {
-    REQUESTS.from_int(value)
+    REQUESTS.with(Handle(u64::from(value as u32))).from_int(value)
+}
+
+/// The process, which has no requests yet, has so many lanes: a power of two.
+pub(crate) fn spread(lanes: usize) {
+    REQUESTS.others.store(lanes - 1, Ordering::Relaxed);
+    for (part, table) in REQUESTS.tables.iter().take(lanes).enumerate() {
+        table.be_part(part, lanes);
+    }
 }
 
 /// The end of the request behind a handle, once, if it is there; with it the request is gone, unless it
 /// can be started again.
 #[inline(always)]
-fn end(requests: &mut Objects<Entry>, core: &mut Core, handle: Handle) -> Result<Option<Ended>> {
+fn end(
+    requests: &mut Objects<Entry>,
+    (lane, core): (Lane, &mut Core),
+    handle: Handle,
+) -> Result<Option<Ended>> {
     let is_gone = |end: &Option<Ended>| end.as_ref().is_some_and(|ended| ended.freed);
-    requests.ask(handle, |entry| entry.request.poll(core), is_gone)
+    requests.ask(handle, |entry| entry.request.poll(lane, core), is_gone)
+}
+
+/// What is known of requests in a list.
+struct Checked {
+    /// Whether any is active.
+    is_active: bool,
+    /// The lanes that can tell of their ends; none of them means the first.
+    lanes: Lanes,
 }
 
 /// Checks that all handles are null or live, and none is listed twice: a request can end only once.
-/// Whether any request is active.
-fn check_all(requests: &mut Objects<Entry>, handles: &[Cell<Handle>]) -> Result<bool> {
-    static CALLS: AtomicU64 = AtomicU64::new(0);
+#[inline(always)]
+fn check_all(handles: &[Cell<Handle>]) -> Result<Checked> {
+    if REQUESTS.parts() > 1 {
+        return check_in_several(handles);
+    }
+    let mut is_active = false;
+    let show = |request: &Request| is_active = is_active || request.is_active();
+    check_in(Lane::FIRST, handles, |_| true, show)?;
+    Ok(Checked { is_active, lanes: Lanes::NONE })
+}
+
+#[cold]
+fn check_in_several(handles: &[Cell<Handle>]) -> Result<Checked> {
+    let live = handles.iter().map(Cell::get).filter(|handle| *handle != NULL);
+    let tables = live.fold(Lanes::NONE, |lanes, handle| lanes.with(REQUESTS.lane(handle)));
+    let (mut is_active, mut is_of_all) = (false, false);
+    for table in tables.iter() {
+        let is_there = |handle| REQUESTS.lane(handle) == table;
+        check_in(table, handles, is_there, |request| {
+            is_active |= request.is_active();
+            is_of_all |= request.is_of_all_lanes();
+        })?;
+    }
+    let lanes = if is_of_all { Lanes::all(REQUESTS.parts()) } else { tables };
+    Ok(Checked { is_active, lanes })
+}
+
+/// Checks those of a table, and shows them.
+#[inline(always)]
+fn check_in(
+    table: Lane,
+    handles: &[Cell<Handle>],
+    is_there: impl Fn(Handle) -> bool,
+    mut show: impl FnMut(&Request),
+) -> Result<()> {
+    let mut requests = REQUESTS.of(table).lock();
     // Guarded by the table's lock.
-    let call = CALLS.load(Ordering::Relaxed) + 1;
-    CALLS.store(call, Ordering::Relaxed);
-    let mut active = false;
+    let calls = &REQUESTS.calls[table.number()];
+    let call = calls.load(Ordering::Relaxed) + 1;
+    calls.store(call, Ordering::Relaxed);
     for (index, handle) in handles.iter().enumerate() {
-        if handle.get() == NULL {
+        if handle.get() == NULL || !is_there(handle.get()) {
             continue;
         }
         let listed = requests.find(handle.get()).map_err(|error| error.about(entry(index)))?;
@@ -646,9 +877,9 @@ fn check_all(requests: &mut Objects<Entry>, handles: &[Cell<Handle>]) -> Result<
             return Err(listed_twice(handles, index));
         }
         listed.listed = call;
-        active = active || listed.request.is_active();
+        show(&listed.request);
     }
-    Ok(active)
+    Ok(())
 }
 
 #[cold]
@@ -672,5 +903,42 @@ struct Entry {
 /// `MPI_REQUEST_NULL`.
 pub const NULL: Handle = Handle(0x180);
 
+/// The requests of a process, in a table for each lane; the lowest bits of their numbers say in which.
+struct Requests {
+    tables: [Table<Entry>; LANES_MAX],
+    /// How many calls have listed some of each.
+    calls: [AtomicU64; LANES_MAX],
+    /// How many lanes there are besides the first.
+    others: AtomicUsize,
+}
+
+impl Requests {
+    /// How many lanes there are.
+    fn parts(&self) -> usize {
+        self.others.load(Ordering::Relaxed) + 1
+    }
+
+    /// The lane of a request, by its handle.
+    #[inline]
+    fn lane(&self, handle: Handle) -> Lane {
+        Lane::numbered(handle.index() & self.others.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn of(&self, lane: Lane) -> &Table<Entry> {
+        &self.tables[lane.number()]
+    }
+
+    /// Those that a request is among.
+    #[inline]
+    fn with(&self, handle: Handle) -> &Table<Entry> {
+        self.of(self.lane(handle))
+    }
+}
+
 /// Locked after the core.
-static REQUESTS: Table<Entry> = Table::new(Kind::Request, ErrorClass::Request);
+static REQUESTS: Requests = Requests {
+    tables: [const { Table::new(Kind::Request, ErrorClass::Request) }; LANES_MAX],
+    calls: [const { AtomicU64::new(0) }; LANES_MAX],
+    others: AtomicUsize::new(0),
+};

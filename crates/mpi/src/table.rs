@@ -60,8 +60,8 @@ impl Handle {
         Self(MARK | (index as u64) << 4 | kind as u64)
     }
 
-    /// Where the object is, if the handle is of the kind that the table holds.
-    const fn index(self) -> usize {
+    /// The object's number, if the handle is of the kind that the table holds.
+    pub(crate) const fn index(self) -> usize {
         (self.0 as usize & INDEX_MASK) >> 4
     }
 
@@ -82,6 +82,9 @@ pub struct Table<T> {
 pub struct Objects<T> {
     kind: Kind,
     class: ErrorClass,
+    /// Of several tables of a kind, which this is: so many of the lowest bits of an object's number say so.
+    part: usize,
+    part_bits: u32,
     slots: Vec<Slot<T>>,
     /// The slot to be used next; [`NONE`] when all are in use.
     free: u32,
@@ -122,7 +125,8 @@ impl<T> Objects<T> {
     #[inline]
     pub fn find(&mut self, handle: Handle) -> Result<&mut T> {
         let (kind, class) = (self.kind, self.class);
-        match self.slots.get_mut(handle.index()) {
+        let place = self.place(handle);
+        match self.slots.get_mut(place) {
             Some(Slot { handle: known, object: Some(object), .. }) if *known == handle => {
                 Ok(object)
             }
@@ -141,8 +145,8 @@ impl<T> Objects<T> {
         question: impl FnOnce(&mut T) -> A,
         is_last: impl FnOnce(&A) -> bool,
     ) -> Result<A> {
-        let Some(Slot { handle: known, next_free, object }) = self.slots.get_mut(handle.index())
-        else {
+        let at = self.place(handle);
+        let Some(Slot { handle: known, next_free, object }) = self.slots.get_mut(at) else {
             return Err(unknown(self.kind, self.class, handle));
         };
         let Some(asked) = object.as_mut().filter(|_| *known == handle) else {
@@ -153,7 +157,7 @@ impl<T> Objects<T> {
             *object = None;
             *known = handle.next();
             *next_free = self.free;
-            self.free = handle.index() as u32;
+            self.free = at as u32;
             self.live -= 1;
         }
         Ok(answer)
@@ -166,25 +170,33 @@ impl<T> Objects<T> {
     #[inline]
     pub fn remove(&mut self, handle: Handle) -> Result<T> {
         self.find(handle)?;
-        let slot = &mut self.slots[handle.index()];
+        let at = self.place(handle);
+        let slot = &mut self.slots[at];
         slot.handle = handle.next();
         slot.next_free = self.free;
-        self.free = handle.index() as u32;
+        self.free = at as u32;
         self.live -= 1;
         slot.object.take().ok_or_else(|| unknown(self.kind, self.class, handle))
+    }
+
+    /// Where the object behind a handle is, if it is here.
+    #[inline(always)]
+    fn place(&self, handle: Handle) -> usize {
+        handle.index() >> self.part_bits
     }
 
     /// Makes room for another object.
     #[cold]
     fn grow(&mut self) -> Result<()> {
-        let index = self.slots.len();
-        if index == MAX_OBJECTS {
-            let message = format!("{MAX_OBJECTS} objects of this kind are alive; free some");
+        let place = self.slots.len();
+        let most = MAX_OBJECTS >> self.part_bits;
+        if place == most {
+            let message = format!("{most} objects of this kind are alive; free some");
             return Err(Error::new(ErrorClass::NoMem, message));
         }
-        let handle = Handle::new(self.kind, index);
+        let handle = Handle::new(self.kind, place << self.part_bits | self.part);
         self.slots.push(Slot { handle, next_free: NONE, object: None });
-        self.free = index as u32;
+        self.free = place as u32;
         Ok(())
     }
 }
@@ -192,8 +204,16 @@ impl<T> Objects<T> {
 impl<T> Table<T> {
     /// An empty table; unknown handles give an error of `class`.
     pub const fn new(kind: Kind, class: ErrorClass) -> Self {
-        let objects = Objects { kind, class, slots: Vec::new(), free: NONE, live: 0 };
+        let slots = Vec::new();
+        let objects = Objects { kind, class, part: 0, part_bits: 0, slots, free: NONE, live: 0 };
         Self { objects: Lock::new(objects) }
+    }
+
+    /// Makes the table, which has never held anything, part `part` of a power of two of them.
+    pub(crate) fn be_part(&self, part: usize, parts: usize) {
+        let mut objects = self.lock();
+        objects.part = part;
+        objects.part_bits = parts.trailing_zeros();
     }
 
     /// The table, for several steps that belong together.
@@ -235,7 +255,8 @@ impl<T> Table<T> {
     /// then fails at its use).
     pub fn from_int(&self, value: i32) -> Handle {
         let low = Handle(u64::from(value as u32));
-        let known = self.lock().slots.get(low.index()).map(|slot| slot.handle);
+        let objects = self.lock();
+        let known = objects.slots.get(objects.place(low)).map(|slot| slot.handle);
         known.filter(|known| known.to_int() == value).unwrap_or(low)
     }
 

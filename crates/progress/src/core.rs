@@ -442,6 +442,16 @@ impl Core {
         completion
     }
 
+    /// Whether an operation is under way, before whose end the question that is being asked can have no answer.
+    #[inline]
+    pub fn still_awaits(&mut self, op: OpId) -> bool {
+        let is_under_way = self.engine.is_under_way(op);
+        if is_under_way {
+            self.awaited = Awaited::Op(op);
+        }
+        is_under_way
+    }
+
     /// The question that is being asked can have no answer before this operation has ended; without one, any news
     /// may bring it. It is only looked for where other threads wait or poll.
     #[inline]

@@ -3,6 +3,7 @@
 //! Whoever has the core counts, so all of it is plain additions. No clock is read for it but beside calls of the
 //! kernel: what a thread spins, or loses by yielding, is known where a wait looks at the clock for its own sake.
 
+use std::ops::Add;
 use std::time::Duration;
 
 use crate::places::Distance;
@@ -74,6 +75,41 @@ impl Counters {
     }
 }
 
+/// Of several communications of a process.
+impl Add for Counters {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            polls: self.polls + other.polls,
+            polls_by_tests: self.polls_by_tests + other.polls_by_tests,
+            polls_by_standby: self.polls_by_standby + other.polls_by_standby,
+            looks_by_standby: self.looks_by_standby + other.looks_by_standby,
+            spinning: self.spinning + other.spinning,
+            yields: self.yields + other.yields,
+            yielding: self.yielding + other.yielding,
+            sleeps: self.sleeps + other.sleeps,
+            sleeping: self.sleeping + other.sleeping,
+            sleeps_of_standby: self.sleeps_of_standby + other.sleeps_of_standby,
+            standby_sleeping: self.standby_sleeping + other.standby_sleeping,
+            bells: self.bells + other.bells,
+            looks_by_idle: self.looks_by_idle + other.looks_by_idle,
+            rings_by_idle: self.rings_by_idle + other.rings_by_idle,
+            changes_of_cores: self.changes_of_cores + other.changes_of_cores,
+            left_to_others: self.left_to_others + other.left_to_others,
+            waits_for_others: self.waits_for_others + other.waits_for_others,
+            woken: self.woken + other.woken,
+            taken_on_core: self.taken_on_core + other.taken_on_core,
+            taken_in_domain: self.taken_in_domain + other.taken_in_domain,
+            taken_in_node: self.taken_in_node + other.taken_in_node,
+            taken_afar: self.taken_afar + other.taken_afar,
+            tasks_of_callers: self.tasks_of_callers + other.tasks_of_callers,
+            tasks_of_waits: self.tasks_of_waits + other.tasks_of_waits,
+            tasks_of_standby: self.tasks_of_standby + other.tasks_of_standby,
+        }
+    }
+}
+
 /// What tasks and copies did in one kind of thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskSteps {
@@ -87,4 +123,18 @@ pub struct TaskSteps {
     pub pieces: u64,
     /// and what that took.
     pub copying: Duration,
+}
+
+impl Add for TaskSteps {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            advances: self.advances + other.advances,
+            works: self.works + other.works,
+            working: self.working + other.working,
+            pieces: self.pieces + other.pieces,
+            copying: self.copying + other.copying,
+        }
+    }
 }

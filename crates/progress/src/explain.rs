@@ -48,6 +48,11 @@ impl Policy {
                 "can wait with a core each; of more, one polls, and gives way to those whose wait is over",
             ),
             say(
+                "lanes",
+                Amount::Number(self.lanes() as u32),
+                "of communicators, each polled with a core, where MPI_THREAD_MULTIPLE is asked for and no other number (CANELE_LANES)",
+            ),
+            say(
                 "cores",
                 Amount::Time(LOOK_EVERY),
                 "at least from one look at those there are to the next, by threads that sleep or yield; all of this follows them",

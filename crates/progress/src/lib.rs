@@ -8,6 +8,7 @@
 //! when it computes, a thread of the library's own brings to its end, and where cores are free others look on for it.
 #![forbid(unsafe_code)]
 
+mod beside;
 mod copies;
 mod core;
 mod cores;
@@ -34,6 +35,6 @@ mod watch;
 pub use core::{Core, Directory};
 pub use counters::{Counters, TaskSteps};
 pub use explain::{Amount, Explained, may_precede};
-pub use policy::Policy;
+pub use policy::{LANES_MAX, Policy};
 pub use tasks::{Stage, Task};
 pub use wait::Progress;

@@ -38,6 +38,8 @@ pub(crate) struct Terms {
     wake: Duration,
     may_look_on: bool,
     is_among_nodes: bool,
+    /// In how many communications of the process threads wait.
+    lanes: usize,
 }
 
 impl Policy {
@@ -48,8 +50,8 @@ impl Policy {
     /// it, so that a peer that computes shortly is still met awake. With ranks beyond cores a spinning
     /// rank only keeps the one it waits for from running: the core is yielded at once.
     pub fn for_node(ranks: usize, cores: usize) -> Self {
-        let (wake, may_look_on, is_among_nodes) = (WAKE, true, false);
-        Terms { ranks, cores, own: cores, wake, may_look_on, is_among_nodes }.policy()
+        let (wake, may_look_on, is_among_nodes, lanes) = (WAKE, true, false, 1);
+        Terms { ranks, cores, own: cores, wake, may_look_on, is_among_nodes, lanes }.policy()
     }
 
     /// The same for a process that may use so many of the node's cores itself.
@@ -72,6 +74,12 @@ impl Policy {
         Terms { is_among_nodes: true, ..self.terms }.policy()
     }
 
+    /// The same in one of so many communications that the process has side by side, with a part of its cores each.
+    #[must_use]
+    pub fn in_lanes(self, lanes: usize) -> Self {
+        Terms { lanes, ..self.terms }.policy()
+    }
+
     /// The same on a machine where a thread that sleeps is woken so late.
     #[must_use]
     pub fn woken_in(self, wake: Duration) -> Self {
@@ -84,6 +92,12 @@ impl Policy {
         Terms { ranks, cores, own: cores, ..self.terms }.policy()
     }
 
+    /// How many communications side by side the process's threads can poll with a core each: a power of two.
+    pub fn lanes(&self) -> usize {
+        let most = self.threads.min(LANES_MAX);
+        (most + 1).next_power_of_two() / 2
+    }
+
     /// Whether a waiting thread keeps its core for a while.
     #[inline]
     pub fn has_a_core(&self) -> bool {
@@ -91,9 +105,12 @@ impl Policy {
     }
 }
 
+/// A process has so many communications side by side at most.
+pub const LANES_MAX: usize = 8;
+
 impl Terms {
     fn policy(self) -> Policy {
-        let Self { ranks, cores, own, wake, may_look_on, is_among_nodes } = self;
+        let Self { ranks, cores, own, wake, may_look_on, is_among_nodes, lanes } = self;
         let (spin, yields) = match ranks > cores {
             true => (Duration::ZERO, CROWDED_YIELDS),
             false => ((SPIN_WAKES * wake).clamp(SPIN_MIN, SPIN_MAX), 0),
@@ -101,6 +118,7 @@ impl Terms {
         let brief = wake.clamp(BRIEF_MIN, BRIEF_MAX);
         let threads = (cores / ranks.max(1)).min(own).max(1);
         let onlookers = if may_look_on { threads.saturating_sub(CORES_IN_USE) } else { 0 };
+        let threads = (threads / lanes).max(1);
         let turns = if is_among_nodes { TURNS } else { 0 };
         Policy { spin, yields, brief, turns, threads, onlookers, terms: self }
     }
@@ -435,6 +453,16 @@ mod tests {
         }
         assert_eq!(Policy::for_node(2, 8).bound_to(2).onlookers, 0);
         assert_eq!(Policy::for_node(1, 8).without_onlookers().onlookers, 0);
+    }
+
+    #[test]
+    fn there_are_no_more_lanes_than_cores_to_poll_them() {
+        let lanes = |cores| Policy::for_node(1, cores).lanes();
+        assert_eq!([1, 2, 3, 4, 7, 8, 64].map(lanes), [1, 2, 2, 4, 4, 8, 8]);
+        assert_eq!(Policy::for_node(4, 8).lanes(), 2);
+        assert_eq!(Policy::for_node(4, 2).lanes(), 1);
+        assert_eq!(Policy::for_node(1, 8).in_lanes(4).threads, 2, "in each");
+        assert_eq!(Policy::for_node(2, 2).in_lanes(8).threads, 1);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Calls from the application's threads: at once, or waiting.
 
 mod copying;
+mod several;
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
@@ -13,6 +14,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd};
 
 use wire::GateId;
 
+use crate::beside::Beside;
 use crate::copies::timed;
 use crate::core::Core;
 use crate::cores::Cores;
@@ -50,7 +52,8 @@ pub struct Progress {
     vain: Vain,
     pub(crate) standby: Standby,
     pub(crate) idle: Arc<Idle>,
-    myself: Weak<Self>,
+    pub(crate) beside: Beside,
+    pub(crate) myself: Weak<Self>,
 }
 
 /// The course of one wait.
@@ -96,6 +99,7 @@ impl Progress {
                 vain: Vain::new(),
                 standby: Standby::default(),
                 idle,
+                beside: Beside::default(),
                 myself: Weak::clone(myself),
             }
         }))
@@ -202,6 +206,7 @@ impl Progress {
     /// Waits, where others want the cores: to yield would be to have this one back after milliseconds.
     #[cold]
     fn pause_in_a_loop(&self, now: Instant) {
+        self.look_beside();
         let Some(lasting) = self.vain.look(now) else { return };
         let mut core = self.lock();
         self.look_at_cores(&mut core, now);
@@ -539,7 +544,8 @@ impl Progress {
     ) -> Seat<'a, Core> {
         succession::note(&self.myself);
         let awaited = std::mem::take(&mut core.awaited);
-        let sleeper = core.waiters.add(awaited);
+        let sleeper = Sleeper::of_this_thread();
+        core.waiters.add(&sleeper, awaited);
         core.counters.waits_for_others += 1;
         let spin = match self.is_crowded(&core) {
             true => Duration::ZERO,
@@ -627,7 +633,11 @@ impl Progress {
             let limit = deadline.map_or(MAX_SLEEP, |deadline| {
                 deadline.saturating_duration_since(Instant::now()).min(MAX_SLEEP)
             });
+            let limit = self.beside.rest(limit);
             let slept = self.wait_for_bell(&self.wake, limit);
+            if slept >= limit {
+                self.look_beside();
+            }
             core = self.lock();
             self.idle.admit();
             core.counters.sleeps += 1;

@@ -56,11 +56,9 @@ impl Waiters {
         !self.due.is_empty()
     }
 
-    /// Adds the calling thread.
-    pub fn add(&mut self, awaited: Awaited) -> Arc<Sleeper> {
-        let sleeper = Sleeper::of_this_thread();
-        self.asleep.push(Waiter { sleeper: Arc::clone(&sleeper), awaited });
-        sleeper
+    /// Adds a thread that is about to sleep.
+    pub fn add(&mut self, sleeper: &Arc<Sleeper>, awaited: Awaited) {
+        self.asleep.push(Waiter { sleeper: Arc::clone(sleeper), awaited });
     }
 
     /// Takes out a thread that has not been woken.

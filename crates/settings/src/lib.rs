@@ -109,12 +109,20 @@ pub static IDLE_CORES: Setting = setting(
      while the application computes; leave: they are left alone",
 );
 
+/// How many communications a process has side by side.
+pub static LANES: Setting = setting(
+    "CANELE_LANES",
+    Kind::Text("auto"),
+    "in how many lanes (1, 2, 4, 8), each with links and a lock of its own, communicators within a site lie, the newest in the \
+     next; auto: as many of these as a rank has cores, where MPI_THREAD_MULTIPLE is asked for; rank 0's number is that of all",
+);
+
 /// How long `mpiexec` waits for agents.
 pub static CONNECT_TIMEOUT: Setting =
     setting("CANELE_CONNECT_TIMEOUT", Kind::Seconds(30), "seconds until mpiexec gives an agent up");
 
 /// All settings, in the order of README's table.
-pub static ALL: [&Setting; 14] = [
+pub static ALL: [&Setting; 15] = [
     &RAILS,
     &STRATEGY,
     &UNMATCHED_BYTES,
@@ -128,6 +136,7 @@ pub static ALL: [&Setting; 14] = [
     &PLANS,
     &CHECK,
     &IDLE_CORES,
+    &LANES,
     &CONNECT_TIMEOUT,
 ];
 

@@ -1,0 +1,112 @@
+//! Waiting for what any of several communications of the process may bring.
+//!
+//! A thread that waits for one polls for all who wait there. One that waits for several polls each in turn for a while,
+//! and then sleeps as one who leaves polling to others: the thread that stands by in each polls, and wakes it.
+
+use std::time::{Duration, Instant};
+
+use crate::core::Core;
+use crate::sleeper::Sleeper;
+use crate::wait::{MAX_SLEEP, Progress};
+use crate::waiters::Awaited;
+
+impl Progress {
+    /// Polls each of `all`, which are 64 at most, until `ready` answers, which is told which it asks.
+    pub fn wait_in_any<T>(
+        all: &[&Self],
+        mut ready: impl FnMut(usize, &mut Core) -> Option<T>,
+    ) -> T {
+        // Those whose peers know that this thread stays until what it has offered is sent.
+        let mut attentive = 0u64;
+        let answer = loop {
+            for (index, one) in all.iter().enumerate() {
+                let is_new = attentive >> index & 1 == 0;
+                if is_new && one.cores.has_a_core() && one.begin_to_attend() {
+                    attentive |= 1 << index;
+                }
+            }
+            let answer = Self::poll_all(all, &mut ready);
+            if let Some(answer) = answer.or_else(|| Self::sleep_in_all(all, &mut ready)) {
+                break answer;
+            }
+        };
+        for (_, one) in all.iter().enumerate().filter(|(index, _)| attentive >> index & 1 == 1) {
+            one.lock().set_attentive(false);
+        }
+        answer
+    }
+
+    /// Tells peers, if they have been offered something, that this thread stays until that is sent; whether it has.
+    fn begin_to_attend(&self) -> bool {
+        let mut core = self.lock();
+        let has_offers = core.engine.has_offers();
+        if has_offers {
+            core.set_attentive(true);
+        }
+        has_offers
+    }
+
+    /// Polls each in turn for as long as a thread polls before it sleeps.
+    fn poll_all<T>(
+        all: &[&Self],
+        ready: &mut impl FnMut(usize, &mut Core) -> Option<T>,
+    ) -> Option<T> {
+        let mut began = None;
+        loop {
+            for (index, one) in all.iter().enumerate() {
+                let answer = one.test(|core| ready(index, core));
+                if answer.is_some() {
+                    return answer;
+                }
+            }
+            let began = *began.get_or_insert_with(Instant::now);
+            let spin =
+                |one: &&Self| if one.has_a_core() { one.cores.spin() } else { Duration::ZERO };
+            if all.iter().map(spin).max().is_none_or(|spin| began.elapsed() >= spin) {
+                return None;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Sleeps until what `ready` asks for may have come to one of them, unless it is there already.
+    fn sleep_in_all<T>(
+        all: &[&Self],
+        ready: &mut impl FnMut(usize, &mut Core) -> Option<T>,
+    ) -> Option<T> {
+        let sleeper = Sleeper::of_this_thread();
+        let mut answer = None;
+        let mut asleep = 0;
+        for (index, one) in all.iter().enumerate() {
+            let mut core = one.lock();
+            let before = core.engine.news();
+            core.awaited = Awaited::News;
+            core.asker_polls = false;
+            answer = ready(index, &mut core);
+            core.settle();
+            one.report(&mut core, before);
+            if answer.is_none() {
+                let awaited = std::mem::take(&mut core.awaited);
+                core.waiters.add(&sleeper, awaited);
+                core.counters.waits_for_others += 1;
+                asleep += 1;
+            }
+            one.leave(&mut core);
+            drop(core);
+            if answer.is_some() {
+                break;
+            }
+        }
+        if answer.is_none() {
+            let rest = all[0].beside.rest(MAX_SLEEP);
+            if !sleeper.sleep(Duration::ZERO, Some(Instant::now() + rest)) {
+                all[0].look_beside();
+            }
+        }
+        for one in &all[..asleep] {
+            one.lock().waiters.remove(&sleeper);
+        }
+        sleeper.be_free();
+        answer
+    }
+}
