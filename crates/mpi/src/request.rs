@@ -802,8 +802,8 @@ pub fn from_int(value: i32) -> Handle {
 /// The process, which has no requests yet, has so many lanes: a power of two.
 pub(crate) fn spread(lanes: usize) {
     REQUESTS.others.store(lanes - 1, Ordering::Relaxed);
-    for (part, table) in REQUESTS.tables.iter().take(lanes).enumerate() {
-        table.be_part(part, lanes);
+    for (number, part) in REQUESTS.parts.iter().take(lanes).enumerate() {
+        part.table.be_part(number, lanes);
     }
 }
 
@@ -830,7 +830,7 @@ struct Checked {
 /// Checks that all handles are null or live, and none is listed twice: a request can end only once.
 #[inline(always)]
 fn check_all(handles: &[Cell<Handle>]) -> Result<Checked> {
-    if REQUESTS.parts() > 1 {
+    if REQUESTS.count() > 1 {
         return check_in_several(handles);
     }
     let mut is_active = false;
@@ -851,7 +851,7 @@ fn check_in_several(handles: &[Cell<Handle>]) -> Result<Checked> {
             is_of_all |= request.is_of_all_lanes();
         })?;
     }
-    let lanes = if is_of_all { Lanes::all(REQUESTS.parts()) } else { tables };
+    let lanes = if is_of_all { Lanes::all(REQUESTS.count()) } else { tables };
     Ok(Checked { is_active, lanes })
 }
 
@@ -863,9 +863,8 @@ fn check_in(
     is_there: impl Fn(Handle) -> bool,
     mut show: impl FnMut(&Request),
 ) -> Result<()> {
-    let mut requests = REQUESTS.of(table).lock();
-    // Guarded by the table's lock.
-    let calls = &REQUESTS.calls[table.number()];
+    let Part { table, calls } = &REQUESTS.parts[table.number()];
+    let mut requests = table.lock();
     let call = calls.load(Ordering::Relaxed) + 1;
     calls.store(call, Ordering::Relaxed);
     for (index, handle) in handles.iter().enumerate() {
@@ -905,16 +904,22 @@ pub const NULL: Handle = Handle(0x180);
 
 /// The requests of a process, in a table for each lane; the lowest bits of their numbers say in which.
 struct Requests {
-    tables: [Table<Entry>; LANES_MAX],
-    /// How many calls have listed some of each.
-    calls: [AtomicU64; LANES_MAX],
+    parts: [Part; LANES_MAX],
     /// How many lanes there are besides the first.
     others: AtomicUsize,
 }
 
+/// Those of a lane, on cache lines of their own.
+#[repr(align(128))]
+struct Part {
+    table: Table<Entry>,
+    /// How many calls have listed some; guarded by the table's lock.
+    calls: AtomicU64,
+}
+
 impl Requests {
     /// How many lanes there are.
-    fn parts(&self) -> usize {
+    fn count(&self) -> usize {
         self.others.load(Ordering::Relaxed) + 1
     }
 
@@ -926,7 +931,7 @@ impl Requests {
 
     #[inline]
     fn of(&self, lane: Lane) -> &Table<Entry> {
-        &self.tables[lane.number()]
+        &self.parts[lane.number()].table
     }
 
     /// Those that a request is among.
@@ -938,7 +943,9 @@ impl Requests {
 
 /// Locked after the core.
 static REQUESTS: Requests = Requests {
-    tables: [const { Table::new(Kind::Request, ErrorClass::Request) }; LANES_MAX],
-    calls: [const { AtomicU64::new(0) }; LANES_MAX],
+    parts: [const {
+        let table = Table::new(Kind::Request, ErrorClass::Request);
+        Part { table, calls: AtomicU64::new(0) }
+    }; LANES_MAX],
     others: AtomicUsize::new(0),
 };
