@@ -82,9 +82,9 @@ pub struct Table<T> {
 pub struct Objects<T> {
     kind: Kind,
     class: ErrorClass,
-    /// Of several tables of a kind, which this is: so many of the lowest bits of an object's number say so.
-    part: usize,
-    part_bits: u32,
+    /// The number of the first object, and how many there may be: of several tables of a kind each has its own numbers.
+    first: usize,
+    most: usize,
     slots: Vec<Slot<T>>,
     /// The slot to be used next; [`NONE`] when all are in use.
     free: u32,
@@ -182,19 +182,18 @@ impl<T> Objects<T> {
     /// Where the object behind a handle is, if it is here.
     #[inline(always)]
     fn place(&self, handle: Handle) -> usize {
-        handle.index() >> self.part_bits
+        handle.index().wrapping_sub(self.first)
     }
 
     /// Makes room for another object.
     #[cold]
     fn grow(&mut self) -> Result<()> {
         let place = self.slots.len();
-        let most = MAX_OBJECTS >> self.part_bits;
-        if place == most {
-            let message = format!("{most} objects of this kind are alive; free some");
+        if place == self.most {
+            let message = format!("{place} objects of this kind are alive; free some");
             return Err(Error::new(ErrorClass::NoMem, message));
         }
-        let handle = Handle::new(self.kind, place << self.part_bits | self.part);
+        let handle = Handle::new(self.kind, self.first + place);
         self.slots.push(Slot { handle, next_free: NONE, object: None });
         self.free = place as u32;
         Ok(())
@@ -205,15 +204,16 @@ impl<T> Table<T> {
     /// An empty table; unknown handles give an error of `class`.
     pub const fn new(kind: Kind, class: ErrorClass) -> Self {
         let slots = Vec::new();
-        let objects = Objects { kind, class, part: 0, part_bits: 0, slots, free: NONE, live: 0 };
+        let objects =
+            Objects { kind, class, first: 0, most: MAX_OBJECTS, slots, free: NONE, live: 0 };
         Self { objects: Lock::new(objects) }
     }
 
-    /// Makes the table, which has never held anything, part `part` of a power of two of them.
+    /// Makes the table, which has never held anything, number `part` of so many that share the numbers of a kind.
     pub(crate) fn be_part(&self, part: usize, parts: usize) {
         let mut objects = self.lock();
-        objects.part = part;
-        objects.part_bits = parts.trailing_zeros();
+        objects.most = MAX_OBJECTS / parts;
+        objects.first = part * objects.most;
     }
 
     /// The table, for several steps that belong together.
