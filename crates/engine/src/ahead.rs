@@ -3,6 +3,9 @@
 //! Asking first costs a round trip and, at a receiver that sleeps, a wake-up. A sender with credit
 //! spares both: the first bytes of a long message, or all of it, follow the request at once. They go
 //! where the receive wants them if it is posted, and wait, paid for by the credit, if it is not.
+//!
+//! So does all of a short message that asked for want of credit and is taken in: what it costs is
+//! granted first.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -47,7 +50,7 @@ pub(crate) struct Settled {
 }
 
 impl Arrivals {
-    /// A request is here: `promised` of the message's bytes come ahead. Answers how much of what they
+    /// A request is here, or is taken in: `promised` of the message's bytes come ahead. Answers how much of what they
     /// cost was charged before it.
     pub fn announce(&mut self, sequence: u32, promised: u64) -> Result<usize, PeerError> {
         let arrival = self.0.entry(sequence).or_default();

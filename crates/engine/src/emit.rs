@@ -1,5 +1,7 @@
 //! Frames: what was chosen of a gate's window, as bytes.
 
+use std::num::NonZeroU64;
+
 use memory::Region;
 use wire::pack::Packer;
 use wire::packet::{self, Header, Way};
@@ -165,6 +167,10 @@ pub(crate) fn emit_choice(
                 counters.answers += 1;
                 packet::emit_clear(&mut frame.head, op, receiver, wanted);
             }
+            Some(Control::Take { op }) => {
+                counters.answers += 1;
+                packet::emit_take(&mut frame.head, op);
+            }
             Some(Control::Finish { op }) => {
                 counters.answers += 1;
                 packet::emit_finish(&mut frame.head, op);
@@ -250,9 +256,9 @@ fn emit_request(
     let Pending { id, bytes, .. } = pending;
     let header = next_header(way, send.envelope);
     let ahead = ahead_len(bytes, way, link);
+    send.sequence = header.sequence;
     let approach = if ahead > 0 {
         way.credit -= charge(ahead);
-        send.sequence = header.sequence;
         send.ahead = ahead as u64;
         send.end = send.ahead;
         send.awaiting |= ahead < bytes;
@@ -260,9 +266,17 @@ fn emit_request(
         Way::Ahead { bytes: ahead as u64, clear: send.awaiting }
     } else {
         send.to_emit = false;
+        // One that awaits its match already is synchronous.
+        let is_short = bytes <= way.carrier_beside(link).capabilities.eager_max;
+        send.may_be_taken = is_short && !send.awaiting;
         send.awaiting = true;
         let span = region.as_span().filter(|_| way.can_fetch());
-        span.map_or(Way::Ask, |span| Way::Fetch(span.address as u64))
+        let address = span.map(|span| span.address as u64);
+        match address {
+            _ if send.may_be_taken => Way::Short(address.and_then(NonZeroU64::new)),
+            Some(address) => Way::Fetch(address),
+            None => Way::Ask,
+        }
     };
     send.offered = true;
     packet::emit_request(&mut frame.head, &header, id.index, bytes as u64, approach);

@@ -40,6 +40,7 @@ impl Reach {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Control {
     Clear { op: u32, receiver: u32, wanted: u64 },
+    Take { op: u32 },
     Finish { op: u32 },
     Parted { link: Incarnation, frames: u32 },
 }

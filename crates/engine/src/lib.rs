@@ -13,7 +13,8 @@
 //!
 //! # A message
 //! A short one goes *eager*, as far as the gate's credits allow: its bytes travel with its envelope and
-//! wait at the receiver if no receive is posted. A long one asks first (*rendezvous*): the receiver,
+//! wait at the receiver if no receive is posted. Beyond the credits it asks, and the receiver takes it in
+//! before its receive if the process's budget allows. A long one asks first (*rendezvous*): the receiver,
 //! once matched, fetches it from the sender's memory where the rail can, or clears the sender to
 //! stream it; on links where asking takes long, its beginning goes ahead of the clear, as far as credits
 //! allow. Everything for one peer passes the gate's window, from which an idle rail takes the

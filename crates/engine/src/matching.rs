@@ -125,6 +125,7 @@ impl Matching {
     }
 
     /// Adds a message that no receive accepts.
+    #[inline(always)]
     pub fn arrive(&mut self, message: Unexpected) {
         self.waiting.arrive(message);
     }

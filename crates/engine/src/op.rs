@@ -119,6 +119,8 @@ pub(crate) struct SendState {
     pub end: u64,
     /// The receiver was asked first.
     pub offered: bool,
+    /// It may take the message in before a receive wants it.
+    pub may_be_taken: bool,
 }
 
 impl SendState {

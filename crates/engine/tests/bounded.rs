@@ -25,6 +25,7 @@ fn memory_is_bounded() {
     a_message_that_nobody_wants_does_not_make_the_others_pile_up();
     peers_that_are_never_spoken_to_cost_a_word_each();
     a_short_unexpected_message_takes_a_few_words();
+    a_short_message_that_is_taken_in_takes_little_more();
     short_messages_and_their_receives_allocate_nothing();
     keys_that_come_and_go_leave_nothing();
     long_messages_head_to_head_take_no_memory_of_their_own();
@@ -253,6 +254,34 @@ fn a_short_unexpected_message_takes_a_few_words() {
             let most = (ALLOCATOR.peak_usage() - before) / MESSAGES as usize;
             println!("{each} bytes for a message of {bytes}, {patterns} patterns; {most} at most");
             assert!(most <= 256, "{most} bytes for a message of {bytes} bytes");
+            receive_all(&mut engine, MESSAGES as usize, bytes);
+            let kept = ALLOCATOR.current_usage() - before;
+            assert!(kept <= TABLES_BYTES, "{kept} bytes are kept");
+        }
+    }
+}
+
+fn a_short_message_that_is_taken_in_takes_little_more() {
+    const MESSAGES: u32 = 20_000;
+    for bytes in [0, 8, 1000] {
+        let mut engine = Engine::new(Config::new(2));
+        engine.handle_up(gate(1), RAIL, NEAR.capabilities);
+        let before = ALLOCATOR.current_usage();
+        for round in 0..3 {
+            for sequence in round * MESSAGES..(round + 1) * MESSAGES {
+                let mut frame = Vec::new();
+                let way = Way::Short(None);
+                packet::emit_request(&mut frame, &header(sequence), 0, bytes as u64, way);
+                if bytes > 0 {
+                    packet::emit_ahead(&mut frame, sequence, 0, bytes as u32);
+                    frame.resize(frame.len() + bytes, 7);
+                }
+                engine.handle_frame(gate(1), RAIL, &frame).expect("within the budget");
+                return_credit(&mut engine);
+            }
+            let each = (ALLOCATOR.current_usage() - before) / MESSAGES as usize;
+            println!("{each} bytes for a message of {bytes} that is taken in");
+            assert!(each <= bytes + 384, "{each} bytes for a message of {bytes}");
             receive_all(&mut engine, MESSAGES as usize, bytes);
             let kept = ALLOCATOR.current_usage() - before;
             assert!(kept <= TABLES_BYTES, "{kept} bytes are kept");

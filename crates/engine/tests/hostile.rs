@@ -3,6 +3,8 @@
 
 mod network;
 
+use std::num::NonZeroU64;
+
 use engine::{
     CLOSES, Config, Engine, Envelope, OpId, Outcome, PeerError, Posted, Selector, SendMode,
 };
@@ -104,17 +106,18 @@ fn a_clear_for_more_than_there_is_is_refused() {
 
 #[test]
 fn words_about_operations_of_others_are_refused() {
-    let (finish, clear) = (packet::emit_finish, packet::emit_clear);
+    let (finish, take, clear) = (packet::emit_finish, packet::emit_take, packet::emit_clear);
     for op in 0..20 {
         let mut victim = Victim::new();
         if [victim.hostile_request, victim.hostile_synchronous].contains(&op) {
             continue;
         }
-        for what in 0..3 {
+        for what in 0..4 {
             let mut frame = Vec::new();
             match what {
                 0 => finish(&mut frame, op),
                 1 => clear(&mut frame, op, 0, 1),
+                2 => take(&mut frame, op),
                 _ => packet::emit_data(&mut frame, op, 0, 0),
             }
             let error = victim.engine.handle_frame(gate(HOSTILE), RAIL, &frame).unwrap_err();
@@ -122,6 +125,64 @@ fn words_about_operations_of_others_are_refused() {
         }
         victim.assert_unharmed();
     }
+}
+
+#[test]
+fn only_short_messages_that_wait_without_a_receive_are_taken_and_only_once() {
+    let mut victim = Victim::new();
+    let hear = |victim: &mut Victim, emit: &dyn Fn(&mut Vec<u8>)| {
+        let mut frame = Vec::new();
+        emit(&mut frame);
+        victim.engine.handle_frame(gate(HOSTILE), RAIL, &frame)
+    };
+    // These use up the credit, to the last word.
+    for bytes in [1000, 0] {
+        (0..20).for_each(|_| _ = victim.submit(bytes, SendMode::Standard));
+        for (op, way) in victim.requests() {
+            let heard = hear(&mut victim, &|to| packet::emit_take(to, op));
+            assert_eq!(heard.is_ok(), way == SHORT_WAY);
+        }
+        victim.drain(HOSTILE);
+    }
+    let [taken, empty, cleared, synchronous, long] = [
+        (1000, SendMode::Standard),
+        (0, SendMode::Standard),
+        (1000, SendMode::Standard),
+        (1000, SendMode::Synchronous),
+        (5000, SendMode::Standard),
+    ]
+    .map(|(bytes, mode)| victim.submit(bytes, mode));
+    let (names, ways): (Vec<_>, Vec<_>) = victim.requests().into_iter().unzip();
+    assert_eq!(ways, [SHORT_WAY, SHORT_WAY, SHORT_WAY, Way::Ask, Way::Ask]);
+    assert_eq!(hear(&mut victim, &|to| packet::emit_take(to, names[0])), Ok(()));
+    assert_eq!(hear(&mut victim, &|to| packet::emit_take(to, names[1])), Ok(()));
+    assert_eq!(hear(&mut victim, &|to| packet::emit_clear(to, names[2], 0, 1000)), Ok(()));
+    // Done or under way, without a place, of the other peer, synchronous, long.
+    for op in 0..100 {
+        let error = PeerError::Operation { what: "take", op };
+        assert_eq!(hear(&mut victim, &|to| packet::emit_take(to, op)), Err(error));
+    }
+    for op in &names[..3] {
+        let clear = hear(&mut victim, &|to| packet::emit_clear(to, *op, 0, 0));
+        assert_eq!(clear, Err(PeerError::Operation { what: "clear", op: *op }));
+        let finish = hear(&mut victim, &|to| packet::emit_finish(to, *op));
+        assert_eq!(finish, Err(PeerError::Operation { what: "finish", op: *op }));
+    }
+    let frames = victim.drain(HOSTILE).concat();
+    let (mut rest, mut sent) = (&frames[..], [0, 0]);
+    while let Ok(Some(packet)) = packet::parse(&mut rest) {
+        match packet {
+            Packet::Ahead { payload, .. } => sent[0] += payload.len(),
+            Packet::Data { payload, .. } => sent[1] += payload.len(),
+            other => panic!("{other:?}, where pieces should be"),
+        }
+    }
+    assert_eq!(sent, [1000, 1000], "what was taken, and what was cleared");
+    for op in [taken, empty, cleared] {
+        assert_eq!(victim.engine.take(op).map(|end| end.outcome), Some(Outcome::Ok));
+    }
+    assert!(![synchronous, long].iter().any(|&op| victim.engine.is_complete(op)));
+    victim.assert_unharmed();
 }
 
 #[test]
@@ -151,6 +212,13 @@ fn pieces_ahead_of_nothing_are_refused() {
         packet::emit_request(&mut frame, &header(HOSTILE, 77, sequence), 3, 5000, way);
         frame
     };
+    let short = |bytes| {
+        let mut frame = Vec::new();
+        // Nobody receives there.
+        let header = Header { context: 7, ..header(HOSTILE, 77, 0) };
+        packet::emit_request(&mut frame, &header, 3, bytes, SHORT_WAY);
+        frame
+    };
     let past = vec![eager(HOSTILE, 77, 0, b""), piece(0, 0, 8)];
     let far = vec![piece(5000, 0, 8)];
     let empty = vec![piece(0, 0, 0)];
@@ -160,9 +228,13 @@ fn pieces_ahead_of_nothing_are_refused() {
     let again = vec![request(0, 100), request(0, 100)];
     let too_few = vec![piece(0, 0, 8), request(0, 7)];
     let more_than_all = vec![request(0, 5001)];
+    let beyond_taken = vec![short(100), piece(0, 99, 2)];
+    let taken_twice = vec![short(100), piece(0, 0, 100), piece(0, 0, 1)];
+    let too_few_taken = vec![piece(0, 0, 8), short(7)];
+    let too_long_to_take = vec![short(u64::MAX), piece(0, 0, 8)];
     let scattered = (0..300).map(|at| piece(0, 3 * at, 1)).collect();
     let unpaid = (0..20).map(|sequence| piece(sequence, 0, 900)).collect();
-    let attacks: [Vec<Vec<u8>>; 11] = [
+    let attacks: [Vec<Vec<u8>>; 15] = [
         past,
         far,
         empty,
@@ -172,13 +244,17 @@ fn pieces_ahead_of_nothing_are_refused() {
         again,
         too_few,
         more_than_all,
+        beyond_taken,
+        taken_twice,
+        too_few_taken,
+        too_long_to_take,
         scattered,
         unpaid,
     ];
     for (attack, frames) in attacks.iter().enumerate() {
         let mut victim = Victim::new();
         let (last, before) = frames.split_last().expect("frames");
-        if attack < 9 {
+        if attack < 13 {
             assert_eq!(victim.suffer(before), Ok(()), "attack {attack}");
             assert!(victim.suffer(std::slice::from_ref(last)).is_err(), "attack {attack}");
         } else {
@@ -543,6 +619,25 @@ impl Victim {
         (synchronous, op)
     }
 
+    /// Sends to the peer that lies.
+    fn submit(&mut self, bytes: usize, mode: SendMode) -> OpId {
+        let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
+        self.engine.submit_send(gate(HOSTILE), envelope, &Region::owned(bytes), mode)
+    }
+
+    /// The requests that the peer that lies has of what was submitted.
+    fn requests(&mut self) -> Vec<(u32, Way)> {
+        let frames = self.drain(HOSTILE).concat();
+        let mut rest = &frames[..];
+        let mut requests = Vec::new();
+        while let Ok(Some(packet)) = packet::parse(&mut rest) {
+            if let Packet::Request { op, way, .. } = packet {
+                requests.push((op, way));
+            }
+        }
+        requests
+    }
+
     /// The operation that a clear to a peer names.
     fn cleared(&mut self, peer: usize) -> u32 {
         let frames = self.drain(peer).concat();
@@ -608,14 +703,15 @@ fn lie() -> impl Strategy<Value = Vec<u8>> {
     let header = (0..2u64, 0..4u32, prop_oneof![Just(SHORT), Just(LONG), 0..9], 0..3u32)
         .prop_map(|(context, source, tag, sequence)| Header { context, source, tag, sequence });
     let payload = prop::collection::vec(any::<u8>(), 0..64);
-    (0..9, header, number.clone(), number, long.clone(), long, payload).prop_map(
+    (0..10, header, number.clone(), number, long.clone(), long, payload).prop_map(
         |(kind, header, op, other, bytes, offset, payload)| {
             let mut frame = Vec::new();
             let acknowledge = (op % 2 == 0).then_some(op);
-            let way = match op % 4 {
+            let way = match op % 5 {
                 0 => Way::Ask,
                 1 => Way::Fetch(offset),
                 2 => Way::Ahead { bytes: offset, clear: true },
+                3 => Way::Short(NonZeroU64::new(offset)),
                 _ => Way::Ahead { bytes, clear: false },
             };
             match kind {
@@ -627,6 +723,7 @@ fn lie() -> impl Strategy<Value = Vec<u8>> {
                 5 => packet::emit_ahead(&mut frame, op, offset, payload.len() as u32),
                 6 => packet::emit_packed_data(&mut frame, op, offset, other, payload.len() as u32),
                 7 => packet::emit_packed_ahead(&mut frame, op, offset, other, payload.len() as u32),
+                8 => packet::emit_take(&mut frame, op),
                 _ => packet::emit_credit(&mut frame, op),
             }
             if [0, 3, 5, 6, 7].contains(&kind) {
@@ -651,5 +748,6 @@ fn eager(source: usize, tag: i32, sequence: u32, payload: &[u8]) -> Vec<u8> {
 /// What the victim's links can do: its own long messages go ahead in part.
 const VICTIM: Capabilities = Capabilities { ahead_max: 2000, ..NEAR.capabilities };
 const SHORT: i32 = 1;
+const SHORT_WAY: Way = Way::Short(None);
 const LONG: i32 = 2;
 const LONG_BYTES: usize = 5000;

@@ -3,6 +3,8 @@
 //! All numbers are little-endian. A packet begins with its kind; a payload follows its header
 //! directly. `sequence` counts the matching-bearing packets (`Eager`, `Request`) of a gate.
 
+use std::num::NonZeroU64;
+
 /// What identifies a message to the receiver's matching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -28,7 +30,7 @@ pub enum Packet<'a> {
         /// The data.
         payload: &'a [u8],
     },
-    /// A long message asks to be sent (rendezvous).
+    /// A message asks to be sent (rendezvous): a long one, or a short one for want of credit.
     Request {
         /// Whose message.
         header: Header,
@@ -39,7 +41,7 @@ pub enum Packet<'a> {
         /// How its data may come.
         way: Way,
     },
-    /// A piece of the beginning of a message, sent ahead of the receiver's clear.
+    /// A piece of the beginning of a message, sent ahead of the receiver's clear, or because it is taken in.
     Ahead {
         /// The message's position among those of this gate, as in its request.
         sequence: u32,
@@ -56,6 +58,12 @@ pub enum Packet<'a> {
         receiver: u32,
         /// How many bytes from the beginning of the message it wants.
         wanted: u64,
+    },
+    /// The receiver takes a short message in before a receive wants it, and has granted what it costs: all of it is to
+    /// come ahead.
+    Take {
+        /// The sender's operation.
+        op: u32,
     },
     /// A piece of a message that was asked for.
     Data {
@@ -140,6 +148,9 @@ pub enum Way {
     Ask,
     /// The receiver may fetch it, from this address in the sender's memory; else as `Ask`.
     Fetch(u64),
+    /// As `Fetch`, where there is an address, else as `Ask`. Besides, the receiver may take the message in before a
+    /// receive wants it ([`Packet::Take`]): it is short, and its sender waits for nothing but its memory.
+    Short(Option<NonZeroU64>),
     /// So many bytes follow unasked, and the rest when the receiver clears it. Unless `clear`, the
     /// sender does not wait to be cleared: nothing is left.
     Ahead {
@@ -185,6 +196,8 @@ const DATA_PACKED: u8 = 0x1f;
 const AHEAD_PACKED: u8 = 0x20;
 const PARTED: u8 = 0x21;
 const GREETING_KEEPS: u8 = 0x22;
+const REQUEST_SHORT: u8 = 0x23;
+const TAKE: u8 = 0x24;
 
 /// Length of an eager packet's header in bytes.
 pub const EAGER_LEN: usize = 32;
@@ -217,6 +230,7 @@ pub fn emit_request(to: &mut Vec<u8>, header: &Header, op: u32, bytes: u64, way:
     let (kind, detail) = match way {
         Way::Ask => (REQUEST, 0),
         Way::Fetch(address) => (REQUEST_FETCHABLE, address),
+        Way::Short(address) => (REQUEST_SHORT, address.map_or(0, NonZeroU64::get)),
         Way::Ahead { bytes, clear: true } => (REQUEST_AHEAD, bytes),
         Way::Ahead { bytes, clear: false } => (REQUEST_AHEAD_WHOLE, bytes),
     };
@@ -272,6 +286,12 @@ pub fn emit_clear(to: &mut Vec<u8>, op: u32, receiver: u32, wanted: u64) {
     packet[8..12].copy_from_slice(&receiver.to_le_bytes());
     packet[12..20].copy_from_slice(&wanted.to_le_bytes());
     to.extend_from_slice(&packet);
+}
+
+/// Appends the word that a short message is taken in.
+pub fn emit_take(to: &mut Vec<u8>, op: u32) {
+    to.extend_from_slice(&[TAKE, 0, 0, 0]);
+    to.extend_from_slice(&op.to_le_bytes());
 }
 
 /// Appends a finish.
@@ -359,12 +379,13 @@ pub fn parse<'a>(frame: &mut &'a [u8]) -> Result<Option<Packet<'a>>, FrameError>
             let acknowledge = (kind == EAGER_ACKNOWLEDGED).then(|| u32_at(bytes, 28));
             Packet::Eager { header: header_at(bytes, 8), acknowledge, payload }
         }
-        REQUEST | REQUEST_FETCHABLE | REQUEST_AHEAD | REQUEST_AHEAD_WHOLE => {
+        REQUEST | REQUEST_FETCHABLE | REQUEST_SHORT | REQUEST_AHEAD | REQUEST_AHEAD_WHOLE => {
             let packet = take::<REQUEST_LEN>(frame)?;
             let detail = u64_at(packet, 36);
             let way = match kind {
                 REQUEST => Way::Ask,
                 REQUEST_FETCHABLE => Way::Fetch(detail),
+                REQUEST_SHORT => Way::Short(NonZeroU64::new(detail)),
                 _ => Way::Ahead { bytes: detail, clear: kind == REQUEST_AHEAD },
             };
             let (header, op) = (header_at(packet, 8), u32_at(packet, 4));
@@ -393,6 +414,7 @@ pub fn parse<'a>(frame: &mut &'a [u8]) -> Result<Option<Packet<'a>>, FrameError>
                 _ => Packet::PackedAhead { sequence: of, offset, bytes, payload },
             }
         }
+        TAKE => Packet::Take { op: u32_at(take::<8>(frame)?, 4) },
         FINISH => Packet::Finish { op: u32_at(take::<8>(frame)?, 4) },
         CREDIT => Packet::Credit { bytes: u32_at(take::<8>(frame)?, 4) },
         ARRIVED | ARRIVED_PROMPT => {
@@ -497,6 +519,8 @@ mod tests {
         let ways = [
             Way::Ask,
             Way::Fetch(0x7fff_0000_0000),
+            Way::Short(None),
+            Way::Short(NonZeroU64::new(0x7fff_0000_0000)),
             Way::Ahead { bytes: 1 << 20, clear: true },
             Way::Ahead { bytes: 1 << 33, clear: false },
         ];
@@ -504,6 +528,7 @@ mod tests {
             emit_request(&mut bytes, &header, 5, 1 << 33, way);
         }
         emit_clear(&mut bytes, 5, 6, 77);
+        emit_take(&mut bytes, 8);
         emit_finish(&mut bytes, 9);
         emit_credit(&mut bytes, 4096);
         emit_data(&mut bytes, 6, 1 << 32, 1);
@@ -527,7 +552,10 @@ mod tests {
             Packet::Request { header, op: 5, bytes: 1 << 33, way: ways[1] },
             Packet::Request { header, op: 5, bytes: 1 << 33, way: ways[2] },
             Packet::Request { header, op: 5, bytes: 1 << 33, way: ways[3] },
+            Packet::Request { header, op: 5, bytes: 1 << 33, way: ways[4] },
+            Packet::Request { header, op: 5, bytes: 1 << 33, way: ways[5] },
             Packet::Clear { op: 5, receiver: 6, wanted: 77 },
+            Packet::Take { op: 8 },
             Packet::Finish { op: 9 },
             Packet::Credit { bytes: 4096 },
             Packet::Data { receiver: 6, offset: 1 << 32, payload: &[1] },
@@ -583,7 +611,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_end_or_fail(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0x10u8..0x24) {
+        fn any_bytes_end_or_fail(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0x10u8..0x26) {
             let mut bytes = bytes;
             bytes.insert(0, kind);
             let mut rest = &bytes[..];

@@ -1,5 +1,7 @@
 //! Packets as bytes: every packet comes back as it went, and every damage is told.
 
+use std::num::NonZeroU64;
+
 use proptest::prelude::*;
 use wire::packet::{self, FrameError, Header, Incarnation, Packet, Way};
 
@@ -50,7 +52,7 @@ proptest! {
 
     #[test]
     fn unknown_kinds_are_named(kind in any::<u8>(), rest in prop::collection::vec(any::<u8>(), 0..64)) {
-        prop_assume!(!(0x11..=0x22).contains(&kind));
+        prop_assume!(!(0x11..=0x24).contains(&kind));
         let bytes = [&[kind][..], &rest].concat();
         prop_assert_eq!(packet::parse(&mut &bytes[..]), Err(FrameError::Kind { kind }));
     }
@@ -77,13 +79,14 @@ fn lengths_are_those_that_the_engine_reckons_with() {
         lengths(&|to| packet::emit_request(to, &header, 1, 2, Way::Fetch(3))),
         lengths(&|to| packet::emit_clear(to, 1, 2, 3)),
         lengths(&|to| packet::emit_finish(to, 1)),
+        lengths(&|to| packet::emit_take(to, 1)),
         lengths(&|to| packet::emit_credit(to, 1)),
         lengths(&|to| packet::emit_arrived(to, 1, true)),
         lengths(&|to| packet::emit_greeting(to, LINK, 1, true)),
         lengths(&|to| packet::emit_parted(to, LINK, 1)),
     ];
-    assert_eq!(controls[4], packet::ARRIVED_LEN);
-    assert_eq!(controls[5..], [packet::INCARNATION_LEN; 2]);
+    assert_eq!(controls[5], packet::ARRIVED_LEN);
+    assert_eq!(controls[6..], [packet::INCARNATION_LEN; 2]);
     assert_eq!(controls[0], packet::REQUEST_LEN);
     assert_eq!(controls.iter().max(), Some(&packet::CONTROL_MAX));
 }
@@ -105,6 +108,7 @@ enum Owned {
     Eager(Header, Option<u32>, Vec<u8>),
     Request(Header, u32, u64, Way),
     Clear(u32, u32, u64),
+    Take(u32),
     Data(u32, u64, Vec<u8>),
     Ahead(u32, u64, Vec<u8>),
     PackedData(u32, u64, u32, Vec<u8>),
@@ -135,6 +139,7 @@ fn owned() -> impl Strategy<Value = Owned> {
             .prop_map(|((to, offset, bytes), data)| Owned::PackedData(to, offset, bytes, data)),
         (any::<(u32, u64, u32)>(), payload())
             .prop_map(|((of, offset, bytes), data)| Owned::PackedAhead(of, offset, bytes, data)),
+        any::<u32>().prop_map(Owned::Take),
         any::<u32>().prop_map(Owned::Finish),
         any::<u32>().prop_map(Owned::Credit),
         any::<(u32, bool)>().prop_map(|(frames, prompt)| Owned::Arrived(frames, prompt)),
@@ -152,6 +157,8 @@ fn way() -> impl Strategy<Value = Way> {
     prop_oneof![
         Just(Way::Ask),
         any::<u64>().prop_map(Way::Fetch),
+        any::<u64>().prop_map(|address| Way::Short(NonZeroU64::new(address))),
+        Just(Way::Short(None)),
         any::<(u64, bool)>().prop_map(|(bytes, clear)| Way::Ahead { bytes, clear }),
     ]
 }
@@ -182,6 +189,7 @@ impl Owned {
                 let (sequence, offset, bytes) = (*sequence, *offset, *bytes);
                 Packet::PackedAhead { sequence, offset, bytes, payload }
             }
+            Self::Take(op) => Packet::Take { op: *op },
             Self::Finish(op) => Packet::Finish { op: *op },
             Self::Credit(bytes) => Packet::Credit { bytes: *bytes },
             Self::Arrived(frames, prompt) => Packet::Arrived { frames: *frames, prompt: *prompt },
@@ -201,6 +209,7 @@ impl Owned {
             | Self::PackedAhead(_, _, _, payload) => payload.len(),
             Self::Request(..)
             | Self::Clear(..)
+            | Self::Take(_)
             | Self::Finish(_)
             | Self::Credit(_)
             | Self::Arrived(..)
@@ -242,6 +251,7 @@ fn emit_all(frame: &[Owned]) -> Vec<u8> {
                 packet::emit_packed_ahead(&mut bytes, *sequence, *offset, *len, packed);
                 bytes.extend(payload);
             }
+            Owned::Take(op) => packet::emit_take(&mut bytes, *op),
             Owned::Finish(op) => packet::emit_finish(&mut bytes, *op),
             Owned::Credit(credit) => packet::emit_credit(&mut bytes, *credit),
             Owned::Arrived(frames, prompt) => packet::emit_arrived(&mut bytes, *frames, *prompt),

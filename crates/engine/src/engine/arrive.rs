@@ -1,5 +1,7 @@
 //! What comes: packets matched, delivered, answered, fetched.
 
+use std::num::NonZeroU64;
+
 use wire::packet::{self, Header, Packet, Way};
 use wire::{GateId, RailId, RemoteRegion};
 
@@ -61,6 +63,7 @@ impl Engine {
                 self.handle_message(Unexpected { gate, header, content })
             }
             Packet::Clear { op, receiver, wanted } => self.handle_clear(gate, op, receiver, wanted),
+            Packet::Take { op } => self.handle_take(gate, op),
             Packet::Data { receiver, offset, payload } => {
                 self.handle_data(gate, receiver, offset, payload)
             }
@@ -205,14 +208,34 @@ impl Engine {
             None => {
                 self.counters.unexpected += 1;
                 self.ops.news += 1;
-                if let Content::Eager { data, .. } = &message.content {
-                    self.unexpected_bytes += data.len();
-                    let most = self.counters.unexpected_bytes_max.max(self.unexpected_bytes);
-                    self.counters.unexpected_bytes_max = most;
-                }
+                let Content::Eager { data, .. } = &message.content else {
+                    return self.keep_request(message);
+                };
+                self.unexpected_bytes += data.len();
+                let most = self.counters.unexpected_bytes_max.max(self.unexpected_bytes);
+                self.counters.unexpected_bytes_max = most;
                 self.matching.arrive(message);
             }
         }
+        Ok(())
+    }
+
+    /// A message that asks, and that nobody waits for. A short one comes ahead where the budget allows: its sender does
+    /// not wait for the receive.
+    #[inline(never)]
+    fn keep_request(&mut self, mut message: Unexpected) -> Result<(), PeerError> {
+        let Unexpected { gate, header, content } = &mut message;
+        if let Content::Request { op, bytes, way: approach @ Way::Short(_) } = content
+            && self.grant_message(*gate, *bytes)
+        {
+            let way = self.gate(*gate);
+            let early = way.arrivals.announce(header.sequence, *bytes)?;
+            way.control.push_back(Control::Take { op: *op });
+            *approach = Way::Ahead { bytes: *bytes, clear: false };
+            self.charge(*gate, charge(*bytes as usize) - early)?;
+            self.list(*gate);
+        }
+        self.matching.arrive(message);
         Ok(())
     }
 
@@ -287,26 +310,23 @@ impl Engine {
         if way.reach.is_failed() {
             return self.fail(id.index);
         }
-        let can_pull = way.can_fetch() && wanted > 0;
-        match approach {
-            Way::Fetch(address) if can_pull => {
-                if let Some(op) = self.ops.at(id.index) {
-                    let is_taken = false;
-                    op.state = OpState::Pulling {
-                        source,
-                        tag,
-                        bytes,
-                        wanted,
-                        op: sender,
-                        address,
-                        is_taken,
-                    };
-                }
-                self.pulls.push_back(id);
-                return;
+        let address = match approach {
+            Way::Fetch(address) => Some(address),
+            Way::Short(address) => address.map(NonZeroU64::get),
+            Way::Ask | Way::Ahead { .. } => None,
+        };
+        if let Some(address) = address.filter(|_| wanted > 0 && way.can_fetch()) {
+            if let Some(op) = self.ops.at(id.index) {
+                let is_taken = false;
+                op.state =
+                    OpState::Pulling { source, tag, bytes, wanted, op: sender, address, is_taken };
             }
+            self.pulls.push_back(id);
+            return;
+        }
+        match approach {
             Way::Ahead { clear: false, .. } => {}
-            Way::Ask | Way::Fetch(_) | Way::Ahead { clear: true, .. } => {
+            Way::Ask | Way::Fetch(_) | Way::Short(_) | Way::Ahead { clear: true, .. } => {
                 way.control.push_back(Control::Clear { op: sender, receiver: id.index, wanted });
             }
         }
@@ -339,11 +359,33 @@ impl Engine {
         if !send.to_emit {
             self.ops.complete_send_if_done(op);
         } else if !streams_already {
-            let id = self.ops.id(op);
-            self.gate(gate).streams.push_back(id);
-            self.list(gate);
+            self.stream(gate, op);
         }
         Ok(())
+    }
+
+    /// The peer has granted what a message costs, and takes it in.
+    fn handle_take(&mut self, gate: GateId, op: u32) -> Result<(), PeerError> {
+        let (bytes, send) = self.awaiting_send(gate, op, "take")?;
+        if !send.may_be_taken {
+            return Err(PeerError::Operation { what: "take", op });
+        }
+        send.awaiting = false;
+        (send.ahead, send.end) = (bytes, bytes);
+        send.to_emit = bytes > 0;
+        if bytes > 0 {
+            self.stream(gate, op);
+        } else {
+            self.ops.complete_send_if_done(op);
+        }
+        Ok(())
+    }
+
+    /// Bytes of a message are to go.
+    fn stream(&mut self, gate: GateId, op: u32) {
+        let id = self.ops.id(op);
+        self.gate(gate).streams.push_back(id);
+        self.list(gate);
     }
 
     fn handle_finish(&mut self, gate: GateId, op: u32) -> Result<(), PeerError> {
@@ -498,14 +540,18 @@ impl Engine {
         }
     }
 
-    /// Keeps the messages that came wholly ahead from a peer that is gone, and drops the parts of others.
+    /// Keeps the messages of a peer that is gone which came wholly, ahead or because they are empty, and drops the parts
+    /// of others.
     pub(super) fn end_ahead(&mut self, gate: GateId) {
         let mut arrivals = std::mem::take(&mut self.gate(gate).arrivals);
         self.unexpected_bytes -= arrivals.waiting_bytes();
         for message in self.matching.messages_mut().chain(self.matched.messages_mut()) {
             if message.gate == gate
                 && let Content::Request { bytes, .. } = message.content
-                && let Some(data) = arrivals.take_whole(message.header.sequence, bytes)
+                && let Some(data) = match bytes {
+                    0 => Some(Box::default()),
+                    _ => arrivals.take_whole(message.header.sequence, bytes),
+                }
             {
                 self.unexpected_bytes += data.len();
                 message.content = Content::Eager { data: data.into(), acknowledge: None };

@@ -4,7 +4,7 @@ use wire::packet::{self, Incarnation};
 use wire::{Capabilities, Cost, Frame, FrameToken, GateId, RailId};
 
 use super::{Engine, PeerError, free};
-use crate::gate::{Gate, Reach};
+use crate::gate::{Gate, Reach, charge};
 use crate::link::{Apart, Link, State, judge};
 
 /// What the end of a link means for its gate.
@@ -117,6 +117,23 @@ impl Engine {
         way.granted += bytes;
         way.untold += bytes;
         self.granted_bytes += bytes;
+    }
+
+    /// Grants a peer what a message of `bytes` bytes costs, which it is told by the word that the message is taken in; false
+    /// where that is too much. So a peer is never granted more than half of what the others leave.
+    pub(super) fn grant_message(&mut self, gate: GateId, bytes: u64) -> bool {
+        let left = self.budget_bytes.saturating_sub(self.granted_bytes);
+        let way = self.gate(gate);
+        // granted + cost <= (granted + left) / 2
+        let most = left.saturating_sub(way.granted) / 2;
+        let cost = bytes.saturating_add(charge(0) as u64);
+        if cost > most as u64 {
+            return false;
+        }
+        way.granted += cost as usize;
+        way.accepted += cost as usize;
+        self.granted_bytes += cost as usize;
+        true
     }
 
     /// The memory of a frame is free again, as far as the rail goes.

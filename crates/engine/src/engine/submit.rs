@@ -270,5 +270,6 @@ fn send_state(envelope: Envelope, mode: SendMode) -> OpState {
         next: 0,
         end: 0,
         offered: false,
+        may_be_taken: false,
     })
 }

@@ -49,6 +49,7 @@ impl Waiting {
         }
     }
 
+    #[inline(always)]
     pub fn arrive(&mut self, message: Unexpected) {
         self.stamp += 1;
         self.live += 1;

@@ -23,6 +23,14 @@ pub fn corpus() -> Vec<Vec<u8>> {
             network.receive(1, Some(0), Some(tag), bytes);
             network.run();
         }
+        // More than there is credit for, before anybody receives.
+        for tag in 40..120 {
+            network.send(0, 1, tag, [0, 8, 1000][tag as usize % 3]);
+        }
+        network.run();
+        for tag in 40..120 {
+            network.receive(1, Some(0), Some(tag), 1000);
+        }
         network.finish();
         frames.extend(network.record.unwrap_or_default());
     }
@@ -40,7 +48,7 @@ pub fn mutate(random: &mut Random, frame: &[u8], others: &[Vec<u8>]) -> Vec<Vec<
             2 => bytes.extend(&others[random.below(others.len())]),
             3 => return vec![bytes.clone(), bytes],
             4 => return vec![],
-            5 => overwrite(&mut bytes, at, &[0x11 + random.below(16) as u8]),
+            5 => overwrite(&mut bytes, at, &[0x11 + random.below(20) as u8]),
             6 => overwrite(&mut bytes, at, &[random.next() as u8]),
             7 => overwrite(&mut bytes, at & !3, &random.pick(&EDGES).to_le_bytes()[..4]),
             _ => overwrite(&mut bytes, at & !3, &random.pick(&EDGES).to_le_bytes()),

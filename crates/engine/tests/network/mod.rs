@@ -94,6 +94,8 @@ pub struct Network {
     pub short_sends: u64,
     /// How many were gathered.
     pub gathered_sends: u64,
+    /// How many short messages were taken in before a receive wanted them.
+    pub taken: u64,
     /// How many links were closed for being late.
     pub late_links: u64,
     /// Every frame delivered, if asked for.
@@ -101,6 +103,7 @@ pub struct Network {
     processes: Vec<Process>,
     shapes: BTreeMap<(usize, usize), Shape>,
     default_shape: Shape,
+    budget_bytes: usize,
     ways: BTreeMap<(usize, usize), Way>,
     messages: Vec<Sent>,
     /// Messages by sender, receiver and context, in the order of their submission.
@@ -190,18 +193,34 @@ impl Network {
         Self::with_strategy(seed, size, shape, &|| strategy::named(name).expect("a known name"))
     }
 
+    /// As [`Network::new`], with so much at each process for unmatched messages.
+    pub fn with_budget(seed: u64, size: usize, shape: Shape, budget_bytes: usize) -> Self {
+        let name = strategy::NAMES[seed as usize % strategy::NAMES.len()];
+        let strategy = || strategy::named(name).expect("a known name");
+        Self::with_config(seed, shape, &|| Config {
+            budget_bytes,
+            strategy: strategy(),
+            ..Config::new(size)
+        })
+    }
+
     pub fn with_strategy(
         seed: u64,
         size: usize,
         shape: Shape,
         strategy: &dyn Fn() -> Box<dyn Strategy>,
     ) -> Self {
+        Self::with_config(seed, shape, &|| Config {
+            budget_bytes: BUDGET_BYTES,
+            strategy: strategy(),
+            ..Config::new(size)
+        })
+    }
+
+    fn with_config(seed: u64, shape: Shape, config: &dyn Fn() -> Config) -> Self {
+        let Config { size, budget_bytes, .. } = config();
         let process = |_| Process {
-            engine: Engine::new(Config {
-                budget_bytes: BUDGET_BYTES,
-                strategy: strategy(),
-                ..Config::new(size)
-            }),
+            engine: Engine::new(config()),
             reference: Reference::default(),
             ops: Vec::new(),
             open: Vec::new(),
@@ -221,11 +240,13 @@ impl Network {
             fetches: 0,
             short_sends: 0,
             gathered_sends: 0,
+            taken: 0,
             late_links: 0,
             record: None,
             processes: (0..size).map(process).collect(),
             shapes: BTreeMap::new(),
             default_shape: shape,
+            budget_bytes,
             ways: BTreeMap::new(),
             messages: Vec::new(),
             order: BTreeMap::new(),
@@ -485,7 +506,7 @@ impl Network {
     /// The most that may wait unmatched at a process: what links accept from the beginning, and its budget.
     pub fn unexpected_bytes_max(&self, rank: usize) -> usize {
         let accepted = |peer| self.shape(rank, peer).capabilities.credit_bytes;
-        (0..self.processes.len()).map(accepted).sum::<usize>() + BUDGET_BYTES
+        (0..self.processes.len()).map(accepted).sum::<usize>() + self.budget_bytes
     }
 
     pub fn is_complete(&self, handle: Handle) -> bool {

@@ -108,8 +108,8 @@ impl Reference {
         self.posted.retain(|posted| posted.gate != Some(gate));
         let Self { waiting, ahead, .. } = self;
         waiting.retain(|one| {
-            let here = || ahead.get(&(gate, one.header.sequence)).copied();
-            one.gate != gate || one.asks.is_none_or(|bytes| here() == Some(bytes))
+            let here = || ahead.get(&(gate, one.header.sequence)).copied().unwrap_or(0);
+            one.gate != gate || one.asks.is_none_or(|bytes| here() == bytes)
         });
         ahead.retain(|(from, _), _| *from != gate);
         self.early.retain(|(from, _), _| *from != gate);

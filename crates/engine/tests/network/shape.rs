@@ -132,6 +132,25 @@ pub const GRANTED: Shape = Shape {
     ..AHEAD
 };
 
+/// Where hardly anything is accepted before a receive wants it.
+pub const SCARCE: Shape = Shape {
+    capabilities: Capabilities {
+        credit_bytes: 1 << 10,
+        credit_wanted: 1 << 10,
+        ..FETCH.capabilities
+    },
+    ..FETCH
+};
+
+pub const SCARCE_TWO_LINKS: Shape = Shape {
+    capabilities: Capabilities {
+        credit_bytes: 1 << 10,
+        credit_wanted: 1 << 10,
+        ..TWO_LINKS.capabilities
+    },
+    ..TWO_LINKS
+};
+
 /// Two slow links, on which pieces go packed.
 pub const SLOW_TWO_LINKS: Shape = Shape {
     links: 2,
@@ -180,7 +199,7 @@ pub const PASSED: Shape = Shape {
     ..AHEAD
 };
 
-pub const ALL: [Shape; 12] = [
+pub const ALL: [Shape; 14] = [
     NEAR,
     GREETED,
     FETCH,
@@ -189,6 +208,8 @@ pub const ALL: [Shape; 12] = [
     AHEAD,
     AHEAD_TWO_LINKS,
     GRANTED,
+    SCARCE,
+    SCARCE_TWO_LINKS,
     SLOW,
     SLOW_TWO_LINKS,
     TWO_KINDS,

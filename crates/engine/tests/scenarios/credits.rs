@@ -1,10 +1,11 @@
 //! What waits unmatched, and what may.
 
-use engine::{Counters, Selector, SendMode, strategy};
+use engine::{Counters, Outcome, Selector, SendMode, strategy};
+use wire::Capabilities;
 
 use crate::network::{
-    AHEAD, AHEAD_TWO_LINKS, ALL, BUDGET_BYTES, GRANTED, NEAR, Network, Random, Receive, Send,
-    TWO_LINKS, for_seeds,
+    AHEAD, AHEAD_TWO_LINKS, ALL, BUDGET_BYTES, FETCH, GRANTED, NEAR, Network, Random, Receive,
+    SCARCE, SCARCE_TWO_LINKS, Send, Shape, TWO_LINKS, for_seeds,
 };
 
 #[test]
@@ -26,7 +27,7 @@ fn what_goes_ahead_is_paid_for_and_paid_back() {
 }
 
 #[test]
-fn an_unexpected_flood_stays_within_the_credits_and_completes() {
+fn an_unexpected_flood_stays_within_what_is_granted_and_completes() {
     for_seeds(6, |seed| {
         let mut network = Network::new(seed, 2, NEAR);
         let messages = 1500;
@@ -36,15 +37,16 @@ fn an_unexpected_flood_stays_within_the_credits_and_completes() {
         }
         network.run();
         let counters = network.counters(1);
-        let credit = NEAR.capabilities.credit_bytes;
+        // One peer may have half of the budget.
+        let most = NEAR.capabilities.credit_bytes + BUDGET_BYTES / 2;
         assert_eq!(counters.unexpected, messages as u64, "all have come, none is received");
-        assert!(counters.unexpected_bytes_max <= credit, "{counters:?}");
+        assert!(counters.unexpected_bytes_max <= most, "{counters:?}");
         assert!(network.counters(0).out_of_credit > 0, "the flood is larger than the credits");
         for tag in (0..messages).rev() {
             network.receive(1, Some(0), Some(tag), bytes(tag));
         }
         network.finish();
-        assert!(network.counters(1).unexpected_bytes_max <= credit);
+        assert!(network.counters(1).unexpected_bytes_max <= most);
     });
 }
 
@@ -193,7 +195,7 @@ fn a_communicator_that_nobody_receives_on_leaves_the_others_alone() {
 
 #[test]
 fn a_message_taken_by_a_probe_still_counts_against_the_credits() {
-    let mut network = Network::new(0, 2, NEAR);
+    let mut network = Network::with_budget(0, 2, NEAR, 0);
     let any = Selector { context: 0, source: None, tag: None };
     let mut taken = Vec::new();
     for tag in 0..200 {
@@ -207,4 +209,209 @@ fn a_message_taken_by_a_probe_still_counts_against_the_credits() {
         network.matched_receive(1, message, 1000);
     }
     network.finish();
+}
+
+#[test]
+fn short_messages_beyond_the_credit_do_not_wait_for_their_receive() {
+    const MESSAGES: i32 = 400;
+    let mut taken = 0;
+    for_seeds((ALL.len() * 3 * 4) as u64, |seed| {
+        let shape = ALL[seed as usize % ALL.len()];
+        let mut network = Network::with_budget(seed, 2, shape, 4 << 20);
+        let bytes = |tag: i32| tag as usize * 37 % 1025;
+        let mut sends = Vec::new();
+        for tag in 0..MESSAGES {
+            sends.push(network.send(0, 1, tag, bytes(tag)));
+            let steps = network.random.below(20);
+            network.run_steps(steps);
+        }
+        network.run();
+        let waiting = sends.iter().filter(|&&send| !network.is_complete(send)).count();
+        assert_eq!(waiting, 0, "sends that wait for a receive");
+        taken += network.taken;
+        let any = Selector { context: 0, source: None, tag: None };
+        let mut receives = Vec::new();
+        for tag in 0..MESSAGES {
+            receives.push(match seed as usize / ALL.len() % 3 {
+                0 => network.receive(1, Some(0), Some(tag), 1024),
+                1 => network.receive(1, None, None, 1024),
+                _ => {
+                    let message = network.matched_probe(1, any).expect("it has come");
+                    network.matched_receive(1, message, 1024)
+                }
+            });
+        }
+        network.finish();
+        for (tag, receive) in (0..).zip(receives) {
+            assert_eq!(network.end(receive).tag, tag, "they come in order");
+        }
+    });
+    assert!(taken > 1000, "only {taken} were taken in");
+}
+
+#[test]
+fn every_short_length_is_taken_in_and_none_that_is_long() {
+    let eager_max = NEAR.capabilities.eager_max;
+    for (bytes, count) in [(0, 400), (1, 400), (eager_max, 100), (eager_max + 1, 100)] {
+        for shape in [NEAR, FETCH, AHEAD, TWO_LINKS] {
+            let mut network = Network::with_budget(bytes as u64, 2, shape, 1 << 20);
+            let sends: Vec<_> = (0..count).map(|tag| network.send(0, 1, tag, bytes)).collect();
+            network.run();
+            let are_complete = sends.iter().all(|&send| network.is_complete(send));
+            assert_eq!(are_complete, bytes <= eager_max, "{bytes} bytes");
+            assert_eq!(network.taken > 0, bytes <= eager_max, "{bytes} bytes");
+            for tag in (0..count).rev() {
+                network.receive(1, Some(0), Some(tag), bytes);
+            }
+            network.finish();
+            let before = network.taken;
+            for tag in 0..20 {
+                network.send(0, 1, tag, bytes);
+                network.run();
+            }
+            assert_eq!(network.taken, before, "what was granted for the others is credit now");
+            for tag in 0..20 {
+                network.receive(1, Some(0), Some(tag), bytes);
+            }
+            network.finish();
+        }
+    }
+}
+
+#[test]
+fn what_the_budget_does_not_hold_waits_for_its_receive() {
+    for (budget_bytes, most) in [(0, 0), (1127, 0), (1128, 1), (8 << 10, 7), (64 << 10, 58)] {
+        for_seeds(strategy::NAMES.len() as u64, |seed| {
+            let mut network = Network::with_budget(seed, 2, NEAR, budget_bytes);
+            let sends: Vec<_> = (0..200).map(|tag| network.send(0, 1, tag, 500)).collect();
+            network.run();
+            assert_eq!(network.taken, most, "messages of 564 bytes in {budget_bytes}");
+            let complete = sends.iter().filter(|&&send| network.is_complete(send)).count() as u64;
+            assert_eq!(complete, network.counters(0).eager + most);
+            let limit = NEAR.capabilities.credit_bytes + budget_bytes / 2;
+            assert!(network.counters(1).unexpected_bytes_max <= limit);
+            for tag in (0..200).rev() {
+                network.receive(1, Some(0), Some(tag), 500);
+            }
+            network.finish();
+        });
+    }
+}
+
+#[test]
+fn one_peer_that_floods_leaves_the_others_half_of_the_budget() {
+    let mut network = Network::with_budget(0, 5, NEAR, 256 << 10);
+    let mut shares = Vec::new();
+    for from in 1..5 {
+        let before = network.taken;
+        for tag in 0..400 {
+            network.send(from, 0, tag, 500);
+        }
+        network.run();
+        shares.push(network.taken - before);
+    }
+    assert!(shares[3] > 20 && shares.is_sorted_by(|one, next| one / 2 <= *next), "{shares:?}");
+    for from in 1..5 {
+        for tag in 0..400 {
+            network.receive(0, Some(from), Some(tag), 500);
+        }
+    }
+    network.finish();
+}
+
+#[test]
+fn a_synchronous_send_beyond_the_credit_waits_for_its_receive() {
+    for_seeds(14, |seed| {
+        let shape = [NEAR, FETCH][seed as usize % 2];
+        let mut network = Network::with_budget(seed, 2, shape, 1 << 20);
+        let mut sends = Vec::new();
+        for tag in 0..100 {
+            sends.push(network.send_synchronous(0, 1, tag, 500));
+            network.send(0, 1, tag, 500);
+        }
+        network.run();
+        assert!(network.taken > 0 && !sends.iter().any(|&send| network.is_complete(send)));
+        for (tag, send) in (0..).zip(sends) {
+            network.receive(1, Some(0), Some(tag), 500);
+            network.run();
+            assert!(network.is_complete(send));
+        }
+        for tag in 0..100 {
+            network.receive(1, Some(0), Some(tag), 500);
+        }
+        network.finish();
+    });
+}
+
+#[test]
+fn a_receive_may_meet_a_message_while_it_is_being_taken_in() {
+    // Messages in several pieces; a seed is the step at which the receives are posted.
+    let narrow = |shape: Shape| {
+        let capabilities = Capabilities { frame_max: 512, ..shape.capabilities };
+        Shape { capabilities, bytes_per_us: 100, ..shape }
+    };
+    let mut taken = 0;
+    for_seeds(600, |seed| {
+        let shape = narrow([SCARCE, SCARCE_TWO_LINKS][seed as usize % 2]);
+        let mut network = Network::new(seed, 2, shape);
+        let sends: Vec<_> = (0..12).map(|tag| network.send(0, 1, tag, 1024)).collect();
+        network.run_steps(seed as usize / 2);
+        let any = Selector { context: 0, source: None, tag: None };
+        let matched = network.matched_probe(1, any);
+        for tag in (0..12).rev() {
+            network.receive(
+                1,
+                Some(0),
+                [None, Some(tag)][seed as usize / 2 % 2],
+                90 * tag as usize,
+            );
+        }
+        if let Some(message) = matched {
+            network.matched_receive(1, message, 700);
+            network.send(0, 1, 0, 0);
+        }
+        network.finish();
+        assert!(sends.iter().all(|&send| network.is_complete(send)));
+        taken += network.taken;
+    });
+    assert!(taken > 600, "only {taken} were taken in");
+}
+
+#[test]
+fn a_link_that_dies_loses_nothing_that_is_being_taken_in() {
+    for_seeds(600, |seed| {
+        let step = seed as usize / 2;
+        let mut network = Network::with_budget(seed, 2, SCARCE_TWO_LINKS, 1 << 20);
+        let sends: Vec<_> = (0..40).map(|tag| network.send(0, 1, tag, 25 * tag as usize)).collect();
+        network.run_until_links(0, 1, 2);
+        network.run_steps(step);
+        network.cut_link(0, 1, seed as usize % 2);
+        network.run();
+        assert!(sends.iter().all(|&send| network.is_complete(send)), "the other link carries on");
+        for tag in (0..40).rev() {
+            network.receive(1, Some(0), Some(tag), 1000);
+        }
+        network.finish();
+        assert!(network.taken > 0);
+    });
+}
+
+#[test]
+fn what_was_taken_in_whole_outlives_its_sender() {
+    for_seeds(200, |seed| {
+        let mut network = Network::new(seed, 2, SCARCE);
+        let sends: Vec<_> = (0..12).map(|tag| network.send(0, 1, tag, 90 * tag as usize)).collect();
+        network.run_steps(seed as usize);
+        let all = sends.iter().all(|&send| network.is_complete(send));
+        if all {
+            network.run();
+        }
+        network.cut(0, 1);
+        network.run();
+        let receives: Vec<_> =
+            (0..12).map(|tag| network.receive(1, Some(0), Some(tag), 990)).collect();
+        network.finish();
+        let outcomes = receives.iter().map(|&receive| network.end(receive).outcome);
+        assert!(!all || outcomes.into_iter().all(|outcome| outcome == Outcome::Ok));
+    });
 }

@@ -4,8 +4,8 @@ use engine::{Outcome, strategy};
 use wire::Capabilities;
 
 use crate::network::{
-    AHEAD, AHEAD_TWO_LINKS, NEAR, Network, Program, Random, SLOW, SLOW_TWO_LINKS, Shape, TWO_LINKS,
-    for_seeds,
+    AHEAD, AHEAD_TWO_LINKS, NEAR, Network, Program, Random, SCARCE_TWO_LINKS, SLOW, SLOW_TWO_LINKS,
+    Shape, TWO_LINKS, for_seeds,
 };
 
 /// As a shape, and its links open again. One end wants that, the other has no reason to.
@@ -14,7 +14,7 @@ const fn reopening(shape: Shape) -> Shape {
     Shape { capabilities, ..shape }
 }
 
-const REOPENING: [Shape; 7] = [
+const REOPENING: [Shape; 8] = [
     reopening(NEAR),
     reopening(AHEAD),
     reopening(SLOW),
@@ -22,16 +22,20 @@ const REOPENING: [Shape; 7] = [
     reopening(AHEAD_TWO_LINKS),
     reopening(SLOW_TWO_LINKS),
     Shape { links: 3, ..reopening(TWO_LINKS) },
+    reopening(SCARCE_TWO_LINKS),
 ];
 
 #[test]
 fn cuts_cost_time_and_nothing_else() {
-    let mut resent = 0;
+    let (mut resent, mut taken) = (0, 0);
     for_seeds(6000, |seed| {
-        resent += links_that_are_cut(seed).fates().resent;
+        let network = links_that_are_cut(seed);
+        resent += network.fates().resent;
+        taken += network.taken;
     });
     if std::env::var_os("CANELE_SEED").is_none() {
         assert!(resent > 10_000, "only {resent} frames were sent again");
+        assert!(taken > 500, "only {taken} messages were taken in without a receive");
     }
 }
 

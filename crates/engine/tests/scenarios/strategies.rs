@@ -376,8 +376,11 @@ fn what_is_urgent_passes_what_waits_in_other_contexts() {
 #[test]
 fn what_is_overtaken_leaves_in_the_end() {
     let names = strategy::NAMES.len() as u64;
-    for_seeds(names * ALL.len() as u64, |seed| {
-        let shape = Shape { bytes_per_us: 10, ..ALL[(seed / names) as usize % ALL.len()] };
+    // Without credit short ones go as long ones do: in turns.
+    let has_credit = |shape: &Shape| shape.capabilities.credit_wanted > 1 << 10;
+    let shapes: Vec<_> = ALL.into_iter().filter(has_credit).collect();
+    for_seeds(names * shapes.len() as u64, |seed| {
+        let shape = Shape { bytes_per_us: 10, ..shapes[(seed / names) as usize % shapes.len()] };
         for (held, bytes) in [(1000, 200), (30_000, 100), (30_000, 200), (30_000, 600)] {
             let mut network = Network::new(seed, 2, shape);
             network.receive(1, Some(0), None, 0);
