@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ops::Deref;
+use std::rc::Rc;
 
 use datatype::Datatype;
 use lock::Places;
@@ -12,33 +14,65 @@ use mpi::point_to_point::From;
 
 use crate::convention::*;
 
+/// A communicator for as long as a call takes.
+pub(crate) enum Named {
+    Found(CommRef),
+    /// That which the thread has named last, and counts alone.
+    Kept(Rc<Comm>),
+}
+
+impl Deref for Named {
+    type Target = Comm;
+
+    #[inline]
+    fn deref(&self) -> &Comm {
+        match self {
+            Self::Found(comm) => comm,
+            Self::Kept(comm) => comm,
+        }
+    }
+}
+
+/// For longer, and for other threads.
+impl std::convert::From<Named> for CommRef {
+    fn from(named: Named) -> Self {
+        match named {
+            Named::Found(comm) => comm,
+            Named::Kept(comm) => Self::Derived(Comm::clone(&comm)),
+        }
+    }
+}
+
 /// The communicator.
 #[inline(always)]
-pub(crate) fn comm(raw: RawHandle) -> Result<CommRef> {
-    if handle(raw) == comm::WORLD { named("comm", comm::find(comm::WORLD)) } else { other(raw) }
+pub(crate) fn comm(raw: RawHandle) -> Result<Named> {
+    match handle(raw) {
+        comm::WORLD => named("comm", comm::find(comm::WORLD)).map(Named::Found),
+        _ => other(raw),
+    }
 }
 
 /// One but that of all processes: that which the thread has named last is found without the table that all threads share.
 #[inline(never)]
-fn other(raw: RawHandle) -> Result<CommRef> {
+fn other(raw: RawHandle) -> Result<Named> {
     let is_it = |known: &RawHandle, comm: &Comm| *known == raw && comm.is_live();
     // SAFETY: the question only reads.
-    let known = unsafe { LAST.ask(|(known, comm)| is_it(known, comm).then(|| comm.clone())) };
+    let known = unsafe { LAST.ask(|(known, comm)| is_it(known, comm).then(|| Rc::clone(comm))) };
     match known.flatten() {
-        Some(comm) => mpi::process::current().map(|_| CommRef::Derived(comm)),
-        None => named("comm", find(raw)),
+        Some(comm) => mpi::process::current().map(|_| Named::Kept(comm)),
+        None => named("comm", find(raw)).map(Named::Found),
     }
 }
 
 #[cold]
 fn find(raw: RawHandle) -> Result<CommRef> {
     let found = comm::find(handle(raw))?;
-    LAST.set((raw, Comm::clone(&found)));
+    LAST.set((raw, Rc::new(Comm::clone(&found))));
     Ok(found)
 }
 
 /// The communicator that a thread has named last.
-static LAST: Places<(RawHandle, Comm)> = Places::new();
+static LAST: Places<(RawHandle, Rc<Comm>)> = Places::new();
 
 /// A communicator of one group.
 pub(crate) fn intra(raw: RawHandle) -> Result<CommRef> {
@@ -58,7 +92,7 @@ pub(crate) fn intra_as(name: &str, raw: RawHandle) -> Result<CommRef> {
 
 /// The destination of a send; none is `MPI_PROC_NULL`.
 #[inline]
-pub(crate) fn destination(comm: &CommRef, rank: c_int) -> Result<Option<u32>> {
+pub(crate) fn destination(comm: &Comm, rank: c_int) -> Result<Option<u32>> {
     match u32::try_from(rank) {
         Ok(rank) if rank < comm.peer_count() => Ok(Some(rank)),
         _ if rank == PROC_NULL => Ok(None),
@@ -68,7 +102,7 @@ pub(crate) fn destination(comm: &CommRef, rank: c_int) -> Result<Option<u32>> {
 
 /// The source of a receive.
 #[inline]
-pub(crate) fn source(comm: &CommRef, rank: c_int) -> Result<From> {
+pub(crate) fn source(comm: &Comm, rank: c_int) -> Result<From> {
     match u32::try_from(rank) {
         Ok(rank) if rank < comm.peer_count() => Ok(From::Rank(rank)),
         _ => match rank {
@@ -80,7 +114,7 @@ pub(crate) fn source(comm: &CommRef, rank: c_int) -> Result<From> {
 }
 
 /// The root of a collective.
-pub(crate) fn root(comm: &CommRef, rank: c_int) -> Result<u32> {
+pub(crate) fn root(comm: &Comm, rank: c_int) -> Result<u32> {
     match u32::try_from(rank) {
         Ok(rank) if rank < comm.size() => Ok(rank),
         _ => Err(bad_rank(ErrorClass::Root, "root", rank, comm)),
@@ -277,7 +311,7 @@ pub(crate) unsafe fn string(name: &str, text: *const c_char) -> Result<String> {
 }
 
 #[cold]
-fn bad_rank(kind: ErrorClass, name: &str, rank: c_int, comm: &CommRef) -> Error {
+fn bad_rank(kind: ErrorClass, name: &str, rank: c_int, comm: &Comm) -> Error {
     class(kind, format!("{name} = {rank} is outside a communicator of {}", comm.peer_count()))
 }
 

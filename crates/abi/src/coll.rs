@@ -84,7 +84,7 @@ unsafe fn give(
 /// A call on a communicator, counted.
 #[inline]
 pub(crate) fn call(on: RawHandle, form: Form) -> Result<Call> {
-    Ok(Call::new(comm(on)?, form))
+    Ok(Call::new(comm(on)?.into(), form))
 }
 
 /// How many blocks each process has for others: one for each of the group, or of the other one.

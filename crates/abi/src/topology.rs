@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use mpi::comm::{Comm, CommRef, NULL};
 use mpi::topology::{self, Cart, Edge, Graph, Neighbours, Topology};
 
-use crate::arguments::{PROC_NULL, length};
+use crate::arguments::{Named, PROC_NULL, length};
 use crate::convention::*;
 
 /// The communicator that functions which make another are given.
@@ -14,7 +14,7 @@ fn old(on: RawHandle) -> Result<CommRef> {
     crate::arguments::intra(on)
 }
 
-fn comm(on: RawHandle) -> Result<CommRef> {
+fn comm(on: RawHandle) -> Result<Named> {
     crate::arguments::comm(on)
 }
 

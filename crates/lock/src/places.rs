@@ -19,11 +19,11 @@ struct Place<T> {
     value: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: a value is touched by the thread alone that has its place; the place changes hands by an atomic word,
-// which the one releases and the next acquires.
-unsafe impl<T: Send> Sync for Places<T> {}
+// SAFETY: a value comes from the thread alone that has its place, and is asked and dropped there, as one of a
+// `thread_local!`; the place changes hands by an atomic word, which the one releases and the next acquires.
+unsafe impl<T> Sync for Places<T> {}
 
-impl<T: Send> Places<T> {
+impl<T> Places<T> {
     /// Places that nobody has.
     pub const fn new() -> Self {
         Self(
@@ -77,7 +77,7 @@ impl<T: Send> Places<T> {
     }
 }
 
-impl<T: Send> Default for Places<T> {
+impl<T> Default for Places<T> {
     fn default() -> Self {
         Self::new()
     }
@@ -88,7 +88,7 @@ trait Leave {
     fn leave(&self, at: usize);
 }
 
-impl<T: Send> Leave for Places<T> {
+impl<T> Leave for Places<T> {
     fn leave(&self, at: usize) {
         let place = &self.0[at];
         // SAFETY: the place is this thread's, which is at its end, and so in no question.
