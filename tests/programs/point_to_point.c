@@ -360,6 +360,37 @@ static void communicators(void) {
     CHECK(flag && *got >= 32767);
 }
 
+/* More short messages than a receiver has granted, and all of them before that which it waits for. */
+static void before_what_is_waited_for(void) {
+    enum { MANY = 6000, LONGEST = 700 };
+    static int data[LONGEST], got[LONGEST];
+    MPI_Comm other;
+    MPI_Comm_dup(MPI_COMM_WORLD, &other);
+    for (int round = 0; round < 2; round++) {
+        if (rank == 0) {
+            for (int i = 0; i < MANY; i++) {
+                int count = i * 7 % LONGEST;
+                for (int j = 0; j < count; j++) data[j] = round + i * j;
+                MPI_Send(data, count, MPI_INT, 1, i % 3, other);
+            }
+            MPI_Send(data, 0, MPI_INT, 1, 0, MPI_COMM_WORLD);
+        } else if (rank == 1) {
+            int wrong = 0;
+            MPI_Recv(got, 0, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            for (int i = 0; i < MANY; i++) {
+                int count = i * 7 % LONGEST, came;
+                MPI_Status status;
+                MPI_Recv(got, LONGEST, MPI_INT, 0, i % 2 ? MPI_ANY_TAG : i % 3, other, &status);
+                MPI_Get_count(&status, MPI_INT, &came);
+                wrong += came != count || status.MPI_TAG != i % 3;
+                for (int j = 0; j < count; j++) wrong += got[j] != round + i * j;
+            }
+            CHECK(wrong == 0);
+        }
+    }
+    MPI_Comm_free(&other);
+}
+
 int main(int argc, char **argv) {
     int provided, all;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
@@ -374,6 +405,7 @@ int main(int argc, char **argv) {
     exchanges();
     errors();
     communicators();
+    before_what_is_waited_for();
     MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0) printf("point-to-point on %d ranks: %d failures\n", size, all);
     MPI_Finalize();
