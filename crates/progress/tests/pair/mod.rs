@@ -10,11 +10,11 @@ use wire::GateId;
 
 /// Two ends of a TCP link over the loopback, in one process.
 pub fn pair() -> [Arc<Progress>; 2] {
-    group()
+    group(|rail| Box::new(rail))
 }
 
-/// The same with a link between any two of several.
-pub fn group<const SIZE: usize>() -> [Arc<Progress>; SIZE] {
+/// The same with a link between any two of several, each rail made `over` one of TCP.
+pub fn group<const SIZE: usize>(over: fn(TcpRail) -> Box<dyn Rail>) -> [Arc<Progress>; SIZE] {
     let rails: [TcpRail; SIZE] = std::array::from_fn(|rank| {
         let config = TcpConfig {
             interface: Some("127.0.0.1".into()),
@@ -29,7 +29,7 @@ pub fn group<const SIZE: usize>() -> [Arc<Progress>; SIZE] {
         let rank = GateId(ranks.next().unwrap_or(0));
         let engine = Engine::new(Config::new(SIZE));
         let directory = Box::new(All(addresses.to_vec()));
-        let core = Core::new(engine, rank, SIZE, vec![Box::new(rail)], directory);
+        let core = Core::new(engine, rank, SIZE, vec![over(rail)], directory);
         Progress::new(core, Policy::for_node(SIZE, 1)).expect("descriptors")
     })
 }
