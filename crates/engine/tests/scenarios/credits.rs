@@ -28,8 +28,10 @@ fn what_goes_ahead_is_paid_for_and_paid_back() {
 
 #[test]
 fn an_unexpected_flood_stays_within_what_is_granted_and_completes() {
-    for_seeds(6, |seed| {
-        let mut network = Network::new(seed, 2, NEAR);
+    for_seeds(12, |seed| {
+        // Without a budget nothing is granted beyond the credits.
+        let budget_bytes = [0, BUDGET_BYTES][seed as usize % 2];
+        let mut network = Network::with_budget(seed, 2, NEAR, budget_bytes);
         let messages = 1500;
         let bytes = |tag: i32| tag as usize * 7 % 1100;
         for tag in 0..messages {
@@ -38,7 +40,7 @@ fn an_unexpected_flood_stays_within_what_is_granted_and_completes() {
         network.run();
         let counters = network.counters(1);
         // One peer may have half of the budget.
-        let most = NEAR.capabilities.credit_bytes + BUDGET_BYTES / 2;
+        let most = NEAR.capabilities.credit_bytes + budget_bytes / 2;
         assert_eq!(counters.unexpected, messages as u64, "all have come, none is received");
         assert!(counters.unexpected_bytes_max <= most, "{counters:?}");
         assert!(network.counters(0).out_of_credit > 0, "the flood is larger than the credits");
