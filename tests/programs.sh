@@ -6,7 +6,7 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives nonblocking large layouts point_to_point objects seldom unsupported bad_input tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads lanes together bits left_out; do
+for program in collectives nonblocking large layouts point_to_point objects seldom unsupported bad_input tool topologies neighbours intercomms mismatch mad_pack mad_misuse threads lanes together bits left_out requests; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
 for program in collectives nonblocking objects neighbours intercomms; do
@@ -62,6 +62,12 @@ done
 # Many threads, alone and on cores that others want: CANELE_SEED repeats one.
 for seed in ${CANELE_SEED:-1 2 3 4}; do
     for rails in shm tcp; do go -genv CANELE_RAILS $rails -n $((2 + seed % 3)) "$work/threads" "$seed" $((4 + seed % 5)); done
+done
+# Requests of all kinds, by their handles.
+for seed in ${CANELE_SEED:-1 2}; do
+    for lanes in 1 4; do for rails in shm tcp; do
+        go -genv CANELE_LANES $lanes -genv CANELE_RAILS $rails -n $((1 + seed * 2 - seed % 2)) "$work/requests" "$seed"
+    done; done
 done
 # Communicators in lanes.
 for lanes in 1 2 8; do for ranks in 2 3 5; do go -genv CANELE_LANES $lanes -n $ranks "$work/lanes"; done; done

@@ -6,7 +6,7 @@ use memory::Region;
 use mpi::buffer::{self, Buffer};
 use mpi::lanes::Lane;
 use mpi::point_to_point::{self as p2p, Matched, Mode, Receive, Send};
-use mpi::request::{self, Request, Template};
+use mpi::request::{self, Done, Request, Template};
 
 use crate::arguments::{
     BUF, Names, RECV, SEND, buffer as data, comm, destination, distinct, length, source, tag,
@@ -327,7 +327,7 @@ pub(crate) unsafe fn imrecv(
     unsafe {
         let into = data(&BUF, buf, count, datatype)?;
         let (begun, lane) = if *message == MESSAGE_NO_PROC {
-            (Request::Done(request::Status::PROC_NULL), Lane::FIRST)
+            (Request::Done(Done::OfNobody), Lane::FIRST)
         } else {
             let begun = p2p::begin_matched_receive(handle(*message), &into);
             let operation = named("message", begun)?;

@@ -5,6 +5,7 @@ mod closing;
 mod error;
 mod leave;
 mod links;
+mod noted;
 mod submit;
 mod through;
 
@@ -265,13 +266,6 @@ impl Engine {
     /// Whether [`Engine::take`] would answer.
     pub fn is_complete(&self, op: OpId) -> bool {
         self.ops.find(op).is_some_and(|op| matches!(op.state, OpState::Done(_)))
-    }
-
-    /// Whether an operation has begun and not ended.
-    #[inline]
-    pub fn is_under_way(&self, op: OpId) -> bool {
-        let has_ended = |op: &Op| matches!(op.state, OpState::Done(_) | OpState::Free);
-        self.ops.find(op).is_some_and(|op| !has_ended(op))
     }
 
     /// The end of an operation, left in place; `None` while it is under way.

@@ -10,6 +10,20 @@ pub struct OpId {
     pub(crate) generation: u32,
 }
 
+impl OpId {
+    /// The name as a number: its place in the low 32 bits, and how often the place was used before in the high ones.
+    #[inline]
+    pub const fn to_bits(self) -> u64 {
+        (self.generation as u64) << 32 | self.index as u64
+    }
+
+    /// The name whose number this is.
+    #[inline]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self { index: bits as u32, generation: (bits >> 32) as u32 }
+    }
+}
+
 /// What a sender writes on a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope {
@@ -70,6 +84,16 @@ pub(crate) struct Op {
     pub state: OpState,
     /// Nobody will take the completion.
     pub released: bool,
+    /// What its submitter noted; 0 where it did not, or has forgotten the operation.
+    pub note: u64,
+    /// It stands in a list that is being made.
+    pub is_listed: bool,
+}
+
+impl Op {
+    fn new(generation: u32, gate: Option<GateId>, region: Region, state: OpState) -> Self {
+        Self { generation, gate, region, state, released: false, note: 0, is_listed: false }
+    }
 }
 
 #[derive(Debug)]
@@ -182,15 +206,14 @@ impl Ops {
             return OpId { index, generation: op.generation };
         }
         let index = self.slots.len() as u32;
-        self.slots.push(Op { generation: 0, gate, region, state, released: false });
+        self.slots.push(Op::new(0, gate, region, state));
         OpId { index, generation: 0 }
     }
 
     /// Names an operation that is still to be submitted.
     pub fn reserve(&mut self) -> OpId {
         let index = self.free.pop().unwrap_or_else(|| {
-            let (region, state) = (Region::empty(), OpState::Free);
-            self.slots.push(Op { generation: 0, gate: None, region, state, released: false });
+            self.slots.push(Op::new(0, None, Region::empty(), OpState::Free));
             self.slots.len() as u32 - 1
         });
         self.id(index)
@@ -207,7 +230,7 @@ impl Ops {
         self.pending += 1;
         let op = &mut self.slots[id.index as usize];
         debug_assert!(op.generation == id.generation && matches!(op.state, OpState::Free));
-        *op = Op { generation: id.generation, gate, region, state, released: false };
+        *op = Op::new(id.generation, gate, region, state);
     }
 
     pub fn at(&mut self, index: u32) -> Option<&mut Op> {
@@ -226,6 +249,11 @@ impl Ops {
 
     pub fn id(&self, index: u32) -> OpId {
         OpId { index, generation: self.slots[index as usize].generation }
+    }
+
+    /// The name of what is in a place, if anything was.
+    pub fn name(&self, index: u32) -> Option<OpId> {
+        self.slots.get(index as usize).map(|op| OpId { index, generation: op.generation })
     }
 
     /// Ends an operation that was not done before.
@@ -267,7 +295,7 @@ impl Ops {
     pub fn release(&mut self, id: OpId) {
         match self.find_mut(id) {
             Some(Op { state: OpState::Done(_), .. }) => self.vacate(id.index),
-            Some(op) => op.released = true,
+            Some(op) => (op.released, op.note) = (true, 0),
             None => {}
         }
     }
@@ -292,10 +320,12 @@ impl Ops {
         matches!(self.slots[index as usize].state, OpState::Pulling { is_taken: true, .. })
     }
 
-    fn vacate(&mut self, index: u32) {
+    #[inline]
+    pub fn vacate(&mut self, index: u32) {
         let op = &mut self.slots[index as usize];
         op.generation = op.generation.wrapping_add(1);
         op.state = OpState::Free;
+        op.note = 0;
         self.free.push(index);
     }
 }

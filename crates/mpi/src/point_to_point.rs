@@ -9,7 +9,7 @@ use crate::buffer;
 use crate::comm::Comm;
 use crate::lanes::Lane;
 use crate::process;
-use crate::request::{Operation, Request, Source, Status, gone};
+use crate::request::{Done, Operation, Request, Source, Status, gone};
 use crate::table::{Handle, Kind, Table};
 use crate::{Error, ErrorClass, Result};
 
@@ -123,15 +123,16 @@ pub fn begin_send(
     data: &Region,
     mode: Mode,
 ) -> Result<Request> {
-    let Some(to) = to else { return Ok(Request::Done(Status::EMPTY)) };
+    let Some(to) = to else { return Ok(Request::Done(Done::Sent)) };
     if mode == Mode::Buffered {
         buffer::send(comm, to, tag, data)?;
-        return Ok(Request::Done(Status::EMPTY));
+        return Ok(Request::Done(Done::Sent));
     }
     let (gate, envelope) = (comm.gate(to), envelope(comm, tag));
-    let begun = comm.progress()?.begin_send(gate, envelope, data, engine_mode(mode));
+    let (progress, note) = (comm.progress()?, comm.handle().0);
+    let begun = progress.begin_send(gate, envelope, data, engine_mode(mode), note);
     Ok(match begun {
-        None => Request::Done(Status::EMPTY),
+        None => Request::Done(Done::Sent),
         Some(op) => Request::Operation(Operation::of(comm, op, false)),
     })
 }
@@ -143,10 +144,10 @@ pub fn begin_send(
 #[inline]
 pub fn begin_receive(comm: &Comm, from: From, tag: Option<i32>, into: &Region) -> Result<Request> {
     let Some(selector) = selector(comm, from, tag) else {
-        return Ok(Request::Done(Status::PROC_NULL));
+        return Ok(Request::Done(Done::OfNobody));
     };
     let gate = selector.source.map(|source| comm.gate(source));
-    let op = comm.progress()?.begin_receive(gate, selector, into);
+    let op = comm.progress()?.begin_receive(gate, selector, into, comm.handle().0);
     Ok(Request::Operation(Operation::of(comm, op, true)))
 }
 
@@ -273,7 +274,11 @@ pub fn matched_probe(
 pub fn begin_matched_receive(message: Handle, into: &Region) -> Result<Operation> {
     let (id, comm, lane) = MESSAGES.remove(message)?;
     let progress = process::current()?.lane(lane);
-    let op = progress.submit(|core| core.engine.submit_matched_receive(id, into));
+    let op = progress.submit(|core| {
+        let op = core.engine.submit_matched_receive(id, into)?;
+        core.engine.note(op, comm.0);
+        Some(op)
+    });
     let gone = || Error::new(ErrorClass::Request, "the message was received already");
     Ok(Operation { op: op.ok_or_else(gone)?, receives: true, lane, comm })
 }

@@ -23,7 +23,7 @@ use wire::GateId;
 use crate::comm::{self, Comm};
 use crate::lanes::{self, Lane};
 use crate::survey::{self, QuicFirst, Survey, survey};
-use crate::{Error, ErrorClass, Result, record, request, strategy};
+use crate::{Error, ErrorClass, Result, record, strategy};
 
 /// How threads may call (MPI-5.0 §11.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -376,7 +376,6 @@ fn start(level: ThreadLevel) -> Result<Process> {
         opened.begin(&job, (&card, Gateways::default()), &survey, policy).map_err(failed)
     };
     let beside = beside.into_iter().map(begin).collect::<Result<Vec<_>>>()?;
-    request::spread(survey.lanes);
     if survey.lanes > 1 {
         let all: Vec<&Progress> =
             std::iter::once(&progress).chain(&beside).map(|it| &**it).collect();

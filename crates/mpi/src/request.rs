@@ -1,6 +1,7 @@
 //! Requests: operations that a call began and another completes (MPI-5.0 §3.7, §3.9).
 
 mod completion;
+mod named;
 mod requests;
 
 use std::cell::Cell;
@@ -21,10 +22,10 @@ use crate::{Error, ErrorClass, Result};
 pub use completion::{
     Peeked, peek, peek_all, test, test_all, test_some, wait, wait_all, wait_some,
 };
-pub use requests::from_int;
-pub(crate) use requests::spread;
+pub use named::from_int;
 
-use completion::{check_all, entry};
+use completion::{check_now, entry};
+use named::{Named, unknown};
 use requests::{Entry, REQUESTS};
 
 /// What a completed operation tells.
@@ -77,13 +78,11 @@ impl Ended {
     }
 }
 
-/// An operation under way, or ready to be started. A tag of its own is read faster than one that hides in
-/// what the variants hold.
+/// An operation under way, or ready to be started.
 #[derive(Debug)]
-#[repr(u64)]
 pub enum Request {
     /// Complete from the beginning.
-    Done(Status),
+    Done(Done),
     /// Under way in the engine.
     Operation(Operation),
     /// A receive and a send that end as one.
@@ -94,6 +93,26 @@ pub enum Request {
     Collective(Pending),
     /// To be started any number of times.
     Persistent(Arc<Persistent>),
+}
+
+/// What was complete when it began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// A send, even one to `MPI_PROC_NULL`.
+    Sent,
+    /// A receive from `MPI_PROC_NULL`.
+    OfNobody,
+}
+
+impl Done {
+    /// What it tells.
+    #[inline]
+    pub fn status(self) -> Status {
+        match self {
+            Self::Sent => Status::EMPTY,
+            Self::OfNobody => Status::PROC_NULL,
+        }
+    }
 }
 
 /// An operation of the engine, and where its errors go.
@@ -130,7 +149,7 @@ pub struct Persistent {
 /// What a started persistent request is doing.
 #[derive(Debug)]
 enum Active {
-    Done(Status),
+    Done(Done),
     Operation(Operation),
     Collective(Pending),
 }
@@ -142,7 +161,13 @@ impl Request {
     /// When no more requests fit.
     #[inline(always)]
     pub fn register(self, lane: Lane) -> Result<Handle> {
-        REQUESTS.of(lane).insert(Entry { request: self, listed: 0 })
+        match self {
+            Self::Done(done) => Ok(done.handle()),
+            Self::Operation(operation) => operation.handle(),
+            Self::Exchange(_) | Self::Flush(_) | Self::Collective(_) | Self::Persistent(_) => {
+                REQUESTS.of(lane).insert(Entry { request: self, is_listed: false })
+            }
+        }
     }
 
     /// A request that does nothing until started.
@@ -151,20 +176,10 @@ impl Request {
     }
 
     /// The end of the request, once, if it is there, as far as the core of a lane tells.
-    #[inline(always)]
     fn poll(&self, lane: Lane, core: &mut Core) -> Option<Ended> {
         match self {
-            Self::Done(status) => Some(Ended::of(*status)),
+            Self::Done(done) => Some(Ended::of(done.status())),
             Self::Operation(operation) => operation.poll(core, true),
-            Self::Exchange(_) | Self::Flush(_) | Self::Collective(_) | Self::Persistent(_) => {
-                self.poll_seldom(lane, core)
-            }
-        }
-    }
-
-    fn poll_seldom(&self, lane: Lane, core: &mut Core) -> Option<Ended> {
-        match self {
-            Self::Done(_) | Self::Operation(_) => self.poll(lane, core),
             Self::Exchange(parts) => {
                 let [receive, send] = &**parts;
                 receive.peek(lane, core).and_then(|_| send.peek(lane, core))?;
@@ -180,8 +195,8 @@ impl Request {
                 let mut active = persistent.active();
                 let ended = match &*active {
                     None => Ended { status: Status::EMPTY, error: None, freed: false },
-                    Some(Active::Done(status)) => {
-                        Ended { status: *status, error: None, freed: false }
+                    Some(Active::Done(done)) => {
+                        Ended { status: done.status(), error: None, freed: false }
                     }
                     Some(Active::Operation(operation)) => operation.poll(core, false)?,
                     Some(Active::Collective(pending)) => {
@@ -198,7 +213,7 @@ impl Request {
     /// The status of the request if it has ended, which is left as it is.
     fn peek(&self, lane: Lane, core: &mut Core) -> Option<Status> {
         match self {
-            Self::Done(status) => Some(*status),
+            Self::Done(done) => Some(done.status()),
             Self::Operation(operation) => operation.peek(core),
             Self::Exchange(parts) => {
                 let status = parts[0].peek(lane, core)?;
@@ -208,7 +223,7 @@ impl Request {
             Self::Collective(pending) => pending.end().map(|_| Status::EMPTY),
             Self::Persistent(persistent) => match &*persistent.active() {
                 None => Some(Status::EMPTY),
-                Some(Active::Done(status)) => Some(*status),
+                Some(Active::Done(done)) => Some(done.status()),
                 Some(Active::Operation(operation)) => operation.peek(core),
                 Some(Active::Collective(pending)) => pending.end().map(|_| Status::EMPTY),
             },
@@ -230,18 +245,6 @@ impl Request {
     /// Whether its end shows only where each lane has been asked.
     fn is_of_all_lanes(&self) -> bool {
         matches!(self, Self::Flush(_))
-    }
-
-    /// The engine's operation that the request is, if it is one.
-    fn operation(&self) -> Option<OpId> {
-        match self {
-            Self::Operation(operation) => Some(operation.op),
-            Self::Done(_)
-            | Self::Exchange(_)
-            | Self::Flush(_)
-            | Self::Collective(_)
-            | Self::Persistent(_) => None,
-        }
     }
 
     /// The engine's operations behind the request; none where they are not the request's alone.
@@ -351,7 +354,7 @@ impl Persistent {
             }
         };
         *active = match request {
-            Request::Done(status) => Some(Active::Done(status)),
+            Request::Done(done) => Some(Active::Done(done)),
             Request::Operation(operation) => Some(Active::Operation(operation)),
             Request::Collective(pending) => Some(Active::Collective(pending)),
             Request::Exchange(_) | Request::Flush(_) | Request::Persistent(_) => None,
@@ -373,7 +376,7 @@ pub fn start(handle: Handle) -> Result<()> {
 /// # Errors
 /// As [`start`].
 pub fn start_all(handles: &[Cell<Handle>]) -> Result<()> {
-    check_all(handles)?;
+    check_now(handles)?;
     let mut all = Vec::with_capacity(handles.len());
     for (index, handle) in handles.iter().enumerate() {
         all.push(startable(handle.get()).map_err(|error| error.about(entry(index)))?);
@@ -382,17 +385,20 @@ pub fn start_all(handles: &[Cell<Handle>]) -> Result<()> {
 }
 
 fn startable(handle: Handle) -> Result<Arc<Persistent>> {
-    match &REQUESTS.with(handle).lock().find(handle)?.request {
+    let Named::Kept(lane) = Named::of(handle) else { return Err(not_persistent()) };
+    match &REQUESTS.of(lane).lock().find(handle)?.request {
         Request::Persistent(persistent) if persistent.active().is_some() => Err(already_active()),
         Request::Persistent(persistent) => Ok(Arc::clone(persistent)),
         Request::Done(_)
         | Request::Operation(_)
         | Request::Exchange(_)
         | Request::Flush(_)
-        | Request::Collective(_) => {
-            Err(Error::new(ErrorClass::Request, "the request is not persistent"))
-        }
+        | Request::Collective(_) => Err(not_persistent()),
     }
+}
+
+fn not_persistent() -> Error {
+    Error::new(ErrorClass::Request, "the request is not persistent")
 }
 
 fn already_active() -> Error {
@@ -404,16 +410,28 @@ fn already_active() -> Error {
 /// # Errors
 /// As [`wait`], and for a collective.
 pub fn cancel(handle: Handle) -> Result<()> {
-    let operations = {
-        let mut requests = REQUESTS.with(handle).lock();
-        let request = &requests.find(handle)?.request;
-        if request.is_begun_collective() {
-            return Err(begun_collective("cancelled"));
+    let process = process::current()?;
+    let operations = match Named::of(handle) {
+        Named::Null => return Err(unknown(handle)),
+        Named::Done(_) => return Ok(()),
+        Named::Operation(named) => {
+            return named.progress(process)?.submit(|core| {
+                named.known(core)?;
+                core.engine.submit_cancel(named.op);
+                Ok(())
+            });
         }
-        request.operations()
+        Named::Kept(lane) => {
+            let mut requests = REQUESTS.of(lane).lock();
+            let request = &requests.find(handle)?.request;
+            if request.is_begun_collective() {
+                return Err(begun_collective("cancelled"));
+            }
+            request.operations()
+        }
     };
     for operation in operations {
-        let progress = process::current()?.lane(operation.lane);
+        let progress = process.lane(operation.lane);
         progress.submit(|core| core.engine.submit_cancel(operation.op));
     }
     Ok(())
@@ -424,15 +442,27 @@ pub fn cancel(handle: Handle) -> Result<()> {
 /// # Errors
 /// As [`wait`], and for a collective under way.
 pub fn free(handle: Handle) -> Result<()> {
-    let removed = {
-        let mut requests = REQUESTS.with(handle).lock();
-        if requests.find(handle)?.request.is_begun_collective() {
-            return Err(begun_collective("freed"));
+    let process = process::current()?;
+    let removed = match Named::of(handle) {
+        Named::Null => return Err(unknown(handle)),
+        Named::Done(_) => return Ok(()),
+        Named::Operation(named) => {
+            return named.progress(process)?.submit(|core| {
+                named.known(core)?;
+                core.engine.release(named.op);
+                Ok(())
+            });
         }
-        requests.remove(handle)?
+        Named::Kept(lane) => {
+            let mut requests = REQUESTS.of(lane).lock();
+            if requests.find(handle)?.request.is_begun_collective() {
+                return Err(begun_collective("freed"));
+            }
+            requests.remove(handle)?
+        }
     };
     for operation in removed.request.operations() {
-        let progress = process::current()?.lane(operation.lane);
+        let progress = process.lane(operation.lane);
         progress.submit(|core| core.engine.release(operation.op));
     }
     Ok(())

@@ -5,7 +5,7 @@ use lock::{Guard, Lock};
 use crate::{Error, ErrorClass, Result};
 
 /// A handle as the ABI carries it, in the 64 bits of a pointer:
-/// `generation << 32 | 0x4000_0000 | index << 4 | kind`. Predefined objects are below `0x1000`.
+/// `generation << 32 | 0x4000_0000 | index << 4 | kind`, the index of 25 bits. Predefined objects are below `0x1000`.
 ///
 /// The low 32 bits are a positive `int` of their own, for Fortran (`MPI_Comm_toint` and siblings).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,6 +40,12 @@ pub enum Kind {
     Packing,
     /// A message of the native interface being unpacked.
     Unpacking,
+    /// A request that is a send of the engine's, in its table.
+    Send,
+    /// A request that is a receive of the engine's, likewise.
+    Receive,
+    /// A request that was complete when it began: such are not told apart.
+    Done,
 }
 
 impl Handle {
@@ -56,8 +62,24 @@ impl Handle {
         self.0 as u32 as i32
     }
 
-    const fn new(kind: Kind, index: usize) -> Self {
+    pub(crate) const fn new(kind: Kind, index: usize) -> Self {
         Self(MARK | (index as u64) << 4 | kind as u64)
+    }
+
+    /// The one in the same place that this was used for so often before.
+    pub(crate) const fn again(self, generation: u32) -> Self {
+        Self(self.0 as u32 as u64 | (generation as u64) << 32)
+    }
+
+    /// How often its place was used before.
+    pub(crate) const fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// Whether it may be of this kind.
+    #[inline]
+    pub(crate) const fn is_of(self, kind: Kind) -> bool {
+        self.0 as u32 & !(INDEX_MASK as u32) == MARK as u32 | kind as u32
     }
 
     /// The object's number, if the handle is of the kind that the table holds.
@@ -82,9 +104,8 @@ pub struct Table<T> {
 pub struct Objects<T> {
     kind: Kind,
     class: ErrorClass,
-    /// The number of the first object, and how many there may be: of several tables of a kind each has its own numbers.
+    /// The number of the first object: of several tables of a kind each has its own numbers.
     first: usize,
-    most: usize,
     slots: Vec<Slot<T>>,
     /// The slot to be used next; [`NONE`] when all are in use.
     free: u32,
@@ -189,7 +210,7 @@ impl<T> Objects<T> {
     #[cold]
     fn grow(&mut self) -> Result<()> {
         let place = self.slots.len();
-        if place == self.most {
+        if place == MAX_OBJECTS {
             let message = format!("{place} objects of this kind are alive; free some");
             return Err(Error::new(ErrorClass::NoMem, message));
         }
@@ -203,17 +224,15 @@ impl<T> Objects<T> {
 impl<T> Table<T> {
     /// An empty table; unknown handles give an error of `class`.
     pub const fn new(kind: Kind, class: ErrorClass) -> Self {
-        let slots = Vec::new();
-        let objects =
-            Objects { kind, class, first: 0, most: MAX_OBJECTS, slots, free: NONE, live: 0 };
-        Self { objects: Lock::new(objects) }
+        Self::part(kind, class, 0)
     }
 
-    /// Makes the table, which has never held anything, number `part` of so many that share the numbers of a kind.
-    pub(crate) fn be_part(&self, part: usize, parts: usize) {
-        let mut objects = self.lock();
-        objects.most = MAX_OBJECTS / parts;
-        objects.first = part * objects.most;
+    /// An empty table, of several that share the numbers of a kind: which of them.
+    pub(crate) const fn part(kind: Kind, class: ErrorClass, part: usize) -> Self {
+        let slots = Vec::new();
+        let objects =
+            Objects { kind, class, first: part * MAX_OBJECTS, slots, free: NONE, live: 0 };
+        Self { objects: Lock::new(objects) }
     }
 
     /// The table, for several steps that belong together.
@@ -282,17 +301,17 @@ impl<T> Table<T> {
 }
 
 #[cold]
-fn unknown(kind: Kind, class: ErrorClass, handle: Handle) -> Error {
+pub(crate) fn unknown(kind: Kind, class: ErrorClass, handle: Handle) -> Error {
     let message =
         format!("handle {:#x} is not a live {kind:?} (stale, freed, or of another kind)", handle.0);
     Error::new(class, message)
 }
 
-/// How many objects of one kind may be alive at once: 22 bits of a handle.
+/// How many objects of one table may be alive at once: 22 bits of a handle.
 pub const MAX_OBJECTS: usize = 1 << 22;
 
 const MARK: u64 = 0x4000_0000;
-const INDEX_MASK: usize = (MARK as usize - 1) & !0xf;
+const INDEX_MASK: usize = 0x1fff_fff0;
 const NONE: u32 = u32::MAX;
 
 #[cfg(test)]

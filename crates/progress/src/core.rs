@@ -442,14 +442,14 @@ impl Core {
         completion
     }
 
-    /// Whether an operation is under way, before whose end the question that is being asked can have no answer.
+    /// As [`Core::take_or_await`], of an operation with a note; none at all where the name is of no such operation.
     #[inline]
-    pub fn still_awaits(&mut self, op: OpId) -> bool {
-        let is_under_way = self.engine.is_under_way(op);
-        if is_under_way {
+    pub fn take_noted_or_await(&mut self, op: OpId) -> Option<Option<(Completion, u64)>> {
+        let taken = self.engine.take_noted(op)?;
+        if taken.is_none() {
             self.awaited = Awaited::Op(op);
         }
-        is_under_way
+        Some(taken)
     }
 
     /// The question that is being asked can have no answer before this operation has ended; without one, any news

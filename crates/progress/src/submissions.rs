@@ -27,13 +27,13 @@ pub struct Slip {
 /// Memory that is named here is vouched for until the operation ends.
 enum Wish {
     Nothing,
-    Send { gate: GateId, envelope: Envelope, data: Region, mode: SendMode },
+    Send { gate: GateId, envelope: Envelope, data: Region, mode: SendMode, note: u64 },
     SendCopy { gate: GateId, envelope: Envelope, len: usize },
-    Receive { gate: Option<GateId>, selector: Selector, into: Region },
+    Receive { gate: Option<GateId>, selector: Selector, into: Region, note: u64 },
 }
 
 impl Progress {
-    /// Begins to send; none if the message is sent.
+    /// Begins to send; none if the message is sent. The note is as in [`Engine::note`](engine::Engine::note).
     #[inline]
     pub fn begin_send(
         &self,
@@ -41,11 +41,12 @@ impl Progress {
         envelope: Envelope,
         data: &Region,
         mode: SendMode,
+        note: u64,
     ) -> Option<OpId> {
         let Some(core) = self.core().take_at_once() else {
-            return self.leave_send(gate, envelope, data, mode);
+            return self.leave_send(gate, envelope, data, mode, note);
         };
-        self.send_seated(core, gate, envelope, data, mode)
+        self.send_seated(core, gate, envelope, data, mode, note)
     }
 
     #[inline]
@@ -56,12 +57,17 @@ impl Progress {
         envelope: Envelope,
         data: &Region,
         mode: SendMode,
+        note: u64,
     ) -> Option<OpId> {
         if mode == SendMode::Standard && core.send_short(gate, envelope, data) {
             self.leave_gathered(core);
             return None;
         }
-        let submit = |core: &mut Core| core.engine.submit_send(gate, envelope, data, mode);
+        let submit = |core: &mut Core| {
+            let op = core.engine.submit_send(gate, envelope, data, mode);
+            core.engine.note(op, note);
+            op
+        };
         Some(self.submit_seated(core, submit))
     }
 
@@ -73,37 +79,64 @@ impl Progress {
         envelope: Envelope,
         data: &Region,
         mode: SendMode,
+        note: u64,
     ) -> Option<OpId> {
         let fill = |slip: &mut Slip| match mode == SendMode::Standard && self.may_copy(data) {
             true => {
                 slip.send_copy(gate, envelope, data);
                 None
             }
-            false => Some(slip.send(gate, envelope, data, mode)),
+            false => Some(slip.send(gate, envelope, data, mode, note)),
         };
         match self.core().leave(|| true, fill) {
             Entered::Left(op) => op,
-            Entered::Seated(core) => self.send_seated(core, gate, envelope, data, mode),
+            Entered::Seated(core) => self.send_seated(core, gate, envelope, data, mode, note),
         }
     }
 
-    /// Begins to receive.
+    /// Begins to receive. The note is as in [`Engine::note`](engine::Engine::note).
     #[inline]
-    pub fn begin_receive(&self, gate: Option<GateId>, selector: Selector, into: &Region) -> OpId {
+    pub fn begin_receive(
+        &self,
+        gate: Option<GateId>,
+        selector: Selector,
+        into: &Region,
+        note: u64,
+    ) -> OpId {
         let Some(core) = self.core().take_at_once() else {
-            return self.leave_receive(gate, selector, into);
+            return self.leave_receive(gate, selector, into, note);
         };
-        self.submit_seated(core, |core| core.engine.submit_receive(gate, selector, into))
+        self.receive_seated(core, gate, selector, into, note)
+    }
+
+    #[inline]
+    fn receive_seated(
+        &self,
+        core: Seat<'_, Core>,
+        gate: Option<GateId>,
+        selector: Selector,
+        into: &Region,
+        note: u64,
+    ) -> OpId {
+        self.submit_seated(core, |core| {
+            let op = core.engine.submit_receive(gate, selector, into);
+            core.engine.note(op, note);
+            op
+        })
     }
 
     #[cold]
     #[inline(never)]
-    fn leave_receive(&self, gate: Option<GateId>, selector: Selector, into: &Region) -> OpId {
-        match self.core().leave(|| true, |slip| slip.receive(gate, selector, into)) {
+    fn leave_receive(
+        &self,
+        gate: Option<GateId>,
+        selector: Selector,
+        into: &Region,
+        note: u64,
+    ) -> OpId {
+        match self.core().leave(|| true, |slip| slip.receive(gate, selector, into, note)) {
             Entered::Left(op) => op,
-            Entered::Seated(core) => {
-                self.submit_seated(core, |core| core.engine.submit_receive(gate, selector, into))
-            }
+            Entered::Seated(core) => self.receive_seated(core, gate, selector, into, note),
         }
     }
 
@@ -186,8 +219,15 @@ impl Slip {
         (0..SLIPS).map(slip).collect()
     }
 
-    fn send(&mut self, gate: GateId, envelope: Envelope, data: &Region, mode: SendMode) -> OpId {
-        self.wish = Wish::Send { gate, envelope, data: data.clone(), mode };
+    fn send(
+        &mut self,
+        gate: GateId,
+        envelope: Envelope,
+        data: &Region,
+        mode: SendMode,
+        note: u64,
+    ) -> OpId {
+        self.wish = Wish::Send { gate, envelope, data: data.clone(), mode, note };
         self.op
     }
 
@@ -200,16 +240,23 @@ impl Slip {
         self.wish = Wish::SendCopy { gate, envelope, len };
     }
 
-    fn receive(&mut self, gate: Option<GateId>, selector: Selector, into: &Region) -> OpId {
-        self.wish = Wish::Receive { gate, selector, into: into.clone() };
+    fn receive(
+        &mut self,
+        gate: Option<GateId>,
+        selector: Selector,
+        into: &Region,
+        note: u64,
+    ) -> OpId {
+        self.wish = Wish::Receive { gate, selector, into: into.clone(), note };
         self.op
     }
 
     fn submit(&mut self, core: &mut Core) {
         match std::mem::replace(&mut self.wish, Wish::Nothing) {
             Wish::Nothing => {}
-            Wish::Send { gate, envelope, data, mode } => {
+            Wish::Send { gate, envelope, data, mode, note } => {
                 core.engine.submit_reserved_send(self.op, gate, envelope, data, mode);
+                core.engine.note(self.op, note);
                 self.op = core.engine.reserve();
             }
             Wish::SendCopy { gate, envelope, len } => {
@@ -218,8 +265,9 @@ impl Slip {
                     core.hold_copy(gate, envelope, &data);
                 }
             }
-            Wish::Receive { gate, selector, into } => {
+            Wish::Receive { gate, selector, into, note } => {
                 core.engine.submit_reserved_receive(self.op, gate, selector, into);
+                core.engine.note(self.op, note);
                 self.op = core.engine.reserve();
             }
         }
@@ -276,7 +324,8 @@ mod tests {
         let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
         // Another thread sends while this one has the core; whether the message is copied.
         let send = || {
-            let begin = || process.begin_send(HERE, envelope, &data, SendMode::Standard).is_none();
+            let begin =
+                || process.begin_send(HERE, envelope, &data, SendMode::Standard, NOTE).is_none();
             thread::scope(|scope| scope.spawn(begin).join().expect("it ends well"))
         };
         process.look(|core| {
@@ -301,4 +350,5 @@ mod tests {
     }
 
     const HERE: GateId = GateId(0);
+    const NOTE: u64 = 1;
 }

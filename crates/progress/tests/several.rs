@@ -67,13 +67,13 @@ fn process(policy: Policy) -> Arc<Progress> {
 }
 
 fn receive(lane: &Progress) -> OpId {
-    lane.begin_receive(Some(HERE), SELECTOR, &Region::owned(8))
+    lane.begin_receive(Some(HERE), SELECTOR, &Region::owned(8), NOTE)
 }
 
 fn send(lane: &Progress) {
     let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
     let bytes = Region::from_box(Box::new([1; 8]));
-    lane.begin_send(HERE, envelope, &bytes, SendMode::Standard);
+    lane.begin_send(HERE, envelope, &bytes, SendMode::Standard, NOTE);
 }
 
 struct Own;
@@ -86,6 +86,7 @@ impl Directory for Own {
 
 const HERE: GateId = GateId(0);
 const SELECTOR: Selector = Selector { context: 0, source: Some(0), tag: None };
+const NOTE: u64 = 1;
 const LANES: usize = 3;
 const TURNS: usize = 60;
 const ROOM: usize = 10;

@@ -21,18 +21,23 @@ fn who_finds_the_core_taken_leaves_what_it_begins_and_goes() {
         let before = core.counters().left_to_others;
         let ops: Vec<OpId> = beside(&process, |process| {
             for (number, len) in lengths() {
-                let op = process.begin_send(HERE, envelope(number), &message(number, len), MODE);
+                let (data, note) = (message(number, len), number as u64 + 1);
+                let op = process.begin_send(HERE, envelope(number), &data, MODE, note);
                 assert_eq!(op.is_none(), len <= COPIED, "what is copied is sent to its sender");
             }
-            into.iter().map(|into| process.begin_receive(Some(HERE), SELECTOR, into)).collect()
+            let into = into.iter().zip(1..);
+            into.map(|(into, note)| process.begin_receive(Some(HERE), SELECTOR, into, note))
+                .collect()
         });
         assert_eq!(core.counters().left_to_others, before, "nobody has seen to it yet");
         (ops, before)
     });
     for (op, ((number, len), into)) in ops.into_iter().zip(lengths().zip(&into)) {
-        let completion = process.wait_for(PATIENCE, |core| core.take_or_await(op));
-        let completion = completion.expect("in good time");
+        let end = |core: &mut Core| core.take_noted_or_await(op).ok_or("unknown").transpose();
+        let ended = process.wait_for(PATIENCE, end);
+        let (completion, note) = ended.expect("in good time").expect("it is known by its note");
         assert_eq!((completion.tag, completion.outcome), (number as i32, Outcome::Ok));
+        assert_eq!(note, number as u64 + 1);
         assert_eq!(content(into, len), content(&message(number, len), len), "in its order");
     }
     let left = process.look(|core| core.counters().left_to_others);
@@ -48,7 +53,7 @@ fn who_finds_no_slip_waits() {
     let sender = process.look(|_| {
         let sender = thread::spawn(move || {
             for number in 0..MANY {
-                other.begin_send(HERE, envelope(number), &message(number, 8), MODE);
+                other.begin_send(HERE, envelope(number), &message(number, 8), MODE, NOTE);
                 tell.send(number).expect("the test listens");
             }
         });
@@ -63,7 +68,7 @@ fn who_finds_no_slip_waits() {
     });
     for number in 0..MANY {
         let into = Region::owned(8);
-        let op = process.begin_receive(Some(HERE), SELECTOR, &into);
+        let op = process.begin_receive(Some(HERE), SELECTOR, &into, NOTE);
         let completion = process.wait_for(PATIENCE, |core| core.take_or_await(op));
         assert_eq!(completion.expect("in good time").tag, number as i32);
     }
@@ -77,7 +82,7 @@ fn what_cannot_be_sent_ends_so() {
     let op = process.look(|_| {
         beside(&process, |process| {
             assert!(process.send_short(nobody, envelope(0), &message(0, 8)), "as far as it knows");
-            process.begin_send(nobody, envelope(1), &message(1, LONGEST), MODE)
+            process.begin_send(nobody, envelope(1), &message(1, LONGEST), MODE, NOTE)
         })
     });
     let op = op.expect("an operation, for it is long");
@@ -99,8 +104,8 @@ fn process() -> Arc<Progress> {
 /// The first message opens the link.
 fn connect(process: &Progress) {
     let into = Region::owned(8);
-    let op = process.begin_receive(Some(HERE), SELECTOR, &into);
-    let sent = process.begin_send(HERE, envelope(0), &message(0, 8), MODE);
+    let op = process.begin_receive(Some(HERE), SELECTOR, &into, NOTE);
+    let sent = process.begin_send(HERE, envelope(0), &message(0, 8), MODE, NOTE);
     for op in [Some(op), sent].into_iter().flatten() {
         assert!(process.wait_for(PATIENCE, |core| core.take_or_await(op)).is_some());
     }
@@ -139,6 +144,7 @@ impl Directory for Own {
 const HERE: GateId = GateId(0);
 const SELECTOR: Selector = Selector { context: 0, source: Some(0), tag: None };
 const MODE: SendMode = SendMode::Standard;
+const NOTE: u64 = 1;
 
 /// Up to this length messages are copied.
 const COPIED: usize = 256;

@@ -1,16 +1,16 @@
 //! Ends of requests: waiting and testing for one, all or some of them (MPI-5.0 §3.7.3, §3.7.5).
 
 use std::cell::Cell;
-use std::sync::atomic::Ordering;
 
 use engine::OpId;
 use progress::Core;
 
-use super::requests::{Entry, Part, REQUESTS};
-use super::{Ended, NULL, Request, Status};
+use super::named::{Named, unknown};
+use super::requests::REQUESTS;
+use super::{Ended, NULL, Status};
 use crate::lanes::{Lane, Lanes, wait_in};
 use crate::process::{self, Process};
-use crate::table::{Handle, Objects};
+use crate::table::Handle;
 use crate::{Error, ErrorClass, Result};
 
 /// Waits for one request.
@@ -18,20 +18,17 @@ use crate::{Error, ErrorClass, Result};
 /// # Errors
 /// `MPI_ERR_REQUEST` for a handle that is none.
 pub fn wait(handle: Handle) -> Result<Ended> {
-    let (process, requests) = (process::current()?, REQUESTS.with(handle));
-    // Who polls looks the request up once.
-    let mut known = None;
-    wait_in(process, lanes_of(process, handle)?, |lane, core| {
-        if known.is_some_and(|op| core.still_awaits(op)) {
-            return None;
+    let process = process::current()?;
+    match Named::of(handle) {
+        Named::Null => Err(unknown(handle)),
+        Named::Done(done) => Ok(Ended::of(done.status())),
+        Named::Operation(named) => {
+            named.progress(process)?.wait(|core| named.end(core).transpose())
         }
-        let mut requests = requests.lock();
-        let ended = end(&mut requests, (lane, core), handle);
-        if let Ok(None) = ended {
-            known = requests.find(handle).ok().and_then(|entry| entry.request.operation());
-        }
-        ended.transpose()
-    })
+        Named::Kept(lane) => wait_in(process, lanes_of(process, lane, handle)?, |lane, core| {
+            end((lane, core), handle).transpose()
+        }),
+    }
 }
 
 /// Asks for the end of one request.
@@ -39,14 +36,7 @@ pub fn wait(handle: Handle) -> Result<Ended> {
 /// # Errors
 /// As [`wait`].
 pub fn test(handle: Handle) -> Result<Option<Ended>> {
-    let (process, requests) = (process::current()?, REQUESTS.with(handle));
-    let lanes = lanes_of(process, handle)?;
-    let ended =
-        test_in(process, lanes, |lane, core| end(&mut requests.lock(), (lane, core), handle))?;
-    if ended.is_none() {
-        process.lane(lanes.first()).pause();
-    }
-    Ok(ended)
+    ask(handle, |of| end(of, handle), Ended::of)
 }
 
 /// The status of a request that has ended, leaving it as it is (`MPI_Request_get_status`).
@@ -54,15 +44,28 @@ pub fn test(handle: Handle) -> Result<Option<Ended>> {
 /// # Errors
 /// As [`wait`].
 pub fn peek(handle: Handle) -> Result<Option<Status>> {
-    let (process, requests) = (process::current()?, REQUESTS.with(handle));
-    let lanes = lanes_of(process, handle)?;
-    let status = test_in(process, lanes, |lane, core| {
-        requests.lock().find(handle).map(|entry| entry.request.peek(lane, core))
-    })?;
-    if status.is_none() {
+    ask(handle, |of| status(of, handle), |done| done)
+}
+
+/// Asks once for what one request has come to, which is known where it was complete when it began.
+#[inline]
+fn ask<T>(
+    handle: Handle,
+    mut question: impl FnMut((Lane, &mut Core)) -> Result<Option<T>>,
+    done: impl FnOnce(Status) -> T,
+) -> Result<Option<T>> {
+    let process = process::current()?;
+    let lanes = match Named::of(handle) {
+        Named::Null => return Err(unknown(handle)),
+        Named::Done(known) => return Ok(Some(done(known.status()))),
+        Named::Operation(named) => named.progress(process).map(|_| Lanes::NONE.with(named.lane))?,
+        Named::Kept(lane) => lanes_of(process, lane, handle)?,
+    };
+    let answer = test_in(process, lanes, |lane, core| question((lane, core)))?;
+    if answer.is_none() {
         process.lane(lanes.first()).pause();
     }
-    Ok(status)
+    Ok(answer)
 }
 
 /// The statuses of those requests that have ended, leaving them as they are, by their place in the
@@ -72,13 +75,14 @@ pub fn peek(handle: Handle) -> Result<Option<Status>> {
 /// As [`wait`].
 pub fn peek_all(handles: &[Cell<Handle>]) -> Result<Vec<Peeked>> {
     let process = process::current()?;
-    let lanes = check_all(handles)?.lanes;
-    let mut all = vec![Peeked::Inactive; handles.len()];
+    let mut list = List::of(process, handles)?;
+    let (lanes, mut all) = (list.lanes, vec![Peeked::Inactive; handles.len()]);
     test_in(process, lanes, |lane, core| {
-        each_active(handles, (lane, lanes), |requests, index| {
-            let request = &requests.find(handles[index].get())?.request;
+        list.check(lane, core)?;
+        list.each_active(lane, |index| {
             if !matches!(all[index], Peeked::Ended(_)) {
-                all[index] = request.peek(lane, core).map_or(Peeked::Active, Peeked::Ended);
+                let status = status((lane, core), handles[index].get())?;
+                all[index] = status.map_or(Peeked::Active, Peeked::Ended);
             }
             Ok(true)
         })?;
@@ -108,26 +112,30 @@ pub enum Peeked {
 /// As [`wait`], before anything is waited for.
 pub fn wait_all(handles: &[Cell<Handle>], mut report: impl FnMut(usize, Ended)) -> Result<()> {
     let process = process::current()?;
-    if REQUESTS.count() > 1 {
-        return wait_all_in_lanes(process, handles, &mut report);
+    if report_done(handles, &mut report) {
+        return Ok(());
     }
-    check_in(Lane::FIRST, handles, |_| true, |_| ())?;
+    let mut list = List::of(process, handles)?;
+    let Some(lane) = list.lanes.only() else {
+        return wait_all_in_lanes(process, &list, &mut report);
+    };
     let mut open = handles;
-    let of = Lane::FIRST;
-    process.progress().wait(|core| end_all(&mut open, (of, core), &mut report).transpose())
+    process.lane(lane).wait(|core| {
+        let checked = list.check(lane, core);
+        checked.and_then(|()| end_all(&mut open, (lane, core), &mut report)).transpose()
+    })
 }
 
 /// As [`wait_all`], where there are several lanes.
 #[cold]
 fn wait_all_in_lanes(
     process: &Process,
-    handles: &[Cell<Handle>],
+    list: &List,
     report: &mut impl FnMut(usize, Ended),
 ) -> Result<()> {
-    let lanes = check_in_several(handles)?.lanes;
-    let mut left = report_inactive(handles, report)?;
-    wait_in(process, lanes, |lane, core| {
-        let ended = end_some(handles, (lane, lanes), core, usize::MAX, report);
+    let mut left = list.report_inactive(report)?;
+    wait_in(process, list.lanes, |lane, core| {
+        let ended = list.end_some(lane, core, usize::MAX, report);
         let is_over = |ended| {
             left -= ended;
             (left == 0).then_some(())
@@ -142,14 +150,17 @@ fn wait_all_in_lanes(
 /// As [`wait`].
 pub fn test_all(handles: &[Cell<Handle>], mut report: impl FnMut(usize, Ended)) -> Result<bool> {
     let process = process::current()?;
-    let lanes = check_all(handles)?.lanes;
-    let Some(lane) = lanes.only() else {
-        return test_all_in_several(process, lanes, handles, &mut report);
+    if report_done(handles, &mut report) {
+        return Ok(true);
+    }
+    let mut list = List::of(process, handles)?;
+    let Some(lane) = list.lanes.only() else {
+        return test_all_in_lanes(process, &list, &mut report);
     };
     let all_done = process.lane(lane).test(|core| {
+        list.check(lane, core)?;
         for handle in handles.iter().map(Cell::get).filter(|handle| *handle != NULL) {
-            let mut requests = REQUESTS.of(lane).lock();
-            if requests.find(handle)?.request.peek(lane, core).is_none() {
+            if status((lane, core), handle)?.is_none() {
                 return Ok(false);
             }
         }
@@ -157,27 +168,44 @@ pub fn test_all(handles: &[Cell<Handle>], mut report: impl FnMut(usize, Ended)) 
         end_all(&mut open, (lane, core), &mut report).map(|end| end.is_some())
     })?;
     if !all_done {
-        process.lane(lanes.first()).pause();
+        process.lane(lane).pause();
     }
     Ok(all_done)
 }
 
 #[cold]
-fn test_all_in_several(
+fn test_all_in_lanes(
     process: &Process,
-    lanes: Lanes,
-    handles: &[Cell<Handle>],
+    list: &List,
     report: &mut impl FnMut(usize, Ended),
 ) -> Result<bool> {
-    if peek_all(handles)?.contains(&Peeked::Active) {
+    if peek_all(list.handles)?.contains(&Peeked::Active) {
         return Ok(false);
     }
-    report_inactive(handles, report)?;
-    test_in(process, lanes, |lane, core| {
-        end_some(handles, (lane, lanes), core, usize::MAX, report)?;
+    list.report_inactive(report)?;
+    test_in(process, list.lanes, |lane, core| {
+        list.end_some(lane, core, usize::MAX, report)?;
         Ok(None::<()>)
     })?;
     Ok(true)
+}
+
+/// Reports requests all of which were complete when they began, or are null; whether they are so.
+#[inline]
+fn report_done(handles: &[Cell<Handle>], report: &mut impl FnMut(usize, Ended)) -> bool {
+    let done = |handle: &Cell<Handle>| match Named::of(handle.get()) {
+        Named::Null => Some(Status::EMPTY),
+        Named::Done(done) => Some(done.status()),
+        Named::Operation(_) | Named::Kept(_) => None,
+    };
+    if handles.iter().any(|handle| done(handle).is_none()) {
+        return false;
+    }
+    for (index, handle) in handles.iter().enumerate() {
+        report(index, Ended::of(done(handle).unwrap_or(Status::EMPTY)));
+        handle.set(NULL);
+    }
+    true
 }
 
 /// Ends requests from the last on, until all have ended or one has not; `open` are those before it. All are of one lane.
@@ -187,12 +215,11 @@ fn end_all(
     (lane, core): (Lane, &mut Core),
     report: &mut impl FnMut(usize, Ended),
 ) -> Result<Option<()>> {
-    let mut requests = REQUESTS.of(lane).lock();
     while let Some((handle, before)) = open.split_last() {
         let ended = if handle.get() == NULL {
             Ended::of(Status::EMPTY)
         } else {
-            let ended = end(&mut requests, (lane, core), handle.get())?;
+            let ended = end((lane, core), handle.get())?;
             let Some(ended) = ended else { return Ok(None) };
             if ended.freed {
                 handle.set(NULL);
@@ -203,47 +230,6 @@ fn end_all(
         *open = before;
     }
     Ok(Some(()))
-}
-
-/// Reports the end of those that are null or not started; how many others there are.
-#[cold]
-fn report_inactive(
-    handles: &[Cell<Handle>],
-    report: &mut impl FnMut(usize, Ended),
-) -> Result<usize> {
-    let mut active = 0;
-    for (index, handle) in handles.iter().map(Cell::get).enumerate() {
-        if handle != NULL && REQUESTS.with(handle).lock().find(handle)?.request.is_active() {
-            active += 1;
-        } else {
-            report(index, Ended { freed: false, ..Ended::of(Status::EMPTY) });
-        }
-    }
-    Ok(active)
-}
-
-/// Ends and reports active requests that have ended as far as the core of one of the `lanes` tells, at most `most`; how many.
-#[inline]
-fn end_some(
-    handles: &[Cell<Handle>],
-    (lane, lanes): (Lane, Lanes),
-    core: &mut Core,
-    most: usize,
-    report: &mut impl FnMut(usize, Ended),
-) -> Result<usize> {
-    let mut found = 0;
-    each_active(handles, (lane, lanes), |requests, index| {
-        let handle = &handles[index];
-        if let Some(ended) = end(requests, (lane, core), handle.get())? {
-            if ended.freed {
-                handle.set(NULL);
-            }
-            report(index, ended);
-            found += 1;
-        }
-        Ok(found < most)
-    })?;
-    Ok(found)
 }
 
 /// Waits until at least one active request has ended and reports those that have, at most `most`;
@@ -278,14 +264,17 @@ fn some(
     mut report: impl FnMut(usize, Ended),
 ) -> Result<bool> {
     let process = process::current()?;
-    let Checked { is_active, lanes } = check_all(handles)?;
-    if !is_active {
-        return Ok(false);
-    }
+    let mut list = List::of(process, handles)?;
+    let (lanes, mut is_active) = (list.lanes, true);
     let look = |lane, core: &mut Core| {
-        let found = end_some(handles, (lane, lanes), core, most, &mut report)?;
+        list.check(lane, core)?;
+        if !list.is_active {
+            is_active = false;
+            return Ok(Some(()));
+        }
+        let found = list.end_some(lane, core, most, &mut report)?;
         if found == 0 {
-            core.await_any(|| ends(handles, (lane, lanes)));
+            core.await_any(|| list.ends(lane));
         }
         Ok((found > 0).then_some(()))
     };
@@ -296,7 +285,7 @@ fn some(
     if found.is_none() {
         process.lane(lanes.first()).pause();
     }
-    Ok(true)
+    Ok(is_active)
 }
 
 /// An answer that may be an error, as a wait takes it.
@@ -306,41 +295,205 @@ fn transposed<T>(
     move |lane, core| look(lane, core).transpose()
 }
 
-/// The operations of a lane whose ends end requests; none where something else does as well.
-fn ends(handles: &[Cell<Handle>], of: (Lane, Lanes)) -> Option<Vec<OpId>> {
-    let (mut ops, mut are_all) = (Vec::new(), true);
-    let listed = each_active(handles, of, |requests, index| {
-        let operations = requests.find(handles[index].get())?.request.operations();
-        are_all &= !operations.is_empty();
-        ops.extend(operations.iter().map(|operation| operation.op));
-        Ok(are_all)
-    });
-    (listed.is_ok() && are_all).then_some(ops)
+/// Requests that a call names together.
+struct List<'a> {
+    handles: &'a [Cell<Handle>],
+    /// The lanes that can tell of their ends; none of them means the first.
+    lanes: Lanes,
+    is_checked: bool,
+    /// Whether any is active, once they have been checked.
+    is_active: bool,
 }
 
-/// Calls `then` for the active requests that a lane's core can tell of, of those in `lanes`, with their table and their places
-/// in the list, until it says no.
-#[inline]
-fn each_active(
-    handles: &[Cell<Handle>],
-    (lane, lanes): (Lane, Lanes),
-    mut then: impl FnMut(&mut Objects<Entry>, usize) -> Result<bool>,
-) -> Result<()> {
-    let has_others = lane != Lane::FIRST && lanes.only().is_none();
-    for table in [Some(lane), has_others.then_some(Lane::FIRST)].into_iter().flatten() {
-        let mut requests = REQUESTS.of(table).lock();
-        for (index, handle) in handles.iter().map(Cell::get).enumerate() {
-            if handle == NULL || REQUESTS.lane(handle) != table {
-                continue;
-            }
-            let request = &requests.find(handle)?.request;
-            let is_asked = request.is_active() && (table == lane || request.is_of_all_lanes());
-            if is_asked && !then(&mut requests, index)? {
-                return Ok(());
+impl<'a> List<'a> {
+    /// Those behind some handles. Where they are in one lane, they are checked by the first who asks in it: so that takes
+    /// its lock once.
+    #[inline]
+    fn of(process: &Process, handles: &'a [Cell<Handle>]) -> Result<Self> {
+        let list = Self { handles, lanes: Lanes::NONE, is_checked: false, is_active: false };
+        if process.lanes() == 1 { Ok(list) } else { list.in_lanes(process) }
+    }
+
+    #[cold]
+    fn in_lanes(mut self, process: &Process) -> Result<Self> {
+        let all = Lanes::all(process.lanes());
+        for (index, handle) in self.handles.iter().map(Cell::get).enumerate() {
+            let named = Named::of(handle);
+            let Some(lane) = named.lane() else { continue };
+            let is_known = all.with(lane) == all;
+            let is_of_all = match named {
+                Named::Kept(Lane::FIRST) => is_of_all_lanes(handle),
+                Named::Kept(_) | Named::Operation(_) | Named::Null | Named::Done(_) => Ok(false),
+            };
+            match is_of_all {
+                Ok(true) => self.lanes = all,
+                Ok(false) if is_known => self.lanes = self.lanes.with(lane),
+                Ok(false) => return Err(unknown(handle).about(entry(index))),
+                Err(error) => return Err(error.about(entry(index))),
             }
         }
+        if self.lanes.only().is_none() {
+            for lane in self.lanes.iter() {
+                process.lane(lane).look(|core| self.check_in(lane, core))?;
+            }
+            self.is_checked = true;
+        }
+        Ok(self)
     }
-    Ok(())
+
+    /// Checks, if nobody has, that all handles are null or live, and none is listed twice: a request can end only once.
+    #[inline]
+    fn check(&mut self, lane: Lane, core: &mut Core) -> Result<()> {
+        if self.is_checked {
+            return Ok(());
+        }
+        self.is_checked = true;
+        self.check_in(lane, core)
+    }
+
+    /// Checks those of a lane: puts each on its list, and takes all off again.
+    #[inline]
+    fn check_in(&mut self, lane: Lane, core: &mut Core) -> Result<()> {
+        let (mut listed, mut checked) = (0, Ok(()));
+        for handle in self.handles {
+            match self.enlist(lane, core, handle.get()) {
+                Ok(Some(is_active)) => self.is_active |= is_active,
+                Ok(None) => checked = Err(listed_twice(self.handles, listed)),
+                Err(error) => checked = Err(error.about(entry(listed))),
+            }
+            if checked.is_err() {
+                break;
+            }
+            listed += 1;
+        }
+        for handle in &self.handles[..listed] {
+            strike(lane, core, handle.get());
+        }
+        checked
+    }
+
+    /// Puts a request of a lane on the list; whether it is active, and none if it is there already.
+    #[inline]
+    fn enlist(&self, lane: Lane, core: &mut Core, handle: Handle) -> Result<Option<bool>> {
+        let named = Named::of(handle);
+        match named.lane() {
+            Some(of) if of != lane && self.lanes.only().is_some() => return Err(unknown(handle)),
+            Some(of) if of != lane => return Ok(Some(false)),
+            Some(_) | None => {}
+        }
+        let (is_first, is_active) = match named {
+            Named::Null => (true, false),
+            Named::Done(_) => (true, true),
+            Named::Operation(named) => {
+                (core.engine.enlist(named.op).ok_or_else(|| unknown(handle))?, true)
+            }
+            Named::Kept(lane) => {
+                let mut requests = REQUESTS.of(lane).lock();
+                let kept = requests.find(handle)?;
+                (!std::mem::replace(&mut kept.is_listed, true), kept.request.is_active())
+            }
+        };
+        Ok(is_first.then_some(is_active))
+    }
+
+    /// Reports the end of those that are null or not started; how many others there are.
+    #[cold]
+    fn report_inactive(&self, report: &mut impl FnMut(usize, Ended)) -> Result<usize> {
+        let mut active = 0;
+        for (index, handle) in self.handles.iter().map(Cell::get).enumerate() {
+            if is_active(handle)? {
+                active += 1;
+            } else {
+                report(index, Ended { freed: false, ..Ended::of(Status::EMPTY) });
+            }
+        }
+        Ok(active)
+    }
+
+    /// Ends and reports active requests that have ended as far as the core of a lane tells, at most `most`; how many.
+    #[inline]
+    fn end_some(
+        &self,
+        lane: Lane,
+        core: &mut Core,
+        most: usize,
+        report: &mut impl FnMut(usize, Ended),
+    ) -> Result<usize> {
+        let mut found = 0;
+        self.each_active(lane, |index| {
+            let handle = &self.handles[index];
+            if let Some(ended) = end((lane, core), handle.get())? {
+                if ended.freed {
+                    handle.set(NULL);
+                }
+                report(index, ended);
+                found += 1;
+            }
+            Ok(found < most)
+        })?;
+        Ok(found)
+    }
+
+    /// The operations of a lane whose ends end requests; none where something else does as well.
+    fn ends(&self, lane: Lane) -> Option<Vec<OpId>> {
+        let (mut ops, mut are_all) = (Vec::new(), true);
+        let listed = self.each_active(lane, |index| {
+            let handle = self.handles[index].get();
+            match Named::of(handle) {
+                Named::Null => {}
+                Named::Done(_) => are_all = false,
+                Named::Operation(named) => ops.push(named.op),
+                Named::Kept(lane) => {
+                    let operations = REQUESTS.of(lane).lock().find(handle)?.request.operations();
+                    are_all &= !operations.is_empty();
+                    ops.extend(operations.iter().map(|operation| operation.op));
+                }
+            }
+            Ok(are_all)
+        });
+        (listed.is_ok() && are_all).then_some(ops)
+    }
+
+    /// Calls `then` with the places in the list of the active requests that a lane's core can tell of, until it says no.
+    #[inline]
+    fn each_active(&self, lane: Lane, mut then: impl FnMut(usize) -> Result<bool>) -> Result<()> {
+        for (index, handle) in self.handles.iter().map(Cell::get).enumerate() {
+            let is_asked = match Named::of(handle) {
+                Named::Null => false,
+                Named::Done(_) => true,
+                Named::Operation(named) => named.lane == lane,
+                Named::Kept(of) if of == lane => is_active(handle)?,
+                Named::Kept(Lane::FIRST) => is_of_all_lanes(handle)?,
+                Named::Kept(_) => false,
+            };
+            if is_asked && !then(index)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes a request of a lane off the list.
+#[inline]
+fn strike(lane: Lane, core: &mut Core, handle: Handle) {
+    match Named::of(handle) {
+        Named::Operation(named) if named.lane == lane => core.engine.strike(named.op),
+        Named::Kept(of) if of == lane => {
+            if let Ok(kept) = REQUESTS.of(lane).lock().find(handle) {
+                kept.is_listed = false;
+            }
+        }
+        Named::Null | Named::Done(_) | Named::Operation(_) | Named::Kept(_) => {}
+    }
+}
+
+/// Checks requests that a call names together; which of them are active does not matter.
+pub(super) fn check_now(handles: &[Cell<Handle>]) -> Result<()> {
+    let process = process::current()?;
+    let mut list = List::of(process, handles)?;
+    let lane = list.lanes.first();
+    process.lane(lane).look(|core| list.check(lane, core))
 }
 
 /// Asks each of several lanes of a process once, until one answers.
@@ -362,91 +515,61 @@ fn test_in<T>(
     Ok(None)
 }
 
-/// The lanes that can tell of the end of a request.
-#[inline]
-fn lanes_of(process: &Process, handle: Handle) -> Result<Lanes> {
-    let lane = REQUESTS.lane(handle);
-    if process.lanes() > 1
-        && lane == Lane::FIRST
-        && REQUESTS.of(lane).lock().find(handle)?.request.is_of_all_lanes()
-    {
+/// The lanes that can tell of the end of a request that is kept in the table of one.
+fn lanes_of(process: &Process, lane: Lane, handle: Handle) -> Result<Lanes> {
+    if lane.number() >= process.lanes() {
+        return Err(unknown(handle));
+    }
+    if process.lanes() > 1 && lane == Lane::FIRST && is_of_all_lanes(handle)? {
         return Ok(Lanes::all(process.lanes()));
     }
     Ok(Lanes::NONE.with(lane))
 }
 
-/// The end of the request behind a handle, once, if it is there; with it the request is gone, unless it
-/// can be started again.
+/// Whether the end of a request that is kept in the first table shows only where each lane has been asked.
+fn is_of_all_lanes(handle: Handle) -> Result<bool> {
+    REQUESTS.of(Lane::FIRST).lock().find(handle).map(|kept| kept.request.is_of_all_lanes())
+}
+
+/// Whether a request counts in calls that wait for any of several.
+fn is_active(handle: Handle) -> Result<bool> {
+    match Named::of(handle) {
+        Named::Null => Ok(false),
+        Named::Done(_) | Named::Operation(_) => Ok(true),
+        Named::Kept(lane) => {
+            REQUESTS.of(lane).lock().find(handle).map(|kept| kept.request.is_active())
+        }
+    }
+}
+
+/// The end of the request behind a handle, once, if it is there, as far as the core of a lane tells, which is that of an
+/// operation; with it the request is gone, unless it can be started again.
 #[inline(always)]
-fn end(
-    requests: &mut Objects<Entry>,
-    (lane, core): (Lane, &mut Core),
-    handle: Handle,
-) -> Result<Option<Ended>> {
+fn end((lane, core): (Lane, &mut Core), handle: Handle) -> Result<Option<Ended>> {
+    match Named::of(handle) {
+        Named::Null => Err(unknown(handle)),
+        Named::Done(done) => Ok(Some(Ended::of(done.status()))),
+        Named::Operation(named) => named.end(core),
+        Named::Kept(of) => end_kept(of, (lane, core), handle),
+    }
+}
+
+#[inline(never)]
+fn end_kept(of: Lane, (lane, core): (Lane, &mut Core), handle: Handle) -> Result<Option<Ended>> {
     let is_gone = |end: &Option<Ended>| end.as_ref().is_some_and(|ended| ended.freed);
-    requests.ask(handle, |entry| entry.request.poll(lane, core), is_gone)
+    REQUESTS.of(of).lock().ask(handle, |kept| kept.request.poll(lane, core), is_gone)
 }
 
-/// What is known of requests in a list.
-pub(super) struct Checked {
-    /// Whether any is active.
-    is_active: bool,
-    /// The lanes that can tell of their ends; none of them means the first.
-    lanes: Lanes,
-}
-
-/// Checks that all handles are null or live, and none is listed twice: a request can end only once.
-#[inline(always)]
-pub(super) fn check_all(handles: &[Cell<Handle>]) -> Result<Checked> {
-    if REQUESTS.count() > 1 {
-        return check_in_several(handles);
-    }
-    let mut is_active = false;
-    let show = |request: &Request| is_active = is_active || request.is_active();
-    check_in(Lane::FIRST, handles, |_| true, show)?;
-    Ok(Checked { is_active, lanes: Lanes::NONE })
-}
-
-#[cold]
-fn check_in_several(handles: &[Cell<Handle>]) -> Result<Checked> {
-    let live = handles.iter().map(Cell::get).filter(|handle| *handle != NULL);
-    let tables = live.fold(Lanes::NONE, |lanes, handle| lanes.with(REQUESTS.lane(handle)));
-    let (mut is_active, mut is_of_all) = (false, false);
-    for table in tables.iter() {
-        let is_there = |handle| REQUESTS.lane(handle) == table;
-        check_in(table, handles, is_there, |request| {
-            is_active |= request.is_active();
-            is_of_all |= request.is_of_all_lanes();
-        })?;
-    }
-    let lanes = if is_of_all { Lanes::all(REQUESTS.count()) } else { tables };
-    Ok(Checked { is_active, lanes })
-}
-
-/// Checks those of a table, and shows them.
-#[inline(always)]
-fn check_in(
-    table: Lane,
-    handles: &[Cell<Handle>],
-    is_there: impl Fn(Handle) -> bool,
-    mut show: impl FnMut(&Request),
-) -> Result<()> {
-    let Part { table, calls } = &REQUESTS.parts[table.number()];
-    let mut requests = table.lock();
-    let call = calls.load(Ordering::Relaxed) + 1;
-    calls.store(call, Ordering::Relaxed);
-    for (index, handle) in handles.iter().enumerate() {
-        if handle.get() == NULL || !is_there(handle.get()) {
-            continue;
+/// The status of a request that has ended, which is left as it is, as far as the core of a lane tells.
+fn status((lane, core): (Lane, &mut Core), handle: Handle) -> Result<Option<Status>> {
+    match Named::of(handle) {
+        Named::Null => Err(unknown(handle)),
+        Named::Done(done) => Ok(Some(done.status())),
+        Named::Operation(named) => named.peek(core),
+        Named::Kept(of) => {
+            REQUESTS.of(of).lock().find(handle).map(|kept| kept.request.peek(lane, core))
         }
-        let listed = requests.find(handle.get()).map_err(|error| error.about(entry(index)))?;
-        if listed.listed == call {
-            return Err(listed_twice(handles, index));
-        }
-        listed.listed = call;
-        show(&listed.request);
     }
-    Ok(())
 }
 
 #[cold]

@@ -651,10 +651,10 @@ impl Made {
     fn begin(&self, progress: &Progress) -> Option<Pending> {
         let op = match self {
             Self::Send { lane, envelope, mode, data, .. } => {
-                progress.begin_send(GateId(lane.to), *envelope, data, *mode)?
+                progress.begin_send(GateId(lane.to), *envelope, data, *mode, NOTE)?
             }
             Self::Receive { gate, selector, into, .. } => {
-                progress.begin_receive(*gate, *selector, into)
+                progress.begin_receive(*gate, *selector, into, NOTE)
             }
         };
         Some(Pending { op, what: self.what() })
@@ -705,3 +705,6 @@ fn exact(lane: Lane) -> Selector {
         tag: Some(lane.wire_tag()),
     }
 }
+
+/// Nobody asks for it.
+const NOTE: u64 = 1;

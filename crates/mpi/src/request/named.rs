@@ -1,0 +1,203 @@
+//! What the handle of a request says: where it is, and that of an operation of the engine's which it is, so that nothing
+//! stands between the two but the engine's lock.
+
+use engine::OpId;
+use progress::{Core, Progress};
+
+use super::requests::REQUESTS;
+use super::{Done, Ended, NULL, Operation, Status};
+use crate::lanes::Lane;
+use crate::process::{self, Process};
+use crate::table::{self, Handle, Kind, MAX_OBJECTS};
+use crate::{Error, ErrorClass, Result};
+
+/// What a handle says, which may name no request.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Named {
+    /// `MPI_REQUEST_NULL`.
+    Null,
+    /// Complete from the beginning.
+    Done(Done),
+    /// An operation of the engine's.
+    Operation(NamedOperation),
+    /// Kept in the table of a lane, or nowhere.
+    Kept(Lane),
+}
+
+/// An operation that a handle names; the engine knows whether there is one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NamedOperation {
+    handle: Handle,
+    pub op: OpId,
+    pub lane: Lane,
+    receives: bool,
+}
+
+impl Named {
+    #[inline(always)]
+    pub fn of(handle: Handle) -> Self {
+        let lane = Lane::numbered(handle.index() / MAX_OBJECTS);
+        if handle.is_of(Kind::Receive) || handle.is_of(Kind::Send) {
+            let place = (handle.index() % MAX_OBJECTS) as u64;
+            let op = OpId::from_bits(u64::from(handle.generation()) << 32 | place);
+            let receives = handle.is_of(Kind::Receive);
+            return Self::Operation(NamedOperation { handle, op, lane, receives });
+        }
+        match handle {
+            NULL => Self::Null,
+            SENT => Self::Done(Done::Sent),
+            NOBODYS => Self::Done(Done::OfNobody),
+            _ => Self::Kept(lane),
+        }
+    }
+
+    /// The lane that it is in; none where any lane tells of its end.
+    #[inline]
+    pub fn lane(&self) -> Option<Lane> {
+        match self {
+            Self::Null | Self::Done(_) => None,
+            Self::Operation(named) => Some(named.lane),
+            Self::Kept(lane) => Some(*lane),
+        }
+    }
+}
+
+impl NamedOperation {
+    /// The communication that it is under way in, if it is one.
+    #[inline]
+    pub fn progress(self, process: &Process) -> Result<&Progress> {
+        if self.lane.number() < process.lanes() {
+            Ok(process.lane(self.lane))
+        } else {
+            Err(unknown(self.handle))
+        }
+    }
+
+    /// Its end, once, if it is there.
+    #[inline(always)]
+    pub fn end(self, core: &mut Core) -> Result<Option<Ended>> {
+        let taken = core.take_noted_or_await(self.op);
+        let Some((completion, note)) = taken.ok_or_else(|| unknown(self.handle))? else {
+            return Ok(None);
+        };
+        let (status, error) = self.operation(note).interpret(completion, core);
+        Ok(Some(Ended { status, error, freed: true }))
+    }
+
+    /// The status if it has ended, which is left as it is.
+    pub fn peek(self, core: &mut Core) -> Result<Option<Status>> {
+        self.known(core).map(|operation| operation.peek(core))
+    }
+
+    /// The operation, if it is one that has not been told the end of.
+    pub fn known(self, core: &Core) -> Result<Operation> {
+        let note = core.engine.noted(self.op);
+        note.map(|note| self.operation(note)).ok_or_else(|| unknown(self.handle))
+    }
+
+    #[inline]
+    fn operation(self, note: u64) -> Operation {
+        let Self { op, lane, receives, .. } = self;
+        Operation { op, receives, lane, comm: Handle(note) }
+    }
+}
+
+impl Operation {
+    /// Its handle.
+    ///
+    /// # Errors
+    /// When more operations are under way than handles can tell apart.
+    #[inline]
+    pub(super) fn handle(&self) -> Result<Handle> {
+        let (bits, kind) =
+            (self.op.to_bits(), if self.receives { Kind::Receive } else { Kind::Send });
+        let place = bits as u32 as usize;
+        if place >= MAX_OBJECTS {
+            return Err(too_many());
+        }
+        Ok(Handle::new(kind, self.lane.number() * MAX_OBJECTS + place).again((bits >> 32) as u32))
+    }
+}
+
+impl Done {
+    /// The handle of all that are so.
+    pub(super) fn handle(self) -> Handle {
+        match self {
+            Self::Sent => SENT,
+            Self::OfNobody => NOBODYS,
+        }
+    }
+}
+
+/// The handle whose Fortran integer is `value`, or one that names nothing where there is none.
+pub fn from_int(value: i32) -> Handle {
+    let low = Handle(u64::from(value as u32));
+    match Named::of(low) {
+        Named::Null | Named::Done(_) => low,
+        Named::Kept(lane) => REQUESTS.of(lane).from_int(value),
+        Named::Operation(named) => {
+            let place = named.op.to_bits() as u32;
+            let progress = process::current().and_then(|process| named.progress(process));
+            let known = progress.ok().and_then(|it| it.look(|core| core.engine.noted_at(place)));
+            known.map_or(low, |op| low.again((op.to_bits() >> 32) as u32))
+        }
+    }
+}
+
+#[cold]
+pub(super) fn unknown(handle: Handle) -> Error {
+    table::unknown(Kind::Request, ErrorClass::Request, handle)
+}
+
+#[cold]
+fn too_many() -> Error {
+    let message = format!("{MAX_OBJECTS} operations are under way; complete some");
+    Error::new(ErrorClass::NoMem, message)
+}
+
+const SENT: Handle = Handle::new(Kind::Done, 0);
+const NOBODYS: Handle = Handle::new(Kind::Done, 1);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_handle_says_which_operation_it_is_of(
+            place in 0..MAX_OBJECTS as u64, generation: u32, lane in 0..8usize, receives: bool,
+        ) {
+            let op = OpId::from_bits(u64::from(generation) << 32 | place);
+            let lane = Lane::numbered(lane);
+            let operation = Operation { op, receives, lane, comm: Handle(0x101) };
+            let handle = operation.handle().unwrap();
+            prop_assert!(handle.to_int() > 0 && !handle.is_predefined());
+            let Named::Operation(named) = Named::of(handle) else { panic!("it is one") };
+            prop_assert_eq!((named.op, named.lane, named.receives), (op, lane, receives));
+        }
+
+        #[test]
+        fn whatever_names_no_operation_is_looked_for_in_a_table(handle: u64) {
+            let is_marked = handle as u32 >> 29 == 2;
+            let is_operation = is_marked && [13, 14].contains(&(handle & 0xf));
+            match Named::of(Handle(handle)) {
+                Named::Operation(_) => prop_assert!(is_operation),
+                Named::Kept(_) => prop_assert!(!is_operation),
+                Named::Null | Named::Done(_) => prop_assert!(false, "which are a few of 2^64"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_complete_when_it_began_is_not_told_apart() {
+        for done in [Done::Sent, Done::OfNobody] {
+            assert!(matches!(Named::of(done.handle()), Named::Done(known) if known == done));
+        }
+        assert!(matches!(Named::of(NULL), Named::Null));
+        let op = OpId::from_bits(MAX_OBJECTS as u64);
+        let operation = Operation { op, receives: true, lane: Lane::FIRST, comm: Handle(0x101) };
+        assert_eq!(operation.handle().unwrap_err().class, ErrorClass::NoMem);
+    }
+}
