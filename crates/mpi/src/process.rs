@@ -369,11 +369,13 @@ fn start(level: ThreadLevel) -> Result<Process> {
     let shares_machine = survey.is_crowded && survey.sites.nodes() > 1;
     let policy = if shares_machine { policy.among_nodes() } else { policy };
     let policy = policy.in_lanes(survey.lanes);
-    let progress = opened.begin(&job, (CARD, gateways), &survey, policy).map_err(failed)?;
+    let core = opened.core(&job, (CARD, gateways), &survey).map_err(failed)?;
+    let progress = Progress::new(core, policy).map_err(|error| failed(error.to_string()))?;
     let begin = |(opened, card): (Opened, String)| {
         // From cores that nobody wants threads look on for the first.
         let policy = policy.without_onlookers();
-        opened.begin(&job, (&card, Gateways::default()), &survey, policy).map_err(failed)
+        let core = opened.core(&job, (&card, Gateways::default()), &survey).map_err(failed)?;
+        progress.new_beside(core, policy).map_err(|error| failed(error.to_string()))
     };
     let beside = beside.into_iter().map(begin).collect::<Result<Vec<_>>>()?;
     if survey.lanes > 1 {
@@ -407,14 +409,13 @@ struct Opened {
 }
 
 impl Opened {
-    /// Begins to communicate with those who have published such a card.
-    fn begin(
+    /// What communicates with those who have published such a card.
+    fn core(
         self,
         job: &Arc<Job>,
         (card, gateways): (&str, Gateways),
         survey: &Survey,
-        policy: Policy,
-    ) -> Result<Arc<Progress>, String> {
+    ) -> Result<Core, String> {
         let Self { rails, teams, networks } = self;
         let (rank, size) = (GateId(job.rank()), job.size() as usize);
         let own = rails.iter().map(|rail| (rail.name().to_owned(), rail.address())).collect();
@@ -440,8 +441,7 @@ impl Opened {
         let join = |core: Core, team: &Vec<String>| {
             core.with_team(&team.iter().map(String::as_str).collect::<Vec<_>>())
         };
-        let core = teams.iter().fold(core, join);
-        Progress::new(core, policy).map_err(|error| error.to_string())
+        Ok(teams.iter().fold(core, join))
     }
 }
 

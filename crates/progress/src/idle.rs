@@ -22,6 +22,7 @@ use driver::Lookout;
 use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::event;
 use crate::trust::{Trust, Try};
 
 /// What those who look on share with those they ring for.
@@ -31,9 +32,9 @@ pub(crate) struct Idle {
     pub away: Ear,
     /// It sleeps on the rails.
     pub guarded: Ear,
-    /// Wakes it: by its handle, and by an event.
-    standby: OnceLock<Thread>,
+    /// Wakes it: where it sleeps on the rails, and between two looks.
     relief: Arc<OwnedFd>,
+    bell: Arc<OwnedFd>,
     /// In ringing for who rests between two looks; guarded as the core.
     trust: Trust,
     /// Set before the first thread begins.
@@ -148,13 +149,13 @@ pub(crate) fn places(spare: usize, domains: Vec<Vec<usize>>) -> Vec<Vec<usize>> 
 }
 
 impl Idle {
-    pub fn new(relief: Arc<OwnedFd>) -> Self {
+    pub fn new(relief: Arc<OwnedFd>, bell: Arc<OwnedFd>) -> Self {
         Self {
             began: Instant::now(),
             away: Ear::new(),
             guarded: Ear::new(),
-            standby: OnceLock::new(),
             relief,
+            bell,
             trust: Trust::new(),
             lookouts: OnceLock::new(),
             crew: Mutex::default(),
@@ -188,7 +189,6 @@ impl Idle {
         if is_over || self.crew().is_for(spare, &cores) {
             return;
         }
-        let _ = self.standby.set(thread::current());
         if self.lookouts.get_or_init(lookouts).is_empty() {
             return;
         }
@@ -330,16 +330,16 @@ impl Idle {
         }
         let since = seen.unwrap_or(now);
         if guarded && self.guarded.take() {
-            self.ring(|| ring(&self.relief));
+            self.ring(&self.relief);
         } else if away && now - since >= LASTING && self.away.take() {
-            self.ring(|| self.standby.get().into_iter().for_each(Thread::unpark));
+            self.ring(&self.bell);
         }
         Some(since)
     }
 
-    fn ring(&self, bell: impl FnOnce()) {
+    fn ring(&self, bell: &OwnedFd) {
         self.rings.fetch_add(1, Ordering::Relaxed);
-        bell();
+        event::ring(bell);
     }
 }
 
@@ -369,11 +369,6 @@ impl Post {
     fn unpark(&self) {
         self.thread.get().into_iter().for_each(Thread::unpark);
     }
-}
-
-fn ring(event: &OwnedFd) {
-    // Fails only when the counter is full, and then the sleeper is awake anyhow.
-    let _ = rustix::io::write(event, &1u64.to_ne_bytes());
 }
 
 /// States of an ear.
@@ -487,10 +482,7 @@ mod tests {
     }
 
     fn idle() -> Idle {
-        let event = || {
-            let flags = rustix::event::EventfdFlags::NONBLOCK;
-            Arc::new(rustix::event::eventfd(0, flags).expect("an event"))
-        };
-        Idle::new(event())
+        let event = || Arc::new(event::new().expect("an event"));
+        Idle::new(event(), event())
     }
 }

@@ -14,6 +14,7 @@ mod core;
 mod cores;
 mod counters;
 mod crowding;
+mod event;
 mod explain;
 mod idle;
 mod journal;

@@ -2,28 +2,44 @@
 //!
 //! An application that computes leaves behind what it has begun: requests that wait for a peer's word,
 //! bytes a full socket did not take, short messages that wait for company. This thread brings them to
-//! their end. It is called when a call leaves something behind, looks now and then whether somebody else
-//! polls, and sleeps in the kernel on all rails once nobody does. While nothing is left behind it sleeps
-//! for good; a process that only makes blocking calls never has it.
+//! their end, in all communications of its process. It is called when a call leaves something behind, looks now and then
+//! whether somebody else polls, and sleeps in the kernel on all rails once nobody does. While nothing is left behind it
+//! sleeps for good; a process that only makes blocking calls never has it.
+
+#[cfg(test)]
+mod model;
 
 use std::cell::Cell;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
-use std::thread::{self, Thread};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::SigSet;
+use rustix::event::{PollFd, PollFlags};
 
+use crate::event;
 use crate::idle::Idle;
-use crate::wait::Progress;
+use crate::wait::{MAX_SLEEP, Progress};
 
-/// The thread's state, and its handle once it was needed.
-#[derive(Debug, Default)]
+/// The thread of a process.
+#[derive(Debug)]
 pub(crate) struct Standby {
+    /// Wakes it, wherever it sleeps.
+    pub bell: Arc<OwnedFd>,
+    /// Whether there is one, once it was needed: the system may give none.
+    is_there: OnceLock<bool>,
+    /// Communications that it does not know of yet.
+    comers: Mutex<Vec<Weak<Progress>>>,
+}
+
+/// What a communication calls it by.
+#[derive(Debug)]
+pub(crate) struct Summons {
+    pub standby: Arc<Standby>,
     /// It looks after things, or was called to.
     awake: AtomicBool,
-    /// None where the system gave no thread.
-    thread: OnceLock<Option<Thread>>,
 }
 
 /// What a look has shown.
@@ -39,6 +55,21 @@ pub(crate) enum Look {
     Relieved,
     /// Nothing is left behind.
     Idle,
+    /// Something has moved, and more may; others are to be looked at before.
+    Moved,
+    /// The rails ring for the thread that stands by, until it has looked again.
+    Guards,
+}
+
+/// What a look follows on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// A rest, or a call.
+    Due,
+    /// A ring of who looks on: something has come that nobody takes in.
+    Rung,
+    /// So long a sleep on the rails.
+    Slept(Duration),
 }
 
 /// How long the thread that stands by rests while threads wait for the one that polls. Each look takes more of theirs
@@ -76,105 +107,240 @@ impl Rest {
 }
 
 impl Standby {
+    /// Of a process that has no such thread yet.
+    ///
+    /// # Errors
+    /// When the kernel gives no event descriptor.
+    pub fn new() -> std::io::Result<Arc<Self>> {
+        let (is_there, comers) = (OnceLock::new(), Mutex::default());
+        Ok(Arc::new(Self { bell: Arc::new(event::new()?), is_there, comers }))
+    }
+
+    /// It is to look after this one as well, if it is called.
+    pub fn watch(self: &Arc<Self>, progress: Weak<Progress>) -> Summons {
+        self.comers.lock().unwrap_or_else(PoisonError::into_inner).push(progress);
+        Summons { standby: Arc::clone(self), awake: AtomicBool::new(false) }
+    }
+
+    fn comers(&self) -> Vec<Weak<Progress>> {
+        std::mem::take(&mut *self.comers.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Looks after all communications of the process, until they are gone.
+    fn stand_by(&self) {
+        IS_THIS_THREAD.set(true);
+        let mut posts = Vec::new();
+        loop {
+            posts.extend(self.comers().into_iter().map(Post::new));
+            posts.retain(Post::is_needed);
+            if posts.is_empty() {
+                return;
+            }
+            let is_shared = posts.len() > 1;
+            posts.iter_mut().for_each(|post| post.look_if_due(is_shared));
+            self.sleep(&mut posts);
+        }
+    }
+
+    /// Sleeps until a communication is to be looked at, or one may have called.
+    fn sleep(&self, posts: &mut [Post]) {
+        let now = Instant::now();
+        let due = posts.iter().filter_map(|post| post.due_at(now)).min();
+        let limit = due.map(|due| due.saturating_duration_since(now));
+        if limit.is_some_and(|limit| limit.is_zero()) {
+            return;
+        }
+        posts.iter().for_each(Post::listen);
+        let mut bells = vec![PollFd::new(&*self.bell, PollFlags::IN)];
+        let guarded = posts.iter().filter_map(Post::guarded).flat_map(Progress::bells);
+        bells.extend(guarded.map(|bell| PollFd::new(bell, PollFlags::IN)));
+        event::wait(&mut bells, limit);
+        let rung: Vec<bool> = bells.iter().map(|bell| !bell.revents().is_empty()).collect();
+        if rung[0] {
+            event::silence(&self.bell);
+        }
+        let mut of_guarded = rung[1..].chunks(Progress::BELLS);
+        for post in posts {
+            let bells = post.guarded().and_then(|_| of_guarded.next()).unwrap_or_default();
+            post.hear(bells);
+        }
+    }
+}
+
+impl Summons {
+    /// Whether it was called, or is at it.
+    fn is_made(&self) -> bool {
+        self.awake.load(Ordering::Relaxed)
+    }
+
     /// Calls the thread; false when there is none. The caller holds the core.
     #[inline]
-    pub fn call(&self, progress: &Weak<Progress>) -> bool {
+    pub fn call(&self) -> bool {
         if self.awake.load(Ordering::Relaxed) {
             return true;
         }
-        self.wake(progress)
+        self.wake()
     }
 
     #[cold]
-    fn wake(&self, progress: &Weak<Progress>) -> bool {
-        let thread = self.thread.get_or_init(|| spawn(Weak::clone(progress)));
-        let Some(thread) = thread else { return false };
+    fn wake(&self) -> bool {
+        if !*self.standby.is_there.get_or_init(|| spawn(Arc::clone(&self.standby)).is_some()) {
+            return false;
+        }
         if !self.awake.swap(true, Ordering::AcqRel) {
-            thread.unpark();
+            event::ring(&self.standby.bell);
         }
         true
     }
 }
 
-impl Drop for Standby {
+impl Drop for Summons {
     fn drop(&mut self) {
-        if let Some(Some(thread)) = self.thread.get() {
-            thread.unpark();
-        }
+        event::ring(&self.standby.bell);
     }
 }
 
-/// Signals are for the application's threads: the new one inherits that all are blocked.
-fn spawn(progress: Weak<Progress>) -> Option<Thread> {
-    let before = SigSet::all().thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK).ok()?;
-    let builder = thread::Builder::new().name("canele-standby".into());
-    let spawned = builder.stack_size(STACK_BYTES).spawn(move || stand_by(&progress));
-    // The set is one the kernel has just given.
-    let _ = before.thread_set_mask();
-    spawned.ok().map(|handle| handle.thread().clone())
+/// The thread's part in one communication.
+struct Post {
+    progress: Weak<Progress>,
+    state: State,
+    /// The turn of its core at the last look.
+    seen: u64,
+    /// Looks in a row that found nothing.
+    idle: u32,
+    rest: Rest,
 }
 
-/// Looks while something is left behind, then sleeps, until the process's communication is gone.
-fn stand_by(progress: &Weak<Progress>) {
-    IS_THIS_THREAD.set(true);
-    let mut seen = 0;
-    let mut idle = 0;
-    let mut rest = Rest::new();
-    let (mut has_slept, mut is_rung) = (true, false);
-    loop {
-        let Some(progress) = progress.upgrade() else { return };
-        if std::mem::take(&mut has_slept) {
-            let is_called = progress.standby.awake.swap(true, Ordering::AcqRel);
-            if is_called {
-                progress.have_looked_on();
-            }
-            // Who only looks after threads that go before others sleeps on once it has.
-            idle = if is_called { 0 } else { IDLE_LOOKS - 1 };
+enum State {
+    /// Nothing is left behind: until it is called or, where a thread goes before others, until then.
+    Sleeps(Option<Instant>),
+    /// Between two looks; who may ring before the next is due, and whether they have.
+    Rests { until: Instant, onlookers: Option<Arc<Idle>>, is_rung: bool },
+    /// On the rails, since when, and whether they have rung.
+    Guards { progress: Arc<Progress>, since: Instant, is_rung: bool },
+    /// It is to be looked at again as soon as the others have been.
+    Due,
+}
+
+impl Post {
+    fn new(progress: Weak<Progress>) -> Self {
+        Self { progress, state: State::Sleeps(None), seen: 0, idle: 0, rest: Rest::new() }
+    }
+
+    fn is_needed(&self) -> bool {
+        self.progress.strong_count() > 0
+    }
+
+    /// When it is due, if it is not called before.
+    fn due_at(&self, now: Instant) -> Option<Instant> {
+        match &self.state {
+            State::Sleeps(until) => *until,
+            State::Rests { is_rung: true, .. } | State::Guards { is_rung: true, .. } => Some(now),
+            State::Rests { until, .. } => Some(*until),
+            State::Guards { since, .. } => Some(*since + MAX_SLEEP),
+            State::Due => Some(now),
         }
-        let look = progress.stand_in(&mut seen, std::mem::take(&mut is_rung), &mut rest);
-        idle = if look == Look::Idle { idle + 1 } else { 0 };
-        let period = match look {
-            Look::Gathered => Some(GATHERED),
-            Look::Idle => (idle < IDLE_LOOKS).then_some(GATHERED),
-            Look::Covered(period) => Some(period),
-            Look::Passed => Some(rest.period),
-            Look::Relieved => None,
+    }
+
+    /// Looks, if that is due.
+    fn look_if_due(&mut self, is_shared: bool) {
+        let Some(progress) = self.progress.upgrade() else { return };
+        let now = Instant::now();
+        let is_due = self.due_at(now).is_some_and(|due| due <= now);
+        let cause = match &self.state {
+            State::Sleeps(_) if is_due || progress.summons.is_made() => self.wake(&progress),
+            State::Rests { is_rung: true, .. } => Cause::Rung,
+            State::Guards { since, .. } if is_due => Cause::Slept(now - *since),
+            State::Rests { .. } | State::Due if is_due => Cause::Due,
+            State::Sleeps(_) | State::Rests { .. } | State::Guards { .. } | State::Due => return,
         };
-        if let Some(period) = period {
-            let onlookers = Arc::clone(&progress.idle);
-            drop(progress);
-            match look {
-                Look::Covered(_) | Look::Passed => is_rung = rest_or_hear(&onlookers, period),
-                Look::Gathered | Look::Idle | Look::Relieved => thread::sleep(period),
-            }
-            continue;
+        let look = progress.stand_in(&mut self.seen, cause, &mut self.rest, is_shared);
+        self.idle = match look {
+            Look::Idle => self.idle + 1,
+            Look::Moved | Look::Guards => self.idle,
+            Look::Gathered | Look::Covered(_) | Look::Passed | Look::Relieved => 0,
+        };
+        self.state = match look {
+            Look::Gathered => State::rest(GATHERED, None),
+            Look::Idle if self.idle < IDLE_LOOKS => State::rest(GATHERED, None),
+            Look::Covered(period) => State::rest(period, Some(&progress.idle)),
+            Look::Passed => State::rest(self.rest.period, Some(&progress.idle)),
+            Look::Moved => State::Due,
+            Look::Guards => State::Guards { progress, since: Instant::now(), is_rung: false },
+            Look::Idle | Look::Relieved => self.sleep(&progress),
+        };
+    }
+
+    /// Ends a sleep for good.
+    fn wake(&mut self, progress: &Progress) -> Cause {
+        let is_called = progress.summons.awake.swap(true, Ordering::AcqRel);
+        if is_called {
+            progress.have_looked_on();
         }
-        let awake = &progress.standby.awake;
+        // Who only looks after threads that go before others sleeps on once it has.
+        self.idle = if is_called { 0 } else { IDLE_LOOKS - 1 };
+        Cause::Due
+    }
+
+    /// Begins one, unless something was left behind meanwhile.
+    fn sleep(&mut self, progress: &Progress) -> State {
+        let awake = &progress.summons.awake;
         awake.store(false, Ordering::Release);
         // What was left behind before the store has called nobody.
         let (is_deserted, watch) = progress.is_deserted();
         if is_deserted && !awake.swap(true, Ordering::AcqRel) {
-            idle = 0;
-            continue;
+            self.idle = 0;
+            return State::Due;
         }
-        drop(progress);
-        match watch {
-            Some(period) => thread::park_timeout(period),
-            None => thread::park(),
+        State::Sleeps(watch.map(|period| Instant::now() + period))
+    }
+
+    /// The communication whose rails ring for the thread.
+    fn guarded(&self) -> Option<&Progress> {
+        match &self.state {
+            State::Guards { progress, .. } => Some(progress),
+            State::Sleeps(_) | State::Rests { .. } | State::Due => None,
         }
-        has_slept = true;
+    }
+
+    /// The thread is about to sleep.
+    fn listen(&self) {
+        if let State::Rests { onlookers: Some(onlookers), .. } = &self.state {
+            onlookers.away.open();
+        }
+    }
+
+    /// It has slept; the bells of the communication that have rung, if it slept on them.
+    fn hear(&mut self, bells: &[bool]) {
+        match &mut self.state {
+            State::Rests { onlookers: Some(onlookers), is_rung, .. } => {
+                *is_rung = onlookers.away.close();
+            }
+            State::Guards { progress, is_rung, .. } => {
+                *is_rung = bells.contains(&true);
+                progress.silence(bells);
+            }
+            State::Sleeps(_) | State::Rests { .. } | State::Due => {}
+        }
     }
 }
 
-/// Rests until the next look; whether who looks on has rung meanwhile.
-fn rest_or_hear(onlookers: &Idle, period: Duration) -> bool {
-    if !onlookers.may_ring() {
-        thread::sleep(period);
-        return false;
+impl State {
+    /// A rest of so long, or until those who look on ring, where they may.
+    fn rest(period: Duration, onlookers: Option<&Arc<Idle>>) -> Self {
+        let onlookers = onlookers.filter(|onlookers| onlookers.may_ring()).cloned();
+        Self::Rests { until: Instant::now() + period, onlookers, is_rung: false }
     }
-    onlookers.away.open();
-    thread::park_timeout(period);
-    onlookers.away.close()
+}
+
+/// Signals are for the application's threads: the new one inherits that all are blocked.
+fn spawn(standby: Arc<Standby>) -> Option<()> {
+    let before = SigSet::all().thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK).ok()?;
+    let builder = thread::Builder::new().name("canele-standby".into());
+    let spawned = builder.stack_size(STACK_BYTES).spawn(move || standby.stand_by());
+    // The set is one the kernel has just given.
+    let _ = before.thread_set_mask();
+    spawned.ok().map(drop)
 }
 
 /// Whether the calling thread is the one that stands by.

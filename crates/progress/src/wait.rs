@@ -2,6 +2,7 @@
 
 mod copying;
 mod several;
+mod standing_in;
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use engine::PullId;
 use lock::{Desk, Seat};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd};
+use rustix::event::{PollFd, PollFlags, epoll};
 
 use wire::GateId;
 
@@ -19,11 +20,11 @@ use crate::copies::timed;
 use crate::core::Core;
 use crate::cores::Cores;
 use crate::crowding::Crowding;
+use crate::event;
 use crate::idle::Idle;
-use crate::places::Places;
 use crate::policy::{Courtesy, Next, Patience, Policy};
 use crate::sleeper::Sleeper;
-use crate::standby::{Look, Rest, Standby};
+use crate::standby::{Standby, Summons};
 use crate::submissions::Slip;
 use crate::succession;
 use crate::tasks::Task;
@@ -50,7 +51,7 @@ pub struct Progress {
     holding_up: Trust,
     /// Tests that found nothing.
     vain: Vain,
-    pub(crate) standby: Standby,
+    pub(crate) summons: Summons,
     pub(crate) idle: Arc<Idle>,
     pub(crate) beside: Beside,
     pub(crate) myself: Weak<Self>,
@@ -73,14 +74,26 @@ impl Progress {
     ///
     /// # Errors
     /// When the kernel gives no epoll or event descriptor.
-    pub fn new(mut core: Core, policy: Policy) -> std::io::Result<Arc<Self>> {
+    pub fn new(core: Core, policy: Policy) -> std::io::Result<Arc<Self>> {
+        Self::with(core, policy, &Standby::new()?)
+    }
+
+    /// As [`Progress::new`], for another communication of the same process: one thread stands by for both.
+    ///
+    /// # Errors
+    /// As [`Progress::new`].
+    pub fn new_beside(&self, core: Core, policy: Policy) -> std::io::Result<Arc<Self>> {
+        Self::with(core, policy, &self.summons.standby)
+    }
+
+    fn with(mut core: Core, policy: Policy, standby: &Arc<Standby>) -> std::io::Result<Arc<Self>> {
         let bells = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let (wake, relief) = (event()?, Arc::new(event()?));
+        let (wake, relief) = (event::new()?, Arc::new(event::new()?));
         let readable = epoll::EventFlags::IN;
         for descriptor in core.descriptors() {
             epoll::add(&bells, descriptor, epoll::EventData::new_u64(1), readable)?;
         }
-        let idle = Arc::new(Idle::new(Arc::clone(&relief)));
+        let idle = Arc::new(Idle::new(Arc::clone(&relief), Arc::clone(&standby.bell)));
         core.idle = Some(Arc::clone(&idle));
         let slips = Slip::all(&mut core);
         let has_held_copies = Arc::clone(&core.has_held_copies);
@@ -97,7 +110,7 @@ impl Progress {
                 crowding: Crowding::beside(Arc::clone(&idle.awake)),
                 holding_up: Trust::new(),
                 vain: Vain::new(),
-                standby: Standby::default(),
+                summons: standby.watch(Weak::clone(myself)),
                 idle,
                 beside: Beside::default(),
                 myself: Weak::clone(myself),
@@ -285,7 +298,7 @@ impl Progress {
     }
 
     pub(crate) fn hand_over(&self, core: &mut Core) {
-        if !self.standby.call(&self.myself) {
+        if !self.summons.call() {
             // The system gave no thread: nobody sends what is gathered later, or wakes those who are due.
             core.stop_gathering();
             core.waiters.wake_due();
@@ -634,7 +647,7 @@ impl Progress {
                 deadline.saturating_duration_since(Instant::now()).min(MAX_SLEEP)
             });
             let limit = self.beside.rest(limit);
-            let slept = self.wait_for_bell(&self.wake, limit);
+            let slept = self.wait_for_bell(limit);
             if slept >= limit {
                 self.look_beside();
             }
@@ -669,147 +682,10 @@ impl Progress {
             let was_held = core.precedence.is_held();
             core.precedence.claim();
             let is_new = !was_held && core.precedence.is_held();
-            if is_new && !self.standby.call(&self.myself) {
+            if is_new && !self.summons.call() {
                 core.precedence.give_up();
             }
         }
-    }
-
-    /// One look of the thread that stands by, after which `seen` is the turn of the core; where nobody
-    /// has polled since the last look, it polls, sleeps in the kernel, and goes on until somebody does. Who looks on has
-    /// rung (`is_rung`) where something has come that nobody takes in: then it polls until that is done. Where `rest`
-    /// allows it, it leaves a core alone that another thread has.
-    pub(crate) fn stand_in(&self, seen: &mut u64, is_rung: bool, rest: &mut Rest) -> Look {
-        let Some(mut core) = self.core_for_look(is_rung, rest) else { return Look::Passed };
-        core.counters.looks_by_standby += 1;
-        self.idle.call_for(core.engine.news());
-        core.precedence.look();
-        if core.is_gathering() {
-            let before = core.engine.news();
-            core.release_gathered();
-            core.flush();
-            self.report(&mut core, before);
-            return Look::Gathered;
-        }
-        // Who polls is at times between two waits.
-        if is_rung {
-            *seen = core.turn();
-        }
-        let is_polled = core.watch.is_polled() || core.turn() != *seen;
-        if core.waiters.relieve(is_polled, Instant::now()) {
-            rest.shorten();
-        }
-        let (mut copies, mut has_moved) = (None, false);
-        loop {
-            core.look_at_backlog();
-            if !core.is_left_behind() {
-                return Look::Idle;
-            }
-            // Who polls copies it next.
-            if !core.watch.is_polled_now() && core.has_pieces(copies) {
-                core = self.copy_next(core, &mut copies);
-                continue;
-            }
-            if core.watch.is_asleep() {
-                return Look::Relieved;
-            }
-            if core.watch.is_polled() || core.turn() != *seen {
-                *seen = core.turn();
-                if is_rung && !has_moved {
-                    self.idle.learn(false);
-                }
-                return Look::Covered(self.rest_after(&core, rest));
-            }
-            let before = core.engine.news();
-            core.counters.polls_by_standby += 1;
-            let moved = core.advance();
-            core = self.work(core);
-            *seen = core.turn();
-            self.report(&mut core, before);
-            if moved {
-                self.idle.call();
-            }
-            if is_rung && (moved || !has_moved) {
-                self.idle.learn(moved);
-            }
-            has_moved |= moved;
-            if is_rung && !moved && !core.has_pieces(copies) {
-                return Look::Covered(self.rest_after(&core, rest));
-            }
-            core = match moved || core.has_pieces(copies) {
-                true => self.breathe(core, std::hint::spin_loop),
-                false => self.guard(core),
-            };
-        }
-    }
-
-    /// Who looks in vain at a core whose holder it has put aside on their only processor would wait for it.
-    fn core_for_look(&self, is_rung: bool, rest: &mut Rest) -> Option<Seat<'_, Core>> {
-        match self.core.try_lock() {
-            None if !is_rung && rest.passes() => None,
-            Some(core) => Some(core),
-            None => Some(self.lock()),
-        }
-    }
-
-    /// The thread that stands by was called: has others look on, where cores are left, while it is needed.
-    pub(crate) fn have_looked_on(&self) {
-        self.find_places();
-        self.idle.review(self.cores.onlookers(), || self.lock().lookouts());
-        self.idle.call();
-    }
-
-    /// Has work taken where it is nearest, on the cores that the process has now.
-    fn find_places(&self) {
-        if !self.lock().places.is_due(Instant::now()) {
-            return;
-        }
-        let Some(cores) = topo::domains::of_process() else { return };
-        if self.lock().places.is_of(&cores) {
-            return;
-        }
-        let places = Places::new(cores, topo::domains::locate());
-        self.lock().places = places;
-    }
-
-    /// Whether something is left behind and nobody sleeps until a rail rings; and if a thread goes before others, how
-    /// long until it is looked at.
-    pub(crate) fn is_deserted(&self) -> (bool, Option<Duration>) {
-        let core = self.lock();
-        // Who sleeps does not look at what others gather.
-        let is_watched = core.watch.is_asleep() && !core.is_gathering();
-        (core.is_left_behind() && !is_watched, core.precedence.rest())
-    }
-
-    /// Sleeps in the kernel until a rail rings.
-    fn guard<'a>(&'a self, mut core: Seat<'a, Core>) -> Seat<'a, Core> {
-        if core.prepare_sleep() {
-            core.watch.begin_guard();
-            drop(core);
-            self.idle.guarded.open();
-            let slept = self.wait_for_bell(&self.relief, MAX_SLEEP);
-            self.idle.guarded.close();
-            core = self.lock();
-            core.counters.sleeps_of_standby += 1;
-            core.counters.standby_sleeping += slept;
-            if !core.watch.end_guard() {
-                return core;
-            }
-        }
-        self.finish_sleep(&mut core, None);
-        core
-    }
-
-    /// How long the thread that stands by rests while others poll: as long as nobody has to poll for the application
-    /// to be away. Where ranks share cores one that waits for its turn is not away; but what a rail had no room for leaves
-    /// the link idle soon.
-    fn rest_after(&self, core: &Core, rest: &mut Rest) -> Duration {
-        let is_soon = core.has_backlog() || self.has_a_core();
-        match core.waiters.is_empty() {
-            false => return rest.lengthen(),
-            true => rest.shorten(),
-        }
-        if is_soon { AWAY } else { CROWDED_AWAY }
     }
 
     /// Wakes a thread that sleeps on the rails, if one is to be woken.
@@ -827,24 +703,17 @@ impl Progress {
             Bell::Relief => &self.relief,
         };
         core.counters.bells += 1;
-        // Fails only when the counter is full, and then the sleeper is awake anyhow.
-        let _ = rustix::io::write(event, &1u64.to_ne_bytes());
+        event::ring(event);
     }
 
-    /// Sleeps until a rail rings, `event` comes, or time is over; answers for how long.
-    fn wait_for_bell(&self, event: &OwnedFd, limit: Duration) -> Duration {
+    /// Sleeps until a rail rings, another thread wakes the one that polls, or time is over; answers for how long.
+    fn wait_for_bell(&self, limit: Duration) -> Duration {
         let began = Instant::now();
-        let timeout = rustix::time::Timespec {
-            tv_sec: limit.as_secs() as i64,
-            tv_nsec: i64::from(limit.subsec_nanos()),
-        };
         let mut bells =
-            [PollFd::new(&self.bells, PollFlags::IN), PollFd::new(event, PollFlags::IN)];
-        // An interruption by a signal only means that we look at the rails earlier.
-        let _ = rustix::event::poll(&mut bells, Some(&timeout));
+            [PollFd::new(&self.bells, PollFlags::IN), PollFd::new(&self.wake, PollFlags::IN)];
+        event::wait(&mut bells, Some(limit));
         if !bells[1].revents().is_empty() {
-            // It does not block.
-            let _ = rustix::io::read(event, &mut [0; 8]);
+            event::silence(&self.wake);
         }
         began.elapsed()
     }
@@ -854,10 +723,6 @@ impl Drop for Progress {
     fn drop(&mut self) {
         self.idle.end();
     }
-}
-
-fn event() -> std::io::Result<OwnedFd> {
-    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
 /// A sleeper looks at its rails at least this often, so that no lost bell can stop a job.

@@ -13,7 +13,9 @@ use wire::GateId;
 #[test]
 fn what_comes_to_any_wakes_the_thread_that_waits_for_all() {
     for policy in [Policy::for_node(1, 2), Policy::for_node(4, 2)] {
-        let lanes: Vec<_> = (0..LANES).map(|_| process(policy)).collect();
+        let first = process(policy);
+        let others = (1..LANES).map(|_| first.new_beside(core(), policy).expect("descriptors"));
+        let lanes: Vec<_> = others.chain([Arc::clone(&first)]).collect();
         let all: Vec<&Progress> = lanes.iter().map(|lane| &**lane).collect();
         Progress::put_beside(&all);
         for turn in 0..TURNS {
@@ -61,9 +63,12 @@ fn who_sleeps_in_one_takes_in_what_comes_to_the_others() {
 }
 
 fn process(policy: Policy) -> Arc<Progress> {
+    Progress::new(core(), policy).expect("descriptors")
+}
+
+fn core() -> Core {
     let rail = OwnRail::new(HERE).expect("an event");
-    let core = Core::new(Engine::new(Config::new(1)), HERE, 1, vec![Box::new(rail)], Box::new(Own));
-    Progress::new(core, policy).expect("descriptors")
+    Core::new(Engine::new(Config::new(1)), HERE, 1, vec![Box::new(rail)], Box::new(Own))
 }
 
 fn receive(lane: &Progress) -> OpId {

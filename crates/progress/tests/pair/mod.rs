@@ -1,4 +1,5 @@
 //! Processes of a job within one, over the loopback.
+#![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,11 @@ pub fn pair() -> [Arc<Progress>; 2] {
 
 /// The same with a link between any two of several, each rail made `over` one of TCP.
 pub fn group<const SIZE: usize>(over: fn(TcpRail) -> Box<dyn Rail>) -> [Arc<Progress>; SIZE] {
+    cores(over).map(|core| Progress::new(core, policy(SIZE)).expect("descriptors"))
+}
+
+/// What they are made of.
+pub fn cores<const SIZE: usize>(over: fn(TcpRail) -> Box<dyn Rail>) -> [Core; SIZE] {
     let rails: [TcpRail; SIZE] = std::array::from_fn(|rank| {
         let config = TcpConfig {
             interface: Some("127.0.0.1".into()),
@@ -29,9 +35,13 @@ pub fn group<const SIZE: usize>(over: fn(TcpRail) -> Box<dyn Rail>) -> [Arc<Prog
         let rank = GateId(ranks.next().unwrap_or(0));
         let engine = Engine::new(Config::new(SIZE));
         let directory = Box::new(All(addresses.to_vec()));
-        let core = Core::new(engine, rank, SIZE, vec![over(rail)], directory);
-        Progress::new(core, Policy::for_node(SIZE, 1)).expect("descriptors")
+        Core::new(engine, rank, SIZE, vec![over(rail)], directory)
     })
+}
+
+/// That of so many processes on a node.
+pub fn policy(size: usize) -> Policy {
+    Policy::for_node(size, 1)
 }
 
 struct All(Vec<Vec<u8>>);

@@ -1,0 +1,224 @@
+//! Calls of two communications to the one thread that stands by in both, in every order of their steps (loom).
+//!
+//! It runs as [`Standby`](super::Standby) does, without time: so what it is not woken for is a deadlock, which loom finds. What
+//! one communication alone hands over is proved in `watch`. Each protocol is also run with one [`Flaw`], which it must notice.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::sync::{Condvar, Mutex};
+use loom::thread;
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flaw {
+    None,
+    /// The bell falls silent after the looks, not before.
+    SilencesLate,
+    /// Who sleeps on the rails of one does not hear calls.
+    HearsRailsOnly,
+    /// Who goes to sleep does not look once more.
+    LooksNoMore,
+}
+
+/// A process of two communications.
+struct Process {
+    flaw: Flaw,
+    lanes: [Lane; LANES],
+    bells: Mutex<Bells>,
+    rung: Condvar,
+}
+
+#[derive(Default)]
+struct Lane {
+    core: Mutex<Core>,
+    ended: Condvar,
+    awake: AtomicBool,
+}
+
+/// What a core's lock guards.
+#[derive(Default)]
+struct Core {
+    is_left_behind: bool,
+    /// It cannot end before its rail has rung.
+    needs_rail: bool,
+    has_ended: bool,
+}
+
+/// What the thread sleeps on.
+#[derive(Default)]
+struct Bells {
+    call: bool,
+    rails: [bool; LANES],
+    is_over: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Sleeps,
+    Guards,
+    Due,
+}
+
+impl Process {
+    fn new(flaw: Flaw) -> Arc<Self> {
+        let (lanes, bells) = (<[Lane; LANES]>::default(), Mutex::default());
+        Arc::new(Self { flaw, lanes, bells, rung: Condvar::new() })
+    }
+
+    /// A call leaves something behind.
+    fn leave(&self, lane: usize, needs_rail: bool) {
+        let Lane { core, awake, .. } = &self.lanes[lane];
+        let mut core = core.lock().unwrap();
+        *core = Core { is_left_behind: true, needs_rail, has_ended: false };
+        if !awake.load(Ordering::Relaxed) && !awake.swap(true, Ordering::AcqRel) {
+            self.ring(|bells| bells.call = true);
+        }
+    }
+
+    /// It has come to its end without another call.
+    fn compute(&self, lane: usize) {
+        let Lane { core, ended, .. } = &self.lanes[lane];
+        let mut core = core.lock().unwrap();
+        while !core.has_ended {
+            core = ended.wait(core).unwrap();
+        }
+    }
+
+    fn ring(&self, bell: impl FnOnce(&mut Bells)) {
+        bell(&mut self.bells.lock().unwrap());
+        self.rung.notify_all();
+    }
+
+    fn stand_by(&self) {
+        let mut states = [State::Sleeps; LANES];
+        loop {
+            for (lane, state) in states.iter_mut().enumerate() {
+                *state = self.look_if_due(lane, *state);
+            }
+            if self.flaw == Flaw::SilencesLate {
+                self.bells.lock().unwrap().call = false;
+            }
+            if !states.contains(&State::Due) && !self.sleep(&mut states) {
+                return;
+            }
+        }
+    }
+
+    /// False at the end.
+    fn sleep(&self, states: &mut [State; LANES]) -> bool {
+        let guards = states.contains(&State::Guards);
+        let mut bells = self.bells.lock().unwrap();
+        loop {
+            let is_called = bells.call && !(guards && self.flaw == Flaw::HearsRailsOnly);
+            let rails = states.iter_mut().zip(bells.rails);
+            let rung = rails.filter(|(state, rings)| **state == State::Guards && *rings);
+            let rung = rung.map(|(state, _)| *state = State::Due).count();
+            if is_called || rung > 0 {
+                break;
+            }
+            if bells.is_over {
+                return false;
+            }
+            bells = self.rung.wait(bells).unwrap();
+        }
+        if self.flaw != Flaw::SilencesLate {
+            bells.call = false;
+        }
+        true
+    }
+
+    fn look_if_due(&self, lane: usize, state: State) -> State {
+        let Lane { core, ended, awake } = &self.lanes[lane];
+        match state {
+            State::Guards => return State::Guards,
+            State::Sleeps if !awake.load(Ordering::Relaxed) => return State::Sleeps,
+            State::Sleeps => drop(awake.swap(true, Ordering::AcqRel)),
+            State::Due => {}
+        }
+        let mut core = core.lock().unwrap();
+        if core.is_left_behind {
+            if core.needs_rail && !self.bells.lock().unwrap().rails[lane] {
+                return State::Guards;
+            }
+            (core.is_left_behind, core.has_ended) = (false, true);
+            ended.notify_all();
+            return State::Due;
+        }
+        drop(core);
+        awake.store(false, Ordering::Release);
+        let is_deserted = self.lanes[lane].core.lock().unwrap().is_left_behind;
+        let looks = self.flaw != Flaw::LooksNoMore;
+        if looks && is_deserted && !awake.swap(true, Ordering::AcqRel) {
+            return State::Due;
+        }
+        State::Sleeps
+    }
+}
+
+/// Runs what an application's two threads do beside the thread that stands by.
+fn beside(flaw: Flaw, one: fn(&Process), other: fn(&Process)) {
+    let process = Process::new(flaw);
+    let spawn = |act: fn(&Process)| {
+        let process = Arc::clone(&process);
+        thread::spawn(move || act(&process))
+    };
+    let (standby, other) = (spawn(Process::stand_by), spawn(other));
+    one(&process);
+    other.join().unwrap();
+    process.ring(|bells| bells.is_over = true);
+    standby.join().unwrap();
+}
+
+/// Each leaves something behind in a communication of its own, one of them twice.
+fn both_call(flaw: Flaw) {
+    fn act(process: &Process, lane: usize) {
+        process.leave(lane, false);
+        process.compute(lane);
+    }
+    beside(flaw, |process| (0..2).for_each(|_| act(process, 0)), |process| act(process, 1));
+}
+
+/// What one leaves behind waits for a rail, which does not ring before the other's has come to its end.
+fn one_calls_while_the_other_is_guarded(flaw: Flaw) {
+    beside(
+        flaw,
+        |process| {
+            process.leave(0, true);
+            process.compute(0);
+        },
+        |process| {
+            process.leave(1, false);
+            process.compute(1);
+            process.ring(|bells| bells.rails[0] = true);
+        },
+    );
+}
+
+fn explore(flaw: Flaw, protocol: fn(Flaw)) {
+    let mut builder = loom::model::Builder::new();
+    builder.max_branches = 10_000;
+    // More with LOOM_MAX_PREEMPTIONS, which takes longer.
+    builder.preemption_bound = builder.preemption_bound.or(Some(3));
+    builder.check(move || protocol(flaw));
+}
+
+fn notices(flaw: Flaw, protocol: fn(Flaw)) -> bool {
+    catch_unwind(AssertUnwindSafe(|| explore(flaw, protocol))).is_err()
+}
+
+#[test]
+fn no_call_is_lost() {
+    explore(Flaw::None, both_call);
+    explore(Flaw::None, one_calls_while_the_other_is_guarded);
+}
+
+#[test]
+fn flaws_are_noticed() {
+    assert!(notices(Flaw::SilencesLate, both_call));
+    assert!(notices(Flaw::LooksNoMore, both_call));
+    assert!(notices(Flaw::HearsRailsOnly, one_calls_while_the_other_is_guarded));
+}
+
+const LANES: usize = 2;

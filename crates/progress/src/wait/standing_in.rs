@@ -1,0 +1,199 @@
+//! What the thread that stands by does in one communication.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use lock::Seat;
+
+use super::{AWAY, CROWDED_AWAY, Progress};
+use crate::core::Core;
+use crate::event;
+use crate::places::Places;
+use crate::standby::{Cause, Look, Rest};
+
+impl Progress {
+    /// One look of the thread that stands by, after which `seen` is the turn of the core; where nobody
+    /// has polled since the last look, it polls, and goes on until somebody does or it is to sleep on the rails. Where who
+    /// looks on has rung it polls until that is done. Where `rest` allows it, it leaves a core alone that another thread has;
+    /// where it `is_shared`, it looks after others between two polls.
+    pub(crate) fn stand_in(
+        &self,
+        seen: &mut u64,
+        cause: Cause,
+        rest: &mut Rest,
+        is_shared: bool,
+    ) -> Look {
+        let is_rung = cause == Cause::Rung;
+        let mut core = match cause {
+            Cause::Slept(slept) => self.end_guard(slept),
+            Cause::Due | Cause::Rung => match self.begin_look(seen, is_rung, rest) {
+                Ok(core) => core,
+                Err(look) => return look,
+            },
+        };
+        let (mut copies, mut has_moved) = (None, false);
+        loop {
+            core.look_at_backlog();
+            if !core.is_left_behind() {
+                return Look::Idle;
+            }
+            // Who polls copies it next.
+            if !core.watch.is_polled_now() && core.has_pieces(copies) {
+                core = self.copy_next(core, &mut copies);
+                continue;
+            }
+            if core.watch.is_asleep() {
+                return Look::Relieved;
+            }
+            if core.watch.is_polled() || core.turn() != *seen {
+                *seen = core.turn();
+                if is_rung && !has_moved {
+                    self.idle.learn(false);
+                }
+                return Look::Covered(self.rest_after(&core, rest));
+            }
+            let before = core.engine.news();
+            core.counters.polls_by_standby += 1;
+            let moved = core.advance();
+            core = self.work(core);
+            *seen = core.turn();
+            self.report(&mut core, before);
+            if moved {
+                self.idle.call();
+            }
+            if is_rung && (moved || !has_moved) {
+                self.idle.learn(moved);
+            }
+            has_moved |= moved;
+            if is_rung && !moved && !core.has_pieces(copies) {
+                return Look::Covered(self.rest_after(&core, rest));
+            }
+            core = match moved || core.has_pieces(copies) {
+                true if is_shared && !is_rung => return Look::Moved,
+                true => self.breathe(core, std::hint::spin_loop),
+                false => match self.begin_guard(core) {
+                    None => return Look::Guards,
+                    Some(core) => core,
+                },
+            };
+        }
+    }
+
+    /// Sees to those who are due, and to what was gathered, which may be all there is to a look.
+    fn begin_look(
+        &self,
+        seen: &mut u64,
+        is_rung: bool,
+        rest: &mut Rest,
+    ) -> Result<Seat<'_, Core>, Look> {
+        let mut core = self.core_for_look(is_rung, rest).ok_or(Look::Passed)?;
+        core.counters.looks_by_standby += 1;
+        self.idle.call_for(core.engine.news());
+        core.precedence.look();
+        if core.is_gathering() {
+            let before = core.engine.news();
+            core.release_gathered();
+            core.flush();
+            self.report(&mut core, before);
+            return Err(Look::Gathered);
+        }
+        // Who polls is at times between two waits.
+        if is_rung {
+            *seen = core.turn();
+        }
+        let is_polled = core.watch.is_polled() || core.turn() != *seen;
+        if core.waiters.relieve(is_polled, Instant::now()) {
+            rest.shorten();
+        }
+        Ok(core)
+    }
+
+    /// Who looks in vain at a core whose holder it has put aside on their only processor would wait for it.
+    fn core_for_look(&self, is_rung: bool, rest: &mut Rest) -> Option<Seat<'_, Core>> {
+        match self.core.try_lock() {
+            None if !is_rung && rest.passes() => None,
+            Some(core) => Some(core),
+            None => Some(self.lock()),
+        }
+    }
+
+    /// The thread that stands by was called: has others look on, where cores are left, while it is needed.
+    pub(crate) fn have_looked_on(&self) {
+        self.find_places();
+        self.idle.review(self.cores.onlookers(), || self.lock().lookouts());
+        self.idle.call();
+    }
+
+    /// Has work taken where it is nearest, on the cores that the process has now.
+    fn find_places(&self) {
+        if !self.lock().places.is_due(Instant::now()) {
+            return;
+        }
+        let Some(cores) = topo::domains::of_process() else { return };
+        if self.lock().places.is_of(&cores) {
+            return;
+        }
+        let places = Places::new(cores, topo::domains::locate());
+        self.lock().places = places;
+    }
+
+    /// Whether something is left behind and nobody sleeps until a rail rings; and if a thread goes before others, how
+    /// long until it is looked at.
+    pub(crate) fn is_deserted(&self) -> (bool, Option<Duration>) {
+        let core = self.lock();
+        // Who sleeps does not look at what others gather.
+        let is_watched = core.watch.is_asleep() && !core.is_gathering();
+        (core.is_left_behind() && !is_watched, core.precedence.rest())
+    }
+
+    /// Has the rails ring for the thread that stands by, which is about to sleep; the core where one has news already.
+    fn begin_guard<'a>(&'a self, mut core: Seat<'a, Core>) -> Option<Seat<'a, Core>> {
+        if !core.prepare_sleep() {
+            self.finish_sleep(&mut core, None);
+            return Some(core);
+        }
+        core.watch.begin_guard();
+        drop(core);
+        self.idle.guarded.open();
+        None
+    }
+
+    /// It has slept for so long.
+    fn end_guard(&self, slept: Duration) -> Seat<'_, Core> {
+        self.idle.guarded.close();
+        let mut core = self.lock();
+        core.counters.sleeps_of_standby += 1;
+        core.counters.standby_sleeping += slept;
+        if core.watch.end_guard() {
+            self.finish_sleep(&mut core, None);
+        }
+        core
+    }
+
+    /// What wakes the thread that stands by while it sleeps on the rails: they, and other threads.
+    pub(crate) fn bells(&self) -> [&OwnedFd; Self::BELLS] {
+        [&self.bells, &self.relief]
+    }
+
+    /// How many those are.
+    pub(crate) const BELLS: usize = 2;
+
+    /// Some of them have rung, and are heard.
+    pub(crate) fn silence(&self, rung: &[bool]) {
+        if rung.last() == Some(&true) {
+            event::silence(&self.relief);
+        }
+    }
+
+    /// How long the thread that stands by rests while others poll: as long as nobody has to poll for the application
+    /// to be away. Where ranks share cores one that waits for its turn is not away; but what a rail had no room for leaves
+    /// the link idle soon.
+    fn rest_after(&self, core: &Core, rest: &mut Rest) -> Duration {
+        let is_soon = core.has_backlog() || self.has_a_core();
+        match core.waiters.is_empty() {
+            false => return rest.lengthen(),
+            true => rest.shorten(),
+        }
+        if is_soon { AWAY } else { CROWDED_AWAY }
+    }
+}

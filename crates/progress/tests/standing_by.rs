@@ -1,0 +1,114 @@
+//! One thread stands by in all communications of a process.
+
+mod pair;
+
+use std::fs;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use engine::{Envelope, OpId, Selector, SendMode};
+use memory::Region;
+use pair::{PATIENCE, cores, policy};
+use progress::Progress;
+use wire::GateId;
+
+#[test]
+fn what_several_communications_have_left_behind_comes_to_its_end() {
+    let processes = processes();
+    for round in 0..ROUNDS {
+        // In some rounds all have something left behind, in some a few; each is the first at times.
+        let lanes: Vec<usize> =
+            (0..LANES).map(|lane| (lane + round) % LANES).take(1 + round % LANES).collect();
+        let (mut sends, mut receives, mut into) = (Vec::new(), Vec::new(), Vec::new());
+        for &lane in &lanes {
+            let [sender, receiver] = [&processes[0][lane], &processes[1][lane]];
+            into.push(Region::owned(LEN));
+            let len = if (round + lane).is_multiple_of(3) { 8 } else { LEN };
+            if round.is_multiple_of(2) {
+                receives.push((receiver, receive(receiver, &into[into.len() - 1])));
+            }
+            let data = Region::from_box(vec![(round + lane) as u8; len].into());
+            sends.push((sender, send(sender, &data)));
+            if round % 5 == 1 {
+                // The thread sleeps on the rails of the one when the next calls.
+                thread::sleep(SOME_WHILE);
+            }
+            if !round.is_multiple_of(2) {
+                receives.push((receiver, receive(receiver, &into[into.len() - 1])));
+            }
+        }
+        // Looking is not polling.
+        let begun = Instant::now();
+        let has_ended = |(progress, op): &(&Arc<Progress>, OpId)| {
+            progress.look(|core| core.engine.is_complete(*op))
+        };
+        while !(sends.iter().all(has_ended) && receives.iter().all(has_ended)) {
+            assert!(begun.elapsed() < PATIENCE, "round {round}: all ends though nobody polls");
+            thread::sleep(SOME_WHILE / 20);
+        }
+        assert!(threads() <= 2, "one for each process");
+        for (progress, op) in sends.into_iter().chain(receives) {
+            assert!(progress.look(|core| core.engine.take(op)).is_some());
+        }
+        for (&lane, into) in lanes.iter().zip(&into) {
+            assert_eq!(into.slice(0, 8).to_vec(), [(round + lane) as u8; 8]);
+        }
+    }
+    assert_eq!(threads(), 2);
+    // The first may go before the others.
+    let [mut senders, receivers] = processes;
+    drop(senders.remove(0));
+    let into = Region::owned(8);
+    let received = receive(&receivers[1], &into);
+    send(&senders[0], &Region::from_box(Box::new([5; 8])));
+    let received = receivers[1].wait_for(PATIENCE, |core| core.take_or_await(received));
+    assert!(received.is_some());
+    drop((senders, receivers));
+    let begun = Instant::now();
+    while threads() > 0 {
+        assert!(begun.elapsed() < PATIENCE, "they end with what they stand by for");
+        thread::sleep(SOME_WHILE);
+    }
+}
+
+/// Two processes of a job, each with several communications.
+fn processes() -> [Vec<Arc<Progress>>; 2] {
+    let mut processes: [Vec<Arc<Progress>>; 2] = Default::default();
+    for _ in 0..LANES {
+        for (process, core) in processes.iter_mut().zip(cores::<2>(|rail| Box::new(rail))) {
+            let begun = match process.first() {
+                None => Progress::new(core, policy(2)),
+                Some(first) => first.new_beside(core, policy(2)),
+            };
+            process.push(begun.expect("descriptors"));
+        }
+    }
+    processes
+}
+
+fn threads() -> usize {
+    let tasks = fs::read_dir("/proc/self/task").expect("threads").flatten();
+    let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).ok();
+    tasks.filter_map(name).filter(|name| name.starts_with("canele-standby")).count()
+}
+
+fn send(progress: &Progress, data: &Region) -> OpId {
+    let envelope = Envelope { context: 0, source: 0, tag: 0, is_urgent: false };
+    progress
+        .submit(|core| core.engine.submit_send(GateId(1), envelope, data, SendMode::Synchronous))
+}
+
+fn receive(progress: &Progress, into: &Region) -> OpId {
+    let selector = Selector { context: 0, source: Some(0), tag: Some(0) };
+    progress.submit(|core| core.engine.submit_receive(Some(GateId(0)), selector, into))
+}
+
+const LANES: usize = 4;
+const ROUNDS: usize = 60;
+
+/// More than a socket's buffers hold.
+const LEN: usize = 8 << 20;
+
+/// Long enough for the thread that stands by to sleep on the rails.
+const SOME_WHILE: Duration = Duration::from_millis(20);
