@@ -16,7 +16,7 @@ use crate::comm::Comm;
 use crate::lanes::Lane;
 use crate::point_to_point::{Receive, Send};
 use crate::process;
-use crate::table::Handle;
+use crate::table::{Handle, Objects};
 use crate::{Error, ErrorClass, Result};
 
 pub use completion::{
@@ -410,31 +410,11 @@ fn already_active() -> Error {
 /// # Errors
 /// As [`wait`], and for a collective.
 pub fn cancel(handle: Handle) -> Result<()> {
-    let process = process::current()?;
-    let operations = match Named::of(handle) {
-        Named::Null => return Err(unknown(handle)),
-        Named::Done(_) => return Ok(()),
-        Named::Operation(named) => {
-            return named.progress(process)?.submit(|core| {
-                named.known(core)?;
-                core.engine.submit_cancel(named.op);
-                Ok(())
-            });
-        }
-        Named::Kept(lane) => {
-            let mut requests = REQUESTS.of(lane).lock();
-            let request = &requests.find(handle)?.request;
-            if request.is_begun_collective() {
-                return Err(begun_collective("cancelled"));
-            }
-            request.operations()
-        }
-    };
-    for operation in operations {
-        let progress = process.lane(operation.lane);
-        progress.submit(|core| core.engine.submit_cancel(operation.op));
-    }
-    Ok(())
+    let find = |requests: &mut Objects<Entry>| Ok(requests.find(handle)?.request.operations());
+    // One that is matched goes on.
+    act_on(handle, "cancelled", find, |core, op| {
+        core.engine.submit_cancel(op);
+    })
 }
 
 /// Forgets a request; what it began completes by itself.
@@ -442,28 +422,38 @@ pub fn cancel(handle: Handle) -> Result<()> {
 /// # Errors
 /// As [`wait`], and for a collective under way.
 pub fn free(handle: Handle) -> Result<()> {
+    let remove = |requests: &mut Objects<Entry>| Ok(requests.remove(handle)?.request.operations());
+    act_on(handle, "freed", remove, |core, op| core.engine.release(op))
+}
+
+/// Acts on the engine's operations behind a request; `find` tells those of one that is kept.
+fn act_on(
+    handle: Handle,
+    what: &str,
+    find: impl FnOnce(&mut Objects<Entry>) -> Result<Vec<Operation>>,
+    act: impl Fn(&mut Core, OpId),
+) -> Result<()> {
     let process = process::current()?;
-    let removed = match Named::of(handle) {
+    let operations = match Named::of(handle) {
         Named::Null => return Err(unknown(handle)),
         Named::Done(_) => return Ok(()),
         Named::Operation(named) => {
             return named.progress(process)?.submit(|core| {
                 named.known(core)?;
-                core.engine.release(named.op);
+                act(core, named.op);
                 Ok(())
             });
         }
         Named::Kept(lane) => {
             let mut requests = REQUESTS.of(lane).lock();
             if requests.find(handle)?.request.is_begun_collective() {
-                return Err(begun_collective("freed"));
+                return Err(begun_collective(what));
             }
-            requests.remove(handle)?
+            find(&mut requests)?
         }
     };
-    for operation in removed.request.operations() {
-        let progress = process.lane(operation.lane);
-        progress.submit(|core| core.engine.release(operation.op));
+    for operation in operations {
+        process.lane(operation.lane).submit(|core| act(core, operation.op));
     }
     Ok(())
 }
