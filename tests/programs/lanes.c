@@ -1,6 +1,6 @@
 /* Communicators in several lanes, used together: requests of all of them in one call, messages that nobody has asked for
    while their receiver waits for others, buffered sends, probes, communicators made of each other, and a thread for each.
-   Usage: lanes, with CANELE_LANES for all ranks, two or more of them. */
+   Usage: lanes, with CANELE_VCIS for all ranks, two or more of them. */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -48,7 +48,8 @@ pub(crate) unsafe fn t_cvar_get_info(
 ) -> c_int {
     finish(|| {
         let setting = at(tool::settings(), index)?;
-        let meaning = format!("{}; default: {}", setting.meaning(), setting.kind());
+        let (meaning, values) = (setting.meaning(), setting.values());
+        let meaning = format!("{meaning} Values: {values}; default: {}", setting.kind());
         // SAFETY: as the body's.
         unsafe {
             tell_text(setting.variable(), name, name_len);

@@ -137,7 +137,7 @@ impl Lanes {
 
 /// How many rank 0 wants.
 pub(crate) fn wanted(level: ThreadLevel, policy: &Policy) -> std::result::Result<usize, String> {
-    let text = settings::LANES.text();
+    let text = settings::VCIS.text();
     match text.trim() {
         // Who wants to know what is sent sees one engine.
         _ if crate::record::is_wanted() => Ok(1),
@@ -148,7 +148,7 @@ pub(crate) fn wanted(level: ThreadLevel, policy: &Policy) -> std::result::Result
         "4" => Ok(4),
         "8" => Ok(LANES_MAX),
         _ => {
-            let variable = settings::LANES.variable();
+            let variable = settings::VCIS.variable();
             Err(format!("{variable}={text}: `auto`, 1, 2, 4 or 8 is needed"))
         }
     }

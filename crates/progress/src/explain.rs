@@ -50,7 +50,7 @@ impl Policy {
             say(
                 "lanes",
                 Amount::Number(self.lanes() as u32),
-                "of communicators, each polled with a core, where MPI_THREAD_MULTIPLE is asked for and no other number (CANELE_LANES)",
+                "of communicators, each polled with a core, where MPI_THREAD_MULTIPLE is asked for and no other number (CANELE_VCIS)",
             ),
             say(
                 "cores",

@@ -1,8 +1,8 @@
-//! What users may set, in one table: each setting is an environment variable.
+//! The table of all settings. Each is an environment variable.
 //!
-//! A process reads a variable once, when it first needs it; what the setting does is said here, what
-//! values mean is checked where they are used. The table is README's, `canele info --progress` shows it, and
-//! tools see it as the control variables of MPI-5.0 §15.3.6.
+//! A process reads a variable once, when it first needs it. The code that uses a value also checks it.
+//! `docs/user/settings.md` is generated from the table, `canele info --settings` prints it, and tools see it as the
+//! control variables of MPI-5.0 §15.3.6. `CANELE_` variables outside the table are reported by [`unknown`].
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
@@ -10,118 +10,130 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::sync::OnceLock;
 
-/// Which rails may be used.
+/// Rails that may be used.
 pub static RAILS: Setting = setting(
     "CANELE_RAILS",
     Kind::Found("shm,tcp, and between named sites quic"),
-    "which rails may be used (shm, tcp, quic); the first that reaches a peer is taken, tcp over all networks \
-     in common; shm+tcp: both together",
+    "list of shm, tcp, quic; shm+tcp",
+    "Rails that may be used; the first that reaches a peer carries its messages. shm+tcp uses both together.",
 );
 
-/// What chooses the contents of frames.
+/// Strategy that selects the contents of frames.
 pub static STRATEGY: Setting = setting(
     "CANELE_STRATEGY",
     Kind::Text("auto"),
-    "what chooses the contents of frames: fifo, aggregate, reorder, piggyback, split, compress, auto; \
-     up to split nothing is compressed",
+    "fifo, aggregate, reorder, piggyback, split, compress, auto",
+    "Strategy that selects the contents of frames. Only compress and auto compress data.",
 );
 
-/// Memory for messages without a receive.
+/// Memory for messages without a matching receive.
 pub static UNMATCHED_BYTES: Setting = setting(
     "CANELE_UNMATCHED_BYTES",
     Kind::Bytes(256 << 20),
-    "memory for messages without a receive, beyond what every link accepts from the beginning",
+    "number of bytes",
+    "Memory for messages without a matching receive, in addition to the initial credit of every link.",
 );
 
-/// Where costs are remembered.
+/// Folder of measured costs.
 pub static CACHE_DIR: Setting = setting(
     "CANELE_CACHE_DIR",
     Kind::Found("~/.cache/canele"),
-    "where costs of machine and links are remembered; canele info --link shows them and what follows",
+    "path",
+    "Folder that keeps measured costs of this machine and its links between jobs. canele info --link prints them.",
 );
 
-/// What TCP and QUIC use.
+/// Interfaces of TCP and QUIC.
 pub static IFACE: Setting = setting(
     "CANELE_IFACE",
-    Kind::Found("all networks and the loopback, not bridges to guests"),
-    "interfaces, addresses or beginnings of addresses that TCP and QUIC use, such as eth0,10.2.; one of them \
-     makes one rail",
+    Kind::Found("all networks and the loopback, without bridges to guests"),
+    "list such as eth0,10.2.",
+    "Interfaces, addresses or address prefixes that TCP and QUIC use. A single one gives a single TCP rail.",
 );
 
-/// Where this process is.
+/// Name of the rank's site.
 pub static SITE: Setting = setting(
     "CANELE_SITE",
-    Kind::Found("found by the networks that hosts have in common"),
-    "the name of the site that a rank is on, the same for all ranks there; mpiexec -grid sets it",
+    Kind::Found("found by common networks"),
+    "name",
+    "Name of the rank's site, the same for all ranks of the site. mpiexec -grid sets it.",
 );
 
-/// Which links are encrypted.
+/// TCP links that are encrypted.
 pub static ENCRYPT: Setting = setting(
     "CANELE_ENCRYPT",
     Kind::Text("sites"),
-    "which links over TCP are encrypted: between sites, all, none; the same for all ranks",
+    "sites, all, none",
+    "TCP links that are encrypted: those between sites, all, or none. All ranks need the same value.",
 );
 
-/// How fast TCP sends.
+/// Congestion control of TCP.
 pub static CONGESTION: Setting = setting(
     "CANELE_CONGESTION",
     Kind::Text("auto"),
-    "the congestion control of TCP by its name; auto: over 1 ms and more bbr, where the system has it",
+    "auto, bbr, cubic and others of the kernel",
+    "Congestion control of TCP. auto selects BBR for round trips over 1 ms, where the system has it.",
 );
 
-/// By whom hosts of other sites are reached.
+/// Gateways of the rank's site.
 pub static GATEWAYS: Setting = setting(
     "CANELE_GATEWAYS",
     Kind::Found("none: hosts are reached directly"),
-    "the gateways of a rank's site: INSIDE, where its ranks call one, or INSIDE=OUTSIDE, where others call \
-     it to reach them",
+    "list of INSIDE or INSIDE=OUTSIDE",
+    "Gateways of the rank's site: INSIDE, where its ranks connect, and OUTSIDE, where other sites connect. \
+         mpiexec -grid sets it.",
 );
 
-/// How long a peer is waited for whose links are lost.
+/// Time that a peer may be without a link.
 pub static LINK_PATIENCE: Setting = setting(
     "CANELE_LINK_PATIENCE",
     Kind::Seconds(60),
-    "seconds for which a peer at another site may be without a link before it has failed; 0: lost links \
-     are not opened again",
+    "seconds",
+    "Time that a peer at another site may be without a link before it has failed. 0: lost links are not reopened.",
 );
 
-/// How collectives are carried out.
+/// Table of collective algorithms.
 pub static PLANS: Setting = setting(
     "CANELE_PLANS",
-    Kind::Found("what is predicted to end first"),
-    "a file of rank 0's that says how collectives are carried out: operation, bytes (*, 8, 0..4096) and algorithm \
-     on each line; canele info --plan names them, canele tune measures which are fastest",
+    Kind::Found("predicted fastest"),
+    "path on rank 0's host",
+    "File of rules that select collective algorithms: operation, bytes, algorithm. canele tune writes one.",
 );
 
-/// Whether processes compare their collectives.
+/// Comparison of collective arguments among processes.
 pub static CHECK: Setting = setting(
     "CANELE_CHECK",
     Kind::Text("no"),
-    "yes: processes compare each collective's operation, root, length and op before they take part, and what each \
-     two exchange where lengths may differ, the same for all ranks; mpiexec -check sets it",
+    "yes, no",
+    "Compares the arguments of every collective among processes. All ranks need the same value; mpiexec -check sets it.",
 );
 
-/// Whether threads look on from cores that nobody wants.
+/// Threads that poll from free cores.
 pub static IDLE_CORES: Setting = setting(
     "CANELE_IDLE_CORES",
     Kind::Text("auto"),
-    "auto: where a node has three cores and more for each rank, threads of the lowest standing look for messages \
-     while the application computes; leave: they are left alone",
+    "auto, leave",
+    "auto: threads of idle priority poll from free cores, where a node has three cores or more per rank. \
+         leave: no such threads.",
 );
 
-/// How many communications a process has side by side.
-pub static LANES: Setting = setting(
-    "CANELE_LANES",
+/// Number of VCIs per process.
+pub static VCIS: Setting = setting(
+    "CANELE_VCIS",
     Kind::Text("auto"),
-    "in how many lanes (1, 2, 4, 8), each with links and a lock of its own, communicators within a site lie, the newest in the \
-     next; auto: as many of these as a rank has cores, where MPI_THREAD_MULTIPLE is asked for; rank 0's number is that of all",
+    "auto, 1, 2, 4, 8",
+    "Number of VCIs per process. Each has its own connections and lock; communicators within a site are assigned \
+         round-robin.",
 );
 
-/// How long `mpiexec` waits for agents.
-pub static CONNECT_TIMEOUT: Setting =
-    setting("CANELE_CONNECT_TIMEOUT", Kind::Seconds(30), "seconds until mpiexec gives an agent up");
+/// Time that `mpiexec` waits for agents.
+pub static CONNECT_TIMEOUT: Setting = setting(
+    "CANELE_CONNECT_TIMEOUT",
+    Kind::Seconds(30),
+    "seconds",
+    "Time after which mpiexec gives up an agent that does not answer.",
+);
 
-/// All settings, in the order of README's table.
+/// All settings, in the order of the manual.
 pub static ALL: [&Setting; 15] = [
     &RAILS,
     &STRATEGY,
@@ -136,25 +148,72 @@ pub static ALL: [&Setting; 15] = [
     &PLANS,
     &CHECK,
     &IDLE_CORES,
-    &LANES,
+    &VCIS,
     &CONNECT_TIMEOUT,
 ];
+
+/// Variables that are not settings, but known: of the launcher, the lab, the compiler wrappers, and the tests.
+const INTERNAL: [&str; 9] = [
+    "CANELE_NODE_CORES",
+    "CANELE_RECORD",
+    "CANELE_LAB",
+    "CANELE_LAB_FOLDER",
+    "CANELE_LAB_MARK",
+    "CANELE_CC",
+    "CANELE_CXX",
+    "CANELE_SEED",
+    "CANELE_SNAPSHOT",
+];
+
+/// The manual's page of settings, in Markdown.
+pub fn manual() -> String {
+    let mut text = String::from(INTRODUCTION);
+    for Setting { variable, kind, values, meaning, .. } in ALL {
+        text += &format!("| `{variable}` | {values} | {kind} | {meaning} |\n");
+    }
+    text + NOTES
+}
+
+/// The `CANELE_` variables among these names that do not exist.
+pub fn unknown(names: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Vec<Unknown> {
+    let mut found: Vec<Unknown> =
+        names.into_iter().filter_map(|name| of_name(name.as_ref())).collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// An environment variable that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Unknown {
+    variable: String,
+    nearest: Option<&'static str>,
+}
+
+/// The candidate most similar to `word`, if its edit distance is at most a third of the word's length.
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let distance_max = word.chars().count().max(3) / 3;
+    let distances = candidates.into_iter().map(|one| (strsim::osa_distance(word, one), one));
+    let near = distances.filter(|(distance, _)| *distance <= distance_max);
+    near.min_by_key(|(distance, _)| *distance).map(|(_, one)| one)
+}
 
 /// One setting.
 #[derive(Debug)]
 pub struct Setting {
     variable: &'static str,
     kind: Kind,
+    values: &'static str,
     meaning: &'static str,
     given: OnceLock<Option<OsString>>,
 }
 
-/// What kind of value a setting has, and which if it is not given.
+/// Type and default of a setting's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Text.
     Text(&'static str),
-    /// Text; where it is not given, what the system has to offer is taken: these words say what.
+    /// Text. The default depends on the system; these words describe it.
     Found(&'static str),
     /// A number of bytes.
     Bytes(u64),
@@ -162,16 +221,16 @@ pub enum Kind {
     Seconds(u64),
 }
 
-/// Where a value comes from.
+/// Origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody has set it.
+    /// The table.
     Default,
     /// The environment.
     Environment,
 }
 
-/// A value that is none.
+/// A value of the wrong type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
     variable: &'static str,
@@ -180,27 +239,32 @@ pub struct Invalid {
 }
 
 impl Setting {
-    /// The environment variable.
+    /// Name of the environment variable.
     pub fn variable(&self) -> &'static str {
         self.variable
     }
 
-    /// What kind of value it has.
+    /// Type and default of its value.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// What it does, in a line.
+    /// Values that it may have, in words.
+    pub fn values(&self) -> &'static str {
+        self.values
+    }
+
+    /// Effect of the setting, in one or two sentences.
     pub fn meaning(&self) -> &'static str {
         self.meaning
     }
 
-    /// What the environment says, if anything; the same for as long as the process lives.
+    /// Value in the environment at its first use, if any.
     pub fn given(&self) -> Option<&OsStr> {
         self.given.get_or_init(|| std::env::var_os(self.variable)).as_deref()
     }
 
-    /// Where the value comes from.
+    /// Origin of the value.
     pub fn origin(&self) -> Origin {
         if self.given().is_some() { Origin::Environment } else { Origin::Default }
     }
@@ -217,7 +281,7 @@ impl Setting {
     /// The value as a number.
     ///
     /// # Errors
-    /// Where it is none; the text says what is needed.
+    /// If it is not a number; the text names what is needed.
     pub fn number(&self) -> Result<u64, Invalid> {
         let text = self.text();
         text.parse().map_err(|_| Invalid {
@@ -229,7 +293,7 @@ impl Setting {
 }
 
 impl Kind {
-    /// What is needed, in words.
+    /// Name of the type.
     pub fn name(self) -> &'static str {
         match self {
             Self::Text(_) | Self::Found(_) => "text",
@@ -239,7 +303,7 @@ impl Kind {
     }
 }
 
-/// The value where none is given.
+/// The default.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -259,9 +323,60 @@ impl fmt::Display for Invalid {
 
 impl std::error::Error for Invalid {}
 
-const fn setting(variable: &'static str, kind: Kind, meaning: &'static str) -> Setting {
-    Setting { variable, kind, meaning, given: OnceLock::new() }
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is not a setting", self.variable)?;
+        if let Some(nearest) = self.nearest {
+            write!(f, "; did you mean {nearest}?")?;
+        }
+        f.write_str(" (canele info --settings lists them)")
+    }
 }
+
+const fn setting(
+    variable: &'static str,
+    kind: Kind,
+    values: &'static str,
+    meaning: &'static str,
+) -> Setting {
+    Setting { variable, kind, values, meaning, given: OnceLock::new() }
+}
+
+fn of_name(name: &OsStr) -> Option<Unknown> {
+    let variable = name.to_string_lossy();
+    let own = variable.strip_prefix(PREFIX)?;
+    let is_known = INTERNAL.contains(&&*variable) || ALL.iter().any(|one| one.variable == variable);
+    if is_known {
+        return None;
+    }
+    let candidates = ALL.iter().filter_map(|one| one.variable.strip_prefix(PREFIX));
+    let nearest = nearest(&own.to_ascii_uppercase(), candidates);
+    let setting = nearest.and_then(|near| ALL.iter().find(|one| one.variable.ends_with(near)));
+    Some(Unknown { nearest: setting.map(|one| one.variable), variable: variable.into_owned() })
+}
+
+const PREFIX: &str = "CANELE_";
+
+const INTRODUCTION: &str = "\
+# Settings
+
+Each setting is an environment variable. `mpiexec` passes its own environment to all ranks, and `-genv NAME VALUE` sets a variable for
+all of them. A process reads a setting once. `canele info` prints the values in effect. Tools read them as control
+variables of `MPI_T`.
+
+`canele info --settings` prints this page, which is generated from `crates/settings/src/lib.rs`.
+
+| variable | values | default | meaning |
+|---|---|---|---|
+";
+
+const NOTES: &str = "
+`CANELE_PLANS` and `CANELE_VCIS` are read by rank 0, and apply to the whole job. `CANELE_VCIS=auto` gives a process one VCI per core of
+its rank under `MPI_THREAD_MULTIPLE`, rounded down to 1, 2, 4 or 8, and otherwise one.
+
+A value outside its range is an error that names the variable. A `CANELE_` variable that is not in this table is reported
+once per job, with the nearest name.
+";
 
 #[cfg(test)]
 mod tests {
@@ -271,35 +386,79 @@ mod tests {
 
     const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
+    /// `CANELE_SNAPSHOT=write cargo test -p settings` writes the page.
     #[test]
-    fn the_table_is_that_of_readme() {
-        let readme = std::fs::read_to_string(Path::new(ROOT).join("README.md")).unwrap();
-        let told: Vec<_> =
-            readme.lines().filter(|line| line.starts_with("| `CANELE_")).map(plain).collect();
-        let known: Vec<_> = ALL
-            .iter()
-            .map(|one| format!("| {} | {} | {} |", one.variable, one.kind, one.meaning))
-            .collect();
-        assert_eq!(told, known);
+    fn the_page_of_the_manual_is_the_table() {
+        let path = Path::new(ROOT).join("docs/user/settings.md");
+        if std::env::var_os("CANELE_SNAPSHOT").is_some_and(|word| word == "write") {
+            std::fs::write(&path, manual()).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(path).unwrap(), manual());
+    }
+
+    #[test]
+    fn meanings_are_one_or_two_short_sentences() {
+        for setting in ALL {
+            let sentences: Vec<&str> = setting.meaning.split(". ").collect();
+            assert!(sentences.len() <= 2 && setting.meaning.ends_with('.'), "{}", setting.variable);
+            let words = sentences.iter().map(|one| one.split_whitespace().count()).max();
+            assert!(words.is_some_and(|words| words <= 28), "{}", setting.variable);
+        }
+    }
+
+    #[test]
+    fn variables_that_do_not_exist_are_named_with_the_nearest_that_does() {
+        let told = |names: &[&str]| -> Vec<String> {
+            unknown(names).iter().map(ToString::to_string).collect()
+        };
+        let advice = "(canele info --settings lists them)";
+        assert_eq!(
+            told(&["PATH", "CANELE_STRATGY", "CANELE_RAILS", "CANELE_STRATGY", "CANELE_PONY"]),
+            [
+                format!("CANELE_PONY is not a setting {advice}"),
+                format!("CANELE_STRATGY is not a setting; did you mean CANELE_STRATEGY? {advice}"),
+            ]
+        );
+        let near = |name: &str| unknown([name]).remove(0).nearest;
+        assert_eq!(near("CANELE_RAIL"), Some("CANELE_RAILS"));
+        assert_eq!(near("CANELE_rails"), Some("CANELE_RAILS"));
+        assert_eq!(near("CANELE_LINKPATIENCE"), Some("CANELE_LINK_PATIENCE"));
+        assert_eq!(near("CANELE_"), None);
+    }
+
+    /// Names in quotes, in the sources of all crates and their tests, are settings or internal.
+    #[test]
+    fn no_variable_of_the_sources_is_unknown() {
+        for file in sources(&Path::new(ROOT).join("crates"), &[]) {
+            if file.ends_with("settings/src/lib.rs") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&file).unwrap();
+            let names = text.split("\"CANELE_").skip(1).map(|rest| {
+                let is_of_name = |byte: char| byte.is_ascii_uppercase() || byte == '_';
+                format!("{PREFIX}{}", rest.split(|byte| !is_of_name(byte)).next().unwrap_or(""))
+            });
+            assert_eq!(unknown(names), [], "{}", file.display());
+        }
     }
 
     #[test]
     fn settings_are_named_here_only() {
         let mut named = Vec::new();
-        for file in sources(&Path::new(ROOT).join("crates")) {
+        for file in sources(&Path::new(ROOT).join("crates"), &["tests"]) {
             let text = std::fs::read_to_string(&file).unwrap();
             if ALL.iter().any(|one| text.contains(&format!("\"{}\"", one.variable))) {
                 named.push(file.strip_prefix(ROOT).unwrap().display().to_string());
             }
         }
         named.sort();
-        // The instruments set variables for libraries that they measure.
+        // Benchmarks set variables for the libraries that they measure.
         assert_eq!(named, ["crates/bench/src/library.rs", "crates/settings/src/lib.rs"]);
     }
 
     #[test]
-    fn what_is_not_given_has_its_default() {
-        static ABSENT: Setting = setting("CANELE_OF_NO_MEANING", Kind::Bytes(1536 << 10), "");
+    fn a_setting_that_is_not_given_has_its_default() {
+        static ABSENT: Setting = setting("CANELE_ABSENT", Kind::Bytes(1536 << 10), "", "");
         assert_eq!((ABSENT.given(), ABSENT.origin()), (None, Origin::Default));
         assert_eq!((ABSENT.text().as_ref(), ABSENT.number()), ("1572864", Ok(1536 << 10)));
         assert_eq!(ABSENT.kind().to_string(), "1572864");
@@ -307,24 +466,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_is_taken_and_named_where_it_is_wrong() {
-        static GIVEN: Setting = setting("PATH", Kind::Seconds(30), "");
+    fn a_given_value_is_taken_and_named_where_it_is_wrong() {
+        static GIVEN: Setting = setting("PATH", Kind::Seconds(30), "", "");
         assert_eq!(GIVEN.origin(), Origin::Environment);
         assert_eq!(Some(GIVEN.text().as_ref()), std::env::var("PATH").ok().as_deref());
         let reason = GIVEN.number().unwrap_err().to_string();
         assert!(reason.starts_with("PATH=") && reason.ends_with(": a number of seconds is needed"));
     }
 
-    fn plain(line: &str) -> String {
-        line.replace('`', "")
-    }
-
-    /// The sources of all crates, without their tests.
-    fn sources(place: &Path) -> Vec<PathBuf> {
+    /// The Rust sources below a folder, without those in folders of these names.
+    fn sources(place: &Path, without: &[&str]) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(place).unwrap().map(|entry| entry.unwrap().path());
-        let (directories, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+        let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
         let files = files.into_iter().filter(|file| file.extension().is_some_and(|it| it == "rs"));
-        let directories = directories.iter().filter(|path| !path.ends_with("tests"));
-        directories.flat_map(|path| sources(path)).chain(files).collect()
+        let folders = folders.iter().filter(|path| !without.iter().any(|one| path.ends_with(one)));
+        folders.flat_map(|path| sources(path, without)).chain(files).collect()
     }
 }
