@@ -14,7 +14,7 @@ for program in collectives nonblocking objects neighbours intercomms; do
 done
 "$prefix/bin/mpicc" -Wall -Werror -O1 ../bench/express.c -o "$work/express" -lm
 # As the documentation of the native interface has it.
-sed -n '/^```c$/,/^```$/p' ../docs/mad.md | grep -v '^```' >"$work/array.c"
+sed -n '/^```c$/,/^```$/p' ../docs/user/mad.md | grep -v '^```' >"$work/array.c"
 "$prefix/bin/mpicc" -Wall -Werror -O1 "$work/array.c" -o "$work/array"
 go() { timeout 300 "$prefix/bin/mpiexec" "$@"; }
 for ranks in 1 2 3 5 8 13; do go -n $ranks "$work/collectives"; done
@@ -66,18 +66,18 @@ done
 # Requests of all kinds, by their handles.
 for seed in ${CANELE_SEED:-1 2}; do
     for lanes in 1 4; do for rails in shm tcp; do
-        go -genv CANELE_LANES $lanes -genv CANELE_RAILS $rails -n $((1 + seed * 2 - seed % 2)) "$work/requests" "$seed"
+        go -genv CANELE_VCIS $lanes -genv CANELE_RAILS $rails -n $((1 + seed * 2 - seed % 2)) "$work/requests" "$seed"
     done; done
 done
 # Communicators in lanes.
-for lanes in 1 2 8; do for ranks in 2 3 5; do go -genv CANELE_LANES $lanes -n $ranks "$work/lanes"; done; done
-go -genv CANELE_LANES 4 -genv CANELE_RAILS tcp -n 3 "$work/lanes"
-for rails in shm tcp; do go -genv CANELE_LANES 4 -genv CANELE_RAILS $rails -n 3 "$work/threads" "${CANELE_SEED:-6}" 6; done
+for lanes in 1 2 8; do for ranks in 2 3 5; do go -genv CANELE_VCIS $lanes -n $ranks "$work/lanes"; done; done
+go -genv CANELE_VCIS 4 -genv CANELE_RAILS tcp -n 3 "$work/lanes"
+for rails in shm tcp; do go -genv CANELE_VCIS 4 -genv CANELE_RAILS $rails -n 3 "$work/threads" "${CANELE_SEED:-6}" 6; done
 for program in collectives nonblocking intercomms; do
-    CANELE_LANES=4 sited 'PMI_RANK / 3' 6 $program
+    CANELE_VCIS=4 sited 'PMI_RANK / 3' 6 $program
 done
-go -genv CANELE_LANES 3 -n 2 "$work/lanes" 2>"$work/out" && { echo "three lanes are not refused"; exit 1; }
-grep -q 'CANELE_LANES=3: `auto`, 1, 2, 4 or 8 is needed' "$work/out" || { cat "$work/out"; exit 1; }
+go -genv CANELE_VCIS 3 -n 2 "$work/lanes" 2>"$work/out" && { echo "three lanes are not refused"; exit 1; }
+grep -q 'CANELE_VCIS=3: `auto`, 1, 2, 4 or 8 is needed' "$work/out" || { cat "$work/out"; exit 1; }
 for rails in shm tcp shm+tcp; do
     for strategy in fifo auto; do go -genv CANELE_RAILS $rails -genv CANELE_STRATEGY $strategy -n 3 "$work/together"; done
 done

@@ -1,6 +1,6 @@
 //! The grid in a file: sites with their hosts, networks, and how agents are started there.
 //!
-//! `docs/grid.md` describes it. What is wrong in a file is told in one line, with file, line and key.
+//! `docs/user/grid-files.md` describes it. What is wrong in a file is told in one line, with file, line and key.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -533,7 +533,7 @@ impl Source<'_> {
             Some((key, _)) => key.trim(),
             None => line.trim(),
         };
-        GridError(format!("{}: {key}: {said} (docs/grid.md lists the keys)", self.place(start)))
+        GridError(format!("{}: {key}: {said} (docs/user/grid-files.md lists the keys)", self.place(start)))
     }
 
     fn place(&self, offset: usize) -> String {
@@ -602,7 +602,7 @@ mod tests {
     }
 
     fn example() -> &'static str {
-        let text = include_str!("../../../docs/grid.md");
+        let text = include_str!("../../../docs/user/grid-files.md");
         let (_, rest) = text.split_once("```toml\n").unwrap();
         rest.split_once("```").unwrap().0
     }
@@ -629,7 +629,7 @@ mod tests {
 
     #[test]
     fn every_key_of_the_documentation_is_known() {
-        let text = include_str!("../../../docs/grid.md");
+        let text = include_str!("../../../docs/user/grid-files.md");
         let keys = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
         let keys: Vec<&str> = keys.map(|(key, _)| key).collect();
         assert!(keys.len() == 11, "{keys:?}");
