@@ -45,6 +45,7 @@ step() { # name, command
 }
 step formatting cargo fmt --all --check
 step "generated files" python3 api/generate.py --check
+step "performance document" python3 scripts/performance.py --check
 step lints cargo clippy --workspace --all-targets --locked -- -D warnings
 step documentation env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 # What earlier jobs on this machine have learned of its links is not these tests' matter.
